@@ -17,8 +17,8 @@ const (
 	long = time.Minute
 )
 
-// ask probes once.
-func ask(t testing.TB, p probe.Prober, timeout time.Duration) (probe.Result, error) {
+// probeOnce calls a prober with a timeout.
+func probeOnce(t testing.TB, p probe.Prober, timeout time.Duration) (probe.Result, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()

@@ -28,8 +28,8 @@ func TestDetachedCallEndsWithTheSet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				returned := false
-				d := run(t, probe.Options{})
-				assert.NoError(t, d.set.Sync([]probe.Target{running("web", func(ctx context.Context) (probe.Result, error) {
+				d := startRecorder(t, probe.Options{})
+				assert.NoError(t, d.set.Sync([]probe.Target{runningTarget("web", func(ctx context.Context) (probe.Result, error) {
 					call, ended := probe.DetachContext(ctx)
 					go func() {
 						defer ended()
@@ -40,7 +40,7 @@ func TestDetachedCallEndsWithTheSet(t *testing.T) {
 						returned = true
 					}()
 					<-ctx.Done()
-					return no(ctx)
+					return fail(ctx)
 				})}))
 				time.Sleep(test.stop)
 				d.stop()

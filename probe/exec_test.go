@@ -37,7 +37,7 @@ func TestExecResultByExitCode(t *testing.T) {
 			return []byte(test.output), test.code, test.err
 		}), probe.ExecConfig{ContainerID: "c1", Command: []string{"check", "-x"}})
 		require.NoError(t, err)
-		got, err := ask(t, p, long)
+		got, err := probeOnce(t, p, long)
 		require.ErrorIs(t, err, test.err, name)
 		assert.Equal(t, test.want, got, name)
 		assert.Equal(t, "c1", id)
@@ -57,7 +57,7 @@ func testExecOutOfTime(t *testing.T) {
 			return nil, 0, cause
 		}), probe.ExecConfig{ContainerID: "c1", Command: []string{"sleep", "9"}})
 		require.NoError(t, err)
-		got, err := ask(t, p, soon)
+		got, err := probeOnce(t, p, soon)
 		require.NoError(t, err)
 		assert.Equal(t, probe.Result{Outcome: probe.Failure, Output: `command timed out: "sleep 9" timed out after 150ms`}, got)
 	}

@@ -18,17 +18,17 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// silent is a prober of a server that accepts and never answers.
-func silent(ctx context.Context) (probe.Result, error) {
+// unresponsive is a prober of a server that accepts connections and never responds.
+func unresponsive(ctx context.Context) (probe.Result, error) {
 	<-ctx.Done()
 	return probe.Result{Outcome: probe.Failure, Output: "timeout"}, nil
 }
 
-// silentPod returns the targets of a pod whose containers never answer.
-func silentPod(uid string, probes int, timeout time.Duration) []probe.Target {
+// unresponsivePod returns the targets of a pod whose containers never respond.
+func unresponsivePod(uid string, probes int, timeout time.Duration) []probe.Target {
 	all := make([]probe.Target, probes)
 	for i := range all {
-		all[i] = running(fmt.Sprintf("c%d", i), silent)
+		all[i] = runningTarget(fmt.Sprintf("c%d", i), unresponsive)
 		all[i].PodUID = uid
 		all[i].Spec.Period, all[i].Spec.Timeout = time.Second, timeout
 	}
@@ -70,12 +70,12 @@ func TestUnresponsivePodsDelayOtherPodsBoundedly(t *testing.T) {
 				}})
 				for i := range test.pods {
 					uid := fmt.Sprintf("silent%d", i)
-					require.NoError(t, set.SyncPod(uid, silentPod(uid, test.probes, test.timeout)))
+					require.NoError(t, set.SyncPod(uid, unresponsivePod(uid, test.probes, test.timeout)))
 				}
 				before := runtime.NumGoroutine()
 				go func() { _ = set.Run(t.Context()) }()
 				time.Sleep(5 * time.Second)
-				good := []probe.Target{running("a", yes), running("b", yes)}
+				good := []probe.Target{runningTarget("a", succeed), runningTarget("b", succeed)}
 				for i := range good {
 					good[i].PodUID, good[i].Spec.Period = "good", time.Second
 				}
@@ -101,19 +101,19 @@ func TestUnresponsivePodsDelayOtherPodsBoundedly(t *testing.T) {
 // A probe that no longer counts against Options.Parallel still ends at its timeout.
 func TestSlowProbeEndsAtItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := run(t, probe.Options{Parallel: 1})
-		a := running("a", silent)
+		d := startRecorder(t, probe.Options{Parallel: 1})
+		a := runningTarget("a", unresponsive)
 		a.Spec.Timeout, a.Spec.FailureThreshold = 7*time.Second, 1
-		b := running("b", after(3*time.Second, probe.Result{Outcome: probe.Success}, nil))
+		b := runningTarget("b", delayedProber(3*time.Second, probe.Result{Outcome: probe.Success}, nil))
 		b.Spec.Timeout = 5 * time.Second
 		require.NoError(t, d.set.Sync([]probe.Target{a, b}))
-		d.told(time.Second)
+		d.linesAfter(time.Second)
 		assert.Equal(t, probe.Status{Targets: 2, InFlight: 1, Waiting: 1}, d.set.Status())
-		assert.Equal(t, []string{"1.1s b waited 1.1s"}, d.told(2*time.Second))
+		assert.Equal(t, []string{"1.1s b waited 1.1s"}, d.linesAfter(2*time.Second))
 		assert.Equal(t, probe.Status{Targets: 2, Slow: 2, Delayed: 1}, d.set.Status())
 		assert.Equal(t, []string{
 			"4.1s b Readiness b1 success", "4.1s b probed success after 3s", "7s a probed failure after 7s",
-		}, d.told(6*time.Second))
+		}, d.linesAfter(6*time.Second))
 		assert.Equal(t, probe.Status{Targets: 2, Delayed: 1}, d.set.Status())
 	})
 }
@@ -121,8 +121,8 @@ func TestSlowProbeEndsAtItsTimeout(t *testing.T) {
 // The prober call of a terminated container counts for its pod until it returns.
 func TestCancelledProberCountsUntilItReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := run(t, probe.Options{PodParallel: 2})
-		deaf := running("a", func(context.Context) (probe.Result, error) {
+		d := startRecorder(t, probe.Options{PodParallel: 2})
+		deaf := runningTarget("a", func(context.Context) (probe.Result, error) {
 			time.Sleep(20 * time.Second)
 			return probe.Result{Outcome: probe.Success}, nil
 		})
@@ -130,16 +130,16 @@ func TestCancelledProberCountsUntilItReturns(t *testing.T) {
 		for i := range 5 {
 			deaf.ContainerID = fmt.Sprint("a", i)
 			require.NoError(t, d.set.Sync([]probe.Target{deaf}))
-			d.told(100 * time.Millisecond)
+			d.linesAfter(100 * time.Millisecond)
 		}
 		assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines+2)
 		assert.Equal(t, probe.Status{Targets: 1, Waiting: 1}, d.set.Status())
 		require.NoError(t, d.set.Sync(nil))
-		d.told(100 * time.Millisecond)
+		d.linesAfter(100 * time.Millisecond)
 		require.NoError(t, d.set.Sync([]probe.Target{deaf}), "a pod that comes back has the same probers")
-		d.told(time.Second)
+		d.linesAfter(time.Second)
 		assert.Equal(t, probe.Status{Targets: 1, Waiting: 1}, d.set.Status())
-		d.told(20 * time.Second)
+		d.linesAfter(20 * time.Second)
 		assert.Zero(t, d.set.Status().Waiting)
 	})
 }

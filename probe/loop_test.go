@@ -19,11 +19,11 @@ import (
 func TestProbesDueWithin10msStartTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var spread float64 // of ten seconds
-		d := run(t, probe.Options{Rand: func() float64 { return spread }})
+		d := startRecorder(t, probe.Options{Rand: func() float64 { return spread }})
 		var targets []probe.Target
 		add := func(name string, at time.Duration) {
 			spread = at.Seconds() / 10
-			targets = append(targets, running(name, yes))
+			targets = append(targets, runningTarget(name, succeed))
 			require.NoError(t, d.set.Sync(targets))
 			synctest.Wait()
 		}
@@ -32,21 +32,21 @@ func TestProbesDueWithin10msStartTogether(t *testing.T) {
 		add("c", 110*time.Millisecond)
 		add("d", 111*time.Millisecond)
 		add("e", 140*time.Millisecond)
-		d.told(99 * time.Millisecond)
+		d.linesAfter(99 * time.Millisecond)
 		assert.ElementsMatch(t, []string{
 			"100ms a Readiness a1 success", "100ms a probed success after 0s",
 			"110ms b Readiness b1 success", "110ms b probed success after 0s",
 			"110ms c Readiness c1 success", "110ms c probed success after 0s",
-		}, d.told(13*time.Millisecond)) // 112ms
+		}, d.linesAfter(13*time.Millisecond)) // 112ms
 		d.set.Trigger(targets[0].Key)
 		assert.ElementsMatch(t, []string{ // d is due, and asked with it
 			"112ms a probed success after 0s", "112ms d Readiness d1 success", "112ms d probed success after 0s",
-		}, d.told(time.Millisecond)) // 113ms
+		}, d.linesAfter(time.Millisecond)) // 113ms
 		add("new", 0)
 		assert.ElementsMatch(t, []string{
 			"113ms new Readiness new1 failure", "113ms new Readiness new1 success", "113ms new probed success after 0s",
-		}, d.told(26*time.Millisecond)) // 139ms
-		assert.Equal(t, []string{"140ms e Readiness e1 success", "140ms e probed success after 0s"}, d.told(time.Millisecond))
+		}, d.linesAfter(26*time.Millisecond)) // 139ms
+		assert.Equal(t, []string{"140ms e Readiness e1 success", "140ms e probed success after 0s"}, d.linesAfter(time.Millisecond))
 		assert.Zero(t, d.set.Status().Delayed, "that is no delay")
 	})
 }
@@ -55,20 +55,20 @@ func TestProbesDueWithin10msStartTogether(t *testing.T) {
 func TestProbesKeepMinPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var spread float64
-		d := run(t, probe.Options{Rand: func() float64 { spread += 0.3; return spread }})
+		d := startRecorder(t, probe.Options{Rand: func() float64 { spread += 0.3; return spread }})
 		var targets []probe.Target
 		for _, name := range []string{"a", "b", "c"} {
-			target := running(name, yes)
+			target := runningTarget(name, succeed)
 			target.Spec.Period = probe.MinPeriod
 			targets = append(targets, target)
 		}
 		require.NoError(t, d.set.Sync(targets)) // due after 3, 6 and 9 ms
-		d.told(50 * time.Millisecond)
+		d.linesAfter(50 * time.Millisecond)
 		assert.ElementsMatch(t, []string{
 			"53ms a probed success after 0s", "53ms b probed success after 0s", "53ms c probed success after 0s",
 			"63ms a probed success after 0s", "63ms b probed success after 0s", "63ms c probed success after 0s",
-		}, d.told(20*time.Millisecond))
-		assert.Len(t, d.told(time.Second), 300)
+		}, d.linesAfter(20*time.Millisecond))
+		assert.Len(t, d.linesAfter(time.Second), 300)
 	})
 }
 
@@ -77,7 +77,7 @@ func TestLateProbeReturnsToItsTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var at []time.Duration
-		target := running("a", func(context.Context) (probe.Result, error) {
+		target := runningTarget("a", func(context.Context) (probe.Result, error) {
 			at = append(at, time.Since(start)/time.Millisecond)
 			return probe.Result{Outcome: probe.Success}, nil
 		})

@@ -22,29 +22,29 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// dice are a source of random numbers for several goroutines.
-type dice struct {
+// lockedRand is a source of random numbers for several goroutines.
+type lockedRand struct {
 	mu  sync.Mutex // guards pcg
 	pcg *rand.PCG
 }
 
-func (d *dice) Uint64() uint64 {
+func (d *lockedRand) Uint64() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.pcg.Uint64()
 }
 
-// moody is a prober that takes a while, does not look at its context, fails and errors, as long as it is in a mood.
-type moody struct {
+// flakyProber is a prober that takes random times, ignores its context, fails and returns errors, until the test makes it normal.
+type flakyProber struct {
 	rnd   *rand.Rand
 	calm  atomic.Bool
 	calls atomic.Int32 // that have not returned
 	most  atomic.Int32 // of calls
 }
 
-func (m *moody) Probe(ctx context.Context) (probe.Result, error) {
+func (m *flakyProber) Probe(ctx context.Context) (probe.Result, error) {
 	if m.calm.Load() {
-		return yes(ctx)
+		return succeed(ctx)
 	}
 	m.most.Store(max(m.most.Load(), m.calls.Add(1)))
 	defer m.calls.Add(-1)
@@ -52,16 +52,16 @@ func (m *moody) Probe(ctx context.Context) (probe.Result, error) {
 	case 0:
 		return probe.Result{}, errors.New("no route")
 	case 1:
-		return no(ctx)
+		return fail(ctx)
 	case 2:
 		<-ctx.Done()
-		return no(ctx)
+		return fail(ctx)
 	case 3:
 		time.Sleep(time.Duration(m.rnd.IntN(9)) * time.Second)
 	default:
-		return after(time.Duration(m.rnd.IntN(1500))*time.Millisecond, probe.Result{Outcome: probe.Success}, nil)(ctx)
+		return delayedProber(time.Duration(m.rnd.IntN(1500))*time.Millisecond, probe.Result{Outcome: probe.Success}, nil)(ctx)
 	}
-	return yes(ctx)
+	return succeed(ctx)
 }
 
 // After random operations, the limits of the set and of each pod always held, and finally every probe is on its ticks.
@@ -69,17 +69,17 @@ func TestRandomOperations(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "probes")
-			synctest.Test(t, func(t *testing.T) { randomOperations(t, rand.New(&dice{pcg: rand.NewPCG(seed, 1)}), path) })
+			synctest.Test(t, func(t *testing.T) { randomOperations(t, rand.New(&lockedRand{pcg: rand.NewPCG(seed, 1)}), path) })
 		})
 	}
 }
 
 func randomOperations(t *testing.T, rnd *rand.Rand, path string) {
-	d := run(t, probe.Options{Parallel: 3, PodParallel: 4, Store: path, Rand: rnd.Float64})
-	pods := []*moody{{rnd: rnd}, {rnd: rnd}, {rnd: rnd}}
+	d := startRecorder(t, probe.Options{Parallel: 3, PodParallel: 4, Store: path, Rand: rnd.Float64})
+	pods := []*flakyProber{{rnd: rnd}, {rnd: rnd}, {rnd: rnd}}
 	all := make([]probe.Target, 18)
 	for i := range all {
-		all[i] = running(fmt.Sprintf("c%d", i), nil)
+		all[i] = runningTarget(fmt.Sprintf("c%d", i), nil)
 		all[i].PodUID, all[i].Prober = fmt.Sprint("u", i%len(pods)), pods[i%len(pods)]
 		all[i].Kind = probe.Readiness + probe.Kind(i%2)
 		all[i].Spec.Period = time.Duration(1+rnd.IntN(5)) * time.Second
@@ -111,11 +111,11 @@ func randomOperations(t *testing.T, rnd *rand.Rand, path string) {
 		all[i].ContainerID, all[i].Running, all[i].Spec.Period = all[i].Container+"-calm", true, 5*time.Second
 	}
 	require.NoError(t, d.set.Sync(all))
-	d.told(time.Minute)
+	d.linesAfter(time.Minute)
 	s := d.set.Status()
 	assert.Equal(t, probe.Status{Targets: len(all), Delayed: s.Delayed}, s)
 	for _, v := range d.set.Results() {
 		assert.Equal(t, probe.Success, v.Outcome)
 	}
-	assert.Len(t, d.told(time.Minute), 12*len(all))
+	assert.Len(t, d.linesAfter(time.Minute), 12*len(all))
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// recorder is a set, with what its hooks were told since the start.
+// recorder is a set with the recorded calls of its hooks.
 type recorder struct {
 	set   *probe.Set
 	start time.Time
@@ -26,31 +26,33 @@ type recorder struct {
 	lines []string
 }
 
-// run starts a set in a bubble. Its first probes are not spread.
-func run(t *testing.T, o probe.Options) *recorder {
-	d := rest(o)
+// startRecorder starts a set in a synctest bubble. Its first probes are not spread.
+func startRecorder(t *testing.T, o probe.Options) *recorder {
+	d := newRecorder(o)
 	d.run(t)
 	return d
 }
 
-// rest returns a set that does not run yet.
-func rest(o probe.Options) *recorder {
+// newRecorder returns a set that does not run yet.
+func newRecorder(o probe.Options) *recorder {
 	d := &recorder{start: time.Now()}
 	if o.Rand == nil {
 		o.Rand = func() float64 { return 0 }
 	}
 	o.Hooks = probe.Hooks{
-		ValueChanged:  func(k probe.Key, v probe.Value) { d.note("%s %s %s %s", k.Container, k.Kind, v.ContainerID, v.Outcome) },
-		TargetRemoved: func(k probe.Key) { d.note("%s %s removed", k.Container, k.Kind) },
+		ValueChanged: func(k probe.Key, v probe.Value) {
+			d.recordLine("%s %s %s %s", k.Container, k.Kind, v.ContainerID, v.Outcome)
+		},
+		TargetRemoved: func(k probe.Key) { d.recordLine("%s %s removed", k.Container, k.Kind) },
 		ProbeFinished: func(k probe.Key, r probe.Result, err error, took time.Duration) {
 			if err != nil {
-				d.note("%s error %q after %s", k.Container, err, took)
+				d.recordLine("%s error %q after %s", k.Container, err, took)
 			} else {
-				d.note("%s probed %s after %s", k.Container, r.Outcome, took)
+				d.recordLine("%s probed %s after %s", k.Container, r.Outcome, took)
 			}
 		},
-		ProbeDelayed: func(k probe.Key, wait time.Duration) { d.note("%s waited %s", k.Container, wait) },
-		StoreFailed:  func(err error) { d.note("store failed: %v", err) },
+		ProbeDelayed: func(k probe.Key, wait time.Duration) { d.recordLine("%s waited %s", k.Container, wait) },
+		StoreFailed:  func(err error) { d.recordLine("store failed: %v", err) },
 	}
 	d.set = probe.NewSet(o)
 	return d
@@ -64,14 +66,14 @@ func (d *recorder) run(t *testing.T) {
 	t.Cleanup(d.stop)
 }
 
-func (d *recorder) note(format string, args ...any) {
+func (d *recorder) recordLine(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lines = append(d.lines, fmt.Sprintf("%s ", time.Since(d.start))+fmt.Sprintf(format, args...))
 }
 
-// told waits for d to pass and returns what has been noted since the last call.
-func (d *recorder) told(wait time.Duration) []string {
+// linesAfter waits for a duration and returns the lines recorded since the last call.
+func (d *recorder) linesAfter(wait time.Duration) []string {
 	time.Sleep(wait)
 	synctest.Wait()
 	d.mu.Lock()
@@ -81,8 +83,8 @@ func (d *recorder) told(wait time.Duration) []string {
 	return lines
 }
 
-// running is the target of a readiness probe of a container that runs.
-func running(name string, p probe.Func) probe.Target {
+// runningTarget returns the target of a readiness probe of a running container.
+func runningTarget(name string, p probe.Func) probe.Target {
 	return probe.Target{
 		Key:         probe.Key{PodUID: "u1", Container: name, Kind: probe.Readiness},
 		ContainerID: name + "1", StartedAt: time.Now(), Running: true, Started: true,
@@ -90,8 +92,8 @@ func running(name string, p probe.Func) probe.Target {
 	}
 }
 
-// after is a prober that takes a while, unless its context ends.
-func after(d time.Duration, r probe.Result, err error) probe.Func {
+// delayedProber returns a prober that returns after a duration, unless its context ends.
+func delayedProber(d time.Duration, r probe.Result, err error) probe.Func {
 	return func(ctx context.Context) (probe.Result, error) {
 		select {
 		case <-time.After(d):
@@ -102,5 +104,6 @@ func after(d time.Duration, r probe.Result, err error) probe.Func {
 	}
 }
 
-func yes(context.Context) (probe.Result, error) { return probe.Result{Outcome: probe.Success}, nil }
-func no(context.Context) (probe.Result, error)  { return probe.Result{Outcome: probe.Failure}, nil }
+func succeed(context.Context) (probe.Result, error) { return probe.Result{Outcome: probe.Success}, nil }
+
+func fail(context.Context) (probe.Result, error) { return probe.Result{Outcome: probe.Failure}, nil }

@@ -32,7 +32,7 @@ func TestTenThousandProbesRunOnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spread := 0.0
 		asked := make([]int, n)
-		targets := crowd(n)
+		targets := manyTargets(n)
 		for i := range targets {
 			targets[i].Spec.Period = 10 * time.Second
 			targets[i].Prober = probe.Func(func(context.Context) (probe.Result, error) {
@@ -52,7 +52,7 @@ func TestTenThousandProbesRunOnTime(t *testing.T) {
 		require.NoError(t, s.Sync(targets))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		others := runtime.NumGoroutine() + 2 // Run, and what ends its context
+		others := runtime.NumGoroutine() + 2 // Run, and the goroutine of its context
 		done := make(chan error)
 		go func() { done <- s.Run(ctx) }()
 		time.Sleep(5 * time.Second)

@@ -17,11 +17,11 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// crowd returns n targets with all their strings.
-func crowd(n int) []probe.Target {
+// manyTargets returns n targets with strings of their own.
+func manyTargets(n int) []probe.Target {
 	all := make([]probe.Target, n)
 	for i := range all {
-		all[i] = running("web", yes)
+		all[i] = runningTarget("web", succeed)
 		all[i].PodUID = fmt.Sprintf("%08d-0000-4000-8000-000000000000", i)
 		all[i].ContainerID = fmt.Sprintf("containerd://%064d", i)
 	}
@@ -45,7 +45,7 @@ func TestWaitingProbeNeedsLessThan1KiB(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { assert.NoError(t, s.Run(ctx)) })
-	require.NoError(t, s.Sync(crowd(n)))
+	require.NoError(t, s.Sync(manyTargets(n)))
 	require.Eventually(t, func() bool { return s.Status().Targets == n }, 10*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+3 }, 10*time.Second, time.Millisecond)
 	each := int(heapSize()-before) / n
@@ -56,9 +56,9 @@ func TestWaitingProbeNeedsLessThan1KiB(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// BenchmarkProbe is what one probe costs the set, apart from its prober, with 10,000 of them.
+// BenchmarkProbe measures the cost of one probe of 10,000 for the set, without its prober.
 func BenchmarkProbe(b *testing.B) {
-	targets := crowd(10_000)
+	targets := manyTargets(10_000)
 	for i := range targets {
 		targets[i].Spec.Period = 10 * time.Millisecond // more than can be done: the loop is never idle
 	}
@@ -81,9 +81,9 @@ func BenchmarkProbe(b *testing.B) {
 	wg.Wait()
 }
 
-// BenchmarkSync is what it costs to say again what 10,000 containers are like.
+// BenchmarkSync measures a Sync of 10,000 unchanged targets.
 func BenchmarkSync(b *testing.B) {
-	targets := crowd(10_000)
+	targets := manyTargets(10_000)
 	s := probe.NewSet(probe.Options{})
 	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
@@ -96,10 +96,10 @@ func BenchmarkSync(b *testing.B) {
 	wg.Wait()
 }
 
-// BenchmarkState is an answer and what follows from it.
+// BenchmarkState measures a result and the next state.
 func BenchmarkState(b *testing.B) {
 	now := time.Now()
-	state := probe.NewState(now).UpdateTarget(running("a", yes), probe.PreviousRun{AgentStart: now}, now)
+	state := probe.NewState(now).UpdateTarget(runningTarget("a", succeed), probe.PreviousRun{AgentStart: now}, now)
 	b.ReportAllocs()
 	for b.Loop() {
 		now = now.Add(10 * time.Second)

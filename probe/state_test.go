@@ -16,32 +16,32 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// TestStateScenarios runs testdata/state/*.txt. What is indented below a line is what it leads to: what the container
-// has been found to be, and when it is asked next. Lines:
+// TestStateScenarios runs testdata/state/*.txt. The indented line below a command is its result: the value of the probe and
+// the time of the next probe. Commands:
 //
 //	probe KIND KEY=VALUE...                       delay=10s period=10s success=1 failure=3 first=TIME; a new probe
-//	spec KEY=VALUE...                             change it
-//	agent TIME [OUTCOME]                          a new agent starts, and knows this of the container
+//	spec KEY=VALUE...                             change the spec
+//	agent TIME [OUTCOME]                          a new agent starts, with this stored outcome
 //	TIME container ID STATE [at=TIME] FLAG...     STATE waiting, running or terminated (waiting and terminated are one); FLAG started, terminating
 //	TIME no container
-//	TIME ask OUTCOME                              or "error": the question cannot be put
-//	TIME begin, TIME answer OUTCOME               the same in two steps
+//	TIME ask OUTCOME                              or "error": the prober returns an error
+//	TIME begin, TIME answer OUTCOME               ask in two steps
 //	TIME trigger
-func TestStateScenarios(t *testing.T) { script.Run(t, "testdata/state/*.txt", play) }
+func TestStateScenarios(t *testing.T) { script.Run(t, "testdata/state/*.txt", runScenario) }
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// scene is a probe and what is around it.
-type scene struct {
+// scenario is a probe with its container and agent.
+type scenario struct {
 	t      *testing.T
 	state  probe.State
 	target probe.Target
 	past   probe.PreviousRun
 }
 
-// play runs a scenario and returns it with what comes out.
-func play(t *testing.T, text string) string {
-	s := &scene{t: t}
+// runScenario runs a scenario and returns it with its results.
+func runScenario(t *testing.T, text string) string {
+	s := &scenario{t: t}
 	return script.Lines(text, "  ", func(out *strings.Builder, f []string) {
 		switch f[0] {
 		case "probe":
@@ -49,19 +49,19 @@ func play(t *testing.T, text string) string {
 		case "spec":
 			s.setSpec(f[1:])
 		case "agent":
-			s.past = probe.PreviousRun{AgentStart: s.time(f[1])}
+			s.past = probe.PreviousRun{AgentStart: s.parseTime(f[1])}
 			if len(f) > 2 {
-				s.past.Outcome = s.outcome(f[2])
+				s.past.Outcome = s.parseOutcome(f[2])
 			}
 			s.state = probe.NewState(s.past.AgentStart)
 		default:
-			s.act(out, s.time(f[0]), f[1], f[2:])
-			s.describe(out)
+			s.runStep(out, s.parseTime(f[0]), f[1], f[2:])
+			s.writeState(out)
 		}
 	})
 }
 
-func (s *scene) setProbe(kind string, args []string) {
+func (s *scenario) setProbe(kind string, args []string) {
 	s.target = probe.Target{Key: probe.Key{PodUID: "u1", Container: "web"}, Prober: probe.Func(nil)}
 	s.target.Spec.Period = 10 * time.Second
 	for s.target.Kind.String() != kind {
@@ -73,27 +73,27 @@ func (s *scene) setProbe(kind string, args []string) {
 	s.setSpec(args)
 }
 
-func (s *scene) setSpec(args []string) {
+func (s *scenario) setSpec(args []string) {
 	for _, arg := range args {
 		k, v, _ := strings.Cut(arg, "=")
 		switch k {
 		case "delay":
-			s.target.Spec.InitialDelay = s.duration(v)
+			s.target.Spec.InitialDelay = s.parseDuration(v)
 		case "period":
-			s.target.Spec.Period = s.duration(v)
+			s.target.Spec.Period = s.parseDuration(v)
 		case "success":
-			s.target.Spec.SuccessThreshold = s.number(v)
+			s.target.Spec.SuccessThreshold = s.parseNumber(v)
 		case "failure":
-			s.target.Spec.FailureThreshold = s.number(v)
+			s.target.Spec.FailureThreshold = s.parseNumber(v)
 		case "first":
-			s.state = probe.NewState(s.time(v))
+			s.state = probe.NewState(s.parseTime(v))
 		default:
 			s.t.Fatalf("spec: unknown %q", arg)
 		}
 	}
 }
 
-func (s *scene) act(out *strings.Builder, now time.Time, what string, args []string) {
+func (s *scenario) runStep(out *strings.Builder, now time.Time, what string, args []string) {
 	switch what {
 	case "no":
 		s.target.ContainerID, s.target.Running, s.target.Started = "", false, false
@@ -108,12 +108,12 @@ func (s *scene) act(out *strings.Builder, now time.Time, what string, args []str
 		}
 		s.state = s.state.StartProbe(now)
 		if args[0] != "error" {
-			s.state = s.state.AddResult(s.outcome(args[0]))
+			s.state = s.state.AddResult(s.parseOutcome(args[0]))
 		}
 	case "begin":
 		s.state = s.state.StartProbe(now)
 	case "answer":
-		s.state = s.state.AddResult(s.outcome(args[0]))
+		s.state = s.state.AddResult(s.parseOutcome(args[0]))
 	case "trigger":
 		s.state = s.state.Trigger(now)
 	default:
@@ -121,7 +121,7 @@ func (s *scene) act(out *strings.Builder, now time.Time, what string, args []str
 	}
 }
 
-func (s *scene) setContainer(id string, args []string, now time.Time) {
+func (s *scenario) setContainer(id string, args []string, now time.Time) {
 	t := &s.target
 	if id != t.ContainerID {
 		t.StartedAt = now
@@ -138,14 +138,14 @@ func (s *scene) setContainer(id string, args []string, now time.Time) {
 		case "terminating":
 			t.Terminating = true
 		case "at":
-			t.StartedAt = s.time(v)
+			t.StartedAt = s.parseTime(v)
 		default:
 			s.t.Fatalf("container: unknown %q", arg)
 		}
 	}
 }
 
-func (s *scene) describe(out *strings.Builder) {
+func (s *scenario) writeState(out *strings.Builder) {
 	text := "nothing to say"
 	if v, ok := s.state.Value(); ok {
 		text = v.ContainerID + " " + v.Outcome.String()
@@ -158,7 +158,7 @@ func (s *scene) describe(out *strings.Builder) {
 	fmt.Fprintln(out, "  "+text)
 }
 
-func (s *scene) outcome(v string) probe.Outcome {
+func (s *scenario) parseOutcome(v string) probe.Outcome {
 	for o := probe.Unknown; o <= probe.Failure; o++ {
 		if o.String() == v {
 			return o
@@ -168,15 +168,15 @@ func (s *scene) outcome(v string) probe.Outcome {
 	return 0
 }
 
-func (s *scene) time(v string) time.Time { return epoch.Add(s.duration(v)) }
+func (s *scenario) parseTime(v string) time.Time { return epoch.Add(s.parseDuration(v)) }
 
-func (s *scene) duration(v string) time.Duration {
+func (s *scenario) parseDuration(v string) time.Duration {
 	d, err := time.ParseDuration(v)
 	require.NoError(s.t, err)
 	return d
 }
 
-func (s *scene) number(v string) int {
+func (s *scenario) parseNumber(v string) int {
 	n, err := strconv.Atoi(v)
 	require.NoError(s.t, err)
 	return n

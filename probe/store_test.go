@@ -19,11 +19,11 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// runAgent runs an agent with a store for a second and returns what it told. A minute passes before the next.
+// runAgent runs an agent with a store for a second and returns its recorded lines. A minute passes before the next agent.
 func runAgent(t *testing.T, path string, targets ...probe.Target) []string {
-	d := run(t, probe.Options{Store: path, Rand: func() float64 { return 0.5 }})
+	d := startRecorder(t, probe.Options{Store: path, Rand: func() float64 { return 0.5 }})
 	require.NoError(t, d.set.Sync(targets))
-	lines := d.told(time.Second)
+	lines := d.linesAfter(time.Second)
 	d.stop()
 	time.Sleep(time.Minute)
 	return lines
@@ -33,7 +33,7 @@ func runAgent(t *testing.T, path string, targets ...probe.Target) []string {
 func TestStoreKeepsResultsForARestartedAgent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "probes")
 	synctest.Test(t, func(t *testing.T) {
-		a, s, l := running("a", yes), running("s", yes), running("l", no)
+		a, s, l := runningTarget("a", succeed), runningTarget("s", succeed), runningTarget("l", fail)
 		s.Kind, s.Started = probe.Startup, false
 		l.Kind = probe.Liveness
 		for _, target := range []*probe.Target{&a, &s, &l} {
@@ -41,10 +41,10 @@ func TestStoreKeepsResultsForARestartedAgent(t *testing.T) {
 		}
 		assert.Len(t, runAgent(t, path, a, s, l), 14, "everything is found out")
 
-		a.Spec.Period, a.Prober = 10*time.Second, probe.Func(no)
-		fail := func(target *probe.Target) { target.Prober = probe.Func(no) }
+		a.Spec.Period, a.Prober = 10*time.Second, probe.Func(fail)
+		fail := func(target *probe.Target) { target.Prober = probe.Func(fail) }
 		fail(&s)
-		b := running("b", yes)
+		b := runningTarget("b", succeed)
 		b.Spec.Period = 10 * time.Second
 		assert.Equal(t, []string{
 			"0s a Readiness a1 success",
@@ -63,7 +63,7 @@ func TestStoreKeepsResultsForARestartedAgent(t *testing.T) {
 func TestStoreHasNoResultOfAStoppedContainer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "probes")
 	synctest.Test(t, func(t *testing.T) {
-		a := running("a", yes)
+		a := runningTarget("a", succeed)
 		a.Kind, a.Running = probe.Liveness, false
 		assert.Equal(t, []string{"0s a Liveness a1 failure"}, runAgent(t, path, a))
 		a.Running, a.StartedAt = true, time.Now()
@@ -76,7 +76,7 @@ func TestStoreSkipsDamagedLines(t *testing.T) {
 	written := filepath.Join(t.TempDir(), "probes")
 	var whole []byte
 	synctest.Test(t, func(t *testing.T) {
-		runAgent(t, written, seeds(20)...)
+		runAgent(t, written, adoptedTargets(20)...)
 		var err error
 		whole, err = os.ReadFile(written)
 		require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestStoreSkipsDamagedLines(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, c.content, 0o600))
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(time.Hour)
-				lines := runAgent(t, path, seeds(20)...)
+				lines := runAgent(t, path, adoptedTargets(20)...)
 				kept := 0
 				for _, line := range lines {
 					if strings.HasSuffix(line, "Liveness old success") {
@@ -118,12 +118,12 @@ func TestStoreSkipsDamagedLines(t *testing.T) {
 	}
 }
 
-// seeds are targets of which an agent that knows nothing says nothing from a minute after the epoch of the bubble on,
-// and before that that they are well.
-func seeds(n int) (all []probe.Target) {
+// adoptedTargets returns targets of containers that a previous agent started, if the agent starts more than a minute after the
+// epoch of the bubble.
+func adoptedTargets(n int) (all []probe.Target) {
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i := range n {
-		target := running(fmt.Sprintf("c%d", i), no)
+		target := runningTarget(fmt.Sprintf("c%d", i), fail)
 		target.Kind, target.ContainerID, target.StartedAt = probe.Liveness, "old", start
 		target.Spec.Period = time.Hour
 		all = append(all, target)
@@ -135,8 +135,8 @@ func seeds(n int) (all []probe.Target) {
 func TestStoreFileIsCompacted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "probes")
 	synctest.Test(t, func(t *testing.T) {
-		d := run(t, probe.Options{Store: path})
-		a := running("a", yes)
+		d := startRecorder(t, probe.Options{Store: path})
+		a := runningTarget("a", succeed)
 		a.Spec.Period = time.Hour
 		for i := range 10_000 {
 			a.ContainerID = fmt.Sprintf("%064d", i)
@@ -157,29 +157,29 @@ func TestStoreFileIsCompacted(t *testing.T) {
 func TestStoreRemovesUnclaimedRecordsAfterAnHour(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "probes")
 	synctest.Test(t, func(t *testing.T) {
-		runAgent(t, path, seeds(3)...)
-		d := run(t, probe.Options{Store: path})
-		require.NoError(t, d.set.Sync(seeds(1)))
-		d.told(59 * time.Minute)
-		assert.Equal(t, 3, count(t, path))
-		d.told(2 * time.Minute)
+		runAgent(t, path, adoptedTargets(3)...)
+		d := startRecorder(t, probe.Options{Store: path})
+		require.NoError(t, d.set.Sync(adoptedTargets(1)))
+		d.linesAfter(59 * time.Minute)
+		assert.Equal(t, 3, countLines(t, path))
+		d.linesAfter(2 * time.Minute)
 		d.stop()
-		assert.Len(t, runAgent(t, path, seeds(3)...), 1)
+		assert.Len(t, runAgent(t, path, adoptedTargets(3)...), 1)
 
-		// What is no longer wanted is forgotten at once.
-		assert.Len(t, runAgent(t, path, seeds(1)...), 1)
-		d = run(t, probe.Options{Store: path})
-		require.NoError(t, d.set.Sync(seeds(1)))
-		d.told(0)
+		// The record of a removed target is removed at once.
+		assert.Len(t, runAgent(t, path, adoptedTargets(1)...), 1)
+		d = startRecorder(t, probe.Options{Store: path})
+		require.NoError(t, d.set.Sync(adoptedTargets(1)))
+		d.linesAfter(0)
 		require.NoError(t, d.set.Sync(nil))
-		d.told(0)
+		d.linesAfter(0)
 		d.stop()
-		assert.Empty(t, runAgent(t, path, seeds(1)...))
+		assert.Empty(t, runAgent(t, path, adoptedTargets(1)...))
 	})
 }
 
-// count returns the number of lines of a file.
-func count(t *testing.T, path string) int {
+// countLines returns the number of lines of a file.
+func countLines(t *testing.T, path string) int {
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
 	return bytes.Count(content, []byte("\n"))
@@ -191,21 +191,21 @@ func TestStoreWriteErrorIsRetriedEveryMinute(t *testing.T) {
 	path := filepath.Join(dir, "probes")
 	require.NoError(t, os.Symlink("missing/dir", dir)) // neither a directory nor absent
 	synctest.Test(t, func(t *testing.T) {
-		d := run(t, probe.Options{Store: path})
-		a := running("a", yes)
+		d := startRecorder(t, probe.Options{Store: path})
+		a := runningTarget("a", succeed)
 		a.Spec.Period = time.Second
 		require.NoError(t, d.set.Sync([]probe.Target{a}))
-		lines := d.told(time.Second / 2)
+		lines := d.linesAfter(time.Second / 2)
 		require.Len(t, lines, 4)
 		assert.Contains(t, lines[0], "store failed: ")
 		assert.Equal(t, "0s a Readiness a1 success", lines[2])
 
 		require.NoError(t, os.Remove(dir))
 		require.NoError(t, os.Mkdir(dir, 0o700))
-		assert.Len(t, d.told(58*time.Second), 58)
+		assert.Len(t, d.linesAfter(58*time.Second), 58)
 		assert.NoFileExists(t, path)
-		d.told(2 * time.Second)
-		assert.Equal(t, 1, count(t, path))
+		d.linesAfter(2 * time.Second)
+		assert.Equal(t, 1, countLines(t, path))
 	})
 }
 
@@ -213,8 +213,8 @@ func TestStoreWriteErrorIsRetriedEveryMinute(t *testing.T) {
 func TestStoreCreatesItsDirectory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "agent", "probes")
 	synctest.Test(t, func(t *testing.T) {
-		assert.NotContains(t, strings.Join(runAgent(t, path, running("a", yes)), "\n"), "store failed")
-		assert.Equal(t, 1, count(t, path))
+		assert.NotContains(t, strings.Join(runAgent(t, path, runningTarget("a", succeed)), "\n"), "store failed")
+		assert.Equal(t, 1, countLines(t, path))
 	})
 }
 
@@ -222,16 +222,16 @@ func TestStoreCreatesItsDirectory(t *testing.T) {
 func TestStoredResultsReturnedBeforeRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "probes")
 	synctest.Test(t, func(t *testing.T) {
-		target := running("a", yes)
+		target := runningTarget("a", succeed)
 		target.Spec.Period = 200 * time.Millisecond
 		runAgent(t, path, target)
 		want := probe.Value{ContainerID: target.ContainerID, Outcome: probe.Success}
-		d := rest(probe.Options{Store: path})
+		d := newRecorder(probe.Options{Store: path})
 		v, ok := d.set.Result(target.Key)
 		require.True(t, ok)
 		require.Equal(t, want, v)
 
-		d = run(t, probe.Options{Store: path})
+		d = startRecorder(t, probe.Options{Store: path})
 		time.Sleep(59 * time.Minute)
 		require.Equal(t, map[probe.Key]probe.Value{target.Key: want}, d.set.Results())
 		time.Sleep(2 * time.Minute)

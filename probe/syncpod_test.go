@@ -20,15 +20,15 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// of returns a target of a pod.
-func of(pod, container string) probe.Target {
-	target := running(container, yes)
+// podTarget returns a target of a pod.
+func podTarget(pod, container string) probe.Target {
+	target := runningTarget(container, succeed)
 	target.PodUID = pod
 	return target
 }
 
-// wanted returns the probes that a set has something to say of, as "pod/container".
-func wanted(s *probe.Set) []string {
+// probesWithValue returns the probes of a set that have a value, as "pod/container".
+func probesWithValue(s *probe.Set) []string {
 	var names []string
 	for k := range s.Results() {
 		names = append(names, k.PodUID+"/"+k.Container)
@@ -40,50 +40,50 @@ func wanted(s *probe.Set) []string {
 // The targets of one pod replace its previous targets and do not affect other pods.
 func TestSyncPodReplacesTargetsOfOnePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := run(t, probe.Options{})
-		a, b, c := of("p", "a"), of("p", "b"), of("q", "c")
+		d := startRecorder(t, probe.Options{})
+		a, b, c := podTarget("p", "a"), podTarget("p", "b"), podTarget("q", "c")
 		require.NoError(t, d.set.SyncPod("q", []probe.Target{c}))
 		require.NoError(t, d.set.SyncPod("p", []probe.Target{a, b}))
-		d.told(time.Second)
-		assert.Equal(t, []string{"p/a", "p/b", "q/c"}, wanted(d.set))
+		d.linesAfter(time.Second)
+		assert.Equal(t, []string{"p/a", "p/b", "q/c"}, probesWithValue(d.set))
 
 		require.NoError(t, d.set.SyncPod("p", []probe.Target{a, b}))
 		require.NoError(t, d.set.SyncPod("q", []probe.Target{c}))
-		assert.Empty(t, d.told(time.Second), "the same again changes nothing")
+		assert.Empty(t, d.linesAfter(time.Second), "the same again changes nothing")
 
 		a.ContainerID = "a2"
 		require.NoError(t, d.set.SyncPod("p", []probe.Target{a}))
 		assert.Equal(t, []string{
 			"2s a Readiness a2 failure", "2s b Readiness removed",
 			"2s a Readiness a2 success", "2s a probed success after 0s",
-		}, d.told(time.Second))
+		}, d.linesAfter(time.Second))
 
 		require.NoError(t, d.set.SyncPod("p", nil))
 		require.NoError(t, d.set.SyncPod("nobody", nil))
-		assert.Equal(t, []string{"3s a Readiness removed"}, d.told(time.Second))
+		assert.Equal(t, []string{"3s a Readiness removed"}, d.linesAfter(time.Second))
 		assert.Equal(t, 1, d.set.Status().Targets)
 
 		require.NoError(t, d.set.SyncPod("p", []probe.Target{b}), "the pod comes back")
-		d.told(0)
+		d.linesAfter(0)
 		require.NoError(t, d.set.Sync(nil), "and goes with all others")
-		assert.ElementsMatch(t, []string{"4s b Readiness removed", "4s c Readiness removed"}, d.told(0))
+		assert.ElementsMatch(t, []string{"4s b Readiness removed", "4s c Readiness removed"}, d.linesAfter(0))
 		assert.Equal(t, probe.Status{}, d.set.Status())
 	})
 }
 
 func TestSyncPodRejectsTargetsOfOtherPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := run(t, probe.Options{})
-		require.NoError(t, d.set.Sync([]probe.Target{of("q", "c")}))
-		bad := of("p", "bad")
+		d := startRecorder(t, probe.Options{})
+		require.NoError(t, d.set.Sync([]probe.Target{podTarget("q", "c")}))
+		bad := podTarget("p", "bad")
 		bad.Spec.Timeout = -1
-		err := d.set.SyncPod("p", []probe.Target{of("p", "a"), of("q", "b"), bad, of("p", "a"), of("", "d")})
+		err := d.set.SyncPod("p", []probe.Target{podTarget("p", "a"), podTarget("q", "b"), bad, podTarget("p", "a"), podTarget("", "d")})
 		assert.EqualError(t, err, `Readiness probe of container "b" of pod "q": field PodUID: "q" is not "p", the pod that is synced
 Readiness probe of container "bad" of pod "p": field Timeout: -1ns is negative
 Readiness probe of container "a" of pod "p": has two targets
 Readiness probe of container "d" of pod "": field PodUID: is empty`)
-		d.told(time.Second)
-		assert.Equal(t, []string{"p/a", "q/c"}, wanted(d.set))
+		d.linesAfter(time.Second)
+		assert.Equal(t, []string{"p/a", "q/c"}, probesWithValue(d.set))
 	})
 }
 
@@ -95,30 +95,30 @@ func TestRequestsBeforeRunAreAppliedInOrder(t *testing.T) {
 	pod := func(uid string, targets ...probe.Target) func(*probe.Set) error {
 		return func(s *probe.Set) error { return s.SyncPod(uid, targets) }
 	}
-	all := node(of("p", "a"), of("q", "c"))
+	all := node(podTarget("p", "a"), podTarget("q", "c"))
 	for name, test := range map[string]struct {
 		requests []func(*probe.Set) error
 		want     []string
 	}{
-		"all, then a pod":             {[]func(*probe.Set) error{all, pod("p", of("p", "b"))}, []string{"p/b", "q/c"}},
+		"all, then a pod":             {[]func(*probe.Set) error{all, pod("p", podTarget("p", "b"))}, []string{"p/b", "q/c"}},
 		"all, then a pod is gone":     {[]func(*probe.Set) error{all, pod("p")}, []string{"q/c"}},
-		"all, then another pod":       {[]func(*probe.Set) error{all, pod("r", of("r", "d"))}, []string{"p/a", "q/c", "r/d"}},
-		"a pod, then all":             {[]func(*probe.Set) error{pod("p", of("p", "b")), pod("r", of("r", "d")), all}, []string{"p/a", "q/c"}},
-		"a pod twice":                 {[]func(*probe.Set) error{pod("p", of("p", "a")), pod("p", of("p", "b"))}, []string{"p/b"}},
-		"a pod goes and comes":        {[]func(*probe.Set) error{all, pod("p"), pod("p", of("p", "b"))}, []string{"p/b", "q/c"}},
-		"a pod, all, the pod":         {[]func(*probe.Set) error{pod("p", of("p", "b")), all, pod("p", of("p", "d"))}, []string{"p/d", "q/c"}},
-		"nothing, then a pod":         {[]func(*probe.Set) error{all, node(), pod("p", of("p", "b"))}, []string{"p/b"}},
-		"what was there stays or not": {[]func(*probe.Set) error{all, pod("q", of("q", "c"), of("q", "d"))}, []string{"p/a", "q/c", "q/d"}},
+		"all, then another pod":       {[]func(*probe.Set) error{all, pod("r", podTarget("r", "d"))}, []string{"p/a", "q/c", "r/d"}},
+		"a pod, then all":             {[]func(*probe.Set) error{pod("p", podTarget("p", "b")), pod("r", podTarget("r", "d")), all}, []string{"p/a", "q/c"}},
+		"a pod twice":                 {[]func(*probe.Set) error{pod("p", podTarget("p", "a")), pod("p", podTarget("p", "b"))}, []string{"p/b"}},
+		"a pod goes and comes":        {[]func(*probe.Set) error{all, pod("p"), pod("p", podTarget("p", "b"))}, []string{"p/b", "q/c"}},
+		"a pod, all, the pod":         {[]func(*probe.Set) error{pod("p", podTarget("p", "b")), all, pod("p", podTarget("p", "d"))}, []string{"p/d", "q/c"}},
+		"nothing, then a pod":         {[]func(*probe.Set) error{all, node(), pod("p", podTarget("p", "b"))}, []string{"p/b"}},
+		"what was there stays or not": {[]func(*probe.Set) error{all, pod("q", podTarget("q", "c"), podTarget("q", "d"))}, []string{"p/a", "q/c", "q/d"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := rest(probe.Options{})
+				d := newRecorder(probe.Options{})
 				for _, request := range test.requests {
 					require.NoError(t, request(d.set))
 				}
 				d.run(t)
-				d.told(time.Second)
-				assert.Equal(t, test.want, wanted(d.set))
+				d.linesAfter(time.Second)
+				assert.Equal(t, test.want, probesWithValue(d.set))
 			})
 		})
 	}
@@ -128,18 +128,18 @@ func TestRequestsBeforeRunAreAppliedInOrder(t *testing.T) {
 func TestLastRequestOfEachPodCounts(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { lastRequest(t, rand.New(rand.NewPCG(seed, 2))) })
+			synctest.Test(t, func(t *testing.T) { runRandomRequests(t, rand.New(rand.NewPCG(seed, 2))) })
 		})
 	}
 }
 
-func lastRequest(t *testing.T, rnd *rand.Rand) {
-	d := run(t, probe.Options{})
+func runRandomRequests(t *testing.T, rnd *rand.Rand) {
+	d := startRecorder(t, probe.Options{})
 	said := make(map[string][]probe.Target) // by pod
 	some := func(pod string) (targets []probe.Target) {
 		for _, name := range []string{"a", "b", "c"} {
 			if rnd.IntN(2) > 0 {
-				targets = append(targets, of(pod, name))
+				targets = append(targets, podTarget(pod, name))
 			}
 		}
 		return targets
@@ -167,24 +167,24 @@ func lastRequest(t *testing.T, rnd *rand.Rand) {
 			}
 		}
 		slices.Sort(want)
-		require.Equal(t, want, wanted(d.set))
+		require.Equal(t, want, probesWithValue(d.set))
 		require.Equal(t, len(want), d.set.Status().Targets)
 	}
 }
 
-// flipper changes one pod of many again and again, and waits each time until the set has seen it.
-type flipper struct {
+// podChanger changes one pod of many repeatedly, and waits each time until the set has applied the change.
+type podChanger struct {
 	set     *probe.Set
 	target  probe.Target
 	flips   int
 	changed chan struct{}
 }
 
-// newFlipper starts a set with many pods, of which none is asked anything.
-func newFlipper(t testing.TB, pods int) *flipper {
-	f := &flipper{changed: make(chan struct{}, pods+1)}
+// newPodChanger starts a set with many pods, none of which is probed.
+func newPodChanger(t testing.TB, pods int) *podChanger {
+	f := &podChanger{changed: make(chan struct{}, pods+1)}
 	f.set = probe.NewSet(probe.Options{Hooks: probe.Hooks{ValueChanged: func(probe.Key, probe.Value) { f.changed <- struct{}{} }}})
-	targets := crowd(pods)
+	targets := manyTargets(pods)
 	for i := range targets {
 		targets[i].Spec.InitialDelay = time.Hour
 	}
@@ -200,21 +200,21 @@ func newFlipper(t testing.TB, pods int) *flipper {
 	return f
 }
 
-func (f *flipper) flip(t testing.TB) {
+func (f *podChanger) changePod(t testing.TB) {
 	f.flips++
 	f.target.ContainerID = [2]string{"x", "y"}[f.flips%2]
 	require.NoError(t, f.set.SyncPod(f.target.PodUID, []probe.Target{f.target}))
 	<-f.changed
 }
 
-// BenchmarkSyncPod is a change of one pod among others, from the call to its hook.
+// BenchmarkSyncPod measures a change of one pod of many, from the call to its hook.
 func BenchmarkSyncPod(b *testing.B) {
 	for _, pods := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprint(pods), func(b *testing.B) {
-			f := newFlipper(b, pods)
+			f := newPodChanger(b, pods)
 			b.ReportAllocs()
 			for b.Loop() {
-				f.flip(b)
+				f.changePod(b)
 			}
 		})
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// timeWait counts the connections to a port of IPv4 that this end keeps in TIME_WAIT.
-func timeWait(t *testing.T, port int) (n int) {
+// countTimeWait returns the number of IPv4 connections to a port that this side keeps in TIME_WAIT.
+func countTimeWait(t *testing.T, port int) (n int) {
 	t.Helper()
 	table, err := os.ReadFile("/proc/net/tcp")
 	require.NoError(t, err)
@@ -53,12 +53,12 @@ func TestTCPLeavesNoPortInTimeWait(t *testing.T) {
 	p, err := probe.NewTCP(probe.TCPConfig{Host: "127.0.0.1", Port: port})
 	require.NoError(t, err)
 	for range probes {
-		got, err := ask(t, p, long)
+		got, err := probeOnce(t, p, long)
 		require.NoError(t, err)
 		require.Equal(t, probe.Success, got.Outcome)
 		require.True(t, errors.Is(<-ends, io.EOF), "the server reads an ordinary end")
 	}
-	assert.Zero(t, timeWait(t, port))
+	assert.Zero(t, countTimeWait(t, port))
 }
 
 // The server accepts no connections, and the kernel drops new ones once its queue is full.
@@ -75,8 +75,8 @@ func TestTCPFailsWhenTheBacklogIsFull(t *testing.T) {
 	p, err := probe.NewTCP(probe.TCPConfig{Host: "127.0.0.1", Port: port})
 	require.NoError(t, err)
 	var got probe.Result
-	for range 10 { // closed connections stay in the queue until somebody accepts them
-		if got, err = ask(t, p, soon); got.Outcome == probe.Failure {
+	for range 10 { // closed connections stay in the queue until they are accepted
+		if got, err = probeOnce(t, p, soon); got.Outcome == probe.Failure {
 			break
 		}
 	}

@@ -20,7 +20,7 @@ func TestTCPResults(t *testing.T) {
 	c := probe.TCPConfig{Host: "127.0.0.1", Port: listener.Addr().(*net.TCPAddr).Port}
 	p, err := probe.NewTCP(c)
 	require.NoError(t, err)
-	got, err := ask(t, p, long)
+	got, err := probeOnce(t, p, long)
 	require.NoError(t, err)
 	assert.Equal(t, probe.Result{Outcome: probe.Success}, got)
 
@@ -31,7 +31,7 @@ func TestTCPResults(t *testing.T) {
 	assert.Equal(t, probe.Result{}, got)
 
 	require.NoError(t, listener.Close())
-	got, err = ask(t, p, long)
+	got, err = probeOnce(t, p, long)
 	require.NoError(t, err)
 	assert.Equal(t, probe.Failure, got.Outcome)
 	assert.Contains(t, got.Output, "connection refused")

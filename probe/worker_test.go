@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// worker is the kubelet's rule of what a probe does when its time has come, step by step as in doProbe of
-// pkg/kubelet/prober/worker.go: it looks, may ask, and says what is new. It knows no times.
+// worker is the kubelet's worker as in doProbe of pkg/kubelet/prober/worker.go, without times: it checks its container, may
+// probe, and stores the result.
 type worker struct {
 	kind             probe.Kind
 	success, failure int
@@ -26,7 +26,7 @@ type worker struct {
 	onHold  bool
 }
 
-// doProbe reports whether it asked, and so used the answer.
+// doProbe reports whether it probed, and so used the result answer.
 func (w *worker) doProbe(t probe.Target, waits bool, answer probe.Outcome, err bool) (asked bool) {
 	if t.ContainerID == "" {
 		return false
@@ -72,7 +72,7 @@ func TestStateFollowsTheKubelet(t *testing.T) {
 	for range 5000 {
 		events := make([]byte, 3+60)
 		_, _ = rnd.Read(events)
-		follow(t, events[0], events[1], events[2], events[3:])
+		compareWithKubelet(t, events[0], events[1], events[2], events[3:])
 	}
 }
 
@@ -80,12 +80,12 @@ func TestStateFollowsTheKubelet(t *testing.T) {
 func FuzzStateFollowsTheKubelet(f *testing.F) {
 	f.Add(uint8(1), uint8(1), uint8(3), []byte("\x00\x81\x07\x07\x08\x08\x08\x07"))
 	f.Add(uint8(2), uint8(1), uint8(2), []byte("\x00\x11\x07\x08\x02\x08\x01\x08\x11\x08\x08\x03"))
-	f.Fuzz(follow)
+	f.Fuzz(compareWithKubelet)
 }
 
-// follow plays the events of a container to a State and to the kubelet's rules, which look whenever something has
-// changed and ask whenever the State does. They always say the same, and what may not be asked is not due.
-func follow(t *testing.T, kind, success, failure uint8, events []byte) {
+// compareWithKubelet applies random events to a State and to the kubelet's worker. Both must always have equal values, and a
+// probe that must not run is not due.
+func compareWithKubelet(t *testing.T, kind, success, failure uint8, events []byte) {
 	now := epoch
 	target := probe.Target{Key: probe.Key{PodUID: "u", Container: "c", Kind: probe.Kind(kind % 3)}}
 	target.Spec = probe.Spec{

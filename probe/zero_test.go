@@ -14,11 +14,11 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// plain is a target of which nothing is said but what has to be.
-func plain(name string, kind probe.Kind) probe.Target {
+// minimalTarget returns a target with only the required fields.
+func minimalTarget(name string, kind probe.Kind) probe.Target {
 	return probe.Target{
 		Key:         probe.Key{PodUID: "u1", Container: name, Kind: kind},
-		ContainerID: name + "1", Running: true, Spec: probe.Spec{Period: 10 * time.Second}, Prober: probe.Func(yes),
+		ContainerID: name + "1", Running: true, Spec: probe.Spec{Period: 10 * time.Second}, Prober: probe.Func(succeed),
 	}
 }
 
@@ -30,26 +30,26 @@ func TestContainerWithoutStartupProbeIsProbedWithoutStarted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := run(t, probe.Options{})
-				require.NoError(t, sync(d.set, plain("a", probe.Readiness), plain("b", probe.Liveness)))
-				lines := d.told(10 * time.Second)
+				d := startRecorder(t, probe.Options{})
+				require.NoError(t, sync(d.set, minimalTarget("a", probe.Readiness), minimalTarget("b", probe.Liveness)))
+				lines := d.linesAfter(10 * time.Second)
 				assert.Contains(t, lines, "0s a probed success after 0s")
 				assert.Contains(t, lines, "10s b probed success after 0s")
 
 				// With a startup probe they wait for the word, even if that one is refused.
-				startup := plain("b", probe.Startup)
-				require.NoError(t, sync(d.set, plain("a", probe.Readiness), plain("b", probe.Liveness), startup))
+				startup := minimalTarget("b", probe.Startup)
+				require.NoError(t, sync(d.set, minimalTarget("a", probe.Readiness), minimalTarget("b", probe.Liveness), startup))
 				assert.Equal(t, []string{
 					"10s b Startup b1 unknown", "10s b Startup b1 success", "10s b probed success after 0s",
 					"20s a probed success after 0s", "30s a probed success after 0s",
-				}, d.told(20*time.Second), "b is asked by its startup probe alone")
+				}, d.linesAfter(20*time.Second), "b is asked by its startup probe alone")
 				startup.Spec.Period = -1
-				require.ErrorContains(t, sync(d.set, plain("b", probe.Liveness), startup), "field Period")
-				assert.Equal(t, []string{"30s a Readiness removed", "30s b Startup removed"}, d.told(30*time.Second))
-				live := plain("b", probe.Liveness)
+				require.ErrorContains(t, sync(d.set, minimalTarget("b", probe.Liveness), startup), "field Period")
+				assert.Equal(t, []string{"30s a Readiness removed", "30s b Startup removed"}, d.linesAfter(30*time.Second))
+				live := minimalTarget("b", probe.Liveness)
 				live.Started = true
 				require.ErrorContains(t, sync(d.set, live, startup), "field Period")
-				assert.Contains(t, d.told(10*time.Second), "1m10s b probed success after 0s")
+				assert.Contains(t, d.linesAfter(10*time.Second), "1m10s b probed success after 0s")
 			})
 		})
 	}
@@ -58,8 +58,8 @@ func TestContainerWithoutStartupProbeIsProbedWithoutStarted(t *testing.T) {
 // Without StartedAt, the initial delay of a container starts when its target first has Running.
 func TestInitialDelayWithoutStartedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := run(t, probe.Options{})
-		a := plain("a", probe.Readiness)
+		d := startRecorder(t, probe.Options{})
+		a := minimalTarget("a", probe.Readiness)
 		a.Spec.InitialDelay = 25 * time.Second
 		a.Running = false
 		require.NoError(t, d.set.Sync([]probe.Target{a}))
@@ -69,12 +69,12 @@ func TestInitialDelayWithoutStartedAt(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		require.NoError(t, d.set.Sync([]probe.Target{a})) // the time of a later word does not count
 		d.set.Trigger(a.Key)
-		lines := d.told(25 * time.Second)
+		lines := d.linesAfter(25 * time.Second)
 		require.NotEmpty(t, lines)
 		assert.Equal(t, "30s a probed success after 0s", lines[len(lines)-1])
 		a.ContainerID = "a2"
 		require.NoError(t, d.set.Sync([]probe.Target{a}))
-		lines = d.told(30 * time.Second)
+		lines = d.linesAfter(30 * time.Second)
 		assert.Equal(t, "1m0s a probed success after 0s", lines[len(lines)-1], "another container starts later")
 	})
 }

@@ -16,10 +16,10 @@ import (
 // Without file descriptors, a probe is an error and no failure. Not parallel: the limit is that of the process.
 func TestProbeWithoutFileDescriptorsIsAnError(t *testing.T) {
 	l := listen(t, "127.0.0.1:0")
-	serve(t, l, healthy())
-	p := prober(t, l.config())
-	warm := prober(t, l.config())
-	require.Equal(t, success(), ask(t, warm, long))
+	startServer(t, l, newHealthServer())
+	p := newProber(t, l.config())
+	warm := newProber(t, l.config())
+	require.Equal(t, success(), probeOnce(t, warm, long))
 
 	var before syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before))
@@ -33,5 +33,5 @@ func TestProbeWithoutFileDescriptorsIsAnError(t *testing.T) {
 	result, err := p.Probe(ctx)
 	require.ErrorIs(t, err, syscall.EMFILE)
 	assert.Zero(t, result)
-	assert.Equal(t, success(), ask(t, warm, long), "a connection that is open needs no other")
+	assert.Equal(t, success(), probeOnce(t, warm, long), "a connection that is open needs no other")
 }

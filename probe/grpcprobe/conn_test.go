@@ -22,27 +22,27 @@ import (
 func TestConnectionIsReused(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
-	serve(t, l, healthy())
-	p := prober(t, l.config())
+	startServer(t, l, newHealthServer())
+	p := newProber(t, l.config())
 	for range 3 {
-		assert.Equal(t, success(), ask(t, p, long))
+		assert.Equal(t, success(), probeOnce(t, p, long))
 	}
 	assert.Len(t, l.connections(), 1)
 
 	require.NoError(t, p.Close())
-	assert.Equal(t, success(), ask(t, p, long), "a closed prober connects anew")
+	assert.Equal(t, success(), probeOnce(t, p, long), "a closed prober connects anew")
 	assert.Len(t, l.connections(), 2)
 }
 
 func TestFreshConnections(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
-	serve(t, l, healthy())
+	startServer(t, l, newHealthServer())
 	cfg := l.config()
 	cfg.FreshConnections = true
-	p := prober(t, cfg)
+	p := newProber(t, cfg)
 	for range 3 {
-		assert.Equal(t, success(), ask(t, p, long))
+		assert.Equal(t, success(), probeOnce(t, p, long))
 	}
 	assert.Len(t, l.connections(), 3)
 }
@@ -51,13 +51,13 @@ func TestFreshConnections(t *testing.T) {
 func TestProbeSucceedsAfterServerRestart(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
-	server := serve(t, l, healthy())
-	p := prober(t, l.config())
-	assert.Equal(t, success(), ask(t, p, long))
+	server := startServer(t, l, newHealthServer())
+	p := newProber(t, l.config())
+	assert.Equal(t, success(), probeOnce(t, p, long))
 	server.Stop()
 	again := listen(t, l.Addr().String())
-	serve(t, again, healthy())
-	assert.Equal(t, success(), ask(t, p, long))
+	startServer(t, again, newHealthServer())
+	assert.Equal(t, success(), probeOnce(t, p, long))
 	assert.Len(t, again.connections(), 1)
 }
 
@@ -66,15 +66,15 @@ func TestProbeRepeatsWhenReusedConnectionBreaks(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
 	var calls atomic.Int32
-	serve(t, l, answer{check: func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
+	startServer(t, l, healthFunc{check: func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
 		if calls.Add(1) == 2 {
 			_ = l.connections()[0].Close()
 		}
 		return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil
 	}})
-	p := prober(t, l.config())
-	assert.Equal(t, success(), ask(t, p, long))
-	assert.Equal(t, success(), ask(t, p, long))
+	p := newProber(t, l.config())
+	assert.Equal(t, success(), probeOnce(t, p, long))
+	assert.Equal(t, success(), probeOnce(t, p, long))
 	assert.EqualValues(t, 3, calls.Load())
 	assert.Len(t, l.connections(), 2)
 }
@@ -84,31 +84,31 @@ func TestUnresponsiveConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
 	var hangs atomic.Bool
-	serve(t, l, answer{check: func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
+	startServer(t, l, healthFunc{check: func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
 		if hangs.Load() {
-			return silent.check(ctx)
+			return unresponsive.check(ctx)
 		}
 		return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil
 	}})
-	p := prober(t, l.config())
-	assert.Equal(t, success(), ask(t, p, long))
+	p := newProber(t, l.config())
+	assert.Equal(t, success(), probeOnce(t, p, long))
 	hangs.Store(true)
-	assert.Regexp(t, lateCall, ask(t, p, 2*time.Second).Output)
+	assert.Regexp(t, lateCall, probeOnce(t, p, 2*time.Second).Output)
 	hangs.Store(false)
-	assert.Equal(t, success(), ask(t, p, long))
+	assert.Equal(t, success(), probeOnce(t, p, long))
 	assert.Len(t, l.connections(), 2)
 }
 
 func TestConcurrentProbes(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
-	serve(t, l, healthy())
-	p := prober(t, l.config())
+	startServer(t, l, newHealthServer())
+	p := newProber(t, l.config())
 	var probes sync.WaitGroup
 	for range 16 {
 		probes.Go(func() {
 			for range 10 {
-				assert.Equal(t, success(), ask(t, p, long))
+				assert.Equal(t, success(), probeOnce(t, p, long))
 			}
 		})
 	}
@@ -125,28 +125,28 @@ func TestNoGoroutinesBeforeFirstProbeAndAfterClose(t *testing.T) {
 	gone := func() bool { return clients() == 0 }
 	require.Eventually(t, gone, time.Minute, 5*time.Millisecond)
 	l := listen(t, "127.0.0.1:0")
-	serve(t, l, healthy())
+	startServer(t, l, newHealthServer())
 	p, err := grpcprobe.New(l.config())
 	require.NoError(t, err)
 	require.Zero(t, clients())
-	assert.Equal(t, success(), ask(t, p, long))
+	assert.Equal(t, success(), probeOnce(t, p, long))
 	require.NotZero(t, clients())
 	require.NoError(t, p.Close())
 	require.Eventually(t, gone, time.Minute, 5*time.Millisecond)
 }
 
-// What a probe costs, with a connection that is there and with one of its own.
+// The cost of a probe on a reused and on a new connection.
 func BenchmarkProbe(b *testing.B) {
 	for name, fresh := range map[string]bool{"kept": false, "new": true} {
 		b.Run(name, func(b *testing.B) {
 			l := listen(b, "127.0.0.1:0")
-			serve(b, l, healthy())
+			startServer(b, l, newHealthServer())
 			cfg := l.config()
 			cfg.FreshConnections = fresh
-			p := prober(b, cfg)
+			p := newProber(b, cfg)
 			b.ReportAllocs()
 			for b.Loop() {
-				require.Equal(b, success(), ask(b, p, long))
+				require.Equal(b, success(), probeOnce(b, p, long))
 			}
 		})
 	}

@@ -27,27 +27,27 @@ const (
 	maxFrame                                                  = 16 << 10
 )
 
-// frame returns an HTTP/2 frame.
-func frame(kind, flags byte, stream uint32, payload []byte) []byte {
+// newFrame returns an HTTP/2 frame.
+func newFrame(kind, flags byte, stream uint32, payload []byte) []byte {
 	f := []byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags}
 	return append(binary.BigEndian.AppendUint32(f, stream), payload...)
 }
 
-// headers returns the frames of a header block, which may be longer than one frame.
-func headers(flags byte, block []byte) []byte {
+// newHeaders returns the frames of a header block, which may need several.
+func newHeaders(flags byte, block []byte) []byte {
 	var out []byte
 	for kind := byte(frameHeaders); ; kind, flags = frameContinuation, 0 {
 		n := min(len(block), maxFrame)
 		part := block[:n]
 		block = block[n:]
 		if len(block) == 0 {
-			return append(out, frame(kind, flags|flagEndHeaders, 1, part)...)
+			return append(out, newFrame(kind, flags|flagEndHeaders, 1, part)...)
 		}
-		out = append(out, frame(kind, flags, 1, part)...)
+		out = append(out, newFrame(kind, flags, 1, part)...)
 	}
 }
 
-// hpackLength encodes a length with a prefix of n bits, RFC 7541 section 5.1.
+// hpackLength encodes a length with a prefix of n bits (RFC 7541, section 5.1).
 func hpackLength(first byte, n, length int) []byte {
 	most := 1<<n - 1
 	if length < most {
@@ -60,8 +60,8 @@ func hpackLength(first byte, n, length int) []byte {
 	return append(out, byte(length))
 }
 
-// literal encodes a header; an indexed one is in the dynamic table from then on.
-func literal(indexed bool, name, value string) []byte {
+// encodeHeader encodes a header; an indexed one enters the dynamic table.
+func encodeHeader(indexed bool, name, value string) []byte {
 	out := []byte{0}
 	if indexed {
 		out[0] = 0x40
@@ -70,18 +70,18 @@ func literal(indexed bool, name, value string) []byte {
 	return append(append(out, hpackLength(0, 7, len(value))...), value...)
 }
 
-// began returns the headers with which an answer of gRPC begins.
-func began() []byte {
-	return append([]byte{0x88}, literal(false, "content-type", "application/grpc")...)
+// responseStart returns the first headers of a gRPC response.
+func responseStart() []byte {
+	return append([]byte{0x88}, encodeHeader(false, "content-type", "application/grpc")...)
 }
 
-// failed returns the headers of an answer without a body that is a failure.
-func failed(message string) []byte {
-	return append(append(began(), literal(false, "grpc-status", "2")...), literal(false, "grpc-message", message)...)
+// failureTrailers returns the headers of a failed gRPC response without a body.
+func failureTrailers(message string) []byte {
+	return append(append(responseStart(), encodeHeader(false, "grpc-status", "2")...), encodeHeader(false, "grpc-message", message)...)
 }
 
-// answering runs a server that sends the same bytes, whatever the limits of its client are, once a call has come.
-func answering(t *testing.T, answer []byte) *listener {
+// serveResponse runs a server that sends the given bytes after a call, ignoring the limits of its client.
+func serveResponse(t *testing.T, answer []byte) *listener {
 	t.Helper()
 	l := listen(t, "127.0.0.1:0")
 	var served sync.WaitGroup
@@ -106,7 +106,7 @@ func answering(t *testing.T, answer []byte) *listener {
 
 func answerCall(conn net.Conn, answer []byte) {
 	defer conn.Close()
-	_, _ = conn.Write(frame(frameSettings, 0, 0, nil))
+	_, _ = conn.Write(newFrame(frameSettings, 0, 0, nil))
 	var head [9]byte
 	if _, err := io.CopyN(io.Discard, conn, int64(len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))); err != nil {
 		return
@@ -125,33 +125,33 @@ func answerCall(conn net.Conn, answer []byte) {
 	}
 }
 
-// hostileAnswers are what a container may answer with, each in its own way as large as HTTP/2 allows.
+// hostileAnswers returns responses that are as large as HTTP/2 permits, each in another way.
 func hostileAnswers() map[string][]byte {
 	const size = 15 << 20
 	big := strings.Repeat("x", 4000)
-	indexed := append(began(), literal(true, "a", big)...)
+	indexed := append(responseStart(), encodeHeader(true, "a", big)...)
 	indexed = append(indexed, bytes.Repeat([]byte{0x80 | 62}, size/4000)...)
-	small := began()
+	small := responseStart()
 	for len(small) < size {
-		small = append(small, literal(false, "a", "")...)
+		small = append(small, encodeHeader(false, "a", "")...)
 	}
 	message := append([]byte{0, 0, 0x3f, 0xff, 0xff}, make([]byte, 0x3fffff)...)
-	data := headers(0, began())
+	data := newHeaders(0, responseStart())
 	for len(message) > 0 {
 		n := min(len(message), maxFrame)
-		data = append(data, frame(frameData, 0, 1, message[:n])...)
+		data = append(data, newFrame(frameData, 0, 1, message[:n])...)
 		message = message[n:]
 	}
 	return map[string][]byte{
-		"message":                  headers(flagEndStream, failed(strings.Repeat("m", size))),
-		"message of escapes":       headers(flagEndStream, failed(strings.Repeat("%41", size/3))),
-		"message within a frame":   headers(flagEndStream, failed(strings.Repeat("m", 15<<10))),
-		"metadata":                 headers(flagEndStream, append(failed("no"), literal(false, "a", strings.Repeat("v", size))...)),
-		"metadata without trailer": headers(0, append(began(), literal(false, "a", strings.Repeat("v", size))...)),
-		"indexed metadata":         headers(flagEndStream, append(indexed, literal(false, "grpc-status", "2")...)),
-		"many headers":             headers(flagEndStream, append(small, literal(false, "grpc-status", "2")...)),
+		"message":                  newHeaders(flagEndStream, failureTrailers(strings.Repeat("m", size))),
+		"message of escapes":       newHeaders(flagEndStream, failureTrailers(strings.Repeat("%41", size/3))),
+		"message within a frame":   newHeaders(flagEndStream, failureTrailers(strings.Repeat("m", 15<<10))),
+		"metadata":                 newHeaders(flagEndStream, append(failureTrailers("no"), encodeHeader(false, "a", strings.Repeat("v", size))...)),
+		"metadata without trailer": newHeaders(0, append(responseStart(), encodeHeader(false, "a", strings.Repeat("v", size))...)),
+		"indexed metadata":         newHeaders(flagEndStream, append(indexed, encodeHeader(false, "grpc-status", "2")...)),
+		"many headers":             newHeaders(flagEndStream, append(small, encodeHeader(false, "grpc-status", "2")...)),
 		"response":                 data,
-		"no gRPC":                  append(headers(0, []byte{0x88}), bytes.Repeat(frame(frameData, 0, 1, make([]byte, 1<<10)), 15<<10)...),
+		"no gRPC":                  append(newHeaders(0, []byte{0x88}), bytes.Repeat(newFrame(frameData, 0, 1, make([]byte, 1<<10)), 15<<10)...),
 	}
 }
 
@@ -159,9 +159,9 @@ func hostileAnswers() map[string][]byte {
 func TestMemoryIsBoundedForAnyResponse(t *testing.T) {
 	for name, answer := range hostileAnswers() {
 		t.Run(name, func(t *testing.T) {
-			p := prober(t, answering(t, answer).config())
+			p := newProber(t, serveResponse(t, answer).config())
 			costtest.Check(t, costtest.Limit{Bytes: 3 << 20, Time: time.Minute}, func() {
-				result := ask(t, p, time.Second)
+				result := probeOnce(t, p, time.Second)
 				assert.Equal(t, probe.Failure, result.Outcome)
 				assert.LessOrEqual(t, len(result.Output), probe.MaxOutput)
 				require.NotEmpty(t, result.Output)

@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe/grpcprobe"
 )
 
-// long is a timeout that no test here waits for.
+// long is a timeout that no test reaches.
 const long = 30 * time.Second
 
 // The time that a probe had is less than it was given where the machine is busy. See TestRoundTimeout.
@@ -36,8 +36,8 @@ const (
 // Only SERVING is a success. An unknown service is an error of the call.
 func TestResultByServingStatus(t *testing.T) {
 	t.Parallel()
-	service, l := healthy(), listen(t, "127.0.0.1:0")
-	serve(t, l, service)
+	service, l := newHealthServer(), listen(t, "127.0.0.1:0")
+	startServer(t, l, service)
 	for value, name := range grpc_health_v1.HealthCheckResponse_ServingStatus_name {
 		service.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_ServingStatus(value))
 	}
@@ -51,21 +51,21 @@ func TestResultByServingStatus(t *testing.T) {
 	} {
 		cfg := l.config()
 		cfg.Service = name
-		assert.Equal(t, want, ask(t, prober(t, cfg), long), "service %q", name)
+		assert.Equal(t, want, probeOnce(t, newProber(t, cfg), long), "service %q", name)
 	}
 }
 
 // A change of the status is seen on the open connection.
 func TestStatusChangeSeenOnReusedConnection(t *testing.T) {
 	t.Parallel()
-	service, l := healthy(), listen(t, "127.0.0.1:0")
-	serve(t, l, service)
-	p := prober(t, l.config())
-	assert.Equal(t, success(), ask(t, p, long))
+	service, l := newHealthServer(), listen(t, "127.0.0.1:0")
+	startServer(t, l, service)
+	p := newProber(t, l.config())
+	assert.Equal(t, success(), probeOnce(t, p, long))
 	service.Shutdown()
-	assert.Equal(t, probe.Failure, ask(t, p, long).Outcome)
+	assert.Equal(t, probe.Failure, probeOnce(t, p, long).Outcome)
 	service.Resume()
-	assert.Equal(t, success(), ask(t, p, long))
+	assert.Equal(t, success(), probeOnce(t, p, long))
 	assert.Len(t, l.connections(), 1)
 }
 
@@ -80,18 +80,18 @@ func TestCallErrorsAreFailures(t *testing.T) {
 	} {
 		t.Run(code.String(), func(t *testing.T) {
 			l := listen(t, "127.0.0.1:0")
-			serve(t, l, answer{check: func(context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
+			startServer(t, l, healthFunc{check: func(context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
 				return nil, status.Error(code, "no")
 			}})
-			assert.Equal(t, failure(want), ask(t, prober(t, l.config()), long))
+			assert.Equal(t, failure(want), probeOnce(t, newProber(t, l.config()), long))
 		})
 	}
 	t.Run("DeadlineExceeded", func(t *testing.T) {
 		l := listen(t, "127.0.0.1:0")
-		serve(t, l, answer{check: func(context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
+		startServer(t, l, healthFunc{check: func(context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
 			return nil, status.Error(codes.DeadlineExceeded, "no")
 		}})
-		result := ask(t, prober(t, l.config()), long)
+		result := probeOnce(t, newProber(t, l.config()), long)
 		assert.Equal(t, probe.Failure, result.Outcome)
 		assert.Regexp(t, lateCall, result.Output)
 	})
@@ -100,17 +100,17 @@ func TestCallErrorsAreFailures(t *testing.T) {
 func TestServerWithoutHealthServiceFails(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
-	serve(t, l, nil)
+	startServer(t, l, nil)
 	assert.Equal(t, failure("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "+
-		"unknown service grpc.health.v1.Health"), ask(t, prober(t, l.config()), long))
+		"unknown service grpc.health.v1.Health"), probeOnce(t, newProber(t, l.config()), long))
 }
 
 // The text contains the configured timeout, not the time that remained at the call.
 func TestTimeoutTextHasTheConfiguredTimeout(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
-	serve(t, l, silent)
-	result := ask(t, prober(t, l.config()), 4*time.Second)
+	startServer(t, l, unresponsive)
+	result := probeOnce(t, newProber(t, l.config()), 4*time.Second)
 	assert.Equal(t, probe.Failure, result.Outcome)
 	assert.Regexp(t, lateCall, result.Output)
 }
@@ -119,15 +119,15 @@ func TestTimeoutTextHasTheConfiguredTimeout(t *testing.T) {
 func TestDefaultTimeoutWithoutDeadline(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
-	serve(t, l, silent)
-	result, err := prober(t, l.config()).Probe(t.Context())
+	startServer(t, l, unresponsive)
+	result, err := newProber(t, l.config()).Probe(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, probe.Failure, result.Outcome)
 	assert.Regexp(t, "^timeout: .* within 1s(:|$)", result.Output, "or it was not even connected by then")
 }
 
-// closed returns a probe of a port that nobody listens on.
-func closed(t *testing.T) grpcprobe.Config {
+// closedPort returns a probe of a port without a listener.
+func closedPort(t *testing.T) grpcprobe.Config {
 	t.Helper()
 	l := listen(t, "127.0.0.1:0")
 	require.NoError(t, l.Close())
@@ -136,9 +136,9 @@ func closed(t *testing.T) grpcprobe.Config {
 
 func TestRefusedConnectionFails(t *testing.T) {
 	t.Parallel()
-	cfg := closed(t)
+	cfg := closedPort(t)
 	start := time.Now()
-	result := ask(t, prober(t, cfg), long)
+	result := probeOnce(t, newProber(t, cfg), long)
 	assert.Less(t, time.Since(start), long/2, "the probe ends with the refusal")
 	assert.Equal(t, probe.Failure, result.Outcome)
 	address := fmt.Sprintf("127.0.0.1:%d", cfg.Port)
@@ -150,12 +150,12 @@ func TestProbeSucceedsWithoutBackOffAfterRefusal(t *testing.T) {
 	t.Parallel()
 	took := time.Hour
 	for i := 0; i < 10 && took > 700*time.Millisecond; i++ { // the first back-off of gRPC is longer
-		cfg := closed(t)
-		p := prober(t, cfg)
-		assert.Equal(t, probe.Failure, ask(t, p, long).Outcome)
-		serve(t, listen(t, fmt.Sprintf("127.0.0.1:%d", cfg.Port)), healthy())
+		cfg := closedPort(t)
+		p := newProber(t, cfg)
+		assert.Equal(t, probe.Failure, probeOnce(t, p, long).Outcome)
+		startServer(t, listen(t, fmt.Sprintf("127.0.0.1:%d", cfg.Port)), newHealthServer())
 		start := time.Now()
-		assert.Equal(t, success(), ask(t, p, long))
+		assert.Equal(t, success(), probeOnce(t, p, long))
 		took = min(took, time.Since(start))
 	}
 	assert.Less(t, took, 700*time.Millisecond, "of ten, on a machine that may be busy")
@@ -165,14 +165,14 @@ func TestProbeSucceedsWithoutBackOffAfterRefusal(t *testing.T) {
 func TestServersWithoutGRPCFail(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0") // accepts in the kernel only
-	result := ask(t, prober(t, l.config()), 200*time.Millisecond)
+	result := probeOnce(t, newProber(t, l.config()), 200*time.Millisecond)
 	assert.Equal(t, probe.Failure, result.Outcome)
 	assert.Regexp(t, fmt.Sprintf(lateConnect, l.Addr()), result.Output)
 
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
 	address := web.Listener.Addr().(*net.TCPAddr)
-	result = ask(t, prober(t, grpcprobe.Config{Host: "127.0.0.1", Port: address.Port}), long)
+	result = probeOnce(t, newProber(t, grpcprobe.Config{Host: "127.0.0.1", Port: address.Port}), long)
 	assert.Equal(t, probe.Failure, result.Outcome)
 	assert.Contains(t, result.Output, fmt.Sprintf("error: failed to connect service at %q: connection error", address))
 }
@@ -182,11 +182,11 @@ func TestCancelledProbeIsAnError(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
 	ctx, cancel := context.WithCancel(t.Context())
-	serve(t, l, answer{check: func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
+	startServer(t, l, healthFunc{check: func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
 		cancel()
-		return silent.check(ctx)
+		return unresponsive.check(ctx)
 	}})
-	p := prober(t, l.config())
+	p := newProber(t, l.config())
 	for range 2 { // in the call, and before it
 		result, err := p.Probe(ctx)
 		require.ErrorIs(t, err, context.Canceled)
@@ -199,12 +199,12 @@ func TestUserAgent(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
 	seen := make(chan metadata.MD, 1)
-	serve(t, l, answer{check: func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
+	startServer(t, l, healthFunc{check: func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
 		md, _ := metadata.FromIncomingContext(ctx)
 		seen <- md
 		return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil
 	}})
-	require.Equal(t, success(), ask(t, prober(t, l.config()), long))
+	require.Equal(t, success(), probeOnce(t, newProber(t, l.config()), long))
 	md := <-seen
 	require.Len(t, md.Get("user-agent"), 1)
 	assert.True(t, strings.HasPrefix(md.Get("user-agent")[0], "kube-probe/1.37 "), md.Get("user-agent")[0])
@@ -215,16 +215,16 @@ func TestUserAgent(t *testing.T) {
 func TestTLSAcceptsAnyCertificate(t *testing.T) {
 	t.Parallel()
 	l, plain := listen(t, "127.0.0.1:0"), listen(t, "127.0.0.1:0")
-	serve(t, l, healthy(), withTLS(t))
-	serve(t, plain, healthy())
+	startServer(t, l, newHealthServer(), withTLS(t))
+	startServer(t, plain, newHealthServer())
 
 	cfg := l.config()
-	assert.Equal(t, probe.Failure, ask(t, prober(t, cfg), 2*time.Second).Outcome, "plaintext to TLS")
+	assert.Equal(t, probe.Failure, probeOnce(t, newProber(t, cfg), 2*time.Second).Outcome, "plaintext to TLS")
 	cfg.TLS = true
-	assert.Equal(t, success(), ask(t, prober(t, cfg), long))
+	assert.Equal(t, success(), probeOnce(t, newProber(t, cfg), long))
 	cfg = plain.config()
 	cfg.TLS = true
-	assert.Equal(t, probe.Failure, ask(t, prober(t, cfg), 2*time.Second).Outcome, "TLS to plaintext")
+	assert.Equal(t, probe.Failure, probeOnce(t, newProber(t, cfg), 2*time.Second).Outcome, "TLS to plaintext")
 }
 
 func TestIPv6(t *testing.T) {
@@ -233,18 +233,18 @@ func TestIPv6(t *testing.T) {
 	if err != nil {
 		t.Skip("no IPv6 on loopback: ", err)
 	}
-	serve(t, l, healthy())
+	startServer(t, l, newHealthServer())
 	port := l.Addr().(*net.TCPAddr).Port
-	assert.Equal(t, success(), ask(t, prober(t, grpcprobe.Config{Host: "::1", Port: port}), long))
+	assert.Equal(t, success(), probeOnce(t, newProber(t, grpcprobe.Config{Host: "::1", Port: port}), long))
 }
 
 func TestOutputIsCutAtMaxOutput(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
-	serve(t, l, answer{check: func(context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
+	startServer(t, l, healthFunc{check: func(context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
 		return nil, status.Error(codes.Internal, strings.Repeat("x", 2*probe.MaxOutput))
 	}})
-	result := ask(t, prober(t, l.config()), long)
+	result := probeOnce(t, newProber(t, l.config()), long)
 	assert.Equal(t, probe.Failure, result.Outcome)
 	assert.Len(t, result.Output, probe.MaxOutput)
 }

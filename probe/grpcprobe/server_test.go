@@ -22,14 +22,14 @@ import (
 	"github.com/seed81659283/nodeagent/probe/grpcprobe"
 )
 
-// listener is a loopback port that remembers the connections it has accepted.
+// listener is a loopback port that records its accepted connections.
 type listener struct {
 	net.Listener
 	mu       sync.Mutex
 	accepted []net.Conn
 }
 
-// listen opens a port, a free one for 0.
+// listen opens a port; 0 means a free one.
 func listen(t testing.TB, address string) *listener {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -48,21 +48,21 @@ func (l *listener) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// connections returns what has been accepted so far.
+// connections returns the accepted connections so far.
 func (l *listener) connections() []net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]net.Conn(nil), l.accepted...)
 }
 
-// config is a probe of the listener.
+// config returns a probe of the listener.
 func (l *listener) config() grpcprobe.Config {
 	address := l.Addr().(*net.TCPAddr)
 	return grpcprobe.Config{Host: address.IP.String(), Port: address.Port}
 }
 
-// serve runs a gRPC server with a health service, or with none for nil.
-func serve(t testing.TB, l net.Listener, service grpc_health_v1.HealthServer, options ...grpc.ServerOption) *grpc.Server {
+// startServer runs a gRPC server with a health service, or without one for nil.
+func startServer(t testing.TB, l net.Listener, service grpc_health_v1.HealthServer, options ...grpc.ServerOption) *grpc.Server {
 	t.Helper()
 	server := grpc.NewServer(options...)
 	if service != nil {
@@ -77,29 +77,29 @@ func serve(t testing.TB, l net.Listener, service grpc_health_v1.HealthServer, op
 	return server
 }
 
-// healthy is grpc-go's health service, which starts out as SERVING.
-func healthy() *health.Server { return health.NewServer() }
+// newHealthServer returns the health service of grpc-go, which reports SERVING.
+func newHealthServer() *health.Server { return health.NewServer() }
 
-// answer is a health service in a function.
-type answer struct {
+// healthFunc is a health service whose Check is a function.
+type healthFunc struct {
 	grpc_health_v1.UnimplementedHealthServer
 	check func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error)
 }
 
-func (a answer) Check(
+func (a healthFunc) Check(
 	ctx context.Context, _ *grpc_health_v1.HealthCheckRequest,
 ) (*grpc_health_v1.HealthCheckResponse, error) {
 	return a.check(ctx)
 }
 
-// silent answers when the client has given up.
-var silent = answer{check: func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
+// unresponsive is a health service that returns after the client has given up.
+var unresponsive = healthFunc{check: func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }}
 
-// prober returns a prober that is closed with the test.
-func prober(t testing.TB, cfg grpcprobe.Config) *grpcprobe.Prober {
+// newProber returns a prober that is closed when the test ends.
+func newProber(t testing.TB, cfg grpcprobe.Config) *grpcprobe.Prober {
 	t.Helper()
 	p, err := grpcprobe.New(cfg)
 	require.NoError(t, err)
@@ -107,8 +107,8 @@ func prober(t testing.TB, cfg grpcprobe.Config) *grpcprobe.Prober {
 	return p
 }
 
-// ask probes once.
-func ask(t testing.TB, p probe.Prober, timeout time.Duration) probe.Result {
+// probeOnce calls a prober with a timeout.
+func probeOnce(t testing.TB, p probe.Prober, timeout time.Duration) probe.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
@@ -121,7 +121,7 @@ func success() probe.Result { return probe.Result{Outcome: probe.Success, Output
 
 func failure(output string) probe.Result { return probe.Result{Outcome: probe.Failure, Output: output} }
 
-// withTLS makes a server talk TLS, with the certificate that httptest has for example.com.
+// withTLS returns a server option for TLS with the certificate of httptest for example.com.
 func withTLS(t testing.TB) grpc.ServerOption {
 	t.Helper()
 	other := httptest.NewUnstartedServer(nil)

@@ -27,8 +27,8 @@ const (
 	later = 3 * time.Second
 )
 
-// at returns the configuration of a probe of a test server.
-func at(t testing.TB, server *httptest.Server, path string) httpprobe.Config {
+// configFor returns the configuration of a probe of a test server.
+func configFor(t testing.TB, server *httptest.Server, path string) httpprobe.Config {
 	t.Helper()
 	u, err := url.Parse(server.URL)
 	require.NoError(t, err)
@@ -37,34 +37,34 @@ func at(t testing.TB, server *httptest.Server, path string) httpprobe.Config {
 	return httpprobe.Config{Scheme: u.Scheme, Host: u.Hostname(), Port: port, Path: path}
 }
 
-// pool returns a pool that is closed when the test ends.
-func pool(t testing.TB) *httpprobe.Pool {
+// newPool returns a pool that is closed when the test ends.
+func newPool(t testing.TB) *httpprobe.Pool {
 	t.Helper()
 	p := httpprobe.NewPool(httpprobe.PoolOptions{})
 	t.Cleanup(p.Close)
 	return p
 }
 
-// ask probes once.
-func ask(t testing.TB, p probe.Prober, timeout time.Duration) (probe.Result, error) {
+// probeOnce calls a prober with a timeout.
+func probeOnce(t testing.TB, p probe.Prober, timeout time.Duration) (probe.Result, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	return p.Probe(ctx)
 }
 
-// askHTTP probes once by HTTP, and wants an answer.
-func askHTTP(t testing.TB, c httpprobe.Config, timeout time.Duration) probe.Result {
+// probeHTTP probes once by HTTP and fails the test on an error.
+func probeHTTP(t testing.TB, c httpprobe.Config, timeout time.Duration) probe.Result {
 	t.Helper()
 	p, err := httpprobe.New(c)
 	require.NoError(t, err)
-	r, err := ask(t, p, timeout)
+	r, err := probeOnce(t, p, timeout)
 	require.NoError(t, err)
 	return r
 }
 
-// serve starts a server that answers with a function.
-func serve(t testing.TB, answer http.HandlerFunc) *httptest.Server {
+// startServer starts a server with a handler.
+func startServer(t testing.TB, answer http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(answer)
 	t.Cleanup(s.Close)

@@ -26,13 +26,13 @@ func TestHTTPFailsWhenTheBacklogIsFull(t *testing.T) {
 	name, err := unix.Getsockname(fd)
 	require.NoError(t, err)
 	address := net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: name.(*unix.SockaddrInet4).Port}
-	for err == nil { // closed connections stay in the queue until somebody accepts them
+	for err == nil { // closed connections stay in the queue until they are accepted
 		var conn net.Conn
 		if conn, err = net.DialTimeout("tcp", address.String(), 200*time.Millisecond); err == nil {
 			conn.Close()
 		}
 	}
-	got := askHTTP(t, httpprobe.Config{Host: "127.0.0.1", Port: address.Port}, soon)
+	got := probeHTTP(t, httpprobe.Config{Host: "127.0.0.1", Port: address.Port}, soon)
 	assert.Equal(t, probe.Failure, got.Outcome)
 	assert.Contains(t, got.Output, "Client.Timeout exceeded while awaiting headers")
 }

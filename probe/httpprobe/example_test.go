@@ -37,9 +37,9 @@ func ExampleNew() {
 func BenchmarkProber(b *testing.B) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }))
 	b.Cleanup(server.Close)
-	c := at(b, server, "/")
+	c := configFor(b, server, "/")
 	fresh, _ := httpprobe.New(c)
-	c.Pool = pool(b)
+	c.Pool = newPool(b)
 	kept, _ := httpprobe.New(c)
 	for name, p := range map[string]probe.Prober{"fresh": fresh, "kept": kept} {
 		b.Run(name, func(b *testing.B) {

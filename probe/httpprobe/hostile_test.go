@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe/httpprobe"
 )
 
-// manyHeaders returns headers of a few bytes each.
+// manyHeaders returns headers of a few bytes each, size bytes in all.
 func manyHeaders(size int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < size; i++ {
@@ -32,8 +32,8 @@ func manyHeaders(size int) string {
 	return b.String()
 }
 
-// raw starts a server that sends the same bytes for each request, to probes with a connection of their own as well.
-func raw(t *testing.T, answer []byte, stays bool) int {
+// serveBytes starts a server that sends the given bytes for each request, on reused and new connections.
+func serveBytes(t *testing.T, answer []byte, stays bool) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -80,17 +80,17 @@ func TestMemoryIsBoundedForAnyResponse(t *testing.T) {
 		"lines":              strings.Repeat("\r\n", size/2),
 	} {
 		bytes := []byte(answer)
-		server := odd(t, "127.0.0.1:0", func(conn net.Conn, _ int) bool {
+		server := startOddServer(t, "127.0.0.1:0", func(conn net.Conn, _ int) bool {
 			_, err := conn.Write(bytes)
 			return err == nil
 		})
-		for kind, port := range map[string]int{"kept": server.port, "fresh": raw(t, bytes, false)} {
+		for kind, port := range map[string]int{"kept": server.port, "fresh": serveBytes(t, bytes, false)} {
 			t.Run(name+" "+kind, func(t *testing.T) {
-				p, err := httpprobe.New(httpprobe.Config{Host: "127.0.0.1", Port: port, Pool: pool(t)})
+				p, err := httpprobe.New(httpprobe.Config{Host: "127.0.0.1", Port: port, Pool: newPool(t)})
 				require.NoError(t, err)
 				costtest.Check(t, costtest.Limit{Bytes: 3 << 20, Time: time.Minute}, func() {
 					for range 2 { // the second over the connection of the first, where that is kept
-						result, err := ask(t, p, time.Second)
+						result, err := probeOnce(t, p, time.Second)
 						require.NoError(t, err)
 						assert.LessOrEqual(t, len(result.Output), probe.MaxOutput)
 					}
@@ -122,7 +122,7 @@ func TestHTTP2UnreadBodyIsBounded(t *testing.T) {
 			const probes = 16
 			costtest.Check(t, costtest.Limit{Bytes: probes * 768 << 10, Time: time.Minute}, func() {
 				for range probes {
-					_, err := ask(t, p, 10*time.Second)
+					_, err := probeOnce(t, p, 10*time.Second)
 					require.NoError(t, err)
 				}
 			})
@@ -142,13 +142,13 @@ func TestMemoryIsBoundedForEndlessResponses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const probes = 64
-			port, pool := raw(t, []byte("HTTP/1.1 200 OK\r\n"+answer), true), pool(t)
+			port, pool := serveBytes(t, []byte("HTTP/1.1 200 OK\r\n"+answer), true), newPool(t)
 			before := heapInUse()
 			var asked sync.WaitGroup
 			for range probes {
 				p, err := httpprobe.New(httpprobe.Config{Host: "127.0.0.1", Port: port, Pool: pool})
 				require.NoError(t, err)
-				asked.Go(func() { _, _ = ask(t, p, 5*time.Second) })
+				asked.Go(func() { _, _ = probeOnce(t, p, 5*time.Second) })
 			}
 			time.Sleep(3 * time.Second)
 			held := max(heapInUse(), before) - before

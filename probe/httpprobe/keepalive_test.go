@@ -26,10 +26,10 @@ import (
 	"github.com/seed81659283/nodeagent/probe/httpprobe"
 )
 
-// prober returns one that keeps its connections.
+// prober returns a prober of the server that reuses connections.
 func (s *oddServer) prober(t testing.TB, change ...func(*httpprobe.Config)) *httpprobe.Prober {
 	t.Helper()
-	c := httpprobe.Config{Host: "127.0.0.1", Port: s.port, Pool: pool(t)}
+	c := httpprobe.Config{Host: "127.0.0.1", Port: s.port, Pool: newPool(t)}
 	for _, f := range change {
 		f(&c)
 	}
@@ -38,11 +38,11 @@ func (s *oddServer) prober(t testing.TB, change ...func(*httpprobe.Config)) *htt
 	return p
 }
 
-// outputs probes n times, and wants no failure.
-func outputs(t testing.TB, p probe.Prober, n int) (all []string) {
+// probeOutputs probes n times without a failure and returns the outputs.
+func probeOutputs(t testing.TB, p probe.Prober, n int) (all []string) {
 	t.Helper()
 	for range n {
-		r, err := ask(t, p, long)
+		r, err := probeOnce(t, p, long)
 		require.NoError(t, err)
 		require.NotEqual(t, probe.Failure, r.Outcome, r.Output)
 		all = append(all, r.Output)
@@ -63,9 +63,9 @@ func TestConnectionReusedAfterCompleteResponse(t *testing.T) {
 		"a long header":        {"HTTP/1.1 200 OK\r\nA: " + strings.Repeat("a", 15<<10) + "\r\nContent-Length: 4\r\n\r\nkept", "kept"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := odd(t, "127.0.0.1:0", says(test.answer))
+			s := startOddServer(t, "127.0.0.1:0", sendBytes(test.answer))
 			k := test.output
-			assert.Equal(t, []string{"fresh", k, k, k, "fresh", k, k, k, "fresh"}, outputs(t, s.prober(t), 9))
+			assert.Equal(t, []string{"fresh", k, k, k, "fresh", k, k, k, "fresh"}, probeOutputs(t, s.prober(t), 9))
 			assert.EqualValues(t, 1, s.kept.Load(), "connections")
 		})
 	}
@@ -88,10 +88,10 @@ func TestConnectionClosedAfterUnexpectedData(t *testing.T) {
 		"more than fits into a trailer": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nkept\r\n0\r\n\r\nmore", "kept", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := odd(t, "127.0.0.1:0", func(conn net.Conn, _ int) bool { return says(test.answer)(conn, 0) && !test.closes })
+			s := startOddServer(t, "127.0.0.1:0", func(conn net.Conn, _ int) bool { return sendBytes(test.answer)(conn, 0) && !test.closes })
 			p, k := s.prober(t), test.output
 			for i, want := range []string{"fresh", k, k, k, "fresh", k, k, k, "fresh"} {
-				assert.Equal(t, []string{want}, outputs(t, p, 1))
+				assert.Equal(t, []string{want}, probeOutputs(t, p, 1))
 				if test.closes {
 					s.waitEnd(t, int32(i+1)) // or the next would come before the end
 				}
@@ -113,13 +113,13 @@ func TestFailureOnReusedConnectionIsRepeated(t *testing.T) {
 			io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nke")
 			return false
 		},
-		"no chunk":         says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nkept\r\n"),
-		"an odd coding":    says("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nkept"),
-		"no HTTP":          says("220 mail.example.com ESMTP\r\n"),
-		"a failure":        says("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nkept"),
-		"wait":             says("HTTP/1.1 100 Continue\r\n\r\n" + good),
-		"hints":            says("HTTP/1.1 103 Early Hints\r\n\r\n" + good),
-		"no HTTP any more": says("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"),
+		"no chunk":         sendBytes("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nkept\r\n"),
+		"an odd coding":    sendBytes("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nkept"),
+		"no HTTP":          sendBytes("220 mail.example.com ESMTP\r\n"),
+		"a failure":        sendBytes("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nkept"),
+		"wait":             sendBytes("HTTP/1.1 100 Continue\r\n\r\n" + good),
+		"hints":            sendBytes("HTTP/1.1 103 Early Hints\r\n\r\n" + good),
+		"no HTTP any more": sendBytes("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"),
 		"a header without end": func(conn net.Conn, _ int) bool {
 			for line := "HTTP/1.1 200 OK\r\n"; ; line = "A: " + strings.Repeat("a", 1000) + "\r\n" {
 				if _, err := io.WriteString(conn, line); err != nil {
@@ -129,8 +129,8 @@ func TestFailureOnReusedConnectionIsRepeated(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := odd(t, "127.0.0.1:0", answer)
-			assert.Equal(t, []string{"fresh", "fresh", "fresh", "fresh", "fresh", "fresh"}, outputs(t, s.prober(t), 6))
+			s := startOddServer(t, "127.0.0.1:0", answer)
+			assert.Equal(t, []string{"fresh", "fresh", "fresh", "fresh", "fresh", "fresh"}, probeOutputs(t, s.prober(t), 6))
 			assert.EqualValues(t, 3, s.kept.Load(), "connections")
 			assert.Eventually(t, func() bool { return len(s.ended) == int(s.accepted.Load()) }, long, time.Millisecond, "all are closed")
 		})
@@ -147,16 +147,16 @@ func TestIdleConnectionWithDataOrEOFIsNotReused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			conns := make(chan net.Conn, 1)
-			s := odd(t, "127.0.0.1:0", func(conn net.Conn, nth int) bool {
+			s := startOddServer(t, "127.0.0.1:0", func(conn net.Conn, nth int) bool {
 				conns <- conn
-				return says("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nkept")(conn, nth)
+				return sendBytes("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nkept")(conn, nth)
 			})
 			p := s.prober(t)
-			assert.Equal(t, []string{"fresh", "kept"}, outputs(t, p, 2))
+			assert.Equal(t, []string{"fresh", "kept"}, probeOutputs(t, p, 2))
 			meanwhile(<-conns)
-			assert.Equal(t, []string{"kept"}, outputs(t, p, 1))
+			assert.Equal(t, []string{"kept"}, probeOutputs(t, p, 1))
 			<-conns
-			assert.Equal(t, []string{"kept", "fresh"}, outputs(t, p, 2))
+			assert.Equal(t, []string{"kept", "fresh"}, probeOutputs(t, p, 2))
 			assert.EqualValues(t, 2, s.kept.Load(), "connections")
 			assert.EqualValues(t, 3, s.asked.Load(), "nobody was asked twice")
 			s.waitEnd(t, 2)
@@ -177,20 +177,20 @@ func TestReusedConnectionInterruptedByContext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			asked := make(chan struct{}, 1)
-			s := odd(t, "127.0.0.1:0", func(conn net.Conn, nth int) bool {
+			s := startOddServer(t, "127.0.0.1:0", func(conn net.Conn, nth int) bool {
 				asked <- struct{}{}
-				return says(test.says)(conn, nth) // and no more
+				return sendBytes(test.says)(conn, nth) // and no more
 			})
 			p := s.prober(t)
-			outputs(t, p, 1)
-			r, err := ask(t, p, later)
+			probeOutputs(t, p, 1)
+			r, err := probeOnce(t, p, later)
 			require.NoError(t, err)
 			assert.Equal(t, probe.Failure, r.Outcome)
 			assert.Contains(t, r.Output, test.output)
 			<-asked
 			s.waitEnd(t, 2)
 
-			outputs(t, p, 1)
+			probeOutputs(t, p, 1)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			go func() {
 				<-asked
@@ -206,7 +206,7 @@ func TestReusedConnectionInterruptedByContext(t *testing.T) {
 
 // A redirect may lead from one reused connection to another one, also without a port in the URL and to TLS.
 func TestReusedConnectionsFollowRedirects(t *testing.T) {
-	const host = "127.8.0.80" // nobody else's port 80
+	const host = "127.8.0.80" // port 80 of this address is free
 	listener, err := net.Listen("tcp", host+":80")
 	if err != nil {
 		t.Skip("no port 80: ", err)
@@ -243,11 +243,11 @@ func TestReusedConnectionsFollowRedirects(t *testing.T) {
 		secure.URL:             "true by " + secure.Listener.Addr().String(),
 	} {
 		opened.Store(0)
-		c := at(t, start(listen(), func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to, http.StatusFound) }, false), "/")
-		c.Pool = pool(t)
+		c := configFor(t, start(listen(), func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to, http.StatusFound) }, false), "/")
+		c.Pool = newPool(t)
 		p, err := httpprobe.New(c)
 		require.NoError(t, err)
-		assert.Equal(t, []string{output, output, output, output}, outputs(t, p, 4))
+		assert.Equal(t, []string{output, output, output, output}, probeOutputs(t, p, 4))
 		assert.EqualValues(t, 4, opened.Load(), "connections to %s: two that stay open, and two before", to)
 	}
 }
@@ -261,7 +261,7 @@ func TestConcurrentProbesGetTheirOwnResponses(t *testing.T) {
 		}
 		io.WriteString(w, r.URL.Path)
 	}))
-	server.Listener = guests{server.Listener, &open}
+	server.Listener = countingListener{server.Listener, &open}
 	server.Start()
 	t.Cleanup(server.Close)
 	pool := httpprobe.NewPool(httpprobe.PoolOptions{MaxIdle: 8})
@@ -271,7 +271,7 @@ func TestConcurrentProbesGetTheirOwnResponses(t *testing.T) {
 		if i%4 == 0 {
 			path = "/late"
 		}
-		c := at(t, server, path)
+		c := configFor(t, server, path)
 		c.Pool = pool
 		p, err := httpprobe.New(c)
 		require.NoError(t, err)
@@ -281,7 +281,7 @@ func TestConcurrentProbesGetTheirOwnResponses(t *testing.T) {
 				if path == "/late" {
 					timeout = time.Millisecond
 				}
-				r, err := ask(t, p, timeout)
+				r, err := probeOnce(t, p, timeout)
 				if assert.NoError(t, err) && timeout == long {
 					assert.Equal(t, probe.Result{Outcome: probe.Success, Output: path}, r)
 				}
@@ -298,10 +298,10 @@ func TestConcurrentProbesGetTheirOwnResponses(t *testing.T) {
 // An idle connection is closed half a minute after its last response, with or without other probes, also if it was in use when
 // the pool was closed. The servers run outside of the virtual time.
 func TestIdleConnectionsCloseAfterIdleTimeout(t *testing.T) {
-	good := says("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nkept")
-	first, second := odd(t, "127.0.0.1:0", good), odd(t, "127.0.0.1:0", good)
+	good := sendBytes("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nkept")
+	first, second := startOddServer(t, "127.0.0.1:0", good), startOddServer(t, "127.0.0.1:0", good)
 	asked, goOn := make(chan struct{}), make(chan struct{})
-	slow := odd(t, "127.0.0.1:0", func(conn net.Conn, nth int) bool {
+	slow := startOddServer(t, "127.0.0.1:0", func(conn net.Conn, nth int) bool {
 		asked <- struct{}{}
 		<-goOn
 		return good(conn, nth)
@@ -392,10 +392,10 @@ func FuzzReusedConnectionHasEqualResult(f *testing.F) {
 		defer pool.Close()
 		p, err := httpprobe.New(httpprobe.Config{Host: "127.0.0.1", Port: listener.Addr().(*net.TCPAddr).Port, Pool: pool})
 		require.NoError(t, err)
-		want, err := ask(t, p, long)
+		want, err := probeOnce(t, p, long)
 		require.NoError(t, err)
 		for range 2 {
-			got, err := ask(t, p, long)
+			got, err := probeOnce(t, p, long)
 			require.NoError(t, err)
 			require.Equal(t, want.Outcome, got.Outcome, got.Output)
 			if want.Outcome != probe.Failure { // its text may have a port that is not the same twice

@@ -24,42 +24,43 @@ import (
 	"github.com/seed81659283/nodeagent/probe/httpprobe"
 )
 
-// guests is a listener that counts the connections which are open.
-type guests struct {
+// countingListener is a listener that counts its open connections.
+type countingListener struct {
 	net.Listener
 	open *atomic.Int32
 }
 
-func (g guests) Accept() (net.Conn, error) {
+func (g countingListener) Accept() (net.Conn, error) {
 	conn, err := g.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
 	g.open.Add(1)
-	return &guest{Conn: conn, open: g.open}, nil
+	return &countedConn{Conn: conn, open: g.open}, nil
 }
 
-type guest struct {
+type countedConn struct {
 	net.Conn
 	open *atomic.Int32
 	once sync.Once
 }
 
-func (g *guest) Close() error {
+func (g *countedConn) Close() error {
 	g.once.Do(func() { g.open.Add(-1) })
 	return g.Conn.Close()
 }
 
-// welcome starts a web server whose connections are counted; one that is slow answers nobody before he leaves.
-func welcome(t *testing.T, open *atomic.Int32, secure, slow bool) *httptest.Server {
+// startCountingServer starts a web server whose connections are counted. A slow one responds only after the client has
+// disconnected.
+func startCountingServer(t *testing.T, open *atomic.Int32, secure, slow bool) *httptest.Server {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if slow {
 			<-r.Context().Done()
 		}
 		io.WriteString(w, "ok")
 	}))
-	server.Listener = guests{server.Listener, open}
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that nobody ends
+	server.Listener = countingListener{server.Listener, open}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // no log of aborted handshakes
 	if server.EnableHTTP2 = secure; secure {
 		server.StartTLS()
 	} else {
@@ -69,18 +70,18 @@ func welcome(t *testing.T, open *atomic.Int32, secure, slow bool) *httptest.Serv
 	return server
 }
 
-// everyKind returns probers of each kind for real servers.
-func everyKind(t *testing.T, open *atomic.Int32, pool *httpprobe.Pool) (probers []probe.Prober) {
+// newProbers returns probers of each kind for real servers.
+func newProbers(t *testing.T, open *atomic.Int32, pool *httpprobe.Pool) (probers []probe.Prober) {
 	add := func(p probe.Prober, err error) {
 		require.NoError(t, err)
 		probers = append(probers, p)
 	}
-	plain := at(t, welcome(t, open, false, false), "/")
+	plain := configFor(t, startCountingServer(t, open, false, false), "/")
 	add(probe.NewTCP(probe.TCPConfig{Host: plain.Host, Port: plain.Port}))
 	add(httpprobe.New(plain))
 	plain.Pool = pool
 	add(httpprobe.New(plain))
-	for _, c := range []httpprobe.Config{at(t, welcome(t, open, true, false), "/"), at(t, welcome(t, open, false, true), "/")} {
+	for _, c := range []httpprobe.Config{configFor(t, startCountingServer(t, open, true, false), "/"), configFor(t, startCountingServer(t, open, false, true), "/")} {
 		c.Pool = pool
 		add(httpprobe.New(c))
 	}
@@ -96,7 +97,7 @@ func TestSetLeavesNoGoroutineOrConnection(t *testing.T) {
 	var open, answered atomic.Int32
 	pool := httpprobe.NewPool(httpprobe.PoolOptions{})
 	var targets []probe.Target
-	for kind, prober := range everyKind(t, &open, pool) {
+	for kind, prober := range newProbers(t, &open, pool) {
 		for i := range 60 {
 			name := fmt.Sprintf("c%d-%d", kind, i)
 			targets = append(targets, probe.Target{

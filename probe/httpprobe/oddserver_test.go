@@ -17,18 +17,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// oddServer answers "fresh" to whoever wants the connection closed, and anything else where it may stay open.
+// oddServer responds "fresh" to requests that close the connection, and as the test sets on other connections.
 type oddServer struct {
 	port     int
-	kept     atomic.Int32 // connections on which somebody asked who wants to ask again
+	kept     atomic.Int32 // connections with a request that keeps them open
 	asked    atomic.Int32 // how often
 	accepted atomic.Int32
 	ended    chan int32 // numbers of connections that have ended
 }
 
-// odd starts an oddServer that uses answer: it is called for each question, with the number of the question on this
-// connection, and closes the connection by returning false.
-func odd(t testing.TB, address string, answer func(conn net.Conn, nth int) bool) *oddServer {
+// startOddServer starts an oddServer. answer is called for each request with its number on this connection, and returns whether
+// the connection stays open.
+func startOddServer(t testing.TB, address string, answer func(conn net.Conn, nth int) bool) *oddServer {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func (s *oddServer) serve(conn net.Conn, answer func(net.Conn, int) bool) {
 	}
 }
 
-// waitEnd waits for a connection to end. What has ended before and was not waited for is forgotten.
+// waitEnd waits until a connection is closed. It ignores connections that closed before.
 func (s *oddServer) waitEnd(t *testing.T, number int32) {
 	t.Helper()
 	for late := time.After(long); ; {
@@ -90,8 +90,8 @@ func (s *oddServer) waitEnd(t *testing.T, number int32) {
 	}
 }
 
-// says is an answer in plain bytes.
-func says(bytes string) func(net.Conn, int) bool {
+// sendBytes returns an answer that sends bytes.
+func sendBytes(bytes string) func(net.Conn, int) bool {
 	return func(conn net.Conn, _ int) bool {
 		io.WriteString(conn, bytes)
 		return true

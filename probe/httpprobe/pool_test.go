@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe/httpprobe"
 )
 
-// connections counts the connections that a server accepts.
-func connections(t testing.TB, secure bool, answer http.HandlerFunc) (*httptest.Server, *atomic.Int32) {
+// countConnections starts a server and counts its accepted connections.
+func countConnections(t testing.TB, secure bool, answer http.HandlerFunc) (*httptest.Server, *atomic.Int32) {
 	t.Helper()
 	var n atomic.Int32
 	server := httptest.NewUnstartedServer(answer)
@@ -57,18 +57,18 @@ func TestHTTPReusesConnections(t *testing.T) {
 			if test.answer == nil {
 				test.answer = func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }
 			}
-			server, count := connections(t, test.secure, test.answer)
-			c := at(t, server, "/")
+			server, count := countConnections(t, test.secure, test.answer)
+			c := configFor(t, server, "/")
 			c.FreshConnections = test.fresh
 			if !test.noPool {
-				c.Pool = pool(t)
+				c.Pool = newPool(t)
 			}
 			p, err := httpprobe.New(c)
 			require.NoError(t, err)
 			for i, n := range []int{4, 8} {
 				before := count.Load()
 				for range n {
-					got, err := ask(t, p, long)
+					got, err := probeOnce(t, p, long)
 					require.NoError(t, err)
 					require.Equal(t, probe.Success, got.Outcome, got.Output)
 				}
@@ -80,7 +80,7 @@ func TestHTTPReusesConnections(t *testing.T) {
 
 // A connection that the server has closed meanwhile must not fail a healthy container.
 func TestHTTPRepeatsOnBrokenReusedConnection(t *testing.T) {
-	server, _ := connections(t, false, func(w http.ResponseWriter, r *http.Request) {
+	server, _ := countConnections(t, false, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Connection") == "close" {
 			io.WriteString(w, "fresh")
 			return
@@ -89,12 +89,12 @@ func TestHTTPRepeatsOnBrokenReusedConnection(t *testing.T) {
 		conn.(*net.TCPConn).SetLinger(0)
 		conn.Close()
 	})
-	c := at(t, server, "/")
-	c.Pool = pool(t)
+	c := configFor(t, server, "/")
+	c.Pool = newPool(t)
 	p, err := httpprobe.New(c)
 	require.NoError(t, err)
 	for range 6 {
-		got, err := ask(t, p, long)
+		got, err := probeOnce(t, p, long)
 		require.NoError(t, err)
 		assert.Equal(t, probe.Result{Outcome: probe.Success, Output: "fresh"}, got)
 	}
@@ -102,13 +102,13 @@ func TestHTTPRepeatsOnBrokenReusedConnection(t *testing.T) {
 
 // A server that responds on open connections but accepts no new ones is down for all other clients.
 func TestHTTPDetectsServerWithoutNewConnections(t *testing.T) {
-	server, _ := connections(t, false, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
-	c := at(t, server, "/")
-	c.Pool = pool(t)
+	server, _ := countConnections(t, false, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
+	c := configFor(t, server, "/")
+	c.Pool = newPool(t)
 	p, err := httpprobe.New(c)
 	require.NoError(t, err)
 	for range 2 { // one of its own, and one that stays open
-		got, err := ask(t, p, long)
+		got, err := probeOnce(t, p, long)
 		require.NoError(t, err)
 		require.Equal(t, probe.Success, got.Outcome, got.Output)
 	}
@@ -116,7 +116,7 @@ func TestHTTPDetectsServerWithoutNewConnections(t *testing.T) {
 
 	var outcomes []probe.Outcome
 	for range 6 {
-		got, err := ask(t, p, long)
+		got, err := probeOnce(t, p, long)
 		require.NoError(t, err)
 		outcomes = append(outcomes, got.Outcome)
 	}
@@ -126,13 +126,13 @@ func TestHTTPDetectsServerWithoutNewConnections(t *testing.T) {
 // A hung reused connection fails one probe: the next one opens a new connection.
 func TestHTTPHungReusedConnectionCostsOneProbe(t *testing.T) {
 	var hang atomic.Bool
-	server, _ := connections(t, false, func(_ http.ResponseWriter, r *http.Request) {
+	server, _ := countConnections(t, false, func(_ http.ResponseWriter, r *http.Request) {
 		if hang.Load() && r.Header.Get("Connection") != "close" {
 			<-r.Context().Done()
 		}
 	})
-	c := at(t, server, "/")
-	c.Pool = pool(t)
+	c := configFor(t, server, "/")
+	c.Pool = newPool(t)
 	p, err := httpprobe.New(c)
 	require.NoError(t, err)
 	for i, want := range []probe.Outcome{probe.Success, probe.Success, probe.Failure, probe.Success} {
@@ -141,7 +141,7 @@ func TestHTTPHungReusedConnectionCostsOneProbe(t *testing.T) {
 		if want == probe.Failure {
 			timeout = soon
 		}
-		got, err := ask(t, p, timeout)
+		got, err := probeOnce(t, p, timeout)
 		require.NoError(t, err)
 		assert.Equal(t, want, got.Outcome, "probe %d: %s", i, got.Output)
 	}
@@ -163,12 +163,12 @@ func TestHTTPIdleConnectionsAreBounded(t *testing.T) {
 		}
 		server.Start()
 		t.Cleanup(server.Close)
-		c := at(t, server, "/")
+		c := configFor(t, server, "/")
 		c.Pool = p
 		prober, err := httpprobe.New(c)
 		require.NoError(t, err)
 		for range 2 {
-			_, err := ask(t, prober, long)
+			_, err := probeOnce(t, prober, long)
 			require.NoError(t, err)
 		}
 	}

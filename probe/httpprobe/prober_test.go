@@ -23,7 +23,7 @@ import (
 )
 
 func TestHTTPResultByStatus(t *testing.T) {
-	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	server := startServer(t, func(w http.ResponseWriter, r *http.Request) {
 		status, _ := strconv.Atoi(r.URL.Query().Get("status"))
 		w.WriteHeader(status)
 		if status != http.StatusNotModified {
@@ -46,17 +46,17 @@ func TestHTTPResultByStatus(t *testing.T) {
 		{500, probe.Failure, "HTTP probe failed with statuscode: 500"},
 		{999, probe.Failure, "HTTP probe failed with statuscode: 999"},
 	} {
-		got := askHTTP(t, at(t, server, fmt.Sprintf("/?status=%d", test.status)), long)
+		got := probeHTTP(t, configFor(t, server, fmt.Sprintf("/?status=%d", test.status)), long)
 		assert.Equal(t, probe.Result{Outcome: test.outcome, Output: test.output}, got, "status %d", test.status)
 	}
 }
 
 func TestHTTPFollowsRedirectsToItsHostOnly(t *testing.T) {
-	other := serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "other port") })
+	other := startServer(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "other port") })
 	secure := httptest.NewTLSServer(other.Config.Handler)
 	t.Cleanup(secure.Close)
 	var server *httptest.Server
-	server = serve(t, func(w http.ResponseWriter, r *http.Request) {
+	server = startServer(t, func(w http.ResponseWriter, r *http.Request) {
 		to := func(url string) { http.Redirect(w, r, url, http.StatusFound) }
 		var n int
 		switch _, err := fmt.Sscanf(r.URL.Path, "/down/%d", &n); {
@@ -92,25 +92,25 @@ func TestHTTPFollowsRedirectsToItsHostOnly(t *testing.T) {
 		{"/secure", probe.Success, "other port"},
 		{"/elsewhere", probe.Warning, "Probe terminated redirects, Response body: <a href="},
 	} {
-		c := at(t, server, test.path)
+		c := configFor(t, server, test.path)
 		c.Header = []httpprobe.Header{{Name: "Host", Value: "www.example.com"}}
-		got := askHTTP(t, c, long)
+		got := probeHTTP(t, c, long)
 		assert.Equal(t, test.outcome, got.Outcome, "%s: %s", test.path, got.Output)
 		assert.Contains(t, got.Output, test.output, test.path)
 	}
 }
 
 func TestHTTPIgnoresProxies(t *testing.T) {
-	server := serve(t, func(http.ResponseWriter, *http.Request) {})
+	server := startServer(t, func(http.ResponseWriter, *http.Request) {})
 	// A name that is not loopback, for which net/http would ask the environment.
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
-	c := at(t, server, "/")
+	c := configFor(t, server, "/")
 	c.Host = "0.0.0.0"
-	assert.Equal(t, probe.Success, askHTTP(t, c, long).Outcome)
+	assert.Equal(t, probe.Success, probeHTTP(t, c, long).Outcome)
 }
 
 func TestHTTPKeepsMaxOutputBytesOfABody(t *testing.T) {
-	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	server := startServer(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/endless":
 			for r.Context().Err() == nil {
@@ -132,14 +132,14 @@ func TestHTTPKeepsMaxOutputBytesOfABody(t *testing.T) {
 	for path, outcome := range map[string]probe.Outcome{
 		"/": probe.Success, "/endless": probe.Success, "/full-then-stall": probe.Success, "/redirect": probe.Warning,
 	} {
-		got := askHTTP(t, at(t, server, path), long)
+		got := probeHTTP(t, configFor(t, server, path), long)
 		assert.Equal(t, outcome, got.Outcome, path)
 		assert.Len(t, got.Output, probe.MaxOutput, path)
 	}
 }
 
 func TestHTTPFailsForBrokenServers(t *testing.T) {
-	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	server := startServer(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/no-header":
 			<-r.Context().Done()
@@ -188,7 +188,7 @@ func TestHTTPFailsForBrokenServers(t *testing.T) {
 	} {
 		t.Run(test.path, func(t *testing.T) {
 			t.Parallel()
-			got := askHTTP(t, at(t, server, test.path), later)
+			got := probeHTTP(t, configFor(t, server, test.path), later)
 			assert.Equal(t, probe.Failure, got.Outcome)
 			assert.Contains(t, got.Output, test.output)
 		})
@@ -206,14 +206,14 @@ func TestHTTPProbesIPv6(t *testing.T) {
 	server.Start()
 	t.Cleanup(server.Close)
 
-	c := at(t, server, "/")
+	c := configFor(t, server, "/")
 	require.Equal(t, "::1", c.Host)
-	assert.Equal(t, probe.Result{Outcome: probe.Success, Output: listener.Addr().String()}, askHTTP(t, c, long))
+	assert.Equal(t, probe.Result{Outcome: probe.Success, Output: listener.Addr().String()}, probeHTTP(t, c, long))
 }
 
 func TestHTTPCancelledProbeIsAnError(t *testing.T) {
 	asked := make(chan struct{}, 2)
-	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	server := startServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/body" {
 			w.WriteHeader(http.StatusOK)
 			w.(http.Flusher).Flush()
@@ -223,7 +223,7 @@ func TestHTTPCancelledProbeIsAnError(t *testing.T) {
 	})
 	stop := errors.New("the agent stops")
 	for _, path := range []string{"/header", "/body"} {
-		p, err := httpprobe.New(at(t, server, path))
+		p, err := httpprobe.New(configFor(t, server, path))
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		go func() {

@@ -28,7 +28,7 @@ func FuzzNewRequest(f *testing.F) {
 		}
 		var wire bytes.Buffer
 		if err := req.Write(&wire); err != nil {
-			return // net/http refuses what is no host
+			return // net/http rejects invalid hosts
 		}
 		in := bufio.NewReader(&wire)
 		got, err := http.ReadRequest(in)

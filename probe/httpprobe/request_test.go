@@ -17,7 +17,7 @@ import (
 
 func TestHTTPSendsTheHeadersOfTheKubelet(t *testing.T) {
 	var got http.Header
-	server := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+	server := startServer(t, func(_ http.ResponseWriter, r *http.Request) {
 		got = r.Header.Clone()
 		got.Set("Host", r.Host)
 	})
@@ -39,9 +39,9 @@ func TestHTTPSendsTheHeadersOfTheKubelet(t *testing.T) {
 			"Accept": {"*/*"}, "Connection": {"close"}, "Host": {"www.example.com"}, "User-Agent": {"kube-probe/1.37"},
 		}},
 	} {
-		c := at(t, server, "/")
+		c := configFor(t, server, "/")
 		c.Header = test.send
-		require.Equal(t, probe.Success, askHTTP(t, c, long).Outcome, name)
+		require.Equal(t, probe.Success, probeHTTP(t, c, long).Outcome, name)
 		assert.Equal(t, test.want, got, name)
 	}
 }

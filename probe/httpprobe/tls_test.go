@@ -28,24 +28,24 @@ func TestHTTPProbesTLS(t *testing.T) {
 	server.StartTLS() // signed by itself
 	t.Cleanup(server.Close)
 
-	c := at(t, server, "/")
+	c := configFor(t, server, "/")
 	c.Host, c.Scheme = "localhost", "HTTPS"
 	c.Header = []httpprobe.Header{{"Host", "www.example.com"}}
-	require.Equal(t, probe.Success, askHTTP(t, c, long).Outcome)
+	require.Equal(t, probe.Success, probeHTTP(t, c, long).Outcome)
 	assert.Equal(t, "HTTP/2.0", protocol, "HTTP/2 is what this server likes best")
 	assert.Equal(t, "localhost", name, "the name in the handshake is that of the URL, not of the header")
 
 	c.Pool = httpprobe.NewPool(httpprobe.PoolOptions{DisableHTTP2: true})
 	t.Cleanup(c.Pool.Close)
-	require.Equal(t, probe.Success, askHTTP(t, c, long).Outcome)
+	require.Equal(t, probe.Success, probeHTTP(t, c, long).Outcome)
 	assert.Equal(t, "HTTP/1.1", protocol)
 }
 
 func TestHTTPSFailsWithoutTLSServer(t *testing.T) {
-	server := serve(t, func(http.ResponseWriter, *http.Request) {})
-	c := at(t, server, "/")
+	server := startServer(t, func(http.ResponseWriter, *http.Request) {})
+	c := configFor(t, server, "/")
 	c.Scheme = "https"
-	got := askHTTP(t, c, long)
+	got := probeHTTP(t, c, long)
 	assert.Equal(t, probe.Failure, got.Outcome)
 	assert.Contains(t, got.Output, "server gave HTTP response to HTTPS client")
 }
@@ -57,7 +57,7 @@ func TestHTTPSendsNoClientCertificate(t *testing.T) {
 	server.Config.ErrorLog = nil
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	got := askHTTP(t, at(t, server, "/"), long)
+	got := probeHTTP(t, configFor(t, server, "/"), long)
 	assert.Equal(t, probe.Failure, got.Outcome)
 	assert.Contains(t, got.Output, "certificate required")
 }
@@ -67,7 +67,7 @@ func TestHTTPClosesConnectionAfterLateHandshake(t *testing.T) {
 	var open atomic.Int32
 	shaking, goOn := make(chan struct{}), make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	server.Listener = guests{server.Listener, &open}
+	server.Listener = countingListener{server.Listener, &open}
 	server.EnableHTTP2 = true
 	server.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		shaking <- struct{}{}
@@ -76,7 +76,7 @@ func TestHTTPClosesConnectionAfterLateHandshake(t *testing.T) {
 	}}
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	p, err := httpprobe.New(at(t, server, "/"))
+	p, err := httpprobe.New(configFor(t, server, "/"))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {

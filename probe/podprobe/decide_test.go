@@ -15,15 +15,15 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// results are those of container c of the pod u1.
-func results(found map[probe.Kind]probe.Outcome) podprobe.Results {
+// fixedResults returns Results for container c of pod u1.
+func fixedResults(found map[probe.Kind]probe.Outcome) podprobe.Results {
 	return func(k probe.Key) (probe.Value, bool) {
 		outcome, ok := found[k.Kind]
 		return probe.Value{ContainerID: "id-c", Outcome: outcome}, ok && k.PodUID == "u1" && k.Container == "c"
 	}
 }
 
-// probedContainer has probes of the kinds.
+// probedContainer returns a container with probes of these kinds.
 func probedContainer(kinds ...probe.Kind) corev1.Container {
 	c := corev1.Container{Name: "c"}
 	for _, kind := range kinds {
@@ -47,13 +47,13 @@ func TestStartedAndReady(t *testing.T) {
 	)
 	type found = map[probe.Kind]probe.Outcome
 	before := func(started, ready bool) *corev1.ContainerStatus {
-		st := running("c")
+		st := runningStatus("c")
 		st.Started, st.Ready = &started, ready
 		return st
 	}
 	other := before(true, true)
 	other.ContainerID = "containerd://another"
-	next := running("c")
+	next := runningStatus("c")
 	next.ContainerID = "containerd://next"
 	for name, row := range map[string]struct {
 		container      corev1.Container
@@ -62,12 +62,12 @@ func TestStartedAndReady(t *testing.T) {
 		started, ready bool
 	}{
 		"no probes":                {container: probedContainer(), started: true, ready: true},
-		"no probes, ended":         {container: probedContainer(), now: exited("c", 0), before: before(true, true)},
+		"no probes, ended":         {container: probedContainer(), now: exitedStatus("c", 0), before: before(true, true)},
 		"startup not asked":        {container: probedContainer(startup)},
 		"startup undecided":        {container: probedContainer(startup), found: found{startup: probe.Unknown}},
 		"startup failed":           {container: probedContainer(startup), found: found{startup: probe.Failure}, before: before(true, true)},
 		"startup succeeded":        {container: probedContainer(startup), found: found{startup: probe.Success}, started: true, ready: true},
-		"succeeded, then ended":    {container: probedContainer(startup), found: found{startup: probe.Success}, now: exited("c", 0)},
+		"succeeded, then ended":    {container: probedContainer(startup), found: found{startup: probe.Success}, now: exitedStatus("c", 0)},
 		"readiness not asked":      {container: probedContainer(readiness), started: true},
 		"readiness failed":         {container: probedContainer(readiness), found: found{readiness: probe.Failure}, started: true},
 		"readiness succeeded":      {container: probedContainer(readiness), found: found{readiness: probe.Success}, started: true, ready: true},
@@ -83,9 +83,9 @@ func TestStartedAndReady(t *testing.T) {
 			pod := newPod(row.container)
 			now := row.now
 			if now == nil {
-				now = running("c")
+				now = runningStatus("c")
 			}
-			r := results(row.found)
+			r := fixedResults(row.found)
 			assert.Equal(t, row.started, podprobe.Started(pod, &pod.Spec.Containers[0], now, row.before, r), "started")
 			assert.Equal(t, row.ready, podprobe.Ready(pod, &pod.Spec.Containers[0], now, row.before, r), "ready")
 		})
@@ -99,14 +99,14 @@ func TestInitContainerReadyAfterExitCode0(t *testing.T) {
 	sidecar.RestartPolicy = &always
 	pod.Spec.InitContainers = []corev1.Container{{Name: "i"}, sidecar}
 	ready := func(i int, st *corev1.ContainerStatus, found map[probe.Kind]probe.Outcome) bool {
-		return podprobe.Ready(pod, &pod.Spec.InitContainers[i], st, nil, results(found))
+		return podprobe.Ready(pod, &pod.Spec.InitContainers[i], st, nil, fixedResults(found))
 	}
-	assert.False(t, ready(0, running("i"), nil))
-	assert.False(t, ready(0, exited("i", 1), nil))
-	assert.True(t, ready(0, exited("i", 0), nil))
-	assert.False(t, ready(1, running("c"), nil))
-	assert.True(t, ready(1, running("c"), map[probe.Kind]probe.Outcome{probe.Readiness: probe.Success}))
-	assert.False(t, ready(1, exited("c", 0), map[probe.Kind]probe.Outcome{probe.Readiness: probe.Success}))
+	assert.False(t, ready(0, runningStatus("i"), nil))
+	assert.False(t, ready(0, exitedStatus("i", 1), nil))
+	assert.True(t, ready(0, exitedStatus("i", 0), nil))
+	assert.False(t, ready(1, runningStatus("c"), nil))
+	assert.True(t, ready(1, runningStatus("c"), map[probe.Kind]probe.Outcome{probe.Readiness: probe.Success}))
+	assert.False(t, ready(1, exitedStatus("c", 0), map[probe.Kind]probe.Outcome{probe.Readiness: probe.Success}))
 }
 
 func TestMustKill(t *testing.T) {
@@ -143,7 +143,7 @@ func TestMustKill(t *testing.T) {
 			found: both, policy: corev1.RestartPolicyNever, container: &always, sidecar: true,
 			want: "Init container c failed startup probe", restart: true, kind: probe.Startup,
 		},
-		"not running": {found: both, now: exited("c", 1)},
+		"not running": {found: both, now: exitedStatus("c", 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := probedContainer(probe.Startup, probe.Readiness, probe.Liveness)
@@ -155,9 +155,9 @@ func TestMustKill(t *testing.T) {
 			}
 			now := row.now
 			if now == nil {
-				now = running("c")
+				now = runningStatus("c")
 			}
-			kill, must := podprobe.MustKill(pod, &c, now, results(row.found))
+			kill, must := podprobe.MustKill(pod, &c, now, fixedResults(row.found))
 			assert.Equal(t, row.want != "", must)
 			want := podprobe.Kill{Kind: row.kind, Message: row.want, Restart: row.restart}
 			if must {

@@ -17,17 +17,17 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// A set that ends while the runtime has not ended a command yet leaves no call and no command behind. A runtime gets a second for it: on
-// a busy machine that is too little for containerd, so this is tried more than once.
-func execEndOfSet(t *testing.T, h execHost) {
+// testExecEndOfSet ends a set while a command still runs, and checks that no call and no command remains. The runtime has a
+// second for it, which is too short for containerd on a busy machine, so it is tried several times.
+func testExecEndOfSet(t *testing.T, h execHost) {
 	b := h.start(t)
 	for range 5 {
-		m := mark()
+		m := newMark()
 		if waited := b.endOfSet(t, m); !waited {
 			continue
 		}
 		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-			if sleepers(t, m) == 0 {
+			if countSleepers(t, m) == 0 {
 				return
 			}
 		}
@@ -36,8 +36,8 @@ func execEndOfSet(t *testing.T, h execHost) {
 	require.Fail(t, "the command is left behind")
 }
 
-// endOfSet ends a set just after a command ran out of time, and reports whether a call to the runtime was under way still.
-func (b box) endOfSet(t *testing.T, m string) (waited bool) {
+// endOfSet ends a set just after a command timed out, and reports whether a runtime call was still running.
+func (b testContainer) endOfSet(t *testing.T, m string) (waited bool) {
 	t.Helper()
 	var inside atomic.Int32
 	counting := execFunc(func(ctx context.Context, id string, cmd []string, timeout time.Duration) (cri.ExecResult, error) {

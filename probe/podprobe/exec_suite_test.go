@@ -26,43 +26,43 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// execHost is a runtime with real processes, and what sets it apart.
+// execHost is a runtime with real processes, and its differences from other runtimes.
 type execHost struct {
 	runtime interface {
 		cri.Runtime
 		cri.Execer
 	}
-	// What a command has started is known to the runtime: it does not wait for what holds the command's output, and
-	// kills it with a command that runs out of time.
+	// knowsChildren is set if the runtime tracks the children of a command: it does not wait for a child that keeps the
+	// output open, and kills it with a command that times out.
 	knowsChildren bool
 	cutsOutput    bool // a long output is cut, not refused
 }
 
-// testExec holds what must be true of exec probes on every real runtime.
+// testExec checks exec probes with a real runtime.
 func testExec(t *testing.T, h execHost) {
 	for name, test := range map[string]func(*testing.T, execHost){
-		"answers":                 execAnswers,
-		"nothing to ask":          execNothingToAsk,
-		"out of time":             execOutOfTime,
-		"given up while starting": execGivenUp,
-		"long output":             execLongOutput,
-		"background":              execBackground,
-		"container dies":          execContainerDies,
-		"end to end":              execEndToEnd,
-		"end of a set":            execEndOfSet,
+		"answers":                 testExecResults,
+		"nothing to ask":          testExecWithoutContainer,
+		"out of time":             testExecTimeout,
+		"given up while starting": testExecTimeoutDuringStart,
+		"long output":             testExecLongOutput,
+		"background":              testExecBackgroundProcess,
+		"container dies":          testExecContainerTerminates,
+		"end to end":              testExecLivenessProbe,
+		"end of a set":            testExecEndOfSet,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, h) })
 	}
 }
 
-// box is a container that commands are run in.
-type box struct {
+// testContainer is a container in which commands run.
+type testContainer struct {
 	execHost
 	sandbox, id string
 }
 
-// start runs a container that does nothing, until the end of the test.
-func (h execHost) start(t *testing.T) box {
+// start runs an idle container until the end of the test.
+func (h execHost) start(t *testing.T) testContainer {
 	t.Helper()
 	uid := "podprobe-" + strconv.FormatUint(rand.Uint64(), 36)
 	pod := &cri.SandboxConfig{
@@ -71,7 +71,7 @@ func (h execHost) start(t *testing.T) box {
 		LogDirectory: t.TempDir(),
 		Security:     cri.SandboxSecurity{Namespaces: cri.NamespaceOptions{Network: cri.NamespaceNode}},
 	}
-	b := box{execHost: h}
+	b := testContainer{execHost: h}
 	var err error
 	b.sandbox, err = h.runtime.RunSandbox(t.Context(), pod)
 	require.NoError(t, err)
@@ -89,8 +89,8 @@ func (h execHost) start(t *testing.T) box {
 	return b
 }
 
-// remove ends the pod. It may be called twice.
-func (b box) remove(t *testing.T) {
+// remove removes the pod. It may be called twice.
+func (b testContainer) remove(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 	defer cancel()
@@ -98,17 +98,17 @@ func (b box) remove(t *testing.T) {
 	assert.NoError(t, b.runtime.RemoveSandbox(ctx, b.sandbox))
 }
 
-// sh runs a shell script as a probe does.
-func (b box) sh(t *testing.T, timeout time.Duration, script string) (probe.Result, error) {
+// runScript runs a shell script as an exec probe.
+func (b testContainer) runScript(t *testing.T, timeout time.Duration, script string) (probe.Result, error) {
 	t.Helper()
-	return askIn(t, b.runtime, b.id, timeout, "sh", "-c", script)
+	return probeIn(t, b.runtime, b.id, timeout, "sh", "-c", script)
 }
 
-// mark is an argument that makes a sleep of these tests known among all processes of the machine.
-func mark() string { return strconv.Itoa(100_000_000 + rand.IntN(900_000_000)) }
+// newMark returns a random argument by which a sleep process of these tests is found on the machine.
+func newMark() string { return strconv.Itoa(100_000_000 + rand.IntN(900_000_000)) }
 
-// sleepers returns how many processes have a mark as an argument. A zombie has no arguments.
-func sleepers(t *testing.T, mark string) (n int) {
+// countSleepers returns the number of processes with mark as an argument. A zombie has no arguments.
+func countSleepers(t *testing.T, mark string) (n int) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)
@@ -121,8 +121,8 @@ func sleepers(t *testing.T, mark string) (n int) {
 	return n
 }
 
-// children returns the processes whose parent is the test, with a Z for zombies.
-func children(t *testing.T) (list []string) {
+// listChildren returns the child processes of the test, with a Z for zombies.
+func listChildren(t *testing.T) (list []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	require.NoError(t, err)
@@ -141,7 +141,7 @@ func children(t *testing.T) (list []string) {
 	return list
 }
 
-// eventually polls until something is so.
+// eventually polls a condition until it is true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
@@ -149,7 +149,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// receive waits for what comes through a channel.
+// receive waits for a value from a channel.
 func receive[T any](t *testing.T, from <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -160,7 +160,7 @@ func receive[T any](t *testing.T, from <-chan T) (v T) {
 	return v
 }
 
-func execAnswers(t *testing.T, h execHost) {
+func testExecResults(t *testing.T, h execHost) {
 	b := h.start(t)
 	for script, want := range map[string]probe.Result{
 		`exit 0`:                 {Outcome: probe.Success},
@@ -170,101 +170,101 @@ func execAnswers(t *testing.T, h execHost) {
 		`echo err >&2; echo out`: {Outcome: probe.Success, Output: "out\nerr\n"},
 		`cat; echo done`:         {Outcome: probe.Success, Output: "done\n"}, // there is no input to wait for
 	} {
-		got, err := b.sh(t, 20*time.Second, script)
+		got, err := b.runScript(t, 20*time.Second, script)
 		require.NoError(t, err, script)
 		assert.Equal(t, want, got, script)
 	}
 }
 
-// A question that cannot be put says nothing of the health of a container.
-func execNothingToAsk(t *testing.T, h execHost) {
+// A probe that cannot run in its container is an error, not a failure.
+func testExecWithoutContainer(t *testing.T, h execHost) {
 	b := h.start(t)
-	got, err := askIn(t, b.runtime, b.id, 20*time.Second, "no-such-command")
+	got, err := probeIn(t, b.runtime, b.id, 20*time.Second, "no-such-command")
 	require.ErrorContains(t, err, `"no-such-command": executable file not found in $PATH`)
 	assert.Zero(t, got)
 
-	got, err = askIn(t, b.runtime, "no-such-container", 20*time.Second, "true")
+	got, err = probeIn(t, b.runtime, "no-such-container", 20*time.Second, "true")
 	require.ErrorIs(t, err, cri.ErrNotFound)
 	require.ErrorContains(t, err, "in container no-such-container: ")
 	assert.Zero(t, got)
 
 	require.NoError(t, b.runtime.StopContainer(t.Context(), b.id, 0))
-	got, err = askIn(t, b.runtime, b.id, 20*time.Second, "true")
+	got, err = probeIn(t, b.runtime, b.id, 20*time.Second, "true")
 	require.ErrorContains(t, err, "in container "+b.id+": ")
 	assert.Zero(t, got)
 }
 
-// A command that runs out of time is a failure, at that time, and does not run on.
-func execOutOfTime(t *testing.T, h execHost) {
+// A command that times out fails at its timeout and is killed.
+func testExecTimeout(t *testing.T, h execHost) {
 	b := h.start(t)
 	for _, limit := range []time.Duration{150 * time.Millisecond, time.Second, 1500 * time.Millisecond} {
-		m := mark()
+		m := newMark()
 		began := time.Now()
-		got, err := askIn(t, b.runtime, b.id, limit, "sleep", m)
+		got, err := probeIn(t, b.runtime, b.id, limit, "sleep", m)
 		took := time.Since(began)
 		require.NoError(t, err)
 		assert.Equal(t, probe.Failure, got.Outcome)
 		assert.Contains(t, got.Output, fmt.Sprintf(`command timed out: "sleep %s" timed out after `, m))
 		assert.GreaterOrEqual(t, took, limit)
 		assert.Less(t, took, limit+time.Minute)
-		eventually(t, "the command is gone", func() bool { return sleepers(t, m) == 0 })
+		eventually(t, "the command is gone", func() bool { return countSleepers(t, m) == 0 })
 	}
 
 	// A runtime that does not know the children of a command leaves them to the container.
-	m := mark()
+	m := newMark()
 	if h.knowsChildren {
-		got, err := b.sh(t, time.Second, "sleep "+m+"; true")
+		got, err := b.runScript(t, time.Second, "sleep "+m+"; true")
 		require.NoError(t, err)
 		assert.Equal(t, probe.Failure, got.Outcome)
-		eventually(t, "the child of the command is gone", func() bool { return sleepers(t, m) == 0 })
+		eventually(t, "the child of the command is gone", func() bool { return countSleepers(t, m) == 0 })
 	} else {
-		b.holdsOut(t, "sleep "+m+"; true", m)
+		b.expectTimeout(t, "sleep "+m+"; true", m)
 	}
-	got, err := b.sh(t, 20*time.Second, "echo fine")
+	got, err := b.runScript(t, 20*time.Second, "echo fine")
 	require.NoError(t, err)
 	assert.Equal(t, probe.Result{Outcome: probe.Success, Output: "fine\n"}, got)
 	b.remove(t)
-	eventually(t, "the child of the command is gone", func() bool { return sleepers(t, m) == 0 })
+	eventually(t, "the child of the command is gone", func() bool { return countSleepers(t, m) == 0 })
 }
 
-// holdsOut runs a script that starts a sleep with a mark and does not end within its time, which is longer on a machine where it did
-// not come to that.
-func (b box) holdsOut(t *testing.T, script, mark string) {
+// expectTimeout runs a script that starts a sleep with a mark and does not exit before its timeout. It retries with a longer
+// timeout if the sleep was not started.
+func (b testContainer) expectTimeout(t *testing.T, script, mark string) {
 	t.Helper()
 	for _, limit := range []time.Duration{time.Second, 8 * time.Second, time.Minute} { // the first is the API's default
-		got, err := b.sh(t, limit, script)
+		got, err := b.runScript(t, limit, script)
 		require.NoError(t, err)
 		assert.Equal(t, probe.Failure, got.Outcome)
 		assert.Contains(t, got.Output, "timed out after ")
-		if sleepers(t, mark) > 0 {
+		if countSleepers(t, mark) > 0 {
 			break
 		}
 	}
-	eventually(t, "the child of the command runs on", func() bool { return sleepers(t, mark) == 1 })
+	eventually(t, "the child of the command runs on", func() bool { return countSleepers(t, mark) == 1 })
 }
 
-// A command whose time is up while the runtime is still starting it does not run on either.
-func execGivenUp(t *testing.T, h execHost) {
+// A command that times out while the runtime starts it is killed too.
+func testExecTimeoutDuringStart(t *testing.T, h execHost) {
 	b := h.start(t)
 	var marks []string
 	for i := range 40 {
-		marks = append(marks, mark())
-		_, err := askIn(t, b.runtime, b.id, time.Duration(1+2*i)*time.Millisecond, "sleep", marks[i])
+		marks = append(marks, newMark())
+		_, err := probeIn(t, b.runtime, b.id, time.Duration(1+2*i)*time.Millisecond, "sleep", marks[i])
 		require.NoError(t, err)
 	}
 	for _, m := range marks {
-		eventually(t, "the commands are gone", func() bool { return sleepers(t, m) == 0 })
+		eventually(t, "the commands are gone", func() bool { return countSleepers(t, m) == 0 })
 	}
 }
 
-// What is beyond the limit is dropped, and does not block the command.
-func execLongOutput(t *testing.T, h execHost) {
+// Output beyond the limit is dropped and does not block the command.
+func testExecLongOutput(t *testing.T, h execHost) {
 	b := h.start(t)
-	got, err := b.sh(t, 20*time.Second, `head -c 11264 /dev/zero | tr '\0' x; echo never seen >&2`)
+	got, err := b.runScript(t, 20*time.Second, `head -c 11264 /dev/zero | tr '\0' x; echo never seen >&2`)
 	require.NoError(t, err)
 	assert.Equal(t, probe.Result{Outcome: probe.Success, Output: strings.Repeat("x", 10240)}, got)
 
-	got, err = b.sh(t, 20*time.Second, `head -c 2000000 /dev/zero`)
+	got, err = b.runScript(t, 20*time.Second, `head -c 2000000 /dev/zero`)
 	if h.cutsOutput {
 		require.NoError(t, err)
 		assert.Equal(t, probe.Result{Outcome: probe.Success, Output: strings.Repeat("\x00", 10240)}, got)
@@ -274,8 +274,8 @@ func execLongOutput(t *testing.T, h execHost) {
 	assert.Zero(t, got)
 }
 
-// What a command leaves in the background is the container's: it neither holds up the probe nor outlives the container.
-func execBackground(t *testing.T, h execHost) {
+// A background process of a command belongs to the container: it does not delay the probe, and ends with the container.
+func testExecBackgroundProcess(t *testing.T, h execHost) {
 	for name, test := range map[string]struct {
 		script string
 		holds  bool // the output of the command
@@ -286,25 +286,25 @@ func execBackground(t *testing.T, h execHost) {
 		"own session, output held":   {script: `setsid sleep MARK & echo out`, holds: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := children(t)
+			before := listChildren(t)
 			b := h.start(t)
-			m := mark()
+			m := newMark()
 			script := strings.ReplaceAll(test.script, "MARK", m)
 			if test.holds && !h.knowsChildren {
-				b.holdsOut(t, script, m)
+				b.expectTimeout(t, script, m)
 			} else {
-				got, err := b.sh(t, time.Minute, script)
+				got, err := b.runScript(t, time.Minute, script)
 				require.NoError(t, err)
 				assert.Equal(t, probe.Result{Outcome: probe.Success, Output: "out\n"}, got)
 			}
-			eventually(t, "it runs in the background", func() bool { return sleepers(t, m) == 1 })
+			eventually(t, "it runs in the background", func() bool { return countSleepers(t, m) == 1 })
 
 			b.remove(t)
-			eventually(t, "it ends with the container", func() bool { return sleepers(t, m) == 0 })
+			eventually(t, "it ends with the container", func() bool { return countSleepers(t, m) == 0 })
 			eventually(t, "no child is left", func() bool {
-				_, err := h.runtime.List(t.Context()) // reaps what the runtime itself started
+				_, err := h.runtime.List(t.Context()) // the runtime reaps its own processes
 				require.NoError(t, err)
-				return !slices.ContainsFunc(children(t), func(child string) bool { return !slices.Contains(before, child) })
+				return !slices.ContainsFunc(listChildren(t), func(child string) bool { return !slices.Contains(before, child) })
 			})
 		})
 	}
@@ -312,9 +312,9 @@ func execBackground(t *testing.T, h execHost) {
 
 // A container that dies while it is asked is answered for at once: its command was killed, as the exit code says, or
 // was lost. A set that learns of the end first gives neither any weight.
-func execContainerDies(t *testing.T, h execHost) {
+func testExecContainerTerminates(t *testing.T, h execHost) {
 	b := h.start(t)
-	m := mark()
+	m := newMark()
 	type answer struct {
 		result probe.Result
 		err    error
@@ -322,10 +322,10 @@ func execContainerDies(t *testing.T, h execHost) {
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		result, err := askIn(t, b.runtime, b.id, time.Minute, "sleep", m)
+		result, err := probeIn(t, b.runtime, b.id, time.Minute, "sleep", m)
 		answers <- answer{result, err, time.Now()}
 	}()
-	eventually(t, "the command runs", func() bool { return sleepers(t, m) == 1 })
+	eventually(t, "the command runs", func() bool { return countSleepers(t, m) == 1 })
 	began := time.Now()
 	require.NoError(t, b.runtime.StopContainer(t.Context(), b.id, 0))
 	a := receive(t, answers)
@@ -335,16 +335,15 @@ func execContainerDies(t *testing.T, h execHost) {
 	} else {
 		assert.Zero(t, a.result)
 	}
-	eventually(t, "the command is gone", func() bool { return sleepers(t, m) == 0 })
+	eventually(t, "the command is gone", func() bool { return countSleepers(t, m) == 0 })
 }
 
-// The liveness probe of a container whose file disappears fails as often as its threshold says, and then the container
-// is to be killed.
-func execEndToEnd(t *testing.T, h execHost) {
+// The liveness probe of a container whose file is removed fails as often as its threshold, and then the container must be killed.
+func testExecLivenessProbe(t *testing.T, h execHost) {
 	b := h.start(t)
-	healthy := "/tmp/healthy-" + mark()
+	healthy := "/tmp/healthy-" + newMark()
 	defer os.Remove(healthy) // where the container has the machine's files
-	_, err := b.sh(t, 20*time.Second, "touch "+healthy)
+	_, err := b.runScript(t, 20*time.Second, "touch "+healthy)
 	require.NoError(t, err)
 	pod := newPod(corev1.Container{
 		Name: "main",
@@ -369,11 +368,11 @@ func execEndToEnd(t *testing.T, h execHost) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- set.Run(ctx) }()
-	require.NoError(t, set.Sync(targets(t, pod, podprobe.Options{Execer: podprobe.CRI(h.runtime)})))
+	require.NoError(t, set.Sync(validTargets(t, pod, podprobe.Options{Execer: podprobe.CRI(h.runtime)})))
 
 	assert.Equal(t, probe.Value{ContainerID: b.id, Outcome: probe.Success}, receive(t, changed)) // said before it is asked
 	assert.Equal(t, probe.Result{Outcome: probe.Success}, receive(t, probed))
-	_, err = b.sh(t, 20*time.Second, "rm "+healthy)
+	_, err = b.runScript(t, 20*time.Second, "rm "+healthy)
 	require.NoError(t, err)
 	assert.Equal(t, probe.Value{ContainerID: b.id, Outcome: probe.Failure}, receive(t, changed))
 	cancel()

@@ -22,15 +22,15 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// execFunc is a runtime that runs commands.
+// execFunc is a runtime whose ExecSync is a function.
 type execFunc func(ctx context.Context, id string, cmd []string, timeout time.Duration) (cri.ExecResult, error)
 
 func (f execFunc) ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (cri.ExecResult, error) {
 	return f(ctx, id, cmd, timeout)
 }
 
-// scripted starts a container in memory that answers commands as it is told.
-func scripted(t *testing.T, answer critest.ExecFunc) (rt *critest.Runtime, id string) {
+// startScripted starts a container in memory whose commands call answer.
+func startScripted(t *testing.T, answer critest.ExecFunc) (rt *critest.Runtime, id string) {
 	t.Helper()
 	rt = critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
 		return critest.Script{Exec: answer}
@@ -44,8 +44,8 @@ func scripted(t *testing.T, answer critest.ExecFunc) (rt *critest.Runtime, id st
 	return rt, id
 }
 
-// askIn runs a command in a container as a probe does.
-func askIn(t *testing.T, rt cri.Execer, id string, timeout time.Duration, command ...string) (probe.Result, error) {
+// probeIn runs a command in a container as an exec probe.
+func probeIn(t *testing.T, rt cri.Execer, id string, timeout time.Duration, command ...string) (probe.Result, error) {
 	t.Helper()
 	p, err := probe.NewExec(podprobe.CRI(rt), probe.ExecConfig{ContainerID: id, Command: command})
 	require.NoError(t, err)
@@ -75,8 +75,8 @@ func TestCRIReturnsOutputAndExitCode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				rt, id := scripted(t, func(context.Context, []string) (cri.ExecResult, error) { return test.result, test.err })
-				got, err := askIn(t, rt, id, 5*time.Second, "check", "-x")
+				rt, id := startScripted(t, func(context.Context, []string) (cri.ExecResult, error) { return test.result, test.err })
+				got, err := probeIn(t, rt, id, 5*time.Second, "check", "-x")
 				if !errors.Is(test.err, context.DeadlineExceeded) {
 					require.ErrorIs(t, err, test.err)
 				}
@@ -139,12 +139,12 @@ func TestCRIReturnsBeforeTheRuntimesTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		var ended atomic.Int64
-		rt, id := scripted(t, func(ctx context.Context, _ []string) (cri.ExecResult, error) {
+		rt, id := startScripted(t, func(ctx context.Context, _ []string) (cri.ExecResult, error) {
 			<-ctx.Done()
 			ended.Store(int64(time.Since(begun)))
 			return cri.ExecResult{}, ctx.Err()
 		})
-		got, err := askIn(t, rt, id, 200*time.Millisecond, "sleep", "9")
+		got, err := probeIn(t, rt, id, 200*time.Millisecond, "sleep", "9")
 		require.NoError(t, err)
 		assert.Equal(t, probe.Result{Outcome: probe.Failure, Output: `command timed out: "sleep 9" timed out after 200ms`}, got)
 		assert.Equal(t, 200*time.Millisecond, time.Since(begun))
@@ -192,7 +192,7 @@ func TestCRICancelledProbeCancelsItsCall(t *testing.T) {
 			returned = true
 			return cri.ExecResult{}, ctx.Err()
 		}))
-		for _, parent := range []context.Context{t.Context(), deadline(t, time.Minute)} {
+		for _, parent := range []context.Context{t.Context(), withDeadline(t, time.Minute)} {
 			ctx, cancel := context.WithCancel(parent)
 			time.AfterFunc(time.Second, cancel)
 			begun := time.Now()
@@ -212,7 +212,7 @@ func TestCRIDetachedCallsEndWithTheSet(t *testing.T) {
 		rt := execFunc(func(ctx context.Context, _ string, _ []string, _ time.Duration) (cri.ExecResult, error) {
 			inside.Add(1)
 			defer inside.Add(-1)
-			<-ctx.Done() // whatever its own clock says
+			<-ctx.Done() // ignores its own timeout
 			return cri.ExecResult{}, ctx.Err()
 		})
 		p, err := probe.NewExec(podprobe.CRI(rt), probe.ExecConfig{ContainerID: "c1", Command: []string{"sleep"}})
@@ -236,7 +236,7 @@ func TestCRIDetachedCallsEndWithTheSet(t *testing.T) {
 	})
 }
 
-func deadline(t *testing.T, d time.Duration) context.Context {
+func withDeadline(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
@@ -244,14 +244,14 @@ func deadline(t *testing.T, d time.Duration) context.Context {
 
 // A missing or stopped container is an error, not a failed probe.
 func TestCRIErrorForMissingContainer(t *testing.T) {
-	rt, id := scripted(t, nil)
-	got, err := askIn(t, rt, "nothing", time.Second, "check")
+	rt, id := startScripted(t, nil)
+	got, err := probeIn(t, rt, "nothing", time.Second, "check")
 	require.ErrorIs(t, err, cri.ErrNotFound)
 	require.ErrorContains(t, err, "nothing")
 	assert.Zero(t, got)
 
 	require.NoError(t, rt.StopContainer(t.Context(), id, 0))
-	got, err = askIn(t, rt, id, time.Second, "check")
+	got, err = probeIn(t, rt, id, time.Second, "check")
 	require.ErrorContains(t, err, id)
 	require.ErrorContains(t, err, "exited")
 	assert.Zero(t, got)
@@ -260,13 +260,13 @@ func TestCRIErrorForMissingContainer(t *testing.T) {
 // A command whose container terminates has the result of the runtime: killed.
 func TestCRICommandOfTerminatedContainerIsKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt, id := scripted(t, func(ctx context.Context, _ []string) (cri.ExecResult, error) {
+		rt, id := startScripted(t, func(ctx context.Context, _ []string) (cri.ExecResult, error) {
 			<-ctx.Done()
 			return cri.ExecResult{}, ctx.Err()
 		})
 		begun := time.Now()
 		time.AfterFunc(time.Second, func() { assert.NoError(t, rt.StopContainer(t.Context(), id, 0)) })
-		got, err := askIn(t, rt, id, time.Minute, "sleep", "9")
+		got, err := probeIn(t, rt, id, time.Minute, "sleep", "9")
 		require.NoError(t, err)
 		assert.Equal(t, probe.Result{Outcome: probe.Failure}, got)
 		assert.Equal(t, time.Second, time.Since(begun))

@@ -18,30 +18,30 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// closer is a prober that keeps something open.
-type closer struct {
+// countingCloser is a prober that counts its Close calls.
+type countingCloser struct {
 	probe.Func
 	closed atomic.Int32
 }
 
-func (c *closer) Close() error { c.closed.Add(1); return nil }
+func (c *countingCloser) Close() error { c.closed.Add(1); return nil }
 
-// health is a pod with a gRPC readiness probe in a running set.
-type health struct {
+// grpcPod is a pod with a gRPC readiness probe in a running set.
+type grpcPod struct {
 	pod     *corev1.Pod
 	pods    *podprobe.Pods
 	asked   atomic.Int32
 	outcome atomic.Int32
-	probers []*closer
+	probers []*countingCloser
 }
 
-func startHealth(t *testing.T) *health {
-	h := &health{}
+func startGRPCPod(t *testing.T) *grpcPod {
+	h := &grpcPod{}
 	p := &corev1.Probe{PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 90}}}
 	h.pod = newPod(corev1.Container{Name: "c", ReadinessProbe: p})
 	set := probe.NewSet(probe.Options{Rand: func() float64 { return 0 }})
 	h.pods = podprobe.NewPods(set, podprobe.Options{GRPC: func(podprobe.GRPCConfig) (probe.Prober, error) {
-		c := &closer{Func: func(context.Context) (probe.Result, error) {
+		c := &countingCloser{Func: func(context.Context) (probe.Result, error) {
 			h.asked.Add(1)
 			return probe.Result{Outcome: probe.Outcome(h.outcome.Load())}, nil
 		}}
@@ -61,7 +61,7 @@ func startHealth(t *testing.T) *health {
 	return h
 }
 
-func (h *health) ready() bool {
+func (h *grpcPod) ready() bool {
 	c := &h.pod.Spec.Containers[0]
 	return podprobe.Ready(h.pod, c, &h.pod.Status.ContainerStatuses[0], nil, h.pods.Result)
 }
@@ -69,7 +69,7 @@ func (h *health) ready() bool {
 // A container becomes ready by its probe, is probed at once when it is synced while not ready, and is removed with its pod.
 func TestPodsProbeAndRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := startHealth(t)
+		h := startGRPCPod(t)
 		h.outcome.Store(int32(probe.Failure))
 		require.NoError(t, h.pods.Sync(h.pod, &h.pod.Status))
 		synctest.Wait()
@@ -100,7 +100,7 @@ func TestPodsProbeAndRemove(t *testing.T) {
 // A pod in a terminal phase has no probes, also without a call of Remove.
 func TestPodsRemoveProbesInTerminalPhase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := startHealth(t)
+		h := startGRPCPod(t)
 		require.NoError(t, h.pods.Sync(h.pod, &h.pod.Status))
 		synctest.Wait()
 		h.pod.Status.Phase = corev1.PodSucceeded
@@ -113,13 +113,13 @@ func TestPodsRemoveProbesInTerminalPhase(t *testing.T) {
 // The error of an invalid probe names the pod, the container and the field, and the remaining probes run.
 func TestPodsSyncNamesTheInvalidProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := startHealth(t)
+		h := startGRPCPod(t)
 		bad := h.pod.Spec.Containers[0]
 		bad.Name = "bad"
 		bad.ReadinessProbe = bad.ReadinessProbe.DeepCopy()
 		bad.ReadinessProbe.FailureThreshold = -1
 		h.pod.Spec.Containers = append(h.pod.Spec.Containers, bad)
-		h.pod.Status.ContainerStatuses = append(h.pod.Status.ContainerStatuses, *running("bad"))
+		h.pod.Status.ContainerStatuses = append(h.pod.Status.ContainerStatuses, *runningStatus("bad"))
 		h.outcome.Store(int32(probe.Success))
 		err := h.pods.Sync(h.pod, &h.pod.Status)
 		require.ErrorContains(t, err, `pod shop/web: container "bad": readinessProbe.`)
@@ -132,7 +132,7 @@ func TestPodsSyncNamesTheInvalidProbe(t *testing.T) {
 // Functions of Notify are called when a result of a pod changes, not at each probe.
 func TestPodsNotifyOnChangedResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := startHealth(t)
+		h := startGRPCPod(t)
 		var heard []string
 		h.pods.Notify(func(uids ...string) { heard = append(heard, uids...) })
 		require.NoError(t, h.pods.Sync(h.pod, &h.pod.Status))

@@ -34,7 +34,7 @@ var (
 	never  = corev1.ContainerRestartPolicyNever
 )
 
-// newPod returns a pod that runs its containers, with an address.
+// newPod returns a pod with running containers and an IP address.
 func newPod(containers ...corev1.Container) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u1"},
@@ -42,13 +42,13 @@ func newPod(containers ...corev1.Container) *corev1.Pod {
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "127.0.0.1"},
 	}
 	for i := range containers {
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, *running(containers[i].Name))
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, *runningStatus(containers[i].Name))
 	}
 	return pod
 }
 
-// running is the status of a container that runs and has started.
-func running(name string) *corev1.ContainerStatus {
+// runningStatus returns the status of a running, started container.
+func runningStatus(name string) *corev1.ContainerStatus {
 	started := true
 	return &corev1.ContainerStatus{
 		Name: name, ContainerID: "containerd://id-" + name, Started: &started,
@@ -56,29 +56,29 @@ func running(name string) *corev1.ContainerStatus {
 	}
 }
 
-// exited is the status of a container that has terminated with an exit code.
-func exited(name string, code int32) *corev1.ContainerStatus {
+// exitedStatus returns the status of a container that terminated with an exit code.
+func exitedStatus(name string, code int32) *corev1.ContainerStatus {
 	return &corev1.ContainerStatus{
 		Name: name, ContainerID: "containerd://id-" + name,
 		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}},
 	}
 }
 
-// tcpProbe is a probe of a port, by number or by name.
+// tcpProbe returns a TCP probe of a port, by number or by name.
 func tcpProbe(port intstr.IntOrString) *corev1.Probe {
 	return &corev1.Probe{PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: port}}}
 }
 
-// targets makes the targets of a pod that has nothing wrong with it.
-func targets(t *testing.T, pod *corev1.Pod, o podprobe.Options) []probe.Target {
+// validTargets returns the targets of a pod without errors.
+func validTargets(t *testing.T, pod *corev1.Pod, o podprobe.Options) []probe.Target {
 	t.Helper()
 	list, errs := podprobe.Targets(pod, &pod.Status, nil, o)
 	require.Empty(t, errs)
 	return list
 }
 
-// ask puts the question of a target.
-func ask(t *testing.T, target probe.Target) (probe.Result, error) {
+// probeTarget calls the prober of a target.
+func probeTarget(t *testing.T, target probe.Target) (probe.Result, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -101,7 +101,7 @@ func TestTargetsOrder(t *testing.T) {
 	}}}
 
 	var got []string
-	for _, target := range targets(t, pod, podprobe.Options{}) {
+	for _, target := range validTargets(t, pod, podprobe.Options{}) {
 		assert.Equal(t, "u1", target.PodUID)
 		require.NoError(t, target.Validate())
 		got = append(got, fmt.Sprint(target.Container, " ", target.Kind))
@@ -112,7 +112,7 @@ func TestTargetsOrder(t *testing.T) {
 
 	for _, phase := range []corev1.PodPhase{corev1.PodFailed, corev1.PodSucceeded} {
 		pod.Status.Phase = phase
-		assert.Empty(t, targets(t, pod, podprobe.Options{}), "a pod that is %s has no probes", phase)
+		assert.Empty(t, validTargets(t, pod, podprobe.Options{}), "a pod that is %s has no probes", phase)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestTargetsSpec(t *testing.T) {
 	pod := newPod(corev1.Container{Name: "c", ReadinessProbe: p})
 	assert.Equal(t, probe.Spec{
 		InitialDelay: time.Second, Period: 2 * time.Second, Timeout: 3 * time.Second, SuccessThreshold: 4, FailureThreshold: 5,
-	}, targets(t, pod, podprobe.Options{})[0].Spec)
+	}, validTargets(t, pod, podprobe.Options{})[0].Spec)
 
 	for _, period := range []int32{0, -1} {
 		pod.Spec.Containers[0].ReadinessProbe.PeriodSeconds = period
@@ -164,7 +164,7 @@ func TestTargetsHaveTheContainerState(t *testing.T) {
 			},
 			probe.Target{ContainerID: "id-c"},
 		},
-		"exited":       {func(_ *corev1.Pod, st *corev1.ContainerStatus) { *st = *exited("c", 1) }, probe.Target{ContainerID: "id-c"}},
+		"exited":       {func(_ *corev1.Pod, st *corev1.ContainerStatus) { *st = *exitedStatus("c", 1) }, probe.Target{ContainerID: "id-c"}},
 		"no container": {func(_ *corev1.Pod, st *corev1.ContainerStatus) { st.ContainerID = "" }, probe.Target{}},
 		"no status":    {func(pod *corev1.Pod, _ *corev1.ContainerStatus) { pod.Status.ContainerStatuses = nil }, probe.Target{}},
 		"no address":   {func(pod *corev1.Pod, _ *corev1.ContainerStatus) { pod.Status.PodIP = "" }, probe.Target{Started: true, StartedAt: began}},
@@ -178,7 +178,7 @@ func TestTargetsHaveTheContainerState(t *testing.T) {
 			if row.change != nil {
 				row.change(pod, &pod.Status.ContainerStatuses[0])
 			}
-			for _, got := range targets(t, pod, podprobe.Options{}) {
+			for _, got := range validTargets(t, pod, podprobe.Options{}) {
 				want := row.want
 				want.Key, want.Prober = probe.Key{PodUID: "u1", Container: "c", Kind: got.Kind}, got.Prober
 				want.Spec.Period = 10 * time.Second
@@ -196,9 +196,9 @@ func TestSidecarOfDeletedPodIsProbed(t *testing.T) {
 	pod.Spec.InitContainers = []corev1.Container{{
 		Name: "s", RestartPolicy: &always, LivenessProbe: tcpProbe(intstr.FromInt32(80)),
 	}}
-	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{*running("s")}
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{*runningStatus("s")}
 	pod.DeletionTimestamp = &metav1.Time{Time: began}
-	list := targets(t, pod, podprobe.Options{})
+	list := validTargets(t, pod, podprobe.Options{})
 	require.Len(t, list, 1)
 	assert.Equal(t, "id-s", list[0].ContainerID)
 	assert.False(t, list[0].Terminating)
@@ -208,7 +208,7 @@ func TestSidecarOfDeletedPodIsProbed(t *testing.T) {
 func TestTargetsBeforeTheContainerExists(t *testing.T) {
 	pod := newPod(corev1.Container{Name: "c", ReadinessProbe: tcpProbe(intstr.FromString("none such"))})
 	pod.Status.PodIP = ""
-	_, err := ask(t, targets(t, pod, podprobe.Options{})[0])
+	_, err := probeTarget(t, validTargets(t, pod, podprobe.Options{})[0])
 	assert.EqualError(t, err, "there is no container to probe yet")
 }
 
@@ -221,7 +221,7 @@ func TestTargetsWithHostNeedNoPodIP(t *testing.T) {
 	p.TCPSocket.Host = "127.0.0.1"
 	pod := newPod(corev1.Container{Name: "c", ReadinessProbe: p})
 	pod.Status.PodIP = ""
-	result, err := ask(t, targets(t, pod, podprobe.Options{})[0])
+	result, err := probeTarget(t, validTargets(t, pod, podprobe.Options{})[0])
 	require.NoError(t, err)
 	assert.Equal(t, probe.Success, result.Outcome)
 }
@@ -244,7 +244,7 @@ func TestExecExpandsItsCommand(t *testing.T) {
 			HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(1)}, // exec comes first
 		}},
 	})
-	result, err := ask(t, targets(t, pod, podprobe.Options{Execer: execer})[0])
+	result, err := probeTarget(t, validTargets(t, pod, podprobe.Options{Execer: execer})[0])
 	require.NoError(t, err)
 	assert.Equal(t, probe.Result{Outcome: probe.Success, Output: "fine"}, result)
 	assert.Equal(t, []string{"id-c", "sh", "-c", "x v $(B)", "$(A)", "<>", "$(A)"}, got)
@@ -286,7 +286,7 @@ func TestHTTPProber(t *testing.T) {
 			HTTPHeaders: []corev1.HTTPHeader{{Name: "Host", Value: "shop.example"}, {Name: "X-A", Value: "1"}, {Name: "X-A", Value: "2"}},
 		}}},
 	})
-	result, err := ask(t, targets(t, pod, podprobe.Options{Pool: pool})[0])
+	result, err := probeTarget(t, validTargets(t, pod, podprobe.Options{Pool: pool})[0])
 	require.NoError(t, err)
 	require.Equal(t, probe.Result{Outcome: probe.Success}, result)
 	r := <-seen
@@ -310,7 +310,7 @@ func TestGRPCProber(t *testing.T) {
 			GRPC: &corev1.GRPCAction{Port: 91, Service: &service, Mode: &mode},
 		}}},
 	)
-	targets(t, pod, o)
+	validTargets(t, pod, o)
 	assert.Equal(t, []podprobe.GRPCConfig{
 		{Host: "127.0.0.1", Port: 90},
 		{Host: "127.0.0.1", Port: 91, Service: "ready", TLS: true},
@@ -346,7 +346,7 @@ func TestTargetsOfProbesThatCannotRun(t *testing.T) {
 				require.Len(t, errs, 1)
 				assert.ErrorContains(t, errs[0], `pod shop/web: container "c": readinessProbe.`+want)
 				require.Len(t, list, 2)
-				result, err := ask(t, list[0])
+				result, err := probeTarget(t, list[0])
 				require.NoError(t, err)
 				assert.Equal(t, probe.Failure, result.Outcome)
 				assert.Contains(t, result.Output, want)
@@ -377,7 +377,7 @@ func TestTargetsReuseProbers(t *testing.T) {
 		assert.Equal(t, wantMade, made)
 	}
 	sync(1, 1)
-	sync(2, 0) // what was broken is tried again
+	sync(2, 0) // a failing prober is created again
 	sync(2, 0)
 	pod.Status.ContainerStatuses[0].ContainerID = "containerd://next"
 	sync(3, 0)
@@ -386,23 +386,23 @@ func TestTargetsReuseProbers(t *testing.T) {
 	sync(4, 0)
 }
 
-// open is a prober that keeps something open.
-type open struct {
+// closableProber is a prober that counts its Close calls.
+type closableProber struct {
 	probe.Func
 	closed int
 }
 
-func (o *open) Close() error { o.closed++; return nil }
+func (o *closableProber) Close() error { o.closed++; return nil }
 
 // A prober without Close is no io.Closer, because a set tracks each io.Closer; another one closes the prober that it wraps. Both
 // are reused with their container.
 func TestOnlyClosableProbersAreClosers(t *testing.T) {
-	inner := new(open)
+	inner := new(closableProber)
 	o := podprobe.Options{GRPC: func(podprobe.GRPCConfig) (probe.Prober, error) { return inner, nil }}
 	pod := newPod(corev1.Container{Name: "c", ReadinessProbe: tcpProbe(intstr.FromInt32(80)), LivenessProbe: &corev1.Probe{
 		PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 90}},
 	}})
-	list := targets(t, pod, o)
+	list := validTargets(t, pod, o)
 	require.Len(t, list, 2)
 	assert.NotImplements(t, (*io.Closer)(nil), list[0].Prober)
 	require.NoError(t, list[1].Prober.(io.Closer).Close())
