@@ -71,7 +71,7 @@ func TestDiffTreatsUndefinedStateAsUnknown(t *testing.T) {
 	}, pleg.Diff(cri.Snapshot{}, next))
 }
 
-// state is what events can tell of an object.
+// state is the state of a container or sandbox as far as events show it.
 type state string
 
 const (
@@ -81,10 +81,10 @@ const (
 	between state = "between"
 )
 
-// key is an object as part of a pod.
+// key identifies a container or sandbox as part of a pod.
 type key struct{ uid, id string }
 
-// statesOf is what a snapshot says, written down as naively as possible.
+// statesOf returns the states in a snapshot, by the simplest possible code.
 func statesOf(s cri.Snapshot) map[key]state {
 	m := make(map[key]state)
 	seen := make(map[string]bool)
@@ -103,8 +103,8 @@ func statesOf(s cri.Snapshot) map[key]state {
 	return m
 }
 
-// replay applies events to states, and fails where an event cannot follow.
-func replay(t *testing.T, m map[key]state, events []pleg.Event) {
+// applyEvents applies events to states, and fails the test if an event contradicts them.
+func applyEvents(t *testing.T, m map[key]state, events []pleg.Event) {
 	for _, e := range events {
 		k := key{e.PodUID, e.ID}
 		was := m[k]
@@ -137,7 +137,7 @@ func FuzzDiff(f *testing.F) {
 		prev, next := snapshotOf(a), snapshotOf(b)
 		m := statesOf(prev)
 		events := pleg.Diff(prev, next)
-		replay(t, m, events)
+		applyEvents(t, m, events)
 		require.Empty(t, cmp.Diff(statesOf(next), m))
 		require.True(t, slices.IsSortedFunc(events, func(x, y pleg.Event) int {
 			return len(x.PodUID) - len(y.PodUID) // UIDs here are "p" and longer ones
@@ -147,7 +147,7 @@ func FuzzDiff(f *testing.F) {
 	})
 }
 
-// snapshotOf makes three bytes an object: its pod, its ID, its kind and state. IDs may come twice.
+// snapshotOf decodes three bytes per object: its pod, its ID, its kind and state. IDs may repeat.
 func snapshotOf(b []byte) cri.Snapshot {
 	var s cri.Snapshot
 	for o := range slices.Chunk(b, 3) {
@@ -167,8 +167,8 @@ func snapshotOf(b []byte) cri.Snapshot {
 	return s
 }
 
-// node returns a snapshot of n pods with a sandbox and a container each, and one dead container in four pods.
-func node(n int) cri.Snapshot {
+// nodeSnapshot returns a snapshot of n pods with a sandbox and a container each, and one exited container in every fourth pod.
+func nodeSnapshot(n int) cri.Snapshot {
 	var s cri.Snapshot
 	for i := range n {
 		uid := "6a0b1c2d-0000-4000-8000-" + strconv.Itoa(100000+i)
@@ -182,9 +182,8 @@ func node(n int) cri.Snapshot {
 	return s
 }
 
-// copied returns the snapshot with strings and slices of its own, as a runtime makes them, in another order if rnd
-// is not nil.
-func copied(s cri.Snapshot, rnd *rand.Rand) cri.Snapshot {
+// copySnapshot returns a deep copy of the snapshot, as a runtime returns it, shuffled if rnd is not nil.
+func copySnapshot(s cri.Snapshot, rnd *rand.Rand) cri.Snapshot {
 	s.Sandboxes, s.Containers = slices.Clone(s.Sandboxes), slices.Clone(s.Containers)
 	for i := range s.Sandboxes {
 		sb := &s.Sandboxes[i]
@@ -206,17 +205,17 @@ func copied(s cri.Snapshot, rnd *rand.Rand) cri.Snapshot {
 }
 
 func TestDiffOfUnchangedAllocatesNothing(t *testing.T) {
-	prev := node(100)
-	next := copied(prev, nil)
+	prev := nodeSnapshot(100)
+	next := copySnapshot(prev, nil)
 	assert.Zero(t, testing.AllocsPerRun(10, func() { pleg.Diff(prev, next) }))
-	assert.Empty(t, pleg.Diff(prev, copied(prev, rand.New(rand.NewPCG(1, 2)))))
+	assert.Empty(t, pleg.Diff(prev, copySnapshot(prev, rand.New(rand.NewPCG(1, 2)))))
 }
 
 func BenchmarkDiff1000Unchanged(b *testing.B) {
-	prev := node(1000)
+	prev := nodeSnapshot(1000)
 	for name, rnd := range map[string]*rand.Rand{"same-order": nil, "other-order": rand.New(rand.NewPCG(1, 2))} {
 		b.Run(name, func(b *testing.B) {
-			next := copied(prev, rnd)
+			next := copySnapshot(prev, rnd)
 			b.ReportAllocs()
 			for b.Loop() {
 				if pleg.Diff(prev, next) != nil {

@@ -22,20 +22,20 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// chaos is a runtime that changes at random, answers late, fails and hangs, and loses events, and beside it what an
-// observer who sees everything would know.
-type chaos struct {
-	*stage
+// randomRuntime is a runtime that changes randomly, responds late, fails, hangs, and loses events. It records the history that an
+// observer of all changes would have.
+type randomRuntime struct {
+	*fakeRuntime
 	t       *testing.T
 	rnd     *rand.Rand
-	history map[string][]moment // by container
+	history map[string][]stateSince // by container
 
-	mu   sync.Mutex // guards told
+	mu   sync.Mutex // guards the fields below
 	told map[key]state
 }
 
-// moment is the state of a container since a time.
-type moment struct {
+// stateSince is the state of a container since a time.
+type stateSince struct {
 	at    time.Time
 	state state
 }
@@ -52,44 +52,44 @@ func TestRandomOperations(t *testing.T) {
 			name := fmt.Sprintf("inspector=%v/podlister=%v/events=%v/%d", inspector, podLister, events, seed)
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					c := &chaos{
-						stage: newStage(), t: t, rnd: rand.New(rand.NewPCG(seed, uint64(i))),
-						history: make(map[string][]moment), told: make(map[key]state),
+					c := &randomRuntime{
+						fakeRuntime: newFakeRuntime(), t: t, rnd: rand.New(rand.NewPCG(seed, uint64(i))),
+						history: make(map[string][]stateSince), told: make(map[key]state),
 					}
 					c.late = seed%2 == 0
-					c.run(c.facade(inspector, podLister, events))
+					c.runOperations(c.withInterfaces(inspector, podLister, events))
 				})
 			})
 		}
 	}
 }
 
-func (c *chaos) run(l cri.Lister) {
+func (c *randomRuntime) runOperations(l cri.Lister) {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	defer cancel()
-	g := pleg.New(l, pleg.Options{Sink: c.sink, Parallel: 2, PodTimeout: 3 * time.Second, ListTimeout: 2 * time.Second})
+	g := pleg.New(l, pleg.Options{Sink: c.checkEvents, Parallel: 2, PodTimeout: 3 * time.Second, ListTimeout: 2 * time.Second})
 	var wg sync.WaitGroup
 	wg.Go(func() { assert.NoError(c.t, g.Run(ctx)) })
 	for range 300 {
-		c.change()
-		c.complete(g)
+		c.changeObject()
+		c.checkComplete(g)
 		switch c.rnd.IntN(6) {
 		case 0:
-			c.trouble()
+			c.changeFaults()
 		case 1:
-			g.Relist(c.pick())
+			g.Relist(c.pickPod())
 		case 2:
-			g.Reinspect(c.pick())
+			g.Reinspect(c.pickPod())
 		case 3:
-			uid := c.pick()
-			wg.Go(func() { c.newer(ctx, g, uid) })
+			uid := c.pickPod()
+			wg.Go(func() { c.checkNewerThan(ctx, g, uid) })
 		}
 		time.Sleep(time.Duration(c.rnd.ExpFloat64() * float64(100*time.Millisecond)))
 	}
 	for _, call := range []string{"List", "ListPod", "SandboxStatus", "ContainerStatus", "StreamEvents"} {
-		c.fault(call, nil)
+		c.setFault(call, nil)
 	}
-	c.stream(nil)
+	c.setStreamError(nil)
 	time.Sleep(30 * time.Second)
 	synctest.Wait()
 	c.mu.Lock()
@@ -110,9 +110,9 @@ func (c *chaos) run(l cri.Lister) {
 	wg.Wait()
 }
 
-// complete checks that no pod is missing in what is called complete: each that a full relist must have seen, and that is
-// still there, is known to be, also while nobody could look into it.
-func (c *chaos) complete(g *pleg.Generator) {
+// checkComplete checks that Pods without an error contains each pod that the last full relist must have seen and that still
+// exists.
+func (c *randomRuntime) checkComplete(g *pleg.Generator) {
 	relisted := g.Status().LastRelist
 	pods, err := g.Pods()
 	if err != nil {
@@ -131,21 +131,21 @@ func (c *chaos) complete(g *pleg.Generator) {
 	}
 }
 
-func (c *chaos) pick() string { return podUIDs[c.rnd.IntN(len(podUIDs))] }
+func (c *randomRuntime) pickPod() string { return podUIDs[c.rnd.IntN(len(podUIDs))] }
 
-// sink replays the events. They are those of Diff, less the changes to a state between, which this runtime has not.
-func (c *chaos) sink(events []pleg.Event) {
+// checkEvents applies the events to the last known states. They are the events of Diff without ContainerChanged.
+func (c *randomRuntime) checkEvents(events []pleg.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	events = slices.DeleteFunc(events, func(e pleg.Event) bool { return e.Type == pleg.PodSync })
-	replay(c.t, c.told, events)
+	applyEvents(c.t, c.told, events)
 }
 
-// change does something to an object, tells the stream about it, or not, and takes it down in the history.
-func (c *chaos) change() {
-	uid := c.pick()
+// changeObject changes a random container or sandbox, may send an event, and records the change in the history.
+func (c *randomRuntime) changeObject() {
+	uid := c.pickPod()
 	id := fmt.Sprintf("%s%d", uid, c.rnd.IntN(3))
-	last := moment{state: gone}
+	last := stateSince{state: gone}
 	if h := c.history[id]; len(h) > 0 {
 		last = h[len(h)-1]
 	}
@@ -155,11 +155,11 @@ func (c *chaos) change() {
 		next = dead // lived and died unseen
 	}
 	c.mu.Lock()
-	c.history[id] = append(c.history[id], moment{time.Now(), next})
+	c.history[id] = append(c.history[id], stateSince{time.Now(), next})
 	c.mu.Unlock()
 	switch next {
 	case gone:
-		c.drop(id)
+		c.removeObject(id)
 	case runs:
 		c.putContainer(cri.Container{ID: id, PodUID: uid, State: cri.ContainerRunning})
 	case dead:
@@ -170,12 +170,12 @@ func (c *chaos) change() {
 		if c.rnd.IntN(4) > 0 {
 			e.Pod.UID = uid
 		}
-		c.emit(e)
+		c.emitEvent(e)
 	}
 }
 
-// trouble makes a call slow, failing, hanging or well.
-func (c *chaos) trouble() {
+// changeFaults makes a random call slow, failing, hanging or normal.
+func (c *randomRuntime) changeFaults() {
 	call := []string{"List", "ListPod", "SandboxStatus", "ContainerStatus", "StreamEvents"}[c.rnd.IntN(5)]
 	switch c.rnd.IntN(6) {
 	case 0:
@@ -183,21 +183,21 @@ func (c *chaos) trouble() {
 		if call == "List" && c.rnd.IntN(2) == 0 {
 			boom = cri.ErrTooLarge
 		}
-		c.fault(call, func(context.Context) error { return boom })
+		c.setFault(call, func(context.Context) error { return boom })
 	case 1:
-		c.fault(call, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		c.setFault(call, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 	case 2:
 		d := time.Duration(c.rnd.IntN(300)) * time.Millisecond
-		c.fault(call, func(context.Context) error { time.Sleep(d); return nil })
+		c.setFault(call, func(context.Context) error { time.Sleep(d); return nil })
 	case 3:
-		c.stream(nil)
+		c.setStreamError(nil)
 	default:
-		c.fault(call, nil)
+		c.setFault(call, nil)
 	}
 }
 
-// newer waits for a pod newer than now and compares it with the history.
-func (c *chaos) newer(ctx context.Context, g *pleg.Generator, uid string) {
+// checkNewerThan waits for a pod newer than now and compares it with the history.
+func (c *randomRuntime) checkNewerThan(ctx context.Context, g *pleg.Generator, uid string) {
 	than := time.Now()
 	p, err := g.NewerThan(ctx, uid, than)
 	if err != nil {
@@ -210,7 +210,7 @@ func (c *chaos) newer(ctx context.Context, g *pleg.Generator, uid string) {
 		id := fmt.Sprintf("%s%d", uid, i)
 		got := now[key{uid, id}]
 		ok := false
-		h := append([]moment{{state: gone}}, c.history[id]...)
+		h := append([]stateSince{{state: gone}}, c.history[id]...)
 		for j, m := range h {
 			ended := time.Now().Add(time.Hour)
 			if j+1 < len(h) {
@@ -228,7 +228,7 @@ func TestNewPanicsWithoutLister(t *testing.T) {
 
 func TestNewerThanEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := pleg.New(newStage().facade(false, false, false), pleg.Options{})
+		g := pleg.New(newFakeRuntime().withInterfaces(false, false, false), pleg.Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := g.NewerThan(ctx, "a", time.Now()) // Run is not even called
@@ -240,7 +240,7 @@ func TestNewerThanEndsWithItsContext(t *testing.T) {
 // Sink and hooks are called with no lock held: they may call each method that does not wait.
 func TestSinkAndHooksMayCallTheGenerator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
+		s := newFakeRuntime()
 		s.putContainer(cri.Container{ID: "c1", PodUID: "a", State: cri.ContainerRunning})
 		var g *pleg.Generator
 		var seen []string
@@ -254,7 +254,7 @@ func TestSinkAndHooksMayCallTheGenerator(t *testing.T) {
 			assert.Len(t, pods, 1)
 			seen = append(seen, where)
 		}
-		g = pleg.New(s.facade(false, true, false), pleg.Options{
+		g = pleg.New(s.withInterfaces(false, true, false), pleg.Options{
 			Sink: func([]pleg.Event) { ask("sink"); g.Relist("a") },
 			Hooks: pleg.Hooks{
 				Relisted:       func(pleg.Relist) { ask("relisted") },
@@ -272,20 +272,20 @@ func TestSinkAndHooksMayCallTheGenerator(t *testing.T) {
 func TestHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		s := newStage()
+		s := newFakeRuntime()
 		s.putSandbox(cri.Sandbox{ID: "s1", Pod: cri.PodIdentity{UID: "a"}})
 		s.putSandbox(cri.Sandbox{ID: "s2", Pod: cri.PodIdentity{UID: "a"}})
 		s.putSandbox(cri.Sandbox{ID: "s3", Pod: cri.PodIdentity{UID: "b"}, State: cri.SandboxNotReady})
 		s.putContainer(cri.Container{ID: "c1", PodUID: "a", State: cri.ContainerRunning})
 		s.putContainer(cri.Container{ID: "c2", PodUID: "a", State: cri.ContainerRunning})
-		s.fault("List", func(context.Context) error { time.Sleep(20 * time.Millisecond); return nil })
+		s.setFault("List", func(context.Context) error { time.Sleep(20 * time.Millisecond); return nil })
 		var (
 			relists []pleg.Relist
 			pods    []pleg.PodRelist
 			count   pleg.RunningCount
 			stream  []string
 		)
-		g := pleg.New(s.facade(false, true, true), pleg.Options{Hooks: pleg.Hooks{
+		g := pleg.New(s.withInterfaces(false, true, true), pleg.Options{Hooks: pleg.Hooks{
 			Relisted:        func(r pleg.Relist) { relists = append(relists, r) },
 			PodRelisted:     func(r pleg.PodRelist) { pods = append(pods, r) },
 			RunningCounted:  func(c pleg.RunningCount) { count = c },
@@ -302,12 +302,12 @@ func TestHooks(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, pleg.RunningCount{Pods: 1, Containers: [4]int{cri.ContainerRunning: 2}}, count)
 		s.putContainer(cri.Container{ID: "c1", PodUID: "a", State: cri.ContainerExited})
-		s.emit(cri.Event{ID: "c1", Type: cri.EventStopped, Time: time.Now().Add(-7 * time.Millisecond)})
+		s.emitEvent(cri.Event{ID: "c1", Type: cri.EventStopped, Time: time.Now().Add(-7 * time.Millisecond)})
 		time.Sleep(200 * time.Millisecond)
 		g.Relist("b")
 		time.Sleep(200 * time.Millisecond)
-		s.stream(nil)
-		s.fault("List", func(context.Context) error { return errors.New("boom") })
+		s.setStreamError(nil)
+		s.setFault("List", func(context.Context) error { return errors.New("boom") })
 		time.Sleep(time.Second)
 		cancel()
 		wg.Wait()
@@ -326,10 +326,10 @@ func TestHooks(t *testing.T) {
 
 func TestPodError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
+		s := newFakeRuntime()
 		s.putContainer(cri.Container{ID: "c1", PodUID: "a", State: cri.ContainerRunning})
-		s.fault("ContainerStatus", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-		g := pleg.New(s.facade(true, false, false), pleg.Options{})
+		s.setFault("ContainerStatus", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		g := pleg.New(s.withInterfaces(true, false, false), pleg.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { assert.NoError(t, g.Run(ctx)) })

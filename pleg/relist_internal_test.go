@@ -18,9 +18,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// loopOf returns a loop that has taken in a list of n pods, each with a sandbox, a running and a dead container,
-// and the same list in the orders in which a runtime may give it.
-func loopOf(n int, stable bool) (*loop, []cri.Snapshot) {
+// newTestLoop returns a loop with a list of n pods, each with a sandbox, a running and an exited container, and the list in the
+// orders in which a runtime may return it.
+func newTestLoop(n int, stable bool) (*loop, []cri.Snapshot) {
 	var s cri.Snapshot
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range n {
@@ -54,17 +54,17 @@ func loopOf(n int, stable bool) (*loop, []cri.Snapshot) {
 	}
 	g := New(cri.ListerFunc(func(context.Context) (cri.Snapshot, error) { return cri.Snapshot{}, nil }), Options{})
 	l := newLoop(g, new(sync.WaitGroup))
-	l.take(snaps[0])
+	l.applyTestList(snaps[0])
 	return l, snaps
 }
 
-// take gives the loop a list as if it had asked for it.
-func (l *loop) take(s cri.Snapshot) {
+// applyTestList passes a list to the loop as the result of a full list.
+func (l *loop) applyTestList(s cri.Snapshot) {
 	l.clock++
 	l.applyList(listResult{snap: s, start: time.Now(), clock: l.clock})
 }
 
-// allPods returns the pods of a complete list.
+// allPods returns the pods of the cache and fails the test if they may be incomplete.
 func allPods(t *testing.T, l *loop) []cri.Pod {
 	t.Helper()
 	pods, err := l.gen.Pods()
@@ -75,35 +75,35 @@ func allPods(t *testing.T, l *loop) []cri.Pod {
 // A relist without changes allocates nothing, in any order of the runtime's list.
 func TestRelistUnchangedAllocatesNothing(t *testing.T) {
 	for _, stable := range []bool{true, false} {
-		l, snaps := loopOf(100, stable)
+		l, snaps := newTestLoop(100, stable)
 		require.Len(t, allPods(t, l), 100)
 		i := 0
 		assert.Zero(t, testing.AllocsPerRun(20, func() {
 			i++
-			l.take(snaps[i%len(snaps)])
+			l.applyTestList(snaps[i%len(snaps)])
 		}), "stable order: %v", stable)
 	}
 }
 
 // A pod that was created and removed leaves no record.
 func TestLoopRemovesRecordsOfRemovedPods(t *testing.T) {
-	l, snaps := loopOf(100, true)
-	l.take(cri.Snapshot{})
+	l, snaps := newTestLoop(100, true)
+	l.applyTestList(cri.Snapshot{})
 	assert.Empty(t, allPods(t, l))
-	l.take(cri.Snapshot{})
+	l.applyTestList(cri.Snapshot{})
 	assert.Zero(t, len(l.index.byID))
 	assert.Zero(t, len(l.records))
 	assert.Zero(t, len(l.gen.cache.pods))
 	assert.Zero(t, len(l.gen.cache.emptyUIDs))
 	assert.Zero(t, len(l.gen.health.pods))
-	l.take(snaps[1])
+	l.applyTestList(snaps[1])
 	assert.Len(t, allPods(t, l), 100)
 }
 
 // While full lists fail, the records of removed pods must not accumulate.
 func TestLoopRemovesRecordsWhileListsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, _ := loopOf(100, true)
+		l, _ := newTestLoop(100, true)
 		l.gen.podLister = podListerFunc(nil)
 		l.queue = nil
 		for i := range 1000 {
@@ -131,12 +131,12 @@ func (f podListerFunc) ListPod(ctx context.Context, uid string) (cri.Pod, error)
 func BenchmarkRelist1000(b *testing.B) {
 	for name, stable := range map[string]bool{"same-order": true, "other-order": false} {
 		b.Run(name, func(b *testing.B) {
-			l, snaps := loopOf(1000, stable)
+			l, snaps := newTestLoop(1000, stable)
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
 				i++
-				l.take(snaps[i%len(snaps)])
+				l.applyTestList(snaps[i%len(snaps)])
 			}
 		})
 	}

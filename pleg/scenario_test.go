@@ -23,19 +23,19 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// TestScenarios runs the scripts in testdata/*.txtar, each section on a stage and a clock of its own. A line that
-// begins with ">" is what the line above it gave: the time since the start, then a call to the runtime, events
-// given to the sink, or an answer. testdata/README explains the commands.
+// TestScenarios runs the scripts in testdata/*.txtar, each section with a fake runtime and a clock of its own. A line that
+// starts with ">" is a result of the line above it: the time since the start, then a call to the runtime, events
+// passed to the sink, or a returned value. testdata/README explains the commands.
 func TestScenarios(t *testing.T) {
 	script.Run(t, "testdata/*.txtar", func(t *testing.T, text string) (got string) {
-		synctest.Test(t, func(t *testing.T) { got = play(t, text) })
+		synctest.Test(t, func(t *testing.T) { got = runScenario(t, text) })
 		return got
 	})
 }
 
-// scene is a running scenario.
-type scene struct {
-	*stage
+// scenario is a running scenario.
+type scenario struct {
+	*fakeRuntime
 	t     *testing.T
 	ctx   context.Context
 	start time.Time
@@ -48,8 +48,8 @@ type scene struct {
 	lines []line
 }
 
-// line is one line of output. What happens in one instant has no order of its own between pods, so that it is
-// sorted: calls first, then events, then answers.
+// line is one line of output. The lines of one instant have no order between pods, so they are sorted: calls, events, then
+// results.
 type line struct {
 	at   time.Duration
 	kind int
@@ -63,13 +63,13 @@ const (
 	anAnswer
 )
 
-func (s *scene) log(kind int, key, format string, args ...any) {
+func (s *scenario) log(kind int, key, format string, args ...any) {
 	s.logMu.Lock()
 	defer s.logMu.Unlock()
 	s.lines = append(s.lines, line{time.Since(s.start), kind, key, fmt.Sprintf(format, args...)})
 }
 
-func (s *scene) flush(out *strings.Builder) {
+func (s *scenario) flush(out *strings.Builder) {
 	s.logMu.Lock()
 	defer s.logMu.Unlock()
 	slices.SortStableFunc(s.lines, func(a, b line) int {
@@ -81,10 +81,10 @@ func (s *scene) flush(out *strings.Builder) {
 	s.lines = nil
 }
 
-// play returns the script with what each line gives.
-func play(t *testing.T, text string) string {
+// runScenario returns the script with the output of each line.
+func runScenario(t *testing.T, text string) string {
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &scene{stage: newStage(), t: t, ctx: ctx, start: time.Now()}
+	s := &scenario{fakeRuntime: newFakeRuntime(), t: t, ctx: ctx, start: time.Now()}
 	s.opts.Rand = func() float64 { return 0.5 }
 	s.opts.Sink = func(events []pleg.Event) {
 		texts := make([]string, 0, len(events))
@@ -94,7 +94,7 @@ func play(t *testing.T, text string) string {
 		s.log(anEvent, events[0].PodUID, "%s", strings.Join(texts, ", "))
 	}
 	result := script.Lines(text, ">", func(out *strings.Builder, words []string) {
-		require.NoError(t, s.do(words[0], words[1:]), words)
+		require.NoError(t, s.runCommand(words[0], words[1:]), words)
 		synctest.Wait()
 		s.flush(out)
 	})
@@ -103,8 +103,8 @@ func play(t *testing.T, text string) string {
 	return result
 }
 
-// do runs one command.
-func (s *scene) do(cmd string, args []string) error {
+// runCommand runs one command of the script.
+func (s *scenario) runCommand(cmd string, args []string) error {
 	arg := func(i int) string {
 		if i < len(args) {
 			return args[i]
@@ -119,13 +119,13 @@ func (s *scene) do(cmd string, args []string) error {
 	case "run":
 		s.run()
 	case "set":
-		return s.set(args)
+		return s.setObject(args)
 	case "drop":
-		s.drop(arg(0))
+		s.removeObject(arg(0))
 	case "event":
-		return s.event(args)
+		return s.sendEvent(args)
 	case "stream":
-		s.stream(map[string]error{
+		s.setStreamError(map[string]error{
 			"down": cri.ErrUnavailable, "unsupported": errors.ErrUnsupported, "up": nil,
 		}[arg(0)])
 	case "wait":
@@ -133,25 +133,25 @@ func (s *scene) do(cmd string, args []string) error {
 		time.Sleep(d)
 		return err
 	case "fail":
-		s.fault(strings.Join(args, " "), func(context.Context) error { return errors.New("boom") })
+		s.setFault(strings.Join(args, " "), func(context.Context) error { return errors.New("boom") })
 	case "large":
-		s.fault(strings.Join(args, " "), func(context.Context) error { return cri.ErrTooLarge })
+		s.setFault(strings.Join(args, " "), func(context.Context) error { return cri.ErrTooLarge })
 	case "hang":
-		s.fault(strings.Join(args, " "), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		s.setFault(strings.Join(args, " "), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 	case "delay":
 		d, err := time.ParseDuration(arg(0))
-		s.fault(strings.Join(args[1:], " "), func(context.Context) error { time.Sleep(d); return nil })
+		s.setFault(strings.Join(args[1:], " "), func(context.Context) error { time.Sleep(d); return nil })
 		return err
 	case "heal":
-		s.fault(strings.Join(args, " "), nil)
+		s.setFault(strings.Join(args, " "), nil)
 	default:
-		return s.ask(cmd, arg(0), arg(1))
+		return s.runQuery(cmd, arg(0), arg(1))
 	}
 	return nil
 }
 
-// ask runs a command that calls the generator.
-func (s *scene) ask(cmd, uid, when string) error {
+// runQuery runs a command that calls the generator.
+func (s *scenario) runQuery(cmd, uid, when string) error {
 	switch cmd {
 	case "relist":
 		s.gen.Relist(uid)
@@ -159,7 +159,7 @@ func (s *scene) ask(cmd, uid, when string) error {
 		s.gen.Reinspect(uid)
 	case "get":
 		p, err := s.gen.Get(uid)
-		s.log(anAnswer, uid, "%s", s.pod(p, err))
+		s.log(anAnswer, uid, "%s", s.formatPod(p, err))
 	case "newer":
 		than := time.Now()
 		if when == "zero" {
@@ -168,14 +168,14 @@ func (s *scene) ask(cmd, uid, when string) error {
 		s.wg.Go(func() {
 			p, err := s.gen.NewerThan(s.ctx, uid, than)
 			if s.ctx.Err() == nil {
-				s.log(anAnswer, uid, "newer: %s", s.pod(p, err))
+				s.log(anAnswer, uid, "newer: %s", s.formatPod(p, err))
 			}
 		})
 	case "pods":
 		var all []string
 		pods, err := s.gen.Pods()
 		for _, p := range pods {
-			all = append(all, s.pod(p, nil))
+			all = append(all, s.formatPod(p, nil))
 		}
 		if err != nil {
 			all = append(all, "perhaps others: "+err.Error())
@@ -195,9 +195,9 @@ func (s *scene) ask(cmd, uid, when string) error {
 	return nil
 }
 
-func (s *scene) run() {
+func (s *scenario) run() {
 	has := func(c string) bool { return slices.Contains(s.caps, c) }
-	s.gen = pleg.New(s.facade(has("inspector"), has("podlister"), has("events")), s.opts)
+	s.gen = pleg.New(s.withInterfaces(has("inspector"), has("podlister"), has("events")), s.opts)
 	s.wg.Go(func() {
 		if err := s.gen.Run(s.ctx); err != nil {
 			s.t.Error("Run:", err)
@@ -205,8 +205,8 @@ func (s *scene) run() {
 	})
 }
 
-// set is "set POD sandbox|container ID STATE [IP|EXITCODE]".
-func (s *scene) set(a []string) error {
+// setObject runs "set POD sandbox|container ID STATE [IP|EXITCODE]".
+func (s *scenario) setObject(a []string) error {
 	if a[1] == "sandbox" {
 		sb := cri.Sandbox{ID: a[2], Pod: cri.PodIdentity{UID: a[0], Name: "pod-" + a[0]}}
 		if a[3] != "ready" {
@@ -231,8 +231,8 @@ func (s *scene) set(a []string) error {
 	return nil
 }
 
-// event is "event POD ID TYPE [AGO]", POD is "-" where the runtime does not say.
-func (s *scene) event(a []string) error {
+// sendEvent runs "event POD ID TYPE [AGO]"; POD is "-" for an event without a pod.
+func (s *scenario) sendEvent(a []string) error {
 	types := []string{"created", "started", "stopped", "deleted"}
 	e := cri.Event{ID: a[1], Type: cri.EventType(slices.Index(types, a[2])), Time: time.Now()}
 	if a[0] != "-" {
@@ -245,14 +245,14 @@ func (s *scene) event(a []string) error {
 		}
 		e.Time = e.Time.Add(-ago)
 	}
-	if s.emit(e) == 0 {
+	if s.emitEvent(e) == 0 {
 		s.log(anAnswer, "", "the event is lost")
 	}
 	return nil
 }
 
-// pod is a pod in one line.
-func (s *scene) pod(p cri.Pod, err error) string {
+// formatPod returns a pod in one line.
+func (s *scenario) formatPod(p cri.Pod, err error) string {
 	parts := []string{p.UID}
 	for _, sb := range p.Sandboxes {
 		parts = append(parts, strings.TrimSpace(fmt.Sprintf("%s %v %s", sb.ID, sb.State, strings.Join(sb.IPs, " "))))

@@ -13,9 +13,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// stage is a runtime whose objects are put there by hand, in any state, and whose calls fail and hang as told. It
-// is only what the roles it is given to a Generator as make of it: see the facade method.
-type stage struct {
+// fakeRuntime is a runtime whose containers and sandboxes the test sets, and whose calls fail and hang as the test sets. Its
+// interfaces are chosen by withInterfaces.
+type fakeRuntime struct {
 	mu         sync.Mutex // guards the fields below
 	sandboxes  []cri.Sandbox
 	containers []cri.Container
@@ -24,73 +24,73 @@ type stage struct {
 	faults     map[string]func(ctx context.Context) error // by "Call" or "Call id"
 	called     func(call, id string)
 	streams    map[chan cri.Event]chan error
-	streamErr  error // what StreamEvents returns at once
+	streamErr  error // returned by StreamEvents at once
 }
 
-func newStage() *stage {
-	return &stage{
+func newFakeRuntime() *fakeRuntime {
+	return &fakeRuntime{
 		faults:  make(map[string]func(context.Context) error),
 		called:  func(string, string) {},
 		streams: make(map[chan cri.Event]chan error),
 	}
 }
 
-// facade returns the stage as a Lister that has only the named capabilities.
-func (s *stage) facade(inspector, podLister, events bool) cri.Lister {
+// withInterfaces returns the runtime as a Lister with only the given optional interfaces.
+func (s *fakeRuntime) withInterfaces(inspector, podLister, events bool) cri.Lister {
 	s.summary = inspector
 	var (
-		l = listing{s}
-		i = inspecting{s}
-		p = podListing{s}
-		e = streaming{s}
+		l = fakeLister{s}
+		i = fakeInspector{s}
+		p = fakePodLister{s}
+		e = fakeStreamer{s}
 	)
 	switch {
 	case inspector && podLister && events:
 		return struct {
-			listing
-			inspecting
-			podListing
-			streaming
+			fakeLister
+			fakeInspector
+			fakePodLister
+			fakeStreamer
 		}{l, i, p, e}
 	case inspector && podLister:
 		return struct {
-			listing
-			inspecting
-			podListing
+			fakeLister
+			fakeInspector
+			fakePodLister
 		}{l, i, p}
 	case inspector && events:
 		return struct {
-			listing
-			inspecting
-			streaming
+			fakeLister
+			fakeInspector
+			fakeStreamer
 		}{l, i, e}
 	case podLister && events:
 		return struct {
-			listing
-			podListing
-			streaming
+			fakeLister
+			fakePodLister
+			fakeStreamer
 		}{l, p, e}
 	case inspector:
 		return struct {
-			listing
-			inspecting
+			fakeLister
+			fakeInspector
 		}{l, i}
 	case podLister:
 		return struct {
-			listing
-			podListing
+			fakeLister
+			fakePodLister
 		}{l, p}
 	case events:
 		return struct {
-			listing
-			streaming
+			fakeLister
+			fakeStreamer
 		}{l, e}
 	}
 	return l
 }
 
-// call is what every call begins with.
-func (s *stage) call(ctx context.Context, name, id string) error {
+// beginCall logs a call and applies its fault.
+func (s *fakeRuntime) beginCall(ctx context.Context, name, id string) error {
 	s.mu.Lock()
 	s.called(name, id)
 	fault := s.faults[name+" "+id]
@@ -107,14 +107,14 @@ func (s *stage) call(ctx context.Context, name, id string) error {
 	return nil
 }
 
-// fault makes a call do something before it works, or not work at all; nil heals it.
-func (s *stage) fault(call string, f func(ctx context.Context) error) {
+// setFault sets a function that runs before a call and may fail it; nil removes the fault.
+func (s *fakeRuntime) setFault(call string, f func(ctx context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults[call] = f
 }
 
-func (s *stage) snapshot() cri.Snapshot {
+func (s *fakeRuntime) snapshot() cri.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	snap := cri.Snapshot{
@@ -131,10 +131,10 @@ func (s *stage) snapshot() cri.Snapshot {
 	return snap
 }
 
-// read is a call that lists.
-func (s *stage) read(ctx context.Context, call, id string) (cri.Snapshot, error) {
+// listObjects implements the calls that list.
+func (s *fakeRuntime) listObjects(ctx context.Context, call, id string) (cri.Snapshot, error) {
 	snap := s.snapshot()
-	if err := s.call(ctx, call, id); err != nil {
+	if err := s.beginCall(ctx, call, id); err != nil {
 		return cri.Snapshot{}, err
 	}
 	if s.late {
@@ -144,7 +144,7 @@ func (s *stage) read(ctx context.Context, call, id string) (cri.Snapshot, error)
 }
 
 // putSandbox adds or replaces a sandbox, putContainer a container.
-func (s *stage) putSandbox(sb cri.Sandbox) {
+func (s *fakeRuntime) putSandbox(sb cri.Sandbox) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.IndexFunc(s.sandboxes, func(o cri.Sandbox) bool { return o.ID == sb.ID }); i >= 0 {
@@ -154,7 +154,7 @@ func (s *stage) putSandbox(sb cri.Sandbox) {
 	s.sandboxes = append(s.sandboxes, sb)
 }
 
-func (s *stage) putContainer(c cri.Container) {
+func (s *fakeRuntime) putContainer(c cri.Container) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.IndexFunc(s.containers, func(o cri.Container) bool { return o.ID == c.ID }); i >= 0 {
@@ -164,15 +164,15 @@ func (s *stage) putContainer(c cri.Container) {
 	s.containers = append(s.containers, c)
 }
 
-func (s *stage) drop(id string) {
+func (s *fakeRuntime) removeObject(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sandboxes = slices.DeleteFunc(s.sandboxes, func(o cri.Sandbox) bool { return o.ID == id })
 	s.containers = slices.DeleteFunc(s.containers, func(o cri.Container) bool { return o.ID == id })
 }
 
-// emit sends an event to whoever listens now, and returns to how many.
-func (s *stage) emit(e cri.Event) int {
+// emitEvent sends an event to all open streams and returns their number.
+func (s *fakeRuntime) emitEvent(e cri.Event) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for ch := range s.streams {
@@ -181,8 +181,8 @@ func (s *stage) emit(e cri.Event) int {
 	return len(s.streams)
 }
 
-// stream makes new streams fail with err, nil lets them live, and breaks those there are.
-func (s *stage) stream(err error) {
+// setStreamError closes all streams and makes new streams fail with err, if it is not nil.
+func (s *fakeRuntime) setStreamError(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.streamErr = err
@@ -192,23 +192,23 @@ func (s *stage) stream(err error) {
 	clear(s.streams)
 }
 
-type listing struct{ *stage }
+type fakeLister struct{ *fakeRuntime }
 
-func (l listing) List(ctx context.Context) (cri.Snapshot, error) {
-	return l.read(ctx, "List", "")
+func (l fakeLister) List(ctx context.Context) (cri.Snapshot, error) {
+	return l.listObjects(ctx, "List", "")
 }
 
-type podListing struct{ *stage }
+type fakePodLister struct{ *fakeRuntime }
 
-func (l podListing) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
-	snap, err := l.read(ctx, "ListPod", uid)
+func (l fakePodLister) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
+	snap, err := l.listObjects(ctx, "ListPod", uid)
 	return snap.Pod(uid), err
 }
 
-type inspecting struct{ *stage }
+type fakeInspector struct{ *fakeRuntime }
 
-func (i inspecting) SandboxStatus(ctx context.Context, id string) (cri.Sandbox, error) {
-	if err := i.call(ctx, "SandboxStatus", id); err != nil {
+func (i fakeInspector) SandboxStatus(ctx context.Context, id string) (cri.Sandbox, error) {
+	if err := i.beginCall(ctx, "SandboxStatus", id); err != nil {
 		return cri.Sandbox{}, err
 	}
 	i.mu.Lock()
@@ -221,8 +221,8 @@ func (i inspecting) SandboxStatus(ctx context.Context, id string) (cri.Sandbox, 
 	return cri.Sandbox{}, &cri.Error{Op: "SandboxStatus", ID: id, Err: cri.ErrNotFound}
 }
 
-func (i inspecting) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
-	if err := i.call(ctx, "ContainerStatus", id); err != nil {
+func (i fakeInspector) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
+	if err := i.beginCall(ctx, "ContainerStatus", id); err != nil {
 		return cri.Container{}, err
 	}
 	i.mu.Lock()
@@ -235,10 +235,10 @@ func (i inspecting) ContainerStatus(ctx context.Context, id string) (cri.Contain
 	return cri.Container{}, &cri.Error{Op: "ContainerStatus", ID: id, Err: cri.ErrNotFound}
 }
 
-type streaming struct{ *stage }
+type fakeStreamer struct{ *fakeRuntime }
 
-func (s streaming) StreamEvents(ctx context.Context, fn func(cri.Event) error) error {
-	if err := s.call(ctx, "StreamEvents", ""); err != nil {
+func (s fakeStreamer) StreamEvents(ctx context.Context, fn func(cri.Event) error) error {
+	if err := s.beginCall(ctx, "StreamEvents", ""); err != nil {
 		return err
 	}
 	s.mu.Lock()

@@ -50,7 +50,8 @@ func TestHooksCallTheHooksOfTheCaller(t *testing.T) {
 	})
 }
 
-// checkComposed gives hooks that count their calls, and calls each function of what comes back, once with them and once with none.
+// checkComposed checks that each function of composed hooks calls the caller's function, and that missing functions are
+// permitted.
 func checkComposed[H any](t *testing.T, compose func(H) H) {
 	t.Helper()
 	var given, none H
@@ -77,7 +78,7 @@ func checkComposed[H any](t *testing.T, compose func(H) H) {
 	})
 }
 
-// argument returns what hooks may rely on: pointers to values are not nil.
+// argument returns an argument for a hook, without nil pointers.
 func argument(of reflect.Type) reflect.Value {
 	if of.Kind() == reflect.Pointer {
 		return reflect.New(of.Elem())
@@ -85,7 +86,7 @@ func argument(of reflect.Type) reflect.Value {
 	return reflect.Zero(of)
 }
 
-// functions calls f for a function, or for each field of hooks that is one; hooks within hooks are another case.
+// functions calls f for a function, or for each function field of hooks, including nested ones.
 func functions(v reflect.Value, name string, f func(name string, v reflect.Value)) {
 	if v.Kind() == reflect.Func {
 		f(name, v)
@@ -126,30 +127,30 @@ func TestWithoutDropsMetricsAndLabels(t *testing.T) {
 		Pods: func() []lifecycle.PodState { return []lifecycle.PodState{{Spec: newPod("a")}, {Spec: newPod("b")}} },
 	})
 	p.feedAll()
-	names := gather(t, p.main)
+	names := gatherFamilies(t, p.main)
 	for _, name := range []string{"kubelet_pleg_relist_duration_seconds", "kubelet_running_containers", "kubelet_working_pods"} {
 		assert.NotContains(t, names, name)
 	}
 	assert.Contains(t, names, "kubelet_running_pods")
 	assert.Len(t, names["kubelet_desired_pods"].GetMetric(), 1)
-	assert.InDelta(t, 2, value(t, p.main, "kubelet_desired_pods"), 0)
+	assert.InDelta(t, 2, metricValue(t, p.main, "kubelet_desired_pods"), 0)
 
 	probes := p.metrics.Probes()
 	for _, uid := range []string{"u", "v"} {
 		probes.ProbeFinished(probe.Key{PodUID: uid, Container: "main", Kind: probe.Liveness}, probe.Result{Outcome: probe.Success}, nil, 0)
 	}
-	assert.InDelta(t, 3, value(t, p.probes, "prober_probe_total", "container=main", "result=successful"), 0)
+	assert.InDelta(t, 3, metricValue(t, p.probes, "prober_probe_total", "container=main", "result=successful"), 0)
 	probes.TargetRemoved(probe.Key{PodUID: "u", Container: "main", Kind: probe.Liveness})
-	assert.InDelta(t, 3, value(t, p.probes, "prober_probe_total", "container=main"), 0, "it is of others, too")
+	assert.InDelta(t, 3, metricValue(t, p.probes, "prober_probe_total", "container=main"), 0, "it is of others, too")
 }
 
 // Metrics of unused hooks are absent: no zeros for unknown values.
 func TestPageHasOnlyRequestedMetrics(t *testing.T) {
 	p := newPages(t, prom.Options{})
-	assert.Empty(t, gather(t, p.main))
+	assert.Empty(t, gatherFamilies(t, p.main))
 	p.metrics.PLEG()
-	assert.Contains(t, gather(t, p.main), "kubelet_pleg_discard_events")
-	assert.NotContains(t, gather(t, p.main), "kubelet_cgroup_version")
+	assert.Contains(t, gatherFamilies(t, p.main), "kubelet_pleg_discard_events")
+	assert.NotContains(t, gatherFamilies(t, p.main), "kubelet_cgroup_version")
 }
 
 func TestProbeMetrics(t *testing.T) {
@@ -166,12 +167,12 @@ func TestProbeMetrics(t *testing.T) {
 	probed(probe.Success, errors.New("could not be made"))
 
 	of := []string{"namespace=shop", "pod=name-of-u", "probe_type=Readiness", "container=main"}
-	assert.InDelta(t, 2, value(t, p.probes, "prober_probe_total", append(of, "result=successful")...), 0)
-	assert.InDelta(t, 2, value(t, p.probes, "prober_probe_total", append(of, "result=failed")...), 0)
-	assert.InDelta(t, 2, value(t, p.probes, "prober_probe_duration_seconds", of...), 0)
+	assert.InDelta(t, 2, metricValue(t, p.probes, "prober_probe_total", append(of, "result=successful")...), 0)
+	assert.InDelta(t, 2, metricValue(t, p.probes, "prober_probe_total", append(of, "result=failed")...), 0)
+	assert.InDelta(t, 2, metricValue(t, p.probes, "prober_probe_duration_seconds", of...), 0)
 	h.TargetRemoved(k)
-	assert.NotContains(t, gather(t, p.probes), "prober_probe_total")
-	assert.NotContains(t, gather(t, p.probes), "prober_probe_duration_seconds")
+	assert.NotContains(t, gatherFamilies(t, p.probes), "prober_probe_total")
+	assert.NotContains(t, gatherFamilies(t, p.probes), "prober_probe_duration_seconds")
 }
 
 func TestRuntimeOperations(t *testing.T) {
@@ -184,11 +185,11 @@ func TestRuntimeOperations(t *testing.T) {
 		"ImageFsInfo": "image_fs_info", "ReopenContainerLog": "reopen_container_log", "GetContainerEvents": "get_container_events",
 	} {
 		called(method, time.Second, nil)
-		assert.InDelta(t, 1, value(t, p.main, "kubelet_runtime_operations_total", "operation_type="+operation), 0, method)
+		assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_runtime_operations_total", "operation_type="+operation), 0, method)
 	}
-	assert.NotContains(t, gather(t, p.main), "kubelet_runtime_operations_errors_total")
+	assert.NotContains(t, gatherFamilies(t, p.main), "kubelet_runtime_operations_errors_total")
 	called("Version", time.Second, errors.New("away"))
-	assert.InDelta(t, 1, value(t, p.main, "kubelet_runtime_operations_errors_total", "operation_type=version"), 0)
+	assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_runtime_operations_errors_total", "operation_type=version"), 0)
 }
 
 func TestImageMetrics(t *testing.T) {
@@ -206,9 +207,9 @@ func TestImageMetrics(t *testing.T) {
 		{"pull_policy=never", "present_locally=false", "pull_required=unknown"},
 		{"present_locally=unknown", "pull_required=unknown"},
 	} {
-		assert.InDelta(t, 1, value(t, p.main, "kubelet_image_manager_ensure_image_requests_total", labels...), 0, labels)
+		assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_image_manager_ensure_image_requests_total", labels...), 0, labels)
 	}
-	pulls := gather(t, p.main)["kubelet_image_pull_duration_seconds"].GetMetric()
+	pulls := gatherFamilies(t, p.main)["kubelet_image_pull_duration_seconds"].GetMetric()
 	require.Len(t, pulls, 1, "a shared pull is one pull")
 	assert.Equal(t, "10MB-100MB", pulls[0].GetLabel()[0].GetValue())
 }
@@ -220,30 +221,30 @@ func TestNodeStartupMetrics(t *testing.T) {
 	ready := &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(time.Second))}}
 	ready.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	h.Reported(ready)
-	assert.Zero(t, value(t, p.main, "kubelet_node_startup_duration_seconds"), "it is not registered")
+	assert.Zero(t, metricValue(t, p.main, "kubelet_node_startup_duration_seconds"), "it is not registered")
 	h.Registering()
 	h.Registered(ready)
 	h.Reported(ready)
-	total := value(t, p.main, "kubelet_node_startup_duration_seconds")
+	total := metricValue(t, p.main, "kubelet_node_startup_duration_seconds")
 	assert.InDelta(t, 60, total, 5)
-	assert.InDelta(t, 60, value(t, p.main, "kubelet_node_startup_pre_kubelet_duration_seconds"), 0.001)
+	assert.InDelta(t, 60, metricValue(t, p.main, "kubelet_node_startup_pre_kubelet_duration_seconds"), 0.001)
 	h.Registered(ready)
 	h.Reported(ready)
-	assert.InDelta(t, total, value(t, p.main, "kubelet_node_startup_duration_seconds"), 0, "it started once")
+	assert.InDelta(t, total, metricValue(t, p.main, "kubelet_node_startup_duration_seconds"), 0, "it started once")
 
 	begun, ended := p.metrics.Shutdown()
 	ended(now)
 	begun(now)
-	assert.Zero(t, value(t, p.main, "kubelet_graceful_shutdown_end_time_seconds"))
-	assert.InDelta(t, float64(now.Unix()), value(t, p.main, "kubelet_graceful_shutdown_start_time_seconds"), 1)
+	assert.Zero(t, metricValue(t, p.main, "kubelet_graceful_shutdown_end_time_seconds"))
+	assert.InDelta(t, float64(now.Unix()), metricValue(t, p.main, "kubelet_graceful_shutdown_start_time_seconds"), 1)
 
 	leaf := &x509.Certificate{NotBefore: now.Add(-2 * time.Hour), NotAfter: now.Add(time.Hour)}
 	rotated, failed := p.metrics.ServingCertificate(func() *x509.Certificate { return leaf })
-	assert.InDelta(t, 3600, value(t, p.main, "kubelet_certificate_manager_server_ttl_seconds"), 5)
+	assert.InDelta(t, 3600, metricValue(t, p.main, "kubelet_certificate_manager_server_ttl_seconds"), 5)
 	rotated(nil, leaf)
-	assert.Zero(t, value(t, p.main, "kubelet_certificate_manager_server_rotation_seconds"), "the first one replaced none")
+	assert.Zero(t, metricValue(t, p.main, "kubelet_certificate_manager_server_rotation_seconds"), "the first one replaced none")
 	rotated(leaf, leaf)
 	failed(errors.New("denied"))
-	assert.InDelta(t, 1, value(t, p.main, "kubelet_certificate_manager_server_rotation_seconds"), 0)
-	assert.InDelta(t, 1, value(t, p.main, "kubelet_server_expiration_renew_errors"), 0)
+	assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_certificate_manager_server_rotation_seconds"), 0)
+	assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_server_expiration_renew_errors"), 0)
 }

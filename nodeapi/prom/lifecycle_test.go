@@ -26,8 +26,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// containers is a status of phase Running with one container.
-func running(c corev1.ContainerStatus) *corev1.PodStatus {
+// runningStatus returns a status of phase Running with one container.
+func runningStatus(c corev1.ContainerStatus) *corev1.PodStatus {
 	c.Name = "main"
 	return &corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{c}}
 }
@@ -37,18 +37,18 @@ func TestTerminatedContainersCountedOnce(t *testing.T) {
 	p := newPages(t, prom.Options{})
 	h := p.metrics.Lifecycle()
 	pod := newPod("a")
-	say := func(c corev1.ContainerStatus) { h.StatusChanged(pod, running(c)) }
+	say := func(c corev1.ContainerStatus) { h.StatusChanged(pod, runningStatus(c)) }
 	up := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 
 	say(corev1.ContainerStatus{State: up, LastTerminationState: terminated("c0", 1, "Error")})
-	assert.NotContains(t, gather(t, p.main), "kubelet_terminated_containers_total", "an earlier agent has counted it")
+	assert.NotContains(t, gatherFamilies(t, p.main), "kubelet_terminated_containers_total", "an earlier agent has counted it")
 	say(corev1.ContainerStatus{State: terminated("c1", 3, "Error"), LastTerminationState: terminated("c0", 1, "Error")})
 	say(corev1.ContainerStatus{State: up, LastTerminationState: terminated("c1", 3, "Error")})
-	assert.InDelta(t, 1, value(t, p.main, "kubelet_terminated_containers_total", "container_type=container", "exit_code=3", "reason=Error"), 0)
+	assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_terminated_containers_total", "container_type=container", "exit_code=3", "reason=Error"), 0)
 	say(corev1.ContainerStatus{State: terminated("c2", 137, "OOMKilled"), LastTerminationState: terminated("c2", 137, "OOMKilled")})
-	assert.InDelta(t, 1, value(t, p.main, "kubelet_terminated_containers_total", "exit_code=137", "reason=OOMKilled"), 0, "as a status has it shortly before a restart")
+	assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_terminated_containers_total", "exit_code=137", "reason=OOMKilled"), 0, "as a status has it shortly before a restart")
 	say(corev1.ContainerStatus{State: up, LastTerminationState: terminated("c3", 4, "Error")})
-	assert.InDelta(t, 1, value(t, p.main, "kubelet_terminated_containers_total", "exit_code=4"), 0, "no status had it as its state")
+	assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_terminated_containers_total", "exit_code=4"), 0, "no status had it as its state")
 }
 
 // A rejection is counted when it happens, and not by a restarted agent, which reports an equal status.
@@ -62,13 +62,13 @@ func TestRejectionsCountedOnce(t *testing.T) {
 		h.StatusChanged(newPod(uid), status)
 		h.StatusChanged(newPod(uid), status)
 	}
-	assert.InDelta(t, 2, value(t, p.main, "kubelet_admission_rejections_total", "reason=OutOfcpu"), 0)
-	assert.InDelta(t, 1, value(t, p.main, "kubelet_admission_rejections_total", "reason=OutOfExtendedResources"), 0)
-	assert.InDelta(t, 1, value(t, p.main, "kubelet_admission_rejections_total", "reason=Other"), 0)
-	assert.Zero(t, value(t, p.main, "kubelet_containers_per_pod_count"), "none was admitted")
+	assert.InDelta(t, 2, metricValue(t, p.main, "kubelet_admission_rejections_total", "reason=OutOfcpu"), 0)
+	assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_admission_rejections_total", "reason=OutOfExtendedResources"), 0)
+	assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_admission_rejections_total", "reason=Other"), 0)
+	assert.Zero(t, metricValue(t, p.main, "kubelet_containers_per_pod_count"), "none was admitted")
 
 	h.StatusChanged(newPod("old"), &corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: no"})
-	assert.InDelta(t, 2, value(t, p.main, "kubelet_admission_rejections_total", "reason=OutOfcpu"), 0)
+	assert.InDelta(t, 2, metricValue(t, p.main, "kubelet_admission_rejections_total", "reason=OutOfcpu"), 0)
 }
 
 // The start of a pod is measured from the reading of its manifest, or for a pod of the API server from its creation without image
@@ -85,22 +85,24 @@ func TestPodStartDuration(t *testing.T) {
 		h.StatusChanged(pod, &corev1.PodStatus{Phase: corev1.PodPending})
 		time.Sleep(10 * time.Second)
 		pulled(images.Request{Pod: credential.Pod{UID: "a"}}, images.Pull{Total: 4 * time.Second})
-		status := running(corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}})
+		status := runningStatus(corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}})
 		setup := terminated("s", 0, "Completed")
 		setup.Terminated.StartedAt, setup.Terminated.FinishedAt = metav1.NewTime(time.Now().Add(-3*time.Second)), metav1.Now()
 		status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "setup", State: setup}}
 		sent(cri.PodIdentity{UID: "a"}, time.Second)
-		assert.NotContains(t, gather(t, p.main), "kubelet_pod_start_total_duration_seconds", "it does not run")
+		assert.NotContains(t, gatherFamilies(t, p.main), "kubelet_pod_start_total_duration_seconds", "it does not run")
 		h.StatusChanged(pod, status)
 		sent(cri.PodIdentity{UID: "a"}, time.Second)
 		sent(cri.PodIdentity{UID: "a"}, time.Second)
 
-		sum := func(name string) float64 { return gather(t, p.main)[name].GetMetric()[0].GetHistogram().GetSampleSum() }
+		sum := func(name string) float64 {
+			return gatherFamilies(t, p.main)[name].GetMetric()[0].GetHistogram().GetSampleSum()
+		}
 		assert.InDelta(t, 15, sum("kubelet_pod_start_duration_seconds"), 0.001)
 		assert.InDelta(t, 10, sum("kubelet_pod_start_total_duration_seconds"), 0.001)
 		assert.InDelta(t, 3, sum("kubelet_pod_start_sli_duration_seconds"), 0.001)
-		assert.InDelta(t, 3, value(t, p.main, "kubelet_first_network_pod_start_sli_duration_seconds"), 0.001)
-		assert.InDelta(t, 3, value(t, p.main, "kubelet_pod_status_sync_duration_seconds"), 0)
+		assert.InDelta(t, 3, metricValue(t, p.main, "kubelet_first_network_pod_start_sli_duration_seconds"), 0.001)
+		assert.InDelta(t, 3, metricValue(t, p.main, "kubelet_pod_status_sync_duration_seconds"), 0)
 	})
 }
 
@@ -119,18 +121,18 @@ func TestResizeMetrics(t *testing.T) {
 		h.StatusChanged(large, deferred)
 		time.Sleep(20 * time.Second)
 		h.StatusChanged(large, &corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodResizeInProgress}}})
-		assert.InDelta(t, 1, value(t, p.main, "kubelet_container_requested_resizes_total", "resource=cpu", "requirement=requests", "operation=increase"), 0)
-		assert.InDelta(t, 1, value(t, p.main, "kubelet_container_requested_resizes_total", "resource=cpu", "requirement=limits", "operation=add"), 0)
-		assert.InDelta(t, 1, value(t, p.main, "kubelet_pod_deferred_accepted_resizes_total"), 0)
-		assert.InDelta(t, 1, value(t, p.main, "kubelet_pod_deferred_resize_duration_seconds", "resolution=accepted", "priority_bucket=normal"), 0)
+		assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_container_requested_resizes_total", "resource=cpu", "requirement=requests", "operation=increase"), 0)
+		assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_container_requested_resizes_total", "resource=cpu", "requirement=limits", "operation=add"), 0)
+		assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_pod_deferred_accepted_resizes_total"), 0)
+		assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_pod_deferred_resize_duration_seconds", "resolution=accepted", "priority_bucket=normal"), 0)
 
 		h.StatusChanged(large, deferred)
 		h.StatusChanged(small, &corev1.PodStatus{Phase: corev1.PodRunning})
-		assert.InDelta(t, 1, value(t, p.main, "kubelet_pod_deferred_resize_duration_seconds", "resolution=reverted"), 0)
-		assert.InDelta(t, 1, value(t, p.main, "kubelet_container_requested_resizes_total", "requirement=limits", "operation=remove"), 0)
+		assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_pod_deferred_resize_duration_seconds", "resolution=reverted"), 0)
+		assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_container_requested_resizes_total", "requirement=limits", "operation=remove"), 0)
 		h.StatusChanged(large, deferred)
 		h.PodRemoved(cri.PodIdentity{UID: "a"})
-		assert.InDelta(t, 1, value(t, p.main, "kubelet_pod_deferred_resize_duration_seconds", "resolution=terminated"), 0)
+		assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_pod_deferred_resize_duration_seconds", "resolution=terminated"), 0)
 	})
 }
 
@@ -144,7 +146,7 @@ func TestMetricsOfReconcilerAndGenerator(t *testing.T) {
 		var err error
 		pods, err = lifecycle.New(rt, generator, lifecycle.Options{Owner: "test", Hooks: p.metrics.Lifecycle()})
 		require.NoError(t, err)
-		run(t, generator.Run, pods.Run)
+		startParts(t, generator.Run, pods.Run)
 		pod := newPod("a")
 		c := &pod.Spec.Containers[0]
 		c.Image, c.ImagePullPolicy, c.TerminationMessagePolicy = "busybox", corev1.PullIfNotPresent, corev1.TerminationMessageReadFile
@@ -152,19 +154,19 @@ func TestMetricsOfReconcilerAndGenerator(t *testing.T) {
 		pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 		require.NoError(t, pods.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{pod}}))
 		time.Sleep(18 * time.Second)
-		assert.InDelta(t, 1, value(t, p.main, "kubelet_desired_pods", "static="), 0)
-		assert.InDelta(t, 1, value(t, p.main, "kubelet_working_pods", "lifecycle=sync", "config=desired", "static="), 0)
-		assert.InDelta(t, 1, value(t, p.main, "kubelet_started_pods_total"), 0)
-		assert.InDelta(t, 1, value(t, p.main, "kubelet_pod_start_duration_seconds"), 0)
-		assert.InDelta(t, 2, value(t, p.main, "kubelet_started_containers_total", "container_type=container"), 0)
-		assert.InDelta(t, 2, value(t, p.main, "kubelet_terminated_containers_total", "exit_code=3"), 0)
-		assert.InDelta(t, 1, value(t, p.main, "kubelet_running_pods"), 0)
-		assert.InDelta(t, 1, value(t, p.main, "kubelet_pod_worker_duration_seconds", "operation_type=create"), 0)
+		assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_desired_pods", "static="), 0)
+		assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_working_pods", "lifecycle=sync", "config=desired", "static="), 0)
+		assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_started_pods_total"), 0)
+		assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_pod_start_duration_seconds"), 0)
+		assert.InDelta(t, 2, metricValue(t, p.main, "kubelet_started_containers_total", "container_type=container"), 0)
+		assert.InDelta(t, 2, metricValue(t, p.main, "kubelet_terminated_containers_total", "exit_code=3"), 0)
+		assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_running_pods"), 0)
+		assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_pod_worker_duration_seconds", "operation_type=create"), 0)
 
 		require.NoError(t, pods.Set(lifecycle.PodSet{Source: "file"}))
 		time.Sleep(time.Minute)
-		assert.Zero(t, value(t, p.main, "kubelet_desired_pods", "static="))
-		assert.InDelta(t, 1, value(t, p.main, "kubelet_pod_worker_duration_seconds", "operation_type=terminated"), 0)
+		assert.Zero(t, metricValue(t, p.main, "kubelet_desired_pods", "static="))
+		assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_pod_worker_duration_seconds", "operation_type=terminated"), 0)
 	})
 }
 
@@ -177,7 +179,7 @@ func TestRemovedPodsLeaveNoSeries(t *testing.T) {
 		pod := newPod(uid)
 		l.Event(cri.PodIdentity{UID: uid}, podevents.Event{})
 		l.StatusChanged(pod, &corev1.PodStatus{Phase: corev1.PodPending})
-		l.StatusChanged(pod, running(corev1.ContainerStatus{State: terminated(uid+"-0", 0, "Completed")}))
+		l.StatusChanged(pod, runningStatus(corev1.ContainerStatus{State: terminated(uid+"-0", 0, "Completed")}))
 		for _, kind := range []probe.Kind{probe.Liveness, probe.Readiness, probe.Startup} {
 			k := probe.Key{PodUID: uid, Container: "main", Kind: kind}
 			pr.ProbeFinished(k, probe.Result{Outcome: probe.Success}, nil, time.Millisecond)
@@ -188,7 +190,7 @@ func TestRemovedPodsLeaveNoSeries(t *testing.T) {
 	}
 	one(0)
 	series := func() (n int) {
-		for _, from := range []map[string]int{count(t, p.main), count(t, p.probes)} {
+		for _, from := range []map[string]int{countSeries(t, p.main), countSeries(t, p.probes)} {
 			for _, of := range from {
 				n += of
 			}
@@ -204,7 +206,7 @@ func TestRemovedPodsLeaveNoSeries(t *testing.T) {
 	runtime.KeepAlive(p)
 }
 
-func count(t *testing.T, from interface {
+func countSeries(t *testing.T, from interface {
 	Gather() ([]*family, error)
 },
 ) map[string]int {

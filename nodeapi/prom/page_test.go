@@ -32,8 +32,8 @@ import (
 
 type family = dto.MetricFamily
 
-// run runs parts of an agent until the test ends.
-func run(t *testing.T, parts ...func(context.Context) error) {
+// startParts runs parts of an agent until the test ends.
+func startParts(t *testing.T, parts ...func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -46,7 +46,7 @@ func run(t *testing.T, parts ...func(context.Context) error) {
 	})
 }
 
-func get(h http.Handler, headers ...string) *httptest.ResponseRecorder {
+func getPage(h http.Handler, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
@@ -56,12 +56,12 @@ func get(h http.Handler, headers ...string) *httptest.ResponseRecorder {
 	return w
 }
 
-// faulty is a collector that sends what it is told.
-type faulty []prometheus.Metric
+// faultyCollector is a collector that sends the given metrics without a description.
+type faultyCollector []prometheus.Metric
 
-func (faulty) Describe(chan<- *prometheus.Desc) {}
+func (faultyCollector) Describe(chan<- *prometheus.Desc) {}
 
-func (f faulty) Collect(metrics chan<- prometheus.Metric) {
+func (f faultyCollector) Collect(metrics chan<- prometheus.Metric) {
 	for _, m := range f {
 		metrics <- m
 	}
@@ -77,13 +77,13 @@ func TestPageSurvivesCollectors(t *testing.T) {
 	m, err := prom.New(registry, prom.Options{})
 	require.NoError(t, err)
 	m.Cgroups(2)
-	registry.MustRegister(faulty{
+	registry.MustRegister(faultyCollector{
 		sample("nodeagent_twice", "a"), sample("nodeagent_twice", "a"), sample("nodeagent_twice", "b"),
 		prometheus.NewInvalidMetric(prometheus.NewDesc("nodeagent_broken", "Help.", nil, nil), errors.New("out of order")),
 		sample("kubelet_cgroup_version", "of another collector"),
 	})
 	var told error
-	w := get(prom.Page(registry, prom.PageOptions{Error: func(err error) { told = err }}))
+	w := getPage(prom.Page(registry, prom.PageOptions{Error: func(err error) { told = err }}))
 	assert.Equal(t, http.StatusOK, w.Code)
 	require.ErrorContains(t, told, "out of order")
 	require.ErrorContains(t, told, "nodeagent_twice")
@@ -108,24 +108,24 @@ func TestPageParsesWithAnyNames(t *testing.T) {
 	p.metrics.Probes().ProbeFinished(probe.Key{PodUID: "evil", Container: "{}"}, probe.Result{}, nil, 0)
 	for _, from := range []prometheus.Gatherer{p.main, p.probes} {
 		page := prom.Page(from, prom.PageOptions{Error: func(err error) { t.Error(err) }})
-		plain := get(page)
+		plain := getPage(page)
 		assert.Equal(t, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores", plain.Header().Get("Content-Type"))
 		text := plain.Body.String()
 		_, err := promtest.Parse(strings.NewReader(text))
 		require.NoError(t, err)
 
-		packed := get(page, "Accept-Encoding", "br, gzip")
+		packed := getPage(page, "Accept-Encoding", "br, gzip")
 		require.Equal(t, "gzip", packed.Header().Get("Content-Encoding"))
 		unpacked, err := gzip.NewReader(packed.Body)
 		require.NoError(t, err)
 		all, err := io.ReadAll(unpacked)
 		require.NoError(t, err)
 		assert.Len(t, strings.Split(string(all), "\n"), len(strings.Split(text, "\n")))
-		assert.Empty(t, get(page, "Accept-Encoding", "gzip;q=0").Header().Get("Content-Encoding"))
-		proto := get(page, "Accept", "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited")
+		assert.Empty(t, getPage(page, "Accept-Encoding", "gzip;q=0").Header().Get("Content-Encoding"))
+		proto := getPage(page, "Accept", "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited")
 		assert.Contains(t, proto.Header().Get("Content-Type"), "application/vnd.google.protobuf")
 	}
-	assert.Contains(t, get(prom.Page(p.probes, prom.PageOptions{})).Body.String(), `pod="a\"b\\c\nd�"`)
+	assert.Contains(t, getPage(prom.Page(p.probes, prom.PageOptions{})).Body.String(), `pod="a\"b\\c\nd�"`)
 }
 
 func TestPageRejectsRequests(t *testing.T) {
@@ -134,14 +134,14 @@ func TestPageRejectsRequests(t *testing.T) {
 	prom.Page(registry, prom.PageOptions{}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/metrics", nil))
 	assert.Equal(t, http.StatusMethodNotAllowed, w.Code)
 
-	registry.MustRegister(faulty{prometheus.NewInvalidMetric(prometheus.NewDesc("a", "Help.", nil, nil), errors.New("no"))})
-	assert.Equal(t, http.StatusInternalServerError, get(prom.Page(registry, prom.PageOptions{})).Code)
+	registry.MustRegister(faultyCollector{prometheus.NewInvalidMetric(prometheus.NewDesc("a", "Help.", nil, nil), errors.New("no"))})
+	assert.Equal(t, http.StatusInternalServerError, getPage(prom.Page(registry, prom.PageOptions{})).Code)
 }
 
-// hanging is a source of metrics that answers when it is told.
-type hanging chan struct{}
+// hangingGatherer is a Gatherer that returns when its channel is closed.
+type hangingGatherer chan struct{}
 
-func (h hanging) Gather() ([]*dto.MetricFamily, error) {
+func (h hangingGatherer) Gather() ([]*dto.MetricFamily, error) {
 	<-h
 	return nil, nil
 }
@@ -149,21 +149,21 @@ func (h hanging) Gather() ([]*dto.MetricFamily, error) {
 // A hung collector delays its requests until the timeout, and a bounded number of them. The page is served again once it returns.
 func TestPageOfACollectorThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := make(hanging)
+		source := make(hangingGatherer)
 		page := prom.Page(source, prom.PageOptions{InFlight: 2})
 		for range 2 {
 			began := time.Now()
-			w := get(page)
+			w := getPage(page)
 			assert.Equal(t, http.StatusServiceUnavailable, w.Code)
 			assert.Contains(t, w.Body.String(), "does not return")
 			assert.Equal(t, 30*time.Second, time.Since(began))
 		}
 		began := time.Now()
-		assert.Contains(t, get(page).Body.String(), "too many requests")
+		assert.Contains(t, getPage(page).Body.String(), "too many requests")
 		assert.Zero(t, time.Since(began))
 		close(source)
 		synctest.Wait()
-		assert.Equal(t, http.StatusOK, get(page).Code)
+		assert.Equal(t, http.StatusOK, getPage(page).Code)
 	})
 }
 
@@ -177,7 +177,7 @@ func BenchmarkPage(b *testing.B) {
 	m, err := prom.New(registry, prom.Options{Pods: func() []lifecycle.PodState { return states }})
 	require.NoError(b, err)
 	require.NoError(b, prom.RegisterProcess(registry, "1"))
-	p := &pages{main: registry, metrics: m}
+	p := &testPages{main: registry, metrics: m}
 	p.feedAll()
 	probes := m.Probes()
 	for _, s := range states {
@@ -188,7 +188,7 @@ func BenchmarkPage(b *testing.B) {
 	page := prom.Page(registry, prom.PageOptions{})
 	b.ReportAllocs()
 	for b.Loop() {
-		if w := get(page); w.Code != http.StatusOK {
+		if w := getPage(page); w.Code != http.StatusOK {
 			b.Fatal(w.Code)
 		}
 	}

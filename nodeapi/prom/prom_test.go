@@ -38,17 +38,17 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// pages are the two registries of an agent, and what feeds them.
-type pages struct {
+// testPages has the registries of an agent and its metrics.
+type testPages struct {
 	t       *testing.T
 	main    *prometheus.Registry
 	probes  *prometheus.Registry
 	metrics *prom.Metrics
 }
 
-func newPages(t *testing.T, o prom.Options) *pages {
+func newPages(t *testing.T, o prom.Options) *testPages {
 	t.Helper()
-	p := &pages{t: t, main: prometheus.NewPedanticRegistry(), probes: prometheus.NewPedanticRegistry()}
+	p := &testPages{t: t, main: prometheus.NewPedanticRegistry(), probes: prometheus.NewPedanticRegistry()}
 	o.Probes = p.probes
 	var err error
 	p.metrics, err = prom.New(p.main, o)
@@ -56,8 +56,8 @@ func newPages(t *testing.T, o prom.Options) *pages {
 	return p
 }
 
-// gather returns the families of a page by name.
-func gather(t *testing.T, from prometheus.Gatherer) map[string]*dto.MetricFamily {
+// gatherFamilies returns the metrics of a page by name.
+func gatherFamilies(t *testing.T, from prometheus.Gatherer) map[string]*dto.MetricFamily {
 	t.Helper()
 	families, err := from.Gather()
 	require.NoError(t, err)
@@ -68,10 +68,10 @@ func gather(t *testing.T, from prometheus.Gatherer) map[string]*dto.MetricFamily
 	return names
 }
 
-// value returns the value of a counter or a gauge, or how many values a histogram has. Labels are NAME=VALUE.
-func value(t *testing.T, from prometheus.Gatherer, name string, labels ...string) float64 {
+// metricValue returns the value of a counter or gauge, or the count of a histogram. Labels are NAME=VALUE.
+func metricValue(t *testing.T, from prometheus.Gatherer, name string, labels ...string) float64 {
 	t.Helper()
-	for _, metric := range gather(t, from)[name].GetMetric() {
+	for _, metric := range gatherFamilies(t, from)[name].GetMetric() {
 		has := map[string]bool{}
 		for _, l := range metric.GetLabel() {
 			has[l.GetName()+"="+l.GetValue()] = true
@@ -92,8 +92,8 @@ func value(t *testing.T, from prometheus.Gatherer, name string, labels ...string
 	return 0
 }
 
-// feedAll has every hook called, so that every family has a series.
-func (p *pages) feedAll() {
+// feedAll calls every hook, so that every metric has a series.
+func (p *testPages) feedAll() {
 	m := p.metrics
 	g := m.PLEG()
 	g.Relisted(pleg.Relist{Start: time.Now(), Interval: time.Second, Err: errors.New("no answer")})
@@ -141,7 +141,7 @@ func (p *pages) feedAll() {
 	dropped()
 }
 
-func (p *pages) feedNode() {
+func (p *testPages) feedNode() {
 	now := time.Now()
 	p.metrics.Node(prom.NodeOptions{Name: "node", Boot: now, Started: now})
 	p.metrics.Shutdown()
@@ -149,7 +149,7 @@ func (p *pages) feedNode() {
 	p.metrics.ClientCertificate()
 }
 
-func (p *pages) feedLifecycle() {
+func (p *testPages) feedLifecycle() {
 	l := p.metrics.Lifecycle()
 	id := cri.PodIdentity{UID: "a", Namespace: "default", Name: "a"}
 	l.Work.SandboxStartAttempted(id, podevents.SandboxStart{Err: errors.New("no")})
@@ -195,7 +195,7 @@ func TestVerdictsAreTrue(t *testing.T) {
 			require.NoError(t, err)
 			kubelet, err := promtest.Kubelet(page)
 			require.NoError(t, err)
-			names := gather(t, from)
+			names := gatherFamilies(t, from)
 			ours := promtest.Shape(slices.Collect(maps.Values(names)))
 			for _, problem := range promtest.Compare(kubelet, ours, string(verdicts), "nodeagent_") {
 				t.Error(problem)

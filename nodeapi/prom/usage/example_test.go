@@ -14,10 +14,10 @@ import (
 )
 
 // The source of these examples reads file systems too, so that its pages have the metrics container_fs_*.
-var _ usage.Filesystems = (*made)(nil)
+var _ usage.Filesystems = (*fakeSource)(nil)
 
 func ExampleResource() {
-	page, err := usage.Resource(node(), usage.Options{Without: []string{"container_*", "*_swap_*"}})
+	page, err := usage.Resource(newFakeNode(), usage.Options{Without: []string{"container_*", "*_swap_*"}})
 	if err != nil {
 		panic(err)
 	}
@@ -37,14 +37,14 @@ func ExampleResource() {
 }
 
 func ExampleCadvisor() {
-	_, err := usage.Cadvisor(node(), usage.Options{WithoutLabels: []string{"pod"}})
+	_, err := usage.Cadvisor(newFakeNode(), usage.Options{WithoutLabels: []string{"pod"}})
 	fmt.Println(err)
 	// Output: usage.Cadvisor: Options.WithoutLabels: "pod": must be image or name: series of several containers would be one
 }
 
 func ExampleStorage() {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(usage.Storage(node().Summary, usage.Options{}))
+	registry.MustRegister(usage.Storage(newFakeNode().Summary, usage.Options{}))
 	families, err := registry.Gather()
 	fmt.Println(len(families), err)
 	// Output: 3 <nil>

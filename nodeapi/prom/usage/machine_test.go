@@ -48,8 +48,8 @@ const (
 `
 )
 
-// proc is a /proc with the two processes that every cgroup of a made source has.
-func proc() fstest.MapFS {
+// fakeProc returns a /proc with the two processes that every cgroup of a fakeSource has.
+func fakeProc() fstest.MapFS {
 	files := fstest.MapFS{
 		"self/mountinfo": {Data: []byte(mountinfo)}, "diskstats": {Data: []byte(diskstats)},
 		"1/limits": {Data: []byte(limits)}, "2/limits": {Data: []byte("Max open files  unlimited unlimited files\n")},
@@ -63,12 +63,12 @@ func proc() fstest.MapFS {
 
 // The root cgroup has the file systems that belong to no pod, by device, and the kernel's counters of their disks.
 func TestMachineFilesystemsAndDisks(t *testing.T) {
-	n := node()
+	n := newFakeNode()
 	n.samples[0].Stats.IO.Devices = append(n.samples[0].Stats.IO.Devices, cgroups.IODevice{Major: 254, Minor: 1, Reads: 77}, cgroups.IODevice{Major: 9, Minor: 9, Reads: 1})
 	page := cadvisor(t, n, usage.Options{})
 	const root, stamp = `container="",id="/",image="",name="",namespace="",pod=""`, " 1700000000123"
 	devices := func(name string) (found []string) {
-		for _, line := range series(page, name) {
+		for _, line := range seriesLines(page, name) {
 			rest, ok := strings.CutPrefix(line, name+"{"+root+`,device="`)
 			if ok {
 				found = append(found, strings.TrimSuffix(rest, stamp))
@@ -88,7 +88,7 @@ func TestMachineFilesystemsAndDisks(t *testing.T) {
 		"container_fs_io_current": {"3", "9"}, "container_fs_io_time_seconds_total": {"18", "0.01"}, "container_fs_io_time_weighted_seconds_total": {"19", "0.011"},
 	} {
 		assert.Equal(t, []string{`/dev/vda1"} ` + want[0], `/dev/mapper/home"} ` + want[1]}, devices(name), name)
-		assert.Len(t, series(page, name), 2, "no container has it")
+		assert.Len(t, seriesLines(page, name), 2, "no container has it")
 	}
 	assert.Equal(t, []string{`8:1"} 1`, `/dev/vda1"} 77`, `9:9"} 1`, `/dev/mapper/home"} 1`}, devices("container_fs_reads_total"),
 		"what the cgroup has counted is there once, by its name where the kernel knows it")
@@ -97,26 +97,26 @@ func TestMachineFilesystemsAndDisks(t *testing.T) {
 // Files that cannot be read cost only their own series.
 func TestUnreadableFilesCostTheirSeries(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(fstest.MapFS, *made)
+		change func(fstest.MapFS, *fakeSource)
 		told   string
 		absent string
 	}{
-		"no mounts":               {func(p fstest.MapFS, _ *made) { delete(p, "self/mountinfo") }, "", "container_fs_limit_bytes"},
-		"a mount that is none":    {func(p fstest.MapFS, _ *made) { p["self/mountinfo"].Data = []byte("22 27\n") }, `mountinfo: "22 27\n" is no mount`, "container_fs_limit_bytes"},
-		"a mount of no device":    {func(p fstest.MapFS, _ *made) { p["self/mountinfo"].Data = []byte("1 1 x:1 / / rw - ext4 d rw\n") }, "mountinfo: \"1 1 x:1 / / rw - ext4 d rw\\n\": device: strconv", "container_fs_limit_bytes"},
-		"no disks":                {func(p fstest.MapFS, _ *made) { delete(p, "diskstats") }, "", "container_fs_io_current"},
-		"a disk without counters": {func(p fstest.MapFS, _ *made) { p["diskstats"].Data = []byte("8 0 sda\n") }, "diskstats: \"8 0 sda\\n\" has 3 fields, want at least 14", "container_fs_io_current"},
-		"a disk with a word":      {func(p fstest.MapFS, _ *made) { p["diskstats"].Data = []byte("8 0 sda 1 2 3 x 5 6 7 8 9 10 11\n") }, "counter 3: strconv", "container_fs_io_current"},
-		"a disk without a number": {func(p fstest.MapFS, _ *made) { p["diskstats"].Data = []byte("x 0 sda 1 2 3 4 5 6 7 8 9 10 11\n") }, "device: strconv", "container_fs_io_current"},
-		"a dead file system":      {func(_ fstest.MapFS, n *made) { n.dead = errors.New("no answer from /hangs") }, "no answer from /hangs", "nothing"},
+		"no mounts":               {func(p fstest.MapFS, _ *fakeSource) { delete(p, "self/mountinfo") }, "", "container_fs_limit_bytes"},
+		"a mount that is none":    {func(p fstest.MapFS, _ *fakeSource) { p["self/mountinfo"].Data = []byte("22 27\n") }, `mountinfo: "22 27\n" is no mount`, "container_fs_limit_bytes"},
+		"a mount of no device":    {func(p fstest.MapFS, _ *fakeSource) { p["self/mountinfo"].Data = []byte("1 1 x:1 / / rw - ext4 d rw\n") }, "mountinfo: \"1 1 x:1 / / rw - ext4 d rw\\n\": device: strconv", "container_fs_limit_bytes"},
+		"no disks":                {func(p fstest.MapFS, _ *fakeSource) { delete(p, "diskstats") }, "", "container_fs_io_current"},
+		"a disk without counters": {func(p fstest.MapFS, _ *fakeSource) { p["diskstats"].Data = []byte("8 0 sda\n") }, "diskstats: \"8 0 sda\\n\" has 3 fields, want at least 14", "container_fs_io_current"},
+		"a disk with a word":      {func(p fstest.MapFS, _ *fakeSource) { p["diskstats"].Data = []byte("8 0 sda 1 2 3 x 5 6 7 8 9 10 11\n") }, "counter 3: strconv", "container_fs_io_current"},
+		"a disk without a number": {func(p fstest.MapFS, _ *fakeSource) { p["diskstats"].Data = []byte("x 0 sda 1 2 3 4 5 6 7 8 9 10 11\n") }, "device: strconv", "container_fs_io_current"},
+		"a dead file system":      {func(_ fstest.MapFS, n *fakeSource) { n.dead = errors.New("no answer from /hangs") }, "no answer from /hangs", "nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var told []string
-			p, n := proc(), node()
+			p, n := fakeProc(), newFakeNode()
 			c.change(p, n)
 			page := cadvisor(t, n, usage.Options{Proc: p, Error: func(_ string, err error) { told = append(told, err.Error()) }})
-			assert.Empty(t, series(page, c.absent))
-			assert.NotEmpty(t, series(page, "container_memory_rss"))
+			assert.Empty(t, seriesLines(page, c.absent))
+			assert.NotEmpty(t, seriesLines(page, "container_memory_rss"))
 			if c.told == "" {
 				assert.Empty(t, told)
 				return
@@ -130,49 +130,49 @@ func TestUnreadableFilesCostTheirSeries(t *testing.T) {
 
 // The number of file systems is limited, because users can mount.
 func TestFilesystemsAreLimited(t *testing.T) {
-	p := proc()
+	p := fakeProc()
 	var b strings.Builder
 	for i := range 100_000 {
 		fmt.Fprintf(&b, "1 1 0:%d / /m%d rw - tmpfs t rw\n", i, i)
 	}
 	p["self/mountinfo"].Data = []byte(b.String())
-	assert.Len(t, series(cadvisor(t, node(), usage.Options{Proc: p}), "container_fs_limit_bytes"), 32)
+	assert.Len(t, seriesLines(cadvisor(t, newFakeNode(), usage.Options{Proc: p}), "container_fs_limit_bytes"), 32)
 }
 
 // Open files are unknown for processes that the agent may not read, and for too many. Processes that have exited have none.
 func TestOpenFilesOfProcesses(t *testing.T) {
 	const main = `container="main",id="/kubepods/burstable/podu1/c1",image="nginx:1",name="c1",namespace="ns",pod="web"`
 	for name, c := range map[string]struct {
-		change        func(fstest.MapFS, *made)
+		change        func(fstest.MapFS, *fakeSource)
 		files, limits string
 	}{
-		"one has exited": {func(p fstest.MapFS, _ *made) { delete(p, "2/fd") }, "3", "1024"},
-		"all have exited": {func(p fstest.MapFS, _ *made) {
+		"one has exited": {func(p fstest.MapFS, _ *fakeSource) { delete(p, "2/fd") }, "3", "1024"},
+		"all have exited": {func(p fstest.MapFS, _ *fakeSource) {
 			for name := range p {
 				if strings.HasPrefix(name, "1/") || strings.HasPrefix(name, "2/") {
 					delete(p, name)
 				}
 			}
 		}, "0", ""},
-		"there is none":      {func(_ fstest.MapFS, n *made) { n.samples[5].Stats.Pids.Procs = nil }, "0", ""},
-		"no limit":           {func(_ fstest.MapFS, n *made) { n.samples[5].Stats.Pids.Procs = []int{2, 1} }, "3", "-1"},
-		"no such line":       {func(p fstest.MapFS, _ *made) { p["1/limits"].Data = []byte("Max cpu time 1 2 seconds\n") }, "3", ""},
-		"half a line":        {func(p fstest.MapFS, _ *made) { p["1/limits"].Data = []byte("Max open files 1024\n") }, "3", ""},
-		"a negative one":     {func(p fstest.MapFS, _ *made) { p["1/limits"].Data = []byte("Max open files -5 1 files\n") }, "3", ""},
-		"not a directory":    {func(p fstest.MapFS, _ *made) { p["2/fd"] = &fstest.MapFile{} }, "", "1024"},
-		"too many processes": {func(_ fstest.MapFS, n *made) { n.samples[5].Stats.Pids.Procs = make([]int, 10_001) }, "", ""},
-		"too many files": {func(p fstest.MapFS, _ *made) {
+		"there is none":      {func(_ fstest.MapFS, n *fakeSource) { n.samples[5].Stats.Pids.Procs = nil }, "0", ""},
+		"no limit":           {func(_ fstest.MapFS, n *fakeSource) { n.samples[5].Stats.Pids.Procs = []int{2, 1} }, "3", "-1"},
+		"no such line":       {func(p fstest.MapFS, _ *fakeSource) { p["1/limits"].Data = []byte("Max cpu time 1 2 seconds\n") }, "3", ""},
+		"half a line":        {func(p fstest.MapFS, _ *fakeSource) { p["1/limits"].Data = []byte("Max open files 1024\n") }, "3", ""},
+		"a negative one":     {func(p fstest.MapFS, _ *fakeSource) { p["1/limits"].Data = []byte("Max open files -5 1 files\n") }, "3", ""},
+		"not a directory":    {func(p fstest.MapFS, _ *fakeSource) { p["2/fd"] = &fstest.MapFile{} }, "", "1024"},
+		"too many processes": {func(_ fstest.MapFS, n *fakeSource) { n.samples[5].Stats.Pids.Procs = make([]int, 10_001) }, "", ""},
+		"too many files": {func(p fstest.MapFS, _ *fakeSource) {
 			for fd := range 10_001 {
 				p[fmt.Sprintf("2/fd/%d", fd)] = &fstest.MapFile{}
 			}
 		}, "", "1024"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, n := proc(), node()
+			p, n := fakeProc(), newFakeNode()
 			c.change(p, n)
 			page := cadvisor(t, n, usage.Options{Proc: p})
 			find := func(name, more string) string {
-				for _, line := range series(page, name) {
+				for _, line := range seriesLines(page, name) {
 					if value, ok := strings.CutPrefix(line, name+"{"+main+more+"} "); ok {
 						return strings.TrimSuffix(value, " 1700000000123")
 					}
@@ -184,9 +184,9 @@ func TestOpenFilesOfProcesses(t *testing.T) {
 			assert.Contains(t, page, "container_scrape_error 0\n", "whoever is in a container fails no page")
 		})
 	}
-	page := cadvisor(t, node(), usage.Options{})
-	assert.Len(t, series(page, "container_ulimits_soft"), 3, "the machine, the sandbox and the container have a first process")
-	assert.Len(t, series(page, "container_file_descriptors"), 6, "every cgroup has processes, or none")
+	page := cadvisor(t, newFakeNode(), usage.Options{})
+	assert.Len(t, seriesLines(page, "container_ulimits_soft"), 3, "the machine, the sandbox and the container have a first process")
+	assert.Len(t, seriesLines(page, "container_file_descriptors"), 6, "every cgroup has processes, or none")
 }
 
 // Limits are those of the cgroup; for the machine they are its size. They have no timestamp.
@@ -196,7 +196,7 @@ func TestLimitsOfCgroups(t *testing.T) {
 		root = `container="",id="/",image="",name="",namespace="",pod=""} `
 	)
 	o := usage.Options{Machine: machine.Info{Memory: 8 << 30, Swap: 1 << 30}}
-	page := cadvisor(t, node(), o)
+	page := cadvisor(t, newFakeNode(), o)
 	for name, want := range map[string]string{
 		"container_spec_cpu_period":                     main + "100000",
 		"container_spec_cpu_quota":                      main + "20000",
@@ -205,20 +205,20 @@ func TestLimitsOfCgroups(t *testing.T) {
 		"container_spec_memory_reservation_limit_bytes": main + "2048",
 		"container_spec_memory_swap_limit_bytes":        main + "0",
 	} {
-		assert.Contains(t, series(page, name), name+"{"+want)
+		assert.Contains(t, seriesLines(page, name), name+"{"+want)
 	}
 	assert.Contains(t, page, "container_spec_memory_limit_bytes{"+root+"8589934592\n")
 	assert.Contains(t, page, "container_spec_memory_swap_limit_bytes{"+root+"1073741824\n")
 
-	n := node()
+	n := newFakeNode()
 	for i := range n.samples {
 		n.samples[i].Stats.CPU.Limit = &cgroups.CPULimit{Shares: 512, Period: 100_000, Quota: cgroups.Unlimited}
 		n.samples[i].Stats.Memory.SwapMax = new(int64(100))
 	}
 	page = cadvisor(t, n, o)
 	assert.Contains(t, page, "container_spec_cpu_shares{"+main+"512\n")
-	assert.Empty(t, series(page, "container_spec_cpu_quota"), "nobody has one")
-	assert.Empty(t, series(page, "container_cpu_cfs_periods_total"), "nor what comes of one")
+	assert.Empty(t, seriesLines(page, "container_spec_cpu_quota"), "nobody has one")
+	assert.Empty(t, seriesLines(page, "container_cpu_cfs_periods_total"), "nor what comes of one")
 	assert.Contains(t, page, "container_spec_memory_swap_limit_bytes{"+main+"4196\n", "on v1 it is memory and swap")
 
 	n.samples[len(n.samples)-1].Stats.CPU.Limit = nil
@@ -227,35 +227,35 @@ func TestLimitsOfCgroups(t *testing.T) {
 
 // Files that no metric needs are not read.
 func TestUnneededFilesAreNotRead(t *testing.T) {
-	p, read := proc(), map[string]bool{}
-	_ = cadvisor(t, node(), usage.Options{Proc: spy{p, read}, Without: []string{
+	p, read := fakeProc(), map[string]bool{}
+	_ = cadvisor(t, newFakeNode(), usage.Options{Proc: recordingFS{p, read}, Without: []string{
 		"container_fs_*", "container_blkio_*", "container_file_descriptors", "container_sockets", "container_ulimits_soft",
 	}})
 	assert.Empty(t, read)
-	_ = cadvisor(t, node(), usage.Options{Proc: spy{p, read}})
+	_ = cadvisor(t, newFakeNode(), usage.Options{Proc: recordingFS{p, read}})
 	for _, name := range []string{"self/mountinfo", "diskstats", "1/fd", "1/limits"} {
 		assert.True(t, read[name], name)
 	}
 }
 
-// spy notes what is opened.
-type spy struct {
+// recordingFS records the opened files.
+type recordingFS struct {
 	fstest.MapFS
 	opened map[string]bool
 }
 
-func (s spy) Open(name string) (fs.File, error) {
+func (s recordingFS) Open(name string) (fs.File, error) {
 	s.opened[name] = true
 	return s.MapFS.Open(name)
 }
 
-// BenchmarkCadvisor is a page of 100 pods with one container each, whose every cgroup has a process of this machine, without what
-// reading cgroups takes.
+// BenchmarkCadvisor measures a page of 100 pods with one container each, without reading cgroups. Each cgroup has a process of
+// this machine.
 func BenchmarkCadvisor(b *testing.B) {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		b.Skip("needs /proc")
 	}
-	n := node()
+	n := newFakeNode()
 	one := n.samples[3:]
 	n.samples = n.samples[:3]
 	for i := range 100 {
@@ -281,8 +281,8 @@ func BenchmarkCadvisor(b *testing.B) {
 func FuzzMachine(f *testing.F) {
 	f.Add(mountinfo, diskstats, limits)
 	f.Fuzz(func(t *testing.T, mountinfo, diskstats, limits string) {
-		p := proc()
+		p := fakeProc()
 		p["self/mountinfo"].Data, p["diskstats"].Data, p["1/limits"].Data = []byte(mountinfo), []byte(diskstats), []byte(limits)
-		_ = cadvisor(t, node(), usage.Options{Proc: p}) // which parses the page, and no series may be there twice
+		_ = cadvisor(t, newFakeNode(), usage.Options{Proc: p}) // which parses the page, and no series may be there twice
 	})
 }

@@ -35,8 +35,8 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// made is a source whose numbers a test makes up.
-type made struct {
+// fakeSource is a source with values of the test.
+type fakeSource struct {
 	samples []stats.Sample
 	summary statsapi.Summary
 	err     error
@@ -44,12 +44,12 @@ type made struct {
 	parts   cgroups.Parts // that were asked for last
 }
 
-func (m *made) Samples(_ context.Context, parts cgroups.Parts) ([]stats.Sample, error) {
+func (m *fakeSource) Samples(_ context.Context, parts cgroups.Parts) ([]stats.Sample, error) {
 	m.parts = parts
 	return m.samples, m.err
 }
 
-func (m *made) Filesystems(_ context.Context, paths []string) (map[string]stats.Filesystem, error) {
+func (m *fakeSource) Filesystems(_ context.Context, paths []string) (map[string]stats.Filesystem, error) {
 	all := map[string]stats.Filesystem{}
 	for _, path := range paths {
 		if path != "/hangs" {
@@ -58,13 +58,17 @@ func (m *made) Filesystems(_ context.Context, paths []string) (map[string]stats.
 	}
 	return all, m.dead
 }
-func (m *made) CPUAndMemory(context.Context) (*statsapi.Summary, error) { return &m.summary, m.err }
-func (m *made) Summary() (*statsapi.Summary, error)                     { return &m.summary, m.err }
+
+func (m *fakeSource) CPUAndMemory(context.Context) (*statsapi.Summary, error) {
+	return &m.summary, m.err
+}
+
+func (m *fakeSource) Summary() (*statsapi.Summary, error) { return &m.summary, m.err }
 
 var at = time.UnixMilli(1_700_000_000_123)
 
-// used is a cgroup in which everything has happened.
-func used() cgroups.Stats {
+// fullStats returns the counters of a cgroup, none of which is zero.
+func fullStats() cgroups.Stats {
 	limit := &cgroups.CPULimit{Weight: 39, Quota: 20_000, Period: 100_000}
 	p := &cgroups.Pressure{Some: cgroups.PressureLine{Total: 1500 * time.Microsecond}, Full: cgroups.PressureLine{Total: 500 * time.Microsecond}}
 	return cgroups.Stats{
@@ -87,12 +91,12 @@ func used() cgroups.Stats {
 	}
 }
 
-// node is a node with one pod.
-func node() *made {
+// newFakeNode returns a node with one pod.
+func newFakeNode() *fakeSource {
 	pod, sandbox := cri.PodIdentity{Namespace: "ns", Name: "web", UID: "u1"}, cri.Sandbox{ID: "s1", CreatedAt: at.Add(-time.Hour)}
 	path := cgroups.PodPath("", cgroups.Burstable, "u1")
 	sample := func(leaf, container string) stats.Sample {
-		s := stats.Sample{Pod: pod, Sandbox: sandbox, Path: path, Leaf: leaf, Time: at, Stats: used()}
+		s := stats.Sample{Pod: pod, Sandbox: sandbox, Path: path, Leaf: leaf, Time: at, Stats: fullStats()}
 		if container != "" {
 			s.Container = cri.Container{ID: leaf, Name: container, Image: cri.ImageSpec{Image: "nginx:1"}, CreatedAt: at.Add(-time.Minute)}
 		}
@@ -105,10 +109,10 @@ func node() *made {
 	cpu := &statsapi.CPUStats{Time: when, UsageCoreNanoSeconds: amount(3_500_000_000)}
 	memory := &statsapi.MemoryStats{Time: when, WorkingSetBytes: amount(650)}
 	swap := &statsapi.SwapStats{Time: when, SwapUsageBytes: amount(50), SwapAvailableBytes: amount(150)}
-	return &made{
+	return &fakeSource{
 		samples: []stats.Sample{
-			{Time: at, Stats: used(), Interfaces: []stats.Interface{{Name: "eth0", RxBytes: 1}}},
-			{Path: "kubepods", Time: at, Stats: used()},
+			{Time: at, Stats: fullStats(), Interfaces: []stats.Interface{{Name: "eth0", RxBytes: 1}}},
+			{Path: "kubepods", Time: at, Stats: fullStats()},
 			{Path: "system", Leaf: "containerd.service", Time: at},
 			whole, sample("s1", ""), sample("c1", "main"),
 		},
@@ -133,32 +137,32 @@ func node() *made {
 func cadvisor(t *testing.T, source usage.Source, o usage.Options) string {
 	t.Helper()
 	if o.Proc == nil {
-		o.Proc = proc()
+		o.Proc = fakeProc()
 	}
 	p, err := usage.Cadvisor(source, o)
 	require.NoError(t, err)
-	return scrape(t, p)
+	return scrapePage(t, p)
 }
 
 func resource(t *testing.T, source usage.Source, o usage.Options) string {
 	t.Helper()
 	p, err := usage.Resource(source, o)
 	require.NoError(t, err)
-	return scrape(t, p)
+	return scrapePage(t, p)
 }
 
-func scrape(t *testing.T, p *usage.Page) string {
+func scrapePage(t *testing.T, p *usage.Page) string {
 	t.Helper()
 	w := httptest.NewRecorder()
 	p.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	require.Equal(t, 200, w.Code)
 	require.Equal(t, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores", w.Header().Get("Content-Type"))
-	parse(t, w.Body.String())
+	parsePage(t, w.Body.String())
 	return w.Body.String()
 }
 
-// parse reads a page as Prometheus does, and checks that no series is there twice.
-func parse(t *testing.T, page string) map[string]*dto.MetricFamily {
+// parsePage parses a page as Prometheus does, and checks that no series is duplicate.
+func parsePage(t *testing.T, page string) map[string]*dto.MetricFamily {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(page))
@@ -174,8 +178,8 @@ func parse(t *testing.T, page string) map[string]*dto.MetricFamily {
 	return families
 }
 
-// series returns the lines of a family.
-func series(page, name string) (lines []string) {
+// seriesLines returns the lines of a metric.
+func seriesLines(page, name string) (lines []string) {
 	for line := range strings.Lines(page) {
 		if strings.HasPrefix(line, name+"{") || strings.HasPrefix(line, name+" ") {
 			lines = append(lines, strings.TrimSpace(line))
@@ -187,7 +191,7 @@ func series(page, name string) (lines []string) {
 // Every metric of the kubelet's pages is on ours, or its absence has a reason.
 func TestPagesHaveTheKubeletsMetrics(t *testing.T) {
 	o := usage.Options{Machine: machine.Info{CPUs: 2, Cores: 1, Sockets: 1, Memory: 4, KernelVersion: "6.1", BootID: "b"}}
-	for name, page := range map[string]string{"cadvisor": cadvisor(t, node(), o), "resource": resource(t, node(), o)} {
+	for name, page := range map[string]string{"cadvisor": cadvisor(t, newFakeNode(), o), "resource": resource(t, newFakeNode(), o)} {
 		t.Run(name, func(t *testing.T) {
 			kubelet, err := promtest.Kubelet(name)
 			require.NoError(t, err)
@@ -205,7 +209,7 @@ func TestPagesHaveTheKubeletsMetrics(t *testing.T) {
 }
 
 func TestCadvisor(t *testing.T) {
-	page := cadvisor(t, node(), usage.Options{SandboxImage: "pause:3", Device: func(major, minor uint32) string {
+	page := cadvisor(t, newFakeNode(), usage.Options{SandboxImage: "pause:3", Device: func(major, minor uint32) string {
 		return map[uint32]string{8: "/dev/sda" + fmt.Sprint(minor)}[major]
 	}})
 	const (
@@ -236,34 +240,34 @@ func TestCadvisor(t *testing.T) {
 		"container_pressure_cpu_waiting_seconds_total":     main + `} 0.0015`,
 		"container_pressure_io_stalled_seconds_total":      main + `} 0.0005`,
 	} {
-		assert.Contains(t, series(page, name), name+"{"+want+stamp)
+		assert.Contains(t, seriesLines(page, name), name+"{"+want+stamp)
 	}
 	assert.Equal(t, []string{
 		"container_network_receive_bytes_total{" + root + `,interface="eth0"} 1` + stamp,
 		"container_network_receive_bytes_total{" + sandbox + `,interface="eth0"} 10` + stamp,
-	}, series(page, "container_network_receive_bytes_total"), "the network of a pod is that of its sandbox")
+	}, seriesLines(page, "container_network_receive_bytes_total"), "the network of a pod is that of its sandbox")
 	assert.Equal(t, []string{
 		"container_start_time_seconds{" + pod + "} 1699996400", "container_start_time_seconds{" + sandbox + "} 1699996400",
 		"container_start_time_seconds{" + main + "} 1699999940",
-	}, series(page, "container_start_time_seconds"), "without time stamps, and only where it is known")
-	assert.NotContains(t, strings.Join(series(page, "container_cpu_cfs_periods_total"), "\n"), system, "it has no quota")
-	assert.Equal(t, []string{"container_scrape_error 0"}, series(page, "container_scrape_error"))
+	}, seriesLines(page, "container_start_time_seconds"), "without time stamps, and only where it is known")
+	assert.NotContains(t, strings.Join(seriesLines(page, "container_cpu_cfs_periods_total"), "\n"), system, "it has no quota")
+	assert.Equal(t, []string{"container_scrape_error 0"}, seriesLines(page, "container_scrape_error"))
 	assert.NotContains(t, page, "machine_", "nobody has said what the machine is")
 
-	systemd := cadvisor(t, node(), usage.Options{SystemdNames: true})
+	systemd := cadvisor(t, newFakeNode(), usage.Options{SystemdNames: true})
 	assert.Contains(t, systemd, `id="/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu1.slice/c1"`)
 	assert.Contains(t, systemd, `id="/"`)
-	below := cadvisor(t, node(), usage.Options{CgroupRoot: "edge/agent"})
+	below := cadvisor(t, newFakeNode(), usage.Options{CgroupRoot: "edge/agent"})
 	assert.Contains(t, below, `id="/edge/agent/kubepods/burstable/podu1/c1"`)
 	assert.Contains(t, below, `id="/"`, "the machine is the machine")
-	slices := cadvisor(t, node(), usage.Options{CgroupRoot: "edge", SystemdNames: true})
+	slices := cadvisor(t, newFakeNode(), usage.Options{CgroupRoot: "edge", SystemdNames: true})
 	assert.Contains(t, slices, `id="/edge.slice/edge-kubepods.slice/edge-kubepods-burstable.slice/edge-kubepods-burstable-podu1.slice/c1"`)
-	_, err := usage.Cadvisor(node(), usage.Options{CgroupRoot: "/edge"})
+	_, err := usage.Cadvisor(newFakeNode(), usage.Options{CgroupRoot: "/edge"})
 	assert.ErrorContains(t, err, "Options.CgroupRoot")
 }
 
 func TestResource(t *testing.T) {
-	page := resource(t, node(), usage.Options{})
+	page := resource(t, newFakeNode(), usage.Options{})
 	for _, want := range []string{
 		`container_cpu_usage_seconds_total{container="main",namespace="ns",pod="web"} 3.5 1700000000123`,
 		`container_start_time_seconds{container="main",namespace="ns",pod="web"} 1.7000000001230001e+09`,
@@ -281,13 +285,13 @@ func TestResource(t *testing.T) {
 func TestFailedSourceCostsItsSeries(t *testing.T) {
 	var told []string
 	o := usage.Options{Error: func(page string, err error) { told = append(told, page+": "+err.Error()) }}
-	n := node()
+	n := newFakeNode()
 	n.err = errors.New("no disk")
 	n.samples = n.samples[:1]
 	n.summary.Node.CPU = nil
 	page := cadvisor(t, n, o)
 	assert.Contains(t, page, "container_scrape_error 1\n")
-	assert.Len(t, series(page, "container_memory_rss"), 1)
+	assert.Len(t, seriesLines(page, "container_memory_rss"), 1)
 	page = resource(t, n, o)
 	assert.Contains(t, page, "resource_scrape_error 1\n")
 	assert.NotContains(t, page, "node_cpu_usage_seconds_total", "a family without series has no header")
@@ -301,7 +305,7 @@ func TestFailedSourceCostsItsSeries(t *testing.T) {
 
 // Data of excluded metrics is not read.
 func TestWithoutReadsNoExcludedData(t *testing.T) {
-	n := node()
+	n := newFakeNode()
 	_ = cadvisor(t, n, usage.Options{})
 	all := n.parts
 	assert.Zero(t, all&(cgroups.PartHugetlb|cgroups.PartEvents|cgroups.PartPidsEvents), "no family needs them")
@@ -332,7 +336,7 @@ func TestWithoutReadsNoExcludedData(t *testing.T) {
 
 // Users choose the names of pods and images. No name breaks the page, and duplicates are omitted.
 func TestHostileNames(t *testing.T) {
-	n := node()
+	n := newFakeNode()
 	evil := "a\"} 1\nfake_metric{x=\"\\\xff"
 	last := n.samples[len(n.samples)-1]
 	last.Container.ID, last.Leaf = "c2", "c2"
@@ -343,7 +347,7 @@ func TestHostileNames(t *testing.T) {
 		PodRef: statsapi.PodReference{Name: evil}, CPU: n.summary.Pods[0].CPU, Containers: []statsapi.ContainerStats{{Name: evil, CPU: n.summary.Pods[0].CPU}},
 	})
 	for _, page := range []string{cadvisor(t, n, usage.Options{}), resource(t, n, usage.Options{})} {
-		for name := range parse(t, page) {
+		for name := range parsePage(t, page) {
 			assert.NotContains(t, name, "fake")
 		}
 	}
@@ -351,7 +355,7 @@ func TestHostileNames(t *testing.T) {
 
 func TestStorage(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	require.NoError(t, registry.Register(usage.Storage(node().Summary, usage.Options{Without: []string{"*_inodes_used"}})))
+	require.NoError(t, registry.Register(usage.Storage(newFakeNode().Summary, usage.Options{Without: []string{"*_inodes_used"}})))
 	families, err := registry.Gather()
 	require.NoError(t, err)
 	got := map[string]string{}
@@ -371,7 +375,7 @@ func TestStorage(t *testing.T) {
 }
 
 func TestPageOverHTTP(t *testing.T) {
-	p, err := usage.Cadvisor(node(), usage.Options{Without: []string{"container_last_seen"}, Proc: proc()})
+	p, err := usage.Cadvisor(newFakeNode(), usage.Options{Without: []string{"container_last_seen"}, Proc: fakeProc()})
 	require.NoError(t, err)
 	ask := func(method, accept string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, "/metrics/cadvisor", nil)
@@ -398,13 +402,13 @@ func TestPageOverHTTP(t *testing.T) {
 // A page reuses a measurement that is at most MaxAge old, unless it had errors.
 func TestMaxAgeReusesCompleteMeasurements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := node()
+		n := newFakeNode()
 		n.err = errors.New("no disk")
 		p, err := usage.Resource(n, usage.Options{MaxAge: 10 * time.Second})
 		require.NoError(t, err)
 		rss := func() string {
-			page := scrape(t, p)
-			return strings.Join(series(page, "node_memory_working_set_bytes"), "") + " " + strings.Join(series(page, "resource_scrape_error"), "")
+			page := scrapePage(t, p)
+			return strings.Join(seriesLines(page, "node_memory_working_set_bytes"), "") + " " + strings.Join(seriesLines(page, "resource_scrape_error"), "")
 		}
 		use := func(bytes uint64) {
 			n.summary.Node.Memory = &statsapi.MemoryStats{Time: metav1.NewTime(at), WorkingSetBytes: &bytes}
@@ -422,21 +426,21 @@ func TestMaxAgeReusesCompleteMeasurements(t *testing.T) {
 	})
 }
 
-// slow is a source that answers when it is told to.
-type slow struct {
-	*made
+// slowSource is a source that returns when the test permits it.
+type slowSource struct {
+	*fakeSource
 	begun, answer chan struct{}
 }
 
-func (s slow) CPUAndMemory(ctx context.Context) (*statsapi.Summary, error) {
+func (s slowSource) CPUAndMemory(ctx context.Context) (*statsapi.Summary, error) {
 	s.begun <- struct{}{}
 	<-s.answer
-	return s.made.CPUAndMemory(ctx)
+	return s.fakeSource.CPUAndMemory(ctx)
 }
 
 // A waiting client leaves when its request ends, and a hung page measures nothing twice.
 func TestPageServesOneScrapeAtATime(t *testing.T) {
-	s := slow{node(), make(chan struct{}), make(chan struct{})}
+	s := slowSource{newFakeNode(), make(chan struct{}), make(chan struct{})}
 	p, err := usage.Resource(s, usage.Options{})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
