@@ -161,18 +161,18 @@ func isPredecessor(status *corev1.ContainerStatus, container *cri.Container) boo
 
 // restartCount returns the restart count of a container, which never decreases. A created instance that has not started does not
 // count. A running instance that replaces a reported one counts, even if the runtime has lost the attempt number.
-func (d *statusBuilder) restartCount(last *cri.Container, before *corev1.ContainerStatus) (n int32) {
+func (d *statusBuilder) restartCount(last *cri.Container, before *corev1.ContainerStatus) (count int32) {
 	if before != nil {
-		n = before.RestartCount
+		count = before.RestartCount
 		if last.State == cri.ContainerRunning && before.ContainerID != "" && !isStatusOf(before, last) {
-			n++
+			count++
 		}
 	}
 	ran := d.view.Observed.NewestContainerWhere(last.Name, func(c *cri.Container) bool { return c.State != cri.ContainerCreated })
 	if ran != nil {
-		n = max(n, int32(ran.Attempt))
+		count = max(count, int32(ran.Attempt))
 	}
-	return n
+	return count
 }
 
 // mountStatuses returns the statuses of the volume mounts. RecursiveReadOnly is the actual state in the container; before the

@@ -52,17 +52,17 @@ type encodedFile struct {
 
 // encodeSets returns the file content for the pods of all sets. If they exceed the limits, [choosePods] selects the pods. sources
 // are sorted by priority.
-func encodeSets(sets []lifecycle.PodSet, sources []string, now time.Time) (e encodedFile, err error) {
-	e, costs, full, err := encodeChosen(sets, nil, now)
+func encodeSets(sets []lifecycle.PodSet, sources []string, now time.Time) (file encodedFile, err error) {
+	file, costs, full, err := encodeChosen(sets, nil, now)
 	if err == nil && full {
-		e, _, _, err = encodeChosen(sets, choosePods(costs, sources), now)
+		file, _, _, err = encodeChosen(sets, choosePods(costs, sources), now)
 	}
-	return e, err
+	return file, err
 }
 
 // encodeChosen returns the file content with the pods in chosen, in the order of the sets; nil means all pods. full is true if a
 // pod was omitted because the file is full. costs has the size of each pod that is within the limits of a single pod.
-func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time.Time) (e encodedFile, costs []podCost, full bool, err error) {
+func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time.Time) (file encodedFile, costs []podCost, full bool, err error) {
 	var lines bytes.Buffer
 	enc := json.NewEncoder(&lines)
 	enc.SetEscapeHTML(false)
@@ -73,7 +73,7 @@ func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time
 			bare.ManagedFields = nil // managedFields serve the API server only, and are longer than the pod
 			start := lines.Len()
 			if err := enc.Encode(line{set.Source, &bare}); err != nil {
-				return e, nil, false, fmt.Errorf("encode pod %s/%s: %w", pod.Namespace, pod.Name, err)
+				return file, nil, false, fmt.Errorf("encode pod %s/%s: %w", pod.Namespace, pod.Name, err)
 			}
 			c := podCost{pod: pod, source: set.Source, bytes: lines.Len() - start}
 			c.values, err = checkLine(lines.Bytes()[start:], maxValues)
@@ -86,16 +86,16 @@ func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time
 			}
 			if err != nil {
 				lines.Truncate(start)
-				e.omitted = append(e.omitted, fmt.Errorf("pod %s/%s is not stored: %w", pod.Namespace, pod.Name, err))
+				file.omitted = append(file.omitted, fmt.Errorf("pod %s/%s is not stored: %w", pod.Namespace, pod.Name, err))
 				continue
 			}
 			values += c.values
-			e.pods++
+			file.pods++
 		}
 	}
 	first := buildHeader(now.UTC().Format(time.RFC3339), lines.Bytes())
-	e.data, e.sum = slices.Concat([]byte(first), lines.Bytes()), sha256.Sum256(lines.Bytes())
-	return e, costs, full, nil
+	file.data, file.sum = slices.Concat([]byte(first), lines.Bytes()), sha256.Sum256(lines.Bytes())
+	return file, costs, full, nil
 }
 
 // decodeFile returns the sets in a file, and the checksum of its pods. On error it returns no sets. The checksum covers every
