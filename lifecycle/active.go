@@ -18,8 +18,8 @@ import (
 func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wanted := r.desiredPods()
-	for pod := range wanted.Pods() {
+	desired := r.desiredPods()
+	for pod := range desired.Pods() {
 		switch w := r.workers[string(pod.UID)]; {
 		case w == nil:
 			pods = append(pods, pod)
@@ -27,7 +27,7 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 			pods = append(pods, w.applyAllocation(pod))
 		}
 	}
-	return pods, wanted.IsComplete()
+	return pods, desired.IsComplete()
 }
 
 // applyAllocation returns the pod of the worker with the resources allocated to it. It returns listed, the pod that a source
@@ -97,9 +97,9 @@ func (w *worker) podState() PodState {
 // pods cannot be listed.
 func (r *Reconciler) MayRun(uid string) bool {
 	r.mu.Lock()
-	wanted, known := r.desiredPods(), r.workers[uid] != nil
+	desired, known := r.desiredPods(), r.workers[uid] != nil
 	r.mu.Unlock()
-	if known || wanted.Pod(uid) != nil {
+	if known || desired.Pod(uid) != nil {
 		return true
 	}
 	pods, err := r.observer.Pods()

@@ -18,7 +18,7 @@ import (
 // Options configures a [Reconciler]. The zero value is for production. Pods that need an option which is not set are rejected.
 type Options struct {
 	// Owner is the value of [LabelOwner], unique among the agents that share a runtime. Empty: a random ID that is kept in
-	// Dirs.Pods. See "Orphaned pods" in the package documentation.
+	// Dirs.Pods. See "Sources and orphaned pods" in the package documentation.
 	Owner string
 	// Sources names all sources of pods. No orphaned pod is torn down before each of them has passed a complete [PodSet]. Empty: one
 	// complete PodSet of any source suffices.

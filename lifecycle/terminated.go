@@ -65,8 +65,8 @@ func (r *Reconciler) IsManaged(uid string) bool {
 	pods, err := r.observer.Pods()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wanted := r.desiredPods()
-	if err != nil || !r.claimed || r.workers[uid] != nil || !wanted.IsComplete() || wanted.Pod(uid) != nil || wanted.IsRefused(uid) {
+	desired := r.desiredPods()
+	if err != nil || !r.claimed || r.workers[uid] != nil || !desired.IsComplete() || desired.Pod(uid) != nil || desired.IsRefused(uid) {
 		return true
 	}
 	return slices.ContainsFunc(pods, func(p cri.Pod) bool { return p.UID == uid && r.owner.Owns(&p) })

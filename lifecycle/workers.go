@@ -51,8 +51,8 @@ func (r *Reconciler) syncWorkers() (started []*worker, listComplete bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wanted := r.desiredPods()
-	r.updateWorkers(wanted)
+	desired := r.desiredPods()
+	r.updateWorkers(desired)
 	names := make(map[string][]*worker, len(r.workers)) // pods that have a name, by namespace/name
 	for _, w := range r.workers {
 		name := w.id.Namespace + "/" + w.id.Name
@@ -67,16 +67,16 @@ func (r *Reconciler) syncWorkers() (started []*worker, listComplete bool) {
 		w.expectAdmission(pod)
 		if pod != nil {
 			w.earlierPods.workers = slices.Clone(names[name])
-			w.setSource(wanted.SourceOf(id.UID))
+			w.setSource(desired.SourceOf(id.UID))
 		}
 		r.workers[id.UID] = w
 		names[name] = append(names[name], w)
 		started = append(started, w)
 	}
-	for _, p := range r.selectOrphans(observed, wanted, listComplete) {
+	for _, p := range r.selectOrphans(observed, desired, listComplete) {
 		add(p.PodIdentity, nil, p.Time)
 	}
-	for pod := range wanted.Pods() {
+	for pod := range desired.Pods() {
 		if uid := string(pod.UID); r.workers[uid] == nil {
 			add(cri.PodIdentity{UID: uid, Name: pod.Name, Namespace: pod.Namespace}, pod, time.Time{})
 		}
@@ -96,15 +96,15 @@ func (r *Reconciler) syncWorkers() (started []*worker, listComplete bool) {
 	return started, listComplete
 }
 
-// updateWorkers passes each worker the newest version of its pod in wanted, or the deletion if no source lists the pod. The
+// updateWorkers passes each worker the newest version of its pod in desired, or the deletion if no source lists the pod. The
 // worker of a rejected pod continues while its source lists the pod. Reconciler.mu is held.
-func (r *Reconciler) updateWorkers(wanted *podset.Merge) {
+func (r *Reconciler) updateWorkers(desired *podset.Merge) {
 	refused := map[string]*corev1.Pod{}
-	for _, pod := range wanted.RefusedPods() {
+	for _, pod := range desired.RefusedPods() {
 		refused[string(pod.Pod.UID)] = pod.Pod
 	}
 	for uid, w := range r.workers {
-		if pod := wanted.Pod(uid); pod != nil && w.source == wanted.SourceOf(uid) {
+		if pod := desired.Pod(uid); pod != nil && w.source == desired.SourceOf(uid) {
 			w.mailbox.Update(pod, w.shared.isTerminal())
 		} else if pod := refused[uid]; pod != nil && w.rejection != nil {
 			w.mailbox.Update(pod, w.shared.isTerminal())
@@ -128,28 +128,28 @@ func (r *Reconciler) closeDrained() {
 //
 // It includes pods of which only a directory with a record is left, for example after a crash of the agent. The directory of a
 // pod of another agent, or of a pod that could not be read, is kept: it may have the user namespace IDs of running containers.
-func (r *Reconciler) selectOrphans(observed []cri.Pod, wanted *podset.Merge, listComplete bool) (orphans []cri.Pod) {
-	all := listComplete && wanted.IsComplete()
+func (r *Reconciler) selectOrphans(observed []cri.Pod, desired *podset.Merge, listComplete bool) (orphans []cri.Pod) {
+	all := listComplete && desired.IsComplete()
 	names := map[string]bool{}
-	for pod := range wanted.Pods() {
+	for pod := range desired.Pods() {
 		names[pod.Namespace+"/"+pod.Name] = true
 	}
 	for i := range observed {
 		p := &observed[i]
-		if wanted.Pod(p.UID) != nil || r.workers[p.UID] != nil || !r.owner.Owns(p) {
+		if desired.Pod(p.UID) != nil || r.workers[p.UID] != nil || !r.owner.Owns(p) {
 			continue
 		}
-		if all && !wanted.IsRefused(p.UID) || names[p.Namespace+"/"+p.Name] {
+		if all && !desired.IsRefused(p.UID) || names[p.Namespace+"/"+p.Name] {
 			orphans = append(orphans, *p)
 		}
 	}
 	// The worker of such a pod observes whether the runtime has it, and removes its directory.
 	r.recordedPods = slices.DeleteFunc(r.recordedPods, func(id cri.PodIdentity) bool {
 		known := slices.ContainsFunc(observed, func(p cri.Pod) bool { return p.UID == id.UID })
-		if known || wanted.Pod(id.UID) != nil || r.workers[id.UID] != nil {
+		if known || desired.Pod(id.UID) != nil || r.workers[id.UID] != nil {
 			return false
 		}
-		if (!all || wanted.IsRefused(id.UID)) && !names[id.Namespace+"/"+id.Name] {
+		if (!all || desired.IsRefused(id.UID)) && !names[id.Namespace+"/"+id.Name] {
 			return false
 		}
 		orphans = append(orphans, cri.Pod{PodIdentity: id})
