@@ -43,23 +43,23 @@ type result struct {
 }
 
 // callPlugin executes the step and returns its outcome. It may block until the plugin returns.
-func (pc *pluginCall) callPlugin(ctx context.Context) (r result) {
+func (pc *pluginCall) callPlugin(ctx context.Context) (res result) {
 	plugin, ok := pc.opts.Plugins[pc.volume.Plugin]
 	if !ok {
-		r.err = fmt.Errorf("there is no plugin %s", pc.volume.Plugin)
-		return r
+		res.err = fmt.Errorf("there is no plugin %s", pc.volume.Plugin)
+		return res
 	}
 	switch pc.kind {
 	case plan.TearDown:
-		r.err = pc.tearDownVolume(ctx, plugin)
+		res.err = pc.tearDownVolume(ctx, plugin)
 	case plan.Unstage:
-		r.err = pc.unstageDevice(ctx, plugin)
+		res.err = pc.unstageDevice(ctx, plugin)
 	case plan.Stage:
-		r.path, r.err = pc.stageDevice(ctx, plugin)
+		res.path, res.err = pc.stageDevice(ctx, plugin)
 	default:
-		pc.setUpOrUpdate(ctx, plugin, &r)
+		pc.setUpOrUpdate(ctx, plugin, &res)
 	}
-	return r
+	return res
 }
 
 // markNothingMade wraps an error that occurred before the step changed the node in a [FinalError], if nothing was on the node

@@ -36,7 +36,7 @@ type IssuedCertificate struct {
 type CertificateIssuer interface {
 	// Issue blocks until the certificate is issued, and returns a [*CertificateRefusedError] if the request is denied or has
 	// failed permanently. It may block until ctx ends, by default 15 min: a person may have to approve the request.
-	Issue(ctx context.Context, r CertificateRequest) (IssuedCertificate, error)
+	Issue(ctx context.Context, request CertificateRequest) (IssuedCertificate, error)
 }
 
 // CertificateRefusedError means that a [CertificateRequest] was denied or has failed permanently: it must not be repeated.

@@ -57,16 +57,16 @@ func (rs resolver) resolveClaim(ctx context.Context, pod *corev1.Pod, vol *corev
 }
 
 // recordedClaim returns claim and PV from the record of a volume; nil: none are recorded.
-func recordedClaim(v *record.Volume) *claimed {
-	if v.Claim == nil || v.PV == nil {
+func recordedClaim(recorded *record.Volume) *claimed {
+	if recorded.Claim == nil || recorded.PV == nil {
 		return nil
 	}
-	return &claimed{v.Claim, v.PV}
+	return &claimed{recorded.Claim, recorded.PV}
 }
 
-// fillClaim sets the fields of v that depend on its claim. It does nothing if c is nil.
-func (v *Volume) fillClaim(c *claimed) {
-	if c != nil {
-		v.Claim, v.PV, v.MountOptions = c.pvc, c.pv, claim.MountOptions(c.pv)
+// fillClaim sets the fields of v that depend on its claim: Claim, PV and MountOptions. It does nothing if bound is nil.
+func (v *Volume) fillClaim(bound *claimed) {
+	if bound != nil {
+		v.Claim, v.PV, v.MountOptions = bound.pvc, bound.pv, claim.MountOptions(bound.pv)
 	}
 }

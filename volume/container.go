@@ -23,19 +23,19 @@ import (
 	"github.com/seed81659283/nodeagent/volume/subpath"
 )
 
-// Container adds the volumes of a pod to l, the input for the creation of container c. It adds all volumes that are set up,
-// because environment variables can come from files in volumes that c does not mount. It keeps the volumes that l already has,
-// such as image volumes. A volume that c mounts and that is not set up is an error. l.SubPath becomes a function that mounts
-// the subPaths of c; it fails after ctx has ended.
-func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, l *podspec.Launch) error {
+// Container adds the volumes of a pod to launch, the input for the creation of container c. It adds all volumes that are set
+// up, because environment variables can come from files in volumes that c does not mount. It keeps the volumes that launch
+// already has, such as image volumes. A volume that c mounts and that is not set up is an error. launch.SubPath becomes a
+// function that mounts the subPaths of c; it fails after ctx has ended.
+func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, launch *podspec.Launch) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	p := v.pods[string(pod.UID)]
 	if p == nil {
 		p = &podState{} // the pod has no volumes
 	}
-	volumes := make(map[string]podspec.Volume, len(l.Volumes)+len(p.volumes))
-	maps.Copy(volumes, l.Volumes)
+	volumes := make(map[string]podspec.Volume, len(launch.Volumes)+len(p.volumes))
+	maps.Copy(volumes, launch.Volumes)
 	specNames := make(map[string]string, len(p.volumes))
 	for _, e := range p.volumes {
 		for _, name := range e.recorded.Names() {
@@ -50,8 +50,8 @@ func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 			return fmt.Errorf("volume %s of container %s: it is not set up", fielderr.Quote(name), c.Name)
 		}
 	}
-	l.Volumes = volumes
-	l.SubPath = func(mount int, at podspec.Volume, path string) (string, error) {
+	launch.Volumes = volumes
+	launch.SubPath = func(mount int, at podspec.Volume, path string) (string, error) {
 		return v.mountSubPath(ctx, p.dir, specNames, c, mount, at, path)
 	}
 	return nil
@@ -70,18 +70,18 @@ func (e *entry) launchVolume(vol *corev1.Volume) podspec.Volume {
 // mountSubPath bind-mounts path, a subPath of volume at, and returns the mount point. mount is the index of the volume mount in
 // c; specNames maps volume names to names on disk. The call returns after at most Options.StepTimeout, even if the file system
 // hangs. The error is shown in the pod status and has no host paths.
-func (v *Volumes) mountSubPath(ctx context.Context, podDir string, specNames map[string]string, c *corev1.Container, mount int, vol podspec.Volume, path string) (string, error) {
-	if mount < 0 || mount >= len(c.VolumeMounts) || podDir == "" {
+func (v *Volumes) mountSubPath(ctx context.Context, podDir string, specNames map[string]string, container *corev1.Container, mount int, vol podspec.Volume, path string) (string, error) {
+	if mount < 0 || mount >= len(container.VolumeMounts) || podDir == "" {
 		return "", errors.New("there is no such mount")
 	}
-	name := c.VolumeMounts[mount].Name
-	if !record.IsPlainName(name) || !record.IsPlainName(c.Name) {
+	name := container.VolumeMounts[mount].Name
+	if !record.IsPlainName(name) || !record.IsPlainName(container.Name) {
 		return "", errors.New("a name is no file name")
 	}
 	if spec, ok := specNames[name]; ok {
 		name = spec
 	}
-	r := subpath.Request{Volume: vol.HostPath, SubPath: path, Target: filepath.Join(podDir, record.SubPathDir, name, c.Name, strconv.Itoa(mount))}
+	r := subpath.Request{Volume: vol.HostPath, SubPath: path, Target: filepath.Join(podDir, record.SubPathDir, name, container.Name, strconv.Itoa(mount))}
 	ctx, cancel := context.WithTimeout(ctx, v.opts.StepTimeout)
 	defer cancel()
 	found := make(chan string, 1)

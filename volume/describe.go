@@ -13,40 +13,40 @@ import (
 )
 
 // describeVolume returns the argument of a plugin call for a volume. v.mu is held.
-func (v *Volumes) describeVolume(p *podState, e *entry) Volume {
+func (v *Volumes) describeVolume(state *podState, item *entry) Volume {
 	vol := Volume{
-		Pod: p.spec, UID: p.uid, Name: e.plan.Name, SpecName: e.recorded.SpecName(), Plugin: e.recorded.Plugin,
-		PodDir: p.dir, Dir: filepath.Join(p.dir, e.recorded.Dir), PluginDir: v.opts.PluginDir,
-		Block: e.recorded.Block, SELinuxLabel: e.recorded.SELinuxLabel, Update: e.plan.Phase == plan.Ready, Recovered: e.plan.Recovered,
+		Pod: state.spec, UID: state.uid, Name: item.plan.Name, SpecName: item.recorded.SpecName(), Plugin: item.recorded.Plugin,
+		PodDir: state.dir, Dir: filepath.Join(state.dir, item.recorded.Dir), PluginDir: v.opts.PluginDir,
+		Block: item.recorded.Block, SELinuxLabel: item.recorded.SELinuxLabel, Update: item.plan.Phase == plan.Ready, Recovered: item.plan.Recovered,
 		Warn: func(string, string) {},
 	}
-	if d := e.device; d != nil {
+	if d := item.device; d != nil {
 		vol.Device, vol.StagingDir, vol.DevicePath = Device(d.spec), stagingDir(v.opts.PluginDir, &d.spec), d.path
-		vol.UsedByOtherPod, vol.Recovered = v.devices.isShared(p.uid, d), e.plan.Recovered || d.plan.Recovered
+		vol.UsedByOtherPod, vol.Recovered = v.devices.isShared(state.uid, d), item.plan.Recovered || d.plan.Recovered
 	}
-	if pod := p.spec; pod != nil {
-		vol.Source = e.podSource(pod)
-		vol.ReadOnly = e.isReadOnly(pod)
+	if pod := state.spec; pod != nil {
+		vol.Source = item.podSource(pod)
+		vol.ReadOnly = item.isReadOnly(pod)
 		vol.Warn = func(reason, message string) { v.events.recordEvent(pod, corev1.EventTypeWarning, reason, message) }
-		vol.fillClaim(e.claimed)
+		vol.fillClaim(item.claimed)
 	}
 	return vol
 }
 
 // describeDevice returns the argument of the plugin call that unstages a device. Volumes.mu is held.
-func describeDevice(pluginDir string, d *device) Volume {
+func describeDevice(pluginDir string, dev *device) Volume {
 	vol := Volume{
-		SpecName: d.specName, Plugin: d.plugin, PluginDir: pluginDir, Block: d.block, Device: Device(d.spec), DevicePath: d.path, Recovered: d.plan.Recovered,
+		SpecName: dev.specName, Plugin: dev.plugin, PluginDir: pluginDir, Block: dev.block, Device: Device(dev.spec), DevicePath: dev.path, Recovered: dev.plan.Recovered,
 		Warn: func(string, string) {},
 	}
-	vol.StagingDir = stagingDir(pluginDir, &d.spec)
+	vol.StagingDir = stagingDir(pluginDir, &dev.spec)
 	return vol
 }
 
 // stagingDir returns the absolute path of the staging directory of a device; empty: none.
-func stagingDir(pluginDir string, d *record.Device) string {
-	if d.Dir == "" {
+func stagingDir(pluginDir string, dev *record.Device) string {
+	if dev.Dir == "" {
 		return ""
 	}
-	return filepath.Join(pluginDir, d.Dir)
+	return filepath.Join(pluginDir, dev.Dir)
 }

@@ -41,50 +41,51 @@ type device struct {
 // deviceName returns the unique name of a device on the node: PLUGIN/NAME, the kubelet's unique volume name.
 func deviceName(kind, name string) string { return kind + "/" + name }
 
-// addUser registers p as a user of the device of r, and returns the device, which it creates on first use.
-func (t *deviceTable) addUser(p *podState, r record.Volume) *device {
-	name := deviceName(r.Plugin, r.Device.Name)
+// addUser registers a pod as a user of the device of a recorded volume, and returns the device, which it creates on first use.
+func (t *deviceTable) addUser(state *podState, recorded record.Volume) *device {
+	name := deviceName(recorded.Plugin, recorded.Device.Name)
 	d := t.byName[name]
 	if d == nil {
-		d = &device{plan: plan.Device{Name: name}, plugin: r.Plugin, users: map[*podState]bool{}}
+		d = &device{plan: plan.Device{Name: name}, plugin: recorded.Plugin, users: map[*podState]bool{}}
 		t.byName[name] = d
 		t.plan.Devices = append(t.plan.Devices, &d.plan)
 	}
-	d.spec, d.specName, d.block, d.label = *r.Device, r.SpecName(), r.Block, r.SELinuxLabel
-	d.users[p] = true
+	d.spec, d.specName, d.block, d.label = *recorded.Device, recorded.SpecName(), recorded.Block, recorded.SELinuxLabel
+	d.users[state] = true
 	return d
 }
 
-// removeUser removes p from the users of a device. The last user removes the device from the table, because nothing of it remains
-// on the node.
-func (t *deviceTable) removeUser(p *podState, d *device) {
-	delete(d.users, p)
-	if len(d.users) > 0 {
+// removeUser removes a pod from the users of a device. A device without users is removed from the table, because nothing of it
+// remains on the node.
+func (t *deviceTable) removeUser(state *podState, dev *device) {
+	delete(dev.users, state)
+	if len(dev.users) > 0 {
 		return
 	}
-	delete(t.byName, d.plan.Name)
-	t.plan.Devices = slices.DeleteFunc(t.plan.Devices, func(other *plan.Device) bool { return other == &d.plan })
+	delete(t.byName, dev.plan.Name)
+	t.plan.Devices = slices.DeleteFunc(t.plan.Devices, func(other *plan.Device) bool { return other == &dev.plan })
 }
 
-// isLastUser reports whether the record of p is the only one with the device, and something of the device may remain on the node.
-func (d *device) isLastUser(p *podState) bool {
-	return len(d.users) == 1 && d.users[p] && (d.plan.Phase != plan.Absent || d.plan.Step != plan.None || d.plan.HungSetUp || d.plan.HungTearDown)
+// isLastUser reports whether the record of a pod is the only one with the device, and something of the device may remain on
+// the node.
+func (d *device) isLastUser(state *podState) bool {
+	return len(d.users) == 1 && d.users[state] && (d.plan.Phase != plan.Absent || d.plan.Step != plan.None || d.plan.HungSetUp || d.plan.HungTearDown)
 }
 
 // isUnwanted reports whether no volume of the device is desired.
-func (t *deviceTable) isUnwanted(d *device) bool {
+func (t *deviceTable) isUnwanted(dev *device) bool {
 	for _, vol := range t.plan.Volumes {
-		if vol.Device == &d.plan && vol.Desired == plan.Mounted {
+		if vol.Device == &dev.plan && vol.Desired == plan.Mounted {
 			return false
 		}
 	}
 	return true
 }
 
-// isShared reports whether a volume of the device is, or may be, set up for a pod other than uid.
-func (t *deviceTable) isShared(uid string, d *device) bool {
+// isShared reports whether a volume of the device is, or may be, set up for a pod other than that with UID uid.
+func (t *deviceTable) isShared(uid string, dev *device) bool {
 	for _, vol := range t.plan.Volumes {
-		if vol.Device == &d.plan && vol.Pod != uid && vol.Phase != plan.Absent {
+		if vol.Device == &dev.plan && vol.Pod != uid && vol.Phase != plan.Absent {
 			return true
 		}
 	}
@@ -92,66 +93,66 @@ func (t *deviceTable) isShared(uid string, d *device) bool {
 }
 
 // retryUsers ends the back-off of failed set-ups of a device, for pods that wait for a ReadWriteOncePod volume.
-func (t *deviceTable) retryUsers(d *device) {
+func (t *deviceTable) retryUsers(dev *device) {
 	for _, vol := range t.plan.Volumes {
-		if vol.Device == &d.plan && vol.Failed == plan.SetUp {
+		if vol.Device == &dev.plan && vol.Failed == plan.SetUp {
 			vol.Retry()
 		}
 	}
 }
 
-// reservation is a volume with a device that p is about to write to its record.
+// reservation is a volume with a device that a pod is about to write to its record.
 type reservation struct {
 	pod    *podState
 	volume record.Volume
 }
 
-// reserveDevice registers that pod p is about to record volume r. It fails if the device is in use with other paths, another mode
-// or another SELinux label: a teardown of one volume would then break the other.
-func (t *deviceTable) reserveDevice(p *podState, r record.Volume) error {
-	if r.Device == nil {
+// reserveDevice registers that a pod is about to record a volume. It fails if the device is in use with other paths, another
+// mode or another SELinux label: a teardown of one volume would then break the other.
+func (t *deviceTable) reserveDevice(state *podState, recorded record.Volume) error {
+	if recorded.Device == nil {
 		return nil
 	}
-	if d := t.byName[deviceName(r.Plugin, r.Device.Name)]; d != nil {
-		if err := checkConflict(&r, record.Volume{Dir: d.specName, Device: &d.spec, Block: d.block, SELinuxLabel: d.label}); err != nil {
+	if d := t.byName[deviceName(recorded.Plugin, recorded.Device.Name)]; d != nil {
+		if err := checkConflict(&recorded, record.Volume{Dir: d.specName, Device: &d.spec, Block: d.block, SELinuxLabel: d.label}); err != nil {
 			return err
 		}
 	}
 	for _, other := range t.reserved {
-		if o := other.volume; o.Plugin == r.Plugin && o.Device.Name == r.Device.Name {
-			if err := checkConflict(&r, o); err != nil {
+		if o := other.volume; o.Plugin == recorded.Plugin && o.Device.Name == recorded.Device.Name {
+			if err := checkConflict(&recorded, o); err != nil {
 				return err
 			}
 		}
 	}
-	t.reserved = append(t.reserved, reservation{p, r})
+	t.reserved = append(t.reserved, reservation{state, recorded})
 	return nil
 }
 
 // releaseReservations removes the reservations of a pod: its record is written, or an error prevented that.
-func (t *deviceTable) releaseReservations(p *podState) {
-	t.reserved = slices.DeleteFunc(t.reserved, func(r reservation) bool { return r.pod == p })
+func (t *deviceTable) releaseReservations(state *podState) {
+	t.reserved = slices.DeleteFunc(t.reserved, func(r reservation) bool { return r.pod == state })
 }
 
-// checkConflict returns an error if v uses the device of the recorded volume known with other paths, another mode or another
-// SELinux label.
-func checkConflict(v *record.Volume, known record.Volume) error {
+// checkConflict returns an error if a volume uses the device of another recorded volume, known, with other paths, another mode
+// or another SELinux label.
+func checkConflict(recorded *record.Volume, known record.Volume) error {
 	d := known.Device
-	if v.Device.Dir == d.Dir && v.Device.MapDir == d.MapDir && v.Block == known.Block {
-		return selinux.CheckConflict(v.SpecName(), known.SELinuxLabel, v.SELinuxLabel)
+	if recorded.Device.Dir == d.Dir && recorded.Device.MapDir == d.MapDir && recorded.Block == known.Block {
+		return selinux.CheckConflict(recorded.SpecName(), known.SELinuxLabel, recorded.SELinuxLabel)
 	}
 	return fmt.Errorf("volume %s (%s) is of the same device as volume %s (%s), which is in use: %.256q",
-		v.SpecName(), describeMode(v.Device, v.Block), known.SpecName(), describeMode(d, known.Block), d.Name)
+		recorded.SpecName(), describeMode(recorded.Device, recorded.Block), known.SpecName(), describeMode(d, known.Block), d.Name)
 }
 
 // describeMode returns mode and directory of a device for an error.
-func describeMode(d *record.Device, block bool) string {
-	mode, dir := corev1.PersistentVolumeFilesystem, d.Dir
+func describeMode(dev *record.Device, block bool) string {
+	mode, dir := corev1.PersistentVolumeFilesystem, dev.Dir
 	if block {
 		mode = corev1.PersistentVolumeBlock
 	}
 	if dir == "" {
-		dir = d.MapDir
+		dir = dev.MapDir
 	}
 	return fmt.Sprintf("%s at %s", mode, dir)
 }

@@ -35,9 +35,9 @@ func (er eventRecorder) reportError(err error) {
 
 // reportFailure logs the error of a plugin call, and records it as a warning event with the text of the kubelet. A failed
 // teardown, and a volume that stays usable (StaleError), cause no event.
-func (er eventRecorder) reportFailure(c *pluginCall, err error) {
-	er.opts.Logger.Warn("volume", "pod", c.pod, "error", err)
-	if _, usable := errors.AsType[*StaleError](err); usable || c.kind == plan.TearDown || c.kind == plan.Unstage {
+func (er eventRecorder) reportFailure(call *pluginCall, err error) {
+	er.opts.Logger.Warn("volume", "pod", call.pod, "error", err)
+	if _, usable := errors.AsType[*StaleError](err); usable || call.kind == plan.TearDown || call.kind == plan.Unstage {
 		return
 	}
 	cause := err
@@ -46,7 +46,7 @@ func (er eventRecorder) reportFailure(c *pluginCall, err error) {
 	}
 	attach, attaching := errors.AsType[*attachError](cause)
 	reason, verb, operation := ReasonFailedMount, "MountVolume", "SetUp"
-	if c.volume.Block {
+	if call.volume.Block {
 		reason, verb, operation = ReasonFailedMapVolume, "MapVolume", "MapPodDevice"
 	}
 	switch {
@@ -54,10 +54,10 @@ func (er eventRecorder) reportFailure(c *pluginCall, err error) {
 		operation, cause = "WaitForAttach", attach.Err
 	case errors.Is(cause, claim.ErrAffinity):
 		operation = "NodeAffinity check"
-	case c.kind == plan.Stage && c.volume.Block:
+	case call.kind == plan.Stage && call.volume.Block:
 		operation = "SetUpDevice"
-	case c.kind == plan.Stage:
+	case call.kind == plan.Stage:
 		operation = "MountDevice"
 	}
-	er.recordEvent(c.volume.Pod, corev1.EventTypeWarning, reason, fmt.Sprintf("%s.%s failed for volume %q : %v", verb, operation, c.volume.SpecName, cause))
+	er.recordEvent(call.volume.Pod, corev1.EventTypeWarning, reason, fmt.Sprintf("%s.%s failed for volume %q : %v", verb, operation, call.volume.SpecName, cause))
 }

@@ -32,10 +32,10 @@ type Plugin interface {
 	// SetUp sets up a volume and returns the path that containers mount. It must be idempotent: it is also called after a
 	// restart of the agent, and to update the volume, and keeps all that is correct. After an error it is retried. When the
 	// pod is released, TearDown follows, unless the error wraps a [FinalError].
-	SetUp(ctx context.Context, v Volume) (Mount, error)
+	SetUp(ctx context.Context, vol Volume) (Mount, error)
 	// TearDown removes a volume. It must not delete files of a file system that another program has mounted inside. An absent
 	// volume is no error.
-	TearDown(ctx context.Context, v Volume) error
+	TearDown(ctx context.Context, vol Volume) error
 }
 
 // Volume is the argument of a [Plugin] call: one volume of one pod, or only its [Device] when the device is unstaged. If
@@ -90,7 +90,7 @@ type Mount struct {
 
 // Checker is an optional interface of a [Plugin] that rejects invalid volumes when the pod is admitted.
 type Checker interface {
-	// Check returns an error for each field of v that the plugin does not support. path is the field path of the source of v. It
+	// Check returns an error for each field of vol that the plugin does not support. path is the field path of its source. It
 	// must not block and has no side effects.
-	Check(pod *corev1.Pod, v *corev1.Volume, path *field.Path) field.ErrorList
+	Check(pod *corev1.Pod, vol *corev1.Volume, path *field.Path) field.ErrorList
 }

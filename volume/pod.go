@@ -58,14 +58,15 @@ func (v *Volumes) ensurePod(pod *corev1.Pod, volumes bool) *podState {
 	return p
 }
 
-// addVolume adds a recorded volume to a pod and to the plan. v.mu is held, except in New.
-func (v *Volumes) addVolume(p *podState, r record.Volume) *entry {
-	e := &entry{plan: plan.Volume{Pod: p.uid, Name: r.Name}, recorded: r}
-	if r.Device != nil {
-		e.device = v.devices.addUser(p, r)
+// addVolume adds a recorded volume to the state of a pod, to the plan of its steps, and to the users of its device. v.mu is
+// held, except in New.
+func (v *Volumes) addVolume(state *podState, recorded record.Volume) *entry {
+	e := &entry{plan: plan.Volume{Pod: state.uid, Name: recorded.Name}, recorded: recorded}
+	if recorded.Device != nil {
+		e.device = v.devices.addUser(state, recorded)
 		e.plan.Device = &e.device.plan
 	}
-	p.volumes = append(p.volumes, e)
+	state.volumes = append(state.volumes, e)
 	v.plan.Volumes = append(v.plan.Volumes, &e.plan)
 	return e
 }

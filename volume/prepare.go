@@ -87,12 +87,12 @@ func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState
 }
 
 // setDesired marks each recorded volume of a pod as mounted, or as unmounted if no container uses it. v.mu is held.
-func (v *Volumes) setDesired(p *podState, pod *corev1.Pod, all recordable, names map[string]bool) {
-	p.spec, p.prepareFailed = pod, false
-	for _, r := range p.recorded.Volumes {
-		e := p.findVolume(r.Name)
+func (v *Volumes) setDesired(state *podState, pod *corev1.Pod, all recordable, names map[string]bool) {
+	state.spec, state.prepareFailed = pod, false
+	for _, r := range state.recorded.Volumes {
+		e := state.findVolume(r.Name)
 		if e == nil {
-			e = v.addVolume(p, r)
+			e = v.addVolume(state, r)
 		}
 		e.recorded.Aliases = r.Aliases
 		if c := all.claimed[r.Name]; c != nil {
@@ -116,7 +116,7 @@ type recordable struct {
 
 // addVolume adds a volume to the record. If the pod already has the same claim under another name, vol.Name becomes an alias of
 // that volume. Two different volumes with the same directory are an error: one has the name of the PV of the other.
-func (r *recordable) addVolume(pod *corev1.Pod, vol record.Volume, c *claimed) error {
+func (r *recordable) addVolume(pod *corev1.Pod, vol record.Volume, bound *claimed) error {
 	for i := range r.volumes {
 		known := &r.volumes[i]
 		switch {
@@ -129,11 +129,11 @@ func (r *recordable) addVolume(pod *corev1.Pod, vol record.Volume, c *claimed) e
 			return nil
 		}
 	}
-	if c != nil { // a restarted agent uses the recorded claim while the API server is unavailable
-		vol.Claim, vol.PV = claim.TrimForRecord(c.pvc, c.pv)
+	if bound != nil { // a restarted agent uses the recorded claim while the API server is unavailable
+		vol.Claim, vol.PV = claim.TrimForRecord(bound.pvc, bound.pv)
 	}
 	r.volumes = append(r.volumes, vol)
-	r.claimed[vol.Name] = c
+	r.claimed[vol.Name] = bound
 	r.changed = true
 	return nil
 }
@@ -151,12 +151,12 @@ func hasSameClaim(pod *corev1.Pod, a, b string) bool {
 
 // resolveUnrecorded returns the next record of a pod: the current one, plus the volumes that containers use and that are not
 // recorded. The error names the volumes that the pod cannot use.
-func (v *Volumes) resolveUnrecorded(ctx context.Context, p *podState, pod *corev1.Pod, names map[string]bool) (recordable, error) {
+func (v *Volumes) resolveUnrecorded(ctx context.Context, state *podState, pod *corev1.Pod, names map[string]bool) (recordable, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.opts.StepTimeout)
 	defer cancel()
-	all := recordable{volumes: slices.Clone(p.recorded.Volumes), claimed: map[string]*claimed{}}
+	all := recordable{volumes: slices.Clone(state.recorded.Volumes), claimed: map[string]*claimed{}}
 	names = maps.Clone(names)
-	for _, r := range p.recorded.Volumes {
+	for _, r := range state.recorded.Volumes {
 		for _, name := range append([]string{r.Name}, r.Aliases...) {
 			delete(names, name)
 		}
@@ -175,7 +175,7 @@ func (v *Volumes) resolveUnrecorded(ctx context.Context, p *podState, pod *corev
 		}
 		r, c, err := v.resolver.resolveVolume(ctx, pod, vol)
 		if err == nil {
-			err = v.reserveDevice(p, r)
+			err = v.reserveDevice(state, r)
 		}
 		if err == nil {
 			err = all.addVolume(pod, r, c)
@@ -194,15 +194,15 @@ func (v *Volumes) resolveUnrecorded(ctx context.Context, p *podState, pod *corev
 }
 
 // reserveDevice reserves the device of a volume for a pod whose record is not written yet: see deviceTable.reserveDevice.
-func (v *Volumes) reserveDevice(p *podState, r record.Volume) error {
+func (v *Volumes) reserveDevice(state *podState, recorded record.Volume) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.devices.reserveDevice(p, r)
+	return v.devices.reserveDevice(state, recorded)
 }
 
 // releaseReservations removes the reservations of a pod after its record was written, or after an error.
-func (v *Volumes) releaseReservations(p *podState) {
+func (v *Volumes) releaseReservations(state *podState) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.devices.releaseReservations(p)
+	v.devices.releaseReservations(state)
 }

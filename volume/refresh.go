@@ -73,18 +73,18 @@ func (v *Volumes) handleChange(kind, namespace, name string) {
 	}
 }
 
-// markStale marks the volumes that show object o as outdated. It returns the UIDs of the pods with a refused claim that o may
-// make usable.
-func (v *Volumes) markStale(o Object) (waiting []string) {
+// markStale marks the volumes that show a changed object as outdated. It returns the UIDs of the pods with a refused claim
+// that the object may make usable.
+func (v *Volumes) markStale(object Object) (waiting []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	found := v.retryWaiting(o)
+	found := v.retryWaiting(object)
 	for _, p := range v.pods {
-		if p.spec == nil || o.Namespace != "" && p.spec.Namespace != o.Namespace {
+		if p.spec == nil || object.Namespace != "" && p.spec.Namespace != object.Namespace {
 			continue
 		}
 		for _, e := range p.volumes {
-			if v.showsObject(p, e, o) || e.claimed.usesObject(o) {
+			if v.showsObject(p, e, object) || e.claimed.usesObject(object) {
 				e.plan.Stale, found = true, true
 				e.plan.Retry()
 				if e.device != nil {
@@ -97,17 +97,17 @@ func (v *Volumes) markStale(o Object) (waiting []string) {
 		v.signal()
 	}
 	for uid, pod := range v.refused {
-		if isUnblockedBy(pod, o) {
+		if isUnblockedBy(pod, object) {
 			waiting = append(waiting, uid)
 		}
 	}
 	return waiting
 }
 
-// retryWaiting ends the back-off of the steps that o may unblock, and reports whether there are any. v.mu is held.
-func (v *Volumes) retryWaiting(o Object) (found bool) {
+// retryWaiting ends the back-off of the steps that object may unblock, and reports whether there are any. v.mu is held.
+func (v *Volumes) retryWaiting(object Object) (found bool) {
 	waits := func(kind string, p *plan.Progress) {
-		if w, ok := v.opts.Plugins[kind].(ObjectWaiter); ok && p.Failures > 0 && w.WaitsFor(o) {
+		if w, ok := v.opts.Plugins[kind].(ObjectWaiter); ok && p.Failures > 0 && w.WaitsFor(object) {
 			p.Retry()
 			found = true
 		}
@@ -123,34 +123,34 @@ func (v *Volumes) retryWaiting(o Object) (found bool) {
 	return found
 }
 
-// showsObject reports whether the files of a volume show object o. v.mu is held.
-func (v *Volumes) showsObject(p *podState, e *entry, o Object) bool {
-	r, ok := v.opts.Plugins[e.recorded.Plugin].(Refresher)
-	if !ok || p.spec == nil {
+// showsObject reports whether the files of a volume show an object, such as a ConfigMap. v.mu is held.
+func (v *Volumes) showsObject(state *podState, item *entry, object Object) bool {
+	r, ok := v.opts.Plugins[item.recorded.Plugin].(Refresher)
+	if !ok || state.spec == nil {
 		return false
 	}
-	vol := e.podSource(p.spec)
-	return vol != nil && r.Shows(p.spec, vol, o)
+	vol := item.podSource(state.spec)
+	return vol != nil && r.Shows(state.spec, vol, object)
 }
 
-// usesObject reports whether o is the claim or the PV of a volume. c may be nil.
-func (c *claimed) usesObject(o Object) bool {
+// usesObject reports whether object is the claim or the PV of a volume. c may be nil: the volume has no claim.
+func (c *claimed) usesObject(object Object) bool {
 	if c == nil {
 		return false
 	}
-	return (o.Kind == KindClaim || o.Kind == "") && (o.Name == "" || o.Name == c.pvc.Name) ||
-		(o.Kind == KindPV || o.Kind == "") && (o.Name == "" || o.Name == c.pv.Name)
+	return (object.Kind == KindClaim || object.Kind == "") && (object.Name == "" || object.Name == c.pvc.Name) ||
+		(object.Kind == KindPV || object.Kind == "") && (object.Name == "" || object.Name == c.pv.Name)
 }
 
 // isUnblockedBy reports whether a changed object may make a refused claim of pod usable. Each PV may: it is unknown to which PV a
 // claim will be bound.
-func isUnblockedBy(pod *corev1.Pod, o Object) bool {
-	if o.Kind == KindPV || o.Kind == "" {
+func isUnblockedBy(pod *corev1.Pod, object Object) bool {
+	if object.Kind == KindPV || object.Kind == "" {
 		return true
 	}
 	for i := range pod.Spec.Volumes {
 		name, ok := claim.NameOf(pod, &pod.Spec.Volumes[i])
-		if ok && o.Kind == KindClaim && (o.Namespace == "" || o.Namespace == pod.Namespace) && (o.Name == "" || o.Name == name) {
+		if ok && object.Kind == KindClaim && (object.Namespace == "" || object.Namespace == pod.Namespace) && (object.Name == "" || object.Name == name) {
 			return true
 		}
 	}

@@ -46,10 +46,10 @@ func (v *Volumes) Release(ctx context.Context, uid string) error {
 }
 
 // hasDevice reports whether a volume of the pod has a device: Prepare may have refused that device to other pods.
-func (v *Volumes) hasDevice(p *podState) bool {
+func (v *Volumes) hasDevice(state *podState) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return slices.ContainsFunc(p.volumes, func(e *entry) bool { return e.device != nil })
+	return slices.ContainsFunc(state.volumes, func(e *entry) bool { return e.device != nil })
 }
 
 // refusedPods returns the UIDs of the pods with a claim that Prepare refused.
@@ -61,15 +61,15 @@ func (v *Volumes) refusedPods() []string {
 
 // setUnmounted marks all volumes of a pod as no longer desired, and cancels running set-ups and stages that no pod needs. damaged
 // is the error of reading the record of the pod; nil: the record is valid.
-func (v *Volumes) setUnmounted(uid string) (p *podState, damaged error) {
+func (v *Volumes) setUnmounted(uid string) (state *podState, damaged error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.refused, uid)
-	p = v.pods[uid]
-	if p == nil {
+	state = v.pods[uid]
+	if state == nil {
 		return nil, v.damaged[uid]
 	}
-	for _, e := range p.volumes {
+	for _, e := range state.volumes {
 		if e.plan.Desired != plan.Unmounted {
 			e.plan.Desired, e.err = plan.Unmounted, nil
 		}
@@ -80,51 +80,51 @@ func (v *Volumes) setUnmounted(uid string) (p *podState, damaged error) {
 			d.cancel()
 		}
 	}
-	return p, v.damaged[uid]
+	return state, v.damaged[uid]
 }
 
 // removePod removes the state and the record of a pod whose volumes are torn down. It does nothing if they are desired again.
 // done is false if the pod has become the last user of a device, which Run must unstage first.
-func (v *Volumes) removePod(p *podState) (done bool, err error) {
-	p.recording.Lock()
-	defer p.recording.Unlock()
+func (v *Volumes) removePod(state *podState) (done bool, err error) {
+	state.recording.Lock()
+	defer state.recording.Unlock()
 	v.mu.Lock()
-	for _, e := range p.volumes {
+	for _, e := range state.volumes {
 		switch {
 		case e.plan.Desired != plan.Unmounted || e.plan.Phase != plan.Absent || e.plan.Step != plan.None:
 			v.mu.Unlock()
 			return true, nil
-		case e.device != nil && e.device.isLastUser(p):
+		case e.device != nil && e.device.isLastUser(state):
 			v.mu.Unlock()
 			return false, nil
 		}
 	}
-	for _, e := range p.volumes {
+	for _, e := range state.volumes {
 		if e.device != nil {
-			v.devices.removeUser(p, e.device) // another pod must not count this record as a remaining user
+			v.devices.removeUser(state, e.device) // another pod must not count this record as a remaining user
 		}
 	}
 	v.mu.Unlock()
-	err = p.recorded.Remove(p.dir)
+	err = state.recorded.Remove(state.dir)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if err != nil {
-		for _, e := range p.volumes {
+		for _, e := range state.volumes {
 			if e.device != nil {
-				e.device = v.devices.addUser(p, e.recorded)
+				e.device = v.devices.addUser(state, e.recorded)
 				e.plan.Device = &e.device.plan
 			}
 		}
 		return false, fmt.Errorf("remove record: %w", err)
 	}
-	removed := make(map[*plan.Volume]bool, len(p.volumes))
-	for _, e := range p.volumes {
+	removed := make(map[*plan.Volume]bool, len(state.volumes))
+	for _, e := range state.volumes {
 		removed[&e.plan] = true
 	}
 	v.plan.Volumes = removeVolumes(v.plan.Volumes, removed)
-	p.volumes, p.recorded = nil, record.Pod{}
-	if v.pods[p.uid] == p {
-		delete(v.pods, p.uid)
+	state.volumes, state.recorded = nil, record.Pod{}
+	if v.pods[state.uid] == state {
+		delete(v.pods, state.uid)
 	}
 	return true, nil
 }

@@ -68,11 +68,11 @@ func (rs resolver) resolveVolume(ctx context.Context, pod *corev1.Pod, vol *core
 func mountsWithOptions(plugin string) bool { return plugin == NFS }
 
 // describeUnrecorded returns the argument of a plugin call for a volume that is not recorded yet.
-func (rs resolver) describeUnrecorded(pod *corev1.Pod, vol *corev1.Volume, r record.Volume, c *claimed) Volume {
+func (rs resolver) describeUnrecorded(pod *corev1.Pod, vol *corev1.Volume, recorded record.Volume, bound *claimed) Volume {
 	d := Volume{
-		Pod: pod, Source: vol, UID: string(pod.UID), Name: r.Name, SpecName: r.SpecName(), Plugin: r.Plugin, PluginDir: rs.opts.PluginDir,
-		Block: r.Block, SELinuxLabel: r.SELinuxLabel, ReadOnly: podvolume.ReadOnly(vol), Warn: func(string, string) {},
+		Pod: pod, Source: vol, UID: string(pod.UID), Name: recorded.Name, SpecName: recorded.SpecName(), Plugin: recorded.Plugin, PluginDir: rs.opts.PluginDir,
+		Block: recorded.Block, SELinuxLabel: recorded.SELinuxLabel, ReadOnly: podvolume.ReadOnly(vol), Warn: func(string, string) {},
 	}
-	d.fillClaim(c)
+	d.fillClaim(bound)
 	return d
 }

@@ -29,7 +29,7 @@ func ReadSELinux(root fs.FS) (SELinux, error) {
 	return SELinux{Enabled: n.Enabled, FileLabel: n.DefaultFileLabel}, err
 }
 
-// toNode converts s for package selinux.
+// toNode converts s for the decisions of package selinux.
 func (s SELinux) toNode() selinux.Node {
 	return selinux.Node{Enabled: s.Enabled, DefaultFileLabel: s.FileLabel}
 }
@@ -38,29 +38,29 @@ func (s SELinux) toNode() selinux.Node {
 // Stage then passes the mount option context="LABEL", in quotes, where LABEL is Volume.SELinuxLabel. The container runtime does
 // not relabel this volume.
 type SELinuxMounter interface {
-	// MountsWithLabel reports whether the plugin can mount v, which has a PV, with a label. It may query the CSI driver or the
+	// MountsWithLabel reports whether the plugin can mount vol, which has a PV, with a label. It may query the CSI driver or the
 	// API server, and must return when ctx ends.
-	MountsWithLabel(ctx context.Context, v Volume) (bool, error)
+	MountsWithLabel(ctx context.Context, vol Volume) (bool, error)
 }
 
 // selinuxLabel returns the SELinux label with which a volume with a claim is mounted; empty: none. Containers of a pod with
 // different labels cannot share a PV, with any plugin.
-func (rs resolver) selinuxLabel(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume, r record.Volume, c *claimed) (string, error) {
-	if c == nil {
+func (rs resolver) selinuxLabel(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume, recorded record.Volume, bound *claimed) (string, error) {
+	if bound == nil {
 		return "", nil
 	}
 	label, err := rs.opts.SELinux.toNode().MountLabel(pod, vol.Name)
 	if err == nil && len(label) > record.MaxLabel {
 		err = fmt.Errorf("SELinux label has more than %d bytes", record.MaxLabel)
 	}
-	if err != nil || label == "" || r.Block {
+	if err != nil || label == "" || recorded.Block {
 		return "", err
 	}
-	mounter, ok := rs.opts.Plugins[r.Plugin].(SELinuxMounter)
+	mounter, ok := rs.opts.Plugins[recorded.Plugin].(SELinuxMounter)
 	if !ok {
 		return "", nil
 	}
-	if can, err := mounter.MountsWithLabel(ctx, rs.describeUnrecorded(pod, vol, r, c)); err != nil || !can {
+	if can, err := mounter.MountsWithLabel(ctx, rs.describeUnrecorded(pod, vol, recorded, bound)); err != nil || !can {
 		return "", markUnknown(err)
 	}
 	return label, nil

@@ -14,35 +14,35 @@ import (
 	"github.com/seed81659283/nodeagent/volume/internal/blockmap"
 )
 
-// setUpOrUpdate sets up a volume, or updates it, and expands it. It writes the outcome to r.
-func (pc *pluginCall) setUpOrUpdate(ctx context.Context, plugin Plugin, r *result) {
-	r.mount = pc.prior.mount
+// setUpOrUpdate sets up a volume, or updates it, and expands it. It writes the outcome to res.
+func (pc *pluginCall) setUpOrUpdate(ctx context.Context, plugin Plugin, res *result) {
+	res.mount = pc.prior.mount
 	c, err := pc.reloadClaim(ctx)
 	if err != nil && pc.kind == plan.Remount && pc.prior.claimed != nil {
 		pc.opts.Logger.Info("claim is not known", "pod", pc.pod, "volume", pc.volume.Name, "error", err)
 		return // the volume stays unchanged
 	}
 	if err != nil && pc.useRecordedClaim(err) {
-		r.claimed = recordedClaim(&pc.prior.recorded)
-		if r.mount, r.err = pc.setUpVolume(ctx, plugin); r.err == nil {
-			r.err = &StaleError{Err: err}
+		res.claimed = recordedClaim(&pc.prior.recorded)
+		if res.mount, res.err = pc.setUpVolume(ctx, plugin); res.err == nil {
+			res.err = &StaleError{Err: err}
 		}
 		return
 	}
-	r.claimed, r.err = c, err
-	if r.err == nil {
-		r.err = pc.checkUsable()
+	res.claimed, res.err = c, err
+	if res.err == nil {
+		res.err = pc.checkUsable()
 	}
-	if r.err != nil {
-		r.err = pc.markNothingMade(r.err)
+	if res.err != nil {
+		res.err = pc.markNothingMade(res.err)
 		return
 	}
 	if pc.kind == plan.SetUp || pc.shouldUpdate(plugin) {
-		if r.mount, r.err = pc.setUpVolume(ctx, plugin); r.err != nil {
+		if res.mount, res.err = pc.setUpVolume(ctx, plugin); res.err != nil {
 			return
 		}
 	}
-	r.size, r.err = pc.expandOnNode(ctx, plugin)
+	res.size, res.err = pc.expandOnNode(ctx, plugin)
 }
 
 // shouldUpdate reports whether an update calls SetUp of the plugin: for a [Refresher] without a claim, and if the last SetUp
@@ -101,8 +101,8 @@ func (pc *pluginCall) checkUsable() error {
 }
 
 // blockMapping returns the paths of the bind mount and the link of a block volume.
-func blockMapping(v Volume) blockmap.Mapping {
-	return blockmap.Mapping{Bound: filepath.Join(v.PluginDir, v.Device.MapDir, v.UID), Link: v.Dir}
+func blockMapping(vol Volume) blockmap.Mapping {
+	return blockmap.Mapping{Bound: filepath.Join(vol.PluginDir, vol.Device.MapDir, vol.UID), Link: vol.Dir}
 }
 
 // prepareParents creates the parent directories of a volume.

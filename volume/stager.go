@@ -28,15 +28,15 @@ type Device struct {
 // NodeStageVolume in CSI. The methods are called for one device one at a time, and never while a volume of the device is set up
 // or torn down.
 type Stager interface {
-	// Device returns the device of a volume. The result may depend only on v.PV, v.Block and the names in v; v.Device is not set
-	// yet. It may query the CSI driver or the API server, and must return when ctx ends.
-	Device(ctx context.Context, v Volume) (Device, error)
-	// Stage prepares the device of v, such as by mounting its file system. It must be idempotent. Errors have the meaning of
-	// those of [Plugin] SetUp.
-	Stage(ctx context.Context, v Volume) error
-	// Unstage reverts Stage; v has only what is recorded. A device that was never staged is no error. No volume of the device is
-	// set up.
-	Unstage(ctx context.Context, v Volume) error
+	// Device returns the device of a volume. The result may depend only on vol.PV, vol.Block and the names in vol; vol.Device
+	// is not set yet. It may query the CSI driver or the API server, and must return when ctx ends.
+	Device(ctx context.Context, vol Volume) (Device, error)
+	// Stage prepares the device of vol, such as by mounting its file system at vol.StagingDir. It must be idempotent. Errors
+	// have the meaning of those of [Plugin] SetUp.
+	Stage(ctx context.Context, vol Volume) error
+	// Unstage reverts Stage; vol has only the recorded fields. A device that was never staged is no error. No volume of the
+	// device is set up.
+	Unstage(ctx context.Context, vol Volume) error
 }
 
 // Expansion is the requested growth of a volume.
@@ -49,12 +49,12 @@ type Expansion struct {
 type Expander interface {
 	// NodeExpand expands a volume that is set up, once for all pods that share it. Containers may be using the volume. A volume
 	// that already has the size is no error.
-	NodeExpand(ctx context.Context, v Volume, e Expansion) error
+	NodeExpand(ctx context.Context, vol Volume, expansion Expansion) error
 }
 
 // Attacher waits until a controller has attached a volume to this node. Attaching itself is not its task.
 type Attacher interface {
-	// WaitForAttach blocks until v is attached, and returns the path of its device, or "" if that is unknown. It is called before
-	// each Stage of a [Device] with Attachable set. ctx ends after Options.AttachTimeout.
-	WaitForAttach(ctx context.Context, v Volume) (devicePath string, err error)
+	// WaitForAttach blocks until vol is attached, and returns the path of its device, or "" if that is unknown. It is called
+	// before each Stage of a [Device] with Attachable set. ctx ends after Options.AttachTimeout.
+	WaitForAttach(ctx context.Context, vol Volume) (devicePath string, err error)
 }

@@ -30,13 +30,13 @@ type step struct {
 }
 
 // newStep returns the step of an action, not started yet. v.mu is held.
-func (v *Volumes) newStep(a plan.Action) *step {
+func (v *Volumes) newStep(action plan.Action) *step {
 	s := &step{volumes: v, started: time.Now()}
 	c := &s.call
-	c.opts, c.resolver, c.events, c.kind = &v.opts, v.resolver, v.events, a.Step
-	if a.Volume != nil {
-		s.pod = v.pods[a.Volume.Pod]
-		e := s.pod.findVolume(a.Volume.Name)
+	c.opts, c.resolver, c.events, c.kind = &v.opts, v.resolver, v.events, action.Step
+	if action.Volume != nil {
+		s.pod = v.pods[action.Volume.Pod]
+		e := s.pod.findVolume(action.Volume.Name)
 		s.entry, c.volume, s.cancel = e, v.describeVolume(s.pod, e), &e.cancel
 		c.pod, c.volumeName = s.pod.name, c.volume.Name
 		c.prior = priorState{recorded: e.recorded, mount: e.mount, claimed: e.claimed, absent: e.plan.Phase == plan.Absent}
@@ -44,8 +44,8 @@ func (v *Volumes) newStep(a plan.Action) *step {
 			c.prior.size = e.device.size
 		}
 	}
-	if a.Device != nil {
-		s.device = v.devices.byName[a.Device.Name]
+	if action.Device != nil {
+		s.device = v.devices.byName[action.Device.Name]
 		s.cancel, c.prior.absent = &s.device.cancel, s.device.plan.Phase == plan.Absent
 		if s.entry == nil {
 			c.volume = describeDevice(v.opts.PluginDir, s.device)
@@ -109,16 +109,16 @@ func (s *step) runStep(ctx context.Context) {
 
 // recordResult applies the result of the step to the state. ready is true if all volumes of the pod are set up now, after a
 // Prepare of the pod had returned an error.
-func (s *step) recordResult(r result, gaveUp bool) (ready bool) {
+func (s *step) recordResult(res result, gaveUp bool) (ready bool) {
 	v := s.volumes
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	*s.cancel = nil
 	now := time.Now()
 	if s.device != nil {
-		s.recordDevice(r, gaveUp, now)
+		s.recordDevice(res, gaveUp, now)
 	} else {
-		s.recordVolume(r, gaveUp, now)
+		s.recordVolume(res, gaveUp, now)
 	}
 	if s.pod == nil {
 		return false
@@ -130,23 +130,23 @@ func (s *step) recordResult(r result, gaveUp bool) (ready bool) {
 
 // recordDevice applies the result of a stage or unstage, and wakes the waiters of all pods that share the device. Volumes.mu is
 // held.
-func (s *step) recordDevice(r result, gaveUp bool, now time.Time) {
+func (s *step) recordDevice(res result, gaveUp bool, now time.Time) {
 	d := s.device
 	if gaveUp {
-		d.plan.GiveUp(*failureOf(r.err), now)
+		d.plan.GiveUp(*failureOf(res.err), now)
 	} else {
-		d.plan.Complete(failureOf(r.err), now)
+		d.plan.Complete(failureOf(res.err), now)
 	}
-	d.err = r.err
-	if r.err == nil && s.call.kind == plan.Unstage && d.plan.Phase != plan.Absent {
+	d.err = res.err
+	if res.err == nil && s.call.kind == plan.Unstage && d.plan.Phase != plan.Absent {
 		d.err = plan.ErrHungCall
 	}
 	if s.call.kind == plan.Stage && s.volumes.devices.isUnwanted(d) {
 		d.err = nil // no pod waits for the device any more
 	}
 	switch {
-	case r.err == nil && s.call.kind == plan.Stage:
-		d.path = r.path
+	case res.err == nil && s.call.kind == plan.Stage:
+		d.path = res.path
 	case d.plan.Phase == plan.Absent:
 		d.path, d.size = "", 0
 	}
@@ -156,33 +156,33 @@ func (s *step) recordDevice(r result, gaveUp bool, now time.Time) {
 }
 
 // recordVolume applies the result of a step of a volume. Volumes.mu is held.
-func (s *step) recordVolume(r result, gaveUp bool, now time.Time) {
+func (s *step) recordVolume(res result, gaveUp bool, now time.Time) {
 	v, e := s.volumes, s.entry
 	if gaveUp {
-		e.plan.GiveUp(*failureOf(r.err), now)
+		e.plan.GiveUp(*failureOf(res.err), now)
 	} else {
-		e.plan.Complete(failureOf(r.err), now)
+		e.plan.Complete(failureOf(res.err), now)
 	}
-	e.err = r.err
-	if r.err == nil && s.call.kind == plan.TearDown && e.plan.Phase != plan.Absent {
+	e.err = res.err
+	if res.err == nil && s.call.kind == plan.TearDown && e.plan.Phase != plan.Absent {
 		e.err = plan.ErrHungCall
 	}
 	if s.call.kind != plan.TearDown && e.plan.Desired == plan.Unmounted {
 		e.err = nil // the pod is being released and does not wait for this step
 	}
-	if r.claimed != nil {
-		e.claimed = r.claimed
+	if res.claimed != nil {
+		e.claimed = res.claimed
 	}
-	if e.device != nil && r.size > 0 {
-		e.device.size = r.size
+	if e.device != nil && res.size > 0 {
+		e.device.size = res.size
 	}
-	if r.err == nil && s.call.kind != plan.TearDown || s.call.kind == plan.SetUp && e.plan.Phase == plan.Ready {
-		e.mount = r.mount
+	if res.err == nil && s.call.kind != plan.TearDown || s.call.kind == plan.SetUp && e.plan.Phase == plan.Ready {
+		e.mount = res.mount
 	}
 	if s.needsRefresh() && e.plan.Phase == plan.Ready {
 		e.plan.RefreshAt = now.Add(backoff.Jitter(v.opts.RefreshPeriod, 1, 1.5, v.opts.Rand()))
 	}
-	if e.device != nil && r.err == nil && s.call.kind == plan.TearDown {
+	if e.device != nil && res.err == nil && s.call.kind == plan.TearDown {
 		v.devices.retryUsers(e.device)
 	}
 	s.pod.notifyWaiters()

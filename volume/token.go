@@ -26,11 +26,11 @@ type Token struct {
 // issuer needs no cache.
 type TokenIssuer interface {
 	// Token returns a new token. Its error must not contain the token.
-	Token(ctx context.Context, r TokenRequest) (Token, error)
+	Token(ctx context.Context, request TokenRequest) (Token, error)
 }
 
 // TokenIssuerFunc is a function that implements [TokenIssuer].
-type TokenIssuerFunc func(ctx context.Context, r TokenRequest) (Token, error)
+type TokenIssuerFunc func(ctx context.Context, request TokenRequest) (Token, error)
 
 // Token calls the function.
 func (f TokenIssuerFunc) Token(ctx context.Context, r TokenRequest) (Token, error) { return f(ctx, r) }

@@ -25,7 +25,7 @@ type Usage struct {
 type UsageProvider interface {
 	// Usage measures a volume, without file systems that are mounted inside. It returns [errors.ErrUnsupported] if the usage
 	// cannot be measured; Usage.Abnormal may be set even then.
-	Usage(ctx context.Context, v Volume) (Usage, error)
+	Usage(ctx context.Context, vol Volume) (Usage, error)
 }
 
 // Usage returns the usage of a volume of a pod. The error wraps [fs.ErrNotExist] if the volume is not set up, and

@@ -38,20 +38,20 @@ type Volumes struct {
 	calls nowait.Calls // calls into file systems that may hang
 }
 
-// New reads the records of the volumes that a previous agent has set up below o.Root. It starts no goroutine, and does not change
-// these volumes. The error names the invalid field of o, or the directory that cannot be read.
-func New(o Options) (*Volumes, error) {
-	if err := o.validate(); err != nil {
+// New reads the records of the volumes that a previous agent has set up below opts.Root. It starts no goroutine, and does not change
+// these volumes. The error names the invalid field of opts, or the directory that cannot be read.
+func New(opts Options) (*Volumes, error) {
+	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	records, damaged, err := record.ReadAll(o.Root)
+	records, damaged, err := record.ReadAll(opts.Root)
 	if err != nil {
 		return nil, fmt.Errorf("volume: read records: %w", err)
 	}
 	v := &Volumes{
-		opts: o, wake: make(chan struct{}, 1), pods: map[string]*podState{}, damaged: damaged,
+		opts: opts, wake: make(chan struct{}, 1), pods: map[string]*podState{}, damaged: damaged,
 		refused: map[string]*corev1.Pod{},
-		plan:    plan.State{Parallel: o.Parallel, Slow: o.SlowAfter},
+		plan:    plan.State{Parallel: opts.Parallel, Slow: opts.SlowAfter},
 	}
 	v.devices = deviceTable{plan: &v.plan, byName: map[string]*device{}}
 	v.resolver, v.events = resolver{opts: &v.opts}, eventRecorder{opts: &v.opts}

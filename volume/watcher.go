@@ -37,23 +37,23 @@ type Watcher interface {
 // Refresher is an optional interface of a [Plugin] whose volumes show API objects, such as ConfigMaps. Volumes without a claim
 // are updated by SetUp when an object changes.
 type Refresher interface {
-	// Shows reports whether volume v of pod shows object o. An Object of kind "Pod" is the pod's own metadata. It is called with
-	// a lock held, must not block and has no side effects.
-	Shows(pod *corev1.Pod, v *corev1.Volume, o Object) bool
+	// Shows reports whether volume vol of pod shows object. An Object of kind "Pod" is the pod's own metadata. It is called
+	// with a lock held, must not block and has no side effects.
+	Shows(pod *corev1.Pod, vol *corev1.Volume, object Object) bool
 }
 
 // ObjectWaiter is an optional interface of a [Plugin] whose steps may fail until an object appears, such as a CSI driver that is
 // not registered yet.
 type ObjectWaiter interface {
-	// WaitsFor reports whether the change of object o may let failed steps of the plugin succeed. They are then retried at once.
+	// WaitsFor reports whether the change of object may let failed steps of the plugin succeed. They are then retried at once.
 	// It is called with a lock held, must not block and has no side effects.
-	WaitsFor(o Object) bool
+	WaitsFor(object Object) bool
 }
 
-// JoinWatchers returns a Watcher that runs several. When one of them fails, it cancels all and returns the error.
+// JoinWatchers returns a Watcher that runs all watchers. When one of them fails, it cancels all and returns the error.
 func JoinWatchers(watchers ...Watcher) Watcher { return joinedWatchers(watchers) }
 
-// joinedWatchers implements [JoinWatchers].
+// joinedWatchers is the Watcher that [JoinWatchers] returns.
 type joinedWatchers []Watcher
 
 // Watch runs all watchers until ctx ends or one of them fails.

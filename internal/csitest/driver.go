@@ -67,22 +67,22 @@ type Driver struct {
 }
 
 // Start starts a driver, and stops it at the end of the test.
-func Start(t testing.TB, o Options) *Driver {
+func Start(t testing.TB, opts Options) *Driver {
 	t.Helper()
-	if o.Name == "" {
-		o.Name = "csi.example"
+	if opts.Name == "" {
+		opts.Name = "csi.example"
 	}
-	if o.Versions == nil {
-		o.Versions = []string{"1.0.0"}
+	if opts.Versions == nil {
+		opts.Versions = []string{"1.0.0"}
 	}
-	if o.NodeInfo == nil {
-		o.NodeInfo = &csi.NodeGetInfoResponse{NodeId: "node"}
+	if opts.NodeInfo == nil {
+		opts.NodeInfo = &csi.NodeGetInfoResponse{NodeId: "node"}
 	}
 	dir, err := os.MkdirTemp("", "csi")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Driver{opts: o, t: t, dir: dir, state: map[mountPoint]*csi.VolumeCapability{}}
+	d := &Driver{opts: opts, t: t, dir: dir, state: map[mountPoint]*csi.VolumeCapability{}}
 	t.Cleanup(func() {
 		d.Stop()
 		_ = os.RemoveAll(dir)
@@ -118,14 +118,14 @@ func (d *Driver) Restart() {
 }
 
 // startServer serves g on a new socket at path. It removes an existing socket.
-func (d *Driver) startServer(g *grpc.Server, path string) {
+func (d *Driver) startServer(server *grpc.Server, path string) {
 	d.t.Helper()
 	_ = os.Remove(path)
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	d.wg.Go(func() { _ = g.Serve(l) })
+	d.wg.Go(func() { _ = server.Serve(l) })
 }
 
 // Stop stops the driver and its registration at once, as a crash does: running calls get no response. The sockets are removed.
@@ -239,9 +239,9 @@ func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*regist
 }
 
 // NotifyRegistrationStatus records the result of the registration.
-func (r *registrar) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+func (r *registrar) NotifyRegistrationStatus(_ context.Context, status *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
-	r.d.statuses = append(r.d.statuses, s)
+	r.d.statuses = append(r.d.statuses, status)
 	return &registration.RegistrationStatusResponse{}, nil
 }

@@ -64,25 +64,25 @@ func (n *node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeG
 	return n.d.opts.NodeInfo, nil
 }
 
-func (n *node) hasCapability(want csi.NodeServiceCapability_RPC_Type) bool {
-	return slices.Contains(n.d.opts.Capabilities, want)
+func (n *node) hasCapability(capability csi.NodeServiceCapability_RPC_Type) bool {
+	return slices.Contains(n.d.opts.Capabilities, capability)
 }
 
 // addMountPoint records a volume at a path. It fails if the path has another volume, or the volume with another capability.
 // n.d.mu is held.
-func (n *node) addMountPoint(p mountPoint, c *csi.VolumeCapability) error {
-	if p.handle == "" || p.path == "" || c.GetAccessMode() == nil || c.GetAccessType() == nil {
+func (n *node) addMountPoint(point mountPoint, c *csi.VolumeCapability) error {
+	if point.handle == "" || point.path == "" || c.GetAccessMode() == nil || c.GetAccessType() == nil {
 		return status.Error(codes.InvalidArgument, "handle, path or capability is missing")
 	}
 	for other := range n.d.state {
-		if other.path == p.path && other != p {
-			return status.Errorf(codes.AlreadyExists, "%s has volume %s", p.path, other.handle)
+		if other.path == point.path && other != point {
+			return status.Errorf(codes.AlreadyExists, "%s has volume %s", point.path, other.handle)
 		}
 	}
-	if old := n.d.state[p]; old != nil && !proto.Equal(old, c) {
-		return status.Errorf(codes.AlreadyExists, "%s has the volume with another capability", p.path)
+	if old := n.d.state[point]; old != nil && !proto.Equal(old, c) {
+		return status.Errorf(codes.AlreadyExists, "%s has the volume with another capability", point.path)
 	}
-	n.d.state[p] = c
+	n.d.state[point] = c
 	return nil
 }
 

@@ -18,20 +18,20 @@ import (
 )
 
 // SourceOf returns the JSON name of the source field of a volume, such as "configMap", or "" if it has no source.
-func SourceOf(v *corev1.Volume) string {
+func SourceOf(vol *corev1.Volume) string {
 	switch { // the common ones, without reflection
-	case v.ConfigMap != nil:
+	case vol.ConfigMap != nil:
 		return "configMap"
-	case v.EmptyDir != nil:
+	case vol.EmptyDir != nil:
 		return "emptyDir"
-	case v.HostPath != nil:
+	case vol.HostPath != nil:
 		return "hostPath"
-	case v.Projected != nil:
+	case vol.Projected != nil:
 		return "projected"
-	case v.Secret != nil:
+	case vol.Secret != nil:
 		return "secret"
 	}
-	return firstFieldSet(reflect.ValueOf(&v.VolumeSource).Elem())
+	return firstFieldSet(reflect.ValueOf(&vol.VolumeSource).Elem())
 }
 
 // PVSourceOf returns the JSON name of the source field of a PV, such as "csi", or "" if it has no source.
@@ -63,14 +63,14 @@ func UsedByPod(spec *corev1.PodSpec) map[string]bool {
 }
 
 // UsedByContainer yields the names of the volumes that a container mounts or has as devices.
-func UsedByContainer(c *corev1.Container) iter.Seq[string] {
+func UsedByContainer(container *corev1.Container) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for i := range c.VolumeMounts {
-			if !yield(c.VolumeMounts[i].Name) {
+		for i := range container.VolumeMounts {
+			if !yield(container.VolumeMounts[i].Name) {
 				return
 			}
 		}
-		for _, d := range c.VolumeDevices {
+		for _, d := range container.VolumeDevices {
 			if !yield(d.Name) {
 				return
 			}

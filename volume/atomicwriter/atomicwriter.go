@@ -24,12 +24,12 @@ type Options struct {
 
 // Write replaces the contents of directory dir by the files of payload, by relative path. dir must exist. changed is true if a
 // new version was published. Nothing is published if paths and contents are unchanged, even if modes or owners differ.
-func Write(dir string, payload map[string]File, o Options) (changed bool, err error) {
+func Write(dir string, payload map[string]File, opts Options) (changed bool, err error) {
 	entries, err := parsePayload(payload)
 	if err != nil {
 		return false, err
 	}
-	return writePayload(dir, entries, o, nil)
+	return writePayload(dir, entries, opts, nil)
 }
 
 // Validate returns an error if [Write] would refuse a payload. Refused are: paths that are empty, absolute, too long or too deep,

@@ -72,20 +72,20 @@ func (w *writer) listDir() (*listing, error) {
 func (w *writer) isLastBlock(used int) bool { return used <= len(w.buf)-dirent.MaxRecord }
 
 // addName adds a directory entry to a listing, and reports whether it is in the payload.
-func (w *writer) addName(found *listing, name []byte, t dirent.Type) (expected bool) {
+func (w *writer) addName(list *listing, name []byte, t dirent.Type) (expected bool) {
 	if i, ok := findEntry(w.entries, name); ok {
-		found.present[i] = true
+		list.present[i] = true
 		return true
 	}
 	link := t == dirent.Link || t == dirent.Unknown
 	switch s := string(name); {
 	case s == dataName && link:
-	case s == dataName, s == newDataName, isVersion(s) && s != found.current:
-		if len(found.stale) < maxStale {
-			found.stale = append(found.stale, s)
+	case s == dataName, s == newDataName, isVersion(s) && s != list.current:
+		if len(list.stale) < maxStale {
+			list.stale = append(list.stale, s)
 		}
-	case link && s != found.current && len(found.otherLinks) < maxStale:
-		found.otherLinks = append(found.otherLinks, s)
+	case link && s != list.current && len(list.otherLinks) < maxStale:
+		list.otherLinks = append(list.otherLinks, s)
 	}
 	return false
 }
@@ -152,24 +152,24 @@ func (e *entry) direntType() dirent.Type {
 	return dirent.Regular
 }
 
-func (w *writer) equalSubdirectory(dir int, e *entry) bool {
-	child, err := openDir(dir, e.name)
+func (w *writer) equalSubdirectory(dir int, item *entry) bool {
+	child, err := openDir(dir, item.name)
 	if err != nil {
 		return false
 	}
 	defer unix.Close(child)
-	return w.equalDir(child, e.children)
+	return w.equalDir(child, item.children)
 }
 
 // equalFile reports whether a regular file has the contents of an entry. The caller has checked that it is regular, because
 // opening a device can have side effects.
-func (w *writer) equalFile(dir int, e *entry) bool {
-	fd, err := unix.Openat(dir, e.name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+func (w *writer) equalFile(dir int, item *entry) bool {
+	fd, err := unix.Openat(dir, item.name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
 	defer unix.Close(fd)
-	want := e.file.Data
+	want := item.file.Data
 	for {
 		n, err := unix.Read(fd, w.buf)
 		switch {

@@ -81,12 +81,12 @@ func (w *writer) removeTree(name string) error {
 }
 
 // writeFile creates and writes a file of the payload, which must not exist.
-func (w *writer) writeFile(dir int, e *entry) (err error) {
+func (w *writer) writeFile(dir int, item *entry) (err error) {
 	if err := w.checkFault("openat"); err != nil {
 		return err
 	}
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat(dir, e.name, flags, uint32(e.file.Mode))
+	fd, err := unix.Openat(dir, item.name, flags, uint32(item.file.Mode))
 	if err != nil {
 		return os.NewSyscallError("openat", err)
 	}
@@ -95,7 +95,7 @@ func (w *writer) writeFile(dir int, e *entry) (err error) {
 			err = os.NewSyscallError("close", closeErr)
 		}
 	}()
-	for data := e.file.Data; len(data) > 0; {
+	for data := item.file.Data; len(data) > 0; {
 		if err := w.checkFault("write"); err != nil {
 			return err
 		}
@@ -110,15 +110,15 @@ func (w *writer) writeFile(dir int, e *entry) (err error) {
 			data = data[n:]
 		}
 	}
-	if e.file.Owner != nil {
+	if item.file.Owner != nil {
 		if err := w.checkFault("fchown"); err != nil {
 			return err
 		}
-		if err := unix.Fchown(fd, int(*e.file.Owner), -1); err != nil {
+		if err := unix.Fchown(fd, int(*item.file.Owner), -1); err != nil {
 			return os.NewSyscallError("fchown", err)
 		}
 	}
-	return w.setMode(fd, uint32(e.file.Mode))
+	return w.setMode(fd, uint32(item.file.Mode))
 }
 
 // openDir opens a subdirectory, but no symbolic link to one.

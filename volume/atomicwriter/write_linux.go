@@ -28,13 +28,13 @@ type writer struct {
 	before func(call string) error
 }
 
-func writePayload(path string, entries []entry, o Options, before func(call string) error) (changed bool, err error) {
+func writePayload(path string, entries []entry, opts Options, before func(call string) error) (changed bool, err error) {
 	dir, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(dir)
-	w := &writer{path: path, dir: dir, entries: entries, opts: o, buf: make([]byte, bufferSize(entries)), before: before}
+	w := &writer{path: path, dir: dir, entries: entries, opts: opts, buf: make([]byte, bufferSize(entries)), before: before}
 	changed, err = w.writeVersion()
 	if err != nil {
 		err = fmt.Errorf("write payload into %s: %w", path, err)
@@ -64,9 +64,9 @@ func (w *writer) writeVersion() (changed bool, err error) {
 }
 
 // removeStale removes versions of a killed writer, which also frees space for the new version.
-func (w *writer) removeStale(found *listing) error {
+func (w *writer) removeStale(list *listing) error {
 	var errs []error
-	for _, name := range found.stale {
+	for _, name := range list.stale {
 		errs = append(errs, w.removeTree(name))
 	}
 	return errors.Join(errs...)
@@ -156,10 +156,10 @@ func (w *writer) switchLink(name string) error {
 }
 
 // createLinks creates the missing links to files of the payload.
-func (w *writer) createLinks(found *listing) error {
+func (w *writer) createLinks(list *listing) error {
 	for i := range w.entries {
 		e := &w.entries[i]
-		if found.present[i] {
+		if list.present[i] {
 			continue
 		}
 		switch err := w.createLink(dataName+"/"+e.name, e.name); {
@@ -178,9 +178,9 @@ func (w *writer) createLinks(found *listing) error {
 }
 
 // removeStaleLinks removes the links to files that the payload no longer has.
-func (w *writer) removeStaleLinks(found *listing) error {
+func (w *writer) removeStaleLinks(list *listing) error {
 	var errs []error
-	for _, name := range found.otherLinks {
+	for _, name := range list.otherLinks {
 		if target, ok := readLink(w.dir, name, w.buf); ok && target == dataName+"/"+name {
 			errs = append(errs, w.removeLink(name))
 		}

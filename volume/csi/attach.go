@@ -18,21 +18,21 @@ import (
 )
 
 // findAttachment returns the VolumeAttachment object of a volume; nil: the volume needs no attachment.
-func (p *Plugin) findAttachment(ctx context.Context, s *volumeSpec, o *driverPolicy) (*storagev1.VolumeAttachment, error) {
-	if p.opts.Attachments == nil || !o.attachRequired || s.mode != storagev1.VolumeLifecyclePersistent {
+func (p *Plugin) findAttachment(ctx context.Context, spec *volumeSpec, policy *driverPolicy) (*storagev1.VolumeAttachment, error) {
+	if p.opts.Attachments == nil || !policy.attachRequired || spec.mode != storagev1.VolumeLifecyclePersistent {
 		return nil, nil
 	}
-	name := attachmentName(s.handle, s.driver, p.opts.NodeName)
+	name := attachmentName(spec.handle, spec.driver, p.opts.NodeName)
 	a, err := p.opts.Attachments.VolumeAttachment(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("volume attachment %s of volume %.256q: %w", name, s.handle, err)
+		return nil, fmt.Errorf("volume attachment %s of volume %.256q: %w", name, spec.handle, err)
 	}
 	return a, nil
 }
 
 // publishContext returns the attachment metadata that the controller service of the driver passes to its node service; nil: none.
-func (p *Plugin) publishContext(ctx context.Context, s *volumeSpec, o *driverPolicy) (map[string]string, error) {
-	a, err := p.findAttachment(ctx, s, o)
+func (p *Plugin) publishContext(ctx context.Context, spec *volumeSpec, policy *driverPolicy) (map[string]string, error) {
+	a, err := p.findAttachment(ctx, spec, policy)
 	if a == nil || err != nil {
 		return nil, err
 	}
@@ -55,8 +55,8 @@ func isAttached(a *storagev1.VolumeAttachment) (bool, error) {
 // WaitForAttach blocks until a volume is attached to the node, and returns the name of its VolumeAttachment object; empty: the
 // driver needs no attachment. It polls at intervals that grow to 10 s. It returns an error if ctx ends or the object reports an
 // attach error. It implements [volume.Attacher].
-func (p *Plugin) WaitForAttach(ctx context.Context, v volume.Volume) (string, error) {
-	s, err := specOf(&v)
+func (p *Plugin) WaitForAttach(ctx context.Context, vol volume.Volume) (string, error) {
+	s, err := specOf(&vol)
 	if err != nil {
 		return "", err
 	}

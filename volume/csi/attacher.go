@@ -23,11 +23,11 @@ var _ volume.Attacher = Attacher{}
 
 // WaitForAttach returns when v is attached and the API server has recorded that it is in use. Otherwise a controller could detach
 // the volume while a pod has it mounted. A recovered volume is not reported again, because the previous agent has reported it.
-func (a Attacher) WaitForAttach(ctx context.Context, v volume.Volume) (devicePath string, err error) {
-	if !v.Recovered {
+func (a Attacher) WaitForAttach(ctx context.Context, vol volume.Volume) (devicePath string, err error) {
+	if !vol.Recovered {
 		if err := a.Report(ctx); err != nil {
 			return "", err
 		}
 	}
-	return a.Plugin.WaitForAttach(ctx, v)
+	return a.Plugin.WaitForAttach(ctx, vol)
 }

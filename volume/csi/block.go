@@ -19,8 +19,8 @@ import (
 const persistentMode = storagev1.VolumeLifecyclePersistent
 
 // isMounted reports whether a file system or device is mounted at a path. An absent path is no error.
-func isMounted(at string) (bool, error) {
-	mounted, err := mount.IsMountPoint(at)
+func isMounted(path string) (bool, error) {
+	mounted, err := mount.IsMountPoint(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -28,13 +28,13 @@ func isMounted(at string) (bool, error) {
 }
 
 // removeBlockVolume removes the directories of a block volume that no pod uses, with files that the driver has left in the
-// staging directory. left is true, and nothing is removed, if the staging directory is mounted.
-func removeBlockVolume(v *volume.Volume) (left bool, err error) {
-	if left, err = isMounted(v.StagingDir); left || err != nil {
-		return left, err
+// staging directory. stillMounted is true, and nothing is removed, if the staging directory is mounted.
+func removeBlockVolume(vol *volume.Volume) (stillMounted bool, err error) {
+	if stillMounted, err = isMounted(vol.StagingDir); stillMounted || err != nil {
+		return stillMounted, err
 	}
-	paths := blockPathsOf(v.SpecName)
-	at := func(path string) string { return filepath.Join(v.PluginDir, path) }
+	paths := blockPathsOf(vol.SpecName)
+	at := func(path string) string { return filepath.Join(vol.PluginDir, path) }
 	if err := removePath(at(paths.publish)); err != nil {
 		return false, err
 	}

@@ -93,14 +93,14 @@ func (c *client) close() { _ = c.conn.Close() }
 
 // invoke makes one call of a driver, and calls Hooks.CallCompleted. The error is a [CallError], in which the values of hide are
 // replaced.
-func invoke[Q, A any](ctx context.Context, c *client, method string, rpc func(context.Context, Q, ...grpc.CallOption) (A, error), request Q, hide ...string) (A, error) {
+func invoke[Q, A any](ctx context.Context, conn *client, method string, rpc func(context.Context, Q, ...grpc.CallOption) (A, error), request Q, hide ...string) (A, error) {
 	began := time.Now()
 	answer, err := rpc(ctx, request)
 	if err != nil {
-		err = &CallError{Driver: c.driver, Method: method, Err: sanitizeError(err, hide), ctxErr: ctx.Err()}
+		err = &CallError{Driver: conn.driver, Method: method, Err: sanitizeError(err, hide), ctxErr: ctx.Err()}
 	}
-	if hook := c.p.opts.Hooks.CallCompleted; hook != nil {
-		hook(c.driver, method, time.Since(began), err)
+	if hook := conn.p.opts.Hooks.CallCompleted; hook != nil {
+		hook(conn.driver, method, time.Since(began), err)
 	}
 	return answer, err
 }

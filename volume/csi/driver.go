@@ -30,9 +30,9 @@ type driver struct {
 	predecessor *driver // driver of the same name that it replaces, until NodeGetInfo has succeeded; nil: none
 }
 
-// matchesSocket reports whether the driver was registered by p: with its registration socket and endpoint.
-func (d *driver) matchesSocket(p pluginregistry.Plugin) bool {
-	return d.plugin.Socket == p.Socket && d.plugin.Endpoint == p.Endpoint
+// matchesSocket reports whether plugin is the registration of this driver: with its registration socket and its endpoint.
+func (d *driver) matchesSocket(plugin pluginregistry.Plugin) bool {
+	return d.plugin.Socket == plugin.Socket && d.plugin.Endpoint == plugin.Endpoint
 }
 
 // drivers is the table of registered drivers. It implements the handler of the plugin registry.
@@ -54,7 +54,7 @@ func (d *drivers) findDriver(name string) (driver, bool) {
 	return found, ok
 }
 
-// highestVersion returns the highest supported version below 2 of a driver.
+// highestVersion returns the highest version before 2 in versions, the CSI versions that a driver supports.
 func highestVersion(versions []string) (*utilversion.Version, error) {
 	if len(versions) == 0 {
 		return nil, errors.New("it supports no version")
@@ -63,41 +63,41 @@ func highestVersion(versions []string) (*utilversion.Version, error) {
 }
 
 // Validate returns an error if a driver cannot be registered. A driver with a registered name needs a higher version.
-func (d *drivers) Validate(p pluginregistry.Plugin) error {
-	_, err := d.checkDriverVersion(p)
+func (d *drivers) Validate(plugin pluginregistry.Plugin) error {
+	_, err := d.checkDriverVersion(plugin)
 	return err
 }
 
-func (d *drivers) checkDriverVersion(p pluginregistry.Plugin) (*utilversion.Version, error) {
-	if err := checkDriver(p.Name); err != nil {
+func (d *drivers) checkDriverVersion(plugin pluginregistry.Plugin) (*utilversion.Version, error) {
+	if err := checkDriver(plugin.Name); err != nil {
 		return nil, err
 	}
-	version, err := highestVersion(p.Versions)
+	version, err := highestVersion(plugin.Versions)
 	if err != nil {
-		return nil, fmt.Errorf("CSI driver %s: versions %.256q: %w", p.Name, p.Versions, err)
+		return nil, fmt.Errorf("CSI driver %s: versions %.256q: %w", plugin.Name, plugin.Versions, err)
 	}
-	if old, ok := d.findDriver(p.Name); ok && !old.version.LessThan(version) {
-		return nil, fmt.Errorf("CSI driver %s is registered already, with version %s, by socket %s", p.Name, old.version, old.plugin.Socket)
+	if old, ok := d.findDriver(plugin.Name); ok && !old.version.LessThan(version) {
+		return nil, fmt.Errorf("CSI driver %s is registered already, with version %s, by socket %s", plugin.Name, old.version, old.plugin.Socket)
 	}
 	return version, nil
 }
 
 // Register adds a driver, calls its NodeGetInfo and Options.NodeUpdater. After an error the previous driver of this name remains.
-func (d *drivers) Register(ctx context.Context, p pluginregistry.Plugin) error {
-	version, err := d.checkDriverVersion(p)
+func (d *drivers) Register(ctx context.Context, plugin pluginregistry.Plugin) error {
+	version, err := d.checkDriverVersion(plugin)
 	if err != nil {
 		return err
 	}
-	d.addDriver(p, version)
-	if err := d.installDriver(ctx, p.Name); err != nil {
-		if !d.restorePredecessor(p) {
-			d.Deregister(context.WithoutCancel(ctx), p)
+	d.addDriver(plugin, version)
+	if err := d.installDriver(ctx, plugin.Name); err != nil {
+		if !d.restorePredecessor(plugin) {
+			d.Deregister(context.WithoutCancel(ctx), plugin)
 		}
 		return err
 	}
-	d.dropPredecessor(p)
+	d.dropPredecessor(plugin)
 	for _, f := range d.listListeners() {
-		f(p.Name)
+		f(plugin.Name)
 	}
 	return nil
 }
@@ -108,35 +108,36 @@ func (d *drivers) listListeners() []func(name string) {
 	return slices.Collect(maps.Values(d.listeners))
 }
 
-func (d *drivers) addDriver(p pluginregistry.Plugin, version *utilversion.Version) {
+func (d *drivers) addDriver(plugin pluginregistry.Plugin, version *utilversion.Version) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := driver{plugin: p, version: version}
-	if before, ok := d.byName[p.Name]; ok {
+	now := driver{plugin: plugin, version: version}
+	if before, ok := d.byName[plugin.Name]; ok {
 		now.predecessor = &before
 	}
-	d.byName[p.Name] = now
+	d.byName[plugin.Name] = now
 }
 
-// restorePredecessor restores the driver that p has replaced. It reports false if there is none.
-func (d *drivers) restorePredecessor(p pluginregistry.Plugin) bool {
+// restorePredecessor restores the driver that plugin has replaced, because plugin does not work. It reports false if there is
+// none.
+func (d *drivers) restorePredecessor(plugin pluginregistry.Plugin) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	found, ok := d.byName[p.Name]
-	if !ok || !found.matchesSocket(p) || found.predecessor == nil {
+	found, ok := d.byName[plugin.Name]
+	if !ok || !found.matchesSocket(plugin) || found.predecessor == nil {
 		return false
 	}
-	d.byName[p.Name] = *found.predecessor
+	d.byName[plugin.Name] = *found.predecessor
 	return true
 }
 
-// dropPredecessor forgets the driver that p has replaced, because p works.
-func (d *drivers) dropPredecessor(p pluginregistry.Plugin) {
+// dropPredecessor forgets the driver that plugin has replaced, because plugin works.
+func (d *drivers) dropPredecessor(plugin pluginregistry.Plugin) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if found, ok := d.byName[p.Name]; ok && found.matchesSocket(p) {
+	if found, ok := d.byName[plugin.Name]; ok && found.matchesSocket(plugin) {
 		found.predecessor = nil
-		d.byName[p.Name] = found
+		d.byName[plugin.Name] = found
 	}
 }
 
@@ -165,16 +166,16 @@ func (d *drivers) installDriver(ctx context.Context, name string) error {
 }
 
 // Deregister removes a driver whose registration socket was removed, unless another driver has its name by now.
-func (d *drivers) Deregister(ctx context.Context, p pluginregistry.Plugin) {
+func (d *drivers) Deregister(ctx context.Context, plugin pluginregistry.Plugin) {
 	d.mu.Lock()
-	found, ok := d.byName[p.Name]
-	ours := ok && found.matchesSocket(p)
+	found, ok := d.byName[plugin.Name]
+	ours := ok && found.matchesSocket(plugin)
 	switch {
 	case ours:
-		delete(d.byName, p.Name)
-	case ok && found.predecessor != nil && found.predecessor.matchesSocket(p):
+		delete(d.byName, plugin.Name)
+	case ok && found.predecessor != nil && found.predecessor.matchesSocket(plugin):
 		found.predecessor = nil
-		d.byName[p.Name] = found
+		d.byName[plugin.Name] = found
 	}
 	d.mu.Unlock()
 	if !ours || d.p.opts.NodeUpdater == nil {
@@ -182,8 +183,8 @@ func (d *drivers) Deregister(ctx context.Context, p pluginregistry.Plugin) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.p.opts.Timeout)
 	defer cancel()
-	if err := retryFourTimes(ctx, func() error { return d.p.opts.NodeUpdater.UninstallDriver(ctx, p.Name) }); err != nil {
-		d.p.opts.Logger.Warn("CSI driver is still on the node", "driver", p.Name, "error", err)
+	if err := retryFourTimes(ctx, func() error { return d.p.opts.NodeUpdater.UninstallDriver(ctx, plugin.Name) }); err != nil {
+		d.p.opts.Logger.Warn("CSI driver is still on the node", "driver", plugin.Name, "error", err)
 	}
 }
 
@@ -218,7 +219,7 @@ func (p *Plugin) Watch(ctx context.Context, changed func(kind, namespace, name s
 	return nil
 }
 
-// WaitsFor reports whether o matches CSI drivers. It implements [volume.ObjectWaiter].
+// WaitsFor reports whether object matches CSIDriver objects. It implements [volume.ObjectWaiter].
 func (p *Plugin) WaitsFor(o volume.Object) bool { return o.Kind == kindDriver || o.Kind == "" }
 
 // kindDriver is the kind of object that Watch reports when a driver has registered.

@@ -35,15 +35,15 @@ type driverPolicy struct {
 }
 
 // policyOf returns the policy of a CSIDriver object, with the defaults of the API server; nil: the driver has no object.
-func policyOf(d *storagev1.CSIDriver) driverPolicy {
-	if d == nil {
+func policyOf(driver *storagev1.CSIDriver) driverPolicy {
+	if driver == nil {
 		return driverPolicy{attachRequired: true, groupPolicy: storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy}
 	}
 	o := driverPolicy{
-		exists: true, lifecycleModes: d.Spec.VolumeLifecycleModes, attachRequired: d.Spec.AttachRequired == nil || *d.Spec.AttachRequired,
-		podInfoOnMount: optional.IsTrue(d.Spec.PodInfoOnMount), requiresRepublish: optional.IsTrue(d.Spec.RequiresRepublish),
-		groupPolicy: *optional.OrZero(d.Spec.FSGroupPolicy), tokens: d.Spec.TokenRequests,
-		tokensAsSecrets: optional.IsTrue(d.Spec.ServiceAccountTokenInSecrets), seLinuxMount: optional.IsTrue(d.Spec.SELinuxMount),
+		exists: true, lifecycleModes: driver.Spec.VolumeLifecycleModes, attachRequired: driver.Spec.AttachRequired == nil || *driver.Spec.AttachRequired,
+		podInfoOnMount: optional.IsTrue(driver.Spec.PodInfoOnMount), requiresRepublish: optional.IsTrue(driver.Spec.RequiresRepublish),
+		groupPolicy: *optional.OrZero(driver.Spec.FSGroupPolicy), tokens: driver.Spec.TokenRequests,
+		tokensAsSecrets: optional.IsTrue(driver.Spec.ServiceAccountTokenInSecrets), seLinuxMount: optional.IsTrue(driver.Spec.SELinuxMount),
 	}
 	if len(o.lifecycleModes) == 0 {
 		o.lifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
@@ -81,14 +81,14 @@ func (o *driverPolicy) checkMode(driver string, mode storagev1.VolumeLifecycleMo
 }
 
 // needsFSGroup reports whether the agent must change the group of the files of a volume to group.
-func (o *driverPolicy) needsFSGroup(s *volumeSpec, group *int64) bool {
+func (o *driverPolicy) needsFSGroup(spec *volumeSpec, group *int64) bool {
 	switch {
-	case group == nil || s.readOnly || o.groupPolicy == storagev1.NoneFSGroupPolicy:
+	case group == nil || spec.readOnly || o.groupPolicy == storagev1.NoneFSGroupPolicy:
 		return false
 	case o.groupPolicy == storagev1.FileFSGroupPolicy:
 		return true
 	}
-	return s.fsType != "" && s.singleNodeWriter
+	return spec.fsType != "" && spec.singleNodeWriter
 }
 
 // podInfoAttributes returns the volume attributes with the pod's metadata, for drivers with podInfoOnMount.
@@ -111,15 +111,15 @@ type tokenText struct {
 }
 
 // requestTokens returns the tokens of a pod for the tokenRequests of a driver: as JSON by audience, and their values.
-func (p *Plugin) requestTokens(ctx context.Context, o *driverPolicy, pod *corev1.Pod) (text string, values []string, err error) {
-	if len(o.tokens) == 0 {
+func (p *Plugin) requestTokens(ctx context.Context, policy *driverPolicy, pod *corev1.Pod) (text string, values []string, err error) {
+	if len(policy.tokens) == 0 {
 		return "", nil, nil
 	}
 	if p.cache == nil {
 		return "", nil, errors.New("the driver wants service account tokens, and there are none on this node")
 	}
-	all := make(map[string]tokenText, len(o.tokens))
-	for _, want := range o.tokens {
+	all := make(map[string]tokenText, len(policy.tokens))
+	for _, want := range policy.tokens {
 		t, err := p.cache.Token(ctx, volume.TokenRequest{
 			Namespace: pod.Namespace, ServiceAccount: pod.Spec.ServiceAccountName, Audience: want.Audience,
 			ExpirationSeconds: *optional.OrZero(want.ExpirationSeconds), Pod: pod.Name, PodUID: string(pod.UID),

@@ -10,10 +10,10 @@ import (
 )
 
 // NodeExpand calls NodeExpandVolume for a volume that is published. It does nothing if the driver lacks EXPAND_VOLUME.
-func (p *Plugin) NodeExpand(ctx context.Context, v volume.Volume, e volume.Expansion) error {
+func (p *Plugin) NodeExpand(ctx context.Context, vol volume.Volume, expansion volume.Expansion) error {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
-	op, err := p.beginOperation(ctx, &v)
+	op, err := p.beginOperation(ctx, &vol)
 	if err != nil {
 		return err
 	}
@@ -25,11 +25,11 @@ func (p *Plugin) NodeExpand(ctx context.Context, v volume.Volume, e volume.Expan
 	if u.secrets, err = p.readSecret(ctx, "nodeExpandSecretRef", op.spec.expandSecret); err != nil {
 		return err
 	}
-	staged := v.StagingDir
+	staged := vol.StagingDir
 	if !op.can[canStage] {
 		staged = ""
 	}
-	request := op.spec.expandRequest(publishPath(&v), staged, e.NewSize, u)
+	request := op.spec.expandRequest(publishPath(&vol), staged, expansion.NewSize, u)
 	_, err = invoke(ctx, op.client, "NodeExpandVolume", op.client.node.NodeExpandVolume, request, secretValues(u.secrets)...)
 	return err
 }

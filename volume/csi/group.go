@@ -16,19 +16,19 @@ import (
 
 // applyFSGroup changes the group of the files of a volume to the fsGroup of the pod. It does nothing if the driver has done that
 // (VOLUME_MOUNT_GROUP), or its fsGroupPolicy excludes the volume.
-func (op *operation) applyFSGroup(ctx context.Context, v *volume.Volume, dir string) error {
-	group := fsGroup(v.Pod)
+func (op *operation) applyFSGroup(ctx context.Context, vol *volume.Volume, dir string) error {
+	group := fsGroup(vol.Pod)
 	if op.can[canMountGroup] || !op.policy.needsFSGroup(&op.spec, group) {
 		return nil
 	}
 	o := fsgroup.Options{
-		Policy: fsgroup.Policy(*optional.OrZero(v.Pod.Spec.SecurityContext.FSGroupChangePolicy)),
+		Policy: fsgroup.Policy(*optional.OrZero(vol.Pod.Spec.SecurityContext.FSGroupChangePolicy)),
 		ReportSlow: func(files int) {
 			name := dir
-			if rel, err := filepath.Rel(filepath.Dir(v.PodDir), dir); err == nil {
+			if rel, err := filepath.Rel(filepath.Dir(vol.PodDir), dir); err == nil {
 				name = rel
 			}
-			v.Warn(volume.ReasonPermissionChange, fmt.Sprintf("Setting volume ownership for %s, processed %d files.", name, files))
+			vol.Warn(volume.ReasonPermissionChange, fmt.Sprintf("Setting volume ownership for %s, processed %d files.", name, files))
 		},
 	}
 	err := fsgroup.Apply(ctx, dir, *group, o)

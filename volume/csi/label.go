@@ -12,8 +12,8 @@ import (
 )
 
 // MountsWithLabel reports whether the driver of a volume mounts it with an SELinux label: seLinuxMount of its CSIDriver object.
-func (p *Plugin) MountsWithLabel(ctx context.Context, v volume.Volume) (bool, error) {
-	s, err := specOf(&v)
+func (p *Plugin) MountsWithLabel(ctx context.Context, vol volume.Volume) (bool, error) {
+	s, err := specOf(&vol)
 	if err != nil {
 		return false, err
 	}
@@ -22,20 +22,20 @@ func (p *Plugin) MountsWithLabel(ctx context.Context, v volume.Volume) (bool, er
 }
 
 // mountOptions returns the mount options of a volume, including its SELinux label; nil for a block volume.
-func mountOptions(s *volumeSpec, v *volume.Volume) []string {
+func mountOptions(spec *volumeSpec, vol *volume.Volume) []string {
 	switch {
-	case s.block:
+	case spec.block:
 		return nil
-	case v.SELinuxLabel == "":
-		return s.mountOptions
+	case vol.SELinuxLabel == "":
+		return spec.mountOptions
 	}
-	return append(slices.Clip(s.mountOptions), selinux.MountOption(v.SELinuxLabel))
+	return append(slices.Clip(spec.mountOptions), selinux.MountOption(vol.SELinuxLabel))
 }
 
 // addLabel adds the SELinux label of a volume, if any, to data, the contents of vol_data.json. It changes data.
-func addLabel(data map[string]string, v *volume.Volume) map[string]string {
-	if v.SELinuxLabel != "" {
-		data[keyLabel] = v.SELinuxLabel
+func addLabel(data map[string]string, vol *volume.Volume) map[string]string {
+	if vol.SELinuxLabel != "" {
+		data[keyLabel] = vol.SELinuxLabel
 	}
 	return data
 }

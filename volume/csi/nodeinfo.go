@@ -131,9 +131,9 @@ func equalKeys(keys, sorted []string) bool {
 }
 
 // attachLimit returns how many volumes of a driver can be attached; -1: unknown.
-func attachLimit(d storagev1.CSINodeDriver) int64 {
-	if d.Allocatable == nil || d.Allocatable.Count == nil {
+func attachLimit(driver storagev1.CSINodeDriver) int64 {
+	if driver.Allocatable == nil || driver.Allocatable.Count == nil {
 		return -1
 	}
-	return int64(*d.Allocatable.Count)
+	return int64(*driver.Allocatable.Count)
 }

@@ -39,19 +39,19 @@ var (
 	_ volume.ObjectWaiter   = (*Plugin)(nil)
 )
 
-// New returns a plugin without registered drivers. It starts no goroutine. The error names the invalid field of o.
-func New(o Options) (*Plugin, error) {
-	if err := o.validate(); err != nil {
+// New returns a plugin without registered drivers. It starts no goroutine. The error names the invalid field of opts.
+func New(opts Options) (*Plugin, error) {
+	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	p := &Plugin{opts: o}
+	p := &Plugin{opts: opts}
 	p.drivers = drivers{p: p, byName: map[string]driver{}, listeners: map[int]func(string){}}
-	if o.Tokens != nil {
-		p.cache = token.NewCache(o.Tokens, nil)
+	if opts.Tokens != nil {
+		p.cache = token.NewCache(opts.Tokens, nil)
 	}
 	var err error
 	p.registry, err = pluginregistry.New(pluginregistry.Options{
-		Dir: o.Registry, Handlers: map[string]pluginregistry.Handler{pluginType: &p.drivers}, Component: "csi.Plugin", Logger: o.Logger,
+		Dir: opts.Registry, Handlers: map[string]pluginregistry.Handler{pluginType: &p.drivers}, Component: "csi.Plugin", Logger: opts.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("csi: %w", err)
@@ -72,8 +72,8 @@ func (p *Plugin) Drivers() []string {
 
 // Check returns errors for an inline volume whose driver name is invalid, or that needs an option that is not configured. It does
 // not check whether the driver is registered, which may happen later.
-func (p *Plugin) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field.ErrorList {
-	c := v.CSI
+func (p *Plugin) Check(_ *corev1.Pod, vol *corev1.Volume, path *field.Path) field.ErrorList {
+	c := vol.CSI
 	if c == nil {
 		return nil // the volume has a claim
 	}

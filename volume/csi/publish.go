@@ -19,112 +19,112 @@ import (
 
 // SetUp publishes a volume for a pod (NodePublishVolume). It is called again periodically for drivers with requiresRepublish; an
 // error then leaves the published volume in place.
-func (p *Plugin) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
+func (p *Plugin) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
-	op, err := p.beginOperation(ctx, &v)
+	op, err := p.beginOperation(ctx, &vol)
 	if err != nil {
-		return useRecovered(&v, volume.Mount{}, markNothingMade(&v, isPublished, err))
+		return useRecovered(&vol, volume.Mount{}, markNothingMade(&vol, isPublished, err))
 	}
 	defer op.client.close()
-	m := volume.Mount{HostPath: publishPath(&v), ReadOnly: op.spec.readOnly, UpdatePeriodically: op.policy.requiresRepublish}
+	m := volume.Mount{HostPath: publishPath(&vol), ReadOnly: op.spec.readOnly, UpdatePeriodically: op.policy.requiresRepublish}
 	if err := op.policy.checkMode(op.spec.driver, op.spec.mode); err != nil && !op.spec.block { // as in the kubelet
-		return m, markNothingMade(&v, isPublished, err)
+		return m, markNothingMade(&vol, isPublished, err)
 	}
-	u, err := p.publishParams(ctx, op, &v)
+	u, err := p.publishParams(ctx, op, &vol)
 	if err != nil {
-		return useRecovered(&v, m, markNothingMade(&v, isPublished, err))
+		return useRecovered(&vol, m, markNothingMade(&vol, isPublished, err))
 	}
-	if err := p.prepareDir(op, &v, m.HostPath); err != nil {
+	if err := p.prepareDir(op, &vol, m.HostPath); err != nil {
 		return m, err
 	}
-	staged := v.StagingDir
+	staged := vol.StagingDir
 	if !op.spec.block && !op.can[canStage] || op.spec.mode != persistentMode {
 		staged = ""
 	}
 	_, err = invoke(ctx, op.client, "NodePublishVolume", op.client.node.NodePublishVolume, op.spec.publishRequest(m.HostPath, staged, u), u.redact...)
 	if err != nil {
-		return m, cleanUpFailed(&v, err, func() (bool, error) { return removeTarget(&v) })
+		return m, cleanUpFailed(&vol, err, func() (bool, error) { return removeTarget(&vol) })
 	}
 	if op.spec.block {
 		return m, nil
 	}
-	m.SELinuxRelabel = v.SELinuxLabel == "" && hasSELinuxLabels(m.HostPath)
-	return m, op.applyFSGroup(ctx, &v, m.HostPath)
+	m.SELinuxRelabel = vol.SELinuxLabel == "" && hasSELinuxLabels(m.HostPath)
+	return m, op.applyFSGroup(ctx, &vol, m.HostPath)
 }
 
-// useRecovered returns a StaleError and a usable volume, if a previous agent has published v and it is still mounted. Otherwise
-// it returns m and err. It is for errors of requests about the driver; the publish is retried.
-func useRecovered(v *volume.Volume, m volume.Mount, err error) (volume.Mount, error) {
-	at := publishPath(v)
-	if !v.Recovered || v.Update {
+// useRecovered handles the error of a request about the driver of a volume. If a previous agent has published vol and it is
+// still mounted, the volume is usable, with a StaleError; the publish is retried. Otherwise it returns m and err.
+func useRecovered(vol *volume.Volume, m volume.Mount, err error) (volume.Mount, error) {
+	at := publishPath(vol)
+	if !vol.Recovered || vol.Update {
 		return m, err
 	}
 	if mounted, mountErr := mount.IsMountPoint(at); !mounted || mountErr != nil {
 		return m, err
 	}
-	m = volume.Mount{HostPath: at, ReadOnly: v.ReadOnly, UpdatePeriodically: true}
-	m.SELinuxRelabel = !v.Block && v.SELinuxLabel == "" && hasSELinuxLabels(at)
+	m = volume.Mount{HostPath: at, ReadOnly: vol.ReadOnly, UpdatePeriodically: true}
+	m.SELinuxRelabel = !vol.Block && vol.SELinuxLabel == "" && hasSELinuxLabels(at)
 	return m, &volume.StaleError{Err: err}
 }
 
 // publishParams collects the parameters of a NodePublishVolume call beside the volume itself.
-func (p *Plugin) publishParams(ctx context.Context, op *operation, v *volume.Volume) (u callParams, err error) {
-	u.can, u.attributes = op.can, op.spec.attributes
-	if u.publishContext, err = p.publishContext(ctx, &op.spec, &op.policy); err != nil {
-		return u, err
+func (p *Plugin) publishParams(ctx context.Context, op *operation, vol *volume.Volume) (params callParams, err error) {
+	params.can, params.attributes = op.can, op.spec.attributes
+	if params.publishContext, err = p.publishContext(ctx, &op.spec, &op.policy); err != nil {
+		return params, err
 	}
-	if u.secrets, err = p.readSecret(ctx, "nodePublishSecretRef", op.spec.publishSecret); err != nil {
-		return u, err
+	if params.secrets, err = p.readSecret(ctx, "nodePublishSecretRef", op.spec.publishSecret); err != nil {
+		return params, err
 	}
-	u.redact = secretValues(u.secrets)
+	params.redact = secretValues(params.secrets)
 	if op.policy.podInfoOnMount {
-		u.attributes = mergeMaps(u.attributes, podInfoAttributes(v.Pod, op.spec.mode))
+		params.attributes = mergeMaps(params.attributes, podInfoAttributes(vol.Pod, op.spec.mode))
 	}
-	op.spec.mountOptions = mountOptions(&op.spec, v)
+	op.spec.mountOptions = mountOptions(&op.spec, vol)
 	if op.spec.block {
-		return u, nil
+		return params, nil
 	}
-	text, tokens, err := p.requestTokens(ctx, &op.policy, v.Pod)
+	text, tokens, err := p.requestTokens(ctx, &op.policy, vol.Pod)
 	if err != nil {
-		return u, err
+		return params, err
 	}
 	if text != "" {
-		u.redact = append(u.redact, tokens...)
+		params.redact = append(params.redact, tokens...)
 		if op.policy.tokensAsSecrets {
-			u.secrets = mergeMaps(u.secrets, map[string]string{tokensKey: text})
+			params.secrets = mergeMaps(params.secrets, map[string]string{tokensKey: text})
 		} else {
-			u.attributes = mergeMaps(u.attributes, map[string]string{tokensKey: text})
+			params.attributes = mergeMaps(params.attributes, map[string]string{tokensKey: text})
 		}
 	}
 	if op.can[canMountGroup] {
-		u.group = fsGroup(v.Pod)
+		params.group = fsGroup(vol.Pod)
 	}
-	return u, nil
+	return params, nil
 }
 
-// prepareDir creates the parent directory of the target path at, and writes vol_data.json. The driver creates the target itself.
-func (p *Plugin) prepareDir(op *operation, v *volume.Volume, at string) error {
-	dir := filepath.Dir(at)
+// prepareDir creates the parent directory of the target path, and writes vol_data.json. The driver creates the target itself.
+func (p *Plugin) prepareDir(op *operation, vol *volume.Volume, path string) error {
+	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o750); err != nil || op.spec.block {
 		return err
 	}
 	return saveData(dir, addLabel(map[string]string{
-		keySpec: v.SpecName, keyHandle: op.spec.handle, keyDriver: op.spec.driver, keyNode: p.opts.NodeName, keyMode: string(op.spec.mode),
+		keySpec: vol.SpecName, keyHandle: op.spec.handle, keyDriver: op.spec.driver, keyNode: p.opts.NodeName, keyMode: string(op.spec.mode),
 		keyAttachment: attachmentName(op.spec.handle, op.spec.driver, p.opts.NodeName),
-	}, v))
+	}, vol))
 }
 
 // TearDown unpublishes a volume (NodeUnpublishVolume) and removes its directory. If neither vol_data.json nor a mount exists, no
 // driver is called.
-func (p *Plugin) TearDown(ctx context.Context, v volume.Volume) error {
+func (p *Plugin) TearDown(ctx context.Context, vol volume.Volume) error {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
-	o, published, err := p.findPublisher(&v)
+	o, published, err := p.findPublisher(&vol)
 	if err != nil {
 		return err
 	}
-	at := publishPath(&v)
+	at := publishPath(&vol)
 	if published {
 		c, err := p.connectDriver(ctx, o.driver)
 		if err != nil {
@@ -136,73 +136,73 @@ func (p *Plugin) TearDown(ctx context.Context, v volume.Volume) error {
 			return err
 		}
 	}
-	left, err := removeTarget(&v)
+	left, err := removeTarget(&vol)
 	if err == nil && left {
 		err = fmt.Errorf("CSI driver %s says that it has unpublished volume %.256q, and %s is mounted still", o.driver, o.handle, at)
 	}
 	if err == nil && p.cache != nil {
-		p.cache.Forget(v.UID)
+		p.cache.Forget(vol.UID)
 	}
 	return err
 }
 
 // findPublisher returns driver and handle of a volume that is, or may be, published for a pod. published is false if no driver
 // needs to be called.
-func (p *Plugin) findPublisher(v *volume.Volume) (o owner, published bool, err error) {
-	if there, err := isPublished(v); !there || err != nil {
+func (p *Plugin) findPublisher(vol *volume.Volume) (o owner, published bool, err error) {
+	if there, err := isPublished(vol); !there || err != nil {
 		return o, false, err
 	}
-	if v.Block {
-		o, err = deviceOwner(v)
+	if vol.Block {
+		o, err = deviceOwner(vol)
 		return o, o.isValid(), err
 	}
-	o, err = loadData(v.Dir)
+	o, err = loadData(vol.Dir)
 	if err == nil {
 		return o, true, nil
 	}
-	left, leftErr := isMounted(publishPath(v))
+	left, leftErr := isMounted(publishPath(vol))
 	if leftErr != nil || !left {
 		return o, false, leftErr // with damaged data and without a mount, only files remain
 	}
-	if s, specErr := specOf(v); specErr == nil {
+	if s, specErr := specOf(vol); specErr == nil {
 		return owner{s.driver, s.handle}, true, nil
 	}
-	if o := (owner{v.Device.Data[keyDriver], v.Device.Data[keyHandle]}); o.isValid() {
+	if o := (owner{vol.Device.Data[keyDriver], vol.Device.Data[keyHandle]}); o.isValid() {
 		return o, true, nil
 	}
-	return o, false, fmt.Errorf("nobody knows the driver of volume %q any more: unmount %s, and it is removed: %w", v.Name, publishPath(v), err)
+	return o, false, fmt.Errorf("nobody knows the driver of volume %q any more: unmount %s, and it is removed: %w", vol.Name, publishPath(vol), err)
 }
 
 // isPublished reports whether a volume may be published for a pod: it has a vol_data.json (a block volume its publish directory),
 // or its target path is mounted.
-func isPublished(v *volume.Volume) (bool, error) {
-	at := filepath.Join(v.Dir, dataFile)
-	if v.Block {
-		at = filepath.Dir(publishPath(v))
+func isPublished(vol *volume.Volume) (bool, error) {
+	at := filepath.Join(vol.Dir, dataFile)
+	if vol.Block {
+		at = filepath.Dir(publishPath(vol))
 	}
 	if _, err := os.Lstat(at); !errors.Is(err, fs.ErrNotExist) {
 		return err == nil, err
 	}
-	return isMounted(publishPath(v))
+	return isMounted(publishPath(vol))
 }
 
 // publishPath returns the target path of a volume: where it is published for the pod.
-func publishPath(v *volume.Volume) string {
-	if v.Block {
-		return filepath.Join(v.PluginDir, blockPathsOf(v.SpecName).publish, v.UID)
+func publishPath(vol *volume.Volume) string {
+	if vol.Block {
+		return filepath.Join(vol.PluginDir, blockPathsOf(vol.SpecName).publish, vol.UID)
 	}
-	return filepath.Join(v.Dir, mountDir)
+	return filepath.Join(vol.Dir, mountDir)
 }
 
-// removeTarget removes target path, vol_data.json and parent directory of a published volume. left is true, and nothing is
-// removed, if the target is still mounted.
-func removeTarget(v *volume.Volume) (left bool, err error) {
-	at := publishPath(v)
-	if !v.Block {
+// removeTarget removes target path, vol_data.json and parent directory of a published volume. stillMounted is true, and
+// nothing is removed, if the target is still mounted.
+func removeTarget(vol *volume.Volume) (stillMounted bool, err error) {
+	at := publishPath(vol)
+	if !vol.Block {
 		return removeMountDir(at)
 	}
-	if left, err = isMounted(at); left || err != nil {
-		return left, err
+	if stillMounted, err = isMounted(at); stillMounted || err != nil {
+		return stillMounted, err
 	}
 	if err := removePath(at); err != nil {
 		return false, err

@@ -54,26 +54,26 @@ type callParams struct {
 	redact         []string // values that errors must not contain
 }
 
-// stageRequest returns the request to stage a volume at path at.
-func (s *volumeSpec) stageRequest(at string, u callParams) *csi.NodeStageVolumeRequest {
+// stageRequest returns the request to stage a volume at a path.
+func (s *volumeSpec) stageRequest(path string, params callParams) *csi.NodeStageVolumeRequest {
 	return &csi.NodeStageVolumeRequest{
-		VolumeId: s.handle, PublishContext: u.publishContext, StagingTargetPath: at, Secrets: u.secrets, VolumeContext: s.attributes,
-		VolumeCapability: s.volumeCapability(u.can[canMultiWriter], u.group),
+		VolumeId: s.handle, PublishContext: params.publishContext, StagingTargetPath: path, Secrets: params.secrets, VolumeContext: s.attributes,
+		VolumeCapability: s.volumeCapability(params.can[canMultiWriter], params.group),
 	}
 }
 
-// publishRequest returns the request to publish a volume at path at; staged is its staging path, or empty.
-func (s *volumeSpec) publishRequest(at, staged string, u callParams) *csi.NodePublishVolumeRequest {
+// publishRequest returns the request to publish a volume at a path; staged is its staging path, or empty.
+func (s *volumeSpec) publishRequest(path, staged string, params callParams) *csi.NodePublishVolumeRequest {
 	return &csi.NodePublishVolumeRequest{
-		VolumeId: s.handle, PublishContext: u.publishContext, StagingTargetPath: staged, TargetPath: at, Readonly: s.readOnly,
-		Secrets: u.secrets, VolumeContext: u.attributes, VolumeCapability: s.volumeCapability(u.can[canMultiWriter], u.group),
+		VolumeId: s.handle, PublishContext: params.publishContext, StagingTargetPath: staged, TargetPath: path, Readonly: s.readOnly,
+		Secrets: params.secrets, VolumeContext: params.attributes, VolumeCapability: s.volumeCapability(params.can[canMultiWriter], params.group),
 	}
 }
 
-// expandRequest returns the request to expand a volume, published at path at, to size bytes.
-func (s *volumeSpec) expandRequest(at, staged string, size int64, u callParams) *csi.NodeExpandVolumeRequest {
+// expandRequest returns the request to expand a volume, published at a path, to size bytes.
+func (s *volumeSpec) expandRequest(path, staged string, size int64, params callParams) *csi.NodeExpandVolumeRequest {
 	return &csi.NodeExpandVolumeRequest{
-		VolumeId: s.handle, VolumePath: at, StagingTargetPath: staged, Secrets: u.secrets,
-		CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: s.volumeCapability(u.can[canMultiWriter], nil),
+		VolumeId: s.handle, VolumePath: path, StagingTargetPath: staged, Secrets: params.secrets,
+		CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: s.volumeCapability(params.can[canMultiWriter], nil),
 	}
 }

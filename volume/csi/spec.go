@@ -34,35 +34,35 @@ type volumeSpec struct {
 }
 
 // specOf returns the spec of an inline volume or a PV.
-func specOf(v *volume.Volume) (volumeSpec, error) {
+func specOf(vol *volume.Volume) (volumeSpec, error) {
 	switch {
-	case v.PV != nil && v.PV.Spec.CSI != nil:
-		return persistentSpec(v)
-	case v.PV == nil && v.Source != nil && v.Source.CSI != nil && v.Pod != nil:
-		return inlineSpec(v)
+	case vol.PV != nil && vol.PV.Spec.CSI != nil:
+		return persistentSpec(vol)
+	case vol.PV == nil && vol.Source != nil && vol.Source.CSI != nil && vol.Pod != nil:
+		return inlineSpec(vol)
 	}
 	return volumeSpec{}, errors.New("it is no CSI volume")
 }
 
 // inlineSpec returns the spec of an inline volume, which has the lifetime of its pod.
-func inlineSpec(v *volume.Volume) (volumeSpec, error) {
-	c := v.Source.CSI
+func inlineSpec(vol *volume.Volume) (volumeSpec, error) {
+	c := vol.Source.CSI
 	s := volumeSpec{
-		driver: c.Driver, handle: inlineHandle(v.UID, v.Name), mode: storagev1.VolumeLifecycleEphemeral, readOnly: optional.IsTrue(c.ReadOnly),
+		driver: c.Driver, handle: inlineHandle(vol.UID, vol.Name), mode: storagev1.VolumeLifecycleEphemeral, readOnly: optional.IsTrue(c.ReadOnly),
 		fsType: *optional.OrZero(c.FSType), accessMode: corev1.ReadWriteOnce, singleNodeWriter: true, attributes: c.VolumeAttributes,
 	}
 	if c.NodePublishSecretRef != nil {
-		s.publishSecret = &corev1.SecretReference{Namespace: v.Pod.Namespace, Name: c.NodePublishSecretRef.Name}
+		s.publishSecret = &corev1.SecretReference{Namespace: vol.Pod.Namespace, Name: c.NodePublishSecretRef.Name}
 	}
 	return s, s.validate()
 }
 
 // persistentSpec returns the spec of a PV. As in the kubelet, only its first access mode is used.
-func persistentSpec(v *volume.Volume) (volumeSpec, error) {
-	pv := &v.PV.Spec
+func persistentSpec(vol *volume.Volume) (volumeSpec, error) {
+	pv := &vol.PV.Spec
 	c := pv.CSI
 	s := volumeSpec{
-		driver: c.Driver, handle: c.VolumeHandle, mode: storagev1.VolumeLifecyclePersistent, readOnly: v.ReadOnly, block: v.Block,
+		driver: c.Driver, handle: c.VolumeHandle, mode: storagev1.VolumeLifecyclePersistent, readOnly: vol.ReadOnly, block: vol.Block,
 		fsType: c.FSType, accessMode: corev1.ReadWriteOnce, attributes: c.VolumeAttributes, mountOptions: pv.MountOptions,
 		stageSecret: c.NodeStageSecretRef, publishSecret: c.NodePublishSecretRef, expandSecret: c.NodeExpandSecretRef,
 	}

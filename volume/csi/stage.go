@@ -29,9 +29,9 @@ type operation struct {
 
 // beginOperation connects to the driver of a volume, and reads its CSIDriver object and capabilities. It changes nothing. The
 // caller closes op.client.
-func (p *Plugin) beginOperation(ctx context.Context, v *volume.Volume) (op *operation, err error) {
+func (p *Plugin) beginOperation(ctx context.Context, vol *volume.Volume) (op *operation, err error) {
 	op = &operation{}
-	if op.spec, err = specOf(v); err != nil {
+	if op.spec, err = specOf(vol); err != nil {
 		return nil, err
 	}
 	if op.client, err = p.connectDriver(ctx, op.spec.driver); err != nil {
@@ -49,11 +49,11 @@ func (p *Plugin) beginOperation(ctx context.Context, v *volume.Volume) (op *oper
 
 // markNothingMade wraps the error of an operation that has not called its driver in a [volume.FinalError], unless exists reports
 // that an older operation may have left the volume.
-func markNothingMade(v *volume.Volume, exists func(v *volume.Volume) (bool, error), err error) error {
-	if v.Update || v.Recovered {
+func markNothingMade(vol *volume.Volume, exists func(vol *volume.Volume) (bool, error), err error) error {
+	if vol.Update || vol.Recovered {
 		return err
 	}
-	if is, thereErr := exists(v); is || thereErr != nil {
+	if is, thereErr := exists(vol); is || thereErr != nil {
 		return err
 	}
 	return &volume.FinalError{Err: err}
@@ -61,9 +61,9 @@ func markNothingMade(v *volume.Volume, exists func(v *volume.Volume) (bool, erro
 
 // cleanUpFailed handles the error of a stage or publish call. If the call certainly had no effect, it calls clean and returns a
 // [volume.FinalError].
-func cleanUpFailed(v *volume.Volume, err error, clean func() (left bool, err error)) error {
+func cleanUpFailed(vol *volume.Volume, err error, clean func() (left bool, err error)) error {
 	call, ok := errors.AsType[*CallError](err)
-	if !ok || !call.isFinal() || v.Update || v.Recovered {
+	if !ok || !call.isFinal() || vol.Update || vol.Recovered {
 		return err
 	}
 	if left, cleanErr := clean(); left || cleanErr != nil {
@@ -73,11 +73,11 @@ func cleanUpFailed(v *volume.Volume, err error, clean func() (left bool, err err
 }
 
 // Device returns the device of a PV: its staging directory, or the directory of its block device. Inline volumes have none.
-func (p *Plugin) Device(ctx context.Context, v volume.Volume) (volume.Device, error) {
-	if v.PV == nil {
+func (p *Plugin) Device(ctx context.Context, vol volume.Volume) (volume.Device, error) {
+	if vol.PV == nil {
 		return volume.Device{}, nil // an inline volume belongs to one pod
 	}
-	s, err := specOf(&v)
+	s, err := specOf(&vol)
 	if err != nil {
 		return volume.Device{}, err
 	}
@@ -85,10 +85,10 @@ func (p *Plugin) Device(ctx context.Context, v volume.Volume) (volume.Device, er
 		Name: s.driver + "^" + s.handle, Dir: stagingDir(s.driver, s.handle), Data: map[string]string{keyDriver: s.driver, keyHandle: s.handle},
 	}
 	if s.block {
-		if err := checkBlockName(v.SpecName); err != nil {
+		if err := checkBlockName(vol.SpecName); err != nil {
 			return volume.Device{}, err
 		}
-		paths := blockPathsOf(v.SpecName)
+		paths := blockPathsOf(vol.SpecName)
 		d.Dir, d.MapDir = paths.staging, paths.dev
 	}
 	if p.opts.Attachments != nil {
@@ -102,101 +102,101 @@ func (p *Plugin) Device(ctx context.Context, v volume.Volume) (volume.Device, er
 }
 
 // Stage stages a volume on the node (NodeStageVolume), if its driver has STAGE_UNSTAGE_VOLUME. It writes vol_data.json before.
-func (p *Plugin) Stage(ctx context.Context, v volume.Volume) error {
+func (p *Plugin) Stage(ctx context.Context, vol volume.Volume) error {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
-	op, err := p.beginOperation(ctx, &v)
+	op, err := p.beginOperation(ctx, &vol)
 	if err != nil {
-		return markNothingMade(&v, isStaged, err)
+		return markNothingMade(&vol, isStaged, err)
 	}
 	defer op.client.close()
-	u, err := p.stageParams(ctx, op, &v)
+	u, err := p.stageParams(ctx, op, &vol)
 	if err != nil {
-		return markNothingMade(&v, isStaged, err)
+		return markNothingMade(&vol, isStaged, err)
 	}
 	if op.spec.block { // the kubelet finds a block volume by its data, staged or not
-		if err := p.saveBlockData(op, &v); err != nil {
+		if err := p.saveBlockData(op, &vol); err != nil {
 			return err
 		}
 	}
 	if !op.can[canStage] {
 		return nil
 	}
-	if err := os.MkdirAll(v.StagingDir, 0o750); err != nil {
+	if err := os.MkdirAll(vol.StagingDir, 0o750); err != nil {
 		return err
 	}
 	if !op.spec.block {
 		data := map[string]string{keyHandle: op.spec.handle, keyDriver: op.spec.driver}
-		if err := saveData(filepath.Dir(v.StagingDir), addLabel(data, &v)); err != nil {
+		if err := saveData(filepath.Dir(vol.StagingDir), addLabel(data, &vol)); err != nil {
 			return err
 		}
 	}
-	_, err = invoke(ctx, op.client, "NodeStageVolume", op.client.node.NodeStageVolume, op.spec.stageRequest(v.StagingDir, u), u.redact...)
+	_, err = invoke(ctx, op.client, "NodeStageVolume", op.client.node.NodeStageVolume, op.spec.stageRequest(vol.StagingDir, u), u.redact...)
 	if err != nil {
-		return cleanUpFailed(&v, err, func() (bool, error) { return removeStaging(&v) })
+		return cleanUpFailed(&vol, err, func() (bool, error) { return removeStaging(&vol) })
 	}
 	return nil
 }
 
 // stageParams collects the parameters of a NodeStageVolume call beside the volume itself.
-func (p *Plugin) stageParams(ctx context.Context, op *operation, v *volume.Volume) (u callParams, err error) {
-	u.can = op.can
-	if u.publishContext, err = p.publishContext(ctx, &op.spec, &op.policy); err != nil {
-		return u, err
+func (p *Plugin) stageParams(ctx context.Context, op *operation, vol *volume.Volume) (params callParams, err error) {
+	params.can = op.can
+	if params.publishContext, err = p.publishContext(ctx, &op.spec, &op.policy); err != nil {
+		return params, err
 	}
 	if !op.can[canStage] {
-		return u, nil
+		return params, nil
 	}
-	if u.secrets, err = p.readSecret(ctx, "nodeStageSecretRef", op.spec.stageSecret); err != nil {
-		return u, err
+	if params.secrets, err = p.readSecret(ctx, "nodeStageSecretRef", op.spec.stageSecret); err != nil {
+		return params, err
 	}
-	u.redact = secretValues(u.secrets)
-	op.spec.mountOptions = mountOptions(&op.spec, v)
+	params.redact = secretValues(params.secrets)
+	op.spec.mountOptions = mountOptions(&op.spec, vol)
 	if !op.spec.block && op.can[canMountGroup] {
-		u.group = fsGroup(v.Pod)
+		params.group = fsGroup(vol.Pod)
 	}
-	return u, nil
+	return params, nil
 }
 
 // saveBlockData writes the vol_data.json of a block volume.
-func (p *Plugin) saveBlockData(op *operation, v *volume.Volume) error {
-	dir := filepath.Join(v.PluginDir, blockPathsOf(v.SpecName).data)
+func (p *Plugin) saveBlockData(op *operation, vol *volume.Volume) error {
+	dir := filepath.Join(vol.PluginDir, blockPathsOf(vol.SpecName).data)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
 	return saveData(dir, map[string]string{
-		keySpec: v.SpecName, keyHandle: op.spec.handle, keyDriver: op.spec.driver, keyNode: p.opts.NodeName,
+		keySpec: vol.SpecName, keyHandle: op.spec.handle, keyDriver: op.spec.driver, keyNode: p.opts.NodeName,
 		keyAttachment: attachmentName(op.spec.handle, op.spec.driver, p.opts.NodeName),
 	})
 }
 
 // Unstage unstages a volume (NodeUnstageVolume) and removes its staging directory. If neither vol_data.json nor a mount exists,
 // no driver is called.
-func (p *Plugin) Unstage(ctx context.Context, v volume.Volume) error {
+func (p *Plugin) Unstage(ctx context.Context, vol volume.Volume) error {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
-	o, err := deviceOwner(&v)
+	o, err := deviceOwner(&vol)
 	if err != nil {
 		return err
 	}
-	staged, err := isStaged(&v)
+	staged, err := isStaged(&vol)
 	if err != nil {
 		return err
 	}
 	if staged {
-		if err := p.unstageVolume(ctx, &v, o); err != nil {
+		if err := p.unstageVolume(ctx, &vol, o); err != nil {
 			return err
 		}
 	}
-	left, err := removeStaging(&v)
+	left, err := removeStaging(&vol)
 	if err == nil && left {
-		err = fmt.Errorf("CSI driver %s says that it has unstaged volume %.256q, and %s is mounted still", o.driver, o.handle, v.StagingDir)
+		err = fmt.Errorf("CSI driver %s says that it has unstaged volume %.256q, and %s is mounted still", o.driver, o.handle, vol.StagingDir)
 	}
 	return err
 }
 
 // unstageVolume calls NodeUnstageVolume, if the driver has STAGE_UNSTAGE_VOLUME.
-func (p *Plugin) unstageVolume(ctx context.Context, v *volume.Volume, o owner) error {
+func (p *Plugin) unstageVolume(ctx context.Context, vol *volume.Volume, o owner) error {
 	c, err := p.connectDriver(ctx, o.driver)
 	if err != nil {
 		return err
@@ -206,17 +206,17 @@ func (p *Plugin) unstageVolume(ctx context.Context, v *volume.Volume, o owner) e
 	if err != nil || !can[canStage] {
 		return err
 	}
-	_, err = invoke(ctx, c, "NodeUnstageVolume", c.node.NodeUnstageVolume, &csi.NodeUnstageVolumeRequest{VolumeId: o.handle, StagingTargetPath: v.StagingDir})
+	_, err = invoke(ctx, c, "NodeUnstageVolume", c.node.NodeUnstageVolume, &csi.NodeUnstageVolumeRequest{VolumeId: o.handle, StagingTargetPath: vol.StagingDir})
 	return err
 }
 
 // deviceOwner returns driver and handle of a staged volume, from the record or else from vol_data.json. The result is empty if
 // both are missing.
-func deviceOwner(v *volume.Volume) (owner, error) {
-	if o := (owner{v.Device.Data[keyDriver], v.Device.Data[keyHandle]}); o.isValid() {
+func deviceOwner(vol *volume.Volume) (owner, error) {
+	if o := (owner{vol.Device.Data[keyDriver], vol.Device.Data[keyHandle]}); o.isValid() {
 		return o, nil
 	}
-	o, err := loadData(deviceData(v))
+	o, err := loadData(deviceData(vol))
 	if errors.Is(err, fs.ErrNotExist) {
 		return owner{}, nil // not needed as long as nothing is mounted
 	}
@@ -224,40 +224,41 @@ func deviceOwner(v *volume.Volume) (owner, error) {
 }
 
 // deviceData returns the directory with the vol_data.json of a device.
-func deviceData(v *volume.Volume) string {
-	if v.Block {
-		return filepath.Join(v.PluginDir, blockPathsOf(v.SpecName).data)
+func deviceData(vol *volume.Volume) string {
+	if vol.Block {
+		return filepath.Join(vol.PluginDir, blockPathsOf(vol.SpecName).data)
 	}
-	return filepath.Dir(v.StagingDir)
+	return filepath.Dir(vol.StagingDir)
 }
 
 // isStaged reports whether a volume may be staged: it has a vol_data.json (a block volume its staging directory), or its staging
 // path is mounted.
-func isStaged(v *volume.Volume) (bool, error) {
-	at := filepath.Join(deviceData(v), dataFile)
-	if v.Block {
-		at = v.StagingDir
+func isStaged(vol *volume.Volume) (bool, error) {
+	at := filepath.Join(deviceData(vol), dataFile)
+	if vol.Block {
+		at = vol.StagingDir
 	}
 	if _, err := os.Lstat(at); !errors.Is(err, fs.ErrNotExist) {
 		return err == nil, err
 	}
-	mounted, err := mount.IsMountPoint(v.StagingDir)
+	mounted, err := mount.IsMountPoint(vol.StagingDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	return mounted, err
 }
 
-// removeStaging removes the staging directory of a volume. left is true, and nothing is removed, if it is still mounted.
-func removeStaging(v *volume.Volume) (left bool, err error) {
-	if v.Block {
-		return removeBlockVolume(v)
+// removeStaging removes the staging directory of a volume. stillMounted is true, and nothing is removed, if it is still
+// mounted.
+func removeStaging(vol *volume.Volume) (stillMounted bool, err error) {
+	if vol.Block {
+		return removeBlockVolume(vol)
 	}
-	left, err = removeMountDir(v.StagingDir)
-	if !left && err == nil { // removes the directory of the driver, unless the driver has other volumes
-		_ = os.Remove(filepath.Dir(filepath.Dir(v.StagingDir)))
+	stillMounted, err = removeMountDir(vol.StagingDir)
+	if !stillMounted && err == nil { // removes the directory of the driver, unless the driver has other volumes
+		_ = os.Remove(filepath.Dir(filepath.Dir(vol.StagingDir)))
 	}
-	return left, err
+	return stillMounted, err
 }
 
 // secretValues returns the values of a secret.

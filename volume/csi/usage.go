@@ -16,10 +16,10 @@ import (
 
 // Usage returns the usage and the health of a volume, from NodeGetVolumeStats and NodeGetVolumeHealth. The error is
 // [errors.ErrUnsupported] if the driver lacks GET_VOLUME_STATS.
-func (p *Plugin) Usage(ctx context.Context, v volume.Volume) (u volume.Usage, err error) {
+func (p *Plugin) Usage(ctx context.Context, vol volume.Volume) (u volume.Usage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
-	o, published, err := p.findPublisher(&v)
+	o, published, err := p.findPublisher(&vol)
 	if err != nil || !published {
 		return u, err
 	}
@@ -33,7 +33,7 @@ func (p *Plugin) Usage(ctx context.Context, v volume.Volume) (u volume.Usage, er
 		return u, err
 	}
 	if can[canMeasure] {
-		request := &csi.NodeGetVolumeStatsRequest{VolumeId: o.handle, VolumePath: publishPath(&v)}
+		request := &csi.NodeGetVolumeStatsRequest{VolumeId: o.handle, VolumePath: publishPath(&vol)}
 		answer, err := invoke(ctx, c, "NodeGetVolumeStats", c.node.NodeGetVolumeStats, request)
 		if err != nil {
 			return u, err
@@ -44,9 +44,9 @@ func (p *Plugin) Usage(ctx context.Context, v volume.Volume) (u volume.Usage, er
 		u = usageOf(answer.GetUsage())
 	}
 	if can[canReportHealth] {
-		request := &csi.NodeGetVolumeHealthRequest{VolumeId: o.handle, VolumePublishPath: publishPath(&v)}
+		request := &csi.NodeGetVolumeHealthRequest{VolumeId: o.handle, VolumePublishPath: publishPath(&vol)}
 		if can[canStage] {
-			request.StagingTargetPath = v.StagingDir
+			request.StagingTargetPath = vol.StagingDir
 		}
 		answer, err := invoke(ctx, c, "NodeGetVolumeHealth", c.node.NodeGetVolumeHealth, request)
 		if err != nil {
@@ -61,17 +61,17 @@ func (p *Plugin) Usage(ctx context.Context, v volume.Volume) (u volume.Usage, er
 }
 
 // usageOf converts the usage that a driver returned. As in the kubelet, the last entry of each unit is used.
-func usageOf(entries []*csi.VolumeUsage) (u volume.Usage) {
+func usageOf(entries []*csi.VolumeUsage) (usage volume.Usage) {
 	for _, e := range entries {
 		used, total, free := nonNegative(e.GetUsed()), nonNegative(e.GetTotal()), nonNegative(e.GetAvailable())
 		switch e.GetUnit() {
 		case csi.VolumeUsage_BYTES:
-			u.UsedBytes, u.CapacityBytes, u.AvailableBytes = used, total, free
+			usage.UsedBytes, usage.CapacityBytes, usage.AvailableBytes = used, total, free
 		case csi.VolumeUsage_INODES:
-			u.UsedInodes, u.Inodes, u.FreeInodes = used, total, free
+			usage.UsedInodes, usage.Inodes, usage.FreeInodes = used, total, free
 		}
 	}
-	return u
+	return usage
 }
 
 // nonNegative returns n, or 0 if n is negative.

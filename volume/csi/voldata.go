@@ -75,20 +75,20 @@ func parseData(text []byte) (owner, error) {
 	return o, nil
 }
 
-// removeMountDir removes the mount point at, and its parent directory with vol_data.json. mounted is true, and nothing is
-// removed, if at is still mounted.
-func removeMountDir(at string) (mounted bool, err error) {
-	mounted, err = mount.IsMountPoint(at)
+// removeMountDir removes a mount point, and its parent directory with vol_data.json. mounted is true, and nothing is removed,
+// if a file system is still mounted.
+func removeMountDir(path string) (mounted bool, err error) {
+	mounted, err = mount.IsMountPoint(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		mounted, err = false, nil
 	}
 	if mounted || err != nil {
 		return mounted, err
 	}
-	if err := removePath(at); err != nil { // the driver should have removed it; files in it are not deleted
+	if err := removePath(path); err != nil { // the driver should have removed it; files in it are not deleted
 		return false, err
 	}
-	return false, rmtree.Remove(filepath.Dir(at))
+	return false, rmtree.Remove(filepath.Dir(path))
 }
 
 // removePath removes a file or an empty directory, if it exists.

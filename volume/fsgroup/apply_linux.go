@@ -14,12 +14,12 @@ import (
 	"github.com/seed81659283/nodeagent/internal/dirent"
 )
 
-func applyGroup(ctx context.Context, path string, gid uint32, o Options) error {
-	return newWalk(ctx, target{gid: gid, readOnly: o.ReadOnly}).applyTo(path, o)
+func applyGroup(ctx context.Context, path string, gid uint32, opts Options) error {
+	return newWalk(ctx, target{gid: gid, readOnly: opts.ReadOnly}).applyTo(path, opts)
 }
 
 // applyTo changes the files of the volume at path, and then its root.
-func (w *walk) applyTo(path string, o Options) error {
+func (w *walk) applyTo(path string, opts Options) error {
 	root, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -30,14 +30,14 @@ func (w *walk) applyTo(path string, o Options) error {
 		return err
 	}
 	isDir := fileType(&st) == unix.S_IFDIR
-	if o.Policy == OnRootMismatch && isDir && w.target.isCorrect(st.Gid, uint32(st.Mode), true, false) {
+	if opts.Policy == OnRootMismatch && isDir && w.target.isCorrect(st.Gid, uint32(st.Mode), true, false) {
 		return nil
 	}
 	if err := w.stopReason(); err != nil {
 		return err
 	}
 	if isDir {
-		if err := w.changeBelow(root, o.ReportSlow); err != nil {
+		if err := w.changeBelow(root, opts.ReportSlow); err != nil {
 			return err
 		}
 		if st, err = statFD(root); err != nil {

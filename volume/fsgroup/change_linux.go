@@ -121,14 +121,14 @@ func openFile(fd int) file { return file{fd, "", unix.AT_EMPTY_PATH} }
 
 // changeFile corrects group and mode of a file, and reports whether that was necessary. If changing the group fails, it still
 // changes the mode. Errors are recorded.
-func (w *walk) changeFile(f file, st *unix.Statx_t, dir *directory, name string) (changed bool) {
+func (w *walk) changeFile(target file, st *unix.Statx_t, dir *directory, name string) (changed bool) {
 	if w.isCorrect(st) {
 		return false
 	}
 	setGroup := st.Gid != w.target.gid
 	var errs []error
 	if setGroup {
-		if err := unix.Fchownat(f.fd, f.name, -1, int(w.target.gid), f.flags); err != nil {
+		if err := unix.Fchownat(target.fd, target.name, -1, int(w.target.gid), target.flags); err != nil {
 			errs = append(errs, fmt.Errorf("chown: %w", err))
 		}
 	}
@@ -136,7 +136,7 @@ func (w *walk) changeFile(f file, st *unix.Statx_t, dir *directory, name string)
 		had := uint32(st.Mode) & bitsAll
 		mode := w.target.targetMode(had, fileType(st) == unix.S_IFDIR)
 		if mode != had || setGroup && had&bitsSetID != 0 { // a new group clears the set-ID bits
-			if err := f.setMode(mode); err != nil {
+			if err := target.setMode(mode); err != nil {
 				errs = append(errs, fmt.Errorf("chmod: %w", err))
 			}
 		}

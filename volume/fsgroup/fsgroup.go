@@ -58,11 +58,11 @@ const (
 
 // Apply changes the group of all files of a volume to gid, and adds group permissions to their modes. dir is the root of the
 // volume, usually a directory; a single file is also valid.
-func Apply(ctx context.Context, dir string, gid int64, o Options) error {
+func Apply(ctx context.Context, dir string, gid int64, opts Options) error {
 	if gid < 0 || gid >= math.MaxUint32 {
 		return fmt.Errorf("change the group of %s: group ID %d is invalid", dir, gid)
 	}
-	if err := applyGroup(ctx, dir, uint32(gid), o); err != nil {
+	if err := applyGroup(ctx, dir, uint32(gid), opts); err != nil {
 		return fmt.Errorf("change the group of %s: %w", dir, err)
 	}
 	return nil

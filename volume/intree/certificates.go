@@ -38,8 +38,8 @@ var (
 
 // NewCertificateKeeper returns a keeper without certificates. It starts no goroutine: see [CertificateKeeper.Run]. It panics if
 // from is nil.
-func NewCertificateKeeper(from volume.CertificateIssuer, o CertificateOptions) *CertificateKeeper {
-	return &CertificateKeeper{keeper: podcert.New(from, podcert.Options(o))}
+func NewCertificateKeeper(from volume.CertificateIssuer, opts CertificateOptions) *CertificateKeeper {
+	return &CertificateKeeper{keeper: podcert.New(from, podcert.Options(opts))}
 }
 
 // Run requests and renews certificates until ctx ends. It is called once, and returns after its requests have returned.

@@ -24,11 +24,11 @@ func fsGroup(pod *corev1.Pod) *int64 { return optional.OrZero(pod.Spec.SecurityC
 
 // slowReporter returns an fsgroup.Options.ReportSlow that records events. The first event explains fsGroupChangePolicy; later
 // events report progress.
-func slowReporter(v volume.Volume) func(files int) {
+func slowReporter(vol volume.Volume) func(files int) {
 	told := false
-	dir, err := filepath.Rel(filepath.Dir(v.PodDir), v.Dir)
+	dir, err := filepath.Rel(filepath.Dir(vol.PodDir), vol.Dir)
 	if err != nil {
-		dir = v.Name
+		dir = vol.Name
 	}
 	return func(files int) {
 		text := fmt.Sprintf("Setting volume ownership for %s, processed %d files.", dir, files)
@@ -36,7 +36,7 @@ func slowReporter(v volume.Volume) func(files int) {
 			text = fmt.Sprintf("Setting volume ownership for %s is taking longer than expected, consider using OnRootMismatch - %s", dir, aboutPolicy)
 		}
 		told = true
-		v.Warn(volume.ReasonPermissionChange, text)
+		vol.Warn(volume.ReasonPermissionChange, text)
 	}
 }
 
@@ -73,35 +73,35 @@ func mountOnce(ctx context.Context, dir string, do func(ctx context.Context, dir
 
 // removeVolume unmounts and removes the directory of a volume. It also unmounts file systems that containers have mounted inside
 // with bidirectional propagation.
-func (n *node) removeVolume(ctx context.Context, v volume.Volume) error {
-	if mayHaveMounts(v) {
-		if err := n.unmountBelow(ctx, v.Dir); err != nil {
+func (n *node) removeVolume(ctx context.Context, vol volume.Volume) error {
+	if mayHaveMounts(vol) {
+		if err := n.unmountBelow(ctx, vol.Dir); err != nil {
 			return err
 		}
 	}
-	if err := n.unmounter.Unmount(ctx, v.Dir); err != nil {
+	if err := n.unmounter.Unmount(ctx, vol.Dir); err != nil {
 		return err
 	}
-	err := rmtree.Remove(v.Dir)
+	err := rmtree.Remove(vol.Dir)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	if err := n.unmountBelow(ctx, v.Dir); err != nil {
+	if err := n.unmountBelow(ctx, vol.Dir); err != nil {
 		return err
 	}
-	return rmtree.Remove(v.Dir)
+	return rmtree.Remove(vol.Dir)
 }
 
 // mayHaveMounts reports whether a container may have mounted a file system inside the volume with bidirectional propagation. It
 // returns true if the pod spec is unknown.
-func mayHaveMounts(v volume.Volume) bool {
-	if v.Pod == nil {
+func mayHaveMounts(vol volume.Volume) bool {
+	if vol.Pod == nil {
 		return true
 	}
-	for c := range containers.All(&v.Pod.Spec) {
+	for c := range containers.All(&vol.Pod.Spec) {
 		for i := range c.VolumeMounts {
 			m := &c.VolumeMounts[i]
-			if m.Name == v.Name && *optional.OrZero(m.MountPropagation) == corev1.MountPropagationBidirectional {
+			if m.Name == vol.Name && *optional.OrZero(m.MountPropagation) == corev1.MountPropagationBidirectional {
 				return true
 			}
 		}

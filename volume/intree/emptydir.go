@@ -34,37 +34,37 @@ func fileMode(mode int32) os.FileMode {
 }
 
 // SetUp creates the volume. A volume that is set up is not changed, because its contents belong to the containers.
-func (d *emptyDir) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
-	m := volume.Mount{HostPath: v.Dir, SELinuxRelabel: true}
-	medium, ready := v.Source.EmptyDir.Medium, readyFile(v)
-	if done, err := isReady(ready, v.Dir, medium); done || err != nil {
+func (d *emptyDir) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
+	m := volume.Mount{HostPath: vol.Dir, SELinuxRelabel: true}
+	medium, ready := vol.Source.EmptyDir.Medium, readyFile(vol)
+	if done, err := isReady(ready, vol.Dir, medium); done || err != nil {
 		return m, err
 	}
-	mounted, err := d.mountFunc(v, medium)
+	mounted, err := d.mountFunc(vol, medium)
 	if err != nil {
 		return m, &volume.FinalError{Err: err}
 	}
-	if err := createDir(v.Dir); err != nil {
+	if err := createDir(vol.Dir); err != nil {
 		return m, err
 	}
 	if mounted != nil {
-		if err := mountOnce(ctx, v.Dir, mounted); err != nil {
+		if err := mountOnce(ctx, vol.Dir, mounted); err != nil {
 			return m, err
 		}
 	}
-	if mode := v.Source.EmptyDir.Mode; mode != nil {
-		if err := os.Chmod(v.Dir, fileMode(*mode)); err != nil {
+	if mode := vol.Source.EmptyDir.Mode; mode != nil {
+		if err := os.Chmod(vol.Dir, fileMode(*mode)); err != nil {
 			return m, err
 		}
 	}
 	if mounted == nil {
-		if err := d.setQuota(ctx, v); err != nil {
+		if err := d.setQuota(ctx, vol); err != nil {
 			return m, err
 		}
 	}
-	if gid := fsGroup(v.Pod); gid != nil {
+	if gid := fsGroup(vol.Pod); gid != nil {
 		// The containers may still be able to use the volume: the kubelet continues too.
-		_ = fsgroup.Apply(ctx, v.Dir, *gid, fsgroup.Options{ReportSlow: slowReporter(v)})
+		_ = fsgroup.Apply(ctx, vol.Dir, *gid, fsgroup.Options{ReportSlow: slowReporter(vol)})
 	}
 	if err := ctx.Err(); err != nil {
 		return m, err
@@ -73,14 +73,14 @@ func (d *emptyDir) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, er
 }
 
 // mountFunc returns a function that mounts the file system for a medium on a directory; nil: the medium is the disk.
-func (d *emptyDir) mountFunc(v volume.Volume, medium corev1.StorageMedium) (func(ctx context.Context, dir string) error, error) {
+func (d *emptyDir) mountFunc(vol volume.Volume, medium corev1.StorageMedium) (func(ctx context.Context, dir string) error, error) {
 	switch {
 	case medium == corev1.StorageMediumDefault:
 		return nil, nil
 	case medium == corev1.StorageMediumMemory:
-		return tmpfsMounter(d.node.memorySize(v.Pod, v.Source.EmptyDir)), nil
+		return tmpfsMounter(d.node.memorySize(vol.Pod, vol.Source.EmptyDir)), nil
 	case isHugePages(medium):
-		size, err := pageSize(v.Pod, medium)
+		size, err := pageSize(vol.Pod, medium)
 		if err != nil {
 			return nil, err
 		}
@@ -91,32 +91,32 @@ func (d *emptyDir) mountFunc(v volume.Volume, medium corev1.StorageMedium) (func
 }
 
 // TearDown unmounts and removes the directory.
-func (d *emptyDir) TearDown(ctx context.Context, v volume.Volume) error {
-	ready := readyFile(v)
+func (d *emptyDir) TearDown(ctx context.Context, vol volume.Volume) error {
+	ready := readyFile(vol)
 	for _, path := range []string{ready, filepath.Dir(ready)} {
 		if err := notexist.Ignore(os.Remove(path)); err != nil {
 			return err
 		}
 	}
-	project := projquota.ProjectOf(v.Dir)
-	if err := d.node.removeVolume(ctx, v); err != nil {
+	project := projquota.ProjectOf(vol.Dir)
+	if err := d.node.removeVolume(ctx, vol); err != nil {
 		return err
 	}
-	d.releaseQuota(v, project)
+	d.releaseQuota(vol, project)
 	// The directories of a pod are empty after its last emptyDir is removed. Before that, os.Remove fails.
 	_ = os.Remove(filepath.Dir(filepath.Dir(ready)))
-	_ = os.Remove(filepath.Join(v.PodDir, "plugins"))
+	_ = os.Remove(filepath.Join(vol.PodDir, "plugins"))
 	return nil
 }
 
 // Usage returns the usage of the volume: from its own file system, its project quota, or a walk of the directory.
-func (d *emptyDir) Usage(ctx context.Context, v volume.Volume) (volume.Usage, error) {
-	if canUseQuota(v.Pod) {
-		if u, ok := d.node.quotaUsage(ctx, v.Dir); ok {
+func (d *emptyDir) Usage(ctx context.Context, vol volume.Volume) (volume.Usage, error) {
+	if canUseQuota(vol.Pod) {
+		if u, ok := d.node.quotaUsage(ctx, vol.Dir); ok {
 			return u, nil
 		}
 	}
-	return d.node.measureDir(ctx, v.Dir)
+	return d.node.measureDir(ctx, vol.Dir)
 }
 
 // memorySize returns the size limit of a tmpfs in bytes: the lowest of the allocatable memory of the node, the memory limit of
@@ -141,8 +141,8 @@ func (n *node) memorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource) 
 
 // readyFile returns the path of the file that marks an emptyDir as set up. A second set-up would reset permissions that a
 // container may have changed.
-func readyFile(v volume.Volume) string {
-	return filepath.Join(v.PodDir, "plugins", "kubernetes.io~empty-dir", v.Name, "ready")
+func readyFile(vol volume.Volume) string {
+	return filepath.Join(vol.PodDir, "plugins", "kubernetes.io~empty-dir", vol.Name, "ready")
 }
 
 // isReady reports whether an emptyDir was set up and still exists: after a reboot a tmpfs does not.

@@ -59,11 +59,11 @@ func (f *fetcher) fetchInputs(ctx context.Context) (in payload.Inputs, err error
 }
 
 // fetchOnce fetches an object with that name into found, unless found has it. An object that does not exist is no error.
-func fetchOnce[T any](ctx context.Context, f *fetcher, found map[string]*T, name string, fetch func(Objects, context.Context, string, string) (*T, error)) error {
+func fetchOnce[T any](ctx context.Context, fetcher *fetcher, found map[string]*T, name string, fetch func(Objects, context.Context, string, string) (*T, error)) error {
 	if _, ok := found[name]; ok {
 		return nil
 	}
-	object, err := fetch(f.node.options.Objects, ctx, f.pod.Namespace, name)
+	object, err := fetch(fetcher.node.options.Objects, ctx, fetcher.pod.Namespace, name)
 	switch {
 	case err == nil:
 		found[name] = object
@@ -74,27 +74,27 @@ func fetchOnce[T any](ctx context.Context, f *fetcher, found map[string]*T, name
 }
 
 // fetchProjected fetches the token, trust bundle or certificate of source i of a projected volume.
-func (f *fetcher) fetchProjected(ctx context.Context, i int, s *corev1.VolumeProjection, in *payload.Inputs) error {
+func (f *fetcher) fetchProjected(ctx context.Context, i int, source *corev1.VolumeProjection, in *payload.Inputs) error {
 	switch {
-	case s.ServiceAccountToken != nil && f.tokens != nil:
+	case source.ServiceAccountToken != nil && f.tokens != nil:
 		text, err := f.tokens.TokenText(ctx, volume.TokenRequest{
-			Namespace: f.pod.Namespace, ServiceAccount: f.pod.Spec.ServiceAccountName, Audience: s.ServiceAccountToken.Audience,
-			ExpirationSeconds: *optional.OrZero(s.ServiceAccountToken.ExpirationSeconds), Pod: f.pod.Name, PodUID: string(f.pod.UID),
+			Namespace: f.pod.Namespace, ServiceAccount: f.pod.Spec.ServiceAccountName, Audience: source.ServiceAccountToken.Audience,
+			ExpirationSeconds: *optional.OrZero(source.ServiceAccountToken.ExpirationSeconds), Pod: f.pod.Name, PodUID: string(f.pod.UID),
 		})
 		if err != nil {
 			return err
 		}
 		in.Tokens[i] = text
-	case s.ClusterTrustBundle != nil && f.bundles != nil:
-		bundle, err := f.bundles.TrustBundle(ctx, s.ClusterTrustBundle)
+	case source.ClusterTrustBundle != nil && f.bundles != nil:
+		bundle, err := f.bundles.TrustBundle(ctx, source.ClusterTrustBundle)
 		if err != nil {
-			if optional.IsTrue(s.ClusterTrustBundle.Optional) && errors.Is(err, fs.ErrNotExist) {
+			if optional.IsTrue(source.ClusterTrustBundle.Optional) && errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
 			return fmt.Errorf("cluster trust bundle: %w", err)
 		}
 		in.TrustBundles[i] = bundle
-	case s.PodCertificate != nil && f.node.options.Certificates != nil:
+	case source.PodCertificate != nil && f.node.options.Certificates != nil:
 		c, err := f.node.options.Certificates.Certificate(ctx, f.pod, f.volume.Name, i)
 		if err != nil {
 			return fmt.Errorf("pod certificate: %w", err)

@@ -32,25 +32,25 @@ type fileVolume struct {
 }
 
 // Check returns errors for sources that Options does not provide.
-func (w *fileVolume) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field.ErrorList {
+func (w *fileVolume) Check(_ *corev1.Pod, vol *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	refuse := func(path *field.Path, what string) {
 		errs = append(errs, field.Forbidden(path, "not supported on this node: "+what))
 	}
 	if w.node.options.Objects == nil {
-		for want := range payload.References(v) {
+		for want := range payload.References(vol) {
 			if !want.Optional {
 				refuse(path, "there are no config maps and secrets")
 				break
 			}
 		}
 	}
-	if v.Projected == nil {
+	if vol.Projected == nil {
 		return errs
 	}
-	for i := range v.Projected.Sources {
+	for i := range vol.Projected.Sources {
 		path := path.Child("sources").Index(i)
-		switch s := &v.Projected.Sources[i]; {
+		switch s := &vol.Projected.Sources[i]; {
 		case s.ServiceAccountToken != nil && w.tokens == nil:
 			refuse(path.Child("serviceAccountToken"), "service account tokens")
 		case s.ClusterTrustBundle != nil && w.bundles == nil:
@@ -63,12 +63,12 @@ func (w *fileVolume) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) fi
 }
 
 // Shows reports whether a volume shows an object.
-func (w *fileVolume) Shows(pod *corev1.Pod, v *corev1.Volume, o volume.Object) bool {
-	if (o.Kind == volume.KindPod || o.Kind == "") && payload.ShowsMetadata(v) || payload.ShowsClusterObject(pod, v, payload.Kind(o.Kind), o.Name) {
+func (w *fileVolume) Shows(pod *corev1.Pod, vol *corev1.Volume, object volume.Object) bool {
+	if (object.Kind == volume.KindPod || object.Kind == "") && payload.ShowsMetadata(vol) || payload.ShowsClusterObject(pod, vol, payload.Kind(object.Kind), object.Name) {
 		return true
 	}
-	for want := range payload.References(v) {
-		if (o.Kind == "" || o.Kind == string(want.Kind)) && (o.Name == "" || o.Name == want.Name) {
+	for want := range payload.References(vol) {
+		if (object.Kind == "" || object.Kind == string(want.Kind)) && (object.Name == "" || object.Name == want.Name) {
 			return true
 		}
 	}
@@ -77,45 +77,45 @@ func (w *fileVolume) Shows(pod *corev1.Pod, v *corev1.Volume, o volume.Object) b
 
 // SetUp writes or updates the files. It fetches all objects before it changes the volume. If that fails, and a previous agent has
 // left usable files, it returns a StaleError.
-func (w *fileVolume) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
-	m := volume.Mount{HostPath: v.Dir, ReadOnly: true, SELinuxRelabel: true}
-	limit, usable := fetchTimeout, w.isUsable(v)
+func (w *fileVolume) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
+	m := volume.Mount{HostPath: vol.Dir, ReadOnly: true, SELinuxRelabel: true}
+	limit, usable := fetchTimeout, w.isUsable(vol)
 	if usable {
 		limit = recoveredTimeout
 	}
-	files, err := w.buildFiles(ctx, v, limit)
+	files, err := w.buildFiles(ctx, vol, limit)
 	if err != nil {
-		if _, statErr := os.Lstat(v.Dir); errors.Is(statErr, os.ErrNotExist) {
+		if _, statErr := os.Lstat(vol.Dir); errors.Is(statErr, os.ErrNotExist) {
 			err = &volume.FinalError{Err: err}
 		} else if usable {
 			err = &volume.StaleError{Err: err}
 		}
 		return m, err
 	}
-	if err := createDir(v.Dir); err != nil {
+	if err := createDir(vol.Dir); err != nil {
 		return m, err
 	}
 	if w.memory {
-		if err := mountOnce(ctx, v.Dir, tmpfsMounter(w.node.memorySize(v.Pod, nil))); err != nil {
+		if err := mountOnce(ctx, vol.Dir, tmpfsMounter(w.node.memorySize(vol.Pod, nil))); err != nil {
 			return m, err
 		}
 	}
-	if err := createMountPoints(v.Dir, nestedMountPoints(v.Name, &v.Pod.Spec)); err != nil {
+	if err := createMountPoints(vol.Dir, nestedMountPoints(vol.Name, &vol.Pod.Spec)); err != nil {
 		return m, err
 	}
-	_, err = atomicwriter.Write(v.Dir, files, atomicwriter.Options{SetPerms: w.permsFunc(ctx, v)})
+	_, err = atomicwriter.Write(vol.Dir, files, atomicwriter.Options{SetPerms: w.permsFunc(ctx, vol)})
 	return m, err
 }
 
 // permsFunc returns the atomicwriter.Options.SetPerms of a volume: it changes the group of the files to the fsGroup before they
 // are published. Nil: the pod has no fsGroup.
-func (w *fileVolume) permsFunc(ctx context.Context, v volume.Volume) func(string) error {
-	gid := fsGroup(v.Pod)
+func (w *fileVolume) permsFunc(ctx context.Context, vol volume.Volume) func(string) error {
+	gid := fsGroup(vol.Pod)
 	if gid == nil {
 		return nil
 	}
 	return func(string) error {
-		err := fsgroup.Apply(ctx, v.Dir, *gid, fsgroup.Options{ReadOnly: true, ReportSlow: slowReporter(v)})
+		err := fsgroup.Apply(ctx, vol.Dir, *gid, fsgroup.Options{ReadOnly: true, ReportSlow: slowReporter(vol)})
 		if _, ok := errors.AsType[*fsgroup.FilesError](err); ok {
 			return nil // all other files are changed; the kubelet continues too
 		}
@@ -124,32 +124,32 @@ func (w *fileVolume) permsFunc(ctx context.Context, v volume.Volume) func(string
 }
 
 // TearDown unmounts and removes the directory, and drops tokens and certificates of the pod.
-func (w *fileVolume) TearDown(ctx context.Context, v volume.Volume) error {
-	if err := w.node.removeVolume(ctx, v); err != nil {
+func (w *fileVolume) TearDown(ctx context.Context, vol volume.Volume) error {
+	if err := w.node.removeVolume(ctx, vol); err != nil {
 		return err
 	}
 	if w.tokens != nil {
-		w.tokens.Forget(v.UID)
+		w.tokens.Forget(vol.UID)
 	}
 	if f, ok := w.node.options.Certificates.(forgetter); ok && w.memory {
-		f.Forget(v.UID)
+		f.Forget(vol.UID)
 	}
 	return nil
 }
 
 // Usage returns the usage of the directory or its tmpfs.
-func (w *fileVolume) Usage(ctx context.Context, v volume.Volume) (volume.Usage, error) {
-	return w.node.measureDir(ctx, v.Dir)
+func (w *fileVolume) Usage(ctx context.Context, vol volume.Volume) (volume.Usage, error) {
+	return w.node.measureDir(ctx, vol.Dir)
 }
 
 // buildFiles fetches the objects of a volume within limit, and returns its files.
-func (w *fileVolume) buildFiles(ctx context.Context, v volume.Volume, limit time.Duration) (payload.Files, error) {
+func (w *fileVolume) buildFiles(ctx context.Context, vol volume.Volume, limit time.Duration) (payload.Files, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	f := &fetcher{node: w.node, tokens: w.tokens, bundles: w.bundles, pod: v.Pod, volume: v.Source}
+	f := &fetcher{node: w.node, tokens: w.tokens, bundles: w.bundles, pod: vol.Pod, volume: vol.Source}
 	in, err := f.fetchInputs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return payload.BuildFiles(v.Pod, v.Source, in)
+	return payload.BuildFiles(vol.Pod, vol.Source, in)
 }

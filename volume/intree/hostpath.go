@@ -48,10 +48,10 @@ func hostPathTypes() []corev1.HostPathType {
 const statTimeout = 5 * time.Second
 
 // SetUp checks the path against the type of the volume, and creates it if the type asks for that.
-func (h *hostPath) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
-	source := v.Source.HostPath
-	if v.PV != nil {
-		source = v.PV.Spec.HostPath
+func (h *hostPath) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
+	source := vol.Source.HostPath
+	if vol.PV != nil {
+		source = vol.PV.Spec.HostPath
 	}
 	path, typ := source.Path, *optional.OrZero(source.Type)
 	if wrong := podfield.CheckNoBacksteps(path); len(wrong) > 0 {
@@ -70,7 +70,7 @@ func (h *hostPath) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, er
 	if err != nil {
 		return volume.Mount{}, &volume.FinalError{Err: err}
 	}
-	return volume.Mount{HostPath: path, ReadOnly: v.ReadOnly}, nil
+	return volume.Mount{HostPath: path, ReadOnly: vol.ReadOnly}, nil
 }
 
 // TearDown does nothing: the path belongs to the host.
@@ -106,17 +106,17 @@ func checkType(path string, typ corev1.HostPathType) error {
 }
 
 // fileType returns the type of a file as a HostPathType.
-func fileType(m fs.FileMode) string {
+func fileType(mode fs.FileMode) string {
 	switch {
-	case m.IsDir():
+	case mode.IsDir():
 		return string(corev1.HostPathDirectory)
-	case m.IsRegular():
+	case mode.IsRegular():
 		return string(corev1.HostPathFile)
-	case m&fs.ModeSocket != 0:
+	case mode&fs.ModeSocket != 0:
 		return string(corev1.HostPathSocket)
-	case m&fs.ModeCharDevice != 0:
+	case mode&fs.ModeCharDevice != 0:
 		return string(corev1.HostPathCharDev)
-	case m&fs.ModeDevice != 0:
+	case mode&fs.ModeDevice != 0:
 		return string(corev1.HostPathBlockDev)
 	default:
 		return "file of an unknown type"

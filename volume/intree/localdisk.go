@@ -40,26 +40,26 @@ var (
 )
 
 // Device returns a device with the name of the PV.
-func (l *local) Device(_ context.Context, v volume.Volume) (volume.Device, error) {
-	if v.PV == nil || v.PV.Spec.Local == nil || v.PV.Spec.Local.Path == "" {
+func (l *local) Device(_ context.Context, vol volume.Volume) (volume.Device, error) {
+	if vol.PV == nil || vol.PV.Spec.Local == nil || vol.PV.Spec.Local.Path == "" {
 		return volume.Device{}, errors.New("the PV has no local.path")
 	}
-	if wrong := podfield.CheckNoBacksteps(v.PV.Spec.Local.Path); len(wrong) > 0 || !filepath.IsAbs(v.PV.Spec.Local.Path) {
-		return volume.Device{}, fmt.Errorf("invalid local.path %.256q of the PV", v.PV.Spec.Local.Path)
+	if wrong := podfield.CheckNoBacksteps(vol.PV.Spec.Local.Path); len(wrong) > 0 || !filepath.IsAbs(vol.PV.Spec.Local.Path) {
+		return volume.Device{}, fmt.Errorf("invalid local.path %.256q of the PV", vol.PV.Spec.Local.Path)
 	}
-	d := volume.Device{Name: v.PV.Name}
-	if v.Block {
-		d.MapDir = filepath.Join("kubernetes.io~local-volume", "volumeDevices", v.PV.Name)
+	d := volume.Device{Name: vol.PV.Name}
+	if vol.Block {
+		d.MapDir = filepath.Join("kubernetes.io~local-volume", "volumeDevices", vol.PV.Name)
 	} else {
-		d.Dir = filepath.Join(volume.Local, "mounts", v.PV.Name)
+		d.Dir = filepath.Join(volume.Local, "mounts", vol.PV.Name)
 	}
 	return d, nil
 }
 
 // isDevice reports whether the path of a PV is a block device. It returns false for a directory, and an error for other files. It
 // returns when ctx ends, even if the file system hangs.
-func (l *local) isDevice(ctx context.Context, v volume.Volume) (bool, error) {
-	path, found := v.PV.Spec.Local.Path, make(chan fs.FileMode, 1)
+func (l *local) isDevice(ctx context.Context, vol volume.Volume) (bool, error) {
+	path, found := vol.PV.Spec.Local.Path, make(chan fs.FileMode, 1)
 	err := l.node.calls.Do(ctx, path, func() error {
 		info, err := os.Stat(path)
 		if err == nil {
@@ -82,103 +82,103 @@ func (l *local) isDevice(ctx context.Context, v volume.Volume) (bool, error) {
 
 // Stage mounts the file system of a block device, and creates the file system if the device is empty. It does nothing for
 // directories and block volumes.
-func (l *local) Stage(ctx context.Context, v volume.Volume) error {
-	if v.Block {
+func (l *local) Stage(ctx context.Context, vol volume.Volume) error {
+	if vol.Block {
 		return nil
 	}
-	is, err := l.isDevice(ctx, v)
+	is, err := l.isDevice(ctx, vol)
 	if err != nil || !is {
 		return err
 	}
-	if err := os.MkdirAll(v.StagingDir, 0o750); err != nil {
+	if err := os.MkdirAll(vol.StagingDir, 0o750); err != nil {
 		return err
 	}
-	source, dir := v.PV.Spec.Local, v.StagingDir
+	source, dir := vol.PV.Spec.Local, vol.StagingDir
 	if mounted, err := mount.IsMountPoint(dir); mounted || err != nil {
 		return err
 	}
 	kind := *optional.First(source.FSType, new(defaultFS))
-	if err := blockdev.Format(ctx, source.Path, kind, v.ReadOnly); err != nil {
+	if err := blockdev.Format(ctx, source.Path, kind, vol.ReadOnly); err != nil {
 		return err
 	}
-	options := v.MountOptions
-	if v.ReadOnly {
+	options := vol.MountOptions
+	if vol.ReadOnly {
 		options = append([]string{"ro"}, options...)
 	}
 	return l.node.calls.Do(ctx, dir, func() error { return mount.Disk(source.Path, dir, kind, options) })
 }
 
 // Unstage unmounts the file system of a block device.
-func (l *local) Unstage(ctx context.Context, v volume.Volume) error {
-	if v.StagingDir == "" {
+func (l *local) Unstage(ctx context.Context, vol volume.Volume) error {
+	if vol.StagingDir == "" {
 		return nil
 	}
-	if err := l.node.unmounter.Unmount(ctx, v.StagingDir); err != nil {
+	if err := l.node.unmounter.Unmount(ctx, vol.StagingDir); err != nil {
 		return err
 	}
-	return notexist.Ignore(os.Remove(v.StagingDir))
+	return notexist.Ignore(os.Remove(vol.StagingDir))
 }
 
 // SetUp bind-mounts the directory or the file system of the device. For the first pod it also changes the group of the files to
 // the fsGroup.
-func (l *local) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
-	m := volume.Mount{HostPath: v.Dir, ReadOnly: v.ReadOnly, SELinuxRelabel: true}
-	is, err := l.isDevice(ctx, v)
+func (l *local) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
+	m := volume.Mount{HostPath: vol.Dir, ReadOnly: vol.ReadOnly, SELinuxRelabel: true}
+	is, err := l.isDevice(ctx, vol)
 	switch {
 	case err != nil:
 		return m, err
-	case v.Block && !is:
-		return m, &volume.FinalError{Err: fmt.Errorf("local volume %s is no block device", v.PV.Spec.Local.Path)}
-	case v.Block:
-		m.HostPath = v.PV.Spec.Local.Path
+	case vol.Block && !is:
+		return m, &volume.FinalError{Err: fmt.Errorf("local volume %s is no block device", vol.PV.Spec.Local.Path)}
+	case vol.Block:
+		m.HostPath = vol.PV.Spec.Local.Path
 		return m, nil
 	}
-	source := v.PV.Spec.Local.Path
+	source := vol.PV.Spec.Local.Path
 	if is {
-		source = v.StagingDir
+		source = vol.StagingDir
 	}
-	mounted, err := mount.IsMountPoint(v.Dir)
+	mounted, err := mount.IsMountPoint(vol.Dir)
 	switch {
 	case notexist.Ignore(err) != nil:
 		return m, err
-	case mounted && v.Update:
+	case mounted && vol.Update:
 		return m, nil
 	case mounted: // an interrupted set-up may have mounted it, but not changed the group
-		return m, l.applyFSGroup(ctx, v, v.Recovered)
+		return m, l.applyFSGroup(ctx, vol, vol.Recovered)
 	}
-	if v.UsedByOtherPod {
-		l.warnOtherGroup(ctx, v, source)
+	if vol.UsedByOtherPod {
+		l.warnOtherGroup(ctx, vol, source)
 	}
-	if err := os.Mkdir(v.Dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := os.Mkdir(vol.Dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
 		return m, err
 	}
-	if err := l.node.calls.Do(ctx, source, func() error { return bindVolume(source, v) }); err != nil {
+	if err := l.node.calls.Do(ctx, source, func() error { return bindVolume(source, vol) }); err != nil {
 		return m, err
 	}
-	return m, l.applyFSGroup(ctx, v, false)
+	return m, l.applyFSGroup(ctx, vol, false)
 }
 
 // bindVolume bind-mounts a directory for a pod, with the mount options of its PV that apply to bind mounts.
-func bindVolume(source string, v volume.Volume) error {
-	o := mount.BindOptions{Attrs: mount.ParseAttrs(v.MountOptions)}
-	if v.ReadOnly {
+func bindVolume(source string, vol volume.Volume) error {
+	o := mount.BindOptions{Attrs: mount.ParseAttrs(vol.MountOptions)}
+	if vol.ReadOnly {
 		o.Attrs |= mount.ReadOnly
 	}
-	return mount.Bind(source, v.Dir, o)
+	return mount.Bind(source, vol.Dir, o)
 }
 
 // applyFSGroup changes the group of the files to the fsGroup of the pod, unless another pod uses the volume. If used, files are
 // skipped when the root directory has the group already, because the root is changed last.
-func (l *local) applyFSGroup(ctx context.Context, v volume.Volume, used bool) error {
-	gid := fsGroup(v.Pod)
-	if gid == nil || v.ReadOnly || v.UsedByOtherPod {
+func (l *local) applyFSGroup(ctx context.Context, vol volume.Volume, used bool) error {
+	gid := fsGroup(vol.Pod)
+	if gid == nil || vol.ReadOnly || vol.UsedByOtherPod {
 		return nil
 	}
-	policy := fsgroup.Policy(*optional.OrZero(optional.OrZero(v.Pod.Spec.SecurityContext).FSGroupChangePolicy))
+	policy := fsgroup.Policy(*optional.OrZero(optional.OrZero(vol.Pod.Spec.SecurityContext).FSGroupChangePolicy))
 	if used {
 		policy = fsgroup.OnRootMismatch
 	}
-	err := fsgroup.Apply(ctx, v.Dir, *gid, fsgroup.Options{Policy: policy, ReportSlow: slowReporter(v)})
+	err := fsgroup.Apply(ctx, vol.Dir, *gid, fsgroup.Options{Policy: policy, ReportSlow: slowReporter(vol)})
 	if _, ok := errors.AsType[*fsgroup.FilesError](err); ok {
 		return nil // all other files are changed; the kubelet continues too
 	}
@@ -186,8 +186,8 @@ func (l *local) applyFSGroup(ctx context.Context, v volume.Volume, used bool) er
 }
 
 // warnOtherGroup records an event if the files have the fsGroup of another pod that uses the volume.
-func (l *local) warnOtherGroup(ctx context.Context, v volume.Volume, source string) {
-	gid := fsGroup(v.Pod)
+func (l *local) warnOtherGroup(ctx context.Context, vol volume.Volume, source string) {
+	gid := fsGroup(vol.Pod)
 	if gid == nil {
 		return
 	}
@@ -201,38 +201,38 @@ func (l *local) warnOtherGroup(ctx context.Context, v volume.Volume, source stri
 		return
 	}
 	if now := <-found; now != *gid {
-		v.Warn(warnAlreadyMounted, fmt.Sprintf("The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.", *gid, v.SpecName, now))
+		vol.Warn(warnAlreadyMounted, fmt.Sprintf("The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.", *gid, vol.SpecName, now))
 	}
 }
 
 // TearDown removes the bind mount of a pod, and no files.
-func (l *local) TearDown(ctx context.Context, v volume.Volume) error {
-	if v.Block {
+func (l *local) TearDown(ctx context.Context, vol volume.Volume) error {
+	if vol.Block {
 		return nil
 	}
-	if err := l.node.binds.Unmount(ctx, v.Dir); err != nil {
+	if err := l.node.binds.Unmount(ctx, vol.Dir); err != nil {
 		return err
 	}
-	return notexist.Ignore(os.Remove(v.Dir))
+	return notexist.Ignore(os.Remove(vol.Dir))
 }
 
 // NodeExpand grows the file system of a device to the size of the device. A directory cannot be expanded.
-func (l *local) NodeExpand(ctx context.Context, v volume.Volume, _ volume.Expansion) error {
-	if v.Block {
+func (l *local) NodeExpand(ctx context.Context, vol volume.Volume, expansion volume.Expansion) error {
+	if vol.Block {
 		return nil
 	}
-	is, err := l.isDevice(ctx, v)
+	is, err := l.isDevice(ctx, vol)
 	if err != nil || !is {
 		return err
 	}
-	return blockdev.Grow(ctx, v.PV.Spec.Local.Path, v.StagingDir)
+	return blockdev.Grow(ctx, vol.PV.Spec.Local.Path, vol.StagingDir)
 }
 
 // Usage returns the usage of the file system, or the size of a block volume.
-func (l *local) Usage(ctx context.Context, v volume.Volume) (volume.Usage, error) {
-	if v.Block {
-		size, err := blockdev.Size(v.Dir)
+func (l *local) Usage(ctx context.Context, vol volume.Volume) (volume.Usage, error) {
+	if vol.Block {
+		size, err := blockdev.Size(vol.Dir)
 		return volume.Usage{CapacityBytes: size}, err
 	}
-	return l.node.statFilesystem(ctx, v.Dir)
+	return l.node.statFilesystem(ctx, vol.Dir)
 }

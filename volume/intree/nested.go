@@ -39,9 +39,9 @@ func nestedMountPoints(name string, spec *corev1.PodSpec) []string {
 }
 
 // relativeBelow returns the paths below at, relative to it. Paths below another result are omitted.
-func relativeBelow(at string, sorted []string) []string {
+func relativeBelow(target string, sorted []string) []string {
 	var found []string
-	prefix := at + "/" // no path begins with "//": below the root directory nothing is needed
+	prefix := target + "/" // no path begins with "//": below the root directory nothing is needed
 	for _, other := range sorted {
 		rest, ok := strings.CutPrefix(other, prefix)
 		if !ok || slices.ContainsFunc(found, func(outer string) bool { return strings.HasPrefix(rest, outer+"/") }) {

@@ -39,31 +39,31 @@ var (
 )
 
 // nfsSource returns server and path of a volume; nil: it is no NFS volume.
-func nfsSource(v volume.Volume) *corev1.NFSVolumeSource {
+func nfsSource(vol volume.Volume) *corev1.NFSVolumeSource {
 	switch {
-	case v.PV != nil:
-		return v.PV.Spec.NFS
-	case v.Source != nil:
-		return v.Source.NFS
+	case vol.PV != nil:
+		return vol.PV.Spec.NFS
+	case vol.Source != nil:
+		return vol.Source.NFS
 	default:
 		return nil
 	}
 }
 
 // SetUp mounts the export for a pod. If it is mounted already, the server is not contacted.
-func (n *nfs) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
-	m, source := volume.Mount{HostPath: v.Dir, ReadOnly: v.ReadOnly}, nfsSource(v)
+func (n *nfs) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
+	m, source := volume.Mount{HostPath: vol.Dir, ReadOnly: vol.ReadOnly}, nfsSource(vol)
 	if source == nil || source.Server == "" || source.Path == "" {
 		return m, &volume.FinalError{Err: errors.New("the volume has no NFS server, or no path")}
 	}
-	if mounted, err := mount.IsMountPoint(v.Dir); mounted || notexist.Ignore(err) != nil {
+	if mounted, err := mount.IsMountPoint(vol.Dir); mounted || notexist.Ignore(err) != nil {
 		return m, err
 	}
-	if err := os.Mkdir(v.Dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := os.Mkdir(vol.Dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
 		return m, err
 	}
-	options := slices.Clone(v.MountOptions)
-	if v.ReadOnly {
+	options := slices.Clone(vol.MountOptions)
+	if vol.ReadOnly {
 		options = append(options, "ro")
 	}
 	args := []string{"-t", "nfs"}
@@ -71,9 +71,9 @@ func (n *nfs) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) 
 		slices.Sort(options)
 		args = append(args, "-o", strings.Join(slices.Compact(options), ","))
 	}
-	args = append(args, "--", formatServer(source.Server)+":"+source.Path, v.Dir)
+	args = append(args, "--", formatServer(source.Server)+":"+source.Path, vol.Dir)
 	if err := runMount(ctx, args); err != nil {
-		if undo := n.undoMount(ctx, v); undo != nil {
+		if undo := n.undoMount(ctx, vol); undo != nil {
 			return m, errors.Join(err, undo)
 		}
 		return m, &volume.FinalError{Err: err}
@@ -82,10 +82,10 @@ func (n *nfs) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) 
 }
 
 // undoMount removes the remains of a failed mount, even if ctx has ended.
-func (n *nfs) undoMount(ctx context.Context, v volume.Volume) error {
+func (n *nfs) undoMount(ctx context.Context, vol volume.Volume) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
-	return n.TearDown(ctx, v)
+	return n.TearDown(ctx, vol)
 }
 
 // formatServer returns a server name as mount(8) expects it: IPv6 addresses in brackets.
@@ -111,14 +111,14 @@ func runMount(ctx context.Context, args []string) error {
 }
 
 // TearDown unmounts the export: by force if its server does not respond, and then lazily.
-func (n *nfs) TearDown(ctx context.Context, v volume.Volume) error {
-	if err := n.node.unmounter.Unmount(ctx, v.Dir); err != nil {
+func (n *nfs) TearDown(ctx context.Context, vol volume.Volume) error {
+	if err := n.node.unmounter.Unmount(ctx, vol.Dir); err != nil {
 		return err
 	}
-	return notexist.Ignore(os.Remove(v.Dir))
+	return notexist.Ignore(os.Remove(vol.Dir))
 }
 
 // Usage returns the usage of the file system of the server.
-func (n *nfs) Usage(ctx context.Context, v volume.Volume) (volume.Usage, error) {
-	return n.node.statFilesystem(ctx, v.Dir)
+func (n *nfs) Usage(ctx context.Context, vol volume.Volume) (volume.Usage, error) {
+	return n.node.statFilesystem(ctx, vol.Dir)
 }

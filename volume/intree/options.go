@@ -66,16 +66,16 @@ func (n *node) nodeAllocatable() corev1.ResourceList {
 }
 
 // Plugins returns all plugins, by the plugin names of package volume.
-func Plugins(o Options) map[string]volume.Plugin {
-	n := &node{options: o}
+func Plugins(opts Options) map[string]volume.Plugin {
+	n := &node{options: opts}
 	n.binds.NoForce = true
 	files := func(memory bool) *fileVolume { return &fileVolume{node: n, memory: memory} }
 	projected := files(true)
-	if o.Tokens != nil {
-		projected.tokens = token.NewCache(o.Tokens, nil)
+	if opts.Tokens != nil {
+		projected.tokens = token.NewCache(opts.Tokens, nil)
 	}
-	if o.TrustBundles != nil {
-		projected.bundles = trustbundle.NewReader(o.TrustBundles)
+	if opts.TrustBundles != nil {
+		projected.bundles = trustbundle.NewReader(opts.TrustBundles)
 	}
 	return map[string]volume.Plugin{
 		volume.EmptyDir:    &emptyDir{n},

@@ -16,13 +16,13 @@ import (
 
 // setQuota makes the sizeLimit of an emptyDir on disk a hard limit, if the file system has project quotas. Otherwise the eviction
 // manager enforces it.
-func (d *emptyDir) setQuota(ctx context.Context, v volume.Volume) error {
-	limit := v.Source.EmptyDir.SizeLimit
-	if limit == nil || limit.Value() <= 0 || !canUseQuota(v.Pod) {
+func (d *emptyDir) setQuota(ctx context.Context, vol volume.Volume) error {
+	limit := vol.Source.EmptyDir.SizeLimit
+	if limit == nil || limit.Value() <= 0 || !canUseQuota(vol.Pod) {
 		return nil
 	}
 	size := uint64(limit.Value())
-	err := d.node.calls.Do(ctx, "quota "+v.Dir, func() error { return d.node.projects.Limit(v.Dir, size) })
+	err := d.node.calls.Do(ctx, "quota "+vol.Dir, func() error { return d.node.projects.Limit(vol.Dir, size) })
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	}
@@ -37,9 +37,9 @@ func canUseQuota(pod *corev1.Pod) bool {
 }
 
 // releaseQuota releases the project quota of a removed directory. It ignores errors: a remaining quota limits no files.
-func (d *emptyDir) releaseQuota(v volume.Volume, project uint32) {
+func (d *emptyDir) releaseQuota(vol volume.Volume, project uint32) {
 	if project != 0 {
-		_ = projquota.Release(filepath.Dir(v.Dir), project)
+		_ = projquota.Release(filepath.Dir(vol.Dir), project)
 	}
 }
 

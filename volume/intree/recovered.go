@@ -28,16 +28,16 @@ const recoveredTimeout = 3 * time.Second
 const maxCredential = 256 << 10
 
 // isUsable reports whether a previous agent has written the volume completely, and no token or certificate in it has expired.
-func (w *fileVolume) isUsable(v volume.Volume) bool {
-	if !v.Recovered || v.Update {
+func (w *fileVolume) isUsable(vol volume.Volume) bool {
+	if !vol.Recovered || vol.Update {
 		return false
 	}
 	if w.memory { // after a reboot the tmpfs is not mounted
-		if mounted, err := mount.IsMountPoint(v.Dir); err != nil || !mounted {
+		if mounted, err := mount.IsMountPoint(vol.Dir); err != nil || !mounted {
 			return false
 		}
 	}
-	root, err := os.OpenRoot(v.Dir)
+	root, err := os.OpenRoot(vol.Dir)
 	if err != nil {
 		return false
 	}
@@ -46,7 +46,7 @@ func (w *fileVolume) isUsable(v volume.Volume) bool {
 	if err != nil || !info.IsDir() {
 		return false
 	}
-	return v.Source.Projected == nil || checkCredentials(root, v.Source.Projected, time.Now()) == nil
+	return vol.Source.Projected == nil || checkCredentials(root, vol.Source.Projected, time.Now()) == nil
 }
 
 // checkCredentials returns an error if a token or certificate of a projected volume is missing or has expired at now.

@@ -12,16 +12,16 @@ import (
 )
 
 // measureDir returns the usage of a directory: that of its file system if dir is a mount point, otherwise by a walk.
-func (n *node) measureDir(ctx context.Context, dir string) (u volume.Usage, err error) {
-	if u, err = n.statFilesystem(ctx, dir); err != nil {
-		return u, err
+func (n *node) measureDir(ctx context.Context, dir string) (usage volume.Usage, err error) {
+	if usage, err = n.statFilesystem(ctx, dir); err != nil {
+		return usage, err
 	}
 	mounted, err := mount.IsMountPoint(dir)
 	if mounted || err != nil {
-		return u, err
+		return usage, err
 	}
 	w := dirusage.Walk{}
 	err = w.Run(ctx, dir)
-	u.UsedBytes, u.UsedInodes = w.Bytes, w.Inodes
-	return u, err
+	usage.UsedBytes, usage.UsedInodes = w.Bytes, w.Inodes
+	return usage, err
 }

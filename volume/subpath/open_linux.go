@@ -166,10 +166,10 @@ func (w *walk) addPath(path string, own bool) {
 
 // enterElement opens an entry of the current directory and makes it the current one. If it is a symbolic link, it returns its
 // target instead.
-func (w *walk) enterElement(s pathElement) (link string, err error) {
-	fd, err := openElement(w.currentDir(), s.name)
-	if errors.Is(err, unix.ENOENT) && s.create {
-		fd, err = w.createDir(s.name)
+func (w *walk) enterElement(element pathElement) (link string, err error) {
+	fd, err := openElement(w.currentDir(), element.name)
+	if errors.Is(err, unix.ENOENT) && element.create {
+		fd, err = w.createDir(element.name)
 	}
 	if err != nil {
 		return "", err

@@ -20,20 +20,22 @@ import (
 const maxStale = 100
 
 // bindSubPath is Prepare for a valid subPath.
-func bindSubPath(ctx context.Context, r Request) error {
-	failed := func(op string, err error) error { return &Error{SubPath: r.SubPath, Op: op, Err: removePaths(err)} }
+func bindSubPath(ctx context.Context, request Request) error {
+	failed := func(op string, err error) error {
+		return &Error{SubPath: request.SubPath, Op: op, Err: removePaths(err)}
+	}
 	if err := ctx.Err(); err != nil {
 		return failed("open the volume", err)
 	}
-	v, err := openVolume(r.Volume)
+	v, err := openVolume(request.Volume)
 	if err != nil {
 		return failed("open the volume", err)
 	}
 	defer v.close()
-	source, err := v.openPath(r.SubPath)
+	source, err := v.openPath(request.SubPath)
 	switch {
 	case errors.Is(err, ErrOutside):
-		return &Error{SubPath: r.SubPath, Err: err}
+		return &Error{SubPath: request.SubPath, Err: err}
 	case err != nil:
 		return failed("open", err)
 	}
@@ -41,18 +43,18 @@ func bindSubPath(ctx context.Context, r Request) error {
 	if err := ctx.Err(); err != nil {
 		return failed("bind", err)
 	}
-	bound, err := detachStale(source, r.Target)
+	bound, err := detachStale(source, request.Target)
 	switch {
 	case err != nil:
 		return failed("unmount what is on the target", err)
 	case bound:
 		return nil
 	}
-	if err := createTarget(source, r.Target); err != nil {
+	if err := createTarget(source, request.Target); err != nil {
 		return failed("make the target", err)
 	}
-	if err := mount.BindFD(source, r.Target, mount.BindOptions{}); err != nil {
-		_ = os.Remove(r.Target)
+	if err := mount.BindFD(source, request.Target, mount.BindOptions{}); err != nil {
+		_ = os.Remove(request.Target)
 		return failed("bind", err)
 	}
 	return nil

@@ -48,14 +48,14 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Prepare bind-mounts a subPath at r.Target, and returns the target. It creates missing directories of the subPath. If the target
 // already is a bind mount of this file or directory, it is kept; any other bind mount is detached first.
-func Prepare(ctx context.Context, r Request) (path string, err error) {
-	if err := checkSubPath(r.SubPath); err != nil {
-		return "", &Error{SubPath: r.SubPath, Err: err}
+func Prepare(ctx context.Context, request Request) (path string, err error) {
+	if err := checkSubPath(request.SubPath); err != nil {
+		return "", &Error{SubPath: request.SubPath, Err: err}
 	}
-	if err := bindSubPath(ctx, r); err != nil {
+	if err := bindSubPath(ctx, request); err != nil {
 		return "", err
 	}
-	return r.Target, nil
+	return request.Target, nil
 }
 
 // Clean unmounts and removes the targets of Prepare at path and below: bind mounts, their empty mount points, and the parent

@@ -10,8 +10,8 @@ import (
 	"errors"
 )
 
-func bindSubPath(_ context.Context, r Request) error {
-	return &Error{SubPath: r.SubPath, Op: "bind", Err: errors.ErrUnsupported}
+func bindSubPath(_ context.Context, request Request) error {
+	return &Error{SubPath: request.SubPath, Op: "bind", Err: errors.ErrUnsupported}
 }
 
 func cleanTree(context.Context, string) error { return errors.ErrUnsupported }

@@ -28,32 +28,32 @@ var (
 )
 
 // SetUp records that a volume is set up or updated.
-func (m *MemoryPlugin) SetUp(_ context.Context, v volume.Volume) (volume.Mount, error) {
+func (m *MemoryPlugin) SetUp(_ context.Context, vol volume.Volume) (volume.Mount, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.devices == nil {
 		m.devices = map[string]string{}
 	}
-	m.devices[volumeKey(v)] = v.Device.Name
-	m.calls = append(m.calls, "set up "+volumeKey(v))
-	return volume.Mount{HostPath: v.Dir}, nil
+	m.devices[volumeKey(vol)] = vol.Device.Name
+	m.calls = append(m.calls, "set up "+volumeKey(vol))
+	return volume.Mount{HostPath: vol.Dir}, nil
 }
 
 // TearDown removes a volume.
-func (m *MemoryPlugin) TearDown(_ context.Context, v volume.Volume) error {
+func (m *MemoryPlugin) TearDown(_ context.Context, vol volume.Volume) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.devices, volumeKey(v))
-	m.calls = append(m.calls, "tear down "+volumeKey(v))
+	delete(m.devices, volumeKey(vol))
+	m.calls = append(m.calls, "tear down "+volumeKey(vol))
 	return nil
 }
 
 // Shows reports whether o is the pod of a volume, or the config map that the volume shows.
-func (m *MemoryPlugin) Shows(pod *corev1.Pod, v *corev1.Volume, o volume.Object) bool {
-	if o.Kind == volume.KindPod {
-		return o.Name == pod.Name
+func (m *MemoryPlugin) Shows(pod *corev1.Pod, vol *corev1.Volume, object volume.Object) bool {
+	if object.Kind == volume.KindPod {
+		return object.Name == pod.Name
 	}
-	return v.ConfigMap != nil && (o.Name == "" || v.ConfigMap.Name == o.Name)
+	return vol.ConfigMap != nil && (object.Name == "" || vol.ConfigMap.Name == object.Name)
 }
 
 // Volumes returns the volumes that are set up, sorted, as UID/NAME.
@@ -103,86 +103,86 @@ var (
 )
 
 // SetUp calls SetUpFault, the plugin and AfterSetUp.
-func (f *FaultyPlugin) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
+func (f *FaultyPlugin) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
 	if f.SetUpFault != nil {
-		if err := f.SetUpFault(ctx, v); err != nil {
+		if err := f.SetUpFault(ctx, vol); err != nil {
 			return volume.Mount{}, err
 		}
 	}
-	m, err := f.Plugin.SetUp(ctx, v)
+	m, err := f.Plugin.SetUp(ctx, vol)
 	if f.AfterSetUp != nil {
-		err = f.AfterSetUp(v, err)
+		err = f.AfterSetUp(vol, err)
 	}
 	return m, err
 }
 
 // TearDown calls TearDownFault and the plugin.
-func (f *FaultyPlugin) TearDown(ctx context.Context, v volume.Volume) error {
+func (f *FaultyPlugin) TearDown(ctx context.Context, vol volume.Volume) error {
 	if f.TearDownFault != nil {
-		if err := f.TearDownFault(ctx, v); err != nil {
+		if err := f.TearDownFault(ctx, vol); err != nil {
 			return err
 		}
 	}
-	return f.Plugin.TearDown(ctx, v)
+	return f.Plugin.TearDown(ctx, vol)
 }
 
 // Shows calls the plugin, if it is a [volume.Refresher].
-func (f *FaultyPlugin) Shows(pod *corev1.Pod, v *corev1.Volume, o volume.Object) bool {
+func (f *FaultyPlugin) Shows(pod *corev1.Pod, vol *corev1.Volume, object volume.Object) bool {
 	r, ok := f.Plugin.(volume.Refresher)
-	return ok && r.Shows(pod, v, o)
+	return ok && r.Shows(pod, vol, object)
 }
 
 // Device calls the plugin, if it is a [volume.Stager].
-func (f *FaultyPlugin) Device(ctx context.Context, v volume.Volume) (volume.Device, error) {
+func (f *FaultyPlugin) Device(ctx context.Context, vol volume.Volume) (volume.Device, error) {
 	if s, ok := f.Plugin.(volume.Stager); ok {
-		return s.Device(ctx, v)
+		return s.Device(ctx, vol)
 	}
 	return volume.Device{}, nil
 }
 
 // Stage calls StageFault and the plugin.
-func (f *FaultyPlugin) Stage(ctx context.Context, v volume.Volume) error {
+func (f *FaultyPlugin) Stage(ctx context.Context, vol volume.Volume) error {
 	if f.StageFault != nil {
-		if err := f.StageFault(ctx, v); err != nil {
+		if err := f.StageFault(ctx, vol); err != nil {
 			return err
 		}
 	}
-	return f.Plugin.(volume.Stager).Stage(ctx, v) // Device has returned a device, so that the plugin is a Stager
+	return f.Plugin.(volume.Stager).Stage(ctx, vol) // Device has returned a device, so that the plugin is a Stager
 }
 
 // Unstage calls UnstageFault and the plugin.
-func (f *FaultyPlugin) Unstage(ctx context.Context, v volume.Volume) error {
+func (f *FaultyPlugin) Unstage(ctx context.Context, vol volume.Volume) error {
 	if f.UnstageFault != nil {
-		if err := f.UnstageFault(ctx, v); err != nil {
+		if err := f.UnstageFault(ctx, vol); err != nil {
 			return err
 		}
 	}
-	return f.Plugin.(volume.Stager).Unstage(ctx, v)
+	return f.Plugin.(volume.Stager).Unstage(ctx, vol)
 }
 
 // MountsWithLabel calls the plugin, if it is a [volume.SELinuxMounter].
-func (f *FaultyPlugin) MountsWithLabel(ctx context.Context, v volume.Volume) (bool, error) {
+func (f *FaultyPlugin) MountsWithLabel(ctx context.Context, vol volume.Volume) (bool, error) {
 	if m, ok := f.Plugin.(volume.SELinuxMounter); ok {
-		return m.MountsWithLabel(ctx, v)
+		return m.MountsWithLabel(ctx, vol)
 	}
 	return false, nil
 }
 
 // NodeExpand calls ExpandFault and the plugin, if it is a [volume.Expander].
-func (f *FaultyPlugin) NodeExpand(ctx context.Context, v volume.Volume, e volume.Expansion) error {
+func (f *FaultyPlugin) NodeExpand(ctx context.Context, vol volume.Volume, expansion volume.Expansion) error {
 	if f.ExpandFault != nil {
-		if err := f.ExpandFault(ctx, v); err != nil {
+		if err := f.ExpandFault(ctx, vol); err != nil {
 			return err
 		}
 	}
 	if x, ok := f.Plugin.(volume.Expander); ok {
-		return x.NodeExpand(ctx, v, e)
+		return x.NodeExpand(ctx, vol, expansion)
 	}
 	return nil
 }
 
 // Hang is a fault for a [FaultyPlugin] that blocks until ctx ends.
-func Hang(ctx context.Context, _ volume.Volume) error {
+func Hang(ctx context.Context, vol volume.Volume) error {
 	<-ctx.Done()
 	return ctx.Err()
 }

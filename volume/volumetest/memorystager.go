@@ -28,68 +28,68 @@ var (
 )
 
 // Device returns a device named after the PV. A volume without a claim has none.
-func (m *MemoryStager) Device(_ context.Context, v volume.Volume) (volume.Device, error) {
-	if v.PV == nil {
+func (m *MemoryStager) Device(_ context.Context, vol volume.Volume) (volume.Device, error) {
+	if vol.PV == nil {
 		return volume.Device{}, nil
 	}
-	return volume.Device{Name: v.PV.Name, Dir: "memory/" + v.PV.Name, Data: map[string]string{"of": v.PV.Name}}, nil
+	return volume.Device{Name: vol.PV.Name, Dir: "memory/" + vol.PV.Name, Data: map[string]string{"of": vol.PV.Name}}, nil
 }
 
 // Stage records that a device is staged.
-func (m *MemoryStager) Stage(_ context.Context, v volume.Volume) error {
+func (m *MemoryStager) Stage(_ context.Context, vol volume.Volume) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.staged == nil {
 		m.staged = map[string]bool{}
 	}
-	m.staged[v.Device.Name] = true
-	m.calls = append(m.calls, "stage "+v.Device.Name)
+	m.staged[vol.Device.Name] = true
+	m.calls = append(m.calls, "stage "+vol.Device.Name)
 	return nil
 }
 
 // Unstage removes a device, and records a violation if a volume uses it.
-func (m *MemoryStager) Unstage(_ context.Context, v volume.Volume) error {
+func (m *MemoryStager) Unstage(_ context.Context, vol volume.Volume) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, device := range m.devices {
-		if device == v.Device.Name {
-			m.violations = append(m.violations, fmt.Sprintf("unstage %s, which %s uses", v.Device.Name, name))
+		if device == vol.Device.Name {
+			m.violations = append(m.violations, fmt.Sprintf("unstage %s, which %s uses", vol.Device.Name, name))
 		}
 	}
-	if v.Device.Data["of"] != v.Device.Name {
-		m.violations = append(m.violations, fmt.Sprintf("unstage %s without what was recorded of it", v.Device.Name))
+	if vol.Device.Data["of"] != vol.Device.Name {
+		m.violations = append(m.violations, fmt.Sprintf("unstage %s without what was recorded of it", vol.Device.Name))
 	}
-	delete(m.staged, v.Device.Name)
-	delete(m.sizes, v.Device.Name)
-	m.calls = append(m.calls, "unstage "+v.Device.Name)
+	delete(m.staged, vol.Device.Name)
+	delete(m.sizes, vol.Device.Name)
+	m.calls = append(m.calls, "unstage "+vol.Device.Name)
 	return nil
 }
 
 // SetUp records that a volume is set up, and a violation if its device is not staged.
-func (m *MemoryStager) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
-	m.checkStaged("set up", v)
-	return m.MemoryPlugin.SetUp(ctx, v)
+func (m *MemoryStager) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
+	m.checkStaged("set up", vol)
+	return m.MemoryPlugin.SetUp(ctx, vol)
 }
 
 // NodeExpand records the size of a device.
-func (m *MemoryStager) NodeExpand(_ context.Context, v volume.Volume, e volume.Expansion) error {
-	m.checkStaged("expand", v)
+func (m *MemoryStager) NodeExpand(_ context.Context, vol volume.Volume, expansion volume.Expansion) error {
+	m.checkStaged("expand", vol)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.sizes == nil {
 		m.sizes = map[string]int64{}
 	}
-	m.sizes[v.Device.Name] = e.NewSize
-	m.calls = append(m.calls, fmt.Sprintf("expand %s from %d to %d", v.Device.Name, e.OldSize, e.NewSize))
+	m.sizes[vol.Device.Name] = expansion.NewSize
+	m.calls = append(m.calls, fmt.Sprintf("expand %s from %d to %d", vol.Device.Name, expansion.OldSize, expansion.NewSize))
 	return nil
 }
 
 // checkStaged records a violation if the device of v is not staged.
-func (m *MemoryStager) checkStaged(operation string, v volume.Volume) {
+func (m *MemoryStager) checkStaged(operation string, vol volume.Volume) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if v.Device.Name != "" && !m.staged[v.Device.Name] {
-		m.violations = append(m.violations, fmt.Sprintf("%s %s on %s, which is not staged", operation, volumeKey(v), v.Device.Name))
+	if vol.Device.Name != "" && !m.staged[vol.Device.Name] {
+		m.violations = append(m.violations, fmt.Sprintf("%s %s on %s, which is not staged", operation, volumeKey(vol), vol.Device.Name))
 	}
 }
 

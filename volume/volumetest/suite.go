@@ -39,8 +39,8 @@ const (
 	ruleRemoves    = "teardown: TearDown removes a volume. It must not delete files of a file system that another program has mounted inside."
 	ruleAbsent     = "teardown: An absent volume is no error."
 	ruleContext    = "context: Both methods must return the error of ctx soon after ctx ends."
-	ruleStage      = "stage: Stage prepares the device of v, such as by mounting its file system. It must be idempotent."
-	ruleUnstage    = "unstage: Unstage reverts Stage; v has only what is recorded."
+	ruleStage      = "stage: Stage prepares the device of vol, such as by mounting its file system at vol.StagingDir. It must be idempotent."
+	ruleUnstage    = "unstage: Unstage reverts Stage; vol has only the recorded fields."
 	ruleNever      = "unstage: A device that was never staged is no error."
 	rulePartial    = "failure: When the pod is released, TearDown follows, unless the error wraps a [FinalError]."
 )
@@ -111,17 +111,17 @@ func (c *pluginCheck) recordedVolume() volume.Volume {
 }
 
 // stageDevice stages the device of a volume, if it has one.
-func (c *pluginCheck) stageDevice(v volume.Volume) {
+func (c *pluginCheck) stageDevice(vol volume.Volume) {
 	c.Helper()
-	if v.Device.Name == "" {
+	if vol.Device.Name == "" {
 		return
 	}
-	if v.StagingDir != "" {
-		if err := os.MkdirAll(filepath.Dir(v.StagingDir), 0o750); err != nil {
+	if vol.StagingDir != "" {
+		if err := os.MkdirAll(filepath.Dir(vol.StagingDir), 0o750); err != nil {
 			c.Fatal(err)
 		}
 	}
-	c.Succeed(c.Plugin.(volume.Stager).Stage(c.Context(), v), ruleStage, "Stage")
+	c.Succeed(c.Plugin.(volume.Stager).Stage(c.Context(), vol), ruleStage, "Stage")
 }
 
 // checkUnstage unstages the device with the recorded data, and checks that its staging directory is removed.
@@ -166,11 +166,11 @@ func (c *pluginCheck) checkSetUp() volume.Mount {
 }
 
 // checkTearDown calls TearDown, and checks that nothing remains.
-func (c *pluginCheck) checkTearDown(v volume.Volume, rule string) {
+func (c *pluginCheck) checkTearDown(vol volume.Volume, rule string) {
 	c.Helper()
-	c.Succeed(c.Plugin.TearDown(c.Context(), v), rule, "TearDown")
-	_, err := os.Lstat(v.Dir)
-	c.Hold(errors.Is(err, fs.ErrNotExist), rule, "after TearDown %s is there: %v", v.Dir, err)
+	c.Succeed(c.Plugin.TearDown(c.Context(), vol), rule, "TearDown")
+	_, err := os.Lstat(vol.Dir)
+	c.Hold(errors.Is(err, fs.ErrNotExist), rule, "after TearDown %s is there: %v", vol.Dir, err)
 	_, err = os.Lstat(filepath.Join(c.podDir, "plugins"))
 	c.Hold(errors.Is(err, fs.ErrNotExist), rule, "after TearDown the directory of plugins is there: %v", err)
 }

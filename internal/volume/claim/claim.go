@@ -20,12 +20,12 @@ const protectionFinalizer = "kubernetes.io/pvc-protection"
 
 // NameOf returns the name of the claim of a volume; its namespace is that of the pod. The claim of a generic ephemeral volume is
 // named POD-VOLUME. ok is false for a volume without a claim.
-func NameOf(pod *corev1.Pod, v *corev1.Volume) (name string, ok bool) {
+func NameOf(pod *corev1.Pod, vol *corev1.Volume) (name string, ok bool) {
 	switch {
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName, true
-	case v.Ephemeral != nil:
-		return pod.Name + "-" + v.Name, true
+	case vol.PersistentVolumeClaim != nil:
+		return vol.PersistentVolumeClaim.ClaimName, true
+	case vol.Ephemeral != nil:
+		return pod.Name + "-" + vol.Name, true
 	default:
 		return "", false
 	}
@@ -34,11 +34,11 @@ func NameOf(pod *corev1.Pod, v *corev1.Volume) (name string, ok bool) {
 // IsReadOnly reports whether the pod uses the claim of a volume read-only in all containers.
 func IsReadOnly(v *corev1.Volume) bool { return optional.OrZero(v.PersistentVolumeClaim).ReadOnly }
 
-// CheckClaim returns an error if the pod cannot use claim pvc for volume v: the claim is not bound, is being deleted, or was
+// CheckClaim returns an error if the pod cannot use claim pvc for volume vol: the claim is not bound, is being deleted, or was
 // created for another pod.
-func CheckClaim(pod *corev1.Pod, v *corev1.Volume, pvc *corev1.PersistentVolumeClaim) error {
+func CheckClaim(pod *corev1.Pod, vol *corev1.Volume, pvc *corev1.PersistentVolumeClaim) error {
 	err := checkBinding(pvc)
-	if err == nil && v.Ephemeral != nil && !isOwner(pod, pvc) {
+	if err == nil && vol.Ephemeral != nil && !isOwner(pod, pvc) {
 		err = fmt.Errorf("PVC was not created for pod %s/%s (pod is not owner)", pod.Namespace, pod.Name)
 	}
 	return wrapWithName(pvc, err)
@@ -70,18 +70,18 @@ func isOwner(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim) bool {
 	}
 }
 
-// CheckPV returns an error if the pod cannot use PV pv for volume v: the PV is not bound to claim pvc, or its volumeMode does not
+// CheckPV returns an error if the pod cannot use pv for volume vol: pv is not bound to claim pvc, or its volumeMode does not
 // fit the containers.
-func CheckPV(pod *corev1.Pod, v *corev1.Volume, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
-	err := boundClaim(pvc, pv)
+func CheckPV(pod *corev1.Pod, vol *corev1.Volume, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
+	err := checkClaimRef(pvc, pv)
 	if err == nil {
-		err = checkMode(pod, v, volumeMode(pv))
+		err = checkMode(pod, vol, volumeMode(pv))
 	}
 	return wrapWithName(pvc, err)
 }
 
 // checkClaimRef returns an error if a PV is not bound to the claim.
-func boundClaim(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
+func checkClaimRef(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
 	switch ref := pv.Spec.ClaimRef; {
 	case ref == nil:
 		return fmt.Errorf("PV %s has no claimRef, so it is not yet bound to the claim", pv.Name)
@@ -105,16 +105,16 @@ func volumeMode(pv *corev1.PersistentVolume) corev1.PersistentVolumeMode {
 }
 
 // checkMode returns an error if a container mounts a block volume, or uses a file system as a device.
-func checkMode(pod *corev1.Pod, v *corev1.Volume, mode corev1.PersistentVolumeMode) error {
+func checkMode(pod *corev1.Pod, vol *corev1.Volume, mode corev1.PersistentVolumeMode) error {
 	for c := range containers.All(&pod.Spec) {
 		for i := range c.VolumeMounts {
-			if c.VolumeMounts[i].Name == v.Name && mode != corev1.PersistentVolumeFilesystem {
-				return fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeMounts", v.Name, mode)
+			if c.VolumeMounts[i].Name == vol.Name && mode != corev1.PersistentVolumeFilesystem {
+				return fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeMounts", vol.Name, mode)
 			}
 		}
 		for _, d := range c.VolumeDevices {
-			if d.Name == v.Name && mode != corev1.PersistentVolumeBlock {
-				return fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeDevices", v.Name, mode)
+			if d.Name == vol.Name && mode != corev1.PersistentVolumeBlock {
+				return fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeDevices", vol.Name, mode)
 			}
 		}
 	}

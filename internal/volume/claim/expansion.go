@@ -18,31 +18,31 @@ type Expansion struct{ OldSize, NewSize int64 }
 // PlanExpansion returns by how much a volume must be expanded on this node. due is false if it need not or must not be: if the
 // controller tracks expansions in the claim status, the node waits for its turn (KEP-1790). known is the size on this node in
 // bytes; zero: the capacity in the claim status.
-func PlanExpansion(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, known int64) (g Expansion, due bool) {
+func PlanExpansion(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, known int64) (expansion Expansion, due bool) {
 	capacity := pvc.Status.Capacity[corev1.ResourceStorage]
 	wanted := pv.Spec.Capacity[corev1.ResourceStorage]
-	g = Expansion{OldSize: known, NewSize: wanted.Value()}
+	expansion = Expansion{OldSize: known, NewSize: wanted.Value()}
 	if known == 0 {
-		g.OldSize = capacity.Value()
+		expansion.OldSize = capacity.Value()
 	}
-	if g.NewSize <= g.OldSize {
-		return g, false
+	if expansion.NewSize <= expansion.OldSize {
+		return expansion, false
 	}
 	status, allocated := pvc.Status.AllocatedResourceStatuses[corev1.ResourceStorage], pvc.Status.AllocatedResources
 	if status == "" && allocated == nil { // the controller does not track expansions
-		return g, true
+		return expansion, true
 	}
 	if size, ok := allocated[corev1.ResourceStorage]; ok {
-		g.NewSize = size.Value()
+		expansion.NewSize = size.Value()
 	}
-	return g, g.NewSize > g.OldSize && (status == corev1.PersistentVolumeClaimNodeResizePending ||
-		status == corev1.PersistentVolumeClaimNodeResizeInProgress || expandsOnEveryNode(pvc, g))
+	return expansion, expansion.NewSize > expansion.OldSize && (status == corev1.PersistentVolumeClaimNodeResizePending ||
+		status == corev1.PersistentVolumeClaimNodeResizeInProgress || expandsOnEveryNode(pvc, expansion))
 }
 
 // expandsOnEveryNode reports whether a ReadWriteMany claim that was expanded on another node must be expanded on this node too.
-func expandsOnEveryNode(pvc *corev1.PersistentVolumeClaim, g Expansion) bool {
+func expandsOnEveryNode(pvc *corev1.PersistentVolumeClaim, expansion Expansion) bool {
 	capacity := pvc.Status.Capacity[corev1.ResourceStorage]
 	_, not := pvc.Annotations[expansionNotRequiredAnnotation]
-	return !not && capacity.Value() >= g.NewSize && pvc.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == "" &&
+	return !not && capacity.Value() >= expansion.NewSize && pvc.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == "" &&
 		slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteMany)
 }

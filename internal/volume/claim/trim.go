@@ -33,10 +33,10 @@ func TrimForRecord(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolum
 }
 
 // trimMetadata returns the identity of an object, and its annotations with the given names.
-func trimMetadata(m metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
-	kept := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
+func trimMetadata(meta metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
+	kept := metav1.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion}
 	for _, name := range annotations {
-		if text, ok := m.Annotations[name]; ok {
+		if text, ok := meta.Annotations[name]; ok {
 			if kept.Annotations == nil {
 				kept.Annotations = map[string]string{}
 			}

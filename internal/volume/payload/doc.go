@@ -4,7 +4,7 @@
 // Package payload computes the files of configMap, secret, downwardAPI and projected volumes: paths, contents and modes. It
 // neither reads API objects nor writes files; package atomicwriter writes them.
 //
-//	// payload.References(v) yields the config maps and secrets to read.
+//	// payload.References(vol) yields the config maps and secrets to read.
 //	in := payload.Inputs{ConfigMaps: map[string]*corev1.ConfigMap{"app": app}}
 //	files, err := payload.BuildFiles(pod, &pod.Spec.Volumes[0], in)
 //	...

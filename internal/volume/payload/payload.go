@@ -35,22 +35,22 @@ type Inputs struct {
 }
 
 // BuildFiles returns the files of a configMap, secret, downwardAPI or projected volume.
-func BuildFiles(pod *corev1.Pod, v *corev1.Volume, in Inputs) (Files, error) {
+func BuildFiles(pod *corev1.Pod, vol *corev1.Volume, in Inputs) (Files, error) {
 	b := &builder{pod: pod, in: in, files: Files{}}
 	switch {
-	case v.ConfigMap != nil:
-		b.mode = v.ConfigMap.DefaultMode
-		b.addConfigMap(v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.Optional)
-	case v.Secret != nil:
-		b.mode = v.Secret.DefaultMode
-		b.addSecret(v.Secret.SecretName, v.Secret.Items, v.Secret.Optional)
-	case v.DownwardAPI != nil:
-		b.mode = v.DownwardAPI.DefaultMode
-		b.addDownwardAPI(v.DownwardAPI.Items)
-	case v.Projected != nil:
-		b.mode = v.Projected.DefaultMode
-		for i := range v.Projected.Sources {
-			b.addSource(i, &v.Projected.Sources[i])
+	case vol.ConfigMap != nil:
+		b.mode = vol.ConfigMap.DefaultMode
+		b.addConfigMap(vol.ConfigMap.Name, vol.ConfigMap.Items, vol.ConfigMap.Optional)
+	case vol.Secret != nil:
+		b.mode = vol.Secret.DefaultMode
+		b.addSecret(vol.Secret.SecretName, vol.Secret.Items, vol.Secret.Optional)
+	case vol.DownwardAPI != nil:
+		b.mode = vol.DownwardAPI.DefaultMode
+		b.addDownwardAPI(vol.DownwardAPI.Items)
+	case vol.Projected != nil:
+		b.mode = vol.Projected.DefaultMode
+		for i := range vol.Projected.Sources {
+			b.addSource(i, &vol.Projected.Sources[i])
 		}
 	default:
 		return nil, errors.New("the volume is not made of files")
@@ -71,21 +71,21 @@ func (b *builder) addError(format string, args ...any) {
 	b.errors = append(b.errors, fmt.Sprintf(format, args...))
 }
 
-// addFile adds a file at path at, and replaces an existing one. A nil mode means the default mode of the volume.
-func (b *builder) addFile(at string, data []byte, mode *int32) {
-	b.addOwnedFile(at, data, mode, nil)
+// addFile adds a file at a path in the volume, and replaces an existing one. A nil mode means the default mode of the volume.
+func (b *builder) addFile(target string, data []byte, mode *int32) {
+	b.addOwnedFile(target, data, mode, nil)
 }
 
-func (b *builder) addOwnedFile(at string, data []byte, mode *int32, owner *int64) {
+func (b *builder) addOwnedFile(target string, data []byte, mode *int32, owner *int64) {
 	m := *optional.First(optional.First(mode, b.mode), new(corev1.ConfigMapVolumeSourceDefaultMode))
 	if m < 0 || m > 0o777 {
-		b.addError("file %.256q: mode %#o is not from 0 to 0777", at, m)
+		b.addError("file %.256q: mode %#o is not from 0 to 0777", target, m)
 		return
 	}
-	if at != "" { // path.Clean would turn "" into "."
-		at = path.Clean(at)
+	if target != "" { // path.Clean would turn "" into "."
+		target = path.Clean(target)
 	}
-	b.files[at] = atomicwriter.File{Data: data, Mode: fs.FileMode(m), Owner: owner}
+	b.files[target] = atomicwriter.File{Data: data, Mode: fs.FileMode(m), Owner: owner}
 }
 
 // maxErrors is the maximum number of errors that buildResult names.

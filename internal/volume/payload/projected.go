@@ -41,32 +41,32 @@ func (b *builder) addSource(i int, s *corev1.VolumeProjection) {
 }
 
 // addCertificate adds the files of a podCertificate source: key, chain, or both in one file.
-func (b *builder) addCertificate(i int, p *corev1.PodCertificateProjection) {
+func (b *builder) addCertificate(i int, projection *corev1.PodCertificateProjection) {
 	c, ok := b.in.Certificates[i]
 	if !ok {
 		b.addError("source %d: no pod certificate", i)
 		return
 	}
-	if p.CredentialBundlePath != "" {
-		b.addCredential(p.CredentialBundlePath, slices.Concat(c.Key, c.Chain))
+	if projection.CredentialBundlePath != "" {
+		b.addCredential(projection.CredentialBundlePath, slices.Concat(c.Key, c.Chain))
 	}
-	if p.KeyPath != "" {
-		b.addCredential(p.KeyPath, c.Key)
+	if projection.KeyPath != "" {
+		b.addCredential(projection.KeyPath, c.Key)
 	}
-	if p.CertificateChainPath != "" {
-		b.addCredential(p.CertificateChainPath, c.Chain)
+	if projection.CertificateChainPath != "" {
+		b.addCredential(projection.CertificateChainPath, c.Chain)
 	}
 }
 
 // addCredential adds a file with mode 0600 if the pod has an fsGroup or a common user, who then owns the file. Package fsgroup
 // later turns 0600 into 0640.
-func (b *builder) addCredential(at string, data []byte) {
+func (b *builder) addCredential(path string, data []byte) {
 	var mode *int32
 	owner := commonUser(&b.pod.Spec)
 	if sc := b.pod.Spec.SecurityContext; owner != nil || sc != nil && sc.FSGroup != nil {
 		mode = new(int32(0o600))
 	}
-	b.addOwnedFile(at, data, mode, owner)
+	b.addOwnedFile(path, data, mode, owner)
 }
 
 // commonUser returns the user that all containers of a pod run as. It is nil if they differ, or if a container uses that of its

@@ -30,18 +30,18 @@ type Reference struct {
 }
 
 // References yields the config maps and secrets that a volume refers to, in the order of the spec, including duplicates.
-func References(v *corev1.Volume) iter.Seq[Reference] {
+func References(vol *corev1.Volume) iter.Seq[Reference] {
 	return func(yield func(Reference) bool) {
 		each := func(k Kind, name string, optional *bool) bool {
 			return yield(Reference{k, name, optional != nil && *optional})
 		}
 		switch {
-		case v.ConfigMap != nil:
-			each(ConfigMap, v.ConfigMap.Name, v.ConfigMap.Optional)
-		case v.Secret != nil:
-			each(Secret, v.Secret.SecretName, v.Secret.Optional)
-		case v.Projected != nil:
-			for _, s := range v.Projected.Sources {
+		case vol.ConfigMap != nil:
+			each(ConfigMap, vol.ConfigMap.Name, vol.ConfigMap.Optional)
+		case vol.Secret != nil:
+			each(Secret, vol.Secret.SecretName, vol.Secret.Optional)
+		case vol.Projected != nil:
+			for _, s := range vol.Projected.Sources {
 				if s.ConfigMap != nil && !each(ConfigMap, s.ConfigMap.Name, s.ConfigMap.Optional) ||
 					s.Secret != nil && !each(Secret, s.Secret.Name, s.Secret.Optional) {
 					return
@@ -53,12 +53,12 @@ func References(v *corev1.Volume) iter.Seq[Reference] {
 
 // ShowsClusterObject reports whether a volume shows a cluster trust bundle with that name, or a certificate of a pod with that
 // name. An empty kind or name matches any.
-func ShowsClusterObject(pod *corev1.Pod, v *corev1.Volume, kind Kind, name string) bool {
-	if v.Projected == nil {
+func ShowsClusterObject(pod *corev1.Pod, vol *corev1.Volume, kind Kind, name string) bool {
+	if vol.Projected == nil {
 		return false
 	}
-	for i := range v.Projected.Sources {
-		s := &v.Projected.Sources[i]
+	for i := range vol.Projected.Sources {
+		s := &vol.Projected.Sources[i]
 		switch {
 		case s.ClusterTrustBundle != nil && (kind == "" || kind == TrustBundle):
 			if named := s.ClusterTrustBundle.Name; name == "" || named == nil || *named == name { // a source with a signer may show any bundle
@@ -74,12 +74,12 @@ func ShowsClusterObject(pod *corev1.Pod, v *corev1.Volume, kind Kind, name strin
 }
 
 // ShowsMetadata reports whether a volume shows labels, annotations or other fields of its pod.
-func ShowsMetadata(v *corev1.Volume) bool {
+func ShowsMetadata(vol *corev1.Volume) bool {
 	switch {
-	case v.DownwardAPI != nil:
+	case vol.DownwardAPI != nil:
 		return true
-	case v.Projected != nil:
-		for _, s := range v.Projected.Sources {
+	case vol.Projected != nil:
+		for _, s := range vol.Projected.Sources {
 			if s.DownwardAPI != nil {
 				return true
 			}

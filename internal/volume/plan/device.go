@@ -33,20 +33,20 @@ func (s *State) countUsers() {
 	}
 }
 
-// countVolume adds a volume to the counts of its device.
-func (d *Device) countVolume(v *Volume) {
-	if v.Desired == Mounted && d.stageFor == nil {
-		d.stageFor = v
+// countVolume adds a volume to the counts of its device: whether it needs the device, and its running step.
+func (d *Device) countVolume(vol *Volume) {
+	if vol.Desired == Mounted && d.stageFor == nil {
+		d.stageFor = vol
 	}
-	if v.Desired == Mounted || v.Phase != Absent || v.Step != None || v.hasHungCall() {
+	if vol.Desired == Mounted || vol.Phase != Absent || vol.Step != None || vol.hasHungCall() {
 		d.users++
 	}
-	d.countStep(v.Step)
+	d.countStep(vol.Step)
 }
 
-// countStep counts a running step of a volume of the device.
-func (d *Device) countStep(s Step) {
-	switch s {
+// countStep counts a running step of a volume of the device, because set-ups exclude all other steps of the device.
+func (d *Device) countStep(step Step) {
+	switch step {
 	case SetUp, Remount:
 		d.setUps++
 	case TearDown:
@@ -54,9 +54,10 @@ func (d *Device) countStep(s Step) {
 	}
 }
 
-// canStart reports whether step s of a volume of the device can start now.
-func (d *Device) canStart(s Step) bool {
-	switch s {
+// canStart reports whether the device permits a step of one of its volumes now. A set-up needs a staged device without other
+// running steps; a teardown may run beside other teardowns.
+func (d *Device) canStart(step Step) bool {
+	switch step {
 	case SetUp, Remount:
 		return d.Phase == Ready && d.Step == None && d.setUps == 0 && d.tearDowns == 0
 	case TearDown:
@@ -66,15 +67,16 @@ func (d *Device) canStart(s Step) bool {
 	}
 }
 
-// nextStep returns the next stage or unstage of the device and its earliest start; None: none is needed.
-func (d *Device) nextStep() (s Step, at time.Time) {
+// nextStep returns the next stage or unstage of the device and its earliest start. It returns None if none is needed, or steps
+// of its volumes run.
+func (d *Device) nextStep() (step Step, at time.Time) {
 	switch {
 	case d.Step != None || d.setUps > 0 || d.tearDowns > 0:
 		return None, at
 	case d.users == 0 && d.canRemove():
-		s = Unstage
+		step = Unstage
 	case d.stageFor != nil && d.Phase != Ready && d.canSetUp():
-		s = Stage
+		step = Stage
 	}
-	return s, d.earliestStart(s, at)
+	return step, d.earliestStart(step, at)
 }

@@ -24,7 +24,7 @@ type Action struct {
 	Step   Step
 }
 
-// Start records that the step has started.
+// Start records in the device or the volume that the step of the action has started at now.
 func (a Action) Start(now time.Time) {
 	if a.Device != nil {
 		a.Device.Start(a.Step, now)
@@ -35,24 +35,24 @@ func (a Action) Start(now time.Time) {
 
 // Plan returns the steps that must start now, and the time at which the next step is due; zero: none. Teardowns come first, to
 // free resources, then volumes that pods wait for, then updates. Call it again after each step that completes.
-func Plan(s *State, now time.Time) (actions []Action, wake time.Time) {
-	s.countUsers()
-	wake, due := s.findDue(now)
+func Plan(state *State, now time.Time) (actions []Action, wake time.Time) {
+	state.countUsers()
+	wake, due := state.findDue(now)
 	if !due {
 		return nil, wake
 	}
-	b := &slots{slow: s.Slow, now: now}
-	b.free, b.nextFree = s.freeSlots(now)
+	b := &slots{slow: state.Slow, now: now}
+	b.free, b.nextFree = state.freeSlots(now)
 	for _, kind := range [...]Step{TearDown, Unstage, Stage, SetUp, Remount} {
 		if kind == Unstage || kind == Stage {
-			for _, d := range s.Devices {
+			for _, d := range state.Devices {
 				if step, at := d.nextStep(); step == kind && !at.After(now) && b.takeSlot() {
 					b.actions = append(b.actions, Action{Device: d, Volume: d.stageFor, Step: step})
 				}
 			}
 			continue
 		}
-		for _, v := range s.Volumes {
+		for _, v := range state.Volumes {
 			if step, at := v.nextStep(); step == kind && !at.After(now) && b.takeSlot() {
 				b.actions = append(b.actions, Action{Volume: v, Step: step})
 				if v.Device != nil {
@@ -97,7 +97,8 @@ type slots struct {
 	wake     time.Time // when a step without a slot may start
 }
 
-// takeSlot takes a slot for one step, and reports false if none is free.
+// takeSlot counts one more running step against State.Parallel. If the limit is reached, it returns false and records when a
+// slot becomes free.
 func (b *slots) takeSlot() bool {
 	if b.free <= 0 {
 		b.wake = sleep.Earlier(b.wake, b.nextFree)

@@ -95,23 +95,23 @@ type Failure struct {
 // ErrHungCall means that a teardown is not known to be complete, because an older plugin call has not returned.
 var ErrHungCall = errors.New("a call has not returned")
 
-// Start records that step s has started.
-func (p *Progress) Start(s Step, now time.Time) {
-	p.Step, p.Since, p.hungReturned = s, now, false
-	if s != Remount {
+// Start records that a step has started at now. The phase becomes Uncertain, except for an update of a volume that is set up.
+func (p *Progress) Start(step Step, now time.Time) {
+	p.Step, p.Since, p.hungReturned = step, now, false
+	if step != Remount {
 		p.Phase = Uncertain
 	}
 }
 
-// Complete records the result of the running step; a nil f is success.
-func (p *Progress) Complete(f *Failure, now time.Time) {
+// Complete records the result of the running step, at now. A nil failure is success: the phase becomes Ready or Absent.
+func (p *Progress) Complete(failure *Failure, now time.Time) {
 	s := p.Step
 	p.Step, p.Since = None, time.Time{}
-	if f == nil && s.isRemoval() && (p.hasHungCall() || p.hungReturned) {
-		f = &Failure{} // see ErrHungCall: the results of the hung call must be removed too
+	if failure == nil && s.isRemoval() && (p.hasHungCall() || p.hungReturned) {
+		failure = &Failure{} // see ErrHungCall: the results of the hung call must be removed too
 	}
-	if f != nil {
-		p.recordFailure(s, *f, now)
+	if failure != nil {
+		p.recordFailure(s, *failure, now)
 		return
 	}
 	p.Failed, p.Failures, p.RetryAt = None, 0, time.Time{}
@@ -122,13 +122,14 @@ func (p *Progress) Complete(f *Failure, now time.Time) {
 	}
 }
 
-// recordFailure records that step s failed, and when it may be retried.
-func (p *Progress) recordFailure(s Step, f Failure, now time.Time) {
-	if s == SetUp && p.Recovered && !p.hasHungCall() && f.Usable {
-		p.Phase, s = Ready, Remount
+// recordFailure records that a step has failed, and computes its earliest retry. The phase becomes Absent if the failure
+// leaves nothing.
+func (p *Progress) recordFailure(step Step, failure Failure, now time.Time) {
+	if step == SetUp && p.Recovered && !p.hasHungCall() && failure.Usable {
+		p.Phase, step = Ready, Remount
 	}
-	if p.Failed != s || p.unavailable != f.Unavailable {
-		p.Failed, p.Failures, p.unavailable = s, 0, f.Unavailable
+	if p.Failed != step || p.unavailable != failure.Unavailable {
+		p.Failed, p.Failures, p.unavailable = step, 0, failure.Unavailable
 	}
 	p.Failures++
 	policy := BackoffPolicy()
@@ -136,26 +137,26 @@ func (p *Progress) recordFailure(s Step, f Failure, now time.Time) {
 		policy = unavailablePolicy()
 	}
 	p.RetryAt = now.Add(policy.After(p.Failures))
-	if (s == SetUp || s == Stage) && !p.Recovered && !p.hasHungCall() && f.NothingLeft {
+	if (step == SetUp || step == Stage) && !p.Recovered && !p.hasHungCall() && failure.NothingLeft {
 		p.Phase = Absent
 	}
 }
 
-// GiveUp fails the running step with f, because its plugin call does not return. Until HungCallReturned is called, the call may
-// still change the node.
-func (p *Progress) GiveUp(f Failure, now time.Time) {
+// GiveUp fails the running step, because its plugin call does not return. Until HungCallReturned is called, the call may still
+// change the node.
+func (p *Progress) GiveUp(failure Failure, now time.Time) {
 	if p.Step.isRemoval() {
 		p.HungTearDown = true
 	} else {
 		p.HungSetUp = true
 	}
-	p.Complete(&f, now)
+	p.Complete(&failure, now)
 }
 
-// HungCallReturned records that the given-up plugin call of step s has returned. Its effects are removed, or the step is
+// HungCallReturned records that the given-up plugin call of a step has returned. Its effects are removed, or the step is
 // repeated.
-func (p *Progress) HungCallReturned(s Step) {
-	if s.isRemoval() {
+func (p *Progress) HungCallReturned(step Step) {
+	if step.isRemoval() {
 		p.HungTearDown = false
 	} else {
 		p.HungSetUp = false
@@ -167,18 +168,20 @@ func (p *Progress) HungCallReturned(s Step) {
 // hasHungCall reports whether a given-up plugin call has not returned.
 func (p *Progress) hasHungCall() bool { return p.HungSetUp || p.HungTearDown }
 
-// canRemove reports whether a teardown or unstage can start now.
+// canRemove reports whether a teardown or unstage may start, apart from its back-off: something may be on the node, no step
+// runs, and no teardown hangs.
 func (p *Progress) canRemove() bool { return p.Phase != Absent && p.Step == None && !p.HungTearDown }
 
-// canSetUp reports whether a set-up, update or stage can start now.
+// canSetUp reports whether a set-up, update or stage may start, apart from its back-off: no step runs, and no plugin call
+// hangs.
 func (p *Progress) canSetUp() bool { return p.Step == None && !p.hasHungCall() }
 
 // Retry ends the back-off of the failed step, because its cause may be gone.
 func (p *Progress) Retry() { p.RetryAt = time.Time{} }
 
-// earliestStart returns the later of at and the end of the back-off of step s.
-func (p *Progress) earliestStart(s Step, at time.Time) time.Time {
-	if p.Failed == s && p.RetryAt.After(at) {
+// earliestStart returns the later of at and the end of the back-off of a step.
+func (p *Progress) earliestStart(step Step, at time.Time) time.Time {
+	if p.Failed == step && p.RetryAt.After(at) {
 		return p.RetryAt
 	}
 	return at

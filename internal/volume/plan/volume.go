@@ -29,49 +29,50 @@ type Volume struct {
 	Progress
 }
 
-// Start records that step s has started.
-func (v *Volume) Start(s Step, now time.Time) {
-	v.Progress.Start(s, now)
-	if !s.isRemoval() {
+// Start records that a step has started at now. Changes of objects up to now need no further update.
+func (v *Volume) Start(step Step, now time.Time) {
+	v.Progress.Start(step, now)
+	if !step.isRemoval() {
 		v.Stale = false // a later change needs another update
 	}
 }
 
-// Complete records the result of the running step; a nil f is success.
-func (v *Volume) Complete(f *Failure, now time.Time) {
+// Complete records the result of the running step, at now. A nil failure is success. A failed update is repeated.
+func (v *Volume) Complete(failure *Failure, now time.Time) {
 	s := v.Step
-	v.Progress.Complete(f, now)
+	v.Progress.Complete(failure, now)
 	switch {
 	case v.Phase == Absent && s == TearDown:
 		v.Stale, v.RefreshAt = false, time.Time{}
-	case f != nil && (s == Remount || v.Phase == Ready):
+	case failure != nil && (s == Remount || v.Phase == Ready):
 		v.Stale = true
 	}
 }
 
-// GiveUp fails the running step with f, because its plugin call does not return.
-func (v *Volume) GiveUp(f Failure, now time.Time) {
+// GiveUp fails the running step, because its plugin call does not return.
+func (v *Volume) GiveUp(failure Failure, now time.Time) {
 	s := v.Step
-	v.Progress.GiveUp(f, now)
+	v.Progress.GiveUp(failure, now)
 	v.Stale = v.Stale || s == Remount
 }
 
-// nextStep returns the next step and its earliest start. s is None if no step is needed, or another step must complete first.
-func (v *Volume) nextStep() (s Step, at time.Time) {
+// nextStep returns the next step of the volume and its earliest start. It returns None if no step is needed, or another step
+// must complete first.
+func (v *Volume) nextStep() (step Step, at time.Time) {
 	switch {
 	case v.Desired == Unmounted && v.canRemove():
-		s = TearDown
+		step = TearDown
 	case v.Desired != Mounted || !v.canSetUp():
 		return None, at
 	case v.Phase != Ready:
-		s = SetUp
+		step = SetUp
 	case v.Stale:
-		s = Remount
+		step = Remount
 	case !v.RefreshAt.IsZero():
-		s, at = Remount, v.RefreshAt
+		step, at = Remount, v.RefreshAt
 	}
-	if v.Device != nil && !v.Device.canStart(s) {
+	if v.Device != nil && !v.Device.canStart(step) {
 		return None, at
 	}
-	return s, v.earliestStart(s, at)
+	return step, v.earliestStart(step, at)
 }

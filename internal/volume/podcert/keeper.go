@@ -52,22 +52,22 @@ type Keeper struct {
 }
 
 // New returns a Keeper without certificates. It starts no goroutine; see [Keeper.Run]. It panics if from is nil.
-func New(from volume.CertificateIssuer, o Options) *Keeper {
+func New(from volume.CertificateIssuer, opts Options) *Keeper {
 	required.MustArgs("podcert.New", required.Arg{Name: "from", Value: from, Hint: "an *apiserver.Objects"})
-	if o.Wait <= 0 {
-		o.Wait = 3 * time.Second
+	if opts.Wait <= 0 {
+		opts.Wait = 3 * time.Second
 	}
-	if o.Timeout <= 0 {
-		o.Timeout = 15 * time.Minute
+	if opts.Timeout <= 0 {
+		opts.Timeout = 15 * time.Minute
 	}
-	if o.Rand == nil {
-		o.Rand = rand.Float64
+	if opts.Rand == nil {
+		opts.Rand = rand.Float64
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Keeper{
-		from: from, opts: o, wake: make(chan struct{}, 1), keySlots: make(chan struct{}, 2),
+		from: from, opts: opts, wake: make(chan struct{}, 1), keySlots: make(chan struct{}, 2),
 		records: map[source]*certRecord{}, changed: make(chan struct{}), watchers: map[int]func(string, string, string){},
 	}
 }

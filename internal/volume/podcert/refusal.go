@@ -14,8 +14,8 @@ type refusalText struct {
 }
 
 // refusalTextOf returns the kubelet's words for a refused request.
-func refusalTextOf(e *volume.CertificateRefusedError) refusalText {
-	if e.Denied {
+func refusalTextOf(refusedErr *volume.CertificateRefusedError) refusalText {
+	if refusedErr.Denied {
 		return refusalText{"denied", "Denied"}
 	}
 	return refusalText{"failed", "Failed"}

@@ -96,42 +96,42 @@ func eventMessages() map[string]string {
 }
 
 // makeRequest executes one request, records its result and informs the watchers.
-func (k *Keeper) makeRequest(q request) {
-	key, issued, err := k.issueCertificate(q.ctx, q.pod, q.projection)
-	if errors.Is(q.ctx.Err(), context.Canceled) { // Run is stopping, or the pod was forgotten
+func (k *Keeper) makeRequest(req request) {
+	key, issued, err := k.issueCertificate(req.ctx, req.pod, req.projection)
+	if errors.Is(req.ctx.Err(), context.Canceled) { // Run is stopping, or the pod was forgotten
 		return
 	}
 	k.mu.Lock()
-	q.record.applyResult(key, issued, err, k.opts.Rand(), time.Now())
+	req.record.applyResult(key, issued, err, k.opts.Rand(), time.Now())
 	close(k.changed)
 	k.changed = make(chan struct{})
 	watchers := slices.Collect(maps.Values(k.watchers))
 	k.mu.Unlock()
 	k.signal()
 	if err != nil {
-		k.reportFailure(q.pod, q.projection, err)
+		k.reportFailure(req.pod, req.projection, err)
 		return
 	}
 	for _, changed := range watchers {
-		changed(volume.KindPodCertificate, q.pod.Namespace, q.pod.Name)
+		changed(volume.KindPodCertificate, req.pod.Namespace, req.pod.Name)
 	}
 }
 
 // issueCertificate generates a key and has the issuer certify it.
-func (k *Keeper) issueCertificate(ctx context.Context, pod *corev1.Pod, p *corev1.PodCertificateProjection) (key []byte, issued volume.IssuedCertificate, err error) {
+func (k *Keeper) issueCertificate(ctx context.Context, pod *corev1.Pod, projection *corev1.PodCertificateProjection) (key []byte, issued volume.IssuedCertificate, err error) {
 	select {
 	case k.keySlots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, issued, ctx.Err()
 	}
-	key, stub, err := GenerateKey(p.KeyType)
+	key, stub, err := GenerateKey(projection.KeyType)
 	<-k.keySlots
 	if err != nil {
 		return nil, issued, err
 	}
 	issued, err = k.from.Issue(ctx, volume.CertificateRequest{
 		Namespace: pod.Namespace, Pod: pod.Name, PodUID: string(pod.UID), ServiceAccount: pod.Spec.ServiceAccountName,
-		Signer: p.SignerName, MaxExpirationSeconds: p.MaxExpirationSeconds, StubPKCS10Request: stub, Annotations: maps.Clone(p.UserAnnotations),
+		Signer: projection.SignerName, MaxExpirationSeconds: projection.MaxExpirationSeconds, StubPKCS10Request: stub, Annotations: maps.Clone(projection.UserAnnotations),
 	})
 	if err == nil {
 		issued.Chain, err = NormalizeChain(issued.Chain)
@@ -140,11 +140,11 @@ func (k *Keeper) issueCertificate(ctx context.Context, pod *corev1.Pod, p *corev
 }
 
 // reportFailure logs the error of a request. A refused request is also an event.
-func (k *Keeper) reportFailure(pod *corev1.Pod, p *corev1.PodCertificateProjection, err error) {
-	k.opts.Logger.Warn("pod certificate", "pod", pod.Namespace+"/"+pod.Name, "signer", p.SignerName, "error", err)
+func (k *Keeper) reportFailure(pod *corev1.Pod, projection *corev1.PodCertificateProjection, err error) {
+	k.opts.Logger.Warn("pod certificate", "pod", pod.Namespace+"/"+pod.Name, "signer", projection.SignerName, "error", err)
 	if refused, ok := errors.AsType[*volume.CertificateRefusedError](err); ok {
 		k.recordEvent(pod, refusalTextOf(refused).condition, fmt.Sprintf("PodCertificateRequest for signer %s was %s, reason=%q, message=%q",
-			p.SignerName, refusalTextOf(refused).verb, refused.Reason, refused.Message))
+			projection.SignerName, refusalTextOf(refused).verb, refused.Reason, refused.Message))
 	}
 }
 

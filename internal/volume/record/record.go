@@ -106,16 +106,16 @@ func VolumeDir(plugin, spec string, block bool) string {
 }
 
 // Read reads the record in the directory of a pod. If there is none, the error wraps [fs.ErrNotExist].
-func Read(dir string) (r Pod, err error) {
+func Read(dir string) (pod Pod, err error) {
 	path := filepath.Join(dir, recordName)
 	data, err := plainfile.Read(path, maxRead)
 	if err != nil {
-		return r, err
+		return pod, err
 	}
-	if r, err = parseRecord(data, filepath.Base(dir)); err != nil {
-		return r, fmt.Errorf("%s: %w", path, err)
+	if pod, err = parseRecord(data, filepath.Base(dir)); err != nil {
+		return pod, fmt.Errorf("%s: %w", path, err)
 	}
-	return r, nil
+	return pod, nil
 }
 
 // parseRecord decodes and validates a record of pod uid. No two volumes of a valid record share a directory.

@@ -15,25 +15,25 @@ import (
 	"github.com/seed81659283/nodeagent/internal/optional"
 )
 
-// FileLabel returns the label for the files of a container with options o: the default label of the node, with user and level of
-// o. Role and type of o are for the process only. It returns "" without SELinux, or if o has no level.
-func (n Node) FileLabel(o *corev1.SELinuxOptions) (string, error) {
-	if !n.Enabled || n.DefaultFileLabel == "" || o == nil || o.Level == "" {
+// FileLabel returns the label for the files of a container: the default label of the node, with user and level of options.
+// Role and type of options are for the process only. It returns "" without SELinux, or if options have no level.
+func (n Node) FileLabel(options *corev1.SELinuxOptions) (string, error) {
+	if !n.Enabled || n.DefaultFileLabel == "" || options == nil || options.Level == "" {
 		return "", nil
 	}
 	parts := strings.SplitN(n.DefaultFileLabel, ":", 4) // user, role, type and, with MLS, level
 	if len(parts) < 3 {
 		return "", fmt.Errorf("construct SELinux label: default label %.256q of the node has no type", n.DefaultFileLabel)
 	}
-	for _, part := range []string{o.User, o.Level} {
+	for _, part := range []string{options.User, options.Level} {
 		if strings.ContainsAny(part, "\"\n\x00") {
 			return "", fmt.Errorf("construct SELinux label: %.256q is invalid", part)
 		}
 	}
-	if o.User != "" {
-		parts[0] = o.User
+	if options.User != "" {
+		parts[0] = options.User
 	}
-	return strings.Join(append(parts[:3:3], o.Level), ":"), nil
+	return strings.Join(append(parts[:3:3], options.Level), ":"), nil
 }
 
 // MultipleLabelsError means that containers of a pod mount the same volume with different labels.
@@ -82,13 +82,13 @@ func isRecursive(pod *corev1.Pod) bool {
 }
 
 // ContainerOptions returns the SELinux options of a container, or else those of the pod; nil: none.
-func ContainerOptions(pod *corev1.Pod, c *corev1.Container) *corev1.SELinuxOptions {
-	return optional.First(optional.OrZero(c.SecurityContext).SELinuxOptions, optional.OrZero(pod.Spec.SecurityContext).SELinuxOptions)
+func ContainerOptions(pod *corev1.Pod, container *corev1.Container) *corev1.SELinuxOptions {
+	return optional.First(optional.OrZero(container.SecurityContext).SELinuxOptions, optional.OrZero(pod.Spec.SecurityContext).SELinuxOptions)
 }
 
-func usesVolume(c *corev1.Container, volume string) bool {
-	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume }) ||
-		slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume })
+func usesVolume(container *corev1.Container, volume string) bool {
+	return slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume }) ||
+		slices.ContainsFunc(container.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume })
 }
 
 // MountOption returns the mount option for a label. The label is quoted, because a level may contain commas.

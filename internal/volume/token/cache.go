@@ -63,31 +63,31 @@ func NewCache(from volume.TokenIssuer, random func() float64) *Cache {
 }
 
 // TokenText returns the text of a valid token, like [Cache.Token].
-func (c *Cache) TokenText(ctx context.Context, r volume.TokenRequest) (string, error) {
-	t, err := c.Token(ctx, r)
+func (c *Cache) TokenText(ctx context.Context, request volume.TokenRequest) (string, error) {
+	t, err := c.Token(ctx, request)
 	return t.Value, err
 }
 
 var _ volume.TokenIssuer = (*Cache)(nil)
 
 // Token returns a valid token: from the cache, or a new one if the cached token is due for renewal.
-func (c *Cache) Token(ctx context.Context, r volume.TokenRequest) (volume.Token, error) {
-	if r.ExpirationSeconds <= 0 {
-		r.ExpirationSeconds = DefaultSeconds
+func (c *Cache) Token(ctx context.Context, request volume.TokenRequest) (volume.Token, error) {
+	if request.ExpirationSeconds <= 0 {
+		request.ExpirationSeconds = DefaultSeconds
 	}
-	old, ok := c.cachedToken(r)
-	if ok && !NeedsRefresh(old, r.ExpirationSeconds, c.rand(), time.Now()) {
+	old, ok := c.cachedToken(request)
+	if ok && !NeedsRefresh(old, request.ExpirationSeconds, c.rand(), time.Now()) {
 		return old, nil
 	}
-	fresh, err := c.from.Token(ctx, r)
+	fresh, err := c.from.Token(ctx, request)
 	switch {
 	case err == nil:
-		c.storeToken(r, fresh)
+		c.storeToken(request, fresh)
 		return fresh, nil
 	case !ok:
-		return volume.Token{}, fmt.Errorf("token of service account %s/%s: %w", r.Namespace, r.ServiceAccount, err)
+		return volume.Token{}, fmt.Errorf("token of service account %s/%s: %w", request.Namespace, request.ServiceAccount, err)
 	case time.Now().After(old.Expires):
-		return volume.Token{}, fmt.Errorf("token of service account %s/%s expired and refresh failed: %w", r.Namespace, r.ServiceAccount, err)
+		return volume.Token{}, fmt.Errorf("token of service account %s/%s expired and refresh failed: %w", request.Namespace, request.ServiceAccount, err)
 	default:
 		return old, nil
 	}
@@ -113,26 +113,26 @@ func (c *Cache) deleteMatching(is func(volume.TokenRequest, volume.Token) bool) 
 	})
 }
 
-func (c *Cache) cachedToken(r volume.TokenRequest) (volume.Token, bool) {
+func (c *Cache) cachedToken(request volume.TokenRequest) (volume.Token, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := time.Now(); now.Sub(c.cleaned) >= cleanUpPeriod {
 		c.cleaned = now
-		c.deleteMatching(func(other volume.TokenRequest, t volume.Token) bool { return other != r && now.After(t.Expires) })
+		c.deleteMatching(func(other volume.TokenRequest, t volume.Token) bool { return other != request && now.After(t.Expires) })
 	}
-	t, ok := c.tokens[r]
+	t, ok := c.tokens[request]
 	return t, ok
 }
 
-func (c *Cache) storeToken(r volume.TokenRequest, t volume.Token) {
+func (c *Cache) storeToken(request volume.TokenRequest, t volume.Token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, known := c.tokens[r]
-	if !known && (len(c.tokens) >= MaxTokens || c.ofPod[r.PodUID] >= MaxPodTokens) {
+	_, known := c.tokens[request]
+	if !known && (len(c.tokens) >= MaxTokens || c.ofPod[request.PodUID] >= MaxPodTokens) {
 		return
 	}
-	c.tokens[r] = t
+	c.tokens[request] = t
 	if !known {
-		c.ofPod[r.PodUID]++
+		c.ofPod[request.PodUID]++
 	}
 }
