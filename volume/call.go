@@ -46,7 +46,7 @@ type result struct {
 func (pc *pluginCall) callPlugin(ctx context.Context) (res result) {
 	plugin, ok := pc.opts.Plugins[pc.volume.Plugin]
 	if !ok {
-		res.err = fmt.Errorf("there is no plugin %s", pc.volume.Plugin)
+		res.err = fmt.Errorf("no plugin %s", pc.volume.Plugin)
 		return res
 	}
 	switch pc.kind {

@@ -72,11 +72,11 @@ func (e *entry) launchVolume(vol *corev1.Volume) podspec.Volume {
 // hangs. The error is shown in the pod status and has no host paths.
 func (v *Volumes) mountSubPath(ctx context.Context, podDir string, specNames map[string]string, container *corev1.Container, mount int, vol podspec.Volume, path string) (string, error) {
 	if mount < 0 || mount >= len(container.VolumeMounts) || podDir == "" {
-		return "", errors.New("there is no such mount")
+		return "", errors.New("no such volume mount")
 	}
 	name := container.VolumeMounts[mount].Name
 	if !record.IsPlainName(name) || !record.IsPlainName(container.Name) {
-		return "", errors.New("a name is no file name")
+		return "", errors.New("name of volume or container is not a file name")
 	}
 	if spec, ok := specNames[name]; ok {
 		name = spec

@@ -114,6 +114,6 @@ func TestRecordWithClaimOfAnotherVolumeIsDamaged(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(path, text, 0o600))
 		a = startAgent(t, s.optionsWith(root, s.MemoryStager))
-		require.ErrorContains(t, a.Release(t.Context(), "u1"), `volume "v-db": what is kept of its claim is not that of "pv1"`)
+		require.ErrorContains(t, a.Release(t.Context(), "u1"), `volume "v-db": recorded claim is not that of "pv1"`)
 	})
 }

@@ -57,7 +57,7 @@ func (v *Volumes) watchObjects(ctx context.Context) {
 			wait = 0
 		}
 		wait = policy.Next(wait)
-		v.opts.Logger.Warn("objects are not watched", "error", err, "again", wait)
+		v.opts.Logger.Warn("watcher failed: objects are not watched", "error", err, "retryIn", wait)
 		if sleep.For(ctx, wait) != nil {
 			return
 		}

@@ -19,7 +19,7 @@ func (pc *pluginCall) setUpOrUpdate(ctx context.Context, plugin Plugin, res *res
 	res.mount = pc.prior.mount
 	c, err := pc.reloadClaim(ctx)
 	if err != nil && pc.kind == plan.Remount && pc.prior.claimed != nil {
-		pc.opts.Logger.Info("claim is not known", "pod", pc.pod, "volume", pc.volume.Name, "error", err)
+		pc.opts.Logger.Info("claim is unavailable: the volume stays unchanged", "pod", pc.pod, "volume", pc.volume.Name, "error", err)
 		return // the volume stays unchanged
 	}
 	if err != nil && pc.useRecordedClaim(err) {
@@ -71,7 +71,7 @@ func (pc *pluginCall) setUpVolume(ctx context.Context, plugin Plugin) (Mount, er
 func (pc *pluginCall) reloadClaim(ctx context.Context) (*claimed, error) {
 	v := &pc.volume
 	if v.Source == nil {
-		return nil, fmt.Errorf("the pod has no such volume of plugin %s", v.Plugin)
+		return nil, fmt.Errorf("pod has no volume of plugin %s with this name", v.Plugin)
 	}
 	now, c, err := pc.resolver.resolveVolume(ctx, v.Pod, v.Source)
 	if err == nil {

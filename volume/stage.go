@@ -27,11 +27,11 @@ func (e *attachError) Unwrap() error { return e.Err }
 func (pc *pluginCall) stageDevice(ctx context.Context, plugin Plugin) (path string, err error) {
 	stager, ok := plugin.(Stager)
 	if !ok {
-		return "", fmt.Errorf("plugin %s stages nothing", pc.volume.Plugin)
+		return "", fmt.Errorf("plugin %s cannot stage volumes", pc.volume.Plugin)
 	}
 	if _, err := pc.reloadClaim(ctx); err != nil {
 		if pc.useRecordedClaim(err) {
-			pc.opts.Logger.Info("claim is not known: the volume is used as it is staged", "pod", pc.pod, "volume", pc.volume.Name, "error", err)
+			pc.opts.Logger.Info("claim is unavailable: the staged volume is used", "pod", pc.pod, "volume", pc.volume.Name, "error", err)
 			return "", nil
 		}
 		return "", pc.markNothingMade(err)
@@ -68,7 +68,7 @@ func (pc *pluginCall) mustAttach() bool {
 func (pc *pluginCall) unstageDevice(ctx context.Context, plugin Plugin) error {
 	stager, ok := plugin.(Stager)
 	if !ok {
-		return fmt.Errorf("plugin %s stages nothing", pc.volume.Plugin)
+		return fmt.Errorf("plugin %s cannot stage volumes", pc.volume.Plugin)
 	}
 	if dir := pc.volume.StagingDir; dir != "" && !pc.volume.Block {
 		if err := checkUnreferenced(dir); err != nil {
@@ -94,7 +94,7 @@ func checkUnreferenced(dir string) error {
 		return err
 	}
 	if others := mount.OtherMounts(table, dir); len(others) > 0 {
-		return fmt.Errorf("%s is still mounted at %s, of %d", dir, others[0].Point, len(others))
+		return fmt.Errorf("file system of %s is also mounted at %s, and at %d paths in all", dir, others[0].Point, len(others))
 	}
 	return nil
 }

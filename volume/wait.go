@@ -96,7 +96,7 @@ func (e *entry) pendingError(state *podState, phase plan.Phase, now time.Time) e
 		step = plan.TearDown
 	}
 	if err == nil {
-		err = errors.New("it has not begun")
+		err = errors.New("not started")
 	}
 	return nameError(step, e.plan.Name, err)
 }
@@ -109,7 +109,7 @@ func (d *device) pendingError(now time.Time) error {
 	case d.err != nil:
 		return d.err
 	default:
-		return errors.New("it has not begun")
+		return errors.New("not started")
 	}
 }
 

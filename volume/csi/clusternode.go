@@ -54,7 +54,7 @@ func NewClusterNode(objects NodeObjects, log *slog.Logger) *ClusterNode {
 		}
 		refused, err := c.writeObjects(ctx, *info)
 		if err != nil {
-			c.log.Warn("CSI driver is not in the cluster", "driver", info.Driver, "error", err)
+			c.log.Warn("cannot write CSI driver to Node and CSINode", "driver", info.Driver, "error", err)
 		}
 		return err == nil || refused // a refused driver is not retried until it registers again
 	})
@@ -77,7 +77,7 @@ func (c *ClusterNode) InstallDriver(ctx context.Context, info NodeInfo) error {
 	if err == nil || refused || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown { // the API server has responded
 		return err
 	}
-	c.log.Warn("CSI driver: the cluster is told later", "driver", info.Driver, "error", err)
+	c.log.Warn("API server is unavailable: CSI driver is written to Node and CSINode later", "driver", info.Driver, "error", err)
 	c.guard.Require("csi.ClusterNode", c.log, nil)
 	c.retries.Put(info.Driver, &info)
 	return nil

@@ -179,7 +179,7 @@ func TestClusterNodeReturnsRefusals(t *testing.T) {
 		err    string
 	}{
 		"the API server forbids it":   {nil, http.StatusForbidden, "get nodes n1: "},
-		"the Node is in another zone": {map[string]string{"topology.ebs.example/zone": "b"}, 0, `label topology.ebs.example/zone is "b", and is to be "a"`},
+		"the Node is in another zone": {map[string]string{"topology.ebs.example/zone": "b"}, 0, `label topology.ebs.example/zone is "b", must be "a"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -57,7 +57,7 @@ func (d *drivers) findDriver(name string) (driver, bool) {
 // highestVersion returns the highest version before 2 in versions, the CSI versions that a driver supports.
 func highestVersion(versions []string) (*utilversion.Version, error) {
 	if len(versions) == 0 {
-		return nil, errors.New("it supports no version")
+		return nil, errors.New("driver supports no version")
 	}
 	return utilversion.HighestSupportedVersion(versions)
 }
@@ -160,7 +160,7 @@ func (d *drivers) installDriver(ctx context.Context, name string) error {
 	info := NodeInfo{Driver: name, NodeID: answer.GetNodeId(), MaxVolumes: answer.GetMaxVolumesPerNode(), Topology: answer.GetAccessibleTopology().GetSegments()}
 	err = retryFourTimes(ctx, func() error { return d.p.opts.NodeUpdater.InstallDriver(ctx, info) })
 	if err != nil {
-		return fmt.Errorf("CSI driver %s: install on the node: %w", name, err)
+		return fmt.Errorf("CSI driver %s: write to the Node: %w", name, err)
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (d *drivers) Deregister(ctx context.Context, plugin pluginregistry.Plugin) 
 	ctx, cancel := context.WithTimeout(ctx, d.p.opts.Timeout)
 	defer cancel()
 	if err := retryFourTimes(ctx, func() error { return d.p.opts.NodeUpdater.UninstallDriver(ctx, plugin.Name) }); err != nil {
-		d.p.opts.Logger.Warn("CSI driver is still on the node", "driver", plugin.Name, "error", err)
+		d.p.opts.Logger.Warn("cannot remove CSI driver from Node and CSINode", "driver", plugin.Name, "error", err)
 	}
 }
 

@@ -67,7 +67,7 @@ func TestNodeInfoPassedToNodeUpdaterWithRetries(t *testing.T) {
 	d := csitest.Start(t, csitest.Options{Registry: registry})
 	run(t, p)
 	require.Eventually(t, func() bool { return len(d.RegistrationResults()) > 0 }, timeout, time.Millisecond)
-	require.Contains(t, d.RegistrationResults()[0], "register plugin csi.example at socket "+d.RegistrationSocket()+": CSI driver csi.example: install on the node: no API server")
+	require.Contains(t, d.RegistrationResults()[0], "register plugin csi.example at socket "+d.RegistrationSocket()+": CSI driver csi.example: write to the Node: no API server")
 	require.Empty(t, p.Drivers())
 }
 
@@ -90,7 +90,7 @@ func TestRegistrationByVersion(t *testing.T) {
 	}{
 		"one":         {[]string{"1.0.0"}, ""},
 		"the highest": {[]string{"0.3.0", "1.2.0", "2.0.0", "x"}, ""},
-		"none":        {[]string{}, "it supports no version"},
+		"none":        {[]string{}, "driver supports no version"},
 		"too old":     {[]string{"0.3.0"}, "versions"},
 		"too new":     {[]string{"2.0.0"}, "versions"},
 		"no version":  {[]string{"latest"}, "versions"},

@@ -116,7 +116,7 @@ func (p *Plugin) requestTokens(ctx context.Context, policy *driverPolicy, pod *c
 		return "", nil, nil
 	}
 	if p.cache == nil {
-		return "", nil, errors.New("the driver wants service account tokens, and there are none on this node")
+		return "", nil, errors.New("driver needs service account tokens: csi.Options.Tokens is nil")
 	}
 	all := make(map[string]tokenText, len(policy.tokens))
 	for _, want := range policy.tokens {
@@ -140,7 +140,7 @@ func (p *Plugin) readSecret(ctx context.Context, field string, ref *corev1.Secre
 		return nil, nil
 	}
 	if p.opts.Secrets == nil {
-		return nil, fmt.Errorf("%s %s/%s: there are no secrets on this node", field, ref.Namespace, ref.Name)
+		return nil, fmt.Errorf("%s %s/%s: csi.Options.Secrets is nil", field, ref.Namespace, ref.Name)
 	}
 	s, err := p.opts.Secrets.Secret(ctx, ref.Namespace, ref.Name)
 	if err != nil {

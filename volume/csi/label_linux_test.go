@@ -63,7 +63,7 @@ func TestMountsWithLabelFollowsCSIDriver(t *testing.T) {
 	require.ErrorIs(t, err, errUnknown)
 	v.Source.CSI = nil
 	_, err = e.plugin.MountsWithLabel(t.Context(), v)
-	require.ErrorContains(t, err, "it is no CSI volume")
+	require.ErrorContains(t, err, "not a CSI volume")
 }
 
 // errUnknown is the error of an unavailable API server.

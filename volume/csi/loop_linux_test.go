@@ -281,7 +281,7 @@ func TestLoopInlineVolumeKeptWhileMounted(t *testing.T) {
 
 	// vol_data.json is lost. The driver is known from the pod; otherwise no mounted file system is removed.
 	require.NoError(t, os.Remove(filepath.Join(v.Dir, "vol_data.json")))
-	require.ErrorContains(t, l.plugin.TearDown(t.Context(), recorded(v)), "nobody knows the driver")
+	require.ErrorContains(t, l.plugin.TearDown(t.Context(), recorded(v)), "is unknown: unmount")
 	require.FileExists(t, filepath.Join(m.HostPath, "file"))
 	require.NoError(t, l.plugin.TearDown(t.Context(), v))
 	require.NoDirExists(t, v.Dir)
@@ -299,7 +299,7 @@ func TestLoopInlineVolumeKeptWhileMounted(t *testing.T) {
 }
 
 // A restarted agent uses a mounted file system or device. A volume that is not mounted waits for driver and API server.
-func TestLoopVolumeUsedWithoutDriverAndAPIServer(t *testing.T) {
+func TestLoopRecovered(t *testing.T) {
 	for name, mode := range map[string]corev1.PersistentVolumeMode{"file system": corev1.PersistentVolumeFilesystem, "block": corev1.PersistentVolumeBlock} {
 		t.Run(name, func(t *testing.T) {
 			l := newLoop(t)

@@ -35,7 +35,7 @@ func (i NodeInfo) AddToNode(node *corev1.Node) (changed bool, err error) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(i.Topology)) {
 		if old, ok := node.Labels[key]; ok && old != i.Topology[key] {
-			return false, fmt.Errorf("topology of CSI driver %s: label %s is %q, and is to be %q", i.Driver, key, old, i.Topology[key])
+			return false, fmt.Errorf("topology of CSI driver %s: label %s is %q, must be %q", i.Driver, key, old, i.Topology[key])
 		}
 	}
 	if old, ok := ids[i.Driver]; !ok || old != i.NodeID {

@@ -32,7 +32,7 @@ func TestAddToNode(t *testing.T) {
 
 	before := n.DeepCopy()
 	_, err = csi.NodeInfo{Driver: "c", NodeID: "9", Topology: map[string]string{"new": "x", "zone": "other"}}.AddToNode(n)
-	require.ErrorContains(t, err, `label zone is "z", and is to be "other"`)
+	require.ErrorContains(t, err, `label zone is "z", must be "other"`)
 	require.Equal(t, before, n)
 
 	for _, driver := range []string{"a", "x", "b"} {

@@ -303,7 +303,7 @@ func TestErrorBeforeFirstCallIsFinal(t *testing.T) {
 	fails(v, "volume attachment csi-")
 	no := false
 	c.drivers["csi.example"].Spec.AttachRequired = &no
-	fails(v, "the driver wants service account tokens, and there are none on this node")
+	fails(v, "driver needs service account tokens: csi.Options.Tokens is nil")
 	v.PV.Spec.CSI.NodePublishSecretRef = &corev1.SecretReference{Namespace: "infra", Name: "none"}
 	fails(v, "nodePublishSecretRef infra/none: infra/none: file does not exist")
 	v.PV.Spec.CSI.Driver = "other.example"

@@ -138,7 +138,7 @@ func (p *Plugin) TearDown(ctx context.Context, vol volume.Volume) error {
 	}
 	left, err := removeTarget(&vol)
 	if err == nil && left {
-		err = fmt.Errorf("CSI driver %s says that it has unpublished volume %.256q, and %s is mounted still", o.driver, o.handle, at)
+		err = fmt.Errorf("CSI driver %s has unpublished volume %.256q, but %s is still mounted", o.driver, o.handle, at)
 	}
 	if err == nil && p.cache != nil {
 		p.cache.Forget(vol.UID)
@@ -170,7 +170,7 @@ func (p *Plugin) findPublisher(vol *volume.Volume) (o owner, published bool, err
 	if o := (owner{vol.Device.Data[keyDriver], vol.Device.Data[keyHandle]}); o.isValid() {
 		return o, true, nil
 	}
-	return o, false, fmt.Errorf("nobody knows the driver of volume %q any more: unmount %s, and it is removed: %w", vol.Name, publishPath(vol), err)
+	return o, false, fmt.Errorf("driver of volume %q is unknown: unmount %s to have it removed: %w", vol.Name, publishPath(vol), err)
 }
 
 // isPublished reports whether a volume may be published for a pod: it has a vol_data.json (a block volume its publish directory),

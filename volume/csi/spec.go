@@ -41,7 +41,7 @@ func specOf(vol *volume.Volume) (volumeSpec, error) {
 	case vol.PV == nil && vol.Source != nil && vol.Source.CSI != nil && vol.Pod != nil:
 		return inlineSpec(vol)
 	}
-	return volumeSpec{}, errors.New("it is no CSI volume")
+	return volumeSpec{}, errors.New("not a CSI volume")
 }
 
 // inlineSpec returns the spec of an inline volume, which has the lifetime of its pod.
@@ -131,7 +131,7 @@ const (
 // checkBlockName returns an error if the name of a PV is that of a directory for all block volumes.
 func checkBlockName(pv string) error {
 	if pv == allStaging || pv == allPublish {
-		return fmt.Errorf("PV %s cannot be a block volume: %s of all of them has its name", pv, filepath.Join(pluginDir(), blockDir, pv))
+		return fmt.Errorf("PV %s cannot be a block volume: directory %s is for all block volumes", pv, filepath.Join(pluginDir(), blockDir, pv))
 	}
 	return nil
 }

@@ -190,7 +190,7 @@ func (p *Plugin) Unstage(ctx context.Context, vol volume.Volume) error {
 	}
 	left, err := removeStaging(&vol)
 	if err == nil && left {
-		err = fmt.Errorf("CSI driver %s says that it has unstaged volume %.256q, and %s is mounted still", o.driver, o.handle, vol.StagingDir)
+		err = fmt.Errorf("CSI driver %s has unstaged volume %.256q, but %s is still mounted", o.driver, o.handle, vol.StagingDir)
 	}
 	return err
 }

@@ -39,7 +39,7 @@ func (p *Plugin) Usage(ctx context.Context, vol volume.Volume) (u volume.Usage, 
 			return u, err
 		}
 		if len(answer.GetUsage()) == 0 {
-			return u, fmt.Errorf("NodeGetVolumeStats of CSI driver %s: the answer has no usage", o.driver)
+			return u, fmt.Errorf("NodeGetVolumeStats of CSI driver %s: response has no usage", o.driver)
 		}
 		u = usageOf(answer.GetUsage())
 	}

@@ -226,7 +226,7 @@ func TestLocalDiskFormattedAndMountedOnce(t *testing.T) {
 		elsewhere := filepath.Join(d.root, "elsewhere")
 		require.NoError(t, os.MkdirAll(elsewhere, 0o755))
 		require.NoError(t, mount.Bind(staged, elsewhere, mount.BindOptions{}))
-		fails(t, "is still mounted at "+elsewhere, func(ctx context.Context) error { return d.Release(ctx, "u2") })
+		fails(t, "is also mounted at "+elsewhere, func(ctx context.Context) error { return d.Release(ctx, "u2") })
 		require.NoError(t, new(mount.Unmounter).Unmount(t.Context(), elsewhere))
 		require.NoError(t, d.Release(t.Context(), "u2"))
 		assert.NoDirExists(t, staged)

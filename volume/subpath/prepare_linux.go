@@ -46,7 +46,7 @@ func bindSubPath(ctx context.Context, request Request) error {
 	bound, err := detachStale(source, request.Target)
 	switch {
 	case err != nil:
-		return failed("unmount what is on the target", err)
+		return failed("unmount the target", err)
 	case bound:
 		return nil
 	}

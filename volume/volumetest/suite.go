@@ -135,7 +135,7 @@ func (c *pluginCheck) checkUnstage(rule string) {
 	c.Succeed(c.Plugin.(volume.Stager).Unstage(c.Context(), v), rule, "Unstage")
 	if v.StagingDir != "" {
 		_, err := os.Lstat(v.StagingDir)
-		c.Hold(errors.Is(err, fs.ErrNotExist), rule, "after Unstage %s is there: %v", v.StagingDir, err)
+		c.Hold(errors.Is(err, fs.ErrNotExist), rule, "after Unstage %s exists: %v", v.StagingDir, err)
 	}
 }
 
@@ -144,7 +144,7 @@ func (c *pluginCheck) stageTwice() {
 	m := c.checkSetUp()
 	c.stageDevice(c.fullVolume())
 	_, err := os.Stat(m.HostPath)
-	c.Succeed(err, ruleStage, "look at the volume")
+	c.Succeed(err, ruleStage, "stat the volume")
 	c.checkTearDown(c.fullVolume(), ruleRemoves)
 	c.checkUnstage(ruleUnstage)
 	c.checkUnstage(ruleNever)
@@ -160,7 +160,7 @@ func (c *pluginCheck) checkSetUp() volume.Mount {
 	c.Succeed(err, ruleIdempotent, "SetUp")
 	c.Hold(m.HostPath != "", ruleIdempotent, "SetUp returns no path")
 	if _, err := os.Stat(m.HostPath); err != nil {
-		c.Hold(false, ruleIdempotent, "SetUp returns a path that is not there: %v", err)
+		c.Hold(false, ruleIdempotent, "SetUp returns a path that does not exist: %v", err)
 	}
 	return m
 }
@@ -170,9 +170,9 @@ func (c *pluginCheck) checkTearDown(vol volume.Volume, rule string) {
 	c.Helper()
 	c.Succeed(c.Plugin.TearDown(c.Context(), vol), rule, "TearDown")
 	_, err := os.Lstat(vol.Dir)
-	c.Hold(errors.Is(err, fs.ErrNotExist), rule, "after TearDown %s is there: %v", vol.Dir, err)
+	c.Hold(errors.Is(err, fs.ErrNotExist), rule, "after TearDown %s exists: %v", vol.Dir, err)
 	_, err = os.Lstat(filepath.Join(c.podDir, "plugins"))
-	c.Hold(errors.Is(err, fs.ErrNotExist), rule, "after TearDown the directory of plugins is there: %v", err)
+	c.Hold(errors.Is(err, fs.ErrNotExist), rule, "after TearDown the directory of plugins exists: %v", err)
 }
 
 // setUpTwice checks that a second SetUp keeps the files and the mode of the volume.
@@ -192,9 +192,9 @@ func (c *pluginCheck) setUpTwice() {
 	c.Hold(again == m, ruleIdempotent, "SetUp returns %+v, then %+v", m, again)
 	if kept != "" {
 		_, err := os.Stat(kept)
-		c.Succeed(err, ruleIdempotent, "read what a container has written")
+		c.Succeed(err, ruleIdempotent, "stat the file of a container")
 		info, err := os.Stat(m.HostPath)
-		c.Hold(err == nil && info.Mode().Perm() == 0o711, ruleIdempotent, "the mode that a container has set is %v: %v", info.Mode(), err)
+		c.Hold(err == nil && info.Mode().Perm() == 0o711, ruleIdempotent, "the mode set by a container is %v: %v", info.Mode(), err)
 	}
 	c.checkTearDown(c.fullVolume(), ruleRemoves)
 	c.checkUnstage(ruleUnstage)

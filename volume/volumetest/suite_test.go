@@ -29,20 +29,20 @@ var mutants = map[string]struct {
 	broken string // words of the sentence
 	plugin func() volume.Plugin
 }{
-	"empties what is there": {"SetUpTwice", "leaves alone what is right", func() volume.Plugin {
+	"empties the volume": {"SetUpTwice", "keeps all that is correct", func() volume.Plugin {
 		return &volumetest.FaultyPlugin{Plugin: emptyDir(), SetUpFault: func(ctx context.Context, v volume.Volume) error {
 			return emptyDir().TearDown(ctx, v)
 		}}
 	}},
-	"repairs permissions": {"SetUpTwice", "leaves alone what is right", func() volume.Plugin {
+	"resets permissions": {"SetUpTwice", "keeps all that is correct", func() volume.Plugin {
 		return &volumetest.FaultyPlugin{Plugin: emptyDir(), AfterSetUp: func(v volume.Volume, err error) error {
 			return errors.Join(err, os.Chmod(v.Dir, 0o777))
 		}}
 	}},
-	"leaves the directory": {"TearDownByRecord", "TearDown removes a volume", func() volume.Plugin {
+	"keeps the directory": {"TearDownByRecord", "TearDown removes a volume", func() volume.Plugin {
 		return &volumetest.FaultyPlugin{Plugin: emptyDir(), TearDownFault: func(context.Context, volume.Volume) error { return errStop }}
 	}},
-	"needs the pod": {"TearDownByRecord", "TearDown removes a volume", func() volume.Plugin {
+	"needs the pod spec": {"TearDownByRecord", "TearDown removes a volume", func() volume.Plugin {
 		return &volumetest.FaultyPlugin{Plugin: emptyDir(), TearDownFault: func(_ context.Context, v volume.Volume) error {
 			if v.Pod == nil {
 				return errors.New("which pod?")
@@ -50,13 +50,13 @@ var mutants = map[string]struct {
 			return nil
 		}}
 	}},
-	"misses what is absent": {"TearDownAbsent", "One that is absent is success", func() volume.Plugin {
+	"fails for an absent volume": {"TearDownAbsent", "An absent volume is no error", func() volume.Plugin {
 		return &volumetest.FaultyPlugin{Plugin: emptyDir(), TearDownFault: func(_ context.Context, v volume.Volume) error {
 			_, err := os.Lstat(v.Dir)
 			return err
 		}}
 	}},
-	"leaves what is half written": {"TearDownPartial", "there may be something left", func() volume.Plugin {
+	"fails for a partial volume": {"TearDownPartial", "TearDown follows", func() volume.Plugin {
 		return &volumetest.FaultyPlugin{Plugin: emptyDir(), TearDownFault: func(_ context.Context, v volume.Volume) error {
 			if _, err := os.Lstat(filepath.Join(v.Dir, "half")); err == nil {
 				return errors.New("not ready")
@@ -64,7 +64,7 @@ var mutants = map[string]struct {
 			return nil
 		}}
 	}},
-	"calls the end something else": {"Canceled", "with its error", func() volume.Plugin {
+	"returns another error when canceled": {"Canceled", "the error of ctx", func() volume.Plugin {
 		return &volumetest.FaultyPlugin{Plugin: emptyDir(), SetUpFault: func(ctx context.Context, _ volume.Volume) error {
 			if ctx.Err() != nil {
 				return errors.New("it did not work")

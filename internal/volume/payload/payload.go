@@ -53,7 +53,7 @@ func BuildFiles(pod *corev1.Pod, vol *corev1.Volume, in Inputs) (Files, error) {
 			b.addSource(i, &vol.Projected.Sources[i])
 		}
 	default:
-		return nil, errors.New("the volume is not made of files")
+		return nil, errors.New("volume has no source with files")
 	}
 	return b.buildResult()
 }

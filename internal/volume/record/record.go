@@ -77,9 +77,9 @@ func (v *Volume) SpecName() string { return filepath.Base(v.Dir) }
 func (v *Volume) CheckUnchanged(current Volume) error {
 	switch {
 	case current.Plugin != v.Plugin || current.Dir != v.Dir:
-		return fmt.Errorf("it is %s now, and was set up as %s", current.Dir, v.Dir)
+		return fmt.Errorf("volume has changed: directory is %s, and was %s at set-up", current.Dir, v.Dir)
 	case (current.Device == nil) != (v.Device == nil) || current.Device != nil && current.Device.Name != v.Device.Name:
-		return errors.New("its device is another one than that which was staged")
+		return errors.New("device has changed since it was staged")
 	}
 	return nil
 }
@@ -129,11 +129,11 @@ func parseRecord(data []byte, uid string) (r Pod, err error) {
 	}
 	switch {
 	case d.More():
-		return r, errors.New("something follows the record")
+		return r, errors.New("data after the end of the record")
 	case r.Version != recordVersion:
 		return r, fmt.Errorf("version %d is not %d", r.Version, recordVersion)
 	case r.UID != uid:
-		return r, fmt.Errorf("it is of pod %.256q, the directory is of %.256q", r.UID, uid)
+		return r, fmt.Errorf("record of pod %.256q in the directory of pod %.256q", r.UID, uid)
 	}
 	seen, dirs := map[string]bool{}, map[string]bool{}
 	for i := range r.Volumes {
@@ -143,12 +143,12 @@ func parseRecord(data []byte, uid string) (r Pod, err error) {
 		}
 		for _, name := range append([]string{v.Name}, v.Aliases...) {
 			if seen[name] {
-				return r, fmt.Errorf("volume %q is there twice", name)
+				return r, fmt.Errorf("volume %q appears twice", name)
 			}
 			seen[name] = true
 		}
 		if dirs[v.Dir] {
-			return r, fmt.Errorf("volume %q: directory %q is there twice", v.Name, v.Dir)
+			return r, fmt.Errorf("volume %q: directory %q appears twice", v.Name, v.Dir)
 		}
 		dirs[v.Dir] = true
 	}
@@ -172,7 +172,7 @@ func (v *Volume) validate() error {
 		return fmt.Errorf("volume %q: its SELinux label has more than %d bytes", v.Name, MaxLabel)
 	}
 	if v.Block && (v.Device == nil || v.Device.MapDir == "") {
-		return fmt.Errorf("volume %q: nothing says where its block device is bound", v.Name)
+		return fmt.Errorf("volume %q: block volume without mapDir", v.Name)
 	}
 	if v.Device != nil {
 		if err := v.Device.Validate(); err != nil {
@@ -185,7 +185,7 @@ func (v *Volume) validate() error {
 // validateClaim returns an error if the recorded claim does not belong to the volume.
 func (v *Volume) validateClaim() error {
 	if (v.Claim == nil) != (v.PV == nil) || v.PV != nil && v.PV.Name != v.SpecName() {
-		return fmt.Errorf("volume %q: what is kept of its claim is not that of %q", v.Name, v.SpecName())
+		return fmt.Errorf("volume %q: recorded claim is not that of %q", v.Name, v.SpecName())
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 const maxTokenSize = 256 << 10
 
 // errNoExpiry does not quote the token.
-var errNoExpiry = errors.New("the token does not say when it expires")
+var errNoExpiry = errors.New("token has no valid expiry")
 
 // ParseExpiry returns the expiry of a JSON Web Token, such as a service account token. It does not verify the signature: the
 // caller trusts the source of the token. The error does not contain the token.

@@ -29,7 +29,7 @@ func TestParseExpiryOfToken(t *testing.T) {
 		"a text": web(`{"exp":"secret"}`), "negative": web(`{"exp":-1}`), "too far": web(`{"exp":1e300}`), "too long": web(`{"exp":1}`) + strings.Repeat("a", 1<<20),
 	} {
 		_, err := token.ParseExpiry(text)
-		require.EqualError(t, err, "the token does not say when it expires", name)
+		require.EqualError(t, err, "token has no valid expiry", name)
 	}
 }
 
