@@ -120,7 +120,7 @@ func TestBuildFilesRefusesInvalidVolumes(t *testing.T) {
 		"no token":              {"projected: {sources: [{downwardAPI: {}}, {serviceAccountToken: {path: t}}]}", "no service account token"},
 		"no bundle":             {"projected: {sources: [{clusterTrustBundle: {name: x, path: t}}]}", "no cluster trust bundle"},
 		"no certificate":        {"projected: {sources: [{podCertificate: {keyPath: t, keyType: ED25519, signerName: x}}]}", "no pod certificate"},
-		"another kind":          {"emptyDir: {}", "not made of files"},
+		"another kind":          {"emptyDir: {}", "no source with files"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pod(t, "volumes: [{name: v, "+c.volume+"}]\n"+containers)
