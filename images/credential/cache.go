@@ -8,94 +8,94 @@ import (
 	"time"
 )
 
-// everything is the key of answers that are for every repository. No repository is called so.
-const everything = "*"
+// globalCacheKey is the cache key of responses that are valid for all repositories. It is no valid repository name.
+const globalCacheKey = "*"
 
-// What a plugin's cache holds at most. An answer has a password of a few KiB, and a pod may name any number of repositories,
-// each of which may have an answer of its own that lasts for years.
+// The limits of the cache of one plugin. They are necessary because pods may name any number of repositories, each with a
+// cached response that is valid for years.
 const (
-	maxAnswers     = 1000
-	maxAnswerBytes = 4 << 20 // of keys and configs
+	maxCachedResponses = 1000
+	maxCacheBytes      = 4 << 20 // estimated size of keys and values
 )
 
-// cache keeps the answers of a plugin, the newest of them where there are too many. The zero value is empty.
-type cache struct {
-	mu      sync.Mutex // guards what follows
-	answers map[cacheKey]cachedAnswer
-	bytes   int    // of all answers
-	puts    uint64 // how many there were
+// responseCache caches the responses of a plugin. If it is full, it removes the oldest ones. The zero value is empty.
+type responseCache struct {
+	mu        sync.Mutex // guards all below
+	responses map[responseKey]cachedResponse
+	totalSize int    // sum of the sizes of all responses
+	putCount  uint64 // number of calls of put that stored a response
 }
 
-type cacheKey struct{ scope, key string }
+type responseKey struct{ scope, key string }
 
-type cachedAnswer struct {
-	config Config
-	until  time.Time
-	bytes  int
-	nth    uint64 // of the puts
+type cachedResponse struct {
+	config   Config
+	expires  time.Time
+	size     int
+	sequence uint64 // value of putCount when it was stored
 }
 
-// get looks for an answer about the repository, then about its registry, then about everything.
-func (c *cache) get(scope, repository, registry string, now time.Time) (Config, bool) {
+// get returns the cached response for the repository, its registry or all repositories, in this order.
+func (c *responseCache) get(scope, repository, registry string, now time.Time) (Config, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, key := range []string{repository, registry, everything} {
-		if a, ok := c.answers[cacheKey{scope, key}]; ok && !now.After(a.until) {
+	for _, key := range []string{repository, registry, globalCacheKey} {
+		if a, ok := c.responses[responseKey{scope, key}]; ok && !now.After(a.expires) {
 			return a.config, true
 		}
 	}
 	return nil, false
 }
 
-// put keeps an answer for a while, and forgets those whose time is over, and the oldest that leave no room for it. One that takes
-// a quarter of the room is not kept.
-func (c *cache) put(scope, key string, config Config, keep time.Duration, now time.Time) {
+// put stores a response for a duration. It removes expired responses, and the oldest ones if there is no space. It does not
+// store a response larger than a quarter of the cache.
+func (c *responseCache) put(scope, key string, config Config, duration time.Duration, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k := cacheKey{scope, key}
-	c.remove(k)
-	for k, a := range c.answers {
-		if now.After(a.until) {
-			c.remove(k)
+	k := responseKey{scope, key}
+	c.removeKey(k)
+	for k, a := range c.responses {
+		if now.After(a.expires) {
+			c.removeKey(k)
 		}
 	}
-	added := cachedAnswer{config: config, until: now.Add(keep), bytes: sizeOf(k, config), nth: c.puts}
-	if keep <= 0 || added.bytes > maxAnswerBytes/4 {
+	added := cachedResponse{config: config, expires: now.Add(duration), size: estimateSize(k, config), sequence: c.putCount}
+	if duration <= 0 || added.size > maxCacheBytes/4 {
 		return
 	}
-	for len(c.answers) >= maxAnswers || c.bytes+added.bytes > maxAnswerBytes {
-		c.remove(c.oldest())
+	for len(c.responses) >= maxCachedResponses || c.totalSize+added.size > maxCacheBytes {
+		c.removeKey(c.oldestKey())
 	}
-	if c.answers == nil {
-		c.answers = make(map[cacheKey]cachedAnswer)
+	if c.responses == nil {
+		c.responses = make(map[responseKey]cachedResponse)
 	}
-	c.answers[k] = added
-	c.bytes += added.bytes
-	c.puts++
+	c.responses[k] = added
+	c.totalSize += added.size
+	c.putCount++
 }
 
-func (c *cache) remove(k cacheKey) {
-	c.bytes -= c.answers[k].bytes
-	delete(c.answers, k)
+func (c *responseCache) removeKey(key responseKey) {
+	c.totalSize -= c.responses[key].size
+	delete(c.responses, key)
 }
 
-// oldest returns the key of the answer that was put first.
-func (c *cache) oldest() (oldest cacheKey) {
-	first := c.puts
-	for k, a := range c.answers {
-		if a.nth < first {
-			oldest, first = k, a.nth
+// oldestKey returns the key of the response that was stored first.
+func (c *responseCache) oldestKey() (oldest responseKey) {
+	first := c.putCount
+	for k, a := range c.responses {
+		if a.sequence < first {
+			oldest, first = k, a.sequence
 		}
 	}
 	return oldest
 }
 
-// sizeOf returns about how many bytes of memory an answer takes.
-func sizeOf(k cacheKey, config Config) int {
-	const perEntry = 200 // of a map
-	n := perEntry + len(k.scope) + len(k.key)
+// estimateSize returns the approximate memory use of a response in bytes.
+func estimateSize(key responseKey, config Config) int {
+	const perEntry = 200 // overhead of a map entry
+	size := perEntry + len(key.scope) + len(key.key)
 	for registry, login := range config {
-		n += perEntry + len(registry) + len(login.Username) + len(login.Password) + len(login.Email)
+		size += perEntry + len(registry) + len(login.Username) + len(login.Password) + len(login.Email)
 	}
-	return n
+	return size
 }

@@ -19,7 +19,7 @@ func TestCacheIsBounded(t *testing.T) {
 		t.Run(fmt.Sprint(largest), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(22, uint64(largest)))
 			now := time.Now()
-			var c cache
+			var c responseCache
 			newest := ""
 			for i := range 3000 {
 				key := fmt.Sprintf("registry.example/image-%d", rnd.IntN(2500))
@@ -30,7 +30,7 @@ func TestCacheIsBounded(t *testing.T) {
 				}
 				c.put("scope", key, config, keep, now)
 				got, found := c.get("scope", key, "", now)
-				if keeps := keep > 0 && sizeOf(cacheKey{"scope", key}, config) <= maxAnswerBytes/4; keeps {
+				if keeps := keep > 0 && estimateSize(responseKey{"scope", key}, config) <= maxCacheBytes/4; keeps {
 					require.True(t, found)
 					require.Equal(t, config, got)
 					newest = key
@@ -41,12 +41,12 @@ func TestCacheIsBounded(t *testing.T) {
 					now = now.Add(time.Minute)
 				}
 				bytes := 0
-				for k, a := range c.answers {
-					bytes += sizeOf(k, a.config)
+				for k, a := range c.responses {
+					bytes += estimateSize(k, a.config)
 				}
-				require.Equal(t, bytes, c.bytes)
-				require.LessOrEqual(t, c.bytes, maxAnswerBytes)
-				require.LessOrEqual(t, len(c.answers), maxAnswers)
+				require.Equal(t, bytes, c.totalSize)
+				require.LessOrEqual(t, c.totalSize, maxCacheBytes)
+				require.LessOrEqual(t, len(c.responses), maxCachedResponses)
 			}
 			require.NotEmpty(t, newest)
 		})

@@ -12,32 +12,32 @@ import (
 	"strings"
 )
 
-// Format is how a configuration of docker is written.
+// Format is a format of docker configurations.
 type Format uint8
 
-// The formats, by the types of secrets that hold them.
+// The formats, with the secret types and files that use them.
 const (
 	DockerConfigJSON Format = iota // kubernetes.io/dockerconfigjson, ~/.docker/config.json: {"auths": {...}}
-	Dockercfg                      // kubernetes.io/dockercfg, ~/.dockercfg: what stands behind "auths"
+	Dockercfg                      // kubernetes.io/dockercfg, ~/.dockercfg: only the value of "auths"
 )
 
-// Config is a configuration of docker: what to show to which registry.
+// Config is a docker configuration: the logins by registry.
 type Config map[string]Login
 
-// Login is one entry of a [Config].
+// Login is a user name and a password for a registry, an entry of a [Config].
 type Login struct {
 	Username string
 	Password string `json:"-"`
 	Email    string
 }
 
-// String names the user only.
+// String returns a text with the user name and without the password.
 func (l Login) String() string { return "login of " + l.Username }
 
-// GoString is String.
+// GoString returns the same as String.
 func (l Login) GoString() string { return l.String() }
 
-// UnmarshalJSON reads an entry. A field "auth", which is the base64 of "user:password", wins over the two.
+// UnmarshalJSON decodes an entry. A field "auth", the base64 encoding of "user:password", replaces the other two.
 func (l *Login) UnmarshalJSON(data []byte) error {
 	var e struct {
 		Username, Password, Email, Auth string
@@ -54,7 +54,7 @@ func (l *Login) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// decodeAuth reads base64 with its padding or without.
+// decodeAuth decodes the field "auth", base64 with or without padding.
 func decodeAuth(auth string) (username, password string, err error) {
 	encoding := base64.RawStdEncoding
 	if strings.HasSuffix(strings.TrimSpace(auth), "=") {
@@ -71,7 +71,7 @@ func decodeAuth(auth string) (username, password string, err error) {
 	return username, password, nil
 }
 
-// ParseConfig reads a configuration. Fields that say nothing about credentials are passed over.
+// ParseConfig decodes a docker configuration. It ignores fields other than credentials.
 func ParseConfig(data []byte, format Format) (Config, error) {
 	var file struct{ Auths Config }
 	var target any = &file
@@ -79,13 +79,13 @@ func ParseConfig(data []byte, format Format) (Config, error) {
 		target = &file.Auths
 	}
 	if err := json.Unmarshal(data, target); err != nil {
-		return nil, fmt.Errorf("docker configuration: %w", withoutText(err))
+		return nil, fmt.Errorf("docker configuration: %w", hideInput(err))
 	}
 	return file.Auths, nil
 }
 
-// withoutText returns an error of encoding/json that holds nothing of what was to be read.
-func withoutText(err error) error {
+// hideInput replaces an error of encoding/json by one without parts of the input, which may contain passwords.
+func hideInput(err error) error {
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("not JSON, at byte %d", e.Offset)
 	}
@@ -99,29 +99,29 @@ func withoutText(err error) error {
 type Secret struct {
 	Object
 	Format Format
-	Data   []byte `json:"-"` // under the key .dockerconfigjson or .dockercfg
+	Data   []byte `json:"-"` // value of the key .dockerconfigjson or .dockercfg
 }
 
-// String names the secret only.
+// String returns the namespace and name of the secret, without its data.
 func (s Secret) String() string { return "secret " + s.Namespace + "/" + s.Name }
 
-// GoString is String.
+// GoString returns the same as String.
 func (s Secret) GoString() string { return s.String() }
 
-// LogValue is String.
+// LogValue returns the text of String.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// AddSecret puts the credentials of a pull secret on the keyring. A secret without data holds none.
-func (k *Keyring) AddSecret(s Secret) error {
-	if len(s.Data) == 0 {
+// AddSecret adds the credentials of a pull secret to the keyring. A secret without data has none.
+func (k *Keyring) AddSecret(secret Secret) error {
+	if len(secret.Data) == 0 {
 		return nil
 	}
-	config, err := ParseConfig(s.Data, s.Format)
+	config, err := ParseConfig(secret.Data, secret.Format)
 	if err != nil {
-		return fmt.Errorf("%s: %w", s, err)
+		return fmt.Errorf("%s: %w", secret, err)
 	}
-	if err := k.Add(config, Source{Kind: FromSecret, Object: s.Object}); err != nil {
-		return fmt.Errorf("%s: %w", s, err)
+	if err := k.Add(config, Source{Kind: FromSecret, Object: secret.Object}); err != nil {
+		return fmt.Errorf("%s: %w", secret, err)
 	}
 	return nil
 }

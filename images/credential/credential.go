@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Credential is what to show to a registry.
+// Credential is a user name and a password for a registry, with the source of both.
 type Credential struct {
 	Username string
 	Password string `json:"-"`
@@ -21,34 +21,34 @@ type Credential struct {
 	Source   Source
 }
 
-// Kind is what kind of thing a credential comes from.
+// Kind is the kind of source of a credential.
 type Kind uint8
 
 // The kinds of sources.
 const (
-	FromNode           Kind = iota // for every pod of the node
+	FromNode           Kind = iota // the node: for all of its pods
 	FromSecret                     // a pull secret
-	FromServiceAccount             // a plugin that was handed a token of the service account
+	FromServiceAccount             // a plugin that got a token of the service account
 )
 
-// Source is where a credential comes from. The zero value is the node.
+// Source is the source of a credential. The zero value is the node.
 type Source struct {
 	Kind   Kind
-	Object Object // the secret or the service account
+	Object Object // the secret or service account
 }
 
-// Object names an object of the API.
+// Object identifies an API object.
 type Object struct {
 	UID, Namespace, Name string
 }
 
-// Auth returns the credential as package cri hands it to a runtime.
+// Auth returns the credential in the type of package cri.
 func (c Credential) Auth() *cri.Auth { return &cri.Auth{Username: c.Username, Password: c.Password} }
 
-// Hash returns the SHA-256 of the credential, in hexadecimal digits, as the kubelet records it.
-// Source: pkg/credentialprovider/keyring.go (hashAuthConfig).
+// Hash returns the hexadecimal SHA-256 of the credential, with which the kubelet records it. Source:
+// pkg/credentialprovider/keyring.go (hashAuthConfig).
 func (c Credential) Hash() string {
-	// The names, the order and the omissions are what is hashed.
+	// The hash depends on the field names, their order and omitted fields.
 	data, err := json.Marshal(struct {
 		Username string `json:"username,omitempty"`
 		Password string `json:"password,omitempty"`
@@ -61,29 +61,28 @@ func (c Credential) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// String names the user only.
+// String returns a text with the user name and without the password.
 func (c Credential) String() string { return "credential of " + c.Username }
 
-// GoString is String, so that %#v hides the password too.
+// GoString returns the same as String, so that %#v shows no password.
 func (c Credential) GoString() string { return c.String() }
 
-// LogValue is String.
+// LogValue returns the text of String, so that logs contain no password.
 func (c Credential) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
-// Pod is the pod that a credential is wanted for.
+// Pod identifies the pod for which a credential is requested.
 type Pod struct {
 	UID, Namespace, Name string
-	ServiceAccount       string // its name
+	ServiceAccount       string // name of its service account
 }
 
-// Provider finds credentials of the node for a repository such as "docker.io/library/busybox", in the order in which
-// they are to be tried. None is no error. Beside an error there may be credentials: those that were found in spite
-// of it.
+// Provider returns the node's credentials for a repository such as "docker.io/library/busybox", in the order in which they
+// should be tried. No credentials are no error. With an error it may still return the credentials that it found.
 type Provider interface {
 	Credentials(ctx context.Context, repository string, pod Pod) ([]Credential, error)
 }
 
-// ProviderFunc is a function that is a [Provider].
+// ProviderFunc implements [Provider] by a function.
 type ProviderFunc func(ctx context.Context, repository string, pod Pod) ([]Credential, error)
 
 // Credentials calls f.

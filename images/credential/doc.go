@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package credential finds the user names and passwords to pull an image with: in the pull secrets of a pod, in files
-// of the node, and from credential provider plugins. It pulls nothing and talks to no registry.
+// Package credential finds the user names and passwords for image pulls: in the pull secrets of a pod, in files of the
+// node, and through credential provider plugins. It does not pull images or contact registries.
 //
 // # Model
 //
-// A [Credential] is a user name, a password and the [Source] they come from. A [Keyring] holds credentials under
-// patterns, such as "ghcr.io/team" or "*.example.com:5000", and returns those that match a repository, the longest
-// pattern first. A [Provider] finds credentials of the node: [Files] reads the configuration of docker, [Plugins] runs
-// the executables that a [PluginConfig] names.
+// A [Credential] is a user name and a password with their [Source]. A [Keyring] holds credentials by patterns such as
+// "ghcr.io/team" or "*.example.com:5000", and returns those that match a repository, the longest pattern first. A
+// [Provider] returns credentials of the node: [Files] reads docker configurations, [Plugins] runs the executables of a
+// [PluginConfig].
 //
 //	ring := &credential.Keyring{}
 //	object := credential.Object{UID: string(secret.UID), Namespace: secret.Namespace, Name: secret.Name}
@@ -20,32 +20,30 @@
 //
 // # Secrecy
 //
-// A password leaves this package through the field of that name and through [Credential.Auth] alone. Credentials,
-// secrets and keyrings hide them from package fmt, from log/slog and from encoding/json, and no error holds one. A
-// plugin's standard error is part of the error when it fails, without the token that it was given: what else a plugin
-// writes there is its own affair.
+// Passwords leave this package only through the field Password and [Credential.Auth]. Credentials, secrets and keyrings
+// hide them from package fmt, log/slog and encoding/json, and no error contains one. The error of a failed plugin includes
+// its standard error with the token masked; the plugin itself must not write other secrets there.
 //
 // # Concurrency
 //
-// A keyring may be read by many goroutines once it is filled. Providers may be called from anywhere. A plugin runs
-// inside the call that needs it and is gone when the call returns, with all processes of its process group; no
-// goroutine stays.
+// A filled keyring may be read concurrently. Providers are safe for concurrent use. A plugin runs within the call that needs
+// it and is killed with its process group before the call returns; no goroutine remains.
 //
 // # Errors
 //
-// What is wrong with a secret, a file or a plugin is named with the object and the field. A provider returns what it
-// did find beside the error.
+// Errors of secrets, files and plugins name the object and the field. With an error a provider still returns the
+// credentials that it found.
 //
 // # Differs from the kubelet
 //
-// The model is pkg/credentialprovider of Kubernetes 1.37, with its secrets and plugin packages. DIFFERENCES.md has the
-// whole list. What a user has to know:
+// The model is pkg/credentialprovider of Kubernetes 1.37 with its secrets and plugin packages. DIFFERENCES.md has the full
+// list. The most important differences:
 //
-//   - The login of Docker Hub is not offered to "localhost/app" and "Registry/app".
-//   - [Files] reads the file at each lookup, looks nowhere but where it is told to, and refuses more than 1 MiB.
-//   - A plugin is killed with its process group and may write 1 MiB.
+//   - The login of Docker Hub is not used for "localhost/app" and "Registry/app".
+//   - [Files] reads the file at each lookup, only from the given paths, and refuses more than 1 MiB.
+//   - A plugin is killed with its process group, and its output is limited to 1 MiB.
 //
 // # Test kit
 //
-// There is none: a [Provider] has one method, and a [Keyring] is filled by hand.
+// There is none: a [Provider] has one method, and tests can fill a [Keyring] directly.
 package credential

@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	maxAnswer = 1 << 20 // bytes of a plugin's standard output
-	maxStderr = 1 << 10 // bytes of its standard error that become part of an error
+	maxResponseBytes = 1 << 20 // limit of a plugin's standard output
+	maxStderrBytes   = 1 << 10 // part of its standard error that is included in errors
 )
 
-// request is a CredentialProviderRequest.
-type request struct {
+// pluginRequest is the JSON input of a plugin, a CredentialProviderRequest.
+type pluginRequest struct {
 	Kind                      string            `json:"kind"`
 	APIVersion                string            `json:"apiVersion"`
 	Image                     string            `json:"image"` // without tag and digest
@@ -31,8 +31,8 @@ type request struct {
 	ServiceAccountAnnotations map[string]string `json:"serviceAccountAnnotations,omitempty"`
 }
 
-// response is a CredentialProviderResponse.
-type response struct {
+// pluginResponse is the JSON output of a plugin, a CredentialProviderResponse.
+type pluginResponse struct {
 	Kind          string    `json:"kind"`
 	APIVersion    string    `json:"apiVersion"`
 	CacheKeyType  string    `json:"cacheKeyType"`
@@ -43,78 +43,78 @@ type response struct {
 	} `json:"auth"`
 }
 
-// The values of CacheKeyType: what else an answer is good for.
+// The values of CacheKeyType: the repositories for which a cached response is valid.
 const (
-	keyImage    = "Image"
-	keyRegistry = "Registry"
-	keyGlobal   = "Global"
+	cacheByImage    = "Image"
+	cacheByRegistry = "Registry"
+	cacheGlobally   = "Global"
 )
 
-// cached returns the key that an answer about a repository is kept under.
-func (r *response) cached(repository, registry string) string {
+// cacheKey returns the key under which a response is cached.
+func (r *pluginResponse) cacheKey(repository, registry string) string {
 	switch r.CacheKeyType {
-	case keyRegistry:
+	case cacheByRegistry:
 		return registry
-	case keyGlobal:
-		return everything
+	case cacheGlobally:
+		return globalCacheKey
 	default:
 		return repository
 	}
 }
 
-// run runs the executable once. The errors hold nothing of its answer.
-func (p *plugin) run(ctx context.Context, repository string, who identity) (response, error) {
-	question, err := json.Marshal(request{
+// runOnce runs the executable of the plugin once. Its errors contain nothing of the response.
+func (p *plugin) runOnce(ctx context.Context, repository string, account tokenIdentity) (pluginResponse, error) {
+	input, err := json.Marshal(pluginRequest{
 		Kind: "CredentialProviderRequest", APIVersion: p.spec.APIVersion, Image: repository,
-		ServiceAccountToken: who.token, ServiceAccountAnnotations: who.annotations,
+		ServiceAccountToken: account.token, ServiceAccountAnnotations: account.annotations,
 	})
 	if err != nil {
-		return response{}, err
+		return pluginResponse{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
-	stdout, stderr := plugincmd.Output{Max: maxAnswer}, plugincmd.Output{Max: maxStderr, Drop: true}
+	stdout, stderr := plugincmd.Output{Max: maxResponseBytes}, plugincmd.Output{Max: maxStderrBytes, Drop: true}
 	cmd := exec.CommandContext(ctx, p.path, p.spec.Args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(append(question, '\n')), &stdout, &stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(append(input, '\n')), &stdout, &stderr
 	cmd.Env = os.Environ()
 	for _, e := range p.spec.Env {
 		cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
 	}
-	cmd.WaitDelay = time.Second // for whoever left the process group and holds the output open
-	// Who stays behind with the output open does not spoil a complete answer.
+	cmd.WaitDelay = time.Second // for processes that left the process group and keep the output open
+	// A complete response is valid even if a remaining process keeps the output open.
 	if err := plugincmd.Run(cmd, false); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		switch {
 		case ctx.Err() != nil:
 			err = ctx.Err()
 		case stdout.Exceeded:
-			err = errTooLong
+			err = errResponseTooLong
 		}
-		said := strings.TrimSpace(string(stderr.Text))
-		if who.token != "" {
-			said = strings.ReplaceAll(said, who.token, "[token]")
+		message := strings.TrimSpace(string(stderr.Text))
+		if account.token != "" {
+			message = strings.ReplaceAll(message, account.token, "[token]")
 		}
-		return response{}, fmt.Errorf("run: %w: %q", err, said)
+		return pluginResponse{}, fmt.Errorf("run: %w: %q", err, message)
 	}
-	return p.decode(stdout.Text)
+	return p.decodeResponse(stdout.Text)
 }
 
-// decode reads an answer. The text of a JSON error would be a piece of it.
-func (p *plugin) decode(data []byte) (r response, err error) {
+// decodeResponse decodes and checks a response. It hides JSON errors, because they quote the response.
+func (p *plugin) decodeResponse(data []byte) (decoded pluginResponse, err error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
-	if dec.Decode(&r) != nil {
-		return response{}, errors.New("the answer is no CredentialProviderResponse")
+	if dec.Decode(&decoded) != nil {
+		return pluginResponse{}, errors.New("the answer is no CredentialProviderResponse")
 	}
 	switch {
-	case r.Kind != "CredentialProviderResponse":
-		return response{}, errors.New("the answer's kind is not CredentialProviderResponse")
-	case r.APIVersion != p.spec.APIVersion:
-		return response{}, fmt.Errorf("the answer's apiVersion is not %s", p.spec.APIVersion)
-	case r.CacheKeyType != keyImage && r.CacheKeyType != keyRegistry && r.CacheKeyType != keyGlobal:
-		return response{}, errors.New("the answer's cacheKeyType is neither Image nor Registry nor Global")
+	case decoded.Kind != "CredentialProviderResponse":
+		return pluginResponse{}, errors.New("the answer's kind is not CredentialProviderResponse")
+	case decoded.APIVersion != p.spec.APIVersion:
+		return pluginResponse{}, fmt.Errorf("the answer's apiVersion is not %s", p.spec.APIVersion)
+	case decoded.CacheKeyType != cacheByImage && decoded.CacheKeyType != cacheByRegistry && decoded.CacheKeyType != cacheGlobally:
+		return pluginResponse{}, errors.New("the answer's cacheKeyType is neither Image nor Registry nor Global")
 	}
-	return r, nil
+	return decoded, nil
 }
 
-// errTooLong is why a plugin was ended.
-var errTooLong = fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+// errResponseTooLong is the error of a plugin that was killed because of its output.
+var errResponseTooLong = fmt.Errorf("the answer is longer than %d bytes", maxResponseBytes)

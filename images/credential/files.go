@@ -14,19 +14,18 @@ import (
 	"syscall"
 )
 
-// Files is a [Provider] that reads docker configurations of the node: the first of these paths that is there and can
-// be read counts; one longer than 1 MiB cannot. A file of the name .dockercfg is in the old format. The kubelet's own list is config.json in
-// --root-dir, in the working directory, in ~/.docker and in /.docker, then .dockercfg in --root-dir, in the working
-// directory, in ~ and in /.
+// Files is a [Provider] that reads docker configurations of the node. It uses the first of these paths that exists and is
+// readable and not larger than 1 MiB. A file named .dockercfg has the old format. The kubelet's list is config.json in
+// --root-dir, the working directory, ~/.docker and /.docker, then .dockercfg in --root-dir, the working directory, ~ and /.
 type Files []string
 
 var _ Provider = Files(nil)
 
-// Credentials reads the file. The error is about paths before the one that counts.
+// Credentials reads the file and returns the matching credentials. The error is about unusable files before it.
 func (f Files) Credentials(_ context.Context, repository string, _ Pod) ([]Credential, error) {
 	var errs []error
 	for _, path := range f {
-		ring, err := readFile(path)
+		ring, err := readKeyring(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -40,11 +39,11 @@ func (f Files) Credentials(_ context.Context, repository string, _ Pod) ([]Crede
 	return nil, errors.Join(errs...)
 }
 
-// maxFile is how long a configuration may be, in bytes.
-const maxFile = 1 << 20
+// maxFileSize is the maximum size of a configuration file in bytes.
+const maxFileSize = 1 << 20
 
-// content reads a plain file of a bounded length. It does not wait for a pipe to be written to.
-func content(path string) ([]byte, error) {
+// readRegularFile reads a regular file up to maxFileSize. It does not block on a named pipe.
+func readRegularFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -57,16 +56,17 @@ func content(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s: not a plain file", path)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("%s: more than %d bytes", path, maxFile)
+	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	if err == nil && len(data) > maxFileSize {
+		err = fmt.Errorf("%s: more than %d bytes", path, maxFileSize)
 	}
 	return data, err
 }
 
-// readFile returns nil when nothing of a file can be used, and an error beside the keyring when some of it cannot.
-func readFile(path string) (*Keyring, error) {
-	data, err := content(path)
+// readKeyring reads a configuration file. It returns nil if the file is unusable, and a keyring and an error if some entries
+// are invalid.
+func readKeyring(path string) (*Keyring, error) {
+	data, err := readRegularFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -13,34 +13,34 @@ import (
 	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
-// errPattern leaves out the text: it is the key of an entry with a password.
-var errPattern = errors.New("not a registry, with or without a port and a path")
+// errInvalidPattern does not quote the pattern, because it is the key of an entry with a password.
+var errInvalidPattern = errors.New("not a registry, with or without a port and a path")
 
-// hubKey is the entry for Docker Hub. Others, as "docker.io", match names of images as any registry does.
-const hubKey = "index.docker.io"
+// dockerHubKey is docker's entry for Docker Hub. All other keys, including "docker.io", match image names as for any registry.
+const dockerHubKey = "index.docker.io"
 
-// Keyring holds credentials under the patterns that say which repositories they are for. The zero value is empty.
+// Keyring holds credentials with the patterns of the repositories that they are for. The zero value is empty.
 type Keyring struct {
-	entries []entry // by key, backwards, so that a longer key comes before its beginning
+	entries []entry // sorted by key in descending order, so that a longer key precedes its prefixes
 }
 
-// entry is what is held under one key.
+// entry holds the credentials of one key.
 type entry struct {
 	key         string
-	pattern     pattern
+	pattern     registryPattern
 	credentials []Credential
 }
 
-// Add puts the credentials of a configuration on the keyring, behind those that are there under the same key. The
-// error names keys that are no pattern; they are left out, and the others take effect.
+// Add adds the credentials of a configuration to the keyring, after existing ones with the same key. Invalid keys are skipped
+// and part of the error.
 func (k *Keyring) Add(config Config, source Source) error {
 	var errs []error
 	for i, name := range slices.Sorted(maps.Keys(config)) {
 		login := config[name]
 		c := Credential{Username: login.Username, Password: login.Password, Email: login.Email, Source: source}
-		key, err := patternKey(name)
+		key, err := normalizeKey(name)
 		if err == nil {
-			err = k.add(key, c)
+			err = k.addCredential(key, c)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("auths: key %d in alphabetical order: %w", i+1, err))
@@ -49,7 +49,7 @@ func (k *Keyring) Add(config Config, source Source) error {
 	return errors.Join(errs...)
 }
 
-func (k *Keyring) add(key string, c Credential) error {
+func (k *Keyring) addCredential(key string, added Credential) error {
 	i, found := slices.BinarySearchFunc(k.entries, key, func(e entry, key string) int {
 		return strings.Compare(key, e.key)
 	})
@@ -60,14 +60,14 @@ func (k *Keyring) add(key string, c Credential) error {
 		}
 		k.entries = slices.Insert(k.entries, i, entry{key: key, pattern: p})
 	}
-	k.entries[i].credentials = append(k.entries[i].credentials, c)
+	k.entries[i].credentials = append(k.entries[i].credentials, added)
 	return nil
 }
 
-// Lookup returns the credentials for a repository, such as "docker.io/library/busybox", in the order in which they are
-// to be tried: those under longer keys with the same beginning come first. A repository of Docker Hub that nothing
-// matches gets those under "index.docker.io", which is how docker writes them. What the registry is, [reference.Split]
-// says: "busybox" is one of Docker Hub, "localhost/busybox" is not.
+// Lookup returns the credentials for a repository such as "docker.io/library/busybox", in the order in which they should be
+// tried: longer keys precede their prefixes. If no key matches a repository of Docker Hub, it returns the credentials of
+// "index.docker.io", the key that docker writes. [reference.Split] determines the registry: "busybox" belongs to Docker Hub,
+// "localhost/busybox" does not.
 func (k *Keyring) Lookup(repository string) []Credential {
 	target, registry, err := parseTarget(repository)
 	if err != nil {
@@ -75,7 +75,7 @@ func (k *Keyring) Lookup(repository string) []Credential {
 	}
 	var found []Credential
 	for _, e := range k.entries {
-		if e.pattern.matches(target) {
+		if e.pattern.matchesTarget(target) {
 			found = append(found, e.credentials...)
 		}
 	}
@@ -83,15 +83,15 @@ func (k *Keyring) Lookup(repository string) []Credential {
 		return found
 	}
 	for _, e := range k.entries {
-		if e.key == hubKey {
+		if e.key == dockerHubKey {
 			return slices.Clone(e.credentials)
 		}
 	}
 	return nil
 }
 
-// String tells how many keys there are, and nothing of what they open.
+// String returns the number of keys and shows no credentials.
 func (k *Keyring) String() string { return fmt.Sprintf("keyring of %d keys", len(k.entries)) }
 
-// GoString is String.
+// GoString returns the same as String, so that %#v shows no credentials.
 func (k *Keyring) GoString() string { return k.String() }

@@ -3,12 +3,12 @@
 
 package credential
 
-// NodeProviders returns the providers of a kubelet's node: the docker configurations files, and the plugins of plugins, with options o. Without
-// plugins o is not used. An error is that of [NewPlugins].
-func NodeProviders(files Files, plugins PluginConfig, o PluginOptions) ([]Provider, error) {
+// NodeProviders returns the credential providers of a node like the kubelet: files, and the plugins configured by plugins with
+// opts. Without plugins, opts is not used. It returns an error of [NewPlugins].
+func NodeProviders(files Files, plugins PluginConfig, opts PluginOptions) ([]Provider, error) {
 	providers := []Provider{files}
 	if len(plugins.Providers) > 0 {
-		p, err := NewPlugins(plugins, o)
+		p, err := NewPlugins(plugins, opts)
 		if err != nil {
 			return nil, err
 		}

@@ -12,42 +12,42 @@ import (
 	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
-// pattern is a registry, with a port or without, and the beginning of a path in it. Labels of the host may have the
-// wildcards of [path.Match]; each stands for one label.
-type pattern struct {
-	labels []string
-	port   string
-	path   string
+// registryPattern matches repositories: a registry with optional port, and a path prefix. Labels of the host may contain
+// wildcards of [path.Match]; a wildcard matches within one label.
+type registryPattern struct {
+	labels     []string
+	port       string
+	pathPrefix string
 }
 
-// parsePattern reads "host:port/path" without a scheme.
-func parsePattern(s string) (pattern, error) {
+// parsePattern parses "host:port/path" without a scheme.
+func parsePattern(s string) (registryPattern, error) {
 	u, err := url.Parse("https://" + s)
 	if err != nil {
-		// What url.Parse says holds the text; what is in the userinfo of it may be a secret.
-		return pattern{}, errPattern
+		// The error of url.Parse quotes the text, whose userinfo may contain a password.
+		return registryPattern{}, errInvalidPattern
 	}
 	host, port, err := net.SplitHostPort(u.Host)
 	if err != nil {
-		host, port = u.Host, "" // there is none
+		host, port = u.Host, "" // no port
 		if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") && strings.Contains(host, ":") {
-			host = host[1 : len(host)-1] // an IPv6 address, which path.Match would take for a class of characters
+			host = host[1 : len(host)-1] // an IPv6 address; path.Match would treat the brackets as a character class
 		}
 	}
-	return pattern{labels: strings.Split(host, "."), port: port, path: u.Path}, nil
+	return registryPattern{labels: strings.Split(host, "."), port: port, pathPrefix: u.Path}, nil
 }
 
-// parseTarget reads a repository and returns it with its registry, which is filled in where the repository names none.
-func parseTarget(repository string) (target pattern, registry string, err error) {
+// parseTarget parses a repository and returns it with its registry, Docker Hub by default.
+func parseTarget(repository string) (target registryPattern, registry string, err error) {
 	registry, rest := reference.Split(repository)
 	target, err = parsePattern(registry + "/" + rest)
 	return target, registry, err
 }
 
-// matches reports whether the pattern stands for a target. The port has to be the same, the host label by label, and
-// the path has to begin with that of the pattern, in characters: "r.io/team" is also for "r.io/teams".
-func (p pattern) matches(target pattern) bool {
-	if p.port != target.port || len(p.labels) != len(target.labels) || !strings.HasPrefix(target.path, p.path) {
+// matchesTarget reports whether the pattern matches a repository: the ports must be equal, each label of the host must match,
+// and the path must start with pathPrefix, compared by characters: "r.io/team" also matches "r.io/teams".
+func (p registryPattern) matchesTarget(target registryPattern) bool {
+	if p.port != target.port || len(p.labels) != len(target.labels) || !strings.HasPrefix(target.pathPrefix, p.pathPrefix) {
 		return false
 	}
 	for i, label := range p.labels {
@@ -58,13 +58,12 @@ func (p pattern) matches(target pattern) bool {
 	return true
 }
 
-// patternKey returns the key of a docker configuration as a pattern is written: without a scheme, and without the
-// version of the registry's API.
-func patternKey(key string) (string, error) {
+// normalizeKey returns a key of a docker configuration without scheme and API version.
+func normalizeKey(key string) (string, error) {
 	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
 	u, err := url.Parse("https://" + key)
 	if err != nil {
-		return "", errPattern
+		return "", errInvalidPattern
 	}
 	p := u.Path
 	if strings.HasPrefix(p, "/v1/") || strings.HasPrefix(p, "/v2/") {

@@ -13,66 +13,66 @@ import (
 	"time"
 )
 
-// The groups of the two formats: of the file that names plugins, and of what is said to a plugin.
+// The API groups of the plugin configuration and of the plugin protocol.
 const (
 	configGroup   = "kubelet.config.k8s.io/"
 	protocolGroup = "credentialprovider.kubelet.k8s.io/"
 )
 
-// PluginConfig says which plugins there are: a CredentialProviderConfig of kubelet.config.k8s.io/v1.
+// PluginConfig is the configuration of all plugins: a CredentialProviderConfig of kubelet.config.k8s.io/v1.
 type PluginConfig struct {
 	Providers []PluginSpec `json:"providers"`
 }
 
-// PluginSpec is one plugin.
+// PluginSpec configures one plugin.
 type PluginSpec struct {
 	// Name is the name of the executable in [PluginOptions].BinDir.
 	Name string `json:"name"`
-	// MatchImages are the repositories that the plugin is asked about: a host whose labels may have wildcards, a
-	// port and the beginning of a path, such as "*.azurecr.io" or "registry.io:8080/path".
+	// MatchImages are patterns of the repositories that the plugin is for: a host whose labels may have wildcards, an optional
+	// port and a path prefix, for example "*.azurecr.io" or "registry.io:8080/path".
 	MatchImages []string `json:"matchImages"`
-	// DefaultCacheDuration is how long an answer is good for that does not say so itself. Zero: it is not kept.
+	// DefaultCacheDuration is the cache duration of responses without one. Zero: such responses are not cached.
 	DefaultCacheDuration *Duration `json:"defaultCacheDuration"`
-	// APIVersion is that of the protocol: credentialprovider.kubelet.k8s.io/v1, v1beta1 or v1alpha1.
+	// APIVersion is the version of the protocol: credentialprovider.kubelet.k8s.io/v1, v1beta1 or v1alpha1.
 	APIVersion string `json:"apiVersion"`
-	// Args are the arguments that the executable is run with.
+	// Args are the arguments of the executable.
 	Args []string `json:"args,omitempty"`
-	// Env is added to the environment of the agent, and wins over it.
+	// Env is added to the environment of the agent and overrides it.
 	Env []EnvVar `json:"env,omitempty"`
-	// TokenAttributes asks for a token of the pod's service account. Nil: the plugin does not want one.
+	// TokenAttributes requests a token of the pod's service account for the plugin. Nil: no token.
 	TokenAttributes *TokenAttributes `json:"tokenAttributes,omitempty"`
 }
 
-// EnvVar is one variable of a plugin's environment.
+// EnvVar is an environment variable of a plugin.
 type EnvVar struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// TokenAttributes says which token a plugin is handed, and what else of the service account.
+// TokenAttributes selects the service account data sent to a plugin.
 type TokenAttributes struct {
-	// ServiceAccountTokenAudience is whom the token is for.
+	// ServiceAccountTokenAudience is the audience of the token.
 	ServiceAccountTokenAudience string `json:"serviceAccountTokenAudience"`
-	// CacheType is what an answer is kept for: "ServiceAccount" or "Token".
+	// CacheType decides who may use a cached response: "ServiceAccount" or "Token".
 	CacheType CacheType `json:"cacheType"`
-	// RequireServiceAccount: the plugin is not asked for a pod without a service account. It must be set.
+	// RequireServiceAccount means that the plugin does not run for pods without a service account. It must not be nil.
 	RequireServiceAccount *bool `json:"requireServiceAccount"`
-	// RequiredServiceAccountAnnotationKeys are handed to the plugin, which is not asked when one is missing.
+	// RequiredServiceAccountAnnotationKeys are annotations sent to the plugin. It does not run if one is missing.
 	RequiredServiceAccountAnnotationKeys []string `json:"requiredServiceAccountAnnotationKeys,omitempty"`
-	// OptionalServiceAccountAnnotationKeys are handed to the plugin where they are there.
+	// OptionalServiceAccountAnnotationKeys are annotations sent to the plugin if they exist.
 	OptionalServiceAccountAnnotationKeys []string `json:"optionalServiceAccountAnnotationKeys,omitempty"`
 }
 
-// CacheType is what an answer that came of a token is kept for.
+// CacheType decides who may use a cached response that was requested with a token.
 type CacheType string
 
 // The cache types.
 const (
-	CacheServiceAccount CacheType = "ServiceAccount" // for all pods of the service account
-	CacheToken          CacheType = "Token"          // for as long as the token is the same
+	CacheServiceAccount CacheType = "ServiceAccount" // all pods of the service account
+	CacheToken          CacheType = "Token"          // requests with the same token
 )
 
-// Duration is a [time.Duration] that is written as "1h30m".
+// Duration is a [time.Duration] in the JSON format "1h30m".
 type Duration time.Duration
 
 // UnmarshalJSON reads a string.
@@ -89,8 +89,8 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 // MarshalJSON writes a string.
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
 
-// ParsePluginConfig reads a CredentialProviderConfig in JSON and validates it; YAML has to be turned into JSON first.
-// A field that is not known is an error.
+// ParsePluginConfig decodes and validates a CredentialProviderConfig in JSON; convert YAML to JSON first. Unknown fields are an
+// error.
 func ParsePluginConfig(data []byte) (PluginConfig, error) {
 	var file struct {
 		APIVersion string `json:"apiVersion"`
@@ -111,13 +111,13 @@ func ParsePluginConfig(data []byte) (PluginConfig, error) {
 	return file.PluginConfig, file.Validate()
 }
 
-// isVersion reports whether an apiVersion is one of those that both formats have.
-func isVersion(v, group string) bool {
-	v, ok := strings.CutPrefix(v, group)
-	return ok && slices.Contains([]string{"v1", "v1beta1", "v1alpha1"}, v)
+// isVersion reports whether version is a known version of the API group.
+func isVersion(version, group string) bool {
+	version, ok := strings.CutPrefix(version, group)
+	return ok && slices.Contains([]string{"v1", "v1beta1", "v1alpha1"}, version)
 }
 
-// Validate reports everything that is wrong with a configuration.
+// Validate returns all errors of a configuration.
 func (c PluginConfig) Validate() error {
 	var errs []error
 	if len(c.Providers) == 0 {
@@ -129,72 +129,72 @@ func (c PluginConfig) Validate() error {
 			errs = append(errs, fmt.Errorf("provider %q: name: there are two", p.Name))
 		}
 		seen[p.Name] = true
-		for _, err := range p.validate() {
+		for _, err := range p.validateSpec() {
 			errs = append(errs, fmt.Errorf("provider %q: %w", p.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (p *PluginSpec) validate() (errs []error) {
-	complain := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+func (p *PluginSpec) validateSpec() (errs []error) {
+	addError := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if p.Name == "" || p.Name == "." || p.Name == ".." || strings.ContainsAny(p.Name, "/ ") {
-		complain("name: %q is not the name of a file without spaces", p.Name)
+		addError("name: %q is not the name of a file without spaces", p.Name)
 	}
 	if !isVersion(p.APIVersion, protocolGroup) {
-		complain("apiVersion: %q is not %sv1, v1beta1 or v1alpha1", p.APIVersion, protocolGroup)
+		addError("apiVersion: %q is not %sv1, v1beta1 or v1alpha1", p.APIVersion, protocolGroup)
 	}
 	if len(p.MatchImages) == 0 {
-		complain("matchImages: there must be one")
+		addError("matchImages: there must be one")
 	}
 	for _, m := range p.MatchImages {
 		if _, err := parsePattern(m); err != nil {
-			complain("matchImages: %q: %w", m, err)
+			addError("matchImages: %q: %w", m, err)
 		}
 	}
 	switch {
 	case p.DefaultCacheDuration == nil:
-		complain("defaultCacheDuration: must be set")
+		addError("defaultCacheDuration: must be set")
 	case *p.DefaultCacheDuration < 0:
-		complain("defaultCacheDuration: %v is negative", time.Duration(*p.DefaultCacheDuration))
+		addError("defaultCacheDuration: %v is negative", time.Duration(*p.DefaultCacheDuration))
 	}
 	if p.TokenAttributes == nil {
 		return errs
 	}
 	if p.APIVersion != protocolGroup+"v1" {
-		complain("tokenAttributes: not part of %s", p.APIVersion)
+		addError("tokenAttributes: not part of %s", p.APIVersion)
 	}
-	for _, err := range p.TokenAttributes.validate() {
-		complain("tokenAttributes: %w", err)
+	for _, err := range p.TokenAttributes.validateAttributes() {
+		addError("tokenAttributes: %w", err)
 	}
 	return errs
 }
 
-func (a *TokenAttributes) validate() (errs []error) {
-	complain := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+func (a *TokenAttributes) validateAttributes() (errs []error) {
+	addError := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	required, optional := a.RequiredServiceAccountAnnotationKeys, a.OptionalServiceAccountAnnotationKeys
 	if a.ServiceAccountTokenAudience == "" {
-		complain("serviceAccountTokenAudience: must be set")
+		addError("serviceAccountTokenAudience: must be set")
 	}
 	if a.CacheType != CacheServiceAccount && a.CacheType != CacheToken {
-		complain("cacheType: %q is neither %s nor %s", a.CacheType, CacheServiceAccount, CacheToken)
+		addError("cacheType: %q is neither %s nor %s", a.CacheType, CacheServiceAccount, CacheToken)
 	}
 	switch {
 	case a.RequireServiceAccount == nil:
-		complain("requireServiceAccount: must be set")
+		addError("requireServiceAccount: must be set")
 	case !*a.RequireServiceAccount && len(required) > 0:
-		complain("requiredServiceAccountAnnotationKeys: requireServiceAccount is false")
+		addError("requiredServiceAccountAnnotationKeys: requireServiceAccount is false")
 	}
 	keys := slices.Sorted(slices.Values(slices.Concat(required, optional)))
 	for i, key := range keys {
 		switch {
 		case key == "":
-			complain("annotation keys: one is empty")
+			addError("annotation keys: one is empty")
 		case !isAnnotationKey(key):
-			complain("annotation keys: %q is not the key of an annotation, such as example.com/role", key)
+			addError("annotation keys: %q is not the key of an annotation, such as example.com/role", key)
 		}
 		if i > 0 && key == keys[i-1] {
-			complain("annotation keys: %q comes twice", key)
+			addError("annotation keys: %q comes twice", key)
 		}
 	}
 	return errs

@@ -12,81 +12,80 @@ import (
 	"time"
 )
 
-// PluginOptions tune [Plugins].
+// PluginOptions configures [Plugins].
 type PluginOptions struct {
-	BinDir   string        // where the executables are; empty: the working directory
-	Timeout  time.Duration // of one run, and of asking Accounts before it; zero means one minute
-	Accounts Accounts      // for plugins with TokenAttributes; nil: there may be none
+	BinDir   string        // directory of the executables; empty: the working directory
+	Timeout  time.Duration // timeout of one run, and of the calls of Accounts before it; zero: 1 minute
+	Accounts Accounts      // for plugins with TokenAttributes; nil: such plugins are an error
 }
 
-// Accounts knows service accounts and gets tokens for them.
+// Accounts reads service accounts and requests their tokens, usually from the API server.
 type Accounts interface {
-	// ServiceAccount returns a service account.
+	// ServiceAccount returns the service account with this name.
 	ServiceAccount(ctx context.Context, namespace, name string) (ServiceAccount, error)
-	// Token returns a token that is bound to a pod.
+	// Token returns a token of a service account bound to a pod.
 	Token(ctx context.Context, r TokenRequest) (string, error)
 }
 
-// ServiceAccount is what a plugin may be told of a service account.
+// ServiceAccount has the data of a service account for plugins.
 type ServiceAccount struct {
 	UID         string
 	Annotations map[string]string
 }
 
-// TokenRequest says which token is wanted.
+// TokenRequest describes the token requested by [Accounts].Token.
 type TokenRequest struct {
 	Account  Object
 	Audience string
-	Pod      Pod // that the token is bound to
+	Pod      Pod // the token is bound to this pod
 }
 
-// Plugins is a [Provider] that asks credential provider plugins: executables that read a CredentialProviderRequest from
-// their standard input and write a CredentialProviderResponse to their standard output (KEP-2133, KEP-4412). Answers
-// are kept for as long as they say. Source: pkg/credentialprovider/plugin/plugin.go.
+// Plugins is a [Provider] that runs credential provider plugins: executables that read a CredentialProviderRequest from
+// standard input and write a CredentialProviderResponse to standard output (KEP-2133, KEP-4412). Responses are cached for as
+// long as they allow. Source: pkg/credentialprovider/plugin/plugin.go.
 type Plugins struct {
 	plugins []*plugin
 }
 
 var _ Provider = (*Plugins)(nil)
 
-// NewPlugins looks for the executables, and returns an error when one is not there or the configuration is not valid.
-// It runs nothing.
-func NewPlugins(c PluginConfig, o PluginOptions) (*Plugins, error) {
-	if err := c.Validate(); err != nil {
+// NewPlugins finds the executables without running them. It returns an error if one is missing or the configuration is invalid.
+func NewPlugins(config PluginConfig, opts PluginOptions) (*Plugins, error) {
+	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("plugin configuration: %w", err)
 	}
-	if o.Timeout <= 0 {
-		o.Timeout = time.Minute
+	if opts.Timeout <= 0 {
+		opts.Timeout = time.Minute
 	}
 	ps := &Plugins{}
-	for _, spec := range c.Providers {
-		path, err := exec.LookPath(filepath.Join(o.BinDir, spec.Name))
+	for _, spec := range config.Providers {
+		path, err := exec.LookPath(filepath.Join(opts.BinDir, spec.Name))
 		if err != nil {
 			return nil, fmt.Errorf("provider %q: %w", spec.Name, err)
 		}
-		if spec.TokenAttributes != nil && o.Accounts == nil {
+		if spec.TokenAttributes != nil && opts.Accounts == nil {
 			return nil, fmt.Errorf("provider %q: tokenAttributes: there is nobody to get tokens from", spec.Name)
 		}
-		p := &plugin{spec: spec, path: path, opts: o}
+		p := &plugin{spec: spec, path: path, opts: opts}
 		for _, m := range spec.MatchImages {
 			pattern, err := parsePattern(m)
 			if err != nil {
 				return nil, fmt.Errorf("provider %q: matchImages: %w", spec.Name, err)
 			}
-			p.match = append(p.match, pattern)
+			p.matchPatterns = append(p.matchPatterns, pattern)
 		}
 		ps.plugins = append(ps.plugins, p)
 	}
 	return ps, nil
 }
 
-// Credentials asks the plugins that are for the repository, one after the other, and returns those credentials of
-// their answers that match it. The error joins those of plugins that failed.
+// Credentials runs the plugins for the repository in their order and returns the matching credentials of their responses. The
+// error joins those of failed plugins.
 func (ps *Plugins) Credentials(ctx context.Context, repository string, pod Pod) ([]Credential, error) {
 	ring := &Keyring{}
 	var errs []error
 	for _, p := range ps.plugins {
-		config, source, err := p.provide(ctx, repository, pod)
+		config, source, err := p.readCredentials(ctx, repository, pod)
 		if err == nil {
 			err = ring.Add(config, source)
 		}

@@ -9,33 +9,33 @@ import (
 	"strings"
 )
 
-// Parse takes the name of an image apart. Names of 64 hexadecimal digits are refused, as they are taken for IDs.
+// Parse parses an image name. Names of 64 hexadecimal digits are refused, because runtimes treat them as image IDs.
 //
-//	reference = name [ ":" tag ] [ "@" digest ]
-//	name      = [ domain "/" ] part { "/" part }
-//	domain    = label { "." label } [ ":" port ], or an IPv6 address in brackets
-//	part      = lower-case letters and digits, with ".", "_", "__" or dashes between them
-//	tag       = up to 128 letters, digits, "_", "." and "-", the first neither "." nor "-"
-//	digest    = sha256, sha384 or sha512, ":", and lower-case hexadecimal digits
+// \treference = name [ ":" tag ] [ "@" digest ]
+// \tname      = [ domain "/" ] part { "/" part }
+// \tdomain    = label { "." label } [ ":" port ], or an IPv6 address in brackets
+// \tpart      = lower-case letters and digits, with ".", "_", "__" or dashes between them
+// \ttag       = up to 128 letters, digits, "_", "." and "-", the first neither "." nor "-"
+// \tdigest    = sha256, sha384 or sha512, ":", and lower-case hexadecimal digits
 //
-// What stands before the first slash is a domain when it is "localhost" or has a dot, a colon or an upper-case
-// letter; otherwise the domain is docker.io.
-func Parse(s string) (Reference, error) {
-	r, err := parse(s)
+// The text before the first slash is a domain if it is "localhost" or contains a dot, a colon or an upper-case letter;
+// otherwise the domain is docker.io.
+func Parse(name string) (Reference, error) {
+	r, err := parseName(name)
 	if err != nil {
-		return Reference{}, fmt.Errorf("image name %q: %w", s, err)
+		return Reference{}, fmt.Errorf("image name %q: %w", name, err)
 	}
 	return r, nil
 }
 
-func parse(s string) (Reference, error) {
-	if s == "" {
+func parseName(image string) (Reference, error) {
+	if image == "" {
 		return Reference{}, errors.New("is empty")
 	}
-	if isHex(s, 64) {
+	if isHex(image, 64) {
 		return Reference{}, errors.New("is an ID")
 	}
-	name, digest, hasDigest := strings.Cut(s, "@")
+	name, digest, hasDigest := strings.Cut(image, "@")
 	if hasDigest && !isDigest(digest) {
 		return Reference{}, errors.New("digest is not sha256, sha384 or sha512 with its hexadecimal digits")
 	}
@@ -45,14 +45,14 @@ func parse(s string) (Reference, error) {
 		return Reference{}, errors.New("tag is not valid")
 	}
 	if !isDomain(domain) {
-		// The grammar is wider than what a registry can be called: "a_b.c/d" is a path of its own.
+		// Not a valid domain, but the grammar allows it as part of the path, for example "a_b.c/d".
 		domain, path = "", domain+"/"+path
 	}
 	if !isPath(path) {
 		return Reference{}, errors.New("repository is not lower-case letters and digits, single separators and slashes")
 	}
-	if len(path) > maxPath {
-		return Reference{}, fmt.Errorf("repository is longer than %d characters", maxPath)
+	if len(path) > maxPathLength {
+		return Reference{}, fmt.Errorf("repository is longer than %d characters", maxPathLength)
 	}
 	short := name
 	if hasTag {
@@ -61,26 +61,26 @@ func parse(s string) (Reference, error) {
 	return Reference{Short: short, Domain: domain, Path: path, Tag: tag, Digest: digest}, nil
 }
 
-// Split divides the name of an image into the registry, said or meant, and the rest: "localhost/app" is one of
-// localhost, and "team/app" one of [DockerHub]. It takes any string and does not check it; see [Parse].
+// Split splits an image name into its registry, with [DockerHub] as default, and the rest: "localhost/app" has the registry
+// localhost, "team/app" has DockerHub. It accepts any string without checking it; see [Parse].
 func Split(name string) (registry, rest string) {
 	first, rest, found := strings.Cut(name, "/")
 	switch {
 	case !found:
-		return DockerHub, library + name
-	case first == legacyHub:
+		return DockerHub, defaultNamespace + name
+	case first == legacyDockerHub:
 		first = DockerHub
 	case first != "localhost" && !strings.ContainsAny(first, ".:") && strings.ToLower(first) == first:
 		return DockerHub, name
 	}
 	if first == DockerHub && !strings.Contains(rest, "/") {
-		rest = library + rest
+		rest = defaultNamespace + rest
 	}
 	return first, rest
 }
 
-func isDigest(s string) bool {
-	algorithm, digits, _ := strings.Cut(s, ":")
+func isDigest(text string) bool {
+	algorithm, digits, _ := strings.Cut(text, ":")
 	switch algorithm {
 	case "sha256":
 		return isHex(digits, 64)
@@ -92,75 +92,75 @@ func isDigest(s string) bool {
 	return false
 }
 
-func isTag(s string) bool {
-	return s != "" && len(s) <= 128 && !strings.ContainsAny(s[:1], ".-") &&
-		all(s, func(c byte) bool { return isLetter(c) || isDigit(c) || c == '_' || c == '.' || c == '-' })
+func isTag(text string) bool {
+	return text != "" && len(text) <= 128 && !strings.ContainsAny(text[:1], ".-") &&
+		matchesAll(text, func(c byte) bool { return isLetter(c) || isDigit(c) || c == '_' || c == '.' || c == '-' })
 }
 
-func isDomain(s string) bool {
-	host, port := s, ""
-	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") {
-		host, port = s[:i], s[i+1:]
-		if port == "" || !all(port, isDigit) {
+func isDomain(text string) bool {
+	host, port := text, ""
+	if i := strings.LastIndexByte(text, ':'); i >= 0 && !strings.HasSuffix(text, "]") {
+		host, port = text[:i], text[i+1:]
+		if port == "" || !matchesAll(port, isDigit) {
 			return false
 		}
 	}
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		inner, ok = strings.CutSuffix(inner, "]")
-		return ok && inner != "" && all(inner, func(c byte) bool {
+		return ok && inner != "" && matchesAll(inner, func(c byte) bool {
 			return isDigit(c) || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F' || c == ':'
 		})
 	}
 	for label := range strings.SplitSeq(host, ".") {
 		if label == "" || label[0] == '-' || label[len(label)-1] == '-' ||
-			!all(label, func(c byte) bool { return isLetter(c) || isDigit(c) || c == '-' }) {
+			!matchesAll(label, func(c byte) bool { return isLetter(c) || isDigit(c) || c == '-' }) {
 			return false
 		}
 	}
 	return true
 }
 
-func isPath(s string) bool {
-	for part := range strings.SplitSeq(s, "/") {
-		if !isPart(part) {
+func isPath(text string) bool {
+	for part := range strings.SplitSeq(text, "/") {
+		if !isPathComponent(part) {
 			return false
 		}
 	}
 	return true
 }
 
-// isPart wants letters and digits at both ends and one separator at a time between them.
-func isPart(s string) bool {
+// isPathComponent reports whether text starts and ends with a letter or digit and has only single separators in between.
+func isPathComponent(text string) bool {
 	alphanumeric := func(c byte) bool { return c >= 'a' && c <= 'z' || isDigit(c) }
 	for {
 		word := 0
-		for word < len(s) && alphanumeric(s[word]) {
+		for word < len(text) && alphanumeric(text[word]) {
 			word++
 		}
-		if word == 0 || word == len(s) {
+		if word == 0 || word == len(text) {
 			return word > 0
 		}
-		s = s[word:]
+		text = text[word:]
 		separator := 0
-		for separator < len(s) && !alphanumeric(s[separator]) {
+		for separator < len(text) && !alphanumeric(text[separator]) {
 			separator++
 		}
-		switch sep := s[:separator]; {
+		switch sep := text[:separator]; {
 		case sep == "." || sep == "_" || sep == "__":
 		case strings.Trim(sep, "-") != "":
 			return false
 		}
-		s = s[separator:]
+		text = text[separator:]
 	}
 }
 
-func isHex(s string, n int) bool {
-	return len(s) == n && all(s, func(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'f' })
+func isHex(text string, length int) bool {
+	return len(text) == length && matchesAll(text, func(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'f' })
 }
 
-func all(s string, ok func(byte) bool) bool {
-	for i := range len(s) {
-		if !ok(s[i]) {
+func matchesAll(text string, matches func(byte) bool) bool {
+	for i := range len(text) {
+		if !matches(text[i]) {
 			return false
 		}
 	}

@@ -1,41 +1,41 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reference parses the names of images as they stand in a pod: "busybox", "ghcr.io/team/app:v1",
-// "localhost:5000/x@sha256:...". It accepts what github.com/distribution/reference accepts, which is what the kubelet
-// and containerd go by, and knows nothing of registries or of what they hold.
+// Package reference parses image names as in pod specs: "busybox", "ghcr.io/team/app:v1", "localhost:5000/x@sha256:...". It
+// accepts the same names as github.com/distribution/reference, which the kubelet and containerd use. It does not access
+// registries.
 //
-// Test kit: none is needed, as all of it is pure.
+// There is no test kit, because all functions are pure.
 package reference
 
 import "strings"
 
-// DefaultTag is the tag that is meant when a name has neither a tag nor a digest.
+// DefaultTag is the tag of a name with neither tag nor digest.
 const DefaultTag = "latest"
 
-// DockerHub is the registry of names that do not begin with one.
+// DockerHub is the registry of names without a registry.
 const DockerHub = "docker.io"
 
-// legacyHub is its older name, and library the namespace in it of names without one.
+// legacyDockerHub is the older name of DockerHub, and defaultNamespace its namespace for names without one.
 const (
-	legacyHub = "index.docker.io"
-	library   = "library/"
+	legacyDockerHub  = "index.docker.io"
+	defaultNamespace = "library/"
 )
 
-// maxPath is how long Path may be.
-const maxPath = 255
+// maxPathLength is the maximum length of Reference.Path.
+const maxPathLength = 255
 
-// Reference is the name of an image, taken apart. Two strings that name the same image, such as "busybox" and
-// "docker.io/library/busybox:latest", differ in Short, and in Tag, and in nothing else.
+// Reference is a parsed image name. Two names of the same image, for example "busybox" and "docker.io/library/busybox:latest",
+// differ only in Short and Tag.
 type Reference struct {
-	Short  string // as it was given, without tag and digest: "busybox"
-	Domain string // the registry: "docker.io"; empty for some names that no registry can have
-	Path   string // the repository in the registry: "library/busybox"
-	Tag    string // empty when there is none
-	Digest string // such as "sha256:" and 64 digits; empty when there is none
+	Short  string // the name as given, without tag and digest: "busybox"
+	Domain string // registry: "docker.io"; empty for names whose first part is no valid registry
+	Path   string // repository in the registry: "library/busybox"
+	Tag    string // empty: no tag
+	Digest string // for example "sha256:" and 64 digits; empty: no digest
 }
 
-// Repository returns registry and path: "docker.io/library/busybox". Credentials are looked up by it.
+// Repository returns registry and path, for example "docker.io/library/busybox". It is the key for credentials.
 func (r Reference) Repository() string {
 	if r.Domain == "" {
 		return r.Path
@@ -43,14 +43,15 @@ func (r Reference) Repository() string {
 	return r.Domain + "/" + r.Path
 }
 
-// String returns the reference in full, with [DefaultTag] where it has neither tag nor digest.
-func (r Reference) String() string { return r.Repository() + r.suffix() }
+// String returns the full reference, with [DefaultTag] if it has neither tag nor digest.
+func (r Reference) String() string { return r.Repository() + r.tagAndDigest() }
 
-// Tagged returns the reference as it was given, with [DefaultTag] where it has neither tag nor digest. The registry is
-// not filled in: what a short name means is for the runtime to say.
-func (r Reference) Tagged() string { return r.Short + r.suffix() }
+// Tagged returns the reference as given, with [DefaultTag] if it has neither tag nor digest. It does not add a registry,
+// because the runtime decides how to resolve a short name.
+func (r Reference) Tagged() string { return r.Short + r.tagAndDigest() }
 
-// Identity returns what the reference means to a runtime, in full: where there is a digest, the tag is for people.
+// Identity returns the full reference without redundant parts: if there is a digest, the tag is omitted, because runtimes
+// ignore it.
 func (r Reference) Identity() string {
 	if r.Digest != "" {
 		r.Tag = ""
@@ -58,8 +59,8 @@ func (r Reference) Identity() string {
 	return r.String()
 }
 
-// Identity returns what two names of one image have in common, such as "busybox" and "docker.io/library/busybox:latest". What
-// is no reference, such as an ID, stays as it is.
+// Identity returns the same string for all names of one image, for example "busybox" and "docker.io/library/busybox:latest". A
+// string that is no valid reference, for example an ID, is returned unchanged.
 func Identity(name string) string {
 	ref, err := Parse(name)
 	if err != nil {
@@ -68,7 +69,7 @@ func Identity(name string) string {
 	return ref.Identity()
 }
 
-func (r Reference) suffix() string {
+func (r Reference) tagAndDigest() string {
 	var b strings.Builder
 	switch {
 	case r.Tag != "":
@@ -82,9 +83,9 @@ func (r Reference) suffix() string {
 	return b.String()
 }
 
-// IsLatest reports whether the name of an image, as it stands in a pod, has the tag [DefaultTag], said or meant. A name
-// that cannot be parsed has none. Such an image is pulled Always where a pod says nothing of its pull policy.
-// Source: SetDefaults_Container in pkg/apis/core/v1/defaults.go of Kubernetes.
+// IsLatest reports whether an image name in a pod has the tag [DefaultTag], explicitly or by default. It returns false for
+// invalid names. The default pull policy of such images is Always. Source: SetDefaults_Container in
+// pkg/apis/core/v1/defaults.go of Kubernetes.
 func IsLatest(image string) bool {
 	r, err := Parse(image)
 	return err == nil && (r.Tag == DefaultTag || r.Tag == "" && r.Digest == "")
