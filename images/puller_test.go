@@ -378,16 +378,16 @@ func TestNew(t *testing.T) {
 	_, err = images.New(rt, nil, images.Options{})
 	require.ErrorContains(t, err, "argument puller is nil")
 	for want, o := range map[string]images.Options{
-		`verify: "Sometimes" is none`:        {Verify: "Sometimes"},
+		`verify: "Sometimes" is none`:                {Verify: "Sometimes"},
 		`verify: AlwaysVerify needs Options.Records`: {Verify: images.AlwaysVerify},
-		`allowlist: "r.io/app:v1": want`:     {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"r.io/app:v1"}},
-		`allowlist: "r.io/app*": want`:       {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"r.io/app*"}},
-		`allowlist: "r.io/*/app/*": want`:    {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"r.io/*/app/*"}},
-		`allowlist: "/*": want`:              {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"/*"}},
-		`allowlist: "*": want`:               {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"*"}},
-		`allowlist: " r.io/app": want`:       {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{" r.io/app"}},
+		`allowlist: "r.io/app:v1": want`:             {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"r.io/app:v1"}},
+		`allowlist: "r.io/app*": want`:               {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"r.io/app*"}},
+		`allowlist: "r.io/*/app/*": want`:            {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"r.io/*/app/*"}},
+		`allowlist: "/*": want`:                      {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"/*"}},
+		`allowlist: "*": want`:                       {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"*"}},
+		`allowlist: " r.io/app": want`:               {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{" r.io/app"}},
 		`allowlist: ["r.io/app"]: only valid with NeverVerifyAllowlistedImages, and verify is NeverVerifyPreloadedImages`: {Allowlist: []string{"r.io/app"}},
-		`NeverVerifyAllowlistedImages needs Options.Records`: {Verify: images.NeverVerifyAllowlistedImages},
+		`NeverVerifyAllowlistedImages needs Options.Records`:                                                              {Verify: images.NeverVerifyAllowlistedImages},
 	} {
 		_, err := images.New(rt, rt, o)
 		assert.ErrorContains(t, err, want)
