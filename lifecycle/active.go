@@ -12,9 +12,10 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Active returns the pods whose requests count against the capacity of the node, with the resources allocated to them. It
-// includes pods that are admitted, or may be, and excludes rejected, temporarily evicted and terminated pods. complete is true
-// once every source has reported all of its pods.
+// Active returns the pods whose requests count against the capacity of the node, each with the resources allocated to it. These
+// are the admitted pods, and after a restart of the agent also pods whose record is not read yet, because they may be admitted.
+// Pods that await admission, and rejected, temporarily evicted and terminated pods are omitted. complete is true once every
+// source has reported all of its pods.
 func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -30,8 +31,8 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	return pods, desired.IsComplete()
 }
 
-// applyAllocation returns the pod of the worker with the resources allocated to it. It returns listed, the pod that a source
-// lists under the UID, if the worker tears down an orphaned pod of that UID.
+// applyAllocation returns the pod of worker w with the resources allocated to it in place of those of its spec. If w has no pod,
+// because it tears down an orphaned pod, it returns listed unchanged. listed is the pod that a source lists under the UID of w.
 func (w *worker) applyAllocation(listed *corev1.Pod) *corev1.Pod {
 	if pod, _ := w.mailbox.Desired(); pod != nil {
 		return w.shared.currentAllocation().Apply(pod)
@@ -51,9 +52,9 @@ type PodState struct {
 	Evicted  bool // [Reconciler.Evict] was called for it, possibly in a previous process: it terminates, has terminated or is temporarily evicted
 }
 
-// Pods returns the state of every pod that is listed by a source or being torn down, sorted by UID. It is a snapshot;
-// Hooks.StatusChanged reports each change. A pod that [Reconciler.Set] has just added is included once Run has created its
-// worker.
+// Pods returns the state of every pod that a source lists or that is being torn down, sorted by UID. The result is a snapshot;
+// Hooks.StatusChanged reports later changes. A pod that was just passed to [Reconciler.Set] is included once Run has started to
+// manage it.
 func (r *Reconciler) Pods() []PodState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,14 +75,15 @@ func (r *Reconciler) Pod(uid string) (state PodState, ok bool) {
 	return state, false
 }
 
-// PodStatus returns the identity and the last reported status of the pod with the given UID. status is nil before the first
-// report and is read-only. The method implements podevents.Pods.
+// PodStatus returns the identity and the last published status of the pod with the given UID. status is nil before the first
+// publication, and the caller must not change it. ok is false if the pod is not managed. The method implements podevents.Pods.
 func (r *Reconciler) PodStatus(uid string) (pod cri.PodIdentity, status *corev1.PodStatus, ok bool) {
 	state, ok := r.Pod(uid)
 	return state.Pod, state.Status, ok
 }
 
-// podState returns a snapshot of the pod for [Reconciler.Pods]. Reconciler.mu is held, so that the worker is still registered.
+// podState returns the state of the worker's pod for [Reconciler.Pods]. The caller holds Reconciler.mu, so that the worker is not
+// removed meanwhile.
 func (w *worker) podState() PodState {
 	pod, deleted := w.mailbox.Desired()
 	known := w.record.Get()
@@ -92,9 +94,9 @@ func (w *worker) podState() PodState {
 	}
 }
 
-// MayRun reports whether a container of the pod runs or may be started. It is true for a pod that a source lists, that is
-// terminating, or that exists in the runtime, even if another program created it. It is true for every UID while the runtime's
-// pods cannot be listed.
+// MayRun reports whether a container of the pod may be running, or may be started later. It returns true if a source lists the
+// pod, if the pod is being torn down, or if the runtime has a pod of this UID, even one that another program created. While the
+// runtime's pods cannot be listed, it returns true for every UID.
 func (r *Reconciler) MayRun(uid string) bool {
 	r.mu.Lock()
 	desired, known := r.desiredPods(), r.workers[uid] != nil

@@ -32,8 +32,9 @@ const (
 	admitted
 )
 
-// expectAdmission queues a new pod for Options.Admit, in the order of creation of the pods. It is called before the worker runs.
-// Without Options.Admit, or for an orphaned pod (nil), it marks the pod as admitted.
+// expectAdmission queues a new pod for a call of Options.Admit, which admits pods in the order of their creation. Without
+// Options.Admit, or if pod is nil because the worker tears down an orphaned pod, it marks the pod as admitted instead. It is
+// called before the worker's goroutine starts.
 func (w *worker) expectAdmission(pod *corev1.Pod) {
 	if w.r.opts.Admit == nil || pod == nil {
 		w.shared.setAdmission(admitted)
@@ -42,7 +43,8 @@ func (w *worker) expectAdmission(pod *corev1.Pod) {
 	w.admissionTicket = w.r.admissions.Expect(pod)
 }
 
-// restoreAdmission sets the admission state of the pod from the record of a previous agent process.
+// restoreAdmission sets the admission state of the pod from its record on disk, which a previous agent process may have written.
+// It leaves the pod in the admission queue only if Options.Admit must still be called for it.
 func (w *worker) restoreAdmission() {
 	pod, deleted := w.mailbox.Desired()
 	if w.record.Get().Rejection != nil && !deleted && qos.IsStatic(pod) {
@@ -71,8 +73,9 @@ func (w *worker) restoreAdmission() {
 	}
 }
 
-// admitPod calls Options.Admit for a new pod, and records a rejection. A pod that already has sandboxes or containers in the
-// runtime, is terminating or has terminated is admitted without a call. An error means that admission could not be decided.
+// admitPod calls Options.Admit for a new pod, and records a rejection. It admits a pod without that call if the pod already
+// exists in the runtime, is being deleted or has terminated. It returns an error if the pod could be neither admitted nor
+// rejected, for example because Options.Admit timed out.
 func (w *worker) admitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
 	if w.shared.admissionState() == admitted {
 		return nil
@@ -90,9 +93,9 @@ func (w *worker) admitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod
 	return err
 }
 
-// rejectRefusedPod rejects a pod that [Reconciler.Set] has refused. A deleted or terminated pod is torn down as usual. If the pod
-// unexpectedly exists in the runtime, for example after a late call of a previous agent process, it returns an error and leaves
-// the pod unchanged.
+// rejectRefusedPod records the rejection of a pod that [Reconciler.Set] has refused. A deleted or terminated pod is not rejected,
+// but marked as admitted, and is then torn down as usual. If the runtime unexpectedly has a sandbox or container of the pod, it
+// returns an error and changes nothing.
 func (w *worker) rejectRefusedPod(pod *corev1.Pod, observed cri.Pod) error {
 	switch {
 	case pod.DeletionTimestamp != nil || w.hasTerminated(pod):
@@ -105,8 +108,8 @@ func (w *worker) rejectRefusedPod(pod *corev1.Pod, observed cri.Pod) error {
 	return nil
 }
 
-// callAdmit waits for the turn of the pod in the admission queue and calls Options.Admit. If the pod is accepted, it calls
-// onAdmitted before the next pod is admitted.
+// callAdmit waits until the pod is first in the admission queue, and calls Options.Admit. If Options.Admit returns nil, callAdmit
+// calls onAdmitted before the next pod in the queue is admitted; otherwise it returns the error.
 func (w *worker) callAdmit(ctx context.Context, pod *corev1.Pod, onAdmitted func()) error {
 	if q := w.progress.hungAdmit; q != nil && len(q) == 0 {
 		return errAdmitHangs
@@ -128,8 +131,8 @@ func (w *worker) callAdmit(ctx context.Context, pod *corev1.Pod, onAdmitted func
 // errAdmitHangs is reported while a call of Options.Admit for the pod has not returned after its timeout.
 var errAdmitHangs = errors.New("admit pod: Options.Admit does not return although its context has ended: the pod waits until it does")
 
-// rejectPod records the rejection of the pod before the status is published, and records an event. The requests of the pod do not
-// count against the node.
+// rejectPod stores rejection in the record of the pod on disk, before the status of the rejected pod is published. It also
+// records an event. The pod will fail, and its requests do not count against the capacity of the node.
 func (w *worker) rejectPod(rejection *podstatus.Rejection) {
 	w.reporter.UpdateRecord(w.record, func(now *poddir.Record) { now.Rejection = rejection })
 	if w.rejection == nil { // else Set has returned it already
@@ -138,8 +141,8 @@ func (w *worker) rejectPod(rejection *podstatus.Rejection) {
 	w.reporter.RecordWarning(rejection.StatusReason(), executor.Subject{}, "%s", rejection.Message)
 }
 
-// activePodsExcept returns the pods whose requests count against the capacity of the node, with their allocated resources,
-// without the pod of the worker except.
+// activePodsExcept returns the pods whose requests count against the capacity of the node, with the resources allocated to them.
+// It omits the pod of worker except.
 func (r *Reconciler) activePodsExcept(except *worker) (pods []*corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

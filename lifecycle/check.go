@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// checkPod returns an error if the pod is invalid or uses a feature that this agent does not support. A *podCheckError also has
-// the rejection of the pod.
+// checkPod returns an error if the pod is invalid or uses a feature that this agent does not support. The error is a
+// *podCheckError, which also holds the rejection to report in the pod's status, if one can be reported.
 func (r *Reconciler) checkPod(pod *corev1.Pod) error {
 	errs := podapi.Validate(pod)
 	invalid := len(errs) > 0
@@ -36,8 +36,8 @@ func (r *Reconciler) checkPod(pod *corev1.Pod) error {
 	}
 }
 
-// missingOptions returns an error for each field that requires an option of this agent which is not configured, or which the
-// options forbid.
+// missingOptions returns an error for each field of the pod that this agent cannot support with its Options: the option that
+// implements the field is nil, or an option forbids the value.
 func (r *Reconciler) missingOptions(pod *corev1.Pod) (errs field.ErrorList) {
 	errs = lacking.Features{
 		Probes:         r.opts.Probes != nil,

@@ -37,15 +37,16 @@ func newDeferredResizes() *deferredResizes {
 	return &deferredResizes{signal: make(chan struct{}, 1), byUID: map[string]deferredResize{}}
 }
 
-// currentEpoch returns the number of the last observation of all pods by the retry queue. A worker reads it before it decides
-// about a resize, so that the queue can find out whether resources were released after the decision.
+// currentEpoch returns how many releases of resources by pods the retry loop has observed so far. A worker reads the number
+// before it decides about a resize. If the number has grown since, the retry loop has the resize decided again.
 func (d *deferredResizes) currentEpoch() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.epoch
 }
 
-// addResize records that the resize of the pod is deferred, and wakes the retry loop if it has changed.
+// addResize records that the resize of the pod with this UID is deferred. If deferred differs from the recorded value, it wakes
+// the retry loop.
 func (d *deferredResizes) addResize(uid string, deferred deferredResize) {
 	d.mu.Lock()
 	changed := d.byUID[uid] != deferred
@@ -56,7 +57,7 @@ func (d *deferredResizes) addResize(uid string, deferred deferredResize) {
 	}
 }
 
-// removeResize records that the resize of the pod is not deferred any more, and wakes the retry loop.
+// removeResize deletes the deferred resize of the pod with this UID, if any, and then wakes the retry loop.
 func (d *deferredResizes) removeResize(uid string) {
 	d.mu.Lock()
 	_, found := d.byUID[uid]
@@ -68,7 +69,8 @@ func (d *deferredResizes) removeResize(uid string) {
 	}
 }
 
-// podsChanged signals the retry loop if a resize is deferred: a pod may have released resources.
+// podsChanged wakes the retry loop if any resize is deferred. It is called after a change of the pods, because a pod may have
+// released resources.
 func (d *deferredResizes) podsChanged() {
 	d.mu.Lock()
 	waits := len(d.byUID) > 0
@@ -82,8 +84,8 @@ func (d *deferredResizes) signalRetry() {
 	sleep.Wake(d.signal)
 }
 
-// retryDeferred wakes the workers of pods with a deferred resize whenever another pod has released resources, until ctx ends.
-// Source: RetryPendingResizes in pkg/kubelet/allocation/allocation_manager.go.
+// retryDeferred runs until ctx ends. Whenever a pod has released resources, it wakes the workers of pods with a deferred resize,
+// which decide about the resize again. Source: RetryPendingResizes in pkg/kubelet/allocation/allocation_manager.go.
 func (r *Reconciler) retryDeferred(ctx context.Context) {
 	var queue resizequeue.Queue
 	for {
@@ -101,7 +103,8 @@ func (r *Reconciler) retryDeferred(ctx context.Context) {
 	}
 }
 
-// wakeDeferred wakes the workers whose deferred resizes must be decided now. It returns the time of the next call, or the zero time if the next call comes after a signal.
+// wakeDeferred wakes the workers whose deferred resizes must be decided again now. It returns the time at which it must be called
+// next, or zero if it must be called only after the next signal.
 func (r *Reconciler) wakeDeferred(queue *resizequeue.Queue) (at time.Time) {
 	d, now := r.deferred, time.Now()
 	d.mu.Lock()
@@ -124,7 +127,8 @@ func (r *Reconciler) wakeDeferred(queue *resizequeue.Queue) (at time.Time) {
 	return at
 }
 
-// listDeferred returns the deferred resizes with the pods' allocated resources, as input of the retry queue.
+// listDeferred returns all deferred resizes, as input of the retry queue. Each has the pod with its requested resources, the pod
+// with its allocated resources, and the time since when the resize is pending.
 func (r *Reconciler) listDeferred() (resizes []resizequeue.Resize) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +150,8 @@ func (r *Reconciler) listDeferred() (resizes []resizequeue.Resize) {
 	return resizes
 }
 
-// decideResize decides about a resize of the pod, and records whether it is deferred.
+// decideResize decides whether the requested resources of the pod fit on the node. It then adds the pod to the deferred resizes,
+// or removes it from them.
 func (w *worker) decideResize(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	epoch := w.r.deferred.currentEpoch()
 	if w.exec.Resizer.Decide(pod, observed, deleted); !deleted && w.exec.Resizer.IsDeferred() {
@@ -156,8 +161,8 @@ func (w *worker) decideResize(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	}
 }
 
-// storeAllocation stores the resources allocated to the pod. If they have changed, it wakes the worker, because the decision may
-// have been made outside of a sync.
+// storeAllocation stores the resources allocated to the pod. If it replaces an earlier allocation, it wakes the worker to apply
+// the new one.
 func (w *worker) storeAllocation(allocation *resize.Allocation) {
 	resized := w.shared.currentAllocation() != nil
 	if w.shared.setAllocation(allocation); resized {

@@ -72,8 +72,8 @@ func evictionBackOff() backoff.Policy {
 	return backoff.Policy{First: 10 * time.Second, Max: 5 * time.Minute}
 }
 
-// recordEviction reads an eviction that was requested by Evict and records it on disk, before any container is killed. It merges
-// the eviction with an earlier one of the pod.
+// recordEviction stores the eviction that a call of Evict has requested in the record of the pod on disk, before any container is
+// stopped. If the pod is already being evicted, it merges both evictions. Without a request it does nothing.
 func (w *worker) recordEviction(pod *corev1.Pod) {
 	requested := w.mailbox.AcceptEviction()
 	if requested == nil || pod == nil || w.hasTerminated(pod) {
@@ -98,14 +98,15 @@ func (w *worker) recordEviction(pod *corev1.Pod) {
 	w.reporter.Log("evict pod", "reason", e.Reason, "message", e.Message, "temporary", e.Temporary)
 }
 
-// hasTerminated reports whether a terminal phase of the pod was published.
+// hasTerminated reports whether a status of the pod with phase Succeeded or Failed was published.
 func (w *worker) hasTerminated(pod *corev1.Pod) bool {
 	last := w.record.Get().Status
 	return podstatus.IsTerminal(pod.Status.Phase) || last != nil && podstatus.IsTerminal(last.Phase)
 }
 
-// resolveAdmission decides whether the pod may run: it applies a rejection or an eviction, or calls Options.Admit. The result is
-// in the record of the pod. An error means that no decision was possible.
+// resolveAdmission decides whether the pod may run, and stores the decision in the record of the pod on disk. A recorded
+// rejection or eviction is kept. For a new or temporarily evicted pod it calls Options.Admit. It returns an error if it could not
+// decide.
 func (w *worker) resolveAdmission(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
 	known := w.record.Get()
 	switch {
@@ -121,15 +122,15 @@ func (w *worker) resolveAdmission(ctx context.Context, pod *corev1.Pod, observed
 	return w.admitPod(ctx, pod, observed)
 }
 
-// readmitPod starts a temporarily evicted pod again, after its back-off and once Options.Admit accepts it. Until then other pods
-// may use its resources.
-func (w *worker) readmitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, holds poddir.EvictionHistory) error {
+// readmitPod lets a temporarily evicted pod start again, after the back-off in history has expired and Options.Admit accepts the
+// pod. Until then other pods may use its resources. It does nothing while a container of the pod runs.
+func (w *worker) readmitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, history poddir.EvictionHistory) error {
 	if !podview.IsTerminated(observed) || pod.DeletionTimestamp != nil {
 		return nil
 	}
 	w.shared.setAdmission(admissionPending)
 	switch {
-	case time.Now().Before(holds.Until):
+	case time.Now().Before(history.Until):
 		return nil
 	case w.earlierSameNameWorker() != nil:
 		w.reporter.UpdateRecord(w.record, func(now *poddir.Record) { now.EvictionHistory.Until = time.Now().Add(retryMax) })

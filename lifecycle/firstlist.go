@@ -22,8 +22,9 @@ const (
 	listReportPeriod = time.Minute     // between two reports
 )
 
-// awaitFirstList waits for the first complete list of the runtime's pods and for the runtime's name. If the list exceeds the
-// message size limit, the pods are read one by one instead. It returns false if ctx ends first.
+// awaitFirstList waits until the pods of the runtime have been listed completely for the first time and the name of the runtime
+// is read. If the list exceeds the message size limit of the runtime, it does not wait for the list: pods are then read one by
+// one. It returns false if ctx ends first.
 func (r *Reconciler) awaitFirstList(ctx context.Context) bool {
 	var missing reportThrottle
 	for {
@@ -60,9 +61,8 @@ func (r *Reconciler) checkFirstList(ctx context.Context) error {
 	return err
 }
 
-// loadRecordedPods loads the identities of the pods that have a record on disk into r.recordedPods. Without a complete list, such
-// a pod may exist in the runtime and share its name with a desired pod. With a list, a recorded pod that is not listed has only
-// files left.
+// loadRecordedPods reads which pods have a record, a JSON file per pod below Dirs.Pods, and stores their UIDs and names in
+// r.recordedPods. If the runtime does not list such a pod, only its directory remains, which must be removed.
 func (r *Reconciler) loadRecordedPods() {
 	if r.opts.Dirs.Pods == "" {
 		return
@@ -81,8 +81,9 @@ func (r *Reconciler) loadRecordedPods() {
 	}
 }
 
-// reportListError reports that the runtime's pods cannot be listed, at once if the list is too large and else after
-// listReportPeriod, because the observer logs short failures. A nil error resets it.
+// reportListError reports err, the error of the last attempt to list the runtime's pods. An error because of the size of the list
+// is reported at once, any other error only after listReportPeriod, because the observer logs short failures itself. A nil err
+// means success, and ends the error.
 func (r *Reconciler) reportListError(err error) {
 	after := listReportPeriod
 	if errors.Is(err, cri.ErrTooLarge) {
@@ -100,7 +101,7 @@ func (r *Reconciler) reportListError(err error) {
 	}
 }
 
-// reportRuntimeError logs an error that concerns all pods, and calls Hooks.Error.
+// reportRuntimeError logs err, which concerns the runtime and not a single pod, and passes it to Hooks.Error.
 func (r *Reconciler) reportRuntimeError(err error) {
 	r.opts.Logger.Error("runtime", "error", err)
 	if hook := r.opts.Hooks.Error; hook != nil {
@@ -111,8 +112,8 @@ func (r *Reconciler) reportRuntimeError(err error) {
 // reportThrottle limits the reports of a persistent error. The zero value has seen no error.
 type reportThrottle struct{ next time.Time }
 
-// allowReport reports whether a persistent error is to be reported now: once it has persisted for delay, and then every
-// listReportPeriod.
+// allowReport reports whether an error that still persists must be reported at time now. This is so delay after the first call,
+// and then once every listReportPeriod.
 func (c *reportThrottle) allowReport(now time.Time, delay time.Duration) bool {
 	if c.next.IsZero() {
 		c.next = now.Add(delay)

@@ -41,7 +41,7 @@ func (h *Handle) Pod(uid string) (state PodState, ok bool) {
 	return PodState{}, false
 }
 
-// PodStatus calls [Reconciler.PodStatus]. Before Set ok is false.
+// PodStatus calls [Reconciler.PodStatus]. Before [Handle.Set] was called, ok is false.
 func (h *Handle) PodStatus(uid string) (pod cri.PodIdentity, status *corev1.PodStatus, ok bool) {
 	if r := h.Reconciler(); r != nil {
 		return r.PodStatus(uid)
@@ -49,7 +49,7 @@ func (h *Handle) PodStatus(uid string) (pod cri.PodIdentity, status *corev1.PodS
 	return pod, nil, false
 }
 
-// Active calls [Reconciler.Active]. Before Set complete is false.
+// Active calls [Reconciler.Active]. Before [Handle.Set] was called, it returns no pods, and complete is false.
 func (h *Handle) Active() (pods []*corev1.Pod, complete bool) {
 	if r := h.Reconciler(); r != nil {
 		return r.Active()
@@ -57,7 +57,7 @@ func (h *Handle) Active() (pods []*corev1.Pod, complete bool) {
 	return nil, false
 }
 
-// ImagesInUse calls [Reconciler.ImagesInUse]. Before Set it returns nil.
+// ImagesInUse calls [Reconciler.ImagesInUse]. Before [Handle.Set] was called, it returns nil.
 func (h *Handle) ImagesInUse() []string {
 	if r := h.Reconciler(); r != nil {
 		return r.ImagesInUse()
@@ -65,19 +65,20 @@ func (h *Handle) ImagesInUse() []string {
 	return nil
 }
 
-// MayRun calls [Reconciler.MayRun]. Before Set it returns true: any pod may run.
+// MayRun calls [Reconciler.MayRun]. Before [Handle.Set] was called, it returns true, because any pod may run.
 func (h *Handle) MayRun(uid string) bool {
 	r := h.Reconciler()
 	return r == nil || r.MayRun(uid)
 }
 
-// IsManaged calls [Reconciler.IsManaged]. Before Set it returns true, so that garbage collection removes nothing.
+// IsManaged calls [Reconciler.IsManaged]. Before [Handle.Set] was called, it returns true, so that garbage collection removes
+// nothing.
 func (h *Handle) IsManaged(uid string) bool {
 	r := h.Reconciler()
 	return r == nil || r.IsManaged(uid)
 }
 
-// Evict calls [Reconciler.Evict]. Before Set the error wraps [cri.ErrNotFound].
+// Evict calls [Reconciler.Evict]. Before [Handle.Set] was called, it returns an error that wraps [cri.ErrNotFound].
 func (h *Handle) Evict(ctx context.Context, uid string, eviction podstatus.Eviction) error {
 	if r := h.Reconciler(); r != nil {
 		return r.Evict(ctx, uid, eviction)
@@ -85,7 +86,8 @@ func (h *Handle) Evict(ctx context.Context, uid string, eviction podstatus.Evict
 	return fmt.Errorf("pod %s: no Reconciler is set: %w", uid, cri.ErrNotFound)
 }
 
-// RemoveTerminatedContainers calls [Reconciler.RemoveTerminatedContainers]. Before Set it does nothing.
+// RemoveTerminatedContainers calls [Reconciler.RemoveTerminatedContainers]. Before [Handle.Set] was called, it does nothing and
+// returns nil.
 func (h *Handle) RemoveTerminatedContainers(ctx context.Context) error {
 	if r := h.Reconciler(); r != nil {
 		return r.RemoveTerminatedContainers(ctx)

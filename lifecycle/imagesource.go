@@ -47,8 +47,9 @@ var (
 // Hold prevents the removal of an image by garbage collection until release is called.
 func (i Images) Hold(image string) (release func()) { return i.Puller.Hold(image) }
 
-// Ensure returns the image of a container, and pulls it as the container's pull policy requires. As in the kubelet, a secret that cannot be read
-// is skipped, because the image may be present or public. If the pull fails, the error names that secret.
+// Ensure returns the image of the container. It first pulls the image if the container's pull policy requires it. A pull secret
+// that cannot be read is skipped, as in the kubelet, because the image may be present or public. If the pull then fails, the
+// error includes the error of that secret.
 func (i Images) Ensure(ctx context.Context, pod *corev1.Pod, container *corev1.Container, sandbox *cri.SandboxConfig) (cri.Image, error) {
 	secrets, secretErr := i.readPullSecrets(ctx, pod)
 	image, err := i.Puller.Ensure(ctx, images.Request{
@@ -75,8 +76,8 @@ func (i Images) Ensure(ctx context.Context, pod *corev1.Pod, container *corev1.C
 // secretsTimeout limits the time to read all pull secrets of a pod.
 const secretsTimeout = 10 * time.Second
 
-// readPullSecrets returns the pull secrets of the pod that can be read. firstErr is the first error of a secret that exists and
-// cannot be read.
+// readPullSecrets returns the pull secrets of the pod that exist and can be read. Missing secrets are skipped. firstErr is the
+// first error of a secret that could not be read for another reason.
 func (i Images) readPullSecrets(ctx context.Context, pod *corev1.Pod) (found []credential.Secret, firstErr error) {
 	if i.Objects == nil {
 		return nil, nil

@@ -15,8 +15,8 @@ import (
 // with its own value only, so that several agents can share a runtime.
 const LabelOwner = ownership.Label
 
-// claimOwner determines the value of [LabelOwner] for the containers of this agent, and locks Dirs.Pods, if set, until release is
-// called.
+// claimOwner determines the value of [LabelOwner], the label that this agent sets on its containers. If Dirs.Pods is set, it also
+// locks that directory against other agents, until release is called.
 func (r *Reconciler) claimOwner() (release func() error, err error) {
 	owner, release := r.opts.Owner, func() error { return nil }
 	if r.opts.Dirs.Pods != "" {
@@ -33,9 +33,9 @@ func (r *Reconciler) claimOwner() (release func() error, err error) {
 	return release, err
 }
 
-// filterOwned returns the part of the observed pod that the worker may change. If another agent runs a pod of this UID, too, that
-// is only the part with the own LabelOwner, to tear it down. While a source lists the pod, this is an error: the agents would
-// undo each other's changes.
+// filterOwned returns the sandboxes and containers in observed that this worker may change. If all belong to this agent, it
+// returns observed. If another agent runs a pod of this UID, the result depends on deleted: a deleted pod is reduced to the
+// containers with this agent's LabelOwner, which are torn down; for a pod that a source lists, filterOwned returns an error.
 func (w *worker) filterOwned(observed cri.Pod, deleted bool) (cri.Pod, error) {
 	owner, foreign := w.r.owner.ForeignMark(&observed)
 	w.exec.Cleaner.SetShared(foreign)

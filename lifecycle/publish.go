@@ -37,7 +37,7 @@ type probeInput struct {
 	deleted bool
 }
 
-// podIPs returns the pod IPs in the last published status, or nil before the first.
+// podIPs returns the pod IPs in the last published status, or nil before the first publication.
 func (p *publication) podIPs() []corev1.PodIP {
 	if p.status == nil {
 		return nil
@@ -45,7 +45,8 @@ func (p *publication) podIPs() []corev1.PodIP {
 	return p.status.PodIPs
 }
 
-// statusInput returns the input for the status of the pod: all fields of plan.State that a status is computed from.
+// statusInput returns the input from which the status of the pod is computed: a plan.State without the fields that only affect
+// actions. deleted says that the pod is being torn down.
 func (w *worker) statusInput(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) plan.State {
 	if pod == nil {
 		return plan.State{Observed: observed, Now: time.Now(), Deleted: deleted}
@@ -60,7 +61,8 @@ func (w *worker) statusInput(ctx context.Context, pod *corev1.Pod, observed cri.
 	}
 }
 
-// previousStatus returns the last published status: of this agent process, else from the record, else of the pod object.
+// previousStatus returns the last published status of the pod. It prefers the status that this agent process has published, then
+// that in the record on disk, and finally that in the pod object.
 func (w *worker) previousStatus(pod *corev1.Pod) *corev1.PodStatus {
 	if w.published.status != nil {
 		return w.published.status
@@ -73,7 +75,8 @@ func (w *worker) previousStatus(pod *corev1.Pod) *corev1.PodStatus {
 	return &pod.Status
 }
 
-// publishObserved computes the status from the observed containers and publishes it. A nil pod is orphaned and has no status.
+// publishObserved computes the status of the pod from the containers in observed, and publishes it. It does nothing if pod is
+// nil, because an orphaned pod has no status.
 func (w *worker) publishObserved(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	if pod == nil {
 		return
@@ -86,8 +89,9 @@ func (w *worker) publishObserved(ctx context.Context, pod *corev1.Pod, observed 
 	w.publishStatus(pod, observed, &st, deleted)
 }
 
-// publishStatus passes a changed status to the probes, to the record on disk and to Hooks.StatusChanged, in this order. Observers
-// see a terminal phase only once no container of the pod runs.
+// publishStatus publishes st, the computed status of the pod. If st has changed, it passes the status to the probes, to the
+// record on disk and to Hooks.StatusChanged, in this order. The record and the hook get a terminal phase only once no container
+// of the pod runs.
 func (w *worker) publishStatus(pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus, deleted bool) {
 	if pod == nil {
 		return
@@ -120,7 +124,7 @@ func (w *worker) publishStatus(pod *corev1.Pod, observed cri.Pod, st *corev1.Pod
 	w.reporter.RecordStatusEvents(previous, st)
 }
 
-// republishStatus observes the pod and publishes its status, without any action.
+// republishStatus reads the containers of the pod, and publishes the status that they have now. It starts and stops no container.
 func (w *worker) republishStatus(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
@@ -132,7 +136,8 @@ func (w *worker) republishStatus(ctx context.Context) {
 	w.publishObserved(ctx, pod, observed, deleted)
 }
 
-// readTerminationMessages returns the termination messages of the exited containers by container ID.
+// readTerminationMessages returns the termination message of each exited container in observed, by container ID. It reads each
+// message once, and keeps it until the runtime removes the container.
 func (w *worker) readTerminationMessages(ctx context.Context, observed cri.Pod) map[string]string {
 	p := &w.published
 	if p.messages == nil {
@@ -152,8 +157,8 @@ func (w *worker) readTerminationMessages(ctx context.Context, observed cri.Pod) 
 	return p.messages
 }
 
-// pendingPostStarts returns the IDs of the running containers whose postStart hook has not completed. It removes exited and
-// deleted containers from the record.
+// pendingPostStarts returns the IDs of the running containers whose postStart hook has not completed. It first deletes the IDs of
+// exited and removed containers from the record of the pod on disk.
 func (w *worker) pendingPostStarts(observed cri.Pod) []string {
 	ids := w.record.Get().PostStartPending
 	gone := func(id string) bool {
@@ -168,7 +173,7 @@ func (w *worker) pendingPostStarts(observed cri.Pod) []string {
 	return ids
 }
 
-// probeResults returns the function that reads probe results, or nil without Options.Probes.
+// probeResults returns a function that reads the results of the pod's probes, or nil if Options.Probes is nil.
 func (w *worker) probeResults() podprobe.Results {
 	if w.r.opts.Probes == nil {
 		return nil

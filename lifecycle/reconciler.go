@@ -79,9 +79,9 @@ type Reconciler struct {
 	recordsLoaded bool              // used by Run alone: recordedPods was loaded after the first complete list
 }
 
-// New returns a Reconciler for the runtime rt and its observer. It starts no goroutine; see [Reconciler.Run]. It subscribes to
-// the observer, the probes and the volumes if they implement [Notifier]. It returns the error of [Options.Validate], or an error
-// that names a nil argument or a missing option.
+// New returns a Reconciler that runs pods in the runtime rt, whose containers observer reports. It starts no goroutine; call
+// [Reconciler.Run]. New registers for change notifications of the observer, Options.Probes and Options.Volumes, if they implement
+// [Notifier]. It returns an error if an argument or a required option is nil, or the error of [Options.Validate].
 func New(rt cri.Runtime, observer Observer, opts Options) (*Reconciler, error) {
 	if err := required.Args("lifecycle.New", required.Arg{Name: "rt", Value: rt, Hint: "a *remote.Client"}, required.Arg{Name: "observer", Value: observer, Hint: "a *pleg.Generator"}); err != nil {
 		return nil, err
@@ -140,14 +140,14 @@ func New(rt cri.Runtime, observer Observer, opts Options) (*Reconciler, error) {
 	return r, nil
 }
 
-// Changed wakes the workers of pods whose observed containers or probe results have changed. It does not block. Only a program
-// with an [Observer] or [Probes] that is no [Notifier] needs it.
+// Changed makes the Reconciler sync the pods with the given UIDs, because their containers or probe results have changed. It does
+// not block. A program must call it only if its [Observer] or [Probes] do not implement [Notifier].
 func (r *Reconciler) Changed(uids ...string) {
 	r.changedCalled.Store(true)
 	r.wakeWorkers(uids...)
 }
 
-// wakeWorkers makes the workers of the pods sync. For an unknown UID it wakes Run, which may start a worker.
+// wakeWorkers makes the worker of each of the pods sync. If a pod has no worker, it wakes Run, which starts one if needed.
 func (r *Reconciler) wakeWorkers(uids ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,9 +160,9 @@ func (r *Reconciler) wakeWorkers(uids ...string) {
 	}
 }
 
-// Drain terminates all pods and returns when none is left or ctx ends. From now on the pods of sources are ignored. It also waits
-// for a complete list of the runtime's pods, and its error names the cause if there is none. It returns an error if Run has
-// returned, or is not called within a second.
+// Drain terminates all pods, and returns when they are removed or ctx ends. After this call the Reconciler ignores the pods of
+// all sources. Drain needs a complete list of the runtime's pods, and its error says so if there is none. It returns an error if
+// Run has returned, or is not called within a second.
 func (r *Reconciler) Drain(ctx context.Context) error {
 	if err := r.awaitRun(ctx); err != nil {
 		return fmt.Errorf("drain: %w", err)
@@ -184,7 +184,8 @@ func (r *Reconciler) Drain(ctx context.Context) error {
 	}
 }
 
-// awaitRun waits up to a second until another goroutine has called Run.
+// awaitRun waits until another goroutine has called Run. It returns an error if that does not happen within a second, or if ctx
+// ends first.
 func (r *Reconciler) awaitRun(ctx context.Context) error {
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()
@@ -198,9 +199,9 @@ func (r *Reconciler) awaitRun(ctx context.Context) error {
 	}
 }
 
-// Run runs the pods until ctx ends, and then stops its goroutines but no container. It returns nil when all goroutines have
-// returned. It returns an error at once if another agent has locked Dirs.Pods, if the owner file there cannot be read, or at a
-// second call.
+// Run manages the pods until ctx ends. It then stops its goroutines, leaves all containers running, and returns nil. It returns
+// an error at once if another agent has locked Dirs.Pods, if the owner file in that directory cannot be read, or if Run was
+// called before.
 func (r *Reconciler) Run(ctx context.Context) (err error) {
 	if err := r.guard.Begin(); err != nil {
 		return fmt.Errorf("lifecycle.Reconciler: %w", err)

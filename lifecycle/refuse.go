@@ -60,9 +60,9 @@ func (e *podCheckError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *podCheckError) Unwrap() error { return e.err }
 
-// newRejection returns the rejection of a pod with the field errors errs; invalid says that it failed validation. The reason and
-// message are those of the kubelet if it rejects the pod, too, in the order of its admission handlers. The result is nil for a
-// pod without a valid name or UID.
+// newRejection returns the rejection, with the reason and message for the pod's status, of a pod that failed the checks with
+// errs. invalid says that errs come from validation. A pod that the kubelet rejects too gets the kubelet's reason and message.
+// The result is nil if the name, namespace or UID is invalid, because no status can be reported for such a pod.
 func (r *Reconciler) newRejection(pod *corev1.Pod, errs field.ErrorList, invalid bool) *podstatus.Rejection {
 	if slices.ContainsFunc(errs, func(e *field.Error) bool {
 		return slices.Contains([]string{"metadata.uid", "metadata.name", "metadata.namespace"}, e.Field)
@@ -86,7 +86,7 @@ func (r *Reconciler) newRejection(pod *corev1.Pod, errs field.ErrorList, invalid
 // appArmorMessage returns the rejection message for a host without AppArmor. Source: pkg/kubelet/lifecycle/handlers.go.
 func appArmorMessage(err error) string { return fmt.Sprintf("Cannot enforce AppArmor: %v", err) }
 
-// truncateMessage truncates a message to maxRejectionMessage bytes.
+// truncateMessage cuts message to maxRejectionMessage bytes.
 func truncateMessage(message string) string {
 	if len(message) <= maxRejectionMessage {
 		return message
@@ -94,7 +94,8 @@ func truncateMessage(message string) string {
 	return strings.ToValidUTF8(message[:maxRejectionMessage-len("...")], "") + "..."
 }
 
-// rejectionFor returns the rejection of a refused pod, or nil. A deleted or terminated pod is not rejected.
+// rejectionFor returns the rejection with which a refused pod must fail. It returns nil if the pod must not fail for it: the pod
+// is deleted or has terminated, or the refusal is not the result of a check of the pod.
 func rejectionFor(refusal podset.Refusal) *podstatus.Rejection {
 	unfit, ok := errors.AsType[*podCheckError](refusal.Err)
 	if !ok || refusal.Pod.DeletionTimestamp != nil || podstatus.IsTerminal(refusal.Pod.Status.Phase) {
@@ -103,8 +104,8 @@ func rejectionFor(refusal podset.Refusal) *podstatus.Rejection {
 	return unfit.rejection
 }
 
-// retainRefusedPods replaces each refused pod of next by the equal refused pod of before or, if there is none, by a copy unless
-// shared is true.
+// retainRefusedPods keeps the pointers of unchanged refused pods: a refused pod in next that equals the one of its UID in before
+// is replaced by that one. Any other refused pod in next is replaced by a copy, unless shared is true.
 func retainRefusedPods(before, next *podset.Accepted, shared bool) {
 	for i := range next.Refused {
 		r := &next.Refused[i]
@@ -118,8 +119,9 @@ func retainRefusedPods(before, next *podset.Accepted, shared bool) {
 	}
 }
 
-// reportRefusals returns the errors of refused pods and calls Hooks.PodRefused. It omits a pod and cause that the previous call
-// has reported. The caller is the only Set call of the source, and Reconciler.mu is not held.
+// reportRefusals calls Hooks.PodRefused for each refused pod of the named source, and returns the errors. A refusal that the
+// previous call for this source reported with an equal error is omitted. The caller runs the only Set call of the source, and
+// does not hold Reconciler.mu.
 func (r *Reconciler) reportRefusals(name string, state *sourceState, refusals []podset.Refusal) (errs []error) {
 	reported := make(map[[sha256.Size]byte]bool, len(refusals))
 	for _, refusal := range refusals {
@@ -150,8 +152,9 @@ func (r *Reconciler) reportRefusals(name string, state *sourceState, refusals []
 	return errs
 }
 
-// startRejections calls add for each refused pod that must fail: nothing of it exists in the runtime, and it has no worker. A
-// refused pod with running containers continues. listComplete says that observed has all pods of the runtime. Reconciler.mu is held.
+// startRejections calls add for each refused pod that must be reported as failed. These are the refused pods that do not exist in
+// the runtime and have no worker; any other refused pod continues to run. It calls add for none if listComplete is false, which
+// says that observed lacks pods of the runtime. The caller holds Reconciler.mu.
 func (r *Reconciler) startRejections(observed []cri.Pod, listComplete bool, add func(podset.RefusedPod, *podstatus.Rejection)) {
 	for _, refused := range r.desiredPods().RefusedPods() {
 		uid, rejection := string(refused.Pod.UID), rejectionFor(refused.Refusal)

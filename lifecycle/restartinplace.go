@@ -10,9 +10,9 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// shouldRestartInPlace reports whether a deleted pod is stopped and then started again by this worker. This happens to a static
-// pod whose source lists it again unchanged, for example because its manifest was removed and rewritten. Its mirror pod and
-// restart counts are kept.
+// shouldRestartInPlace reports whether this worker stops the deleted pod and then starts it again. This is so for a static pod
+// that its source lists again unchanged, for example because its manifest was removed and rewritten. The pod keeps its mirror pod
+// and restart counts.
 //
 // A pod in a terminal phase is not started again. Source: restartRequested in pkg/kubelet/pod_workers.go, filterOutInactivePods
 // in pkg/kubelet/kubelet_pods.go.
@@ -20,8 +20,8 @@ func (w *worker) shouldRestartInPlace(pod *corev1.Pod) bool {
 	return pod != nil && qos.IsStatic(pod) && pod.DeletionTimestamp == nil && w.mailbox.IsRelisted() && !w.progress.sourceChanged
 }
 
-// restartInPlace revokes the deletion of a pod whose containers have exited and whose volumes and cgroup are released. It returns
-// false if the source does not list the pod any more.
+// restartInPlace cancels the deletion of a pod that its source lists again, so that the worker starts it again. The caller has
+// stopped the containers and released volumes and cgroup. It returns false if the source no longer lists the pod.
 func (w *worker) restartInPlace() bool {
 	if !w.mailbox.RevokeDeletion() {
 		return false

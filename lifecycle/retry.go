@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// publishAfterError publishes the status of the pod after a sync failed with err, and returns the delay before the next sync. The
-// delay is zero if the pod has changed, and ends no later than due, unless due is zero.
+// publishAfterError publishes the status of the pod after a sync has failed with err, and returns the delay before the next sync.
+// The delay is zero if the spec of the pod has changed meanwhile. It ends no later than time due; a zero due is no limit.
 func (w *worker) publishAfterError(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool, due time.Time, err error) time.Duration {
 	newest, unread := w.readAfterActions(ctx)
 	if unread == nil {
@@ -36,8 +36,8 @@ func (w *worker) publishAfterError(ctx context.Context, pod *corev1.Pod, observe
 	return wait
 }
 
-// readAfterActions returns the last observation of the pod. If running containers were being replaced, it waits for a newer
-// observation: an older one may have the exited container without its successor.
+// readAfterActions returns the last observation of the pod. If the failed sync was replacing containers, it waits for an
+// observation that is newer than the actions: an older observation may lack the new container.
 func (w *worker) readAfterActions(ctx context.Context) (cri.Pod, error) {
 	if len(w.published.replaced) == 0 {
 		return w.readPod(ctx, time.Time{})
@@ -49,8 +49,8 @@ func (w *worker) readAfterActions(ctx context.Context) (cri.Pod, error) {
 	return newest, err
 }
 
-// recordFailure reports the error of a sync, and returns the delay before the next sync. The delay ends no later than due, unless
-// due is zero.
+// recordFailure records and reports the error of a failed sync, and returns the back-off before the next sync. The back-off ends
+// no later than time due; a zero due is no limit.
 func (w *worker) recordFailure(ctx context.Context, err error, due time.Time) time.Duration {
 	if ctx.Err() != nil {
 		return 0
@@ -77,8 +77,9 @@ func (w *worker) recordSuccess() {
 // maxImmediateTeardowns is the number of teardowns of a pod that are repeated without delay. A correct runtime needs two.
 const maxImmediateTeardowns = 5
 
-// teardownDelay returns the delay before the next check whether the pod is removed. After maxImmediateTeardowns checks it backs
-// off: the runtime reports success but does not remove the pod.
+// teardownDelay returns the delay before the worker checks again whether the runtime has removed the pod. It is zero for the
+// first maxImmediateTeardowns checks and then grows from 1 s to 10 s, because the runtime reports success but does not remove the
+// pod.
 func (w *worker) teardownDelay() time.Duration {
 	if w.progress.teardowns <= maxImmediateTeardowns {
 		return 0
@@ -92,8 +93,9 @@ const (
 	retryMax   = 10 * time.Second
 )
 
-// retryDelay returns the delay after a number of consecutive failures: 1 s, doubling to 10 s, plus up to half at random. For an
-// unavailable runtime it stays at the first value, because the pod is not the cause.
+// retryDelay returns the back-off after the given number of consecutive failures: 1 s, doubled per failure up to 10 s. random,
+// from 0 to 1, adds up to half of it. If unavailable is set, the runtime does not respond, and the back-off stays at 1 s, because
+// the pod is not the cause.
 func retryDelay(failures int, unavailable bool, random float64) time.Duration {
 	if unavailable {
 		failures = 1
@@ -102,7 +104,8 @@ func retryDelay(failures int, unavailable bool, random float64) time.Duration {
 	return backoff.Jitter(wait, 1, 1.5, random)
 }
 
-// nextSyncDelay returns the delay before the next sync after a successful one: until wake, if set, and at most the resync period.
+// nextSyncDelay returns the delay after a successful sync: until time wake, but at most the resync period and up to half of it at
+// random. A zero wake is no limit.
 func (w *worker) nextSyncDelay(wake, now time.Time) time.Duration {
 	d := w.r.opts.Pacing.Resync + time.Duration(w.r.opts.Pacing.Rand()*float64(w.r.opts.Pacing.Resync)/2)
 	if !wake.IsZero() {
@@ -111,7 +114,8 @@ func (w *worker) nextSyncDelay(wake, now time.Time) time.Duration {
 	return d
 }
 
-// earliestRetry returns the earliest time at which a retry can succeed, according to the [podstatus.StartError] values in err, or the zero time if it can succeed at any time.
+// earliestRetry returns the earliest time at which a retry can succeed after err, according to the [podstatus.StartError] values
+// that err wraps. It returns zero if a retry can succeed at once.
 func earliestRetry(err error) time.Time {
 	switch x := err.(type) { // each wrapped error is examined
 	case *podstatus.StartError:

@@ -22,8 +22,9 @@ import (
 // pod.
 const blockedReportDelay = 5 * time.Second
 
-// awaitSameNamePods waits until no earlier pod with the namespace and name of this pod is left. It returns false if ctx ends
-// first.
+// awaitSameNamePods waits until the runtime has removed all earlier pods with the namespace and name of this pod. Meanwhile it
+// publishes that the pod waits. It returns early, with true, if the pod need not wait any more, for example because it was
+// deleted, and with false if ctx ends.
 func (w *worker) awaitSameNamePods(ctx context.Context) bool {
 	if w.blockingWorker() == nil {
 		return true
@@ -49,8 +50,8 @@ func (w *worker) awaitSameNamePods(ctx context.Context) bool {
 	return ctx.Err() == nil // at the end of ctx the workers of the other pods stop, too
 }
 
-// blockingWorker returns the worker of the earliest pod of this name that must be removed first, or nil. A deleted, evicted or
-// terminated pod waits for no pod.
+// blockingWorker returns the worker of an earlier pod with this namespace and name that must be removed before this pod can
+// start, or nil. A deleted, evicted or terminated pod need not wait, so the result is nil.
 func (w *worker) blockingWorker() *worker {
 	last := w.record.Get().Status
 	pod, deleted := w.mailbox.Desired()
@@ -60,7 +61,8 @@ func (w *worker) blockingWorker() *worker {
 	return w.earlierSameNameWorker()
 }
 
-// earlierSameNameWorker returns the worker of the earliest pod with this namespace and name that is not removed yet, or nil.
+// earlierSameNameWorker returns the worker of an earlier pod with this namespace and name that is not removed yet, or nil. The
+// oldest pod comes first.
 func (w *worker) earlierSameNameWorker() *worker { return w.earlierPods.firstRemaining() }
 
 // predecessors holds the workers of earlier pods with one namespace and name, the earliest first.
@@ -69,7 +71,7 @@ type predecessors struct {
 	workers []*worker
 }
 
-// firstRemaining returns the first worker whose pod is not removed, or nil.
+// firstRemaining returns the first worker in the list whose pod is not removed yet, or nil.
 func (p *predecessors) firstRemaining() *worker {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +85,7 @@ func (p *predecessors) firstRemaining() *worker {
 	return nil
 }
 
-// removeWorker drops the worker removed, whose pod is removed, from the list. Nil drops all workers.
+// removeWorker deletes the worker removed from the list, or all workers if removed is nil.
 func (p *predecessors) removeWorker(removed *worker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,8 +96,8 @@ func (p *predecessors) removeWorker(removed *worker) {
 	p.workers = slices.DeleteFunc(p.workers, func(w *worker) bool { return w == removed })
 }
 
-// reportBlocked publishes that the pod waits for the pod of blocker. If withError is set and that pod has failed, it also
-// records an event and reports the error.
+// reportBlocked publishes a status with the message that the pod waits for the pod of blocker. If withError is set and blocker
+// has an error, it also records a warning event and reports that error.
 func (w *worker) reportBlocked(ctx context.Context, blocker *worker, withError bool) {
 	err := fmt.Errorf("wait until pod %s/%s with UID %s, which has the same name, has terminated", blocker.id.Namespace, blocker.id.Name, blocker.id.UID)
 	lastErr := w.r.lastErrorOf(blocker)
@@ -110,8 +112,8 @@ func (w *worker) reportBlocked(ctx context.Context, blocker *worker, withError b
 	w.reporter.ReportSyncError(err, retryMax)
 }
 
-// publishBlockedStatus publishes a status in which all containers wait, with message why. It does nothing if the pod cannot be
-// read within a second.
+// publishBlockedStatus publishes a status in which the containers of the pod wait, with the text of cause as message. It does
+// nothing if the pod cannot be read within a second.
 func (w *worker) publishBlockedStatus(ctx context.Context, cause error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -129,7 +131,8 @@ func (w *worker) publishBlockedStatus(ctx context.Context, cause error) {
 	w.publishObserved(ctx, pod, observed, false)
 }
 
-// setWaitingReasons sets the waiting reason of those containers of the list that have no instance in the runtime.
+// setWaitingReasons sets the waiting reason, with the text of cause as message, of each container in the list that has no
+// instance in observed.
 func (w *worker) setWaitingReasons(containers []corev1.Container, observed cri.Pod, reason string, cause error) {
 	for i := range containers {
 		if name := containers[i].Name; observed.NewestContainer(name) == nil {
@@ -138,8 +141,8 @@ func (w *worker) setWaitingReasons(containers []corev1.Container, observed cri.P
 	}
 }
 
-// lastErrorOf returns the reason why the pod of podWorker makes no progress: the error of its observation, or else its last error. It
-// returns nil if neither is known.
+// lastErrorOf returns the error that keeps the pod of podWorker from making progress: the error of its observation or, without
+// one, that of its last sync. It returns nil if there is no error.
 func (r *Reconciler) lastErrorOf(podWorker *worker) error {
 	if observer, ok := r.observer.(interface{ PodHealthy(uid string) error }); ok {
 		if err := observer.PodHealthy(podWorker.id.UID); err != nil {

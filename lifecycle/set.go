@@ -79,7 +79,8 @@ func (r *Reconciler) Set(set PodSet) error {
 	return errors.Join(r.reportRefusals(set.Source, src, refusals)...)
 }
 
-// beginSet checks the source name of a Set call, and returns the state of the source and the number of the call.
+// beginSet checks whether the source with this name may call Set. It returns the state of the source, which it creates at the
+// first call, and the number of this Set call among the calls of all sources.
 func (r *Reconciler) beginSet(name string) (*sourceState, uint64, error) {
 	if name == "" {
 		return nil, 0, errors.New("set of a source without a name: field Source must not be empty")
@@ -109,7 +110,8 @@ func (r *Reconciler) beginSet(name string) (*sourceState, uint64, error) {
 	return src, r.setCalls, nil
 }
 
-// isSameSet reports whether set equals before, the accepted set of its source, and before has no refused pods.
+// isSameSet reports whether set has the same pods as before, the set that its source passed last. It returns false if a pod of
+// before was refused, so that the pod is checked again.
 func isSameSet(before *podset.Accepted, set *PodSet) bool {
 	if before.Incomplete != set.Incomplete || len(before.Refused) > 0 || len(before.Pods) != len(set.Pods) {
 		return false
@@ -122,8 +124,10 @@ func isSameSet(before *podset.Accepted, set *PodSet) bool {
 	return true
 }
 
-// acceptPod returns the pod to run for a listed pod: old if it is unchanged, or if the change is refused with an error; else pod,
-// copied unless it is shared. The result is nil for a refused new pod.
+// acceptPod checks a pod that a source lists, and returns the version of it to run. old is the version that runs so far, or nil
+// for a new pod. If the pod is unchanged, the result is old. If the new version is accepted, it is pod, or a copy of pod unless
+// shared is true. If the new version is refused, acceptPod returns an error, and old with the deletion timestamp of pod; for a
+// new pod it returns nil.
 func (r *Reconciler) acceptPod(old, pod *corev1.Pod, shared bool) (*corev1.Pod, error) {
 	valid := old != nil && podapi.Equal(&old.ObjectMeta, &pod.ObjectMeta) && podapi.Equal(&old.Spec, &pod.Spec)
 	if old == pod || valid && podapi.Equal(&old.Status, &pod.Status) {
@@ -153,8 +157,8 @@ func (r *Reconciler) acceptPod(old, pod *corev1.Pod, shared bool) (*corev1.Pod, 
 	return pod, nil
 }
 
-// withDeletion returns old with the deletion timestamp and grace period of pod: a deletion is applied even if the changed spec is
-// refused.
+// withDeletion returns a copy of old with the deletion timestamp and grace period of pod, or old itself if they do not differ or
+// pod is not deleted. A deletion is thus applied even if the changed spec is refused.
 func withDeletion(old, pod *corev1.Pod) *corev1.Pod {
 	if old == nil || pod.DeletionTimestamp == nil || old.DeletionTimestamp.Equal(pod.DeletionTimestamp) &&
 		podapi.Equal(&old.DeletionGracePeriodSeconds, &pod.DeletionGracePeriodSeconds) {
@@ -165,7 +169,8 @@ func withDeletion(old, pod *corev1.Pod) *corev1.Pod {
 	return old
 }
 
-// commitSet stores the accepted set of a source, and returns a refusal for each UID that belongs to another source.
+// commitSet stores the pods of a source, and updates the workers. It returns a refusal for each pod whose UID another source
+// already lists.
 func (r *Reconciler) commitSet(accepted podset.Accepted) (refusals []podset.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,7 +181,7 @@ func (r *Reconciler) commitSet(accepted podset.Accepted) (refusals []podset.Refu
 	return refusals
 }
 
-// desiredPods returns the merged pods of all sources, or none after Drain was called. Reconciler.mu is held.
+// desiredPods returns the pods of all sources, merged, or no pods after Drain was called. The caller holds Reconciler.mu.
 func (r *Reconciler) desiredPods() *podset.Merge {
 	if r.draining {
 		return podset.EmptyMerge()

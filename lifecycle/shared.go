@@ -30,7 +30,7 @@ func (s *sharedState) publishedStatus() *corev1.PodStatus {
 	return s.published
 }
 
-// setStatus stores the status of the pod that is about to be published, for readers in other goroutines.
+// setStatus stores the status of the pod for readers in other goroutines. It is called right before the status is published.
 func (s *sharedState) setStatus(shown *corev1.PodStatus) {
 	s.mu.Lock()
 	s.published = shown
@@ -38,7 +38,7 @@ func (s *sharedState) setStatus(shown *corev1.PodStatus) {
 	s.activeChanged()
 }
 
-// isTerminal reports whether a terminal phase was published: the pod has terminated and never starts again.
+// isTerminal reports whether a status with phase Succeeded or Failed was published: the pod never starts again.
 func (s *sharedState) isTerminal() bool {
 	st := s.publishedStatus()
 	return st != nil && podstatus.IsTerminal(st.Phase)
@@ -59,8 +59,8 @@ func (s *sharedState) setAdmission(state admission) {
 	s.activeChanged()
 }
 
-// reservesResources reports whether the requests of the pod count against the capacity of the node: it is admitted, or may be,
-// and has not terminated.
+// reservesResources reports whether the requests of the pod count against the capacity of the node. They count if the pod is
+// admitted, or if it may be because its record is not read yet, until the pod has terminated.
 func (s *sharedState) reservesResources() bool {
 	return s.admissionState() != admissionPending && !s.isTerminal()
 }
@@ -73,7 +73,7 @@ func (s *sharedState) setAllocation(allocation *resize.Allocation) {
 	s.activeChanged()
 }
 
-// currentAllocation returns the resources allocated to the pod, or nil if they are those of its spec.
+// currentAllocation returns the resources allocated to the pod. It returns nil if they equal those of the pod's spec.
 func (s *sharedState) currentAllocation() *resize.Allocation {
 	s.mu.Lock()
 	defer s.mu.Unlock()

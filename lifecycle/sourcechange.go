@@ -5,16 +5,17 @@ package lifecycle
 
 import "slices"
 
-// setSource records the name of the source that lists the worker's pod, also in the record on disk. It is called before the
-// worker runs.
+// setSource records, also on disk, the name of the source that lists the worker's pod. It is called before the worker's goroutine
+// starts.
 func (w *worker) setSource(source string) {
 	w.source = source
 	w.record.SetSource(source)
 }
 
-// deletePodOfOtherSource deletes the pod if, by its record, another source of this agent had listed its UID before the restart:
-// the running containers are not those of the new source. A new worker then starts the pod from scratch. A source that
-// Options.Sources does not name may have been renamed, so its pod is kept.
+// deletePodOfOtherSource deletes the pod if its record on disk names another source of this agent, which listed a pod of this UID
+// before the agent restarted. The running containers then belong to that source's pod: they are removed, and a new worker starts
+// this pod from scratch. If Options.Sources does not contain the recorded source, the source may have been renamed, and the pod
+// is kept.
 func (w *worker) deletePodOfOtherSource() {
 	was := w.record.Get().Source
 	if w.source == "" || was == "" || was == w.source || !slices.Contains(w.r.opts.Sources, was) {

@@ -13,9 +13,10 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// RemoveTerminatedContainers removes the containers, logs and sandboxes of terminated and temporarily evicted pods that a source
-// still lists, for example when the disk is full. It returns when they are removed. Statuses and restart counts are kept in
-// Dirs.Pods, which is required. The error names the pods that were not done when ctx ended; their removal continues.
+// RemoveTerminatedContainers removes the containers, logs and sandboxes of all terminated and temporarily evicted pods that a
+// source still lists, for example when the disk is full. It returns when they are removed or ctx ends. After ctx has ended, the
+// removal continues, and the error names the pods that are not removed yet. Statuses and restart counts remain in Dirs.Pods,
+// which must be set.
 func (r *Reconciler) RemoveTerminatedContainers(ctx context.Context) error {
 	if r.opts.Dirs.Pods == "" {
 		return errors.New("remove terminated containers: Options.Dirs.Pods: required: without it statuses would be lost with the containers")
@@ -39,7 +40,8 @@ func (r *Reconciler) RemoveTerminatedContainers(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// awaitRemoval waits until done is closed: the runtime has nothing of the pod. It prefers done over the end of ctx.
+// awaitRemoval waits until done is closed, which means that the runtime has no container or sandbox of the worker's pod. It
+// returns an error if ctx ends first or Run returns. If done is closed by then, too, it returns nil.
 func (r *Reconciler) awaitRemoval(ctx context.Context, podWorker *worker, done <-chan struct{}) error {
 	var why error
 	select {
@@ -58,9 +60,9 @@ func (r *Reconciler) awaitRemoval(ctx context.Context, podWorker *worker, done <
 	}
 }
 
-// IsManaged reports whether the Reconciler itself removes the containers and files of the pod with this UID, so that garbage
-// collection must not: a source lists the pod, or it is or will be torn down. It is true for every UID while Run has not started,
-// a source has not reported all of its pods, or the runtime cannot be listed.
+// IsManaged reports whether the Reconciler removes the containers and files of the pod with this UID itself, so that garbage
+// collection must not remove them. This is so if a source lists the pod, or the pod is being torn down or will be. It is also so
+// for every UID while Run has not started, a source has not reported all of its pods, or the runtime's pods cannot be listed.
 func (r *Reconciler) IsManaged(uid string) bool {
 	pods, err := r.observer.Pods()
 	r.mu.Lock()

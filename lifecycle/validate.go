@@ -11,7 +11,7 @@ import (
 )
 
 // Validate returns an error that names each field with an invalid value, such as a relative path or a negative duration. [New]
-// calls it, too.
+// calls Validate.
 func (o Options) Validate() error {
 	var errs []error
 	wrong := func(name string, value any, must string) {

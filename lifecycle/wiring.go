@@ -57,8 +57,9 @@ type ProbeChecker interface {
 	Check(pod *corev1.Pod) field.ErrorList
 }
 
-// completeSpec sets the fields of Options.Spec that Options.Cgroups provides. A missing CgroupParent is an error, because the
-// sandbox of a pod must be in the pod's cgroup.
+// completeSpec sets the unset fields CgroupParent and Node of Options.Spec, if Options.Cgroups provides their values. It returns
+// an error if CgroupParent remains unset although Options.Cgroups is set: without it, the containers of a pod would run outside
+// the pod's cgroup.
 func (o *Options) completeSpec() error {
 	if o.Cgroups == nil {
 		return nil
@@ -77,23 +78,23 @@ func (o *Options) completeSpec() error {
 	return nil
 }
 
-// reportNotRun calls Hooks.Error because the program has not called Run.
+// reportNotRun passes err to Hooks.Error: the program has not called Run.
 func (r *Reconciler) reportNotRun(err error) {
 	if hook := r.opts.Hooks.Error; hook != nil {
 		hook(cri.PodIdentity{}, err, 0)
 	}
 }
 
-// reportNoAdmit reports once that a temporarily evicted pod starts although no Options.Admit checks whether the node has
-// recovered.
+// reportNoAdmit reports, once per Reconciler, that a temporarily evicted pod is started again while Options.Admit is nil. Without
+// that check the node may still be short of resources, and the pod may be evicted again at once.
 func (r *Reconciler) reportNoAdmit() {
 	r.noAdmitOnce.Do(func() {
 		r.reportRuntimeError(errors.New("a temporarily evicted pod starts again without admission: Options.Admit is nil, so it may be evicted again at once: see podevict.Admit"))
 	})
 }
 
-// connectNotifiers subscribes to changes of the observer, the probes and the volumes, and passes the pods to the cgroups, where
-// they implement the optional interfaces.
+// connectNotifiers makes changes that the observer, Options.Probes and Options.Volumes report wake the workers of the changed
+// pods. It also gives Options.Cgroups access to the pods. Each of the four must implement [Notifier] or Follower for this.
 func (r *Reconciler) connectNotifiers() {
 	if n, ok := r.observer.(Notifier); ok {
 		n.Notify(r.wakeWorkers)
@@ -121,7 +122,8 @@ type wiringChecks struct {
 	lastReports     map[string]time.Time // time of the last report, by name of the part
 }
 
-// watchWiring checks every wiringPeriod whether the program runs and connects all parts of the agent, until ctx ends.
+// watchWiring checks every wiringPeriod, until ctx ends, whether the program calls Changed and runs the probes. It reports if it
+// does not.
 func (r *Reconciler) watchWiring(ctx context.Context) {
 	w := &wiringChecks{r: r, lastReports: map[string]time.Time{}}
 	for sleep.For(ctx, wiringPeriod) == nil {
@@ -132,8 +134,8 @@ func (r *Reconciler) watchWiring(ctx context.Context) {
 	}
 }
 
-// checkChangedCalls detects an observer without Notify whose changes the program does not pass on: the agent has changed pods,
-// but Changed was never called.
+// checkChangedCalls reports if no change of a pod reaches the Reconciler: it has started or stopped containers, the observer does
+// not implement [Notifier], and the program has not called Changed.
 func (w *wiringChecks) checkChangedCalls() {
 	switch acted := w.r.podsChanged.Load(); {
 	case w.r.changedCalled.Load():
@@ -158,8 +160,8 @@ func (w *wiringChecks) checkProbesRun() {
 	w.probesUnhealthy = err != nil
 }
 
-// reportPart logs that the program does not run or connect the named part, and calls Hooks.Error, at most once per
-// wiringReportPeriod.
+// reportPart logs err and passes it to Hooks.Error, because the program does not run or connect the named part of the agent. For
+// each part it does so at most once per wiringReportPeriod.
 func (w *wiringChecks) reportPart(part string, err error) {
 	if last, before := w.lastReports[part]; before && time.Since(last) < wiringReportPeriod {
 		return

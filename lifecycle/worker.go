@@ -63,7 +63,8 @@ func newWorker(reconciler *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *wor
 	return w
 }
 
-// syncUntilRemoved syncs the pod at each change and deadline, until the pod is removed or ctx ends.
+// syncUntilRemoved is the main loop of the worker. It syncs the pod after each change and at each deadline, and returns when the
+// pod is removed or ctx ends.
 func (w *worker) syncUntilRemoved(ctx context.Context) {
 	if err := w.record.Load(); err != nil {
 		w.reporter.Warn("pod record", "error", err)
@@ -99,8 +100,8 @@ func (w *worker) syncUntilRemoved(ctx context.Context) {
 	}
 }
 
-// syncPod observes the pod once, decides the next actions and executes them. It returns the delay before the next sync. removed
-// is true if nothing of the pod is left.
+// syncPod observes the pod once, plans the next actions and executes them. It returns the delay before the next sync. removed is
+// true if the runtime and the agent have removed everything of the pod; no further sync follows.
 func (w *worker) syncPod(ctx context.Context) (next time.Duration, removed bool) {
 	w.published.starting = false
 	observed, err := w.observePod(ctx)
@@ -163,8 +164,8 @@ func (w *worker) syncPod(ctx context.Context) (next time.Duration, removed bool)
 	return w.applyActions(ctx, work, s, &a, pod), false
 }
 
-// delayAfterError returns the delay before the next sync after err: zero if work, the context of the actions, was canceled by a
-// change of the pod, else the retry delay.
+// delayAfterError returns the delay before the next sync after err. work is the context of the sync, which a change of the pod
+// cancels: the delay is then zero. Otherwise the result is the back-off after a failure.
 func (w *worker) delayAfterError(ctx, work context.Context, err error) time.Duration {
 	if ctx.Err() == nil && work.Err() != nil {
 		return 0
@@ -172,8 +173,8 @@ func (w *worker) delayAfterError(ctx, work context.Context, err error) time.Dura
 	return w.recordFailure(ctx, err, time.Time{})
 }
 
-// clearRecord clears the record of a deleted pod, so that a later pod with its UID (a static pod) starts from scratch. The last
-// status remains in memory for this pod.
+// clearRecord clears the record on disk of a deleted pod. If a later pod has its UID, which happens for static pods, that pod
+// then starts from scratch. The last status remains in memory, to report the teardown of this pod.
 func (w *worker) clearRecord() {
 	was := w.record.Get()
 	if was.Status == nil {
@@ -185,7 +186,8 @@ func (w *worker) clearRecord() {
 	w.reporter.UpdateRecord(w.record, func(now *poddir.Record) { *now = poddir.Record{} })
 }
 
-// applyActions executes the actions, requests a new observation, and returns the delay before the next sync.
+// applyActions executes the actions of a sync, makes the observer read the pod again, and returns the delay before the next sync.
+// work is the context of the sync, which a change of the pod cancels; ctx is that of the worker.
 func (w *worker) applyActions(ctx, work context.Context, state plan.State, actions *plan.Actions, pod *corev1.Pod) (next time.Duration) {
 	if actions.Sandbox != nil {
 		actions.Sandbox.PodStarted = w.published.status.StartTime.Time
@@ -218,8 +220,8 @@ func (w *worker) applyActions(ctx, work context.Context, state plan.State, actio
 	return w.nextSyncDelay(actions.WakeAt, state.Now)
 }
 
-// executeActions executes the actions, which may take as long as an image pull or a grace period. Meanwhile it publishes
-// changed statuses. changed is true if the pod has changed meanwhile: the next sync must apply it.
+// executeActions executes the actions, which can take as long as an image pull or a grace period. Meanwhile it publishes each new
+// status of the pod. changed is true if the pod or its containers have changed in this time, so that another sync must follow.
 func (w *worker) executeActions(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) (changed bool, err error) {
 	w.published.starting, w.published.replaced = len(actions.Start) > 0, actions.ReplacedContainers(observed)
 	w.exec.StartSync(w.published.podIPs())
@@ -259,8 +261,9 @@ func (w *worker) planInput(ctx context.Context, pod *corev1.Pod, observed cri.Po
 	return s, err
 }
 
-// cleanUpPod releases the volumes, cgroup, probes and files of a pod that the runtime does not have any more, and calls
-// Hooks.PodRemoved. removed is false after an error, which is retried after the delay next.
+// cleanUpPod releases the volumes, the cgroup, the probes and the files of a pod that the runtime has removed, and calls
+// Hooks.PodRemoved. removed is true on success. After an error removed is false, and the next sync, after the delay next, tries
+// it again.
 func (w *worker) cleanUpPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (next time.Duration, removed bool) {
 	w.publishObserved(ctx, pod, observed, true)
 	err := w.exec.Cleaner.ReleaseVolumes(ctx)
@@ -285,15 +288,16 @@ func (w *worker) cleanUpPod(ctx context.Context, pod *corev1.Pod, observed cri.P
 // observeTimeout is the time without an observation of the pod after which a sync fails and is retried.
 const observeTimeout = time.Minute
 
-// observePod returns an observation of the pod that started after the end of the worker's last actions. It waits at most
-// observeTimeout.
+// observePod returns the state of the pod in the runtime, read after the worker's last actions have ended. It waits for such an
+// observation, at most for observeTimeout.
 func (w *worker) observePod(ctx context.Context) (cri.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	return w.readPod(ctx, w.progress.lastSync)
 }
 
-// readPod returns an observation of the pod by the Observer that started after the given time, and waits for it.
+// readPod returns the state of the pod in the runtime, as the Observer has read it later than time after. It waits for such an
+// observation. A zero after accepts any.
 func (w *worker) readPod(ctx context.Context, after time.Time) (cri.Pod, error) {
 	observed, err := w.r.observer.NewerThan(ctx, w.id.UID, after)
 	return podview.AsUnstarted(observed), err

@@ -14,8 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// removeWorker removes the worker of a removed pod, and wakes the workers of later pods with its name. These drop their reference
-// to it, which would otherwise keep all earlier pods of the name in memory.
+// removeWorker deletes the worker of a removed pod from the Reconciler. It also wakes the workers of later pods with the same
+// namespace and name, which wait for the removal. Their references to podWorker are deleted, because they would keep it in
+// memory.
 func (r *Reconciler) removeWorker(podWorker *worker) {
 	r.mu.Lock()
 	delete(r.workers, podWorker.id.UID)
@@ -36,9 +37,9 @@ func (r *Reconciler) removeWorker(podWorker *worker) {
 	r.signalWorkers()
 }
 
-// syncWorkers starts and updates workers so that each desired pod and each orphaned pod to tear down has one. It returns the new
-// workers, and whether the list of the runtime's pods is complete. Without a complete list no pod is treated as orphaned or
-// removed.
+// syncWorkers updates the workers and creates missing ones, so that each desired pod, and each orphaned pod to tear down, has a
+// worker. It returns the new workers, whose goroutines the caller starts. listComplete says whether the list of the runtime's
+// pods is complete; if it is not, no pod is treated as orphaned or removed.
 func (r *Reconciler) syncWorkers() (started []*worker, listComplete bool) {
 	observed, err := r.observer.Pods()
 	r.reportListError(err)
@@ -96,8 +97,8 @@ func (r *Reconciler) syncWorkers() (started []*worker, listComplete bool) {
 	return started, listComplete
 }
 
-// updateWorkers passes each worker the newest version of its pod in desired, or the deletion if no source lists the pod. The
-// worker of a rejected pod continues while its source lists the pod. Reconciler.mu is held.
+// updateWorkers passes each worker the newest version of its pod in desired. If no source lists the pod any more, it passes the
+// deletion instead. The worker of a rejected pod continues while the pod's source lists the pod. The caller holds Reconciler.mu.
 func (r *Reconciler) updateWorkers(desired *podset.Merge) {
 	refused := map[string]*corev1.Pod{}
 	for _, pod := range desired.RefusedPods() {
@@ -123,11 +124,13 @@ func (r *Reconciler) closeDrained() {
 	}
 }
 
-// selectOrphans returns the orphaned pods to tear down. Before the list of the runtime's pods is complete and all sources have
-// reported, these are only pods with the name of a desired pod.
+// selectOrphans returns the orphaned pods to tear down, which the runtime has and no source lists. Until the list of the
+// runtime's pods is complete and all sources have reported all of their pods, it returns only orphans with the name of a desired
+// pod, which has to wait for them.
 //
-// It includes pods of which only a directory with a record is left, for example after a crash of the agent. The directory of a
-// pod of another agent, or of a pod that could not be read, is kept: it may have the user namespace IDs of running containers.
+// The result includes pods of which only the directory with the record remains, for example after a crash of the agent. It
+// excludes pods of other agents and pods that could not be read: their directories may hold the user namespace IDs of running
+// containers.
 func (r *Reconciler) selectOrphans(observed []cri.Pod, desired *podset.Merge, listComplete bool) (orphans []cri.Pod) {
 	all := listComplete && desired.IsComplete()
 	names := map[string]bool{}
@@ -158,7 +161,7 @@ func (r *Reconciler) selectOrphans(observed []cri.Pod, desired *podset.Merge, li
 	return orphans
 }
 
-// areSourcesComplete reports whether every source in Options.Sources has reported all of its pods.
+// areSourcesComplete reports whether each source in Options.Sources has reported all of its pods.
 func (r *Reconciler) areSourcesComplete() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
