@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// planContainers plans the containers of a pod whose sandbox is ready: it starts, restarts, resizes and stops ephemeral, init and
-// regular containers.
+// planContainers plans the actions for the containers of a pod whose sandbox is ready: which ephemeral, init and regular
+// containers are started, restarted, resized or stopped.
 func (p *planner) planContainers() {
 	p.killEarlierGenerations()
 	p.planEphemeral()
@@ -46,8 +46,8 @@ func (p *planner) planContainers() {
 	p.killStrays()
 }
 
-// planContainer plans a regular container: it is started, replaced or left running. kept is true if its running instance
-// continues.
+// planContainer plans whether a regular container is started, replaced by a new instance or left running. kept is true if its
+// running instance continues.
 func (p *planner) planContainer(container *corev1.Container) (kept bool) {
 	last := p.view.Newest(container.Name)
 	switch {
@@ -69,8 +69,8 @@ func (p *planner) planContainer(container *corev1.Container) (kept bool) {
 	return false
 }
 
-// planRunning plans the running instance live of a container, whose definition is unchanged: it is killed for a failed probe,
-// resized, or gets its postStart hook. kept is true if it continues.
+// planRunning plans the actions for live, the running instance of a container whose definition is unchanged. It is stopped if a
+// probe has failed, resized if a resize is pending, or gets its pending postStart hook. kept is true if live continues to run.
 func (p *planner) planRunning(container *corev1.Container, live *cri.Container) (kept bool) {
 	if failed, must := p.failedProbe(container, live); must {
 		p.addProbeKill(live, failed)
@@ -89,13 +89,13 @@ func (p *planner) planRunning(container *corev1.Container, live *cri.Container) 
 	return true
 }
 
-// planPostStart plans the pending postStart hook of the running container live.
+// planPostStart plans to run the postStart hook of live, a running container.
 func (p *planner) planPostStart(container *corev1.Container, live *cri.Container) {
 	p.out.Start = append(p.out.Start, Start{Container: container, Attempt: live.Attempt, CreatedID: live.ID, PostStartOnly: true, Generation: p.view.Generation})
 }
 
-// planEphemeral starts ephemeral containers that have never run. An ephemeral container runs once, in any phase of the pod, but
-// only after its target container was created.
+// planEphemeral plans the start of ephemeral containers that have never run. Each runs once, in any phase of the pod. If it names
+// a target container, it starts only after that container was created.
 func (p *planner) planEphemeral() {
 	for i := range p.state.Pod.Spec.EphemeralContainers {
 		e := &p.state.Pod.Spec.EphemeralContainers[i]
@@ -115,8 +115,8 @@ func (p *planner) planEphemeral() {
 	}
 }
 
-// hasTerminatedBefore reports whether, by the previous status, the named ephemeral container has terminated. The runtime may have
-// removed it since.
+// hasTerminatedBefore reports whether the named ephemeral container is terminated in the previous pod status. The runtime may
+// have removed it since.
 func (p *planner) hasTerminatedBefore(name string) bool {
 	if p.state.Previous == nil {
 		return false
@@ -125,14 +125,14 @@ func (p *planner) hasTerminatedBefore(name string) bool {
 	return st != nil && st.State.Terminated != nil
 }
 
-// isChanged reports whether the definition of a container in the spec differs from that of its running instance.
+// isChanged reports whether the definition of the container in the pod spec differs from the one that instance was created with.
 func isChanged(container *corev1.Container, instance *cri.Container) bool {
 	hash, ok := instance.Annotations[podspec.AnnotationHash]
 	return ok && !podspec.HasHash(container, hash)
 }
 
-// failedProbe returns the failed liveness or startup probe for which the running instance live must be killed. must is false if
-// there is none.
+// failedProbe returns the failed liveness or startup probe because of which live, the running instance of the container, must be
+// killed. If no probe has failed, must is false.
 func (p *planner) failedProbe(container *corev1.Container, live *cri.Container) (failed podprobe.Kill, must bool) {
 	if !p.hasProbeResult(container.LivenessProbe, live, probe.Liveness, probe.Failure) && !p.hasProbeResult(container.StartupProbe, live, probe.Startup, probe.Failure) {
 		return podprobe.Kill{}, false
@@ -142,8 +142,8 @@ func (p *planner) failedProbe(container *corev1.Container, live *cri.Container) 
 	return podprobe.MustKill(p.state.Pod, container, &st, p.state.Probes)
 }
 
-// hasProbeResult reports whether the latest result of a probe for the running instance live is outcome. It is false if spec, the
-// probe of this kind, is nil. It does not allocate.
+// hasProbeResult reports whether the latest result of the probe of this kind, for the running instance live, equals outcome. spec
+// is the probe's definition; if it is nil, the result is false. The method does not allocate.
 func (p *planner) hasProbeResult(spec *corev1.Probe, live *cri.Container, kind probe.Kind, outcome probe.Outcome) bool {
 	if spec == nil || p.state.Probes == nil {
 		return false
@@ -152,8 +152,8 @@ func (p *planner) hasProbeResult(spec *corev1.Probe, live *cri.Container, kind p
 	return ok && v.ContainerID == live.ID && v.Outcome == outcome
 }
 
-// killStrays stops running containers that the spec does not name, instances that are not the newest of their name, and
-// containers in a sandbox that is no longer used.
+// killStrays plans to stop running containers that should not run: containers that the pod spec does not name, older instances of
+// a container, and containers in a sandbox that is not the current one.
 func (p *planner) killStrays() {
 	for i := range p.state.Observed.Containers {
 		c := &p.state.Observed.Containers[i]
@@ -169,19 +169,19 @@ func (p *planner) killStrays() {
 	}
 }
 
-// isKilled reports whether the plan, as far as it is made, stops the container with this ID.
+// isKilled reports whether the container with this ID is already planned to be stopped.
 func (p *planner) isKilled(id string) bool {
 	return slices.ContainsFunc(p.out.Kill, func(k Kill) bool { return k.ID == id })
 }
 
-// addKill plans the stop of a container, with a reason for logs and the message of the event.
+// addKill plans to stop a container. reason is for logs, and message is that of the Killing event.
 func (p *planner) addKill(container *cri.Container, reason, message string) {
 	p.out.Kill = append(p.out.Kill, Kill{
 		ID: container.ID, Name: container.Name, Grace: GracePeriod(p.state.Pod), Reason: reason, Message: message, PreStop: PreStopHook(p.state.Pod, container),
 	})
 }
 
-// addStrayKill plans the stop of a container that the kubelet would leave running.
+// addStrayKill plans to stop a container that should not run, for reason. The kubelet would leave it running.
 func (p *planner) addStrayKill(container *cri.Container, reason string) {
 	p.addKill(container, reason, "Stopping container "+container.Name+": "+reason)
 }
@@ -203,7 +203,8 @@ func hasOwnGrace(container *corev1.Container, kind probe.Kind) bool {
 	return p.TerminationGracePeriodSeconds != nil
 }
 
-// planStart plans the next instance of a container, or a wait if its back-off has not expired.
+// planStart plans to start the next instance of a container. While the back-off after its last exit has not expired, it plans to
+// wait instead.
 func (p *planner) planStart(container *corev1.Container) {
 	start := Start{Container: container, Generation: p.view.Generation}
 	if last := p.state.Observed.NewestContainer(container.Name); last != nil {
@@ -235,8 +236,8 @@ func (p *planner) planStart(container *corev1.Container) {
 	p.out.Start = append(p.out.Start, start)
 }
 
-// chooseAttempt returns the attempt number for the next instance of a container. Instances that were created but never ran do not
-// count: they are removed before the start.
+// chooseAttempt returns the attempt number for the next instance of the named container: one more than the highest of the
+// observed instances. Instances that were created but never started do not count, because they are removed before the start.
 func (p *planner) chooseAttempt(name string) (next uint32) {
 	for i := range p.state.Observed.Containers {
 		if c := &p.state.Observed.Containers[i]; c.Name == name && c.State != cri.ContainerCreated {
@@ -246,14 +247,14 @@ func (p *planner) chooseAttempt(name string) (next uint32) {
 	return next
 }
 
-// isExemptFromBackOff reports whether the exited instance dead does not count for the back-off: an init container runs once in
-// each sandbox.
+// isExemptFromBackOff reports whether the container can start without back-off after dead, its exited instance. This is so for an
+// init container that exited in an earlier sandbox, because it must run in each sandbox.
 func (p *planner) isExemptFromBackOff(container *corev1.Container, dead *cri.Container) bool {
 	return containers.IsInit(&p.state.Pod.Spec, container) && (p.out.Sandbox != nil || dead.SandboxID != p.out.SandboxID)
 }
 
-// addBackOff plans that the container stays in CrashLoopBackOff until the given time. delay is its current back-off, for the
-// message.
+// addBackOff plans that the container waits in CrashLoopBackOff until the given time. delay is the length of the back-off, for
+// the message.
 func (p *planner) addBackOff(pod *corev1.Pod, container *corev1.Container, delay time.Duration, until time.Time) {
 	p.out.BackOff = append(p.out.BackOff, BackOff{
 		Name: container.Name, Until: until, Delay: delay,
@@ -265,7 +266,8 @@ func (p *planner) addBackOff(pod *corev1.Pod, container *corev1.Container, delay
 	}
 }
 
-// shouldStart reports whether a container that is not running must be started. last is its newest instance, or nil.
+// shouldStart reports whether the container must be started. last is its newest instance, or nil. A running container, or one of
+// a pod that is being deleted, is not started.
 func shouldStart(pod *corev1.Pod, container *corev1.Container, last *cri.Container) bool {
 	if pod.DeletionTimestamp != nil {
 		return false

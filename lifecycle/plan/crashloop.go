@@ -37,8 +37,8 @@ type crashLoop struct {
 	restartedAt time.Time     // when the restart was decided
 }
 
-// crashLoopKey returns the key of a back-off. A change of the container's image or resources changes the key and starts a new
-// back-off.
+// crashLoopKey returns a hash of the container's image and resources and the pod's identity. If the key changes, the back-off
+// starts again at its first delay.
 func crashLoopKey(pod *corev1.Pod, container *corev1.Container) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, strings.Join([]string{
@@ -52,8 +52,8 @@ func (l crashLoop) String() string {
 	return fmt.Sprintf("%s %s %d", l.key, l.delay, l.restartedAt.UnixNano())
 }
 
-// parseCrashLoop parses the value of AnnotationCrashLoop. An invalid value is treated as a first start, so that a damaged
-// annotation causes a restart without delay rather than none.
+// parseCrashLoop parses the value of AnnotationCrashLoop. For an invalid value it returns the zero crashLoop, as for a container
+// that never ran: it can then restart without delay.
 func parseCrashLoop(value string) crashLoop {
 	f := strings.Fields(value)
 	if len(f) != 3 {
@@ -70,9 +70,9 @@ func parseCrashLoop(value string) crashLoop {
 	return crashLoop{key: f[0], delay: min(delay, MaxBackOff), restartedAt: time.Unix(0, begun)}
 }
 
-// nextRestart decides when a container can restart whose newest exited instance is last. If it must wait, until is the time of
-// the restart and loop has the current delay. If until is zero, it restarts now, and loop is the state of the new instance.
-// maxDelay limits the delay; zero means MaxBackOff.
+// nextRestart decides when a container, whose newest exited instance is last, can restart. If it can restart now, until is zero,
+// and loop is the back-off state to store in the new instance. Otherwise until is the time of the restart, and loop holds the
+// current delay. maxDelay limits the delay; zero means MaxBackOff. A key other than l.key resets the back-off.
 func (l crashLoop) nextRestart(key string, last *cri.Container, now time.Time, maxDelay time.Duration) (loop crashLoop, until time.Time) {
 	maxDelay = cmp.Or(maxDelay, MaxBackOff)
 	if l.key != key || last.FinishedAt.Sub(l.restartedAt) > crashLoopReset {

@@ -15,11 +15,11 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Decide returns the next actions for a pod, and the status to publish until they are executed. Both are computed together: the
-// actions determine why containers wait, and a pod whose phase becomes terminal is not started again. An orphaned pod has no
-// status.
+// Decide returns the next actions for a pod, and the status to publish before they are executed. They are computed together
+// because they depend on each other: containers to start appear as waiting in the status, and a pod whose phase becomes terminal
+// gets no start. The status of an orphaned pod, whose State.Pod is nil, is empty.
 //
-// The phase may be terminal while containers still run: callers publish it with [podstatus.DeferTerminalPhase].
+// The phase may be terminal while containers still run. Publish the status through [podstatus.DeferTerminalPhase] in that case.
 func Decide(state State) (actions Actions, status corev1.PodStatus) {
 	if state.Pod == nil {
 		return Plan(state), corev1.PodStatus{}
@@ -41,8 +41,8 @@ func Decide(state State) (actions Actions, status corev1.PodStatus) {
 	return a, st
 }
 
-// Status returns the status of a pod with the given waiting reasons, by container name. starting says that containers are being
-// started: an exited container then does not make the phase terminal.
+// Status returns the status of the pod in state. waiting holds the reasons why containers wait, by container name. starting says
+// that containers are being started: exited containers then do not make the phase terminal.
 func Status(state State, waiting map[string]podstatus.Waiting, starting bool) corev1.PodStatus {
 	if state.Rejection != nil {
 		return state.Rejection.Status(state.Pod)
@@ -59,9 +59,9 @@ func Status(state State, waiting map[string]podstatus.Waiting, starting bool) co
 	return st
 }
 
-// ReplacedContainers returns the observed containers that a replaces: running containers that are stopped before their successors
-// or a new sandbox start, and created ones that are created again. A restart of all containers (restart-all generation) is
-// excluded, because it has its own status.
+// ReplacedContainers returns the observed containers that the actions replace by new ones. These are running containers that are
+// stopped before a new instance or a new sandbox starts, and created containers that are created again. Containers that a restart
+// of all containers stops (RestartAllContainers) are omitted, because the pod status shows this restart in a condition.
 func (a *Actions) ReplacedContainers(observed cri.Pod) (replaced []cri.Container) {
 	for i := range a.Kill {
 		k := &a.Kill[i]
@@ -85,8 +85,8 @@ func (a *Actions) ReplacedContainers(observed cri.Pod) (replaced []cri.Container
 	return replaced
 }
 
-// WaitingReasons returns the waiting reasons of containers, by name, for the actions a. Containers that a starts keep their
-// reason in before, and containers in back-off get CrashLoopBackOff.
+// WaitingReasons returns the reasons why containers wait while the actions are executed, by container name. A container that the
+// actions start keeps its reason from before, which holds the earlier reasons. A container in back-off gets CrashLoopBackOff.
 func (a *Actions) WaitingReasons(before map[string]podstatus.Waiting) map[string]podstatus.Waiting {
 	if len(before)+len(a.BackOff) == 0 {
 		return nil

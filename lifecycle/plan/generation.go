@@ -13,8 +13,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
-// killEarlierGenerations stops the running containers that were created before the last restart of all containers, with the
-// minimum grace period and without preStop hooks. Ephemeral containers are not stopped.
+// killEarlierGenerations plans to stop the running containers that were created before the last restart of all containers, which
+// a container's exit code requests (RestartAllContainers). They get the minimum grace period and no preStop hook. Ephemeral
+// containers are not stopped.
 func (p *planner) killEarlierGenerations() {
 	if p.view.Generation == 0 {
 		return
@@ -30,8 +31,8 @@ func (p *planner) killEarlierGenerations() {
 	}
 }
 
-// wasStoppedForRestart reports whether the exited instance dead was stopped by a restart of all containers, which causes no
-// back-off.
+// wasStoppedForRestart reports whether dead, an exited instance of the container, was stopped by a restart of all containers that
+// another container requested. Such an exit causes no back-off.
 func (p *planner) wasStoppedForRestart(container *corev1.Container, dead *cri.Container) bool {
 	return podview.GenerationOf(dead) < p.view.Generation && !podview.RequestsRestartAll(container, dead)
 }

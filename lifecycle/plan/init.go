@@ -23,8 +23,9 @@ const (
 	initFailed                      // an init container failed for good: the pod fails
 )
 
-// planInit starts the next init container, and restarts sidecars. It iterates from the last init container to the first: the
-// runtime may have lost exited containers, and a later one proves that the earlier ones completed. Source:
+// planInit plans to start the next init container and to restart exited sidecars. It returns whether the init containers have
+// completed, are pending or have failed. It examines the last init container first: the runtime may have removed exited
+// containers, and the existence of a later container proves that the earlier ones have completed. Source:
 // computeInitContainerActions in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (p *planner) planInit() initProgress {
 	specs := p.state.Pod.Spec.InitContainers
@@ -79,8 +80,8 @@ type initStep struct {
 	failed   bool // the pod fails
 }
 
-// planInitContainer decides by the state of last, the newest instance of an init container, whether it is restarted and whether
-// the next container may start.
+// planInitContainer plans the actions for last, the newest instance of an init container. The result says whether the container
+// is restarted, has completed so that the next container can start, or has failed the pod.
 func (p *planner) planInitContainer(container *corev1.Container, last *cri.Container) initStep {
 	switch last.State {
 	case cri.ContainerCreated:
@@ -113,8 +114,9 @@ func (p *planner) planInitContainer(container *corev1.Container, last *cri.Conta
 // this reason has failed, even with exit code 0.
 const reasonOOMKilled = "OOMKilled"
 
-// planSidecar decides about live, the running instance of a sidecar (restartable init container): it is restarted for a failed
-// probe, a changed definition or a resize. The next init container waits for its startup probe, but not for its liveness probe.
+// planSidecar plans the actions for live, the running instance of a sidecar (restartable init container). It is restarted for a
+// failed probe, a changed definition or a resize that requires it. The result says whether the next init container can start: it
+// waits for the startup probe and the postStart hook of the sidecar, but not for its liveness probe.
 func (p *planner) planSidecar(container *corev1.Container, live *cri.Container) initStep {
 	started := container.StartupProbe == nil || p.hasProbeResult(container.StartupProbe, live, probe.Startup, probe.Success)
 	failed, must := p.failedProbe(container, live)
@@ -141,7 +143,8 @@ func (p *planner) planSidecar(container *corev1.Container, live *cri.Container) 
 	return initStep{complete: true}
 }
 
-// shouldRestartAfterUnknownExit reports whether a container is restarted if its exit code is unknown.
+// shouldRestartAfterUnknownExit reports whether an init container is restarted if its exit code is unknown. Rules that depend on
+// the exit code are ignored; only the restart policy counts.
 func shouldRestartAfterUnknownExit(pod *corev1.PodSpec, container *corev1.Container) bool {
 	if container.RestartPolicy != nil {
 		return *container.RestartPolicy != corev1.ContainerRestartPolicyNever

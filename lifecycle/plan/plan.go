@@ -106,7 +106,7 @@ type Kill struct {
 	WaitFor []string
 }
 
-// EventMessage returns the message of the Killing event. Source: killContainer in
+// EventMessage returns the message of the Killing event that is recorded for the container. Source: killContainer in
 // pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (k *Kill) EventMessage() string {
 	if k.Message != "" {
@@ -129,7 +129,8 @@ type Start struct {
 	TargetID string
 }
 
-// Annotations returns the annotations that pass the state of this instance to the next one.
+// Annotations returns the annotations that the new container gets, such as its back-off state. The plan for its successor reads
+// them.
 func (s *Start) Annotations() map[string]string {
 	a := map[string]string{}
 	if s.CrashLoop != "" {
@@ -157,19 +158,20 @@ type planner struct {
 	out      Actions
 }
 
-// Plan returns the next actions for a pod. A terminal phase in State.Previous is final; whether the phase becomes terminal now is
-// decided by [Decide]. Source: computePodActions in pkg/kubelet/kuberuntime/kuberuntime_manager.go.
+// Plan returns the next actions for a pod. If the phase in State.Previous is terminal, it starts no container. It does not
+// compute whether the phase becomes terminal now: [Decide] does. Source: computePodActions in
+// pkg/kubelet/kuberuntime/kuberuntime_manager.go.
 func Plan(state State) Actions {
 	return planActions(&state, state.mustNotStart())
 }
 
-// mustNotStart reports whether no container of the pod may be started any more: its phase is terminal, or it is evicted or
-// rejected.
+// mustNotStart reports whether no container of the pod may be started any more, because the pod was evicted or rejected, or its
+// previous phase is terminal.
 func (s *State) mustNotStart() bool {
 	return s.Previous != nil && podstatus.IsTerminal(s.Previous.Phase) || s.Eviction != nil || s.Rejection != nil
 }
 
-// planActions returns the next actions for a pod in state s. terminal says that no container is started any more.
+// planActions returns the next actions for the pod in state. If terminal is set, the actions stop the pod and start no container.
 func planActions(state *State, terminal bool) Actions {
 	if state.Pod == nil || state.Deleted || state.Pod.DeletionTimestamp != nil {
 		return Teardown(*state, teardownGrace(state))
@@ -192,7 +194,7 @@ func planActions(state *State, terminal bool) Actions {
 	return p.out
 }
 
-// hasCompleted reports whether all regular containers of the pod have exited and none is restarted.
+// hasCompleted reports whether all regular containers of the pod have exited and none of them is restarted.
 func (p *planner) hasCompleted() bool {
 	for i := range p.state.Pod.Spec.Containers {
 		c := &p.state.Pod.Spec.Containers[i]
@@ -204,7 +206,8 @@ func (p *planner) hasCompleted() bool {
 	return true
 }
 
-// planSandbox stops the containers and the current sandbox, and plans a new sandbox if a container is still to run.
+// planSandbox plans to replace the sandbox: it stops all containers and the current sandbox, and creates a new sandbox if a
+// container still has to run in it. Otherwise it marks the pod as terminated.
 func (p *planner) planSandbox(change podview.SandboxChange) {
 	p.out.SandboxChangeReason = change.Reason
 	p.stopPod(GracePeriod(p.state.Pod), change.Reason)
@@ -235,7 +238,8 @@ func (p *planner) planSandbox(change podview.SandboxChange) {
 	}
 }
 
-// isComplete reports whether a container has succeeded and has restart policy OnFailure: a new sandbox must not run it again.
+// isComplete reports whether the container has exited successfully and its restart policy is OnFailure, so that it is not run
+// again in a new sandbox.
 func (p *planner) isComplete(container *corev1.Container) bool {
 	once := p.state.Pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 	if container.RestartPolicy != nil {
@@ -245,7 +249,7 @@ func (p *planner) isComplete(container *corev1.Container) bool {
 	return once && last != nil && last.State == cri.ContainerExited && last.ExitCode == 0
 }
 
-// planTermination replaces the plan by the stop of all containers and sandboxes, and marks the pod as terminal.
+// planTermination replaces all planned actions: it stops all containers and sandboxes, and marks the pod as terminated.
 func (p *planner) planTermination() {
 	p.out = Actions{PodTerminal: true}
 	reason := "its work is done"

@@ -12,9 +12,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// planRemoval removes exited containers and stopped sandboxes that are not needed. The newest exited instance of each container
-// is kept: it has the exit code, the restart count and the back-off. The newest sandbox and each sandbox with a kept container
-// are kept, because the runtime removes a sandbox with its containers.
+// planRemoval plans to remove exited containers and stopped sandboxes that are not needed any more. It keeps the newest exited
+// instance of each container, which holds the exit code, the restart count and the back-off. It keeps the newest sandbox and
+// every sandbox with a kept container, because the runtime removes a sandbox with its containers.
 func (p *planner) planRemoval() {
 	for i := range p.state.Observed.Containers {
 		if c := &p.state.Observed.Containers[i]; p.isObsolete(c) {
@@ -29,20 +29,21 @@ func (p *planner) planRemoval() {
 	}
 }
 
-// shouldRemoveAll reports whether everything of the pod is removed from the runtime: this was requested, no container runs, and
-// the pod was published as terminated or temporarily evicted.
+// shouldRemoveAll reports whether all containers and sandboxes of the pod can be removed from the runtime. This is so if
+// State.RemoveTerminated is set, no container runs, and the published status shows the pod as terminated or temporarily evicted.
 func (p *planner) shouldRemoveAll() bool {
 	return p.state.RemoveTerminated && p.state.Previous != nil && podview.IsTerminated(p.state.Observed) &&
 		(podstatus.IsTerminal(p.state.Previous.Phase) || p.showsTemporaryEviction(p.state.Previous))
 }
 
-// showsTemporaryEviction reports whether status is that of a temporarily evicted pod after its containers have exited.
+// showsTemporaryEviction reports whether the pod is temporarily evicted and status, the published one, already shows it: phase
+// Pending with the reason of the eviction.
 func (p *planner) showsTemporaryEviction(status *corev1.PodStatus) bool {
 	e := p.state.Eviction
 	return e.IsTemporary(p.state.Pod) && status.Phase == corev1.PodPending && status.Reason == e.Reason
 }
 
-// isNeeded reports whether the sandbox must be kept, because it has a container that is kept.
+// isNeeded reports whether the sandbox must be kept, because it contains a container that is kept.
 func (p *planner) isNeeded(sandbox *cri.Sandbox) bool {
 	for i := range p.state.Observed.Containers {
 		if c := &p.state.Observed.Containers[i]; c.SandboxID == sandbox.ID && !p.isObsolete(c) {
@@ -52,8 +53,8 @@ func (p *planner) isNeeded(sandbox *cri.Sandbox) bool {
 	return false
 }
 
-// isObsolete reports whether a container can be removed: it was created and never started, or has exited and is not the newest
-// exited instance of its name in the spec.
+// isObsolete reports whether the container can be removed. This is so if it was created and will not be started, or if it has
+// exited and is not the newest exited instance of a container in the pod spec.
 func (p *planner) isObsolete(container *cri.Container) bool {
 	switch container.State {
 	case cri.ContainerCreated:
@@ -64,7 +65,7 @@ func (p *planner) isObsolete(container *cri.Container) bool {
 	return false
 }
 
-// startsCreated reports whether the plan starts the container with this ID, which was created and never started.
+// startsCreated reports whether the plan starts the existing container with this ID, which was created but never started.
 func (p *planner) startsCreated(id string) bool {
 	for i := range p.out.Start {
 		if p.out.Start[i].CreatedID == id {

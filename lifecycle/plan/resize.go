@@ -8,7 +8,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
 )
 
-// planResize plans a pending resize of the running container live. kept is false if the container must be restarted for it.
+// planResize plans the pending resize of live, a running container, if there is one. kept is false if the resize requires a
+// restart: live is then stopped.
 func (p *planner) planResize(live *cri.Container) (kept bool) {
 	r := p.pendingResize(live)
 	if r == nil {
@@ -22,7 +23,7 @@ func (p *planner) planResize(live *cri.Container) (kept bool) {
 	return true
 }
 
-// pendingResize returns the resize that is to be applied to the container, or nil.
+// pendingResize returns the resize that must be applied to the container, or nil if there is none.
 func (p *planner) pendingResize(container *cri.Container) *resize.Container {
 	for i := range p.state.Resize.Containers {
 		if p.state.Resize.Containers[i].ID == container.ID {

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// GracePeriod returns the termination grace period of a pod: the deletion grace period, else that of the spec, and at least two
-// seconds.
+// GracePeriod returns the termination grace period of a pod, which is at least two seconds. The deletion grace period has
+// priority over the grace period in the spec.
 func GracePeriod(pod *corev1.Pod) time.Duration {
 	var seconds int64
 	switch {
@@ -31,8 +31,9 @@ func GracePeriod(pod *corev1.Pod) time.Duration {
 	return max(time.Duration(min(seconds, most))*time.Second, hook.MinimumGrace)
 }
 
-// evictionGrace returns the grace period of a pod with the given eviction: that of the eviction, if set, but not more than the
-// deletion grace period. A nil eviction means none. Source: calculateEffectiveGracePeriod in pkg/kubelet/pod_workers.go.
+// evictionGrace returns the grace period with which the pod is stopped. It is that of the eviction, if eviction is not nil and
+// sets one, unless the deletion grace period of the pod is shorter. Otherwise it is [GracePeriod]. Source:
+// calculateEffectiveGracePeriod in pkg/kubelet/pod_workers.go.
 func evictionGrace(pod *corev1.Pod, eviction *podstatus.Eviction) time.Duration {
 	own := GracePeriod(pod)
 	if eviction == nil || eviction.Grace == 0 || pod.DeletionGracePeriodSeconds != nil && own <= eviction.Grace {
@@ -41,8 +42,8 @@ func evictionGrace(pod *corev1.Pod, eviction *podstatus.Eviction) time.Duration 
 	return max(eviction.Grace, hook.MinimumGrace)
 }
 
-// teardownGrace returns the grace period of a pod to tear down. For an orphaned pod it is the longest that the annotations of its
-// containers have.
+// teardownGrace returns the grace period with which the pod in state is stopped. For an orphaned pod, which has no spec, it is
+// the longest grace period in the annotations of its containers.
 func teardownGrace(state *State) time.Duration {
 	if state.Pod != nil {
 		return evictionGrace(state.Pod, state.Eviction)
@@ -57,9 +58,9 @@ func teardownGrace(state *State) time.Duration {
 	return grace
 }
 
-// Teardown plans the removal of a whole pod: it stops the containers and sandboxes, and removes them in a later step, so that the
-// exit codes can be observed in between. s.Pod is nil for an orphaned pod: its containers are stopped all at once, with the
-// preStop hooks in their annotations. If s.Relisted is set, nothing is removed.
+// Teardown plans the removal of a pod. While containers or sandboxes run, the actions only stop them, so that the exit codes can
+// be observed; the next Teardown then plans to remove them. If state.Relisted is set, nothing is removed. If state.Pod is nil,
+// the pod is orphaned: its containers are stopped all at once, with the preStop hooks from their annotations.
 func Teardown(state State, grace time.Duration) Actions {
 	p := planner{state: state, out: Actions{PodTerminal: true}}
 	p.stopPod(grace, "the pod is deleted")
@@ -79,8 +80,8 @@ func Teardown(state State, grace time.Duration) Actions {
 	return p.out
 }
 
-// stopPod stops all running containers and all sandboxes. It also stops a NotReady sandbox whose network may not be torn down
-// yet.
+// stopPod plans to stop all running containers within grace, and all sandboxes. A NotReady sandbox is stopped too, unless its
+// network is torn down already. reason is for logs.
 func (p *planner) stopPod(grace time.Duration, reason string) {
 	for i := range p.state.Observed.Containers {
 		c := &p.state.Observed.Containers[i]
@@ -97,8 +98,9 @@ func (p *planner) stopPod(grace time.Duration, reason string) {
 	}
 }
 
-// waitForBefore returns the names of the running containers that must exit before container, a sidecar: the regular containers, and the
-// sidecars that started after it. Source: kuberuntime_termination_order.go in pkg/kubelet/kuberuntime.
+// waitForBefore returns the names of the running containers that must exit before container is stopped. If container is a
+// sidecar, these are the regular containers and all later sidecars in the spec; otherwise there are none. Source:
+// kuberuntime_termination_order.go in pkg/kubelet/kuberuntime.
 func (p *planner) waitForBefore(container *cri.Container) (names []string) {
 	if p.state.Pod == nil {
 		return nil
@@ -124,8 +126,9 @@ func (p *planner) waitForBefore(container *cri.Container) (names []string) {
 	return names
 }
 
-// PreStopHook returns the preStop hook to run before a container is stopped, or nil. There is none if the grace period of the pod
-// is zero. If pod is nil, the hook is read from the annotations of the container.
+// PreStopHook returns the preStop hook to run before the container is stopped, or nil if there is none. It returns nil, too, if
+// the container does not run or the pod's grace period is zero. If pod is nil, it reads the hook from the annotations of the
+// container.
 func PreStopHook(pod *corev1.Pod, container *cri.Container) *corev1.LifecycleHandler {
 	if container.State != cri.ContainerRunning {
 		return nil
@@ -143,7 +146,7 @@ func PreStopHook(pod *corev1.Pod, container *cri.Container) *corev1.LifecycleHan
 	return spec.Lifecycle.PreStop
 }
 
-// preStopFromAnnotations returns the preStop hook in the annotations of instance, or nil.
+// preStopFromAnnotations returns the preStop hook from the annotations of instance, or nil if there is none.
 func preStopFromAnnotations(instance *cri.Container) *corev1.LifecycleHandler {
 	restored, _ := hook.Restore(instance) // a container with a damaged annotation is stopped, too
 	if restored.Container.Lifecycle == nil {
