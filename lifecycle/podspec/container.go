@@ -27,7 +27,8 @@ func Container(pod *corev1.Pod, container *corev1.Container, launch Launch, opts
 	return config, fielderr.ShortOne(err)
 }
 
-// containerConfig builds the config of a container with its environment env. path is the field path of the container in the pod, for errors.
+// containerConfig returns the CRI config of a container, in which env is the resolved environment. path is the field path of the
+// container in the pod, for errors.
 func containerConfig(
 	pod *corev1.Pod, container *corev1.Container, path *field.Path, env *podenv.Environment, launch Launch, opts Options,
 ) (cri.ContainerConfig, error) {
@@ -75,8 +76,8 @@ func containerConfig(
 	return config, nil
 }
 
-// checkMetadataSize returns an error if labels and annotations together exceed limit bytes: the runtime returns them in its
-// lists, whose size is limited.
+// checkMetadataSize returns an error for the field at path if labels and annotations together exceed limit bytes. The runtime
+// returns them in its lists, and the size of these is limited.
 func checkMetadataSize(path *field.Path, labels, annotations map[string]string, limit int) error {
 	if podfield.MapSize(labels)+podfield.MapSize(annotations) > limit {
 		return fielderr.TooLong(path, "labels and annotations may not be more than %d bytes in all", limit)

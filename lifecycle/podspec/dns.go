@@ -19,9 +19,9 @@ import (
 
 const maxResolvConf = 10 << 20 // bytes
 
-// ParseResolvConf parses the content of a resolv.conf(5) file. All name servers are used, the last search line, and the last
-// value of each option. The search domain "." and trailing dots are removed. Comments and unknown keywords are skipped. A
-// nameserver line without an address is an error.
+// ParseResolvConf parses the content of a resolv.conf(5) file. It returns all name servers, the search domains of the last search
+// line, and the last value of each option. The search domain "." and trailing dots are removed. Comments and unknown keywords are
+// skipped. A nameserver line without an address is an error.
 func ParseResolvConf(data []byte) (*cri.DNSConfig, error) {
 	if len(data) > maxResolvConf {
 		return nil, fmt.Errorf("parse resolv.conf: %d bytes, the limit is %d", len(data), maxResolvConf)
@@ -64,7 +64,7 @@ type resolverOptions struct {
 	index map[string]int
 }
 
-// setOption adds an option such as "ndots:5", or replaces the option with its name.
+// setOption appends an option such as "ndots:5". If the list has an option with this name, it is replaced instead.
 func (o *resolverOptions) setOption(option string) {
 	name, _, _ := strings.Cut(option, ":")
 	if i, ok := o.index[name]; ok {
@@ -78,7 +78,8 @@ func (o *resolverOptions) setOption(option string) {
 	o.list = append(o.list, option)
 }
 
-// podDNS returns the resolv.conf of a pod, or nil if the runtime chooses it.
+// podDNS returns the resolv.conf of a pod. It is nil if the runtime must choose the resolv.conf, because that of the node is
+// unknown.
 func podDNS(pod *corev1.Pod, opts Options) (*cri.DNSConfig, error) {
 	dns := baseDNS(pod, opts)
 	if extra := pod.Spec.DNSConfig; extra != nil {
@@ -96,8 +97,8 @@ func podDNS(pod *corev1.Pod, opts Options) (*cri.DNSConfig, error) {
 	return dns, nil
 }
 
-// baseDNS returns the resolv.conf for the DNS policy of the pod, without its dnsConfig, or nil if the runtime chooses it. The caller
-// may change the result.
+// baseDNS returns the resolv.conf for the DNS policy of the pod, before its dnsConfig is applied. It is nil if the runtime must
+// choose the resolv.conf. The caller may change the result.
 func baseDNS(pod *corev1.Pod, opts Options) *cri.DNSConfig {
 	policy := pod.Spec.DNSPolicy
 	if policy == corev1.DNSNone {
@@ -122,7 +123,7 @@ func baseDNS(pod *corev1.Pod, opts Options) *cri.DNSConfig {
 	}
 }
 
-// clusterDNS returns the resolv.conf with the cluster's DNS servers and search domains.
+// clusterDNS returns the resolv.conf with the DNS servers and search domains of the cluster.
 func clusterDNS(pod *corev1.Pod, opts Options) *cri.DNSConfig {
 	dns := &cri.DNSConfig{Options: []string{"ndots:5"}}
 	for _, ip := range opts.ClusterDNS {
@@ -139,7 +140,7 @@ func clusterDNS(pod *corev1.Pod, opts Options) *cri.DNSConfig {
 	return dns
 }
 
-// loopbackServers returns the loopback address of each IP family of the node.
+// loopbackServers returns the loopback address of the IP family of each address in nodeIPs, or 127.0.0.1 if nodeIPs is empty.
 func loopbackServers(nodeIPs []netip.Addr) []string {
 	var servers []string
 	for _, ip := range nodeIPs {
@@ -155,7 +156,8 @@ func loopbackServers(nodeIPs []netip.Addr) []string {
 	return servers
 }
 
-// mergeOptions returns the options base, replaced and extended by those of the pod's dnsConfig.
+// mergeOptions returns the resolver options in base and extra. An option in extra, from the pod's dnsConfig, replaces that of its
+// name in base.
 func mergeOptions(base []string, extra []corev1.PodDNSConfigOption) []string {
 	var merged resolverOptions
 	for _, option := range base {
@@ -171,7 +173,8 @@ func mergeOptions(base []string, extra []corev1.PodDNSConfigOption) []string {
 	return merged.list
 }
 
-// limitDNS removes the name servers and search domains above the limits of resolvers, and calls Options.Warn if it does.
+// limitDNS removes the name servers and search domains from dns that exceed the limits of resolvers. If it removes any, it calls
+// Options.Warn.
 func limitDNS(pod *corev1.Pod, dns *cri.DNSConfig, opts Options) {
 	if len(dns.Servers) > podfield.MaxNameservers {
 		dns.Servers = dns.Servers[:podfield.MaxNameservers]
@@ -191,7 +194,7 @@ func limitDNS(pod *corev1.Pod, dns *cri.DNSConfig, opts Options) {
 	}
 }
 
-// removeDuplicates returns the list without repeated strings; the first of each is kept. It writes to the list.
+// removeDuplicates returns list without repeated strings; the first of each is kept. It overwrites the elements of list.
 func removeDuplicates(list []string) []string {
 	seen := make(map[string]struct{}, len(list))
 	return slices.DeleteFunc(list, func(s string) bool {

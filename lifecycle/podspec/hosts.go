@@ -18,9 +18,9 @@ import (
 const hostsPath = "/etc/hosts"
 
 // HostsFile returns the content of /etc/hosts for the containers of a pod; see [Launch].HostsPath. ips are the addresses of the
-// sandbox, the primary one first; invalid ones are skipped. A pod on the host network gets the content of node, the hosts file of
-// the node; other pods get their own host name. Host aliases of the pod are appended. The kubelet writes the file for each
-// container, with mode 0644 (kubelet_pods.go, ensureHostsFile).
+// sandbox, the primary one first, and invalid addresses are skipped. For a pod on the host network, the content is that of node,
+// the hosts file of the node, instead of lines with the pod's addresses and host name. In both cases the host aliases of the pod
+// are appended. The kubelet writes the file for each container, with mode 0644 (kubelet_pods.go, ensureHostsFile).
 func HostsFile(pod *corev1.Pod, ips []string, node []byte, opts Options) ([]byte, error) {
 	var b bytes.Buffer
 	if pod.Spec.HostNetwork {
@@ -57,8 +57,8 @@ func HostsFile(pod *corev1.Pod, ips []string, node []byte, opts Options) ([]byte
 	return b.Bytes(), nil
 }
 
-// hostsMount returns the mount of the pod's hosts file. ok is false if the container mounts a volume at its path, or if the pod
-// has no IP address.
+// hostsMount returns the mount of the pod's hosts file at /etc/hosts. ok is false if the file must not be mounted, because the
+// container mounts a volume at that path, or because the pod has no IP address.
 func hostsMount(pod *corev1.Pod, container *corev1.Container, launch Launch, opts Options) (mount cri.Mount, ok bool) {
 	for _, m := range container.VolumeMounts {
 		if m.MountPath == hostsPath {

@@ -28,7 +28,8 @@ type Volume struct {
 	SELinuxRelabel bool           // the runtime relabels the volume with the SELinux label of the container
 }
 
-// hostPaths returns the host paths of volumes by name, for [podenv.Resolve]. Image volumes and block devices have an empty path.
+// hostPaths returns the host path of each volume, by volume name, for [podenv.Resolve]. The path of an image volume or block
+// device is empty.
 func hostPaths(volumes map[string]Volume) map[string]string {
 	paths := make(map[string]string, len(volumes))
 	for name, v := range volumes {
@@ -37,8 +38,8 @@ func hostPaths(volumes map[string]Volume) map[string]string {
 	return paths
 }
 
-// containerMounts returns the mounts of a container in this order: those of devices, its volumes, the hosts file, and the
-// termination message file (kubelet_pods.go and kuberuntime_container.go, makeMounts).
+// containerMounts returns the mounts of a container in this order: launch.Mounts, such as those of devices, then its volume
+// mounts, the hosts file, and the termination message file (kubelet_pods.go and kuberuntime_container.go, makeMounts).
 func containerMounts(pod *corev1.Pod, container *corev1.Container, path *field.Path, env *podenv.Environment, launch Launch, opts Options) ([]cri.Mount, error) {
 	all := slices.Clone(launch.Mounts)
 	for i := range container.VolumeMounts {
@@ -66,16 +67,16 @@ func containerMounts(pod *corev1.Pod, container *corev1.Container, path *field.P
 	return all, nil
 }
 
-// setIDMappings sets the ID mappings of the mounts to those of the pod's user namespace, so that files have the same owners
-// inside and outside.
+// setIDMappings sets the ID mappings of each mount to those of user, the user namespace of the pod. Files then have equal owner
+// IDs inside and outside the namespace.
 func setIDMappings(mounts []cri.Mount, user *cri.UserNamespace) {
 	for i := range mounts {
 		mounts[i].UIDMappings, mounts[i].GIDMappings = user.UIDs, user.GIDs
 	}
 }
 
-// volumeMount returns the CRI mount for the volume mount with this index of a container, with its subPath resolved. path is the
-// field path of the volume mount, for errors.
+// volumeMount returns the CRI mount for container.VolumeMounts[index], with the host path of its subPath. path is the field path
+// of the volume mount, for errors.
 func volumeMount(pod *corev1.Pod, container *corev1.Container, index int, path *field.Path, env *podenv.Environment, launch Launch, opts Options) (cri.Mount, error) {
 	m := &container.VolumeMounts[index]
 	v, ok := launch.Volumes[m.Name]
@@ -110,8 +111,8 @@ func volumeMount(pod *corev1.Pod, container *corev1.Container, index int, path *
 	return mount, err
 }
 
-// resolveSubPath returns the path in the volume at which a mount starts. A missing or empty variable in subPathExpr is an error,
-// because the mount would start at another path.
+// resolveSubPath returns the path relative to the volume's root that is mounted, with the variables of subPathExpr expanded from
+// env. A variable that is missing or empty is an error, because another path would be mounted.
 func resolveSubPath(mount *corev1.VolumeMount, path *field.Path, env *podenv.Environment) (string, error) {
 	if mount.SubPathExpr == "" {
 		return mount.SubPath, checkValue(path.Child("subPath"), mount.SubPath, podfield.CheckRelative)
@@ -135,7 +136,7 @@ func resolveSubPath(mount *corev1.VolumeMount, path *field.Path, env *podenv.Env
 	return sub, checkValue(path, sub, podfield.CheckRelative)
 }
 
-// convertPropagation converts the mount propagation of a mount; none means private.
+// convertPropagation returns the CRI value for the propagation of the mount. An unset propagation means private.
 func convertPropagation(mount *corev1.VolumeMount, path *field.Path) (cri.Propagation, error) {
 	switch mode := *optional.First(mount.MountPropagation, new(corev1.MountPropagationNone)); mode {
 	case corev1.MountPropagationNone:
@@ -149,7 +150,8 @@ func convertPropagation(mount *corev1.VolumeMount, path *field.Path) (cri.Propag
 	}
 }
 
-// resolveRecursiveReadOnly reports whether the mounts below the read-only mount are read-only too (KEP-3857).
+// resolveRecursiveReadOnly reports whether the mounts below the mount must be read-only, too (KEP-3857). It returns an error if
+// the mount requires this and the runtime does not support it.
 func resolveRecursiveReadOnly(pod *corev1.Pod, mount *corev1.VolumeMount, path *field.Path, opts Options) (bool, error) {
 	mode := *optional.First(mount.RecursiveReadOnly, new(corev1.RecursiveReadOnlyDisabled))
 	if mode == corev1.RecursiveReadOnlyDisabled {
@@ -173,7 +175,7 @@ func resolveRecursiveReadOnly(pod *corev1.Pod, mount *corev1.VolumeMount, path *
 	}
 }
 
-// containerDevices returns the devices of a container: those of launch, then its block volumes.
+// containerDevices returns the devices of a container: those in launch.Devices, followed by its block volumes.
 func containerDevices(container *corev1.Container, path *field.Path, launch Launch) ([]cri.Device, error) {
 	all := slices.Clone(launch.Devices)
 	for i, d := range container.VolumeDevices {

@@ -36,8 +36,8 @@ func podNamespaces(pod *corev1.Pod, opts Options) (cri.NamespaceOptions, error) 
 	return n, err
 }
 
-// userNamespace returns the user namespace of the pod: that of the node, or with hostUsers false its own with a mapping to host
-// IDs.
+// userNamespace returns the user namespace of the pod. With hostUsers false it is a namespace of its own, whose IDs are mapped to
+// IDs of the host. Otherwise it is that of the node.
 func userNamespace(pod *corev1.Pod, opts Options) (*cri.UserNamespace, error) {
 	if h := pod.Spec.HostUsers; h == nil || *h {
 		return &cri.UserNamespace{Mode: cri.NamespaceNode}, nil
@@ -64,8 +64,8 @@ func userNamespace(pod *corev1.Pod, opts Options) (*cri.UserNamespace, error) {
 	return &cri.UserNamespace{Mode: cri.NamespacePod, UIDs: []cri.IDMapping{m}, GIDs: []cri.IDMapping{m}}, nil
 }
 
-// setTarget sets the PID namespace in namespaces to that of the target container, if container is an ephemeral container with a
-// target. launch.TargetID is the target.
+// setTarget changes the PID namespace in namespaces to that of the target container launch.TargetID, if container is an ephemeral
+// container that names a target.
 func setTarget(pod *corev1.Pod, container *corev1.Container, launch Launch, namespaces *cri.NamespaceOptions) error {
 	for i := range pod.Spec.EphemeralContainers {
 		e := &pod.Spec.EphemeralContainers[i]

@@ -68,7 +68,7 @@ type Options struct {
 	Warn func(pod *corev1.Pod, reason, message string)
 }
 
-// NodeIPs returns the valid addresses of HostIPs, or none if HostIPs is nil.
+// NodeIPs returns the valid addresses that HostIPs returns, or nil if HostIPs is nil.
 func (o Options) NodeIPs() []netip.Addr {
 	if o.HostIPs == nil {
 		return nil
@@ -81,7 +81,7 @@ func (o Options) NodeIPs() []netip.Addr {
 	return ips
 }
 
-// allocatableResources returns the resources of Allocatable, or none if it is nil.
+// allocatableResources returns the result of Allocatable, or nil if Allocatable is nil.
 func (o Options) allocatableResources() corev1.ResourceList {
 	if o.Allocatable == nil {
 		return nil
@@ -89,7 +89,8 @@ func (o Options) allocatableResources() corev1.ResourceList {
 	return o.Allocatable()
 }
 
-// runtimeHandlerOf returns the runtime handler of the pod's runtime class, with its features from Options.RuntimeHandlers.
+// runtimeHandlerOf returns the runtime handler of the pod's runtime class. Its features come from Options.RuntimeHandlers; a
+// handler that is not listed there has none.
 func (o Options) runtimeHandlerOf(pod *corev1.Pod) (cri.RuntimeHandler, error) {
 	name, err := runtimeHandler(pod, o)
 	if err != nil {
@@ -105,7 +106,7 @@ func (o Options) runtimeHandlerOf(pod *corev1.Pod) (cri.RuntimeHandler, error) {
 	return cri.RuntimeHandler{Name: name}, nil
 }
 
-// volumeGroups returns the groups of VolumeGroups, or none if it is nil.
+// volumeGroups returns the result of VolumeGroups for the pod, or nil if VolumeGroups is nil.
 func (o Options) volumeGroups(pod *corev1.Pod) []int64 {
 	if o.VolumeGroups == nil {
 		return nil

@@ -12,8 +12,9 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// nodeResources returns Options.Node. If it is nil, known is false, and the result yields only settings that do not depend on the
-// node: none that cgroup v1 lacks, and no OOM score adjustment, which depends on the memory capacity.
+// nodeResources returns the node data in Options.Node, on which resource settings depend. If that is nil, known is false, and
+// node is a substitute: only settings that every node supports result from it. The OOM score adjustment depends on the memory
+// capacity, so the caller must then discard it.
 func (o Options) nodeResources() (node qos.Node, known bool) {
 	if o.Node != nil {
 		return *o.Node, true
@@ -21,8 +22,8 @@ func (o Options) nodeResources() (node qos.Node, known bool) {
 	return qos.Node{MemoryCapacity: math.MaxInt64, CgroupV1: true, NoSwapController: true}, false
 }
 
-// Resources returns the CPU, memory and huge page settings of a container. [Container] includes them; a resize of a running
-// container needs them alone.
+// Resources returns the CPU, memory and huge page settings of a container. [Container] includes them in its result. A resize of a
+// running container needs only them.
 func Resources(pod *corev1.Pod, container *corev1.Container, opts Options) (*cri.Resources, error) {
 	n, known := opts.nodeResources()
 	r, err := qos.ContainerResources(pod, container, n)

@@ -22,8 +22,8 @@ import (
 
 const maxHostname = 63 // of a DNS label; the kernel allows 64 bytes with the terminating zero
 
-// Sandbox returns the CRI config of a pod's sandbox. attempt is the number of its previous sandboxes. pod must have passed
-// podapi.Default, podapi.Validate and podapi.Unsupported.
+// Sandbox returns the CRI config of a pod's sandbox. attempt is the number of sandboxes that the pod has had before. pod must
+// have passed podapi.Default, podapi.Validate and podapi.Unsupported.
 func Sandbox(pod *corev1.Pod, attempt uint32, opts Options) (cri.SandboxConfig, error) {
 	handler, err := runtimeHandler(pod, opts)
 	if err != nil {
@@ -67,7 +67,7 @@ func Sandbox(pod *corev1.Pod, attempt uint32, opts Options) (cri.SandboxConfig, 
 	return c, nil
 }
 
-// runtimeHandler returns the runtime handler of the pod's runtime class; "" is the default handler.
+// runtimeHandler returns the name of the runtime handler for the pod's runtime class. An empty name is the default handler.
 func runtimeHandler(pod *corev1.Pod, opts Options) (string, error) {
 	class := pod.Spec.RuntimeClassName
 	if class == nil {
@@ -81,8 +81,9 @@ func runtimeHandler(pod *corev1.Pod, opts Options) (string, error) {
 	return "", field.NotFound(field.NewPath("spec", "runtimeClassName"), *class)
 }
 
-// kernelHostname returns the hostname of the pod's UTS namespace (kuberuntime_sandbox.go). The error for a long FQDN has the
-// kubelet's text (GetNodenameForKernel in pkg/kubelet/util), because it is the message of an event that tools compare.
+// kernelHostname returns the hostname to set in the pod's UTS namespace (kuberuntime_sandbox.go). It is empty on the host
+// network. The error for a long FQDN has the kubelet's text (GetNodenameForKernel in pkg/kubelet/util), because tools compare the
+// message of the event.
 func kernelHostname(pod *corev1.Pod, opts Options) (string, error) {
 	if pod.Spec.HostNetwork {
 		return "", nil
@@ -99,7 +100,7 @@ func kernelHostname(pod *corev1.Pod, opts Options) (string, error) {
 	return fqdn, nil
 }
 
-// hostAndDomain returns the hostname of a pod, and its domain, or "" without a subdomain (kubelet_pods.go,
+// hostAndDomain returns the hostname of a pod and its DNS domain. domain is empty if the pod has no subdomain (kubelet_pods.go,
 // GeneratePodHostNameAndDomain).
 func hostAndDomain(pod *corev1.Pod, opts Options) (host, domain string, err error) {
 	spec, path := &pod.Spec, field.NewPath("spec")
@@ -122,7 +123,8 @@ func hostAndDomain(pod *corev1.Pod, opts Options) (host, domain string, err erro
 	return host, spec.Subdomain + "." + pod.Namespace + ".svc." + opts.ClusterDomain, nil
 }
 
-// truncateHostname cuts a hostname to maxHostname bytes. The result is never empty, because the first character is alphanumeric.
+// truncateHostname returns name, cut to maxHostname bytes. If it cuts the name, it calls Options.Warn for the pod. The result is
+// not empty, because the first character is alphanumeric.
 func truncateHostname(pod *corev1.Pod, name string, opts Options) string {
 	if len(name) <= maxHostname {
 		return name
@@ -132,8 +134,8 @@ func truncateHostname(pod *corev1.Pod, name string, opts Options) string {
 	return short
 }
 
-// portMappings returns the ports of the regular containers. It omits duplicates in a container: ports with equal names, or
-// unnamed ones with equal IP family, protocol, address and numbers (container/helpers.go, MakePortMappings).
+// portMappings returns the ports of the regular containers. A duplicate port of one container is omitted: it has the name of an
+// earlier port or, if both are unnamed, equal IP family, protocol, address and numbers (container/helpers.go, MakePortMappings).
 func portMappings(pod *corev1.Pod, opts Options) []cri.PortMapping {
 	var all []cri.PortMapping
 	for i := range pod.Spec.Containers {
@@ -159,7 +161,7 @@ func portMappings(pod *corev1.Pod, opts Options) []cri.PortMapping {
 	return all
 }
 
-// ipFamily returns the IP family of a host IP: v4, v6, or any if it is empty.
+// ipFamily returns the IP family of the address ip: v4, v6, or any if ip is empty.
 func ipFamily(ip string) string {
 	if ip == "" {
 		return "any"
@@ -203,7 +205,7 @@ func sandboxSecurity(pod *corev1.Pod, opts Options) (cri.SandboxSecurity, error)
 	return s, err
 }
 
-// checkValue returns an error for the field at path if the validation function valid returns messages for value.
+// checkValue returns an error for the field at path if valid, a validation function, returns messages for value.
 func checkValue(path *field.Path, value string, valid func(string) []string) error {
 	if msgs := valid(value); len(msgs) > 0 {
 		return field.Invalid(path, value, strings.Join(msgs, "; "))
@@ -211,7 +213,7 @@ func checkValue(path *field.Path, value string, valid func(string) []string) err
 	return nil
 }
 
-// convertSysctls returns the sysctls of the pod, with dots as separators in their names.
+// convertSysctls returns the sysctls of the pod. In their names, slashes as separators are replaced by dots.
 func convertSysctls(pod *corev1.Pod) map[string]string {
 	sc := pod.Spec.SecurityContext
 	if sc == nil || len(sc.Sysctls) == 0 {

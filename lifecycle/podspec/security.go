@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// containerSecurity returns the effective security context of a container: its own, with defaults from that of the pod
-// (pkg/securitycontext, DetermineEffectiveSecurityContext).
+// containerSecurity returns the effective security context of a container: the fields of its own security context, else those of
+// the pod's (pkg/securitycontext, DetermineEffectiveSecurityContext).
 func containerSecurity(pod *corev1.Pod, container *corev1.Container, path *field.Path, launch Launch, opts Options) (cri.ContainerSecurity, error) {
 	podSC, sc := optional.OrZero(pod.Spec.SecurityContext), optional.OrZero(container.SecurityContext)
 	var s cri.ContainerSecurity
@@ -55,8 +55,8 @@ func containerSecurity(pod *corev1.Pod, container *corev1.Container, path *field
 	return s, nil
 }
 
-// setUser sets the user of the container in security, and returns an error for root if the pod has runAsNonRoot. An image without a user
-// runs as root.
+// setUser sets the user and group in security: those of the security contexts, else those of the image, which are root if the
+// image names none. If runAsNonRoot is set, it returns an error unless the user is known to be other than root.
 func setUser(security *cri.ContainerSecurity, podContext *corev1.PodSecurityContext, securityContext *corev1.SecurityContext, path *field.Path, launch Launch) error {
 	security.RunAsUser = optional.First(securityContext.RunAsUser, podContext.RunAsUser)
 	security.RunAsGroup = optional.First(securityContext.RunAsGroup, podContext.RunAsGroup)
@@ -92,8 +92,8 @@ func setUser(security *cri.ContainerSecurity, podContext *corev1.PodSecurityCont
 	return nil
 }
 
-// seccompProfile returns the seccomp profile of a container: its own, else that of its pod, else the default by
-// Options.SeccompDefault.
+// seccompProfile returns the seccomp profile of a container: that of its own security context, else that of the pod, else the
+// default according to Options.SeccompDefault.
 func seccompProfile(podContext *corev1.PodSecurityContext, securityContext *corev1.SecurityContext, path *field.Path, opts Options) (*cri.SecurityProfile, error) {
 	profile := optional.First(securityContext.SeccompProfile, podContext.SeccompProfile)
 	switch {
@@ -110,8 +110,8 @@ func seccompProfile(podContext *corev1.PodSecurityContext, securityContext *core
 	}, nil
 }
 
-// appArmorProfile returns the effective AppArmor profile: that of the container, else that of the deprecated annotation, else
-// that of the pod. It returns nil if none is set.
+// appArmorProfile returns the AppArmor profile of a container, or nil if none is set. The security context of the container comes
+// first, then the deprecated annotation, then the security context of the pod.
 func appArmorProfile(pod *corev1.Pod, container *corev1.Container, podContext *corev1.PodSecurityContext, securityContext *corev1.SecurityContext, path *field.Path) (*cri.SecurityProfile, error) {
 	profile := securityContext.AppArmorProfile
 	if profile == nil {
@@ -136,7 +136,8 @@ func appArmorProfile(pod *corev1.Pod, container *corev1.Container, podContext *c
 	}
 }
 
-// maskedPaths returns the paths that are hidden in a container: the defaults of runc and Docker, and Options.MaskedPaths.
+// maskedPaths returns the paths that are hidden in a container: those that runc and Docker hide by default, and
+// Options.MaskedPaths.
 func maskedPaths(opts Options) []string {
 	return slices.Concat([]string{
 		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
@@ -145,7 +146,7 @@ func maskedPaths(opts Options) []string {
 	}, opts.MaskedPaths)
 }
 
-// fsGroup returns the fsGroup of the pod as a list, which may be empty.
+// fsGroup returns a list with the fsGroup of the pod, or nil if it is not set.
 func fsGroup(securityContext *corev1.PodSecurityContext) []int64 {
 	if securityContext.FSGroup == nil {
 		return nil

@@ -23,8 +23,8 @@ const (
 	reasonSandboxNotReady    = "PodSandboxNotReady"
 )
 
-// IsOwnedCondition reports whether the node agent sets pod conditions of this type. Conditions of other types belong to controllers
-// and are kept unchanged. A new condition of this package must be added here.
+// IsOwnedCondition reports whether the node agent sets pod conditions of this type. Conditions of all other types belong to
+// controllers, and this package copies them unchanged.
 func IsOwnedCondition(conditionType corev1.PodConditionType) bool {
 	switch conditionType {
 	case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,
@@ -34,8 +34,8 @@ func IsOwnedCondition(conditionType corev1.PodConditionType) bool {
 	return false
 }
 
-// podConditions returns the conditions of the pod: those of controllers first, then those of the node agent, in the kubelet's
-// order.
+// podConditions returns all conditions of the pod: those of controllers first, then those of the node agent in the kubelet's
+// order. A condition whose status is unchanged keeps its transition time from previous.
 func podConditions(view *podview.View, status *corev1.PodStatus, previous []corev1.PodCondition, input *Input) []corev1.PodCondition {
 	pod := view.Pod
 	sandbox := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}
@@ -65,7 +65,8 @@ func podConditions(view *podview.View, status *corev1.PodStatus, previous []core
 	return out
 }
 
-// initializedCondition returns the condition Initialized. Once it is True, it stays True when containers restart.
+// initializedCondition returns the condition Initialized: True once all init containers have completed. It then stays True when
+// containers restart.
 func initializedCondition(pod *corev1.Pod, status *corev1.PodStatus, previous []corev1.PodCondition) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}
 	if status.Phase == corev1.PodSucceeded {
@@ -94,8 +95,8 @@ func initializedCondition(pod *corev1.Pod, status *corev1.PodStatus, previous []
 	return c
 }
 
-// foreignConditions returns the conditions that the node agent does not own, in their order. They are those of the pod object or,
-// if it has none because the agent started without its API server, those of the previous status.
+// foreignConditions returns the conditions that belong to controllers, in their order. It takes them from the pod object. If that
+// has no conditions, because the agent started without its API server, it takes them from previous, the previous status.
 func foreignConditions(pod *corev1.Pod, previous []corev1.PodCondition) (out []corev1.PodCondition) {
 	if len(pod.Status.Conditions) > 0 {
 		previous = pod.Status.Conditions
@@ -120,8 +121,8 @@ func MayRestartAll(pod *corev1.PodSpec) bool {
 	return false
 }
 
-// allRestartingCondition returns the condition AllContainersRestarting: True while a restart of all containers, requested by a
-// container's exit code, is in progress.
+// allRestartingCondition returns the condition AllContainersRestarting. It is True while all containers are being restarted
+// because the exit code of one matched a rule with action RestartAllContainers.
 func allRestartingCondition(view *podview.View, status *corev1.PodStatus) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse}
 	switch {
@@ -148,8 +149,8 @@ func TerminalReason(phase corev1.PodPhase) string {
 	return ""
 }
 
-// readyCondition returns the condition Ready of the pod without its readiness gates. The condition ContainersReady has the same
-// status.
+// readyCondition returns the condition Ready of the pod, without regard to its readiness gates. It is True if all regular
+// containers and sidecars are ready. The condition ContainersReady is equal except for its type.
 func readyCondition(pod *corev1.Pod, status *corev1.PodStatus) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse}
 	if IsTerminal(status.Phase) {
@@ -177,7 +178,7 @@ func readyCondition(pod *corev1.Pod, status *corev1.PodStatus) corev1.PodConditi
 	return c
 }
 
-// applyReadinessGates returns the condition ready, set to False if a readiness gate of the pod is not True.
+// applyReadinessGates returns the condition ready, set to False if a readiness gate of the pod is not True in conditions.
 func applyReadinessGates(pod *corev1.Pod, ready corev1.PodCondition, conditions []corev1.PodCondition) corev1.PodCondition {
 	if ready.Status != corev1.ConditionTrue {
 		return ready
@@ -197,7 +198,7 @@ func applyReadinessGates(pod *corev1.Pod, ready corev1.PodCondition, conditions 
 	return ready
 }
 
-// FindCondition returns a pointer to the condition of the given type in the list, or nil.
+// FindCondition returns a pointer to the condition of the given type in conditions, or nil if there is none.
 func FindCondition(conditions []corev1.PodCondition, conditionType corev1.PodConditionType) *corev1.PodCondition {
 	for i := range conditions {
 		if conditions[i].Type == conditionType {

@@ -34,8 +34,8 @@ type statusBuilder struct {
 	regularCreated bool // a regular container of this generation was created, in any sandbox
 }
 
-// setContainerStatuses sets the container statuses of the pod status: regular and ephemeral containers sorted by name, init containers in the
-// order of the spec.
+// setContainerStatuses sets the container statuses in status, the new pod status. Regular and ephemeral containers are sorted by
+// name, init containers are in the order of the spec.
 func setContainerStatuses(status *corev1.PodStatus, view *podview.View, previous *corev1.PodStatus, input *Input) {
 	d := statusBuilder{view: view, in: input, generation: view.Generation}
 	pod := view.Pod
@@ -65,7 +65,8 @@ func setContainerStatuses(status *corev1.PodStatus, view *podview.View, previous
 	slices.SortStableFunc(status.EphemeralContainerStatuses, byName)
 }
 
-// containerStatus returns the status of a container, with started and ready from its probe results.
+// containerStatus returns the new status of a regular or init container. Started and Ready come from its probe results. before is
+// its previous status, or nil.
 func (d *statusBuilder) containerStatus(container *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := d.instanceStatus(container, before)
 	started := podprobe.Started(d.view.Pod, container, &st, before, d.in.Probes)
@@ -73,8 +74,9 @@ func (d *statusBuilder) containerStatus(container *corev1.Container, before *cor
 	return st
 }
 
-// initContainerStatus returns the status of an init container. If the runtime has lost it and a regular container was created, it
-// is reported as completed, unless it must run again.
+// initContainerStatus returns the new status of an init container; before is its previous status, or nil. If the runtime has no
+// instance of it although a regular container was created, the runtime has lost it: it is then reported as completed, unless it
+// must run again.
 func (d *statusBuilder) initContainerStatus(container *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := d.containerStatus(container, before)
 	_, waits := d.in.Waiting[container.Name]
@@ -88,8 +90,8 @@ func (d *statusBuilder) initContainerStatus(container *corev1.Container, before 
 	return st
 }
 
-// instanceStatus returns the status of the newest instance of a container, with the exit of the previous instance as its last
-// state.
+// instanceStatus returns the new status of a container from its newest instance in the runtime. The last state is that of the
+// instance before. before is the previous status of the container, or nil.
 func (d *statusBuilder) instanceStatus(container *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
 	last := d.view.Observed.NewestContainer(container.Name)
 	if last != nil && (isPredecessor(before, last) || d.in.Deleted && last.State == cri.ContainerCreated && before != nil && before.State.Terminated != nil) {
@@ -108,8 +110,8 @@ func (d *statusBuilder) instanceStatus(container *corev1.Container, before *core
 	return st
 }
 
-// setFromInstance fills in status from last, the newest instance of the container in the runtime. before is the previous status, or
-// nil.
+// setFromInstance sets the fields of status from last, the newest instance of the container in the runtime. before is the
+// previous status of the container, or nil.
 func (d *statusBuilder) setFromInstance(container *corev1.Container, last *cri.Container, status, before *corev1.ContainerStatus) {
 	if last.State != cri.ContainerCreated { // else the probe results of the next instance would be attributed to this one
 		status.ContainerID = d.containerID(last)
@@ -137,7 +139,8 @@ func (d *statusBuilder) setFromInstance(container *corev1.Container, last *cri.C
 	}
 }
 
-// containerID returns the ID of the container as in API statuses, such as containerd://0123abcd.
+// containerID returns the ID of the container as API statuses have it: with the name of the runtime, such as
+// containerd://0123abcd.
 func (d *statusBuilder) containerID(container *cri.Container) string {
 	if d.in.RuntimeName == "" {
 		return container.ID
@@ -145,13 +148,13 @@ func (d *statusBuilder) containerID(container *cri.Container) string {
 	return d.in.RuntimeName + "://" + container.ID
 }
 
-// isStatusOf reports whether status is that of the instance container.
+// isStatusOf reports whether status describes this container instance, by its ID.
 func isStatusOf(status *corev1.ContainerStatus, container *cri.Container) bool {
 	id, ok := strings.CutSuffix(status.ContainerID, container.ID)
 	return ok && (id == "" || strings.HasSuffix(id, "://"))
 }
 
-// isPredecessor reports whether status is that of a terminated instance, and container is the instance before it.
+// isPredecessor reports whether container is the instance before the terminated one that status describes.
 func isPredecessor(status *corev1.ContainerStatus, container *cri.Container) bool {
 	if status == nil || status.State.Terminated == nil || status.LastTerminationState.Terminated == nil || isStatusOf(status, container) {
 		return false
@@ -159,8 +162,9 @@ func isPredecessor(status *corev1.ContainerStatus, container *cri.Container) boo
 	return isStatusOf(&corev1.ContainerStatus{ContainerID: status.LastTerminationState.Terminated.ContainerID}, container)
 }
 
-// restartCount returns the restart count of a container, which never decreases. A created instance that has not started does not
-// count. A running instance that replaces a reported one counts, even if the runtime has lost the attempt number.
+// restartCount returns the restart count of a container, which never decreases. last is its newest instance, and before is its
+// previous status, or nil. An instance that was created but not started does not count. A running instance with another ID than
+// in before counts as a restart, even if the runtime has lost the attempt number.
 func (d *statusBuilder) restartCount(last *cri.Container, before *corev1.ContainerStatus) (count int32) {
 	if before != nil {
 		count = before.RestartCount
@@ -175,8 +179,8 @@ func (d *statusBuilder) restartCount(last *cri.Container, before *corev1.Contain
 	return count
 }
 
-// mountStatuses returns the statuses of the volume mounts. RecursiveReadOnly is the actual state in the container; before the
-// container exists, it is derived from the spec.
+// mountStatuses returns the statuses of the container's volume mounts. RecursiveReadOnly is the actual state in last, the newest
+// instance. Without an instance, the statuses are those in before, else they are derived from the spec.
 func mountStatuses(container *corev1.Container, last *cri.Container, before *corev1.ContainerStatus) []corev1.VolumeMountStatus {
 	if last == nil && before != nil && len(before.VolumeMounts) == len(container.VolumeMounts) {
 		return before.VolumeMounts // they have the actual state of the removed container's mounts
@@ -197,7 +201,8 @@ func mountStatuses(container *corev1.Container, last *cri.Container, before *cor
 	return list
 }
 
-// isRecursiveReadOnly reports whether the mounts below the read-only mount are read-only, too.
+// isRecursiveReadOnly reports whether the mounts below the read-only mount are read-only, too. If container is nil, it does not
+// exist yet, and the result is true if the mount requires it.
 func isRecursiveReadOnly(mount *corev1.VolumeMount, container *cri.Container) bool {
 	if container == nil {
 		return *mount.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled
@@ -207,9 +212,9 @@ func isRecursiveReadOnly(mount *corev1.VolumeMount, container *cri.Container) bo
 	})
 }
 
-// setWaiting sets state Waiting for a container that is about to be started, and moves a terminated state to the last state. A
-// container that its restart policy leaves terminated does not wait, for example one that was stopped for a new image which
-// cannot be pulled.
+// setWaiting sets the state Waiting in status for a container that is about to be started, and moves a terminated state to the
+// last state. It does nothing for a container that its restart policy does not restart, or for which no waiting reason is given.
+// last is the newest instance, or nil.
 func (d *statusBuilder) setWaiting(container *corev1.Container, status *corev1.ContainerStatus, last *cri.Container) {
 	why, ok := d.in.Waiting[status.Name]
 	restarted := last == nil || last.State != cri.ContainerExited || podview.GenerationOf(last) < d.generation ||
@@ -237,8 +242,9 @@ func (d *statusBuilder) waitingState() corev1.ContainerState {
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
 }
 
-// setFromPrevious fills in status for a container that does not exist in the runtime: it is not created yet, or was removed. before
-// is the previous status, or nil.
+// setFromPrevious sets the fields of status for a container without an instance in the runtime: it is not created yet, or it was
+// removed. before is the previous status of the container, or nil. If the container was running in before, its last state becomes
+// terminated with exit code 137.
 func (d *statusBuilder) setFromPrevious(status, before *corev1.ContainerStatus) {
 	status.State = d.waitingState()
 	if before == nil {
@@ -265,7 +271,8 @@ func (d *statusBuilder) setFromPrevious(status, before *corev1.ContainerStatus) 
 	}
 }
 
-// containerState returns the state of one container instance. before is the previous status of the container, or nil.
+// containerState returns the state of one container instance. before is the previous status of the container, or nil: if the
+// runtime has lost track of an instance that ran, its state becomes terminated with exit code 137.
 func (d *statusBuilder) containerState(container *cri.Container, before *corev1.ContainerStatus) corev1.ContainerState {
 	switch container.State {
 	case cri.ContainerRunning:
@@ -286,7 +293,8 @@ func (d *statusBuilder) containerState(container *cri.Container, before *corev1.
 	return d.waitingState()
 }
 
-// terminatedMessage returns the message of a terminated container: that of the runtime and its termination message.
+// terminatedMessage returns the message of a terminated container. It consists of the runtime's message and the content of the
+// termination message file.
 func (d *statusBuilder) terminatedMessage(container *cri.Container) string {
 	own := d.in.Messages[container.ID]
 	if container.Message == "" || own == "" {
@@ -295,7 +303,7 @@ func (d *statusBuilder) terminatedMessage(container *cri.Container) string {
 	return container.Message + ": " + own
 }
 
-// FindContainer returns a pointer to the status of the named container in the list, or nil.
+// FindContainer returns a pointer to the status of the named container in statuses, or nil if there is none.
 func FindContainer(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
 	for i := range statuses {
 		if statuses[i].Name == name {

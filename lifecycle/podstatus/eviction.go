@@ -32,7 +32,8 @@ type Eviction struct {
 	Temporary bool `json:"hold,omitempty"`
 }
 
-// IsTemporary reports whether the eviction e, which may be nil, leaves the pod Pending for a later restart instead of failing it.
+// IsTemporary reports whether the evicted pod becomes Pending and starts again later, instead of failing. Only a pod with restart
+// policy Always can be evicted temporarily. e may be nil.
 func (e *Eviction) IsTemporary(pod *corev1.Pod) bool {
 	return e != nil && e.Temporary && pod.Spec.RestartPolicy == corev1.RestartPolicyAlways
 }
@@ -49,19 +50,20 @@ const ReasonUnexpectedAdmissionError = "UnexpectedAdmissionError"
 // Error returns "reason: message".
 func (r *Rejection) Error() string { return r.StatusReason() + ": " + r.Message }
 
-// StatusReason returns the reason for the pod status and the event.
+// StatusReason returns the reason of the rejection for the pod status and the event, which is never empty.
 func (r *Rejection) StatusReason() string { return cmp.Or(r.Reason, ReasonUnexpectedAdmissionError) }
 
 // rejectedPrefix starts the status message of a rejected pod. Source: rejectPod in pkg/kubelet/kubelet.go.
 const rejectedPrefix = "Pod was rejected: "
 
-// IsRejected reports whether status is that of a pod that failed by a [Rejection].
+// IsRejected reports whether status is the status of a pod that failed because of a [Rejection].
 func IsRejected(status *corev1.PodStatus) bool {
 	return status.Phase == corev1.PodFailed && strings.HasPrefix(status.Message, rejectedPrefix)
 }
 
-// Status returns the status of the rejected pod, without conditions, addresses and containers. Source: rejectPod in
-// pkg/kubelet/kubelet.go, SetPodStatus in pkg/kubelet/status/status_manager.go.
+// Status returns the status of the rejected pod: phase Failed with the reason and message of the rejection, but no conditions,
+// addresses and container statuses. Source: rejectPod in pkg/kubelet/kubelet.go, SetPodStatus in
+// pkg/kubelet/status/status_manager.go.
 func (r *Rejection) Status(pod *corev1.Pod) corev1.PodStatus {
 	return corev1.PodStatus{
 		ObservedGeneration: pod.Generation, QOSClass: qos.StatusClass(pod),
@@ -69,8 +71,9 @@ func (r *Rejection) Status(pod *corev1.Pod) corev1.PodStatus {
 	}
 }
 
-// applyEviction sets the phase, reason and message in status of an evicted pod: Failed at once, or Pending once the containers of a
-// temporarily evicted pod have exited. [DeferTerminalPhase] delays the publication of phase Failed.
+// applyEviction sets the phase, reason and message of status for an evicted pod. The phase becomes Failed at once, although
+// containers may still run: [DeferTerminalPhase] delays its publication. For a temporary eviction the phase becomes Pending, once
+// all containers have exited.
 func (in *Input) applyEviction(status *corev1.PodStatus, pod *corev1.Pod, observed cri.Pod) {
 	e := in.Eviction
 	switch {
@@ -81,8 +84,9 @@ func (in *Input) applyEviction(status *corev1.PodStatus, pod *corev1.Pod, observ
 	}
 }
 
-// evictionConditions returns foreign, the conditions of controllers, with the conditions of the eviction once no container of the
-// pod runs. A condition of the eviction replaces one of its type.
+// evictionConditions returns the conditions in foreign, which belong to controllers, and those of the eviction in addition once
+// the pod has failed and no container runs. A condition of the eviction replaces the one of its type in foreign. The transition
+// time is kept from previous if the status is unchanged.
 func evictionConditions(view *podview.View, status *corev1.PodStatus, foreign, previous []corev1.PodCondition, input *Input) []corev1.PodCondition {
 	if input.Eviction == nil || status.Phase != corev1.PodFailed || status.Reason != input.Eviction.Reason || !podview.IsTerminated(view.Observed) {
 		return foreign

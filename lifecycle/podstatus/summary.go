@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Summary returns a line for logs with the columns of kubectl get pods: ready containers, restarts, and a reason. The reason is
-// that of the pod, or of the last container that waits or has terminated.
+// Summary returns a one-line text about status for logs, with the columns of kubectl get pods: ready containers, restarts, and a
+// reason. The reason is that of the last unready container in the list, or else that of the pod.
 func Summary(status *corev1.PodStatus) string {
 	ready, restarts, reason := 0, int32(0), status.Reason
 	for _, c := range status.ContainerStatuses {
