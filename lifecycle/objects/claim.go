@@ -10,7 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// PersistentVolumeClaim reads a claim. A claim with spec.volumeName is bound even if its manifest has no status.
+// PersistentVolumeClaim reads the claim in NAMESPACE/persistentvolumeclaims/NAME.yaml. A claim whose spec.volumeName is set
+// counts as bound, even if the file has no status.
 func (d *Dir) PersistentVolumeClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	o := &corev1.PersistentVolumeClaim{}
 	err := d.readObject(ctx, manifest{kindClaim, "v1", "PersistentVolumeClaim", namespace, name}, o, func() error { return completeClaim(o) })
@@ -62,7 +63,8 @@ func (m *Memory) PersistentVolume(_ context.Context, name string) (*corev1.Persi
 	return m.volumes.getObject(kindPV, "", name)
 }
 
-// completeClaim sets the defaults of the API server and the status of a bound claim, and validates the claim.
+// completeClaim sets the fields of claim that the API server would set: the defaults and, if spec.volumeName is set, the status
+// of a bound claim. It then validates the claim.
 func completeClaim(claim *corev1.PersistentVolumeClaim) error {
 	if name := claim.Spec.VolumeName; name != "" {
 		if err := validateNames("default", name); err != nil {
@@ -81,7 +83,7 @@ func completeClaim(claim *corev1.PersistentVolumeClaim) error {
 	return validateAccess(claim.Spec.AccessModes, claim.Spec.VolumeMode)
 }
 
-// completePV sets the defaults of the API server and validates the volume.
+// completePV sets the defaults of the API server in volume, and validates it.
 func completePV(volume *corev1.PersistentVolume) error {
 	if volume.Spec.VolumeMode == nil {
 		volume.Spec.VolumeMode = filesystemMode()

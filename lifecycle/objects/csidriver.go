@@ -36,7 +36,7 @@ func (m *Memory) CSIDriver(_ context.Context, name string) (*storagev1.CSIDriver
 	return m.csiDrivers.getObject(kindCSIDriver, "", name)
 }
 
-// validateCSIDriver validates the fields that volume setup uses.
+// validateCSIDriver validates those fields of driver that are used to set up volumes.
 func validateCSIDriver(driver *storagev1.CSIDriver) error {
 	for i, mode := range driver.Spec.VolumeLifecycleModes {
 		if mode != storagev1.VolumeLifecyclePersistent && mode != storagev1.VolumeLifecycleEphemeral {

@@ -56,7 +56,8 @@ func (d *Dir) Secret(ctx context.Context, namespace, name string) (*corev1.Secre
 	return orNil(o, err)
 }
 
-// Services reads all services of a namespace. An unreadable service is an error, because pods would lack its variables.
+// Services reads all services of a namespace. If one of them cannot be read, Services returns an error, because the containers
+// would lack its environment variables.
 func (d *Dir) Services(ctx context.Context, namespace string) ([]*corev1.Service, error) {
 	names, err := d.listServices(namespace)
 	if err != nil {
@@ -129,7 +130,8 @@ func (m manifest) relativePath() string {
 	return path.Join(m.namespace, strings.ToLower(m.apiKind)+"s", m.name+extension)
 }
 
-// readObject decodes the object of a manifest file into into, and validates it.
+// readObject decodes the manifest file into the object into, and calls validate for it. The error is an [Error] with the path of
+// the file.
 func (d *Dir) readObject(ctx context.Context, file manifest, into metav1.Object, validate func() error) error {
 	err := ctx.Err()
 	if err == nil {
@@ -179,7 +181,8 @@ func (d *Dir) decodeManifest(file manifest, into metav1.Object) error {
 	return nil
 }
 
-// checkCost returns an error if data is not YAML or JSON, or if decoding it as typ would exceed the limits.
+// checkCost returns an error if data is neither YAML nor JSON, or if decoding it as typ would exceed the limits for memory and
+// time.
 func checkCost(data []byte, typ reflect.Type) error {
 	b := safeyaml.NewBudget(len(data))
 	if json.Valid(data) {
@@ -198,7 +201,8 @@ func checkCost(data []byte, typ reflect.Type) error {
 	return safeyaml.Quantities(raw, typ)
 }
 
-// redactError reduces a parser error about a secret to its line number, because parsers quote their input.
+// redactError replaces an error of a parser, if m is a secret, by an error that contains only the line number. Parsers quote
+// their input, which would reveal the secret.
 func (m manifest) redactError(err error) error {
 	if m.kind != kindSecret {
 		return err
@@ -210,7 +214,8 @@ func (m manifest) redactError(err error) error {
 	return errors.New(strings.TrimSuffix("not a valid manifest: "+line, ": "))
 }
 
-// readContent reads a regular file. It does not block on a named pipe.
+// readContent returns the content of the regular file called name below the root. It returns an error for any other file type,
+// and does not block on a named pipe.
 func (d *Dir) readContent(name string) ([]byte, error) {
 	root, err := os.OpenRoot(d.root)
 	if err != nil {
@@ -236,7 +241,8 @@ func (d *Dir) readContent(name string) ([]byte, error) {
 	return data, err
 }
 
-// countDocuments counts the YAML documents of a file. A line of dashes is never part of a value.
+// countDocuments returns the number of YAML documents with content in a file. A line that begins with "---" always separates two
+// documents.
 func countDocuments(data []byte) int {
 	n, content := 0, false
 	for line := range bytes.Lines(data) {
@@ -254,7 +260,7 @@ func countDocuments(data []byte) int {
 	return n
 }
 
-// stripPath removes the path from an error of package os, because [Error] names the file.
+// stripPath removes the path from an error of package os, because the surrounding [Error] already contains it.
 func stripPath(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err

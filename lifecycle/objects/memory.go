@@ -89,7 +89,8 @@ type table[T any] struct {
 	rows map[string]T
 }
 
-// putObject stores an object. It returns an error if a name is invalid or invalid is not nil.
+// putObject stores o, and replaces the object with this namespace and name. It stores nothing and returns an [Error] if invalid
+// is not nil, or if namespace or name is not valid for kind k.
 func (t *table[T]) putObject(k kind, namespace, name string, o T, invalid error) error {
 	if err := k.validateNames(namespace, name); err != nil {
 		invalid = err

@@ -24,10 +24,10 @@ const (
 	kindCSIDriver kind = "CSI driver"
 )
 
-// isClusterScoped reports whether objects of kind k have no namespace.
+// isClusterScoped reports whether objects of kind k are outside of namespaces.
 func (k kind) isClusterScoped() bool { return k == kindPV || k == kindCSIDriver }
 
-// validateNames validates namespace and name, which become elements of a file path.
+// validateNames checks that namespace and name can be elements of a file path. For a cluster-scoped kind it checks only name.
 func (k kind) validateNames(namespace, name string) error {
 	if !k.isClusterScoped() {
 		return validateNames(namespace, name)
@@ -35,7 +35,7 @@ func (k kind) validateNames(namespace, name string) error {
 	return validateNames("default", name)
 }
 
-// validateNames validates namespace and name, which become elements of a file path.
+// validateNames checks that namespace and name are valid, so that they can be elements of a file path.
 func validateNames(namespace, name string) error {
 	if msgs := validation.IsDNS1123Label(namespace); len(msgs) > 0 {
 		return fmt.Errorf("namespace: %s", strings.Join(msgs, "; "))
@@ -46,7 +46,7 @@ func validateNames(namespace, name string) error {
 	return nil
 }
 
-// validateConfigMap validates the keys, which become names of variables and files, and the size of the data.
+// validateConfigMap checks the keys of configMap, which become names of variables and files, and the size of its data.
 func validateConfigMap(configMap *corev1.ConfigMap) error {
 	size := 0
 	for key, value := range configMap.Data {
@@ -67,7 +67,7 @@ func validateConfigMap(configMap *corev1.ConfigMap) error {
 	return validateSize(size)
 }
 
-// validateSecret moves stringData to data, and validates keys and size.
+// validateSecret moves the values of stringData to data, and checks the keys and the size of data.
 func validateSecret(secret *corev1.Secret) error {
 	for key, value := range secret.StringData {
 		if secret.Data == nil {
@@ -100,7 +100,7 @@ func validateSize(size int) error {
 	return nil
 }
 
-// validateService validates the fields from which service variables are computed.
+// validateService checks the fields of service from which environment variables of containers are computed.
 func validateService(service *corev1.Service) error {
 	if ip := service.Spec.ClusterIP; ip != "" && ip != corev1.ClusterIPNone {
 		if errs := validation.IsValidIP(nil, ip); len(errs) > 0 {

@@ -30,15 +30,15 @@ const maxWatched = 1000
 // errReplaced is the error of a watch whose directory was removed or renamed. Another directory may have its name now.
 var errReplaced = errors.New("the directory was removed or renamed")
 
-// Watch calls changed for each object that is put or deleted, until ctx ends, and returns nil. changed is called from the
-// goroutine that changes the object.
+// Watch calls changed with the kind, namespace and name of each object that is put or deleted. It returns nil when ctx ends.
+// changed runs in the goroutine that puts or deletes the object.
 func (m *Memory) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	return m.watchers.Watch(ctx, changed)
 }
 
-// Watch calls changed for each object whose file is written, renamed or removed, until ctx ends, and returns nil. An empty kind,
-// namespace or name means any. If Watch returns an error, for example because the directory does not exist, later changes are not
-// reported.
+// Watch calls changed with the kind, namespace and name of each object whose file is written, renamed or removed. It returns nil
+// when ctx ends. An empty argument stands for any kind, namespace or name, for example after a whole directory was removed. If
+// Watch returns an error, for example because the root directory does not exist, later changes are not reported.
 func (d *Dir) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -88,7 +88,7 @@ func (w *dirWatch) runWatch(ctx context.Context) error {
 // dirLevels is the number of directory levels between the root and a file: namespace and kind.
 const dirLevels = 2
 
-// addDir watches a directory and its subdirectories, up to dirLevels.
+// addDir watches the directory dir and its subdirectories down to depth dirLevels. level is the depth of dir below the root.
 func (w *dirWatch) addDir(dir string, level int) error {
 	if len(w.dirs) >= maxWatched {
 		return fmt.Errorf("more than %d directories", maxWatched)
@@ -117,7 +117,7 @@ func (w *dirWatch) addDir(dir string, level int) error {
 	return nil
 }
 
-// handleEvent reports the changed object, and watches a new directory.
+// handleEvent reports the objects that a file event concerns, by calling changed, and watches a directory that was created.
 func (w *dirWatch) handleEvent(event fsnotify.Event) error {
 	removed := event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename)
 	if event.Name == w.root {
@@ -152,12 +152,13 @@ func (w *dirWatch) handleEvent(event fsnotify.Event) error {
 	return nil
 }
 
-// clusterKinds returns the cluster-scoped kinds by directory name.
+// clusterKinds returns the kind of cluster-scoped objects by the name of their directory.
 func clusterKinds() map[string]string {
 	return map[string]string{"persistentvolumes": KindPV, "csidrivers": KindCSIDriver}
 }
 
-// reportFile reports the object whose file has changed. parts is the path of the file; unknown kinds are ignored.
+// reportFile reports the namespaced object whose file has changed. parts are the elements of the file's path below the root.
+// Files in directories of unknown kinds are ignored.
 func (w *dirWatch) reportFile(parts []string) {
 	kinds := map[string]string{
 		"configmaps": KindConfigMap, "secrets": KindSecret, "services": KindService, "persistentvolumeclaims": KindClaim,
@@ -167,8 +168,8 @@ func (w *dirWatch) reportFile(parts []string) {
 	}
 }
 
-// reportObject reports the object whose file has changed. For a new directory of cluster-scoped objects it reports all objects of
-// the kind.
+// reportObject reports the object in the changed file. If file is instead a new directory of cluster-scoped objects, it reports
+// all objects of this kind.
 func (w *dirWatch) reportObject(kind, namespace, file string) {
 	name, manifest := strings.CutSuffix(file, extension)
 	switch {

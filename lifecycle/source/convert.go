@@ -24,8 +24,9 @@ type document struct {
 	before int // number of lines of the file before the document
 }
 
-// splitDocuments splits a manifest at its "---" lines and skips documents without content. A line of dashes is never part of a
-// YAML value. It returns at most one document more than maxDocuments.
+// splitDocuments returns the YAML documents of a manifest, which "---" lines separate. Documents without content are omitted. A
+// line that begins with "---" is never part of a YAML value. The result has at most maxDocuments+1 documents, so that the caller
+// can detect an excess.
 func splitDocuments(data []byte) []document {
 	var docs []document
 	start, before, content := 0, 0, false
@@ -57,8 +58,9 @@ func splitDocuments(data []byte) []document {
 	return docs
 }
 
-// convertToJSON converts a document to JSON within the decoding budget. A YAML parser with a cost limit comes first and provides
-// line numbers. The kubelet's library then converts the document; it reads yes, no, on and off as booleans.
+// convertToJSON returns a document as JSON. If the document is invalid or exceeds the decoding budget, it reports the errors and
+// returns false. A YAML parser with limits reads the document first and provides line numbers. The kubelet's library then
+// converts the document; it reads yes, no, on and off as booleans.
 func (p *parser) convertToJSON(doc document) ([]byte, bool) {
 	lines := bytes.Count(bytes.TrimSuffix(doc.text, []byte("\n")), []byte("\n")) + 1
 	p.at = positions{before: doc.before, lines: lines, root: &yaml.Node{}}
@@ -88,8 +90,8 @@ func (p *parser) convertToJSON(doc document) ([]byte, bool) {
 	return raw, p.reportDuplicates(p.at.root, nil) == 0
 }
 
-// preferKubeletError returns the error of the kubelet's YAML library instead of err, because its line number is more precise. It
-// parses text again only if text cannot expand by aliases.
+// preferKubeletError returns the error of the kubelet's YAML library for text, because its line number is more precise. It
+// returns err if that library finds no error, or if it must not parse text, because text is large or can expand by aliases.
 func preferKubeletError(text []byte, err error) error {
 	if _, ok := errors.AsType[*safeyaml.Error](err); ok || len(text) > 1<<20 || bytes.IndexByte(text, '*') >= 0 {
 		return err
@@ -100,7 +102,8 @@ func preferKubeletError(text []byte, err error) error {
 	return err
 }
 
-// reportConversionError reports why a document cannot be converted: it is invalid YAML or exceeds a limit.
+// reportConversionError reports err, the reason why a document cannot be converted to JSON: the document is invalid YAML or
+// exceeds a limit.
 func (p *parser) reportConversionError(err error) {
 	e, ok := errors.AsType[*safeyaml.Error](err)
 	switch {
@@ -113,7 +116,7 @@ func (p *parser) reportConversionError(err error) {
 	}
 }
 
-// reportYAMLError reports an error of a YAML parser, which contains the line number in its text.
+// reportYAMLError reports err, an error of a YAML parser, in the line that the text of err names.
 func (p *parser) reportYAMLError(err error) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := p.at.lineOf("")
@@ -142,7 +145,8 @@ func (l *nodePath) String() string {
 	return joinPath(l.parent.String(), l.name)
 }
 
-// reportDuplicates reports duplicate keys of mappings, and returns their number.
+// reportDuplicates reports each key that occurs twice in a mapping of node or its descendants, and returns the number of such
+// keys. at is the path of node.
 func (p *parser) reportDuplicates(node *yaml.Node, at *nodePath) int {
 	found := 0
 	switch node.Kind {
@@ -179,7 +183,8 @@ type positions struct {
 	lines  int // number of lines of the document
 }
 
-// lineOf returns the line of the field at path, such as spec.containers[0].image, or of its deepest parent that exists.
+// lineOf returns the line in the manifest of the field at path, such as spec.containers[0].image. If the document does not
+// contain the field, it returns the line of the nearest parent.
 func (p positions) lineOf(path string) int {
 	node := p.root
 	if node.Kind == yaml.DocumentNode && len(node.Content) > 0 {
@@ -200,8 +205,8 @@ func (p positions) lineOf(path string) int {
 // separator separates the elements of a path. It cannot occur in a key.
 const separator = '\x00'
 
-// separatePath replaces the dots and brackets between the elements of a path by separator: a[b.c].d has the elements a, b.c and
-// d.
+// separatePath replaces each dot and bracket that separates two elements of path by separator. For example, a[b.c].d becomes the
+// elements a, b.c and d: the dot within the brackets is kept.
 func separatePath(path string) string {
 	depth := 0
 	return strings.Map(func(r rune) rune {
@@ -219,8 +224,9 @@ func separatePath(path string) string {
 	}, path)
 }
 
-// findChild returns the value at a key or index of node, and its first line.
-func findChild(node *yaml.Node, segment string) (*yaml.Node, int) {
+// findChild returns the child of node whose key or index is segment, and the line where the child starts. It returns nil if there
+// is no such child.
+func findChild(node *yaml.Node, segment string) (child *yaml.Node, line int) {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
 	}

@@ -73,8 +73,8 @@ func NewDir(path string, opts DirOptions) *Dir {
 	return d
 }
 
-// Run calls sink with the pods of the directory, at first and after each change, until ctx ends, and returns nil. It returns an
-// error at once if sink is nil or if Run was called before.
+// Run calls sink with the pods of the directory, first after the first scan and then after each change. It returns nil when ctx
+// ends. It returns an error at once if sink is nil or Run was called before.
 func (d *Dir) Run(ctx context.Context, sink func(Update)) error {
 	if sink == nil {
 		return errNoSink
@@ -109,8 +109,8 @@ func (d *Dir) Run(ctx context.Context, sink func(Update)) error {
 	}
 }
 
-// Scan reads the directory once and returns its pods. A change that is younger than DirOptions.StableFor is left to a later Scan.
-// Scan is for programs that do not call Run.
+// Scan reads the directory once and returns its pods. A file that has changed within DirOptions.StableFor before now is not read
+// yet: a later Scan reads it. Scan is for programs that do not call Run.
 func (d *Dir) Scan(now time.Time) Update {
 	d.guard.Spare()
 	return d.scanFiles(now)
@@ -161,7 +161,7 @@ func (d *Dir) scanFiles(now time.Time) Update {
 	return d.lastUpdate
 }
 
-// recordRemoved records which of the paths with pods were removed or renamed away.
+// recordRemoved records the manifests in paths that had pods. Each path was removed or renamed away since the last scan.
 func (d *Dir) recordRemoved(paths map[string]bool) {
 	for path := range paths {
 		if m := d.files[path]; m != nil && len(m.entries) > 0 {
@@ -170,9 +170,9 @@ func (d *Dir) recordRemoved(paths map[string]bool) {
 	}
 }
 
-// dropRemoved removes the pods of a manifest that was removed and recreated, until the file is read again, and reports whether it
-// did. The pods are thereby restarted as in the kubelet, which handles each kernel event separately (consumeWatchEvent in
-// pkg/kubelet/config/file_linux.go).
+// dropRemoved reports whether the manifest at path was removed and created again between two scans. In that case it removes the
+// pods of m until the file is read again. The pods are then restarted as in the kubelet, which handles each file event separately
+// (consumeWatchEvent in pkg/kubelet/config/file_linux.go).
 func (d *Dir) dropRemoved(path string, m *manifest) bool {
 	if !d.removed[path] {
 		return false
@@ -225,7 +225,7 @@ func (d *Dir) listFiles() (map[string]manifestFile, error) {
 	return found, nil
 }
 
-// readDir returns the entries of a directory, at most maxFiles.
+// readDir returns the entries of a directory. More than maxFiles entries are an error.
 func readDir(path string) ([]fs.DirEntry, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -248,7 +248,8 @@ func (d *Dir) logIgnored(path string, mode fs.FileMode) {
 	}
 }
 
-// readIfChanged reads a manifest if it has changed and is stable, and reports whether its pods or errors may have changed.
+// readIfChanged reads the manifest at path into m if the file has changed since it was last read, and has then stayed unchanged
+// for DirOptions.StableFor. It returns false only if the file is unchanged, so that m need not be merged again.
 func (d *Dir) readIfChanged(path string, file manifestFile, m *manifest, now time.Time) bool {
 	if file.err != nil {
 		m.setReadError(path, stripPath(file.err))
@@ -292,7 +293,8 @@ var errNoSink = errors.New("source: Run: sink is nil: pass a function that calls
 // errChanged means that a file changed while it was read.
 var errChanged = errors.New("the file changed while it was read")
 
-// readFile returns the content of the file at path, which info describes.
+// readFile returns the content of the file at path. It returns errChanged if the file no longer matches info, and an error if the
+// file is larger than maxSize.
 func readFile(path string, info os.FileInfo) ([]byte, error) {
 	// O_NONBLOCK: the path may have become a named pipe.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -315,12 +317,12 @@ func readFile(path string, info os.FileInfo) ([]byte, error) {
 	return data, nil
 }
 
-// isSameVersion reports whether a and b are one file with equal modification time and size.
+// isSameVersion reports whether a and b describe the same file with equal modification time and size. a may be nil.
 func isSameVersion(a, b os.FileInfo) bool {
 	return a != nil && os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 }
 
-// stripPath removes the path from an error of package os, because the message already names it.
+// stripPath removes the path from an error of package os, because the caller's message already contains it.
 func stripPath(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%s: %w", e.Op, e.Err)
@@ -328,7 +330,7 @@ func stripPath(err error) error {
 	return err
 }
 
-// waitOrWake waits for d or until wake receives. It returns false if ctx ends.
+// waitOrWake waits until d has passed or wake receives a value, and returns true. It returns false if ctx ends first.
 func waitOrWake(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -31,8 +31,8 @@ type Feed struct {
 	Logger *slog.Logger
 }
 
-// Run passes pods to Set until ctx ends, and then returns nil. If a source fails, Run stops all sources and returns the error
-// with the name of the source. Run returns after all its goroutines.
+// Run passes the pods of all sources to Set until ctx ends, and then returns nil. If a source fails, Run stops all sources and
+// returns an error with the name of that source. All goroutines of Run have ended when it returns.
 func (f *Feed) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -63,8 +63,9 @@ func (f *Feed) Run(ctx context.Context) error {
 	}
 }
 
-// setStored sets the stored pods in a goroutine of wg, and waits for it. After storedTimeout it logs an error and returns, so
-// that a hung check of a stored pod does not block every start of the node.
+// setStored passes the stored pods to Set, and returns when that is done. It calls Set in a goroutine of wg: if the call takes
+// longer than storedTimeout, setStored logs an error and returns, so that one hung check of a pod does not block each start of
+// the node.
 func (f *Feed) setStored(ctx context.Context, wg *sync.WaitGroup) {
 	done := make(chan struct{})
 	wg.Go(func() {

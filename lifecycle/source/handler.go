@@ -86,14 +86,15 @@ type Manifest struct {
 	Errors []string      `json:"errors,omitempty"` // with line and field; Pods are then the last valid ones
 }
 
-// NewHandler returns a Handler for dir. The first upload creates a missing directory.
+// NewHandler returns a Handler for the manifests in dir. If dir does not exist, the first upload creates it.
 func NewHandler(dir string, opts HandlerOptions) *Handler {
 	opts.BodyTimeout = cmp.Or(opts.BodyTimeout, DefaultBodyTimeout)
 	view := NewDir(dir, DirOptions{NodeName: opts.NodeName, AllowObjects: opts.AllowObjects, AllowTokens: opts.AllowTokens, StableFor: 1})
 	return &Handler{dir: view.path, opts: opts, uploads: make(chan struct{}, maxUploads), view: view}
 }
 
-// ServeHTTP serves a request whose path is "/" or the name of a manifest. To serve it at another path, use [http.StripPrefix].
+// ServeHTTP serves a request whose path is "/" for the list of manifests, or "/" and the name of a manifest. To serve it below
+// another path, wrap it in [http.StripPrefix].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	name := strings.TrimPrefix(request.URL.Path, "/")
 	allow := "GET, HEAD"
@@ -126,7 +127,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// serveGet writes the manifest name, or the list of all manifests if name is empty.
+// serveGet writes the content of the manifest called name. If name is empty, it writes the list of all manifests instead.
 func (h *Handler) serveGet(w http.ResponseWriter, name string) error {
 	if name == "" {
 		return writeJSON(w, http.StatusOK, h.listManifests())
@@ -207,15 +208,15 @@ func (h *Handler) listManifests() ManifestList {
 	return list
 }
 
-// rescanDir reads the changed files of the directory. The second scan accepts files that the first scan has seen for the first
-// time.
+// rescanDir reads the changed files of the directory, and returns its pods. It scans twice, because a scan reads a file only if
+// the previous scan has found it unchanged.
 func (h *Handler) rescanDir() Update {
 	now := time.Now()
 	h.view.Scan(now)
 	return h.view.Scan(now.Add(time.Millisecond))
 }
 
-// copyWithStatus returns a copy of pod with its current status.
+// copyWithStatus returns a copy of pod whose status is the one that HandlerOptions.Status returns, if any.
 func (h *Handler) copyWithStatus(pod *corev1.Pod) *corev1.Pod {
 	shown := *pod
 	shown.Kind, shown.APIVersion = "Pod", "v1"
@@ -227,12 +228,12 @@ func (h *Handler) copyWithStatus(pod *corev1.Pod) *corev1.Pod {
 	return &shown
 }
 
-// errorText returns the text of an error of a manifest without the path of the directory.
+// errorText returns the text of an error in a manifest. It omits the path of the directory, which clients must not see.
 func (h *Handler) errorText(manifestErr *Error) string {
 	return strings.ReplaceAll(manifestErr.Error(), h.dir+string(filepath.Separator), "")
 }
 
-// writeJSON writes v as JSON. An encoding error is a bug and becomes status 500.
+// writeJSON writes v as JSON with the HTTP status code status. It returns an error if v cannot be encoded, which is a bug.
 func writeJSON(w http.ResponseWriter, status int, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -57,8 +57,8 @@ func NewHTTP(address string, opts HTTPOptions) *HTTP {
 	return h
 }
 
-// Run calls sink with the pods of the manifest, after the first request and after each change, until ctx ends, and returns nil.
-// It returns an error at once if sink is nil or if Run was called before.
+// Run calls sink with the pods of the manifest, first after the first request and then after each change. It returns nil when ctx
+// ends. It returns an error at once if sink is nil or Run was called before.
 func (h *HTTP) Run(ctx context.Context, sink func(Update)) error {
 	if sink == nil {
 		return errNoSink
@@ -82,7 +82,8 @@ func (h *HTTP) Run(ctx context.Context, sink func(Update)) error {
 	}
 }
 
-// Fetch sends one request and returns the pods of the manifest. It is for programs that do not call Run.
+// Fetch requests the manifest once and returns its pods. now is the time of the request. Fetch is for programs that do not call
+// Run.
 func (h *HTTP) Fetch(ctx context.Context, now time.Time) Update {
 	h.guard.Spare()
 	return h.fetchManifest(ctx, now)

@@ -36,11 +36,12 @@ func (c cost) subtractCost(removed cost) cost {
 	return cost{c.values - removed.values, c.bytes - removed.bytes}
 }
 
-// maxCost returns the maximum cost of all manifests of a directory together. The kubelet has no limit.
+// maxCost returns the largest size of all manifests of a directory together, in decoded values and in bytes. The kubelet has no
+// such limit.
 func maxCost() cost { return cost{values: 300_000, bytes: 32 << 20} }
 
-// applyContent parses new content, and reports whether it costs no more than limit. Unchanged pods keep their pointers. While the
-// content has errors, previous pods that it no longer has are kept.
+// applyContent parses data, the new content of the manifest, and replaces the pods of m. It returns false if data exceeds limit,
+// in decoded values or bytes. An unchanged pod keeps its pointer. While data has errors, previous pods that it lacks are kept.
 func (m *manifest) applyContent(data []byte, origin Origin, limit cost) bool {
 	entries, errs, cost := parse(data, origin)
 	fits := cost.values <= limit.values && cost.bytes <= limit.bytes
@@ -85,7 +86,7 @@ func (m *manifest) setReadError(location string, err error) {
 	m.errs, m.read = []*Error{{File: location, Err: err}}, nil
 }
 
-// isChanging reports whether the file has changed or is missing, and is not yet stable enough to be read.
+// isChanging reports whether the file is missing, or has changed and was not read since, because it is not stable yet.
 func (m *manifest) isChanging() bool {
 	return !m.missingSince.IsZero() || m.read != nil && !isSameVersion(m.read, m.seen)
 }
@@ -97,7 +98,8 @@ type claim struct {
 	changing bool // the file is changing
 }
 
-// mergeManifests combines the manifests of a source into one set, in the given order.
+// mergeManifests returns the pods and errors of all manifests of a source, in the order of the paths in order. manifests has each
+// manifest by its path.
 func mergeManifests(source string, manifests map[string]*manifest, order []string) Update {
 	var claims []claim
 	u := Update{PodSet: lifecycle.PodSet{Source: source, Shared: true}}
@@ -122,9 +124,9 @@ func mergeManifests(source string, manifests map[string]*manifest, order []strin
 	return u
 }
 
-// resolveDuplicates decides which pod gets a name and a UID, which are unique in a set: a pod of the last set wins, then the
-// first in order. It returns an error by file for each other pod. It reports no error while one of the files is changing, because
-// a pod may have been moved between files.
+// resolveDuplicates decides which pods are in the set of a source if several pods have the same name or UID. A pod that was in
+// the previous set wins, otherwise the first in claims. It sets inSet of each claim. It returns an error by file for each pod
+// that lost, except while one of its files is changing: the pod may have been moved between files.
 func resolveDuplicates(claims []claim) map[string][]*Error {
 	byRight := slices.Clone(claims)
 	slices.SortStableFunc(byRight, func(a, b claim) int { return cmp.Compare(claimRank(a.inSet), claimRank(b.inSet)) })

@@ -28,7 +28,8 @@ type Source interface {
 	Run(ctx context.Context, set func(lifecycle.PodSet)) error
 }
 
-// New returns a Source with the given name and Run function, for example a function that calls [Dir.Run].
+// New returns a Source whose Run method calls run. run must call set with the pods, at first and after each change, until ctx
+// ends. It can call [Dir.Run] to obtain them.
 func New(name string, run func(ctx context.Context, set func(lifecycle.PodSet)) error) Source {
 	return funcSource{name, run}
 }
@@ -44,7 +45,8 @@ func (f funcSource) Run(ctx context.Context, set func(lifecycle.PodSet)) error {
 	return f.run(ctx, set)
 }
 
-// Manifests returns a Source for the Run method of a [Dir] or an [HTTP]. It logs the errors of manifests to log.
+// Manifests returns a Source of static pods. run is the Run method of a [Dir] or an [HTTP]. Errors in the manifests are logged to
+// log.
 func Manifests(name string, run func(ctx context.Context, sink func(Update)) error, log *slog.Logger) Source {
 	return New(name, func(ctx context.Context, set func(lifecycle.PodSet)) error {
 		return run(ctx, func(u Update) {
@@ -56,9 +58,10 @@ func Manifests(name string, run func(ctx context.Context, sink func(Update)) err
 	})
 }
 
-// Pods returns a Source of pods that are built in code. Each value received from pods replaces all previous pods; a closed
-// channel keeps them. Unset fields get the defaults of an API server, and the namespace defaults to "default". A pod without a
-// UID gets a hash of its content, so that a modified pod replaces the previous one. For static pods see [Static].
+// Pods returns a Source of pods that are built in code. Each list received from pods replaces all previous pods. After pods is
+// closed, the last list remains in effect. Unset fields get the defaults of an API server, and an empty namespace becomes
+// "default". A pod without a UID gets a hash of its content as UID, so that a modified pod replaces the previous one. For static
+// pods see [Static].
 func Pods(name string, pods <-chan []*corev1.Pod) Source {
 	return New(name, func(ctx context.Context, set func(lifecycle.PodSet)) error {
 		for {
@@ -80,7 +83,7 @@ func Pods(name string, pods <-chan []*corev1.Pod) Source {
 	})
 }
 
-// completePod returns a copy of pod with defaults, namespace and UID.
+// completePod returns a copy of pod in which the unset defaults, the namespace and the UID are set.
 func completePod(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.Namespace = cmp.Or(pod.Namespace, metav1.NamespaceDefault)

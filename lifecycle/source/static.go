@@ -71,8 +71,8 @@ func Static(pod *corev1.Pod, origin Origin) (*corev1.Pod, error) {
 	return made, nil
 }
 
-// completeStatic makes pod, which was decoded from raw, a valid static pod with defaults. It returns a hash of raw, or the errors
-// of the first failing check: one mistake often fails several checks.
+// completeStatic turns pod, which was decoded from raw, into a static pod with defaults, and validates it. sum is a hash of raw.
+// errs are the errors of the first check that failed: later checks would often report the same mistake again.
 func (o Origin) completeStatic(pod *corev1.Pod, raw []byte) (sum string, errs field.ErrorList) {
 	sum = o.setStaticMetadata(pod, raw)
 	podapi.Default(pod)
@@ -84,8 +84,8 @@ func (o Origin) completeStatic(pod *corev1.Pod, raw []byte) (sum string, errs fi
 	return sum, nil
 }
 
-// setStaticMetadata sets UID, name, namespace and annotations of a static pod, and returns a hash of raw. The scheme is that of
-// the kubelet (pkg/kubelet/config/common.go, applyDefaults).
+// setStaticMetadata sets the UID, name, namespace and annotations of a static pod as the kubelet does
+// (pkg/kubelet/config/common.go, applyDefaults). It returns a hash of raw, the JSON of the pod.
 func (o Origin) setStaticMetadata(pod *corev1.Pod, raw []byte) string {
 	h := fnv.New128a()
 	h.Write(canonicalJSON(raw))
@@ -127,7 +127,8 @@ func tolerateNoExecute(pod *corev1.Pod) {
 	}
 }
 
-// canonicalJSON returns JSON without whitespace and with sorted keys, so that the hash ignores formatting.
+// canonicalJSON returns raw without whitespace and with sorted keys, so that a hash of it does not depend on the formatting. It
+// returns raw unchanged if that is not valid JSON.
 func canonicalJSON(raw []byte) []byte {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -142,8 +143,9 @@ func canonicalJSON(raw []byte) []byte {
 	return b
 }
 
-// checkReferences returns an error for each reference of a static pod to an object of the API server, unless the agent has
-// another source of it (pkg/api/pod/util.go, HasAPIObjectReference).
+// checkReferences returns an error for each field with which a static pod refers to an object of the API server, such as a
+// secret. A reference is accepted if Origin says that the agent can read such objects (pkg/api/pod/util.go,
+// HasAPIObjectReference).
 func (o Origin) checkReferences(pod *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := &pod.Spec, field.NewPath("spec")
@@ -191,7 +193,8 @@ func (o Origin) checkReferences(pod *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// projectsObjects reports whether a projected volume has a source that only an API server provides.
+// projectsObjects reports whether a projected volume has a source that this agent cannot read, because only an API server
+// provides it.
 func (o Origin) projectsObjects(projected *corev1.ProjectedVolumeSource) bool {
 	return slices.ContainsFunc(projected.Sources, func(s corev1.VolumeProjection) bool {
 		switch {

@@ -39,7 +39,8 @@ func etagOf(data []byte) string {
 	return `"` + hex.EncodeToString(sum[:16]) + `"`
 }
 
-// storeManifest writes a manifest if it is valid and does not conflict with other manifests. created reports whether it is new.
+// storeManifest validates data and writes it as the manifest called name. It returns an error if data is invalid, a pod of it
+// exists in another manifest, or the header forbids the change. created is true if the manifest did not exist before.
 func (h *Handler) storeManifest(header http.Header, name string, data []byte) (stored Manifest, created bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,8 +67,9 @@ func (h *Handler) storeManifest(header http.Header, name string, data []byte) (s
 	return stored, old == nil, nil
 }
 
-// decodeManifest returns the pods of a manifest and its cost, or an error with all its problems.
-func (h *Handler) decodeManifest(path string, data []byte) ([]entry, cost, error) {
+// decodeManifest returns the pods of a manifest, and its size in decoded values and bytes. Its error lists all problems of the
+// manifest, one per line.
+func (h *Handler) decodeManifest(path string, data []byte) (pods []entry, total cost, err error) {
 	entries, errs, cost := parse(data, Origin{
 		Source: File, Location: path, NodeName: h.opts.NodeName, AllowObjects: h.opts.AllowObjects, AllowTokens: h.opts.AllowTokens, Seen: time.Now(),
 	})
@@ -85,7 +87,8 @@ func (h *Handler) decodeManifest(path string, data []byte) ([]entry, cost, error
 	return nil, cost, newHTTPError(status, "%s", strings.Join(lines, "\n"))
 }
 
-// findDuplicates returns an error for each pod whose name or UID is already used in this or another manifest.
+// findDuplicates returns an error for each pod in entries whose name or UID another pod already has, in another manifest or in
+// the manifest at path itself.
 func (h *Handler) findDuplicates(path string, entries []entry) []*Error {
 	var claims []claim
 	for other, m := range h.view.files {
@@ -102,7 +105,7 @@ func (h *Handler) findDuplicates(path string, entries []entry) []*Error {
 	return resolveDuplicates(claims)[path]
 }
 
-// checkRoom returns an error if a manifest whose cost is added exceeds the limits of the directory.
+// checkRoom returns an error if the directory would exceed its limits with a manifest of size added at path.
 func (h *Handler) checkRoom(path string, added cost) error {
 	others, files := h.view.totalCost, len(h.view.files)
 	if m := h.view.files[path]; m != nil {
@@ -150,8 +153,8 @@ func (h *Handler) removeManifest(request *http.Request, name string) error {
 	return nil
 }
 
-// readForChange returns the current content of a manifest, or nil if it does not exist. It returns an error if the If-Match or
-// If-None-Match header forbids the change.
+// readForChange returns the content of the manifest called name, or nil if it does not exist. It returns an error if the If-Match
+// or If-None-Match header of the request forbids a change of this content.
 func (h *Handler) readForChange(header http.Header, name string) ([]byte, error) {
 	old, err := h.readManifest(name)
 	if err != nil {
@@ -176,7 +179,7 @@ func matchesETag(list []string, tag string) bool {
 	return slices.ContainsFunc(all, func(t string) bool { return strings.TrimSpace(t) == "*" || strings.TrimSpace(t) == tag })
 }
 
-// readManifest returns the content of a manifest; nil if it does not exist.
+// readManifest returns the content of the manifest called name, or nil if it does not exist.
 func (h *Handler) readManifest(name string) ([]byte, error) {
 	path := filepath.Join(h.dir, name)
 	info, err := os.Lstat(path)

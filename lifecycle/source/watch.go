@@ -42,7 +42,8 @@ func newWatch(path string, period time.Duration, logger *slog.Logger) *watch {
 	return &watch{path: path, period: period, logger: logger, changed: make(chan struct{}, 1), retry: firstRetry}
 }
 
-// renewWatch recreates the watch if the path now names another directory or the watch has failed.
+// renewWatch closes the watch and starts a new one if the path now names another directory, or if the watch has failed. If that
+// is not possible, it logs a warning and waits for a later call, with a growing delay.
 func (w *watch) renewWatch(now time.Time) {
 	dir := w.path
 	info, err := os.Stat(dir)
@@ -106,7 +107,7 @@ func (w *watch) startWatch(dir string) error {
 	return nil
 }
 
-// addRemoved records that a file was removed or renamed away, for at most maxFiles files.
+// addRemoved records that the file at path was removed or renamed away. It records at most maxFiles paths.
 func (w *watch) addRemoved(path string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,7 +119,7 @@ func (w *watch) addRemoved(path string) {
 	}
 }
 
-// takeRemoved returns the paths of files that were removed or renamed away since the last call.
+// takeRemoved returns the paths recorded by addRemoved since the last call of takeRemoved.
 func (w *watch) takeRemoved() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -127,7 +128,8 @@ func (w *watch) takeRemoved() map[string]bool {
 	return removed
 }
 
-// nextScanDelay returns how long to wait for a signal before the next scan.
+// nextScanDelay returns the delay before the next scan of the directory, unless a change is signaled earlier. Without a working
+// watch the delay ends when the watch is retried.
 func (w *watch) nextScanDelay(now time.Time) time.Duration {
 	if w.watcher != nil {
 		return w.period
