@@ -41,8 +41,9 @@ type Failure struct {
 	Requested, Used, Capacity int64
 }
 
-// Shortage returns how much of Resource other pods must release for the pod: in millicores for CPU, bytes for memory, or the unit
-// of the resource. It saturates at the largest int64.
+// Shortage returns the amount of f.Resource that other pods must release so that the pod fits on the node. The unit is millicores
+// for CPU, bytes for memory, and otherwise that of the resource. A larger amount than an int64 can hold becomes the largest
+// int64.
 func (f *Failure) Shortage() int64 {
 	if f.Used > f.Capacity {
 		return addSaturated(f.Requested, f.Used-f.Capacity)
@@ -50,13 +51,14 @@ func (f *Failure) Shortage() int64 {
 	return f.Requested - (f.Capacity - f.Used)
 }
 
-// Rejection returns the error with which a lifecycle.Admit rejects the pod for this failure: a [*podstatus.Rejection].
+// Rejection returns the error that a lifecycle.Admit function must return to reject the pod because of this failure. It is a
+// [*podstatus.Rejection].
 func (f *Failure) Rejection() error {
 	return &podstatus.Rejection{Reason: f.Reason, Message: f.Message}
 }
 
-// Admit returns a lifecycle.Admit that rejects a pod with the first failure of [Check]. It calls node for the current Node object
-// at each call.
+// Admit returns a function for lifecycle.Options.Admit that rejects a pod if [Check] returns a failure, with the first of them.
+// At each call the function calls node to get the current Node object.
 func Admit(node func() *corev1.Node) func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
 	return func(_ context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
 		if failures := Check(pod, node(), others); len(failures) > 0 {
@@ -66,8 +68,8 @@ func Admit(node func() *corev1.Node) func(ctx context.Context, pod *corev1.Pod, 
 	}
 }
 
-// Chain returns a lifecycle.Admit that calls checks in order and returns the first error. Nil checks are skipped. Without checks
-// it returns nil.
+// Chain returns a function for lifecycle.Options.Admit that calls checks in order and returns the first error. Nil checks are
+// skipped. If there are no other checks, Chain returns nil.
 func Chain[A ~func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) error](checks ...A) A {
 	checks = slices.DeleteFunc(slices.Clone(checks), func(check A) bool { return check == nil })
 	if len(checks) == 0 {
@@ -83,9 +85,10 @@ func Chain[A ~func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) e
 	}
 }
 
-// Check returns the reasons why the pod cannot run on the node in addition to the pods in others, or nil if it can. The order is the
-// kubelet's: pods, cpu, memory, ephemeral-storage, other resources by name, node affinity, node name, host ports, taints. A
-// mismatch of the operating system or the supplemental groups policy is returned alone, because no eviction of pods can solve it.
+// Check returns the reasons why the pod cannot run on the node beside the pods in others. The result is nil if the pod can run.
+// Failures are in the kubelet's order: pods, cpu, memory, ephemeral-storage, other resources by name, node affinity, node name,
+// host ports, taints. If the operating system or the supplemental groups policy does not match, the result has only this failure,
+// because removing other pods cannot help.
 func Check(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) []Failure {
 	if f := checkUnchangeable(pod, node); f != nil {
 		return []Failure{*f}
@@ -109,7 +112,8 @@ func Check(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) []Failure {
 	return failures
 }
 
-// checkUnchangeable returns a failure that no eviction of other pods can solve, such as another operating system, or nil.
+// checkUnchangeable returns a failure that would remain after the removal of other pods, such as another operating system. It
+// returns nil if there is none.
 func checkUnchangeable(pod *corev1.Pod, node *corev1.Node) *Failure {
 	if want, ok := pod.Labels[corev1.LabelOSStable]; ok && want != os {
 		return &Failure{Reason: ReasonOSSelector, Message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
@@ -124,7 +128,7 @@ func checkUnchangeable(pod *corev1.Pod, node *corev1.Node) *Failure {
 	return nil
 }
 
-// hasStrictGroups reports whether the runtime of the node supports the supplemental groups policy Strict.
+// hasStrictGroups reports whether the container runtime of the node supports the value Strict of supplementalGroupsPolicy.
 func hasStrictGroups(node *corev1.Node) bool {
 	f := node.Status.Features
 	return f != nil && f.SupplementalGroupsPolicy != nil && *f.SupplementalGroupsPolicy

@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// matchesNode reports whether the node matches the node selector and the required node affinity of the pod. Invalid terms match
-// no node.
+// matchesNode reports whether the node matches the pod's node selector and its required node affinity. An invalid affinity term
+// matches no node.
 func matchesNode(pod *corev1.Pod, node *corev1.Node) bool {
 	for key, value := range pod.Spec.NodeSelector {
 		if have, ok := node.Labels[key]; !ok || have != value {
@@ -56,8 +56,8 @@ func hostPorts(pod *corev1.Pod) iter.Seq[hostPort] {
 	}
 }
 
-// portsAreFree reports whether no other pod reserves a host port of the pod. A port on all addresses conflicts with that port on
-// any single address.
+// portsAreFree reports whether no pod in others has a host port that the pod uses. A port on all addresses conflicts with the
+// port of the same number and protocol on any address.
 func portsAreFree(pod *corev1.Pod, others []*corev1.Pod) bool {
 	taken := map[hostPort]bool{} // each port, and once more with anyIP in place of its address
 	const anyIP = "any"
@@ -80,7 +80,7 @@ func portsAreFree(pod *corev1.Pod, others []*corev1.Pod) bool {
 	return true
 }
 
-// toleratesTaints reports whether the pod tolerates the NoExecute taints of the node. Static pods tolerate all.
+// toleratesTaints reports whether the pod tolerates all NoExecute taints of the node. A static pod tolerates all taints.
 func toleratesTaints(pod *corev1.Pod, node *corev1.Node) bool {
 	if qos.IsStatic(pod) {
 		return true
@@ -93,8 +93,8 @@ func toleratesTaints(pod *corev1.Pod, node *corev1.Node) bool {
 	return true
 }
 
-// isTolerated reports whether one of the tolerations matches the taint. The numeric operators Lt and Gt never match, because
-// their feature gate is off by default. Source: ToleratesTaint in k8s.io/api/core/v1.
+// isTolerated reports whether one of the tolerations matches the taint. A toleration with operator Lt or Gt never matches,
+// because the feature gate of these operators is off by default. Source: ToleratesTaint in k8s.io/api/core/v1.
 func isTolerated(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	for i := range tolerations {
 		t := &tolerations[i]

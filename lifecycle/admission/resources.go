@@ -20,8 +20,8 @@ import (
 // quantities has quantities by resource: CPU in millicores, other resources in their units.
 type quantities map[corev1.ResourceName]int64
 
-// addList adds the quantities of list. Resources that are not CPU, memory, storage or scalar are skipped. Negative quantities
-// count as zero.
+// addList adds the quantities in list to a. Only CPU, memory, storage and countable resources, such as extended resources, are
+// added. A negative quantity counts as zero.
 func (a quantities) addList(list corev1.ResourceList) {
 	for name, q := range list {
 		switch {
@@ -33,7 +33,7 @@ func (a quantities) addList(list corev1.ResourceList) {
 	}
 }
 
-// addSaturated returns the sum of two quantities that are not negative, at most the largest int64.
+// addSaturated returns a+b, or the largest int64 if the sum is larger. a and b must not be negative.
 func addSaturated(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -41,8 +41,8 @@ func addSaturated(a, b int64) int64 {
 	return a + b
 }
 
-// checkResources returns a failure for each resource of which the node has too little for the pod. Source: fitsRequest in
-// pkg/scheduler/framework/plugins/noderesources/fit.go.
+// checkResources returns a failure for each resource of which the node has less left than the pod requests. The pods in others
+// use up the remainder. Source: fitsRequest in pkg/scheduler/framework/plugins/noderesources/fit.go.
 func checkResources(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) (failures []Failure) {
 	short := func(name corev1.ResourceName, requested, used, capacity int64) {
 		failures = append(failures, Failure{
@@ -73,8 +73,8 @@ func checkResources(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) (f
 	return failures
 }
 
-// sortedNames returns the names of resources in the order of failures: cpu, memory and ephemeral-storage, then the remaining ones
-// by name.
+// sortedNames returns the names in amounts in the order in which failures are reported: cpu, memory and ephemeral-storage, then
+// all other resources by name. These three are always included.
 func sortedNames(amounts quantities) []corev1.ResourceName {
 	first := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 	names := first
@@ -86,8 +86,9 @@ func sortedNames(amounts quantities) []corev1.ResourceName {
 	return names
 }
 
-// withoutUnknown returns the pod without requests of extended resources that allocatable lacks: another component of the cluster
-// has allocated them. Source: removeMissingExtendedResources in pkg/kubelet/lifecycle/predicate.go.
+// withoutUnknown returns the pod without its requests of extended resources that are missing in allocatable. The node need not
+// have them, because another component of the cluster has allocated them. Source: removeMissingExtendedResources in
+// pkg/kubelet/lifecycle/predicate.go.
 func withoutUnknown(pod *corev1.Pod, allocatable quantities) *corev1.Pod {
 	unknown := func(name corev1.ResourceName) bool {
 		_, known := allocatable[name]
@@ -120,8 +121,8 @@ func withoutUnknown(pod *corev1.Pod, allocatable quantities) *corev1.Pod {
 	return &filtered
 }
 
-// isCounted reports whether requests of the resource are compared with the allocatable amount of the node. Source:
-// IsScalarResourceName in pkg/scheduler/util.
+// isCounted reports whether admission compares requests of the resource with the node's allocatable amount. CPU is handled
+// separately. Source: IsScalarResourceName in pkg/scheduler/util.
 func isCounted(name corev1.ResourceName) bool {
 	switch {
 	case name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage,
@@ -133,7 +134,7 @@ func isCounted(name corev1.ResourceName) bool {
 	return isExtended(name)
 }
 
-// isExtended reports whether the resource is an extended resource, such as example.com/gpu. Source: IsExtendedResourceName in
+// isExtended reports whether name is that of an extended resource, such as example.com/gpu. Source: IsExtendedResourceName in
 // pkg/apis/core/v1/helper.
 func isExtended(name corev1.ResourceName) bool {
 	n := string(name)

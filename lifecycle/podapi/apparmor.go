@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// UsesAppArmor reports whether a pod or one of its containers has an AppArmor profile, by its field or by the deprecated
+// UsesAppArmor reports whether an AppArmor profile is set for the pod or one of its containers, in a field or in the deprecated
 // annotation. Source: isRequired in pkg/security/apparmor/helpers.go.
 func UsesAppArmor(pod *corev1.Pod) bool {
 	confined := func(p *corev1.AppArmorProfile) bool {

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
-// Default sets the defaults that the API server sets at the creation of a pod, for the fields that a node reads
-// (pkg/apis/core/v1/defaults.go). It is idempotent. Pod-level requests and limits get no defaults.
+// Default sets the unset fields of pod to the defaults of the API server, as far as a node reads these fields
+// (pkg/apis/core/v1/defaults.go). A second call changes nothing. Pod-level requests and limits have no defaults.
 func Default(pod *corev1.Pod) {
 	spec := &pod.Spec
 	spec.RestartPolicy = cmp.Or(spec.RestartPolicy, corev1.RestartPolicyAlways)
@@ -117,7 +117,7 @@ func defaultRequests(resources *corev1.ResourceRequirements) {
 	resources.Requests = requests
 }
 
-// roundUp rounds all quantities up to a multiple of 1/1000, the precision of the API.
+// roundUp rounds each quantity in list up to a multiple of 1/1000, the precision of the API.
 func roundUp(list corev1.ResourceList) {
 	for name, q := range list {
 		q.RoundUp(resource.Milli)
@@ -125,7 +125,7 @@ func roundUp(list corev1.ResourceList) {
 	}
 }
 
-// pullPolicy returns the default pull policy of an image: Always for the tag latest, else IfNotPresent.
+// pullPolicy returns the default pull policy of an image: Always if its tag is latest or missing, else IfNotPresent.
 func pullPolicy(image string) corev1.PullPolicy {
 	if reference.IsLatest(image) {
 		return corev1.PullAlways

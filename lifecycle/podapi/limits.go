@@ -21,8 +21,8 @@ const (
 	maxResources = 100     // distinct resource names per pod; each is summed over all containers
 )
 
-// validateCounts checks that no list or map in metadata and spec is too long, and that the pod names few enough resources. It
-// runs first, so that further checks are cheap.
+// validateCounts checks the length of each list and map in metadata and spec, and the number of resources that the pod names. It
+// is called before all other checks, so that these are cheap.
 func validateCounts(pod *corev1.Pod) field.ErrorList {
 	var w listChecker
 	w.checkValue(reflect.ValueOf(&pod.ObjectMeta), pathStep{name: "metadata"})
@@ -46,7 +46,7 @@ type pathStep struct {
 	index int
 }
 
-// checkValue checks the lists and maps in value. step is the last element of its path.
+// checkValue checks the length of each list and map in value. step is the last element of the path to value.
 func (w *listChecker) checkValue(value reflect.Value, step pathStep) {
 	w.stack = append(w.stack, step)
 	defer func() { w.stack = w.stack[:len(w.stack)-1] }()
@@ -65,8 +65,8 @@ func (w *listChecker) checkValue(value reflect.Value, step pathStep) {
 	}
 }
 
-// checkEntries checks the length of a list or map, and the elements of a list. Maps of a pod contain no lists, and []byte is not
-// limited.
+// checkEntries checks the length of value, a list or map, and then checks the elements of a list. []byte may have any length.
+// Maps of a pod contain no lists, so their values are not checked.
 func (w *listChecker) checkEntries(value reflect.Value) {
 	kind := value.Type().Elem().Kind()
 	if value.Len() > maxEntries && kind != reflect.Uint8 {
@@ -85,7 +85,7 @@ func (w *listChecker) checkEntries(value reflect.Value) {
 	}
 }
 
-// checkKeys checks the length of the keys of a map, because matching a long key against a pattern is slow.
+// checkKeys checks the length of each key in value, a map. A long key would be slow to match against a pattern.
 func (w *listChecker) checkKeys(value reflect.Value) {
 	for it := value.MapRange(); it.Next(); {
 		if key := it.Key(); key.Kind() == reflect.String && key.Len() > maxKey {
@@ -99,7 +99,7 @@ func hasElements(k reflect.Kind) bool {
 	return k == reflect.Struct || k == reflect.Pointer || k == reflect.Slice || k == reflect.Map
 }
 
-// fieldPath returns the path of the current value with the JSON names of its fields.
+// fieldPath returns the path of the value that is being checked, with the JSON names of its fields.
 func (w *listChecker) fieldPath() *field.Path {
 	var path *field.Path
 	for _, s := range w.stack {
@@ -118,7 +118,7 @@ func (w *listChecker) fieldPath() *field.Path {
 	return path
 }
 
-// validateResourceNames checks that a pod names at most maxResources distinct resources.
+// validateResourceNames checks that the requests and limits of a pod name at most maxResources different resources.
 func validateResourceNames(spec *corev1.PodSpec) field.ErrorList {
 	var errs field.ErrorList
 	names := make(map[corev1.ResourceName]bool)

@@ -17,9 +17,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// ForbiddenSysctls returns an error for each sysctl of a pod that the node does not allow. Safe sysctls as of Linux 4.15 are
-// always allowed. allowed lists further names; a trailing * matches any suffix. The kubelet rejects such a pod with reason
-// SysctlForbidden (pkg/kubelet/sysctl).
+// ForbiddenSysctls returns an error for each sysctl of the pod that it must not set on this node. It may set the sysctls that are
+// safe as of Linux 4.15 and those in allowed, where a trailing * matches any suffix. It must not set a sysctl of a namespace that
+// it shares with the host. The kubelet rejects such a pod with reason SysctlForbidden (pkg/kubelet/sysctl).
 func ForbiddenSysctls(pod *corev1.Pod, allowed []string) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec", "securityContext", "sysctls")
@@ -43,8 +43,8 @@ func ForbiddenSysctls(pod *corev1.Pod, allowed []string) field.ErrorList {
 	return fielderr.Short(errs)
 }
 
-// sharedNamespace returns the host namespace that a sysctl would change, named as in the kubelet; "" if the pod has its own
-// namespace.
+// sharedNamespace returns the kubelet's name of the host namespace that the sysctl called name would change: IPC, Net or User. It
+// returns "" if the pod has its own namespace.
 func sharedNamespace(spec *corev1.PodSpec, name string) string {
 	switch {
 	case isIPCSysctl(name) && spec.HostIPC:
@@ -57,7 +57,7 @@ func sharedNamespace(spec *corev1.PodSpec, name string) string {
 	return ""
 }
 
-// safeSysctls returns the sysctls that are namespaced and cannot affect other pods.
+// safeSysctls returns the names of the sysctls that affect only the pod that sets them.
 func safeSysctls() []string {
 	return []string{
 		"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_local_reserved_ports",

@@ -76,7 +76,8 @@ func ValidateUpdate(old, pod *corev1.Pod) error {
 	}
 }
 
-// undoAllowed reverts the allowed changes in spec to their values in old, so that all remaining differences are errors.
+// undoAllowed reverts the changes in spec that an update may make to their values in old. All differences between spec and old
+// that remain are errors.
 func undoAllowed(old, spec *corev1.PodSpec) {
 	undoContainers(old.Containers, spec.Containers)
 	undoContainers(old.InitContainers, spec.InitContainers)
@@ -99,7 +100,8 @@ func undoAllowed(old, spec *corev1.PodSpec) {
 	}
 }
 
-// undoContainers reverts the allowed changes of containers, which are matched by position.
+// undoContainers reverts those changes in the containers of list that an update may make: image and resources. The containers in
+// old and list correspond by position.
 func undoContainers(old, list []corev1.Container) {
 	for i := range min(len(old), len(list)) {
 		list[i].Image = old[i].Image
@@ -115,7 +117,7 @@ func undoResources(old, resources *corev1.ResourceRequirements) {
 	}
 }
 
-// restoreAmount returns list with the amount of resource name in old.
+// restoreAmount returns list in which the amount of resource name is that of old. If old has no such amount, it is deleted.
 func restoreAmount(name corev1.ResourceName, old, list corev1.ResourceList) corev1.ResourceList {
 	amount, set := old[name]
 	if !set {
@@ -129,7 +131,7 @@ func restoreAmount(name corev1.ResourceName, old, list corev1.ResourceList) core
 	return list
 }
 
-// hasToleration reports whether list contains old, ignoring TolerationSeconds.
+// hasToleration reports whether list has a toleration that equals old except for TolerationSeconds.
 func hasToleration(list []corev1.Toleration, old corev1.Toleration) bool {
 	return slices.ContainsFunc(list, func(t corev1.Toleration) bool {
 		t.TolerationSeconds = old.TolerationSeconds
@@ -137,8 +139,8 @@ func hasToleration(list []corev1.Toleration, old corev1.Toleration) bool {
 	})
 }
 
-// keepEphemeral returns an error for each ephemeral container of old that spec changes or lacks. It then sets
-// spec.EphemeralContainers to old.
+// keepEphemeral returns an error for each ephemeral container in old that is missing or changed in spec. It then replaces
+// spec.EphemeralContainers by old, because new ephemeral containers are allowed.
 func keepEphemeral(old []corev1.EphemeralContainer, spec *corev1.PodSpec) (errs field.ErrorList) {
 	path := field.NewPath("spec", "ephemeralContainers")
 	indexes := make(map[string]int, len(spec.EphemeralContainers))

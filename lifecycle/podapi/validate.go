@@ -130,8 +130,8 @@ func validateHostnames(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return append(errs, validateWith(path, *spec.HostnameOverride, validation.IsDNS1123Subdomain)...)
 }
 
-// validateHostUsers checks a pod with a user namespace: it may share no other namespace with the host, and use no block device,
-// whose owner cannot be mapped.
+// validateHostUsers checks a pod with its own user namespace, that is with hostUsers false. It must not share another namespace
+// with the host. It must not use block devices, because the owner of a device cannot be mapped.
 func validateHostUsers(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if spec.HostUsers == nil || *spec.HostUsers {
 		return nil
@@ -200,7 +200,7 @@ func validateDNS(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateOneOf checks that a required field has one of the valid values.
+// validateOneOf checks that value is set and is one of valid. path is the path of its field.
 func validateOneOf[T ~string](path *field.Path, value T, valid ...T) field.ErrorList {
 	switch {
 	case value == "":
@@ -211,7 +211,7 @@ func validateOneOf[T ~string](path *field.Path, value T, valid ...T) field.Error
 	return nil
 }
 
-// validateWith returns an error for each message of the check valid.
+// validateWith calls valid with value, and returns an error for path per message that valid returns.
 func validateWith[T any](path *field.Path, value T, valid func(T) []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, msg := range valid(value) {
@@ -220,5 +220,5 @@ func validateWith[T any](path *field.Path, value T, valid func(T) []string) fiel
 	return errs
 }
 
-// sortedKeys returns the keys of m in order, so that errors are deterministic.
+// sortedKeys returns the sorted keys of m, so that errors have a fixed order.
 func sortedKeys[M ~map[K]V, K ~string, V any](m M) []K { return slices.Sorted(maps.Keys(m)) }

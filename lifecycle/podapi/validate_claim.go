@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateStorage checks the persistentVolumeClaim, ephemeral and nfs source of a volume.
+// validateStorage checks the sources persistentVolumeClaim, ephemeral and nfs of a volume, if they are set.
 func validateStorage(volume *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s := volume.PersistentVolumeClaim; s != nil {
@@ -45,7 +45,7 @@ func validateNFS(nfs *corev1.NFSVolumeSource, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateTemplate checks the claim template of an ephemeral volume.
+// validateTemplate checks the claim template of an ephemeral volume. Its metadata may have only labels and annotations.
 func validateTemplate(template *corev1.PersistentVolumeClaimTemplate, path *field.Path) field.ErrorList {
 	meta := path.Child("metadata")
 	errs := apivalidation.ValidateAnnotations(template.Annotations, meta.Child("annotations"))
@@ -104,8 +104,8 @@ func validateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.
 	return errs
 }
 
-// validateClaimNames checks the claim names that follow from ephemeral volumes. No other volume of the pod may refer to one of
-// these claims.
+// validateClaimNames checks the names of the claims that are created for ephemeral volumes, POD-VOLUME. It returns an error for
+// each other volume of the pod that refers to such a claim.
 func validateClaimNames(pod *corev1.Pod, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	created := make(map[string]bool)

@@ -23,8 +23,8 @@ const (
 	maxExitCodes    = 255
 )
 
-// validateContainers checks all containers of a pod. Names must be unique over all lists. Host ports must be unique among regular
-// containers only, because init containers run one after another.
+// validateContainers checks all containers of a pod. Names must be unique among all of them. Host ports must be unique among
+// regular containers; init containers may share host ports, because they run one after another.
 func validateContainers(pod *corev1.Pod, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	if len(pod.Spec.Containers) == 0 {
@@ -55,7 +55,7 @@ func validateContainers(pod *corev1.Pod, index nameIndex) field.ErrorList {
 	return errs
 }
 
-// validateContainer checks the fields that all kinds of containers have.
+// validateContainer checks the fields that regular, init and ephemeral containers have in common.
 func validateContainer(pod *corev1.Pod, container podfield.Container, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	if container.Name == "" {
@@ -82,12 +82,12 @@ func validateContainer(pod *corev1.Pod, container podfield.Container, index name
 	return append(errs, validateContainerSecurity(container.SecurityContext, container.Path.Child("securityContext"), pod.Spec.HostUsers == nil || *pod.Spec.HostUsers)...)
 }
 
-// validateLongRunning checks the fields of regular containers and sidecars: lifecycle, probes and restart policy.
+// validateLongRunning checks the lifecycle hooks, the probes and the restart policy of a regular container or sidecar.
 func validateLongRunning(pod *corev1.Pod, container podfield.Container) field.ErrorList {
 	return slices.Concat(validateLifecycle(pod, container), validateProbes(container), validateRestartPolicy(container))
 }
 
-// validateInit checks an init container. Only a sidecar may have probes and lifecycle hooks.
+// validateInit checks an init container. An init container that is not a sidecar must not have probes or lifecycle hooks.
 func validateInit(pod *corev1.Pod, container podfield.Container) field.ErrorList {
 	if container.IsSidecar() {
 		return validateLongRunning(pod, container)
@@ -105,8 +105,8 @@ func validateInit(pod *corev1.Pod, container podfield.Container) field.ErrorList
 	return errs
 }
 
-// validateEphemeral checks ephemeral container i: its target must exist, and fields such as ports, resources and probes must be
-// unset.
+// validateEphemeral checks the fields of spec.ephemeralContainers[i] that other containers do not have or may set: its target
+// must exist, and ports, resources and probes, for example, must be unset.
 func validateEphemeral(pod *corev1.Pod, i int, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	c, path := &pod.Spec.EphemeralContainers[i], field.NewPath("spec", "ephemeralContainers").Index(i)
@@ -136,7 +136,8 @@ func validateEphemeral(pod *corev1.Pod, i int, index nameIndex) field.ErrorList 
 	return errs
 }
 
-// validatePorts checks the ports of a container. used collects the host ports of several containers.
+// validatePorts checks the ports of a container. used has the host ports of the containers checked before; validatePorts adds
+// those of this container.
 func validatePorts(container podfield.Container, hostNetwork bool, used map[string]bool) field.ErrorList {
 	var errs field.ErrorList
 	names := make(map[string]bool)

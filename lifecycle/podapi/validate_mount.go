@@ -88,7 +88,8 @@ func validateMountOptions(mount corev1.VolumeMount, volume *corev1.Volume, path 
 	return errs
 }
 
-// validateDevices checks the block volumes of a container. Their names and paths must differ from those of its mounts.
+// validateDevices checks the block volumes of a container. No two block volumes or volume mounts of a container may have an equal
+// volume name or path.
 func validateDevices(container podfield.Container, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	names, paths := make(map[string]bool), make(map[string]bool)

@@ -62,7 +62,7 @@ func validateProbe(probe *corev1.Probe, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateLifecycle checks the hooks and the stop signal of a regular container or sidecar.
+// validateLifecycle checks the lifecycle hooks and the stop signal of a regular container or sidecar.
 func validateLifecycle(pod *corev1.Pod, container podfield.Container) field.ErrorList {
 	if container.Lifecycle == nil {
 		return nil
@@ -94,8 +94,8 @@ func hook(h *corev1.LifecycleHandler) handler {
 	return handler{Exec: h.Exec, HTTPGet: h.HTTPGet, TCPSocket: h.TCPSocket, Sleep: h.Sleep}
 }
 
-// validate checks that exactly one action is set and valid. grace is the grace period of the pod in seconds, which limits a
-// sleep.
+// validate checks that exactly one action of the handler is set, and that the action is valid. grace is the grace period of the
+// pod in seconds, which a sleep must not exceed. It may be nil.
 func (h handler) validate(grace *int64, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	found := false
@@ -169,7 +169,8 @@ func (h handler) validateGRPC(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateSleep checks that a sleep fits into the grace period. A missing grace period is reported elsewhere.
+// validateSleep checks that a sleep is not longer than grace, the grace period of the pod in seconds. If grace is nil, the pod's
+// validation has already reported it.
 func (h handler) validateSleep(grace *int64, path *field.Path) field.ErrorList {
 	if s := h.Sleep.Seconds; grace != nil && (s < 0 || s > *grace) {
 		return field.ErrorList{field.Invalid(path, s, fmt.Sprintf("must be from 0 to the pod's grace period of %d s", *grace))}
@@ -177,7 +178,7 @@ func (h handler) validateSleep(grace *int64, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// validatePort checks a port number or name. It does not check that a container has a port of that name.
+// validatePort checks that port is a valid number or name. It does not check that the container has a port of this name.
 func validatePort(port intstr.IntOrString, path *field.Path) field.ErrorList {
 	if port.Type == intstr.String {
 		return validateWith(path, port.StrVal, validation.IsValidPortName)

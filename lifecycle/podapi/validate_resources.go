@@ -18,7 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// validatePodResources checks the pod-level resources, and that the containers fit into them.
+// validatePodResources checks the pod-level resources. The limit of a container must not exceed the limit of the pod, and neither
+// may the sum of the containers' requests exceed the pod's request.
 func validatePodResources(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	errs := validateQuantities(spec.Overhead, path.Child("overhead"))
 	if spec.Resources == nil {
@@ -52,8 +53,8 @@ func validatePodResources(spec *corev1.PodSpec, path *field.Path) field.ErrorLis
 	return errs
 }
 
-// validateResizePolicy checks the resize policy of a container (KEP-1287). A container that is never restarted must not require a
-// restart.
+// validateResizePolicy checks the resize policy of a container (KEP-1287). If the container is never restarted, the policy must
+// not require a restart.
 func validateResizePolicy(pod *corev1.Pod, container podfield.Container) field.ErrorList {
 	var errs field.ErrorList
 	seen := make(map[corev1.ResourceName]bool)
@@ -77,7 +78,7 @@ func validateResizePolicy(pod *corev1.Pod, container podfield.Container) field.E
 	return errs
 }
 
-// validateRequirements checks requests and limits of a container or pod.
+// validateRequirements checks the requests and limits of a container or pod, such as that no request exceeds its limit.
 func validateRequirements(resources *corev1.ResourceRequirements, path *field.Path) field.ErrorList {
 	limits, requests := path.Child("limits"), path.Child("requests")
 	errs := append(validateQuantities(resources.Limits, limits), validateQuantities(resources.Requests, requests)...)
@@ -125,7 +126,7 @@ func validateQuantities(list corev1.ResourceList, path *field.Path) field.ErrorL
 	return errs
 }
 
-// isWholePages reports whether q is a multiple of the huge page size in name.
+// isWholePages reports whether q is a multiple of the page size in name, a huge page resource such as hugepages-2Mi.
 func isWholePages(name corev1.ResourceName, q resource.Quantity) bool {
 	size := strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix)
 	page, err := quantity.Parse(size)

@@ -45,7 +45,8 @@ func validatePodSecurity(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
 	return append(errs, validateAppArmor(sc.AppArmorProfile, path.Child("appArmorProfile"))...)
 }
 
-// validateNoWindows checks that a pod with spec.os linux has no Windows options. Without spec.os they are accepted and ignored.
+// validateNoWindows checks that a pod whose spec.os is linux has no Windows options. If spec.os is unset, Windows options are
+// accepted and have no effect.
 func validateNoWindows(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if spec.OS == nil || spec.OS.Name != corev1.Linux {
 		return nil
@@ -134,8 +135,9 @@ func validateAppArmor(profile *corev1.AppArmorProfile, path *field.Path) field.E
 	return errs
 }
 
-// validateAppArmorAnnotations checks the deprecated AppArmor annotations. An invalid value, or one that contradicts the field,
-// would leave the container without the intended profile.
+// validateAppArmorAnnotations checks the deprecated AppArmor annotations. It returns an error for an invalid annotation, and for
+// one that contradicts the AppArmor profile in the pod's fields. With such an annotation a container would run without the
+// intended profile.
 func validateAppArmorAnnotations(pod *corev1.Pod, index nameIndex, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range sortedKeys(pod.Annotations) {
@@ -161,7 +163,8 @@ func validateAppArmorAnnotations(pod *corev1.Pod, index nameIndex, path *field.P
 	return errs
 }
 
-// validateStopSignal checks that the stop signal is known to the API and that spec.os is set.
+// validateStopSignal checks that signal is a signal name that the API accepts, and that spec.os is set, which a stop signal
+// requires.
 func validateStopSignal(pod *corev1.Pod, signal corev1.Signal, path *field.Path) field.ErrorList {
 	switch {
 	case pod.Spec.OS == nil:

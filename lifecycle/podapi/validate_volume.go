@@ -43,7 +43,8 @@ func validateVolumes(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateNoTokens rejects projected service account tokens if the pod has no service account.
+// validateNoTokens returns an error for each service account token in a projected volume. It is called for pods without a service
+// account.
 func validateNoTokens(volume *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, s := range optional.OrZero(volume.Projected).Sources {
@@ -66,7 +67,7 @@ func countSources(source corev1.VolumeSource) int {
 	return n
 }
 
-// validateSource checks the source of a volume, for the volume types that this version supports.
+// validateSource checks the source of a volume. Volume types that this package does not support are not checked.
 func validateSource(volume *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s := volume.Image; s != nil {
@@ -155,7 +156,8 @@ func validateFilePath(at string, path *field.Path, taken pathSet) field.ErrorLis
 	return errs
 }
 
-// validateItems checks the file paths of the keys of a config map or secret.
+// validateItems checks the keys of a config map or secret and the paths of their files in a volume. taken has the paths that
+// other sources of the volume use; nil if there are none.
 func validateItems(items []corev1.KeyToPath, path *field.Path, taken pathSet) field.ErrorList {
 	var errs field.ErrorList
 	for i, item := range items {
@@ -169,7 +171,8 @@ func validateItems(items []corev1.KeyToPath, path *field.Path, taken pathSet) fi
 	return errs
 }
 
-// validateDownwardFiles checks the files of a downward API volume.
+// validateDownwardFiles checks the files of a downward API volume. taken has the paths that other sources of the volume use; nil
+// if there are none.
 func validateDownwardFiles(items []corev1.DownwardAPIVolumeFile, path *field.Path, taken pathSet) field.ErrorList {
 	var errs field.ErrorList
 	for i := range items {
@@ -241,7 +244,8 @@ func validateProjection(projection *corev1.VolumeProjection, path *field.Path, t
 	return errs
 }
 
-// validateToken checks a service account token. Its path may be used by another source, which it replaces.
+// validateToken checks a service account token in a projected volume. Another source of the volume may use the path of the token
+// too; the token then replaces that file.
 func validateToken(token *corev1.ServiceAccountTokenProjection, path *field.Path) field.ErrorList {
 	errs := validateFilePath(token.Path, path.Child("path"), nil)
 	path = path.Child("expirationSeconds")

@@ -19,9 +19,9 @@ type podCost struct {
 	bytes, values int // size of its line, and number of JSON values
 }
 
-// choosePods returns the pods to store if the pods in costs exceed the limits of the file. Pods of the first sources have
-// priority, and among them pods that have not terminated. Within these groups all namespaces have equal shares, and unused shares
-// are distributed to the remaining namespaces.
+// choosePods returns the pods to store, if all pods in costs together exceed the limits of the file. sources has the source names
+// by priority: pods of the first source are chosen first, and among them pods that have not terminated. Pods of equal priority
+// share the space equally by namespace, and a namespace that needs less leaves its space to the remaining namespaces.
 func choosePods(costs []podCost, sources []string) map[*corev1.Pod]bool {
 	type candidate struct {
 		podCost

@@ -28,7 +28,8 @@ const (
 	version = "1"
 )
 
-// buildHeader returns the first line of a pod file that was saved at the given time (RFC 3339), with the checksum of lines.
+// buildHeader returns the first line of a pod file, which has a checksum of lines, the remaining content. saved is the time of
+// the write in the format of RFC 3339.
 func buildHeader(saved string, lines []byte) string {
 	h := sha256.New()
 	h.Write(lines)
@@ -50,8 +51,8 @@ type encodedFile struct {
 	omitted []error           // an error for each pod that is not in data, because it exceeds a limit
 }
 
-// encodeSets returns the file content for the pods of all sets. If they exceed the limits, [choosePods] selects the pods. sources
-// are sorted by priority.
+// encodeSets returns the content of a file with the pods of all sets. If the pods exceed the limits of the file, only those that
+// [choosePods] returns are in it. sources has the source names by priority.
 func encodeSets(sets []lifecycle.PodSet, sources []string, now time.Time) (file encodedFile, err error) {
 	file, costs, full, err := encodeChosen(sets, nil, now)
 	if err == nil && full {
@@ -60,8 +61,9 @@ func encodeSets(sets []lifecycle.PodSet, sources []string, now time.Time) (file 
 	return file, err
 }
 
-// encodeChosen returns the file content with the pods in chosen, in the order of the sets; nil means all pods. full is true if a
-// pod was omitted because the file is full. costs has the size of each pod that is within the limits of a single pod.
+// encodeChosen returns the content of a file with the pods in chosen, in the order of the sets. If chosen is nil, the file has
+// all pods that fit. full is true if a pod was omitted because the file is full. costs has the size of each pod, except pods that
+// exceed the limits of a single pod.
 func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time.Time) (file encodedFile, costs []podCost, full bool, err error) {
 	var lines bytes.Buffer
 	enc := json.NewEncoder(&lines)
@@ -98,8 +100,8 @@ func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time
 	return file, costs, full, nil
 }
 
-// decodeFile returns the sets in a file, and the checksum of its pods. On error it returns no sets. The checksum covers every
-// byte, so that it accepts only files that encodeSets has written.
+// decodeFile returns the pod sets in a file, and the checksum of its pods. It returns an error and no sets if the checksum does
+// not match. The checksum covers each byte, so that only files that encodeSets has produced are accepted.
 func decodeFile(data []byte) (sets []lifecycle.PodSet, sum [sha256.Size]byte, err error) {
 	if len(data) == 0 {
 		return nil, sum, errors.New("it is empty")
@@ -151,8 +153,9 @@ func decodeLines(lines []byte) (sets []lifecycle.PodSet, err error) {
 	return sets, nil
 }
 
-// checkLine returns the number of JSON values in a line, and an error if a limit of the line is exceeded, or if there are more
-// than left values. The limits apply although the checksum matches, because other programs can compute it.
+// checkLine returns the number of JSON values in text, a line of the file. It returns an error if the line exceeds a limit, or
+// has more values than left, the number that remains for the file. The limits are checked although the checksum of the file
+// matches, because any program can compute a checksum.
 func checkLine(text []byte, left int) (values int, err error) {
 	b := safeyaml.NewBudget(len(text))
 	if err := b.JSON(text); err != nil {

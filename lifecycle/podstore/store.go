@@ -64,8 +64,8 @@ type Store struct {
 	omittedReports map[string]bool   // errors of omitted pods that were reported
 }
 
-// New returns a Store for the file at path. It does no I/O; the first write creates the directory. It panics if path is empty.
-// See [Store.Load] and [Store.Run].
+// New returns a Store for the file at path. It neither reads nor writes the file; the first write creates the directory. New
+// panics if path is empty. Call [Store.Load] and [Store.Run] next.
 func New(path string, opts Options) *Store {
 	if path == "" {
 		panic("podstore.New: argument path is empty: required, such as /var/lib/nodeagent/pods.store")
@@ -79,8 +79,8 @@ func New(path string, opts Options) *Store {
 	return &Store{path: path, opts: opts, changed: make(chan struct{}, 1), loaded: map[string][]*corev1.Pod{}}
 }
 
-// Update stores the newest set of a source, and returns the set to run. If set is incomplete, the result also has the loaded pods
-// that the source has not listed yet. It does not block on I/O.
+// Update records set, the newest pods of a source, to be written to the file. It returns the set to run: if set is incomplete,
+// the pods that Load returned for the source and that set lacks are added. Update does not wait for the write.
 func (s *Store) Update(set lifecycle.PodSet) lifecycle.PodSet {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,13 +103,15 @@ func (s *Store) Update(set lifecycle.PodSet) lifecycle.PodSet {
 	return set
 }
 
-// signalRun makes Run check whether the pods have changed. It also starts the timer that reports a missing Run.
+// signalRun makes Run write the pods if they have changed. It also starts the timer that reports an error if the program never
+// calls Run.
 func (s *Store) signalRun() {
 	s.guard.Need(s.reportNotRun)
 	sleep.Wake(s.changed)
 }
 
-// reportNotRun reports that the program does not call Run, so that pods are not stored.
+// reportNotRun reports the error that the program does not call Run, so that no pods are stored. After a call of Flush it does
+// nothing.
 func (s *Store) reportNotRun() {
 	if s.flushed.Load() {
 		return
@@ -121,7 +123,7 @@ func (s *Store) reportNotRun() {
 	}
 }
 
-// removeNamed returns the pods that share neither the UID nor the name of a pod in named.
+// removeNamed returns pods without each pod whose UID, or whose namespace and name, a pod in named has.
 func removeNamed(pods, named []*corev1.Pod) []*corev1.Pod {
 	taken := make(map[string]bool, 2*len(named))
 	for _, pod := range named {
@@ -136,8 +138,8 @@ func removeNamed(pods, named []*corev1.Pod) []*corev1.Pod {
 	return rest
 }
 
-// Run writes the file after changes until ctx ends, and then a last time. It returns nil, or the error of the last write. A
-// second call returns an error at once.
+// Run writes the file after each change of the pods, until ctx ends, and then one last time. It returns the error of the last
+// write, or nil. If Run was called before, it returns an error at once.
 func (s *Store) Run(ctx context.Context) error {
 	if err := s.guard.Begin(); err != nil {
 		return fmt.Errorf("podstore.Store %s: %w", s.path, err)
@@ -166,7 +168,7 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// Flush writes the file at once if the pods have changed, regardless of Options.Interval.
+// Flush writes the file at once if the pods have changed. It does not wait for Options.Interval.
 func (s *Store) Flush() error {
 	s.flushed.Store(true)
 	file, left, err := s.writeFile()
@@ -182,8 +184,8 @@ func (s *Store) Flush() error {
 	return err
 }
 
-// writeFile writes the file and returns its content, or nothing if the file has these pods already. left has an error for each
-// pod that is newly omitted.
+// writeFile writes the file if the pods differ from its content. wrote is the written content, and is empty if nothing was
+// written. left has an error for each pod that is not in the file, unless the previous call has returned that error.
 func (s *Store) writeFile() (wrote encodedFile, left []error, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -40,7 +40,8 @@ type Ranges struct {
 	mu sync.Mutex // held while a range is chosen and written
 }
 
-// New returns Ranges for the pods' directories below root, in which it stores the range of each pod. It does no I/O.
+// New returns a Ranges that stores the range of each pod in the pod's directory below root. It returns an error if root is empty
+// or a field of opts is invalid. It does not read or write files.
 func New(root string, opts Options) (*Ranges, error) {
 	if opts.First == 0 {
 		opts.First = Length
@@ -60,8 +61,9 @@ func New(root string, opts Options) (*Ranges, error) {
 	return &Ranges{root: root, first: opts.First, count: opts.Count}, nil
 }
 
-// Assign returns the ID mapping of the pod: the stored one, or a free range that it stores. The error names the pod, and the file
-// if one cannot be read, because a range that is in use must not be assigned twice.
+// Assign returns the ID mapping for the user namespace of the pod. It is the mapping stored for the pod, if any; otherwise Assign
+// stores a mapping to a free range of host IDs. If the file of any pod cannot be read, Assign returns an error that names the
+// file: that pod's range might otherwise be assigned twice.
 func (r *Ranges) Assign(pod *corev1.Pod) (cri.IDMapping, error) {
 	m, err := r.assignRange(string(pod.UID))
 	if err != nil {
@@ -70,7 +72,7 @@ func (r *Ranges) Assign(pod *corev1.Pod) (cri.IDMapping, error) {
 	return m, nil
 }
 
-// assignRange returns the stored range of the pod with the given UID, or assigns a free one.
+// assignRange returns the range stored for the pod with this UID. If there is none, it stores and returns a free range.
 func (r *Ranges) assignRange(uid string) (cri.IDMapping, error) {
 	if uid == "" || strings.ContainsAny(uid, "/\x00") || uid[0] == '.' {
 		return cri.IDMapping{}, fmt.Errorf("UID %q is not a valid file name", uid)
@@ -97,10 +99,10 @@ func (r *Ranges) assignRange(uid string) (cri.IDMapping, error) {
 	return cri.IDMapping{}, fmt.Errorf("all %d ranges are taken", r.count)
 }
 
-// rangeFile returns the file with the range of the pod with the given UID.
+// rangeFile returns the path of the file with the range of the pod with this UID.
 func (r *Ranges) rangeFile(uid string) string { return filepath.Join(r.root, uid, "userns") }
 
-// readTaken returns the first host IDs of the ranges of all pods.
+// readTaken returns the ranges of all pods, each by its first host ID.
 func (r *Ranges) readTaken() (map[uint32]bool, error) {
 	entries, err := os.ReadDir(r.root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +135,7 @@ type idMapping struct {
 	Length      uint32 `json:"length"`
 }
 
-// writeRange stores the range in a file, and creates its directory.
+// writeRange writes mapping to the file at path, whose directory it creates if needed.
 func writeRange(path string, mapping cri.IDMapping) error {
 	one := []idMapping{{HostID: mapping.HostID, Length: mapping.Length}}
 	data, err := json.Marshal(rangesFile{UIDs: one, GIDs: one})
@@ -146,7 +148,7 @@ func writeRange(path string, mapping cri.IDMapping) error {
 	return atomicfile.WriteFile(path, data, 0o600)
 }
 
-// readRange returns the range in a file. It returns an error for a range that this package does not assign.
+// readRange reads the range in the file at path. It returns an error if the range is not one that this package assigns.
 func readRange(path string) (cri.IDMapping, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
