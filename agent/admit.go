@@ -71,7 +71,7 @@ func (a *Agent) createEvictor(context.Context, *lifecycle.Options) error {
 }
 
 // createPreemptor adds the last admission check: whether a pod fits the free resources of the Node. Critical pods evict other pods.
-func (a *Agent) createPreemptor(_ context.Context, o *lifecycle.Options) error {
+func (a *Agent) createPreemptor(_ context.Context, opts *lifecycle.Options) error {
 	if a.cluster == nil {
 		return nil
 	}
@@ -82,6 +82,6 @@ func (a *Agent) createPreemptor(_ context.Context, o *lifecycle.Options) error {
 		return err
 	}
 	a.checks = append(a.checks, preemptor.Admit)
-	o.AdmitChecksNodeAffinity, o.AdmitResize = true, preemptor.AdmitResize
+	opts.AdmitChecksNodeAffinity, opts.AdmitResize = true, preemptor.AdmitResize
 	return nil
 }

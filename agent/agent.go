@@ -120,9 +120,9 @@ func New(ctx context.Context, config Config, options Options) (_ *Agent, err err
 }
 
 // createReconciler creates the engine that starts and stops the containers of pods.
-func (a *Agent) createReconciler(_ context.Context, o *lifecycle.Options) error {
-	o.Admit = admission.Chain(append([]lifecycle.Admit{a.options.Admit}, a.checks...)...)
-	r, err := lifecycle.New(a.runtime, a.generator, *o)
+func (a *Agent) createReconciler(_ context.Context, opts *lifecycle.Options) error {
+	opts.Admit = admission.Chain(append([]lifecycle.Admit{a.options.Admit}, a.checks...)...)
+	r, err := lifecycle.New(a.runtime, a.generator, *opts)
 	if err != nil {
 		return err
 	}

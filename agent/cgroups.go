@@ -18,7 +18,7 @@ import (
 )
 
 // isolateAndMount sets up user namespaces, cgroups and volumes of pods, which only a CRI endpoint supports.
-func (a *Agent) isolateAndMount(ctx context.Context, o *lifecycle.Options) error {
+func (a *Agent) isolateAndMount(ctx context.Context, opts *lifecycle.Options) error {
 	if a.client == nil {
 		return nil
 	}
@@ -26,22 +26,22 @@ func (a *Agent) isolateAndMount(ctx context.Context, o *lifecycle.Options) error
 	if err != nil {
 		return err
 	}
-	o.Spec.RuntimeHandlers = func() []cri.RuntimeHandler { return status.Handlers }
-	ranges, err := userns.New(o.Dirs.Pods, userns.Options{})
+	opts.Spec.RuntimeHandlers = func() []cri.RuntimeHandler { return status.Handlers }
+	ranges, err := userns.New(opts.Dirs.Pods, userns.Options{})
 	if err != nil {
 		return err
 	}
-	o.Spec.UserNamespace = ranges.Assign
+	opts.Spec.UserNamespace = ranges.Assign
 	if *a.config.Kubelet.CgroupsPerQOS {
-		if err := a.openCgroups(ctx, o); err != nil {
+		if err := a.openCgroups(ctx, opts); err != nil {
 			return err
 		}
 	}
-	return a.createVolumes(o)
+	return a.createVolumes(opts)
 }
 
 // openCgroups creates the cgroup tree of pods, with names for the runtime's cgroup driver, and the collector that measures it.
-func (a *Agent) openCgroups(ctx context.Context, o *lifecycle.Options) error {
+func (a *Agent) openCgroups(ctx context.Context, opts *lifecycle.Options) error {
 	names, err := a.client.CgroupDriver(ctx)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (a *Agent) openCgroups(ctx context.Context, o *lifecycle.Options) error {
 	if c.tree, err = podtree.New(c.driver, nil, host); err != nil { // the reconciler follows the pods of the tree
 		return err
 	}
-	a.prepare, o.Cgroups = c.tree.Setup, c.tree
+	a.prepare, opts.Cgroups = c.tree.Setup, c.tree
 	a.parts.Add("cgroups of pods", c.tree.Run)
 	return a.createCollector()
 }

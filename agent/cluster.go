@@ -154,7 +154,7 @@ func (a *Agent) reportNode(config *rest.Config) error {
 	return nil
 }
 
-// nodeHealth returns the input of the Node conditions.
+// nodeHealth returns the health checks and pressures from which the conditions of the Node are computed.
 func (a *Agent) nodeHealth() (h nodestatus.Health) {
 	if err := a.generator.Healthy(); err != nil {
 		h.Unhealthy = append(h.Unhealthy, fmt.Errorf("PLEG is not healthy: %w", err))

@@ -34,55 +34,55 @@ func (a *Agent) filePath(name string) string {
 	return filepath.Join(a.config.Node.RootDir, name)
 }
 
-// setDefaults sets the defaults of c, and checks c and o.
-func setDefaults(c *Config, o *Options) error {
-	if i := slices.Index(o.Sources, nil); i >= 0 {
+// setDefaults sets the defaults of config, and checks config and opts.
+func setDefaults(config *Config, opts *Options) error {
+	if i := slices.Index(opts.Sources, nil); i >= 0 {
 		return fmt.Errorf("Options.Sources[%d] is nil", i)
 	}
-	if o.API != nil && c.Node.Kubeconfig == "" { // with kubeconfig, Documents.InCluster decides
-		c.Node.Kubeconfig = "Options.API"
+	if opts.API != nil && config.Node.Kubeconfig == "" { // with kubeconfig, Documents.InCluster decides
+		config.Node.Kubeconfig = "Options.API"
 	}
-	if o.Ephemeral && c.Kubelet.EnableServer == nil {
-		c.Kubelet.EnableServer = new(bool)
+	if opts.Ephemeral && config.Kubelet.EnableServer == nil {
+		config.Kubelet.EnableServer = new(bool)
 	}
-	evicts := len(c.Kubelet.EvictionHard) > 0 || len(c.Kubelet.EvictionSoft) > 0 // the file has thresholds
-	if err := c.SetDefaults(); err != nil {
+	evicts := len(config.Kubelet.EvictionHard) > 0 || len(config.Kubelet.EvictionSoft) > 0 // the file has thresholds
+	if err := config.SetDefaults(); err != nil {
 		return err
 	}
-	if err := errors.Join(c.Validate(), checkOptions(c, o, evicts)); err != nil {
+	if err := errors.Join(config.Validate(), checkOptions(config, opts, evicts)); err != nil {
 		return err
 	}
-	if o.Ephemeral {
-		c.Node.RootDir, c.Kubelet.PodLogsDir, c.Node.ContainerLogsDir = "", "", ""
+	if opts.Ephemeral {
+		config.Node.RootDir, config.Kubelet.PodLogsDir, config.Node.ContainerLogsDir = "", "", ""
 		return nil
 	}
-	return os.MkdirAll(c.Node.RootDir, 0o700)
+	return os.MkdirAll(config.Node.RootDir, 0o700)
 }
 
 // checkOptions returns an error for each option that needs another option or a field of the configuration, or excludes it.
-func checkOptions(c *Config, o *Options, evicts bool) error {
-	k, cluster := &c.Kubelet, c.InCluster()
-	remote, measured := k.ContainerRuntimeEndpoint != "", *k.CgroupsPerQOS || o.Measurer != nil
-	names := sourceNames(c, o)
+func checkOptions(config *Config, opts *Options, evicts bool) error {
+	k, cluster := &config.Kubelet, config.InCluster()
+	remote, measured := k.ContainerRuntimeEndpoint != "", *k.CgroupsPerQOS || opts.Measurer != nil
+	names := sourceNames(config, opts)
 	var errs []error
 	for _, conflict := range []struct {
 		present bool
 		message string
 	}{
 		{len(names) == 0, "Options.Sources, staticPodPath, staticPodURL and kubeconfig are not set: there would be no pods to run"},
-		{o.API != nil && (c.Node.Kubeconfig != "Options.API" || k.RotateCertificates), "Options.API excludes kubeconfig and rotateCertificates"},
-		{o.Runtime != nil && remote, "Options.Runtime and containerRuntimeEndpoint are both set"},
-		{o.Ephemeral && o.Runtime == nil, "Options.Ephemeral needs Options.Runtime: another runtime reads files of the agent"},
+		{opts.API != nil && (config.Node.Kubeconfig != "Options.API" || k.RotateCertificates), "Options.API excludes kubeconfig and rotateCertificates"},
+		{opts.Runtime != nil && remote, "Options.Runtime and containerRuntimeEndpoint are both set"},
+		{opts.Ephemeral && opts.Runtime == nil, "Options.Ephemeral needs Options.Runtime: another runtime reads files of the agent"},
 		{
-			o.Ephemeral && (k.RotateCertificates || k.ServerTLSBootstrap),
+			opts.Ephemeral && (k.RotateCertificates || k.ServerTLSBootstrap),
 			"rotateCertificates and serverTLSBootstrap need a rootDir: Options.Ephemeral has none",
 		},
-		{o.Ephemeral && *k.EnableServer, "enableServer needs a rootDir: Options.Ephemeral has none"},
-		{o.Hosts != nil && !cluster, "Options.Hosts needs kubeconfig: the addresses are those of a Node object"},
-		{len(o.Plugins) > 0 && !remote, "Options.Plugins needs containerRuntimeEndpoint: another runtime cannot mount"},
-		{o.Ranker != nil && !measured, "Options.Ranker needs cgroupsPerQOS or Options.Measurer: without these no pod is evicted"},
-		{o.Objects != nil && c.Node.ObjectsDir != "", "objectsDir and Options.Objects are both set"},
-		{o.Objects != nil && cluster, "Options.Objects and kubeconfig are both set: config maps and secrets are those of the API server"},
+		{opts.Ephemeral && *k.EnableServer, "enableServer needs a rootDir: Options.Ephemeral has none"},
+		{opts.Hosts != nil && !cluster, "Options.Hosts needs kubeconfig: the addresses are those of a Node object"},
+		{len(opts.Plugins) > 0 && !remote, "Options.Plugins needs containerRuntimeEndpoint: another runtime cannot mount"},
+		{opts.Ranker != nil && !measured, "Options.Ranker needs cgroupsPerQOS or Options.Measurer: without these no pod is evicted"},
+		{opts.Objects != nil && config.Node.ObjectsDir != "", "objectsDir and Options.Objects are both set"},
+		{opts.Objects != nil && cluster, "Options.Objects and kubeconfig are both set: config maps and secrets are those of the API server"},
 		{evicts && !measured, "evictionHard and evictionSoft need cgroupsPerQOS, whose cgroups are measured, or Options.Measurer"},
 	} {
 		if conflict.present {
@@ -98,16 +98,16 @@ func checkOptions(c *Config, o *Options, evicts bool) error {
 }
 
 // sourceNames returns the names of all pod sources, first those of the configuration.
-func sourceNames(c *Config, o *Options) (names []string) {
+func sourceNames(config *Config, opts *Options) (names []string) {
 	for _, s := range []struct {
 		name       string
 		configured bool
-	}{{source.File, c.Kubelet.StaticPodPath != ""}, {source.URL, c.Kubelet.StaticPodURL != ""}, {apiserver.API, c.InCluster()}} {
+	}{{source.File, config.Kubelet.StaticPodPath != ""}, {source.URL, config.Kubelet.StaticPodURL != ""}, {apiserver.API, config.InCluster()}} {
 		if s.configured {
 			names = append(names, s.name)
 		}
 	}
-	for _, s := range o.Sources {
+	for _, s := range opts.Sources {
 		names = append(names, s.Name())
 	}
 	return names

@@ -55,19 +55,19 @@ func (a *Agent) createFeed() *source.Feed {
 }
 
 // setPods passes the pods of a source to the reconciler and to the parts for the API server.
-func (a *Agent) setPods(s lifecycle.PodSet) {
+func (a *Agent) setPods(set lifecycle.PodSet) {
 	if a.options.Transform != nil {
-		changed := make([]*corev1.Pod, len(s.Pods)) // s.Pods is shared
-		for i, pod := range s.Pods {
+		changed := make([]*corev1.Pod, len(set.Pods)) // s.Pods is shared
+		for i, pod := range set.Pods {
 			changed[i] = a.options.Transform(pod)
 		}
-		s.Pods = changed
+		set.Pods = changed
 	}
-	if err := a.pods.Reconciler().Set(s); err != nil {
-		a.log.Error("pods", "source", s.Source, "error", err)
+	if err := a.pods.Reconciler().Set(set); err != nil {
+		a.log.Error("pods", "source", set.Source, "error", err)
 	}
 	if a.cluster != nil {
-		a.cluster.Set(s)
+		a.cluster.Set(set)
 	}
 }
 
@@ -98,10 +98,10 @@ func (a *Agent) serveManifests(context.Context, *lifecycle.Options) error {
 }
 
 // setPodOptions sets how pods run, and the hooks that report their changes.
-func (a *Agent) setPodOptions(_ context.Context, o *lifecycle.Options) error {
+func (a *Agent) setPodOptions(_ context.Context, opts *lifecycle.Options) error {
 	k, n := &a.config.Kubelet, &a.config.Node
 	dns, _ := k.DNS() // validated
-	*o = lifecycle.Options{
+	*opts = lifecycle.Options{
 		Sources: sourceNames(&a.config, &a.options), Pacing: lifecycle.Pacing{Parallel: n.ParallelStarts}, AllowedUnsafeSysctls: k.AllowedUnsafeSysctls,
 		Spec: podspec.Options{
 			HostIPs: a.hostIPs, Allocatable: a.node.Allocatable, LogRoot: k.PodLogsDir, ClusterDNS: dns, ClusterDomain: k.ClusterDomain,
@@ -114,23 +114,23 @@ func (a *Agent) setPodOptions(_ context.Context, o *lifecycle.Options) error {
 		NoMounts:      a.client == nil, Objects: a.options.Objects, Probes: a.createProbes(), Logger: a.log,
 	}
 	if a.options.Ephemeral { // without a file for a random owner ID, a restarted agent must have an equal one
-		o.Owner = n.NodeName
+		opts.Owner = n.NodeName
 	}
 	if a.client == nil { // without cgroups, which report more of the machine
-		o.Spec.Node = &qos.Node{MemoryCapacity: a.memory}
+		opts.Spec.Node = &qos.Node{MemoryCapacity: a.memory}
 	}
 	hooks := []lifecycle.Hooks{a.options.Hooks.Lifecycle, {StatusChanged: a.logStatus, Event: a.recordEvent}}
 	switch {
 	case a.cluster != nil:
-		o.Objects, o.Spec.RuntimeClasses = a.cluster.Objects, a.cluster.Objects.RuntimeClass
+		opts.Objects, opts.Spec.RuntimeClasses = a.cluster.Objects, a.cluster.Objects.RuntimeClass
 		hooks = append(hooks, a.cluster.Hooks())
 	case n.ObjectsDir != "":
-		o.Objects = objects.NewDir(n.ObjectsDir)
+		opts.Objects = objects.NewDir(n.ObjectsDir)
 	}
 	if a.servesAPI() {
 		hooks = append(hooks, a.servePodsAPI())
 	}
-	o.Hooks = a.metrics.Lifecycle(hooks...)
+	opts.Hooks = a.metrics.Lifecycle(hooks...)
 	return nil
 }
 
@@ -168,21 +168,21 @@ func (a *Agent) logStatus(pod *corev1.Pod, st *corev1.PodStatus) {
 }
 
 // recordEvent reports an event of a pod to the log, the API server and the hooks.
-func (a *Agent) recordEvent(pod cri.PodIdentity, e podevents.Event) {
-	a.recordAnnotatedEvent(pod, e, nil)
+func (a *Agent) recordEvent(pod cri.PodIdentity, event podevents.Event) {
+	a.recordAnnotatedEvent(pod, event, nil)
 }
 
-func (a *Agent) recordAnnotatedEvent(pod cri.PodIdentity, e podevents.Event, annotations map[string]string) {
+func (a *Agent) recordAnnotatedEvent(pod cri.PodIdentity, event podevents.Event, annotations map[string]string) {
 	log := a.log
 	if len(annotations) > 0 {
 		log = log.With("annotations", annotations)
 	}
-	log.Info("event", "namespace", pod.Namespace, "pod", pod.Name, "", e)
+	log.Info("event", "namespace", pod.Namespace, "pod", pod.Name, "", event)
 	if a.cluster != nil {
-		a.cluster.Recorder.AnnotatedPodEvent(pod, e, annotations)
+		a.cluster.Recorder.AnnotatedPodEvent(pod, event, annotations)
 	}
 	if hook := a.options.Hooks.Event; hook != nil {
-		hook(pod, e, annotations)
+		hook(pod, event, annotations)
 	}
 }
 

@@ -65,14 +65,14 @@ func (a *Agent) listPods(context.Context, *lifecycle.Options) error {
 	return nil
 }
 
-// imageRuntime is a runtime with images.
+// imageRuntime is a container runtime that can pull and remove images.
 type imageRuntime interface {
 	cri.Images
 	cri.Puller
 }
 
 // pullImages creates the engine that pulls the images of pods, also from private registries.
-func (a *Agent) pullImages(ctx context.Context, o *lifecycle.Options) error {
+func (a *Agent) pullImages(ctx context.Context, opts *lifecycle.Options) error {
 	runtime, ok := a.runtime.(imageRuntime)
 	if _, embedded := a.runtime.(*process.Runtime); !ok || embedded { // the embedded runtime ignores the image and runs programs of the host
 		return nil
@@ -91,7 +91,7 @@ func (a *Agent) pullImages(ctx context.Context, o *lifecycle.Options) error {
 	if err != nil {
 		return err
 	}
-	o.Images = lifecycle.Images{Puller: puller, Objects: o.Objects}
+	opts.Images = lifecycle.Images{Puller: puller, Objects: opts.Objects}
 	if err := puller.Recover(ctx); err != nil || a.options.Ephemeral { // images that fill no disk stay
 		return err
 	}
@@ -115,15 +115,15 @@ func (a *Agent) collectImages(runtime imageRuntime, puller *images.Puller) error
 }
 
 // collectOrphans creates the engine that removes orphaned containers and directories every minute.
-func (a *Agent) collectOrphans(_ context.Context, o *lifecycle.Options) error {
+func (a *Agent) collectOrphans(_ context.Context, opts *lifecycle.Options) error {
 	release := func(context.Context, string) error { return nil }
-	if o.Volumes != nil {
-		release = o.Volumes.Release
+	if opts.Volumes != nil {
+		release = opts.Volumes.Release
 	}
 	k, n := &a.config.Kubelet, &a.config.Node
 	collector, err := gc.NewContainers(a.runtime, gc.ContainerOptions{
 		Pod: gc.OwnedBy(a.pods.IsManaged), MayRemove: func(map[string]string) bool { return n.ForeignPods },
-		LogRoot: k.PodLogsDir, LogLinks: n.ContainerLogsDir, PodRoot: o.Dirs.Pods, Release: release, Logger: a.log,
+		LogRoot: k.PodLogsDir, LogLinks: n.ContainerLogsDir, PodRoot: opts.Dirs.Pods, Release: release, Logger: a.log,
 		// The directory may have logs of other agents. The reconciler removes the logs of its own pods.
 		KeepLogs: k.PodLogsDir == podspec.DefaultLogRoot && !n.ForeignPods,
 		Hooks:    gc.JoinContainerHooks(gc.ContainerHooks{Event: a.logNodeEvent}, a.options.Hooks.ContainerGC),
@@ -135,7 +135,7 @@ func (a *Agent) collectOrphans(_ context.Context, o *lifecycle.Options) error {
 	return nil
 }
 
-// nodeEvent logs an event of the node.
+// logNodeEvent logs a node event of an engine, such as failed image garbage collection.
 func (a *Agent) logNodeEvent(reason, message string) {
 	a.log.Warn("node event", "reason", reason, "message", message)
 }

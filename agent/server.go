@@ -52,7 +52,7 @@ func (a *Agent) openMetrics(context.Context, *lifecycle.Options) (err error) {
 	return nil
 }
 
-// createServer creates the HTTP API of the node.
+// createServer creates the node's HTTP API, with the log files of the machine, metrics and sessions.
 func (a *Agent) createServer(ctx context.Context, _ *lifecycle.Options) error {
 	if !a.servesAPI() {
 		return nil

@@ -90,26 +90,26 @@ func (s *Server) withStallTimeout(h http.Handler) http.Handler {
 
 type handlerFunc = func(http.ResponseWriter, *http.Request, params)
 
-// routeWithStallTimeout is withStallTimeout for the handler of a route.
-func (s *Server) routeWithStallTimeout(h handlerFunc) handlerFunc {
+// routeWithStallTimeout returns handler with Options.StallTimeout for each write of the response.
+func (s *Server) routeWithStallTimeout(handler handlerFunc) handlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, p params) {
-		s.withStallTimeout(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h(w, r, p) })).ServeHTTP(w, r)
+		s.withStallTimeout(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler(w, r, p) })).ServeHTTP(w, r)
 	}
 }
 
-// longRunning wraps the handler of requests that may last forever: it sets the stall timeout, and cancels their context when Run
-// ends.
-func (s *Server) longRunning(h handlerFunc) handlerFunc {
-	return s.cancelOnStop(s.routeWithStallTimeout(h))
+// longRunning wraps the handler of requests that may last forever, such as followed logs: it sets the stall timeout, and cancels their
+// context when Run ends.
+func (s *Server) longRunning(handler handlerFunc) handlerFunc {
+	return s.cancelOnStop(s.routeWithStallTimeout(handler))
 }
 
-// cancelOnStop returns h with a request context that is canceled when Run ends.
-func (s *Server) cancelOnStop(h handlerFunc) handlerFunc {
+// cancelOnStop returns handler with a request context that is canceled when Server.Run ends.
+func (s *Server) cancelOnStop(handler handlerFunc) handlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, p params) {
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
 		defer s.longRequests.addRequest(cancel)()
-		h(w, r.WithContext(ctx), p)
+		handler(w, r.WithContext(ctx), p)
 	}
 }
 
@@ -146,7 +146,7 @@ func (l *longRequests) addRequest(cancel context.CancelCauseFunc) (remove func()
 	}
 }
 
-// cancelAll cancels all tracked requests and all later ones.
+// cancelAll cancels the context of all tracked requests, and of requests that are added later.
 func (l *longRequests) cancelAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,12 +16,12 @@ import (
 
 // serveCheckpoint writes a checkpoint of a running container by the runtime, and responds with its path. Source: checkpoint in
 // pkg/kubelet/server/server.go (KEP-2008).
-func (s *Server) serveCheckpoint(w http.ResponseWriter, r *http.Request, p params) {
-	pod := s.findPodOrReply(w, p)
+func (s *Server) serveCheckpoint(w http.ResponseWriter, r *http.Request, pathParams params) {
+	pod := s.findPodOrReply(w, pathParams)
 	if pod == nil {
 		return
 	}
-	name := p["container"]
+	name := pathParams["container"]
 	if containerSpec(pod, name) == nil {
 		writeText(w, http.StatusNotFound, fmt.Sprintf("container %s does not exist", name))
 		return
@@ -44,7 +44,7 @@ func (s *Server) serveCheckpoint(w http.ResponseWriter, r *http.Request, p param
 		err = s.o.Checkpointer.Checkpoint(r.Context(), id, path, timeout)
 	}
 	if err != nil {
-		writeText(w, http.StatusInternalServerError, fmt.Sprintf("checkpointing of %s/%s/%s failed (%s)", p["namespace"], p["pod"], name, err))
+		writeText(w, http.StatusInternalServerError, fmt.Sprintf("checkpointing of %s/%s/%s failed (%s)", pathParams["namespace"], pathParams["pod"], name, err))
 		return
 	}
 	body, err := json.Marshal(map[string][]string{"items": {path}})

@@ -23,11 +23,11 @@ type connLimiter struct {
 	unauthenticated list.List // of *countedConn, the oldest first
 }
 
-func newConnLimiter(l net.Listener, maxUnauthenticated, maxAll int, onClosed func(string, int)) *connLimiter {
-	return &connLimiter{Listener: l, maxUnauthenticated: maxUnauthenticated, maxAll: maxAll, onClosed: onClosed}
+func newConnLimiter(listener net.Listener, maxUnauthenticated, maxAll int, onClosed func(string, int)) *connLimiter {
+	return &connLimiter{Listener: listener, maxUnauthenticated: maxUnauthenticated, maxAll: maxAll, onClosed: onClosed}
 }
 
-// countedConn is a connection that a connLimiter counts.
+// countedConn is a connection of a connLimiter. Closing it makes room for another connection.
 type countedConn struct {
 	net.Conn
 	limiter    *connLimiter
@@ -98,11 +98,11 @@ func (c *countedConn) Close() error {
 type connKey struct{}
 
 // withConn stores the connection in the context of its requests, for authenticatedHandler.
-func withConn(ctx context.Context, c net.Conn) context.Context {
-	if inner, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
-		c = inner.NetConn()
+func withConn(ctx context.Context, conn net.Conn) context.Context {
+	if inner, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
+		conn = inner.NetConn()
 	}
-	return context.WithValue(ctx, connKey{}, c)
+	return context.WithValue(ctx, connKey{}, conn)
 }
 
 // authenticatedHandler returns h, which only authorized requests reach: their connection is marked as authenticated first.

@@ -36,23 +36,23 @@ func parseLogOptions(query url.Values) (o *corev1.PodLogOptions, status int, err
 	return o, 0, nil
 }
 
-func decodeLogOptions(query url.Values, o *corev1.PodLogOptions) (err error) {
+func decodeLogOptions(query url.Values, opts *corev1.PodLogOptions) (err error) {
 	d := queryDecoder{query: query}
-	o.Container = d.readString("container")
-	o.Follow, o.Previous, o.Timestamps = d.readBool("follow"), d.readBool("previous"), d.readBool("timestamps")
-	o.InsecureSkipTLSVerifyBackend = d.readBool("insecureSkipTLSVerifyBackend")
-	o.SinceSeconds, o.LimitBytes = d.readInt("sinceSeconds"), d.readInt("limitBytes")
-	o.SinceTime = d.readTime("sinceTime")
+	opts.Container = d.readString("container")
+	opts.Follow, opts.Previous, opts.Timestamps = d.readBool("follow"), d.readBool("previous"), d.readBool("timestamps")
+	opts.InsecureSkipTLSVerifyBackend = d.readBool("insecureSkipTLSVerifyBackend")
+	opts.SinceSeconds, opts.LimitBytes = d.readInt("sinceSeconds"), d.readInt("limitBytes")
+	opts.SinceTime = d.readTime("sinceTime")
 	switch tail := query.Get("tail"); tail {
 	case "":
-		o.TailLines = d.readInt("tailLines")
+		opts.TailLines = d.readInt("tailLines")
 	case "all":
 	default:
-		o.TailLines = d.parseInt("tail", tail)
+		opts.TailLines = d.parseInt("tail", tail)
 	}
 	if query.Has("stream") {
 		stream := d.readString("stream")
-		o.Stream = &stream
+		opts.Stream = &stream
 	}
 	return d.err
 }
@@ -98,29 +98,29 @@ func (d *queryDecoder) readTime(name string) *metav1.Time {
 	return &t
 }
 
-func areLogOptionsValid(o *corev1.PodLogOptions) bool {
+func areLogOptionsValid(opts *corev1.PodLogOptions) bool {
 	below := func(n *int64, least int64) bool { return n != nil && *n < least }
 	switch {
-	case below(o.TailLines, 0), below(o.LimitBytes, 1), below(o.SinceSeconds, 1):
+	case below(opts.TailLines, 0), below(opts.LimitBytes, 1), below(opts.SinceSeconds, 1):
 		return false
-	case o.SinceSeconds != nil && o.SinceTime != nil:
+	case opts.SinceSeconds != nil && opts.SinceTime != nil:
 		return false
-	case o.Stream == nil || *o.Stream == corev1.LogStreamAll:
+	case opts.Stream == nil || *opts.Stream == corev1.LogStreamAll:
 		return true
-	case *o.Stream != corev1.LogStreamStdout && *o.Stream != corev1.LogStreamStderr:
+	case *opts.Stream != corev1.LogStreamStdout && *opts.Stream != corev1.LogStreamStderr:
 		return false
 	}
-	return o.TailLines == nil
+	return opts.TailLines == nil
 }
 
 // sinceTime returns the time before which log lines are omitted; zero means none are.
-func sinceTime(o *corev1.PodLogOptions, now time.Time) (at time.Time) {
-	if o.SinceSeconds != nil {
+func sinceTime(opts *corev1.PodLogOptions, now time.Time) (at time.Time) {
+	if opts.SinceSeconds != nil {
 		// A Duration is limited to 292 years.
-		at = now.Add(-time.Duration(min(*o.SinceSeconds, int64(1<<63-1)/int64(time.Second))) * time.Second)
+		at = now.Add(-time.Duration(min(*opts.SinceSeconds, int64(1<<63-1)/int64(time.Second))) * time.Second)
 	}
-	if o.SinceTime != nil && o.SinceTime.After(at) {
-		at = o.SinceTime.Time
+	if opts.SinceTime != nil && opts.SinceTime.After(at) {
+		at = opts.SinceTime.Time
 	}
 	return at
 }

@@ -20,11 +20,11 @@ import (
 )
 
 // serveLogs writes the log of a container, and follows it if the query requests that.
-func (s *Server) serveLogs(w http.ResponseWriter, r *http.Request, p params) {
+func (s *Server) serveLogs(w http.ResponseWriter, r *http.Request, pathParams params) {
 	for _, part := range []struct{ name, missing string }{
 		{"pod", "podID"}, {"container", "container name"}, {"namespace", "podNamespace"},
 	} {
-		if p[part.name] == "" {
+		if pathParams[part.name] == "" {
 			writeText(w, http.StatusBadRequest, fmt.Sprintf(`{"message": "Missing %s."}`, part.missing))
 			return
 		}
@@ -34,22 +34,22 @@ func (s *Server) serveLogs(w http.ResponseWriter, r *http.Request, p params) {
 		writeText(w, status, err.Error())
 		return
 	}
-	pod := s.findPod(p)
+	pod := s.findPod(pathParams)
 	switch {
 	case pod == nil:
-		writeText(w, http.StatusNotFound, fmt.Sprintf("pod %q does not exist", p["pod"]))
-	case containerSpec(pod, p["container"]) == nil:
-		writeText(w, http.StatusNotFound, fmt.Sprintf("container %q not found in pod %q", p["container"], p["pod"]))
+		writeText(w, http.StatusNotFound, fmt.Sprintf("pod %q does not exist", pathParams["pod"]))
+	case containerSpec(pod, pathParams["container"]) == nil:
+		writeText(w, http.StatusNotFound, fmt.Sprintf("container %q not found in pod %q", pathParams["container"], pathParams["pod"]))
 	case o.Stream != nil && *o.Stream != corev1.LogStreamAll && !s.o.SplitStreams:
 		writeText(w, http.StatusBadRequest, fmt.Sprintf(
 			"unable to return the given log stream: %q. Please enable PodLogsQuerySplitStreams feature gate in kubelet", *o.Stream))
 	default:
-		s.writeLogs(w, r, pod, p["container"], o)
+		s.writeLogs(w, r, pod, pathParams["container"], o)
 	}
 }
 
-func (s *Server) writeLogs(w http.ResponseWriter, r *http.Request, pod *corev1.Pod, container string, o *corev1.PodLogOptions) {
-	id, err := loginstance.Find(&pod.Status, pod.Name, container, o.Previous)
+func (s *Server) writeLogs(w http.ResponseWriter, r *http.Request, pod *corev1.Pod, container string, opts *corev1.PodLogOptions) {
+	id, err := loginstance.Find(&pod.Status, pod.Name, container, opts.Previous)
 	if err != nil {
 		writeText(w, http.StatusBadRequest, err.Error())
 		return
@@ -59,12 +59,12 @@ func (s *Server) writeLogs(w http.ResponseWriter, r *http.Request, pod *corev1.P
 	// The client receives the headers before the first line.
 	w.WriteHeader(http.StatusOK)
 	out.flushBuffer()
-	if err := s.copyLogs(r.Context(), out, id, o); err != nil && r.Context().Err() == nil {
+	if err := s.copyLogs(r.Context(), out, id, opts); err != nil && r.Context().Err() == nil {
 		_, _ = io.WriteString(out, err.Error()) // appended to the log, as in the kubelet: the status is already sent
 	}
 }
 
-func (s *Server) copyLogs(ctx context.Context, out *logWriter, id string, o *corev1.PodLogOptions) error {
+func (s *Server) copyLogs(ctx context.Context, out *logWriter, id string, opts *corev1.PodLogOptions) error {
 	_, bare, found := strings.Cut(id, "://")
 	if !found {
 		bare = id
@@ -75,8 +75,8 @@ func (s *Server) copyLogs(ctx context.Context, out *logWriter, id string, o *cor
 		return fmt.Errorf("unable to retrieve container logs for %s", id)
 	}
 	var stdout, stderr io.Writer = out, out
-	if o.Stream != nil {
-		switch *o.Stream {
+	if opts.Stream != nil {
+		switch *opts.Stream {
 		case corev1.LogStreamStdout:
 			stderr = nil
 		case corev1.LogStreamStderr:
@@ -84,7 +84,7 @@ func (s *Server) copyLogs(ctx context.Context, out *logWriter, id string, o *cor
 		}
 	}
 	return logs.Read(ctx, c.LogPath, stdout, stderr, logs.ReadOptions{
-		TailLines: o.TailLines, LimitBytes: o.LimitBytes, Since: sinceTime(o, time.Now()), Timestamps: o.Timestamps, Follow: o.Follow, Watcher: &s.logWatcher,
+		TailLines: opts.TailLines, LimitBytes: opts.LimitBytes, Since: sinceTime(opts, time.Now()), Timestamps: opts.Timestamps, Follow: opts.Follow, Watcher: &s.logWatcher,
 		IncludeRotated: !s.o.CurrentLogsOnly,
 		Running: func(ctx context.Context) (bool, error) {
 			c, err := s.containerStatus(ctx, bare)

@@ -55,21 +55,21 @@ type NodeLogs struct {
 var _ http.Handler = (*NodeLogs)(nil)
 
 // NewNodeLogs returns a handler and opens no file. The error names the invalid options.
-func NewNodeLogs(o NodeLogsOptions) (*NodeLogs, error) {
-	if o.Timeout < 0 || o.MaxOutput < 0 || o.MaxQueries < 0 {
+func NewNodeLogs(opts NodeLogsOptions) (*NodeLogs, error) {
+	if opts.Timeout < 0 || opts.MaxOutput < 0 || opts.MaxQueries < 0 {
 		return nil, fmt.Errorf("nodeapi: NewNodeLogs: Options: Timeout %s, MaxOutput %d, MaxQueries %d: must not be negative",
-			o.Timeout, o.MaxOutput, o.MaxQueries)
+			opts.Timeout, opts.MaxOutput, opts.MaxQueries)
 	}
-	o.Dir = cmp.Or(o.Dir, "/var/log")
-	o.Journal = cmp.Or(o.Journal, "journalctl")
-	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
-	o.MaxOutput = cmp.Or(o.MaxOutput, 1<<30)
-	o.MaxQueries = cmp.Or(o.MaxQueries, 4)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	opts.Dir = cmp.Or(opts.Dir, "/var/log")
+	opts.Journal = cmp.Or(opts.Journal, "journalctl")
+	opts.Timeout = cmp.Or(opts.Timeout, 30*time.Second)
+	opts.MaxOutput = cmp.Or(opts.MaxOutput, 1<<30)
+	opts.MaxQueries = cmp.Or(opts.MaxQueries, 4)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	h := &NodeLogs{o: o, querySlots: make(chan struct{}, o.MaxQueries)}
-	for range o.MaxQueries {
+	h := &NodeLogs{o: opts, querySlots: make(chan struct{}, opts.MaxQueries)}
+	for range opts.MaxQueries {
 		h.querySlots <- struct{}{}
 	}
 	return h, nil
@@ -139,7 +139,7 @@ func (h *NodeLogs) checkFile(name string) error {
 }
 
 // serveServiceLogs responds to a query about services.
-func (h *NodeLogs) serveServiceLogs(w http.ResponseWriter, r *http.Request, q *logquery.Query) {
+func (h *NodeLogs) serveServiceLogs(w http.ResponseWriter, r *http.Request, query *logquery.Query) {
 	w.Header().Set("Content-Type", "text/plain;charset=UTF-8")
 	var out io.Writer = w
 	if r.Header.Get("Accept-Encoding") == "gzip" {
@@ -161,7 +161,7 @@ func (h *NodeLogs) serveServiceLogs(w http.ResponseWriter, r *http.Request, q *l
 		fmt.Fprintf(out, "\nerror: %d other queries are under way\n", h.o.MaxQueries)
 		return
 	}
-	h.writeServiceLogs(ctx, &limitedWriter{w: out, remaining: h.o.MaxOutput}, q)
+	h.writeServiceLogs(ctx, &limitedWriter{w: out, remaining: h.o.MaxOutput}, query)
 }
 
 // limitedWriter passes on the first bytes up to a limit, followed by a line about the cut.
@@ -172,7 +172,7 @@ type limitedWriter struct {
 
 var errTooMuch = errors.New("the answer is too large")
 
-// Write writes p up to the limit.
+// Write passes p to the underlying writer, up to the limit. Above it, Write adds a line about the cut and returns an error.
 func (l *limitedWriter) Write(p []byte) (int, error) {
 	if l.remaining < 0 {
 		return 0, errTooMuch

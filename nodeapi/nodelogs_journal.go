@@ -24,10 +24,10 @@ const (
 
 // writeServiceLogs writes the logs of services: first of those with a systemd unit in the journal, then the log files of the
 // remaining services.
-func (h *NodeLogs) writeServiceLogs(ctx context.Context, out io.Writer, q *logquery.Query) {
+func (h *NodeLogs) writeServiceLogs(ctx context.Context, out io.Writer, query *logquery.Query) {
 	var inJournal, inFiles []string
 	unitList := h.listUnits(ctx)
-	for _, name := range q.Services {
+	for _, name := range query.Services {
 		if strings.Contains(unitList, name+".service") {
 			inJournal = append(inJournal, name)
 		} else {
@@ -35,11 +35,11 @@ func (h *NodeLogs) writeServiceLogs(ctx context.Context, out io.Writer, q *logqu
 		}
 	}
 	if len(inJournal) > 0 {
-		h.writeJournal(ctx, out, q, inJournal)
+		h.writeJournal(ctx, out, query, inJournal)
 	}
 	switch {
 	case len(inFiles) == 0:
-	case q.Limits != (logquery.Limits{}):
+	case query.Limits != (logquery.Limits{}):
 		fmt.Fprintf(out, "\noptions present and query resolved to log files for %v\ntry without specifying options\n", inFiles)
 	case ctx.Err() != nil:
 		fmt.Fprintf(out, "\ncontext error: %v\n", ctx.Err())
@@ -65,15 +65,15 @@ func (h *NodeLogs) listUnits(ctx context.Context) string {
 }
 
 // writeJournal writes the output of journalctl for services. It kills journalctl when ctx ends.
-func (h *NodeLogs) writeJournal(ctx context.Context, out io.Writer, q *logquery.Query, services []string) {
-	cmd := h.journalCommand(ctx, q.JournalArguments(services)...)
+func (h *NodeLogs) writeJournal(ctx context.Context, out io.Writer, query *logquery.Query, services []string) {
+	cmd := h.journalCommand(ctx, query.JournalArguments(services)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	err := cmd.Run()
 	if _, exited := errors.AsType[*exec.ExitError](err); err == nil || exited || errors.Is(err, errTooMuch) {
 		return // the output of journalctl has the error
 	}
 	h.o.Logger.Info("journal cannot be read", "error", err)
-	if q.Limits.Boot == nil || *q.Limits.Boot == 0 {
+	if query.Limits.Boot == nil || *query.Limits.Boot == 0 {
 		_, _ = io.WriteString(out, "\nerror: journal output not available\n")
 	}
 }
@@ -127,13 +127,13 @@ func (t *logTree) copyFile(ctx context.Context, out io.Writer, name string) erro
 	return err
 }
 
-// contextReader fails once its context has ended.
+// contextReader reads from r until ctx ends, and then returns its error.
 type contextReader struct {
 	ctx context.Context //nolint:containedctx // of one copy
 	r   io.Reader
 }
 
-// Read reads from r unless the context has ended.
+// Read reads from the underlying reader unless the context has ended.
 func (r *contextReader) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err

@@ -90,7 +90,7 @@ type podEncoder struct {
 	expiry *time.Timer // drops the cache; nil: no request yet
 }
 
-// encodeList returns the JSON of a PodList.
+// encodeList returns the JSON of a v1.PodList with the pods. It encodes only pods that are not in the cache.
 func (e *podEncoder) encodeList(pods []*corev1.Pod) (body []byte, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -14,15 +14,15 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// mirrorAnnotation marks the mirror pod of a static pod.
+// mirrorAnnotation is the annotation of mirror pods, the copies of static pods at the API server.
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
 // findPod returns the pod named by the path, or nil. If a static pod and its mirror pod match, it returns the static pod, which
 // is the one that runs.
-func (s *Server) findPod(p params) *corev1.Pod {
+func (s *Server) findPod(pathParams params) *corev1.Pod {
 	var found *corev1.Pod
 	for _, pod := range s.o.Pods.Pods() {
-		if pod.Name != p["pod"] || pod.Namespace != p["namespace"] {
+		if pod.Name != pathParams["pod"] || pod.Namespace != pathParams["namespace"] {
 			continue
 		}
 		if _, mirror := pod.Annotations[mirrorAnnotation]; !mirror {
@@ -34,8 +34,8 @@ func (s *Server) findPod(p params) *corev1.Pod {
 }
 
 // findPodOrReply returns the pod named by the path. If it does not exist it writes a 404 response and returns nil.
-func (s *Server) findPodOrReply(w http.ResponseWriter, p params) *corev1.Pod {
-	pod := s.findPod(p)
+func (s *Server) findPodOrReply(w http.ResponseWriter, pathParams params) *corev1.Pod {
+	pod := s.findPod(pathParams)
 	if pod == nil {
 		writeText(w, http.StatusNotFound, "pod does not exist")
 	}
@@ -87,7 +87,7 @@ func containerSpec(pod *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// containerStatus returns the status of a container by its ID.
+// containerStatus returns the status of a container by its ID, from the runtime or, if it has no such call, from a full list.
 func (s *Server) containerStatus(ctx context.Context, id string) (cri.Container, error) {
 	if s.inspector != nil {
 		return s.inspector.ContainerStatus(ctx, id)

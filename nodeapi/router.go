@@ -21,7 +21,7 @@ type router struct {
 	metricPaths map[string]bool
 }
 
-// route is a path pattern with its methods.
+// route is a path pattern with its methods and its handler.
 type route struct {
 	elements []string // {x} matches one element, {x:*} the remaining ones, at least one
 	methods  []string
@@ -42,7 +42,7 @@ func (r *router) addHandler(path string, h http.Handler) {
 	r.paths = append(r.paths, path)
 }
 
-// addRoot forwards paths below root to the routes.
+// addRoot sends requests for root, and for paths below it, to the routes of addRoute.
 func (r *router) addRoot(root string) {
 	h := r.guard(http.HandlerFunc(r.serveRoute))
 	r.mux.Handle(root, h)
@@ -51,12 +51,12 @@ func (r *router) addRoot(root string) {
 	}
 }
 
-// addRoute adds a route. Its first path element must be added with addRoot.
+// addRoute adds a path pattern with a handler. The first element of the path must be added with addRoot.
 func (r *router) addRoute(path, produces string, handler func(http.ResponseWriter, *http.Request, params), methods ...string) {
 	r.routes = append(r.routes, route{elements: splitPath(path), methods: methods, produces: produces, handler: handler})
 }
 
-// addMetricPaths adds path names that metrics distinguish.
+// addMetricPaths adds path names that get a metric label value of their own; all other paths count as other.
 func (r *router) addMetricPaths(names ...string) {
 	for _, name := range names {
 		r.metricPaths[name] = true
@@ -66,7 +66,7 @@ func (r *router) addMetricPaths(names ...string) {
 // splitPath returns the elements of a path. Empty elements within it count.
 func splitPath(path string) []string { return strings.Split(strings.Trim(path, "/"), "/") }
 
-// serveRoute serves a request by the first matching route.
+// serveRoute calls the handler of the first route that matches the path, or responds with 404, 405 or 406.
 func (r *router) serveRoute(w http.ResponseWriter, req *http.Request) {
 	got := splitPath(req.URL.Path)
 	var found *route
@@ -135,7 +135,7 @@ func writeText(w http.ResponseWriter, code int, text string) {
 
 const jsonType = "application/json"
 
-// writeJSON writes a JSON response.
+// writeJSON responds with status 200 and a JSON body.
 func writeJSON(w http.ResponseWriter, body []byte) {
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(http.StatusOK)

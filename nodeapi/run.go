@@ -66,11 +66,11 @@ func (s *Server) Run(ctx context.Context, endpoints ...Endpoint) error {
 	return errors.Join(failures...)
 }
 
-func serveListener(server *http.Server, l net.Listener, config *tls.Config) error {
+func serveListener(server *http.Server, listener net.Listener, config *tls.Config) error {
 	if config == nil {
-		return server.Serve(l)
+		return server.Serve(listener)
 	}
-	return server.ServeTLS(l, "", "")
+	return server.ServeTLS(listener, "", "")
 }
 
 // newHTTPServer returns a server without absolute read and write timeouts, because handlers extend their own deadlines.

@@ -79,11 +79,11 @@ func (o *one) write(t *testing.T, line string) {
 // serve runs a server at a loopback address until the test ends, and returns its address and what ends it.
 func serveListener(t *testing.T, s *nodeapi.Server, h http.Handler, config *tls.Config) (address string, stop func() error) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx, nodeapi.Endpoint{Listener: l, Handler: h, TLS: config}) }()
+	go func() { done <- s.Run(ctx, nodeapi.Endpoint{Listener: listener, Handler: h, TLS: config}) }()
 	stopped := false
 	stop = func() error {
 		cancel()
@@ -99,7 +99,7 @@ func serveListener(t *testing.T, s *nodeapi.Server, h http.Handler, config *tls.
 		}
 	}
 	t.Cleanup(func() { assert.NoError(t, stop()) })
-	return l.Addr().String(), stop
+	return listener.Addr().String(), stop
 }
 
 func newServer(t *testing.T, o nodeapi.Options) *nodeapi.Server {

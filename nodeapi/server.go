@@ -30,22 +30,22 @@ type Server struct {
 }
 
 // New returns a server and does not listen. The error names the missing or invalid option.
-func New(o Options) (*Server, error) {
-	if err := o.validate(); err != nil {
+func New(opts Options) (*Server, error) {
+	if err := opts.validate(); err != nil {
 		return nil, fmt.Errorf("nodeapi: New: Options: %w", err)
 	}
-	o.setDefaults()
-	s := &Server{o: o, started: time.Now()}
-	s.inspector, _ = o.Runtime.(cri.Inspector)
-	s.podLister, _ = o.Runtime.(cri.PodLister)
+	opts.setDefaults()
+	s := &Server{o: opts, started: time.Now()}
+	s.inspector, _ = opts.Runtime.(cri.Inspector)
+	s.podLister, _ = opts.Runtime.(cri.PodLister)
 
 	protect := func(h http.Handler) http.Handler { return authenticatedHandler(h) }
-	if o.Access != nil {
-		protect = func(h http.Handler) http.Handler { return o.Access.Handler(authenticatedHandler(h)) }
+	if opts.Access != nil {
+		protect = func(h http.Handler) http.Handler { return opts.Access.Handler(authenticatedHandler(h)) }
 	}
 	all, readOnly, healthz := newRouter(protect), newRouter(authenticatedHandler), newRouter(authenticatedHandler)
 	s.addCommonRoutes(all)
-	if o.NoDebugging {
+	if opts.NoDebugging {
 		s.addDisabledRoutes(all)
 	} else {
 		s.addDebugRoutes(all)

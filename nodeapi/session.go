@@ -20,22 +20,22 @@ const (
 )
 
 // serveExec finds the container of the path and starts an exec session. It ignores the pod UID in the path, as the kubelet does.
-func (s *Server) serveExec(w http.ResponseWriter, r *http.Request, p params) {
+func (s *Server) serveExec(w http.ResponseWriter, r *http.Request, pathParams params) {
 	o, err := parseStreamOptions(r)
 	if err != nil {
 		writeText(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	pod := s.findPodOrReply(w, p)
+	pod := s.findPodOrReply(w, pathParams)
 	if pod == nil {
 		return
 	}
-	id, err := s.runningContainer(r.Context(), pod, p["container"])
+	id, err := s.runningContainer(r.Context(), pod, pathParams["container"])
 	switch {
 	case err != nil:
 		replyRuntimeError(w, err)
 	case id == "":
-		writeText(w, http.StatusInternalServerError, fmt.Sprintf("container not found (%q)", p["container"]))
+		writeText(w, http.StatusInternalServerError, fmt.Sprintf("container not found (%q)", pathParams["container"]))
 	default:
 		s.o.Streams.ServeExec(w, r, id, r.URL.Query()["command"], o)
 	}
@@ -43,27 +43,27 @@ func (s *Server) serveExec(w http.ResponseWriter, r *http.Request, p params) {
 
 // serveAttach finds the container of the path and starts an attach session. The container spec decides whether it has a terminal,
 // because the terminal was created at its start.
-func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, p params) {
+func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, pathParams params) {
 	o, err := parseStreamOptions(r)
 	if err != nil {
 		writeText(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	pod := s.findPodOrReply(w, p)
+	pod := s.findPodOrReply(w, pathParams)
 	if pod == nil {
 		return
 	}
-	id, err := s.runningContainer(r.Context(), pod, p["container"])
-	spec := containerSpec(pod, p["container"])
+	id, err := s.runningContainer(r.Context(), pod, pathParams["container"])
+	spec := containerSpec(pod, pathParams["container"])
 	switch {
 	case err != nil:
 		replyRuntimeError(w, err)
 	case id == "":
-		writeText(w, http.StatusInternalServerError, fmt.Sprintf("container %s not found in pod %s", p["container"], fullName(pod)))
-	case p["uid"] != "" && p["uid"] != string(pod.UID):
+		writeText(w, http.StatusInternalServerError, fmt.Sprintf("container %s not found in pod %s", pathParams["container"], fullName(pod)))
+	case pathParams["uid"] != "" && pathParams["uid"] != string(pod.UID):
 		writeText(w, http.StatusInternalServerError, fmt.Sprintf("pod %s not found", fullName(pod)))
 	case spec == nil:
-		writeText(w, http.StatusInternalServerError, fmt.Sprintf("container %s not found in pod %s", p["container"], fullName(pod)))
+		writeText(w, http.StatusInternalServerError, fmt.Sprintf("container %s not found in pod %s", pathParams["container"], fullName(pod)))
 	default:
 		o.TTY = spec.TTY
 		o.Stderr = o.Stderr && !o.TTY
@@ -72,17 +72,17 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, p params) {
 }
 
 // servePortForward finds the sandbox of the path and starts port forwarding.
-func (s *Server) servePortForward(w http.ResponseWriter, r *http.Request, p params) {
+func (s *Server) servePortForward(w http.ResponseWriter, r *http.Request, pathParams params) {
 	ports, err := parseForwardPorts(r)
 	if err != nil {
 		writeText(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	pod := s.findPodOrReply(w, p)
+	pod := s.findPodOrReply(w, pathParams)
 	if pod == nil {
 		return
 	}
-	if p["uid"] != "" && p["uid"] != string(pod.UID) {
+	if pathParams["uid"] != "" && pathParams["uid"] != string(pod.UID) {
 		writeText(w, http.StatusNotFound, "pod not found")
 		return
 	}
@@ -98,14 +98,14 @@ func (s *Server) servePortForward(w http.ResponseWriter, r *http.Request, p para
 }
 
 // serveRun runs a command, whose words are separated by single spaces, and responds with its output after it has exited.
-func (s *Server) serveRun(w http.ResponseWriter, r *http.Request, p params) {
-	pod := s.findPodOrReply(w, p)
+func (s *Server) serveRun(w http.ResponseWriter, r *http.Request, pathParams params) {
+	pod := s.findPodOrReply(w, pathParams)
 	if pod == nil {
 		return
 	}
-	id, err := s.runningContainer(r.Context(), pod, p["container"])
+	id, err := s.runningContainer(r.Context(), pod, pathParams["container"])
 	if err == nil && id == "" {
-		err = fmt.Errorf("container not found (%q)", p["container"])
+		err = fmt.Errorf("container not found (%q)", pathParams["container"])
 	}
 	if err != nil {
 		writeText(w, http.StatusInternalServerError, err.Error())

@@ -26,24 +26,24 @@ type TLSOptions struct {
 
 // TLSConfig returns the TLS configuration of an [Endpoint], with HTTP/2. The handshake requests a client certificate and does not
 // verify it: an invalid one gets a 401 response, not a broken connection.
-func TLSConfig(o TLSOptions) (*tls.Config, error) {
-	if o.GetCertificate == nil {
+func TLSConfig(opts TLSOptions) (*tls.Config, error) {
+	if opts.GetCertificate == nil {
 		return nil, fmt.Errorf("nodeapi: TLSConfig: TLSOptions.GetCertificate: required: see ServingFiles")
 	}
-	if o.MinVersion == 0 {
-		o.MinVersion = tls.VersionTLS12
+	if opts.MinVersion == 0 {
+		opts.MinVersion = tls.VersionTLS12
 	}
 	config := &tls.Config{
-		GetCertificate: o.GetCertificate, ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2", "http/1.1"},
-		MinVersion: o.MinVersion, CipherSuites: o.CipherSuites, CurvePreferences: o.CurvePreferences,
+		GetCertificate: opts.GetCertificate, ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2", "http/1.1"},
+		MinVersion: opts.MinVersion, CipherSuites: opts.CipherSuites, CurvePreferences: opts.CurvePreferences,
 	}
-	if o.ClientCAs == nil {
+	if opts.ClientCAs == nil {
 		return config, nil
 	}
 	outer := config.Clone()
 	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		c := config.Clone()
-		c.ClientCAs = o.ClientCAs()
+		c.ClientCAs = opts.ClientCAs()
 		return c, nil
 	}
 	return outer, nil

@@ -79,7 +79,7 @@ func (s *Server) serveFlags(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serveZ responds with the text of plain or the JSON of object, by the Accept header.
+// serveZ responds with the text that plain writes or with the JSON of object, depending on the Accept header.
 func (s *Server) serveZ(
 	w http.ResponseWriter, r *http.Request, kind string, plain func(io.Writer), object func(metav1.TypeMeta, zMeta) any,
 ) {
@@ -133,7 +133,7 @@ func (s *Server) programVersion() string {
 	return ""
 }
 
-// uniqueRoots returns the sorted first elements of paths without duplicates.
+// uniqueRoots returns the first elements of paths, sorted and without duplicates, for the list of paths in /statusz.
 func uniqueRoots(paths []string) []string {
 	var all []string
 	for _, path := range paths {

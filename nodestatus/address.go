@@ -41,7 +41,7 @@ func (h *Host) validateNodeIP(ip netip.Addr) error {
 	return fmt.Errorf("node IP %s: not found in the host's network interfaces", ip)
 }
 
-// validateNodeIPs returns the first error of validateNodeIP for ips, or nil.
+// validateNodeIPs returns an error if one of ips cannot be an address of this node, as validateNodeIP does for a single address.
 func (h *Host) validateNodeIPs(ips []netip.Addr) error {
 	for _, ip := range ips {
 		if err := h.validateNodeIP(ip); err != nil {
@@ -100,37 +100,38 @@ func (c *Config) needsLookup() bool {
 // nodeAddresses returns the status.addresses of the Node. It uses the first available of: the configured node IPs, a host name
 // that is an IP address, the node name in DNS, and the default route. With an external cloud provider existing addresses are
 // kept. On error it returns current.
-func nodeAddresses(c *Config, h Host, current []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
-	ips, preferIPv4 := c.configuredIPs()
-	if err := h.validateNodeIPs(ips); err != nil {
+func nodeAddresses(config *Config, host Host, current []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
+	ips, preferIPv4 := config.configuredIPs()
+	if err := host.validateNodeIPs(ips); err != nil {
 		return current, err
 	}
-	if c.ExternalCloudProvider {
+	if config.ExternalCloudProvider {
 		if len(current) > 0 {
 			return current, nil
 		}
-		if len(c.NodeIPs) == 0 {
-			return formatAddresses(nil, c.hostnameOrName()), nil
+		if len(config.NodeIPs) == 0 {
+			return formatAddresses(nil, config.hostnameOrName()), nil
 		}
 	}
 	if len(ips) > 0 {
-		return formatAddresses(ips, c.hostnameOrName()), nil
+		return formatAddresses(ips, config.hostnameOrName()), nil
 	}
-	ip, err := chooseAddress(c, h, preferIPv4)
+	ip, err := chooseAddress(config, host, preferIPv4)
 	if err != nil {
-		return current, fmt.Errorf("addresses of node %s: %w", c.Name, err)
+		return current, fmt.Errorf("addresses of node %s: %w", config.Name, err)
 	}
-	return formatAddresses([]netip.Addr{ip}, c.hostnameOrName()), nil
+	return formatAddresses([]netip.Addr{ip}, config.hostnameOrName()), nil
 }
 
-// chooseAddress returns the address of a node without configured node IPs.
-func chooseAddress(c *Config, h Host, preferIPv4 bool) (netip.Addr, error) {
-	if ip, is := c.hostAddress(); is {
+// chooseAddress returns the InternalIP of a node without configured node IPs: the host name if it is an address, a DNS address of the node
+// name that belongs to this machine, or the address of the default route.
+func chooseAddress(config *Config, host Host, preferIPv4 bool) (netip.Addr, error) {
+	if ip, is := config.hostAddress(); is {
 		return ip, nil
 	}
 	var other netip.Addr
-	for _, ip := range h.Named {
-		if h.validateNodeIP(ip) != nil {
+	for _, ip := range host.Named {
+		if host.validateNodeIP(ip) != nil {
 			continue
 		}
 		if ip = ip.Unmap(); ip.Is4() == preferIPv4 {
@@ -143,10 +144,10 @@ func chooseAddress(c *Config, h Host, preferIPv4 bool) (netip.Addr, error) {
 	switch {
 	case other.IsValid():
 		return other, nil
-	case h.Default.IsValid():
-		return h.Default.Unmap(), nil
-	case h.Err != nil:
-		return netip.Addr{}, h.Err
+	case host.Default.IsValid():
+		return host.Default.Unmap(), nil
+	case host.Err != nil:
+		return netip.Addr{}, host.Err
 	}
 	return netip.Addr{}, errors.New("the name has no address of this machine, and there is no default route")
 }

@@ -63,7 +63,7 @@ func isSameCondition(a, b corev1.NodeCondition) bool {
 		a.LastTransitionTime.Time.Equal(b.LastTransitionTime.Time)
 }
 
-// haveQuantitiesChanged compares amounts, not their formats.
+// haveQuantitiesChanged reports whether two resource lists differ in names or amounts; the format of an amount does not matter.
 func haveQuantitiesChanged(a, b corev1.ResourceList) bool {
 	if len(a) != len(b) {
 		return true

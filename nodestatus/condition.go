@@ -129,7 +129,7 @@ func (b *builder) notReadyReasons() []error {
 	return errs
 }
 
-// truncateMessage limits s to maxMessage bytes of valid UTF-8.
+// truncateMessage limits a condition message to maxMessage bytes of valid UTF-8.
 func truncateMessage(s string) string {
 	if len(s) > maxMessage {
 		s = s[:maxMessage-len("...")] + "..."
@@ -152,5 +152,5 @@ func lastConditionIndex(all []corev1.NodeCondition, kind corev1.NodeConditionTyp
 	return -1
 }
 
-// timestamp returns Now as the time of API objects.
+// timestamp returns Now as metav1.Time, for the time stamps of conditions.
 func (in *Facts) timestamp() metav1.Time { return metav1.NewTime(in.Now) }

@@ -76,7 +76,7 @@ func (c *Config) maxPods() int {
 	return c.MaxPods
 }
 
-// maxImages returns the number of images to list, given n images.
+// maxImages returns how many of the n images on the node are listed in its status.
 func (c *Config) maxImages(n int) int {
 	limit := defaultMaxImages
 	if c.MaxImages != nil {

@@ -33,7 +33,7 @@ type Event struct {
 	Message string
 }
 
-// StartingEvent returns the event that an agent emits at its start.
+// StartingEvent returns the event that an agent emits at its start: reason Starting, as the kubelet.
 func StartingEvent() Event {
 	return Event{Type: corev1.EventTypeNormal, Reason: ReasonStarting, Message: "Starting kubelet."}
 }
@@ -50,7 +50,7 @@ type Announced struct {
 	Unschedulable bool
 }
 
-// WithEvents returns a, updated for events that were emitted.
+// WithEvents returns a updated for emitted events: a reboot, and changes of spec.unschedulable.
 func (a Announced) WithEvents(events []Event) Announced {
 	for _, e := range events {
 		switch e.Reason {

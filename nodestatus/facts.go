@@ -50,7 +50,7 @@ type Health struct {
 	Warning error
 }
 
-// Devices are the extended resources of device plugins.
+// Devices has the capacity and allocatable amounts of extended resources of device plugins.
 type Devices struct {
 	Capacity, Allocatable corev1.ResourceList
 	// Removed are resources whose plugins have been unregistered. Their capacity is reported as zero.

@@ -25,18 +25,18 @@ type Lookup struct {
 
 // Host reads the network interfaces. If c requires it, Host also resolves the node name in DNS and reads the default route. It
 // returns at the latest when ctx ends. A name without a response in time has no addresses.
-func (l Lookup) Host(ctx context.Context, c *Config) Host {
+func (l Lookup) Host(ctx context.Context, config *Config) Host {
 	var h Host
 	h.Interfaces, h.Err = interfaceAddresses()
-	if !c.needsLookup() {
+	if !config.needsLookup() {
 		return h
 	}
-	h.Named = l.resolveName(ctx, c.Name)
+	h.Named = l.resolveName(ctx, config.Name)
 	if slices.ContainsFunc(h.Named, func(ip netip.Addr) bool { return h.validateNodeIP(ip) == nil }) {
 		return h
 	}
 	unspecified := net.IPv4zero
-	if _, preferIPv4 := c.configuredIPs(); !preferIPv4 {
+	if _, preferIPv4 := config.configuredIPs(); !preferIPv4 {
 		unspecified = net.IPv6unspecified
 	}
 	ip, err := utilnet.ResolveBindAddress(unspecified)

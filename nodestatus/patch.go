@@ -60,10 +60,10 @@ func buildPatch(previous, built *corev1.Node) ([]byte, error) {
 	return json.Marshal(jsonObject{}.addPart("metadata", meta).addPart("status", status))
 }
 
-// jsonObject is a JSON object.
+// jsonObject is a JSON object of a strategic merge patch.
 type jsonObject map[string]any
 
-// addPart adds part under name unless it is empty, and returns o.
+// addPart adds a field to o unless its value is empty, and returns o.
 func (o jsonObject) addPart(name string, part jsonObject) jsonObject {
 	if len(part) > 0 {
 		o[name] = part
@@ -85,7 +85,7 @@ func (o jsonObject) addDiff(name string, old, now any) error {
 	return nil
 }
 
-// addJSONDiff is addDiff for decoded JSON values.
+// addJSONDiff adds the difference of two decoded JSON values under name. For objects it adds the changed fields, recursively.
 func (o jsonObject) addJSONDiff(name string, was, is any) {
 	if reflect.DeepEqual(was, is) {
 		return

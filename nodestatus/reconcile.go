@@ -81,7 +81,8 @@ func reconcileResources(node, initial *corev1.Node) (changed bool) {
 	return changed
 }
 
-// reconcileHugePages sets the huge page resources to those of the machine.
+// reconcileHugePages sets the huge page resources of node to those in initial: amounts are updated, and sizes that the machine lacks are
+// removed.
 func reconcileHugePages(node, initial *corev1.Node) (changed bool) {
 	s := &node.Status
 	set := func(list corev1.ResourceList, name corev1.ResourceName, want resource.Quantity, missing bool) {

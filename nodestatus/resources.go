@@ -16,20 +16,20 @@ import (
 
 // machineCapacity returns the capacity of a machine, as CapacityFromMachineInfo in pkg/kubelet/cadvisor. It omits resources whose
 // amount is unknown.
-func machineCapacity(m *machine.Info) corev1.ResourceList {
+func machineCapacity(info *machine.Info) corev1.ResourceList {
 	list := corev1.ResourceList{}
-	if m.CPUs > 0 {
-		list[corev1.ResourceCPU] = *resource.NewMilliQuantity(int64(m.CPUs)*1000, resource.DecimalSI)
+	if info.CPUs > 0 {
+		list[corev1.ResourceCPU] = *resource.NewMilliQuantity(int64(info.CPUs)*1000, resource.DecimalSI)
 	}
-	if m.Memory > 0 {
-		list[corev1.ResourceMemory] = *resource.NewQuantity(m.Memory, resource.BinarySI)
+	if info.Memory > 0 {
+		list[corev1.ResourceMemory] = *resource.NewQuantity(info.Memory, resource.BinarySI)
 	}
-	for size, bytes := range m.HugePages {
+	for size, bytes := range info.HugePages {
 		name := corev1.ResourceHugePagesPrefix + resource.NewQuantity(size, resource.BinarySI).String()
 		list[corev1.ResourceName(name)] = *resource.NewQuantity(bytes, resource.BinarySI)
 	}
-	if m.RootFS > 0 {
-		list[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(m.RootFS, resource.DecimalSI)
+	if info.RootFS > 0 {
+		list[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(info.RootFS, resource.DecimalSI)
 	}
 	return list
 }

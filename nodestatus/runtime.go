@@ -54,17 +54,17 @@ func (s RuntimeState) WithStatus(status cri.Status, now time.Time) RuntimeState 
 
 // WithVersion returns s updated with the name and version of the runtime. An unparsable version becomes empty, which the Node
 // object shows as "Unknown".
-func (s RuntimeState) WithVersion(v cri.Version) RuntimeState {
-	s.Name, s.Version = v.RuntimeName, ""
-	if parsed, err := utilversion.ParseSemantic(v.RuntimeVersion); err == nil {
+func (s RuntimeState) WithVersion(version cri.Version) RuntimeState {
+	s.Name, s.Version = version.RuntimeName, ""
+	if parsed, err := utilversion.ParseSemantic(version.RuntimeVersion); err == nil {
 		s.Version = parsed.String()
-	} else if parsed, err := utilversion.ParseGeneric(v.RuntimeVersion); err == nil {
+	} else if parsed, err := utilversion.ParseGeneric(version.RuntimeVersion); err == nil {
 		s.Version = parsed.String()
 	}
 	return s
 }
 
-// conditionError returns an error unless the runtime condition is true.
+// conditionError returns nil if the runtime condition is true, else an error with the kubelet text and the reason of the condition.
 func conditionError(status cri.Status, condition, text string) error {
 	c, found := status.Condition(condition)
 	switch {
@@ -92,7 +92,7 @@ func (s *RuntimeState) notReadyReasons(now time.Time, unhealthy []error) (errs [
 	return append(errs, s.NetworkNotReady)
 }
 
-// nodeVersion returns status.nodeInfo.containerRuntimeVersion.
+// nodeVersion returns the value of status.nodeInfo.containerRuntimeVersion, such as containerd://2.4.0.
 func (s *RuntimeState) nodeVersion() string {
 	return s.Name + "://" + firstNonEmpty(s.Version, "Unknown")
 }

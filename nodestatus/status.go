@@ -41,7 +41,7 @@ func (c *Config) declaredFeatures() []string {
 	return slices.Compact(names)
 }
 
-// setVersions sets the software versions of status.nodeInfo.
+// setVersions sets the versions of kubelet and runtime, and the platform, in status.nodeInfo.
 func (b *builder) setVersions() {
 	info := &b.node.Status.NodeInfo
 	if b.in.Runtime.Name != "" { // the version was read
@@ -87,7 +87,7 @@ func (b *builder) setRuntime() {
 	b.node.Status.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: new(r.Features.SupplementalGroupsPolicy)}
 }
 
-// setMachine sets the known facts of the machine, and the capacity.
+// setMachine sets the facts of the machine that were read, in status.nodeInfo and status.capacity.
 func (b *builder) setMachine() {
 	if b.node.Status.Capacity == nil {
 		b.node.Status.Capacity = corev1.ResourceList{}

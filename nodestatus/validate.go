@@ -95,6 +95,6 @@ func (c *Config) Validate() error {
 
 // ValidateReserved returns one error per resource of which more is reserved than m has, or nil. Resources of unknown amount are
 // not checked.
-func (c *Config) ValidateReserved(m machine.Info) error {
-	return c.Reserved.Validate(machineCapacity(&m))
+func (c *Config) ValidateReserved(info machine.Info) error {
+	return c.Reserved.Validate(machineCapacity(&info))
 }

@@ -34,7 +34,7 @@ func Periods(total, critical time.Duration) []Period {
 	}
 }
 
-// Group has the pods that are stopped at the same time.
+// Group has the pods that are stopped together in one period of a shutdown.
 type Group struct {
 	Period
 	Pods []*corev1.Pod
@@ -89,7 +89,7 @@ func validatePeriods(periods []Period) error {
 	return nil
 }
 
-// sumPeriods returns the total time of all periods.
+// sumPeriods returns the total of all grace periods, which logind must wait at least.
 func sumPeriods(periods []Period) (sum time.Duration) {
 	for _, p := range periods {
 		sum += p.GracePeriod

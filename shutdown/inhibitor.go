@@ -221,7 +221,7 @@ func cleanOrDefault(a, b string) string {
 	return b
 }
 
-// takeInhibitor takes a logind inhibitor and closes the previous one.
+// takeInhibitor takes a delay inhibitor of logind for this process, and closes the previous one.
 func (i *Inhibitor) takeInhibitor(ctx context.Context, conn *login1.Conn) error {
 	lock, err := conn.Inhibit(ctx, "kubelet", "Pods of the node have to be stopped")
 	if err != nil {
@@ -268,7 +268,7 @@ func (i *Inhibitor) setShuttingDown(shutdown bool) bool {
 	return true
 }
 
-// setWatchError records whether logind delays shutdowns, and logs a change.
+// setWatchError stores the result of WatchError: nil while logind delays shutdowns. It logs a change.
 func (i *Inhibitor) setWatchError(err error) {
 	i.mu.Lock()
 	previous := i.watchError

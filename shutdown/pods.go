@@ -37,7 +37,7 @@ func NewForPods(reconciler Reconciler, opts Options) (*Inhibitor, error) {
 	return New(opts)
 }
 
-// runningPods returns the pods that have not terminated.
+// runningPods returns the pods of reconciler that have not reached a terminal phase.
 func runningPods(reconciler Reconciler) (pods []*corev1.Pod) {
 	for _, p := range reconciler.Pods() {
 		if p.Spec != nil && (p.Status == nil || !podstatus.IsTerminal(p.Status.Phase)) {

@@ -22,7 +22,7 @@ const stateFile = "graceful_node_shutdown_state"
 // minGroupTime is the least time for stopping a group, so that its pods are told to terminate even with a grace period of zero.
 const minGroupTime = time.Second
 
-// state is the content of stateFile.
+// state is the content of the state file: the time of the last shutdown.
 type state struct {
 	StartTime time.Time `json:"startTime"`
 	EndTime   time.Time `json:"endTime"`

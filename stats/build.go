@@ -59,13 +59,13 @@ func (k *Collector) buildNodeStats(node *nodeSample, full bool) statsapi.NodeSta
 }
 
 // imageFsStats combines the size of a file system of the runtime with the usage that the runtime reports for it.
-func (n *nodeSample) imageFsStats(m *fsMeasurement, u cri.FilesystemUsage) *statsapi.FsStats {
+func (n *nodeSample) imageFsStats(m *fsMeasurement, usage cri.FilesystemUsage) *statsapi.FsStats {
 	if !n.imagesKnown {
 		return nil
 	}
 	out := m.fsStats()
-	out.Time = metav1.NewTime(u.Time)
-	out.UsedBytes, out.InodesUsed = u.UsedBytes, u.InodesUsed
+	out.Time = metav1.NewTime(usage.Time)
+	out.UsedBytes, out.InodesUsed = usage.UsedBytes, usage.InodesUsed
 	return out
 }
 

@@ -19,13 +19,13 @@ type Filesystem struct {
 	Device                                   uint64 // device number of stat(2); zero if unknown
 }
 
-// UsedBytes returns the used space.
+// UsedBytes returns CapacityBytes minus FreeBytes.
 func (f Filesystem) UsedBytes() uint64 { return f.CapacityBytes - min(f.FreeBytes, f.CapacityBytes) }
 
 // inodesUsed returns the number of used inodes.
 func (f Filesystem) inodesUsed() uint64 { return f.Inodes - min(f.InodesFree, f.Inodes) }
 
-// fsMeasurement is the size of a file system at a time.
+// fsMeasurement is the result of statfs on a file system, with its time.
 type fsMeasurement struct {
 	filesystem Filesystem
 	at         time.Time
@@ -52,7 +52,7 @@ func (d *filesystems) startStatfs(path string) *pendingCall[fsMeasurement] {
 	})
 }
 
-// awaitStatfs returns the result of a call of startStatfs. It waits at most timeout.
+// awaitStatfs waits for a call of startStatfs until it has run for the given time, and returns its result.
 func (d *filesystems) awaitStatfs(ctx context.Context, p *pendingCall[fsMeasurement], wait time.Duration) (fsMeasurement, error) {
 	if p == nil {
 		return fsMeasurement{}, errors.New("too many file systems do not answer")
@@ -63,7 +63,7 @@ func (d *filesystems) awaitStatfs(ctx context.Context, p *pendingCall[fsMeasurem
 // maxFilesystems is the largest number of remembered file systems, because a runtime could name ever new ones.
 const maxFilesystems = 64
 
-// callFor returns the call slot of path, or nil if maxFilesystems calls hang.
+// callFor returns the shared statfs call of path, or nil if maxFilesystems calls hang.
 func (d *filesystems) callFor(path string) *sharedCall[fsMeasurement] {
 	d.mu.Lock()
 	defer d.mu.Unlock()

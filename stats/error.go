@@ -31,7 +31,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // maxErrors limits the errors of one result: a thousand pods may fail for one reason.
 const maxErrors = 32
 
-// failures collects the errors of one measurement of node and pods.
+// failures collects the errors of the sources (cgroups, /proc, runtime, file systems) during one measurement.
 type failures struct {
 	all  []error
 	more int
@@ -48,7 +48,7 @@ func (f *failures) addError(source, object string, err error) {
 	f.all = append(f.all, &Error{Source: source, Object: object, Err: err})
 }
 
-// joinErrors returns the errors as one error, or nil.
+// joinErrors returns the collected errors as one error, or nil if there are none.
 func (f *failures) joinErrors() error {
 	if f.more > 0 {
 		return errors.Join(append(f.all, errors.New("and more"))...)

@@ -50,7 +50,7 @@ func (l *leafCache) removePod(pod cgroups.Path) {
 	delete(l.byPod, pod)
 }
 
-// retainPods drops the names of all pods that are not in pods.
+// retainPods drops the cached cgroup names of all pods except the given ones.
 func (l *leafCache) retainPods(pods map[string]cgroups.Path) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,8 +64,8 @@ func (l *leafCache) retainPods(pods map[string]cgroups.Path) {
 	maps.DeleteFunc(l.byPod, func(pod cgroups.Path, _ map[string]string) bool { return !there[pod] })
 }
 
-// containerID returns the container ID in a cgroup name of a runtime: ID, crio-ID, or cri-containerd-ID.scope. It returns an
-// empty string for the conmon of CRI-O.
+// containerID returns the container ID in a cgroup name that a runtime has chosen: ID, crio-ID, or cri-containerd-ID.scope. It is empty
+// for the conmon process of CRI-O.
 func containerID(leaf string) string {
 	name, _ := strings.CutSuffix(leaf, ".scope")
 	if strings.HasPrefix(name, "crio-conmon-") {

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// cgroupSample is a sample of a cgroup; found is false if the cgroup does not exist.
+// cgroupSample has the counters of a cgroup at a time. found is false if the cgroup does not exist.
 type cgroupSample struct {
 	path  cgroups.Path
 	leaf  string
@@ -77,7 +77,7 @@ func (k *Collector) readMachine(node *nodeSample, errs *failures) {
 	errs.addError("proc", "", err)
 }
 
-// sampleCgroup reads a cgroup. A missing cgroup is not an error.
+// sampleCgroup reads the counters of a cgroup. A cgroup that does not exist is not an error: found is then false.
 func (k *Collector) sampleCgroup(ctx context.Context, cgroup cgroups.Path, leaf string, parts cgroups.Parts, errs *failures) cgroupSample {
 	s := cgroupSample{path: cgroup, leaf: leaf, at: time.Now()}
 	var err error
@@ -113,12 +113,12 @@ func (k *Collector) measureNodeDisks(ctx context.Context, node *nodeSample, errs
 	k.measureDisks(ctx, node, u, k.opts.Timeout, errs)
 }
 
-// measureDisks measures nodefs, imagefs and containerfs concurrently, so that a hanging one does not delay the others.
-func (k *Collector) measureDisks(ctx context.Context, node *nodeSample, u cri.ImageUsage, wait time.Duration, errs *failures) {
-	if len(u.Images) > 0 {
-		node.images, node.layers, node.imagesKnown = u.Images[0], u.Images[0], true
-		if len(u.Containers) > 0 && u.Containers[0].Mountpoint != node.images.Mountpoint {
-			node.layers, node.separateLayers = u.Containers[0], true
+// measureDisks measures nodefs, imagefs and containerfs concurrently, so that a hanging file system does not delay the remaining ones.
+func (k *Collector) measureDisks(ctx context.Context, node *nodeSample, usage cri.ImageUsage, wait time.Duration, errs *failures) {
+	if len(usage.Images) > 0 {
+		node.images, node.layers, node.imagesKnown = usage.Images[0], usage.Images[0], true
+		if len(usage.Containers) > 0 && usage.Containers[0].Mountpoint != node.images.Mountpoint {
+			node.layers, node.separateLayers = usage.Containers[0], true
 		}
 	}
 	ask := []diskCall{{"nodefs", k.opts.Root, &node.root, k.filesystems.startStatfs(k.opts.Root)}}
@@ -141,7 +141,7 @@ func (k *Collector) measureDisks(ctx context.Context, node *nodeSample, u cri.Im
 	}
 }
 
-// diskCall is a running statfs call and the destination of its result.
+// diskCall is a running statfs call for nodefs, imagefs or containerfs, and the destination of its result.
 type diskCall struct {
 	source, path string
 	into         **fsMeasurement

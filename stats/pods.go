@@ -223,7 +223,7 @@ func currentSandboxes(all []*cri.Sandbox) []*cri.Sandbox {
 	})}
 }
 
-// samplePod reads the cgroups of a pod, its containers and its sandbox.
+// samplePod reads the cgroups of a pod, its containers and its sandbox, and with PartProcs in sandbox the network traffic of the pod.
 func (k *Collector) samplePod(ctx context.Context, p *pod, parts, sandbox cgroups.Parts, errs *failures) {
 	s := k.sampleCgroup(ctx, p.path, "", parts, errs)
 	if !s.found {
@@ -350,7 +350,7 @@ func dropUnmeasured(pods []pod) []pod {
 	})
 }
 
-// hasContainerWithoutCgroup reports whether a container has no cgroup sample.
+// hasContainerWithoutCgroup reports whether a container has no cgroup sample, so that the values of the runtime are needed.
 func hasContainerWithoutCgroup(pods []pod) bool {
 	return slices.ContainsFunc(pods, func(p pod) bool {
 		return slices.ContainsFunc(p.containers, func(c container) bool { return !c.found })

@@ -209,8 +209,8 @@ func isPathElement(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) < 256 && !strings.ContainsAny(name, "/\x00")
 }
 
-// listTargets returns the paths to measure for the running pods: walked ones by counting files, asked ones by their CSI driver.
-func (k *Collector) listTargets(snapshot cri.Snapshot) (walked, asked []target) {
+// listTargets returns the paths to measure for the running pods: walked ones by counting files, byDriver ones by their CSI driver.
+func (k *Collector) listTargets(snapshot cri.Snapshot) (walked, byDriver []target) {
 	add := func(path string, t target) {
 		if t.path = path; path != "" {
 			walked = append(walked, t)
@@ -230,11 +230,11 @@ func (k *Collector) listTargets(snapshot cri.Snapshot) (walked, asked []target) 
 		for _, v := range k.opts.Volumes(p.UID) {
 			switch {
 			case v.Measure != nil:
-				asked = append(asked, target{path: v.Path, measure: v.Measure, period: max(k.opts.VolumePeriod, time.Minute)})
+				byDriver = append(byDriver, target{path: v.Path, measure: v.Measure, period: max(k.opts.VolumePeriod, time.Minute)})
 			case filepath.IsAbs(v.Path):
 				add(v.Path, target{mounted: v.Mounted, period: k.opts.VolumePeriod})
 			}
 		}
 	}
-	return walked, asked
+	return walked, byDriver
 }

@@ -25,7 +25,7 @@ const (
 // procfs reads files of /proc.
 type procfs struct{ root fs.FS }
 
-// readFile reads at most maxFile bytes of a file.
+// readFile returns the first maxFile bytes of a file in /proc.
 func (p procfs) readFile(name string) ([]byte, error) {
 	f, err := p.root.Open(name)
 	if err != nil {
@@ -117,7 +117,7 @@ func parseLoadavg(text string) (int64, error) {
 	return 0, fmt.Errorf("loadavg: no tasks in %.80q", text)
 }
 
-// bootTime returns the boot time of the machine.
+// bootTime returns the boot time of the machine, from btime in /proc/stat.
 func (p procfs) bootTime() (time.Time, error) {
 	text, err := p.readFile("stat")
 	if err != nil {

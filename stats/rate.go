@@ -23,7 +23,7 @@ type cpuRates struct {
 	byName map[string]rate
 }
 
-// rate is the last CPU sample of a name.
+// rate is the last CPU time of a cgroup or container, and the CPU rate up to it.
 type rate struct {
 	usage uint64    // nanoseconds of CPU time
 	time  time.Time // time of the sample
@@ -64,7 +64,7 @@ func (r rate) nextRate(ok bool, usage uint64, at time.Time) rate {
 	return rate{usage: usage, time: at, cores: uint64(min(cores, most)), valid: true}
 }
 
-// dropOld drops rates without a sample within rateAge.
+// dropOld drops the rates of cgroups and containers that were not sampled within rateAge.
 func (r *cpuRates) dropOld(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

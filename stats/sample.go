@@ -60,7 +60,7 @@ func (k *Collector) Samples(ctx context.Context, parts cgroups.Parts) ([]Sample,
 	return all, errs.joinErrors()
 }
 
-// appendSamples appends the samples of a pod to all.
+// appendSamples appends the samples of the pod cgroup, its sandbox and its containers to all.
 func (p *pod) appendSamples(all []Sample) []Sample {
 	of := func(leaf string, c cri.Container, at time.Time, s cgroups.Stats) Sample {
 		return Sample{Pod: p.PodIdentity, Sandbox: p.sandbox, Container: c, Path: p.path, Leaf: leaf, Time: at, Stats: s}

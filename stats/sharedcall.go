@@ -27,14 +27,14 @@ type pendingCall[T any] struct {
 	err   error
 }
 
-// hungError is the error of a call that exceeds its timeout.
+// hungError is the error of a statfs, walk or runtime call that has not returned within its timeout. It matches context.DeadlineExceeded.
 type hungError struct{ since time.Duration }
 
 func (e hungError) Error() string {
 	return fmt.Sprintf("no answer for %v", e.since.Round(time.Millisecond))
 }
 
-// Timeout returns true.
+// Timeout returns true, as for other timeout errors of package net.
 func (e hungError) Timeout() bool { return true }
 
 // Is reports whether target is context.DeadlineExceeded.

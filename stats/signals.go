@@ -48,10 +48,10 @@ type Signals struct {
 	SwapFree   uint64 // free swap of the machine in bytes
 }
 
-// partsSignals are the cgroup files read for Signals.
+// partsSignals are the cgroup files read from the root cgroup and the cgroup of all pods for Signals.
 const partsSignals = cgroups.PartMemory | cgroups.PartMemoryLimit | cgroups.PartMemoryPressure | cgroups.PartSwap
 
-// partsPods are read in addition from the cgroup of all pods.
+// partsPods are the cgroup files read for Signals from the cgroup of all pods only.
 const partsPods = cgroups.PartPids | cgroups.PartPidsLimit
 
 // Signals measures the eviction signals: a few files, and the sizes of the file systems. It calls the runtime only until that has
@@ -131,7 +131,7 @@ func availableBytes(s *cgroups.Stats) *uint64 {
 	return &free
 }
 
-// deviceID returns the device number; zero if unknown.
+// deviceID returns the device number of the file system; zero if it was not measured.
 func (m *fsMeasurement) deviceID() uint64 {
 	if m == nil {
 		return 0
@@ -139,7 +139,7 @@ func (m *fsMeasurement) deviceID() uint64 {
 	return m.filesystem.Device
 }
 
-// diskAmounts returns the bytes and inodes of a file system; nil if unknown.
+// diskAmounts returns the available and total bytes and inodes of a file system; nil if it was not measured.
 func (m *fsMeasurement) diskAmounts() (bytes, inodes *Amount) {
 	if m == nil {
 		return nil, nil

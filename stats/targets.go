@@ -27,7 +27,7 @@ type target struct {
 	period       time.Duration                                   // time between measurements
 }
 
-// measurement is the last result for a target.
+// measurement is the last result of measuring a target, and the state of its next measurement.
 type measurement struct {
 	usage     dirusage.Usage
 	fs        Filesystem
@@ -46,13 +46,13 @@ type job struct {
 	done chan struct{}
 }
 
-// targetSet holds targets and their last measurements.
+// targetSet holds the targets of a walker or volumeMeter, with their last measurements.
 type targetSet struct {
 	mu  sync.Mutex
 	all map[string]*measurement // by path
 }
 
-// lastMeasurement returns the last measurement of path, and whether one has succeeded.
+// lastMeasurement returns the last measurement of a path, and false if none has succeeded yet.
 func (k *targetSet) lastMeasurement(path string) (m measurement, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -104,7 +104,7 @@ func (k *targetSet) dueTargets(now time.Time) (due []*measurement, wake time.Tim
 	return due, wake
 }
 
-// startJob records that j measures entry, and returns the target to measure.
+// startJob records that job j measures entry from now on, and returns the target to measure.
 func (k *targetSet) startJob(entry *measurement, j *job) target {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -112,7 +112,7 @@ func (k *targetSet) startJob(entry *measurement, j *job) target {
 	return entry.target
 }
 
-// abandonJob records that j hangs: its target has an error until the job returns.
+// abandonJob records that job j hangs. Its target then has an error until the job returns.
 func (k *targetSet) abandonJob(entry *measurement, j *job) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

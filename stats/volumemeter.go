@@ -25,7 +25,7 @@ func newVolumeMeter(timeout time.Duration) *volumeMeter {
 	return &volumeMeter{timeout: timeout, wake: make(chan struct{}, 1)}
 }
 
-// setTargets replaces the volumes to measure, and wakes measureLoop.
+// setTargets replaces the volumes to measure. It wakes measureLoop and does not wait for measurements.
 func (a *volumeMeter) setTargets(targets []target) {
 	a.targets.setTargets(targets)
 	sleep.Wake(a.wake)
@@ -47,7 +47,7 @@ func (a *volumeMeter) measureLoop(ctx context.Context) {
 	}
 }
 
-// maxConcurrent is the number of volumes measured at a time.
+// maxConcurrent is the number of volumes that a volumeMeter measures at a time.
 const maxConcurrent = 8
 
 // measureDue measures the volumes that are due, and returns when the next one is: zero if there is none.
@@ -96,7 +96,7 @@ func (a *volumeMeter) measureVolume(ctx context.Context, entry *measurement) {
 	}
 }
 
-// runJob is the goroutine of a measurement. It stores the result in entry.
+// runJob measures a volume by its driver and stores the result in entry. It is the goroutine of job j.
 func (a *volumeMeter) runJob(ctx context.Context, j *job, entry *measurement, tgt target) {
 	at := time.Now()
 	limited, cancel := context.WithTimeout(ctx, a.timeout)

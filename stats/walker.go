@@ -74,7 +74,7 @@ func (w *walker) measureTarget(ctx context.Context, entry *measurement, p *dirus
 	}
 }
 
-// runJob is the goroutine of a measurement. It stores the result in entry.
+// runJob measures a directory or file system and stores the result in entry. It is the goroutine of job j.
 func (w *walker) runJob(ctx context.Context, j *job, entry *measurement, tgt target) {
 	at := time.Now()
 	fs, err := w.statfs(tgt.path)

@@ -20,7 +20,7 @@ type Configuration struct {
 	metav1.TypeMeta `json:",inline"`
 
 	StaticPodPath            string `json:"staticPodPath,omitempty"`            // directory or file of pod manifests; none
-	StaticPodURL             string `json:"staticPodURL,omitempty"`             // asked for pod manifests every 20 s; none
+	StaticPodURL             string `json:"staticPodURL,omitempty"`             // polled for pod manifests every 20 s; none
 	PodLogsDir               string `json:"podLogsDir,omitempty"`               // /var/log/pods; without containerRuntimeEndpoint: logs in rootDir
 	ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint,omitempty"` // such as unix:///run/containerd/containerd.sock; empty: plain processes
 
@@ -35,7 +35,7 @@ type Configuration struct {
 	NodeStatusReportFrequency metav1.Duration   `json:"nodeStatusReportFrequency,omitempty"` // 5m, or nodeStatusUpdateFrequency where that is set
 	NodeLeaseDurationSeconds  int32             `json:"nodeLeaseDurationSeconds,omitempty"`  // 40
 
-	RotateCertificates bool `json:"rotateCertificates,omitempty"` // the client certificate of the kubeconfig is requested, and renewed
+	RotateCertificates bool `json:"rotateCertificates,omitempty"` // request and renew the client certificate of the kubeconfig
 
 	CgroupRoot           string   `json:"cgroupRoot,omitempty"`           // parent of kubepods; "/"
 	CgroupsPerQOS        *bool    `json:"cgroupsPerQOS,omitempty"`        // true where there is a remote runtime; false: pods get no cgroup
@@ -81,48 +81,48 @@ type Configuration struct {
 	StreamingConnectionIdleTimeout metav1.Duration `json:"streamingConnectionIdleTimeout,omitempty"` // 4h
 }
 
-// Authentication says by what the clients of the node's API are known.
+// Authentication configures how clients of the node's API are authenticated.
 type Authentication struct {
 	X509      X509Authentication      `json:"x509"`
 	Webhook   WebhookAuthentication   `json:"webhook"`
 	Anonymous AnonymousAuthentication `json:"anonymous"`
 }
 
-// X509Authentication has the certificate authorities of clients.
+// X509Authentication configures the authentication by client certificates.
 type X509Authentication struct {
 	ClientCAFile string `json:"clientCAFile,omitempty"` // none: clients have no certificates
 }
 
-// WebhookAuthentication has bearer tokens reviewed by the API server.
+// WebhookAuthentication configures the review of bearer tokens by the API server.
 type WebhookAuthentication struct {
 	Enabled  *bool           `json:"enabled,omitempty"` // true where the machine is a node of a cluster
 	CacheTTL metav1.Duration `json:"cacheTTL,omitempty"`
 }
 
-// AnonymousAuthentication lets clients in that have no credentials, as system:anonymous.
+// AnonymousAuthentication permits requests without credentials, as user system:anonymous.
 type AnonymousAuthentication struct {
 	Enabled *bool `json:"enabled,omitempty"` // false
 }
 
-// The modes of an Authorization.
+// Modes of an [Authorization].
 const (
-	webhook     = "Webhook"     // the API server decides
-	AlwaysAllow = "AlwaysAllow" // every client that is authenticated may do everything
+	webhook     = "Webhook"     // the API server decides, by a SubjectAccessReview
+	AlwaysAllow = "AlwaysAllow" // every authenticated request is authorized
 )
 
-// Authorization says who decides about the requests of clients.
+// Authorization configures how requests to the node's API are authorized.
 type Authorization struct {
 	Mode    string               `json:"mode,omitempty"` // Webhook
 	Webhook WebhookAuthorization `json:"webhook"`
 }
 
-// WebhookAuthorization has requests reviewed by the API server.
+// WebhookAuthorization configures the review of requests by the API server.
 type WebhookAuthorization struct {
 	CacheAuthorizedTTL   metav1.Duration `json:"cacheAuthorizedTTL,omitempty"`   // 5m
 	CacheUnauthorizedTTL metav1.Duration `json:"cacheUnauthorizedTTL,omitempty"` // 30s
 }
 
-// ShutdownGracePeriodByPodPriority is the time that pods of a priority and above have to end when the machine shuts down.
+// ShutdownGracePeriodByPodPriority is the time to terminate the pods of this priority and above at a node shutdown.
 type ShutdownGracePeriodByPodPriority struct {
 	Priority                   int32 `json:"priority"`
 	ShutdownGracePeriodSeconds int64 `json:"shutdownGracePeriodSeconds"`

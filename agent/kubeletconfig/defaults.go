@@ -58,7 +58,7 @@ func (c *Configuration) SetDefaults(d Defaults) {
 	c.setServerDefaults(d.Cluster && *c.RegisterNode)
 }
 
-// setServerDefaults sets what is for the node's own API.
+// setServerDefaults sets the defaults of the fields for the node's API.
 func (c *Configuration) setServerDefaults(cluster bool) {
 	setPointer(&c.EnableServer, cluster)
 	setDefault(&c.Address, "0.0.0.0")

@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
-// EvictionRules returns the rules of evictions. enforceNodeAllocatable is pods, the kubelet's default.
+// EvictionRules returns the eviction thresholds. enforceNodeAllocatable is pods, the default of the kubelet.
 func (c *Configuration) EvictionRules() (eviction.Rules, error) {
 	thresholds, err := eviction.ParseThresholds(eviction.Config{
 		Hard: c.EvictionHard, Soft: c.EvictionSoft, SoftGracePeriod: c.EvictionSoftGracePeriod, MinimumReclaim: c.EvictionMinimumReclaim,
@@ -60,7 +60,7 @@ func (d *Documents) AuthOptions() auth.Options {
 	}
 }
 
-// Reserved returns the resources of the node that are not for pods.
+// Reserved returns the resources of the node that are reserved for the system and not available to pods.
 func (c *Configuration) Reserved() (r podtree.Reserved, err error) {
 	if r.System, err = parseReserved("systemReserved", c.SystemReserved); err != nil {
 		return r, err
@@ -107,7 +107,7 @@ func parseReserved(field string, amounts map[string]string) (corev1.ResourceList
 	return list, nil
 }
 
-// DNS returns the addresses of clusterDNS.
+// DNS returns the IP addresses in the field clusterDNS.
 func (c *Configuration) DNS() ([]netip.Addr, error) {
 	var servers []netip.Addr
 	for i, text := range c.ClusterDNS {
@@ -120,7 +120,7 @@ func (c *Configuration) DNS() ([]netip.Addr, error) {
 	return servers, nil
 }
 
-// LogPolicy returns how large the logs of a container may be.
+// LogPolicy returns the size limits of container logs.
 func (c *Configuration) LogPolicy() (logs.Policy, error) {
 	size, err := quantity.Parse(c.ContainerLogMaxSize)
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *Configuration) LogPolicy() (logs.Policy, error) {
 	return logs.Policy{MaxSize: size.Value(), MaxFiles: int(*c.ContainerLogMaxFiles)}, nil
 }
 
-// ImagePolicy returns when images are removed.
+// ImagePolicy returns the thresholds and ages for image garbage collection.
 func (c *Configuration) ImagePolicy() gc.ImagePolicy {
 	p := gc.DefaultImagePolicy()
 	p.HighThresholdPercent, p.LowThresholdPercent = int(*c.ImageGCHighThresholdPercent), int(*c.ImageGCLowThresholdPercent)
@@ -137,7 +137,7 @@ func (c *Configuration) ImagePolicy() gc.ImagePolicy {
 	return p
 }
 
-// ShutdownPeriods returns how long the pods of which priority have to end when the machine shuts down. None: the machine does not wait.
+// ShutdownPeriods returns the grace periods by pod priority for a node shutdown. It returns none if shutdowns are not delayed.
 func (c *Configuration) ShutdownPeriods() ([]shutdown.Period, error) {
 	total, critical := c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration
 	switch {

@@ -16,8 +16,8 @@ import (
 // maxSize is the largest document that Parse reads, in bytes.
 const maxSize = 1 << 20
 
-// Parse reads one document, YAML or JSON. It sets no default and does not look at values: see SetDefaults and Validate. Each error begins
-// with the name of its field.
+// Parse reads one document, YAML or JSON. It neither sets defaults nor checks values: see SetDefaults and Validate. Each error begins with the name
+// of its field.
 func Parse(data []byte) (Configuration, error) {
 	var c Configuration
 	if len(data) > maxSize {

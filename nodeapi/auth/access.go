@@ -59,7 +59,7 @@ type Options struct {
 	Hooks  Hooks
 }
 
-// Review is a kind of review by the API server.
+// Review names a kind of review by the API server, for [Hooks].
 type Review string
 
 // Kinds of reviews.
@@ -83,12 +83,12 @@ type Access struct {
 }
 
 // New returns an Access and sends no request. The error names the missing or invalid option.
-func New(o Options) (*Access, error) {
-	if err := o.validate(); err != nil {
+func New(opts Options) (*Access, error) {
+	if err := opts.validate(); err != nil {
 		return nil, fmt.Errorf("auth: New: Options: %w", err)
 	}
-	o.setDefaults()
-	a := &Access{o: o}
+	opts.setDefaults()
+	a := &Access{o: opts}
 	a.reviews = newReviewer(&a.o)
 	return a, nil
 }
@@ -191,7 +191,7 @@ func (a *Access) authenticateToken(r *http.Request, token string) (User, bool, e
 	return reviewed.user, reviewed.authenticated && err == nil, err
 }
 
-// Refusal is the response to a request that is not authorized.
+// Refusal is the response to a request that is not authenticated or not authorized.
 type Refusal struct {
 	Code int    // HTTP status
 	Text string // response body
@@ -209,8 +209,8 @@ func (r *Refusal) Error() string {
 // Unwrap returns the cause.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// authorize returns nil if u may send a request with this method and path, else the response.
-func (a *Access) authorize(ctx context.Context, u User, method, path string) *Refusal {
+// authorize returns nil if the user may send a request with this method and path, else the response to send.
+func (a *Access) authorize(ctx context.Context, user User, method, path string) *Refusal {
 	if a.o.AlwaysAllow {
 		return nil
 	}
@@ -221,13 +221,13 @@ func (a *Access) authorize(ctx context.Context, u User, method, path string) *Re
 	all := attributes(method, path)
 	var names []string
 	for _, at := range all {
-		allowed, err := a.reviews.reviewAccess(ctx, u, at)
+		allowed, err := a.reviews.reviewAccess(ctx, user, at)
 		if errors.Is(err, errBusy) {
 			return newBusyRefusal(err)
 		}
 		if err != nil {
 			return &Refusal{Code: http.StatusInternalServerError, Err: err, Text: fmt.Sprintf(
-				"Authorization error (user=%s, verb=%s, resource=nodes, subresource=%s)", u.Name, at.Verb, at.Subresource)}
+				"Authorization error (user=%s, verb=%s, resource=nodes, subresource=%s)", user.Name, at.Verb, at.Subresource)}
 		}
 		if allowed {
 			return nil
@@ -235,7 +235,7 @@ func (a *Access) authorize(ctx context.Context, u User, method, path string) *Re
 		names = append(names, at.Subresource)
 	}
 	return &Refusal{Code: http.StatusForbidden, Text: fmt.Sprintf(
-		"Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)\n", u.Name, all[0].Verb, names)}
+		"Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)\n", user.Name, all[0].Verb, names)}
 }
 
 // Check authenticates and authorizes a request. A nil Refusal means that the request is authorized.

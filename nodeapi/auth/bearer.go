@@ -19,8 +19,8 @@ const (
 
 // bearerToken returns the token of the Authorization header, or an empty string. Source: bearertoken.go in
 // k8s.io/apiserver/pkg/authentication/request/bearertoken.
-func bearerToken(h http.Header) string {
-	scheme, rest, _ := strings.Cut(strings.TrimSpace(h.Get("Authorization")), " ")
+func bearerToken(header http.Header) string {
+	scheme, rest, _ := strings.Cut(strings.TrimSpace(header.Get("Authorization")), " ")
 	if !strings.EqualFold(scheme, "bearer") {
 		return ""
 	}
@@ -30,12 +30,12 @@ func bearerToken(h http.Header) string {
 
 // protocolToken returns the token in the WebSocket subprotocols, or an empty string. Browsers send it there because they cannot
 // set headers. Source: protocol.go in k8s.io/apiserver/pkg/authentication/request/websocket.
-func protocolToken(h http.Header) (token string, err error) {
-	if !isWebSocket(h) {
+func protocolToken(header http.Header) (token string, err error) {
+	if !isWebSocket(header) {
 		return "", nil
 	}
 	seen, others := false, false
-	for _, line := range h[protocolHeader] {
+	for _, line := range header[protocolHeader] {
 		for name := range strings.SplitSeq(line, ",") {
 			name = strings.TrimSpace(name)
 			encoded, found := strings.CutPrefix(name, protocolPrefix)
@@ -61,11 +61,11 @@ func protocolToken(h http.Header) (token string, err error) {
 }
 
 // isWebSocket reports whether the headers are of a WebSocket upgrade.
-func isWebSocket(h http.Header) bool {
-	if !strings.EqualFold(h.Get("Upgrade"), "websocket") {
+func isWebSocket(header http.Header) bool {
+	if !strings.EqualFold(header.Get("Upgrade"), "websocket") {
 		return false
 	}
-	for _, line := range h["Connection"] {
+	for _, line := range header["Connection"] {
 		if strings.Contains(strings.ToLower(line), "upgrade") {
 			return true
 		}
@@ -75,9 +75,9 @@ func isWebSocket(h http.Header) bool {
 
 // removeCredentials removes all credentials from the headers, used or not, so that no later handler and no container runtime
 // receives them.
-func removeCredentials(h http.Header) {
-	h.Del("Authorization")
-	lines := h[protocolHeader]
+func removeCredentials(header http.Header) {
+	header.Del("Authorization")
+	lines := header[protocolHeader]
 	if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, protocolPrefix) }) {
 		return
 	}
@@ -89,8 +89,8 @@ func removeCredentials(h http.Header) {
 			}
 		}
 	}
-	h.Del(protocolHeader)
+	header.Del(protocolHeader)
 	if len(others) > 0 {
-		h.Set(protocolHeader, strings.Join(others, ","))
+		header.Set(protocolHeader, strings.Join(others, ","))
 	}
 }

@@ -14,7 +14,7 @@ import (
 // cacheKey is a digest of the review request. It has a fixed size, and keeps no token in memory.
 type cacheKey [32]byte
 
-// cache is an LRU cache whose entries expire.
+// cache is an LRU cache of review results, which expire.
 type cache[V any] struct {
 	maxEntries int
 
@@ -33,18 +33,18 @@ func newCache[V any](most int) *cache[V] {
 	return &cache[V]{maxEntries: most, elements: make(map[cacheKey]*list.Element)}
 }
 
-// getValue returns the value of k unless it has expired at now.
-func (c *cache[V]) getValue(k cacheKey, now time.Time) (value V, found bool) {
+// getValue returns the value of key unless it has expired at now.
+func (c *cache[V]) getValue(key cacheKey, now time.Time) (value V, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at, found := c.elements[k]
+	at, found := c.elements[key]
 	if !found {
 		return value, false
 	}
 	e := at.Value.(*entry[V])
 	if !now.Before(e.expires) {
 		c.order.Remove(at)
-		delete(c.elements, k)
+		delete(c.elements, key)
 		return value, false
 	}
 	c.order.MoveToFront(at)
@@ -52,15 +52,15 @@ func (c *cache[V]) getValue(k cacheKey, now time.Time) (value V, found bool) {
 }
 
 // putValue adds a value that expires at until. In a full cache it evicts the least recently used one.
-func (c *cache[V]) putValue(k cacheKey, value V, until time.Time) {
+func (c *cache[V]) putValue(key cacheKey, value V, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if at, found := c.elements[k]; found {
-		at.Value = &entry[V]{key: k, value: value, expires: until}
+	if at, found := c.elements[key]; found {
+		at.Value = &entry[V]{key: key, value: value, expires: until}
 		c.order.MoveToFront(at)
 		return
 	}
-	c.elements[k] = c.order.PushFront(&entry[V]{key: k, value: value, expires: until})
+	c.elements[key] = c.order.PushFront(&entry[V]{key: key, value: value, expires: until})
 	for c.order.Len() > c.maxEntries {
 		last := c.order.Back()
 		c.order.Remove(last)
@@ -68,7 +68,7 @@ func (c *cache[V]) putValue(k cacheKey, value V, until time.Time) {
 	}
 }
 
-// sharedCalls deduplicates concurrent calls with the same key.
+// sharedCalls makes concurrent reviews of equal requests share one call to the API server.
 type sharedCalls[V any] struct {
 	mu      sync.Mutex // guards the fields below
 	running map[cacheKey]*sharedCall[V]
@@ -83,20 +83,20 @@ type sharedCall[V any] struct {
 
 var errAborted = errors.New("the review was aborted")
 
-// shareCall returns the result of ask. The first caller with key k runs ask with its own context. Other callers wait for its
-// result until their ctx ends; if the first request is canceled, one of them runs ask again.
-func (f *sharedCalls[V]) shareCall(ctx context.Context, k cacheKey, ask func(context.Context) (V, error)) (V, error) {
+// shareCall returns the result of ask. The first caller with a key runs ask with its own context. Other callers wait for its result until
+// their ctx ends; if the first request is canceled, one of them runs ask again.
+func (f *sharedCalls[V]) shareCall(ctx context.Context, key cacheKey, ask func(context.Context) (V, error)) (V, error) {
 	for {
 		f.mu.Lock()
-		running, found := f.running[k]
+		running, found := f.running[key]
 		if !found {
 			own := &sharedCall[V]{done: make(chan struct{}), err: errAborted}
 			if f.running == nil {
 				f.running = make(map[cacheKey]*sharedCall[V])
 			}
-			f.running[k] = own
+			f.running[key] = own
 			f.mu.Unlock()
-			return f.runCall(ctx, k, own, ask)
+			return f.runCall(ctx, key, own, ask)
 		}
 		f.mu.Unlock()
 		select {
@@ -111,11 +111,11 @@ func (f *sharedCalls[V]) shareCall(ctx context.Context, k cacheKey, ask func(con
 	}
 }
 
-// runCall runs ask and passes its result to the waiting callers.
-func (f *sharedCalls[V]) runCall(ctx context.Context, k cacheKey, own *sharedCall[V], ask func(context.Context) (V, error)) (V, error) {
+// runCall runs ask, and passes its result to the callers that wait in shareCall.
+func (f *sharedCalls[V]) runCall(ctx context.Context, key cacheKey, own *sharedCall[V], ask func(context.Context) (V, error)) (V, error) {
 	defer func() { // also if ask panics
 		f.mu.Lock()
-		delete(f.running, k)
+		delete(f.running, key)
 		f.mu.Unlock()
 		close(own.done)
 	}()

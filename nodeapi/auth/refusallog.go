@@ -18,7 +18,7 @@ const (
 	logText   = 128         // bytes of each attribute
 )
 
-// logBudget is a token bucket of log lines.
+// logBudget limits the log lines about refused requests: it is a token bucket.
 type logBudget struct {
 	mu       sync.Mutex // guards the fields below
 	full     time.Time  // when the bucket is full again

@@ -65,14 +65,14 @@ type identity struct {
 	authenticated bool
 }
 
-func newReviewer(o *Options) *reviewer {
+func newReviewer(opts *Options) *reviewer {
 	r := &reviewer{
-		o: o, salt: make([]byte, 32),
-		waiting: newWaitLimit(o.MaxReviews), waitingUsers: newWaitLimit(o.MaxReviews),
-		slots: newSlots(o.MaxReviews), userSlots: newSlots(o.MaxReviews),
-		tokens: newCache[identity](o.CacheSize), refusedTokens: newCache[identity](o.CacheSize),
-		allowed: newCache[authorizationv1.SubjectAccessReviewStatus](o.CacheSize),
-		denied:  newCache[authorizationv1.SubjectAccessReviewStatus](o.CacheSize),
+		o: opts, salt: make([]byte, 32),
+		waiting: newWaitLimit(opts.MaxReviews), waitingUsers: newWaitLimit(opts.MaxReviews),
+		slots: newSlots(opts.MaxReviews), userSlots: newSlots(opts.MaxReviews),
+		tokens: newCache[identity](opts.CacheSize), refusedTokens: newCache[identity](opts.CacheSize),
+		allowed: newCache[authorizationv1.SubjectAccessReviewStatus](opts.CacheSize),
+		denied:  newCache[authorizationv1.SubjectAccessReviewStatus](opts.CacheSize),
 	}
 	_, _ = rand.Read(r.salt) // which never fails
 	return r                 // never fails
@@ -121,12 +121,12 @@ func (r *reviewer) reviewToken(ctx context.Context, client, token string) (ident
 	})
 }
 
-// reviewAccess reports whether u has the verb on the subresource of the Node.
-func (r *reviewer) reviewAccess(ctx context.Context, u User, a nodeattributes.Attribute) (bool, error) {
+// reviewAccess reports whether the user has the verb of attribute on that subresource of the Node.
+func (r *reviewer) reviewAccess(ctx context.Context, user User, attribute nodeattributes.Attribute) (bool, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{
-		User: u.Name, UID: u.UID, Groups: u.Groups, Extra: convertExtra(u.Extra),
+		User: user.Name, UID: user.UID, Groups: user.Groups, Extra: convertExtra(user.Extra),
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: a.Verb, Version: "v1", Resource: "nodes", Subresource: a.Subresource, Name: r.o.NodeName,
+			Verb: attribute.Verb, Version: "v1", Resource: "nodes", Subresource: attribute.Subresource, Name: r.o.NodeName,
 		},
 	}
 	text, err := json.Marshal(spec)
@@ -151,7 +151,7 @@ func (r *reviewer) reviewAccess(ctx context.Context, u User, a nodeattributes.At
 }
 
 func (r *reviewer) requestAccessReview(
-	ctx context.Context, k cacheKey, spec authorizationv1.SubjectAccessReviewSpec,
+	ctx context.Context, key cacheKey, spec authorizationv1.SubjectAccessReviewSpec,
 ) (authorizationv1.SubjectAccessReviewStatus, error) {
 	if !r.waitingUsers.startWait(spec.User) {
 		return authorizationv1.SubjectAccessReviewStatus{}, fmt.Errorf("review the access of %q: %w", spec.User, errBusy)
@@ -159,7 +159,7 @@ func (r *reviewer) requestAccessReview(
 	defer r.waitingUsers.endWait(spec.User)
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
-	return r.accessCalls.shareCall(ctx, k, func(ctx context.Context) (authorizationv1.SubjectAccessReviewStatus, error) {
+	return r.accessCalls.shareCall(ctx, key, func(ctx context.Context) (authorizationv1.SubjectAccessReviewStatus, error) {
 		if err := r.userSlots.acquireSlot(ctx, spec.User); err != nil {
 			return authorizationv1.SubjectAccessReviewStatus{}, fmt.Errorf("review the access of %q: %w", spec.User, err)
 		}
@@ -172,9 +172,9 @@ func (r *reviewer) requestAccessReview(
 			return authorizationv1.SubjectAccessReviewStatus{}, fmt.Errorf("review the access of %q: %w", spec.User, err)
 		}
 		if answer.Status.Allowed {
-			r.allowed.putValue(k, answer.Status, time.Now().Add(r.o.AllowTTL))
+			r.allowed.putValue(key, answer.Status, time.Now().Add(r.o.AllowTTL))
 		} else {
-			r.denied.putValue(k, answer.Status, time.Now().Add(r.o.DenyTTL))
+			r.denied.putValue(key, answer.Status, time.Now().Add(r.o.DenyTTL))
 		}
 		return answer.Status, nil
 	})
@@ -185,7 +185,7 @@ func newWaitLimit(most int) waitLimit {
 	return waitLimit{maxTotal: 8 * most, maxPerClient: 2 * most, reserved: 2}
 }
 
-// newSlots returns slots for most concurrent reviews, a quarter of them per client.
+// newSlots returns the limit for most concurrent reviews, a quarter of them per client.
 func newSlots(most int) slots { return slots{maxTotal: most, maxPerClient: max(1, most/4)} }
 
 // retryReview sends a review with up to maxAttempts attempts, until ctx ends.

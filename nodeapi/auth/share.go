@@ -134,17 +134,17 @@ func hasEnded(ctx context.Context) bool {
 	return ctx.Err() != nil || limited && !time.Now().Before(deadline)
 }
 
-// releaseSlot releases a slot of client.
+// releaseSlot ends a review of client, and grants its slot to a waiting review.
 func (s *slots) releaseSlot(client string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endReview(s.clients[client])
 }
 
-func (s *slots) endReview(l *clientQueue) {
+func (s *slots) endReview(queue *clientQueue) {
 	s.running--
-	l.running--
-	s.removeIdle(l)
+	queue.running--
+	s.removeIdle(queue)
 	s.grantSlots()
 }
 
@@ -167,15 +167,15 @@ func (s *slots) grantSlots() {
 }
 
 // removeIdle removes l from the turns if it has no waiting reviews, and from the clients if it has no reviews at all.
-func (s *slots) removeIdle(l *clientQueue) {
-	if len(l.waiting) > 0 {
+func (s *slots) removeIdle(queue *clientQueue) {
+	if len(queue.waiting) > 0 {
 		return
 	}
-	if l.turn != nil {
-		s.turnOrder.Remove(l.turn)
-		l.turn = nil
+	if queue.turn != nil {
+		s.turnOrder.Remove(queue.turn)
+		queue.turn = nil
 	}
-	if l.running == 0 {
-		delete(s.clients, l.client)
+	if queue.running == 0 {
+		delete(s.clients, queue.client)
 	}
 }

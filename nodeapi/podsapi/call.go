@@ -103,7 +103,7 @@ func sendEvents(pods []Pod, w *watcher, stream grpc.ServerStreamingServer[podsv1
 
 func notReadyError() error { return status.Error(codes.FailedPrecondition, "Kubelet is initializing") }
 
-// interceptUnary applies the rate limit, and reports the result of admitted calls to the hook.
+// interceptUnary applies the rate limit to ListPods and GetPod, and passes the result of admitted calls to Hooks.CallCompleted.
 func (s *Server) interceptUnary(ctx context.Context, q any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	if !s.limit.takeToken(time.Now()) {
 		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
@@ -113,7 +113,7 @@ func (s *Server) interceptUnary(ctx context.Context, q any, info *grpc.UnaryServ
 	return answer, err
 }
 
-// interceptStream reports the result of a watch to the hook.
+// interceptStream passes the result of a WatchPods call to Hooks.CallCompleted.
 func (s *Server) interceptStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	err := handle(service, stream)
 	s.callCompleted(info.FullMethod, err)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// rateLimiter is a token bucket of calls.
+// rateLimiter limits the calls of ListPods and GetPod per second: it is a token bucket.
 type rateLimiter struct {
 	rate  float64 // tokens per second
 	burst float64

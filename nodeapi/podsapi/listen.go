@@ -89,7 +89,7 @@ func publishSocket(made, path string) (fs.FileInfo, error) {
 	return info, os.Rename(made, path)
 }
 
-// listener removes its socket on Close.
+// listener is a unix socket listener that removes its socket file on Close.
 type listener struct {
 	*net.UnixListener
 	path string

@@ -18,15 +18,15 @@ type Reconciler interface {
 	Active() (pods []*corev1.Pod, complete bool) // see [lifecycle.Reconciler.Active]
 }
 
-// PodsWithStatus returns a Source with the pods of r that their pod source lists, and their statuses.
-func PodsWithStatus(r Reconciler) Source {
+// PodsWithStatus returns a Source with the pods of reconciler that their pod source lists, and their statuses.
+func PodsWithStatus(reconciler Reconciler) Source {
 	return SourceFunc(func() (list []Pod, complete bool) {
-		for _, state := range r.Pods() {
+		for _, state := range reconciler.Pods() {
 			if !state.Deleted {
 				list = append(list, Pod{Pod: state.Spec, Status: state.Status})
 			}
 		}
-		_, complete = r.Active()
+		_, complete = reconciler.Active()
 		return list, complete
 	})
 }

@@ -92,21 +92,21 @@ type Server struct {
 }
 
 // New returns a server for the pods of source. It panics if source is nil.
-func New(source Source, o Options) *Server {
+func New(source Source, opts Options) *Server {
 	required.MustArgs("podsapi.New", required.Arg{Name: "source", Value: source, Hint: "a podsapi.SourceFunc"})
-	o.Rate = cmp.Or(max(o.Rate, 0), defaultRate)
-	o.Burst = cmp.Or(max(o.Burst, 0), defaultBurst)
-	o.WatchQueue = cmp.Or(max(o.WatchQueue, 0), defaultQueue)
-	o.MaxWatchers = cmp.Or(max(o.MaxWatchers, 0), defaultWatchers)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	return &Server{source: source, opts: o, limit: newRateLimiter(o.Rate, o.Burst), stopping: make(chan struct{})}
+	opts.Rate = cmp.Or(max(opts.Rate, 0), defaultRate)
+	opts.Burst = cmp.Or(max(opts.Burst, 0), defaultBurst)
+	opts.WatchQueue = cmp.Or(max(opts.WatchQueue, 0), defaultQueue)
+	opts.MaxWatchers = cmp.Or(max(opts.MaxWatchers, 0), defaultWatchers)
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	return &Server{source: source, opts: opts, limit: newRateLimiter(opts.Rate, opts.Burst), stopping: make(chan struct{})}
 }
 
 // Run serves calls on l until ctx ends; then it ends the watches, waits up to 5 s for other calls, and returns nil. It closes l.
 // A second call returns an error.
-func (s *Server) Run(ctx context.Context, l net.Listener) error {
+func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	if err := s.once.Begin(); err != nil {
-		return fmt.Errorf("serve pods on %s: %w; make another server", l.Addr(), err)
+		return fmt.Errorf("serve pods on %s: %w; make another server", listener.Addr(), err)
 	}
 	defer s.once.End()
 	g := grpc.NewServer(
@@ -127,14 +127,14 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		close(s.stopping)
 		stopServer(g)
 	})
-	err := g.Serve(l)
+	err := g.Serve(listener)
 	stop()
 	wg.Wait()
 	s.senders.Wait()
 	if ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("serve pods on %s: %w", l.Addr(), err)
+	return fmt.Errorf("serve pods on %s: %w", listener.Addr(), err)
 }
 
 // stopServer stops a server after its calls have returned, at the latest after stopTimeout.

@@ -29,7 +29,7 @@ const (
 	sentTerminated
 )
 
-// watcher is an open watch.
+// watcher is the queue of an open WatchPods call.
 type watcher struct {
 	events  chan *podsv1alpha1.WatchPodsEvent // shared with other watchers, and read only
 	dropped chan struct{}                     // closed when the watcher is dropped
@@ -50,7 +50,7 @@ func (w *watchers) addWatcher(queue, maxWatchers int) (*watcher, error) {
 	return added, nil
 }
 
-// removeWatcher removes a watcher; it may have been dropped before.
+// removeWatcher removes the watcher of a WatchPods call that has ended; it may have been dropped before.
 func (w *watchers) removeWatcher(removed *watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +122,7 @@ func (w *watchers) broadcast(kind podsv1alpha1.EventType, pod func() ([]byte, er
 	return dropped, nil
 }
 
-// dropWatcher closes a watcher. The caller holds mu.
+// dropWatcher ends the WatchPods call of a watcher that is too slow. The caller holds mu.
 func (w *watchers) dropWatcher(dropped *watcher) {
 	delete(w.all, dropped)
 	close(dropped.dropped)

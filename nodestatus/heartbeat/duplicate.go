@@ -56,7 +56,7 @@ func callHook[T any](hook func(T), v T) {
 	}
 }
 
-// signal puts a token into ch if its buffer is empty. It does not block.
+// signal wakes the receiver of ch, a channel with a buffer of one. It does not block: a pending token suffices.
 func signal(ch chan<- struct{}) {
 	sleep.Wake(ch)
 }

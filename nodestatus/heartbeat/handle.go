@@ -23,8 +23,8 @@ type Handle struct {
 
 var errNoReporter = errors.New("the node is not reported yet: Handle.Set was not called")
 
-// Set makes the Handle use r.
-func (h *Handle) Set(r *Reporter) { h.reporter.Store(r) }
+// Set makes the methods of the Handle call reporter. It may be called while other methods run.
+func (h *Handle) Set(reporter *Reporter) { h.reporter.Store(reporter) }
 
 // Node calls [Reporter.Node]. Before Set it returns an empty Node.
 func (h *Handle) Node() *corev1.Node {

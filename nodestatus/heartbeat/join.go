@@ -29,7 +29,7 @@ func SetPodCIDRs(runtime cri.PodCIDRSetter) func(ctx context.Context, cidrs []st
 	}
 }
 
-// JoinHooks returns hooks that call the hooks of each argument in order.
+// JoinHooks returns hooks that call the hooks of each argument in order. Nil hooks are skipped.
 func JoinHooks(hooks ...ReporterHooks) ReporterHooks {
 	each := func(f func(ReporterHooks)) {
 		for _, h := range hooks {

@@ -73,47 +73,47 @@ type Lease struct {
 }
 
 // NewLease returns a lease and sends no request. The error names the missing or invalid field of config or o.
-func NewLease(config *rest.Config, o LeaseOptions) (*Lease, error) {
-	if o.Reporter != nil {
-		o.NodeName = cmp.Or(o.NodeName, o.Reporter.name)
-		if o.NodeName != o.Reporter.name {
-			return nil, fmt.Errorf("heartbeat: NewLease: LeaseOptions.NodeName %q: Reporter is that of node %q", o.NodeName, o.Reporter.name)
+func NewLease(config *rest.Config, opts LeaseOptions) (*Lease, error) {
+	if opts.Reporter != nil {
+		opts.NodeName = cmp.Or(opts.NodeName, opts.Reporter.name)
+		if opts.NodeName != opts.Reporter.name {
+			return nil, fmt.Errorf("heartbeat: NewLease: LeaseOptions.NodeName %q: Reporter is that of node %q", opts.NodeName, opts.Reporter.name)
 		}
-		if o.Event == nil {
-			o.Event = o.Reporter.opts.Event
+		if opts.Event == nil {
+			opts.Event = opts.Reporter.opts.Event
 		}
 	}
-	if o.NodeName == "" {
+	if opts.NodeName == "" {
 		return nil, errors.New("heartbeat: NewLease: LeaseOptions.NodeName: required, unless there is a Reporter")
 	}
-	if o.Duration == 0 {
-		o.Duration = DefaultLeaseDuration
+	if opts.Duration == 0 {
+		opts.Duration = DefaultLeaseDuration
 	}
-	if o.Duration < 4*time.Second || o.Duration%time.Second != 0 || o.Duration > math.MaxInt32*time.Second {
-		return nil, fmt.Errorf("heartbeat: NewLease: LeaseOptions.Duration %s: must be whole seconds, at least 4", o.Duration)
+	if opts.Duration < 4*time.Second || opts.Duration%time.Second != 0 || opts.Duration > math.MaxInt32*time.Second {
+		return nil, fmt.Errorf("heartbeat: NewLease: LeaseOptions.Duration %s: must be whole seconds, at least 4", opts.Duration)
 	}
-	if o.Rand == nil {
-		o.Rand = rand.Float64
+	if opts.Rand == nil {
+		opts.Rand = rand.Float64
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	client, err := newHeartbeatClient(config)
 	if err != nil {
 		return nil, fmt.Errorf("heartbeat: NewLease: %w", err)
 	}
 	l := &Lease{
-		opts: o, config: config, client: client,
+		opts: opts, config: config, client: client,
 		leases: kubeapi.In(client, kubeapi.Leases, corev1.NamespaceNodeLease), nodes: kubeapi.In(client, kubeapi.Nodes, ""),
 		wake: make(chan struct{}, 1), wallClock: time.Now,
-		duplicates: &duplicateName{node: o.NodeName, log: o.Logger, event: o.Event},
-		state:      leaseState{name: o.NodeName, seconds: int32(o.Duration / time.Second)},
+		duplicates: &duplicateName{node: opts.NodeName, log: opts.Logger, event: opts.Event},
+		state:      leaseState{name: opts.NodeName, seconds: int32(opts.Duration / time.Second)},
 	}
-	if o.Reporter != nil {
-		l.duplicates = o.Reporter.duplicates
-		o.Reporter.nodeAppeared.Add(func(...string) { signal(l.wake) })
+	if opts.Reporter != nil {
+		l.duplicates = opts.Reporter.duplicates
+		opts.Reporter.nodeAppeared.Add(func(...string) { signal(l.wake) })
 	}
-	l.guard.Require("heartbeat.Lease", o.Logger, nil)
+	l.guard.Require("heartbeat.Lease", opts.Logger, nil)
 	return l, nil
 }
 
@@ -154,7 +154,8 @@ func (l *Lease) isNodeDeleted() bool {
 	return l.opts.Reporter != nil && l.opts.Reporter.nodeDeleted.Load()
 }
 
-// renewOnce renews the lease once, with retries.
+// renewOnce runs one renewal round: it gets, creates or updates the Lease object, with retries, until the renewal is accepted or the
+// attempts are used up.
 func (l *Lease) renewOnce(ctx context.Context) {
 	step := l.state.startRound(l.wallClock())
 	var last error
@@ -194,7 +195,7 @@ func (l *Lease) renewOnce(ctx context.Context) {
 	}
 }
 
-// sendRequest sends the request of step and returns the next step.
+// sendRequest sends the request of step to the API server, and returns the step that follows from the response.
 func (l *Lease) sendRequest(ctx context.Context, step leaseStep) leaseStep {
 	var lease *coordinationv1.Lease
 	var uid types.UID

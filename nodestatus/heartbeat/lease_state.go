@@ -25,7 +25,7 @@ const (
 // ensureBackoff is the time between attempts to get or create the lease, as in k8s.io/component-helpers.
 var ensureBackoff = backoff.Policy{First: 200 * time.Millisecond, Max: 7 * time.Second} //nolint:gochecknoglobals // never written
 
-// leaseVerb is a kind of request that a renewal may need.
+// leaseVerb is a request to the API server that renewing a lease may need.
 type leaseVerb string
 
 const (
@@ -36,7 +36,7 @@ const (
 	leaseGetNode leaseVerb = "get node" // for the UID in the owner reference
 )
 
-// leaseStep is the next action of a renewal round.
+// leaseStep is the next action of a renewal round: a request to send, or leaseDone with the result of the round.
 type leaseStep struct {
 	verb         leaseVerb
 	lease        *coordinationv1.Lease // object to create or update
@@ -68,7 +68,7 @@ type leaseState struct {
 	readFailures int       // failures in a row to get or create the lease
 }
 
-// startRound starts a renewal round and returns its first step.
+// startRound starts a renewal round. Its first step updates the lease, or gets it if this process has not received it yet.
 func (s *leaseState) startRound(now time.Time) leaseStep {
 	s.uid, s.tries, s.ensured, s.conflict, s.readFailures = "", 0, false, false, 0
 	if s.latest == nil {
@@ -98,7 +98,7 @@ func (s *leaseState) handleResponse(now time.Time, lease *coordinationv1.Lease, 
 	}
 }
 
-// handleLease returns the step after a get of the lease.
+// handleLease returns the step after the response to a get of the lease: create, update, or a retry of the get.
 func (s *leaseState) handleLease(now time.Time, lease *coordinationv1.Lease, err error) leaseStep {
 	if apierrors.IsNotFound(err) {
 		s.base = nil
@@ -118,7 +118,7 @@ func (s *leaseState) handleLease(now time.Time, lease *coordinationv1.Lease, err
 	return s.writeLease(now, step)
 }
 
-// handleUpdate returns the step after an update of the lease.
+// handleUpdate returns the step after the response to an update of the lease: done, a get after a conflict, or a retry.
 func (s *leaseState) handleUpdate(now time.Time, lease *coordinationv1.Lease, err error) leaseStep {
 	if err == nil {
 		return s.finishRound(lease)
@@ -136,7 +136,7 @@ func (s *leaseState) handleUpdate(now time.Time, lease *coordinationv1.Lease, er
 	return s.retryUpdate(now, step)
 }
 
-// handleNode returns the step after a get of the Node for the owner reference.
+// handleNode returns the step after the response to a get of the Node, whose UID is needed for the owner reference of the lease.
 func (s *leaseState) handleNode(now time.Time, uid types.UID, err error) leaseStep {
 	if err == nil {
 		s.uid = uid
@@ -214,7 +214,7 @@ func (s *leaseState) writeLease(now time.Time, step leaseStep) leaseStep {
 	return step
 }
 
-// finishRound returns the last step of a successful round.
+// finishRound stores the accepted lease, and returns the last step of the round.
 func (s *leaseState) finishRound(lease *coordinationv1.Lease) leaseStep {
 	s.latest, s.written = lease, true
 	return leaseStep{verb: leaseDone, renewed: true}

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// phase is the state of the Node object at the API server.
+// phase is the state of the Node object at the API server, as far as the Reporter has observed it.
 type phase int
 
 const (
@@ -60,10 +60,10 @@ type loop struct {
 	nextCIDRTry         time.Time
 }
 
-func newLoop(r *Reporter) loop {
+func newLoop(reporter *Reporter) loop {
 	return loop{
-		r: r, outcomes: make(chan outcome, 1),
-		schedule: schedule{updatePeriod: r.opts.UpdateFrequency, reportPeriod: r.opts.ReportFrequency, random: r.opts.Rand},
+		r: reporter, outcomes: make(chan outcome, 1),
+		schedule: schedule{updatePeriod: reporter.opts.UpdateFrequency, reportPeriod: reporter.opts.ReportFrequency, random: reporter.opts.Rand},
 	}
 }
 
@@ -90,7 +90,7 @@ type requestInput struct {
 	fastUpdates bool // the fast updates after the start have not stopped
 }
 
-// updateKind is the extent of an update of the node status.
+// updateKind is the extent of an update: publish the Node in this process only, or also report changes to the API server.
 type updateKind int
 
 const (
@@ -99,7 +99,7 @@ const (
 	fullUpdate                    // report every change
 )
 
-// request is a kind of request to the API server.
+// request is a request that the Reporter may send to the API server.
 type request int
 
 const (
@@ -109,7 +109,7 @@ const (
 	requestReport           // send the status
 )
 
-// chooseRequest returns the request to send now.
+// chooseRequest returns the request to the API server that is due: registration, check of the Node, status report, or none.
 func (s requestInput) chooseRequest() request {
 	switch {
 	case s.busy:
@@ -272,7 +272,7 @@ func (l *loop) buildNode(facts nodestatus.Facts) (*corev1.Node, []nodestatus.Eve
 	return nodestatus.Build(l.serverNode, facts)
 }
 
-// emitEvents records events and remembers that they were recorded.
+// emitEvents passes events to Options.Event, and remembers them so that they are not emitted again.
 func (l *loop) emitEvents(events []nodestatus.Event) {
 	l.announced = l.announced.WithEvents(events)
 	for _, e := range events {

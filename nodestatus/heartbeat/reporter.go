@@ -114,30 +114,30 @@ type Reporter struct {
 }
 
 // NewReporter returns a reporter and sends no request. The error names the missing or invalid field of config or o.
-func NewReporter(config *rest.Config, o ReporterOptions) (*Reporter, error) {
-	if o.Config.Name == "" {
+func NewReporter(config *rest.Config, opts ReporterOptions) (*Reporter, error) {
+	if opts.Config.Name == "" {
 		return nil, errors.New("heartbeat: NewReporter: ReporterOptions.Config.Name: required: see nodestatus.NodeName")
 	}
-	if o.UpdateFrequency < 0 || o.ReportFrequency < 0 {
+	if opts.UpdateFrequency < 0 || opts.ReportFrequency < 0 {
 		return nil, fmt.Errorf("heartbeat: NewReporter: ReporterOptions: UpdateFrequency %s, ReportFrequency %s: must not be negative",
-			o.UpdateFrequency, o.ReportFrequency)
+			opts.UpdateFrequency, opts.ReportFrequency)
 	}
-	if o.ReportFrequency == 0 {
-		o.ReportFrequency = DefaultReportFrequency
-		if o.UpdateFrequency != 0 {
-			o.ReportFrequency = o.UpdateFrequency
+	if opts.ReportFrequency == 0 {
+		opts.ReportFrequency = DefaultReportFrequency
+		if opts.UpdateFrequency != 0 {
+			opts.ReportFrequency = opts.UpdateFrequency
 		}
 	}
-	if o.UpdateFrequency == 0 {
-		o.UpdateFrequency = DefaultUpdateFrequency
+	if opts.UpdateFrequency == 0 {
+		opts.UpdateFrequency = DefaultUpdateFrequency
 	}
-	if o.Rand == nil {
-		o.Rand = rand.Float64
+	if opts.Rand == nil {
+		opts.Rand = rand.Float64
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	watching, err := kubeapi.New(config, kubeapi.Options{Logger: o.Logger})
+	watching, err := kubeapi.New(config, kubeapi.Options{Logger: opts.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("heartbeat: NewReporter: %w", err)
 	}
@@ -146,20 +146,20 @@ func NewReporter(config *rest.Config, o ReporterOptions) (*Reporter, error) {
 		return nil, fmt.Errorf("heartbeat: NewReporter: %w", err)
 	}
 	r := &Reporter{
-		opts: o, name: o.Config.Name, config: config, client: client, nodes: kubeapi.In(client, kubeapi.Nodes, ""),
+		opts: opts, name: opts.Config.Name, config: config, client: client, nodes: kubeapi.In(client, kubeapi.Nodes, ""),
 		wake: make(chan struct{}, 1), wallClock: time.Now, runEnded: make(chan struct{}), registered: make(chan struct{}),
-		duplicates: &duplicateName{node: o.Config.Name, log: o.Logger, event: o.Event},
+		duplicates: &duplicateName{node: opts.Config.Name, log: opts.Logger, event: opts.Event},
 	}
 	r.sources = &sourceReader{opts: &r.opts, factsChanged: r.Changed}
 	r.store = kubeapi.NewStore(kubeapi.In(watching, kubeapi.Nodes, ""), kubeapi.StoreOptions[*corev1.Node]{
-		FieldSelector: "metadata.name=" + r.name, MaxObjects: 1, Rand: o.Rand,
+		FieldSelector: "metadata.name=" + r.name, MaxObjects: 1, Rand: opts.Rand,
 		Relist:  24 * time.Hour, // each response to a report carries the Node, so a rare relist is enough
 		Changed: func(...string) { signal(r.wake) },
 	})
 	r.loop = newLoop(r)
 	node, _ := nodestatus.Initial(r.sources.currentFacts(r.wallClock()))
 	r.node.Store(node)
-	r.guard.Require("heartbeat.Reporter", o.Logger, nil)
+	r.guard.Require("heartbeat.Reporter", opts.Logger, nil)
 	return r, nil
 }
 

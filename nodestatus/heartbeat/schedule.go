@@ -78,10 +78,10 @@ func (s *schedule) updateCompleted(now time.Time, full bool) {
 	}
 }
 
-// stopFastUpdates is called once the API server has the node as ready.
+// stopFastUpdates stops the fast updates. It is called once the API server has the node as ready.
 func (s *schedule) stopFastUpdates() { s.fastUntil = time.Time{} }
 
-// reportDue reports whether even an unchanged status must be sent.
+// reportDue reports whether the report period has passed, so that even an unchanged status must be sent.
 func (s *schedule) reportDue(now time.Time) bool {
 	return s.lastReport.IsZero() || now.Sub(s.lastReport) >= s.reportPeriod+s.reportJitter
 }
@@ -98,7 +98,7 @@ func (s *schedule) reportStarted(changed bool) {
 // reportAccepted records that the API server has accepted a status at now.
 func (s *schedule) reportAccepted(now time.Time) { s.lastReport = now }
 
-// canRegister reports whether the registration back-off has passed.
+// canRegister reports whether the back-off after a failed registration, or after a deletion of the Node, has passed.
 func (s *schedule) canRegister(now time.Time) bool { return !now.Before(s.nextRegister) }
 
 // registerAttempted records the result of a registration: after an error it starts a back-off.

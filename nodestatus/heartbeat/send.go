@@ -20,7 +20,7 @@ import (
 // errNotRegistered is returned by Reporter.Report while the API server does not have the Node.
 var errNotRegistered = errors.New("the API server does not have the Node")
 
-// outcome is the result of a request to the API server.
+// outcome is the result of a request of the Reporter to the API server.
 type outcome struct {
 	request  request
 	err      error
@@ -85,7 +85,7 @@ func (r *Reporter) registerNode(ctx context.Context, announced nodestatus.Announ
 	return outcome{request: requestRegister, node: node, err: err}
 }
 
-// patchNode patches old into node, including its status, and returns the Node in the response.
+// patchNode sends the difference between old and node as a patch of subresource status, and returns the Node in the response.
 func (r *Reporter) patchNode(ctx context.Context, old, node *corev1.Node) (*corev1.Node, error) {
 	patch, err := nodestatus.Patch(old, node)
 	if err != nil {
@@ -144,7 +144,8 @@ func (r *Reporter) tryReport(ctx context.Context, previous *corev1.Node, announc
 	return nil
 }
 
-// finishRequest applies the outcome of a completed request to the loop.
+// finishRequest applies the result of a completed request: it stores the Node of the response, calls the hooks, and schedules the next
+// request.
 func (l *loop) finishRequest(out outcome, now time.Time) {
 	l.busy = false
 	if out.err != nil && !out.notFound {
@@ -203,7 +204,7 @@ func (l *loop) finishRegister(out outcome, now time.Time) {
 	l.startReporting(now)
 }
 
-// startReporting enters phase registered after the Node was created or found.
+// startReporting records that the Node object exists, so that Run reports its status from now on.
 func (l *loop) startReporting(now time.Time) {
 	l.enterPhase(registered, now)
 	l.nextConfirm = now.Add(confirmGap) // gives the watch time to list the Node

@@ -222,7 +222,8 @@ func (g *sourceReader) readRuntime(ctx context.Context) time.Duration {
 	return nodestatus.RuntimePeriod
 }
 
-// retryPeriod returns the time until a runtime that is not ready is read again.
+// retryPeriod returns the time until the status of a runtime that is not ready is read again: 100 ms in the first two minutes, then a
+// second.
 func (g *sourceReader) retryPeriod() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 )
 
-// errNoAppArmor has the text of the kubelet's error.
+// errNoAppArmor is returned by AppArmor. Its text is the kubelet error.
 var errNoAppArmor = errors.New("AppArmor is not enabled on the host")
 
 // AppArmor returns nil if the kernel enforces AppArmor profiles, else an error with the kubelet's text. root is the root

@@ -19,7 +19,7 @@ const (
 	maxID    = 253 // bytes of an ID, because IDs are published
 )
 
-// files is the root directory of a machine.
+// files reads files below the root directory of a machine, with limits on their sizes.
 type files struct{ fs.FS }
 
 // readFile reads a regular file of at most maxFile bytes. It opens no other file, such as a pipe, which could block.
@@ -66,7 +66,7 @@ func (f files) firstID(names ...string) string {
 	return ""
 }
 
-// listDir returns the first maxSizes entries of a directory.
+// listDir returns at most maxSizes entries of a directory.
 func (f files) listDir(name string) ([]fs.DirEntry, error) {
 	dir, err := f.Open(name)
 	if err != nil {

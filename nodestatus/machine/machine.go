@@ -65,7 +65,7 @@ func Read(root fs.FS) (m Info, err error) {
 	return m, errors.Join(errs...)
 }
 
-// readOSImage returns PRETTY_NAME of os-release.
+// readOSImage returns the PRETTY_NAME in os-release, or Unknown if there is no such file.
 func (f files) readOSImage() string {
 	text, err := f.readFile("etc/os-release")
 	if err != nil {
@@ -149,7 +149,7 @@ func (f files) countProcessors() (n int, err error) {
 	return n, err
 }
 
-// readMemory returns the bytes of memory and of swap.
+// readMemory returns the total memory and swap space of the machine in bytes, from /proc/meminfo.
 func (f files) readMemory() (memory, swap int64, err error) {
 	text, err := f.readFile("proc/meminfo")
 	if err != nil {
