@@ -21,8 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// New refuses settings that need another one, and names both. Nothing is made: the directory of the agent is not there.
-func TestNewNamesTheSettingThatIsMissing(t *testing.T) {
+// New refuses settings that need another setting, and names both. It creates no files.
+func TestNewNamesMissingSetting(t *testing.T) {
 	runtime := critest.New(critest.Options{})
 	sources := []source.Source{source.Pods("code", make(chan []*corev1.Pod))}
 	for want, set := range map[string]func(c *agent.Config, o *agent.Options){
@@ -68,8 +68,8 @@ func TestNewNamesTheSettingThatIsMissing(t *testing.T) {
 	}
 }
 
-// A second Run is an error that names the agent; so is the first Run of an agent whose part cannot run.
-func TestRunTwiceIsAnError(t *testing.T) {
+// A second Run returns an error that names the agent. So does the first Run if a part fails to start.
+func TestSecondRunReturnsError(t *testing.T) {
 	a, err := agent.New(t.Context(), agent.Config{}, agent.Options{
 		Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{}), Sources: []source.Source{source.Pods("code", nil)},
 	})

@@ -25,8 +25,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// A driver with tokenRequests gets tokens from the API server of the kubeconfig.
-func TestTokensOfDrivers(t *testing.T) {
+// A CSI driver with tokenRequests gets tokens from the API server of the kubeconfig.
+func TestCSIDriverGetsServiceAccountTokens(t *testing.T) {
 	dir := t.TempDir()
 	state, objects := filepath.Join(dir, "state"), filepath.Join(dir, "objects")
 	require.NoError(t, os.MkdirAll(filepath.Join(objects, "csidrivers"), 0o700))

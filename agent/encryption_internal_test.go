@@ -21,8 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/certtest"
 )
 
-// A server of the agent has the certificate of the addresses that the node has, from when there is one.
-func TestServerTLS(t *testing.T) {
+// The HTTP server of the agent gets a certificate for the addresses of the node.
+func TestServingCertificateFollowsNodeAddresses(t *testing.T) {
 	cluster, err := certtest.Start(certtest.Options{})
 	require.NoError(t, err)
 	t.Cleanup(cluster.Close)

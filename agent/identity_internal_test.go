@@ -20,8 +20,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// An agent that has nothing but a bootstrap kubeconfig writes the other one at once, and says what of the first is wrong.
-func TestIdentify(t *testing.T) {
+// With only a bootstrap kubeconfig, the agent writes its kubeconfig at once, and reports errors of the bootstrap kubeconfig.
+func TestClientConfigWritesKubeconfigFromBootstrap(t *testing.T) {
 	dir := t.TempDir()
 	c := Config{Node: kubeletconfig.NodeConfiguration{
 		NodeName: "n1", RootDir: dir, Kubeconfig: filepath.Join(dir, "kubelet.conf"), BootstrapKubeconfig: filepath.Join(dir, "bootstrap.conf"),
@@ -44,8 +44,8 @@ func TestIdentify(t *testing.T) {
 	require.Contains(t, string(written), "client-certificate: "+a.filePath("pki/kubelet-client-current.pem"))
 }
 
-// On a real control plane a bootstrap token becomes a certificate, which the API server knows the node by.
-func TestClusterIdentity(t *testing.T) {
+// On a real control plane a bootstrap token is exchanged for a client certificate, which authenticates the node.
+func TestClusterIssuesClientCertificateForBootstrapToken(t *testing.T) {
 	if os.Getenv(controlplane.RequiredEnv) != "required" {
 		t.Skipf("programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
 	}

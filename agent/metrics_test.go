@@ -17,8 +17,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
-// Two agents share the registry of a program that has its own metrics of the process. The metrics go with their agent, also when New fails.
-func TestRegistererHasTheMetricsOfTwoAgents(t *testing.T) {
+// Two agents share a registry with process metrics of the program. The metrics of an agent are unregistered when it stops, also if New
+// fails.
+func TestRegistererHasMetricsOfTwoAgents(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	start := func(name string) (*agent.Agent, error) {

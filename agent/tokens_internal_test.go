@@ -89,7 +89,7 @@ func serveTokens(t *testing.T, user *string) (*apiservertest.Server, string) {
 	})
 }
 
-func TestTokens(t *testing.T) {
+func TestPodsGetServiceAccountTokens(t *testing.T) {
 	var user string
 	server, kubeconfig := serveTokens(t, &user)
 	tokens, err := openTokens(kubeconfig, "n1")
@@ -104,8 +104,8 @@ func TestTokens(t *testing.T) {
 	require.Equal(t, 1, server.CountRequests(apiservertest.Match{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Name: "app"}))
 }
 
-// What the API server refuses is an error with its words.
-func TestTokensRefused(t *testing.T) {
+// A token request that the API server refuses returns an error with its text.
+func TestRefusedTokenRequestHasErrorOfAPIServer(t *testing.T) {
 	var user string
 	server, kubeconfig := serveTokens(t, &user)
 	server.Inject(apiservertest.Fault{Err: apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "app", errors.New("no relationship found between node and pod"))})
@@ -116,7 +116,7 @@ func TestTokensRefused(t *testing.T) {
 	require.ErrorContains(t, err, "no relationship found between node and pod")
 }
 
-func TestBadKubeconfigs(t *testing.T) {
+func TestNewNamesErrorOfKubeconfig(t *testing.T) {
 	for text, want := range map[string]string{
 		"clusters: []": "current-context: required",
 		"clusters: 1":  "cannot unmarshal number",

@@ -29,9 +29,9 @@ var unsetOptions = map[string]string{
 	"MaskedPaths":    "podspec has the usual ones",
 }
 
-// Every option of pods and directories is set by the agent, or has a reason why it is not. A new option of the library does not stay
-// unset by accident, as Allocatable, Warn and LogLinks once did.
-func TestAgentSetsOptionsOfPods(t *testing.T) {
+// Every option of pods and directories is set by the agent, or listed with the reason why not. Allocatable, Warn and LogLinks were once
+// unset by accident.
+func TestAgentSetsAllOptionsOfPods(t *testing.T) {
 	c := Config{Node: kubeletconfig.NodeConfiguration{NodeName: "n1", RootDir: t.TempDir(), ContainerLogsDir: "/var/log/containers"}}
 	c.Kubelet.ClusterDNS, c.Kubelet.ClusterDomain = []string{"10.96.0.10"}, "cluster.local"
 	a := newAgent(t, c)

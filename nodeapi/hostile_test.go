@@ -45,9 +45,9 @@ func inUse() uint64 {
 	return m.HeapInuse + m.StackInuse
 }
 
-// A thousand clients that send their headers byte by byte, or nothing where TLS begins, cost a bounded memory, do not keep others from being
-// served, and are all cut off. NODEAGENT_SOAK=1 keeps all of them for as long as headers may take by default.
-func TestSlowHeaders(t *testing.T) {
+// A thousand clients send their headers byte by byte, or nothing in place of a TLS handshake. They need bounded memory, do not block other
+// clients, and are disconnected. NODEAGENT_SOAK=1 keeps all of them for as long as headers may take.
+func TestSlowClientsAreDisconnectedInBoundedMemory(t *testing.T) {
 	const clients = 1000
 	o := nodeapi.Options{HeaderTimeout: 5 * time.Second}
 	if os.Getenv("NODEAGENT_SOAK") == "1" {
@@ -110,9 +110,9 @@ func TestSlowHeaders(t *testing.T) {
 	}
 }
 
-// Whoever follows a log and reads one byte in a second, or vanishes without a word, costs its own buffers, and the others go on. The one is
-// served on, the other is cut off once it has taken nothing for a time.
-func TestSlowFollower(t *testing.T) {
+// A client that follows a log and reads one byte a second, or vanishes, needs its own buffers only. The slow client is served; the
+// vanished one is disconnected after the stall timeout.
+func TestStalledLogFollowerIsDisconnected(t *testing.T) {
 	const line, lines = 8000, 4000
 	for _, vanishes := range []bool{false, true} {
 		t.Run(fmt.Sprintf("vanishes=%t", vanishes), func(t *testing.T) {

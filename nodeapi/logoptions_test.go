@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodeapi"
 )
 
-func TestLogOptions(t *testing.T) {
+func TestParseLogOptions(t *testing.T) {
 	for query, status := range map[string]int{
 		"": 0, "follow": 0, "tail=all&tailLines=x": 0, "sinceSeconds=1": 0, "stream=Stdout": 0, "sinceTime=2026-01-02T03:04:05Z": 0,
 		"tailLines=-1": 422, "limitBytes=0": 422, "sinceSeconds=0": 422, "sinceSeconds=5&sinceTime=2026-01-02T03:04:05Z": 422,
@@ -31,7 +31,7 @@ func TestLogOptions(t *testing.T) {
 	}
 }
 
-func TestLevelOf(t *testing.T) {
+func TestParseVerbosity(t *testing.T) {
 	for verbosity, want := range map[string]slog.Level{
 		"0": slog.LevelInfo, "2": slog.LevelInfo, "3": slog.LevelDebug, "4": slog.LevelDebug, "5": slog.LevelDebug - 1, "4000000000": slog.LevelDebug - 100,
 	} {

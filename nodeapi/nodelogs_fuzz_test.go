@@ -40,8 +40,8 @@ func FuzzPaths(f *testing.F) {
 	})
 }
 
-// Links are swapped while they are looked at. With NODEAGENT_SOAK it takes two minutes.
-func TestLinkRaces(t *testing.T) {
+// Symbolic links are replaced while they are checked. With NODEAGENT_SOAK the test takes two minutes.
+func TestReplacedLinksDoNotLeadOutOfLogDirectory(t *testing.T) {
 	span := 500 * time.Millisecond
 	if os.Getenv("NODEAGENT_SOAK") != "" {
 		span = 2 * time.Minute

@@ -78,7 +78,7 @@ func ask(t *testing.T, h http.Handler, path string, header ...string) (int, stri
 	return w.Code, string(data)
 }
 
-func TestFiles(t *testing.T) {
+func TestNodeLogsServesFilesAndDirectories(t *testing.T) {
 	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(t)})
 	require.NoError(t, err)
 	for path, want := range map[string]struct {
@@ -113,7 +113,7 @@ func TestFiles(t *testing.T) {
 	assert.Contains(t, list, `<a href="syslog">syslog</a>`)
 }
 
-func TestFollowLinks(t *testing.T) {
+func TestFollowLinksServesLinksOutOfDirectory(t *testing.T) {
 	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(t), FollowLinks: true, AllowQueries: true})
 	require.NoError(t, err)
 	_, body := ask(t, h, "/logs/absolute")
@@ -123,7 +123,7 @@ func TestFollowLinks(t *testing.T) {
 	assert.NotContains(t, body, secret)
 }
 
-func TestNoDirectory(t *testing.T) {
+func TestNodeLogsWithoutDirectoryResponds404(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "later")
 	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: dir})
 	require.NoError(t, err)
@@ -144,7 +144,7 @@ func journal(t *testing.T, script string) string {
 
 const units = `[ "$1" = --field ] && { echo containerd.service; exit; }` + "\n"
 
-func TestQueries(t *testing.T) {
+func TestNodeLogsQueries(t *testing.T) {
 	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{
 		Dir: machine(t), AllowQueries: true, Journal: journal(t, units+`for a; do echo "<$a>"; done; echo trouble >&2; exit 3`),
 	})
@@ -190,7 +190,7 @@ func TestQueries(t *testing.T) {
 	assert.Equal(t, "from a file\n", body)
 }
 
-func TestJournalIsBounded(t *testing.T) {
+func TestJournalQueryIsLimitedInTimeAndOutput(t *testing.T) {
 	endless, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(t), AllowQueries: true, MaxOutput: 1000, Journal: journal(t, units+"exec yes")})
 	require.NoError(t, err)
 	_, body := ask(t, endless, "/logs/?query=containerd")

@@ -25,8 +25,8 @@ func pods(n int) (all []*corev1.Pod) {
 	return all
 }
 
-// The list is what encoding a PodList gives, however much of it is known from before.
-func TestEncodedPods(t *testing.T) {
+// The list equals an encoded v1.PodList, for any number of cached pods.
+func TestEncodedPodListEqualsPodList(t *testing.T) {
 	all := pods(4)
 	var e podEncoder
 	for _, listed := range [][]*corev1.Pod{nil, all[:1], all[:3], all[1:], {all[3], all[0], all[3]}, all[:3], {}} {
@@ -44,8 +44,8 @@ func TestEncodedPods(t *testing.T) {
 	assert.Equal(t, "Pod", all[0].Kind, "nobody changes a pod")
 }
 
-// Pods are encoded once, those that are not listed any more are forgotten, and all of them are when nobody asks.
-func TestEncodedPodsAreKept(t *testing.T) {
+// A pod is encoded once. Pods that are not listed any more are dropped, and all pods are dropped a while after the last request.
+func TestEncodedPodsAreCachedWhileListed(t *testing.T) {
 	all := pods(2)
 	var e podEncoder
 	list := func(pods []*corev1.Pod) {
@@ -81,8 +81,8 @@ func BenchmarkPods(b *testing.B) {
 	}
 }
 
-// A pod is the same one until its spec or its status is another, and then a new one: nobody changes what was served.
-func TestPodsWithStatus(t *testing.T) {
+// A pod has an unchanged pointer until its spec or status changes; a served pod is never modified.
+func TestPodsWithStatusKeepsPointerOfUnchangedPod(t *testing.T) {
 	type state struct {
 		pod    *corev1.Pod
 		status *corev1.PodStatus

@@ -112,8 +112,8 @@ func newServer(t *testing.T, o nodeapi.Options) *nodeapi.Server {
 
 const oldLine = "2026-01-02T03:04:05Z stdout F old\n"
 
-// A log that is followed brings lines at once, over a rotation, and ends with the container or with the server.
-func TestFollow(t *testing.T) {
+// A followed log delivers lines at once, also over a rotation. It ends with the container or with the server.
+func TestFollowedLogEndsWithContainerOrServer(t *testing.T) {
 	for _, ending := range []string{"container", "server"} {
 		o := newOne(t, oldLine)
 		s := newServer(t, nodeapi.Options{Pods: o, Runtime: o})
@@ -145,7 +145,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-func TestRotatedFiles(t *testing.T) {
+func TestContainerLogsIncludesRotatedFiles(t *testing.T) {
 	o := newOne(t, oldLine)
 	require.NoError(t, os.WriteFile(o.log+".20260101-000000", []byte("2026-01-01T00:00:00Z stdout F older\n"), 0o600))
 	for only, want := range map[bool]string{false: "older\nold\n", true: "old\n"} {
@@ -155,8 +155,8 @@ func TestRotatedFiles(t *testing.T) {
 	}
 }
 
-// A client that does not read a log is cut off, and what it costs ends.
-func TestStalledReader(t *testing.T) {
+// A client that stops reading a log is disconnected, and its resources are released.
+func TestClientThatStopsReadingIsDisconnected(t *testing.T) {
 	o := newOne(t, strings.Repeat("2026-01-02T03:04:05Z stdout F "+strings.Repeat("x", 8000)+"\n", 4000))
 	ended := make(chan struct{}, 1)
 	s := newServer(t, nodeapi.Options{
@@ -175,8 +175,9 @@ func TestStalledReader(t *testing.T) {
 	}
 }
 
-// Slow headers and bodies that never come end in their time; connections of strangers make room for those who know what to say.
-func TestStrangers(t *testing.T) {
+// Slow headers and incomplete bodies end at their timeouts. The oldest unauthenticated connections are closed for clients that send a
+// request.
+func TestUnauthenticatedConnectionsAreLimited(t *testing.T) {
 	o := newOne(t, oldLine)
 	reviewer := new(authtest.Reviewer)
 	access, err := auth.New(auth.Options{TokenReviewer: reviewer.Tokens(), AlwaysAllow: true})
@@ -222,8 +223,8 @@ func TestStrangers(t *testing.T) {
 	assert.Contains(t, string(all), "401 Unauthorized")
 }
 
-// A certificate, its key and the client CA are replaced in each of the three ways, and count within a second.
-func TestCertificatesAreReplaced(t *testing.T) {
+// Certificate, key and client CA are replaced by rename, symbolic link and in place. Each takes effect within a second.
+func TestReplacedCertificatesTakeEffectWithinSecond(t *testing.T) {
 	first, second := authtest.NewAuthority(t, "first"), authtest.NewAuthority(t, "second")
 	server := x509.Certificate{Subject: pkix.Name{CommonName: "node"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	dir := t.TempDir()
@@ -290,7 +291,7 @@ func TestCertificatesAreReplaced(t *testing.T) {
 	}
 }
 
-func TestRunTwice(t *testing.T) {
+func TestSecondRunReturnsError(t *testing.T) {
 	s := newServer(t, nodeapi.Options{})
 	_, stop := serveListener(t, s, s.Healthz(), nil)
 	require.NoError(t, stop())

@@ -25,7 +25,7 @@ func get(t *testing.T, h http.Handler, method, path string) (int, string) {
 	return w.Code, string(body)
 }
 
-func TestAlmostNothing(t *testing.T) {
+func TestServerWithoutOptionalPartsResponds404(t *testing.T) {
 	s, err := nodeapi.New(nodeapi.Options{Insecure: true, Pods: nodeapi.PodsFunc(func() []*corev1.Pod { return nil })})
 	require.NoError(t, err)
 	for _, tc := range []struct {

@@ -81,9 +81,9 @@ func flood(t *testing.T, address string, connections, streams, references int) [
 	return all
 }
 
-// Streams without credentials that count hold a bounded memory and a bounded number of goroutines while the API server does not
-// answer, and nothing once their connections are closed. A client that has shown who it is goes on.
-func TestStreamsOfStrangers(t *testing.T) {
+// Streams without valid credentials need bounded memory and goroutines while the API server hangs, and none after their connections are
+// closed. An authenticated client is served.
+func TestStreamsWithoutCredentialsAreBounded(t *testing.T) {
 	for _, references := range []int{3, 15} { // below the limit of a header, and beyond
 		t.Run(fmt.Sprintf("%d KiB of headers", references*4), func(t *testing.T) {
 			reviewer := new(authtest.Reviewer)
@@ -134,8 +134,8 @@ func TestStreamsOfStrangers(t *testing.T) {
 	}
 }
 
-// What does not fit in the headers of a request is refused over both versions of HTTP.
-func TestLargeHeaders(t *testing.T) {
+// Too large request headers are refused in HTTP/1.1 and HTTP/2.
+func TestTooLargeHeadersAreRefused(t *testing.T) {
 	s := newServer(t, nodeapi.Options{})
 	address, _ := serveListener(t, s, s.Handler(), nil)
 	for size, code := range map[int]int{15 << 10: http.StatusOK, 32 << 10: http.StatusRequestHeaderFieldsTooLarge} {

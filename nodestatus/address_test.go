@@ -26,7 +26,7 @@ func brief(all []corev1.NodeAddress) (out string) {
 	return out
 }
 
-func TestAddresses(t *testing.T) {
+func TestNodeAddressesFollowConfigurationAndHost(t *testing.T) {
 	interfaces := ips("127.0.0.1", "10.0.0.1", "10.0.0.2", "fd00::1", "fe80::1")
 	theirs := []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "198.51.100.1"}}
 	four, six := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")
@@ -99,8 +99,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// Addresses that cannot be found stay as they are, and it is said why.
-func TestAddressProblems(t *testing.T) {
+// Addresses that cannot be found keep their values, and FactErrors returns the reason.
+func TestFactErrorsNamesUnknownAddresses(t *testing.T) {
 	down := errors.New("netlink is down")
 	for _, test := range []struct {
 		name string
@@ -140,7 +140,7 @@ func TestAddressProblems(t *testing.T) {
 	}
 }
 
-func TestNeedsLookup(t *testing.T) {
+func TestNeedsLookupOnlyWithoutConfiguredAddress(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		config nodestatus.Config

@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-func TestInitialNode(t *testing.T) {
+func TestInitialBuildsNewNode(t *testing.T) {
 	in := facts()
 	in.Config.Labels = map[string]string{"disk": "ssd", corev1.LabelArchStable: "other"}
 	in.Config.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
@@ -75,8 +75,8 @@ func TestInitialNode(t *testing.T) {
 	}, events[0])
 }
 
-// A node whose runtime goes down and comes back.
-func TestReadyFollowsTheRuntime(t *testing.T) {
+// The runtime of a node goes down and recovers.
+func TestReadyConditionFollowsRuntime(t *testing.T) {
 	in := facts()
 	node, _ := nodestatus.Initial(in)
 	at := func(after time.Duration) []string {
@@ -104,7 +104,7 @@ func TestReadyFollowsTheRuntime(t *testing.T) {
 	assert.Equal(t, start.Add(50*time.Second), ready.LastTransitionTime.Time)
 }
 
-func TestReadyMessage(t *testing.T) {
+func TestReadyMessageNamesReasons(t *testing.T) {
 	notReady := cri.Status{Conditions: []cri.Condition{
 		{Type: cri.ConditionRuntimeReady, Reason: "R", Message: "M"}, {Type: cri.ConditionNetworkReady, Reason: "N", Message: "cni"},
 	}}
@@ -153,8 +153,8 @@ func TestReadyMessage(t *testing.T) {
 	}
 }
 
-// A runtime may say whatever it likes.
-func TestMessageIsBounded(t *testing.T) {
+// A runtime may report a message of any length.
+func TestReadyMessageIsTruncated(t *testing.T) {
 	in := facts()
 	in.Runtime = in.Runtime.WithStatus(cri.Status{Conditions: []cri.Condition{{
 		Type: cri.ConditionRuntimeReady, Message: strings.Repeat("ä\xff", 1<<20),
@@ -166,7 +166,7 @@ func TestMessageIsBounded(t *testing.T) {
 	assert.Equal(t, strings.ToValidUTF8(message, ""), message)
 }
 
-func TestPressure(t *testing.T) {
+func TestPressureConditionsAndEvents(t *testing.T) {
 	in := facts()
 	node, _ := nodestatus.Initial(in)
 	node.Status.Conditions[0].Message = "of an older version"
@@ -196,8 +196,8 @@ func TestPressure(t *testing.T) {
 	assert.Equal(t, []string{"NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"}, build(4*time.Second))
 }
 
-// The Node object has the old boot ID until a patch is through, so that many a Build sees the same reboot.
-func TestRebootedOnce(t *testing.T) {
+// The Node object keeps the old boot ID until a patch succeeds, so that several calls of Build detect one reboot.
+func TestRebootEventIsReturnedOncePerProcess(t *testing.T) {
 	in := facts()
 	node, _ := nodestatus.Initial(in)
 	in.Machine.BootID = ""
@@ -219,7 +219,7 @@ func TestRebootedOnce(t *testing.T) {
 	assert.Equal(t, 1, total)
 }
 
-func TestSchedulable(t *testing.T) {
+func TestEventForChangedUnschedulable(t *testing.T) {
 	in := facts()
 	node, _ := nodestatus.Initial(in)
 	var told []string
@@ -233,7 +233,7 @@ func TestSchedulable(t *testing.T) {
 	assert.Equal(t, []string{"NodeNotSchedulable", "NodeSchedulable", "NodeNotSchedulable"}, told)
 }
 
-func TestImages(t *testing.T) {
+func TestBuildListsLargestImages(t *testing.T) {
 	in := facts()
 	for i := range 60 {
 		in.Images = append(in.Images, cri.Image{ID: fmt.Sprintf("%03d", i), Size: uint64(i / 2), RepoTags: []string{fmt.Sprint(i)}})
@@ -261,7 +261,7 @@ func TestImages(t *testing.T) {
 	assert.Equal(t, node.Status.Images, later.Status.Images, "what is not known stays")
 }
 
-func TestVolumesInUse(t *testing.T) {
+func TestBuildKeepsVolumesInUseWhileUnknown(t *testing.T) {
 	in := facts()
 	in.VolumesInUse = []corev1.UniqueVolumeName{"b", "a"}
 	node, _ := nodestatus.Initial(in)
@@ -274,7 +274,7 @@ func TestVolumesInUse(t *testing.T) {
 	assert.Empty(t, node.Status.VolumesInUse)
 }
 
-func TestRuntimeVersion(t *testing.T) {
+func TestBuildSetsRuntimeVersion(t *testing.T) {
 	for version, want := range map[string]string{
 		"v2.4.0": "containerd://2.4.0", "1.7.27-rc.1+abc": "containerd://1.7.27-rc.1+abc", "1.2.3.4": "containerd://1.2.3.4",
 		"main": "containerd://Unknown", "": "containerd://Unknown",
@@ -292,8 +292,8 @@ func TestRuntimeVersion(t *testing.T) {
 	assert.NotEmpty(t, node.Status.RuntimeHandlers)
 }
 
-// What Build has built, it builds again; nothing that is handed in changes, and what is others' stays.
-func TestBuildIsAFixpoint(t *testing.T) {
+// Build of a built object returns an equal one. Build modifies none of its arguments, and keeps fields of other clients.
+func TestBuildOfBuiltNodeIsUnchanged(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range rounds(1000) {
 		previous, in := someNode(r), someFacts(r)

@@ -31,7 +31,7 @@ func fullNode() *corev1.Node {
 	return node
 }
 
-func TestNothingChanged(t *testing.T) {
+func TestChangedIsFalseForHeartbeatsAndOrder(t *testing.T) {
 	for name, change := range map[string]func(*corev1.NodeStatus){
 		"nothing":   func(*corev1.NodeStatus) {},
 		"heartbeat": func(s *corev1.NodeStatus) { s.Conditions[1].LastHeartbeatTime = metav1.NewTime(start.Add(time.Minute)) },
@@ -55,7 +55,7 @@ func TestNothingChanged(t *testing.T) {
 	assert.False(t, nodestatus.Changed(a, b), "and what is not ours does not count")
 }
 
-func TestChanged(t *testing.T) {
+func TestChangedIsTrueForEachField(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Node){
 		"os label":        func(n *corev1.Node) { n.Labels[corev1.LabelOSStable] = "windows" },
 		"no arch label":   func(n *corev1.Node) { delete(n.Labels, corev1.LabelArchStable) },
@@ -96,8 +96,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// Whether something changed does not depend on which of the two was first, and an object that is built has changed from an
-// equal one in nothing.
+// Changed does not depend on the order of its arguments, and is false for equal built objects.
 func TestChangedIsSymmetric(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	changed := 0

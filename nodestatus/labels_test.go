@@ -28,7 +28,7 @@ func TestParseLabels(t *testing.T) {
 	assert.Empty(t, nodestatus.ParseLabels(""))
 }
 
-func TestLabelsThatANodeMayHave(t *testing.T) {
+func TestValidateRejectsReservedLabels(t *testing.T) {
 	for key, want := range map[string]string{
 		"example.com/x": "", "disk": "", "foo.node.kubernetes.io/x": "", "node.kubernetes.io/instance-type": "",
 		"kubelet.kubernetes.io/x": "", corev1.LabelTopologyZone: "", nodestatus.LabelBetaOS: "", "notkubernetes.io/x": "", "kubernetes.io": "",
@@ -106,8 +106,8 @@ func TestParseNodeIPs(t *testing.T) {
 	}
 }
 
-// Each is one line that names the setting and what it is.
-func TestValidate(t *testing.T) {
+// Each error is one line that names the field and its value.
+func TestValidateNamesEachInvalidField(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		config nodestatus.Config

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// A name server that does not answer costs its timeout, and no longer than the context lasts.
-func TestLookupHasADeadline(t *testing.T) {
+// A DNS server without a response costs its timeout, and at most the time until ctx ends.
+func TestLookupReturnsAtTimeoutOfNameServer(t *testing.T) {
 	dialed := make(chan struct{}, 100)
 	silent := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		dialed <- struct{}{}
@@ -37,7 +37,7 @@ func TestLookupHasADeadline(t *testing.T) {
 	assert.Less(t, time.Since(start), time.Minute)
 }
 
-func TestLookupAsksOnlyWhereItMust(t *testing.T) {
+func TestLookupSkipsDNSWithConfiguredAddress(t *testing.T) {
 	never := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		t.Error("asked a name server")
 		return nil, errors.New("none")
@@ -51,8 +51,8 @@ func TestLookupAsksOnlyWhereItMust(t *testing.T) {
 	}
 }
 
-// A machine with a default route finds its address, and one without says why there is none.
-func TestLookupDefaultRoute(t *testing.T) {
+// A machine with a default route finds its address; without one, the error says so.
+func TestLookupFindsAddressOfDefaultRoute(t *testing.T) {
 	nobody := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("none") }}
 	for _, family := range [][]netip.Addr{nil, ips("0.0.0.0"), ips("::")} {
 		h := nodestatus.Lookup{Resolver: nobody}.Host(t.Context(), &nodestatus.Config{Name: "node-1.example.com", NodeIPs: family})

@@ -37,7 +37,7 @@ func stored(t *testing.T, node *corev1.Node) *corev1.Node {
 	return apply(t, node, []byte("{}"))
 }
 
-func TestPatch(t *testing.T) {
+func TestPatchContainsChangedFields(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(*corev1.Node)
@@ -92,8 +92,8 @@ func TestPatch(t *testing.T) {
 	assert.Equal(t, "{}", string(patch), "of an object that is not stored yet")
 }
 
-// The API server makes of the old object what was built, whatever is different.
-func TestPatchMakesWhatWasBuilt(t *testing.T) {
+// The strategic merge patch applied to the old object gives the built object, for any difference.
+func TestPatchedNodeEqualsBuiltNode(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range rounds(500) {
 		old := stored(t, someNode(r))
@@ -113,8 +113,8 @@ func TestPatchMakesWhatWasBuilt(t *testing.T) {
 	}
 }
 
-// A Node object that others have written to meanwhile keeps what they wrote.
-func TestPatchLeavesOthersAlone(t *testing.T) {
+// A patch keeps the changes that other clients have made to the Node in the meantime.
+func TestPatchKeepsConcurrentChanges(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for range rounds(300) {
 		old := stored(t, someNode(r))

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-func TestReconcile(t *testing.T) {
+func TestReconcileSetsDefaultLabelsAndHugePages(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		existing func(*corev1.Node)
@@ -119,8 +119,8 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
-// What was reconciled needs nothing more, and the arguments stay as they are.
-func TestReconcileOnce(t *testing.T) {
+// A reconciled object needs no further change, and the arguments are not modified.
+func TestReconcileOfReconciledNodeIsUnchanged(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for range rounds(1000) {
 		existing := someNode(r)
@@ -138,7 +138,7 @@ func TestReconcileOnce(t *testing.T) {
 	}
 }
 
-func TestZeroExtendedResources(t *testing.T) {
+func TestZeroExtendedResourcesKeepsOtherResources(t *testing.T) {
 	node := fullNode()
 	same, found := nodestatus.ZeroExtendedResources(node)
 	assert.False(t, found)

@@ -27,7 +27,7 @@ func reserving(in *nodestatus.Facts) {
 // tenPercentLess is an amount without 10 % of 10Gi, which the kubelet computes as a 32-bit float.
 func tenPercentLess(bytes int64) string { return fmt.Sprint(bytes - (1<<30 + 16)) }
 
-func TestAllocatable(t *testing.T) {
+func TestAllocatableIsCapacityMinusReserved(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(*nodestatus.Facts)
@@ -66,8 +66,8 @@ func TestAllocatable(t *testing.T) {
 	}
 }
 
-// What is not of this node stays where it is.
-func TestResourcesOfOthers(t *testing.T) {
+// Resources that another client has set are kept.
+func TestBuildKeepsResourcesOfOtherClients(t *testing.T) {
 	in := facts()
 	in.Config.PodsPerCore = 10
 	node, _ := nodestatus.Initial(in)
@@ -86,8 +86,8 @@ func TestResourcesOfOthers(t *testing.T) {
 	assert.Equal(t, "40", amounts(node.Status.Capacity)["pods"], "and no larger")
 }
 
-// A machine that was never read is not ready, and takes nothing.
-func TestUnknownMachine(t *testing.T) {
+// The Node of a machine that was never read is not ready and has no capacity.
+func TestNodeOfUnreadMachineIsNotReady(t *testing.T) {
 	in := facts()
 	in.Machine = machine.Info{}
 	node, _ := nodestatus.Initial(in)
@@ -95,7 +95,7 @@ func TestUnknownMachine(t *testing.T) {
 	assert.Equal(t, "missing node capacity for resources: cpu, memory, ephemeral-storage", condition(node, corev1.NodeReady).Message)
 }
 
-func TestReservationsOfAMachine(t *testing.T) {
+func TestValidateReservedNamesExceededResources(t *testing.T) {
 	in := facts()
 	reserving(&in)
 	assert.NoError(t, in.Config.ValidateReserved(in.Machine))

@@ -25,7 +25,7 @@ var (
 	_ nodestatus.Images  = (*critest.Runtime)(nil)
 )
 
-func TestFuncsAreSources(t *testing.T) {
+func TestFunctionTypesImplementSources(t *testing.T) {
 	var (
 		conditions nodestatus.Conditions     = nodestatus.ConditionsFunc(func() nodestatus.Health { return nodestatus.Health{ShuttingDown: true} })
 		devices    nodestatus.DeviceCapacity = nodestatus.DeviceCapacityFunc(func() nodestatus.Devices {
@@ -43,8 +43,8 @@ func TestFuncsAreSources(t *testing.T) {
 	assert.Equal(t, 1, m.CPUs)
 }
 
-// The size of the disk is not in a file.
-func TestRootFileSystem(t *testing.T) {
+// The size of the root file system is read by a function, not from a file.
+func TestRootReadsSizeOfRootFileSystem(t *testing.T) {
 	broken := errors.New("statfs: stale NFS file handle")
 	for _, test := range []struct {
 		name string
@@ -73,6 +73,6 @@ func TestRootFileSystem(t *testing.T) {
 	assert.ErrorContains(t, err, `hand in that of its root, on a host os.DirFS("/")`)
 }
 
-func TestStarting(t *testing.T) {
+func TestStartingEvent(t *testing.T) {
 	assert.Equal(t, nodestatus.Event{Type: corev1.EventTypeNormal, Reason: "Starting", Message: "Starting kubelet."}, nodestatus.StartingEvent())
 }

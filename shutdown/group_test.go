@@ -26,7 +26,7 @@ func pod(name string, priority int32, grace int64) *corev1.Pod {
 	return p
 }
 
-func TestPeriods(t *testing.T) {
+func TestPeriodsOfKubeletSettings(t *testing.T) {
 	assert.Equal(t, []shutdown.Period{{0, 20 * s}, {shutdown.CriticalPriority, 10 * s}}, shutdown.Periods(30*s, 10*s))
 	assert.Equal(t, []shutdown.Period{{0, 30 * s}, {shutdown.CriticalPriority, 0}}, shutdown.Periods(30*s, 0))
 	assert.Equal(t, []shutdown.Period{{0, 0}, {shutdown.CriticalPriority, s}}, shutdown.Periods(1500*time.Millisecond, 1500*time.Millisecond))
@@ -35,7 +35,7 @@ func TestPeriods(t *testing.T) {
 	assert.Empty(t, shutdown.Periods(10*s, -s))
 }
 
-func TestGroups(t *testing.T) {
+func TestGroupsByPriority(t *testing.T) {
 	periods := []shutdown.Period{{1000, 20 * s}, {0, 10 * s}, {shutdown.CriticalPriority, 5 * s}}
 	noPriority := pod("none", 0, 60)
 	noPriority.Spec.Priority = nil

@@ -105,8 +105,8 @@ func (m *machine) watching(t *testing.T) {
 	m.eventually(t, "watching", func() bool { return m.WatchError() == nil && m.logind.InhibitorCount() == 1 })
 }
 
-// The node is shown first, then pods stop by priority, then statuses are sent, and only then the machine goes down.
-func TestShutdown(t *testing.T) {
+// The node is reported first, then pods are stopped by priority, then statuses are flushed, and then the machine shuts down.
+func TestShutdownReportsStopsFlushesAndReleases(t *testing.T) {
 	m := start(t, []*corev1.Pod{pod("critical", shutdown.CriticalPriority, 30), pod("web", 0, 30), pod("short", 0, 1)}, func(m *machine, o *shutdown.Options) {
 		o.Periods = shutdown.Periods(40*s, 20*s) // nothing is unmounted when the time is over
 		o.FlushStatuses = func(context.Context) error {
@@ -143,8 +143,8 @@ func TestShutdown(t *testing.T) {
 	assert.ErrorContains(t, m.Run(t.Context()), "second call of Run")
 }
 
-// A pod that does not stop costs its group's time and no more.
-func TestSlowPod(t *testing.T) {
+// A pod that does not stop delays the shutdown until the time of its group is over.
+func TestSlowPodDelaysShutdownByItsGroupTime(t *testing.T) {
 	m := start(t, []*corev1.Pod{pod("slow", 0, 30), pod("critical", shutdown.CriticalPriority, 30)})
 	m.watching(t)
 	begin := time.Now()
@@ -154,8 +154,8 @@ func TestSlowPod(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(begin), 2*s)
 }
 
-// A shutdown that is canceled stops no further group, and the next one is waited for again. The connection is lost meanwhile.
-func TestCanceledShutdown(t *testing.T) {
+// A canceled shutdown stops no further group, and the next one is delayed again, although the connection was lost in between.
+func TestCanceledShutdownStopsNoFurtherGroup(t *testing.T) {
 	m := start(t, []*corev1.Pod{pod("slow", 0, 30), pod("critical", shutdown.CriticalPriority, 30)}, func(_ *machine, o *shutdown.Options) {
 		o.Periods = shutdown.Periods(60*s, s)
 	})
@@ -175,15 +175,15 @@ func TestCanceledShutdown(t *testing.T) {
 	assert.Contains(t, m.heard(), "stop critical 1s")
 }
 
-// An agent that starts while the machine goes down stops the pods all the same.
-func TestStartDuringShutdown(t *testing.T) {
+// An agent that starts during a shutdown stops the pods as well.
+func TestAgentStartedDuringShutdownStopsPods(t *testing.T) {
 	m := start(t, []*corev1.Pod{pod("web", 0, 30)}, func(m *machine, _ *shutdown.Options) { m.logind.Shutdown() })
 	m.eventually(t, "ended", func() bool { h := m.heard(); return len(h) > 0 && h[len(h)-1] == "ended" })
 	assert.Contains(t, m.heard(), "stop web 2s")
 }
 
-// Logind is told to wait long enough; where that does not help, it is said, and tried again.
-func TestInhibitDelay(t *testing.T) {
+// InhibitDelayMaxSec of logind is raised. If that has no effect, the error is reported and the attempt repeated.
+func TestInhibitDelayIsRaisedAndRetried(t *testing.T) {
 	m := start(t, nil, func(_ *machine, o *shutdown.Options) { o.Periods = shutdown.Periods(90*s, 10*s) })
 	m.watching(t)
 	text, err := os.ReadFile(filepath.Join(m.logind.ConfigDir, "99-kubelet.conf"))
@@ -201,8 +201,8 @@ func TestInhibitDelay(t *testing.T) {
 	assert.Equal(t, []string{"error reload logind: Permission denied"}, m.heard())
 }
 
-// The end of the program lets the machine go, and the errors of what it is wired to stop nothing.
-func TestErrorsAndEnd(t *testing.T) {
+// At its end Run releases the inhibitor. Errors of the functions in Options do not stop a shutdown.
+func TestErrorsDoNotStopShutdownAndRunReleasesInhibitor(t *testing.T) {
 	m := start(t, []*corev1.Pod{pod("web", 0, 1)}, func(m *machine, o *shutdown.Options) {
 		o.ReportNotReady = func(context.Context) error { return errors.New("no API server") }
 		o.FlushStatuses = func(context.Context) error { return errors.New("no API server either") }
@@ -220,7 +220,7 @@ func TestErrorsAndEnd(t *testing.T) {
 	m.eventually(t, "released", func() bool { return m.logind.InhibitorCount() == 0 })
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewReturnsErrorForInvalidOptions(t *testing.T) {
 	pods := func() []*corev1.Pod { return nil }
 	stop := func(context.Context, *corev1.Pod, time.Duration) error { return nil }
 	for want, o := range map[string]shutdown.Options{

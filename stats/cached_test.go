@@ -25,7 +25,7 @@ func cpu(t *testing.T, get func(context.Context) (*statsapi.Summary, error)) uin
 	return *s.Pods[0].CPU.UsageCoreNanoSeconds
 }
 
-func TestRecentSummariesAreAsOldAsTheyMayBe(t *testing.T) {
+func TestCachedSummaryIsAtMostMaxAgeOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
 		web := h.pod("web", cgroups.Burstable, mib)

@@ -136,7 +136,7 @@ func (h *house) pod(name string, class cgroups.QOS, memory int64) cgroups.Path {
 	return path
 }
 
-func TestSummaryOfANode(t *testing.T) {
+func TestSummaryHasNodeAndPods(t *testing.T) {
 	h := newHouse(t)
 	h.opts.System = []stats.SystemContainer{{Name: statsapi.SystemContainerRuntime, Path: "system", Leaf: "containerd.service"}, {Name: "absent", Path: "x"}}
 	require.NoError(t, h.tree.Apply(t.Context(), "system/containerd.service", cgroups.Resources{}))
@@ -197,7 +197,7 @@ func TestSummaryOfANode(t *testing.T) {
 	assert.Len(t, short.Node.SystemContainers, 2)
 }
 
-func TestSignalsAreTheNodeAlone(t *testing.T) {
+func TestSignalsReadNodeOnly(t *testing.T) {
 	h := newHouse(t)
 	h.pod("web", cgroups.Guaranteed, 64*mib)
 	require.NoError(t, h.tree.Apply(t.Context(), "kubepods", cgroups.Resources{MemoryMax: new(int64(gib)), PidsMax: new(int64(100))}))
@@ -229,8 +229,8 @@ func TestSignalsAreTheNodeAlone(t *testing.T) {
 	assert.Len(t, h.rt.Calls(), calls, "the runtime is asked once where images are")
 }
 
-// Each source fails alone, is named, and the others are there.
-func TestASourceThatFailsLosesItsOwnNumbers(t *testing.T) {
+// Each source fails alone: the error names it, and the values of all other sources are there.
+func TestFailedSourceLosesOnlyItsOwnValues(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		break_ func(h *house)
@@ -334,7 +334,7 @@ func TestRunMeasuresLogsAndVolumes(t *testing.T) {
 	assert.NoError(t, <-ended)
 }
 
-func TestSamplesAreTheNumbersOfTheKernel(t *testing.T) {
+func TestSamplesHaveCountersOfKernel(t *testing.T) {
 	h := newHouse(t)
 	path := h.pod("web", cgroups.Burstable, 3*mib)
 	all, err := h.collector().Samples(t.Context(), cgroups.PartMemory|cgroups.PartPids)
@@ -355,8 +355,8 @@ func TestSamplesAreTheNumbersOfTheKernel(t *testing.T) {
 	assert.EqualValues(t, 3*mib, all[5].Stats.Memory.Current)
 }
 
-// A pod goes away between the list and the look at its cgroups: it is left out, and nothing is wrong.
-func TestWhatIsGoneIsLeftOut(t *testing.T) {
+// A pod is removed between the list and the sampling of its cgroups. It is omitted, without an error.
+func TestSummaryOmitsPodRemovedDuringMeasurement(t *testing.T) {
 	h := newHouse(t)
 	path := h.pod("gone", cgroups.Burstable, mib)
 	h.pod("stays", cgroups.Burstable, mib)
@@ -373,7 +373,7 @@ func TestWhatIsGoneIsLeftOut(t *testing.T) {
 	assert.Equal(t, "stays", s.Pods[0].PodRef.Name)
 }
 
-func TestAContainerWithoutACgroupHasTheNumbersOfTheRuntime(t *testing.T) {
+func TestContainerWithoutCgroupHasValuesOfRuntime(t *testing.T) {
 	h := newHouse(t)
 	h.rt = critest.New(critest.Options{Usage: func(cri.Container) cri.ContainerStats {
 		return cri.ContainerStats{
@@ -392,7 +392,7 @@ func TestAContainerWithoutACgroupHasTheNumbersOfTheRuntime(t *testing.T) {
 	assert.Nil(t, s.Pods[0].Containers[0].Memory.AvailableBytes, "0 is how a runtime says that there is no limit")
 }
 
-func TestOptionsAreChecked(t *testing.T) {
+func TestNewReturnsErrorForInvalidOptions(t *testing.T) {
 	tree, rt := cgroupstest.New(cgroupstest.Options{}), critest.New(critest.Options{})
 	for want, o := range map[string]stats.Options{
 		`Options.Root "x" must be absolute`:                       {Root: "x"},

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-func TestARuntimeThatHangsKeepsTheNumbersOfTheKernel(t *testing.T) {
+func TestSummaryHasCgroupValuesWhileRuntimeHangs(t *testing.T) {
 	synctest.Test(t, testHangingRuntime)
 }
 
@@ -63,7 +63,7 @@ func testHangingRuntime(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestADeadMountCostsOneCallAndItsOwnSignal(t *testing.T) {
+func TestSignalsOmitHungMountAfterOneStatfs(t *testing.T) {
 	synctest.Test(t, testDeadMount)
 }
 

@@ -36,8 +36,8 @@ func (h huge) Sample(_ context.Context, _ cgroups.Path, _ string, _ cgroups.Part
 	return s, nil
 }
 
-// Numbers from broken counters, servers and runtimes stay within their types, and nothing is less than nothing.
-func TestNumbersThatCannotBe(t *testing.T) {
+// Values of broken counters, file servers and runtimes stay within their types, and no value is negative.
+func TestImpossibleValuesAreSaturated(t *testing.T) {
 	h := newHouse(t)
 	h.pod("web", cgroups.Burstable, mib)
 	full := stats.Filesystem{CapacityBytes: 1, AvailableBytes: math.MaxUint64, FreeBytes: math.MaxUint64, Inodes: 1, InodesFree: math.MaxUint64}
@@ -64,8 +64,8 @@ func TestNumbersThatCannotBe(t *testing.T) {
 	}
 }
 
-// Names of a runtime lead nowhere.
-func TestNamesAreOneComponent(t *testing.T) {
+// Names from the runtime that are not single path elements are ignored.
+func TestNamesOfRuntimeDoNotLeadOutOfDirectories(t *testing.T) {
 	h := newHouse(t)
 	asked := map[string]bool{}
 	h.opts.Statfs = func(path string) (stats.Filesystem, error) {
@@ -99,8 +99,8 @@ func TestNamesAreOneComponent(t *testing.T) {
 	}
 }
 
-// File systems that do not answer delay no other one, and are named.
-func TestFilesystems(t *testing.T) {
+// Hanging file systems do not delay the remaining ones, and the error names them.
+func TestFilesystemsNamesHangingOnes(t *testing.T) {
 	answer := make(chan struct{})
 	k, err := stats.New(cgroupstest.New(cgroupstest.Options{}), critest.New(critest.Options{}), stats.Options{
 		Timeout: 5 * time.Second, Statfs: func(path string) (stats.Filesystem, error) {

@@ -38,8 +38,8 @@ func (w *watched) Sample(ctx context.Context, p cgroups.Path, leaf string, parts
 	return w.Tree.Sample(ctx, p, leaf, parts)
 }
 
-// The names of the cgroups of a pod are listed once, and again when they say nothing of a container.
-func TestLeavesAreListedWhenTheyAreNotKnown(t *testing.T) {
+// The cgroup names of a pod are listed once, and again if a container is missing in them.
+func TestLeavesAreListedAgainForUnknownContainer(t *testing.T) {
 	h := newHouse(t)
 	h.opts.RuntimePeriod = time.Nanosecond // each pass asks
 	a, b := h.pod("a", cgroups.Burstable, mib), h.pod("b", cgroups.Guaranteed, 2*mib)
@@ -97,8 +97,8 @@ func TestLeavesAreListedWhenTheyAreNotKnown(t *testing.T) {
 	pass(map[string]int{"a/main": 1, "a/more": 5}, b)
 }
 
-// The cgroup of a sandbox is read once in a pass, also where only its processes say which network a pod has.
-func TestSandboxesAreSampledOnce(t *testing.T) {
+// The cgroup of a sandbox is read once per measurement, also if only its processes are needed to find the network namespace.
+func TestSandboxCgroupIsSampledOncePerMeasurement(t *testing.T) {
 	h := newHouse(t)
 	path := h.pod("a", cgroups.Burstable, mib)
 	tree := &watched{Tree: h.tree}
@@ -131,7 +131,8 @@ func TestSandboxesAreSampledOnce(t *testing.T) {
 	assert.Equal(t, 3, count(), "that has the network")
 }
 
-// On CRI-O a sandbox has no process by default, and no cgroup: the network of the pod is that of the first container with a process.
+// In CRI-O a sandbox has neither a process nor a cgroup by default. The network of the pod is read from the first container with a
+// process.
 func TestNetworkOfPodWithoutInfraProcess(t *testing.T) {
 	h := newHouse(t)
 	path := h.pod("a", cgroups.Burstable, mib)

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// The list was made between the start of the sandbox and that of the container.
-func TestAPodThatTheListHasNoContainerOfIsAskedFor(t *testing.T) {
+// The list was read between the start of the sandbox and the start of the container.
+func TestRuntimeIsListedAgainForPodWithoutContainer(t *testing.T) {
 	h := newHouse(t)
 	config := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "uid-web", Name: "web", Namespace: "ns"}}
 	sandbox, err := h.rt.RunSandbox(t.Context(), config)
@@ -39,9 +39,8 @@ func TestAPodThatTheListHasNoContainerOfIsAskedFor(t *testing.T) {
 	}, time.Minute, 50*time.Millisecond, "long before the list is an hour old")
 }
 
-// While the runtime does not answer, what pods use is known of those too that were started after its last list: whoever looks for
-// what takes the memory must not come upon another pod.
-func TestAPodThatARuntimeWithoutAnAnswerHasNotListedIsMeasured(t *testing.T) {
+// While the runtime hangs, pods started after its last list are measured too. Otherwise an eviction would choose another pod.
+func TestUnlistedPodIsMeasuredWhileRuntimeHangs(t *testing.T) {
 	h := newHouse(t)
 	h.opts.RuntimePeriod = time.Nanosecond // each pass asks
 	h.pod("old", cgroups.BestEffort, mib)
@@ -70,7 +69,7 @@ func TestAPodThatARuntimeWithoutAnAnswerHasNotListedIsMeasured(t *testing.T) {
 	assert.Len(t, s.Pods[0].Containers, 1)
 }
 
-func TestAPodThatTheListDoesNotHaveIsAskedFor(t *testing.T) {
+func TestRuntimeIsListedAgainForUnlistedPod(t *testing.T) {
 	h := newHouse(t)
 	h.opts.RuntimePeriod = time.Hour
 	c := h.collector()

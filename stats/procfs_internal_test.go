@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMeminfo(t *testing.T) {
+func TestParseMeminfo(t *testing.T) {
 	m, err := parseMeminfo([]byte("MemTotal:       24681924 kB\nSwapTotal: 8 kB\nSwapFree: 4 kB\nHugetlb:  2048 kB\nVmallocTotal: 34359738367 kB\n"))
 	require.NoError(t, err)
 	assert.Equal(t, meminfo{total: 24681924 << 10, swapTotal: 8 << 10, swapFree: 4 << 10, hugePages: 2 << 20}, m)
@@ -24,7 +24,7 @@ func TestMeminfo(t *testing.T) {
 	}
 }
 
-func TestLoadavg(t *testing.T) {
+func TestParseLoadavg(t *testing.T) {
 	n, err := parseLoadavg("1.36 3.49 4.53 2/3518 3715089\n")
 	require.NoError(t, err)
 	assert.EqualValues(t, 3518, n)
@@ -36,7 +36,7 @@ func TestLoadavg(t *testing.T) {
 
 const headings = "Inter-|   Receive                                                |  Transmit\n face |bytes    packets errs drop fifo frame compressed multicast|bytes\n"
 
-func TestNetDev(t *testing.T) {
+func TestParseNetDev(t *testing.T) {
 	all, err := parseNetDev([]byte(headings + "  eth0: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n    lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\nveth12: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n"))
 	require.NoError(t, err)
 	assert.Equal(t, []Interface{{Name: "eth0", RxBytes: 1, RxPackets: 2, RxErrors: 3, RxDropped: 4, TxBytes: 9, TxPackets: 10, TxErrors: 11, TxDropped: 12}}, all)
@@ -46,8 +46,8 @@ func TestNetDev(t *testing.T) {
 	}
 }
 
-// Whoever may make interfaces in a pod makes any number of them.
-func TestNetDevOfAThousandInterfaces(t *testing.T) {
+// A pod can create any number of network interfaces.
+func TestParseNetDevReportsAtMost256Interfaces(t *testing.T) {
 	var text strings.Builder
 	text.WriteString(headings)
 	for i := 0; text.Len() < maxFile; i++ {
@@ -88,7 +88,7 @@ func FuzzParseMeminfo(f *testing.F) {
 	})
 }
 
-func TestContainerIDs(t *testing.T) {
+func TestContainerIDOfCgroupName(t *testing.T) {
 	for leaf, want := range map[string]string{
 		"0123abcd": "0123abcd", "cri-containerd-0123.scope": "0123", "crio-0123.scope": "0123", "crio-0123": "0123",
 		"crio-conmon-0123.scope": "", "crio-conmon-0123": "", "docker-01.scope": "01", "libpod-01.scope": "01", "": "",
@@ -97,7 +97,7 @@ func TestContainerIDs(t *testing.T) {
 	}
 }
 
-func TestRates(t *testing.T) {
+func TestUpdateRate(t *testing.T) {
 	at := func(s float64) time.Time { return time.Unix(1000, 0).Add(time.Duration(s * float64(time.Second))) }
 	for _, c := range []struct {
 		name  string
@@ -133,10 +133,10 @@ func TestRates(t *testing.T) {
 	assert.Empty(t, shared.byName)
 }
 
-// shared is of the cases of TestRates, which follow each other.
+// shared is of the cases of TestUpdateRate, which run in order.
 var shared cpuRates
 
-func TestSaturation(t *testing.T) {
+func TestSaturatedArithmetic(t *testing.T) {
 	const most = math.MaxUint64
 	assert.EqualValues(t, uint64(most), addSaturated(most, 1))
 	assert.EqualValues(t, 3, addSaturated(1, 2))

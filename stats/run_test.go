@@ -21,9 +21,9 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// Where a pass takes longer than the periods, something is always due. Pods that came later are measured nevertheless, and
-// those that were removed are not.
-func TestRunFollowsThePodsWhileAPassTakesLong(t *testing.T) {
+// If measuring all targets takes longer than their periods, some target is always due. New pods are measured nevertheless, and removed
+// pods are not.
+func TestRunMeasuresNewPodsDuringLongRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var name atomic.Value
 		name.Store("old")

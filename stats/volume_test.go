@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-func TestVolumesOfAPod(t *testing.T) {
+func TestVolumesOfReturnsLocalVolumes(t *testing.T) {
 	pod := &corev1.Pod{}
 	pod.UID = "uid1"
 	add := func(name string, source corev1.VolumeSource) {

@@ -20,9 +20,9 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// Volumes are measured by who made them. One that hangs, one that fails and one that cannot be measured are missing, and the
-// first two named; the others are there, however many hang.
-func TestVolumesThatTheirDriverMeasures(t *testing.T) {
+// Volumes are measured by their drivers. A volume whose driver hangs, fails or does not support it is missing, and the first two are named
+// by the error. All other volumes are measured.
+func TestVolumesMeasuredByDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
 		size := uint64(gib)
@@ -95,8 +95,8 @@ func TestVolumesThatTheirDriverMeasures(t *testing.T) {
 	})
 }
 
-// Whoever does not even end with its context is left behind, and asked again when it has come back.
-func TestAVolumeWhoseDriverNeverAnswers(t *testing.T) {
+// A driver call that ignores its context is abandoned, and repeated after it has returned.
+func TestHungVolumeMeasurementIsAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
 		back := make(chan struct{})

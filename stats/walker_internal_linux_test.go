@@ -30,8 +30,8 @@ func write(t *testing.T, path string, bytes int) {
 	require.NoError(t, os.WriteFile(path, make([]byte, bytes), 0o644))
 }
 
-// A directory that is deeper than a walk goes does not count; the levels above it do.
-func TestWalkerKeepsWhatItCounted(t *testing.T) {
+// Directories below the depth limit are not counted; the levels above are.
+func TestWalkerCountsUpToDepthLimit(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(func() { assert.NoError(t, rmtree.Remove(dir)) })
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
@@ -53,9 +53,9 @@ func TestWalkerKeepsWhatItCounted(t *testing.T) {
 	assert.ErrorContains(t, m.err, "more than 10000 levels deep")
 }
 
-// A directory on a dead mount is left behind: the others are measured, it costs one goroutine however long it takes, and
-// it is measured again when it comes back.
-func TestWalkerLeavesADeadMountBehind(t *testing.T) {
+// A directory on a dead mount is abandoned: other directories are measured, it occupies one goroutine, and it is measured again after its
+// call has returned.
+func TestWalkerAbandonsDeadMount(t *testing.T) {
 	dirs := t.TempDir()
 	for _, d := range []string{"a", "dead", "z"} {
 		write(t, filepath.Join(dirs, d, "file"), 10)
@@ -106,7 +106,7 @@ func TestWalkerLeavesADeadMountBehind(t *testing.T) {
 	})
 }
 
-func TestWalkerMeasuresWhatIsDue(t *testing.T) {
+func TestWalkerMeasuresDueTargets(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/a/file", 10)
 	synctest.Test(t, func(t *testing.T) {
@@ -144,9 +144,8 @@ func TestWalkerMeasuresWhatIsDue(t *testing.T) {
 	})
 }
 
-// A round ends after each target was measured once, and says that it is to be repeated. Rounds that follow each other at
-// once keep the budget together, however short each is.
-func TestRoundIsOnePassWithinTheBudget(t *testing.T) {
+// A round measures each target once and returns when the next one is due. Consecutive rounds share one CPU budget.
+func TestRoundMeasuresEachTargetOnceWithinCPUFraction(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/file", 10)
 	synctest.Test(t, func(t *testing.T) {
@@ -168,7 +167,7 @@ func TestRoundIsOnePassWithinTheBudget(t *testing.T) {
 	})
 }
 
-func TestSlotMakesOneCall(t *testing.T) {
+func TestSharedCallRunsOneCallAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sharedCall[int]
 		var calls atomic.Int64
@@ -198,8 +197,8 @@ func TestSlotMakesOneCall(t *testing.T) {
 	})
 }
 
-// A runtime that names another file system each time fills no memory.
-func TestDisksAreBounded(t *testing.T) {
+// A runtime that names ever new file systems does not fill the memory.
+func TestRememberedFilesystemsAreLimited(t *testing.T) {
 	d := filesystems{statfs: func(string) (Filesystem, error) { return Filesystem{}, nil }}
 	for i := range 10 * maxFilesystems {
 		_, err := d.awaitStatfs(t.Context(), d.startStatfs(fmt.Sprint(i)), time.Minute)

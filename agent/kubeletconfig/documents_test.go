@@ -29,7 +29,7 @@ func TestParseDocumentsReadsBothDocuments(t *testing.T) {
 	assert.Equal(t, kubeletconfig.Documents{}, c)
 }
 
-// Load names the file, and the field or the kind that it refuses.
+// Load names the file, and the invalid field or kind.
 func TestLoadNamesFileAndField(t *testing.T) {
 	for text, want := range map[string]string{
 		"maxPods: 5":                           "kind: missing, want KubeletConfiguration or NodeConfiguration",

@@ -30,8 +30,8 @@ func parse(t *testing.T, text string) kubeletconfig.Configuration {
 	return c
 }
 
-// Parse refuses a field with its name: one that no kubelet has, one that this version lacks, one of another type, and one that is there twice.
-func TestParseNamesTheFieldItRefuses(t *testing.T) {
+// Parse names a refused field: one unknown to the kubelet, one that is not supported, one of another type, and a duplicate.
+func TestParseNamesRefusedField(t *testing.T) {
 	for text, want := range map[string]string{
 		"staticPodPaths: /x":                  `staticPodPaths: error unmarshaling JSON: while decoding JSON: json: unknown field "staticPodPaths"`,
 		"cpuManagerPolicy: static":            "cpuManagerPolicy: the field is not supported by this version",
@@ -49,7 +49,7 @@ func TestParseNamesTheFieldItRefuses(t *testing.T) {
 	require.EqualError(t, err, "must not be larger than 1048576 bytes")
 }
 
-// A kubelet writes empty values for fields that nobody has set. They mean the default, so they are no error in a field that is not supported.
+// The kubelet writes empty values for unset fields. They mean the default, so they are no error in an unsupported field.
 func TestParseIgnoresEmptyValuesOfUnsupportedFields(t *testing.T) {
 	parse(t, `
 syncFrequency: 0s
@@ -88,8 +88,8 @@ func TestValidateNamesFieldAndValue(t *testing.T) {
 	require.EqualError(t, c.Validate(), "readOnlyPort: 65536 is not between 0 and 65535\nmaxPods: -1 is not between 0 and 2147483647", "all errors at once")
 }
 
-// The defaults ask an API server only where there is one, and make cgroups only where the runtime has them.
-func TestDefaultsFollowTheNode(t *testing.T) {
+// The defaults use an API server only if there is one, and cgroups only if the runtime supports them.
+func TestDefaultsDependOnClusterAndRuntime(t *testing.T) {
 	var alone kubeletconfig.Configuration
 	alone.SetDefaults(kubeletconfig.Defaults{})
 	require.NoError(t, alone.Validate())
@@ -103,8 +103,8 @@ func TestDefaultsFollowTheNode(t *testing.T) {
 	assert.Equal(t, time.Second, quick.NodeStatusReportFrequency.Duration)
 }
 
-// The options of the engines are those that the fields say.
-func TestEngineOptions(t *testing.T) {
+// The options of the engines have the values of the fields.
+func TestEngineOptionsFollowFields(t *testing.T) {
 	c := parse(t, `
 clusterDNS: [10.96.0.10, "fd00::10"]
 systemReserved: {cpu: 100m}

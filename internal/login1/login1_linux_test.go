@@ -30,7 +30,7 @@ func start(t *testing.T) (*login1test.Logind, *login1.Conn) {
 	return logind, conn
 }
 
-func TestInhibit(t *testing.T) {
+func TestInhibitorOutlivesConnection(t *testing.T) {
 	logind, conn := start(t)
 	lock, err := conn.Inhibit(t.Context(), "kubelet", "pods stop")
 	require.NoError(t, err)
@@ -42,7 +42,7 @@ func TestInhibit(t *testing.T) {
 	require.Eventually(t, func() bool { return logind.InhibitorCount() == 0 }, time.Minute, time.Millisecond)
 }
 
-func TestDelay(t *testing.T) {
+func TestWriteInhibitDelayTakesEffectAfterReload(t *testing.T) {
 	logind, conn := start(t)
 	logind.ConfigDir = filepath.Join(t.TempDir(), "logind.conf.d")
 	delay, err := conn.InhibitDelayMax(t.Context())
@@ -59,8 +59,8 @@ func TestDelay(t *testing.T) {
 	assert.Contains(t, string(text), "[Login]\nInhibitDelayMaxSec=37\n")
 }
 
-// What counts is what logind says when it is asked; a signal that is not true changes nothing.
-func TestWatch(t *testing.T) {
+// The state is read from the property of logind: a signal without a change of the property changes nothing.
+func TestWatchReadsPropertyAfterSignal(t *testing.T) {
 	logind, conn := start(t)
 	said := make(chan bool, 8)
 	ended := make(chan error, 1)
@@ -78,7 +78,7 @@ func TestWatch(t *testing.T) {
 	assert.Error(t, <-ended, "the connection is lost")
 }
 
-func TestErrors(t *testing.T) {
+func TestErrorsNameCall(t *testing.T) {
 	logind, conn := start(t)
 	logind.SetDenied("Inhibit", true)
 	_, err := conn.Inhibit(t.Context(), "kubelet", "")
@@ -99,8 +99,8 @@ func TestErrors(t *testing.T) {
 	assert.ErrorContains(t, login1.WriteInhibitDelay(filepath.Join(os.DevNull, "dir"), time.Second), "override InhibitDelayMaxSec: ")
 }
 
-// A bus that accepts and says nothing is given up in time.
-func TestSilentBus(t *testing.T) {
+// Dial returns at its timeout if the bus accepts the connection and sends nothing.
+func TestDialTimesOutOnSilentBus(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "bus")
 	logind, err := login1test.Start(socket)
 	require.NoError(t, err)

@@ -49,7 +49,7 @@ func request(method, path, token string) *http.Request {
 	return r
 }
 
-func TestNewNamesWhatIsMissing(t *testing.T) {
+func TestNewNamesMissingOption(t *testing.T) {
 	reviewer := new(authtest.Reviewer)
 	for want, o := range map[string]auth.Options{
 		"no way to authenticate": {AlwaysAllow: true},
@@ -63,8 +63,9 @@ func TestNewNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// Certificates, tokens in both places, and anonymous: who is who, and that nothing bad becomes anonymous.
-func TestAuthentication(t *testing.T) {
+// Client certificates, tokens in both places, and anonymous requests: which user each is, and that invalid credentials never become
+// anonymous.
+func TestAuthenticationByEachCredential(t *testing.T) {
 	ca, foreign := authtest.NewAuthority(t, "ca"), authtest.NewAuthority(t, "foreign")
 	now := time.Now()
 	alice := x509.Certificate{Subject: pkix.Name{CommonName: "alice", Organization: []string{"ops"}}}
@@ -145,8 +146,8 @@ func socket(protocols string) http.Header {
 	return http.Header{"Upgrade": {"websocket"}, "Connection": {"keep-alive, Upgrade"}, "Sec-Websocket-Protocol": {protocols}}
 }
 
-// Each path with each rule: one that is named lets it pass, nothing else does, and the answers are the kubelet's.
-func TestAuthorization(t *testing.T) {
+// Each path with each rule: exactly the rules for the path authorize it, and the responses are those of the kubelet.
+func TestAuthorizationByPathAndRule(t *testing.T) {
 	all := []string{"pods", "proxy", "healthz", "configz", "stats", "metrics", "log", "checkpoint", "statusz"}
 	verbs := map[string]string{"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "HEAD": ""}
 	for path, subresources := range map[string][]string{
@@ -178,7 +179,7 @@ func TestAuthorization(t *testing.T) {
 	}
 }
 
-func TestRunByGet(t *testing.T) {
+func TestRunByGetAuthorizesExecByGet(t *testing.T) {
 	reviewer := new(authtest.Reviewer)
 	reviewer.AddToken("good", bob)
 	reviewer.Allow("bob", "get proxy")
@@ -190,8 +191,8 @@ func TestRunByGet(t *testing.T) {
 	}
 }
 
-// What is known holds for its time, also while the API server is away, and no longer.
-func TestCacheTimes(t *testing.T) {
+// A review is cached for its TTL, also while the API server is unavailable, and not longer.
+func TestReviewsAreCachedForTheirTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
 		reviewer.AddToken("good", bob)
@@ -227,8 +228,8 @@ func TestCacheTimes(t *testing.T) {
 	})
 }
 
-// An API server that hangs costs a request a deadline, and one question at a time; what waited for it gets the same answer.
-func TestHangingServer(t *testing.T) {
+// With a hanging API server a request takes its timeout, and equal requests wait for one review and get its result.
+func TestHangingAPIServerCostsOneReviewAndTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
 		reviewer.SetHang(true)
@@ -268,7 +269,7 @@ func TestHangingServer(t *testing.T) {
 	})
 }
 
-func TestRetries(t *testing.T) {
+func TestReviewIsRetriedWithBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
 		a := newAccess(t, auth.Options{TokenReviewer: reviewer.Tokens(), AlwaysAllow: true})
@@ -285,8 +286,8 @@ func TestRetries(t *testing.T) {
 	})
 }
 
-// Many bad tokens do not push out a good one, and take no more than their room.
-func TestManyBadTokens(t *testing.T) {
+// Many invalid tokens do not evict a valid one from the cache, and use no more than the space of their own cache.
+func TestInvalidTokensDoNotEvictValidToken(t *testing.T) {
 	reviewer := new(authtest.Reviewer)
 	reviewer.AddToken("good", bob)
 	a := newAccess(t, auth.Options{TokenReviewer: reviewer.Tokens(), AlwaysAllow: true, CacheSize: 10})

@@ -31,9 +31,9 @@ func from(r *http.Request, address string) *http.Request {
 	return r
 }
 
-// Tokens that nobody knows do not keep a client of another address from being known, however many addresses they come from, while
-// the API server is asked for 50 reviews a second.
-func TestBadTokensDelayNoOtherAddress(t *testing.T) {
+// Clients with invalid tokens, from any number of addresses, do not prevent the authentication of a client of another address, at 50
+// reviews a second.
+func TestInvalidTokensDoNotDelayOtherAddresses(t *testing.T) {
 	for name, address := range map[string]func(i int) string{
 		"one address":       func(int) string { return "10.0.0.1:1" },
 		"one IPv6 network":  func(i int) string { return fmt.Sprintf("[fd00::%x]:1", i+1) },
@@ -85,8 +85,8 @@ func TestBadTokensDelayNoOtherAddress(t *testing.T) {
 	}
 }
 
-// Many requests with the same token are one review, and no more of them wait than those with different ones.
-func TestOneBadTokenTakesNoMoreRoom(t *testing.T) {
+// Many requests with one invalid token share one review, and no more of them wait than of requests with different tokens.
+func TestRequestsWithOneInvalidTokenShareReview(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
 		reviewer.SetHang(true)
@@ -103,8 +103,8 @@ func TestOneBadTokenTakesNoMoreRoom(t *testing.T) {
 	})
 }
 
-// Reviews of tokens do not take the slots of what users may do who are known.
-func TestBadTokensDelayNoAccessReview(t *testing.T) {
+// Token reviews do not use the slots of access reviews of authenticated users.
+func TestInvalidTokensDoNotDelayAccessReviews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
 		reviewer.AddToken("good", bob)
@@ -128,8 +128,8 @@ func TestBadTokensDelayNoAccessReview(t *testing.T) {
 	})
 }
 
-// The answer to one request too many says when to come again.
-func TestTooManyRequests(t *testing.T) {
+// The response to a request above the limit has a Retry-After header.
+func TestResponse429HasRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
 		reviewer.SetHang(true)
@@ -155,8 +155,8 @@ func TestTooManyRequests(t *testing.T) {
 	})
 }
 
-// Whoever may send requests cannot fill the log.
-func TestRefusalsInTheLog(t *testing.T) {
+// A client cannot fill the log with refused requests.
+func TestRefusedRequestsLogBoundedLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		reviewer := new(authtest.Reviewer)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestLimiter(t *testing.T) {
+func TestTakeTokenLimitsRateAndBurst(t *testing.T) {
 	l := newRateLimiter(100, 10)
 	now := time.Unix(1_000, 0)
 	admitted := func(calls int) (n int) {

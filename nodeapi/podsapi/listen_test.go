@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodeapi/podsapi"
 )
 
-func TestListen(t *testing.T) {
+func TestListenReplacesUnusedSocket(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pods-api")
 	path := filepath.Join(dir, "pods-api.sock")
 	first, err := podsapi.Listen(path)
@@ -53,8 +53,8 @@ func TestListen(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// Nothing but a socket is ever replaced, and no link is followed.
-func TestListenRefuses(t *testing.T) {
+// Only sockets are replaced, and no symbolic link is followed.
+func TestListenRefusesOtherFiles(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	require.NoError(t, os.WriteFile(at("file"), []byte("precious"), 0o600))

@@ -24,7 +24,7 @@ func (s states) Pods() []lifecycle.PodState { return s }
 
 func (s states) Active() ([]*corev1.Pod, bool) { return nil, true }
 
-func TestPodsOfSkipsPodsThatNoSourceLists(t *testing.T) {
+func TestPodsWithStatusSkipsPodsNotListedBySource(t *testing.T) {
 	listed, deleted, status := &corev1.Pod{}, &corev1.Pod{}, &corev1.PodStatus{}
 	pods, complete := podsapi.PodsWithStatus(states{{Spec: deleted, Deleted: true}, {Spec: listed, Status: status}}).Pods()
 	require.True(t, complete)
@@ -33,7 +33,7 @@ func TestPodsOfSkipsPodsThatNoSourceLists(t *testing.T) {
 	require.Same(t, status, pods[0].Status)
 }
 
-func TestListenAndRunLogsAPathThatIsTooLong(t *testing.T) {
+func TestListenAndRunLogsTooLongPath(t *testing.T) {
 	var log bytes.Buffer
 	server := podsapi.New(podsapi.PodsWithStatus(states{}), podsapi.Options{})
 	require.NoError(t, server.ListenAndRun(t.Context(), filepath.Join(t.TempDir(), strings.Repeat("x", 200), "pods.sock"), slog.New(slog.NewTextHandler(&log, nil))))

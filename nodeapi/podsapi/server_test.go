@@ -103,7 +103,7 @@ func say(t *testing.T, e *podsv1alpha1.WatchPodsEvent) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", e.GetType(), p.UID, p.Name, p.Status.Phase))
 }
 
-func TestListAndGet(t *testing.T) {
+func TestListPodsAndGetPod(t *testing.T) {
 	n := &node{}
 	_, client, _ := serve(t, n, podsapi.Options{})
 	_, err := client.ListPods(t.Context(), &podsv1alpha1.ListPodsRequest{})
@@ -141,8 +141,8 @@ func TestListAndGet(t *testing.T) {
 	assert.Equal(t, codes.ResourceExhausted, status.Code(err), "what a client may send is bounded")
 }
 
-// A pod from its first status to its end: each change once, in order.
-func TestWatch(t *testing.T) {
+// A pod from its first status to its removal: each change is sent once, in order.
+func TestWatchPodsSendsEachChangeOnceInOrder(t *testing.T) {
 	n := &node{}
 	s, client, _ := serve(t, n, podsapi.Options{})
 	refused, err := client.WatchPods(t.Context(), &podsv1alpha1.WatchPodsRequest{})
@@ -183,8 +183,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A client that reads nothing is dropped, and those beside it get everything.
-func TestSlowWatcher(t *testing.T) {
+// A client that reads nothing is dropped, and other watchers get all events.
+func TestSlowWatcherIsDropped(t *testing.T) {
 	dropped, answered := make(chan struct{}, 1), make(chan string, 4)
 	n := &node{ready: true}
 	s, client, _ := serve(t, n, podsapi.Options{WatchQueue: 10, Hooks: podsapi.Hooks{
@@ -224,8 +224,8 @@ func TestSlowWatcher(t *testing.T) {
 	assert.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
 }
 
-// Many watchers come and go while pods change. Each ends with the state that the source has.
-func TestWatchersConverge(t *testing.T) {
+// Many watchers come and go while pods change. Each ends with the state of the source.
+func TestWatchersConvergeToSource(t *testing.T) {
 	const pods, changes = 20, 300
 	n := &node{ready: true}
 	s, client, _ := serve(t, n, podsapi.Options{WatchQueue: 10_000})
@@ -306,7 +306,7 @@ func TestWatchersConverge(t *testing.T) {
 	}
 }
 
-func TestLimits(t *testing.T) {
+func TestLimitsOfRateWatchersAndRequestSize(t *testing.T) {
 	var mu sync.Mutex
 	answered := map[string]int{}
 	n := &node{ready: true}
@@ -351,7 +351,7 @@ func TestLimits(t *testing.T) {
 	}, answered)
 }
 
-func TestMisuse(t *testing.T) {
+func TestSecondRunAndNilSource(t *testing.T) {
 	assert.Panics(t, func() { podsapi.New(nil, podsapi.Options{}) })
 	s := podsapi.New(&node{}, podsapi.Options{})
 	path := filepath.Join(t.TempDir(), "s")

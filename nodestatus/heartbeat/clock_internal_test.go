@@ -36,8 +36,9 @@ func (steadyRuntime) Status(context.Context) (cri.Status, error) {
 	return cri.Status{Conditions: []cri.Condition{{Type: cri.ConditionRuntimeReady, Status: true}, {Type: cri.ConditionNetworkReady, Status: true}}}, nil
 }
 
-// The clock is set an hour forth, two back and one forth: the node stays ready, reports come in their time, and times are those of the clock.
-func TestClockJumps(t *testing.T) {
+// The wall clock is set an hour forward, two back and one forward. The node stays ready, reports keep their period, and time stamps are
+// those of the clock.
+func TestNodeStaysReadyWhenWallClockJumps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
 		defer server.Close()

@@ -106,8 +106,8 @@ func (m *mortal) Write(b []byte) (int, error) {
 	return m.Conn.Write(b)
 }
 
-// A connection that dies costs one try: the second one has another, and the lease does not run out.
-func TestDeadConnection(t *testing.T) {
+// A dead connection costs one attempt. The second attempt uses a new connection, and the lease does not expire.
+func TestReportAndLeaseSurviveDeadConnection(t *testing.T) {
 	in(t, func(t *testing.T, server *apiservertest.Server) {
 		require.NoError(t, server.Put(node("n")))
 		n := newNetwork(t, server)
@@ -130,8 +130,8 @@ func TestDeadConnection(t *testing.T) {
 	})
 }
 
-// A name server, or a host, that does not answer holds up nothing for longer than a try either.
-func TestHungDial(t *testing.T) {
+// A hanging DNS server or host delays a request by at most the timeout of one attempt.
+func TestHungDialEndsAfterOneAttempt(t *testing.T) {
 	in(t, func(t *testing.T, server *apiservertest.Server) {
 		require.NoError(t, server.Put(node("n")))
 		n := newNetwork(t, server)

@@ -22,8 +22,8 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
 )
 
-// A Node that somebody deletes is not made again; one that somebody makes again is reported again.
-func TestDeletedNode(t *testing.T) {
+// A deleted Node is not created again. Once another client has created it, its status is reported again.
+func TestDeletedNodeIsNotRecreatedWithoutReregister(t *testing.T) {
 	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		l, err := heartbeat.NewLease(server.Config(), heartbeat.LeaseOptions{Reporter: a.Reporter, Logger: a.logs.logger()})
@@ -56,7 +56,7 @@ func TestDeletedNode(t *testing.T) {
 	})
 }
 
-func TestReregister(t *testing.T) {
+func TestDeletedNodeIsRecreatedWithReregister(t *testing.T) {
 	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server, func(o *heartbeat.ReporterOptions) { o.Reregister = true })
 		defer run(t, a.Run)()
@@ -89,8 +89,8 @@ func TestReregister(t *testing.T) {
 	})
 }
 
-// Another machine reports the node: it is noticed by its boot ID, and no war of statuses follows.
-func TestOtherMachineOfTheName(t *testing.T) {
+// Another machine reports a status for the Node. It is detected by its boot ID, and the two agents do not overwrite each other in a loop.
+func TestSecondMachineIsDetectedByBootID(t *testing.T) {
 	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a, other := newAgent(t, server), newAgent(t, server)
 		other.bootID = "boot-2"
@@ -114,8 +114,8 @@ func TestOtherMachineOfTheName(t *testing.T) {
 	})
 }
 
-// What others write to the Node is what Node returns, and who wants to know is told: labels, taints, and addresses of pods.
-func TestWatchedNode(t *testing.T) {
+// Labels, taints and pod CIDRs that other clients write are in the result of Node, and the listeners of Notify are called.
+func TestNodeFollowsChangesOfOtherClients(t *testing.T) {
 	in(t, func(t *testing.T, server *apiservertest.Server) {
 		fail := true
 		var a *agent
@@ -155,7 +155,7 @@ func TestWatchedNode(t *testing.T) {
 	})
 }
 
-func TestNewReporterRefuses(t *testing.T) {
+func TestNewReporterReturnsErrorForInvalidOptions(t *testing.T) {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()
 	_, err := heartbeat.NewReporter(server.Config(), heartbeat.ReporterOptions{})
@@ -166,8 +166,8 @@ func TestNewReporterRefuses(t *testing.T) {
 	assert.ErrorContains(t, err, "UpdateFrequency -1ns")
 }
 
-// A deletion that the watch has missed is noticed by the next report, and asked about ever less often.
-func TestMissedDeletion(t *testing.T) {
+// A deletion that the watch has missed is detected by the next report. The checks whether it was recreated become less frequent.
+func TestDeletionMissedByWatchIsDetectedByReport(t *testing.T) {
 	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		defer run(t, a.Run)()

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
 )
 
-func TestHandleHasTheReporterAfterSet(t *testing.T) {
+func TestHandleCallsReporterAfterSet(t *testing.T) {
 	var h heartbeat.Handle
 	h.Initial = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
 	h.Changed()

@@ -23,7 +23,7 @@ func (s *cidrSetter) SetPodCIDRs(_ context.Context, prefixes []netip.Prefix) err
 	return nil
 }
 
-func TestSetPodCIDRsParsesThePrefixesOfTheNode(t *testing.T) {
+func TestSetPodCIDRsPassesParsedPrefixes(t *testing.T) {
 	setter := &cidrSetter{}
 	set := heartbeat.SetPodCIDRs(setter)
 	require.NoError(t, set(t.Context(), []string{"10.1.0.0/24", "fd00::/64"}))

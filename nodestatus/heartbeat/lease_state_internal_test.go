@@ -148,8 +148,8 @@ func TestLeaseRequests(t *testing.T) {
 	})
 }
 
-// What another agent writes is noticed, and what this one has written without hearing of it is not taken for that.
-func TestLeaseOfAnotherAgent(t *testing.T) {
+// A renewal by another agent is detected. A renewal of this agent whose response was lost is not taken for one.
+func TestForeignRenewalIsDetected(t *testing.T) {
 	s := newLeaseScript()
 	s.round(t, "ok")
 	other := s.stored.DeepCopy()
@@ -176,7 +176,7 @@ func TestLeaseOfAnotherAgent(t *testing.T) {
 	require.Equal(t, "get, update, get, update, renewed", s.round(t, "ok conflict ok"))
 }
 
-func TestLeaseAsItIsCreated(t *testing.T) {
+func TestCreatedLeaseHasHolderDurationAndOwner(t *testing.T) {
 	s := newLeaseScript()
 	s.round(t, "missing ok")
 	holder, seconds, renewed := "n", int32(40), metav1.NewMicroTime(s.now.Add(-time.Millisecond))
@@ -195,8 +195,8 @@ func TestLeaseAsItIsCreated(t *testing.T) {
 	assert.Empty(t, *s.stored.Spec.HolderIdentity)
 }
 
-// No series of answers makes a round endless, but that the lease cannot be read; and none sends more than the kubelet does.
-func TestLeaseRoundsEnd(t *testing.T) {
+// For every series of responses, a round ends unless the lease cannot be read, and it sends no more requests than the kubelet.
+func TestRenewalRoundSendsBoundedRequests(t *testing.T) {
 	words := []string{"ok", "missing", "conflict", "refused", "cut"}
 	for seed := range 3000 {
 		s := newLeaseScript()

@@ -71,7 +71,7 @@ func half() float64 { return 0.5 }
 
 func node(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 
-func TestLease(t *testing.T) {
+func TestLeaseIsRenewedEveryQuarterOfItsDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
 		defer server.Close()
@@ -97,8 +97,8 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// The API server hangs, refuses and goes away: the lease is renewed as soon as it answers, and its requests stay within bounds.
-func TestLeaseThroughFaults(t *testing.T) {
+// The API server hangs, refuses and becomes unavailable. The lease is renewed once it responds, and the number of requests stays bounded.
+func TestLeaseIsRenewedAfterFaultsOfAPIServer(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault  func(*apiservertest.Server) (remove func())
 		within time.Duration // of the end of the fault
@@ -138,8 +138,8 @@ func TestLeaseThroughFaults(t *testing.T) {
 	}
 }
 
-// Two agents of one name renew one lease in turns, which each of them says once a minute.
-func TestLeaseOfTwoAgents(t *testing.T) {
+// Two agents with one node name renew one lease alternately. Each of them reports the conflict once a minute.
+func TestTwoAgentsOfOneLeaseReportConflictOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
 		defer server.Close()
@@ -166,7 +166,7 @@ func TestLeaseOfTwoAgents(t *testing.T) {
 	})
 }
 
-func TestNewLeaseRefuses(t *testing.T) {
+func TestNewLeaseReturnsErrorForInvalidOptions(t *testing.T) {
 	config := &rest.Config{Host: "http://localhost"}
 	for want, test := range map[string]struct {
 		config *rest.Config

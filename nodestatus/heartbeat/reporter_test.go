@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
 )
 
-func TestRegisterNewNode(t *testing.T) {
+func TestRunCreatesNode(t *testing.T) {
 	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		require.Equal(t, "n", a.Node().Name, "before Run")
@@ -40,8 +40,8 @@ func TestRegisterNewNode(t *testing.T) {
 	})
 }
 
-// Whoever waits for the Node goes on once the API server has it, and whoever asks later at once.
-func TestRegistered(t *testing.T) {
+// A waiting caller continues once the API server has the Node; a later caller does not wait.
+func TestWaitRegisteredReturnsOnceNodeExists(t *testing.T) {
 	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -60,8 +60,8 @@ func TestRegistered(t *testing.T) {
 	})
 }
 
-// A node at rest: a report in five minutes, the watch, and nothing else.
-func TestRequestsAtRest(t *testing.T) {
+// A node without changes sends a report every five minutes and keeps a watch. It sends no other request.
+func TestIdleNodeSendsOneReportPerFiveMinutes(t *testing.T) {
 	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		defer run(t, a.Run)()
@@ -80,7 +80,7 @@ func TestRequestsAtRest(t *testing.T) {
 	})
 }
 
-func TestRegisterExistingNode(t *testing.T) {
+func TestRunReconcilesExistingNode(t *testing.T) {
 	in(t, func(t *testing.T, server *apiservertest.Server) {
 		old := node("n")
 		old.Labels = map[string]string{"kubernetes.io/os": "windows", "example.com/mine": "1"}
@@ -102,8 +102,8 @@ func TestRegisterExistingNode(t *testing.T) {
 	})
 }
 
-// Where nodes may not create themselves the one that is there is used, and until there is one it is tried again and again.
-func TestRegisterForbidden(t *testing.T) {
+// If nodes must not create themselves, an existing Node is used, and registration is retried until there is one.
+func TestRunUsesExistingNodeWhenCreateIsForbidden(t *testing.T) {
 	in(t, func(t *testing.T, server *apiservertest.Server) {
 		server.Fail("create", "nodes", 403)
 		a := newAgent(t, server)
@@ -128,8 +128,8 @@ func TestRegisterForbidden(t *testing.T) {
 	})
 }
 
-// The runtime comes up after the agent: the node is ready within a second, and without a request before.
-func TestReadyAtOnce(t *testing.T) {
+// The runtime starts after the agent. The node is reported as ready within a second, and no request is sent before.
+func TestNodeIsReadyWithinSecondOfRuntime(t *testing.T) {
 	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		a.err = errors.New("connection refused")
@@ -147,8 +147,8 @@ func TestReadyAtOnce(t *testing.T) {
 	})
 }
 
-// Conditions are sent within a second, and one that flaps costs no more than a request a second.
-func TestChangedConditions(t *testing.T) {
+// A changed condition is reported within a second. A flapping condition causes at most one request a second.
+func TestChangedConditionIsReportedWithinSecond(t *testing.T) {
 	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		defer run(t, a.Run)()
@@ -182,8 +182,8 @@ func TestChangedConditions(t *testing.T) {
 	})
 }
 
-// A runtime that hangs makes the node not ready after 30 s, as one that is down, and blocks nothing else.
-func TestRuntimeHangs(t *testing.T) {
+// A hanging runtime makes the node not ready after 30 s, like one that is down, and delays nothing else.
+func TestHangingRuntimeMakesNodeNotReadyAfter30Seconds(t *testing.T) {
 	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		defer run(t, a.Run)()
@@ -206,8 +206,8 @@ func TestRuntimeHangs(t *testing.T) {
 	})
 }
 
-// Report returns when the API server knows.
-func TestReport(t *testing.T) {
+// Report returns after the API server has accepted the status.
+func TestReportReturnsAfterAcceptedStatus(t *testing.T) {
 	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		stop := run(t, a.Run)
@@ -230,9 +230,9 @@ func TestReport(t *testing.T) {
 	})
 }
 
-// While the API server is of no use, Node and those who are told of it have what is found out here, and requests stay within bounds; when
-// it is back it gets one status.
-func TestReporterThroughFaults(t *testing.T) {
+// While the API server fails, Node and its listeners have the computed status, and the number of requests is bounded. After the fault one
+// status is sent.
+func TestReporterSendsOneStatusAfterFaultsOfAPIServer(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault func(*apiservertest.Server) (remove func())
 		most  int // requests a minute

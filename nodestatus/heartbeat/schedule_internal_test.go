@@ -16,8 +16,8 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// A status that does not change is sent after half to one and a half of the period, and then in every period.
-func TestReportPeriod(t *testing.T) {
+// An unchanged status is reported after half to one and a half of the period, and then once per period.
+func TestUnchangedStatusIsReportedEveryPeriod(t *testing.T) {
 	const m = time.Minute
 	for _, test := range []struct {
 		random float64
@@ -39,7 +39,7 @@ func TestReportPeriod(t *testing.T) {
 	}
 }
 
-func TestLooks(t *testing.T) {
+func TestScheduleOfUpdates(t *testing.T) {
 	p := schedule{updatePeriod: 10 * time.Second, reportPeriod: time.Minute, random: func() float64 { return 1 }}
 	p.start(noon)
 	look, whole := p.updateDue(noon)
@@ -67,7 +67,7 @@ func TestLooks(t *testing.T) {
 	assert.True(t, p.fastUntil.IsZero(), "a node that does not become ready is no longer looked at all the time")
 }
 
-func TestDecide(t *testing.T) {
+func TestChooseRequest(t *testing.T) {
 	at := func(change func(*requestInput)) request {
 		s := requestInput{phase: registered, update: fullUpdate, canRegister: true, canConfirm: true, synced: true, present: true}
 		change(&s)
@@ -99,7 +99,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestFrequencies(t *testing.T) {
+func TestFrequencyDefaults(t *testing.T) {
 	const s, m = time.Second, time.Minute
 	for _, test := range []struct{ update, report, wantUpdate, wantReport time.Duration }{
 		{0, 0, 10 * s, 5 * m}, {10 * s, 0, 10 * s, 10 * s}, {m, 0, m, m}, {0, 2 * m, 10 * s, 2 * m}, {m, 2 * m, m, 2 * m},

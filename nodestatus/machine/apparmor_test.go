@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-func TestAppArmor(t *testing.T) {
+func TestAppArmorReturnsErrorUnlessEnabled(t *testing.T) {
 	const dir, enabled = "sys/kernel/security/apparmor", "sys/module/apparmor/parameters/enabled"
 	directory := &fstest.MapFile{Mode: fs.ModeDir | 0o755}
 	for name, test := range map[string]struct {

@@ -48,8 +48,8 @@ func hugePages(kilobytes int) string {
 	return "sys/kernel/mm/hugepages/hugepages-" + map[int]string{2048: "2048", 1048576: "1048576"}[kilobytes] + "kB/"
 }
 
-// Threads of a core are one core, and cores with the same number on two sockets are two.
-func TestTopology(t *testing.T) {
+// The threads of a core count as one core; cores with equal numbers on two sockets count as two.
+func TestReadCountsCoresAndSockets(t *testing.T) {
 	cpu := func(files fstest.MapFS, n int, ids map[string]string) {
 		for name, id := range ids {
 			files[fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/%s", n, name)] = &fstest.MapFile{Data: []byte(id + "\n"), Mode: 0o444}
@@ -100,8 +100,8 @@ func TestRead(t *testing.T) {
 	}, m)
 }
 
-// One file is another one or missing, and the rest is known.
-func TestReadWithout(t *testing.T) {
+// If one file is missing or invalid, all other values are read.
+func TestReadKeepsOtherValuesWithoutOneFile(t *testing.T) {
 	const gone = "\x00gone"
 	for _, test := range []struct {
 		name  string
@@ -215,7 +215,7 @@ func TestReadWithout(t *testing.T) {
 	}
 }
 
-func TestCPUs(t *testing.T) {
+func TestCountCPUList(t *testing.T) {
 	for list, want := range map[string]int{
 		"0": 1, "0-1": 2, "0-3,8,10-11": 7, "0-65535": 65536,
 		"": 0, "1,1": 0, "3-1": 0, "0-1,1-2": 0, "a": 0, "-1": 0, "0-": 0, "0,": 0, "0-99999": 0,
@@ -232,8 +232,8 @@ func TestCPUs(t *testing.T) {
 	}
 }
 
-// What is not a file is not opened: a pipe would be waited for.
-func TestNotAFile(t *testing.T) {
+// A pipe is not opened, because reading it could block.
+func TestReadDoesNotOpenPipes(t *testing.T) {
 	files := host()
 	files["proc/sys/kernel/osrelease"] = &fstest.MapFile{Mode: fs.ModeNamedPipe | 0o444}
 	m, err := machine.Read(noPipes{files})
@@ -254,7 +254,7 @@ func (n noPipes) Open(name string) (fs.File, error) {
 // Stat keeps the one of MapFS, which opens.
 func (n noPipes) Stat(name string) (fs.FileInfo, error) { return n.MapFS.Stat(name) }
 
-func TestNoFileSystem(t *testing.T) {
+func TestReadReturnsErrorForNilFileSystem(t *testing.T) {
 	_, err := machine.Read(nil)
 	assert.ErrorContains(t, err, `hand in that of its root, on a host os.DirFS("/")`)
 	m, err := machine.Read(fstest.MapFS{})
@@ -262,8 +262,8 @@ func TestNoFileSystem(t *testing.T) {
 	assert.Equal(t, machine.Info{OSImage: "Unknown", UserNS: new(false)}, m)
 }
 
-// A directory may have any number of sizes in it.
-func TestManySizes(t *testing.T) {
+// A directory may contain any number of huge page sizes.
+func TestReadLimitsHugePageSizes(t *testing.T) {
 	files := host()
 	for size := range 1000 {
 		files[strings.Replace(hugePages(2048), "2048", strings.Repeat("1", size%12+1), 1)+"nr_hugepages"] = &fstest.MapFile{Data: []byte("1")}
@@ -274,7 +274,7 @@ func TestManySizes(t *testing.T) {
 	assert.LessOrEqual(t, len(m.HugePages), 64)
 }
 
-func TestThisMachine(t *testing.T) {
+func TestReadOfThisMachine(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		_, err := os.Stat("/proc/meminfo")
 		require.ErrorIs(t, err, fs.ErrNotExist, "the other tests have a machine of their own")
