@@ -66,7 +66,7 @@ func TestServingCertificateFollowsNodeAddresses(t *testing.T) {
 	require.Eventually(t, works("10.0.0.2"), time.Minute, 10*time.Millisecond)
 }
 
-// greet makes a connection to a server of a config, as a client that trusts an authority and looks for a host. The error is that of the
+// greet connects to a server with a TLS configuration, as a client that trusts a CA and expects a host name. The error is that of the
 // server, or else of the client.
 func greet(config *tls.Config, ca []byte, host string) error {
 	pool := x509.NewCertPool()

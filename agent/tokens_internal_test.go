@@ -46,7 +46,7 @@ func clientPEM(t *testing.T) []byte {
 	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})...)
 }
 
-// tokenServer answers one request in its own way, and returns a kubeconfig for itself.
+// tokenServer starts a server with one fixed response, and returns a kubeconfig for it.
 func tokenServer(t *testing.T, answer http.HandlerFunc) string {
 	server := httptest.NewUnstartedServer(answer)
 	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
@@ -76,7 +76,7 @@ func writeKubeconfig(t *testing.T, text string) string {
 	return path
 }
 
-// serveTokens is an API server that issues token t1, and the node that asked for it.
+// serveTokens starts an API server that issues token t1, and returns the node that requested it.
 func serveTokens(t *testing.T, user *string) (*apiservertest.Server, string) {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	require.NoError(t, server.Put(

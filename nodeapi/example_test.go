@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodeapi"
 )
 
-// A server without a runtime, behind something that has decided already who may ask.
+// A server without a runtime, behind another authorization.
 func Example() {
 	server, err := nodeapi.New(nodeapi.Options{
 		Insecure: true,

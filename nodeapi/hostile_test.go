@@ -98,7 +98,7 @@ func TestSlowClientsAreDisconnectedInBoundedMemory(t *testing.T) {
 			healthy()
 			for i, c := range all {
 				require.NoError(t, c.SetReadDeadline(time.Now().Add(2*time.Minute)))
-				_, err := io.Copy(io.Discard, c) // a server may say that the time is over
+				_, err := io.Copy(io.Discard, c) // a server may respond with a timeout
 				if err != nil {                  // a reset, not the deadline
 					require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "connection %d goes on", i)
 				}

@@ -45,7 +45,7 @@ func TestParseVerbosity(t *testing.T) {
 	}
 }
 
-// No path and no query makes a handler panic, or a path of one container reach another one.
+// No path or query makes a handler panic, and the path of a container never reaches another container.
 func FuzzRequests(f *testing.F) {
 	for _, target := range []string{"/containerLogs/ns/p/c?tailLines=1", "/pods", "/%2e%2e/pods", "/logs/..%2f", "/exec//p", "*", "/healthz?exclude=%00"} {
 		f.Add("GET", target)

@@ -51,7 +51,7 @@ func TestReplacedLinksDoNotLeadOutOfLogDirectory(t *testing.T) {
 	require.NoError(t, err)
 	end := time.Now().Add(span)
 	var asked, served, escapes atomic.Int64
-	goesOn := func() bool { return time.Now().Before(end) || served.Load() == 0 } // on a busy machine nobody may have begun by then
+	goesOn := func() bool { return time.Now().Before(end) || served.Load() == 0 } // on a busy machine no goroutine may have started by then
 	var group sync.WaitGroup
 	targets := []string{"../etc", "pods", filepath.Join(filepath.Dir(dir), "etc"), filepath.Join(dir, "pods"), "..", "proxy", "swap"}
 	group.Go(func() {

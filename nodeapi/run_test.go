@@ -76,7 +76,7 @@ func (o *one) write(t *testing.T, line string) {
 	require.NoError(t, f.Close())
 }
 
-// serve runs a server at a loopback address until the test ends, and returns its address and what ends it.
+// serve runs a server at a loopback address until the test ends, and returns its address and a function that stops it.
 func serveListener(t *testing.T, s *nodeapi.Server, h http.Handler, config *tls.Config) (address string, stop func() error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

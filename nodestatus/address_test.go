@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// brief writes addresses in a line: those without a type are of type InternalIP.
+// brief formats addresses in a line. InternalIP addresses have no type in it.
 func brief(all []corev1.NodeAddress) (out string) {
 	for _, a := range all {
 		if a.Type != corev1.NodeInternalIP {

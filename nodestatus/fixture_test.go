@@ -21,7 +21,7 @@ import (
 
 var start = time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 
-// containerd is a runtime that was asked just now and is well.
+// containerd returns the state of a ready runtime whose status was just read.
 func containerd(now time.Time) nodestatus.RuntimeState {
 	return nodestatus.RuntimeState{}.
 		WithStatus(cri.Status{
@@ -32,7 +32,7 @@ func containerd(now time.Time) nodestatus.RuntimeState {
 		WithVersion(cri.Version{RuntimeName: "containerd", RuntimeVersion: "v2.4.0"})
 }
 
-// facts are those of a node that is well.
+// facts returns the facts of a healthy node.
 func facts() nodestatus.Facts {
 	return nodestatus.Facts{
 		Config:  nodestatus.Config{Name: "n1", Port: 10250},
@@ -56,7 +56,7 @@ func ips(all ...string) (out []netip.Addr) {
 
 func quantity(s string) resource.Quantity { return resource.MustParse(s) }
 
-// amounts returns a list as text, as what it is written like does not matter.
+// amounts returns a list as text in which formats do not matter.
 func amounts(list corev1.ResourceList) map[string]string {
 	out := map[string]string{}
 	for name, q := range list {
@@ -72,7 +72,7 @@ func reasons(events []nodestatus.Event) (out []string) {
 	return out
 }
 
-// condition returns one that the node has, or one that says that it has none.
+// condition returns a condition of the node, or one with status missing.
 func condition(node *corev1.Node, kind corev1.NodeConditionType) corev1.NodeCondition {
 	for _, c := range node.Status.Conditions {
 		if c.Type == kind {
@@ -128,7 +128,7 @@ func someFacts(r *rand.Rand) nodestatus.Facts {
 
 func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
 
-// someNode is a Node object as one or more Builds leave it, with what others have put there.
+// someNode returns a Node object after one or more calls of Build, with changes by other clients.
 func someNode(r *rand.Rand) *corev1.Node {
 	node, _ := nodestatus.Initial(someFacts(r))
 	node.UID = "u1"

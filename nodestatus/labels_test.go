@@ -137,7 +137,7 @@ func TestValidateNamesEachInvalidField(t *testing.T) {
 	assert.NoError(t, long.Validate(), "the label can be another one")
 }
 
-// Whatever the flags say, they are read or refused in a line or a few, and what is read is valid.
+// Any flag value is parsed or rejected with a short error, and parsed values are valid.
 func FuzzFlags(f *testing.F) {
 	f.Add("a=1,b", "gpu=a100:NoSchedule", "10.0.0.1,fd00::1")
 	f.Add(",=,", ":,::NoExecute-", "::,%")

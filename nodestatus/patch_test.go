@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// apply does what the API server does with a patch.
+// apply applies a strategic merge patch as the API server does.
 func apply(t *testing.T, node *corev1.Node, patch []byte) *corev1.Node {
 	t.Helper()
 	text, err := json.Marshal(node)

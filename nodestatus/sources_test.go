@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// A runtime is a source as it is.
+// A cri.StatusReporter implements Runtime.
 var (
 	_ nodestatus.Runtime = cri.StatusReporter(nil)
 	_ nodestatus.Images  = cri.Images(nil)

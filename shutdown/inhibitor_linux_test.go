@@ -21,14 +21,14 @@ import (
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
-// machine is a logind with an inhibitor, and what becomes of the pods, in order.
+// machine is a fake logind with an Inhibitor, and the events of its pods in order.
 type machine struct {
 	*shutdown.Inhibitor
 	logind *login1test.Logind
 	stop   func()
 	state  string
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	said []string
 	slow chan struct{} // pods named slow wait for it
 }

@@ -47,7 +47,7 @@ type house struct {
 	asked int                      // calls of statfs
 }
 
-// calm is a runtime with the capabilities that a collector looks for.
+// calm is a runtime with all optional interfaces that a collector uses.
 type calm struct {
 	cri.Lister
 	cri.StatsLister
@@ -418,7 +418,7 @@ func TestNewReturnsErrorForInvalidOptions(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// confined is a tree of cgroups that is a part of another one.
+// confined is a cgroup tree below another cgroup.
 type confined struct{ *cgroupstest.Tree }
 
 func (confined) Root() string { return "/agent" }

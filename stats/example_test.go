@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// What is available on a node in memory. A real one has driver.Open and remote.Dial instead of the fakes, and neither Proc
+// The eviction signals of an in-memory node. A real node has driver.Open and remote.Dial instead of the fakes, and neither Proc
 // nor Statfs.
 func ExampleNew() {
 	ctx := context.Background()

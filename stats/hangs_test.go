@@ -22,7 +22,7 @@ func TestSummaryHasCgroupValuesWhileRuntimeHangs(t *testing.T) {
 func testHangingRuntime(t *testing.T) {
 	h := newHouse(t)
 	h.opts.Timeout, h.opts.SignalTimeout = 200*time.Millisecond, 50*time.Millisecond
-	h.opts.RuntimePeriod = time.Nanosecond // each pass asks
+	h.opts.RuntimePeriod = time.Nanosecond // list at each measurement
 	h.pod("web", cgroups.Burstable, mib)
 	stopped := make(chan struct{})
 	var hangs bool

@@ -41,7 +41,7 @@ func (w *watched) Sample(ctx context.Context, p cgroups.Path, leaf string, parts
 // The cgroup names of a pod are listed once, and again if a container is missing in them.
 func TestLeavesAreListedAgainForUnknownContainer(t *testing.T) {
 	h := newHouse(t)
-	h.opts.RuntimePeriod = time.Nanosecond // each pass asks
+	h.opts.RuntimePeriod = time.Nanosecond // list at each measurement
 	a, b := h.pod("a", cgroups.Burstable, mib), h.pod("b", cgroups.Guaranteed, 2*mib)
 	tree := &watched{Tree: h.tree}
 	c, err := stats.New(tree, calm{h.via, h.via, h.via}, h.opts)

@@ -42,7 +42,7 @@ func TestRuntimeIsListedAgainForPodWithoutContainer(t *testing.T) {
 // While the runtime hangs, pods started after its last list are measured too. Otherwise an eviction would choose another pod.
 func TestUnlistedPodIsMeasuredWhileRuntimeHangs(t *testing.T) {
 	h := newHouse(t)
-	h.opts.RuntimePeriod = time.Nanosecond // each pass asks
+	h.opts.RuntimePeriod = time.Nanosecond // list at each measurement
 	h.pod("old", cgroups.BestEffort, mib)
 	c := h.collector()
 	_, err := c.Summary(t.Context())

@@ -95,10 +95,10 @@ func TestIntegrationLiveSummary(t *testing.T) {
 	assert.Nil(t, signals.ImageFs)
 }
 
-// detached is a context for what outlives that of the test.
+// detached returns a context for cleanups, which outlives that of the test.
 func detached(t testing.TB) context.Context { return context.WithoutCancel(t.Context()) }
 
-// onThisMachine asks a directory of this machine instead of that of the fake runtime.
+// onThisMachine measures a directory of this machine instead of the directory of the fake runtime.
 func onThisMachine(t testing.TB) func(string) (stats.Filesystem, error) {
 	dir := t.TempDir()
 	return func(string) (stats.Filesystem, error) {
@@ -127,7 +127,7 @@ func run(t *testing.T, d *driver.Driver, p cgroups.Path, name string, args ...st
 	}
 }
 
-// What a node evicts by is read in 300 µs, and in ten times that under the race detector. The fastest of many counts, so that a busy
+// The eviction signals are read in 300 µs, or ten times as long under the race detector. The fastest of many runs counts, so that a busy
 // machine does not matter.
 func TestIntegrationCostOfSignals(t *testing.T) {
 	d := liveDriver(t)
@@ -148,7 +148,7 @@ func TestIntegrationCostOfSignals(t *testing.T) {
 	}
 }
 
-// BenchmarkIntegrationSummary is a pass over 100 pods of one container each: 300 cgroups, without what the runtime costs.
+// BenchmarkIntegrationSummary measures 100 pods of one container each: 300 cgroups, without the cost of the runtime.
 func BenchmarkIntegrationSummary(b *testing.B) {
 	d := liveDriver(b)
 	root := cgroups.Path(fmt.Sprintf("nodeagent-test-summary-%d", os.Getpid()))

@@ -72,7 +72,7 @@ func TestVolumesMeasuredByDriver(t *testing.T) {
 		assert.Equal(t, []uint64{gib, gib, 0}, []uint64{*v.CapacityBytes, *v.UsedBytes, *v.AvailableBytes})
 		assert.EqualValues(t, 1, asked.Load())
 
-		// It is asked once a minute, beside those that hang, and a failure keeps the numbers of before.
+		// The driver is called once a minute, although other drivers hang, and a failure keeps the previous values.
 		failed := errors.New("driver is away")
 		good.Store(&failed)
 		time.Sleep(10 * time.Minute)

@@ -93,7 +93,7 @@ func TestWalkerAbandonsDeadMount(t *testing.T) {
 		})
 		assert.Equal(t, []string{"/dead: no answer for 10m10s"}, named)
 		w.targets.setTargets(all[:1])
-		w.targets.setTargets(all) // while it hangs, nobody begins anew
+		w.targets.setTargets(all) // while it hangs, no other walk starts
 		w.measureDue(t.Context())
 		assert.EqualValues(t, 1, asked.Load())
 
@@ -220,7 +220,7 @@ func TestRememberedFilesystemsAreLimited(t *testing.T) {
 func TestIntegrationWalkerKeepsItsBudget(t *testing.T) {
 	files, most := 10_000, 0.05
 	switch {
-	case os.Getenv("IN_TEST_VM") != "": // where each system call takes long, and so does who measures
+	case os.Getenv("IN_TEST_VM") != "": // each system call takes long there
 		files, most = 2_000, 0.1
 	case os.Getenv("NODEAGENT_SOAK") == "1":
 		files = 1_000_000
@@ -247,7 +247,7 @@ func TestIntegrationWalkerKeepsItsBudget(t *testing.T) {
 	assert.Less(t, used.Seconds(), took.Seconds()*most+0.01, "with a little for who measures")
 }
 
-// cpuTime returns what this process has used.
+// cpuTime returns the CPU time of this process.
 func cpuTime(t *testing.T) time.Duration {
 	var u unix.Rusage
 	require.NoError(t, unix.Getrusage(unix.RUSAGE_SELF, &u))

@@ -77,7 +77,7 @@ func ExampleUnsupported() {
 	// cpuManagerPolicy false
 }
 
-// An installer that has the documents in memory shows the Node object and the access to the node's API that they ask for.
+// An installer shows the Node object and the access to the node's API that follow from documents in memory.
 func ExampleParseDocuments() {
 	documents, err := kubeletconfig.ParseDocuments([]byte(`
 apiVersion: kubelet.config.k8s.io/v1beta1

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodeapi/auth"
 )
 
-// Prometheus may read metrics, and nothing else.
+// Prometheus may read metrics only.
 func Example() {
 	var apiServer authtest.Reviewer
 	apiServer.AddToken("token", authenticationv1.UserInfo{Username: "prometheus"})
@@ -36,7 +36,7 @@ func Example() {
 	// /pods false
 }
 
-// The handler of a program behind the same rules as the API of the node.
+// The handler of a program with the authorization of the node API.
 func ExampleAccess_Handler() {
 	access, err := auth.New(auth.Options{Anonymous: true, AlwaysAllow: true}) // Tokens or ClientCAs, and Access, in production
 	if err != nil {

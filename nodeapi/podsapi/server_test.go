@@ -93,7 +93,7 @@ func decode(t *testing.T, data []byte) *corev1.Pod {
 	return p
 }
 
-// say is an event in one line.
+// say formats an event in one line.
 func say(t *testing.T, e *podsv1alpha1.WatchPodsEvent) string {
 	t.Helper()
 	if e.GetPod() == nil {
@@ -217,7 +217,7 @@ func TestSlowWatcherIsDropped(t *testing.T) {
 	_, err := fast.Recv()
 	require.NoError(t, err)
 
-	// What it had been sent still arrives, and then the reason.
+	// Events in its queue still arrive, and then the error.
 	for err = nil; err == nil; {
 		_, err = slow.Recv()
 	}
@@ -279,7 +279,7 @@ func TestWatchersConvergeToSource(t *testing.T) {
 			update(v*changes/len(views) + i)
 		}
 	}
-	// A watcher that has not begun yet gets it from the list.
+	// A watcher that has not started yet gets the pod from the list.
 	n.set(true, append(func() (all []podsapi.Pod) {
 		for uid, p := range state {
 			all = append(all, podsapi.Pod{Pod: pod(uid), Status: phase(p)})
@@ -293,7 +293,7 @@ func TestWatchersConvergeToSource(t *testing.T) {
 		defer close(done)
 		wg.Wait()
 	}()
-	for over := false; !over; { // a watcher that was on its way is told again
+	for over := false; !over; { // a watcher that was being added gets it twice
 		s.StatusChanged(pod("end"), phase(corev1.PodRunning))
 		select {
 		case <-done:

@@ -27,11 +27,11 @@ type agent struct {
 	server *apiservertest.Server
 	logs   logs
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	health  nodestatus.Health
 	status  cri.Status
 	err     error // of the runtime
-	hang    bool  // the runtime does not answer
+	hang    bool  // the runtime hangs
 	bootID  string
 	events  []nodestatus.Event
 	told    []string // hooks, in order
@@ -91,7 +91,7 @@ func (a *agent) tell(what string) {
 	a.told = append(a.told, what)
 }
 
-// reasons are those of the events since the last time.
+// reasons returns the reasons of the events since the last call.
 func (a *agent) reasons() (reasons []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

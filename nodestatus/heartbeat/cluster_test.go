@@ -112,7 +112,7 @@ func TestCluster(t *testing.T) {
 	t.Run("restart", func(t *testing.T) { testRestart(&realNode{T: t, Plane: plane, name: "restart"}) })
 }
 
-// A node is registered with its taints, and taints and labels that others add survive an agent that starts again.
+// A node is registered with its taints, and taints and labels that other clients add survive a restart of the agent.
 func testRegisters(n *realNode) {
 	taint := corev1.Taint{Key: "example.com/own", Value: "1", Effect: corev1.TaintEffectPreferNoSchedule}
 	withTaint := func(o *heartbeat.ReporterOptions) { o.Config.Taints = []corev1.Taint{taint} }

@@ -27,7 +27,7 @@ import (
 type network struct {
 	accepted chan net.Conn
 	closed   chan struct{}
-	hang     atomic.Bool // no connection is made, as with a name server that does not answer
+	hang     atomic.Bool // the dial hangs, as with a DNS server without a response
 	dials    atomic.Int32
 
 	mu    sync.Mutex // guards conns
@@ -93,7 +93,7 @@ func (n *network) die() {
 	}
 }
 
-// mortal is a connection that takes what is sent and loses it, once it is dead.
+// mortal is a connection that accepts and loses all data once it is dead.
 type mortal struct {
 	net.Conn
 	dead atomic.Bool

@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// leaseScript answers the requests of rounds, a word for each: ok, missing, conflict, refused, or cut for no answer at all. The last
-// word answers all that follow.
+// leaseScript has the responses to the requests of rounds, a word each: ok, missing, conflict, refused, or cut for no response. The last
+// word is the response to all further requests.
 type leaseScript struct {
 	state  leaseState
 	words  []string
@@ -100,7 +100,7 @@ func (s *leaseScript) answer(t *testing.T, step leaseStep) (*coordinationv1.Leas
 	return step.lease, "", nil
 }
 
-// The numbers of tries and the waits are those of component-helpers; see spec edge cases of its controller_test.go.
+// The numbers of attempts and the delays are as in component-helpers; see the edge cases of its controller_test.go.
 func TestLeaseRequests(t *testing.T) {
 	five := func(s string) string { return strings.TrimSuffix(strings.Repeat(s+", ", 5), ", ") }
 	for name, test := range map[string]struct {
@@ -128,7 +128,7 @@ func TestLeaseRequests(t *testing.T) {
 			false, "refused cut refused refused refused refused refused ok",
 			"get, get after 200ms, get after 400ms anew, get after 800ms, get after 1.6s, get after 3.2s, get after 6.4s, get after 7s, update, renewed",
 		},
-		"somebody was faster to create it": {
+		"another client created it first": {
 			false, "missing ok conflict ok", "get, get node, create, get after 200ms, update, renewed",
 		},
 	} {
@@ -158,20 +158,20 @@ func TestForeignRenewalIsDetected(t *testing.T) {
 	s.stored = other
 	require.Equal(t, "update, get, foreign, update, renewed", s.round(t, "conflict ok"))
 
-	// The answer is lost, the lease is written.
+	// The response is lost, but the lease is written.
 	step := s.state.startRound(s.now)
 	s.stored = step.lease
 	s.state.handleResponse(s.now, nil, "", errors.New("EOF"))
 	require.Equal(t, "update, get, update, renewed", s.round(t, "conflict ok"))
 
-	// Somebody annotates it.
+	// Another client annotates it.
 	edited := s.stored.DeepCopy()
 	edited.Annotations = map[string]string{"a": "b"}
 	s.stored = edited
 	require.Equal(t, "update, get, update, renewed", s.round(t, "conflict ok"))
 	require.Equal(t, "b", s.stored.Annotations["a"])
 
-	// A process that has just begun knows of no times.
+	// A process that has just started has sent no renew times.
 	s.state = leaseState{name: "n", seconds: 40}
 	require.Equal(t, "get, update, get, update, renewed", s.round(t, "ok conflict ok"))
 }
@@ -188,7 +188,7 @@ func TestCreatedLeaseHasHolderDurationAndOwner(t *testing.T) {
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed},
 	}, s.stored)
 
-	// Its holder and its owner stay those that it has, and only times change.
+	// Its holder and owner are kept, and only times change.
 	s.stored.Spec.HolderIdentity = new(string)
 	s.state.latest = s.stored
 	s.round(t, "ok")

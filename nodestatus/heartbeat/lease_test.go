@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
 )
 
-// logs is what was logged, a line each.
+// logs has the logged lines.
 type logs struct {
 	mu    sync.Mutex
 	lines []string

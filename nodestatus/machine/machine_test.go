@@ -251,7 +251,7 @@ func (n noPipes) Open(name string) (fs.File, error) {
 	return n.MapFS.Open(name)
 }
 
-// Stat keeps the one of MapFS, which opens.
+// Stat is not the method of MapFS, which opens the file.
 func (n noPipes) Stat(name string) (fs.FileInfo, error) { return n.MapFS.Stat(name) }
 
 func TestReadReturnsErrorForNilFileSystem(t *testing.T) {
