@@ -42,7 +42,7 @@ func BenchmarkSetupAndTeardown(b *testing.B) {
 	var took [2][]time.Duration
 	for i := 0; b.Loop(); i++ {
 		for turn := range 2 {
-			side := (i + turn) % 2 // the kernel is still at the namespace of whoever came before
+			side := (i + turn) % 2 // the kernel may still be removing the previous namespace
 			began := time.Now()
 			[]func(){libcniAlone, pods}[side]()
 			took[side] = append(took[side], time.Since(began))

@@ -14,14 +14,14 @@ import (
 	"github.com/seed81659283/nodeagent/cni"
 )
 
-func TestCapabilities(t *testing.T) {
+func TestCapabilitiesOfPod(t *testing.T) {
 	ingress := func(value string) map[string]string {
 		return map[string]string{cni.AnnotationIngressBandwidth: value}
 	}
 	for name, test := range map[string]struct {
 		pod        cni.Pod
 		capability string
-		want       string // empty: plugins are not told
+		want       string // empty: not passed to plugins
 	}{
 		"a port":         {cni.Pod{Ports: []cni.PortMapping{{Protocol: "TCP", HostPort: 80, ContainerPort: 8080, HostIP: "10.0.0.1"}}}, cni.CapPortMappings, `[{"hostPort":80,"containerPort":8080,"protocol":"tcp","hostIP":"10.0.0.1"}]`},
 		"no host port":   {cni.Pod{Ports: []cni.PortMapping{{ContainerPort: 8080}}}, cni.CapPortMappings, ""},
@@ -53,7 +53,7 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-func TestBadPods(t *testing.T) {
+func TestCapabilitiesRejectInvalidPods(t *testing.T) {
 	port := func(p cni.PortMapping) cni.Pod { return cni.Pod{Ports: []cni.PortMapping{{ContainerPort: 1}, p}} }
 	for want, pod := range map[string]cni.Pod{
 		`ports[1].hostPort: 65536 must be 0 to 65535`:                                    port(cni.PortMapping{HostPort: 65536, ContainerPort: 1}),

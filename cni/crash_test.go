@@ -18,13 +18,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cnitest"
 )
 
-// agentEnv has the node of a test binary that is an agent.
+// agentEnv is the environment variable that makes the test binary an agent, with its node as JSON.
 const agentEnv = "CNI_TEST_AGENT"
 
-// agent is what an agent is told of its node.
+// agent has the paths of the node of an agent process.
 type agent struct{ Dir, Conf, Netns, Plugins string }
 
-// runAgent sets up a sandbox and tears it down, if this process is an agent. It is killed on the way.
+// runAgent sets up a sandbox and tears it down, if this process is an agent. The test kills it meanwhile.
 func runAgent() {
 	text, ok := os.LookupEnv(agentEnv)
 	if !ok {
@@ -47,8 +47,8 @@ func runAgent() {
 	os.Exit(0)
 }
 
-// An agent that is killed at any call of a plugin leaves nothing that the next one does not find.
-func TestIntegrationKilledAgent(t *testing.T) {
+// An agent that is killed at any plugin call leaves only records and namespaces that the restarted agent finds.
+func TestIntegrationRestartedAgentTearsDownAfterKill(t *testing.T) {
 	for step, call := range [][2]string{{"a", "ADD"}, {"b", "ADD"}, {"c", "ADD"}, {"c", "DEL"}, {"b", "DEL"}, {"a", "DEL"}} {
 		t.Run(call[1]+" of "+call[0], func(t *testing.T) {
 			n := newNode(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A file that is just being written does not make another network that of the pods.
-func TestHalfAFile(t *testing.T) {
+// A file that is being written must not change the network of pods.
+func TestLoadKeepsLastGoodVersionOfPartialFile(t *testing.T) {
 	dir := t.TempDir()
 	path, now := filepath.Join(dir, "1.conflist"), time.Now()
 	write := func(content string, age time.Duration) {

@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/cni"
 )
 
-// write makes files in a directory, with directories on the way.
+// write creates files in a directory, and the directories on their paths.
 func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -30,7 +30,7 @@ func write(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// loaded is what a directory holds, as text: networks with their files, and problems.
+// loaded returns the networks with their files, and the problems, as text.
 func loaded(dir string, c cni.Config) string {
 	var lines []string
 	for _, n := range c.Networks {
@@ -42,7 +42,7 @@ func loaded(dir string, c cni.Config) string {
 	return strings.Join(lines, "\n")
 }
 
-func TestDir(t *testing.T) {
+func TestDirLoad(t *testing.T) {
 	single := func(name string) string { return fmt.Sprintf(`{"name":%q,"cniVersion":"0.4.0","type":"a"}`, name) }
 	good := list("l", "1.0.0", plugin("a"))
 	for name, test := range map[string]struct {
@@ -66,8 +66,8 @@ func TestDir(t *testing.T) {
 	}
 }
 
-// Plugins of a list may be in files of their own. The network has them all, so that its record does.
-func TestPluginsInFilesOfTheirOwn(t *testing.T) {
+// Plugins of a list may be in separate files. The network contains all of them, and so does its record.
+func TestLoadAddsPluginsOfSeparateFiles(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{
 		"1.conflist": `{"name":"n","cniVersion":"1.1.0","keep":1,"plugins":[{"type":"a","mtu":1}]}`,
@@ -84,7 +84,7 @@ func TestPluginsInFilesOfTheirOwn(t *testing.T) {
 	require.Len(t, c.Networks[2].Plugins, 1)
 }
 
-func TestSpecialFiles(t *testing.T) {
+func TestLoadReportsSpecialFiles(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"real": list("n", "1.0.0", plugin("a"))})
 	require.NoError(t, os.Symlink(filepath.Join(dir, "real"), filepath.Join(dir, "1.conflist")))
@@ -96,8 +96,8 @@ func TestSpecialFiles(t *testing.T) {
 	require.Equal(t, file+": readdirent: not a directory", loaded(dir+"-", cni.NewDir(file).Load()))
 }
 
-// A directory that is removed and made again is like any other change. The times are virtual.
-func TestDirRun(t *testing.T) {
+// A removed and recreated directory is followed. The times are virtual.
+func TestDirRunFollowsRecreatedDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "net.d")
 	old := time.Now().Add(-time.Hour)
 	synctest.Test(t, func(t *testing.T) {

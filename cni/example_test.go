@@ -43,7 +43,7 @@ func ExampleOpen() {
 		log.Print("the agent of the network has not written its configuration yet")
 	}
 	if err := pods.Retain(ctx, nil); err != nil { // the sandboxes that the runtime has
-		log.Print(err) // what could not be torn down is tried again by the next Retain
+		log.Print(err) // the next Retain repeats a failed teardown
 	}
 	status, err := pods.Setup(ctx, cni.Pod{SandboxID: "8f1c", Namespace: "default", Name: "web", Ports: []cni.PortMapping{
 		{HostPort: 8080, ContainerPort: 80},
@@ -105,7 +105,7 @@ func ExamplePlugins() {
 	}
 }
 
-// What a plugin is told of a pod.
+// The capability values of a pod for plugins.
 func ExamplePod_Capabilities() {
 	caps, err := cni.Pod{
 		Ports:       []cni.PortMapping{{Protocol: "TCP", HostPort: 8080, ContainerPort: 80}},

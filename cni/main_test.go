@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(isolated.Run(isolated.Mounts|isolated.Network, m.Run))
 }
 
-// needsRoot skips a test that makes network namespaces where that is not possible.
+// needsRoot skips a test if network namespaces cannot be created.
 func needsRoot(t testing.TB) {
 	t.Helper()
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
@@ -47,7 +47,7 @@ func list(name, version string, plugins ...string) string {
 	return data + "]}"
 }
 
-// plugin returns the configuration of a plugin that wants to be told about capabilities.
+// plugin returns the configuration of a plugin that requests capabilities.
 func plugin(name string, capabilities ...string) string {
 	wanted := map[string]bool{}
 	for _, c := range capabilities {
@@ -65,7 +65,7 @@ func network(t testing.TB, name, version string, plugins ...string) *cni.Network
 	return n
 }
 
-// node is a node with scripted plugins and what an agent keeps on it.
+// node is a node with scripted plugins and the directories of an agent.
 type node struct {
 	t       testing.TB
 	plugins *cnitest.Plugins
@@ -104,7 +104,7 @@ func (n *node) open() *cni.Pods {
 	return p
 }
 
-// files returns what is on disk of sandboxes, by what it is.
+// files returns the files of sandboxes by kind.
 func (n *node) files() map[string][]string {
 	n.t.Helper()
 	found := map[string][]string{}
@@ -134,7 +134,7 @@ func pod(id string) cni.Pod {
 	return cni.Pod{SandboxID: id, Namespace: "default", Name: "pod-" + id, UID: "uid-" + id}
 }
 
-// pluginsOf returns the plugins of a configuration list, as they are written.
+// pluginsOf returns the plugins of a configuration list as they are written.
 func pluginsOf(t testing.TB, data []byte) []map[string]any {
 	t.Helper()
 	var list struct{ Plugins []map[string]any }
@@ -142,7 +142,7 @@ func pluginsOf(t testing.TB, data []byte) []map[string]any {
 	return list.Plugins
 }
 
-// objectOf returns a JSON object; nothing is an empty one.
+// objectOf returns a JSON object; no data is an empty object.
 func objectOf(t testing.TB, data []byte) map[string]any {
 	t.Helper()
 	object := map[string]any{}

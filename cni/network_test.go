@@ -53,7 +53,7 @@ func TestParseNetwork(t *testing.T) {
 	}
 }
 
-func TestCapabilitiesOfAPlugin(t *testing.T) {
+func TestParseNetworkCapabilities(t *testing.T) {
 	n := network(t, "n", "1.0.0", `{"type":"a"}`, `{"type":"b","capabilities":{"portMappings":true,"dns":false,"bandwidth":true}}`)
 	assert.Equal(t, []string{"bandwidth", "portMappings"}, n.Plugins[1].Capabilities)
 	assert.True(t, n.HasCapability(cni.CapBandwidth))
@@ -70,7 +70,7 @@ func TestParsePlugin(t *testing.T) {
 	require.ErrorContains(t, err, "missing 'type'", "a list in a file of a single plugin")
 }
 
-func TestChoose(t *testing.T) {
+func TestChooseNetworks(t *testing.T) {
 	var all []*cni.Network
 	for _, name := range []string{"x", "y", "z"} {
 		all = append(all, network(t, name, "1.0.0", plugin("a")))
@@ -97,7 +97,7 @@ func TestChoose(t *testing.T) {
 	require.ErrorIs(t, err, cni.ErrNoNetwork)
 }
 
-// What is parsed is a whole: parsed again it is the same, and the name of a network is safe to be part of a file name.
+// A parsed network is complete: parsing its configuration again yields an equal network. Its name is safe in file names.
 func FuzzParseNetwork(f *testing.F) {
 	files, err := filepath.Glob("testdata/conf/*")
 	require.NoError(f, err)

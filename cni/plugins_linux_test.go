@@ -57,7 +57,7 @@ func TestAddAndDel(t *testing.T) {
 	require.Empty(t, plugins.Calls()[0].Field("prevResult"))
 }
 
-func TestOldVersions(t *testing.T) {
+func TestAddOfOldVersions(t *testing.T) {
 	run, plugins := scripted(t, cni.Timeouts{})
 	n := network(t, "net", "0.3.1", plugin("a"))
 	_, err := run.Add(t.Context(), n, attachment)
@@ -116,8 +116,8 @@ func TestPluginErrors(t *testing.T) {
 	}
 }
 
-// A plugin that hangs is killed with its children, and a child that is out of reach delays nothing.
-func TestHangs(t *testing.T) {
+// A hung plugin is killed with its children, and a child outside of its process group delays nothing.
+func TestHungPluginIsKilledWithItsChildren(t *testing.T) {
 	for _, child := range []cnitest.Child{cnitest.NoChild, cnitest.GroupChild, cnitest.SessionChild} {
 		t.Run(string(child), func(t *testing.T) {
 			t.Parallel()
@@ -142,7 +142,7 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// gone waits for the end of a process that is not a child of this one.
+// gone waits until a process exits that is not a child of this one.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -151,7 +151,7 @@ func gone(t *testing.T, pid int) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-func TestTimeout(t *testing.T) {
+func TestTimeoutOfEachCommand(t *testing.T) {
 	run, plugins := scripted(t, cni.Timeouts{Add: time.Millisecond, Status: time.Millisecond, Version: time.Millisecond})
 	plugins.Script("a", "ADD", cnitest.Hang(cnitest.GroupChild))
 	plugins.Script("a", "STATUS", cnitest.Hang(cnitest.GroupChild))
@@ -164,8 +164,8 @@ func TestTimeout(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// What a plugin leaves running on purpose, such as a DNS server, goes on. That it has the output open spoils nothing.
-func TestAChildThatStays(t *testing.T) {
+// A process that a plugin starts on purpose, such as a DNS server, continues, even if it keeps the output open.
+func TestAddKeepsChildProcessOfPlugin(t *testing.T) {
 	run, plugins := scripted(t, cni.Timeouts{})
 	plugins.Script("a", "ADD", cnitest.Answer{Child: cnitest.GroupChild})
 	r, err := run.Add(t.Context(), network(t, "net", "1.0.0", plugin("a")), attachment)
@@ -208,8 +208,8 @@ func TestGC(t *testing.T) {
 	require.ErrorContains(t, run.GC(t.Context(), n, nil), `CNI GC of network "net": failed to GC plugin a: no`)
 }
 
-// Errors of a DEL that say that nothing is there.
-func TestDelOfWhatIsGone(t *testing.T) {
+// Errors of DEL that mean that nothing is attached.
+func TestDelSucceedsForMissingAttachment(t *testing.T) {
 	const file = "open /run/netns/id: no such file or directory"
 	for name, test := range map[string]struct {
 		netns  string
@@ -242,8 +242,8 @@ func TestDelOfWhatIsGone(t *testing.T) {
 	}
 }
 
-// A cached result that was damaged, by whatever, is worth nothing.
-func TestDamagedCache(t *testing.T) {
+// A damaged cached result is ignored.
+func TestDamagedCacheIsRemoved(t *testing.T) {
 	for name, content := range map[string]string{
 		"half":  `{"kind":"cniCacheV1","containerId":"id","resu`,
 		"null":  `{"kind":"cniCacheV1","containerId":"id","ifName":"eth0","networkName":"net","result":{"cniVersion":"1.0.0","interfaces":[null],"ips":[null]}}`,
@@ -262,8 +262,8 @@ func TestDamagedCache(t *testing.T) {
 	}
 }
 
-// A plugin that is just being installed cannot be executed yet, and is tried again. The times are virtual.
-func TestAPluginThatIsBeingWritten(t *testing.T) {
+// A plugin file that is being written cannot be executed yet, and is retried. The times are virtual.
+func TestPluginBeingWrittenIsRetried(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	f, err := os.OpenFile(filepath.Join(dir, "a"), os.O_WRONLY|os.O_CREATE, 0o700)
 	require.NoError(t, err)
@@ -278,7 +278,7 @@ func TestAPluginThatIsBeingWritten(t *testing.T) {
 	})
 }
 
-func TestBadAttachments(t *testing.T) {
+func TestInvalidAttachmentsAreRejected(t *testing.T) {
 	run, plugins := scripted(t, cni.Timeouts{})
 	n := network(t, "net", "1.0.0", plugin("a"))
 	for _, a := range []cni.Attachment{

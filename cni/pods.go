@@ -49,7 +49,7 @@ type Pods struct {
 	namespaces *netns.Dir
 	locks      []*dirlock.Lock
 
-	mu         sync.Mutex               // guards what follows
+	mu         sync.Mutex               // guards the fields below
 	busy       map[string]chan struct{} // sandboxes with a running call; the channel is closed at its end
 	own        map[string]*record       // records of the sandboxes that this Pods has set up or is setting up
 	collecting map[string]chan struct{} // networks with a running garbage collection; the channel is closed at its end

@@ -49,7 +49,7 @@ func TestIntegrationSetupAndTeardown(t *testing.T) {
 	require.Equal(t, "a ADD, b ADD, c ADD, a CHECK, b CHECK, c CHECK, c DEL, b DEL, a DEL", n.plugins.CallNames())
 }
 
-func TestIntegrationSeveralNetworks(t *testing.T) {
+func TestIntegrationSetupOfSeveralNetworks(t *testing.T) {
 	n := newNode(t)
 	n.write("20-two.conflist", list("two", "0.4.0", plugin("b")))
 	n.opts.NetworkCount, n.opts.PreferFamily = 5, cni.IPv6
@@ -66,9 +66,8 @@ func TestIntegrationSeveralNetworks(t *testing.T) {
 	n.empty()
 }
 
-// A set-up that fails is undone by the configuration of its ADD, also when the context has ended, and whatever the files
-// say by then.
-func TestIntegrationFailedSetup(t *testing.T) {
+// A failed set-up is undone with the configuration of its ADD, even if the context has ended or the files have changed.
+func TestIntegrationFailedSetupIsUndone(t *testing.T) {
 	for name, answer := range map[string]cnitest.Answer{
 		"error": cnitest.Fail(11, "later"), "crash": cnitest.Crash(), "garbage": cnitest.Return("[]"), "hang": cnitest.Hang(cnitest.GroupChild),
 	} {
@@ -102,7 +101,7 @@ func TestIntegrationFailedSetup(t *testing.T) {
 	}
 }
 
-func TestIntegrationSetupThatCannotBegin(t *testing.T) {
+func TestIntegrationSetupRejectedBeforeAdd(t *testing.T) {
 	n := newNode(t)
 	p := n.open()
 	n.plugins.Uninstall("b")
@@ -132,8 +131,8 @@ func TestIntegrationSetupThatCannotBegin(t *testing.T) {
 	n.empty()
 }
 
-// What could not be torn down is known until it could.
-func TestIntegrationTeardownThatFails(t *testing.T) {
+// A sandbox stays recorded until its teardown succeeds.
+func TestIntegrationFailedTeardownIsRepeated(t *testing.T) {
 	n := newNode(t)
 	p := n.open()
 	_, err := p.Setup(t.Context(), pod("1"))
@@ -154,8 +153,8 @@ func TestIntegrationTeardownThatFails(t *testing.T) {
 	n.empty()
 }
 
-// A plugin that hangs delays its pod, and no other, and not Ready.
-func TestIntegrationHang(t *testing.T) {
+// A hung plugin delays its pod, but no other pod and not Ready.
+func TestIntegrationHungPluginDelaysOnlyItsPod(t *testing.T) {
 	n := newNode(t)
 	n.plugins.Script("b", "ADD", cnitest.Hang(cnitest.GroupChild), cnitest.Succeed())
 	p := n.open()
@@ -200,7 +199,7 @@ func TestIntegrationReady(t *testing.T) {
 	assert.Len(t, config.Problems, 1)
 }
 
-func TestIntegrationOneAtATime(t *testing.T) {
+func TestIntegrationCallsForOneSandboxAreSerialized(t *testing.T) {
 	n := newNode(t)
 	p := n.open()
 	_, err := cni.Open(n.dir, n.opts)

@@ -90,7 +90,7 @@ func TestIntegrationBandwidth(t *testing.T) {
 	n.nothingLeft()
 }
 
-// The other plugins: what they need of the host is made before.
+// The remaining plugins, with their requirements on the host.
 func TestIntegrationPlugins(t *testing.T) {
 	const ipam = `"ipam":{"type":"host-local","dataDir":"LEASES","subnet":"10.213.0.0/16"}`
 	for name, config := range map[string]string{
@@ -121,7 +121,7 @@ func TestIntegrationPlugins(t *testing.T) {
 	}
 }
 
-// Many pods at a time. The agent is killed with some of them half way, and the machine is started anew with others.
+// Many concurrent pods. The agent is killed with some of them partly set up, and the machine is rebooted with others.
 func TestIntegrationManyPods(t *testing.T) {
 	n := newRealNode(t, bridged("1.1.0", range4, plugin("portmap", cni.CapPortMappings)), "bridge", "host-local", "portmap")
 	command(t, "iptables", "--list", "--table=nat")

@@ -36,7 +36,7 @@ const (
 	range6 = `[{"subnet":"fd00:213::/64"}]`
 )
 
-// newRealNode returns a node with one network; "LEASES" in it stands for the directory of host-local.
+// newRealNode returns a node with one network; "LEASES" in config is replaced by the directory of host-local.
 func newRealNode(t testing.TB, config string, plugins ...string) *realNode {
 	needsRoot(t)
 	dir := lab.PluginDir(t, plugins...)
@@ -85,7 +85,7 @@ func (n *realNode) addresses() []string {
 	})
 }
 
-// command runs a program of the host and returns what it prints.
+// command runs a program of the host and returns its output.
 func command(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -97,7 +97,7 @@ func command(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// listen answers connections to a port of a pod with "hello", until the test ends.
+// listen accepts connections to a port of a pod and sends "hello", until the test ends.
 func listen(t testing.TB, s *cni.PodStatus, ip netip.Addr, port uint16) {
 	t.Helper()
 	var l net.Listener

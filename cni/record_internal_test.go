@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/script"
 )
 
-func TestRecords(t *testing.T) {
+func TestRecordDir(t *testing.T) {
 	s := recordDir{t.TempDir()}
 	n, err := ParseNetwork([]byte(`{"name":"n","cniVersion":"1.0.0","plugins":[{"type":"a","token":"<secret>"}]}`))
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestRecords(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-func TestBadPodsHaveNoRecord(t *testing.T) {
+func TestNewRecordRejectsInvalidPods(t *testing.T) {
 	for want, pod := range map[string]Pod{
 		`sandbox ID "" must have up to 128`:      {},
 		`sandbox ID "../x" must have up to 128`:  {SandboxID: "../x"},
@@ -67,7 +67,7 @@ func TestBadPodsHaveNoRecord(t *testing.T) {
 	}
 }
 
-func TestDamagedRecords(t *testing.T) {
+func TestReadRecordReportsDamage(t *testing.T) {
 	s := recordDir{t.TempDir()}
 	for name, content := range map[string]string{
 		"empty": "", "half": `{"kind":"nodeagent.cni/v1","sandb`, "another kind": `{"kind":"x","sandbox":"id"}`,
@@ -87,7 +87,7 @@ func TestDamagedRecords(t *testing.T) {
 	require.ErrorContains(t, err, "sandbox ID")
 }
 
-// What is read from a record can be used, and is written as it was.
+// A parsed record can be used, and is encoded as it was read.
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"kind":"nodeagent.cni/v1","sandbox":"id","attachments":[{"network":"n","interface":"eth0","config":{"name":"n","plugins":[{"type":"a"}]},"args":[["a","b"]],"capabilities":{"x":[1]}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// decode does with the output of an ADD what is done with it between plugin and caller.
+// decode checks and converts the output of an ADD.
 func decode(data []byte) (*Result, error) {
 	if err := checkResult(data); err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func decode(data []byte) (*Result, error) {
 	return convertResult(r)
 }
 
-func TestResults(t *testing.T) {
+func TestConvertResult(t *testing.T) {
 	many := func(n int, entry string) string { return strings.TrimSuffix(strings.Repeat(entry+",", n), ",") }
 	for name, test := range map[string]struct{ data, err string }{
 		"empty":            {`{"cniVersion":"1.1.0"}`, ""},
@@ -83,7 +83,7 @@ func TestPodIPs(t *testing.T) {
 	}
 }
 
-// Whatever a plugin prints, nothing panics, and what comes through is within the limits.
+// No output of a plugin causes a panic, and a converted result is within the limits.
 func FuzzResult(f *testing.F) {
 	f.Add([]byte(`{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","mtu":1,"sandbox":"/x"}],"ips":[{"interface":0,"address":"10.0.0.2/24","gateway":"10.0.0.1"}],"routes":[{"dst":"0.0.0.0/0","gw":"10.0.0.1","mtu":1,"priority":2}],"dns":{"nameservers":["10.0.0.1"]}}`))
 	f.Add([]byte(`{"cniVersion":"0.4.0","interfaces":[{"name":"eth0"}],"ips":[{"version":"6","interface":0,"address":"fd00::2/64"}]}`))

@@ -17,9 +17,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cnitest"
 )
 
-// The next agent finds what the one before has set up, and tears it down with the configuration of then, without a
-// namespace where the machine was started anew.
-func TestIntegrationRetain(t *testing.T) {
+// The restarted agent tears down the sandboxes of the previous one with their recorded configuration, without a namespace after a
+// reboot.
+func TestIntegrationRetainTearsDownOrphans(t *testing.T) {
 	n := newNode(t)
 	p := n.open()
 	for _, id := range []string{"1", "2", "3"} {
@@ -52,8 +52,8 @@ func TestIntegrationRetain(t *testing.T) {
 	n.empty()
 }
 
-// A record that is lost or damaged is made up for by libcni's cache.
-func TestIntegrationLostRecords(t *testing.T) {
+// A lost or damaged record is replaced by libcni's cache.
+func TestIntegrationLostRecordsReplacedByCache(t *testing.T) {
 	n := newNode(t)
 	p := n.open()
 	for _, id := range []string{"1", "2", "3"} {
@@ -77,8 +77,8 @@ func TestIntegrationLostRecords(t *testing.T) {
 	require.NoError(t, p.Retain(t.Context(), nil))
 }
 
-// Plugins that can collect garbage are told of all attachments that may be there.
-func TestIntegrationGarbage(t *testing.T) {
+// Plugins that collect garbage get all attachments that may exist.
+func TestIntegrationGCGetsAllAttachments(t *testing.T) {
 	n := newNode(t)
 	p := n.open()
 	for _, id := range []string{"1", "2", "3"} {
@@ -101,8 +101,8 @@ func TestIntegrationGarbage(t *testing.T) {
 	}
 }
 
-// Set-ups wait while plugins collect garbage: they would take a new attachment for it.
-func TestIntegrationSetupDuringGC(t *testing.T) {
+// Set-ups wait while plugins collect garbage, which would remove a new attachment.
+func TestIntegrationSetupWaitsForGC(t *testing.T) {
 	n := newNode(t)
 	n.opts.Timeouts.GC = time.Minute
 	n.plugins.Script("a", "GC", cnitest.Hang(cnitest.NoChild))

@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/cni"
 )
 
-// The configurations of network providers go to their plugins whole, and what the pod wants to those that want it.
-func TestIntegrationShapes(t *testing.T) {
+// The configurations of network providers reach their plugins unchanged, and each plugin gets the capabilities that it requests.
+func TestIntegrationProviderConfigurations(t *testing.T) {
 	files, err := filepath.Glob("testdata/conf/*.conflist")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)

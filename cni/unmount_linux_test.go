@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unmountAll removes the mount of a directory over itself with what is mounted in it.
+// unmountAll removes the bind mount of a directory and the mounts in it.
 func unmountAll(t testing.TB, dir string) {
 	for unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) == nil {
 	}

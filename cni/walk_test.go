@@ -43,7 +43,7 @@ func TestIntegrationRandomOperations(t *testing.T) {
 	}
 }
 
-// configure writes a configuration that plugins can tell from all others.
+// configure writes a configuration that differs from all previous ones.
 func (w *walk) configure() {
 	w.version++
 	name := []string{"net", "other"}[w.rng.IntN(2)]
@@ -55,7 +55,7 @@ func (w *walk) configure() {
 	w.write("10-net.conflist", list(name, version, plugins...))
 }
 
-// step does something, whatever comes of it.
+// step runs a random operation and ignores its error.
 func (w *walk) step() {
 	ctx := w.t.Context()
 	switch w.rng.IntN(12) {

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(isolated.Run(isolated.Mounts|isolated.Network, m.Run)) }
 
-// newDir returns a directory for namespaces, in which nothing is mounted when the test ends.
+// newDir returns a directory for namespaces that is unmounted when the test ends.
 func newDir(t *testing.T) (*netns.Dir, string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -43,7 +43,7 @@ func newDir(t *testing.T) (*netns.Dir, string) {
 	return netns.New(path), path
 }
 
-// inode returns which network namespace a path is.
+// inode returns the inode of the network namespace at a path.
 func inode(t *testing.T, path string) uint64 {
 	t.Helper()
 	var st unix.Stat_t
@@ -76,8 +76,8 @@ func TestIntegrationCreateAndRemove(t *testing.T) {
 	require.Equal(t, own, inode(t, "/proc/thread-self/ns/net"))
 }
 
-// The loopback interface is up, in both families, and nothing else is there.
-func TestIntegrationLoopback(t *testing.T) {
+// The loopback interface is up for both address families, and it is the only interface.
+func TestIntegrationLoopbackIsUp(t *testing.T) {
 	d, _ := newDir(t)
 	path, err := d.Create("a")
 	require.NoError(t, err)
@@ -129,8 +129,8 @@ func TestIntegrationDo(t *testing.T) {
 	require.NoError(t, d.Remove("a"))
 }
 
-// What a program that was killed has left: a file without a namespace, and a directory that is bound over itself.
-func TestIntegrationLeftovers(t *testing.T) {
+// A killed program leaves a file without a namespace, and a directory that is bind-mounted onto itself.
+func TestIntegrationRemoveAfterKill(t *testing.T) {
 	d, dir := newDir(t)
 	_, err := d.Create("a")
 	require.NoError(t, err)
@@ -160,8 +160,8 @@ func mounts(t *testing.T, dir string) int {
 	return strings.Count(string(table), " "+dir+" ") + strings.Count(string(table), " "+dir+"/")
 }
 
-// A namespace that is removed is removed from the copies of the mount table that others have: the mount is shared.
-func TestIntegrationRemovedFromCopies(t *testing.T) {
+// A removed namespace disappears from copies of the mount table, because the mount is shared.
+func TestIntegrationRemovePropagatesToCopies(t *testing.T) {
 	d, dir := newDir(t)
 	_, err := d.Create("a")
 	require.NoError(t, err)
@@ -182,7 +182,7 @@ func TestIntegrationRemovedFromCopies(t *testing.T) {
 	require.NotContains(t, table(), " "+dir+"/a ")
 }
 
-func TestIntegrationManyAtATime(t *testing.T) {
+func TestIntegrationConcurrentCreateAndRemove(t *testing.T) {
 	d, _ := newDir(t)
 	own := inode(t, "/proc/self/ns/net")
 	var workers sync.WaitGroup
@@ -216,7 +216,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestIntegrationBadDirectories(t *testing.T) {
+func TestIntegrationInvalidDirectories(t *testing.T) {
 	_, dir := newDir(t)
 	require.NoError(t, os.Symlink(t.TempDir(), dir))
 	_, err := netns.New(dir).Create("a")
