@@ -10,7 +10,7 @@ import (
 
 // Answer is the behaviour of a scripted plugin in one call. The zero value is the default behaviour.
 type Answer struct {
-	Stdout string // printed as it is, instead of a result
+	Stdout string // printed unchanged, instead of a result
 	Repeat int    // how often Stdout is printed; zero: once
 	Stderr string
 	Exit   int  // exit code

@@ -37,7 +37,7 @@ func call(p *cnitest.Plugins, plugin, command, config string) (stdout, stderr st
 	return out.String(), said.String(), err
 }
 
-func TestWithoutAScript(t *testing.T) {
+func TestDefaultOutput(t *testing.T) {
 	p := cnitest.New(t, "a")
 	out, _, err := call(p, "a", "ADD", `{"cniVersion":"1.0.0","type":"a"}`)
 	require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestWithoutAScript(t *testing.T) {
 	require.Empty(t, p.Calls())
 }
 
-func TestScripts(t *testing.T) {
+func TestScriptedAnswers(t *testing.T) {
 	p := cnitest.New(t, "a")
 	p.Script("a", "ADD", cnitest.Fail(11, "later", "x"), cnitest.Return("ok"), cnitest.Crash(), cnitest.Answer{Stdout: "ab", Repeat: 3, Stderr: "e"})
 	out, _, err := call(p, "a", "ADD", "{}")
@@ -92,8 +92,8 @@ func TestScripts(t *testing.T) {
 	require.Contains(t, said, "the configuration is no JSON")
 }
 
-// A plugin that hangs, and its child, end with the test that they are of.
-func TestHang(t *testing.T) {
+// A hung plugin and its child exit when their test ends.
+func TestHungPluginExitsAfterTheTest(t *testing.T) {
 	for _, child := range []cnitest.Child{cnitest.NoChild, cnitest.GroupChild, cnitest.SessionChild} {
 		t.Run(string(child), func(t *testing.T) {
 			var cmd *exec.Cmd
@@ -126,7 +126,7 @@ func TestHang(t *testing.T) {
 	}
 }
 
-func TestManyAtATime(t *testing.T) {
+func TestConcurrentCalls(t *testing.T) {
 	p := cnitest.New(t, "a")
 	p.Script("a", "DEL", cnitest.Return("first"), cnitest.Return("other"))
 	var workers sync.WaitGroup

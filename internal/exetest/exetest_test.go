@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// program is the one in testdata, which does what its argument says.
+// program is the program in testdata, which behaves as its argument says.
 var program exetest.Program
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestProcess(t *testing.T) {
 	require.Equal(t, "one two\nthree four\n", p.Output(), "all of it, once the process has ended")
 }
 
-func TestEnds(t *testing.T) {
+func TestTerminateAndKill(t *testing.T) {
 	p := program.Start(t, "wait")
 	p.AwaitLine(10*time.Second, "waiting")
 	require.Equal(t, 4, p.Terminate(10*time.Second))
@@ -66,7 +66,7 @@ func (f *failing) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// fails returns what a test says that fails in run.
+// fails returns the failure messages of run.
 func fails(t *testing.T, run func(t testing.TB)) string {
 	f := &failing{TB: t}
 	done := make(chan struct{})
@@ -97,8 +97,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A process that outlives the program and holds its output does not hold up the test.
-func TestLeavesAProcessBehind(t *testing.T) {
+// A child process that keeps the output open does not block the test.
+func TestWaitWithRemainingChild(t *testing.T) {
 	begun := time.Now()
 	p := program.Start(t, "leave", "60")
 	require.Zero(t, p.Wait(20*time.Second))
@@ -118,8 +118,8 @@ func TestDir(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// A port is free when a program has it in its config, and when that is started again, however many ports the kernel gives out meanwhile.
-func TestFreePort(t *testing.T) {
+// The port is free when a program starts and restarts, however many ephemeral ports the kernel assigns meanwhile.
+func TestFreePortStaysFree(t *testing.T) {
 	address := fmt.Sprint("127.0.0.1:", exetest.FreePort(t))
 	for range 100 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -34,11 +34,11 @@ func shell(ctx context.Context, t *testing.T, script string, stay bool) (child i
 	return child, err
 }
 
-// runs reports whether a process is there. Who takes over orphans may take a moment to forget one that has ended.
+// runs reports whether a process exists. A subreaper may take a moment to reap an exited process.
 func runs(pid int) bool { return !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
 
-// What a command leaves running ends with it, unless it may stay.
-func TestChildren(t *testing.T) {
+// Remaining children of a command are killed with it, unless stay is set.
+func TestRunKillsRemainingChildren(t *testing.T) {
 	child, err := shell(t.Context(), t, "exit 3", false)
 	require.EqualError(t, err, "exit status 3")
 	require.Eventually(t, func() bool { return !runs(child) }, time.Minute, 10*time.Millisecond)
@@ -48,8 +48,8 @@ func TestChildren(t *testing.T) {
 	require.True(t, runs(child))
 }
 
-// All of the group ends with the context.
-func TestContext(t *testing.T) {
+// The whole process group is killed when the context ends.
+func TestRunKillsGroupAtEndOfContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	waits := filepath.Join(t.TempDir(), "waits")
 	go func() {
@@ -61,7 +61,7 @@ func TestContext(t *testing.T) {
 	require.Eventually(t, func() bool { return !runs(child) }, time.Minute, 10*time.Millisecond)
 }
 
-func TestOutput(t *testing.T) {
+func TestOutputLimit(t *testing.T) {
 	keep, drop := plugincmd.Output{Max: 5}, plugincmd.Output{Max: 5, Drop: true}
 	for _, o := range []*plugincmd.Output{&keep, &drop} {
 		n, err := o.Write([]byte("1234"))

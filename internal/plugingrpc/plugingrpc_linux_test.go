@@ -26,7 +26,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plugingrpc"
 )
 
-// listen listens at a path that may be longer than the address of a socket.
+// listen listens at a path that may be longer than a socket address.
 func listen(t *testing.T, path string) net.Listener {
 	t.Helper()
 	dir, err := os.Open(filepath.Dir(path))
@@ -50,7 +50,7 @@ func serve(t *testing.T, l net.Listener, size int) *grpc.Server {
 	}))
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := g.Serve(l); !errors.Is(err, grpc.ErrServerStopped) { // as it is if it was stopped before it began
+		if err := g.Serve(l); !errors.Is(err, grpc.ErrServerStopped) { // stopped before it served
 			assert.NoError(t, err)
 		}
 	})
@@ -85,8 +85,8 @@ func TestConnect(t *testing.T) {
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
 }
 
-// What a server sends is bounded.
-func TestLargeAnswer(t *testing.T) {
+// The size of messages from a server is limited.
+func TestLargeMessageIsRejected(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	serve(t, listen(t, path), plugingrpc.MaxMessage+1)
 	c, err := plugingrpc.Connect(t.Context(), path)
@@ -96,7 +96,7 @@ func TestLargeAnswer(t *testing.T) {
 	require.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
 }
 
-func TestNoServer(t *testing.T) {
+func TestConnectFailsWithoutServer(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	serve(t, listen(t, at("real")), 1)
@@ -116,8 +116,8 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-// A server that accepts and says nothing, and one that talks of something else, hold nobody up for longer than they may.
-func TestMuteServer(t *testing.T) {
+// A server that accepts and sends nothing, or speaks another protocol, delays Connect by its timeout at most.
+func TestConnectTimesOut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l := listen(t, path)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -34,7 +34,7 @@ func (s *scene) sees(there map[string]uint64) {
 	s.s.setFound(ids, s.now)
 }
 
-// does begins what is due and returns it.
+// does starts the due steps and returns them.
 func (s *scene) does() (begun []string) {
 	actions, _ := s.s.planSteps(s.now)
 	for _, a := range actions {
@@ -67,7 +67,7 @@ func (s *scene) waits(want time.Duration) {
 	s.now = wake
 }
 
-func TestComesAndGoes(t *testing.T) {
+func TestPlanRegistersAndDeregisters(t *testing.T) {
 	s := newScene(t)
 	s.sees(map[string]uint64{"a": 1, "b": 2})
 	require.Equal(t, []string{"a register", "b register"}, s.does())
@@ -83,8 +83,8 @@ func TestComesAndGoes(t *testing.T) {
 	s.waits(0)
 }
 
-// Another socket in the place of the one that was registered is another plugin.
-func TestReplaced(t *testing.T) {
+// A new socket in place of a registered one is another plugin.
+func TestPlanReplacesSocket(t *testing.T) {
 	s := newScene(t)
 	s.sees(map[string]uint64{"a": 1})
 	s.does()
@@ -109,7 +109,7 @@ func TestReplaced(t *testing.T) {
 	require.Empty(t, s.s)
 }
 
-func TestBackOff(t *testing.T) {
+func TestPlanBackOff(t *testing.T) {
 	s := newScene(t)
 	s.sees(map[string]uint64{"a": 1})
 	for _, want := range []time.Duration{500, 1000, 2000, 4000, 8000, 16000, 32000, 64000, 122000, 122000} {
@@ -120,7 +120,7 @@ func TestBackOff(t *testing.T) {
 	s.does()
 	s.ends("a", errors.New("hung"))
 	s.sees(map[string]uint64{"a": 2})
-	s.waits(500 * time.Millisecond) // somebody else
+	s.waits(500 * time.Millisecond) // a new socket
 	require.Equal(t, []string{"a register"}, s.does())
 	s.ends("a", nil)
 	s.sees(map[string]uint64{"a": 3})
@@ -129,7 +129,7 @@ func TestBackOff(t *testing.T) {
 	require.Equal(t, []string{"a register"}, s.does(), "after a success there is no back-off")
 }
 
-func TestIgnored(t *testing.T) {
+func TestPlanIgnoresPlugin(t *testing.T) {
 	s := newScene(t)
 	s.sees(map[string]uint64{"a": 1})
 	s.does()
@@ -143,14 +143,14 @@ func TestIgnored(t *testing.T) {
 	require.Empty(t, s.s)
 }
 
-// Whatever comes and goes, a plugin is registered at most once at a time, deregistered before the next one, and what is there in
-// the end is registered and nothing else.
+// After random changes, a plugin is registered at most once at a time and deregistered before its replacement. Finally exactly
+// the existing sockets are registered.
 func TestRandomOperations(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		s := newScene(t)
 		there := map[string]uint64{}
-		held := map[string]uint64{}     // what the handler has
+		held := map[string]uint64{}     // registered with the handler
 		under := map[string][2]uint64{} // steps under way and the inode that they are about
 		apply := func(done []string) {
 			for _, a := range done {

@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/pluginregistry"
 )
 
-// timeout is the longest wait for something that happens at once.
+// timeout is the longest wait for an immediate event.
 const timeout = time.Minute
 
 // plugin is a registration service.
@@ -67,7 +67,7 @@ func serve(t *testing.T, path string, p *plugin) *plugin {
 	registration.RegisterRegistrationServer(g, p)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := g.Serve(l); !errors.Is(err, grpc.ErrServerStopped) { // as it is if it was stopped before it began
+		if err := g.Serve(l); !errors.Is(err, grpc.ErrServerStopped) { // stopped before it served
 			assert.NoError(t, err)
 		}
 	})
@@ -80,7 +80,7 @@ func driver(name string) *plugin {
 	return &plugin{info: &registration.PluginInfo{Type: "CSIPlugin", Name: name, SupportedVersions: []string{"1.0.0"}}}
 }
 
-// recorder is a handler that notes its calls.
+// recorder is a handler that records its calls.
 type recorder struct {
 	invalid, fail error
 	calls         chan string
@@ -160,8 +160,8 @@ func TestRegistration(t *testing.T) {
 	r.Says(t, "register c.example")
 }
 
-// What is no socket, a link or hidden is left alone, and plugins that hang, lie or belong to somebody else delay nobody.
-func TestHostile(t *testing.T) {
+// Files, links and hidden sockets are ignored. Plugins that hang, return invalid data or have no handler delay no other plugin.
+func TestHostileSocketsDelayNoOtherPlugin(t *testing.T) {
 	dir, elsewhere, r := t.TempDir(), t.TempDir(), newRecorder()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	serve(t, filepath.Join(elsewhere, "real.sock"), driver("linked.example"))
@@ -176,7 +176,7 @@ func TestHostile(t *testing.T) {
 		hung := driver("hung.example")
 		hung.hang = true
 		serve(t, at(fmt.Sprintf("a-hung%d.sock", i)), hung)
-		l, err := net.Listen("unix", at(fmt.Sprintf("a-mute%d.sock", i))) // it accepts nobody
+		l, err := net.Listen("unix", at(fmt.Sprintf("a-mute%d.sock", i))) // it accepts no connection
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = l.Close() })
 	}
@@ -199,8 +199,8 @@ func TestHostile(t *testing.T) {
 	require.Empty(t, r.calls)
 }
 
-// A plugin hears why it is not registered, and is asked again.
-func TestRefused(t *testing.T) {
+// A plugin gets the reason for which it is not registered, and is retried.
+func TestRefusedPluginIsNotifiedAndRetried(t *testing.T) {
 	dir := t.TempDir()
 	r := newRecorder()
 	r.invalid = errors.New("version 2 is not supported")
@@ -229,8 +229,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// What is over the bounds is left out, and what is there all the same is registered.
-func TestBounds(t *testing.T) {
+// Sockets beyond the limits are omitted, and the remaining ones are registered.
+func TestScanLimits(t *testing.T) {
 	dir, r := t.TempDir(), newRecorder()
 	serve(t, filepath.Join(dir, "a.sock"), driver("a.example"))
 	run(t, dir, r, pluginregistry.Options{})
