@@ -147,8 +147,8 @@ func appendPlugins(list *libcni.NetworkConfigList, more [][]byte) (*libcni.Netwo
 	return parseList(data)
 }
 
-// ChooseNetworks returns the networks of pods out of networks, in their order: the one with this name, or the first one if name
-// is empty, and the following ones up to count.
+// ChooseNetworks returns the networks to which pods are attached: up to count of networks, but at least one, in their order.
+// The first is the network with this name, or the first of networks if name is empty.
 func ChooseNetworks(networks []*Network, name string, count int) ([]*Network, error) {
 	first := 0
 	if name != "" {

@@ -70,8 +70,8 @@ func (p *Pods) hasRemains(sandbox string) bool {
 	return false
 }
 
-// attachPod writes the record, creates the namespace and runs the ADDs of the record. The record comes first, so that a killed
-// agent can undo the rest.
+// attachPod writes the record, creates the namespace and runs the ADDs of the record. The record comes first, so that an agent
+// that was killed meanwhile can remove the namespace and its attachments after its restart.
 func (p *Pods) attachPod(ctx context.Context, rec *record) (*PodStatus, error) {
 	if err := p.records.writeRecord(rec); err != nil {
 		return nil, err

@@ -92,7 +92,7 @@ func (g *Generator) readEvents(ctx context.Context) error {
 }
 
 // markConnected records that the stream works and requests a full relist if it did not work before. proof is the first event of
-// the connection, received at time at, or nil if none arrived within assumeConnectedAfter.
+// the connection, received at eventTime, or nil if no event arrived within assumeConnectedAfter.
 func (g *Generator) markConnected(proof *runtimeEvent, eventTime time.Time) {
 	first := false
 	g.inbox.request(func(r *requests) {

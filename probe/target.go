@@ -12,8 +12,9 @@ import (
 // Target is a probe that a [Set] runs, with the current state of its container.
 type Target struct {
 	Key
-	ContainerID string // newest container instance; empty: not created yet
-	// StartedAt is when the container started. Zero: the time at which a Target of this container has Running for the first time.
+	ContainerID string // newest container instance; empty if none was created yet
+	// StartedAt is when the container started. Zero means the time at which a Target of this container is Running for the first
+	// time.
 	StartedAt time.Time
 	// Running is true while the container runs. Otherwise it is not probed, and the outcome of its readiness and liveness probes
 	// is Failure.

@@ -15,20 +15,21 @@ import (
 
 // Options configure a [Server]. Either Streamer or Runner is required.
 type Options struct {
-	// Streamer is a runtime that serves sessions at a URL, to which the Server proxies them. Nil: Runner is used.
+	// Streamer is a runtime that serves sessions at a URL, to which the Server proxies them. If it is nil, the
+	// Server uses Runner.
 	Streamer cri.Streamer
 	// Runner is a runtime that runs sessions itself; the Server implements the protocols. It is used if Streamer is nil.
 	Runner cri.SessionRunner
 	// AllowAnyHost allows runtime URLs that are not on the loopback of this machine, as the kubelet does.
 	AllowAnyHost bool
-	// TLS is the configuration for https URLs of the runtime. Nil: the system's certificate authorities.
+	// TLS is the configuration for https URLs of the runtime. Nil means the system's certificate authorities.
 	TLS *tls.Config
 
 	// PodOf returns the UID of the pod that a container or sandbox ID belongs to, or "" if unknown. MaxPerPod and
-	// [Server.CloseSessions] use it. Nil: Pods is used; without Pods, no session counts for a pod.
+	// [Server.CloseSessions] use it. If it is nil, the Server asks Pods; without Pods, no session counts for a pod.
 	PodOf func(id string) string
-	// Pods is the list of pods by which the Server closes the sessions of stopped containers and sandboxes. Nil: a session ends
-	// when the runtime ends it.
+	// Pods is the list of pods by which the Server closes the sessions of stopped containers and sandboxes. If it is nil, a
+	// session ends when the runtime ends it.
 	Pods Pods
 
 	MaxSessions       int // concurrent sessions of the node; zero means 1,000, negative no limit, as in the kubelet

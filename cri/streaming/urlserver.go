@@ -42,7 +42,7 @@ type URLServer struct {
 
 	mu     sync.Mutex // guards the fields below
 	tokens urlTokens
-	base   string // prefix of all URLs; empty: Serve was not called
+	base   string // prefix of all URLs; empty until Serve is called
 	closed bool
 	conns  int // connections that have not started a session
 }

@@ -18,7 +18,7 @@ type socketID struct {
 	modTime  int64 // nanoseconds; chmod and connections do not change it
 }
 
-// step is an action on a socket.
+// step is what the Watcher can do with the plugin at a socket path.
 type step int
 
 const (
@@ -28,7 +28,7 @@ const (
 	cancel // the running step is no longer needed
 )
 
-// socket is the state of one socket path.
+// socket is the registration state of the plugin at one socket path.
 type socket struct {
 	current socketID // socket in the directory now
 	target  socketID // socket that the remaining fields are about
@@ -43,7 +43,7 @@ type socket struct {
 	notBefore time.Time // when registration is retried
 }
 
-// action is a step to start for a socket path.
+// action is a step that is due, with the socket path that it is for.
 type action struct {
 	path string
 	step step

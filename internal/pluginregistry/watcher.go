@@ -69,7 +69,7 @@ type Watcher struct {
 	lastError string // last logged error of the directory
 }
 
-// stepResult is the result of a step.
+// stepResult is the outcome of a finished registration or deregistration.
 type stepResult struct {
 	path   string
 	plugin Plugin
@@ -185,15 +185,15 @@ func (w *Watcher) readDir(changes *fsnotify.Watcher, now time.Time) {
 	w.state.setFound(there, now)
 }
 
-// keepExisting adds the known sockets that still exist to there.
-func (w *Watcher) keepExisting(there map[string]socketID) map[string]socketID {
+// keepExisting returns found, the result of an incomplete scan, and the known sockets that the scan missed but that still exist.
+func (w *Watcher) keepExisting(found map[string]socketID) map[string]socketID {
 	all := map[string]socketID{}
 	for path, k := range w.state {
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 			all[path] = k.current
 		}
 	}
-	maps.Copy(all, there)
+	maps.Copy(all, found)
 	return all
 }
 

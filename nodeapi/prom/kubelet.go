@@ -14,13 +14,13 @@ import (
 type KubeletOptions struct {
 	// Options configure the metrics. Options.Probes is ignored: the metrics of probes have a page of their own.
 	Options Options
-	// Version is the version of the agent for nodeagent_build_info. Empty: unknown.
+	// Version is the version of the agent for nodeagent_build_info. Empty means unknown.
 	Version string
 	// Served creates the registries of the pages. Without Served and Registerer, no metrics are created, and the hooks of Metrics
 	// only call the hooks of the caller.
 	Served bool
-	// Registerer receives the metrics as well, except those of the process, which a program may have registered already. Nil:
-	// they are only on the pages.
+	// Registerer receives the metrics as well, except those of the process, which a program may have registered already. If it
+	// is nil, they are only on the pages.
 	Registerer prometheus.Registerer
 }
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package grpcprobe runs gRPC probes: it calls the health service grpc.health.v1 of a container and turns the response into a
-// probe result. It does not read pods and applies no thresholds: package probe does the latter.
+// probe result. It does not apply thresholds, as package probe does, and does not read pods.
 //
 //	p, err := grpcprobe.New(grpcprobe.Config{Host: podIP, Port: 9090, Service: "ready"})
 //	…

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package httpprobe runs HTTP probes: it sends a GET request to a container and turns the response into a probe result. It does
-// not read pods and applies no thresholds: package probe does the latter, and package podprobe creates probers for a pod.
+// not apply thresholds, as package probe does, and does not read pods, for which package podprobe creates probers.
 //
 //	pool := httpprobe.NewPool(httpprobe.PoolOptions{})
 //	defer pool.Close()

@@ -32,8 +32,8 @@ type Config struct {
 	Path   string   // with an optional query; empty means "/"
 	Header []Header // in this order, names may repeat; "Host" sets the virtual host
 
-	// Pool keeps connections open between probes. Nil: each probe opens a connection, and each prober needs memory for a
-	// transport.
+	// Pool keeps connections open between probes. If it is nil, each probe opens a connection, and each prober needs memory for
+	// a transport.
 	Pool *Pool
 	// FreshConnections opens a connection for each probe even with a Pool, as the kubelet does.
 	FreshConnections bool

@@ -85,9 +85,9 @@ type Kill struct {
 	GracePeriod time.Duration // time to terminate before SIGKILL
 }
 
-// MustKill returns why a container must be killed because of its liveness or startup probe, and false if it must not. Restart
-// follows the restart policy of the container or pod; restart rules for exit codes do not apply, because the container has not
-// exited. Source: computePodActions and computeInitContainerActions in pkg/kubelet/kuberuntime.
+// MustKill returns why a container must be killed because of its liveness or startup probe, and false if it must not be killed.
+// Kill.Restart follows the restart policy of the container or pod; restart rules for exit codes do not apply, because the
+// container has not exited. Source: computePodActions and computeInitContainerActions in pkg/kubelet/kuberuntime.
 func MustKill(pod *corev1.Pod, container *corev1.Container, status *corev1.ContainerStatus, results Results) (Kill, bool) {
 	sidecar := isSidecar(&pod.Spec, container)
 	order := []probe.Kind{probe.Liveness, probe.Startup}

@@ -83,8 +83,8 @@ func (e *execer) Exec(ctx context.Context, containerID string, command []string)
 	return nil, 0, ctx.Err()
 }
 
-// detachCall lets a runtime call continue without its caller, for detachedTimeout at most. It returns false if maxDetached calls
-// already do.
+// detachCall lets a runtime call continue in the background without its caller, for detachedTimeout at most. If maxDetached calls
+// already continue in the background, it returns false, and the caller must cancel the call.
 func (e *execer) detachCall(call context.Context, cancel context.CancelFunc) bool {
 	select {
 	case e.detached <- struct{}{}:

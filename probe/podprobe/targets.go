@@ -24,11 +24,12 @@ type GRPCConfig struct {
 
 // Options configure how probers are created.
 type Options struct {
-	// Execer runs the commands of exec probes. Nil: [Pods.Check] rejects pods with exec probes.
+	// Execer runs the commands of exec probes. If it is nil, [Pods.Check] rejects pods with exec probes.
 	Execer probe.Execer
-	// GRPC creates the prober of a gRPC probe, for example with grpcprobe.New. Nil: [Pods.Check] rejects pods with gRPC probes.
+	// GRPC creates the prober of a gRPC probe, for example with grpcprobe.New. If it is nil, [Pods.Check] rejects pods
+	// with gRPC probes.
 	GRPC func(GRPCConfig) (probe.Prober, error)
-	// Pool holds the idle connections of HTTP probes. Nil: each probe opens and closes its own connection.
+	// Pool holds the idle connections of HTTP probes. If it is nil, each probe opens and closes its own connection.
 	Pool *httpprobe.Pool
 	// FreshConnections opens a new connection for each HTTP probe even with a Pool, as the kubelet does.
 	FreshConnections bool

@@ -67,8 +67,8 @@ func Copy(to io.Writer, from io.Reader) error {
 	}
 }
 
-// copyFromSocket copies early and then the data of a socket to to. It holds no buffer while it waits. It reads all available
-// bytes at once, so that many small writes of the runtime become a single TLS record.
+// copyFromSocket writes early, the bytes that were read before, and then the data of a socket. It holds no buffer while it waits
+// for data. It reads all available bytes at once, so that many small writes of the runtime become a single TLS record.
 func copyFromSocket(to io.Writer, early []byte, raw syscall.RawConn) error {
 	if len(early) > 0 {
 		if _, err := to.Write(early); err != nil {

@@ -44,7 +44,8 @@ type Options struct {
 	IsClient   bool // this side opens the streams
 	MaxStreams int  // open streams at a time; zero means 16
 	Buffer     int  // unread bytes of a stream; zero means 64 KiB
-	// UnreadTimeout is the time after which a stream with a full buffer is reset if it blocks other streams. Zero: never.
+	// UnreadTimeout is the time after which a stream with a full buffer is reset if it blocks other streams. Zero means
+	// never.
 	UnreadTimeout time.Duration
 	// Accept is called by Serve with each stream that the peer opens, and must not block. Nil accepts the stream, an error
 	// refuses it.

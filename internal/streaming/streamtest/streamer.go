@@ -27,7 +27,7 @@ type Handler interface {
 type Streamer struct {
 	// Override, if set, serves all requests instead of the sessions.
 	Override http.HandlerFunc
-	// URL changes the returned URLs. Nil: no change.
+	// URL changes the returned URLs. Nil means no change.
 	URL func(string) string
 
 	server  *httptest.Server

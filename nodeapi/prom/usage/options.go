@@ -31,17 +31,17 @@ var _ Source = (*stats.Collector)(nil)
 
 // Options configure the pages and [Storage]. The zero value has all metrics of the kubelet except machine_*.
 type Options struct {
-	// Without are names of metrics to exclude. A name may be a pattern of path.Match, such as container_fs_*. Nil: none.
+	// Without are names of metrics to exclude. A name may be a pattern of path.Match, such as container_fs_*. Nil means none.
 	Without []string
-	// WithoutLabels are labels of containers to exclude: "image" or "name", by which no series differ. Nil: none.
+	// WithoutLabels are labels of containers to exclude: "image" or "name", by which no series differ. Nil means none.
 	WithoutLabels []string
 	// MaxAge is how long a page may show earlier measurements, because measuring is most of the cost; in the kubelet it is up to
-	// 15 s. Timestamps show the time of the measurement. Zero: each request measures.
+	// 15 s. Timestamps show the time of the measurement. Zero means that each request measures.
 	MaxAge time.Duration
-	// Machine is shown by machine_* and cadvisor_version_info. Zero: machine_* is absent.
+	// Machine is shown by machine_* and cadvisor_version_info. If it is the zero value, machine_* is absent.
 	Machine machine.Info
-	// CgroupRoot is the cgroup that contains the paths of samples, for the label id; the machine always has "/". Empty: the root
-	// of the hierarchy.
+	// CgroupRoot is the cgroup that contains the paths of samples, for the label id; the machine always has "/". Empty means
+	// the root of the hierarchy.
 	CgroupRoot cgroups.Path
 	// SystemdNames shows the names of systemd slices in the label id.
 	SystemdNames bool
