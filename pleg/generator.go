@@ -87,10 +87,10 @@ type Generator struct {
 	listeners listener.List
 }
 
-// New returns a Generator for the pods of lister. It also uses the interfaces [cri.EventStreamer], [cri.Inspector] and [cri.PodLister]
-// if lister implements them. It panics if lister is nil. It does not call lister before Run.
+// New returns a Generator for the pods of lister. It also uses the interfaces [cri.EventStreamer], [cri.Inspector] and
+// [cri.PodLister] if lister implements them. It panics if lister is nil. It does not call lister before Run.
 func New(lister cri.Lister, opts Options) *Generator {
-	required.MustArgs("pleg.New", required.Arg{Name: "l", Value: lister, Hint: "a *remote.Client"})
+	required.MustArgs("pleg.New", required.Arg{Name: "lister", Value: lister, Hint: "a *remote.Client"})
 	g := &Generator{
 		opts:   opts.withDefaults(),
 		lister: lister,
@@ -151,8 +151,8 @@ func (g *Generator) Get(uid string) (cri.Pod, error) {
 	return g.cache.get(uid)
 }
 
-// NewerThan returns the pod as Get does once Pod.Time is after minTime. If it has to wait, it requests a relist of the pod. If ctx ends
-// first, the error is the cause of ctx.
+// NewerThan returns the pod as Get does once Pod.Time is after minTime. If it has to wait, it requests a relist of the pod.
+// If ctx ends first, the error is the cause of ctx.
 func (g *Generator) NewerThan(ctx context.Context, uid string, minTime time.Time) (cri.Pod, error) {
 	for {
 		p, changed, err := g.cache.getNewer(uid, minTime)

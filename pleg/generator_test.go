@@ -223,7 +223,7 @@ func (c *randomRuntime) checkNewerThan(ctx context.Context, g *pleg.Generator, u
 }
 
 func TestNewPanicsWithoutLister(t *testing.T) {
-	assert.PanicsWithValue(t, "pleg.New: argument l is nil: required, such as a *remote.Client", func() { pleg.New(nil, pleg.Options{}) })
+	assert.PanicsWithValue(t, "pleg.New: argument lister is nil: required, such as a *remote.Client", func() { pleg.New(nil, pleg.Options{}) })
 }
 
 func TestNewerThanEndsWithItsContext(t *testing.T) {

@@ -212,7 +212,8 @@ func (l *loop) startList(ctx context.Context, now time.Time) {
 	})
 }
 
-// startJobs starts the queued jobs that may start now. It returns the time at which it must be called again.
+// startJobs starts the queued jobs that neither wait for the running full list nor for a retry time, while slots are free. It
+// returns the time at which it must be called again.
 func (l *loop) startJobs(ctx context.Context, now time.Time) (next time.Time) {
 	next = l.nextFullRelist()
 	if l.listing {

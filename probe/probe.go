@@ -24,8 +24,7 @@ const (
 	Failure
 )
 
-// String returns the outcome in lower case: "unknown", "success", "warning" or
-// "failure".
+// String returns the outcome in lower case: "unknown", "success", "warning" or "failure".
 func (o Outcome) String() string {
 	switch o {
 	case Unknown:

@@ -118,7 +118,8 @@ func (k Kind) isConclusive(outcome Outcome) bool {
 	return k == Startup || k == Liveness && outcome == Failure
 }
 
-// canProbe reports whether the container can be probed.
+// canProbe reports whether the container can be probed: it runs, the value of this instance is not final, and the startup probe
+// has succeeded or is this probe. A container of a pod that is being deleted has only readiness probes.
 func (s State) canProbe() bool {
 	t := &s.target
 	return t.ContainerID != "" && t.Running && !s.final &&
@@ -159,8 +160,8 @@ func (s State) StartProbe(now time.Time) State {
 	return s
 }
 
-// AddResult returns the state after a probe of the current container instance returned outcome. Warning counts as success, Unknown as
-// failure. Nothing changes if the container can no longer be probed.
+// AddResult returns the state after a probe of the current container instance returned outcome. Warning counts as success,
+// Unknown as failure. Nothing changes if the container can no longer be probed.
 func (s State) AddResult(outcome Outcome) State {
 	if !s.probable {
 		return s

@@ -75,8 +75,8 @@ func outcome(err error) string {
 	return "failed"
 }
 
-// A runtime that runs sessions itself, here one in memory, gets URLs at which its commands are run: package criserver returns them to
-// clients of CRI.
+// A runtime that runs sessions itself, here one in memory, gets URLs at which its commands are run: package criserver returns them
+// to clients of CRI.
 func ExampleURLServer() {
 	runtime := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
 		return critest.Script{Session: func(_ context.Context, cmd []string, s cri.Session) (int, error) {

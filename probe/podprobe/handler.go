@@ -39,8 +39,8 @@ func newFailingProber(reason error) probe.Prober {
 	})
 }
 
-// newProber creates the prober for the first handler that is set in spec, as runProbe in pkg/kubelet/prober/prober.go. If it returns
-// an error, which starts with the name of the handler, the prober always fails with it.
+// newProber creates the prober for the first handler that is set in spec, as runProbe in pkg/kubelet/prober/prober.go. If it
+// returns an error, which starts with the name of the handler, the prober always fails with it.
 func (h proberBuilder) newProber(spec *corev1.Probe) (prober probe.Prober, err error) {
 	var name string
 	switch {

@@ -15,8 +15,8 @@ import (
 // canReadSocket is true if readSocket works on this platform.
 const canReadSocket = true
 
-// readSocket waits for data and reads until the socket is empty or half of the buffer is full. size may be positive beside an error.
-// The caller returns buf to buffers; buf is nil if there are no bytes.
+// readSocket waits for data and reads until the socket is empty or half of the buffer is full. It may return
+// bytes together with an error. The caller returns buf to buffers; buf is nil if there are no bytes.
 func readSocket(raw syscall.RawConn) (buf *[bufferSize]byte, size int, err error) {
 	waitErr := raw.Read(func(fd uintptr) bool {
 		buf = buffers.Get().(*[bufferSize]byte)

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// ErrFull is the error of a write whose reader has read nothing for the given time.
+// ErrFull is the error of [Pipe.WriteWithTimeout] if the reader has read nothing for the timeout.
 var ErrFull = errors.New("buffer is full and is not read")
 
 // Pipe is a bounded buffer with one writer and one reader. The closing methods may be called from any goroutine.

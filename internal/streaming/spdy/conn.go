@@ -149,8 +149,8 @@ func (c *Conn) readData(header []byte) error {
 	return nil
 }
 
-// writeToStream copies data to the buffer of stream and waits for space. It resets stream if the buffer stays full for UnreadTimeout while
-// other streams are open.
+// writeToStream copies data to the buffer of stream and waits for space. It resets stream if the buffer stays full
+// for UnreadTimeout while other streams are open.
 func (c *Conn) writeToStream(stream *Stream, data []byte) {
 	for {
 		n, err := stream.in.WriteWithTimeout(data, c.opts.UnreadTimeout)
