@@ -58,8 +58,8 @@ func retryPolicy() backoff.Policy {
 type sockets map[string]*socket
 
 // setFound records the sockets in the directory. A replaced socket resets the back-off.
-func (s sockets) setFound(there map[string]socketID, now time.Time) {
-	for path, id := range there {
+func (s sockets) setFound(found map[string]socketID, now time.Time) {
+	for path, id := range found {
 		k := s[path]
 		if k == nil {
 			k = &socket{}
@@ -72,7 +72,7 @@ func (s sockets) setFound(there map[string]socketID, now time.Time) {
 		k.current = id
 	}
 	for path, k := range s {
-		if _, ok := there[path]; !ok {
+		if _, ok := found[path]; !ok {
 			k.current = socketID{}
 		}
 	}

@@ -161,13 +161,13 @@ func (w *Watcher) loop(ctx context.Context, wg *sync.WaitGroup, changes *fsnotif
 
 // readDir reads the directory, watches all its directories, and records the sockets.
 func (w *Watcher) readDir(changes *fsnotify.Watcher, now time.Time) {
-	there, dirs, err := scanDir(w.opts.Dir)
+	found, dirs, err := scanDir(w.opts.Dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist): // the directory was removed
 		err = os.MkdirAll(w.opts.Dir, 0o750)
 		dirs = []string{w.opts.Dir}
 	case err != nil:
-		there = w.keepExisting(there) // omitted sockets may still exist
+		found = w.keepExisting(found) // omitted sockets may still exist
 	}
 	for _, dir := range dirs {
 		if changes != nil {
@@ -182,7 +182,7 @@ func (w *Watcher) readDir(changes *fsnotify.Watcher, now time.Time) {
 		w.opts.Logger.Warn("plugin directory", "dir", w.opts.Dir, "error", said)
 	}
 	w.lastError = said
-	w.state.setFound(there, now)
+	w.state.setFound(found, now)
 }
 
 // keepExisting returns found, the result of an incomplete scan, and the known sockets that the scan missed but that still exist.

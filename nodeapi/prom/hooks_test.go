@@ -232,9 +232,9 @@ func TestNodeStartupMetrics(t *testing.T) {
 	h.Reported(ready)
 	assert.InDelta(t, total, metricValue(t, p.main, "kubelet_node_startup_duration_seconds"), 0, "it started once")
 
-	begun, ended := p.metrics.Shutdown()
-	ended(now)
-	begun(now)
+	started, completed := p.metrics.Shutdown()
+	completed(now)
+	started(now)
 	assert.Zero(t, metricValue(t, p.main, "kubelet_graceful_shutdown_end_time_seconds"))
 	assert.InDelta(t, float64(now.Unix()), metricValue(t, p.main, "kubelet_graceful_shutdown_start_time_seconds"), 1)
 

@@ -130,15 +130,15 @@ func (s *nodeStartup) recordReport(node *corev1.Node) {
 	}
 }
 
-// Shutdown returns functions for the fields Begun and Ended of the hooks of package shutdown.
-func (m *Metrics) Shutdown() (begun, ended func(at time.Time)) {
+// Shutdown returns functions for the fields ShutdownStarted and ShutdownCompleted of the hooks of package shutdown.
+func (m *Metrics) Shutdown() (started, completed func(at time.Time)) {
 	n := &m.node
 	n.group.enabled.Store(true)
-	begun = func(at time.Time) {
+	started = func(at time.Time) {
 		n.shutdownStart.setTime(at)
 		n.shutdownEnd.set(0)
 	}
-	return begun, func(at time.Time) { n.shutdownEnd.setTime(at) }
+	return started, func(at time.Time) { n.shutdownEnd.setTime(at) }
 }
 
 func (m *Metrics) buildServerCert(group *group) {

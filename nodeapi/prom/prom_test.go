@@ -134,9 +134,9 @@ func (p *testPages) feedAll() {
 	s.RequestStarted(request)
 	s.RequestFinished(request, time.Second)
 	s.WebSocketStarted("exec")
-	answered, dropped := m.PodsAPI()
+	completed, dropped := m.PodsAPI()
 	for _, method := range []string{"ListPods", "GetPod", "WatchPods", "NotKnown"} {
-		answered(method, "OK")
+		completed(method, "OK")
 	}
 	dropped()
 }

@@ -28,7 +28,7 @@ func (m *Metrics) buildRuntime(group *group) {
 }
 
 // Runtime returns a function that counts the calls of a container runtime by their CRI method, such as RunPodSandbox. It belongs
-// into the field Called of the options of cri/remote. It also calls the functions in with.
+// into the field CallReturned of the options of cri/remote. It also calls the functions in with.
 func (m *Metrics) Runtime(with ...func(method string, took time.Duration, err error)) func(method string, took time.Duration, err error) {
 	r := &m.runtime
 	r.group.enabled.Store(true)

@@ -90,13 +90,13 @@ func (m *Metrics) buildPodsAPI(group *group) {
 	}
 }
 
-// PodsAPI returns functions for the fields Answered and Dropped of the hooks of nodeapi/podsapi.
-func (m *Metrics) PodsAPI() (answered func(method, code string), dropped func()) {
+// PodsAPI returns functions for the fields CallCompleted and WatcherDropped of the hooks of nodeapi/podsapi.
+func (m *Metrics) PodsAPI() (completed func(method, code string), dropped func()) {
 	p := &m.podsAPI
 	p.group.enabled.Store(true)
-	answered = func(method, code string) {
+	completed = func(method, code string) {
 		p.total.inc("v1alpha1", code)
 		p.methods[method].inc("v1alpha1", code) // nil for an unknown method; inc of nil does nothing
 	}
-	return answered, func() { p.dropped.inc() }
+	return completed, func() { p.dropped.inc() }
 }

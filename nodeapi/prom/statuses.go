@@ -37,8 +37,8 @@ func (m *Metrics) buildStatuses(group *group) {
 }
 
 // StatusSent returns a function that counts the pod statuses accepted by the API server; took is the time since the status
-// changed. It belongs into the field Sent of the hooks of apiserver.Statuses. With [Metrics.Lifecycle] it also measures how long
-// pods take to start. It also calls the functions in with.
+// changed. It belongs into the field StatusSent of apiserver.PartsOptions or StatusHooks. With [Metrics.Lifecycle] it also measures
+// how long pods take to start. It also calls the functions in with.
 func (m *Metrics) StatusSent(with ...func(pod cri.PodIdentity, took time.Duration)) func(pod cri.PodIdentity, took time.Duration) {
 	s := &m.statuses
 	s.group.enabled.Store(true)

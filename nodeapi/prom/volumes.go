@@ -96,9 +96,9 @@ func (m *Metrics) buildCSI(group *group) {
 	}
 }
 
-// CSI returns a function that counts the calls of CSI drivers. It belongs into the field Call of the hooks of volume/csi. If err
-// has a method Code() string, as CallError of that package has, it is the label for the gRPC code. It also calls the functions in
-// with.
+// CSI returns a function that counts the calls of CSI drivers. It belongs into the field CallCompleted of the hooks of volume/csi.
+// If err has a method Code() string, as CallError of that package has, it is the label for the gRPC code. It also calls the
+// functions in with.
 func (m *Metrics) CSI(with ...func(driver, method string, took time.Duration, err error)) func(driver, method string, took time.Duration, err error) {
 	c := &m.csi
 	c.group.enabled.Store(true)
