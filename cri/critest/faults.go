@@ -56,7 +56,7 @@ func Hang(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// List calls ListFunc or the wrapped runtime.
+// List calls ListFunc if it is set, else the wrapped runtime, within Around.
 func (f *Faults) List(ctx context.Context) (cri.Snapshot, error) {
 	return callAround(ctx, f, "List", "", func() (cri.Snapshot, error) {
 		if f.ListFunc != nil {
@@ -66,7 +66,7 @@ func (f *Faults) List(ctx context.Context) (cri.Snapshot, error) {
 	})
 }
 
-// RunSandbox calls RunSandboxFunc or the wrapped runtime.
+// RunSandbox calls RunSandboxFunc if it is set, else the wrapped runtime, within Around.
 func (f *Faults) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (string, error) {
 	return callAround(ctx, f, "RunPodSandbox", config.Pod.UID, func() (string, error) {
 		if f.RunSandboxFunc != nil {
@@ -76,17 +76,17 @@ func (f *Faults) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (str
 	})
 }
 
-// StopSandbox calls StopSandboxFunc or the wrapped runtime.
+// StopSandbox calls StopSandboxFunc if it is set, else the wrapped runtime, within Around.
 func (f *Faults) StopSandbox(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "StopPodSandbox", id, f.StopSandboxFunc, f.Runtime.StopSandbox)
 }
 
-// RemoveSandbox calls RemoveSandboxFunc or the wrapped runtime.
+// RemoveSandbox calls RemoveSandboxFunc if it is set, else the wrapped runtime, within Around.
 func (f *Faults) RemoveSandbox(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "RemovePodSandbox", id, f.RemoveSandboxFunc, f.Runtime.RemoveSandbox)
 }
 
-// CreateContainer calls CreateContainerFunc or the wrapped runtime.
+// CreateContainer calls CreateContainerFunc if it is set, else the wrapped runtime, within Around.
 func (f *Faults) CreateContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig) (string, error) {
 	return callAround(ctx, f, "CreateContainer", sandboxID, func() (string, error) {
 		if f.CreateContainerFunc != nil {
@@ -96,12 +96,12 @@ func (f *Faults) CreateContainer(ctx context.Context, sandboxID string, config *
 	})
 }
 
-// StartContainer calls StartContainerFunc or the wrapped runtime.
+// StartContainer calls StartContainerFunc if it is set, else the wrapped runtime, within Around.
 func (f *Faults) StartContainer(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "StartContainer", id, f.StartContainerFunc, f.Runtime.StartContainer)
 }
 
-// StopContainer calls StopContainerFunc or the wrapped runtime.
+// StopContainer calls StopContainerFunc if it is set, else the wrapped runtime, within Around.
 func (f *Faults) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	_, err := callAround(ctx, f, "StopContainer", id, func() (struct{}, error) {
 		if f.StopContainerFunc != nil {
@@ -112,7 +112,7 @@ func (f *Faults) StopContainer(ctx context.Context, id string, grace time.Durati
 	return err
 }
 
-// RemoveContainer calls RemoveContainerFunc or the wrapped runtime.
+// RemoveContainer calls RemoveContainerFunc if it is set, else the wrapped runtime, within Around.
 func (f *Faults) RemoveContainer(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "RemoveContainer", id, f.RemoveContainerFunc, f.Runtime.RemoveContainer)
 }

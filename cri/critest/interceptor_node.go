@@ -12,57 +12,57 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// ContainerStats measures the containers of the wrapped runtime.
+// ContainerStats measures the containers of the wrapped runtime, with the latency and the faults of i.
 func (i *Interceptor) ContainerStats(ctx context.Context) ([]cri.ContainerStats, error) {
 	return interceptResult(ctx, i, "ListContainerStats", "", i.Runtime.ContainerStats)
 }
 
-// PodContainerStats measures the containers of one sandbox of the wrapped runtime.
+// PodContainerStats measures the containers of one sandbox of the wrapped runtime, with the latency and the faults of i.
 func (i *Interceptor) PodContainerStats(ctx context.Context, sandboxID string) ([]cri.ContainerStats, error) {
 	return interceptResultByID(ctx, i, "ListContainerStats", sandboxID, i.Runtime.PodContainerStats)
 }
 
-// SandboxStats measures the sandboxes of the wrapped runtime.
+// SandboxStats measures the sandboxes of the wrapped runtime, with the latency and the faults of i.
 func (i *Interceptor) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
 	return interceptResult(ctx, i, "ListPodSandboxStats", "", i.Runtime.SandboxStats)
 }
 
-// Version returns the version of the wrapped runtime.
+// Version returns the version of the wrapped runtime, with the latency and the faults of i.
 func (i *Interceptor) Version(ctx context.Context) (cri.Version, error) {
 	return interceptResult(ctx, i, "Version", "", i.Runtime.Version)
 }
 
-// Status returns the status of the wrapped runtime.
+// Status returns the status of the wrapped runtime, with the latency and the faults of i.
 func (i *Interceptor) Status(ctx context.Context) (cri.Status, error) {
 	return interceptResult(ctx, i, "Status", "", i.Runtime.Status)
 }
 
-// CgroupDriver returns the cgroup driver of the wrapped runtime.
+// CgroupDriver returns the cgroup driver of the wrapped runtime, with the latency and the faults of i.
 func (i *Interceptor) CgroupDriver(ctx context.Context) (cri.CgroupDriver, error) {
 	return interceptResult(ctx, i, "RuntimeConfig", "", i.Runtime.CgroupDriver)
 }
 
-// ListImages lists the images of the wrapped runtime.
+// ListImages lists the images of the wrapped runtime, with the latency and the faults of i.
 func (i *Interceptor) ListImages(ctx context.Context) ([]cri.Image, error) {
 	return interceptResult(ctx, i, "ListImages", "", i.Runtime.ListImages)
 }
 
-// ImageStatus returns the status of an image of the wrapped runtime.
+// ImageStatus returns the status of an image of the wrapped runtime, with the latency and the faults of i.
 func (i *Interceptor) ImageStatus(ctx context.Context, image cri.ImageSpec) (cri.Image, error) {
 	return interceptResult(ctx, i, "ImageStatus", image.Image, func(ctx context.Context) (cri.Image, error) { return i.Runtime.ImageStatus(ctx, image) })
 }
 
-// RemoveImage removes an image of the wrapped runtime.
+// RemoveImage removes an image of the wrapped runtime, with the latency and the faults of i.
 func (i *Interceptor) RemoveImage(ctx context.Context, image cri.ImageSpec) error {
 	return i.interceptCall(ctx, "RemoveImage", image.Image, func(ctx context.Context, _ string) error { return i.Runtime.RemoveImage(ctx, image) })
 }
 
-// ImageUsage measures the image file systems of the wrapped runtime.
+// ImageUsage measures the image file systems of the wrapped runtime, with the latency and the faults of i.
 func (i *Interceptor) ImageUsage(ctx context.Context) (cri.ImageUsage, error) {
 	return interceptResult(ctx, i, "ImageFsInfo", "", i.Runtime.ImageUsage)
 }
 
-// PullImage pulls an image with the wrapped runtime.
+// PullImage pulls an image with the wrapped runtime, with the latency and the faults of i.
 func (i *Interceptor) PullImage(ctx context.Context, image cri.ImageSpec, auth *cri.Auth, sandbox *cri.SandboxConfig) (string, error) {
 	return interceptResult(ctx, i, "PullImage", image.Image, func(ctx context.Context) (string, error) {
 		return i.Runtime.PullImage(ctx, image, auth, sandbox)

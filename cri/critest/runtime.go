@@ -117,7 +117,8 @@ func (r *Runtime) List(ctx context.Context) (s cri.Snapshot, err error) {
 	return s, nil
 }
 
-// ListPod returns the sandboxes and containers of one pod, with all details.
+// ListPod returns the sandboxes and containers of the pod with this UID, with all details. For an unknown pod it returns a
+// Pod without objects.
 func (r *Runtime) ListPod(ctx context.Context, uid string) (p cri.Pod, err error) {
 	call := r.recordCall(Call{Op: "ListPod", ID: uid})
 	defer r.recordResult(call, &err)

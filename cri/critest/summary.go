@@ -27,7 +27,8 @@ func (s SummaryRuntime) List(ctx context.Context) (cri.Snapshot, error) {
 	return snap, err
 }
 
-// ListPod returns the sandboxes and containers of one pod, without details.
+// ListPod returns the sandboxes and containers of the pod with this UID, without details. For an unknown pod it returns a Pod
+// without objects.
 func (s SummaryRuntime) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
 	pod, err := s.Runtime.ListPod(ctx, uid)
 	hideDetails(pod.Sandboxes, pod.Containers)

@@ -61,7 +61,7 @@ func (r *Runtime) PullImage(_ context.Context, image cri.ImageSpec, _ *cri.Auth,
 	return image.Image, nil
 }
 
-// RemoveImage does nothing, because there are no images.
+// RemoveImage does nothing and succeeds: this runtime has no images.
 func (r *Runtime) RemoveImage(context.Context, cri.ImageSpec) error { return nil }
 
 // ImageUsage returns the file system of the state directory, with zero usage.

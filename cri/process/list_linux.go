@@ -16,7 +16,8 @@ func (r *Runtime) List(ctx context.Context) (cri.Snapshot, error) {
 	return snapshot, wrapError("List", "", err)
 }
 
-// ListPod returns the sandboxes and containers of one pod, with details.
+// ListPod returns the sandboxes and containers of the pod with this UID, with all details. For an unknown pod it returns a
+// Pod without objects.
 func (r *Runtime) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
 	snapshot, err := r.snapshot(ctx, func(other string) bool { return other == uid })
 	return snapshot.Pod(uid), wrapError("ListPod", uid, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Version returns the name of the runtime and the CRI version that it implements.
+// Version returns the name of this runtime, nodeagent-process, and the CRI version that it implements.
 func (r *Runtime) Version(context.Context) (cri.Version, error) {
 	return cri.Version{
 		Version:           "0.1.0",

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cripb"
 )
 
-// CreateContainer creates a container in a sandbox.
+// CreateContainer creates a container in a sandbox, and returns its ID.
 func (c *Client) CreateContainer(
 	ctx context.Context, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig,
 ) (string, error) {
@@ -40,14 +40,14 @@ func (c *Client) StartContainer(ctx context.Context, id string) error {
 	return err
 }
 
-// StopContainer sends the stop signal, and kills the container after grace.
+// StopContainer sends the stop signal, and kills the container after grace. It succeeds if the container does not exist.
 func (c *Client) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	_, err := invoke(ctx, c, callInfo{name: "StopContainer", id: id, extra: grace}, c.runtime.StopContainer,
 		&v1.StopContainerRequest{ContainerId: id, Timeout: roundUpToSeconds(grace)})
 	return ignoreNotFound(err)
 }
 
-// RemoveContainer removes a container, by force if it runs.
+// RemoveContainer removes a container, by force if it runs. It succeeds if the container does not exist.
 func (c *Client) RemoveContainer(ctx context.Context, id string) error {
 	_, err := invoke(ctx, c, callInfo{name: "RemoveContainer", id: id}, c.runtime.RemoveContainer,
 		&v1.RemoveContainerRequest{ContainerId: id})

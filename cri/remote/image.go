@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cripb"
 )
 
-// ListImages returns every image.
+// ListImages returns every image in the runtime's store.
 func (c *Client) ListImages(ctx context.Context) ([]cri.Image, error) {
 	r, err := invoke(ctx, c, callInfo{name: "ListImages"}, c.images.ListImages, &v1.ListImagesRequest{})
 	if err != nil {
@@ -35,7 +35,7 @@ func (c *Client) ImageStatus(ctx context.Context, image cri.ImageSpec) (cri.Imag
 	return i, o.requireFields(requiredField{"image.id", i.ID != ""}, requiredField{"image.size", i.Size != 0})
 }
 
-// RemoveImage removes an image with all its tags.
+// RemoveImage removes an image with all its tags. It succeeds if the image does not exist.
 func (c *Client) RemoveImage(ctx context.Context, image cri.ImageSpec) error {
 	_, err := invoke(ctx, c, callInfo{name: "RemoveImage", id: image.Image}, c.images.RemoveImage,
 		&v1.RemoveImageRequest{Image: cripb.EncodeImageSpec(&image)})

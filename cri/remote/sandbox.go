@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cripb"
 )
 
-// RunSandbox creates and starts a sandbox.
+// RunSandbox creates and starts a sandbox, and returns its ID.
 func (c *Client) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (string, error) {
 	o := callInfo{name: "RunPodSandbox", id: config.Pod.Namespace + "/" + config.Pod.Name}
 	r, err := invoke(ctx, c, o, c.runtime.RunPodSandbox, &v1.RunPodSandboxRequest{
@@ -25,14 +25,14 @@ func (c *Client) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (str
 	return r.GetPodSandboxId(), o.requireFields(requiredField{"pod_sandbox_id", r.GetPodSandboxId() != ""})
 }
 
-// StopSandbox kills the containers of the sandbox and tears down its network.
+// StopSandbox kills the containers of the sandbox and tears down its network. It succeeds if the sandbox does not exist.
 func (c *Client) StopSandbox(ctx context.Context, id string) error {
 	_, err := invoke(ctx, c, callInfo{name: "StopPodSandbox", id: id}, c.runtime.StopPodSandbox,
 		&v1.StopPodSandboxRequest{PodSandboxId: id})
 	return ignoreNotFound(err)
 }
 
-// RemoveSandbox removes the sandbox and every container in it.
+// RemoveSandbox removes the sandbox and every container in it. It succeeds if the sandbox does not exist.
 func (c *Client) RemoveSandbox(ctx context.Context, id string) error {
 	_, err := invoke(ctx, c, callInfo{name: "RemovePodSandbox", id: id}, c.runtime.RemovePodSandbox,
 		&v1.RemovePodSandboxRequest{PodSandboxId: id})
