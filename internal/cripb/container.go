@@ -9,7 +9,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeContainerConfig encodes the config of a container. It returns an error for an unknown stop signal.
+// EncodeContainerConfig returns the CRI message for the config of a container. It returns an error for an unknown stop
+// signal.
 func EncodeContainerConfig(config *cri.ContainerConfig) (*v1.ContainerConfig, error) {
 	signal, err := EncodeSignal(config.StopSignal)
 	if err != nil {
@@ -39,7 +40,7 @@ func EncodeContainerConfig(config *cri.ContainerConfig) (*v1.ContainerConfig, er
 	}, nil
 }
 
-// DecodeContainerConfig decodes the config of a container. nil stays nil.
+// DecodeContainerConfig returns the config of a container, read from its CRI message. nil stays nil.
 func DecodeContainerConfig(msg *v1.ContainerConfig) *cri.ContainerConfig {
 	if msg == nil {
 		return nil
@@ -67,7 +68,7 @@ func DecodeContainerConfig(msg *v1.ContainerConfig) *cri.ContainerConfig {
 	}
 }
 
-// EncodeContainer encodes a container as in lists, without details.
+// EncodeContainer returns the CRI message for a container as in lists, without details.
 func EncodeContainer(container *cri.Container) *v1.Container {
 	return &v1.Container{
 		Id:           container.ID,
@@ -83,7 +84,8 @@ func EncodeContainer(container *cri.Container) *v1.Container {
 	}
 }
 
-// DecodeContainer decodes a container as in lists, without details. PodUID comes from the pod UID label.
+// DecodeContainer returns a container as in lists, without details, read from its CRI message. PodUID comes from the pod UID
+// label.
 func DecodeContainer(msg *v1.Container) cri.Container {
 	return cri.Container{
 		ID:          msg.GetId(),
@@ -101,8 +103,8 @@ func DecodeContainer(msg *v1.Container) cri.Container {
 	}
 }
 
-// EncodeContainerStatus encodes a container with details. A stop signal unknown to the protocol becomes the runtime's default, so
-// that one field does not hide the whole status.
+// EncodeContainerStatus returns the CRI message for a container with details. A stop signal unknown to the protocol becomes
+// the runtime's default, so that one field does not hide the whole status.
 func EncodeContainerStatus(container *cri.Container) *v1.ContainerStatus {
 	signal, err := EncodeSignal(container.StopSignal)
 	if err != nil {
@@ -138,8 +140,8 @@ func EncodeContainerStatus(container *cri.Container) *v1.ContainerStatus {
 	return s
 }
 
-// DecodeContainerStatus decodes a container with details. PodUID comes from the pod UID label. SandboxID is empty, because the
-// message does not contain it.
+// DecodeContainerStatus returns a container with details, read from its CRI message. PodUID comes from the pod UID label.
+// SandboxID is empty, because the message does not contain it.
 func DecodeContainerStatus(msg *v1.ContainerStatus) cri.Container {
 	c := cri.Container{
 		ID:          msg.GetId(),

@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeEvent encodes an event. A message has exactly one sandbox: that of the event, or else the pod's first. For a pod without
-// sandboxes it is a sandbox without an ID.
+// EncodeEvent returns the CRI message for an event. A message has exactly one sandbox: that of the event, or else the pod's
+// first. For a pod without sandboxes it is a sandbox without an ID.
 func EncodeEvent(event *cri.Event) *v1.ContainerEventResponse {
 	p := &v1.ContainerEventResponse{
 		ContainerId:        event.ID,
@@ -34,7 +34,8 @@ func EncodeEvent(event *cri.Event) *v1.ContainerEventResponse {
 	return p
 }
 
-// DecodeEvent decodes an event. The pod is that of the sandbox, or else of the labels of the first container.
+// DecodeEvent returns an event, read from its CRI message. The pod is that of the sandbox, or else of the labels of the first
+// container.
 func DecodeEvent(msg *v1.ContainerEventResponse) cri.Event {
 	e := cri.Event{
 		Type: decodeEnum[cri.EventType](msg.GetContainerEventType()),

@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeImageSpec encodes the reference of an image.
+// EncodeImageSpec returns the CRI message for the reference of an image.
 func EncodeImageSpec(spec *cri.ImageSpec) *v1.ImageSpec {
 	return &v1.ImageSpec{
 		Image:              spec.Image,
@@ -20,7 +20,7 @@ func EncodeImageSpec(spec *cri.ImageSpec) *v1.ImageSpec {
 	}
 }
 
-// DecodeImageSpec decodes the reference of an image.
+// DecodeImageSpec returns the reference of an image, read from its CRI message.
 func DecodeImageSpec(msg *v1.ImageSpec) cri.ImageSpec {
 	return cri.ImageSpec{
 		Image:              msg.GetImage(),
@@ -31,7 +31,7 @@ func DecodeImageSpec(msg *v1.ImageSpec) cri.ImageSpec {
 	}
 }
 
-// EncodeImage encodes an image.
+// EncodeImage returns the CRI message for an image.
 func EncodeImage(image *cri.Image) *v1.Image {
 	return &v1.Image{
 		Id:          image.ID,
@@ -45,7 +45,7 @@ func EncodeImage(image *cri.Image) *v1.Image {
 	}
 }
 
-// DecodeImage decodes an image.
+// DecodeImage returns an image, read from its CRI message.
 func DecodeImage(msg *v1.Image) cri.Image {
 	return cri.Image{
 		ID:          msg.GetId(),
@@ -59,7 +59,7 @@ func DecodeImage(msg *v1.Image) cri.Image {
 	}
 }
 
-// EncodeAuth encodes a registry credential. nil stays nil.
+// EncodeAuth returns the CRI message for a registry credential. nil stays nil.
 func EncodeAuth(auth *cri.Auth) *v1.AuthConfig {
 	if auth == nil {
 		return nil
@@ -74,7 +74,7 @@ func EncodeAuth(auth *cri.Auth) *v1.AuthConfig {
 	}
 }
 
-// DecodeAuth decodes a registry credential. nil stays nil.
+// DecodeAuth returns a registry credential, read from its CRI message. nil stays nil.
 func DecodeAuth(msg *v1.AuthConfig) *cri.Auth {
 	if msg == nil {
 		return nil
@@ -89,7 +89,7 @@ func DecodeAuth(msg *v1.AuthConfig) *cri.Auth {
 	}
 }
 
-// EncodeImageUsage encodes the usage of the runtime's image file systems.
+// EncodeImageUsage returns the CRI message for the usage of the runtime's image file systems.
 func EncodeImageUsage(usage *cri.ImageUsage) *v1.ImageFsInfoResponse {
 	return &v1.ImageFsInfoResponse{
 		ImageFilesystems:     mapSlicePtr(usage.Images, encodeFilesystem),
@@ -97,7 +97,7 @@ func EncodeImageUsage(usage *cri.ImageUsage) *v1.ImageFsInfoResponse {
 	}
 }
 
-// DecodeImageUsage decodes the usage of the runtime's image file systems.
+// DecodeImageUsage returns the usage of the runtime's image file systems, read from its CRI message.
 func DecodeImageUsage(msg *v1.ImageFsInfoResponse) cri.ImageUsage {
 	return cri.ImageUsage{
 		Images:     mapSlice(msg.GetImageFilesystems(), decodeFilesystem),

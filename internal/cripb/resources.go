@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeResources encodes the resources of a container or pod. nil stays nil.
+// EncodeResources returns the CRI message for the resources of a container or pod. nil stays nil.
 func EncodeResources(resources *cri.Resources) *v1.LinuxContainerResources {
 	if resources == nil {
 		return nil
@@ -30,7 +30,7 @@ func EncodeResources(resources *cri.Resources) *v1.LinuxContainerResources {
 	}
 }
 
-// DecodeResources decodes the resources of a container or pod. nil stays nil.
+// DecodeResources returns the resources of a container or pod, read from its CRI message. nil stays nil.
 func DecodeResources(msg *v1.LinuxContainerResources) *cri.Resources {
 	if msg == nil {
 		return nil

@@ -9,7 +9,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeSandboxConfig encodes the config of a sandbox, except RuntimeHandler, which a request contains separately. nil stays nil.
+// EncodeSandboxConfig returns the CRI message for the config of a sandbox, except RuntimeHandler, which a request contains
+// separately. nil stays nil.
 func EncodeSandboxConfig(config *cri.SandboxConfig) *v1.PodSandboxConfig {
 	if config == nil {
 		return nil
@@ -32,7 +33,8 @@ func EncodeSandboxConfig(config *cri.SandboxConfig) *v1.PodSandboxConfig {
 	}
 }
 
-// DecodeSandboxConfig decodes the config of a sandbox and sets its runtime handler. nil stays nil.
+// DecodeSandboxConfig returns a sandbox config, read from its CRI message and the runtime handler of the request. nil stays
+// nil.
 func DecodeSandboxConfig(msg *v1.PodSandboxConfig, runtimeHandler string) *cri.SandboxConfig {
 	if msg == nil {
 		return nil
@@ -56,7 +58,7 @@ func DecodeSandboxConfig(msg *v1.PodSandboxConfig, runtimeHandler string) *cri.S
 	}
 }
 
-// EncodeSandbox encodes a sandbox as in lists, without details.
+// EncodeSandbox returns the CRI message for a sandbox as in lists, without details.
 func EncodeSandbox(sandbox *cri.Sandbox) *v1.PodSandbox {
 	return &v1.PodSandbox{
 		Id:             sandbox.ID,
@@ -69,7 +71,7 @@ func EncodeSandbox(sandbox *cri.Sandbox) *v1.PodSandbox {
 	}
 }
 
-// DecodeSandbox decodes a sandbox as in lists, without details.
+// DecodeSandbox returns a sandbox as in lists, without details, read from its CRI message.
 func DecodeSandbox(msg *v1.PodSandbox) cri.Sandbox {
 	return cri.Sandbox{
 		ID:             msg.GetId(),
@@ -83,7 +85,7 @@ func DecodeSandbox(msg *v1.PodSandbox) cri.Sandbox {
 	}
 }
 
-// EncodeSandboxStatus encodes a sandbox with details.
+// EncodeSandboxStatus returns the CRI message for a sandbox with details.
 func EncodeSandboxStatus(sandbox *cri.Sandbox) *v1.PodSandboxStatus {
 	network := &v1.PodSandboxNetworkStatus{}
 	for i, ip := range sandbox.IPs {
@@ -108,7 +110,7 @@ func EncodeSandboxStatus(sandbox *cri.Sandbox) *v1.PodSandboxStatus {
 	}
 }
 
-// DecodeSandboxStatus decodes a sandbox with details.
+// DecodeSandboxStatus returns a sandbox with details, read from its CRI message.
 func DecodeSandboxStatus(msg *v1.PodSandboxStatus) cri.Sandbox {
 	s := cri.Sandbox{
 		ID:             msg.GetId(),
@@ -138,7 +140,7 @@ func decodeIdentity(msg *v1.PodSandboxMetadata) cri.PodIdentity {
 	return cri.PodIdentity{UID: msg.GetUid(), Name: msg.GetName(), Namespace: msg.GetNamespace()}
 }
 
-// decodeSandboxState decodes a sandbox state. Unknown states become SandboxNotReady.
+// decodeSandboxState converts a sandbox state of a CRI message. Unknown states become SandboxNotReady.
 func decodeSandboxState(state v1.PodSandboxState) cri.SandboxState {
 	if state == v1.PodSandboxState_SANDBOX_READY {
 		return cri.SandboxReady

@@ -34,8 +34,8 @@ func mapSlicePtr[A, B any](in []A, fn func(*A) B) []B {
 	return out
 }
 
-// decodeEnum decodes an enumeration with the same numbers in message and struct. Unknown numbers are kept, so that they do not
-// become a known value.
+// decodeEnum converts an enumeration of a CRI message, whose numbers are those of the struct. Unknown numbers are kept, so
+// that they do not become a known value.
 func decodeEnum[T ~uint8, P ~int32](number P) T {
 	if number < 0 || number > math.MaxUint8 {
 		return T(math.MaxUint8)
@@ -50,8 +50,8 @@ func encodeTime(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// decodeTime decodes nanoseconds since 1970. Zero and negative values become the zero time, because some runtimes send
-// time.Time{}.UnixNano().
+// decodeTime converts nanoseconds since 1970 of a CRI message to a time. Zero and negative values become the zero time,
+// because some runtimes send time.Time{}.UnixNano().
 func decodeTime(ns int64) time.Time {
 	if ns <= 0 {
 		return time.Time{}
