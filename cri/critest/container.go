@@ -29,8 +29,8 @@ type container struct {
 }
 
 // CreateContainer creates a container and calls Options.Script for its script.
-func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig) (id string, err error) {
-	call := r.recordCall(Call{Op: "CreateContainer", Name: podName(sandboxConfig.Pod) + "/" + cfg.Name})
+func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig) (id string, err error) {
+	call := r.recordCall(Call{Op: "CreateContainer", Name: podName(sandboxConfig.Pod) + "/" + config.Name})
 	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -43,26 +43,26 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg *cr
 		return "", fmt.Errorf("sandbox %s: %w", sandboxID, cri.ErrNotFound)
 	case sb.State != cri.SandboxReady:
 		return "", fmt.Errorf("sandbox %s: %w", sandboxID, errNotReady)
-	case cfg.Name == "":
+	case config.Name == "":
 		return "", errors.New("container has no name")
 	}
 	for _, c := range r.containers {
-		if c.pod == sb.Pod && c.Name == cfg.Name && c.Attempt == cfg.Attempt {
-			return "", fmt.Errorf("attempt %d: %w", cfg.Attempt, cri.ErrAlreadyExists)
+		if c.pod == sb.Pod && c.Name == config.Name && c.Attempt == config.Attempt {
+			return "", fmt.Errorf("attempt %d: %w", config.Attempt, cri.ErrAlreadyExists)
 		}
 	}
-	img, err := r.imageForContainer(cfg.Image)
+	img, err := r.imageForContainer(config.Image)
 	if err != nil {
 		return "", err
 	}
 	c := &container{
-		Container: newContainer(cfg, sandboxConfig, img),
+		Container: newContainer(config, sandboxConfig, img),
 		pod:       sb.Pod,
-		script:    r.opts.Script(cfg),
+		script:    r.opts.Script(config),
 		exited:    make(chan struct{}),
 		execs:     map[*Call]context.CancelFunc{},
 	}
-	c.ID = r.newID(sb.Pod.UID, cfg.Name, formatAttempt(cfg.Attempt))
+	c.ID = r.newID(sb.Pod.UID, config.Name, formatAttempt(config.Attempt))
 	c.SandboxID, c.PodUID = sandboxID, sb.Pod.UID
 	call.ID = c.ID
 	r.containers = append(r.containers, c)
@@ -71,24 +71,24 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg *cr
 	return c.ID, nil
 }
 
-// newContainer returns a container in state created for cfg, in the sandbox of sandboxConfig. It has no ID yet.
-func newContainer(cfg *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig, img cri.Image) cri.Container {
+// newContainer returns a container in state created for config, in the sandbox of sandboxConfig. It has no ID yet.
+func newContainer(config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig, img cri.Image) cri.Container {
 	c := cri.Container{
-		Name:        cfg.Name,
-		Attempt:     cfg.Attempt,
+		Name:        config.Name,
+		Attempt:     config.Attempt,
 		State:       cri.ContainerCreated,
 		CreatedAt:   time.Now(),
-		Image:       cfg.Image,
+		Image:       config.Image,
 		ImageRef:    imageRef(img),
 		ImageID:     img.ID,
-		Labels:      maps.Clone(cfg.Labels),
-		Annotations: maps.Clone(cfg.Annotations),
-		Mounts:      slices.Clone(cfg.Mounts),
-		Resources:   cloneResources(cfg.Resources),
-		StopSignal:  cmp.Or(cfg.StopSignal, "SIGTERM"),
+		Labels:      maps.Clone(config.Labels),
+		Annotations: maps.Clone(config.Annotations),
+		Mounts:      slices.Clone(config.Mounts),
+		Resources:   cloneResources(config.Resources),
+		StopSignal:  cmp.Or(config.StopSignal, "SIGTERM"),
 	}
-	if sandboxConfig.LogDirectory != "" && cfg.LogPath != "" {
-		c.LogPath = filepath.Join(sandboxConfig.LogDirectory, cfg.LogPath)
+	if sandboxConfig.LogDirectory != "" && config.LogPath != "" {
+		c.LogPath = filepath.Join(sandboxConfig.LogDirectory, config.LogPath)
 	}
 	return c
 }
@@ -227,7 +227,7 @@ func (r *Runtime) exitContainer(ctr *container, exit Exit) {
 	r.publishEvent(cri.EventStopped, ctr.ID, ctr.pod)
 }
 
-// removeContainer deletes a container in any state. r.mu is held.
+// removeContainer removes a container in any state from the lists, and emits its event. r.mu is held.
 func (r *Runtime) removeContainer(ctr *container) {
 	ctr.removed = true
 	r.containers = slices.DeleteFunc(r.containers, func(o *container) bool { return o == ctr })

@@ -24,8 +24,8 @@ type sandbox struct {
 }
 
 // RunSandbox creates a ready sandbox, with an address unless it is on the host network.
-func (r *Runtime) RunSandbox(ctx context.Context, cfg *cri.SandboxConfig) (id string, err error) {
-	call := r.recordCall(Call{Op: "RunPodSandbox", Name: podName(cfg.Pod)})
+func (r *Runtime) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (id string, err error) {
+	call := r.recordCall(Call{Op: "RunPodSandbox", Name: podName(config.Pod)})
 	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -33,18 +33,18 @@ func (r *Runtime) RunSandbox(ctx context.Context, cfg *cri.SandboxConfig) (id st
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, sb := range r.sandboxes {
-		if sb.Pod == cfg.Pod && sb.Attempt == cfg.Attempt {
+		if sb.Pod == config.Pod && sb.Attempt == config.Attempt {
 			return "", cri.ErrAlreadyExists
 		}
 	}
 	sb := &sandbox{Sandbox: cri.Sandbox{
-		Pod:            cfg.Pod,
-		Attempt:        cfg.Attempt,
+		Pod:            config.Pod,
+		Attempt:        config.Attempt,
 		CreatedAt:      time.Now(),
-		Labels:         maps.Clone(cfg.Labels),
-		Annotations:    maps.Clone(cfg.Annotations),
-		RuntimeHandler: cfg.RuntimeHandler,
-		Namespaces:     cfg.Security.Namespaces,
+		Labels:         maps.Clone(config.Labels),
+		Annotations:    maps.Clone(config.Annotations),
+		RuntimeHandler: config.RuntimeHandler,
+		Namespaces:     config.Security.Namespaces,
 	}}
 	if sb.Namespaces.Network != cri.NamespaceNode {
 		if sb.addr, err = r.allocateAddr(); err != nil {
@@ -52,7 +52,7 @@ func (r *Runtime) RunSandbox(ctx context.Context, cfg *cri.SandboxConfig) (id st
 		}
 		sb.IPs = []string{sb.addr.String()}
 	}
-	sb.ID = r.newID(cfg.Pod.UID, formatAttempt(cfg.Attempt))
+	sb.ID = r.newID(config.Pod.UID, formatAttempt(config.Attempt))
 	call.ID = sb.ID
 	r.sandboxes = append(r.sandboxes, sb)
 	r.byID[sb.ID] = sb

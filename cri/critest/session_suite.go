@@ -147,7 +147,7 @@ func (t *sessionTestCase) execProgram(id string, prog sessionProgram, session cr
 	return t.run.RunExec(t.ctx, id, prog.argv(), session)
 }
 
-// containerState returns the state that List reports for a container.
+// containerState returns the state of a container in List, and fails the test if List does not contain it.
 func (t *sessionTestCase) containerState(id string) cri.ContainerState {
 	t.Helper()
 	snapshot, err := t.rt.List(t.ctx)

@@ -92,7 +92,7 @@ func (r *Runtime) SandboxStats(ctx context.Context) (stats []cri.SandboxStats, e
 	return stats, nil
 }
 
-// usage measures the running containers that match. r.mu is held.
+// usage returns the result of Options.Usage for each running container that match accepts. r.mu is held.
 func (r *Runtime) usage(match func(*container) bool) []cri.ContainerStats {
 	var stats []cri.ContainerStats
 	for _, c := range r.containers {

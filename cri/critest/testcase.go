@@ -107,8 +107,9 @@ func (t *testCase) newPodConfig() *cri.SandboxConfig {
 	return s
 }
 
-// newContainerConfig returns the config of a container that runs prog.
-func (t *testCase) newContainerConfig(config *cri.SandboxConfig, name string, prog program) *cri.ContainerConfig {
+// newContainerConfig returns the config of a container that runs prog, in the sandbox of sandboxConfig, with the labels of
+// the kubelet.
+func (t *testCase) newContainerConfig(sandboxConfig *cri.SandboxConfig, name string, prog program) *cri.ContainerConfig {
 	return &cri.ContainerConfig{
 		Name:        name,
 		Image:       cri.ImageSpec{Image: t.f.Image, UserSpecifiedImage: t.f.Image},
@@ -116,9 +117,9 @@ func (t *testCase) newContainerConfig(config *cri.SandboxConfig, name string, pr
 		Env:         []cri.EnvVar{{Name: "CRITEST", Value: "variable"}, {Name: "PATH", Value: "/bin:/usr/bin:/sbin:/usr/sbin"}},
 		Annotations: map[string]string{"critest/note": "of the container"},
 		Labels: map[string]string{
-			cri.LabelPodName:       config.Pod.Name,
-			cri.LabelPodNamespace:  config.Pod.Namespace,
-			cri.LabelPodUID:        config.Pod.UID,
+			cri.LabelPodName:       sandboxConfig.Pod.Name,
+			cri.LabelPodNamespace:  sandboxConfig.Pod.Namespace,
+			cri.LabelPodUID:        sandboxConfig.Pod.UID,
 			cri.LabelContainerName: name,
 			"critest/label":        "of the container",
 		},
@@ -135,7 +136,8 @@ func (t *testCase) namespaceOptions() cri.NamespaceOptions {
 	return n
 }
 
-// tryRunSandbox runs a sandbox, and returns its error. The sandbox is removed at the end of the test.
+// tryRunSandbox runs a sandbox, after Fixture.Adjust has changed its config and its log directory was created. It returns the
+// error of RunSandbox. The sandbox is removed at the end of the test.
 func (t *testCase) tryRunSandbox(config *cri.SandboxConfig) (id string, err error) {
 	if t.f.Adjust != nil {
 		t.f.Adjust(config, nil)
@@ -155,7 +157,7 @@ func (t *testCase) tryRunSandbox(config *cri.SandboxConfig) (id string, err erro
 	return id, err
 }
 
-// runSandbox runs a sandbox, and fails the test on error.
+// runSandbox is tryRunSandbox that fails the test on error.
 func (t *testCase) runSandbox(config *cri.SandboxConfig) string {
 	t.Helper()
 	id, err := t.tryRunSandbox(config)
@@ -164,7 +166,8 @@ func (t *testCase) runSandbox(config *cri.SandboxConfig) string {
 	return id
 }
 
-// tryCreateContainer creates a container, and returns its error.
+// tryCreateContainer creates a container, after Fixture.Adjust has changed its config and its log directory was created. It
+// returns the error of CreateContainer.
 func (t *testCase) tryCreateContainer(sandbox string, sandboxConfig *cri.SandboxConfig, config *cri.ContainerConfig) (id string, err error) {
 	if t.f.Adjust != nil {
 		t.f.Adjust(sandboxConfig, config)
@@ -196,7 +199,7 @@ func (t *testCase) checkConfigUnchanged(cfg any, call func() error) error {
 	return call()
 }
 
-// createContainer creates a container, and fails the test on error.
+// createContainer is tryCreateContainer that fails the test on error.
 func (t *testCase) createContainer(sandbox string, sandboxConfig *cri.SandboxConfig, config *cri.ContainerConfig) string {
 	t.Helper()
 	id, err := t.tryCreateContainer(sandbox, sandboxConfig, config)

@@ -53,7 +53,7 @@ func (l *lineReader) nextLine() ([]byte, error) {
 	}
 }
 
-// takeUnfinished returns and drops the text after the last newline.
+// takeUnfinished returns the buffered text after the last newline, and drops it from the buffer.
 func (l *lineReader) takeUnfinished() []byte {
 	rest := l.buf[l.start:l.end]
 	if l.skippingLong {

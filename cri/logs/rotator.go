@@ -128,7 +128,7 @@ func (r *Rotator) SetLogs(list []Log) {
 	sleep.Wake(r.changed)
 }
 
-// reportNotRun calls Hooks.RotationFailed because Run was not called.
+// reportNotRun passes the error of a missing Run call to Hooks.RotationFailed.
 func (r *Rotator) reportNotRun(err error) {
 	if hook := r.o.Hooks.RotationFailed; hook != nil {
 		hook(Log{}, err, 0)

@@ -81,7 +81,7 @@ func (c *container) recordExit(exit shim.Exit, err error) {
 	c.ExitCode, c.Reason, c.Message = exit.Code, exit.Reason, exit.Message
 }
 
-// CreateContainer validates a config and persists a container.
+// CreateContainer validates the config and persists a container in state created. It starts no process.
 func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig, _ *cri.SandboxConfig) (string, error) {
 	id, err := r.createContainer(ctx, sandboxID, config)
 	return id, wrapError("CreateContainer", config.Name, err)

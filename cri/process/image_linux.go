@@ -31,7 +31,7 @@ func nominalImage(image cri.ImageSpec) cri.Image {
 	return i
 }
 
-// ListImages returns one image per image name of the containers.
+// ListImages returns the image names of all containers, each as one image.
 func (r *Runtime) ListImages(ctx context.Context) ([]cri.Image, error) {
 	snapshot, err := r.snapshot(ctx, func(string) bool { return true })
 	if err != nil {

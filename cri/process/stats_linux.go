@@ -61,7 +61,7 @@ func (r *Runtime) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) 
 	return all, nil
 }
 
-// measureContainers measures the running containers with one scan of /proc.
+// measureContainers returns the usage of the running containers from one scan of /proc, and the snapshot that lists them.
 func (r *Runtime) measureContainers(ctx context.Context) ([]cri.ContainerStats, cri.Snapshot, error) {
 	snapshot, err := r.snapshot(ctx, func(string) bool { return true })
 	if err != nil {

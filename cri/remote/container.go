@@ -81,7 +81,7 @@ func (c *Client) UpdateContainer(
 	return err
 }
 
-// ReopenContainerLog makes the runtime reopen the container's log file.
+// ReopenContainerLog makes the runtime reopen the container's log file by its path, after a rotation.
 func (c *Client) ReopenContainerLog(ctx context.Context, id string) error {
 	_, err := invoke(ctx, c, callInfo{name: "ReopenContainerLog", id: id}, c.runtime.ReopenContainerLog,
 		&v1.ReopenContainerLogRequest{ContainerId: id})

@@ -90,7 +90,8 @@ func (w *sessionStreams) closeAfterStdin(container Container) {
 	}
 }
 
-// openOutputs returns the pipe ends to which the container writes.
+// openOutputs opens a non-blocking pipe for each output stream of the session. It returns the descriptors for the container,
+// -1 for a stream without a writer.
 func (w *sessionStreams) openOutputs() (fds [2]int, err error) {
 	fds = [2]int{-1, -1}
 	for i, to := range []io.Writer{w.s.Stdout, w.s.Stderr} {

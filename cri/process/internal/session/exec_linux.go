@@ -77,7 +77,8 @@ func (w *sessionStreams) openCommandFiles() (fds []int, err error) {
 	return append(fds, out), nil
 }
 
-// openInput returns the descriptor of the command's stdin.
+// openInput opens a pipe for the stdin of the command, or /dev/null if the session has no Stdin. It returns the descriptor
+// for the command.
 func (w *sessionStreams) openInput() (int, error) {
 	if w.s.Stdin == nil {
 		return openNull(unix.O_RDONLY)
@@ -89,7 +90,8 @@ func (w *sessionStreams) openInput() (int, error) {
 	return from, err
 }
 
-// openOutput returns the descriptor to which the command writes.
+// openOutput opens a pipe for one output stream of the command, or /dev/null if to is nil. It returns the descriptor for the
+// command.
 func (w *sessionStreams) openOutput(to io.Writer, name string) (int, error) {
 	if to == nil {
 		return openNull(unix.O_WRONLY)

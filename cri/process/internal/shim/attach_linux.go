@@ -47,7 +47,8 @@ type client struct {
 	dropped chan error     // receives the reason once when the client is dropped
 }
 
-// addClient attaches a client, and takes ownership of its descriptors.
+// addClient attaches a client to the output. It takes ownership of the client's descriptors. It returns ErrEnded after the
+// process has exited.
 func (h *outputHub) addClient(attached *client) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

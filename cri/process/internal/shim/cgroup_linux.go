@@ -97,7 +97,8 @@ func killAndRemoveCgroups(dirs []string, limit time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// tryRemoveCgroup tries once to remove a cgroup and its descendants.
+// tryRemoveCgroup tries once to remove the cgroup dir. If that fails, it kills the processes in it and removes its
+// descendants, up to levels deep.
 func tryRemoveCgroup(dir string, levels int, deadline time.Time) error {
 	err := rmdirCgroup(dir)
 	if err == nil || time.Now().After(deadline) {
@@ -121,7 +122,7 @@ func rmdirCgroup(dir string) error {
 	return nil
 }
 
-// listSubdirs returns names of subdirectories, at most maxChildren.
+// listSubdirs returns the names of at most maxChildren subdirectories. It ignores errors, because the caller retries.
 func listSubdirs(dir string) (names []string) {
 	file, err := os.Open(dir)
 	if err != nil {

@@ -287,7 +287,7 @@ func (k *shimServer) killUntil(done <-chan struct{}, limit time.Duration) bool {
 	return false
 }
 
-// killDescendants kills every current descendant of the shim once.
+// killDescendants sends SIGKILL once to every current descendant of the shim. Processes that they fork meanwhile survive.
 func (k *shimServer) killDescendants() {
 	all, err := procfs.ListProcesses()
 	if err != nil {
