@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// encrypted is a way through a proxy that copies bytes between a client with TLS and the runtime, and knows nothing of them: what any
-// server with TLS in front of the runtime costs.
+// encrypted is a way through a proxy with TLS that copies bytes between a client and the runtime. It measures the cost of any
+// server with TLS in front of the runtime.
 type encrypted struct {
 	way
 	listener net.Listener
@@ -46,7 +46,7 @@ func newEncrypted(w way) (*encrypted, error) {
 	return e, nil
 }
 
-// Close ends the proxy, once its connections have ended.
+// Close closes the proxy, after its connections have ended.
 func (e *encrypted) Close() error {
 	err := e.listener.Close()
 	e.tasks.Wait()
@@ -66,7 +66,7 @@ func (e *encrypted) serve() {
 	}
 }
 
-// join copies both ways until both sides have ended.
+// join copies in both directions until both sides are closed.
 func join(client net.Conn, target string) {
 	defer client.Close()
 	server, err := net.Dial("tcp", target)
@@ -84,7 +84,7 @@ func join(client net.Conn, target string) {
 	up.Wait()
 }
 
-// through returns a URL of the runtime as the proxy has it.
+// through returns the URL of the proxy for a URL of the runtime.
 func (e *encrypted) through(location string, err error) (string, error) {
 	if err != nil {
 		return "", err
@@ -108,7 +108,7 @@ func (e *encrypted) forward(ctx context.Context) (string, error) {
 	return e.through(e.way.forward(ctx))
 }
 
-// selfSigned is a certificate that nobody trusts.
+// selfSigned returns a self-signed certificate.
 func selfSigned() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/hack/bench/internal/process"
 )
 
-// options are the command line.
+// options contains the values of the flags.
 type options struct {
 	endpoint, image            string
 	agent, cgroupRoot, kubelet string
@@ -33,7 +33,7 @@ type options struct {
 	json                       string
 }
 
-// Run measures by the command line args, without the name of the program, and prints the figures to out.
+// Run measures as the command line args select, without the name of the program, and prints the figures to out.
 func Run(ctx context.Context, args []string, out io.Writer) error {
 	var o options
 	flags := flag.NewFlagSet("bench api", flag.ContinueOnError)
@@ -64,7 +64,7 @@ func Run(ctx context.Context, args []string, out io.Writer) error {
 	return measure(ctx, o, out)
 }
 
-// bench is one run.
+// bench is the state of one run.
 type bench struct {
 	options
 	runtime *cri.Client
@@ -72,7 +72,7 @@ type bench struct {
 	all     []figures
 }
 
-// measure takes all figures and prints them, also those that were taken before an error.
+// measure takes all figures and prints them. After an error it prints the figures taken so far.
 func measure(ctx context.Context, o options, out io.Writer) (err error) {
 	subjects, err := o.subjects()
 	if err != nil {
@@ -117,7 +117,7 @@ func load() string {
 	return strings.Join(strings.Fields(string(text))[:3], " ")
 }
 
-// subjects returns what is measured beside the floor.
+// subjects returns the agents to measure beside the floor.
 func (o options) subjects() (list []subject, err error) {
 	switch {
 	case o.endpoint == "" || o.image == "":

@@ -13,7 +13,7 @@ import (
 	"text/tabwriter"
 )
 
-// metric names a figure.
+// metric is the name of a figure.
 type metric string
 
 // The figures, in the order of the table.
@@ -43,14 +43,14 @@ const (
 // floorName is the subject of the runtime itself.
 const floorName = "floor"
 
-// pages are those that are scraped: all that both have.
+// pages returns the metrics pages to scrape, which agent and kubelet both have.
 func pages() []string {
 	return []string{"/metrics", "/metrics/cadvisor", "/metrics/resource", "/metrics/probes", "/stats/summary", "/pods"}
 }
 
 func scrapeCPU(page string) metric { return metric("scrape of " + page + ": CPU, ms") }
 
-// floorMetrics are those that the floor has, too.
+// floorMetrics returns the metrics that the floor has too.
 func floorMetrics() []metric {
 	return []metric{logSpeed, execP50, execP99, manyP50, manyP99, forwardSpeed, forwardTLS, outputSpeed, outputTLS}
 }
@@ -66,7 +66,7 @@ func metrics() []metric {
 	return append(list, monitoredMillicores, idleMiB, lastMiB)
 }
 
-// figures are those of one subject in one repeat. The floor has some beside each agent.
+// figures are the figures of one subject in one repeat. The floor has some for each agent.
 type figures struct {
 	Subject string             `json:"subject"`
 	Repeat  int                `json:"repeat"`

@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
-// spdy is what all of runtime, agent and kubelet speak.
+// spdy is the protocol that runtime, agent and kubelet all support.
 const spdy = "SPDY v4.channel.k8s.io"
 
 const (
@@ -32,7 +32,7 @@ const (
 	gib = 1 << 30
 )
 
-// rest takes the CPU time of an agent that nobody asks anything.
+// rest measures the CPU time of an agent without requests.
 func (t *trial) rest(ctx context.Context) error {
 	_, cpu, err := t.spent(func() error { return wait.Sleep(ctx, t.options.rest) })
 	t.atRest = cpu / t.options.rest.Seconds()
@@ -40,7 +40,7 @@ func (t *trial) rest(ctx context.Context) error {
 	return err
 }
 
-// spent returns the seconds that do took, and those of CPU time of the agent beyond what it takes at rest.
+// spent returns the wall time of do in seconds, and the CPU seconds of the agent beyond its CPU time at rest.
 func (t *trial) spent(do func() error) (wall, cpu float64, err error) {
 	before, err := t.CPU()
 	if err != nil {
@@ -59,7 +59,8 @@ const (
 	lineSize = 101
 )
 
-// writeLog appends lines to a file, about as many bytes as are asked for, and returns the bytes of the file and those of a client.
+// writeLog appends lines of about size bytes to a file. It returns the bytes of the file and the bytes that a client
+// receives.
 func writeLog(file string, size int) (written, content int64, err error) {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
@@ -74,7 +75,7 @@ func writeLog(file string, size int) (written, content int64, err error) {
 	return n * int64(len(line)), n * lineSize, errors.Join(w.Flush(), f.Close())
 }
 
-// logs reads the whole log. Writing has left the file in memory.
+// logs reads the whole log, which is in the page cache after writing.
 func (t *trial) logs(ctx context.Context) error {
 	written, content, err := writeLog(t.bare.file, t.log*mib)
 	if err != nil {
@@ -91,7 +92,7 @@ func (t *trial) logs(ctx context.Context) error {
 	return err
 }
 
-// counter counts what is written to it.
+// counter is a writer that counts bytes.
 type counter struct{ n int64 }
 
 func (c *counter) Write(b []byte) (int, error) {
@@ -99,7 +100,7 @@ func (c *counter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// drain reads all, and refuses another size: who sends less would be faster.
+// drain reads everything, and returns an error if the size is not want: an incomplete response would be faster.
 func drain(ctx context.Context, open func(context.Context) (io.ReadCloser, error), want int64) error {
 	r, err := open(ctx)
 	if err != nil {
@@ -116,7 +117,7 @@ func drain(ctx context.Context, open func(context.Context) (io.ReadCloser, error
 	return nil
 }
 
-// succeeded returns an error unless the status of a session is that of exit code 0.
+// succeeded returns an error unless the status of a session reports exit code 0.
 func succeeded(status string, err error) error {
 	if err == nil && !strings.Contains(status, `"status":"Success"`) {
 		err = fmt.Errorf("the session has status %q", status)
@@ -124,7 +125,7 @@ func succeeded(status string, err error) error {
 	return err
 }
 
-// execTrue returns the seconds of one exec of true.
+// execTrue returns the seconds of one exec of the program true.
 func execTrue(ctx context.Context, w way) (float64, error) {
 	ctx, end := context.WithTimeout(ctx, time.Minute)
 	defer end()
@@ -136,7 +137,7 @@ func execTrue(ctx context.Context, w way) (float64, error) {
 	return time.Since(began).Seconds(), err
 }
 
-// manyTrue returns the seconds of each of n execs, so many at a time. After an error it starts no more.
+// manyTrue returns the seconds of each of n execs, with up to parallel at a time. After an error it starts no more.
 func manyTrue(ctx context.Context, w way, n, parallel int) ([]float64, error) {
 	var next atomic.Int64
 	took, errs := make([]float64, n), make([]error, parallel)
@@ -157,7 +158,8 @@ func manyTrue(ctx context.Context, w way, n, parallel int) ([]float64, error) {
 	return took, errors.Join(errs...)
 }
 
-// turns is how many times the floor and the agent are asked for a part of the execs: what the machine does beside is the same for both.
+// turns is the number of alternations between floor and agent during the execs, so that both see the same load of the
+// machine.
 const turns = 8
 
 func (t *trial) execs(ctx context.Context) error {
@@ -193,7 +195,7 @@ func (t *trial) execs(ctx context.Context) error {
 	return nil
 }
 
-// forward has a server of the harness send to one forwarded connection.
+// forward measures a port-forward connection to which a server of the harness sends.
 func (t *trial) forward(ctx context.Context) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -213,13 +215,13 @@ func (t *trial) forward(ctx context.Context) error {
 	return t.bulk(size, forwardSpeed, forwardTLS, forwardCPU, func(w way) error { return forwarded(ctx, w, port, size, t.limit) })
 }
 
-// output has a command write to its session.
+// output measures a command that writes to its session.
 func (t *trial) output(ctx context.Context) error {
 	size := int64(t.log) * mib
 	return t.bulk(size, outputSpeed, outputTLS, outputCPU, func(w way) error { return wrote(ctx, w, size, t.limit) })
 }
 
-// bulk has a session carry so many bytes, at the runtime, there through a proxy that only has TLS, and at the agent, which has it, too.
+// bulk measures a session that carries size bytes: at the runtime, at the runtime through a proxy with TLS, and at the agent.
 func (t *trial) bulk(size int64, plain, withTLS, cpuTime metric, carry func(way) error) error {
 	mibs := float64(size) / mib
 	began := time.Now()
@@ -244,7 +246,7 @@ func (t *trial) bulk(size int64, plain, withTLS, cpuTime metric, carry func(way)
 	return err
 }
 
-// wrote reads all that a command writes.
+// wrote reads all output of a command.
 func wrote(ctx context.Context, w way, size int64, limit time.Duration) error {
 	ctx, end := context.WithTimeout(ctx, limit)
 	defer end()
@@ -262,7 +264,7 @@ func wrote(ctx context.Context, w way, size int64, limit time.Duration) error {
 	return nil
 }
 
-// zeros is an endless source.
+// zeros is an endless reader of zero bytes.
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) {
@@ -270,7 +272,8 @@ func (zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// forwarded reads all that is sent, but not the end: containerd waits a second for the other direction before it passes that on.
+// forwarded reads all data, but does not wait for the end: containerd waits a second for the other direction before it passes
+// the end on.
 func forwarded(ctx context.Context, w way, port int, size int64, limit time.Duration) error {
 	ctx, end := context.WithTimeout(ctx, limit)
 	defer end()
@@ -293,7 +296,7 @@ func forwarded(ctx context.Context, w way, port int, size int64, limit time.Dura
 	return errors.Join(err, ctx.Err())
 }
 
-// scrape takes the mean CPU time of each page.
+// scrape measures the mean CPU time of a request for each page.
 func (t *trial) scrape(ctx context.Context) error {
 	for _, page := range pages() {
 		_, cpu, err := t.spent(func() error {
@@ -312,7 +315,7 @@ func (t *trial) scrape(ctx context.Context) error {
 	return nil
 }
 
-// read reads a page to its end.
+// read reads a page completely.
 func (t *trial) read(ctx context.Context, page string) error {
 	r, err := t.served.get(ctx, page)
 	if err != nil {
@@ -325,10 +328,10 @@ func (t *trial) read(ctx context.Context, page string) error {
 	return nil
 }
 
-// scrapePeriod is how often Prometheus and metrics-server ask.
+// scrapePeriod is the scrape period of Prometheus and metrics-server.
 const scrapePeriod = 15 * time.Second
 
-// monitor takes all CPU time, that at rest too, while every page is asked for each scrapePeriod.
+// monitor measures all CPU time, including that at rest, while every page is requested once per scrapePeriod.
 func (t *trial) monitor(ctx context.Context) error {
 	wall, cpu, err := t.spent(func() error {
 		for began, round := time.Now(), 0; time.Since(began) < t.monitored; {
@@ -348,7 +351,7 @@ func (t *trial) monitor(ctx context.Context) error {
 	return err
 }
 
-// idle opens sessions that have answered once and then wait, and looks at what they cost.
+// idle measures the memory of sessions that have responded once and are idle.
 func (t *trial) idle(ctx context.Context) (err error) {
 	if err := wait.Sleep(ctx, t.settle); err != nil {
 		return err

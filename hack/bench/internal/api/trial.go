@@ -28,13 +28,13 @@ const (
 	mainPod  = "main" // what requests are for
 )
 
-// subject is an agent that is measured: its name, and how its process is started with or without its server.
+// subject is an agent to measure: its name, and how to start its process with or without its server.
 type subject struct {
 	name  string
 	start func(t *trial, server bool) (*process.Process, error)
 }
 
-// trial is one agent.
+// trial is the measurement of one agent.
 type trial struct {
 	*bench
 	*process.Process
@@ -73,7 +73,7 @@ func (t *trial) startKubelet(server bool) (*process.Process, error) {
 	}, "--config={}", "--root-dir="+filepath.Join(t.dir, "root"), "--cert-dir="+filepath.Join(t.dir, "pki"), "--hostname-override="+nodeName, "--v=0")
 }
 
-// measure takes the figures of one agent and of the floor beside it, and cleans up behind it.
+// measure takes the figures of one agent and of the floor beside it, and cleans up afterwards.
 func (b *bench) measure(ctx context.Context, s subject, repeat int) (err error) {
 	t := &trial{bench: b, subject: s, figures: newFigures(s.name, repeat), floor: newFigures(floorName, repeat)}
 	t.dir = filepath.Join(b.work, fmt.Sprint(s.name, repeat))
@@ -120,7 +120,7 @@ func (b *bench) measure(ctx context.Context, s subject, repeat int) (err error) 
 	return err
 }
 
-// manifest writes a static pod that takes no CPU, and ends at once when asked to.
+// manifest writes a static pod that uses no CPU, and exits at once on SIGTERM.
 func (t *trial) manifest(name string, onHost bool) error {
 	text, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]string{"name": name, "namespace": "default"},
@@ -139,7 +139,7 @@ func (t *trial) manifest(name string, onHost bool) error {
 	return os.WriteFile(filepath.Join(t.manifests, name+".json"), text, 0o644)
 }
 
-// start has the pods started, and then looks at the memory of an agent that finds them, without and with its server.
+// start runs the pods, and then measures the memory of an agent that finds them at its start, without and with its server.
 func (t *trial) start(ctx context.Context) error {
 	for _, one := range []struct {
 		server bool
@@ -163,7 +163,7 @@ func (t *trial) start(ctx context.Context) error {
 	return nil
 }
 
-// restart starts the agent anew, and waits until all pods run and it answers.
+// restart restarts the agent, and waits until all pods run and it responds.
 func (t *trial) restart(ctx context.Context, server bool) (err error) {
 	if t.Process != nil {
 		if err := t.Stop(t.grace); err != nil {
@@ -200,7 +200,7 @@ func (t *trial) restart(ctx context.Context, server bool) (err error) {
 	})
 }
 
-// freePort returns a port that nobody has.
+// freePort returns an unused port.
 func freePort(ctx context.Context) (int, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -209,7 +209,7 @@ func freePort(ctx context.Context) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// poll calls check until it succeeds, and returns its last error after the limit or once the agent has ended.
+// poll calls check until it succeeds. It returns the last error after the limit or when the agent has exited.
 func (t *trial) poll(ctx context.Context, check func() error) error {
 	for deadline := time.Now().Add(t.limit); ; {
 		err := check()
@@ -228,7 +228,7 @@ func (t *trial) poll(ctx context.Context, check func() error) error {
 	}
 }
 
-// leave has the agent stop the pods, ends it, and removes what is left of them.
+// leave makes the agent stop the pods, stops the agent, and removes remaining pods.
 func (t *trial) leave(ctx context.Context) error {
 	files, err := filepath.Glob(filepath.Join(t.manifests, "*.json"))
 	for _, file := range files {

@@ -19,14 +19,14 @@ import (
 	"github.com/seed81659283/nodeagent/hack/bench/internal/cri"
 )
 
-// way is how the container is reached: by a URL for each session, and a reader for its log.
+// way is an access to the container: a URL for each session, and a reader for its log.
 type way interface {
 	exec(ctx context.Context, stdin bool, command ...string) (string, error)
 	forward(ctx context.Context) (string, error)
 	log(ctx context.Context) (io.ReadCloser, error)
 }
 
-// bare is the floor: the runtime itself, and the file.
+// bare is the floor: the runtime itself, and the log file.
 type bare struct {
 	runtime                  *cri.Client
 	container, sandbox, file string

@@ -20,22 +20,22 @@ import (
 	"github.com/seed81659283/nodeagent/internal/controlplane"
 )
 
-// parallel is how many requests of the harness are under way at a time.
+// parallel is the number of concurrent requests of the harness.
 const parallel = 16
 
-// load is what the cluster has for a node: a namespace of the same name, and pods and services in it.
+// load contains the objects of the cluster for a node: a namespace with the name of the node, and pods and services in it.
 type load struct {
 	client *controlplane.Client
 	node   string
 	image  string
 }
 
-// script is what a container runs: it takes no CPU, and ends at once when asked to.
+// script is the command of the containers: it uses no CPU, and exits at once on SIGTERM.
 const script = "trap 'exit 0' TERM; sleep 1000000 & wait"
 
 func (l load) path(rest string) string { return "/api/v1/namespaces/" + l.node + rest }
 
-// namespace makes the namespace, and waits until pods can be made in it.
+// namespace creates the namespace, and waits until pods can be created in it.
 func (l load) namespace(ctx context.Context, limit time.Duration) error {
 	err := l.client.Do(ctx, http.MethodPost, "/api/v1/namespaces", object("Namespace", l.node, nil), nil)
 	if err != nil {
@@ -47,7 +47,7 @@ func (l load) namespace(ctx context.Context, limit time.Duration) error {
 	})
 }
 
-// ready waits until the node is.
+// ready waits until the node is ready.
 func (l load) ready(ctx context.Context, limit time.Duration, alive func() error) error {
 	var dead error
 	err := poll(ctx, limit, func() error {
@@ -68,7 +68,7 @@ func (l load) ready(ctx context.Context, limit time.Duration, alive func() error
 	return errors.Join(err, dead)
 }
 
-// pods makes pods that have no node yet, and returns their names.
+// pods creates pods that are not bound to a node, and returns their names.
 func (l load) pods(ctx context.Context, n int) (names []string, err error) {
 	for i := range n {
 		names = append(names, fmt.Sprintf("p%d", i))
@@ -85,7 +85,7 @@ func (l load) pods(ctx context.Context, n int) (names []string, err error) {
 	})
 }
 
-// bind binds pods to the node at once, and returns when each of them was about to be.
+// bind binds all pods to the node concurrently. It returns the time just before each binding.
 func (l load) bind(ctx context.Context, names []string) (map[string]time.Time, error) {
 	var mu sync.Mutex // guards at
 	at := map[string]time.Time{}
@@ -99,7 +99,7 @@ func (l load) bind(ctx context.Context, names []string) (map[string]time.Time, e
 	})
 }
 
-// services makes services, each with an address.
+// services creates services with one address each.
 func (l load) services(ctx context.Context, n int) error {
 	return each(ctx, n, func(i int) error {
 		return l.client.Do(ctx, http.MethodPost, l.path("/services"), object("Service", fmt.Sprintf("s%d", i), map[string]any{
@@ -112,8 +112,8 @@ func (l load) deletePods(ctx context.Context) error {
 	return l.client.Do(ctx, http.MethodDelete, l.path("/pods"), nil, nil)
 }
 
-// leave removes services, namespace and node. What the namespace still has then the controller manager removes. The services go one by
-// one: ten thousand in one request take longer than a request may.
+// leave deletes services, namespace and node. The controller manager deletes remaining objects of the namespace. Services are
+// deleted one by one, because one request for ten thousand exceeds its time limit.
 func (l load) leave(ctx context.Context, services int) error {
 	gone := each(ctx, services, func(i int) error {
 		return notFound(l.client.Do(ctx, http.MethodDelete, l.path(fmt.Sprintf("/services/s%d", i)), nil, nil))
@@ -123,7 +123,7 @@ func (l load) leave(ctx context.Context, services int) error {
 		notFound(l.client.Do(ctx, http.MethodDelete, "/api/v1/nodes/"+l.node, nil, nil)))
 }
 
-// notFound returns nil where there is nothing to remove.
+// notFound returns nil if err means that the object does not exist, else err.
 func notFound(err error) error {
 	if controlplane.StatusCode(err) == http.StatusNotFound {
 		return nil
@@ -155,7 +155,7 @@ func poll(ctx context.Context, limit time.Duration, check func() error) error {
 	}
 }
 
-// each calls do for 0 to n-1, some at a time, and returns the first errors. After one it starts no more.
+// each calls do for 0 to n-1, up to parallel at a time, and returns the errors. After an error it starts no more.
 func each(ctx context.Context, n int, do func(i int) error) error {
 	var next atomic.Int64
 	var failed atomic.Bool

@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/controlplane"
 )
 
-// options are the command line.
+// options contains the values of the flags.
 type options struct {
 	endpoint, image, bridge    string
 	bin                        string // programs of the control plane
@@ -73,7 +73,7 @@ func Run(ctx context.Context, args []string, out io.Writer) error {
 	return measure(ctx, o, out)
 }
 
-// bench is one run.
+// bench is the state of one run.
 type bench struct {
 	options
 	plane   *controlplane.Plane
@@ -83,7 +83,7 @@ type bench struct {
 	out     io.Writer
 }
 
-// measure takes all figures and prints them, also those that were taken before an error.
+// measure takes all figures and prints them. After an error it prints the figures taken so far.
 func measure(ctx context.Context, o options, out io.Writer) (err error) {
 	subjects, err := o.subjects()
 	if err != nil {
@@ -136,7 +136,7 @@ func measure(ctx context.Context, o options, out io.Writer) (err error) {
 	return err
 }
 
-// subjects returns what is measured beside the floor.
+// subjects returns the agents to measure beside the floor.
 func (o options) subjects() (list []subject, err error) {
 	switch {
 	case o.endpoint == "" || o.image == "" || o.bridge == "":
@@ -155,5 +155,6 @@ func (o options) subjects() (list []subject, err error) {
 	return list, nil
 }
 
-// gap is the time between two kills: an agent that looks every second must not meet them always at the same moment of it.
+// gap returns the random time between two kills, so that an agent that polls every second does not meet them always at the
+// same moment of its period.
 func gap() time.Duration { return time.Second + rand.N(2*time.Second) }

@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/hack/bench/internal/process"
 )
 
-// subject is an agent that is measured: its name, and how its process is started as a node with a kubeconfig, in a directory.
+// subject is an agent to measure: its name, and how to start its process as a node, with a kubeconfig, in a directory.
 type subject struct {
 	name  string
 	start func(b *bench, node, kubeconfig, dir string) (*process.Process, error)

@@ -22,7 +22,7 @@ import (
 	"text/tabwriter"
 )
 
-// metric names a figure.
+// metric is the name of a figure.
 type metric string
 
 // The figures, in the order of the table.
@@ -55,7 +55,7 @@ func metrics() []metric {
 // floorName is the subject of bare CRI calls.
 const floorName = "floor"
 
-// figures are those of one subject in one repeat.
+// figures are the figures of one subject in one repeat.
 type figures struct {
 	Subject string             `json:"subject"`
 	Repeat  int                `json:"repeat"`
@@ -85,7 +85,7 @@ func (b *bench) measureFloor(ctx context.Context) (figures, error) {
 	return f, err
 }
 
-// parseFloor returns the best median of a degree of parallelism.
+// parseFloor returns the best median over all degrees of parallelism.
 func parseFloor(text []byte) (float64, error) {
 	var run struct {
 		Samples []struct {
@@ -150,7 +150,7 @@ func printTable(out io.Writer, all []figures) {
 	}
 }
 
-// listed returns counts in words, the largest first.
+// listed returns counts as text, the largest first.
 func listed(count map[string]int) string {
 	names := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
 		if d := count[b] - count[a]; d != 0 {

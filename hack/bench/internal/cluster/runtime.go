@@ -19,7 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/hack/bench/internal/cri"
 )
 
-// prepareRuntime refuses a runtime with pods, and returns the address of the host on the bridge of pods. The bridge exists once a pod has run.
+// prepareRuntime returns an error for a runtime with pods. It returns the address of the host on the pod bridge, which exists
+// after a pod has run.
 func prepareRuntime(ctx context.Context, r *cri.Client, bridge string) (string, error) {
 	if err := r.CheckEmpty(ctx); err != nil {
 		return "", err
@@ -57,13 +58,13 @@ func firstProcess(ctx context.Context, r *cri.Client, podUID string) (id string,
 	return id, first, err
 }
 
-// deaths are the moments at which the runtime told that containers had ended.
+// deaths contains the times at which the runtime reported the exits of containers.
 type deaths struct {
 	mu sync.Mutex // guards at
 	at map[string]time.Time
 }
 
-// record notes the exits that the runtime reports until ctx ends.
+// record stores the exits that the runtime reports until ctx ends.
 func (d *deaths) record(ctx context.Context, r *cri.Client) error {
 	stream, err := r.Runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/seed81659283/nodeagent/hack/bench/internal/wait"
 )
 
-// trial is one agent as one node.
+// trial is the measurement of one agent as one node.
 type trial struct {
 	*bench
 	*process.Process
@@ -40,7 +40,7 @@ type trial struct {
 	failed error      // of what watches
 }
 
-// measure takes the figures of one agent as a node of that name, and cleans up behind it.
+// measure takes the figures of one agent as the named node, and cleans up afterwards.
 func (b *bench) measure(ctx context.Context, s subject, node string) (f figures, err error) {
 	t := &trial{
 		bench: b, load: load{b.plane.Admin(), node, b.image}, figures: figures{Subject: s.name, Values: map[metric]float64{}},
@@ -86,7 +86,7 @@ func (b *bench) measure(ctx context.Context, s subject, node string) (f figures,
 	return t.figures, nil
 }
 
-// calm has the kernel let go of the memory cgroups of removed pods, which slow down whatever comes after them.
+// calm makes the kernel free the memory cgroups of removed pods, which would slow down the next measurement.
 func (b *bench) calm() error {
 	if b.hurry {
 		return nil
@@ -101,14 +101,14 @@ func (t *trial) fail(err error) {
 	t.failed = errors.Join(t.failed, err)
 }
 
-// alive returns why there is no point in waiting any longer.
+// alive returns the reason why waiting is useless, or nil.
 func (t *trial) alive() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return errors.Join(t.Alive(), t.failed)
 }
 
-// requests counts the requests of the node of a while, by "verb resource/subresource".
+// requests counts the requests of the node in a period, by "verb resource/subresource".
 func (t *trial) requests(since, until time.Time) (map[string]int, error) {
 	all, err := t.plane.Requests(since)
 	count := map[string]int{}
@@ -124,10 +124,11 @@ func (t *trial) requests(since, until time.Time) (map[string]int, error) {
 	return count, err
 }
 
-// statusTail is how long requests are counted after the last pod was seen to run: what is told of it then is a status, too.
+// statusTail is the time for which requests are counted after the last pod was observed as running: later status requests
+// belong to the start too.
 const statusTail = 3 * time.Second
 
-// bind binds all pods at once, and waits until a watcher has seen them run.
+// bind binds all pods at once, and waits until a watcher has observed them as running.
 func (t *trial) bind(ctx context.Context) error {
 	names, err := t.load.pods(ctx, t.pods)
 	if err != nil {
@@ -166,7 +167,7 @@ func (t *trial) bind(ctx context.Context) error {
 	return err
 }
 
-// rest lets nothing happen.
+// rest measures the node at rest.
 func (t *trial) rest(ctx context.Context) error {
 	if err := wait.Sleep(ctx, t.settle); err != nil {
 		return err
@@ -196,7 +197,7 @@ func (t *trial) rest(ctx context.Context) error {
 	return err
 }
 
-// kill ends containers at random moments, none twice.
+// kill kills containers at random moments, each at most once.
 func (t *trial) kill(ctx context.Context) error {
 	var pods []*corev1.Pod
 	t.watcher.mu.Lock()
@@ -237,7 +238,7 @@ func (t *trial) kill(ctx context.Context) error {
 	return nil
 }
 
-// serve makes services, and looks at what they cost.
+// serve creates services, and measures their cost in memory.
 func (t *trial) serve(ctx context.Context) error {
 	if t.services == 0 {
 		return nil
@@ -261,7 +262,7 @@ func (t *trial) serve(ctx context.Context) error {
 	return err
 }
 
-// leave removes pods, node and all that the agent has left, and ends it.
+// leave removes the pods, the node and the remains of the agent, and stops the agent.
 func (t *trial) leave(ctx context.Context) error {
 	err := t.load.deletePods(ctx)
 	if err == nil && t.alive() == nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/controlplane"
 )
 
-// watcher notes when a watch of the API server has told what.
+// watcher records when a watch of the API server reported each state.
 type watcher struct {
 	mu      sync.Mutex             // guards what follows
 	now     map[string]*corev1.Pod // as they are
@@ -32,7 +32,7 @@ func newWatcher() *watcher {
 	return &watcher{now: map[string]*corev1.Pod{}, running: map[string]time.Time{}, died: map[string]time.Time{}}
 }
 
-// run watches the pods of a namespace until ctx ends. An API server may end a watch at any time: then it goes on from the last event.
+// run watches the pods of a namespace until ctx ends. If the API server closes the watch, it continues from the last event.
 func (w *watcher) run(ctx context.Context, client *controlplane.Client, namespace string) error {
 	for version := ""; ; {
 		err := client.Watch(ctx, "/api/v1/namespaces/"+namespace+"/pods?resourceVersion="+version, func(e controlplane.Event) error {
@@ -57,7 +57,7 @@ func (w *watcher) run(ctx context.Context, client *controlplane.Client, namespac
 	}
 }
 
-// note takes note of an event.
+// note records an event.
 func (w *watcher) note(kind string, pod *corev1.Pod, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,7 +77,7 @@ func (w *watcher) note(kind string, pod *corev1.Pod, at time.Time) {
 	}
 }
 
-// await waits until check is true, which is called with the watcher locked.
+// await waits until check returns true. check is called with the watcher locked.
 func (w *watcher) await(ctx context.Context, limit time.Duration, what string, alive func() error, check func() bool) error {
 	for deadline := time.Now().Add(limit); ; {
 		w.mu.Lock()

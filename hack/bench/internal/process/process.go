@@ -25,7 +25,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/agentfile"
 )
 
-// Process is an agent that runs.
+// Process is a running agent.
 type Process struct {
 	cmd   *exec.Cmd
 	log   string
@@ -41,7 +41,7 @@ func StartAgent(program, dir string, fields map[string]any) (*Process, error) {
 	return start(program, dir, config, "-config={}")
 }
 
-// Start starts a program with its configuration in a file, for whose path {} stands in the arguments.
+// Start starts a program with its configuration in a file; {} in args stands for its path.
 func Start(program, dir string, fields map[string]any, args ...string) (*Process, error) {
 	config, err := json.Marshal(fields)
 	if err != nil {
@@ -75,7 +75,7 @@ func start(program, dir string, config []byte, args ...string) (*Process, error)
 	return p, nil
 }
 
-// Alive returns an error with the end of its output once the process has ended.
+// Alive returns nil while the process runs, and an error with the end of its output afterwards.
 func (p *Process) Alive() error {
 	select {
 	case <-p.ended:
@@ -87,7 +87,7 @@ func (p *Process) Alive() error {
 	}
 }
 
-// Stop ends the process by SIGTERM, and by SIGKILL after the grace.
+// Stop sends SIGTERM, and SIGKILL after the grace period.
 func (p *Process) Stop(grace time.Duration) error {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -122,7 +122,7 @@ func parseResident(status string) (float64, error) {
 	return 0, errors.New("parse process status: it has no VmRSS")
 }
 
-// CPU returns the time that the process has spent on processors.
+// CPU returns the CPU time of the process.
 func (p *Process) CPU() (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
@@ -150,7 +150,7 @@ func parseCPU(stat string) (time.Duration, error) {
 	return sum, nil
 }
 
-// RemoveTree removes a directory, after what agents have mounted below it.
+// RemoveTree unmounts all mounts of agents below a directory, and removes it.
 func RemoveTree(dir string) error {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

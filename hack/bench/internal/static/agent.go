@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// agent is something to measure: a name and how to start it.
+// agent is a program to measure: its name and how to start it.
 type agent struct {
 	Name    string   `json:"name"`
 	Command []string `json:"command"`
@@ -28,7 +28,7 @@ type agent struct {
 	prepare func(p paths) error
 }
 
-// paths is what an agent's command line can refer to.
+// paths are the values of the placeholders in an agent's command line.
 type paths struct{ cri, manifests, work string }
 
 // expand replaces the placeholders in an argument.
@@ -64,7 +64,7 @@ func findBinary(name string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// process is a started agent. It leads a session of its own, so that what it starts can be found.
+// process is a started agent. It leads its own session, so that its child processes can be found.
 type process struct {
 	cmd   *exec.Cmd
 	log   string
@@ -105,7 +105,7 @@ func startAgent(a agent, p paths) (*process, error) {
 // pid is the process id of the agent, and the id of its session.
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// alive is an error with the end of the agent's output once it has ended.
+// alive returns nil while the agent runs, and an error with the end of its output afterwards.
 func (p *process) alive() error {
 	select {
 	case <-p.ended:
@@ -115,7 +115,7 @@ func (p *process) alive() error {
 	}
 }
 
-// tail is the end of the agent's output.
+// tail returns the end of the agent's output.
 func (p *process) tail() string {
 	const most = 2000
 	text, err := os.ReadFile(p.log)
@@ -126,7 +126,7 @@ func (p *process) tail() string {
 	return string(text[max(0, len(text)-most):])
 }
 
-// stop ends the agent: SIGTERM, and SIGKILL to all that is left of its session after grace.
+// stop sends SIGTERM to the agent and, after grace, SIGKILL to all processes of its session.
 func (p *process) stop(ctx context.Context, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()

@@ -28,7 +28,7 @@ const (
 	atRestBusy = 0.15            // of one processor
 )
 
-// bench is one run of the harness.
+// bench is the state of one run of the harness.
 type bench struct {
 	opts    options
 	runtime *cri.Client
@@ -41,13 +41,13 @@ type bench struct {
 	trials  int // namespaces made so far
 }
 
-// subject is what is measured side by side with others.
+// subject is an agent or the floor, measured beside other subjects.
 type subject struct {
 	sample  sample
 	measure func(ctx context.Context, t *trial)
 }
 
-// subjects returns what is measured with a number of pods: the agents, and the floor by its degrees of parallelism.
+// subjects returns the subjects for a number of pods: the agents, and the floor at each degree of parallelism.
 func (b *bench) subjects(pods int) (list []subject) {
 	for _, a := range b.opts.agents {
 		list = append(list, subject{
@@ -67,8 +67,8 @@ func (b *bench) subjects(pods int) (list []subject) {
 	return list
 }
 
-// run takes all samples: every subject in turn, then again. Each repetition begins with another subject, so that none
-// always comes after the same one.
+// run takes all samples, with every subject in turn in each repetition. Each repetition starts with another subject, so that
+// no subject always follows the same one.
 func (b *bench) run(ctx context.Context) error {
 	for repeat := range b.opts.repeat {
 		for _, pods := range b.opts.pods {
@@ -86,7 +86,7 @@ func (b *bench) run(ctx context.Context) error {
 	return nil
 }
 
-// order returns in which order n subjects are measured in a repeat.
+// order returns the order in which n subjects are measured in a repeat.
 func order(n, repeat int) []int {
 	list := make([]int, n)
 	for i := range list {
@@ -95,8 +95,8 @@ func order(n, repeat int) []int {
 	return list
 }
 
-// take runs one trial in a namespace and a directory of its own, cleans up behind it and records its sample. It returns
-// an error only if there is no point in going on.
+// take runs one trial in its own namespace and directory, cleans up and records its sample. It returns an error only if the
+// run cannot continue.
 func (b *bench) take(ctx context.Context, s *sample, measure func(*trial)) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (b *bench) take(ctx context.Context, s *sample, measure func(*trial)) error
 	return awaitRest(ctx, procFS("/proc").machineCPU)
 }
 
-// awaitRest waits until the processors are at rest, as the time that they have spent tells, or for restLimit.
+// awaitRest waits until the processors are idle, according to their spent CPU time, but at most for restLimit.
 func awaitRest(ctx context.Context, spent func() (time.Duration, error)) error {
 	for deadline := time.Now().Add(restLimit); ; {
 		before, err := spent()
@@ -161,7 +161,7 @@ func awaitRest(ctx context.Context, spent func() (time.Duration, error)) error {
 	}
 }
 
-// clean removes all that a trial left.
+// clean removes the remains of a trial.
 func (t *trial) clean(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
 	defer cancel()
@@ -172,7 +172,7 @@ func (t *trial) clean(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// progress prints a line per sample, so that a long run shows progress and an aborted one is not lost.
+// progress prints a line per sample, so that an aborted run is not lost.
 func (b *bench) progress(s *sample) {
 	subject := s.Subject
 	if s.Parallel > 0 {
