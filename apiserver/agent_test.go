@@ -125,7 +125,7 @@ func (n *node) reasons() (reasons []string) {
 	return reasons
 }
 
-func TestAPodOfTheAPIServerRunsAndIsDeleted(t *testing.T) {
+func TestAgentRunsAndRemovesPodOfAPIServer(t *testing.T) {
 	onNode(t, nil, nil, func(t *testing.T, n *node) {
 		pod := n.bind("web", nil)
 		time.Sleep(5 * time.Second)
@@ -143,7 +143,7 @@ func TestAPodOfTheAPIServerRunsAndIsDeleted(t *testing.T) {
 	})
 }
 
-func TestAPodThatIsDeletedBeforeItStarts(t *testing.T) {
+func TestPodDeletedBeforeItsStartFails(t *testing.T) {
 	onNode(t, nil, nil, func(t *testing.T, n *node) {
 		n.server.SetUnavailable(true)
 		pod := n.bind("web", func(p *corev1.Pod) { p.Finalizers = []string{"example.com/watch"} })
@@ -157,7 +157,7 @@ func TestAPodThatIsDeletedBeforeItStarts(t *testing.T) {
 	})
 }
 
-func TestAPodThatIsForceDeletedAndCreatedAgainAtOnce(t *testing.T) {
+func TestForceDeletedAndRecreatedPodRuns(t *testing.T) {
 	onNode(t, nil, nil, func(t *testing.T, n *node) {
 		first := n.bind("web", nil)
 		time.Sleep(5 * time.Second)
@@ -172,7 +172,7 @@ func TestAPodThatIsForceDeletedAndCreatedAgainAtOnce(t *testing.T) {
 }
 
 // A pod that this agent cannot run fails, so that its controller can replace it; its event names the field, and it is deleted at once.
-func TestAPodThatTheAgentCannotRun(t *testing.T) {
+func TestUnsupportedPodFailsWithEvent(t *testing.T) {
 	onNode(t, nil, nil, func(t *testing.T, n *node) {
 		pod := n.bind("web", func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
@@ -193,7 +193,7 @@ func TestAPodThatTheAgentCannotRun(t *testing.T) {
 }
 
 // What an earlier agent with other options started goes on as long as its pod is wanted, and is taken down when that is deleted.
-func TestAPodThatOnlyAnEarlierAgentCouldRun(t *testing.T) {
+func TestPodOfPreviousAgentRunsUntilDeleted(t *testing.T) {
 	onNode(t, nil, nil, func(t *testing.T, n *node) {
 		pod := n.bind("web", nil)
 		time.Sleep(5 * time.Second)
@@ -213,7 +213,7 @@ func TestAPodThatOnlyAnEarlierAgentCouldRun(t *testing.T) {
 }
 
 // An update that the agent cannot follow does not keep a pod from being deleted.
-func TestAPodWithARefusedUpdateIsDeleted(t *testing.T) {
+func TestPodWithRefusedUpdateIsRemoved(t *testing.T) {
 	onNode(t, nil, nil, func(t *testing.T, n *node) {
 		pod := n.bind("web", nil)
 		time.Sleep(5 * time.Second)
@@ -229,7 +229,7 @@ func TestAPodWithARefusedUpdateIsDeleted(t *testing.T) {
 	})
 }
 
-func TestAJobCompletesAndItsAgentIsKilled(t *testing.T) {
+func TestRestartedAgentReportsCompletedJob(t *testing.T) {
 	onNode(t, func(*cri.ContainerConfig) critest.Script { return critest.ExitAfter(20*time.Second, 0) }, nil, func(t *testing.T, n *node) {
 		pod := n.bind("job", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever })
 		time.Sleep(5 * time.Second)
@@ -252,7 +252,7 @@ func TestAJobCompletesAndItsAgentIsKilled(t *testing.T) {
 	})
 }
 
-func TestRejectedPodsOfOneController(t *testing.T) {
+func TestRejectedPodsOfControllerFailWithDelay(t *testing.T) {
 	full := func(context.Context, *corev1.Pod, []*corev1.Pod) error {
 		return &podstatus.Rejection{Reason: "OutOfcpu", Message: "Node didn't have enough resource: cpu"}
 	}

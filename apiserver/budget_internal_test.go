@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 )
 
-func TestBudget(t *testing.T) {
+func TestReadBudgetReservesReads(t *testing.T) {
 	var b readBudget
 	now := time.Unix(1000, 0)
 	take := func(most time.Duration) (time.Duration, bool) { return b.reserveRead(now, most) }
@@ -56,7 +56,7 @@ func manyMaps(t *testing.T, w *world, name string, count int) *corev1.Pod {
 
 // Config maps that exist and are not watched are read again each time that a volume is brought up to date. Those of one pod use up neither the
 // requests of the node nor those of another pod in the same namespace.
-func TestPlainRequestsForOnePodHaveARate(t *testing.T) {
+func TestDirectReadsOfPodHaveRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)
 		v := w.Volumes()
@@ -109,7 +109,7 @@ func TestPlainRequestsForOnePodHaveARate(t *testing.T) {
 }
 
 // One volume may show more objects than the budget has: they are read one after the other, each in its turn.
-func TestPlainRequestsInSuccessionWait(t *testing.T) {
+func TestDirectReadsInSuccessionWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)
 		many := manyMaps(t, w, "many", 300)

@@ -19,7 +19,7 @@ import (
 )
 
 // Pods that name 5,000 optional config maps which do not exist take no watch from another pod, and few requests from the API server.
-func TestPodsWithManyObjectsHaveAShareOfTheWatches(t *testing.T) {
+func TestPodWatchesAtMostItsShareOfObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)
 		v := w.Volumes()

@@ -51,7 +51,7 @@ func (s *scene) capacity() string {
 	return claim.Status.Capacity.Storage().String()
 }
 
-func TestExpansionIsReportedAtOnce(t *testing.T) {
+func TestExpandedReportsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, e := expanding(t)
 		e.Expanded(claimOf("u1"), nil, 2*gib)
@@ -63,7 +63,7 @@ func TestExpansionIsReportedAtOnce(t *testing.T) {
 }
 
 // While the API server is away nothing waits for it, and the newest size of a claim replaces older ones.
-func TestExpansionWithoutAPIServerIsReportedWhenItReturns(t *testing.T) {
+func TestExpandedReportsAfterAPIServerReturns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, e := expanding(t)
 		s.server.SetUnavailable(true)
@@ -79,7 +79,7 @@ func TestExpansionWithoutAPIServerIsReportedWhenItReturns(t *testing.T) {
 }
 
 // Permissions may be added later. The pauses are 1, 2, 4, 8, 10, 10, … s.
-func TestExpansionThatIsRefusedIsRepeatedWithBackOff(t *testing.T) {
+func TestExpandedRetriesRejectedReportWithBackOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, e := expanding(t)
 		remove := s.server.Fail("patch", "persistentvolumeclaims", http.StatusForbidden)
@@ -93,7 +93,7 @@ func TestExpansionThatIsRefusedIsRepeatedWithBackOff(t *testing.T) {
 }
 
 // A claim of the same name is another one.
-func TestExpansionOfDeletedClaimIsDropped(t *testing.T) {
+func TestExpandedDropsReportOfDeletedClaim(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, e := expanding(t)
 		e.Expanded(claimOf("u0"), nil, 2*gib)

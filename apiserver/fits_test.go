@@ -67,7 +67,7 @@ func newObjects(t *testing.T) (*apiservertest.Server, *apiserver.Objects) {
 }
 
 // A driver that registers and leaves is in Node and CSINode meanwhile.
-func TestDriverOfNode(t *testing.T) {
+func TestNodeInfoChangesNodeAndCSINode(t *testing.T) {
 	server, objects := newObjects(t)
 	require.NoError(t, server.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}))
 	n := csiNode{objects, "n1"}
@@ -88,7 +88,7 @@ func TestDriverOfNode(t *testing.T) {
 }
 
 // A claim whose volume has grown says so, and nothing of the expansion is left; other conditions stay.
-func TestClaimExpanded(t *testing.T) {
+func TestReportClaimExpandedPatchesStatus(t *testing.T) {
 	server, objects := newObjects(t)
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "u1"}}
 	claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi"), "inodes": resource.MustParse("5")}

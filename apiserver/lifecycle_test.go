@@ -172,7 +172,7 @@ func withAgent(t *testing.T, test func(a *agent)) {
 
 // An agent that boots without its API server runs what that wanted last; when it comes, no container is restarted, and what has
 // changed meanwhile is done.
-func TestBootWithoutTheServer(t *testing.T) {
+func TestAgentBootsWithoutAPIServer(t *testing.T) {
 	withAgent(t, func(a *agent) {
 		a.stop()
 		a.server.SetUnavailable(true)
@@ -197,7 +197,7 @@ func TestBootWithoutTheServer(t *testing.T) {
 }
 
 // A restart of the agent touches nothing that runs, and no mirror.
-func TestRestartOfTheAgent(t *testing.T) {
+func TestRestartedAgentKeepsPods(t *testing.T) {
 	withAgent(t, func(a *agent) {
 		before, _ := apiservertest.Get[*corev1.Pod](a.server, "default", "web")
 		a.stop()
@@ -216,7 +216,7 @@ func TestRestartOfTheAgent(t *testing.T) {
 
 // A pod that is deleted terminates within its grace, is gone once the API server no longer has it, and another of its name
 // begins anew.
-func TestDeletionReachesTheRuntime(t *testing.T) {
+func TestDeletedPodIsRemovedFromRuntime(t *testing.T) {
 	withAgent(t, func(a *agent) {
 		require.NoError(a, a.server.Delete(apiPod("a"), new(int64(20))))
 		time.Sleep(time.Minute)
@@ -234,7 +234,7 @@ func TestDeletionReachesTheRuntime(t *testing.T) {
 }
 
 // A pod of the API server that says that it is static has nothing of it.
-func TestPodThatSaysItIsStatic(t *testing.T) {
+func TestPodWithStaticAnnotationIsNotStatic(t *testing.T) {
 	withAgent(t, func(a *agent) {
 		liar := apiPod("liar")
 		liar.Annotations = map[string]string{"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": "h1"}
@@ -255,7 +255,7 @@ func TestPodThatSaysItIsStatic(t *testing.T) {
 }
 
 // The mirror of a static pod stays until that has terminated.
-func TestMirrorOutlivesItsPod(t *testing.T) {
+func TestMirrorStaysUntilItsPodTerminates(t *testing.T) {
 	withAgent(t, func(a *agent) {
 		a.mirrors.Set(a.store.Update(lifecycle.PodSet{Source: "file"}))
 		require.NoError(a, a.reconciler.Set(lifecycle.PodSet{Source: "file"}))

@@ -49,7 +49,7 @@ func TestMergeKeepsPointers(t *testing.T) {
 }
 
 // Deletion, a shorter grace and a resize have to arrive.
-func TestMergePassesChangesOn(t *testing.T) {
+func TestMergeReturnsChangedPods(t *testing.T) {
 	pod := newPod("a", "1", "10")
 	first := apiserver.Merge(apiserver.Update{}, []*corev1.Pod{pod}, "n1")
 	for i, change := range []func(*corev1.Pod){
@@ -69,7 +69,7 @@ func TestMergePassesChangesOn(t *testing.T) {
 }
 
 // No annotation of a pod of the API server makes it static, or critical.
-func TestMergeOfHostileAnnotations(t *testing.T) {
+func TestMergeReplacesHostileAnnotations(t *testing.T) {
 	for _, annotations := range []map[string]string{
 		nil,
 		{"kubernetes.io/config.source": "file"},
@@ -94,7 +94,7 @@ func TestMergeOfHostileAnnotations(t *testing.T) {
 	assert.Equal(t, []*corev1.Pod{mirror}, got.Mirrors)
 }
 
-func TestMergeLeavesOutWhatIsNoPodOfTheNode(t *testing.T) {
+func TestMergeOmitsInvalidPods(t *testing.T) {
 	elsewhere, noUID, noName := newPod("b", "2", "10"), newPod("c", "", "10"), newPod("", "4", "10")
 	elsewhere.Spec.NodeName = "n2"
 	good := newPod("a", "1", "10")
@@ -115,7 +115,7 @@ func TestMergeLeavesOutWhatIsNoPodOfTheNode(t *testing.T) {
 }
 
 // The largest pods that an API server takes cost little.
-func TestMergeOfLargePods(t *testing.T) {
+func TestMergeOfLargePodsIsFast(t *testing.T) {
 	var listed []*corev1.Pod
 	for i := range 500 {
 		pod := newPod(fmt.Sprint("p", i), fmt.Sprint(i), "1")

@@ -146,7 +146,7 @@ func TestMirrorsOfStaticPods(t *testing.T) {
 }
 
 // After a restart the mirrors are there already; nothing is written, and nothing is deleted before the sources have spoken.
-func TestMirrorsAfterARestart(t *testing.T) {
+func TestMirrorsKeepMirrorsAfterRestart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
 		s.put(mirrorPod("web", "h1", "m1"), mirrorPod("gone", "h2", "m2"))
@@ -181,7 +181,7 @@ func TestMirrorStaysWhileItsPodTerminates(t *testing.T) {
 
 // A changed static pod gets a mirror of its own when its predecessor has terminated. Until then the mirror keeps its UID, and one that
 // is deleted meanwhile is not created again.
-func TestMirrorStaysWhileThePredecessorTerminates(t *testing.T) {
+func TestMirrorStaysWhilePredecessorTerminates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
 		s.static(staticPod("web", "h1"))
@@ -209,7 +209,7 @@ func TestMirrorStaysWhileThePredecessorTerminates(t *testing.T) {
 	})
 }
 
-func TestMirrorsWaitForTheNode(t *testing.T) {
+func TestMirrorsWaitForNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
 		s.node.Store(nil)
@@ -225,7 +225,7 @@ func TestMirrorsWaitForTheNode(t *testing.T) {
 }
 
 // Another pod has the name: nothing is asked for until it is away.
-func TestMirrorWhoseNameIsTaken(t *testing.T) {
+func TestMirrorWithTakenNameIsNotCreated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
 		s.put(newPod("web", "user", ""))
@@ -245,7 +245,7 @@ func TestMirrorWhoseNameIsTaken(t *testing.T) {
 }
 
 // The answer of a create was lost, or the mirror is of an agent before this one and the watch is behind.
-func TestMirrorThatIsThereAlready(t *testing.T) {
+func TestExistingMirrorIsAdoptedOrReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
 		time.Sleep(time.Second)
@@ -264,7 +264,7 @@ func TestMirrorThatIsThereAlready(t *testing.T) {
 }
 
 // The API server, or a webhook of it, takes no mirror: no storm.
-func TestMirrorThatTheServerRefuses(t *testing.T) {
+func TestRejectedMirrorIsRetriedWithBackOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
 		allow := s.server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "create"}, Err: apierrors.NewForbidden(
@@ -309,7 +309,7 @@ func TestMirrorInMissingNamespaceBacksOff(t *testing.T) {
 }
 
 // A user who deletes mirrors all the time does not make a storm.
-func TestMirrorsThatAreDeletedAllTheTime(t *testing.T) {
+func TestMirrorsDeletedRepeatedlyAreRecreatedWithPause(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
 		s.static(staticPod("web", "h1"))

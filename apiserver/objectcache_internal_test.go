@@ -27,7 +27,7 @@ import (
 )
 
 // With Keep, what pods refer to is there when the API server is away, also for an agent that has just begun, and for nobody else.
-func TestKeep(t *testing.T) {
+func TestObjectCacheStoresObjects(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files have no owner and mode")
 	}
@@ -83,7 +83,7 @@ func TestKeep(t *testing.T) {
 	})
 }
 
-func TestKeepDirectory(t *testing.T) {
+func TestOpenObjectCacheRefusesForeignDirectory(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files have no owner and mode")
 	}
@@ -127,7 +127,7 @@ func TestKeepDirectory(t *testing.T) {
 	require.Error(t, k.loadObject(kindSecret, "shop", "t", got), "links are not followed")
 }
 
-func TestKeepBounds(t *testing.T) {
+func TestObjectCacheHasLimits(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files have no owner and mode")
 	}
@@ -156,7 +156,7 @@ func TestKeepBounds(t *testing.T) {
 
 // With Keep, what volumes with claims and runtime classes are made of is there for an agent that is started while the API server is away:
 // as much of it as pods need.
-func TestKeepClaims(t *testing.T) {
+func TestObjectCacheKeepsClaimsOfPods(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files have no owner and mode")
 	}

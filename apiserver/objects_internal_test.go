@@ -87,7 +87,7 @@ func showing(configMap string) *corev1.Pod {
 }
 
 // Variables are read each time and watched never; many readers at the same time are one request.
-func TestVariables(t *testing.T) {
+func TestObjectsReadForVariables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)
 		require.NoError(t, w.server.Put(configMap("c", "1"), secret("s", "geheim")))
@@ -120,7 +120,7 @@ func TestVariables(t *testing.T) {
 }
 
 // One reader that gives up does not take the answer from the others.
-func TestImpatientReader(t *testing.T) {
+func TestCanceledReadDoesNotFailOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, false)
 		require.NoError(t, w.server.Put(configMap("c", "1")))
@@ -143,7 +143,7 @@ func TestImpatientReader(t *testing.T) {
 }
 
 // An error reports that nobody could be asked: what waits for an answer is asked for again soon, and what is not there or not allowed is not.
-func TestUnanswered(t *testing.T) {
+func TestReadErrorIsUnansweredWhileUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)
 		require.NoError(t, w.server.Put(configMap("c", "1")))
@@ -171,7 +171,7 @@ func TestUnanswered(t *testing.T) {
 }
 
 // A node is refused what its pods refer to until the API server knows of their binding.
-func TestBindingNotKnownYet(t *testing.T) {
+func TestForbiddenReadIsRetriedAfterBinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)
 		require.NoError(t, w.server.Put(secret("s", "geheim"), configMap("c", "1")))
@@ -195,7 +195,7 @@ func TestBindingNotKnownYet(t *testing.T) {
 }
 
 // What a volume shows is watched: a change is told at once, and the object is there while the API server is away.
-func TestVolumesAreWatched(t *testing.T) {
+func TestObjectsOfVolumesAreWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)
 		v := w.Volumes()
@@ -237,7 +237,7 @@ func TestVolumesAreWatched(t *testing.T) {
 }
 
 // A watch ends when nobody reads, when no pod refers to the object any more, and when the object cannot change.
-func TestWatchesEnd(t *testing.T) {
+func TestUnusedWatchesStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)
 		v, yes := w.Volumes(), true
@@ -275,7 +275,7 @@ func TestWatchesEnd(t *testing.T) {
 	})
 }
 
-func TestReferences(t *testing.T) {
+func TestCollectReferencesOfPod(t *testing.T) {
 	name := func(s string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: s} }
 	container := corev1.Container{
 		EnvFrom: []corev1.EnvFromSource{

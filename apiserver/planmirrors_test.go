@@ -129,7 +129,7 @@ func TestPlanMirrors(t *testing.T) {
 }
 
 // A mirror is its static pod, owned by the node, and nothing that is another's to set.
-func TestMirrorObject(t *testing.T) {
+func TestNewMirrorCopiesStaticPod(t *testing.T) {
 	web := staticPod("web", "h1")
 	web.Finalizers = []string{"example.com/never"}
 	web.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "j"}}
@@ -153,7 +153,7 @@ func TestMirrorObject(t *testing.T) {
 }
 
 // What the API server would refuse of a mirror is known before it is asked.
-func TestPodsThatCannotHaveMirrors(t *testing.T) {
+func TestPodsWithReferencesHaveNoMirror(t *testing.T) {
 	name := corev1.LocalObjectReference{Name: "x"}
 	volume := func(source corev1.VolumeSource) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {

@@ -113,7 +113,7 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-func TestNewNamesWhatIsMissing(t *testing.T) {
+func TestNewNamesMissingOption(t *testing.T) {
 	config := &rest.Config{Host: "http://apiserver.test"}
 	for _, c := range []struct {
 		config *rest.Config
@@ -133,7 +133,7 @@ func TestNewNamesWhatIsMissing(t *testing.T) {
 	require.ErrorContains(t, source.Pods().Run(t.Context(), nil), "sink is nil")
 }
 
-func TestPodsOfTheNode(t *testing.T) {
+func TestPodsRunPassesPodsOfNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})
 		elsewhere := newPod("elsewhere", "9", "")
@@ -173,7 +173,7 @@ func TestPodsOfTheNode(t *testing.T) {
 }
 
 // An empty node is a complete set of nothing; without an API server nothing is said.
-func TestPodsBeforeTheFirstList(t *testing.T) {
+func TestPodsRunWaitsForFirstList(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})
 		s.server.SetUnavailable(true)
@@ -194,7 +194,7 @@ func TestPodsBeforeTheFirstList(t *testing.T) {
 	})
 }
 
-func TestPodsWaitForTheNode(t *testing.T) {
+func TestPodsRunWaitsForNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		registered := make(chan struct{})
 		s := newScene(t, apiserver.Options{WaitForNode: func(ctx context.Context) error {
@@ -223,7 +223,7 @@ func TestPodsWaitForTheNode(t *testing.T) {
 }
 
 // The set stays as it was while the API server is away, and catches up with what it missed.
-func TestPodsWhileTheServerIsAway(t *testing.T) {
+func TestPodsStayWhileAPIServerIsUnavailable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})
 		s.put(newPod("a", "1", ""), newPod("b", "2", ""))
@@ -245,7 +245,7 @@ func TestPodsWhileTheServerIsAway(t *testing.T) {
 }
 
 // A delete that no watch is told of, as after a restore of etcd, leaves no phantom for longer than 15 minutes.
-func TestPodsThatTheWatchLost(t *testing.T) {
+func TestRelistRemovesPodsLostByWatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})
 		s.put(newPod("a", "1", ""), newPod("b", "2", ""))
@@ -401,7 +401,7 @@ func (s *scene) disturb(rnd *rand.Rand) (end func()) {
 }
 
 // A burst of pods is not as many sets: while the sink is at work, changes are one.
-func TestPodsOfABurst(t *testing.T) {
+func TestBurstOfPodsIsOneUpdate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})
 		s.run(func(ctx context.Context) error {
@@ -424,7 +424,7 @@ func TestPodsOfABurst(t *testing.T) {
 
 // Of more pods than are taken, those that have terminated are left out first: the others run. Of terminated pods the newest 1,000 are
 // worked on.
-func TestMorePodsThanAreTaken(t *testing.T) {
+func TestPodsBeyondLimitAreOmitted(t *testing.T) {
 	for phase, incomplete := range map[corev1.PodPhase]bool{corev1.PodFailed: false, corev1.PodRunning: true} {
 		want := 10_000
 		if !incomplete {
@@ -453,7 +453,7 @@ func TestMorePodsThanAreTaken(t *testing.T) {
 }
 
 // A pod is in memory once: what is run is what the watch has. A mirror pod stays as the API server has it.
-func TestThePodsOfTheWatchAreThoseThatRun(t *testing.T) {
+func TestWatchedPodsAreNotCopied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})
 		pod, mirror := newPod("a", "1", ""), newPod("m", "2", "")

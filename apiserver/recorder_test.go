@@ -50,7 +50,7 @@ func events(server *apiservertest.Server) []*corev1.Event {
 
 var web = cri.PodIdentity{UID: "u1", Namespace: "shop", Name: "web"}
 
-func TestEventsOfPodsAndTheNode(t *testing.T) {
+func TestRecorderSendsEventsOfPodsAndNode(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{{Name: "setup"}}, Containers: []corev1.Container{{Name: "main"}},
 		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}},
@@ -119,7 +119,7 @@ func TestRepeatedEventsAreCounted(t *testing.T) {
 	})
 }
 
-func TestRecordingNeverWaits(t *testing.T) {
+func TestEventDoesNotBlock(t *testing.T) {
 	var dropped []error
 	o := apiserver.RecorderOptions{EventDropped: func(_ *corev1.Event, why error) { dropped = append(dropped, why) }}
 	record(t, o, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
@@ -142,7 +142,7 @@ func TestRecordingNeverWaits(t *testing.T) {
 	})
 }
 
-func TestEventsWhileTheServerIsAway(t *testing.T) {
+func TestEventsAreRetriedWhileAPIServerIsUnavailable(t *testing.T) {
 	var why error
 	o := apiserver.RecorderOptions{EventDropped: func(_ *corev1.Event, err error) { why = err }}
 	record(t, o, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
@@ -159,7 +159,7 @@ func TestEventsWhileTheServerIsAway(t *testing.T) {
 	})
 }
 
-func TestEventsThatTheServerRefuses(t *testing.T) {
+func TestRejectedEventsAreDropped(t *testing.T) {
 	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		remove := server.Fail("create", "events", 403)
 		r.PodEvent(web, podevents.Event{Type: "Normal", Reason: "Refused"})
@@ -177,7 +177,7 @@ func TestEventsThatTheServerRefuses(t *testing.T) {
 	})
 }
 
-func TestTooMuchOfOneObject(t *testing.T) {
+func TestTooManyEventsOfObjectAreSkipped(t *testing.T) {
 	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		for i := range 100 {
 			r.PodEvent(web, podevents.Event{Type: "Warning", Reason: "Failed", Message: fmt.Sprint("message ", i)})
@@ -190,7 +190,7 @@ func TestTooMuchOfOneObject(t *testing.T) {
 	})
 }
 
-func TestAPodThatIsRefused(t *testing.T) {
+func TestPodRefusedRecordsErrorOnce(t *testing.T) {
 	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		refused := &lifecycle.RefusedError{Pod: web, Source: apiserver.API, Err: errors.New("pod shop/web: spec.volumes[0].rbd: Forbidden: not supported")}
 		for range 60 { // as each call of Set says it
@@ -216,7 +216,7 @@ func TestAPodThatIsRefused(t *testing.T) {
 }
 
 // The name of an object and the message about it may have any length.
-func TestLongNamesAndMessages(t *testing.T) {
+func TestLongNamesAndMessagesAreTruncated(t *testing.T) {
 	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		long := cri.PodIdentity{UID: "u", Namespace: "shop", Name: strings.Repeat("a", 230) + "-" + strings.Repeat("b", 22)}
 		r.PodEvent(long, podevents.Event{Type: "Normal", Reason: "R", Message: strings.Repeat("ü", 10_000)})

@@ -60,7 +60,7 @@ func (r *retaining) watches() int {
 	return r.server.OpenWatches("configmaps")
 }
 
-func TestRetainerKeepsObjectsOfPodsThatAreWantedOrWorkedOn(t *testing.T) {
+func TestRetainerKeepsObjectsOfListedAndRunningPods(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRetaining(t, true)
 		r.working = []lifecycle.PodState{{Spec: showing("b")}, {Spec: nil}} // which terminates, and an orphan

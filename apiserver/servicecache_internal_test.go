@@ -26,7 +26,7 @@ func serviceIn(namespace string, i int) *corev1.Service {
 
 // What variables were made of is known to an agent that is started while the API server is away; of what nobody kept it waits for the
 // first list. What is listed later counts.
-func TestKeptServices(t *testing.T) {
+func TestServiceCacheIsUsedWithoutAPIServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "services")
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{ServicesFile: path}, true)
@@ -82,7 +82,7 @@ func startedAway(t *testing.T, path string) {
 	assert.NoError(t, <-done)
 }
 
-func TestServicesFile(t *testing.T) {
+func TestServiceCacheFile(t *testing.T) {
 	_, _, err := openServiceCache("relative")
 	require.ErrorContains(t, err, "must be absolute")
 	dir := t.TempDir()

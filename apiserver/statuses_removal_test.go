@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-func TestRejectedPodsOfAControllerAreToldOneByOne(t *testing.T) {
+func TestRejectedPodsOfControllerAreReportedOneByOne(t *testing.T) {
 	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		owned := func(uid string) func(*corev1.Pod) {
 			return func(p *corev1.Pod) {
@@ -63,7 +63,7 @@ func TestRejectedPodsOfAControllerAreToldOneByOne(t *testing.T) {
 	})
 }
 
-func TestAPodThatNobodyRunsIsRemoved(t *testing.T) {
+func TestDeletedPodWithoutAgentPodIsRemoved(t *testing.T) {
 	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		stays, pod, running := r.bind("stays", nil), r.bind("web", nil), r.bind("running", nil)
 		r.locked(func() { r.may["uid-running"] = true })
@@ -85,7 +85,7 @@ func TestAPodThatNobodyRunsIsRemoved(t *testing.T) {
 	})
 }
 
-func TestFlush(t *testing.T) {
+func TestFlushReturnsAfterStatusesAreSent(t *testing.T) {
 	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		for i := range 3 {
 			pod := r.bind(fmt.Sprint("web-", i), func(p *corev1.Pod) {
@@ -109,7 +109,7 @@ func TestFlush(t *testing.T) {
 }
 
 // With one request at a time, what somebody waits for goes first, and nothing waits for ever.
-func TestWhatSomebodyWaitsForGoesFirst(t *testing.T) {
+func TestUrgentStatusesAreSentFirst(t *testing.T) {
 	report(t, apiserver.StatusesOptions{Parallel: 1}, func(t *testing.T, r *reporting) {
 		var pods []*corev1.Pod
 		for i := range 40 {
@@ -137,7 +137,7 @@ func TestWhatSomebodyWaitsForGoesFirst(t *testing.T) {
 	})
 }
 
-func TestWhatStatusesNeed(t *testing.T) {
+func TestStatusesNamesMissingOption(t *testing.T) {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()
 	source, err := apiserver.New(server.Config(), apiserver.Options{NodeName: "n1"})

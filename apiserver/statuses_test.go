@@ -171,7 +171,7 @@ func TestOneRequestForEachChange(t *testing.T) {
 	})
 }
 
-func TestTheNewestStatusWins(t *testing.T) {
+func TestNewestStatusIsSent(t *testing.T) {
 	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		pod := r.bind("web", nil)
 		synctest.Wait()
@@ -186,7 +186,7 @@ func TestTheNewestStatusWins(t *testing.T) {
 	})
 }
 
-func TestADeletedPodIsRemovedOnceNothingIsLeft(t *testing.T) {
+func TestDeletedPodIsRemovedAfterResourcesReleased(t *testing.T) {
 	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		pod := r.bind("web", nil)
 		r.say(pod, corev1.PodRunning, true, "")
@@ -210,7 +210,7 @@ func TestADeletedPodIsRemovedOnceNothingIsLeft(t *testing.T) {
 }
 
 // A finalizer keeps the object: it is not removed again and again.
-func TestAPodWithAFinalizerIsRemovedOnce(t *testing.T) {
+func TestPodWithFinalizerIsRemovedOnce(t *testing.T) {
 	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		pod := r.bind("job", func(p *corev1.Pod) { p.Finalizers = []string{"batch.kubernetes.io/job-tracking"} })
 		require.NoError(t, r.server.Delete(pod, nil))
@@ -222,7 +222,7 @@ func TestAPodWithAFinalizerIsRemovedOnce(t *testing.T) {
 	})
 }
 
-func TestAMirrorPodHasTheStatusOfItsStaticPod(t *testing.T) {
+func TestMirrorPodHasStatusOfStaticPod(t *testing.T) {
 	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		mirror := r.bind("web-n1", func(p *corev1.Pod) {
 			p.UID, p.Annotations = "mirror", map[string]string{
@@ -252,7 +252,7 @@ func TestAMirrorPodHasTheStatusOfItsStaticPod(t *testing.T) {
 }
 
 // The watch says nothing of the pod that took the place of another: the old one's status does not reach it.
-func TestAStatusNeverReachesAnotherPodOfTheName(t *testing.T) {
+func TestStatusNeverReachesNewPodOfSameName(t *testing.T) {
 	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		pod := r.bind("web", nil)
 		r.say(pod, corev1.PodRunning, true, "old")
@@ -273,7 +273,7 @@ func TestAStatusNeverReachesAnotherPodOfTheName(t *testing.T) {
 }
 
 // The watch says nothing for an hour: what the API server answered counts for a minute, and then that it may be gone.
-func TestAWatchThatIsSilent(t *testing.T) {
+func TestStatusesAreSentWithSilentWatch(t *testing.T) {
 	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		pod := r.bind("web", nil)
 		synctest.Wait()
@@ -291,7 +291,7 @@ func TestAWatchThatIsSilent(t *testing.T) {
 	})
 }
 
-func TestNothingIsLostWhileTheServerIsAway(t *testing.T) {
+func TestStatusesAreSentAfterAPIServerReturns(t *testing.T) {
 	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		var pods []*corev1.Pod
 		for i := range 20 {
@@ -318,7 +318,7 @@ func TestNothingIsLostWhileTheServerIsAway(t *testing.T) {
 	})
 }
 
-func TestFaults(t *testing.T) {
+func TestStatusesAreSentDespiteFaults(t *testing.T) {
 	for name, fault := range map[string]apiservertest.Fault{
 		"409":                  {Code: 409},
 		"429 with Retry-After": {Code: 429, RetryAfter: 3 * time.Second},
@@ -369,7 +369,7 @@ func TestFaults(t *testing.T) {
 }
 
 // What is sent cannot be had: the API server keeps something else, for ever.
-func TestAServerThatKeepsSomethingElseIsNotAskedAgainAndAgain(t *testing.T) {
+func TestStatusThatServerChangesIsRepeatedWithBackOff(t *testing.T) {
 	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		pod := r.bind("web", nil)
 		r.say(pod, corev1.PodRunning, true, "x")

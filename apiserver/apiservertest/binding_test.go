@@ -50,7 +50,7 @@ func TestBinding(t *testing.T) {
 }
 
 // Objects have the defaults of a real server, by which an agent decides: a pod without a restart policy is to be restarted.
-func TestDefaults(t *testing.T) {
+func TestPutSetsDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
 		defer server.Close()

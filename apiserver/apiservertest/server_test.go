@@ -91,7 +91,7 @@ func next(t *testing.T, w watch.Interface) watch.Event {
 	}
 }
 
-func TestLifeOfAPod(t *testing.T) {
+func TestPodIsCreatedUpdatedAndDeleted(t *testing.T) {
 	everywhere(t, func(t *testing.T, server *apiservertest.Server, config *rest.Config, contentType string) {
 		ctx := t.Context()
 		c := client(t, config, "", contentType)
@@ -207,7 +207,7 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-func TestWatches(t *testing.T) {
+func TestWatchSendsSelectedChanges(t *testing.T) {
 	everywhere(t, func(t *testing.T, server *apiservertest.Server, config *rest.Config, contentType string) {
 		require.NoError(t, server.Put(newPod("a", "n1"), newPod("b", "n2")))
 		old := server.ResourceVersion()

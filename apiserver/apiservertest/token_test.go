@@ -21,7 +21,7 @@ import (
 )
 
 // A token is valid for as long as was asked for, and only for a pod that there is.
-func TestTokens(t *testing.T) {
+func TestTokenRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
 		defer server.Close()

@@ -54,7 +54,7 @@ func TestBootstrap(t *testing.T) {
 }
 
 // An agent that was killed while it waited finds its request again, by its key.
-func TestBootstrapGoesOn(t *testing.T) {
+func TestBootstrapReusesRequestAfterRestart(t *testing.T) {
 	leave := func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone }
 	play(t, certtest.Options{Decide: leave}, func(s *scene) {
 		s.write("bootstrap.conf", s.BootstrapKubeconfig())
@@ -72,7 +72,7 @@ func TestBootstrapGoesOn(t *testing.T) {
 }
 
 // While the API server is away, knows nobody, or denies, it goes on. What was denied is asked for with another key.
-func TestBootstrapIsPatient(t *testing.T) {
+func TestBootstrapRetriesUntilApproved(t *testing.T) {
 	deny := func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Deny }
 	play(t, certtest.Options{Decide: deny}, func(s *scene) {
 		s.write("bootstrap.conf", s.TokenKubeconfig("wrong0.0000000000000000"))
@@ -97,7 +97,7 @@ func TestBootstrapIsPatient(t *testing.T) {
 }
 
 // Files that are not what they should be.
-func TestBootstrapRefuses(t *testing.T) {
+func TestBootstrapReportsInvalidInput(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		o := s.options()
 		o.NodeName = ""

@@ -208,7 +208,7 @@ func TestBootstrapAndRotate(t *testing.T) {
 }
 
 // A watch is cut when its certificate was replaced for a while; a request that takes long is not.
-func TestConnectionsOfOldCertificates(t *testing.T) {
+func TestConnectionsOfReplacedCertificatesClose(t *testing.T) {
 	play(t, certtest.Options{TTL: 10 * time.Minute}, func(s *scene) {
 		s.write("bootstrap.conf", s.BootstrapKubeconfig())
 		client := s.client()
@@ -235,7 +235,7 @@ func TestConnectionsOfOldCertificates(t *testing.T) {
 }
 
 // An agent whose certificate has expired while it was off begins anew, with the bootstrap credentials.
-func TestExpiredWhileOff(t *testing.T) {
+func TestClientRecoversFromExpiryWhileStopped(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		s.write("bootstrap.conf", s.BootstrapKubeconfig())
 		first := s.client()
@@ -259,7 +259,7 @@ func TestExpiredWhileOff(t *testing.T) {
 
 // A certificate that expires while the API server is away, and a bootstrap token that has expired, too: as soon as somebody
 // writes another one, the agent goes on.
-func TestExpiredWhileRunning(t *testing.T) {
+func TestClientRecoversFromExpiryWhileRunning(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		s.write("bootstrap.conf", s.BootstrapKubeconfig())
 		client := s.client()
@@ -292,7 +292,7 @@ func TestExpiredWhileRunning(t *testing.T) {
 }
 
 // A kubeconfig with a new certificate in it is picked up, too.
-func TestKubeconfigReplaced(t *testing.T) {
+func TestClientUsesReplacedKubeconfig(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		certPEM, keyPEM, err := s.CA().ClientCertificate("system:node:n1", time.Now(), time.Now().Add(time.Minute))
 		require.NoError(t, err)
@@ -315,7 +315,7 @@ func TestKubeconfigReplaced(t *testing.T) {
 }
 
 // What kubeadm writes for a control plane: a certificate of an administrator in the kubeconfig. It is stored, and replaced at once.
-func TestCertificateInKubeconfig(t *testing.T) {
+func TestClientReplacesCertificateOfKubeconfig(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		certPEM, keyPEM, err := s.CA().ClientCertificate("kubernetes-admin", time.Now(), time.Now().Add(time.Hour))
 		require.NoError(t, err)
@@ -334,7 +334,7 @@ func TestCertificateInKubeconfig(t *testing.T) {
 }
 
 // The certificate of another node is of no use: with bootstrap credentials another one is requested, without them the reason is told.
-func TestAnotherNode(t *testing.T) {
+func TestCertificateOfAnotherNodeIsReplaced(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		certPEM, keyPEM, err := s.CA().ClientCertificate("system:node:n2", time.Now(), time.Now().Add(time.Hour))
 		require.NoError(t, err)
@@ -349,7 +349,7 @@ func TestAnotherNode(t *testing.T) {
 }
 
 // Whatever becomes of a request, the next one has a key of its own, and comes after a pause.
-func TestRequestsThatComeToNothing(t *testing.T) {
+func TestFailedRequestsAreReportedAndRetried(t *testing.T) {
 	for name, test := range map[string]struct {
 		decide certtest.Verdict
 		after  func(s *scene) // the first second
@@ -392,7 +392,7 @@ func TestRequestsThatComeToNothing(t *testing.T) {
 }
 
 // A watch that is cut once a second, an API server that is away when a request is signed: the certificate comes.
-func TestWatchIsCut(t *testing.T) {
+func TestRequestSurvivesBrokenWatch(t *testing.T) {
 	play(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone }}, func(s *scene) {
 		s.write("bootstrap.conf", s.BootstrapKubeconfig())
 		client := s.client()
@@ -413,7 +413,7 @@ func TestWatchIsCut(t *testing.T) {
 }
 
 // A signer whose certificates are due when they are issued is asked once a minute.
-func TestShortLived(t *testing.T) {
+func TestShortLivedCertificateIsRotatedInTime(t *testing.T) {
 	play(t, certtest.Options{TTL: 70 * time.Second}, func(s *scene) {
 		s.write("bootstrap.conf", s.BootstrapKubeconfig())
 		client := s.client()
@@ -430,7 +430,7 @@ func TestShortLived(t *testing.T) {
 }
 
 // A file that is damaged is not used, and replaced.
-func TestDamagedCertificate(t *testing.T) {
+func TestDamagedCertificateIsReplaced(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		s.write("bootstrap.conf", s.BootstrapKubeconfig())
 		require.NoError(t, os.Mkdir(s.path("pki"), 0o755))
@@ -444,7 +444,7 @@ func TestDamagedCertificate(t *testing.T) {
 }
 
 // What a person has to mend is an error of NewClient that names the file.
-func TestNewClientRefuses(t *testing.T) {
+func TestNewClientRefusesInvalidOptions(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		other, err := certtest.NewAuthority("other")
 		require.NoError(t, err)

@@ -20,7 +20,7 @@ import (
 )
 
 // The clock of a machine is set, forward and back, by any time: what is due then is done within seconds, and nothing in a loop.
-func TestClockIsSet(t *testing.T) {
+func TestRotationFollowsSetClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, err := certtest.Start(certtest.Options{TTL: 24 * time.Hour})
 		require.NoError(t, err)

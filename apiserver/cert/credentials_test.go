@@ -44,7 +44,7 @@ func certificate(t *testing.T, name string, groups []string, from, until time.Ti
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: raw})
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckCredentialsNamesInvalidField(t *testing.T) {
 	nodes := []string{"system:nodes"}
 	hour := time.Hour
 	for name, test := range map[string]struct {
@@ -86,7 +86,7 @@ func TestCheck(t *testing.T) {
 	assert.NoError(t, cert.CheckCredentials(&rest.Config{BearerToken: "t"}, "n", now))
 }
 
-func TestExplain(t *testing.T) {
+func TestExplainErrorNamesField(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
 	config := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: "/etc/ca.crt", CertFile: "/etc/client.crt"}}

@@ -16,7 +16,7 @@ import (
 )
 
 // A file of less than 1 MiB does not cost more than a manifest of that size, whatever is in it.
-func TestHostileFiles(t *testing.T) {
+func TestLoadKubeconfigSurvivesHostileManifests(t *testing.T) {
 	texts := map[string]string{}
 	for _, m := range hostile.All(1<<20 - 1000) {
 		texts[m.Name] = string(m.Text)

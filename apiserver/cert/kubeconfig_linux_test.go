@@ -18,7 +18,7 @@ import (
 )
 
 // No kubeconfig, and no file that one names, is waited for or read without end.
-func TestHostileKubeconfigs(t *testing.T) {
+func TestLoadKubeconfigRefusesHostileFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	require.NoError(t, syscall.Mkfifo(path("pipe"), 0o600))

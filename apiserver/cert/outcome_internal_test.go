@@ -12,7 +12,7 @@ import (
 )
 
 // What becomes of a request.
-func TestOutcome(t *testing.T) {
+func TestRequestOutcomeOfConditions(t *testing.T) {
 	request := func(certificate string, conditions ...certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequest {
 		r := &certificatesv1.CertificateSigningRequest{}
 		r.UID, r.Status.Certificate = "uid", []byte(certificate)

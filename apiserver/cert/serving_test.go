@@ -57,7 +57,7 @@ func (s *scene) serving(a *addresses) *cert.Serving {
 }
 
 // The certificate follows the addresses of the node.
-func TestServing(t *testing.T) {
+func TestServingRequestsCertificateForAddresses(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		a := &addresses{}
 		a.set()
@@ -93,7 +93,7 @@ func TestServing(t *testing.T) {
 }
 
 // A request for addresses that the node does not have any more is given up; one whose addresses come and go is not made each time.
-func TestServingOfMovingAddresses(t *testing.T) {
+func TestServingReplacesCertificateForNewAddress(t *testing.T) {
 	play(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone }}, func(s *scene) {
 		a := &addresses{}
 		a.set("10.0.0.1")
@@ -120,7 +120,7 @@ func TestServingOfMovingAddresses(t *testing.T) {
 	})
 }
 
-func TestNewServingRefuses(t *testing.T) {
+func TestNewServingRefusesInvalidOptions(t *testing.T) {
 	a := &addresses{}
 	good := &rest.Config{Host: certtest.Host}
 	for want, test := range map[string]struct {

@@ -95,7 +95,7 @@ func TestRequestName(t *testing.T) {
 }
 
 // A request of an earlier attempt is used again only if it is ours.
-func TestReusable(t *testing.T) {
+func TestCheckReusableRefusesOtherRequests(t *testing.T) {
 	key := newKey(t)
 	client := certificatesv1.KubeAPIServerClientKubeletSignerName
 	wanted, err := certrequest.NewRequest(certrequest.ClientTemplate("n1"), client, key)

@@ -26,7 +26,7 @@ func leaf(valid time.Duration) *x509.Certificate {
 	}
 }
 
-func TestDeadline(t *testing.T) {
+func TestRotationDeadlineIsWithinLifetime(t *testing.T) {
 	end := start().Add(100 * time.Hour)
 	assert.Equal(t, start().Add(70*time.Hour), certrequest.RotationDeadline(start(), end, 0))
 	assert.Equal(t, start().Add(80*time.Hour), certrequest.RotationDeadline(start(), end, 0.5))
@@ -149,7 +149,7 @@ func (m *machine) gaps() (gaps []time.Duration) {
 }
 
 // Requests that fail are repeated as the kubelet repeats them, those that are refused once a minute.
-func TestFailures(t *testing.T) {
+func TestFailuresDelayNextRequest(t *testing.T) {
 	n1 := certrequest.ClientTemplate("n1")
 	m := &machine{state: certrequest.State{Template: &n1}, now: start()}
 	m.run(t, start().Add(3*time.Minute), func() (*x509.Certificate, bool) { return nil, false })
@@ -163,7 +163,7 @@ func TestFailures(t *testing.T) {
 
 // Whatever the signer does, there are at most five requests a minute, and one a minute of those that were issued. The signer of
 // Kubernetes dates certificates back by five minutes: those for a minute are mostly due when they are issued.
-func TestNoTightLoop(t *testing.T) {
+func TestStepHasNoTightLoop(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		n1 := certrequest.ClientTemplate("n1")

@@ -72,7 +72,7 @@ func TestServingTemplate(t *testing.T) {
 }
 
 // A certificate that has more than is wanted will do, one that has less will not.
-func TestMissing(t *testing.T) {
+func TestMissingNamesFirstDifference(t *testing.T) {
 	wanted, ok := certrequest.ServingTemplate("n1", []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeHostName, Address: "n1"},
 	})

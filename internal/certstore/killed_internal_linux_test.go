@@ -115,7 +115,7 @@ func check(t *testing.T, dir string, want int64) {
 }
 
 // A process that is killed between any two operations leaves the old certificate or the new one, whole.
-func TestKilled(t *testing.T) {
+func TestUpdateSurvivesKill(t *testing.T) {
 	for last, name := range append(operations(), "nothing") {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -142,7 +142,7 @@ func TestKilled(t *testing.T) {
 type cutHere struct{ operation string }
 
 // The operations come in this order, and each may be the last.
-func TestCut(t *testing.T) {
+func TestUpdateSurvivesInterruptionAtEachStep(t *testing.T) {
 	for last := range operations() {
 		dir := t.TempDir()
 		prepareStore(t, dir)
@@ -172,7 +172,7 @@ func TestCut(t *testing.T) {
 }
 
 // The kubelet removes the link to the current certificate before it renames the one to the new: killed there, it leaves none.
-func TestRecover(t *testing.T) {
+func TestOpenCompletesInterruptedUpdate(t *testing.T) {
 	dir := t.TempDir()
 	prepareStore(t, dir)
 	store := &Store{opts: Options{Dir: dir, Prefix: ClientPrefix}}

@@ -110,7 +110,7 @@ func TestStore(t *testing.T) {
 }
 
 // What does not belong together, or is no certificate, changes nothing.
-func TestStoreRefuses(t *testing.T) {
+func TestUpdateRefusesInvalidPair(t *testing.T) {
 	dir := t.TempDir()
 	store := openStore(t, dir)
 	good, goodKey := pair(t, time.Hour)

@@ -21,7 +21,7 @@ func TestVersions(t *testing.T) {
 }
 
 // Ports and paths of the host are others, and nothing else of a manifest is.
-func TestAdapt(t *testing.T) {
+func TestAdaptManifestReplacesPortsAndPaths(t *testing.T) {
 	const manifest = `spec:
   containers:
   - command:

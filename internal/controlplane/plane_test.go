@@ -170,7 +170,7 @@ func testRestart(t *testing.T, p *controlplane.Plane) {
 }
 
 // A flag that the API server does not know is an error with its own words, at once.
-func TestPlaneFails(t *testing.T) {
+func TestStartPlaneReportsFailedProgram(t *testing.T) {
 	programs := controlplane.RequirePrograms(t, controlplane.Etcd, controlplane.APIServer)
 	began := time.Now()
 	_, err := controlplane.StartPlane(t.Context(), programs, t.TempDir(), controlplane.Options{APIServerArgs: []string{"--no-such-flag"}})

@@ -38,7 +38,7 @@ func sleeper(dir string, args ...string) *program {
 }
 
 // A process does not outlive the test that started it, not even one that is killed.
-func TestEndsWithParent(t *testing.T) {
+func TestProcessIsKilledWithParent(t *testing.T) {
 	child := exec.CommandContext(t.Context(), os.Args[0])
 	child.Env = append(os.Environ(), childEnv+"="+t.TempDir())
 	out, err := child.StdoutPipe()
@@ -58,7 +58,7 @@ func TestEndsWithParent(t *testing.T) {
 }
 
 // Whoever waits for a process that has ended, or that never is ready, learns so with the end of its log.
-func TestAwait(t *testing.T) {
+func TestAwaitReadyFailsWhenProcessExits(t *testing.T) {
 	p := sleeper(t.TempDir(), "no number")
 	require.NoError(t, p.start())
 	err := p.awaitReady(t.Context())

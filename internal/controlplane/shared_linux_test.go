@@ -56,7 +56,7 @@ func TestServe(t *testing.T) {
 }
 
 // A control plane that another process serves is found, used, watched, and stopped; it does not outlive that process.
-func TestStanding(t *testing.T) {
+func TestOpenFindsServedPlane(t *testing.T) {
 	bin, dir := controlplane.RequirePrograms(t, controlplane.Etcd, controlplane.APIServer), t.TempDir()
 	cmd := server(t, bin, dir)
 	s := opened(t, dir)

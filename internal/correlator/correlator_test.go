@@ -30,7 +30,7 @@ func event(pod, message string, at time.Time) *corev1.Event {
 	}
 }
 
-func TestTheSameEventIsCounted(t *testing.T) {
+func TestRepeatedEventIsCounted(t *testing.T) {
 	c := correlator.New()
 	first := c.Correlate(event("web", "x", start), start)
 	assert.Nil(t, first.Patch)
@@ -47,7 +47,7 @@ func TestTheSameEventIsCounted(t *testing.T) {
 	assert.Nil(t, other.Patch, "another object")
 }
 
-func TestTheTenthMessageStandsForTheRest(t *testing.T) {
+func TestEventsAreCombinedFromTenthMessage(t *testing.T) {
 	c := correlator.New()
 	at := start
 	for i := range 9 {
@@ -72,7 +72,7 @@ func TestTheTenthMessageStandsForTheRest(t *testing.T) {
 	assert.Equal(t, "message 11", c.Correlate(event("web", "message 11", at), at).Event.Message, "a group that is silent begins anew")
 }
 
-func TestAnObjectIsCutShort(t *testing.T) {
+func TestEventsOfObjectAreLimited(t *testing.T) {
 	c := correlator.New()
 	send := func(kind, pod string, at time.Time) bool {
 		e := event(pod, "x", at)

@@ -19,7 +19,7 @@ import (
 )
 
 // What a file says is as old as a period at most, what cannot be used changes nothing, and is reported once.
-func TestGet(t *testing.T) {
+func TestGetReturnsChangedContent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	write := func(content string) { require.NoError(t, os.WriteFile(path, []byte(content), 0o600)) }
 	write("one")
@@ -59,7 +59,7 @@ func TestGet(t *testing.T) {
 	})
 }
 
-func TestRefused(t *testing.T) {
+func TestInvalidFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	large := filepath.Join(dir, "large")
 	require.NoError(t, os.WriteFile(large, make([]byte, freshfile.MaxSize+1), 0o600))

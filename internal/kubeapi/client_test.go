@@ -396,7 +396,7 @@ type tripper func(*http.Request) (*http.Response, error)
 func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // An answer is bounded, and never quoted where it may have a secret in it.
-func TestHostileAnswers(t *testing.T) {
+func TestHostileResponsesAreErrors(t *testing.T) {
 	const geheim = "c2VjcmV0"
 	var body func(w http.ResponseWriter)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -440,7 +440,7 @@ func TestHostileAnswers(t *testing.T) {
 }
 
 // client-go has a log of its own, on stderr: nothing of it gets there, and what it says comes to the logger.
-func TestNothingOnStderr(t *testing.T) {
+func TestClientWritesNothingToStderr(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	require.NoError(t, err)
 	defer file.Close()

@@ -102,7 +102,7 @@ func TestLargeObject(t *testing.T) {
 }
 
 // What a table has of an object stays when the object becomes too large to be listed.
-func TestGrownObjectStays(t *testing.T) {
+func TestObjectThatGrewTooLargeStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
 		defer server.Close()

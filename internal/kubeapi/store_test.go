@@ -102,7 +102,7 @@ func TestFailedRelist(t *testing.T) {
 }
 
 // While the API server is away the store keeps what it has, and asks seldom.
-func TestStoreOutage(t *testing.T) {
+func TestStoreKeepsObjectsDuringOutage(t *testing.T) {
 	for name, f := range map[string]fault{
 		"500": {Code: http.StatusInternalServerError}, "hang": {Hang: true}, "cut": {Disconnect: true}, "403": {Code: http.StatusForbidden},
 		"429": {Code: http.StatusTooManyRequests, RetryAfter: 5 * time.Second}, "503": {Code: http.StatusServiceUnavailable},
@@ -174,7 +174,7 @@ func TestBusyWatch(t *testing.T) {
 }
 
 // Watches that end once a second cost about one request a second, and lose nothing.
-func TestCutWatches(t *testing.T) {
+func TestBrokenWatchesResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, options{}, with())
 		for i := range 60 {
@@ -189,7 +189,7 @@ func TestCutWatches(t *testing.T) {
 }
 
 // A watch that the server ends, however it does that, is no failure and no news.
-func TestCutWatchIsNoFailure(t *testing.T) {
+func TestBrokenWatchIsNoFailure(t *testing.T) {
 	for name, f := range map[string]fault{
 		"while it waits":      {DisconnectAfter: 10 * time.Second},
 		"at once":             {DisconnectAfter: time.Nanosecond},
@@ -258,7 +258,7 @@ func TestSilentWatch(t *testing.T) {
 }
 
 // A version that the API server has forgotten leads to a list.
-func TestExpired(t *testing.T) {
+func TestExpiredVersionIsListedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, options{}, with("a"))
 		synctest.Wait()
@@ -275,7 +275,7 @@ func TestExpired(t *testing.T) {
 	})
 }
 
-func TestStoreBounds(t *testing.T) {
+func TestStoreWithTooManyObjectsFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, options{MaxObjects: 1}, with("a", "b"))
 		synctest.Wait()
@@ -330,7 +330,7 @@ func TestStoreKeepsMostImportantObjects(t *testing.T) {
 	})
 }
 
-func TestMisuse(t *testing.T) {
+func TestRunRefusesZeroResourceAndMissingTransform(t *testing.T) {
 	s := apiservertest.NewServer(apiservertest.Options{})
 	client, err := kubeapi.New(s.Config(), kubeapi.Options{})
 	require.NoError(t, err)

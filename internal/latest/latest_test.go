@@ -43,7 +43,7 @@ func get(t *testing.T, v *latest.Value[int]) int {
 	return n
 }
 
-func TestAValueIsAsOldAsItMayBe(t *testing.T) {
+func TestGetMeasuresAfterMaxAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c, always counter
 		v, never := latest.New(10*time.Second, c.measure), latest.New(0, always.measure)
@@ -57,7 +57,7 @@ func TestAValueIsAsOldAsItMayBe(t *testing.T) {
 	})
 }
 
-func TestWhatLacksSomethingIsNotKept(t *testing.T) {
+func TestGetDoesNotCacheValueWithError(t *testing.T) {
 	c := counter{err: errors.New("no disk")}
 	v := latest.New(time.Hour, c.measure)
 	n, err := v.Get(t.Context())
@@ -70,7 +70,7 @@ func TestWhatLacksSomethingIsNotKept(t *testing.T) {
 }
 
 // Of many who ask at once the first one measures, and nobody waits longer than they want to.
-func TestOneMeasuresForAll(t *testing.T) {
+func TestConcurrentGetMeasuresOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, answer := make(chan struct{}), make(chan int)
 		v := latest.New(time.Hour, func(context.Context) (int, error) {
@@ -96,7 +96,7 @@ func TestOneMeasuresForAll(t *testing.T) {
 }
 
 // Whoever measures and leaves has the next one measure.
-func TestWhoeverLeavesLeavesNothing(t *testing.T) {
+func TestCanceledGetCachesNothing(t *testing.T) {
 	v := latest.New(time.Hour, func(ctx context.Context) (int, error) { return 1, ctx.Err() })
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -16,7 +16,7 @@ import (
 )
 
 // Who watches is told for as long as it does, and may itself tell.
-func TestList(t *testing.T) {
+func TestNotifyCallsWatchers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l objectwatch.Watchers
 		l.Notify("Secret", "shop", "nobody")
