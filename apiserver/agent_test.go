@@ -27,7 +27,7 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// node is an API server, and an agent on a runtime in memory whose pods it has.
+// node is an API server in memory, and an agent that runs its pods on a runtime in memory.
 type node struct {
 	t          *testing.T
 	server     *apiservertest.Server
@@ -37,7 +37,7 @@ type node struct {
 	stop       func() // ends the agent as a crash would
 }
 
-// bootNode returns a node whose agent runs, inside a bubble.
+// bootNode returns a node whose agent runs, in a synctest bubble.
 func bootNode(t *testing.T, server *apiservertest.Server, rt *critest.Runtime, dir string, admit lifecycle.Admit) *node {
 	t.Helper()
 	n := &node{t: t, server: server, runtime: rt}
@@ -76,7 +76,7 @@ func bootNode(t *testing.T, server *apiservertest.Server, rt *critest.Runtime, d
 	return n
 }
 
-// onNode runs a test in virtual time.
+// onNode runs a test with a node in virtual time.
 func onNode(t *testing.T, script func(*cri.ContainerConfig) critest.Script, admit lifecycle.Admit, test func(t *testing.T, n *node)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -87,7 +87,7 @@ func onNode(t *testing.T, script func(*cri.ContainerConfig) critest.Script, admi
 	})
 }
 
-// bind binds a pod to the node, as a scheduler does.
+// bind creates a pod that is bound to the node, as a scheduler does.
 func (n *node) bind(name string, change func(*corev1.Pod)) *corev1.Pod {
 	n.t.Helper()
 	grace := int64(30)
@@ -108,7 +108,7 @@ func (n *node) bind(name string, change func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// status returns the status at the server; nil: there is no such pod.
+// status returns the pod status at the API server; nil: there is no such pod.
 func (n *node) status(name string) *corev1.PodStatus {
 	pod, ok := apiservertest.Get[*corev1.Pod](n.server, "default", name)
 	if !ok {
@@ -117,7 +117,7 @@ func (n *node) status(name string) *corev1.PodStatus {
 	return &pod.Status
 }
 
-// reasons returns the reasons of the events of the node.
+// reasons returns the reasons of all recorded events.
 func (n *node) reasons() (reasons []string) {
 	for _, e := range apiservertest.List[*corev1.Event](n.server) {
 		reasons = append(reasons, e.Reason)
@@ -171,7 +171,8 @@ func TestForceDeletedAndRecreatedPodRuns(t *testing.T) {
 	})
 }
 
-// A pod that this agent cannot run fails, so that its controller can replace it; its event names the field, and it is deleted at once.
+// The pod fails, so that its controller can replace it. Its event names the unsupported field. It is removed as soon as it is
+// deleted.
 func TestUnsupportedPodFailsWithEvent(t *testing.T) {
 	onNode(t, nil, nil, func(t *testing.T, n *node) {
 		pod := n.bind("web", func(p *corev1.Pod) {
@@ -192,7 +193,7 @@ func TestUnsupportedPodFailsWithEvent(t *testing.T) {
 	})
 }
 
-// What an earlier agent with other options started goes on as long as its pod is wanted, and is taken down when that is deleted.
+// Containers that a previous agent with other options started run until their pod is deleted.
 func TestPodOfPreviousAgentRunsUntilDeleted(t *testing.T) {
 	onNode(t, nil, nil, func(t *testing.T, n *node) {
 		pod := n.bind("web", nil)
@@ -212,7 +213,7 @@ func TestPodOfPreviousAgentRunsUntilDeleted(t *testing.T) {
 	})
 }
 
-// An update that the agent cannot follow does not keep a pod from being deleted.
+// A refused update of a pod does not prevent its deletion.
 func TestPodWithRefusedUpdateIsRemoved(t *testing.T) {
 	onNode(t, nil, nil, func(t *testing.T, n *node) {
 		pod := n.bind("web", nil)

@@ -42,7 +42,7 @@ func TestReadBudgetReservesReads(t *testing.T) {
 	require.Zero(t, wait)
 }
 
-// manyMaps returns a pod whose volumes show config maps of the server.
+// manyMaps returns a pod with volumes of config maps on the server.
 func manyMaps(t *testing.T, w *world, name string, count int) *corev1.Pod {
 	t.Helper()
 	p := pod(name, corev1.PodSpec{})
@@ -54,8 +54,8 @@ func manyMaps(t *testing.T, w *world, name string, count int) *corev1.Pod {
 	return p
 }
 
-// Config maps that exist and are not watched are read again each time that a volume is brought up to date. Those of one pod use up neither the
-// requests of the node nor those of another pod in the same namespace.
+// Existing config maps without a watch are read at each refresh of a volume. Those of one pod must use up neither the requests of
+// the node nor those of another pod in the same namespace.
 func TestDirectReadsOfPodHaveRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)
@@ -108,7 +108,7 @@ func TestDirectReadsOfPodHaveRateLimit(t *testing.T) {
 	})
 }
 
-// One volume may show more objects than the budget has: they are read one after the other, each in its turn.
+// A volume may contain more objects than the budget permits at once: they are read one after another.
 func TestDirectReadsInSuccessionWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)

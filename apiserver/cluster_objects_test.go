@@ -56,7 +56,7 @@ func referring(name string) *corev1.Pod {
 	}
 }
 
-// A node gets, of a real API server, what its pods refer to, from the moment it is told of them, and nothing else.
+// A real API server permits a node to read the objects that its pods refer to, as soon as it knows the pods, and no others.
 func TestClusterObjects(t *testing.T) {
 	c := newCluster(t)
 	objects, err := c.source.Objects(apiserver.ObjectsOptions{CacheDir: t.TempDir() + "/kept"})
@@ -134,7 +134,7 @@ func TestClusterObjects(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// editNode says that there is a driver on the node.
+// editNode registers a CSI driver of the node.
 func (c *cluster) editNode(objects *apiserver.Objects) {
 	require.NoError(c, objects.EditNode(c.Context(), func(n *corev1.Node) (bool, error) {
 		n.Labels = map[string]string{"topology.csi.example/zone": "a"}
@@ -156,7 +156,7 @@ func (c *cluster) editNode(objects *apiserver.Objects) {
 	require.Equal(c, node.UID, csiNode.OwnerReferences[0].UID)
 }
 
-// expandClaim ends the expansion of a claim of the pod. It is bound: what a claim without a volume has is taken back by its controller.
+// expandClaim reports the expansion of a bound claim of the pod. The controller would reset the status of an unbound claim.
 func (c *cluster) expandClaim(objects *apiserver.Objects) {
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}

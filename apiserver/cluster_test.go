@@ -25,10 +25,10 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// clusterWait is how long something may take that a real control plane has to do with.
+// clusterWait limits waits for a real control plane.
 const clusterWait = 90 * time.Second
 
-// cluster is a source on a real API server, with the rights of a node.
+// cluster is a source on a real API server, with the permissions of a node.
 type cluster struct {
 	*testing.T
 	*controlplane.Plane
@@ -80,7 +80,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// register makes the Node, as package nodestatus does.
+// register creates the Node object, as package nodestatus does.
 func (c *cluster) register() {
 	var node corev1.Node
 	require.NoError(c, c.Admin().Do(c.Context(), http.MethodPost, "/api/v1/nodes",
@@ -88,7 +88,7 @@ func (c *cluster) register() {
 	c.node.Store(&node)
 }
 
-// get returns a pod, and false where there is none.
+// get returns a pod, and false if there is none.
 func (c *cluster) get(name string) (*corev1.Pod, bool) {
 	pod := &corev1.Pod{}
 	err := c.Admin().Do(c.Context(), http.MethodGet, "/api/v1/namespaces/default/pods/"+name, nil, pod)
@@ -112,7 +112,7 @@ func (c *cluster) delete(name string, grace int) {
 	require.NoError(c, err)
 }
 
-// await waits until something holds, and returns how long that took.
+// await waits until a condition holds, and returns how long that took.
 func (c *cluster) await(what string, holds func() bool) time.Duration {
 	c.Helper()
 	began := time.Now()
@@ -127,7 +127,7 @@ func (c *cluster) await(what string, holds func() bool) time.Duration {
 	return time.Since(began)
 }
 
-// mirrored reports whether a static pod has the mirror that it should have, there and to the lookup of statuses.
+// mirrored reports whether a static pod has its mirror pod at the API server and in the lookup of statuses.
 func (c *cluster) mirrored(static *corev1.Pod) func() bool {
 	return func() bool {
 		mirror, ok := c.source.Pods().Mirror(static)
@@ -139,7 +139,7 @@ func (c *cluster) mirrored(static *corev1.Pod) func() bool {
 	}
 }
 
-// NodeRestriction takes the mirrors, and each change of a static pod and of its mirror is followed.
+// NodeRestriction accepts the mirror pods, and each change of a static pod or its mirror leads to the expected mirror.
 func TestClusterMirrors(t *testing.T) {
 	c := newCluster(t)
 	web := staticPod("web", "h1")
@@ -182,7 +182,7 @@ func TestClusterMirrors(t *testing.T) {
 	require.Len(t, c.failures, 1)
 }
 
-// The set follows the pods that are bound to the node, through a restart of the API server.
+// The set has the pods that are bound to the node, also after a restart of the API server.
 func TestClusterPods(t *testing.T) {
 	c := newCluster(t)
 	c.await("a service account, without which there is no pod", func() bool {

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 )
 
-// Pods that name 5,000 optional config maps which do not exist take no watch from another pod, and few requests from the API server.
+// Pods with 5,000 optional config maps that do not exist use no watch of another pod, and few requests.
 func TestPodWatchesAtMostItsShareOfObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)

@@ -74,7 +74,7 @@ func ExampleNewParts() {
 	// <nil>
 }
 
-// A static pod that has no mirror yet, and a mirror whose static pod is gone.
+// A static pod without a mirror pod, and an orphaned mirror pod.
 func ExamplePlanMirrors() {
 	for _, action := range apiserver.PlanMirrors(
 		[]*corev1.Pod{staticPod("web", "hash")}, []*corev1.Pod{mirrorPod("old", "hash", "uid")},
@@ -87,7 +87,7 @@ func ExamplePlanMirrors() {
 	// old delete: true create: false
 }
 
-// A program with an informer of its own decides what of its list is to run.
+// A program with its own informer selects the pods to run.
 func ExampleMerge() {
 	update := apiserver.Merge(apiserver.Update{}, []*corev1.Pod{newPod("web", "1", ""), mirrorPod("static", "hash", "uid")}, "n1")
 	for _, pod := range update.Pods {
@@ -96,7 +96,7 @@ func ExampleMerge() {
 	// Output: web api
 }
 
-// What a container and a volume get of the API server, and the service account of their pod.
+// The objects for a container and a volume, and the service account of their pod.
 func ExampleSource_Objects() {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()
@@ -114,7 +114,7 @@ func ExampleSource_Objects() {
 		fmt.Println(err)
 		return
 	}
-	// Volumes are watched while objects.Run runs; variables are read when a container starts.
+	// Volumes are watched while objects.Run runs; objects of variables are read when a container starts.
 	pods, volumes := lifecycle.Options{Objects: objects}, intree.Options{Objects: objects.Volumes()}
 	fmt.Println(pods.Objects != nil, volumes.Objects != nil)
 
@@ -132,7 +132,7 @@ func ExampleSource_Objects() {
 	// account: true <nil>
 }
 
-// Events of pods are a hook of a lifecycle.Reconciler; any other object can have some, too.
+// The Recorder is a hook of a lifecycle.Reconciler, and records events of other objects too.
 func ExampleRecorder() {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()
@@ -167,7 +167,7 @@ func ExampleRecorder() {
 	// ConfigMap app Outdated
 }
 
-// A node that is wired by hand, for a program that has other hooks than Parts: it shows which pods were removed from the API server.
+// A node without Parts, for a program with other hooks: it prints the pods that were removed from the API server.
 func ExampleSource_Statuses() {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()

@@ -22,7 +22,7 @@ import (
 // gib is a size in bytes.
 const gib = 1 << 30
 
-// patches matches reports of a grown volume.
+// patches matches reports of an expanded volume.
 var patches = apiservertest.Match{Verb: "patch", Resource: "persistentvolumeclaims", Subresource: "status"}
 
 // claimOf returns a claim whose volume has one GiB.
@@ -33,7 +33,7 @@ func claimOf(uid string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-// expanding runs an Expansions on an API server that has the claim.
+// expanding runs an Expansions with an API server that has the claim.
 func expanding(t *testing.T) (*scene, *apiserver.Expansions) {
 	s := newScene(t, apiserver.Options{})
 	require.NoError(t, s.server.Put(claimOf("u1")))
@@ -44,7 +44,7 @@ func expanding(t *testing.T) (*scene, *apiserver.Expansions) {
 	return s, e
 }
 
-// capacity returns the size that the API server shows.
+// capacity returns the capacity in the status of the claim.
 func (s *scene) capacity() string {
 	claim, ok := apiservertest.Get[*corev1.PersistentVolumeClaim](s.server, "default", "data")
 	require.True(s, ok)
@@ -62,7 +62,7 @@ func TestExpandedReportsAtOnce(t *testing.T) {
 	})
 }
 
-// While the API server is away nothing waits for it, and the newest size of a claim replaces older ones.
+// Expanded does not block while the API server is unavailable, and the newest size of a claim replaces older ones.
 func TestExpandedReportsAfterAPIServerReturns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, e := expanding(t)
@@ -78,7 +78,7 @@ func TestExpandedReportsAfterAPIServerReturns(t *testing.T) {
 	})
 }
 
-// Permissions may be added later. The pauses are 1, 2, 4, 8, 10, 10, … s.
+// Permissions may be granted later. The pauses are 1, 2, 4, 8, 10, 10, … s.
 func TestExpandedRetriesRejectedReportWithBackOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, e := expanding(t)
@@ -92,7 +92,7 @@ func TestExpandedRetriesRejectedReportWithBackOff(t *testing.T) {
 	})
 }
 
-// A claim of the same name is another one.
+// A new claim of the same name is not changed.
 func TestExpandedDropsReportOfDeletedClaim(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, e := expanding(t)

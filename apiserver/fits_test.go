@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/intree"
 )
 
-// What other packages want of an API server.
+// Interfaces of other packages that this package implements.
 var (
 	_ podenv.Objects  = (*apiserver.Objects)(nil)
 	_ intree.Objects  = apiserver.VolumeObjects{}
@@ -34,7 +34,7 @@ var (
 	_ csi.NodeUpdater = csiNode{}
 )
 
-// csiNode is how an agent joins csi.NodeInfo with Objects, which do not import package csi: that would bring gRPC.
+// csiNode connects csi.NodeInfo with Objects, as an agent does. Objects does not import package csi, which would link gRPC.
 type csiNode struct {
 	objects *apiserver.Objects
 	node    string
@@ -66,7 +66,7 @@ func newObjects(t *testing.T) (*apiservertest.Server, *apiserver.Objects) {
 	return server, objects
 }
 
-// A driver that registers and leaves is in Node and CSINode meanwhile.
+// A CSI driver is in Node and CSINode from its registration until its removal.
 func TestNodeInfoChangesNodeAndCSINode(t *testing.T) {
 	server, objects := newObjects(t)
 	require.NoError(t, server.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}))
@@ -87,7 +87,7 @@ func TestNodeInfoChangesNodeAndCSINode(t *testing.T) {
 	require.Empty(t, csiObject.Spec.Drivers)
 }
 
-// A claim whose volume has grown says so, and nothing of the expansion is left; other conditions stay.
+// The claim of an expanded volume has the new capacity and no conditions of the expansion; other conditions stay.
 func TestReportClaimExpandedPatchesStatus(t *testing.T) {
 	server, objects := newObjects(t)
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "u1"}}

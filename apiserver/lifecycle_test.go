@@ -30,7 +30,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// agent runs the pods of an API server in memory, and static pods, on a runtime in memory, in a synctest bubble.
+// agent runs static pods and the pods of an API server in memory, on a runtime in memory, in a synctest bubble.
 type agent struct {
 	*testing.T
 	server     *apiservertest.Server
@@ -46,7 +46,7 @@ type agent struct {
 	errs []string   // of Set
 }
 
-// start starts an agent on what an earlier one has left in the store, beside what runs.
+// start starts an agent with the store and the containers of a previous one.
 func (a *agent) start() {
 	a.Helper()
 	generator := pleg.New(a.rt, pleg.Options{})
@@ -122,7 +122,7 @@ func (a *agent) static(pods ...*corev1.Pod) {
 	time.Sleep(time.Minute)
 }
 
-// running returns the containers that run, as pod and attempt.
+// running returns the running containers, as pod and attempt.
 func (a *agent) running() string {
 	a.Helper()
 	snapshot, err := a.rt.List(a.Context())
@@ -141,7 +141,7 @@ func (a *agent) running() string {
 	return strings.Join(words, " ")
 }
 
-// apiPod returns a pod that a scheduler has bound to the node.
+// apiPod returns a pod that is bound to the node.
 func apiPod(name string) *corev1.Pod {
 	pod := podtest.Pod(name)
 	pod.Spec.NodeName = "n1"
@@ -170,8 +170,8 @@ func withAgent(t *testing.T, test func(a *agent)) {
 	})
 }
 
-// An agent that boots without its API server runs what that wanted last; when it comes, no container is restarted, and what has
-// changed meanwhile is done.
+// An agent that boots without its API server runs the last known pods. When the server is available again, no container is
+// restarted, and changes made meanwhile are applied.
 func TestAgentBootsWithoutAPIServer(t *testing.T) {
 	withAgent(t, func(a *agent) {
 		a.stop()
@@ -196,7 +196,7 @@ func TestAgentBootsWithoutAPIServer(t *testing.T) {
 	})
 }
 
-// A restart of the agent touches nothing that runs, and no mirror.
+// A restart of the agent changes no running container and no mirror pod.
 func TestRestartedAgentKeepsPods(t *testing.T) {
 	withAgent(t, func(a *agent) {
 		before, _ := apiservertest.Get[*corev1.Pod](a.server, "default", "web")
@@ -214,8 +214,7 @@ func TestRestartedAgentKeepsPods(t *testing.T) {
 	})
 }
 
-// A pod that is deleted terminates within its grace, is gone once the API server no longer has it, and another of its name
-// begins anew.
+// A deleted pod terminates within its grace period and is removed from the API server. A new pod of that name starts afresh.
 func TestDeletedPodIsRemovedFromRuntime(t *testing.T) {
 	withAgent(t, func(a *agent) {
 		require.NoError(a, a.server.Delete(apiPod("a"), new(int64(20))))
@@ -233,7 +232,7 @@ func TestDeletedPodIsRemovedFromRuntime(t *testing.T) {
 	})
 }
 
-// A pod of the API server that says that it is static has nothing of it.
+// A pod of the API server with annotations of a static pod is treated as an ordinary pod.
 func TestPodWithStaticAnnotationIsNotStatic(t *testing.T) {
 	withAgent(t, func(a *agent) {
 		liar := apiPod("liar")
@@ -254,7 +253,7 @@ func TestPodWithStaticAnnotationIsNotStatic(t *testing.T) {
 	})
 }
 
-// The mirror of a static pod stays until that has terminated.
+// The mirror pod of a static pod stays until the static pod has terminated.
 func TestMirrorStaysUntilItsPodTerminates(t *testing.T) {
 	withAgent(t, func(a *agent) {
 		a.mirrors.Set(a.store.Update(lifecycle.PodSet{Source: "file"}))
@@ -272,7 +271,7 @@ func TestMirrorStaysUntilItsPodTerminates(t *testing.T) {
 	})
 }
 
-// A static pod that is removed and listed again, unchanged, while it terminates is restarted and keeps its mirror.
+// A static pod that is removed and listed again while it terminates is restarted and keeps its mirror pod.
 func TestMirrorOfRestartedStaticPodStays(t *testing.T) {
 	withAgent(t, func(a *agent) {
 		before, _ := apiservertest.Get[*corev1.Pod](a.server, "default", "web")
@@ -286,7 +285,8 @@ func TestMirrorOfRestartedStaticPodStays(t *testing.T) {
 	})
 }
 
-// A static pod that admission rejects, or that Set refuses, has no mirror, as in the kubelet. The mirror of a predecessor is deleted.
+// A static pod that admission rejects, or that Set refuses, has no mirror pod, as in the kubelet. The mirror pod of a predecessor
+// is deleted.
 func TestRejectedStaticPodHasNoMirror(t *testing.T) {
 	withAgent(t, func(a *agent) {
 		misfit, sysctl, next := staticPod("misfit", "h2"), staticPod("sysctl", "h3"), staticPod("web", "h4")

@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// newPod returns a pod of node n1 as an API server has it.
+// newPod returns a pod of node n1 as an API server returns it.
 func newPod(name, uid, version string) *corev1.Pod {
 	pod := podtest.Pod(name)
 	pod.UID, pod.ResourceVersion, pod.Spec.NodeName = types.UID(uid), version, "n1"
@@ -48,7 +48,7 @@ func TestMergeKeepsPointers(t *testing.T) {
 	assert.NotSame(t, fourth.Pods[0], fifth.Pods[0], "nobody knows whether it has changed")
 }
 
-// Deletion, a shorter grace and a resize have to arrive.
+// Deletion, a shorter grace period and a resize must be returned.
 func TestMergeReturnsChangedPods(t *testing.T) {
 	pod := newPod("a", "1", "10")
 	first := apiserver.Merge(apiserver.Update{}, []*corev1.Pod{pod}, "n1")
@@ -68,7 +68,7 @@ func TestMergeReturnsChangedPods(t *testing.T) {
 	}
 }
 
-// No annotation of a pod of the API server makes it static, or critical.
+// No annotation of a pod of the API server makes it static or critical.
 func TestMergeReplacesHostileAnnotations(t *testing.T) {
 	for _, annotations := range []map[string]string{
 		nil,
@@ -114,7 +114,7 @@ func TestMergeOmitsInvalidPods(t *testing.T) {
 	}, texts)
 }
 
-// The largest pods that an API server takes cost little.
+// The largest pods that an API server accepts cost little time.
 func TestMergeOfLargePodsIsFast(t *testing.T) {
 	var listed []*corev1.Pod
 	for i := range 500 {
@@ -132,7 +132,7 @@ func TestMergeOfLargePodsIsFast(t *testing.T) {
 	assert.True(t, slices.Equal(first.Pods, second.Pods))
 }
 
-// FuzzMerge holds Merge against what each pod must be on its own.
+// FuzzMerge compares Merge with the expected result for each pod separately.
 func FuzzMerge(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed)

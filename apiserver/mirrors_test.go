@@ -29,7 +29,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// mirrorScene is a scene with mirrors of the static pods of the source "file".
+// mirrorScene is a scene with mirror pods of the static pods of the source "file".
 type mirrorScene struct {
 	*scene
 	mirrors  *apiserver.Mirrors
@@ -70,7 +70,7 @@ func (s *mirrorScene) static(pods ...*corev1.Pod) {
 	s.mirrors.Set(lifecycle.PodSet{Source: "file", Pods: pods})
 }
 
-// told returns what Failed was told.
+// told returns the calls of ActionFailed.
 func (s *mirrorScene) told() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *mirrorScene) have() string {
 	return strings.Join(words, " ")
 }
 
-// writes returns how many requests have written something.
+// writes returns the number of write requests.
 func (s *mirrorScene) writes() (n int) {
 	for _, r := range s.server.Requests(apiservertest.Match{}) {
 		if !slices.Contains([]string{"get", "list", "watch"}, r.Verb) {
@@ -145,7 +145,7 @@ func TestMirrorsOfStaticPods(t *testing.T) {
 	})
 }
 
-// After a restart the mirrors are there already; nothing is written, and nothing is deleted before the sources have spoken.
+// After a restart the mirror pods exist already: nothing is written, and none is deleted before all sources have reported.
 func TestMirrorsKeepMirrorsAfterRestart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
@@ -179,8 +179,8 @@ func TestMirrorStaysWhileItsPodTerminates(t *testing.T) {
 	})
 }
 
-// A changed static pod gets a mirror of its own when its predecessor has terminated. Until then the mirror keeps its UID, and one that
-// is deleted meanwhile is not created again.
+// A changed static pod gets a new mirror pod after its predecessor has terminated. Until then the mirror keeps its UID, and is
+// not recreated after a deletion.
 func TestMirrorStaysWhilePredecessorTerminates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
@@ -224,7 +224,7 @@ func TestMirrorsWaitForNode(t *testing.T) {
 	})
 }
 
-// Another pod has the name: nothing is asked for until it is away.
+// Another pod has the name: no request is sent until that pod is removed.
 func TestMirrorWithTakenNameIsNotCreated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
@@ -244,7 +244,7 @@ func TestMirrorWithTakenNameIsNotCreated(t *testing.T) {
 	})
 }
 
-// The answer of a create was lost, or the mirror is of an agent before this one and the watch is behind.
+// The response of a create request was lost, or a previous agent created the mirror and the watch is behind.
 func TestExistingMirrorIsAdoptedOrReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
@@ -263,7 +263,7 @@ func TestExistingMirrorIsAdoptedOrReplaced(t *testing.T) {
 	})
 }
 
-// The API server, or a webhook of it, takes no mirror: no storm.
+// The API server or a webhook rejects the mirror: requests are retried with a back-off.
 func TestRejectedMirrorIsRetriedWithBackOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
@@ -280,7 +280,8 @@ func TestRejectedMirrorIsRetriedWithBackOff(t *testing.T) {
 	})
 }
 
-// A mirror in a namespace that does not exist, or that is being deleted, is tried ever less often and logged once, until there is one.
+// Creation in a namespace that does not exist, or is being deleted, is retried with a back-off and logged once, until the
+// namespace exists.
 func TestMirrorInMissingNamespaceBacksOff(t *testing.T) {
 	terminating := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New("namespace is being terminated"))
 	terminating.ErrStatus.Details.Causes = append(terminating.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})
@@ -308,7 +309,7 @@ func TestMirrorInMissingNamespaceBacksOff(t *testing.T) {
 	}
 }
 
-// A user who deletes mirrors all the time does not make a storm.
+// A client that keeps deleting mirror pods causes no request storm.
 func TestMirrorsDeletedRepeatedlyAreRecreatedWithPause(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
@@ -323,7 +324,7 @@ func TestMirrorsDeletedRepeatedlyAreRecreatedWithPause(t *testing.T) {
 	})
 }
 
-// TestMirrorsOfRandomOperations: after any changes on both sides, and any faults, each static pod has its mirror.
+// TestMirrorsOfRandomOperations checks that each static pod has its mirror after random changes on both sides and random faults.
 func TestMirrorsOfRandomOperations(t *testing.T) {
 	for seed := range uint64(30) {
 		bubble(t, func(t *testing.T) {
@@ -358,7 +359,7 @@ func TestMirrorsOfRandomOperations(t *testing.T) {
 	}
 }
 
-// changeMirrors does something to the static pods or to the mirrors.
+// changeMirrors changes the static pods or their mirrors at random.
 func (s *mirrorScene) changeMirrors(rnd *rand.Rand, want map[string]*corev1.Pod, i int) {
 	name := fmt.Sprint("p", rnd.IntN(4))
 	mirror, exists := apiservertest.Get[*corev1.Pod](s.server, "default", name)

@@ -28,7 +28,7 @@ import (
 
 func stamp() *metav1.Time { return new(metav1.NewTime(time.Now().Add(30 * time.Second))) }
 
-// scene is a source on an API server in memory, in a synctest bubble.
+// scene is a source with an API server in memory, in a synctest bubble.
 type scene struct {
 	*testing.T
 	server *apiservertest.Server
@@ -39,7 +39,7 @@ type scene struct {
 	updates []apiserver.Update
 }
 
-// newScene starts a source. With the test it ends.
+// newScene starts a source, which stops with the test.
 func newScene(t *testing.T, o apiserver.Options) *scene {
 	s := &scene{T: t, server: apiservertest.NewServer(apiservertest.Options{})}
 	o.NodeName = "n1"
@@ -54,7 +54,7 @@ func newScene(t *testing.T, o apiserver.Options) *scene {
 	return s
 }
 
-// run runs parts until the test ends.
+// run runs components until the test ends.
 func (s *scene) run(parts ...func(context.Context) error) {
 	ctx, cancel := context.WithCancel(s.Context())
 	var wg sync.WaitGroup
@@ -72,14 +72,14 @@ func (s *scene) take(u apiserver.Update) {
 	s.updates = append(s.updates, u)
 }
 
-// failed returns what Hooks.Error was told.
+// failed returns the errors passed to Hooks.Error.
 func (s *scene) failed() []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.errs)
 }
 
-// last returns the last update, and how many there were.
+// last returns the last update, and the number of updates.
 func (s *scene) last() (apiserver.Update, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *scene) last() (apiserver.Update, int) {
 	return s.updates[len(s.updates)-1], len(s.updates)
 }
 
-// names returns the pods of the last update.
+// names returns the names of the pods in the last update.
 func (s *scene) names() string {
 	var names []string
 	u, _ := s.last()
@@ -172,7 +172,7 @@ func TestPodsRunPassesPodsOfNode(t *testing.T) {
 	})
 }
 
-// An empty node is a complete set of nothing; without an API server nothing is said.
+// A node without pods is a complete empty set. Without an API server the sink is not called.
 func TestPodsRunWaitsForFirstList(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})
@@ -222,7 +222,7 @@ func TestPodsRunWaitsForNode(t *testing.T) {
 	})
 }
 
-// The set stays as it was while the API server is away, and catches up with what it missed.
+// The set stays unchanged while the API server is unavailable, and is complete again afterwards.
 func TestPodsStayWhileAPIServerIsUnavailable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})
@@ -244,7 +244,7 @@ func TestPodsStayWhileAPIServerIsUnavailable(t *testing.T) {
 	})
 }
 
-// A delete that no watch is told of, as after a restore of etcd, leaves no phantom for longer than 15 minutes.
+// A pod whose deletion event was lost, as after a restore of etcd, is removed within 15 minutes.
 func TestRelistRemovesPodsLostByWatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})
@@ -259,7 +259,7 @@ func TestRelistRemovesPodsLostByWatch(t *testing.T) {
 	})
 }
 
-// Each fault lasts for a minute. The scenario changes pods all the while, and all has arrived a minute after its end.
+// Each fault lasts one minute while pods change. One minute after its end the set is correct.
 func TestPodsUnderFaults(t *testing.T) {
 	for name, fault := range map[string]apiservertest.Fault{
 		"409":               {Code: 409},
@@ -301,7 +301,7 @@ func TestPodsUnderFaults(t *testing.T) {
 	}
 }
 
-// change does something to the pods of the node.
+// change changes the pods of the node at random.
 func (s *scene) change(rnd *rand.Rand, i int) {
 	s.Helper()
 	pods := apiservertest.List[*corev1.Pod](s.server)
@@ -333,7 +333,7 @@ func (s *scene) change(rnd *rand.Rand, i int) {
 	}
 }
 
-// settled holds the last update against the server.
+// settled compares the last update with the server.
 func (s *scene) settled() {
 	s.Helper()
 	var want, got []string
@@ -356,7 +356,7 @@ func (s *scene) settled() {
 	require.Empty(s, u.Errs)
 }
 
-// TestPodsOfRandomOperations: after any changes and any faults the set is what the server has.
+// TestPodsOfRandomOperations checks that the set equals the server's pods after random changes and faults.
 func TestPodsOfRandomOperations(t *testing.T) {
 	for seed := range uint64(40) {
 		bubble(t, func(t *testing.T) {
@@ -379,7 +379,7 @@ func TestPodsOfRandomOperations(t *testing.T) {
 	}
 }
 
-// disturb does something to the server, and returns what ends it.
+// disturb injects a random fault, and returns a function that removes it.
 func (s *scene) disturb(rnd *rand.Rand) (end func()) {
 	switch rnd.IntN(12) {
 	case 0:
@@ -400,7 +400,7 @@ func (s *scene) disturb(rnd *rand.Rand) (end func()) {
 	return func() {}
 }
 
-// A burst of pods is not as many sets: while the sink is at work, changes are one.
+// Changes during a call of the sink are combined in one update.
 func TestBurstOfPodsIsOneUpdate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})
@@ -422,8 +422,7 @@ func TestBurstOfPodsIsOneUpdate(t *testing.T) {
 	})
 }
 
-// Of more pods than are taken, those that have terminated are left out first: the others run. Of terminated pods the newest 1,000 are
-// worked on.
+// Of too many pods, terminated pods are omitted first. Of the terminated pods, the newest 1,000 are returned.
 func TestPodsBeyondLimitAreOmitted(t *testing.T) {
 	for phase, incomplete := range map[corev1.PodPhase]bool{corev1.PodFailed: false, corev1.PodRunning: true} {
 		want := 10_000
@@ -452,7 +451,7 @@ func TestPodsBeyondLimitAreOmitted(t *testing.T) {
 	}
 }
 
-// A pod is in memory once: what is run is what the watch has. A mirror pod stays as the API server has it.
+// A pod is in memory once: the returned pod is the watched one. A mirror pod is not changed.
 func TestWatchedPodsAreNotCopied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})

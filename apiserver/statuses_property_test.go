@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 )
 
-// Whatever goes wrong, the API server ends up with the last status of each pod and without those that were deleted, no status has
-// reached another pod, and the requests stay within a bound.
+// Despite all faults, the API server ends up with the last status of each pod and without the deleted pods. No status reaches
+// another pod, and the number of requests is limited.
 func TestRandomOperations(t *testing.T) {
 	runs := uint64(20)
 	if os.Getenv("NODEAGENT_SOAK") != "" {
@@ -45,7 +45,7 @@ func TestRandomOperations(t *testing.T) {
 	}
 }
 
-// operations does to a server and an agent what may happen to them.
+// operations are random events at a server and an agent.
 type operations struct {
 	*reporting
 	rnd    *rand.Rand

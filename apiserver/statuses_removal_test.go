@@ -108,7 +108,7 @@ func TestFlushReturnsAfterStatusesAreSent(t *testing.T) {
 	})
 }
 
-// With one request at a time, what somebody waits for goes first, and nothing waits for ever.
+// With one request at a time, urgent requests are sent first, and no request waits forever.
 func TestUrgentStatusesAreSentFirst(t *testing.T) {
 	report(t, apiserver.StatusesOptions{Parallel: 1}, func(t *testing.T, r *reporting) {
 		var pods []*corev1.Pod

@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// reporting is an agent that says what it is told to, between a server and Statuses.
+// reporting is an agent with settable statuses, a server and a Statuses.
 type reporting struct {
 	t        *testing.T
 	server   *apiservertest.Server
@@ -37,7 +37,7 @@ type reporting struct {
 	removed []string
 }
 
-// report runs a test in virtual time, beside a source and its statuses.
+// report runs a test in virtual time with a source and its statuses.
 func report(t *testing.T, o apiserver.StatusesOptions, test func(t *testing.T, r *reporting)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -83,7 +83,7 @@ func (r *reporting) mayRun(uid string) (may bool) {
 	return may
 }
 
-// bind puts a pod on the server that is bound to the node.
+// bind creates a pod that is bound to the node.
 func (r *reporting) bind(name string, change func(*corev1.Pod)) *corev1.Pod {
 	r.t.Helper()
 	grace := int64(30)
@@ -103,7 +103,7 @@ func (r *reporting) bind(name string, change func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// say has the agent say something of a pod.
+// say sets the agent's status of a pod.
 func (r *reporting) say(pod *corev1.Pod, phase corev1.PodPhase, ready bool, message string) {
 	start := metav1.NewTime(time.Now()).Rfc3339Copy()
 	st := &corev1.PodStatus{
@@ -124,7 +124,7 @@ func identity(pod *corev1.Pod) cri.PodIdentity {
 	return cri.PodIdentity{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// has returns the pod as the server has it.
+// has returns a pod of the server.
 func (r *reporting) has(name string) *corev1.Pod {
 	r.t.Helper()
 	pod, ok := apiservertest.Get[*corev1.Pod](r.server, "default", name)
@@ -137,7 +137,7 @@ func (r *reporting) gone(name string) bool {
 	return !ok
 }
 
-// count returns how many requests of a verb there were for pods.
+// count returns the number of requests for pods with a verb.
 func (r *reporting) count(verb string) int {
 	return r.server.CountRequests(apiservertest.Match{Verb: verb, Resource: "pods"})
 }
@@ -209,7 +209,7 @@ func TestDeletedPodIsRemovedAfterResourcesReleased(t *testing.T) {
 	})
 }
 
-// A finalizer keeps the object: it is not removed again and again.
+// A pod object that is kept by a finalizer is not removed repeatedly.
 func TestPodWithFinalizerIsRemovedOnce(t *testing.T) {
 	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		pod := r.bind("job", func(p *corev1.Pod) { p.Finalizers = []string{"batch.kubernetes.io/job-tracking"} })
@@ -251,7 +251,7 @@ func TestMirrorPodHasStatusOfStaticPod(t *testing.T) {
 	})
 }
 
-// The watch says nothing of the pod that took the place of another: the old one's status does not reach it.
+// The watch does not report the pod that replaced another one: it must not get the old pod's status.
 func TestStatusNeverReachesNewPodOfSameName(t *testing.T) {
 	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		pod := r.bind("web", nil)
@@ -272,7 +272,7 @@ func TestStatusNeverReachesNewPodOfSameName(t *testing.T) {
 	})
 }
 
-// The watch says nothing for an hour: what the API server answered counts for a minute, and then that it may be gone.
+// The watch is silent for an hour: the last response is trusted for one minute.
 func TestStatusesAreSentWithSilentWatch(t *testing.T) {
 	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		pod := r.bind("web", nil)
@@ -368,7 +368,7 @@ func TestStatusesAreSentDespiteFaults(t *testing.T) {
 	}
 }
 
-// What is sent cannot be had: the API server keeps something else, for ever.
+// The API server always stores a different status.
 func TestStatusThatServerChangesIsRepeatedWithBackOff(t *testing.T) {
 	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		pod := r.bind("web", nil)
