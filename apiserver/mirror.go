@@ -98,8 +98,9 @@ func (m *Mirrors) recordCreated(mirror *corev1.Pod) {
 	}
 }
 
-// expectedMirrors returns the mirror pods that the API server has now: the watched pods, plus the recorded creations, minus the
-// recorded deletions. until is when the first record expires; zero: there is none. The caller holds m.mu.
+// expectedMirrors returns the mirror pods that the API server has now: the watched mirror pods, plus recorded creations, minus
+// recorded deletions. until is when the first of these records expires; the zero time if there is none. The caller holds the
+// lock.
 func (m *Mirrors) expectedMirrors(now time.Time) (mirrorPods []*corev1.Pod, until time.Time) {
 	watched := map[string]bool{}
 	listed := m.source.pods.store.List()

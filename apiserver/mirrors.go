@@ -174,7 +174,8 @@ func (m *Mirrors) awaitWork(ctx context.Context, next time.Time) {
 	}
 }
 
-// planActions returns the mirror actions that are due now, and the time of the next pass if none is; zero: wait for a wake-up.
+// planActions returns the mirror actions that are due now. If none is due, next is the time of the next pass; the zero time
+// means that Run waits for a wake-up.
 func (m *Mirrors) planActions(now time.Time) (due []MirrorAction, next time.Time) {
 	if !m.source.pods.isSynced() {
 		return nil, time.Time{} // the first list wakes Run

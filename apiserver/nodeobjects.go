@@ -24,9 +24,9 @@ import (
 // and doubles.
 const maxConflictTries = 5
 
-// EditNode changes labels and annotations of the Node object of this agent. edit gets a copy of the Node, changes it and reports
-// whether it did. edit is called again if another client has changed the Node meanwhile. NodeInfo.AddToNode of package volume/csi
-// is such an edit.
+// EditNode changes labels and annotations of the Node object of this agent. edit changes a copy of the Node and reports whether
+// it has changed it. edit is called again if another client has changed the Node meanwhile. NodeInfo.AddToNode of package
+// volume/csi is an edit function.
 func (b *Objects) EditNode(ctx context.Context, edit func(*corev1.Node) (changed bool, err error)) error {
 	nodes := kubeapi.In(b.client, kubeapi.Nodes, "")
 	return retryOnConflict(ctx, func() error {

@@ -203,8 +203,8 @@ func (p *Pods) isSynced() bool { return p.store.Synced() }
 // Err returns the error of the last request, or nil.
 func (p *Pods) Err() error { return p.store.Status().Err }
 
-// getObject returns a pod of the node, mirror pods included. The annotation kubernetes.io/config.source of other pods is "api";
-// all else is unchanged. The pod is shared and must not be changed.
+// getObject returns a pod of the node, mirror pods included. It is the object of the API server, except that the annotation
+// kubernetes.io/config.source of other pods is "api". The pod is shared and must not be changed.
 func (p *Pods) getObject(namespace, name string) (pod *corev1.Pod, exists bool) {
 	return p.store.Get(kubeapi.Key(namespace, name))
 }

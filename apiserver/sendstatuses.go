@@ -21,8 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// sendDue plans the requests of all pods and starts those that are due, as far as Parallel permits. It returns the time until the
-// next pass without a change.
+// sendDue plans the requests of all pods and starts the due ones, until Options.Parallel requests are in flight. It returns the
+// time until the next pass, which an earlier change may start sooner.
 func (s *Statuses) sendDue(ctx context.Context, requests *sync.WaitGroup) time.Duration {
 	now := time.Now()
 	s.mu.Lock()

@@ -190,7 +190,8 @@ func (t *trackedPod) repeatTime(patch []byte, now time.Time) time.Time {
 	return t.lastPatchAt.Add(repeatPolicy().After(t.repeats + 1))
 }
 
-// rejectionTime returns when the Failed status of a rejected pod may be sent; zero: at once.
+// rejectionTime returns when the Failed status of a rejected pod may be sent. It returns the zero time for all other statuses,
+// which are sent at once.
 func (t *trackedPod) rejectionTime(base *corev1.Pod, agentStatus *corev1.PodStatus, limiter *rejectionLimiter, now time.Time) time.Time {
 	if base.DeletionTimestamp != nil || podstatus.IsTerminal(base.Status.Phase) || !podstatus.IsRejected(agentStatus) {
 		return time.Time{}

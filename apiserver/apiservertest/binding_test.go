@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 )
 
-// A binding gives a pod its node once, and only where there is a pod that may be scheduled.
+// A binding binds a pod once, if the pod exists and can be scheduled.
 func TestBinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
@@ -49,7 +49,7 @@ func TestBinding(t *testing.T) {
 	})
 }
 
-// Objects have the defaults of a real server, by which an agent decides: a pod without a restart policy is to be restarted.
+// Objects get the defaults of a real server that an agent depends on, such as the restart policy.
 func TestPutSetsDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})

@@ -36,7 +36,7 @@ func get(client *http.Client, url string) string {
 	return strconv.Itoa(response.StatusCode)
 }
 
-// A client meets the faults of an API server, one after the other.
+// A client meets several faults of an API server, one after another.
 func ExampleServer() {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()
@@ -83,7 +83,7 @@ func ExampleServer() {
 	// requests: 0
 }
 
-// A watch that has missed changes has to list again: the server has forgotten its version.
+// A watch that has missed changes gets 410 and must list again.
 func ExampleServer_Compact() {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()

@@ -47,7 +47,7 @@ func client(t *testing.T, config *rest.Config, group, contentType string) *rest.
 	return c
 }
 
-// everywhere runs a test over each transport and encoding.
+// everywhere runs a test with each transport and encoding.
 func everywhere(t *testing.T, test func(t *testing.T, server *apiservertest.Server, config *rest.Config, contentType string)) {
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		t.Run("transport "+contentType, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 )
 
-// A token is valid for as long as was asked for, and only for a pod that there is.
+// A token has the requested lifetime, and is bound to an existing pod only.
 func TestTokenRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
@@ -60,7 +60,7 @@ func tokenStatus(t *testing.T, raw []byte) map[string]any {
 	return answer.Status
 }
 
-// Admit refuses what a test does not want, and objects with finalizers stay until these are gone.
+// Admit rejects requests, and objects with finalizers stay until these are removed.
 func TestAdmissionAndFinalizers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{Admit: func(verb string, _, obj apiservertest.Object) error {

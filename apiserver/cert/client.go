@@ -105,8 +105,8 @@ func (c *Client) openStore() (err error) {
 	return err
 }
 
-// loadInitialKubeconfig returns the kubeconfig if it is usable or there is no bootstrap kubeconfig. Otherwise it writes and
-// returns a kubeconfig with the cluster of the bootstrap kubeconfig and the certificate file of store.
+// loadInitialKubeconfig returns the kubeconfig if it is usable, or if there is no bootstrap kubeconfig. Otherwise it writes and
+// returns a new kubeconfig with the cluster of the bootstrap kubeconfig and the certificate file of store.
 func loadInitialKubeconfig(opts *ClientOptions, store *certstore.Store, log *slog.Logger) (*kubeconfig.File, error) {
 	if opts.BootstrapKubeconfig == "" {
 		return kubeconfig.Load(opts.Kubeconfig)
@@ -140,8 +140,8 @@ func checkKubeconfig(path string, now time.Time) (reason, err error) {
 	return kubeconfig.CheckUsable(path, now), nil
 }
 
-// findCertificate loads the valid certificate of the store, else that of the kubeconfig, which it copies to the store. The latter
-// must be replaced at once, as bootstrap reports: it may have more rights than a node.
+// findCertificate loads the valid certificate of the store, or else that of the kubeconfig, which it copies to the store. force
+// reports that the certificate is from the kubeconfig and must be replaced at once: it may have more rights than a node.
 func (c *Client) findCertificate() (pair *tls.Certificate, force bool, err error) {
 	pair, err = c.rotation.base.store.Current()
 	if err == nil && c.rotation.base.now().Before(pair.Leaf.NotAfter) {

@@ -257,8 +257,8 @@ func TestClientRecoversFromExpiryWhileStopped(t *testing.T) {
 	})
 }
 
-// A certificate that expires while the API server is away, and a bootstrap token that has expired, too: as soon as somebody
-// writes another one, the agent goes on.
+// After certificate and bootstrap token have expired while the API server is unavailable, the agent continues as soon as an
+// administrator writes a new kubeconfig.
 func TestClientRecoversFromExpiryWhileRunning(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		s.write("bootstrap.conf", s.BootstrapKubeconfig())
@@ -291,7 +291,7 @@ func TestClientRecoversFromExpiryWhileRunning(t *testing.T) {
 	})
 }
 
-// A kubeconfig with a new certificate in it is picked up, too.
+// A new certificate in the kubeconfig is used.
 func TestClientUsesReplacedKubeconfig(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		certPEM, keyPEM, err := s.CA().ClientCertificate("system:node:n1", time.Now(), time.Now().Add(time.Minute))
@@ -314,7 +314,7 @@ func TestClientUsesReplacedKubeconfig(t *testing.T) {
 	})
 }
 
-// What kubeadm writes for a control plane: a certificate of an administrator in the kubeconfig. It is stored, and replaced at once.
+// kubeadm writes a kubeconfig with an administrator's certificate for a control plane node. It is stored, and replaced at once.
 func TestClientReplacesCertificateOfKubeconfig(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		certPEM, keyPEM, err := s.CA().ClientCertificate("kubernetes-admin", time.Now(), time.Now().Add(time.Hour))
@@ -333,7 +333,8 @@ func TestClientReplacesCertificateOfKubeconfig(t *testing.T) {
 	})
 }
 
-// The certificate of another node is of no use: with bootstrap credentials another one is requested, without them the reason is told.
+// A certificate of another node is not used: with bootstrap credentials a new one is requested, without them the reason is
+// reported.
 func TestCertificateOfAnotherNodeIsReplaced(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		certPEM, keyPEM, err := s.CA().ClientCertificate("system:node:n2", time.Now(), time.Now().Add(time.Hour))
@@ -348,7 +349,7 @@ func TestCertificateOfAnotherNodeIsReplaced(t *testing.T) {
 	})
 }
 
-// Whatever becomes of a request, the next one has a key of its own, and comes after a pause.
+// Each request after a failure has a new key, and is sent after a delay.
 func TestFailedRequestsAreReportedAndRetried(t *testing.T) {
 	for name, test := range map[string]struct {
 		decide certtest.Verdict
@@ -391,7 +392,7 @@ func TestFailedRequestsAreReportedAndRetried(t *testing.T) {
 	}
 }
 
-// A watch that is cut once a second, an API server that is away when a request is signed: the certificate comes.
+// The certificate is issued although the watch breaks once a second and the API server is unavailable when the request is signed.
 func TestRequestSurvivesBrokenWatch(t *testing.T) {
 	play(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone }}, func(s *scene) {
 		s.write("bootstrap.conf", s.BootstrapKubeconfig())
@@ -412,7 +413,7 @@ func TestRequestSurvivesBrokenWatch(t *testing.T) {
 	})
 }
 
-// A signer whose certificates are due when they are issued is asked once a minute.
+// A certificate that must be rotated at once after its issue is requested once a minute.
 func TestShortLivedCertificateIsRotatedInTime(t *testing.T) {
 	play(t, certtest.Options{TTL: 70 * time.Second}, func(s *scene) {
 		s.write("bootstrap.conf", s.BootstrapKubeconfig())
@@ -429,7 +430,7 @@ func TestShortLivedCertificateIsRotatedInTime(t *testing.T) {
 	})
 }
 
-// A file that is damaged is not used, and replaced.
+// A damaged file is not used, and is replaced.
 func TestDamagedCertificateIsReplaced(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		s.write("bootstrap.conf", s.BootstrapKubeconfig())
@@ -443,7 +444,7 @@ func TestDamagedCertificateIsReplaced(t *testing.T) {
 	})
 }
 
-// What a person has to mend is an error of NewClient that names the file.
+// NewClient returns errors that an administrator must fix, with the name of the file.
 func TestNewClientRefusesInvalidOptions(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		other, err := certtest.NewAuthority("other")

@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/certtest"
 )
 
-// The clock of a machine is set, forward and back, by any time: what is due then is done within seconds, and nothing in a loop.
+// The clock is set forward and back by any time: due actions follow within seconds, and not in a loop.
 func TestRotationFollowsSetClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, err := certtest.Start(certtest.Options{TTL: 24 * time.Hour})

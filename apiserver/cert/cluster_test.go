@@ -57,7 +57,7 @@ func (n *realNode) count() (rotated int, failures []string) {
 	return n.rotated, append([]string{}, n.failures...)
 }
 
-// run runs it until the function that is returned is called, or the test ends.
+// run runs a Client or Serving until the returned function is called, or the test ends.
 func (n *realNode) run(r runner) (stop func()) {
 	ctx, cancel := context.WithCancel(n.Context())
 	done := make(chan error, 1)
@@ -67,7 +67,7 @@ func (n *realNode) run(r runner) (stop func()) {
 	return stop
 }
 
-// who returns who the API server says that the user of a config is.
+// who returns the user of a config as the API server authenticates it.
 func who(ctx context.Context, client *http.Client, config *rest.Config) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -82,7 +82,7 @@ func who(ctx context.Context, client *http.Client, config *rest.Config) (int, er
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// decide approves or denies the requests of a signer that nothing was decided about, until the test ends.
+// decide approves or denies the undecided requests of a signer, until the test ends.
 func (n *realNode) decide(user string, verdict certificatesv1.RequestConditionType) {
 	for {
 		var list certificatesv1.CertificateSigningRequestList
@@ -106,7 +106,7 @@ func (n *realNode) decide(user string, verdict certificatesv1.RequestConditionTy
 	}
 }
 
-// Certificates of a real control plane that are valid for three minutes.
+// A real control plane issues certificates that are valid for three minutes.
 func TestCluster(t *testing.T) {
 	if os.Getenv(controlplane.RequiredEnv) != "required" {
 		t.Skipf("four minutes, and programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
@@ -132,7 +132,7 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-// A token becomes a certificate, which is replaced three times; no request fails meanwhile.
+// A certificate is requested with a token and replaced three times, while no request fails.
 func testRotates(n *realNode) {
 	client, err := cert.NewClient(n.options())
 	require.NoError(n, err)
@@ -161,7 +161,7 @@ func testRotates(n *realNode) {
 	n.Logf("%d requests with %d certificates, none failed", calls, rotated)
 }
 
-// A certificate that has expired while the agent was off.
+// The certificate expires while the agent is stopped.
 func testExpired(n *realNode) {
 	if testing.Short() {
 		n.Skip("it waits three minutes")
@@ -180,7 +180,7 @@ func testExpired(n *realNode) {
 	require.Eventually(n, func() bool { return second.Current() != nil }, time.Minute, 50*time.Millisecond)
 }
 
-// A request that a person denies, and the next one, after a minute, that is approved.
+// An administrator denies a request, and approves the next one a minute later.
 func testDenied(n *realNode) {
 	require.NoError(n, n.BindClusterRole(n.Context(), "system:node-bootstrapper", "User", "nobody-approves"))
 	path, err := n.Kubeconfig("nobody-approves")
@@ -199,7 +199,7 @@ func testDenied(n *realNode) {
 	require.Eventually(n, func() bool { return client.Current() != nil }, 20*time.Second, 50*time.Millisecond)
 }
 
-// The serving certificate, which the test approves, and another one after an address has changed.
+// The test approves a serving certificate, and another one after an address has changed.
 func testServes(n *realNode) {
 	path, err := n.Kubeconfig("system:node:"+n.name, "system:nodes")
 	require.NoError(n, err)
@@ -224,7 +224,7 @@ func testServes(n *realNode) {
 	require.Empty(n, failures)
 }
 
-// Without rotation.
+// Bootstrap without rotation.
 func testBootstraps(n *realNode) {
 	require.NoError(n, cert.Bootstrap(n.Context(), n.options()))
 	require.NoError(n, kubeconfig.CheckUsable(n.options().Kubeconfig, time.Now()))

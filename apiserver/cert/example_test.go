@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/certtest"
 )
 
-// A node that has nothing but a bootstrap token gets its client certificate, and with that one to serve with.
+// A node with only a bootstrap token requests its client certificate, and with that its serving certificate.
 func ExampleNewClient() {
 	cluster, err := certtest.Start(certtest.Options{}) // in memory; a real one is found by its kubeconfig alone
 	if err != nil {
@@ -66,7 +66,7 @@ func ExampleNewClient() {
 	// [10.0.0.1] [n1]
 }
 
-// An agent without rotation has its certificate issued once, and then uses the kubeconfig that names it.
+// An agent without rotation requests its certificate once, and then uses the kubeconfig that names it.
 func ExampleBootstrap() {
 	cluster, err := certtest.Start(certtest.Options{}) // in memory; a real one is found by its kubeconfig alone
 	if err != nil {
@@ -101,7 +101,7 @@ func ExampleBootstrap() {
 	// Output: kubelet-client-current.pem <nil>
 }
 
-// An error names the file, and the field where the file has one that is wrong.
+// An error names the file, and the invalid field in it.
 func ExampleLoadKubeconfig() {
 	config, err := cert.LoadKubeconfig("/etc/kubernetes/none.conf")
 	if err != nil {

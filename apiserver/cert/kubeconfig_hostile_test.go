@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/hostile"
 )
 
-// A file of less than 1 MiB does not cost more than a manifest of that size, whatever is in it.
+// A file of less than 1 MiB costs no more than a manifest of that size, with any content.
 func TestLoadKubeconfigSurvivesHostileManifests(t *testing.T) {
 	texts := map[string]string{}
 	for _, m := range hostile.All(1<<20 - 1000) {

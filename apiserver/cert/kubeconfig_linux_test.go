@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 )
 
-// No kubeconfig, and no file that one names, is waited for or read without end.
+// A kubeconfig, and a file that it names, never blocks and is never read without a limit.
 func TestLoadKubeconfigRefusesHostileFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -56,7 +56,7 @@ func TestLoadKubeconfigRefusesHostileFiles(t *testing.T) {
 	require.ErrorContains(t, err, "kubeconfig "+path("pipe")+": it is no regular file")
 }
 
-// A kubeconfig with any text is loaded, or refused in time with one line that does not quote the text at length.
+// Any text is loaded or refused in time, with an error of one short line.
 func FuzzKubeconfig(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n" +
 		"clusters: [{name: k, cluster: {server: 'https://h'}}]\nusers: [{name: u, user: {client-certificate-data: YQ==}}]\n"))

@@ -24,7 +24,7 @@ contexts: [{name: x, context: {cluster: c, user: u}}]
 current-context: x
 `
 
-// write writes files into a directory and returns that of the kubeconfig.
+// write writes files into a directory and returns the path of the kubeconfig.
 func write(t *testing.T, text string, files map[string][]byte) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -14,7 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver/cert"
 )
 
-// A node that has no certificate makes one, keeps it over restarts, and makes another when it has a new address or the files do not fit.
+// A node without a certificate creates one, keeps it over restarts, and replaces it when it has a new address or the files do not
+// match.
 func TestSelfSigned(t *testing.T) {
 	dir := t.TempDir() + "/pki"
 	first, second := netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("fd00::7")

@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/certtest"
 )
 
-// addresses are those of a node, which change.
+// addresses are the addresses of a node; a test changes them.
 type addresses struct {
 	mu  sync.Mutex
 	all []corev1.NodeAddress
@@ -40,7 +40,7 @@ func (a *addresses) set(ips ...string) {
 	}
 }
 
-// serving makes a Serving of node n1, with a client certificate that is valid for a year.
+// serving returns a Serving of node n1 with a client certificate that is valid for a year.
 func (s *scene) serving(a *addresses) *cert.Serving {
 	s.Helper()
 	certPEM, keyPEM, err := s.CA().ClientCertificate("system:node:n1", time.Now(), time.Now().AddDate(1, 0, 0))
@@ -92,7 +92,8 @@ func TestServingRequestsCertificateForAddresses(t *testing.T) {
 	})
 }
 
-// A request for addresses that the node does not have any more is given up; one whose addresses come and go is not made each time.
+// A request for addresses that the node no longer has is canceled. An address that disappears and returns causes no new request
+// each time.
 func TestServingReplacesCertificateForNewAddress(t *testing.T) {
 	play(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone }}, func(s *scene) {
 		a := &addresses{}

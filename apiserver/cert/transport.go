@@ -63,8 +63,8 @@ func (t *transports) rotateAll(now time.Time) {
 	t.forEach(func(one *transport) { one.startGeneration(now) })
 }
 
-// closeExpired closes the connections of replaced certificates whose grace period has passed. next is the time of the next
-// expiry; zero: none.
+// closeExpired closes the connections of replaced certificates whose grace period has passed. next is the time when the next
+// grace period ends; the zero time if there is none.
 func (t *transports) closeExpired(now time.Time) (next time.Time) {
 	t.forEach(func(one *transport) {
 		if at := one.closeExpired(now); next.IsZero() || !at.IsZero() && at.Before(next) {

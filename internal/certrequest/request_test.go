@@ -43,7 +43,7 @@ func selfSigned(t testing.TB, key crypto.Signer, notBefore, notAfter time.Time) 
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// What a request has in it.
+// A request has the names of its template.
 func TestNewRequest(t *testing.T) {
 	key := newKey(t)
 	template, _ := certrequest.ServingTemplate("n1", []corev1.NodeAddress{
@@ -74,7 +74,7 @@ func TestUsages(t *testing.T) {
 	assert.Equal(t, []certificatesv1.KeyUsage{"digital signature", "key encipherment", "server auth"}, certrequest.Usages(certificatesv1.KubeletServingSignerName, small.Public()))
 }
 
-// The name of a request follows from key and template, and from nothing else.
+// The name of a request depends on key and template only.
 func TestRequestName(t *testing.T) {
 	a, b := newKey(t), newKey(t)
 	names := map[string]bool{}
@@ -94,7 +94,7 @@ func TestRequestName(t *testing.T) {
 	require.ErrorContains(t, err, "encode public key: ")
 }
 
-// A request of an earlier attempt is used again only if it is ours.
+// A request of an earlier attempt is reused only if it has the same key, names and signer.
 func TestCheckReusableRefusesOtherRequests(t *testing.T) {
 	key := newKey(t)
 	client := certificatesv1.KubeAPIServerClientKubeletSignerName

@@ -18,7 +18,7 @@ import (
 
 func start() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
-// leaf is the client certificate of node n1 that is valid for a time from start on.
+// leaf is a client certificate of node n1 that is valid for a time from start.
 func leaf(valid time.Duration) *x509.Certificate {
 	return &x509.Certificate{
 		Subject:   pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}},
@@ -34,7 +34,7 @@ func TestRotationDeadlineIsWithinLifetime(t *testing.T) {
 	assert.Equal(t, start(), certrequest.RotationDeadline(start(), start(), 0.5), "a certificate that is never valid")
 }
 
-// What is done next, case by case.
+// The next action for each state.
 func TestStep(t *testing.T) {
 	n1, n2 := certrequest.ClientTemplate("n1"), certrequest.ClientTemplate("n2")
 	hours := func(n float64) time.Time { return start().Add(time.Duration(n * float64(time.Hour))) }
@@ -108,14 +108,14 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// machine does what Step says, with a server that fails, or issues certificates that are valid for a time, at once.
+// machine executes the actions of Step, with a server that fails or issues certificates at once.
 type machine struct {
 	state certrequest.State
 	now   time.Time
 	made  []time.Time // requests
 }
 
-// run goes on until a time; answer says what becomes of a request.
+// run continues until a time; answer returns the result of a request.
 func (m *machine) run(t *testing.T, until time.Time, answer func() (issued *x509.Certificate, refused bool)) {
 	t.Helper()
 	for steps := 0; m.now.Before(until); steps++ {
@@ -148,7 +148,7 @@ func (m *machine) gaps() (gaps []time.Duration) {
 	return gaps
 }
 
-// Requests that fail are repeated as the kubelet repeats them, those that are refused once a minute.
+// Failed requests are repeated as the kubelet does, and refused requests once a minute.
 func TestFailuresDelayNextRequest(t *testing.T) {
 	n1 := certrequest.ClientTemplate("n1")
 	m := &machine{state: certrequest.State{Template: &n1}, now: start()}
@@ -161,8 +161,8 @@ func TestFailuresDelayNextRequest(t *testing.T) {
 	assert.Equal(t, []time.Duration{60 * s, 60 * s, 60 * s, 60 * s}, m.gaps())
 }
 
-// Whatever the signer does, there are at most five requests a minute, and one a minute of those that were issued. The signer of
-// Kubernetes dates certificates back by five minutes: those for a minute are mostly due when they are issued.
+// For any signer there are at most five requests a minute, and one a minute after an issued certificate. The signer of Kubernetes
+// dates certificates back by five minutes, so that one that is valid for a minute is mostly due when it is issued.
 func TestStepHasNoTightLoop(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/certrequest"
 )
 
-// Which names and addresses a serving certificate is for.
+// The names and addresses of a serving certificate.
 func TestServingTemplate(t *testing.T) {
 	for name, test := range map[string]struct {
 		addresses []corev1.NodeAddress
@@ -71,7 +71,7 @@ func TestServingTemplate(t *testing.T) {
 	}
 }
 
-// A certificate that has more than is wanted will do, one that has less will not.
+// A certificate may have more names than the template, but not fewer.
 func TestMissingNamesFirstDifference(t *testing.T) {
 	wanted, ok := certrequest.ServingTemplate("n1", []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeHostName, Address: "n1"},

@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The test binary is its own victim: with these in its environment it updates a store, and is killed before an operation.
+// With these variables in its environment, the test binary updates a store and is killed before an operation.
 const (
 	envDir  = "CERT_TEST_DIR"
 	envStep = "CERT_TEST_STEP"
@@ -63,7 +63,7 @@ func victim(dir string, last int) error {
 	return err
 }
 
-// issue makes a certificate with a number.
+// issue creates a certificate with a serial number.
 func issue(serial int64) (cert, key []byte, err error) {
 	private, key, err := NewKey()
 	if err != nil {
@@ -77,14 +77,14 @@ func issue(serial int64) (cert, key []byte, err error) {
 	return pem.EncodeToMemory(&pem.Block{Type: blockCertificate, Bytes: der}), key, err
 }
 
-// operations are those of an update that replaces a certificate and finds what a killed process has left.
+// operations are the operations of an update that replaces a certificate and removes remains of a killed process.
 func operations() []string {
 	return []string{
 		"make directory", "create", "write", "write the rest", "sync", "remove updated", "link updated", "rename updated", "sync directory",
 	}
 }
 
-// prepareStore makes a store in a directory in which a process was killed before, with certificate 1 as the current one.
+// prepareStore creates a store after a kill, with certificate 1 as the current one.
 func prepareStore(t *testing.T, dir string) {
 	t.Helper()
 	store, err := Open(Options{Dir: dir, Prefix: ClientPrefix})
@@ -96,7 +96,7 @@ func prepareStore(t *testing.T, dir string) {
 	require.NoError(t, os.Symlink(filepath.Join(dir, "nowhere"), store.updatedPath()))
 }
 
-// check opens the store again, wants one of the certificates to be current, and updates it once more.
+// check opens the store again, expects one of the certificates to be current, and updates it once more.
 func check(t *testing.T, dir string, want int64) {
 	t.Helper()
 	store, err := Open(Options{Dir: dir, Prefix: ClientPrefix})
@@ -114,7 +114,7 @@ func check(t *testing.T, dir string, want int64) {
 	assert.NoFileExists(t, store.updatedPath())
 }
 
-// A process that is killed between any two operations leaves the old certificate or the new one, whole.
+// A process that is killed between any two operations leaves the complete old or the complete new certificate.
 func TestUpdateSurvivesKill(t *testing.T) {
 	for last, name := range append(operations(), "nothing") {
 		t.Run(name, func(t *testing.T) {
@@ -138,10 +138,10 @@ func TestUpdateSurvivesKill(t *testing.T) {
 	}
 }
 
-// cutHere is what stops an update in this process.
+// cutHere is the panic value that stops an update in this process.
 type cutHere struct{ operation string }
 
-// The operations come in this order, and each may be the last.
+// The operations come in this order, and each may be the last one.
 func TestUpdateSurvivesInterruptionAtEachStep(t *testing.T) {
 	for last := range operations() {
 		dir := t.TempDir()
@@ -171,7 +171,7 @@ func TestUpdateSurvivesInterruptionAtEachStep(t *testing.T) {
 	}
 }
 
-// The kubelet removes the link to the current certificate before it renames the one to the new: killed there, it leaves none.
+// The kubelet removes the link to the current certificate before it renames the new link: killed in between, it leaves none.
 func TestOpenCompletesInterruptedUpdate(t *testing.T) {
 	dir := t.TempDir()
 	prepareStore(t, dir)
@@ -184,7 +184,7 @@ func TestOpenCompletesInterruptedUpdate(t *testing.T) {
 	check(t, dir, 1)
 }
 
-// Whatever is in the place of a file, it is neither waited for nor read whole, and the error names it.
+// Any file in the place of a store file neither blocks nor is read as a whole, and the error names it.
 func TestHostileFiles(t *testing.T) {
 	dir := t.TempDir()
 	store, err := Open(Options{Dir: dir, Prefix: ClientPrefix})

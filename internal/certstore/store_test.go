@@ -25,7 +25,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/certstore"
 )
 
-// selfSigned makes a certificate of node n1, and returns it with its key, both PEM.
+// selfSigned returns a certificate of node n1 with its key, both PEM.
 func selfSigned(t testing.TB, key crypto.Signer, notBefore, notAfter time.Time) (certPEM, keyPEM []byte) {
 	t.Helper()
 	template := &x509.Certificate{
@@ -39,7 +39,7 @@ func selfSigned(t testing.TB, key crypto.Signer, notBefore, notAfter time.Time) 
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})
 }
 
-// pair makes a certificate that is valid for a time from now on.
+// pair returns a certificate that is valid for a time from now.
 func pair(t testing.TB, valid time.Duration) (certPEM, keyPEM []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -54,7 +54,7 @@ func openStore(t testing.TB, dir string) *certstore.Store {
 	return store
 }
 
-// names returns what is in a directory: links with what they lead to.
+// names returns the entries of a directory, links with their targets.
 func names(t testing.TB, dir string) (all []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -69,7 +69,7 @@ func names(t testing.TB, dir string) (all []string) {
 	return all
 }
 
-// The files are those of the kubelet, and stay.
+// The files are those of the kubelet, and old ones stay.
 func TestStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // whose clock stands still
 		dir := filepath.Join(t.TempDir(), "pki")
@@ -96,7 +96,7 @@ func TestStore(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, filepath.IsAbs(target))
 
-		// In the same second the file that is current is not written to.
+		// In the same second the current file is not overwritten.
 		second, secondKey := pair(t, 2*time.Hour)
 		_, err = store.Update(second, secondKey)
 		require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// What does not belong together, or is no certificate, changes nothing.
+// A pair that does not match, or is no certificate, changes nothing.
 func TestUpdateRefusesInvalidPair(t *testing.T) {
 	dir := t.TempDir()
 	store := openStore(t, dir)
@@ -136,7 +136,7 @@ func TestUpdateRefusesInvalidPair(t *testing.T) {
 	assert.Equal(t, "system:node:n1", got.Leaf.Subject.CommonName)
 }
 
-// The files that are read, the first that is there first.
+// The first existing file is read.
 func TestStoreOrder(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	write := func(path string, data []byte) { require.NoError(t, os.WriteFile(path, data, 0o600)) }

@@ -13,8 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A watch counts when it begins and not when it ends, what came before does not count, and a line that is being written is left for
-// the next look.
+// A watch counts once, when it starts. Earlier requests do not count, and an incomplete line is left for the next call.
 func TestParseAudit(t *testing.T) {
 	line := func(second int, stage, verb string) string {
 		return fmt.Sprintf(`{"stage":%q,"verb":%q,"user":{"username":"u"},"userAgent":"a","objectRef":{"resource":"pods","subresource":"status",`+
@@ -37,7 +36,7 @@ func TestParseAudit(t *testing.T) {
 	require.ErrorContains(t, err, "Options.Audit is not set")
 }
 
-// A record that is none is an error, and no control plane that is not there.
+// An invalid record is an error other than that of a missing control plane.
 func TestOpenDamaged(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, recordName), []byte("{"), 0o600))

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/controlplane"
 )
 
-// What clients ask the API server for is in its audit log, and a watch tells of it.
+// Requests of clients are in the audit log, and a watch reports changes.
 func testRequests(t *testing.T, p *controlplane.Plane) {
 	began := time.Now().Truncate(time.Microsecond) // as the log has it
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

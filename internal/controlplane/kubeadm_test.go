@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/controlplane"
 )
 
-// kubeadm writes what an agent needs, and nothing of it leads to files of the host, or to ports that others may have.
+// kubeadm writes the files that an agent needs, without paths of host files and without ports that may be in use.
 func TestKubeadm(t *testing.T) {
 	c := controlplane.PrepareKubeadm(t, "n1", netip.MustParseAddr("192.0.2.1"))
 	require.Regexp(t, `^https://192\.0\.2\.1:[0-9]+$`, c.URL())

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/controlplane"
 )
 
-// object is as much of an object as these tests look at.
+// object has the fields of an object that these tests read.
 type object struct {
 	APIVersion string `json:"apiVersion,omitempty"`
 	Kind       string `json:"kind,omitempty"`
@@ -32,7 +32,7 @@ type object struct {
 	Status map[string]any    `json:"status,omitempty"`
 }
 
-// named returns an object to be created.
+// named returns an object to create.
 func named(kind, name string) *object {
 	o := &object{APIVersion: "v1", Kind: kind}
 	o.Metadata.Name = name
@@ -51,8 +51,8 @@ func whoami(ctx context.Context, c *controlplane.Client) (any, error) {
 	return info["username"], err
 }
 
-// One control plane for all that takes one that runs, as it takes seconds to start. The order matters: the
-// first makes the node that a later one schedules to, and the last kills the API server.
+// One control plane for all tests that need a running one, because it takes seconds to start. The order matters: the first test
+// creates the node to which a later one schedules, and the last one kills the API server.
 func TestPlane(t *testing.T) {
 	p := controlplane.Start(t, controlplane.Options{ControllerManager: true, Scheduler: true, Audit: true})
 	for _, c := range []struct {
@@ -63,7 +63,7 @@ func TestPlane(t *testing.T) {
 	}
 }
 
-// The API server knows its clients by their certificates, and a node may do what a node may. What is wrong it says.
+// The API server authenticates clients by their certificates, and a node has the permissions of a node.
 func testClients(t *testing.T, p *controlplane.Plane) {
 	ctx := t.Context()
 	require.NoError(t, p.Admin().CheckReady(ctx))
@@ -106,7 +106,7 @@ func testTokens(t *testing.T, p *controlplane.Plane) {
 	}
 }
 
-// A kubeconfig is one that other programs read.
+// Other programs can read the kubeconfigs.
 func testKubeconfig(t *testing.T, p *controlplane.Plane) {
 	kubectl := filepath.Join(controlplane.RequirePrograms(t, controlplane.Kubectl), controlplane.Kubectl)
 	config, err := p.Kubeconfig("somebody", "system:masters")
@@ -134,7 +134,7 @@ func testSchedules(t *testing.T, p *controlplane.Plane) {
 	require.Equal(t, "default", pod.Spec["serviceAccountName"])
 }
 
-// The API server lists the API of a metrics-server as its own, and has that know who asks.
+// The API server lists the API of a metrics-server, and forwards the user of a request.
 func testMetrics(t *testing.T, p *controlplane.Plane) {
 	controlplane.RequirePrograms(t, controlplane.MetricsServer)
 	ctx := t.Context()
@@ -153,7 +153,7 @@ func testMetrics(t *testing.T, p *controlplane.Plane) {
 	require.Equal(t, http.StatusForbidden, controlplane.StatusCode(err), "%v", err)
 }
 
-// After a crash the API server has all that it had.
+// After a crash the API server has all objects.
 func testRestart(t *testing.T, p *controlplane.Plane) {
 	ctx := t.Context()
 	config := named("ConfigMap", "kept")
@@ -169,7 +169,7 @@ func testRestart(t *testing.T, p *controlplane.Plane) {
 	require.ErrorContains(t, p.Kill(controlplane.Kubectl), "no kubectl: it is asked for in Options")
 }
 
-// A flag that the API server does not know is an error with its own words, at once.
+// A flag that the API server does not know is an error with its own text, at once.
 func TestStartPlaneReportsFailedProgram(t *testing.T) {
 	programs := controlplane.RequirePrograms(t, controlplane.Etcd, controlplane.APIServer)
 	began := time.Now()

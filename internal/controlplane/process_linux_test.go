@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// childEnv makes a test binary start a program in the directory that it names, say which process that is, and wait to be killed.
+// childEnv makes a test binary start a program in the named directory, print its process ID, and wait to be killed.
 const childEnv = "CONTROLPLANE_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func sleeper(dir string, args ...string) *program {
 	return &program{name: "sleep", path: "sleep", dir: dir, args: args, checkHealth: func(context.Context) error { return errors.New("asleep") }}
 }
 
-// A process does not outlive the test that started it, not even one that is killed.
+// A process does not outlive the test that started it, even if the test is killed.
 func TestProcessIsKilledWithParent(t *testing.T) {
 	child := exec.CommandContext(t.Context(), os.Args[0])
 	child.Env = append(os.Environ(), childEnv+"="+t.TempDir())
@@ -57,7 +57,7 @@ func TestProcessIsKilledWithParent(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// Whoever waits for a process that has ended, or that never is ready, learns so with the end of its log.
+// Waiting for a process that has exited, or never becomes ready, returns an error with the end of its log.
 func TestAwaitReadyFailsWhenProcessExits(t *testing.T) {
 	p := sleeper(t.TempDir(), "no number")
 	require.NoError(t, p.start())

@@ -21,10 +21,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/controlplane"
 )
 
-// serveEnv makes this test binary serve a control plane in the directory that it names, until it gets SIGTERM.
+// serveEnv makes this test binary serve a control plane in the named directory until it gets SIGTERM.
 const serveEnv = "CONTROLPLANE_TEST_SERVE"
 
-// server is another process that serves a control plane.
+// server starts another process that serves a control plane.
 func server(t *testing.T, bin, dir string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestServe$")
@@ -55,7 +55,7 @@ func TestServe(t *testing.T) {
 	require.NoError(t, controlplane.Serve(ctx, os.Getenv("CONTROLPLANE_TEST_BIN"), dir, controlplane.Options{}))
 }
 
-// A control plane that another process serves is found, used, watched, and stopped; it does not outlive that process.
+// A control plane of another process is found, used, watched and stopped; it does not outlive that process.
 func TestOpenFindsServedPlane(t *testing.T) {
 	bin, dir := controlplane.RequirePrograms(t, controlplane.Etcd, controlplane.APIServer), t.TempDir()
 	cmd := server(t, bin, dir)
@@ -95,7 +95,7 @@ func TestOpenFindsServedPlane(t *testing.T) {
 	}
 }
 
-// runs reports whether a process runs. Nobody may have collected one that has ended.
+// runs reports whether a process runs. A zombie does not.
 func runs(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !bytes.Contains(stat, []byte(") Z "))

@@ -20,7 +20,7 @@ import (
 
 var start = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// event is one of a pod, as a recorder makes it.
+// event returns an event of a pod, as a recorder creates it.
 func event(pod, message string, at time.Time) *corev1.Event {
 	t := metav1.Time{Time: at}
 	return &corev1.Event{
@@ -92,7 +92,7 @@ func TestEventsOfObjectAreLimited(t *testing.T) {
 	assert.EqualValues(t, correlator.Burst+5, r.Event.Count, "what was not sent is counted")
 }
 
-// What is said of many objects, or in long messages, does not fill the memory: the oldest is forgotten.
+// Events of many objects, or with long messages, do not use much memory: the oldest entries are removed.
 func TestMemoryIsBounded(t *testing.T) {
 	c := correlator.New()
 	long := strings.Repeat("x", 1<<10)

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/freshfile"
 )
 
-// What a file says is as old as a period at most, what cannot be used changes nothing, and is reported once.
+// A value is at most MaxAge old. An invalid file does not change it, and is reported once.
 func TestGetReturnsChangedContent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	write := func(content string) { require.NoError(t, os.WriteFile(path, []byte(content), 0o600)) }

@@ -40,7 +40,7 @@ func newClient(t *testing.T, config *rest.Config, o kubeapi.Options) *kubeapi.Cl
 	return client
 }
 
-// nodes are what most tests ask for.
+// nodes is the resource that most tests use.
 func nodes(client *kubeapi.Client) kubeapi.Resource[*corev1.Node] {
 	return kubeapi.In(client, kubeapi.Nodes, "")
 }
@@ -126,7 +126,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// A hundred requests at once, then fifty a second; heartbeats do not wait for them.
+// The limit is 100 requests at once, then 50 per second; heartbeats do not wait for them.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
@@ -158,7 +158,7 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// Retry-After is waited for where the deadline allows it; otherwise the caller is told at once.
+// The client waits for Retry-After if the deadline permits, and otherwise returns the error at once.
 func TestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
@@ -187,7 +187,7 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// Every request has a deadline, a name server that does not answer included.
+// Every request has a deadline, also with a DNS server that does not respond.
 func TestDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
@@ -216,7 +216,7 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// proxy forwards connections to a server until they are to be dead.
+// proxy forwards connections to a server until the test makes them dead.
 type proxy struct {
 	net.Listener
 	to string
@@ -270,7 +270,7 @@ func (p *proxy) forward(c net.Conn) {
 	<-done
 }
 
-// copy swallows what comes once the connection is dead.
+// copy discards data once the connection is dead.
 func (p *proxy) copy(to, from, conn net.Conn) {
 	b := make([]byte, 32<<10)
 	for {
@@ -301,7 +301,7 @@ func (p *proxy) accepted() int {
 	return len(p.conns) / 2
 }
 
-// A connection that has died without a word costs one try: the next one has a new connection.
+// A dead connection fails one request: the next one uses a new connection.
 func TestDeadConnection(t *testing.T) {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	require.NoError(t, server.Put(node("n1")))
@@ -336,7 +336,7 @@ func TestDeadConnection(t *testing.T) {
 	}
 }
 
-// A request that hangs on a connection that others use leaves it to them; that of heartbeats is theirs alone and is given up.
+// A hanging request does not close a connection that other requests use; one of heartbeats closes its own connection.
 func TestHungRequest(t *testing.T) {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	require.NoError(t, server.Put(node("n1")))
@@ -366,7 +366,7 @@ func TestHungRequest(t *testing.T) {
 	}
 }
 
-// Files of credentials are read when they are used: who replaces them needs no new client.
+// Credential files are read when they are used: replacing them needs no new client.
 func TestTokenFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "token")
@@ -395,7 +395,7 @@ type tripper func(*http.Request) (*http.Response, error)
 
 func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// An answer is bounded, and never quoted where it may have a secret in it.
+// A response has a size limit, and is never quoted if it may contain a secret.
 func TestHostileResponsesAreErrors(t *testing.T) {
 	const geheim = "c2VjcmV0"
 	var body func(w http.ResponseWriter)
@@ -439,7 +439,7 @@ func TestHostileResponsesAreErrors(t *testing.T) {
 	require.Less(t, len(err.Error()), 400)
 }
 
-// client-go has a log of its own, on stderr: nothing of it gets there, and what it says comes to the logger.
+// client-go writes nothing to stderr; its log lines go to Options.Logger.
 func TestClientWritesNothingToStderr(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	require.NoError(t, err)

@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
-// A store on a real API server: a list of several pages, a watch, an API server that is killed and comes back.
+// A store on a real API server: a list of several pages, a watch, and a kill and restart of the API server.
 func TestClusterStore(t *testing.T) {
 	if os.Getenv(controlplane.RequiredEnv) != "required" {
 		t.Skipf("a minute, and programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)

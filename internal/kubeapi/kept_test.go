@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
-// kept is a store of a server's config maps, and what it told.
+// kept is a store of a server's config maps, with the calls of its hooks.
 type kept struct {
 	*kubeapi.Store[*corev1.ConfigMap]
 	server *apiservertest.Server
@@ -33,13 +33,13 @@ type kept struct {
 	errors []error
 }
 
-// keep runs a store. Requests need no sockets, so that time is virtual.
+// keep runs a store without sockets, in virtual time.
 func keep(t *testing.T, o kubeapi.StoreOptions[*corev1.ConfigMap], prepare func(*apiservertest.Server)) *kept {
 	t.Helper()
 	return keepLogged(t, o, prepare, nil)
 }
 
-// keepLogged does that with a logger.
+// keepLogged is keep with a logger.
 func keepLogged(t *testing.T, o kubeapi.StoreOptions[*corev1.ConfigMap], prepare func(*apiservertest.Server), log *slog.Logger) *kept {
 	t.Helper()
 	k := &kept{server: apiservertest.NewServer(apiservertest.Options{})}
@@ -73,7 +73,7 @@ func keepLogged(t *testing.T, o kubeapi.StoreOptions[*corev1.ConfigMap], prepare
 	return k
 }
 
-// put gives a config map a value.
+// put sets the value of a config map.
 func (k *kept) put(t *testing.T, name, value string) {
 	t.Helper()
 	require.NoError(t, put(k.server, name, value))
@@ -85,7 +85,7 @@ func put(s *apiservertest.Server, name, value string) error {
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "shop", Name: name} }
 
-// value returns what the store has; empty: nothing.
+// value returns the value in the store; empty: no object.
 func (k *kept) value(name string) string {
 	o, ok := k.Get("shop/" + name)
 	if !ok {
@@ -94,7 +94,7 @@ func (k *kept) value(name string) string {
 	return o.Data["k"]
 }
 
-// heard returns what was told since the last call.
+// heard returns the changed keys since the last call.
 func (k *kept) heard() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -103,7 +103,7 @@ func (k *kept) heard() []string {
 	return told
 }
 
-// failed is the number of errors so far.
+// failed returns the number of errors.
 func (k *kept) failed() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -114,14 +114,14 @@ func (k *kept) count(verb string) int {
 	return k.server.CountRequests(apiservertest.Match{Verb: verb, Resource: "configmaps"})
 }
 
-// deafen has the connections of all watches that there are be dead: they stay open, and nothing comes.
+// deafen makes the connections of all present watches dead: they stay open without data.
 func (k *kept) deafen(dead bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.dead = dead
 }
 
-// deafening is a transport whose bodies go dead.
+// deafening is a transport whose response bodies can become dead.
 type deafening struct {
 	*kept
 	next http.RoundTripper

@@ -18,8 +18,8 @@ type omission[V any] struct {
 	first row[V] // the most important omitted row
 }
 
-// Omitted returns how many objects the full table does not keep, and the most important one of them. The count is updated by each
-// list and by watch events; it can be too high.
+// Omitted returns how many objects the full table does not keep, and the most important omitted object. Lists set the count and
+// watch events increase it, so that it can be too high.
 func (t *Table[T, V]) Omitted() (count int, first V) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

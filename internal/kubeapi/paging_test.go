@@ -30,7 +30,7 @@ type listed struct {
 	failures []string
 }
 
-// list fills a store with the config maps of a server, whose lists have pages of at most maxList bytes.
+// list fills a store with the config maps of a server, in pages of at most maxList bytes.
 func list(t *testing.T, server *server, maxList int64, wait time.Duration) *listed {
 	t.Helper()
 	client, err := kubeapi.New(server.Config(), kubeapi.Options{})
@@ -48,13 +48,13 @@ func list(t *testing.T, server *server, maxList int64, wait time.Duration) *list
 	return l
 }
 
-// fill puts a config map of a size to a server.
+// fill creates config maps of a size.
 func fill(t *testing.T, s *server, name string, size int) {
 	t.Helper()
 	require.NoError(t, s.Put(&corev1.ConfigMap{ObjectMeta: named(name), Data: map[string]string{"k": strings.Repeat("x", size)}}))
 }
 
-// limits returns the limits of the lists that a server was asked for.
+// limits returns the limits of the received list requests.
 func limits(t *testing.T, s *server) (all []int) {
 	t.Helper()
 	for _, r := range s.Requests(match{Verb: "list"}) {
@@ -69,7 +69,7 @@ func limits(t *testing.T, s *server) (all []int) {
 	return all
 }
 
-// A page that is too large is asked for again with half of the objects.
+// A page that is too large is requested again with half of the objects.
 func TestLargePages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
@@ -85,7 +85,7 @@ func TestLargePages(t *testing.T) {
 	})
 }
 
-// One object that is too large by itself does not keep the others from being listed, and is named.
+// An object that is too large by itself is reported; the other objects are listed.
 func TestLargeObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
@@ -101,7 +101,7 @@ func TestLargeObject(t *testing.T) {
 	})
 }
 
-// What a table has of an object stays when the object becomes too large to be listed.
+// A table keeps the value of an object that has become too large to be listed.
 func TestObjectThatGrewTooLargeStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
@@ -124,7 +124,7 @@ func TestObjectThatGrewTooLargeStays(t *testing.T) {
 	})
 }
 
-// A server that ignores limits is not asked again without end, and the error says so.
+// A server that ignores limits is not requested without end, and the error says so.
 func TestUnlimitedServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
@@ -137,8 +137,7 @@ func TestUnlimitedServer(t *testing.T) {
 	})
 }
 
-// Whatever the sizes of objects are, a store has all of those that are smaller than the limit, names the others, and asks for few
-// pages more than they need.
+// A store has all objects below the size limit, reports the larger ones, and requests few more pages than necessary.
 func TestRandomPages(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -187,7 +186,7 @@ func randomPages(t *testing.T, rnd *rand.Rand) {
 	}
 }
 
-// The pages of a server are those of one version, and expire.
+// The pages of a list have one version, and their tokens expire.
 func TestPagesOfTheServer(t *testing.T) {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()

@@ -72,7 +72,7 @@ func (r Resource[T]) Delete(ctx context.Context, name string, opts metav1.Delete
 	return r.doRequest(ctx, "delete", name, nil, func(c *rest.RESTClient) *rest.Request { return c.Delete().Body(&opts) })
 }
 
-// List reads one page of o.Limit objects; zero: all objects.
+// List reads one page of opts.Limit objects. A limit of zero reads all objects.
 func (r Resource[T]) List(ctx context.Context, opts metav1.ListOptions) (Page[T], error) {
 	if !r.isUsable() {
 		return Page[T]{}, errNoClient

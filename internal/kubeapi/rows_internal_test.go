@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rows say what a map says, whatever they are listed from: pages may name an object twice.
+// Rows equal a map of the same objects, even if pages contain an object twice.
 func TestRows(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	list := func() (rows[int], map[string]row[int]) {

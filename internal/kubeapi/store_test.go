@@ -29,7 +29,7 @@ type (
 	match   = apiservertest.Match
 )
 
-// with prepares a server with config maps of value 1.
+// with creates config maps with value 1 on a server.
 func with(names ...string) func(*server) {
 	return func(s *server) {
 		for _, name := range names {
@@ -61,8 +61,8 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// A deletion that no watch told of is seen at the next list of the API server's store, here after 12 minutes; what is the
-// same keeps its pointer.
+// An object whose deletion event was lost is removed at the next list from etcd, here after 12 minutes. Unchanged objects keep
+// their pointers.
 func TestRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, options{Relist: 12 * time.Minute}, with("a", "phantom"))
@@ -82,7 +82,7 @@ func TestRelist(t *testing.T) {
 	})
 }
 
-// A periodic list that fails does not stop the watch, and is made up for.
+// A failed periodic list does not stop the watch, and is repeated.
 func TestFailedRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, options{Relist: 12 * time.Minute}, with("a", "phantom"))
@@ -101,7 +101,7 @@ func TestFailedRelist(t *testing.T) {
 	})
 }
 
-// While the API server is away the store keeps what it has, and asks seldom.
+// While the API server is unavailable the store keeps its objects, and sends few requests.
 func TestStoreKeepsObjectsDuringOutage(t *testing.T) {
 	for name, f := range map[string]fault{
 		"500": {Code: http.StatusInternalServerError}, "hang": {Hang: true}, "cut": {Disconnect: true}, "403": {Code: http.StatusForbidden},
@@ -140,7 +140,7 @@ func TestStoreKeepsObjectsDuringOutage(t *testing.T) {
 	})
 }
 
-// A store begins as soon as the API server answers, and does not ask before it is to.
+// A store lists as soon as the API server responds, and sends no request before Run.
 func TestFirstList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, options{}, func(s *server) {
@@ -156,7 +156,7 @@ func TestFirstList(t *testing.T) {
 	})
 }
 
-// A watch that is refused with Retry-After is not asked for before that, and nothing is listed for it.
+// A watch that is rejected with Retry-After is not requested earlier, and causes no list.
 func TestBusyWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, options{}, with("a"))
@@ -173,7 +173,7 @@ func TestBusyWatch(t *testing.T) {
 	})
 }
 
-// Watches that end once a second cost about one request a second, and lose nothing.
+// Watches that end once a second cost about one request a second, and lose no event.
 func TestBrokenWatchesResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, options{}, with())
@@ -188,7 +188,7 @@ func TestBrokenWatchesResume(t *testing.T) {
 	})
 }
 
-// A watch that the server ends, however it does that, is no failure and no news.
+// A watch that the server ends in any way is no failure and calls no hook.
 func TestBrokenWatchIsNoFailure(t *testing.T) {
 	for name, f := range map[string]fault{
 		"while it waits":      {DisconnectAfter: 10 * time.Second},
@@ -215,7 +215,7 @@ func TestBrokenWatchIsNoFailure(t *testing.T) {
 	}
 }
 
-// A watch that fails is told once.
+// A failed watch is reported once.
 func TestFailedWatch(t *testing.T) {
 	for want, f := range map[string]fault{
 		"the watch has not begun within 30s": {Hang: true},
@@ -235,7 +235,7 @@ func TestFailedWatch(t *testing.T) {
 	}
 }
 
-// A watch whose connection is dead says nothing: it is given up after 3 minutes and resumed. One that does not begin is after 30 s.
+// A watch on a dead connection is closed after 3 minutes and resumed; one that does not start, after 30 s.
 func TestSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, options{}, with())
@@ -257,7 +257,7 @@ func TestSilentWatch(t *testing.T) {
 	})
 }
 
-// A version that the API server has forgotten leads to a list.
+// A watch from a version that the API server no longer has leads to a list.
 func TestExpiredVersionIsListedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, options{}, with("a"))
@@ -291,7 +291,7 @@ func TestStoreWithTooManyObjectsFails(t *testing.T) {
 	})
 }
 
-// A table that is too small for all objects keeps the most important, in a list and by events.
+// A table with too few rows keeps the most important objects, both of lists and of events.
 func TestStoreKeepsMostImportantObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		byName := func(a, b *corev1.ConfigMap) int { return -strings.Compare(a.Name, b.Name) }

@@ -151,8 +151,8 @@ func (l *Lab) startContainerd(ctx context.Context) error {
 	return l.awaitReady(ctx)
 }
 
-// awaitReady waits until the CRI responds. It fails at once if containerd has exited, but waits until the end of ctx if it is
-// slow: a busy lab is not broken.
+// awaitReady waits until the CRI responds. It returns an error at once if containerd has exited. If containerd is only slow it
+// waits until ctx ends, because a busy lab is not broken.
 func (l *Lab) awaitReady(ctx context.Context) error {
 	for {
 		err := l.Ready(ctx)

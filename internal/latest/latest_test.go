@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// counter counts how often it was measured.
+// counter counts the measurements.
 type counter struct {
 	n   int
 	err error
@@ -69,7 +69,7 @@ func TestGetDoesNotCacheValueWithError(t *testing.T) {
 	assert.Equal(t, 2, get(t, v))
 }
 
-// Of many who ask at once the first one measures, and nobody waits longer than they want to.
+// Of concurrent calls the first one measures, and no call waits longer than its context.
 func TestConcurrentGetMeasuresOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, answer := make(chan struct{}), make(chan int)
@@ -95,7 +95,7 @@ func TestConcurrentGetMeasuresOnce(t *testing.T) {
 	})
 }
 
-// Whoever measures and leaves has the next one measure.
+// A canceled measurement is repeated by the next call.
 func TestCanceledGetCachesNothing(t *testing.T) {
 	v := latest.New(time.Hour, func(ctx context.Context) (int, error) { return 1, ctx.Err() })
 	gone, cancel := context.WithCancel(t.Context())

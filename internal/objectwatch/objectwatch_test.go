@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/objectwatch"
 )
 
-// Who watches is told for as long as it does, and may itself tell.
+// A registered function is called, and may itself call Notify.
 func TestNotifyCallsWatchers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l objectwatch.Watchers
