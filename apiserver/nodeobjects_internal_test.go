@@ -69,7 +69,7 @@ func TestServices(t *testing.T) {
 	})
 }
 
-// Ten thousand services of a cluster cost at most 1.2 MiB, however often they change, and the whole agent at most 4 MiB.
+// Ten thousand services of a cluster need at most 1.2 MiB, also after many changes, and the whole agent at most 4 MiB.
 func TestServiceMemory(t *testing.T) {
 	const most = 12 << 20 / 10
 	server := apiservertest.NewServer(apiservertest.Options{})
@@ -157,7 +157,7 @@ func TestNodeWideObjects(t *testing.T) {
 	})
 }
 
-// A change of this node's objects takes what others change at the same time into account.
+// A change of this node's objects keeps concurrent changes of other clients.
 func TestEditNodeObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, false)

@@ -26,7 +26,8 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 )
 
-// With Keep, what pods refer to is there when the API server is away, also for an agent that has just begun, and for nobody else.
+// With CacheDir, the objects of pods are available while the API server is unavailable, also to a restarted agent, and to no
+// other user.
 func TestObjectCacheStoresObjects(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files have no owner and mode")
@@ -154,8 +155,8 @@ func TestObjectCacheHasLimits(t *testing.T) {
 	require.NoError(t, k.storeObject(kindSecret, small))
 }
 
-// With Keep, what volumes with claims and runtime classes are made of is there for an agent that is started while the API server is away:
-// as much of it as pods need.
+// With CacheDir, the objects behind claims and runtime classes of pods are available to an agent that is started while the API
+// server is unavailable, and no other objects.
 func TestObjectCacheKeepsClaimsOfPods(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files have no owner and mode")

@@ -32,7 +32,7 @@ func secret(name, value string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Data: map[string][]byte{"k": []byte(value)}}
 }
 
-// world is a server, the objects of node n1, and what they told.
+// world is a server, the objects of node n1, and the reported changes.
 type world struct {
 	*Objects
 	source *Source
@@ -43,7 +43,7 @@ type world struct {
 	told []string
 }
 
-// start runs objects in virtual time.
+// start runs Objects in virtual time.
 func start(t *testing.T, o ObjectsOptions, run bool) *world {
 	t.Helper()
 	w := &world{server: apiservertest.NewServer(apiservertest.Options{})}
@@ -75,7 +75,7 @@ func start(t *testing.T, o ObjectsOptions, run bool) *world {
 	return w
 }
 
-// pod refers to config maps and secrets of namespace shop in each way.
+// pod refers to config maps and secrets of namespace shop in each possible way.
 func pod(name string, spec corev1.PodSpec) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: spec}
 }
@@ -86,7 +86,7 @@ func showing(configMap string) *corev1.Pod {
 	}}}})
 }
 
-// Variables are read each time and watched never; many readers at the same time are one request.
+// Objects for variables are read each time and never watched; concurrent reads are one request.
 func TestObjectsReadForVariables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)
@@ -119,7 +119,7 @@ func TestObjectsReadForVariables(t *testing.T) {
 	})
 }
 
-// One reader that gives up does not take the answer from the others.
+// A read whose context ends does not fail concurrent reads of the object.
 func TestCanceledReadDoesNotFailOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, false)
@@ -142,7 +142,7 @@ func TestCanceledReadDoesNotFailOthers(t *testing.T) {
 	})
 }
 
-// An error reports that nobody could be asked: what waits for an answer is asked for again soon, and what is not there or not allowed is not.
+// An error of an unavailable API server makes package volume retry soon; that of a missing or forbidden object does not.
 func TestReadErrorIsUnansweredWhileUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)
@@ -170,7 +170,7 @@ func TestReadErrorIsUnansweredWhileUnavailable(t *testing.T) {
 	})
 }
 
-// A node is refused what its pods refer to until the API server knows of their binding.
+// The API server forbids a node the objects of a pod until it has processed the binding.
 func TestForbiddenReadIsRetriedAfterBinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)
@@ -194,7 +194,7 @@ func TestForbiddenReadIsRetriedAfterBinding(t *testing.T) {
 	})
 }
 
-// What a volume shows is watched: a change is told at once, and the object is there while the API server is away.
+// Objects of volumes are watched: a change is reported at once, and the object is available while the API server is unavailable.
 func TestObjectsOfVolumesAreWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)
@@ -236,7 +236,7 @@ func TestObjectsOfVolumesAreWatched(t *testing.T) {
 	})
 }
 
-// A watch ends when nobody reads, when no pod refers to the object any more, and when the object cannot change.
+// A watch ends if the object is not read, if no pod refers to it any more, and if it is immutable.
 func TestUnusedWatchesStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Whatever an API server says is unpacked as it was.
+// Any service of an API server is unpacked unchanged.
 func FuzzPackedService(f *testing.F) {
 	f.Add("10.0.0.1", "http", "TCP", int32(80), "metrics", "UDP", int32(65535))
 	f.Add("fd00::1", "", "SCTP", int32(0), "x", "", int32(-1))

@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 )
 
-// staticPod returns a pod as package source makes it of a manifest.
+// staticPod returns a pod as package source creates it from a manifest.
 func staticPod(name, hash string) *corev1.Pod {
 	pod := podtest.Pod(name)
 	pod.UID, pod.Spec.NodeName = types.UID(hash), "n1"
@@ -31,7 +31,7 @@ func staticPod(name, hash string) *corev1.Pod {
 	return pod
 }
 
-// mirrorPod returns a mirror as an API server has it.
+// mirrorPod returns a mirror pod as the API server returns it.
 func mirrorPod(name, hash, uid string) *corev1.Pod {
 	pod := newPod(name, uid, "")
 	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: hash}
@@ -42,7 +42,7 @@ func newNode() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}}
 }
 
-// outline writes actions in words.
+// outline describes actions as text.
 func outline(actions []apiserver.MirrorAction) string {
 	var words []string
 	for _, a := range actions {
@@ -128,7 +128,7 @@ func TestPlanMirrors(t *testing.T) {
 	}
 }
 
-// A mirror is its static pod, owned by the node, and nothing that is another's to set.
+// A mirror pod equals its static pod, is owned by the node, and has no fields that the API server sets.
 func TestNewMirrorCopiesStaticPod(t *testing.T) {
 	web := staticPod("web", "h1")
 	web.Finalizers = []string{"example.com/never"}
@@ -152,7 +152,7 @@ func TestNewMirrorCopiesStaticPod(t *testing.T) {
 	}, mirror.ObjectMeta)
 }
 
-// What the API server would refuse of a mirror is known before it is asked.
+// A mirror pod that the API server would reject is not planned.
 func TestPodsWithReferencesHaveNoMirror(t *testing.T) {
 	name := corev1.LocalObjectReference{Name: "x"}
 	volume := func(source corev1.VolumeSource) func(*corev1.Pod) {
@@ -207,7 +207,7 @@ func TestPodsWithReferencesHaveNoMirror(t *testing.T) {
 	}
 }
 
-// FuzzPlanMirrors: whoever does what is planned comes to an end, with one mirror of each static pod.
+// FuzzPlanMirrors checks that applying the plan converges to one mirror pod per static pod.
 func FuzzPlanMirrors(f *testing.F) {
 	for seed := range uint64(50) {
 		f.Add(seed)
@@ -235,7 +235,7 @@ func FuzzPlanMirrors(f *testing.F) {
 	})
 }
 
-// apply does what is planned.
+// apply applies a plan.
 func apply(mirrors []*corev1.Pod, action apiserver.MirrorAction, i int) (next []*corev1.Pod) {
 	for _, mirror := range mirrors {
 		if action.Delete == nil || mirror.UID != action.Delete.UID {

@@ -26,7 +26,8 @@ func bundle(name, signer, text string) *certificatesv1.ClusterTrustBundle {
 	}
 }
 
-// Nobody asks for cluster trust bundles before a pod does; from then on they are watched, and volumes are told of changes.
+// Cluster trust bundles are requested after the first use by a pod. From then on they are watched, and changes are reported to
+// volumes.
 func TestTrustBundles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)
@@ -63,7 +64,7 @@ func TestTrustBundles(t *testing.T) {
 	})
 }
 
-// certified is a pod that wants a certificate, and a service account and a node that it has.
+// certified is a pod that needs a certificate, with its service account and node.
 func certified(t *testing.T) (*world, volume.CertificateRequest) {
 	w := start(t, ObjectsOptions{}, true)
 	require.NoError(t, w.server.Put(
@@ -76,13 +77,13 @@ func certified(t *testing.T) (*world, volume.CertificateRequest) {
 	}
 }
 
-// answer is what became of a request.
+// answer is the result of Issue.
 type answer struct {
 	volume.IssuedCertificate
 	err error
 }
 
-// issue asks for a certificate, and returns the request and where the answer will be.
+// issue calls Issue in a goroutine, and returns the created request and a channel for the result.
 func (w *world) issue(ctx context.Context, t *testing.T, r volume.CertificateRequest) (*certificatesv1.PodCertificateRequest, <-chan answer) {
 	t.Helper()
 	known := map[string]bool{}
@@ -104,14 +105,14 @@ func (w *world) issue(ctx context.Context, t *testing.T, r volume.CertificateReq
 	return nil, nil
 }
 
-// decide gives a request what becomes of it.
+// decide sets the status of a request.
 func (w *world) decide(t *testing.T, o *certificatesv1.PodCertificateRequest, kind string, status certificatesv1.PodCertificateRequestStatus) {
 	t.Helper()
 	status.Conditions = []metav1.Condition{{Type: kind, Status: metav1.ConditionTrue, Reason: "Why", Message: "because"}}
 	require.NoError(t, apiservertest.Change(w.server, o.Namespace, o.Name, func(o *certificatesv1.PodCertificateRequest) { o.Status = status }))
 }
 
-// A certificate of a pod is asked for with the UIDs of all that it is bound to, and its answer is what the signer says.
+// A pod certificate is requested with the UIDs of pod, service account and node, and Issue returns the signed certificate.
 func TestPodCertificates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := certified(t)
@@ -136,7 +137,7 @@ func TestPodCertificates(t *testing.T) {
 	})
 }
 
-// What comes to nothing says so: for good if it was refused, and else for another try.
+// A refused request is a permanent error; other failures are retried.
 func TestPodCertificatesRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := certified(t)

@@ -25,7 +25,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// record runs a test in virtual time, beside a Recorder.
+// record runs a test with a Recorder in virtual time.
 func record(t *testing.T, o apiserver.RecorderOptions, test func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -215,7 +215,7 @@ func TestPodRefusedRecordsErrorOnce(t *testing.T) {
 	})
 }
 
-// The name of an object and the message about it may have any length.
+// Object names and messages may have any length.
 func TestLongNamesAndMessagesAreTruncated(t *testing.T) {
 	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		long := cri.PodIdentity{UID: "u", Namespace: "shop", Name: strings.Repeat("a", 230) + "-" + strings.Repeat("b", 22)}

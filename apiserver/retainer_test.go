@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// showing returns a pod with a volume that shows the config map of its name.
+// showing returns a pod with a volume of the config map of its name.
 func showing(name string) *corev1.Pod {
 	pod := newPod(name, "uid-"+name, "")
 	pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
@@ -32,7 +32,8 @@ type retaining struct {
 	working  []lifecycle.PodState // the pods that the agent works on
 }
 
-// newRetaining reads the config maps, which are watched since, for a pod each. Synced: the API server has listed the pods of the node.
+// newRetaining reads one config map for each pod, which starts its watch. synced makes the API server list the pods of the node
+// first.
 func newRetaining(t *testing.T, synced bool) *retaining {
 	r := &retaining{scene: newScene(t, apiserver.Options{})}
 	objects, err := r.source.Objects(apiserver.ObjectsOptions{})
@@ -54,7 +55,7 @@ func newRetaining(t *testing.T, synced bool) *retaining {
 	return r
 }
 
-// watches returns how many config maps are watched.
+// watches returns the number of watched config maps.
 func (r *retaining) watches() int {
 	synctest.Wait()
 	return r.server.OpenWatches("configmaps")
@@ -75,7 +76,7 @@ func TestRetainerKeepsObjectsOfListedAndRunningPods(t *testing.T) {
 	})
 }
 
-// Pods of the API server of which this process has not heard yet refer to objects as well.
+// Pods of the API server that are not listed yet refer to objects as well.
 func TestRetainerBeforeFirstListDropsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRetaining(t, false)
@@ -85,7 +86,7 @@ func TestRetainerBeforeFirstListDropsNothing(t *testing.T) {
 	})
 }
 
-// The caller may use its slice for the next set.
+// The caller may reuse its slice for the next set.
 func TestRetainerAfterSetDoesNotChangePodsOfCaller(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRetaining(t, true)

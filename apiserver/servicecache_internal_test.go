@@ -24,8 +24,8 @@ func serviceIn(namespace string, i int) *corev1.Service {
 	return s
 }
 
-// What variables were made of is known to an agent that is started while the API server is away; of what nobody kept it waits for the
-// first list. What is listed later counts.
+// An agent that is started while the API server is unavailable knows the services of namespaces with pods. For other namespaces
+// it waits for the first list. A later list replaces the cached services.
 func TestServiceCacheIsUsedWithoutAPIServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "services")
 	synctest.Test(t, func(t *testing.T) {

@@ -16,8 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// A container that leaves a terminated state for good is reported once, and does not keep the rest of its pod's status from the API server,
-// then or later.
+// A container that leaves a terminated state is reported once, and the rest of its pod's status is still sent.
 func TestContradictingStatusIsSentWithoutTheContradiction(t *testing.T) {
 	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		pod := r.bind("web", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever })

@@ -20,14 +20,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 )
 
-// bootstrap calls Bootstrap for a time.
+// bootstrap calls Bootstrap with a timeout.
 func (s *scene) bootstrap(d time.Duration) error {
 	ctx, cancel := context.WithTimeout(s.Context(), d)
 	defer cancel()
 	return cert.Bootstrap(ctx, s.options())
 }
 
-// An agent that does not rotate its certificate gets one, and finds it when it starts again.
+// An agent without rotation requests a certificate once, and finds it at its next start.
 func TestBootstrap(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		s.write("bootstrap.conf", s.BootstrapKubeconfig())
@@ -44,7 +44,7 @@ func TestBootstrap(t *testing.T) {
 		require.NoError(t, s.bootstrap(time.Minute))
 		require.Len(t, s.requests(), 1, "the second time there was nothing to do")
 
-		// The key of a certificate that has expired is used again.
+		// The key of an expired certificate is reused.
 		before := s.requests()[0]
 		time.Sleep(2 * time.Hour)
 		require.NoError(t, s.Server.Delete(before, nil))
@@ -53,7 +53,7 @@ func TestBootstrap(t *testing.T) {
 	})
 }
 
-// An agent that was killed while it waited finds its request again, by its key.
+// An agent that was killed while it waited finds its request by its key.
 func TestBootstrapReusesRequestAfterRestart(t *testing.T) {
 	leave := func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone }
 	play(t, certtest.Options{Decide: leave}, func(s *scene) {
@@ -71,7 +71,8 @@ func TestBootstrapReusesRequestAfterRestart(t *testing.T) {
 	})
 }
 
-// While the API server is away, knows nobody, or denies, it goes on. What was denied is asked for with another key.
+// Bootstrap continues while the API server is unavailable, does not authenticate the token, or denies the request. After a denial
+// it uses another key.
 func TestBootstrapRetriesUntilApproved(t *testing.T) {
 	deny := func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Deny }
 	play(t, certtest.Options{Decide: deny}, func(s *scene) {
@@ -96,7 +97,7 @@ func TestBootstrapRetriesUntilApproved(t *testing.T) {
 	})
 }
 
-// Files that are not what they should be.
+// Invalid files are reported.
 func TestBootstrapReportsInvalidInput(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		o := s.options()

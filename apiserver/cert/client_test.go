@@ -28,7 +28,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 )
 
-// names returns what is in a directory: links with what they lead to.
+// names returns the entries of a directory, links with their targets.
 func names(t testing.TB, dir string) (all []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -54,7 +54,7 @@ type scene struct {
 	failures []string
 }
 
-// play runs a test in virtual time, with a cluster.
+// play runs a test with a cluster in virtual time.
 func play(t *testing.T, o certtest.Options, f func(s *scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,7 +112,7 @@ type runner interface {
 	Run(ctx context.Context) error
 }
 
-// run runs it until the function that is returned is called.
+// run runs a runner until the returned function is called.
 func (s *scene) run(r runner) (stop func()) {
 	ctx, cancel := context.WithCancel(s.Context())
 	done := make(chan error, 1)
@@ -130,12 +130,12 @@ func (s *scene) client() *cert.Client {
 	return client
 }
 
-// requests returns the names of all signing requests.
+// requests returns the names of all certificate signing requests.
 func (s *scene) requests() (all []*certificatesv1.CertificateSigningRequest) {
 	return apiservertest.List[*certificatesv1.CertificateSigningRequest](s.Server)
 }
 
-// get makes a request for the health of the API server.
+// get requests the health of the API server.
 func get(ctx context.Context, client *http.Client) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, certtest.Host+"/api/v1/nodes", nil)
 	if err != nil {
@@ -153,7 +153,7 @@ func get(ctx context.Context, client *http.Client) error {
 	return err
 }
 
-// httpClient returns a client of a config.
+// httpClient returns an HTTP client for a config.
 func (s *scene) httpClient(config *rest.Config) *http.Client {
 	s.Helper()
 	client, err := rest.HTTPClientFor(config)
@@ -161,8 +161,8 @@ func (s *scene) httpClient(config *rest.Config) *http.Client {
 	return client
 }
 
-// A node begins with a token, gets a certificate, and replaces it again and again. No request fails, and each is made with the
-// certificate of the time.
+// A node with a bootstrap token requests a certificate and rotates it repeatedly. No request fails, and each uses the current
+// certificate.
 func TestBootstrapAndRotate(t *testing.T) {
 	play(t, certtest.Options{TTL: 3 * time.Minute}, func(s *scene) {
 		s.write("bootstrap.conf", s.BootstrapKubeconfig())
@@ -198,7 +198,7 @@ func TestBootstrapAndRotate(t *testing.T) {
 		files := names(t, s.path("pki"))
 		assert.Len(t, files, s.count()+1, "old files stay, as in the kubelet")
 
-		// Another process goes on with the files, without a token.
+		// Another process continues with the files, without a token.
 		next := s.client()
 		assert.Equal(t, client.Current().Leaf.SerialNumber, next.Current().Leaf.SerialNumber)
 		info, err := os.Stat(s.path("kubelet.conf"))
@@ -207,7 +207,7 @@ func TestBootstrapAndRotate(t *testing.T) {
 	})
 }
 
-// A watch is cut when its certificate was replaced for a while; a request that takes long is not.
+// After a rotation, watches are closed after a while, and long requests complete.
 func TestConnectionsOfReplacedCertificatesClose(t *testing.T) {
 	play(t, certtest.Options{TTL: 10 * time.Minute}, func(s *scene) {
 		s.write("bootstrap.conf", s.BootstrapKubeconfig())
@@ -234,7 +234,7 @@ func TestConnectionsOfReplacedCertificatesClose(t *testing.T) {
 	})
 }
 
-// An agent whose certificate has expired while it was off begins anew, with the bootstrap credentials.
+// An agent whose certificate has expired while it was stopped uses the bootstrap credentials.
 func TestClientRecoversFromExpiryWhileStopped(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		s.write("bootstrap.conf", s.BootstrapKubeconfig())
