@@ -32,8 +32,8 @@ const (
 // errCacheFull reports that an object is not stored, because the cache is full.
 var errCacheFull = fmt.Errorf("%d objects or %d bytes are cached already", maxCachedObjects, maxCacheBytes)
 
-// objectCache stores API objects on disk, so that a restarted agent can start containers while the API server is unavailable. Each object has one
-// file that only the user of this process can read. The file name is a hash.
+// objectCache stores API objects on disk, so that a restarted agent can start containers while the API server is unavailable.
+// Each object has one file that only the user of this process can read. The file name is a hash.
 type objectCache struct {
 	dir string
 

@@ -101,8 +101,8 @@ func currentContext(file *clientcmdapi.Config) (cluster *clientcmdapi.Cluster, u
 	return cluster, user, nil
 }
 
-// checkFiles returns an error if a file that a cluster or its user names is not a regular file of at most certstore.MaxFile bytes. Files of fields with
-// inline data are not read.
+// checkFiles returns an error if a certificate, key or token file in a kubeconfig is not a regular file of at most
+// certstore.MaxFile bytes. Files of fields with inline data are not read.
 func checkFiles(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) error {
 	for _, f := range []struct {
 		field, path string
