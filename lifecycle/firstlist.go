@@ -46,7 +46,8 @@ func (r *Reconciler) awaitFirstList(ctx context.Context) bool {
 	}
 }
 
-// checkFirstList returns nil if the pods of the runtime are listed, or can only be read one by one.
+// checkFirstList returns nil if the observer has listed the runtime's pods. It also returns nil if the list exceeds the message
+// size limit, because pods are then read one by one.
 func (r *Reconciler) checkFirstList(ctx context.Context) error {
 	short, cancel := context.WithTimeout(ctx, listRetryPeriod)
 	defer cancel()
@@ -82,8 +83,8 @@ func (r *Reconciler) loadRecordedPods() {
 }
 
 // reportListError reports err, the error of the last attempt to list the runtime's pods. An error because of the size of the list
-// is reported at once, any other error only after listReportPeriod, because the observer logs short failures itself. A nil err
-// means success, and ends the error.
+// is reported at once. Any other error is reported only if it persists for listReportPeriod, because the observer logs short
+// failures itself. A nil err means that the attempt succeeded.
 func (r *Reconciler) reportListError(err error) {
 	after := listReportPeriod
 	if errors.Is(err, cri.ErrTooLarge) {
@@ -112,8 +113,8 @@ func (r *Reconciler) reportRuntimeError(err error) {
 // reportThrottle limits the reports of a persistent error. The zero value has seen no error.
 type reportThrottle struct{ next time.Time }
 
-// allowReport reports whether an error that still persists must be reported at time now. This is so delay after the first call,
-// and then once every listReportPeriod.
+// allowReport reports whether an error that persists at time now must be reported. It returns true once delay has passed since
+// the first call, and then once every listReportPeriod.
 func (c *reportThrottle) allowReport(now time.Time, delay time.Duration) bool {
 	if c.next.IsZero() {
 		c.next = now.Add(delay)

@@ -16,7 +16,7 @@ import (
 const LabelOwner = ownership.Label
 
 // claimOwner determines the value of [LabelOwner], the label that this agent sets on its containers. If Dirs.Pods is set, it also
-// locks that directory against other agents, until release is called.
+// locks that directory, so that no other agent can use it until release is called.
 func (r *Reconciler) claimOwner() (release func() error, err error) {
 	owner, release := r.opts.Owner, func() error { return nil }
 	if r.opts.Dirs.Pods != "" {
@@ -33,9 +33,9 @@ func (r *Reconciler) claimOwner() (release func() error, err error) {
 	return release, err
 }
 
-// filterOwned returns the sandboxes and containers in observed that this worker may change. If all belong to this agent, it
-// returns observed. If another agent runs a pod of this UID, the result depends on deleted: a deleted pod is reduced to the
-// containers with this agent's LabelOwner, which are torn down; for a pod that a source lists, filterOwned returns an error.
+// filterOwned returns the sandboxes and containers in observed that this worker may change. These are all of them, unless another
+// agent runs a pod of this UID, too. In that case filterOwned returns an error while a source lists the pod. If deleted is set,
+// no source lists the pod, and the result has only the containers with this agent's LabelOwner, which are torn down.
 func (w *worker) filterOwned(observed cri.Pod, deleted bool) (cri.Pod, error) {
 	owner, foreign := w.r.owner.ForeignMark(&observed)
 	w.exec.Cleaner.SetShared(foreign)

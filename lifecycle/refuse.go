@@ -60,9 +60,9 @@ func (e *podCheckError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *podCheckError) Unwrap() error { return e.err }
 
-// newRejection returns the rejection, with the reason and message for the pod's status, of a pod that failed the checks with
-// errs. invalid says that errs come from validation. A pod that the kubelet rejects too gets the kubelet's reason and message.
-// The result is nil if the name, namespace or UID is invalid, because no status can be reported for such a pod.
+// newRejection returns the reason and message with which a pod must fail because its checks returned errs. invalid says that the
+// pod is invalid; otherwise it uses a feature that is not supported. A pod that the kubelet rejects too gets the kubelet's reason
+// and message. The result is nil if the name, namespace or UID is invalid, because no status can be reported for such a pod.
 func (r *Reconciler) newRejection(pod *corev1.Pod, errs field.ErrorList, invalid bool) *podstatus.Rejection {
 	if slices.ContainsFunc(errs, func(e *field.Error) bool {
 		return slices.Contains([]string{"metadata.uid", "metadata.name", "metadata.namespace"}, e.Field)
@@ -104,8 +104,8 @@ func rejectionFor(refusal podset.Refusal) *podstatus.Rejection {
 	return unfit.rejection
 }
 
-// retainRefusedPods keeps the pointers of unchanged refused pods: a refused pod in next that equals the one of its UID in before
-// is replaced by that one. Any other refused pod in next is replaced by a copy, unless shared is true.
+// retainRefusedPods keeps the pointers of refused pods that have not changed: a pod in next that equals the refused pod of its
+// UID in before is replaced by the latter. Each other refused pod in next is replaced by a copy, unless shared is true.
 func retainRefusedPods(before, next *podset.Accepted, shared bool) {
 	for i := range next.Refused {
 		r := &next.Refused[i]
@@ -119,9 +119,9 @@ func retainRefusedPods(before, next *podset.Accepted, shared bool) {
 	}
 }
 
-// reportRefusals calls Hooks.PodRefused for each refused pod of the named source, and returns the errors. A refusal that the
-// previous call for this source reported with an equal error is omitted. The caller runs the only Set call of the source, and
-// does not hold Reconciler.mu.
+// reportRefusals calls Hooks.PodRefused for each refused pod of the named source, and returns the errors. If the previous call
+// for this source has reported a pod with an equal error, the pod is omitted. At most one call per source runs at a time. The
+// caller does not hold Reconciler.mu.
 func (r *Reconciler) reportRefusals(name string, state *sourceState, refusals []podset.Refusal) (errs []error) {
 	reported := make(map[[sha256.Size]byte]bool, len(refusals))
 	for _, refusal := range refusals {
@@ -153,8 +153,8 @@ func (r *Reconciler) reportRefusals(name string, state *sourceState, refusals []
 }
 
 // startRejections calls add for each refused pod that must be reported as failed. These are the refused pods that do not exist in
-// the runtime and have no worker; any other refused pod continues to run. It calls add for none if listComplete is false, which
-// says that observed lacks pods of the runtime. The caller holds Reconciler.mu.
+// the runtime and have no worker; any other refused pod continues to run. If listComplete is false, observed may lack pods of the
+// runtime, and startRejections does nothing. The caller holds Reconciler.mu.
 func (r *Reconciler) startRejections(observed []cri.Pod, listComplete bool, add func(podset.RefusedPod, *podstatus.Rejection)) {
 	for _, refused := range r.desiredPods().RefusedPods() {
 		uid, rejection := string(refused.Pod.UID), rejectionFor(refused.Refusal)

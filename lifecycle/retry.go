@@ -18,7 +18,8 @@ import (
 )
 
 // publishAfterError publishes the status of the pod after a sync has failed with err, and returns the delay before the next sync.
-// The delay is zero if the spec of the pod has changed meanwhile. It ends no later than time due; a zero due is no limit.
+// The delay is zero if the spec of the pod has changed during the sync. The delay ends no later than time due; a zero due is no
+// limit.
 func (w *worker) publishAfterError(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool, due time.Time, err error) time.Duration {
 	newest, unread := w.readAfterActions(ctx)
 	if unread == nil {
@@ -104,8 +105,8 @@ func retryDelay(failures int, unavailable bool, random float64) time.Duration {
 	return backoff.Jitter(wait, 1, 1.5, random)
 }
 
-// nextSyncDelay returns the delay after a successful sync: until time wake, but at most the resync period and up to half of it at
-// random. A zero wake is no limit.
+// nextSyncDelay returns the delay from now to the next sync, after a sync that succeeded. It is the resync period plus up to half
+// of it at random, but it ends at time wake if that is earlier. A zero wake is ignored.
 func (w *worker) nextSyncDelay(wake, now time.Time) time.Duration {
 	d := w.r.opts.Pacing.Resync + time.Duration(w.r.opts.Pacing.Rand()*float64(w.r.opts.Pacing.Resync)/2)
 	if !wake.IsZero() {

@@ -85,15 +85,15 @@ func (p *predecessors) firstRemaining() *worker {
 	return nil
 }
 
-// removeWorker deletes the worker removed from the list, or all workers if removed is nil.
-func (p *predecessors) removeWorker(removed *worker) {
+// removeWorker deletes predecessor from the list of workers, or all workers if predecessor is nil.
+func (p *predecessors) removeWorker(predecessor *worker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if removed == nil {
+	if predecessor == nil {
 		p.workers = nil
 		return
 	}
-	p.workers = slices.DeleteFunc(p.workers, func(w *worker) bool { return w == removed })
+	p.workers = slices.DeleteFunc(p.workers, func(w *worker) bool { return w == predecessor })
 }
 
 // reportBlocked publishes a status with the message that the pod waits for the pod of blocker. If withError is set and blocker

@@ -79,9 +79,9 @@ func (r *Reconciler) Set(set PodSet) error {
 	return errors.Join(r.reportRefusals(set.Source, src, refusals)...)
 }
 
-// beginSet checks whether the source with this name may call Set. It returns the state of the source, which it creates at the
-// first call, and the number of this Set call among the calls of all sources.
-func (r *Reconciler) beginSet(name string) (*sourceState, uint64, error) {
+// beginSet checks whether the source with this name may call Set. state is the state of the source, which is created at its first
+// call. call is the number of this Set call, counted over all sources.
+func (r *Reconciler) beginSet(name string) (state *sourceState, call uint64, err error) {
 	if name == "" {
 		return nil, 0, errors.New("set of a source without a name: field Source must not be empty")
 	}

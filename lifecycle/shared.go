@@ -30,10 +30,10 @@ func (s *sharedState) publishedStatus() *corev1.PodStatus {
 	return s.published
 }
 
-// setStatus stores the status of the pod for readers in other goroutines. It is called right before the status is published.
-func (s *sharedState) setStatus(shown *corev1.PodStatus) {
+// setStatus stores status, which is about to be published, for readers in other goroutines.
+func (s *sharedState) setStatus(status *corev1.PodStatus) {
 	s.mu.Lock()
-	s.published = shown
+	s.published = status
 	s.mu.Unlock()
 	s.activeChanged()
 }

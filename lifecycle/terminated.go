@@ -41,7 +41,7 @@ func (r *Reconciler) RemoveTerminatedContainers(ctx context.Context) error {
 }
 
 // awaitRemoval waits until done is closed, which means that the runtime has no container or sandbox of the worker's pod. It
-// returns an error if ctx ends first or Run returns. If done is closed by then, too, it returns nil.
+// returns an error if ctx ends or Run returns first.
 func (r *Reconciler) awaitRemoval(ctx context.Context, podWorker *worker, done <-chan struct{}) error {
 	var why error
 	select {

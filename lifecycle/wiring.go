@@ -93,8 +93,9 @@ func (r *Reconciler) reportNoAdmit() {
 	})
 }
 
-// connectNotifiers makes changes that the observer, Options.Probes and Options.Volumes report wake the workers of the changed
-// pods. It also gives Options.Cgroups access to the pods. Each of the four must implement [Notifier] or Follower for this.
+// connectNotifiers registers the Reconciler with the observer, Options.Probes and Options.Volumes, if they implement [Notifier]:
+// a change that they report wakes the worker of the pod. It also passes Active and MayRun to Options.Cgroups, if that implements
+// Follower.
 func (r *Reconciler) connectNotifiers() {
 	if n, ok := r.observer.(Notifier); ok {
 		n.Notify(r.wakeWorkers)
@@ -134,8 +135,8 @@ func (r *Reconciler) watchWiring(ctx context.Context) {
 	}
 }
 
-// checkChangedCalls reports if no change of a pod reaches the Reconciler: it has started or stopped containers, the observer does
-// not implement [Notifier], and the program has not called Changed.
+// checkChangedCalls reports an error if no change of a pod can reach the Reconciler: pods were started or stopped, the observer
+// does not implement [Notifier], and the program has not called Changed.
 func (w *wiringChecks) checkChangedCalls() {
 	switch acted := w.r.podsChanged.Load(); {
 	case w.r.changedCalled.Load():

@@ -57,8 +57,8 @@ func (f *Failure) Rejection() error {
 	return &podstatus.Rejection{Reason: f.Reason, Message: f.Message}
 }
 
-// Admit returns a function for lifecycle.Options.Admit that rejects a pod if [Check] returns a failure, with the first of them.
-// At each call the function calls node to get the current Node object.
+// Admit returns a function for lifecycle.Options.Admit that rejects a pod with the first failure that [Check] returns. At each
+// call the function calls node to get the current Node object.
 func Admit(node func() *corev1.Node) func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
 	return func(_ context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
 		if failures := Check(pod, node(), others); len(failures) > 0 {

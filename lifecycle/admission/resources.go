@@ -20,8 +20,8 @@ import (
 // quantities has quantities by resource: CPU in millicores, other resources in their units.
 type quantities map[corev1.ResourceName]int64
 
-// addList adds the quantities in list to a. Only CPU, memory, storage and countable resources, such as extended resources, are
-// added. A negative quantity counts as zero.
+// addList adds the quantities in list to a. It skips resources other than CPU that isCounted does not accept. A negative quantity
+// counts as zero.
 func (a quantities) addList(list corev1.ResourceList) {
 	for name, q := range list {
 		switch {
@@ -41,8 +41,8 @@ func addSaturated(a, b int64) int64 {
 	return a + b
 }
 
-// checkResources returns a failure for each resource of which the node has less left than the pod requests. The pods in others
-// use up the remainder. Source: fitsRequest in pkg/scheduler/framework/plugins/noderesources/fit.go.
+// checkResources returns a failure for each resource of which the pod requests more than the node has left beside the pods in
+// others. Source: fitsRequest in pkg/scheduler/framework/plugins/noderesources/fit.go.
 func checkResources(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) (failures []Failure) {
 	short := func(name corev1.ResourceName, requested, used, capacity int64) {
 		failures = append(failures, Failure{
@@ -73,8 +73,8 @@ func checkResources(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) (f
 	return failures
 }
 
-// sortedNames returns the names in amounts in the order in which failures are reported: cpu, memory and ephemeral-storage, then
-// all other resources by name. These three are always included.
+// sortedNames returns the names in amounts in the order in which failures are reported: cpu, memory and ephemeral-storage first,
+// then all other resources by name. The first three are always in the result, even if amounts lacks them.
 func sortedNames(amounts quantities) []corev1.ResourceName {
 	first := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 	names := first

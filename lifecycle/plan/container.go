@@ -131,8 +131,8 @@ func isChanged(container *corev1.Container, instance *cri.Container) bool {
 	return ok && !podspec.HasHash(container, hash)
 }
 
-// failedProbe returns the failed liveness or startup probe because of which live, the running instance of the container, must be
-// killed. If no probe has failed, must is false.
+// failedProbe reports whether live, the running instance of the container, must be killed because its liveness or startup probe
+// has failed. must is the answer, and failed is that probe.
 func (p *planner) failedProbe(container *corev1.Container, live *cri.Container) (failed podprobe.Kill, must bool) {
 	if !p.hasProbeResult(container.LivenessProbe, live, probe.Liveness, probe.Failure) && !p.hasProbeResult(container.StartupProbe, live, probe.Startup, probe.Failure) {
 		return podprobe.Kill{}, false
@@ -181,7 +181,8 @@ func (p *planner) addKill(container *cri.Container, reason, message string) {
 	})
 }
 
-// addStrayKill plans to stop a container that should not run, for reason. The kubelet would leave it running.
+// addStrayKill plans to stop a running container that should not run. reason is for logs and the Killing event. The kubelet would
+// leave the container running.
 func (p *planner) addStrayKill(container *cri.Container, reason string) {
 	p.addKill(container, reason, "Stopping container "+container.Name+": "+reason)
 }
@@ -253,8 +254,8 @@ func (p *planner) isExemptFromBackOff(container *corev1.Container, dead *cri.Con
 	return containers.IsInit(&p.state.Pod.Spec, container) && (p.out.Sandbox != nil || dead.SandboxID != p.out.SandboxID)
 }
 
-// addBackOff plans that the container waits in CrashLoopBackOff until the given time. delay is the length of the back-off, for
-// the message.
+// addBackOff plans that the container waits in CrashLoopBackOff and is not started before time until. delay is the length of the
+// back-off, for the message.
 func (p *planner) addBackOff(pod *corev1.Pod, container *corev1.Container, delay time.Duration, until time.Time) {
 	p.out.BackOff = append(p.out.BackOff, BackOff{
 		Name: container.Name, Until: until, Delay: delay,

@@ -70,9 +70,10 @@ func parseCrashLoop(value string) crashLoop {
 	return crashLoop{key: f[0], delay: min(delay, MaxBackOff), restartedAt: time.Unix(0, begun)}
 }
 
-// nextRestart decides when a container, whose newest exited instance is last, can restart. If it can restart now, until is zero,
-// and loop is the back-off state to store in the new instance. Otherwise until is the time of the restart, and loop holds the
-// current delay. maxDelay limits the delay; zero means MaxBackOff. A key other than l.key resets the back-off.
+// nextRestart decides when a container can restart. l is the back-off state of last, its newest exited instance. If it can
+// restart now, until is zero, and loop is the back-off state to store in the new instance. Otherwise until is the time of the
+// restart, and loop has the current delay. maxDelay limits the delay; zero means MaxBackOff. If key differs from l.key, the
+// back-off starts anew.
 func (l crashLoop) nextRestart(key string, last *cri.Container, now time.Time, maxDelay time.Duration) (loop crashLoop, until time.Time) {
 	maxDelay = cmp.Or(maxDelay, MaxBackOff)
 	if l.key != key || last.FinishedAt.Sub(l.restartedAt) > crashLoopReset {

@@ -206,8 +206,8 @@ func (p *planner) hasCompleted() bool {
 	return true
 }
 
-// planSandbox plans to replace the sandbox: it stops all containers and the current sandbox, and creates a new sandbox if a
-// container still has to run in it. Otherwise it marks the pod as terminated.
+// planSandbox plans to replace the sandbox: it stops all containers and the current sandbox, and then creates a new sandbox and
+// starts containers in it. If no container has to run any more, it creates no sandbox and marks the pod as terminated.
 func (p *planner) planSandbox(change podview.SandboxChange) {
 	p.out.SandboxChangeReason = change.Reason
 	p.stopPod(GracePeriod(p.state.Pod), change.Reason)

@@ -31,8 +31,8 @@ func GracePeriod(pod *corev1.Pod) time.Duration {
 	return max(time.Duration(min(seconds, most))*time.Second, hook.MinimumGrace)
 }
 
-// evictionGrace returns the grace period with which the pod is stopped. It is that of the eviction, if eviction is not nil and
-// sets one, unless the deletion grace period of the pod is shorter. Otherwise it is [GracePeriod]. Source:
+// evictionGrace returns the grace period with which the pod is stopped. It is the grace period of the eviction, if one is set and
+// the deletion grace period of the pod is not shorter. Otherwise it is the result of [GracePeriod]. eviction may be nil. Source:
 // calculateEffectiveGracePeriod in pkg/kubelet/pod_workers.go.
 func evictionGrace(pod *corev1.Pod, eviction *podstatus.Eviction) time.Duration {
 	own := GracePeriod(pod)

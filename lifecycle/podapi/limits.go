@@ -22,7 +22,7 @@ const (
 )
 
 // validateCounts checks the length of each list and map in metadata and spec, and the number of resources that the pod names. It
-// is called before all other checks, so that these are cheap.
+// is called before all other checks, to limit their cost.
 func validateCounts(pod *corev1.Pod) field.ErrorList {
 	var w listChecker
 	w.checkValue(reflect.ValueOf(&pod.ObjectMeta), pathStep{name: "metadata"})

@@ -76,8 +76,8 @@ func ValidateUpdate(old, pod *corev1.Pod) error {
 	}
 }
 
-// undoAllowed reverts the changes in spec that an update may make to their values in old. All differences between spec and old
-// that remain are errors.
+// undoAllowed resets each field of spec that an update may change to its value in old. If spec still differs from old afterwards,
+// the differences are forbidden changes.
 func undoAllowed(old, spec *corev1.PodSpec) {
 	undoContainers(old.Containers, spec.Containers)
 	undoContainers(old.InitContainers, spec.InitContainers)
@@ -100,8 +100,8 @@ func undoAllowed(old, spec *corev1.PodSpec) {
 	}
 }
 
-// undoContainers reverts those changes in the containers of list that an update may make: image and resources. The containers in
-// old and list correspond by position.
+// undoContainers resets the image and the resources of each container in list to those of the container at its position in old,
+// because an update may change them.
 func undoContainers(old, list []corev1.Container) {
 	for i := range min(len(old), len(list)) {
 		list[i].Image = old[i].Image
@@ -117,7 +117,8 @@ func undoResources(old, resources *corev1.ResourceRequirements) {
 	}
 }
 
-// restoreAmount returns list in which the amount of resource name is that of old. If old has no such amount, it is deleted.
+// restoreAmount sets the amount of the resource called name in list to its amount in old, and returns list. If old does not have
+// the resource, it is deleted from list.
 func restoreAmount(name corev1.ResourceName, old, list corev1.ResourceList) corev1.ResourceList {
 	amount, set := old[name]
 	if !set {

@@ -25,8 +25,8 @@ const (
 )
 
 // validateSeccompAnnotations checks the deprecated seccomp annotations. It returns an error for an invalid annotation, and for
-// one that contradicts the seccomp profile in the pod's fields. Source: ValidateSeccompPodAnnotations and
-// validateSeccompAnnotationsAndFields in pkg/apis/core/validation.
+// one that contradicts the seccomp profile in the fields of the pod or container. index finds a container by its name. Source:
+// ValidateSeccompPodAnnotations and validateSeccompAnnotationsAndFields in pkg/apis/core/validation.
 func validateSeccompAnnotations(pod *corev1.Pod, index nameIndex, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range sortedKeys(pod.Annotations) {

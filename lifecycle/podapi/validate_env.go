@@ -64,7 +64,7 @@ func validateFieldRef(ref *corev1.ObjectFieldSelector, path *field.Path) field.E
 	return validateFieldOf(ref, path, podfield.FieldPaths())
 }
 
-// validateFieldOf checks that ref refers to a field of the pod in fields, or to a single label or annotation.
+// validateFieldOf checks that ref names one of the pod's fields in fields, or a single label or annotation.
 func validateFieldOf(ref *corev1.ObjectFieldSelector, path *field.Path, fields []string) field.ErrorList {
 	if ref.APIVersion != "v1" {
 		return field.ErrorList{field.NotSupported(path.Child("apiVersion"), ref.APIVersion, []string{"v1"})}
@@ -106,8 +106,8 @@ func validateKeyRef(name, key string, path *field.Path) field.ErrorList {
 	return append(errs, validateWith(path.Child("key"), key, validation.IsConfigMapKey)...)
 }
 
-// validateFileRef checks a reference to a variable in an environment file (KEP-3721). The file must be in an emptyDir volume of
-// the pod, which an earlier container writes to.
+// validateFileRef checks a reference to a variable in an environment file (KEP-3721), which a container of the pod writes to a
+// volume. The volume must be an emptyDir. index finds the volumes of the pod by name.
 func validateFileRef(index nameIndex, ref *corev1.FileKeySelector, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	required := func(name, value string, valid func(string) []string) {

@@ -89,7 +89,7 @@ func validateMountOptions(mount corev1.VolumeMount, volume *corev1.Volume, path 
 }
 
 // validateDevices checks the block volumes of a container. No two block volumes or volume mounts of a container may have an equal
-// volume name or path.
+// volume name or path. index finds the volumes of the pod by name.
 func validateDevices(container podfield.Container, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	names, paths := make(map[string]bool), make(map[string]bool)

@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// validatePodResources checks the pod-level resources. The limit of a container must not exceed the limit of the pod, and neither
-// may the sum of the containers' requests exceed the pod's request.
+// validatePodResources checks the pod-level resources. The limit of a container must not exceed the limit of the pod. The sum of
+// the containers' requests must not exceed the request of the pod.
 func validatePodResources(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	errs := validateQuantities(spec.Overhead, path.Child("overhead"))
 	if spec.Resources == nil {

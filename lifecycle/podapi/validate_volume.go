@@ -156,8 +156,8 @@ func validateFilePath(at string, path *field.Path, taken pathSet) field.ErrorLis
 	return errs
 }
 
-// validateItems checks the keys of a config map or secret and the paths of their files in a volume. taken has the paths that
-// other sources of the volume use; nil if there are none.
+// validateItems checks the keys of a config map or secret, and the paths of their files in a volume. In a projected volume, taken
+// has the file paths of the sources checked before, and validateItems adds those of items. Otherwise taken is nil.
 func validateItems(items []corev1.KeyToPath, path *field.Path, taken pathSet) field.ErrorList {
 	var errs field.ErrorList
 	for i, item := range items {
@@ -171,8 +171,8 @@ func validateItems(items []corev1.KeyToPath, path *field.Path, taken pathSet) fi
 	return errs
 }
 
-// validateDownwardFiles checks the files of a downward API volume. taken has the paths that other sources of the volume use; nil
-// if there are none.
+// validateDownwardFiles checks the files of a downward API volume. In a projected volume, taken has the file paths of the sources
+// checked before, and validateDownwardFiles adds those of items. Otherwise taken is nil.
 func validateDownwardFiles(items []corev1.DownwardAPIVolumeFile, path *field.Path, taken pathSet) field.ErrorList {
 	var errs field.ErrorList
 	for i := range items {

@@ -64,7 +64,7 @@ type resolverOptions struct {
 	index map[string]int
 }
 
-// setOption appends an option such as "ndots:5". If the list has an option with this name, it is replaced instead.
+// setOption appends an option such as "ndots:5". An existing option with its name is replaced instead.
 func (o *resolverOptions) setOption(option string) {
 	name, _, _ := strings.Cut(option, ":")
 	if i, ok := o.index[name]; ok {

@@ -12,9 +12,9 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// nodeResources returns the node data in Options.Node, on which resource settings depend. If that is nil, known is false, and
-// node is a substitute: only settings that every node supports result from it. The OOM score adjustment depends on the memory
-// capacity, so the caller must then discard it.
+// nodeResources returns Options.Node, the data of the node on which resource settings depend. If it is nil, known is false. node
+// then yields only settings that every node supports. The caller must not use the OOM score adjustment in that case, because it
+// depends on the memory capacity.
 func (o Options) nodeResources() (node qos.Node, known bool) {
 	if o.Node != nil {
 		return *o.Node, true

@@ -134,8 +134,9 @@ func truncateHostname(pod *corev1.Pod, name string, opts Options) string {
 	return short
 }
 
-// portMappings returns the ports of the regular containers. A duplicate port of one container is omitted: it has the name of an
-// earlier port or, if both are unnamed, equal IP family, protocol, address and numbers (container/helpers.go, MakePortMappings).
+// portMappings returns the ports of the regular containers. Of duplicate ports in one container it returns only the first. Ports
+// are duplicates if they have equal names, or if they are unnamed and have equal IP family, protocol, address and numbers
+// (container/helpers.go, MakePortMappings).
 func portMappings(pod *corev1.Pod, opts Options) []cri.PortMapping {
 	var all []cri.PortMapping
 	for i := range pod.Spec.Containers {

@@ -55,8 +55,9 @@ func containerSecurity(pod *corev1.Pod, container *corev1.Container, path *field
 	return s, nil
 }
 
-// setUser sets the user and group in security: those of the security contexts, else those of the image, which are root if the
-// image names none. If runAsNonRoot is set, it returns an error unless the user is known to be other than root.
+// setUser sets the user and group in security to those of the security contexts. If these name no user, the user of the image is
+// set, or root if the image names none, too. With runAsNonRoot, setUser returns an error unless the user is known to be other
+// than root.
 func setUser(security *cri.ContainerSecurity, podContext *corev1.PodSecurityContext, securityContext *corev1.SecurityContext, path *field.Path, launch Launch) error {
 	security.RunAsUser = optional.First(securityContext.RunAsUser, podContext.RunAsUser)
 	security.RunAsGroup = optional.First(securityContext.RunAsGroup, podContext.RunAsGroup)

@@ -178,7 +178,8 @@ func readyCondition(pod *corev1.Pod, status *corev1.PodStatus) corev1.PodConditi
 	return c
 }
 
-// applyReadinessGates returns the condition ready, set to False if a readiness gate of the pod is not True in conditions.
+// applyReadinessGates returns ready, the condition Ready of the pod. Its status becomes False if a readiness gate of the pod is
+// not True in conditions.
 func applyReadinessGates(pod *corev1.Pod, ready corev1.PodCondition, conditions []corev1.PodCondition) corev1.PodCondition {
 	if ready.Status != corev1.ConditionTrue {
 		return ready

@@ -65,8 +65,8 @@ func setContainerStatuses(status *corev1.PodStatus, view *podview.View, previous
 	slices.SortStableFunc(status.EphemeralContainerStatuses, byName)
 }
 
-// containerStatus returns the new status of a regular or init container. Started and Ready come from its probe results. before is
-// its previous status, or nil.
+// containerStatus returns the new status of a regular or init container. Started and Ready come from its probe results. Parameter
+// before is the previous status of the container, or nil.
 func (d *statusBuilder) containerStatus(container *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := d.instanceStatus(container, before)
 	started := podprobe.Started(d.view.Pod, container, &st, before, d.in.Probes)
@@ -74,9 +74,9 @@ func (d *statusBuilder) containerStatus(container *corev1.Container, before *cor
 	return st
 }
 
-// initContainerStatus returns the new status of an init container; before is its previous status, or nil. If the runtime has no
-// instance of it although a regular container was created, the runtime has lost it: it is then reported as completed, unless it
-// must run again.
+// initContainerStatus returns the new status of an init container. If the runtime has no instance of it although a regular
+// container was created, the runtime has removed it: it is reported as completed, unless it must run again. Parameter before is
+// the previous status of the container, or nil.
 func (d *statusBuilder) initContainerStatus(container *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := d.containerStatus(container, before)
 	_, waits := d.in.Waiting[container.Name]
@@ -90,8 +90,8 @@ func (d *statusBuilder) initContainerStatus(container *corev1.Container, before 
 	return st
 }
 
-// instanceStatus returns the new status of a container from its newest instance in the runtime. The last state is that of the
-// instance before. before is the previous status of the container, or nil.
+// instanceStatus returns the new status of a container from its newest instance in the runtime. The last state in the result is
+// that of the preceding instance. Parameter before is the previous status of the container, or nil.
 func (d *statusBuilder) instanceStatus(container *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
 	last := d.view.Observed.NewestContainer(container.Name)
 	if last != nil && (isPredecessor(before, last) || d.in.Deleted && last.State == cri.ContainerCreated && before != nil && before.State.Terminated != nil) {
@@ -154,7 +154,7 @@ func isStatusOf(status *corev1.ContainerStatus, container *cri.Container) bool {
 	return ok && (id == "" || strings.HasSuffix(id, "://"))
 }
 
-// isPredecessor reports whether container is the instance before the terminated one that status describes.
+// isPredecessor reports whether status is that of a terminated instance, and container is the instance that ran before that one.
 func isPredecessor(status *corev1.ContainerStatus, container *cri.Container) bool {
 	if status == nil || status.State.Terminated == nil || status.LastTerminationState.Terminated == nil || isStatusOf(status, container) {
 		return false
@@ -271,8 +271,8 @@ func (d *statusBuilder) setFromPrevious(status, before *corev1.ContainerStatus) 
 	}
 }
 
-// containerState returns the state of one container instance. before is the previous status of the container, or nil: if the
-// runtime has lost track of an instance that ran, its state becomes terminated with exit code 137.
+// containerState returns the state of one container instance. If the runtime has lost track of an instance that was running in
+// before, the state is terminated with exit code 137. Parameter before is the previous status of the container, or nil.
 func (d *statusBuilder) containerState(container *cri.Container, before *corev1.ContainerStatus) corev1.ContainerState {
 	switch container.State {
 	case cri.ContainerRunning:

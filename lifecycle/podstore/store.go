@@ -123,7 +123,7 @@ func (s *Store) reportNotRun() {
 	}
 }
 
-// removeNamed returns pods without each pod whose UID, or whose namespace and name, a pod in named has.
+// removeNamed returns the pods in pods without those that share the UID, or the namespace and name, with a pod in named.
 func removeNamed(pods, named []*corev1.Pod) []*corev1.Pod {
 	taken := make(map[string]bool, 2*len(named))
 	for _, pod := range named {
@@ -185,8 +185,8 @@ func (s *Store) Flush() error {
 }
 
 // writeFile writes the file if the pods differ from its content. wrote is the written content, and is empty if nothing was
-// written. left has an error for each pod that is not in the file, unless the previous call has returned that error.
-func (s *Store) writeFile() (wrote encodedFile, left []error, err error) {
+// written. omitted has an error for each pod that is not in the file, unless the previous call has returned that error.
+func (s *Store) writeFile() (wrote encodedFile, omitted []error, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.mu.Lock()
@@ -199,22 +199,22 @@ func (s *Store) writeFile() (wrote encodedFile, left []error, err error) {
 	if err != nil {
 		return wrote, nil, err
 	}
-	left = slices.DeleteFunc(slices.Clone(file.omitted), func(err error) bool { return s.omittedReports[err.Error()] })
+	omitted = slices.DeleteFunc(slices.Clone(file.omitted), func(err error) bool { return s.omittedReports[err.Error()] })
 	s.omittedReports = make(map[string]bool, len(file.omitted))
 	for _, err := range file.omitted {
 		s.omittedReports[err.Error()] = true
 	}
 	if file.sum == s.written {
-		return wrote, left, nil
+		return wrote, omitted, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
-		return wrote, left, err
+		return wrote, omitted, err
 	}
 	if err := atomicfile.WriteFile(s.path, file.data, 0o600); err != nil {
-		return wrote, left, err
+		return wrote, omitted, err
 	}
 	s.written = file.sum
-	return file, left, nil
+	return file, omitted, nil
 }
 
 // countPods returns the number of pods in all sets.

@@ -161,7 +161,8 @@ func (d *Dir) scanFiles(now time.Time) Update {
 	return d.lastUpdate
 }
 
-// recordRemoved records the manifests in paths that had pods. Each path was removed or renamed away since the last scan.
+// recordRemoved records which of paths are manifests with pods. paths are the files that were removed or renamed away since the
+// last scan.
 func (d *Dir) recordRemoved(paths map[string]bool) {
 	for path := range paths {
 		if m := d.files[path]; m != nil && len(m.entries) > 0 {

@@ -98,8 +98,8 @@ type claim struct {
 	changing bool // the file is changing
 }
 
-// mergeManifests returns the pods and errors of all manifests of a source, in the order of the paths in order. manifests has each
-// manifest by its path.
+// mergeManifests returns the pods and errors of all manifests of a source. manifests has each manifest by its path, and order has
+// the paths in the order of the result.
 func mergeManifests(source string, manifests map[string]*manifest, order []string) Update {
 	var claims []claim
 	u := Update{PodSet: lifecycle.PodSet{Source: source, Shared: true}}
@@ -124,9 +124,9 @@ func mergeManifests(source string, manifests map[string]*manifest, order []strin
 	return u
 }
 
-// resolveDuplicates decides which pods are in the set of a source if several pods have the same name or UID. A pod that was in
-// the previous set wins, otherwise the first in claims. It sets inSet of each claim. It returns an error by file for each pod
-// that lost, except while one of its files is changing: the pod may have been moved between files.
+// resolveDuplicates decides which pod is in the set of a source if several pods have an equal name or UID, and sets inSet of each
+// claim. A pod that was in the previous set wins, otherwise the first in claims. The result has an error for each other pod, by
+// the path of its file. There is no error while one of the files is changing, because a pod may have been moved between files.
 func resolveDuplicates(claims []claim) map[string][]*Error {
 	byRight := slices.Clone(claims)
 	slices.SortStableFunc(byRight, func(a, b claim) int { return cmp.Compare(claimRank(a.inSet), claimRank(b.inSet)) })

@@ -105,7 +105,7 @@ func (h *Handler) findDuplicates(path string, entries []entry) []*Error {
 	return resolveDuplicates(claims)[path]
 }
 
-// checkRoom returns an error if the directory would exceed its limits with a manifest of size added at path.
+// checkRoom returns an error if the directory would exceed its limits once a manifest of size added is stored at path.
 func (h *Handler) checkRoom(path string, added cost) error {
 	others, files := h.view.totalCost, len(h.view.files)
 	if m := h.view.files[path]; m != nil {
