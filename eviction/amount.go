@@ -21,7 +21,7 @@ type Amount struct {
 	Format   AmountFormat // text format of Absolute
 }
 
-// Of returns the amount for a capacity, at most 2^63-1. Fractions are 32-bit floats, as in the kubelet.
+// Of returns Absolute, or else Fraction of capacity. The result is at most 2^63-1. Fraction has 32 bits, as in the kubelet.
 func (a Amount) Of(capacity int64) int64 {
 	if a.Absolute != 0 {
 		return a.Absolute
@@ -36,7 +36,7 @@ func (a Amount) Of(capacity int64) int64 {
 	}
 }
 
-// formatFor returns the amount for a capacity as the text of a Kubernetes quantity, for example "1500Mi".
+// formatFor formats the result of Of(capacity) as a Kubernetes quantity, for example "1500Mi".
 func (a Amount) formatFor(capacity int64) string {
 	format := a.Format
 	if a.Absolute == 0 {
@@ -45,7 +45,7 @@ func (a Amount) formatFor(capacity int64) string {
 	return format.formatQuantity(a.Of(capacity))
 }
 
-// String returns the amount in the format of the configuration, for example "100Mi" or "10%".
+// String returns the amount as in a kubelet configuration, for example "100Mi" or "10%".
 func (a Amount) String() string {
 	if a.Absolute == 0 && a.Fraction != 0 {
 		return strconv.FormatFloat(float64(a.Fraction)*100, 'g', 6, 64) + "%"
@@ -54,7 +54,7 @@ func (a Amount) String() string {
 }
 
 // ParseAmount parses the amount of a threshold: a positive Kubernetes quantity, or a percentage of the capacity from 0% to 100%.
-// "0%" and "100%" disable the threshold and give the zero Amount. Errors quote the text.
+// For "0%" and "100%", which disable a threshold, it returns the zero Amount. An error quotes text.
 func ParseAmount(text string) (Amount, error) {
 	if isDisabled(text) {
 		return Amount{}, nil
@@ -71,10 +71,10 @@ func ParseAmount(text string) (Amount, error) {
 	return a, nil
 }
 
-// isDisabled reports whether the text disables its threshold: it is exactly "0%" or "100%".
+// isDisabled reports whether text is exactly "0%" or "100%", which disables a threshold.
 func isDisabled(text string) bool { return text == "0%" || text == "100%" }
 
-// parseReclaim parses a minimum reclaim: a quantity of at least zero, or a percentage above zero, which may exceed 100%.
+// parseReclaim parses a minimum reclaim. A quantity must not be negative. A percentage must be above 0% and may exceed 100%.
 func parseReclaim(text string) (Amount, error) {
 	a, err := parseSigned(text)
 	switch {

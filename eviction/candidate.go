@@ -47,7 +47,8 @@ type ExceededLimit struct {
 	Message string // complete eviction message
 }
 
-// diskUsage returns the bytes or the inodes of the pod on a filesystem with the given parts of its storage.
+// diskUsage returns the pod's usage of a filesystem. It counts the storage that parts selects, in inodes if inodes is true and in
+// bytes otherwise.
 func (c *Candidate) diskUsage(parts storageParts, inodes bool) (used int64) {
 	add := func(counts bool, u Usage) {
 		switch {

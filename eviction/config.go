@@ -20,10 +20,10 @@ type Threshold struct {
 	MinReclaim  Amount        // amount to free beyond Value once the threshold is met
 }
 
-// Hard reports whether this is a hard threshold: pods are evicted as soon as it is met.
+// Hard reports whether t is a hard threshold: once it is met, pods are evicted without a grace period.
 func (t Threshold) Hard() bool { return t.GracePeriod == 0 }
 
-// String returns the threshold in the format of the kubelet's flags, for example "memory.available<100Mi".
+// String returns t as in the kubelet's flags, for example "memory.available<100Mi". A soft threshold adds its grace period.
 func (t Threshold) String() string {
 	text := string(t.Signal) + "<" + t.Value.String()
 	if !t.Hard() {
@@ -46,8 +46,8 @@ type Config struct {
 	EnforcePods bool
 }
 
-// DefaultHard returns the default hard thresholds for this operating system. The caller owns the map. Source:
-// pkg/kubelet/eviction/defaults_*.go.
+// DefaultHard returns the kubelet's default hard thresholds on this operating system: an amount per signal. The caller owns the
+// map. Source: pkg/kubelet/eviction/defaults_*.go.
 func DefaultHard() map[string]string { return defaultHard(runtime.GOOS) }
 
 func defaultHard(goos string) map[string]string {
@@ -65,9 +65,9 @@ func defaultHard(goos string) map[string]string {
 	return hard
 }
 
-// ParseThresholds parses the hard and soft thresholds of a configuration, and adds the derived ones of
-// allocatableMemory.available, each group in the order of the signals. Values "0%" and "100%" give no threshold. Thresholds of
-// containerfs depend on the [Layout], see [Layout.Thresholds]. The error joins all errors with field, signal and value.
+// ParseThresholds parses config and returns the hard thresholds, then the soft ones, each sorted by signal. "0%" and "100%" give
+// no threshold. With EnforcePods, copies for allocatableMemory.available follow. Thresholds of containerfs depend on the
+// filesystem layout: see [Layout.Thresholds]. The error joins all errors, each with field, signal and value.
 func ParseThresholds(config Config) ([]Threshold, error) {
 	var p parser
 	list := p.parseThresholds("evictionHard", config.hardThresholds())
@@ -94,7 +94,7 @@ func ParseThresholds(config Config) ([]Threshold, error) {
 	return list, nil
 }
 
-// hardThresholds returns the hard thresholds including the defaults that apply.
+// hardThresholds returns Hard, merged with [DefaultHard] if MergeDefaults is set. A nil Hard gives DefaultHard.
 func (c Config) hardThresholds() map[string]string {
 	switch {
 	case c.Hard == nil:
@@ -108,7 +108,7 @@ func (c Config) hardThresholds() map[string]string {
 	}
 }
 
-// addAllocatable adds a copy of each hard threshold of memory.available for allocatableMemory.available. Source:
+// addAllocatable appends a copy of each hard threshold of memory.available, with the signal allocatableMemory.available. Source:
 // addAllocatableThresholds in pkg/kubelet/eviction/helpers.go.
 func addAllocatable(list []Threshold) []Threshold {
 	for _, t := range slices.Clone(list) {
@@ -127,7 +127,7 @@ func (p *parser) addError(field, key string, err error) {
 	p.errs = append(p.errs, fmt.Errorf("%s[%q]: %w", field, key, err))
 }
 
-// parseSignals returns the keys of values in the order of the signals, and adds an error for each invalid key.
+// parseSignals returns the keys of values as sorted signals. It adds an error for each key that is no signal.
 func (p *parser) parseSignals(field string, values map[string]string) (signals []Signal) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if Signal(key).index() < 0 {
@@ -140,7 +140,8 @@ func (p *parser) parseSignals(field string, values map[string]string) (signals [
 	return signals
 }
 
-// parseThresholds parses a field of thresholds, evictionHard or evictionSoft, and omits those disabled by "0%" or "100%".
+// parseThresholds parses the texts of field, which is evictionHard or evictionSoft. It omits thresholds that are disabled by "0%"
+// or "100%".
 func (p *parser) parseThresholds(field string, texts map[string]string) (list []Threshold) {
 	values := p.parseAmounts(field, texts, ParseAmount)
 	for _, s := range nodeSignals() {
@@ -151,7 +152,7 @@ func (p *parser) parseThresholds(field string, texts map[string]string) (list []
 	return list
 }
 
-// parseAmounts parses the values of a configuration field by signal. It adds an error for each invalid one.
+// parseAmounts calls parse for each text of field, and returns the amounts by signal. Invalid texts add errors and are omitted.
 func (p *parser) parseAmounts(field string, texts map[string]string, parse func(string) (Amount, error)) map[Signal]Amount {
 	values := make(map[Signal]Amount, len(texts))
 	for _, s := range p.parseSignals(field, texts) {
@@ -165,7 +166,7 @@ func (p *parser) parseAmounts(field string, texts map[string]string, parse func(
 	return values
 }
 
-// parseGracePeriods parses evictionSoftGracePeriod: the grace period of each soft threshold by signal.
+// parseGracePeriods parses values, the durations in evictionSoftGracePeriod, and returns the grace periods by signal.
 func (p *parser) parseGracePeriods(values map[string]string) map[Signal]time.Duration {
 	const field = "evictionSoftGracePeriod"
 	periods := make(map[Signal]time.Duration, len(values))
@@ -183,9 +184,9 @@ func (p *parser) parseGracePeriods(values map[string]string) map[Signal]time.Dur
 	return periods
 }
 
-// FindContradictions returns errors for thresholds that the kubelet accepts but that are probably mistakes. One is a soft
-// threshold that is not met before the hard one of its signal. The other is a threshold that stays met unless the resource is
-// completely unused. It compares numbers with numbers and percentages with percentages.
+// FindContradictions returns an error for each threshold that is probably a mistake, although the kubelet accepts it. It finds
+// soft thresholds that are not met before the hard threshold of their signal. It also finds percentages that, with the minimum
+// reclaim, need the whole capacity to be free. It does not compare quantities with percentages.
 func FindContradictions(thresholds []Threshold) (found []error) {
 	for _, t := range thresholds {
 		if sum := t.Value.Fraction + t.MinReclaim.Fraction; t.Value.Fraction > 0 && sum >= 1 {

@@ -38,8 +38,8 @@ type NoVictim struct {
 	Critical int // number of critical candidates, which are never evicted
 }
 
-// Decide returns the actions for an observation at now. It is pure: it modifies no argument and reads no clock. If there is no
-// action, it allocates no memory.
+// Decide returns the actions for observation at time now, and in Decision.State the state for the next call. It modifies no
+// argument and reads no clock. It allocates no memory if no action is due.
 func (p *Policy) Decide(s State, observation Observation, now time.Time) Decision {
 	d := decider{policy: p, observation: observation, now: now, thresholds: p.layouts[SingleFS].thresholds, ranker: p.layouts[SingleFS].ranker}
 	if int(observation.Layout) < numLayouts {
@@ -62,7 +62,8 @@ func (p *Policy) Decide(s State, observation Observation, now time.Time) Decisio
 	return d.decision
 }
 
-// Conditions returns the node conditions that are true at now.
+// Conditions returns the node conditions that are true at now. p supplies their transition period: a condition stays true for
+// this time after its threshold was last met.
 func (s State) Conditions(p *Policy, now time.Time) (list []Condition) {
 	for i, c := range nodeConditions() {
 		if at := s.conditions[i]; !at.IsZero() && now.Sub(at) < p.rules.TransitionPeriod {
@@ -87,7 +88,8 @@ type decider struct {
 	deferredSignal Signal              // its reading is used again once the candidates are measured
 }
 
-// sortReadings stores the valid readings by signal, the lower one of duplicates.
+// sortReadings stores the valid readings of the observation by signal. Of two readings of a signal it keeps the one with less
+// available. Invalid readings become Problems.
 func (d *decider) sortReadings() {
 	for _, r := range d.observation.Readings {
 		if err := r.validate(); err != nil {
@@ -103,8 +105,8 @@ func (d *decider) sortReadings() {
 	}
 }
 
-// recordReadings stores the readings for later decisions. A missing reading keeps the previous one. The reading of deferredSignal
-// is not stored, so that it still counts as new once the candidates are measured.
+// recordReadings stores the readings of d in s for the next decision. Without a reading for a signal, s keeps the previous one.
+// It does not store the reading of deferredSignal, which must count as new once the candidates are measured.
 func (s *State) recordReadings(d *decider) {
 	if d.decision.NeedsCandidates {
 		return
@@ -116,7 +118,8 @@ func (s *State) recordReadings(d *decider) {
 	}
 }
 
-// evaluateThresholds determines the thresholds that are met, since when, and the resulting conditions.
+// evaluateThresholds stores the thresholds that are met and when they were first met, and sets their node conditions. A threshold
+// that was met for its grace period stays met until its minimum reclaim is available too.
 func (d *decider) evaluateThresholds() {
 	before := d.decision.State.met
 	var met []metThreshold
@@ -147,7 +150,8 @@ func (d *decider) evaluateThresholds() {
 	}
 }
 
-// adoptVictims adds pods to the victims whose eviction was started elsewhere, for example by the agent before its restart.
+// adoptVictims records candidates that are already being evicted as victims, for example pods whose eviction started before the
+// agent's restart.
 func (d *decider) adoptVictims() {
 	for i := range d.observation.Candidates {
 		c := &d.observation.Candidates[i]
@@ -157,8 +161,9 @@ func (d *decider) adoptVictims() {
 	}
 }
 
-// updateAdopted removes adopted victims that have terminated or run again, and kills those that have not terminated in time. It
-// needs candidates for this, because a restored pod runs again with the same UID. If they cannot be measured, it kills.
+// updateAdopted reviews the adopted victims: pods whose eviction was started elsewhere. It drops victims that have terminated or
+// run again, and kills victims that have exceeded their time to terminate. If the candidates cannot be measured, it kills without
+// them, although a pod that was restored with the same UID may run again.
 func (d *decider) updateAdopted() {
 	for _, v := range d.decision.State.victims {
 		evicting := func(c Candidate) bool { return c.UID == v.uid && c.Evicting }
@@ -177,7 +182,8 @@ func (d *decider) updateAdopted() {
 	}
 }
 
-// requireCandidates reports whether the candidates are missing, and sets NeedsCandidates unless they are being measured.
+// requireCandidates reports whether the observation lacks the candidates. If no measurement of them is running, it requests one
+// by NeedsCandidates.
 func (d *decider) requireCandidates() bool {
 	if !d.observation.Measured && !d.observation.Measuring {
 		d.decision.NeedsCandidates = true
@@ -185,13 +191,14 @@ func (d *decider) requireCandidates() bool {
 	return !d.observation.Measured
 }
 
-// victimDeadline returns when a pod that is evicted now must have terminated. Source: killPodNow in pkg/kubelet/pod_workers.go,
-// and waitForPodsCleanup in pkg/kubelet/eviction/eviction_manager.go.
+// victimDeadline returns the time at which a pod that is evicted now with this grace period must have terminated. Source:
+// killPodNow in pkg/kubelet/pod_workers.go, and waitForPodsCleanup in pkg/kubelet/eviction/eviction_manager.go.
 func (d *decider) victimDeadline(grace time.Duration) time.Time {
 	return d.now.Add(max(10*time.Second, grace+grace/2) + cleanupTimeout)
 }
 
-// checkStorageLimits evicts all pods that exceed a limit of local storage. It reports whether this decision is then complete.
+// checkStorageLimits evicts all pods that exceed a limit of local storage, every 10 s. True means that the thresholds must not be
+// checked now: it evicts a pod, or first needs the candidates.
 func (d *decider) checkStorageLimits() bool {
 	if d.policy.rules.NoLocalStorage {
 		return false
@@ -219,7 +226,8 @@ func (d *decider) checkStorageLimits() bool {
 	return len(d.decision.Evict) > 0
 }
 
-// checkThresholds handles the first met threshold for which there is an action.
+// checkThresholds starts a reclaim or selects a victim for the first met threshold that permits an action. While an earlier
+// eviction blocks the next, it does nothing.
 func (d *decider) checkThresholds() {
 	if until := d.decision.State.blockedUntil(); until.After(d.now) {
 		d.wakeAt(until)
@@ -242,8 +250,9 @@ func (d *decider) checkThresholds() {
 	}
 }
 
-// decideReclaim decides whether to reclaim for a threshold. It returns false while a reclaim is running or taking effect. True
-// means that either d.decision.Reclaim is set, or a pod may be evicted now.
+// decideReclaim sets Decision.Reclaim if removing caches, containers or images may satisfy t without an eviction. It returns
+// false if t must wait, because a reclaim is running or its effect is not measured yet. If it returns true and sets no reclaim,
+// the caller evicts a pod.
 func (d *decider) decideReclaim(t Threshold, reading Reading) bool {
 	missing := reading.amountMissing(t, true)
 	kind := d.policy.reclaimKind(t, reading, d.observation.Layout, missing)
@@ -273,7 +282,8 @@ func (d *decider) decideReclaim(t Threshold, reading Reading) bool {
 	return true
 }
 
-// reclaimKind returns the resources to reclaim before a pod is evicted, zero for none.
+// reclaimKind returns the resources to reclaim for t before a pod is evicted; zero means none. Caches are reclaimed only if at
+// least missing bytes are reclaimable.
 func (p *Policy) reclaimKind(t Threshold, reading Reading, layout Layout, want int64) ReclaimKind {
 	if t.Signal.Resource() != Memory {
 		return layout.ReclaimKinds(t.Signal)
@@ -284,8 +294,8 @@ func (p *Policy) reclaimKind(t Threshold, reading Reading, layout Layout, want i
 	return ReclaimCache
 }
 
-// selectVictim selects the pod to evict for a threshold, the first candidate in the ranking that is neither critical nor being
-// evicted.
+// selectVictim evicts the first ranked candidate that is neither critical nor being evicted. If the candidates are not measured,
+// it requires them. If all are excluded, it sets NoVictim.
 func (d *decider) selectVictim(t Threshold, reading Reading) {
 	if d.requireCandidates() {
 		d.deferredSignal = t.Signal
@@ -317,14 +327,15 @@ func (d *decider) selectVictim(t Threshold, reading Reading) {
 	}
 }
 
-// wakeAt makes the next decision happen at t, unless an earlier time is already set.
+// wakeAt makes the next decision happen at t, unless it is already due earlier.
 func (d *decider) wakeAt(t time.Time) {
 	if d.earliest.IsZero() || t.Before(d.earliest) {
 		d.earliest = t
 	}
 }
 
-// nextWake returns the time of the next observation: earlier if a threshold is near or met, between 100 ms and 10 s from now.
+// nextWake returns the time of the next observation, 100 ms to 10 s after now: sooner if a threshold is met or close. With
+// Rules.FixedPeriod it is always that period.
 func (d *decider) nextWake() time.Time {
 	if d.policy.rules.FixedPeriod > 0 {
 		return d.now.Add(d.policy.rules.FixedPeriod)

@@ -78,8 +78,8 @@ type Evictor struct {
 	status Status
 }
 
-// New returns an Evictor, which does nothing before Run. The actor may also be a [MemoryLimiter] and a [Killer]. The error names
-// the invalid or missing option. If Run is not called within 10 s, this is logged and reported to Hooks.Error.
+// New returns an Evictor. It starts nothing: call [Evictor.Run] within 10 s, or an error is logged and reported to Hooks.Error.
+// If actor also implements [MemoryLimiter] or [Killer], evictions use it. The error names the invalid or missing option.
 func New(observer Observer, actor Actor, opts Options) (*Evictor, error) {
 	if err := required.Args("eviction.New", required.Arg{Name: "observer", Value: observer, Hint: "a *podevict.Node"}, required.Arg{Name: "actor", Value: actor, Hint: "a *podevict.Node"}); err != nil {
 		return nil, err
@@ -100,8 +100,8 @@ func New(observer Observer, actor Actor, opts Options) (*Evictor, error) {
 	return e, nil
 }
 
-// Wake starts an observation now, for example because the kernel reports memory pressure. It does not block. Calls within 100 ms
-// are merged.
+// Wake makes Run observe the node now, for example because the kernel reports memory pressure. It does not block. Run observes at
+// most every 100 ms, so frequent calls share an observation.
 func (e *Evictor) Wake() {
 	sleep.Wake(e.wake)
 }
@@ -159,7 +159,8 @@ func (e *Evictor) Run(ctx context.Context) error {
 	}
 }
 
-// storeStatus stores the status of a pass and reports whether the conditions have changed.
+// storeStatus replaces the status that [Evictor.Status] returns. It reports whether the node conditions differ from the previous
+// status.
 func (e *Evictor) storeStatus(status Status) (changed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

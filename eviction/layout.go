@@ -36,9 +36,9 @@ func (l Layout) String() string {
 	}
 }
 
-// Thresholds returns the thresholds for this layout: the containerfs thresholds are copied from the filesystem of the writable
-// layers. The error names containerfs thresholds in list, which are ignored; the result is valid even then. Source:
-// UpdateContainerFsThresholds in pkg/kubelet/eviction/helpers.go.
+// Thresholds returns the thresholds to use with layout l. It adds thresholds for containerfs, the filesystem of the writable
+// layers: copies of those of nodefs or imagefs, which is the same filesystem. Thresholds of containerfs in list are dropped and
+// named by the error; the result is valid even then. Source: UpdateContainerFsThresholds in pkg/kubelet/eviction/helpers.go.
 func (l Layout) Thresholds(list []Threshold) ([]Threshold, error) {
 	var errs []error
 	kept := make([]Threshold, 0, len(list)+4)
@@ -58,7 +58,7 @@ func (l Layout) Thresholds(list []Threshold) ([]Threshold, error) {
 	return kept, errors.Join(errs...)
 }
 
-// containerFSSignal returns the signal, node or image, of the filesystem of the writable layers.
+// containerFSSignal returns image if the writable layers are on the image filesystem, and node otherwise.
 func (l Layout) containerFSSignal(node, image Signal) Signal {
 	if l == DedicatedImageFS {
 		return image
@@ -66,7 +66,7 @@ func (l Layout) containerFSSignal(node, image Signal) Signal {
 	return node
 }
 
-// appendCopies adds copies of the last hard and the last soft threshold of signal from for signal to.
+// appendCopies copies the last hard and the last soft threshold of signal from, and appends the copies with signal to.
 func appendCopies(list []Threshold, from, to Signal) []Threshold {
 	for _, hard := range []bool{true, false} {
 		is := func(t Threshold) bool { return t.Signal == from && t.Hard() == hard }
@@ -84,7 +84,8 @@ func appendCopies(list []Threshold, from, to Signal) []Threshold {
 	return list
 }
 
-// ReclaimKinds returns the objects to remove before a pod is evicted for a signal, zero for none.
+// ReclaimKinds returns the objects, containers and images, that are removed before a pod is evicted for signal. Zero means that a
+// pod is evicted at once.
 func (l Layout) ReclaimKinds(signal Signal) ReclaimKind {
 	image := signal == ImageFSAvailable || signal == ImageFSInodesFree
 	node := signal == NodeFSAvailable || signal == NodeFSInodesFree
@@ -105,7 +106,7 @@ func (l Layout) ReclaimKinds(signal Signal) ReclaimKind {
 // storageParts selects the parts of a pod's local storage that count for a filesystem.
 type storageParts struct{ rootfs, logs, volumes bool }
 
-// countedStorage returns the parts of a pod's local storage that are on the filesystem of a signal.
+// countedStorage returns which parts of a pod's local storage are on the filesystem of signal.
 func (l Layout) countedStorage(signal Signal) storageParts {
 	node := slices.Contains([]Signal{NodeFSAvailable, NodeFSInodesFree}, signal)
 	image := slices.Contains([]Signal{ImageFSAvailable, ImageFSInodesFree}, signal)

@@ -29,7 +29,9 @@ type lastObservation struct {
 	err         error
 }
 
-// measureCandidates adds the measured candidates to o. If there are none, it starts a measurement without waiting for it.
+// measureCandidates stores the last result of Observer.Candidates in o, and returns its error. Without a result, it starts a call
+// in a goroutine and sets o.Measuring. If the running call hangs, it returns an error, and o counts as measured without
+// candidates.
 func (r *runner) measureCandidates(ctx context.Context, o *Observation) error {
 	if a := r.pods.result; a != nil {
 		o.Candidates, o.Measured = a.candidates, true // possibly incomplete
@@ -47,7 +49,7 @@ func (r *runner) measureCandidates(ctx context.Context, o *Observation) error {
 	return nil
 }
 
-// callCandidates calls Observer.Candidates and sends the result to Run.
+// callCandidates calls Observer.Candidates and sends the result to the goroutine of Run.
 func (r *runner) callCandidates(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, candidatesTimeout)
 	defer cancel()
@@ -59,8 +61,9 @@ func (r *runner) callCandidates(ctx context.Context) {
 	}
 }
 
-// applyMeasurement stores the measured candidates, unless they are outdated, and returns the time of the next pass. If soonest is
-// in the future, it decides now with the signals of the last pass.
+// applyMeasurement stores result, the outcome of Observer.Candidates, for the next decision. It drops an outdated result, and one
+// that took too long. It returns when to observe the node next: at soonest, which is 100 ms after the last observation. If
+// soonest is still in the future, it decides now with the readings of that last observation.
 func (r *runner) applyMeasurement(ctx context.Context, a measureResult, soonest time.Time) time.Time {
 	outdated := r.pods.outdated || a.duration > candidatesTimeout+returnGrace
 	r.pods = measurement{}
@@ -74,7 +77,7 @@ func (r *runner) applyMeasurement(ctx context.Context, a measureResult, soonest 
 	return r.decide(ctx)
 }
 
-// invalidate drops the current and the running measurement, because a pod has terminated since.
+// invalidate drops the measured candidates and the result of a running measurement, because a pod has terminated.
 func (m *measurement) invalidate() {
 	m.outdated, m.result = true, nil
 }

@@ -20,7 +20,7 @@ type Reading struct {
 	Reclaimable int64
 }
 
-// validate returns an error for a reading that cannot be used.
+// validate returns an error if the reading has an unknown signal or impossible amounts.
 func (r Reading) validate() error {
 	switch {
 	case r.Signal.index() < 0:
@@ -91,7 +91,7 @@ type Eviction struct {
 	Urgent bool
 }
 
-// formatAmounts returns the threshold and the available amount as Kubernetes quantities.
+// formatAmounts returns the value of t and the available amount as Kubernetes quantities.
 func (r Reading) formatAmounts(t Threshold) (quantity, available string) {
 	format := DecimalSI
 	if s := r.Signal.Resource(); s == Memory || s == EphemeralStorage {
@@ -100,13 +100,14 @@ func (r Reading) formatAmounts(t Threshold) (quantity, available string) {
 	return t.Value.formatFor(r.Capacity), format.formatQuantity(r.Available)
 }
 
-// isBelow reports whether less is available than the threshold, or than threshold plus minimum reclaim if withReclaim is set.
+// isBelow reports whether less is available than t requires. If withReclaim is true, t requires its value plus its minimum
+// reclaim.
 func (r Reading) isBelow(t Threshold, withReclaim bool) bool {
 	return r.amountMissing(t, withReclaim) > 0
 }
 
-// amountMissing returns the amount missing to reach the threshold, plus its minimum reclaim if withReclaim is set; zero or less
-// if it is not met.
+// amountMissing returns how much must be freed to satisfy t; zero or less if nothing. If withReclaim is true, the minimum reclaim
+// of t must be free too.
 func (r Reading) amountMissing(t Threshold, withReclaim bool) int64 {
 	want := t.Value.Of(r.Capacity)
 	if withReclaim {

@@ -30,7 +30,7 @@ type Rules struct {
 	NoReclaimWait bool          // do not wait for the effect of a reclaim of disk space
 }
 
-// Kubelet returns r with the fields set that select the kubelet's behaviour.
+// Kubelet returns a copy of r that decides as the kubelet does: every 10 s, without swap, and without reclaiming caches.
 func (r Rules) Kubelet() Rules {
 	r.FixedPeriod, r.IgnoreSwap, r.NoCache, r.NoReclaimWait = 10*time.Second, true, true, true
 	return r
@@ -61,7 +61,7 @@ type Policy struct {
 	}
 }
 
-// NewPolicy returns a Policy for valid rules. The error names the field, the threshold and the value.
+// NewPolicy returns a Policy with a copy of rules. The error names the invalid field, threshold and value.
 func NewPolicy(rules Rules) (*Policy, error) {
 	if err := rules.validate(); err != nil {
 		return nil, err
@@ -103,8 +103,8 @@ func (r Rules) validate() error {
 	return errors.Join(errs...)
 }
 
-// sortThresholds returns the thresholds without duplicates in the order of their handling: memory first, as in the kubelet, and
-// hard before soft thresholds.
+// sortThresholds returns list without duplicates, sorted as decisions handle it: memory thresholds first, as in the kubelet, and
+// hard before soft ones.
 func sortThresholds(list []Threshold) (sorted []Threshold) {
 	for _, t := range list {
 		if !slices.Contains(sorted, t) {
@@ -127,7 +127,8 @@ func sortThresholds(list []Threshold) (sorted []Threshold) {
 	return sorted
 }
 
-// gracePeriod returns the grace period of a pod evicted for t. Source: synchronize in pkg/kubelet/eviction/eviction_manager.go.
+// gracePeriod returns the time that a pod evicted for t has to terminate: 1 s if t is hard. Source: synchronize in
+// pkg/kubelet/eviction/eviction_manager.go.
 func (p *Policy) gracePeriod(t Threshold, candidate *Candidate) time.Duration {
 	if t.Hard() {
 		return minGrace
@@ -135,7 +136,8 @@ func (p *Policy) gracePeriod(t Threshold, candidate *Candidate) time.Duration {
 	return p.maxGracePeriod(candidate)
 }
 
-// maxGracePeriod returns the longest grace period of an evicted pod, that for a soft threshold.
+// maxGracePeriod returns the grace period of a pod evicted for a soft threshold: its own, at most Rules.MaxGracePeriod and at
+// least 1 s.
 func (p *Policy) maxGracePeriod(candidate *Candidate) time.Duration {
 	grace := p.rules.MaxGracePeriod
 	if candidate.HasGracePeriod {

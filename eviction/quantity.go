@@ -30,8 +30,8 @@ const (
 // maxExponent is the maximum decimal exponent of a quantity.
 const maxExponent = 1000
 
-// formatQuantity returns amount as the text of a Kubernetes quantity, with the largest suffix that needs no fraction. In BinarySI
-// an amount below 1024 gets a decimal suffix, as in Kubernetes.
+// formatQuantity formats amount as a Kubernetes quantity, with the largest suffix that needs no fraction. An amount below 1024 is
+// written as in DecimalSI even if f is BinarySI, as in Kubernetes.
 func (f AmountFormat) formatQuantity(amount int64) string {
 	step, suffixes := int64(1000), decimalSuffixes
 	if f == BinarySI && (amount >= 1024 || amount <= -1024) {
@@ -54,7 +54,8 @@ func (f AmountFormat) formatQuantity(amount int64) string {
 	}
 }
 
-// parseQuantity parses a quantity, rounded away from zero to an integer.
+// parseQuantity parses a Kubernetes quantity. A fraction is rounded away from zero; an amount beyond the range of an int64
+// becomes the nearest limit.
 func parseQuantity(text string) (int64, AmountFormat, error) {
 	rest := strings.TrimPrefix(text, "+")
 	negative := strings.HasPrefix(text, "-")
@@ -88,7 +89,8 @@ func cutDigits(text string) (number, rest string) {
 	return text[:len(text)-len(rest)], rest
 }
 
-// parseSuffix parses the suffix of a quantity: a factor and a decimal exponent.
+// parseSuffix parses the suffix of a quantity, for example "Mi". The quantity is its number times factor times 10^exponent. ok is
+// false for an invalid suffix.
 func parseSuffix(text string) (factor int64, exponent int, format AmountFormat, ok bool) {
 	switch text {
 	case "":
@@ -113,7 +115,7 @@ func parseSuffix(text string) (factor int64, exponent int, format AmountFormat, 
 	return 1, exponent, DecimalExponent, err == nil && exponent >= -maxExponent && exponent <= maxExponent
 }
 
-// scaleByPowerOfTen multiplies an amount of at least zero by 10^exponent, rounded up.
+// scaleByPowerOfTen multiplies amount, which must not be negative, by 10^exponent in place. It rounds up.
 func scaleByPowerOfTen(amount *big.Int, exponent int) {
 	power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(exponent, -exponent))), nil)
 	if exponent >= 0 {

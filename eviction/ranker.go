@@ -25,13 +25,13 @@ func (f RankerFunc) Rank(signal Signal, pods []Candidate) []Candidate { return f
 // consistent order, because otherwise rankings are random.
 type Compare func(a, b *Candidate) int
 
-// OrderedBy returns a ranker that applies the comparisons in order until one differs, for every signal. Equal pods are ordered by
-// UID.
+// OrderedBy returns a ranker that orders pods by the first comparison in compare that differs, and equal pods by UID. It ignores
+// the signal.
 func OrderedBy(compare ...Compare) EvictionRanker { return comparisonRanker(compare) }
 
 type comparisonRanker []Compare
 
-// Rank sorts the indices of the pods, and then moves each pod once.
+// Rank sorts pods in place, the first to evict first. It sorts their indices first, because a Candidate is large to swap.
 func (o comparisonRanker) Rank(_ Signal, pods []Candidate) []Candidate {
 	order := make([]int32, len(pods))
 	for i := range order {
@@ -51,7 +51,7 @@ func (o comparisonRanker) comparePods(a, b *Candidate) int {
 	return strings.Compare(a.UID, b.UID)
 }
 
-// reorderPods moves the pod at order[i] to index i, for each i. It overwrites order.
+// reorderPods moves the pod at index order[i] to index i, for every i. It overwrites order.
 func reorderPods(pods []Candidate, order []int32) {
 	for start := range order {
 		if order[start] < 0 || order[start] == int32(start) {
@@ -77,9 +77,10 @@ type RankOptions struct {
 	IgnoreSwap bool   // compare the working set only, as the kubelet does; otherwise add swapped memory
 }
 
-// NewRanker returns the kubelet's ranking. For memory: pods above their request first, then lower priority, then the largest
-// excess over the request. For a filesystem it is the equivalent with the storage on it. For process IDs: lower priority, then
-// more tasks. Unmeasured pods are first wherever usage is compared. Source: pkg/kubelet/eviction/helpers.go.
+// NewRanker returns the ranking of the kubelet. For memory, pods above their memory request are evicted first, then pods with
+// lower priority, then pods with the largest usage above the request. For disk space and inodes, the usage of the filesystem is
+// compared likewise. For process IDs, pods with lower priority are first, then pods with more tasks. Pods without measured usage
+// precede all pods to which their usage would be compared. Source: pkg/kubelet/eviction/helpers.go.
 func NewRanker(opts RankOptions) EvictionRanker {
 	memory := OrderedBy(CompareMemoryOverRequest(opts.IgnoreSwap), ComparePriority, CompareMemoryExcess(opts.IgnoreSwap))
 	pids := OrderedBy(ComparePriority, CompareTasks)
@@ -112,7 +113,8 @@ func CompareTasks(a, b *Candidate) int {
 	return cmp.Compare(b.Tasks, a.Tasks)
 }
 
-// CompareMemoryOverRequest orders pods first that use more memory than they request.
+// CompareMemoryOverRequest returns a Compare that orders pods first that use more memory than they request. ignoreSwap excludes
+// swapped memory.
 func CompareMemoryOverRequest(ignoreSwap bool) Compare {
 	over := func(c *Candidate) bool { return c.memoryUsage(ignoreSwap) > c.MemoryRequest }
 	return func(a, b *Candidate) int {
@@ -123,7 +125,8 @@ func CompareMemoryOverRequest(ignoreSwap bool) Compare {
 	}
 }
 
-// CompareMemoryExcess orders pods by their memory usage above the request, the largest excess first.
+// CompareMemoryExcess returns a Compare that orders pods by memory usage minus memory request, the largest first. ignoreSwap
+// excludes swapped memory.
 func CompareMemoryExcess(ignoreSwap bool) Compare {
 	excess := func(c *Candidate) int64 { return addSaturated(c.memoryUsage(ignoreSwap), -c.MemoryRequest) }
 	return func(a, b *Candidate) int {
@@ -134,8 +137,8 @@ func CompareMemoryExcess(ignoreSwap bool) Compare {
 	}
 }
 
-// CompareStorageOverRequest orders pods first that use more of the signal's filesystem than they request. Inodes cannot be
-// requested: for inode signals it orders pods first that use any.
+// CompareStorageOverRequest returns a Compare that orders pods first that use more of the filesystem of signal than they request.
+// Inodes cannot be requested: for signals of inodes, pods that use any inode are first.
 func CompareStorageOverRequest(layout Layout, signal Signal) Compare {
 	counts, inodes := layout.countedStorage(signal), signal.Resource() == Inodes
 	over := func(c *Candidate) bool {
@@ -152,8 +155,8 @@ func CompareStorageOverRequest(layout Layout, signal Signal) Compare {
 	}
 }
 
-// CompareStorageExcess orders pods by their usage of the signal's filesystem minus their request of ephemeral-storage, the
-// largest first. As in the kubelet, the request is subtracted from inodes too.
+// CompareStorageExcess returns a Compare that orders pods by their usage of the filesystem of signal minus their request of
+// ephemeral-storage, the largest first. As in the kubelet, the request in bytes is subtracted from inodes too.
 func CompareStorageExcess(layout Layout, signal Signal) Compare {
 	counts, inodes := layout.countedStorage(signal), signal.Resource() == Inodes
 	excess := func(c *Candidate) int64 { return addSaturated(c.diskUsage(counts, inodes), -c.StorageRequest) }

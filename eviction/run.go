@@ -39,7 +39,7 @@ type runner struct {
 	noVictimReported map[Signal]bool      // signals whose missing victim was reported since a threshold was met
 }
 
-// runPass observes the node once, decides, starts the actions, and returns the time of the next pass.
+// runPass observes the node, decides, starts the actions in goroutines, and returns when to observe again.
 func (r *runner) runPass(ctx context.Context) time.Time {
 	r.last = nil
 	o, err := r.signals.invoke(ctx, r.wg, signalsTimeout, r.evictor.observer.Signals)
@@ -60,7 +60,8 @@ func (r *runner) runPass(ctx context.Context) time.Time {
 	return r.decide(ctx)
 }
 
-// decide decides on the last observation with the measured candidates, starts the actions, and returns the time of the next pass.
+// decide decides on the last observation of the node. It starts the actions, and returns when to observe again. If the decision
+// needs the candidates, it adds their last measurement or starts one.
 func (r *runner) decide(ctx context.Context) time.Time {
 	o, now, err := r.last.observation, r.last.now, r.last.err
 	d := r.evictor.policy.Decide(r.state, o, now)
@@ -78,8 +79,8 @@ func (r *runner) decide(ctx context.Context) time.Time {
 	return d.Wake
 }
 
-// recordFailedPass records a pass without any reading and returns the time of the next pass. The status keeps the previous
-// values.
+// recordFailedPass stores err in the status after an observation without any reading. The other fields keep the previous
+// observation. It returns when to observe again: after 1 s, and after twice the delay for each further failure, up to 10 s.
 func (r *runner) recordFailedPass(now time.Time, err error) time.Time {
 	r.evictor.mu.Lock()
 	r.evictor.status.Err = err
@@ -92,8 +93,8 @@ func (r *runner) recordFailedPass(now time.Time, err error) time.Time {
 // remindAfter is the interval at which a persistent error is logged again.
 const remindAfter = time.Minute
 
-// reportError reports a failed measurement. It logs one error per source and minute, because consecutive errors may differ only
-// in a number.
+// reportError logs err, the error of a measurement, and calls Hooks.Error. It logs only one error per source and minute:
+// consecutive errors may differ in a mere number.
 func (r *runner) reportError(source string, err error) {
 	if last, ok := r.lastLogged[source]; !ok || time.Since(last) >= remindAfter {
 		r.evictor.log.Warn("observe node", "error", err)
@@ -104,8 +105,8 @@ func (r *runner) reportError(source string, err error) {
 	}
 }
 
-// publishStatus stores the result of a decision for [Evictor.Status]. It reports errors, and changed conditions to the log and
-// the hook.
+// publishStatus stores the result of decision for [Evictor.Status]. It reports skipped readings as errors. If the node conditions
+// have changed, it logs them and calls Hooks.ConditionsChanged.
 func (r *runner) publishStatus(observation Observation, decision Decision, now time.Time, err error) {
 	s := Status{Conditions: decision.Conditions, Readings: observation.Readings, Time: now, Err: errors.Join(append(decision.Problems, err)...)}
 	for _, m := range decision.State.met {
@@ -130,7 +131,8 @@ func (r *runner) publishStatus(observation Observation, decision Decision, now t
 	}
 }
 
-// reportNoVictim reports once that no pod can be evicted although a threshold is met.
+// reportNoVictim logs that a threshold is met but no pod can be evicted, and calls Hooks.NoVictim. It reports once per signal
+// until no threshold is met.
 func (r *runner) reportNoVictim(d *Decision) {
 	if len(d.State.met) == 0 {
 		clear(r.noVictimReported)
@@ -145,7 +147,8 @@ func (r *runner) reportNoVictim(d *Decision) {
 	}
 }
 
-// startActions starts the reclaim, the evictions and the kills of a decision in goroutines.
+// startActions starts the reclaim, the evictions and the kills of decision in goroutines, after logs and hooks have reported
+// them.
 func (r *runner) startActions(ctx context.Context, observation Observation, decision Decision, now time.Time) {
 	r.reportNoVictim(&decision)
 	if decision.Reclaim != nil || decision.StarvedSignal != "" && len(decision.Evict) > 0 {
@@ -173,7 +176,7 @@ func (r *runner) startActions(ctx context.Context, observation Observation, deci
 	}
 }
 
-// readingAge returns the age of the reading of a signal, zero if unknown.
+// readingAge returns how old the reading of signal is at now. It returns zero if there is no reading or it has no time.
 func readingAge(observation Observation, signal Signal, now time.Time) time.Duration {
 	for _, r := range observation.Readings {
 		if r.Signal == signal && !r.Time.IsZero() {
@@ -183,8 +186,8 @@ func readingAge(observation Observation, signal Signal, now time.Time) time.Dura
 	return 0
 }
 
-// startReclaim starts a reclaim. If the previous call for this resource has not returned, it records the reclaim as ended without
-// effect.
+// startReclaim starts the reclaim in a goroutine. If the previous call for this resource still hangs, it instead records the
+// reclaim as ended with nothing freed, so that a pod is evicted.
 func (r *runner) startReclaim(ctx context.Context, request Reclaim) {
 	now := time.Now()
 	if r.reclaiming[request.Signal.reclaimIndex()] {
@@ -213,7 +216,7 @@ func (r *runner) runReclaim(ctx context.Context, request Reclaim) {
 	})
 }
 
-// reportReclaim logs an error of a reclaim and calls the hook.
+// reportReclaim logs err unless it is nil, and calls Hooks.Reclaimed.
 func (r *runner) reportReclaim(request Reclaim, freed int64, err error) {
 	if err != nil {
 		r.evictor.log.Warn("reclaim", "signal", request.Signal, "error", err)
@@ -223,7 +226,8 @@ func (r *runner) reportReclaim(request Reclaim, freed int64, err error) {
 	}
 }
 
-// runEviction evicts a pod and sends the result to Run. It kills the pod if it has not terminated in time.
+// runEviction calls Actor.Evict and sends the result to the goroutine of Run. If the pod does not terminate in time, it also
+// kills its processes without the runtime.
 func (r *runner) runEviction(ctx context.Context, victim Eviction) {
 	killAfter := max(10*time.Second, victim.Grace+victim.Grace/2)
 	limited, cancel := context.WithTimeout(ctx, killAfter+cleanupTimeout)
@@ -257,7 +261,7 @@ func (r *runner) runEviction(ctx context.Context, victim Eviction) {
 	})
 }
 
-// limitMemory stops the memory growth of a pod, if the actor can.
+// limitMemory calls the [MemoryLimiter], if there is one, so that the pod cannot use more memory.
 func (r *runner) limitMemory(ctx context.Context, victim Eviction) {
 	if r.evictor.limiter == nil {
 		return
@@ -269,7 +273,8 @@ func (r *runner) limitMemory(ctx context.Context, victim Eviction) {
 	}
 }
 
-// killAfterDelay kills the pod of victim if it has not terminated after the delay; ended is closed when it has.
+// killAfterDelay kills the pod without the runtime when the delay after has passed, unless ended is closed before. The caller
+// closes ended when the pod has terminated.
 func (r *runner) killAfterDelay(ctx context.Context, victim Eviction, after time.Duration, ended <-chan struct{}) {
 	timer := time.NewTimer(after)
 	defer timer.Stop()
@@ -285,7 +290,8 @@ func (r *runner) killAfterDelay(ctx context.Context, victim Eviction, after time
 	}
 }
 
-// killPod kills the processes of a pod without the runtime, and reports whether it succeeded.
+// killPod calls the [Killer], which kills the processes of a pod without the runtime. It returns false if this failed or there is
+// no Killer.
 func (r *runner) killPod(ctx context.Context, uid string) bool {
 	if r.evictor.killer == nil {
 		return false
@@ -299,12 +305,13 @@ func (r *runner) killPod(ctx context.Context, uid string) bool {
 	return true
 }
 
-// abandonVictim allows the eviction of another pod although a killed pod has not terminated.
+// abandonVictim stops the killed pod from blocking further evictions, although it has not terminated yet. The pod is not selected
+// again for 5 min.
 func (r *runner) abandonVictim(ctx context.Context, uid string) {
 	r.sendResult(ctx, func(s State) State { return s.withAbandoned(uid, time.Now().Add(forgetAfter)) })
 }
 
-// sendResult passes f, the state change after an action, to the goroutine of Run, unless ctx ends before.
+// sendResult sends change to the goroutine of Run, which applies it to the state. It gives up when ctx ends.
 func (r *runner) sendResult(ctx context.Context, f stateChange) {
 	select {
 	case r.results <- f:
@@ -317,7 +324,8 @@ type singleCall[T any] struct {
 	pending chan struct{} // closed when the last call has returned; nil: none yet
 }
 
-// invoke calls fn and returns its result, or an error after the timeout or if the previous call has not returned.
+// invoke calls fn in a goroutine of wg and returns its result. It returns an error if fn does not return within timeout, or if
+// the previous call of invoke still runs.
 func (q *singleCall[T]) invoke(ctx context.Context, wg *sync.WaitGroup, timeout time.Duration, fn func(context.Context) (T, error)) (value T, err error) {
 	if q.pending != nil {
 		select {

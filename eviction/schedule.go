@@ -43,14 +43,14 @@ func (s readingSample) nextSample(reading Reading, now time.Time) readingSample 
 	return n
 }
 
-// isNew reports whether reading is newer than the sample. An older reading is new if the sample is in the future, because the
-// clock was set back.
+// isNew reports whether reading was taken after the sample. A reading without a time is always new. If the clock was set back so
+// that the sample is in the future, any other time is new.
 func (s readingSample) isNew(reading Reading, now time.Time) bool {
 	return !s.known || reading.Time.IsZero() || reading.Time.After(s.time) || s.time.After(now) && !reading.Time.Equal(s.time)
 }
 
-// minExhaustSeconds is the assumed shortest time in seconds in which a process could use up the whole capacity without a previous
-// sign.
+// minExhaustSeconds returns the time in seconds in which processes could use up the whole capacity at most. Observations are
+// planned for at least this speed.
 func (s Signal) minExhaustSeconds() float64 {
 	switch s.Resource() {
 	case Memory:
@@ -62,7 +62,8 @@ func (s Signal) minExhaustSeconds() float64 {
 	}
 }
 
-// nextPeriod returns the time until a threshold that is not met must be checked again.
+// nextPeriod returns the time until the next observation for t, which is not met. It is a quarter of the time in which usage
+// would reach t, from 100 ms to 10 s.
 func (s readingSample) nextPeriod(reading Reading, t Threshold) time.Duration {
 	left := -float64(reading.amountMissing(t, false))
 	speed := max(s.speed, float64(reading.Capacity)/reading.Signal.minExhaustSeconds())

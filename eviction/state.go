@@ -45,7 +45,7 @@ type reclaimState struct {
 	noVictimSince time.Time // since when no pod can be evicted after the reclaim; zero: not so
 }
 
-// isRunning reports whether a reclaim is running for which decisions wait.
+// isRunning reports whether the reclaim has started, has not ended, and is within its timeout.
 func (r reclaimState) isRunning(now time.Time) bool {
 	return !r.begun.IsZero() && r.ended.IsZero() && now.Before(r.deadline())
 }
@@ -60,7 +60,7 @@ func (r reclaimState) deadline() time.Time {
 // numReclaims is the number of resources that are reclaimed independently.
 const numReclaims = 3
 
-// reclaimIndex returns the index of a signal's resource in State.reclaims, or -1.
+// reclaimIndex returns the index of the resource of s in State.reclaims; -1 if it cannot be reclaimed.
 func (s Signal) reclaimIndex() int {
 	switch s.Resource() {
 	case Memory:
@@ -74,7 +74,8 @@ func (s Signal) reclaimIndex() int {
 	}
 }
 
-// withReclaimStarted returns the state and the request of a reclaim that starts now: its timeout starts now, not at the decision.
+// withReclaimStarted sets the start of reclaim to now, and returns the changed state and reclaim. Its timeout then begins with
+// the call and not with the earlier decision.
 func (s State) withReclaimStarted(reclaim Reclaim, now time.Time) (State, Reclaim) {
 	if s.isCurrent(reclaim) {
 		reclaim.begun = now
@@ -83,14 +84,14 @@ func (s State) withReclaimStarted(reclaim Reclaim, now time.Time) (State, Reclai
 	return s, reclaim
 }
 
-// isCurrent reports whether reclaim is the last started reclaim of its resource, not one that another has replaced.
+// isCurrent reports whether reclaim is the last one for its resource. A later decision may have replaced it.
 func (s State) isCurrent(reclaim Reclaim) bool {
 	i := reclaim.Signal.reclaimIndex()
 	return i >= 0 && !reclaim.begun.IsZero() && s.reclaims[i].begun.Equal(reclaim.begun)
 }
 
-// Reclaimed returns the state after a [Reclaim] has ended with the freed amount, in the unit of its signal. It ignores a reclaim
-// that another has replaced. The next decision needs an observation that started later.
+// Reclaimed returns the state after reclaim has ended and freed an amount, in the unit of its signal. It returns s unchanged if a
+// later reclaim of the resource has started. The next decision needs an observation made after the reclaim has ended.
 func (s State) Reclaimed(reclaim Reclaim, freed int64, now time.Time) State {
 	if i := reclaim.Signal.reclaimIndex(); s.isCurrent(reclaim) {
 		s.reclaims[i].ended, s.reclaims[i].freed = now, freed
@@ -104,8 +105,9 @@ func (s State) Evicted(uid string) State {
 	return s
 }
 
-// withAbandoned returns the state after an eviction that no longer blocks others: the pod was killed without the runtime, or its
-// eviction failed. The pod is not selected again before until; the latest of several times counts.
+// withAbandoned returns the state in which the eviction of the pod blocks no other eviction: the pod was killed without the
+// runtime, or its eviction failed. The pod is not selected again before until. If the pod was abandoned before, the later time
+// applies.
 func (s State) withAbandoned(uid string, until time.Time) State {
 	s.victims = slices.Clone(s.victims)
 	for i := range s.victims {
@@ -127,13 +129,14 @@ const (
 	retryAfter = 10 * time.Second
 )
 
-// withVictim returns the state after the eviction of a pod has started, which must terminate before deadline.
+// withVictim returns the state after the eviction of a pod has started. Until deadline, it blocks the eviction of other pods.
 func (s State) withVictim(uid string, deadline time.Time) State {
 	s.victims = append(slices.Clone(s.victims), victim{uid: uid, deadline: deadline, expires: deadline.Add(forgetAfter)})
 	return s
 }
 
-// withAdopted returns the state with a pod whose eviction was started elsewhere.
+// withAdopted returns the state with a new victim whose eviction was started elsewhere. It is killed 30 s before deadline if it
+// still runs.
 func (s State) withAdopted(uid string, deadline time.Time) State {
 	s = s.withVictim(uid, deadline)
 	v := &s.victims[len(s.victims)-1]
@@ -141,7 +144,7 @@ func (s State) withAdopted(uid string, deadline time.Time) State {
 	return s
 }
 
-// withKillStarted returns the state after the kill of an adopted pod was started.
+// withKillStarted returns the state in which the adopted pod is not killed again.
 func (s State) withKillStarted(uid string) State {
 	s.victims = slices.Clone(s.victims)
 	for i := range s.victims {
@@ -152,12 +155,12 @@ func (s State) withKillStarted(uid string) State {
 	return s
 }
 
-// isVictim reports whether the eviction of a pod has started and its record has not expired.
+// isVictim reports whether the eviction of the pod has started, unless its record has expired.
 func (s State) isVictim(uid string) bool {
 	return slices.ContainsFunc(s.victims, func(v victim) bool { return v.uid == uid })
 }
 
-// blockedUntil returns when the next eviction is possible at the latest; zero: now.
+// blockedUntil returns the latest deadline of all victims, before which no other pod is evicted; the zero time if there are none.
 func (s State) blockedUntil() (until time.Time) {
 	for _, v := range s.victims {
 		if v.deadline.After(until) {
@@ -167,7 +170,7 @@ func (s State) blockedUntil() (until time.Time) {
 	return until
 }
 
-// dropExpired removes expired victims, and corrects times that are in the future after the clock was set back.
+// dropExpired removes victims whose record has expired at now. Times after now, which a clock set back leaves, become now.
 func (s State) dropExpired(now time.Time) State {
 	if slices.ContainsFunc(s.victims, func(v victim) bool { return !v.expires.After(now) }) {
 		s.victims = slices.DeleteFunc(slices.Clone(s.victims), func(v victim) bool { return !v.expires.After(now) })

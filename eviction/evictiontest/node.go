@@ -87,7 +87,7 @@ func NewNode(opts Options) *Node {
 	return &Node{opts: opts, now: time.Now(), cache: opts.Cache, unused: opts.Unused}
 }
 
-// StartPod starts a pod. It panics if a pod with this UID runs.
+// StartPod starts pod p. It panics if a pod with the same UID is running.
 func (n *Node) StartPod(p Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -101,14 +101,14 @@ func (n *Node) StartPod(p Pod) {
 	})
 }
 
-// HangRuntime makes the runtime hang or recover. Evictions wait for it.
+// HangRuntime makes the simulated runtime hang if hung is true, and recover otherwise. While it hangs, Evict blocks.
 func (n *Node) HangRuntime(hung bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.hung = hung
 }
 
-// FailObservations makes observations return err; nil makes them succeed again.
+// FailObservations makes every following observation return err. A nil err makes observations succeed again.
 func (n *Node) FailObservations(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -123,7 +123,7 @@ func (n *Node) Events() []Event {
 	return slices.Clone(n.events)
 }
 
-// EventUIDs returns the UIDs of the events of this kind, in order.
+// EventUIDs returns the UIDs of the pods in the recorded events of this kind, oldest first.
 func (n *Node) EventUIDs(kind string) (uids []string) {
 	for _, e := range n.Events() {
 		if e.Kind == kind {
@@ -204,7 +204,7 @@ func (n *Node) Reclaim(_ context.Context, request eviction.Reclaim) (int64, erro
 	return took, nil
 }
 
-// Evict terminates a pod after its StopTime, at the latest after its grace period and KillDelay.
+// Evict blocks until the victim has terminated: after its StopTime, but at the latest after its grace period and KillDelay.
 func (n *Node) Evict(ctx context.Context, victim eviction.Eviction) error {
 	n.mu.Lock()
 	n.advanceTo(time.Now())
@@ -261,7 +261,7 @@ func (n *Node) Kill(_ context.Context, uid string) error {
 	return nil
 }
 
-// endPod ends a pod, records an event of this kind, and reports whether the pod was running.
+// endPod stops the pod and records an event of this kind. It returns false, and records nothing, if the pod is not running.
 func (n *Node) endPod(uid, kind string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -280,7 +280,7 @@ func (n *Node) removePod(uid, kind string) bool {
 	return true
 }
 
-// advanceTo simulates the time up to now. When memory runs out, the pod with the most memory is killed.
+// advanceTo simulates the node from its current time up to now. When memory runs out, it kills the pod that uses the most.
 func (n *Node) advanceTo(now time.Time) {
 	for n.now.Before(now) {
 		step := now.Sub(n.now).Seconds()
@@ -314,7 +314,7 @@ func (p *pod) addUsage(seconds float64) {
 	p.tasks += float64(p.TasksPerSecond) * seconds
 }
 
-// memoryGrowth returns the memory growth of all pods in bytes per second.
+// memoryGrowth returns the sum of the memory growth of all pods, in bytes per second.
 func (n *Node) memoryGrowth() (sum float64) {
 	for _, p := range n.pods {
 		if !p.limited {

@@ -18,8 +18,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Reclaim makes the kernel reclaim caches, or removes the containers of terminated pods and then unused images. If inodes are
-// short, it removes all unused images, because the number of inodes of an image is unknown.
+// Reclaim frees the resource of request, and returns the freed amount. For memory, it makes the kernel reclaim caches. For a
+// disk, it removes the containers of terminated pods, and then unused images until request.Missing bytes are free. If inodes are
+// short, it removes all unused images, because the inodes of an image are unknown.
 func (n *Node) Reclaim(ctx context.Context, request eviction.Reclaim) (int64, error) {
 	if request.Kind == eviction.ReclaimCache {
 		if n.opts.Machine == nil {
@@ -48,7 +49,7 @@ func (n *Node) Reclaim(ctx context.Context, request eviction.Reclaim) (int64, er
 	return int64(min(freed, math.MaxInt64)), errors.Join(errs...)
 }
 
-// countObjects returns the number of pod sandboxes and containers in the runtime.
+// countObjects returns the number of pod sandboxes and containers in the runtime, or zero without NodeOptions.RuntimePods.
 func (n *Node) countObjects() (count int) {
 	if n.opts.RuntimePods == nil {
 		return 0
@@ -60,7 +61,8 @@ func (n *Node) countObjects() (count int) {
 	return count
 }
 
-// Evict terminates a pod and records the event with the explanation.
+// Evict records the event of the eviction, and returns when the pod has terminated. The event and the pod status name the
+// containers that use more than they request.
 func (n *Node) Evict(ctx context.Context, victim eviction.Eviction) error {
 	state, ok := n.opts.Pods().Pod(victim.UID)
 	if !ok || state.Spec == nil {
@@ -84,7 +86,7 @@ func (n *Node) Evict(ctx context.Context, victim eviction.Eviction) error {
 	return nil
 }
 
-// LimitMemory limits the memory of a pod to its current usage (memory.high).
+// LimitMemory sets memory.high of the pod's cgroup to its current usage, so that the pod cannot use more memory.
 func (n *Node) LimitMemory(ctx context.Context, uid string) error {
 	path, err := n.cgroupPath(uid)
 	if err != nil {
@@ -107,7 +109,8 @@ func (n *Node) Kill(ctx context.Context, uid string) error {
 	return n.opts.Cgroups.Kill(ctx, path)
 }
 
-// cgroupPath returns the cgroup of a pod, from NodeOptions.Path. It fails without cgroups, and for a pod without a worker.
+// cgroupPath returns the path of the pod's cgroup. It fails if NodeOptions.Cgroups is nil or the Reconciler does not manage the
+// pod.
 func (n *Node) cgroupPath(uid string) (cgroups.Path, error) {
 	if n.opts.Cgroups == nil {
 		return "", fmt.Errorf("cgroup of pod %s: NodeOptions.Cgroups is nil: %w", uid, errors.ErrUnsupported)

@@ -41,7 +41,7 @@ func Admit(pod *corev1.Pod, conditions []eviction.Condition, evicted bool) error
 	return &Refusal{Reason: ReasonEvicted, Message: fmt.Sprintf("The node had condition: %v. ", conditions)}
 }
 
-// toleratesMemoryPressure reports whether a pod tolerates the taint of a node under memory pressure, which has no value.
+// toleratesMemoryPressure reports whether the pod tolerates the taint node.kubernetes.io/memory-pressure:NoSchedule.
 func toleratesMemoryPressure(pod *corev1.Pod) bool {
 	for i := range pod.Spec.Tolerations {
 		t := &pod.Spec.Tolerations[i]

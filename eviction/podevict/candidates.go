@@ -26,8 +26,8 @@ type Options struct {
 	Evicting func(pod *corev1.Pod) bool
 }
 
-// Candidates returns a candidate for each pod, in the same order. Pods missing in the summary are unmeasured. The error names
-// invalid numbers, which count as zero.
+// Candidates returns a candidate for each of pods, at the same index, with its usage from summary. Pods without stats in summary
+// are not Measured. Invalid numbers count as zero, and the error names them.
 func Candidates(pods []*corev1.Pod, summary *statsapi.Summary, opts Options) ([]eviction.Candidate, error) {
 	byUID := make(map[string]*statsapi.PodStats, len(summary.Pods))
 	for i := range summary.Pods {
@@ -43,7 +43,8 @@ func Candidates(pods []*corev1.Pod, summary *statsapi.Summary, opts Options) ([]
 	return list, errors.Join(errs...)
 }
 
-// fillCandidate sets the fields of a candidate from the pod and its stats, which may be nil.
+// fillCandidate sets the fields of c from pod and stats. A nil stats leaves the pod unmeasured. The error names an invalid
+// number, which counts as zero.
 func fillCandidate(c *eviction.Candidate, pod *corev1.Pod, stats *statsapi.PodStats, opts Options) error {
 	c.UID, c.Name = string(pod.UID), pod.Namespace+"/"+pod.Name
 	c.Critical = isCritical(pod, opts.EvictStatic)
@@ -81,7 +82,8 @@ func fillCandidate(c *eviction.Candidate, pod *corev1.Pod, stats *statsapi.PodSt
 	return m.err
 }
 
-// isCritical reports whether a pod must never be evicted. If evictStatic is true, a static pod is critical only by its priority.
+// isCritical reports whether the pod must never be evicted. Static pods are critical; if evictStatic is true, only those with a
+// critical priority are.
 func isCritical(pod *corev1.Pod, evictStatic bool) bool {
 	if evictStatic && qos.IsStatic(pod) && !qos.IsMirror(pod) {
 		return pod.Spec.Priority != nil && *pod.Spec.Priority >= criticalPriority
@@ -93,7 +95,7 @@ func isCritical(pod *corev1.Pod, evictStatic bool) bool {
 // k8s.io/kubernetes/pkg/apis/scheduling.
 const criticalPriority = 2_000_000_000
 
-// secondsToDuration converts seconds, limited to the range of a time.Duration.
+// secondsToDuration converts seconds. A value out of range becomes the nearest time.Duration in full seconds.
 func secondsToDuration(seconds int64) time.Duration {
 	const most = math.MaxInt64 / int64(time.Second)
 	return time.Duration(max(min(seconds, most), -most)) * time.Second
@@ -129,7 +131,8 @@ func (m *statsReader) addUsage(usage *eviction.Usage, field string, filesystem *
 	usage.Inodes = addSaturated(usage.Inodes, m.toInt64(field+".inodesUsed", filesystem.InodesUsed))
 }
 
-// addVolumes adds the usage of volumes on local disks to usage. Source: localVolumeNames in pkg/kubelet/eviction/helpers.go.
+// addVolumes adds the usage of the pod's volumes on local disks to usage. Source: localVolumeNames in
+// pkg/kubelet/eviction/helpers.go.
 func (m *statsReader) addVolumes(usage *eviction.Usage, stats []statsapi.VolumeStats) {
 	if len(stats) == 0 {
 		return
@@ -148,7 +151,7 @@ func (m *statsReader) addVolumes(usage *eviction.Usage, stats []statsapi.VolumeS
 	}
 }
 
-// addSaturated returns a+b for numbers of at least zero, at most the largest int64.
+// addSaturated returns a+b, at most 2^63-1. Neither may be negative.
 func addSaturated(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

@@ -36,8 +36,9 @@ type Explanation struct {
 	Annotations map[string]string     // of the event; nil: none
 }
 
-// Explain returns the explanation of an eviction: the message of the decision, and the containers that use more than they
-// request. summary is the summary of the decision. Source: evictionMessage in pkg/kubelet/eviction/helpers.go.
+// Explain returns reason, message, conditions and annotations for the eviction of pod. The message is that of victim, and names
+// the containers that use more of the starved resource than they request. Their usage comes from summary. Source: evictionMessage
+// in pkg/kubelet/eviction/helpers.go.
 func Explain(victim eviction.Eviction, pod *corev1.Pod, summary *statsapi.Summary) Explanation {
 	why := Explanation{Reason: ReasonEvicted, Message: victim.Message}
 	starved := victim.Signal.Resource()
@@ -53,14 +54,14 @@ func Explain(victim eviction.Eviction, pod *corev1.Pod, summary *statsapi.Summar
 	return why
 }
 
-// disruptionCondition returns the condition DisruptionTarget of a pod that the kubelet terminates.
+// disruptionCondition returns the pod condition DisruptionTarget with status True and reason TerminationByKubelet.
 func disruptionCondition(message string) corev1.PodCondition {
 	return corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet, Message: message,
 	}
 }
 
-// findPodStats returns the last stats of a pod in the summary, or nil.
+// findPodStats returns the stats of the pod in summary, the last if there are several, or nil.
 func findPodStats(summary *statsapi.Summary, uid string) (found *statsapi.PodStats) {
 	for i := range summary.Pods {
 		if summary.Pods[i].PodRef.UID == uid {
@@ -77,7 +78,8 @@ func (x *Explanation) setAnnotation(key, value string) {
 	x.Annotations[key] = value
 }
 
-// explainPod adds to message and annotations the memory usage of a pod that has a pod-level memory request.
+// explainPod adds a sentence and annotations about the pod's memory usage, if memory is starved and the pod has a pod-level
+// memory request.
 func (x *Explanation) explainPod(pod *corev1.Pod, stats *statsapi.PodStats, starved eviction.Resource) {
 	if starved != eviction.Memory || pod.Spec.Resources == nil || stats.Memory == nil {
 		return
@@ -95,7 +97,8 @@ func (x *Explanation) explainPod(pod *corev1.Pod, stats *statsapi.PodStats, star
 	x.setAnnotation(OffendingPodUsageKey, used.String())
 }
 
-// explainContainers adds to message and annotations the containers that use more than they request.
+// explainContainers adds a sentence for each container that uses more of the starved resource than it requests, and annotations
+// with the names and usages of these containers.
 func (x *Explanation) explainContainers(pod *corev1.Pod, stats *statsapi.PodStats, starved eviction.Resource) {
 	var names, usages []string
 	for i := range stats.Containers {
@@ -114,13 +117,14 @@ func (x *Explanation) explainContainers(pod *corev1.Pod, stats *statsapi.PodStat
 	x.setAnnotation(OffendingContainersUsageKey, strings.Join(usages, ","))
 }
 
-// formatExcess returns the sentence about a pod or container that uses more than it requests.
+// formatExcess returns the kubelet's sentence that a pod or container uses more of the starved resource than it requests. kind is
+// "Pod" or "Container".
 func formatExcess(kind, name string, used *resource.Quantity, request resource.Quantity, starved eviction.Resource) string {
 	request = request.DeepCopy() // String writes to it
 	return fmt.Sprintf("%s %s was using %s, request is %s, has larger consumption of %s. ", kind, name, used.String(), request.String(), starved)
 }
 
-// containerUsage returns the usage of a container, nil if unknown.
+// containerUsage returns the container's usage of the starved resource, or nil if it was not measured.
 func containerUsage(c *statsapi.ContainerStats, starved eviction.Resource) *resource.Quantity {
 	switch {
 	case starved == eviction.Memory && c.Memory != nil && c.Memory.WorkingSetBytes != nil:

@@ -16,8 +16,9 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// findExceededLimit returns the first limit of local storage that a pod exceeds, or nil: of an emptyDir, of the pod, of a
-// container. Source: localStorageEviction in pkg/kubelet/eviction/eviction_manager.go.
+// findExceededLimit returns a limit of local storage that the pod exceeds, or nil. It checks the size limits of emptyDirs first,
+// then the limit of the pod, then the limits of containers. Source: localStorageEviction in
+// pkg/kubelet/eviction/eviction_manager.go.
 func findExceededLimit(pod *corev1.Pod, stats *statsapi.PodStats, layout eviction.Layout) *eviction.ExceededLimit {
 	if e := checkEmptyDirs(pod, stats); e != nil {
 		return e
@@ -28,7 +29,7 @@ func findExceededLimit(pod *corev1.Pod, stats *statsapi.PodStats, layout evictio
 	return checkContainerLimits(pod, stats, layout)
 }
 
-// checkEmptyDirs returns the first emptyDir that exceeds its size limit, or nil.
+// checkEmptyDirs returns the size limit of the first emptyDir that exceeds it, or nil.
 func checkEmptyDirs(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.ExceededLimit {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -48,7 +49,7 @@ func checkEmptyDirs(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.Exceede
 	return nil
 }
 
-// volumeUsed returns the last measured usage of a volume in bytes, or nil.
+// volumeUsed returns the used bytes of the named volume, or nil if stats does not have them.
 func volumeUsed(stats *statsapi.PodStats, name string) (used *uint64) {
 	for i := range stats.VolumeStats {
 		if stats.VolumeStats[i].Name == name {
@@ -58,7 +59,7 @@ func volumeUsed(stats *statsapi.PodStats, name string) (used *uint64) {
 	return used
 }
 
-// checkPodLimit returns the limit of the whole pod if it is exceeded, or nil.
+// checkPodLimit returns the ephemeral-storage limit of the whole pod if its usage exceeds the limit, else nil.
 func checkPodLimit(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.ExceededLimit {
 	if !hasStorageLimit(pod) {
 		return nil
@@ -77,7 +78,8 @@ func checkPodLimit(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.Exceeded
 	}
 }
 
-// hasStorageLimit reports whether the pod has any limit of ephemeral storage. It saves computing all limits for most pods.
+// hasStorageLimit reports whether the pod, a container or the overhead has a limit of ephemeral storage. It is a cheap check,
+// because most pods have none.
 func hasStorageLimit(pod *corev1.Pod) bool {
 	has := func(list corev1.ResourceList) bool { _, ok := list[corev1.ResourceEphemeralStorage]; return ok }
 	for c := range containers.NotEphemeral(&pod.Spec) {
@@ -88,8 +90,8 @@ func hasStorageLimit(pod *corev1.Pod) bool {
 	return has(pod.Spec.Overhead) || pod.Spec.Resources != nil && has(pod.Spec.Resources.Limits)
 }
 
-// checkContainerLimits returns the first container that exceeds its limit, or nil. Writable layers count only if they are on the
-// filesystem of the logs.
+// checkContainerLimits returns the ephemeral-storage limit of the first container that exceeds it, or nil. Logs count, and with
+// layout SingleFS also the writable layer.
 func checkContainerLimits(pod *corev1.Pod, stats *statsapi.PodStats, layout eviction.Layout) *eviction.ExceededLimit {
 	for i := range stats.Containers {
 		s := &stats.Containers[i]
@@ -111,7 +113,8 @@ func checkContainerLimits(pod *corev1.Pod, stats *statsapi.PodStats, layout evic
 	return nil
 }
 
-// storageLimit returns the limit of a regular container or a sidecar, or nil.
+// storageLimit returns the ephemeral-storage limit of the named container, or nil. It ignores init and ephemeral containers,
+// except sidecars.
 func storageLimit(pod *corev1.Pod, name string) *resource.Quantity {
 	c := containers.Find(&pod.Spec, name)
 	if c.Container == nil || c.Kind != containers.Regular && !c.IsSidecar() {
@@ -124,7 +127,7 @@ func storageLimit(pod *corev1.Pod, name string) *resource.Quantity {
 	return &limit
 }
 
-// usedBytes returns the used bytes of a filesystem, zero if unknown or above 2^63-1.
+// usedBytes returns the used bytes of filesystem. An unknown number and an invalid one above 2^63-1 count as zero.
 func usedBytes(filesystem *statsapi.FsStats) uint64 {
 	if filesystem == nil || filesystem.UsedBytes == nil || *filesystem.UsedBytes > math.MaxInt64 {
 		return 0
@@ -132,7 +135,7 @@ func usedBytes(filesystem *statsapi.FsStats) uint64 {
 	return *filesystem.UsedBytes
 }
 
-// exceeds reports whether used is above limit. A number above 2^63-1 is invalid and exceeds no limit.
+// exceeds reports whether used is above limit. It returns false for an invalid number above 2^63-1.
 func exceeds(used uint64, limit *resource.Quantity) bool {
 	if used > math.MaxInt64 {
 		return false

@@ -115,7 +115,8 @@ var (
 	_ eviction.Killer        = (*Node)(nil)
 )
 
-// NewNode returns a Node with its evictor. It starts nothing; see [Node.Run]. The error names the invalid or missing option.
+// NewNode returns a Node and creates its evictor. It starts nothing: call [Node.Run]. The error names the invalid or missing
+// option.
 func NewNode(opts NodeOptions) (*Node, error) {
 	switch {
 	case opts.Measurer == nil:
@@ -139,10 +140,10 @@ func NewNode(opts NodeOptions) (*Node, error) {
 	return n, nil
 }
 
-// Evictor returns the evictor for its Status and Wake. [Node.Run] runs it.
+// Evictor returns the evictor of the node. Callers may use its Status and Wake, but only [Node.Run] runs it.
 func (n *Node) Evictor() *eviction.Evictor { return n.evictor }
 
-// Run runs the evictor until ctx ends, and wakes it under memory pressure if the kernel reports it. It returns nil when all its
+// Run runs the evictor until ctx ends, and wakes it when the kernel reports memory pressure. It returns nil after all its
 // goroutines have ended. A second call returns an error at once.
 func (n *Node) Run(ctx context.Context) error {
 	if err := n.guard.Begin(); err != nil {
@@ -159,7 +160,8 @@ func (n *Node) Run(ctx context.Context) error {
 	return n.evictor.Run(ctx)
 }
 
-// watchPressure wakes the evictor when processes wait for memory.
+// watchPressure wakes the evictor when the kernel reports that processes wait for memory. It returns when ctx ends or the kernel
+// cannot report this.
 func (n *Node) watchPressure(ctx context.Context) {
 	trigger := cgroups.Trigger{File: "memory.pressure", Stall: 50 * time.Millisecond, Window: 2 * time.Second}
 	err := n.opts.Machine.Watch(ctx, "", []cgroups.Trigger{trigger}, func(cgroups.Trigger) {
@@ -171,8 +173,8 @@ func (n *Node) watchPressure(ctx context.Context) {
 	}
 }
 
-// Admit returns a podstatus.Rejection for a pod that must not start under the current node conditions, see func [Admit]. It is
-// for lifecycle.Options.Admit.
+// Admit implements lifecycle.Options.Admit. It returns a *podstatus.Rejection if pod must not start under the current node
+// conditions: see the function [Admit].
 func (n *Node) Admit(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error {
 	n.mu.Lock()
 	delete(n.evicted, string(pod.UID))
@@ -185,7 +187,7 @@ func (n *Node) Admit(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error 
 	return err
 }
 
-// Signals measures the node with the Measurer and returns an observation without candidates, see [Observe].
+// Signals measures the eviction signals of the node. The observation has the layout and the readings, but no candidates.
 func (n *Node) Signals(ctx context.Context) (eviction.Observation, error) {
 	s, err := n.opts.Measurer.Signals(ctx)
 	o := Observe(&s)
@@ -195,7 +197,8 @@ func (n *Node) Signals(ctx context.Context) (eviction.Observation, error) {
 	return o, err
 }
 
-// Candidates measures the pods. It omits pods without a worker, which cannot be evicted yet.
+// Candidates measures the pods that the Reconciler manages, and returns one candidate per pod. The error names failed
+// measurements; the result is valid even then.
 func (n *Node) Candidates(ctx context.Context) ([]eviction.Candidate, error) {
 	s, err := n.opts.Measurer.Summary(ctx)
 	if s == nil {
@@ -216,13 +219,13 @@ func (n *Node) Candidates(ctx context.Context) ([]eviction.Candidate, error) {
 	return list, errors.Join(err, wrong)
 }
 
-// isEvicting reports whether a pod was evicted, also if it still runs.
+// isEvicting reports whether the pod was evicted; it may still run.
 func (n *Node) isEvicting(pod *corev1.Pod) bool {
 	state, _ := n.opts.Pods().Pod(string(pod.UID))
 	return state.Evicted
 }
 
-// dropRemoved drops the records of evicted pods that no longer exist.
+// dropRemoved deletes the UIDs of pods that no longer exist from evicted.
 func (n *Node) dropRemoved() {
 	n.mu.Lock()
 	uids := slices.Collect(maps.Keys(n.evicted))
@@ -236,7 +239,8 @@ func (n *Node) dropRemoved() {
 	}
 }
 
-// reportNoAdmit reports once that an evicted pod runs again without a call of Admit.
+// reportNoAdmit reports an error if a temporarily evicted pod in active runs again and Admit was not called for it. It does so
+// once per Node.
 func (n *Node) reportNoAdmit(active []*corev1.Pod) {
 	running := map[string]*corev1.Pod{}
 	for _, pod := range active {

@@ -9,8 +9,8 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// Observe converts the signals of a stats.Collector to an observation without candidates: the filesystem layout by device
-// numbers, and a reading per measured signal. Of two readings of a signal the evictor uses the lower one.
+// Observe converts signals, the result of a stats.Collector, to an observation without candidates. It derives the filesystem
+// layout from the device numbers. A signal may get two readings: the evictor uses the one with less available.
 func Observe(signals *stats.Signals) (o eviction.Observation) {
 	switch {
 	case signals.ImageDevice == signals.NodeDevice || signals.ImageDevice == 0:

@@ -22,8 +22,8 @@ type Shortage struct {
 // ReasonPreempting is the reason in the status and event of a preempted pod.
 const ReasonPreempting = "Preempting"
 
-// ExplainPreemption returns the explanation for a pod selected by [Preempt]. The pod keeps its own grace period. Source:
-// pkg/kubelet/preemption/preemption.go.
+// ExplainPreemption returns reason, message and condition for a pod selected by [Preempt]. The pod terminates with its own grace
+// period. Source: pkg/kubelet/preemption/preemption.go.
 func ExplainPreemption() Explanation {
 	return Explanation{
 		Reason: ReasonPreempting, Message: "Preempted in order to admit critical pod",
@@ -31,7 +31,8 @@ func ExplainPreemption() Explanation {
 	}
 }
 
-// canPreempt reports whether pod may preempt other: only pod is critical, or both have priorities and that of pod is higher.
+// canPreempt reports whether pod may preempt other. It may if pod is critical and other is not, or if both have a priority and
+// that of pod is higher.
 func canPreempt(pod, other *corev1.Pod) bool {
 	if qos.IsCritical(pod) && !qos.IsCritical(other) {
 		return true
@@ -39,11 +40,12 @@ func canPreempt(pod, other *corev1.Pod) bool {
 	return pod.Spec.Priority != nil && other.Spec.Priority != nil && *pod.Spec.Priority > *other.Spec.Priority
 }
 
-// Preempt selects the pods to evict so that a critical pod fits that lacks resources, few of each class. Guaranteed pods are
-// selected only if all others are not enough, and Burstable pods only if BestEffort pods are not enough.
+// Preempt selects pods from others whose eviction makes room for pod, which is usually critical. It selects few pods of each QoS
+// class: Guaranteed pods only if all Burstable and BestEffort pods are not enough, and Burstable pods only if all BestEffort pods
+// are not enough.
 //
-// The result is ordered from BestEffort to Guaranteed. The error names the amounts that would still be missing after evicting all
-// of others. No pod is changed. Source: pkg/kubelet/preemption/preemption.go.
+// The result is ordered from BestEffort to Guaranteed. The error names the amounts that are missing even after the eviction of
+// all pods that pod may preempt. Preempt changes no pod. Source: pkg/kubelet/preemption/preemption.go.
 func Preempt(pod *corev1.Pod, others []*corev1.Pod, shortages []Shortage) ([]*corev1.Pod, error) {
 	c := newPreemption(pod, others, shortages)
 	if missing := subtractRequests(c.missing, c.candidates[bestEffort], c.candidates[burstable], c.candidates[guaranteed]); !isSatisfied(missing) {
@@ -102,7 +104,8 @@ func newPreemption(pod *corev1.Pod, others []*corev1.Pod, shortages []Shortage) 
 	return c
 }
 
-// requestedAmount returns the request of a pod for a resource. Source: GetResourceRequest in pkg/api/v1/resource/helpers.go.
+// requestedAmount returns the pod's request of a resource, for CPU in millicores. Each pod requests one of the resource "pods".
+// Source: GetResourceRequest in pkg/api/v1/resource/helpers.go.
 func requestedAmount(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	if name == corev1.ResourcePods {
 		return 1
@@ -114,7 +117,7 @@ func requestedAmount(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	return qos.Value(&q)
 }
 
-// subtractRequests returns the amounts that are missing after the removal of the pods in lists, at least zero.
+// subtractRequests returns the amounts that are still missing after the eviction of all pods in lists. No amount is below zero.
 func subtractRequests(missing []int64, lists ...[]preemptible) []int64 {
 	left := slices.Clone(missing)
 	for i := range left {
@@ -134,8 +137,8 @@ func subtractRequests(missing []int64, lists ...[]preemptible) []int64 {
 // isSatisfied reports whether no amount is missing.
 func isSatisfied(missing []int64) bool { return slices.Max(append(missing, 0)) == 0 }
 
-// choosePods selects pods one by one, each the one with the least distance, until no amount is missing. The pods in list must be
-// enough.
+// choosePods selects pods from list until no amount is missing. It always takes the pod with the least distance next. All pods of
+// list together must be enough.
 func choosePods(list []preemptible, missing []int64) (chosen []preemptible) {
 	list = slices.Clone(list)
 	for !isSatisfied(missing) {
@@ -154,7 +157,8 @@ func choosePods(list []preemptible, missing []int64) (chosen []preemptible) {
 	return chosen
 }
 
-// distance measures how much of the missing amounts a pod does not free: the sum of the squared fractions.
+// distance returns how far the eviction of r is from freeing the missing amounts; zero if it frees all. It is the sum of the
+// squared fractions that remain missing.
 func (r preemptible) distance(missing []int64) (sum float64) {
 	for i, m := range missing {
 		if rest := float64(m - r.amounts[i]); m > 0 && rest > 0 {
@@ -164,7 +168,7 @@ func (r preemptible) distance(missing []int64) (sum float64) {
 	return sum
 }
 
-// isSmaller reports whether a pod requests less memory than other, or equal memory and less CPU.
+// isSmaller reports whether r requests less memory than other, or as much memory and less CPU.
 func (r preemptible) isSmaller(other preemptible) bool {
 	if r.memory != other.memory {
 		return r.memory < other.memory
@@ -172,7 +176,7 @@ func (r preemptible) isSmaller(other preemptible) bool {
 	return r.cpu < other.cpu
 }
 
-// formatMissing formats the missing amounts for an error, for example "100 of memory".
+// formatMissing formats missing, the amounts by index in shortages, for an error: for example "100 of memory".
 func (c *preemption) formatMissing(missing []int64) string {
 	var words []string
 	for i, m := range missing {

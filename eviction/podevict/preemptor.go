@@ -34,7 +34,7 @@ type PreemptorOptions struct {
 // pods, selected by [Preempt]. Source: pkg/kubelet/lifecycle/predicate.go and pkg/kubelet/preemption.
 type Preemptor struct{ opts PreemptorOptions }
 
-// NewPreemptor returns a Preemptor. The error names a missing option.
+// NewPreemptor returns a Preemptor. The error names the required option that is missing.
 func NewPreemptor(opts PreemptorOptions) (*Preemptor, error) {
 	if err := required.Args("podevict.NewPreemptor",
 		required.Arg{Name: "PreemptorOptions.Node", Value: opts.Node, Hint: "Reporter.Node of package heartbeat"},
@@ -44,7 +44,8 @@ func NewPreemptor(opts PreemptorOptions) (*Preemptor, error) {
 	return &Preemptor{opts}, nil
 }
 
-// Admit implements lifecycle.Options.Admit; set lifecycle.Options.AdmitChecksNodeAffinity with it.
+// Admit implements lifecycle.Options.Admit. It returns nil if pod fits besides others, or fits after the evictions that Admit
+// performs for a critical pod. Set lifecycle.Options.AdmitChecksNodeAffinity too.
 func (p *Preemptor) Admit(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
 	failures := admission.Check(pod, p.opts.Node(), others)
 	switch {
@@ -56,8 +57,8 @@ func (p *Preemptor) Admit(ctx context.Context, pod *corev1.Pod, others []*corev1
 	return failures[0].Rejection()
 }
 
-// AdmitResize implements lifecycle.Options.AdmitResize. It returns a rejection while the node has not enough free resources, so
-// that the resize waits.
+// AdmitResize implements lifecycle.Options.AdmitResize. It returns a rejection if the resized pod does not fit besides the other
+// pods; the Reconciler then defers the resize. It evicts no pod.
 func (p *Preemptor) AdmitResize(pod *corev1.Pod) error {
 	var others []*corev1.Pod
 	active, _ := p.opts.Pods.Active()
@@ -72,8 +73,8 @@ func (p *Preemptor) AdmitResize(pod *corev1.Pod) error {
 	return nil
 }
 
-// preemptFor evicts less important pods if the critical pod lacks only resources. Otherwise it returns the first failure as a
-// rejection.
+// preemptFor evicts pods of others so that the critical pod fits, and returns nil once they have terminated. It returns a
+// rejection if a failure is not a lack of resources, or if evictions cannot free enough.
 func (p *Preemptor) preemptFor(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod, failures []admission.Failure) error {
 	var shortages []Shortage
 	for i := range failures {

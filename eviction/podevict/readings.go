@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 )
 
-// Readings converts a stats summary to readings, in the order of the signals. Signals without numbers are omitted. The error
-// names skipped numbers. Source: makeSignalObservations in pkg/kubelet/eviction/helpers.go.
+// Readings converts a stats summary to readings, sorted by signal. Signals that were not measured have no reading. The error
+// names invalid numbers, whose readings are missing too. Source: makeSignalObservations in pkg/kubelet/eviction/helpers.go.
 func Readings(summary *statsapi.Summary) ([]eviction.Reading, error) {
 	b := readingBuilder{list: make([]eviction.Reading, 0, 9)}
 	b.addMemory(eviction.MemoryAvailable, summary.Node.Memory)
@@ -46,8 +46,8 @@ func (b *readingBuilder) addReading(s eviction.Signal, available, capacity int64
 	b.list = append(b.list, eviction.Reading{Signal: s, Available: available, Capacity: capacity, Time: at})
 }
 
-// addMemory adds a memory signal; its capacity is available plus working set. If a cgroup uses more than its limit,
-// AvailableBytes has wrapped around below zero; converting it to int64 restores the negative number.
+// addMemory adds a reading of memory. Its capacity is AvailableBytes plus WorkingSetBytes. If a cgroup exceeds its limit,
+// AvailableBytes is a negative number stored as uint64; the conversion to int64 restores the sign.
 func (b *readingBuilder) addMemory(signal eviction.Signal, memory *statsapi.MemoryStats) {
 	if memory == nil || memory.AvailableBytes == nil || memory.WorkingSetBytes == nil {
 		return
@@ -60,7 +60,7 @@ func (b *readingBuilder) addMemory(signal eviction.Signal, memory *statsapi.Memo
 	b.addReading(signal, int64(*memory.AvailableBytes), int64(capacity), memory.Time.Time)
 }
 
-// addFilesystem adds the readings for the bytes and the inodes of a filesystem.
+// addFilesystem adds the readings of a filesystem: its free bytes for signal bytes, and its free inodes for signal inodes.
 func (b *readingBuilder) addFilesystem(bytes, inodes eviction.Signal, filesystem *statsapi.FsStats) {
 	if filesystem == nil {
 		return
