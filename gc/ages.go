@@ -40,8 +40,8 @@ type agesFile struct {
 	Images  map[string]imageAge `json:"images"`
 }
 
-// readFile reads the file. After an error there are no ages, so that all images count as detected now. Times in the future,
-// written with a wrong clock, are replaced by now.
+// readFile reads the ages from the file. If this fails, there are none, and every image counts as first detected now. Times after
+// now, written with a wrong clock, become now.
 func (a *imageAges) readFile(now time.Time) error {
 	a.images = map[string]imageAge{}
 	if a.path == "" {
@@ -69,7 +69,7 @@ func (a *imageAges) readFile(now time.Time) error {
 	return nil
 }
 
-// decodeAges parses the content of the file and checks its version.
+// decodeAges parses the content of the ages file. It returns an error for another format version.
 func decodeAges(data []byte) (file agesFile, err error) {
 	if err := json.Unmarshal(data, &file); err != nil {
 		return agesFile{}, err
@@ -87,8 +87,9 @@ func earlierOf(t, now time.Time) time.Time {
 	return t
 }
 
-// update replaces the records by those of images, and sets the ages in images. began is the time before the images were listed.
-// Source: detectImages in pkg/kubelet/images/image_gc_manager.go.
+// update sets FirstDetected and LastUsed of each image, and drops the ages of all images that are not in images. A new image
+// counts as detected at began, when the listing of images started. Source: detectImages in
+// pkg/kubelet/images/image_gc_manager.go.
 func (a *imageAges) update(images []Image, began, now time.Time) {
 	known := make(map[string]imageAge, len(images))
 	for i := range images {
@@ -109,10 +110,10 @@ func (a *imageAges) update(images []Image, began, now time.Time) {
 	a.images = known
 }
 
-// removeImage removes the record of a removed image. If the image is pulled again, its age starts anew.
+// removeImage drops the age of a removed image. If the image is pulled again, it counts as new.
 func (a *imageAges) removeImage(id string) { delete(a.images, id) }
 
-// writeFile writes the file atomically. A power failure may lose the last write.
+// writeFile replaces the ages file atomically. After a power failure, the file may have the previous content.
 func (a *imageAges) writeFile() error {
 	if a.path == "" {
 		return nil

@@ -24,12 +24,13 @@ type ContainerPolicy struct {
 	MaxContainers int
 }
 
-// DefaultContainerPolicy returns the kubelet's defaults: no minimum age, one instance per container, and no limit per node.
+// DefaultContainerPolicy returns the policy of the kubelet by default. It keeps one container that does not run per container of
+// a pod, without a minimum age and without a limit per node.
 func DefaultContainerPolicy() ContainerPolicy {
 	return ContainerPolicy{MaxPerPodContainer: 1, MaxContainers: -1}
 }
 
-// Validate returns an error for an invalid field. Source: NewContainerGC in pkg/kubelet/container/container_gc.go.
+// Validate returns an error if MinAge is negative. Source: NewContainerGC in pkg/kubelet/container/container_gc.go.
 func (p ContainerPolicy) Validate() error {
 	if p.MinAge < 0 {
 		return fmt.Errorf("container policy: MinAge: %s must not be negative", p.MinAge)
@@ -49,7 +50,7 @@ const (
 	PodRemoved                    // no source lists the pod and nothing of it runs; all its remains are removed
 )
 
-// String returns "active", "owned", "terminated" or "removed".
+// String returns the state as text: "active", "owned", "terminated" or "removed".
 func (s PodState) String() string {
 	names := [...]string{"active", "owned", "terminated", "removed"}
 	if int(s) < len(names) {
@@ -58,9 +59,8 @@ func (s PodState) String() string {
 	return fmt.Sprint(uint8(s))
 }
 
-// OwnedBy returns a function for ContainerOptions.Pod and ContainerState.Pod. It returns PodOwned for pods for which owned is
-// true and for objects without a pod, and PodRemoved for all other pods. Method Owned of lifecycle.Reconciler is a suitable
-// owned.
+// OwnedBy returns a function for ContainerOptions.Pod. For pods for which owned returns true, and for objects without a pod, it
+// returns PodOwned; for all other pods it returns PodRemoved. Callers usually pass lifecycle.Reconciler.Owned.
 func OwnedBy(owned func(uid string) bool) func(uid string) PodState {
 	return func(uid string) PodState {
 		if uid == "" || owned(uid) {
@@ -105,7 +105,7 @@ func (s *ContainerState) mayRemove(labels map[string]string) bool {
 	return s.MayRemove == nil || s.MayRemove(labels)
 }
 
-// isRemovable reports whether all remains of a pod in this state are to be removed.
+// isRemovable reports whether all remains of a pod in state pod must be removed: its containers, sandboxes, logs and directories.
 func (s *ContainerState) isRemovable(pod PodState) bool {
 	return pod == PodRemoved || s.IncludeTerminated && pod == PodTerminated
 }
@@ -116,9 +116,9 @@ type instanceGroup struct {
 	instances []*cri.Container
 }
 
-// PlanContainers returns the containers to remove, in order. First are all containers of removed pods, then those above the
-// limits of the policy, oldest first. Running containers stay. It is pure, and the plan does not depend on the order of the
-// snapshot. Source: evictContainers in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
+// PlanContainers returns the containers to remove, in this order. It plans removals only for containers that do not run: all of
+// removed pods, and of other pods the oldest ones above the limits of policy. It reads no clock and modifies nothing, and the
+// order of state.Snapshot has no influence. Source: evictContainers in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func PlanContainers(policy ContainerPolicy, state ContainerState) []Removal {
 	var out []Removal
 	units := state.groupInstances(policy.MinAge)
@@ -151,7 +151,8 @@ func PlanContainers(policy ContainerPolicy, state ContainerState) []Removal {
 	return out
 }
 
-// groupInstances returns the removable containers that do not run, grouped by pod and container name.
+// groupInstances groups the removable containers that do not run by pod and container name, the newest first. It omits containers
+// younger than minAge.
 func (s *ContainerState) groupInstances(minAge time.Duration) (units []instanceGroup) {
 	type key struct{ uid, name string }
 	index, pods := map[key]int{}, map[string]PodState{}
@@ -184,7 +185,8 @@ func (s *ContainerState) groupInstances(minAge time.Duration) (units []instanceG
 	return units
 }
 
-// planExcess plans the removal of all instances except the newest keep, oldest first, and drops them from the group.
+// planExcess appends the removal of all instances of the group except the newest keep to out, oldest first. It drops these
+// instances from the group. why is the reason for the log.
 func (u *instanceGroup) planExcess(out []Removal, keep int, why string) []Removal {
 	for i := len(u.instances) - 1; i >= keep; i-- {
 		out = append(out, newRemoval(u.instances[i], u.pod, why))
@@ -206,8 +208,9 @@ func compareByName(a, b *cri.Container) int {
 	return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Name, b.Name))
 }
 
-// PlanSandboxes returns the sandboxes to remove: all of a removed pod, and all except the newest of other pods. Ready sandboxes
-// and sandboxes with containers stay. It is pure. Source: evictSandboxes in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
+// PlanSandboxes returns the sandboxes to remove: all sandboxes of removed pods, and all except the newest of each other pod.
+// Ready sandboxes and sandboxes with containers stay. It reads no clock and modifies nothing. Source: evictSandboxes in
+// pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func PlanSandboxes(state ContainerState) []Removal {
 	holds := make(map[string]bool, len(state.Snapshot.Containers))
 	for i := range state.Snapshot.Containers {

@@ -71,8 +71,8 @@ type Containers struct {
 	passSlot  chan struct{} // held by the running pass
 }
 
-// NewContainers returns a collector for a runtime, and starts nothing. It returns an error for an invalid Options.Policy or a nil
-// runtime.
+// NewContainers returns a collector for the containers, sandboxes, logs and directories of runtime. It starts nothing. It returns
+// an error for a nil runtime or an invalid Options.Policy.
 func NewContainers(runtime cri.Runtime, opts ContainerOptions) (*Containers, error) {
 	if err := required.Args("gc.NewContainers", required.Arg{Name: "rt", Value: runtime, Hint: "a *remote.Client"}); err != nil {
 		return nil, err
@@ -98,7 +98,8 @@ func NewContainers(runtime cri.Runtime, opts ContainerOptions) (*Containers, err
 	return g, nil
 }
 
-// Run runs a pass at once and then every Options.Period, until ctx ends. A second call returns an error.
+// Run calls [Containers.Collect] at once and then every Options.Period, until ctx ends. It logs errors and returns nil. A second
+// call of Run returns an error.
 func (g *Containers) Run(ctx context.Context) error {
 	if err := g.running.Begin(); err != nil {
 		return err
@@ -121,11 +122,13 @@ func (g *Containers) Run(ctx context.Context) error {
 	}
 }
 
-// Collect runs one pass: it removes containers, then sandboxes, then logs and directories. A failed removal is part of the
-// returned error, and the pass continues. Source: GarbageCollect in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
+// Collect removes the containers, then the sandboxes, then the logs and directories that the policy and the pod states permit. It
+// continues after a failed removal; the returned error joins all failures. Source: GarbageCollect in
+// pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func (g *Containers) Collect(ctx context.Context) error { return g.runPass(ctx, false) }
 
-// CollectTerminated runs a pass that also removes the remains of pods in state PodTerminated. It is for a full disk.
+// CollectTerminated collects like [Containers.Collect], and also removes the remains of pods in state PodTerminated. Call it when
+// the disk is full.
 func (g *Containers) CollectTerminated(ctx context.Context) error { return g.runPass(ctx, true) }
 
 func (g *Containers) runPass(ctx context.Context, includeTerminated bool) error {
@@ -159,7 +162,7 @@ func (g *Containers) runPass(ctx context.Context, includeTerminated bool) error 
 	return errors.Join(errs...)
 }
 
-// readState lists the containers and sandboxes of the runtime and returns the input of a plan.
+// readState lists the containers and sandboxes of the runtime. It returns them as input for [PlanContainers] and [PlanSandboxes].
 func (g *Containers) readState(ctx context.Context, includeTerminated bool) (*ContainerState, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -172,8 +175,7 @@ func (g *Containers) readState(ctx context.Context, includeTerminated bool) (*Co
 	return &ContainerState{Snapshot: snap, Now: time.Now(), Pod: g.opts.Pod, MayRemove: g.opts.MayRemove, NotReady: !ready, IncludeTerminated: includeTerminated}, nil
 }
 
-// isStillRemovable reports whether a planned removal is still allowed: its pod may have been added back to a source since the
-// plan.
+// isStillRemovable reports whether removal is still allowed. A source may have listed its pod again since the plan.
 func isStillRemovable(state *ContainerState, removal *Removal) bool {
 	current := state.podState(removal.PodUID)
 	return current == removal.Pod || current != PodOwned && state.isRemovable(current)
@@ -190,8 +192,8 @@ const (
 // pkg/kubelet/kuberuntime/labels.go.
 const annotationGrace = "io.kubernetes.pod.terminationGracePeriod"
 
-// removeContainer removes a container after its logs. If the logs cannot be removed, the container stays, because it is the only
-// record of them.
+// removeContainer removes the log of the planned container r, and then the container. If its log cannot be removed, the container
+// stays, because only the container records the path of the log.
 func (g *Containers) removeContainer(ctx context.Context, s *ContainerState, r Removal) error {
 	if ctx.Err() != nil || !isStillRemovable(s, &r) {
 		return ctx.Err()
@@ -226,7 +228,8 @@ func (g *Containers) removeContainer(ctx context.Context, s *ContainerState, r R
 	return nil
 }
 
-// unknownGracePeriod returns the grace period to stop a container in state unknown.
+// unknownGracePeriod returns the grace period for stopping container c, whose state is unknown. It comes from the annotation of
+// c, and is between 2 s and 10 min.
 func unknownGracePeriod(c *cri.Container) time.Duration {
 	seconds, err := strconv.ParseInt(c.Annotations[annotationGrace], 10, 32)
 	if err != nil {
@@ -235,7 +238,8 @@ func unknownGracePeriod(c *cri.Container) time.Duration {
 	return min(max(time.Duration(seconds)*time.Second, unknownGrace), maxUnknownGrace)
 }
 
-// readStatus returns the current status of a container. Fields that the runtime returns only in lists come from the list.
+// readStatus returns the status of the container from cri.Inspector. Without an Inspector, it returns the container as listed in
+// s.
 func (g *Containers) readStatus(ctx context.Context, s *ContainerState, id string) (cri.Container, error) {
 	var listed cri.Container
 	for i := range s.Snapshot.Containers {
@@ -251,7 +255,7 @@ func (g *Containers) readStatus(ctx context.Context, s *ContainerState, id strin
 	return now, err
 }
 
-// removeSandbox tears down the network of a sandbox and removes it.
+// removeSandbox stops the planned sandbox r, which tears down its network, and removes it.
 func (g *Containers) removeSandbox(ctx context.Context, s *ContainerState, r Removal) error {
 	if ctx.Err() != nil || !isStillRemovable(s, &r) {
 		return ctx.Err()
@@ -268,7 +272,7 @@ func (g *Containers) removeSandbox(ctx context.Context, s *ContainerState, r Rem
 	return nil
 }
 
-// callRemove calls the runtime to remove a container or sandbox, logs it and calls the hook.
+// callRemove calls the runtime method call for the ID of r. After success it logs the removal and calls Hooks.Removed.
 func (g *Containers) callRemove(ctx context.Context, call func(ctx context.Context, id string) error, r Removal) error {
 	_, err := callWithTimeout(ctx, callTimeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx, r.ID) })
 	if err != nil {

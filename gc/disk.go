@@ -11,9 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// newDiskFunc returns the default of ImageOptions.Disk: it measures the first image file system that the runtime reports, whose
-// mount point it requests once. A statfs call that hangs, for example on a dead mount, blocks a thread; until it returns,
-// measurements fail at once.
+// newDiskFunc returns the function that measures the file system of images. It asks the runtime for the mount point once. A
+// statfs that hangs on a dead mount blocks one thread; meanwhile further measurements fail at once.
 func newDiskFunc(images cri.Images) func(ctx context.Context) (Disk, error) {
 	m := &diskMeter{images: images, slot: make(chan struct{}, 1)}
 	return m.measure
@@ -65,7 +64,7 @@ func (m *diskMeter) measure(ctx context.Context) (Disk, error) {
 	}
 }
 
-// findMountpoint requests the mount point of the image file system from the runtime.
+// findMountpoint stores the mount point of the first image file system that the runtime reports.
 func (m *diskMeter) findMountpoint(ctx context.Context) error {
 	usage, err := m.images.ImageUsage(ctx)
 	switch {

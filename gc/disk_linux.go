@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// statDisk returns the size and the free space of the file system at path. It may hang with the file system.
+// statDisk returns the size and the free space of the file system at path. The call hangs if the file system does not respond.
 func statDisk(path string) (Disk, error) {
 	var st unix.Statfs_t
 	for {

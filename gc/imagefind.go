@@ -23,7 +23,7 @@ type passState struct {
 	plan    ImagePlan
 }
 
-// readState lists images and containers, updates the ages, and plans.
+// readState lists images and containers, updates the ages of images, and returns them with the plan of removals.
 func (g *Images) readState(ctx context.Context) (*passState, error) {
 	began := time.Now()
 	listed, err := callWithTimeout(ctx, callTimeout, g.images.ListImages)
@@ -66,7 +66,8 @@ func (g *Images) readState(ctx context.Context) (*passState, error) {
 	return f, nil
 }
 
-// newImage returns the properties of an image that decide about its removal, without its ages.
+// newImage returns image as input of [PlanImages], without its ages. used has the images of containers, and wanted the image
+// names of pods.
 func (g *Images) newImage(image *cri.Image, used, wanted imageNames) Image {
 	i := Image{ID: image.ID, Names: image.RepoTags, Size: image.Size, Pinned: image.Pinned, Used: used.hasImage(image), NamedByPod: wanted.hasImage(image)}
 	if len(i.Names) == 0 {
@@ -85,7 +86,7 @@ func (n imageNames) addName(name string) {
 	}
 }
 
-// hasImage reports whether the ID, a tag or a digest of the image is in the set.
+// hasImage reports whether n contains the ID, a tag or a digest of image.
 func (n imageNames) hasImage(image *cri.Image) bool {
 	if len(n) == 0 {
 		return false
@@ -104,8 +105,8 @@ func (g *Images) podImageNames() imageNames {
 	return n
 }
 
-// usedImageNames returns the images that containers are created from or mount. If the runtime implements cri.Inspector, the
-// mounts are read once per container. An error is the error of the pass, because the mounted images are then unknown.
+// usedImageNames returns the images that the containers in snap were created from, and the images that they mount. It requests
+// the mounts of each container once. After an error no image can be removed safely, because mounted images are unknown.
 func (g *Images) usedImageNames(ctx context.Context, snap *cri.Snapshot) (imageNames, error) {
 	n, mounts := imageNames{}, make(map[string][]string, len(snap.Containers))
 	for i := range snap.Containers {
@@ -130,7 +131,7 @@ func (g *Images) usedImageNames(ctx context.Context, snap *cri.Snapshot) (imageN
 	return n, nil
 }
 
-// mountedImages returns the images that a container mounts. They are cached, because they never change.
+// mountedImages returns the names of the images that container c mounts. It requests them only once, because they never change.
 func (g *Images) mountedImages(ctx context.Context, c *cri.Container) ([]string, error) {
 	if mounted, known := g.mounts[c.ID]; known {
 		return mounted, nil

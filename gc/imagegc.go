@@ -48,7 +48,7 @@ const (
 	KeepEnough   KeepReason = "not in the way"             // enough space was free without its removal
 )
 
-// reasonOrder returns the reasons in the order in which errors list them.
+// reasonOrder returns all reasons, sorted as [ShortError] lists them.
 func reasonOrder() []KeepReason {
 	return []KeepReason{KeepUsed, KeepPinned, KeepNamed, KeepImported, KeepYoung, KeepClaimed, KeepFailed, KeepInvalid, KeepEnough}
 }
@@ -66,7 +66,7 @@ type ShortError struct {
 	Err           error // errors of failed removals; nil: none
 }
 
-// Error returns a text with the missing bytes and the number of remaining images by reason.
+// Error returns the freed and the requested bytes, and how many images remain for each reason.
 func (e *ShortError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "removing images made %d bytes available, and %d were wanted", e.Freed, e.Wanted)
@@ -109,7 +109,7 @@ func addSaturated(a, b uint64) uint64 {
 	return a + b
 }
 
-// formatBytes returns a number of bytes as text with a unit, as in the kubelet's events.
+// formatBytes formats bytes with a binary unit, for example "1.5 GiB".
 func formatBytes(bytes uint64) string {
 	if bytes < 1<<10 {
 		return fmt.Sprintf("%d B", bytes)

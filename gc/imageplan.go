@@ -46,8 +46,8 @@ type ImagePlan struct {
 	Kept   []KeptImage
 }
 
-// CountToFree returns how many of the unused images must be removed to free want bytes according to their sizes, and their total
-// size.
+// CountToFree returns the number of unused images to remove until their sizes reach want bytes, and the sum of these sizes. If
+// all unused images are not enough, the sum is below want.
 func (p *ImagePlan) CountToFree(want uint64) (images int, bytes uint64) {
 	for images < len(p.Unused) && bytes < want {
 		bytes = addSaturated(bytes, p.Unused[images].Size)
@@ -56,9 +56,10 @@ func (p *ImagePlan) CountToFree(want uint64) (images int, bytes uint64) {
 	return images, bytes
 }
 
-// PlanImages decides which images to remove: those that are unused and have no reason to stay, least recently used first. Never
-// used images are ordered by their detection. It is pure, and the plan does not depend on the order of the images. Source:
-// imagesInEvictionOrder, freeOldImages and freeSpace in pkg/kubelet/images/image_gc_manager.go.
+// PlanImages returns the images to remove: images that no container uses and that no other reason keeps. The least recently used
+// are first. Never used images precede used ones, ordered by their detection. It reads no clock and modifies nothing, and the
+// order of state.Images has no influence. Source: imagesInEvictionOrder, freeOldImages and freeSpace in
+// pkg/kubelet/images/image_gc_manager.go.
 func PlanImages(policy ImagePolicy, state ImageState) ImagePlan {
 	var plan ImagePlan
 	candidates := make([]candidate, 0, len(state.Images))
@@ -100,7 +101,7 @@ func newCandidate(i *Image) candidate {
 	return candidate{number(i.LastUsed), number(i.FirstDetected), i}
 }
 
-// compareRemovalOrder compares images by the order of their removal.
+// compareRemovalOrder returns a negative number if c is removed before d, and a positive number if after.
 func (c candidate) compareRemovalOrder(d candidate) int {
 	switch {
 	case c.used != d.used:
@@ -128,13 +129,13 @@ func keepReason(policy *ImagePolicy, image *Image) KeepReason {
 	return ""
 }
 
-// isYoung reports whether an image is too young for removal. An image whose last use is in the future, because the clock was set
-// back, is young.
+// isYoung reports whether image is too young to be removed. It is also young if its last use is not before now, because the clock
+// was set back.
 func (p *ImagePolicy) isYoung(image *Image, now time.Time) bool {
 	return !image.LastUsed.Before(now) || now.Sub(image.FirstDetected) < p.MinAge
 }
 
-// isTooOld reports whether an image is removed because of its age alone.
+// isTooOld reports whether image is removed even without need for space, because it was not used for MaxAge.
 func (p *ImagePolicy) isTooOld(image *Image, state *ImageState) bool {
 	switch {
 	case p.MaxAge == 0:

@@ -104,8 +104,8 @@ type Images struct {
 
 var _ ImageGC = (*Images)(nil)
 
-// NewImages returns a collector that removes images through images and finds used ones through lister. It starts nothing. The
-// error names an invalid Options.Policy or a nil argument.
+// NewImages returns a collector of unused images. It removes images through images, and lists the containers that use images
+// through lister. It starts nothing. The error names an invalid Options.Policy or a nil argument.
 func NewImages(images cri.Images, lister cri.Lister, opts ImageOptions) (*Images, error) {
 	if err := required.Args("gc.NewImages", required.Arg{Name: "images", Value: images, Hint: "a *remote.Client"}, required.Arg{Name: "lister", Value: lister, Hint: "a *remote.Client"}); err != nil {
 		return nil, err
@@ -134,7 +134,8 @@ func NewImages(images cri.Images, lister cri.Lister, opts ImageOptions) (*Images
 	return g, nil
 }
 
-// Run runs a pass at once and then every Options.Period, until ctx ends. A second call returns an error.
+// Run calls [Images.Collect] at once and then every Options.Period, until ctx ends. It logs errors and returns nil. A second call
+// of Run returns an error.
 func (g *Images) Run(ctx context.Context) error {
 	if err := g.running.Begin(); err != nil {
 		return err
@@ -165,10 +166,11 @@ func (g *Images) Run(ctx context.Context) error {
 	}
 }
 
-// podsComplete reports whether all pods that may name an image have been reported.
+// podsComplete reports whether all sources have reported their pods, which may name images.
 func (g *Images) podsComplete() bool { return g.opts.Ready == nil || g.opts.Ready() }
 
-// acquirePass waits until no other pass runs. The caller must call end after its pass.
+// acquirePass waits until no other method of g reads or removes images. The caller must call end when it has finished. The first
+// call reads the file of ages.
 func (g *Images) acquirePass(ctx context.Context) (end func(), err error) {
 	select {
 	case g.passSlot <- struct{}{}:
@@ -184,7 +186,7 @@ func (g *Images) acquirePass(ctx context.Context) (end func(), err error) {
 	return func() { <-g.passSlot }, nil
 }
 
-// Detect lists images and containers and updates the ages of images without removing any.
+// Detect records which images exist and which are used, as [Images.Collect] does, but removes none.
 func (g *Images) Detect(ctx context.Context) error {
 	end, err := g.acquirePass(ctx)
 	if err != nil {
@@ -195,8 +197,8 @@ func (g *Images) Detect(ctx context.Context) error {
 	return err
 }
 
-// Plan returns the plan of Collect and the size of the disk, without removing images. It does not call Puller.Claim, so an image
-// in the plan may still be claimed.
+// Plan returns the images that Collect would remove now, and the measured disk. It removes nothing. A planned image may still
+// stay, because only Collect calls Puller.Claim.
 func (g *Images) Plan(ctx context.Context) (ImagePlan, Disk, error) {
 	end, err := g.acquirePass(ctx)
 	if err != nil {
@@ -211,8 +213,8 @@ func (g *Images) Plan(ctx context.Context) (ImagePlan, Disk, error) {
 	return found.plan, disk, err
 }
 
-// Collect runs one pass: it removes images that are too old, and unused images if the file system is too full. If it still is,
-// the error is a [*ShortError].
+// Collect removes images that were not used for MaxAge. If the file system of images is still too full, it also removes unused
+// images. If that is not enough, the error is a [*ShortError].
 func (g *Images) Collect(ctx context.Context) error {
 	end, err := g.acquirePass(ctx)
 	if err != nil {
@@ -236,7 +238,8 @@ func (g *Images) Collect(ctx context.Context) error {
 	return g.makeRoom(ctx, work)
 }
 
-// makeRoom removes unused images if the file system is too full, after images that are too old were removed.
+// makeRoom removes unused images if the file system of images is too full. Errors of the removals before it, which work holds,
+// are part of its error.
 func (g *Images) makeRoom(ctx context.Context, work *passWork) error {
 	aged := errors.Join(work.errs...)
 	work.errs = nil
@@ -261,7 +264,8 @@ func (g *Images) makeRoom(ctx context.Context, work *passWork) error {
 	return errors.Join(aged, err)
 }
 
-// Reclaim removes unused images until want more bytes are available; see [ImageGC].
+// Reclaim removes unused images until want more bytes are available, and returns the freed bytes. See [ImageGC] for order and
+// errors.
 func (g *Images) Reclaim(ctx context.Context, want uint64) (freed uint64, err error) {
 	if want == 0 {
 		return 0, nil

@@ -39,7 +39,8 @@ func (g *Images) newWork(f *passState) *passWork {
 	return &passWork{g: g, found: f, kept: f.plan.Kept, settleLeft: max(g.opts.Settle, 0)}
 }
 
-// freeSpace removes unused images until want more bytes are available than disk has. A disk without capacity was not measured.
+// freeSpace removes unused images until want more bytes are available than in disk, the measurement before. A zero disk was not
+// measured: the sizes of removed images then count.
 func (w *passWork) freeSpace(ctx context.Context, want uint64, disk Disk) error {
 	if want == 0 && !w.g.policy.Kubelet { // the kubelet removes one image in this case
 		return w.finishPass(ctx)
@@ -85,8 +86,9 @@ func (w *passWork) newShortError(want uint64, err error) error {
 	return &ShortError{Wanted: want, Freed: w.freed, Kept: countKept(w.kept), Err: err}
 }
 
-// measureFreed returns the increase of available bytes. If less than the sizes of the removed images is free, it waits, because
-// some file systems free space later.
+// measureFreed returns by how many bytes the available space has grown since before. Some file systems free space with a delay:
+// if sizes, the total of removed images, is at least want, it waits up to ImageOptions.Settle for the growth. If the disk cannot
+// be measured, it returns sizes.
 func (w *passWork) measureFreed(ctx context.Context, want, sizes uint64, before Disk) uint64 {
 	if w.g.policy.Kubelet || before.Capacity == 0 {
 		return sizes
@@ -110,7 +112,7 @@ func (w *passWork) measureFreed(ctx context.Context, want, sizes uint64, before 
 	}
 }
 
-// removeImage removes an image and reports whether it was removed.
+// removeImage removes image after Puller.Claim has permitted it. It returns false if the image stays, and then records why.
 func (w *passWork) removeImage(ctx context.Context, image *Image, reason RemovalReason) bool {
 	listed := w.found.present[image.ID]
 	release := func() {}
@@ -136,7 +138,7 @@ func (w *passWork) removeImage(ctx context.Context, image *Image, reason Removal
 	return true
 }
 
-// finishPass writes the ages and prunes the pull records after removals.
+// finishPass stores the ages and prunes the pull records if images were removed.
 func (w *passWork) finishPass(ctx context.Context) error {
 	if w.removed == 0 {
 		return nil
@@ -171,7 +173,8 @@ var (
 	errManyHang     = errors.New("too many other removals have not returned although they were cancelled")
 )
 
-// removeImage calls the runtime to remove an image. It calls release when the runtime has returned, possibly after removeImage.
+// removeImage calls images.RemoveImage for the image with this ID. It calls release when that call returns. If the call hangs
+// after its context has ended, removeImage returns an error earlier.
 func (r *removeCalls) removeImage(ctx context.Context, images cri.Images, id string, release func()) error {
 	if err := r.startCall(id); err != nil {
 		release()
@@ -201,7 +204,8 @@ func (r *removeCalls) removeImage(ctx context.Context, images cri.Images, id str
 	}
 }
 
-// startCall registers a removal. It returns an error if one of this image or too many others are running.
+// startCall registers a removal of the image with this ID. It fails if a removal of this image is running, or if ten calls of any
+// images hang.
 func (r *removeCalls) startCall(id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

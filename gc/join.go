@@ -3,7 +3,7 @@
 
 package gc
 
-// JoinContainerHooks returns hooks that call the hooks of all arguments in order.
+// JoinContainerHooks returns hooks that call the corresponding hook of each of hooks, in order. Nil hooks are skipped.
 func JoinContainerHooks(hooks ...ContainerHooks) ContainerHooks {
 	return ContainerHooks{
 		Removed: func(r Removal) {

@@ -22,8 +22,8 @@ import (
 // entriesAtATime is the number of directory entries read at a time, because containers may create any number.
 const entriesAtATime = 1000
 
-// removeLog removes the log of a container that does not run, including rotated logs. Logs outside LogRoot are not removed.
-// Source: removeContainerLog in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// removeLog removes the log of container c and its rotated logs. It keeps logs outside LogRoot, and logs that another container
+// in s shares. Source: removeContainerLog in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (g *Containers) removeLog(s *ContainerState, c *cri.Container) error {
 	if g.opts.LogRoot == "" || g.opts.KeepLogs || c.LogPath == "" {
 		return nil
@@ -56,7 +56,8 @@ func (g *Containers) removeLog(s *ContainerState, c *cri.Container) error {
 	return errors.Join(append(errs, ignoreNotExist(err))...)
 }
 
-// visitEntries calls f for each entry of a directory. If f removes entries, it may miss some, which the next pass finds.
+// visitEntries calls f for each entry of dir below root. If f removes entries, some may be skipped; the next collection visits
+// them.
 func visitEntries(root *os.Root, dir string, f func(e fs.DirEntry)) error {
 	d, err := root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not block on a pipe
 	if err != nil {
@@ -84,7 +85,7 @@ func ignoreNotExist(err error) error {
 	return err
 }
 
-// removeLogs removes the log directories of removed pods. Source: evictPodLogsDirectories in
+// removeLogs removes the log directories of pods in state PodRemoved. Source: evictPodLogsDirectories in
 // pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func (g *Containers) removeLogs(ctx context.Context, s *ContainerState) error {
 	if s.NotReady || g.opts.KeepLogs {
@@ -93,8 +94,8 @@ func (g *Containers) removeLogs(ctx context.Context, s *ContainerState) error {
 	return g.removeDirs(ctx, s, g.opts.LogRoot, podUIDFromLogDir, nil)
 }
 
-// podUIDFromLogDir returns the pod UID in the name of a log directory: NAMESPACE_NAME_UID, or only the UID in old versions. For
-// other names it returns "".
+// podUIDFromLogDir returns the pod UID in the name of a log directory. The name is NAMESPACE_NAME_UID, or just UID in old
+// versions. It returns "" for other names.
 func podUIDFromLogDir(name string) string {
 	switch parts := strings.Split(name, "_"); {
 	case len(parts) == 3 && parts[0] != "" && parts[1] != "":
@@ -105,7 +106,7 @@ func podUIDFromLogDir(name string) string {
 	return ""
 }
 
-// isUID reports whether a name is a pod UID: 32 hexadecimal digits, optionally with dashes after the 8th, 12th, 16th and 20th.
+// isUID reports whether name consists of 32 hexadecimal digits, or is a UUID with dashes.
 func isUID(name string) bool {
 	digits := name
 	if len(name) == 36 && name[8] == '-' && name[13] == '-' && name[18] == '-' && name[23] == '-' {
@@ -114,8 +115,9 @@ func isUID(name string) bool {
 	return len(digits) == 32 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// removeDirs removes the directories below path whose pods were removed and have no object in the runtime. uidOf returns the pod
-// UID for a directory name. prepare, which may be nil, is called before a removal.
+// removeDirs removes the directories in path of pods that are in state PodRemoved and have no sandbox or container in s. uidOf
+// returns the pod UID for a directory name, or "" to keep the directory. prepare is called before each removal; its error keeps
+// the directory. It may be nil.
 func (g *Containers) removeDirs(
 	ctx context.Context, s *ContainerState, path string, uidOf func(name string) string, prepare func(ctx context.Context, root *os.Root, name string) error,
 ) error {
@@ -177,7 +179,7 @@ func (g *Containers) reportRemoved(path string) {
 	}
 }
 
-// podsInRuntime returns the UIDs of the pods with a sandbox or container in the runtime.
+// podsInRuntime returns the UIDs of all pods that have a sandbox or container in s.
 func podsInRuntime(s *ContainerState) map[string]bool {
 	has := map[string]bool{}
 	for i := range s.Snapshot.Sandboxes {
@@ -189,8 +191,8 @@ func podsInRuntime(s *ContainerState) map[string]bool {
 	return has
 }
 
-// isOldEnough reports whether a directory has not changed for MinDirAge: directories of a starting pod are created before its
-// sandbox.
+// isOldEnough reports whether directory e has not changed for MinDirAge. The directories of a new pod exist before its sandbox,
+// and must stay.
 func (g *Containers) isOldEnough(e fs.DirEntry, now time.Time) bool {
 	if g.opts.MinDirAge < 0 {
 		return true

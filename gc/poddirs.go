@@ -12,12 +12,12 @@ import (
 	"path/filepath"
 )
 
-// volumeDirDepths returns the directories of a pod that contain volumes, with the depth of their mount points:
-// volumes/PLUGIN/NAME and volume-subpaths/VOLUME/CONTAINER/INDEX. Only empty directories are removed there.
+// volumeDirDepths returns the directories in a pod directory that contain volumes, each with the depth of the mount points below
+// it: volumes/PLUGIN/NAME has depth 2, and volume-subpaths/VOLUME/CONTAINER/INDEX depth 3.
 func volumeDirDepths() map[string]int { return map[string]int{"volumes": 2, "volume-subpaths": 3} }
 
-// removePodDirs removes the directories of removed pods. A directory with volumes stays. Source: cleanupOrphanedPodDirs in
-// pkg/kubelet/kubelet_volumes.go.
+// removePodDirs removes the directories in PodRoot of pods in state PodRemoved. A directory stays if a volume in it is mounted or
+// not empty. Source: cleanupOrphanedPodDirs in pkg/kubelet/kubelet_volumes.go.
 func (g *Containers) removePodDirs(ctx context.Context, s *ContainerState) error {
 	if s.NotReady {
 		return nil
@@ -25,7 +25,8 @@ func (g *Containers) removePodDirs(ctx context.Context, s *ContainerState) error
 	return g.removeDirs(ctx, s, g.opts.PodRoot, func(name string) string { return name }, g.releasePod)
 }
 
-// releasePod releases the resources of a pod and removes its empty volume directories, so that only files of the agent remain.
+// releasePod prepares the removal of a pod's directory: it calls Options.Release, and removes the empty volume directories in
+// root/uid. It fails if a volume is mounted or not empty.
 func (g *Containers) releasePod(ctx context.Context, root *os.Root, uid string) error {
 	if g.opts.Release != nil {
 		_, err := callWithTimeout(ctx, callTimeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, g.opts.Release(ctx, uid) })
@@ -43,8 +44,8 @@ func (g *Containers) releasePod(ctx context.Context, root *os.Root, uid string) 
 // errVolumeRemains is the error for a pod directory that stays because of a volume.
 var errVolumeRemains = errors.New("the volume is not empty, or it is still mounted")
 
-// removeEmptyTree removes a directory that contains only empty directories down to depth. Mounted and non-empty directories stay
-// and are an error.
+// removeEmptyTree removes dir, whose directories must be empty at depth. It fails if a directory is mounted or contains anything
+// else.
 func removeEmptyTree(root *os.Root, dir string, depth int) error {
 	var errs []error
 	if depth > 0 {
@@ -64,7 +65,7 @@ func removeEmptyTree(root *os.Root, dir string, depth int) error {
 	return nil
 }
 
-// removeEmptyDir removes an empty directory; anything else is an error.
+// removeEmptyDir removes dir. It fails if dir is not an empty directory.
 func removeEmptyDir(root *os.Root, dir string) error {
 	info, err := root.Lstat(dir)
 	if err != nil {
