@@ -284,11 +284,11 @@ func (d *decider) decideReclaim(t Threshold, reading Reading) bool {
 
 // reclaimKind returns the resources to reclaim for t before a pod is evicted; zero means none. Caches are reclaimed only if at
 // least missing bytes are reclaimable.
-func (p *Policy) reclaimKind(t Threshold, reading Reading, layout Layout, want int64) ReclaimKind {
+func (p *Policy) reclaimKind(t Threshold, reading Reading, layout Layout, missing int64) ReclaimKind {
 	if t.Signal.Resource() != Memory {
 		return layout.ReclaimKinds(t.Signal)
 	}
-	if p.rules.NoCache || reading.Reclaimable < want {
+	if p.rules.NoCache || reading.Reclaimable < missing {
 		return 0
 	}
 	return ReclaimCache

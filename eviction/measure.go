@@ -64,13 +64,13 @@ func (r *runner) callCandidates(ctx context.Context) {
 // applyMeasurement stores result, the outcome of Observer.Candidates, for the next decision. It drops an outdated result, and one
 // that took too long. It returns when to observe the node next: at soonest, which is 100 ms after the last observation. If
 // soonest is still in the future, it decides now with the readings of that last observation.
-func (r *runner) applyMeasurement(ctx context.Context, a measureResult, soonest time.Time) time.Time {
-	outdated := r.pods.outdated || a.duration > candidatesTimeout+returnGrace
+func (r *runner) applyMeasurement(ctx context.Context, result measureResult, soonest time.Time) time.Time {
+	outdated := r.pods.outdated || result.duration > candidatesTimeout+returnGrace
 	r.pods = measurement{}
 	if outdated {
 		return soonest
 	}
-	r.pods.result = &a
+	r.pods.result = &result
 	if r.last == nil || !time.Now().Before(soonest) {
 		return soonest
 	}

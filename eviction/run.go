@@ -273,10 +273,10 @@ func (r *runner) limitMemory(ctx context.Context, victim Eviction) {
 	}
 }
 
-// killAfterDelay kills the pod without the runtime when the delay after has passed, unless ended is closed before. The caller
+// killAfterDelay kills the pod without the runtime when delay has passed, unless ended is closed before. The caller
 // closes ended when the pod has terminated.
-func (r *runner) killAfterDelay(ctx context.Context, victim Eviction, after time.Duration, ended <-chan struct{}) {
-	timer := time.NewTimer(after)
+func (r *runner) killAfterDelay(ctx context.Context, victim Eviction, delay time.Duration, ended <-chan struct{}) {
+	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
 	case <-ended:
@@ -312,9 +312,9 @@ func (r *runner) abandonVictim(ctx context.Context, uid string) {
 }
 
 // sendResult sends change to the goroutine of Run, which applies it to the state. It gives up when ctx ends.
-func (r *runner) sendResult(ctx context.Context, f stateChange) {
+func (r *runner) sendResult(ctx context.Context, change stateChange) {
 	select {
-	case r.results <- f:
+	case r.results <- change:
 	case <-ctx.Done():
 	}
 }

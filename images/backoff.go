@@ -39,13 +39,14 @@ func (f failure) isExpired(now time.Time) bool { return now.Sub(f.at) > backOffR
 // backOff holds the last failure of each pod and image.
 type backOff map[backOffKey]failure
 
-// activeFailure returns the last failure if its delay has not passed yet.
+// activeFailure returns the last failure for key. The bool is true while the next attempt must still wait.
 func (b backOff) activeFailure(key backOffKey, now time.Time) (failure, bool) {
 	last, ok := b[key]
 	return last, ok && !last.isExpired(now) && now.Before(last.retryTime())
 }
 
-// recordFailure records a failure, removes expired ones and returns the time of the next attempt.
+// recordFailure records err as the last failure for key, and returns the time of the next attempt. It removes expired failures of
+// all keys.
 func (b backOff) recordFailure(key backOffKey, err *Error, now time.Time) (until time.Time) {
 	maps.DeleteFunc(b, func(_ backOffKey, f failure) bool { return f.isExpired(now) })
 	// The delay of a missing failure is zero.

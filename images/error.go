@@ -46,17 +46,17 @@ type maskedError struct {
 
 func (m *maskedError) Error() string { return m.text }
 
-// Is reports whether errors.Is finds target in one of the causes.
+// Is reports whether a cause is target, as errors.Is does.
 func (m *maskedError) Is(target error) bool {
 	return slices.ContainsFunc(m.causes, func(err error) bool { return errors.Is(err, target) })
 }
 
-// newImageError returns an error whose text contains an image name, with the same words as in the kubelet.
+// newImageError returns an error with the text prefix, the quoted image and suffix. It wraps cause without its text.
 func newImageError(cause error, prefix, image, suffix string) error {
 	return &maskedError{text: prefix + strconv.Quote(image) + suffix, causes: []error{cause}}
 }
 
-// newInspectError returns the error of a failed ImageStatus call.
+// newInspectError returns the error of Ensure after a failed ImageStatus call for image.
 func newInspectError(image string, err error) *Error {
 	return &Error{
 		Reason: ReasonImageInspectError, Err: newImageError(err, "Failed to inspect image ", image, ": "+err.Error()),
@@ -67,8 +67,8 @@ func newInspectError(image string, err error) *Error {
 // unreadable.
 const minMaskedPassword = 4
 
-// newPullError combines the errors of all attempts. A text of the runtime that begins with a known reason determines the
-// reason.
+// newPullError returns the error of Ensure after all attempts to pull image have failed with causes. It masks the passwords of
+// tried. If the text begins with a reason that the runtime knows, such as RegistryUnavailable, the error has this reason.
 func newPullError(image string, causes []error, tried []credential.Credential) *Error {
 	var texts []string
 	for _, err := range causes {

@@ -46,9 +46,9 @@ type nameHold struct {
 	imageIDs map[string]bool // images that Ensure has found by this name
 }
 
-// Hold prevents the removal of an image by its name in a container spec until release is called: [Puller.Claim] fails for it
-// and for all images that Ensure returns for the name meanwhile. Call it before Ensure and release it after the container is
-// created; from then on the container itself protects the image. Ensure holds the image while it runs.
+// Hold prevents the removal of an image until release is called: [Puller.Claim] fails for it meanwhile. image is its name in a
+// container spec; the hold covers every image that Ensure returns for this name. Call Hold before Ensure, and release after the
+// container is created: the container then protects the image. Ensure itself holds the image while it runs.
 func (p *Puller) Hold(image string) (release func()) {
 	table := &p.holds
 	key := reference.Identity(image)
@@ -85,9 +85,9 @@ func (h *holdTable) releaseHold(key string) {
 	}
 }
 
-// Claim reserves an image for removal until release is called; an Ensure that finds the image waits for that. It fails if the
-// image is held or claimed, or if a hold was released after listed. image must be as listed by the runtime. listed is the time
-// at which the caller listed the containers of the runtime, so that it cannot miss a container created since.
+// Claim reserves an image for removal until release is called. Meanwhile Ensure waits if it finds the image. ok is false if the
+// image is held, is already claimed, or was held after listed. image must be as listed by the runtime. listed is the time at
+// which the caller listed the containers: a container created later may use the image, and its hold then ended after listed.
 func (p *Puller) Claim(image cri.Image, listed time.Time) (release func(), ok bool) {
 	table := &p.holds
 	table.mu.Lock()
@@ -118,7 +118,7 @@ func (p *Puller) Claim(image cri.Image, listed time.Time) (release func(), ok bo
 	}), true
 }
 
-// isHeld reports whether an image is held by any of its names. The caller holds h.mu.
+// isHeld reports whether Hold protects image by its ID or one of its names. The caller holds h.mu.
 func (h *holdTable) isHeld(image *cri.Image) bool {
 	for _, entry := range h.names {
 		if entry.imageIDs[image.ID] {
@@ -133,15 +133,15 @@ func (h *holdTable) isHeld(image *cri.Image) bool {
 	})
 }
 
-// countClaims returns the number of released claims, which addImage needs as earlierClaims.
+// countClaims returns how many claims were released so far. Pass it to addImage as earlierClaims.
 func (h *holdTable) countClaims() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.claimCount
 }
 
-// addImage adds an image to the hold of a name. It fails if the image is claimed, or if a claim was released after
-// earlierClaims was counted, because the image may be gone. claimed is closed when the claim is released.
+// addImage adds the image with this ID to the hold key. It fails if the image is claimed for removal, or if a claim of it was
+// released after countClaims returned earlierClaims: the image may be removed. claimed is closed once the claim is released.
 func (h *holdTable) addImage(key, id string, earlierClaims uint64) (claimed <-chan struct{}, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -159,15 +159,15 @@ func (h *holdTable) addImage(key, id string, earlierClaims uint64) (claimed <-ch
 	return nil, true
 }
 
-// HasPullRecord reports whether there is a record of a pull of the image with this ID, that is, whether a registry has it.
-// Without Options.Records there are no records.
+// HasPullRecord reports whether an agent has recorded a pull of the image with this ID, so that a registry has the image. It
+// returns false without Options.Records.
 func (p *Puller) HasPullRecord(id string) bool { return p.pullRecords.hasRecord(id) }
 
 // errBeingRemoved is the error for an image that is present but claimed for too long.
 var errBeingRemoved = errors.New("the image is being removed, and the removal takes too long")
 
-// ensureUnclaimed calls ensurePresent and adds the image to its hold. If the image is being removed, it waits for the end of
-// the removal and tries again.
+// ensureUnclaimed calls ensurePresent and adds the image to the hold of its name. If the image is claimed for removal, it waits
+// for the end of the claim and retries.
 func (p *Puller) ensureUnclaimed(ctx context.Context, request Request) (cri.Image, error) {
 	key := reference.Identity(request.Image)
 	for range maxClaimWaits {

@@ -29,12 +29,13 @@ type hungCalls struct {
 	calls map[string]int
 }
 
-// checkAllowed returns a timeoutError if a call with this identity must not be made.
-func (a *hungCalls) checkAllowed(key string) error {
+// checkAllowed returns a timeoutError while a hung call with this identity has not returned. It also returns one while too many
+// calls hang.
+func (a *hungCalls) checkAllowed(identity string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case a.calls[key] > 0:
+	case a.calls[identity] > 0:
 		return &timeoutError{"an earlier call has not returned although it was cancelled"}
 	case len(a.calls) >= maxHungCalls:
 		return &timeoutError{fmt.Sprintf("%d other calls have not returned although they were cancelled", len(a.calls))}
@@ -42,16 +43,16 @@ func (a *hungCalls) checkAllowed(key string) error {
 	return nil
 }
 
-// addCount adds delta, which may be negative, to the number of hung calls with this identity. It returns the number of
-// identities with hung calls.
-func (a *hungCalls) addCount(key string, delta int) (hung int) {
+// addCount adds delta to the number of hung calls with this identity; delta may be negative. It returns the number of identities
+// with hung calls.
+func (a *hungCalls) addCount(identity string, delta int) (hung int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.calls == nil {
 		a.calls = make(map[string]int)
 	}
-	if a.calls[key] += delta; a.calls[key] <= 0 {
-		delete(a.calls, key)
+	if a.calls[identity] += delta; a.calls[identity] <= 0 {
+		delete(a.calls, identity)
 	}
 	return len(a.calls)
 }
@@ -65,8 +66,8 @@ type cancellableCall[V any] struct {
 	onLateReturn func(V, error) // called when the abandoned call returns; may be nil
 }
 
-// callOrAbandon makes a call. If the call has not returned returnGrace after the end of ctx, it is abandoned: callOrAbandon
-// returns the error of ctx, and the goroutine of the call ends when the call returns.
+// callOrAbandon runs callee and returns its result. If callee has not returned 5 s after the end of ctx, callOrAbandon abandons
+// it and returns the error of ctx. Until the abandoned call returns, another call with its identity fails at once.
 func callOrAbandon[V any](ctx context.Context, p *Puller, callee cancellableCall[V]) (value V, err error) {
 	if err := p.hungCalls.checkAllowed(callee.identity); err != nil {
 		return value, fmt.Errorf("%s: %w", callee.name, err)

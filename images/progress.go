@@ -29,7 +29,8 @@ type diskProgress struct {
 	lastGrowth time.Time // last time with growth or an unknown size
 }
 
-// startReading reports whether a new reading is due, period after the last one. If so, the caller must call endReading.
+// startReading reports whether the image file systems must be measured now: no measurement runs, and period has passed since the
+// last one. After true, the caller must call endReading.
 func (g *diskProgress) startReading(now time.Time, period time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -41,8 +42,8 @@ func (g *diskProgress) startReading(now time.Time, period time.Duration) bool {
 	return true
 }
 
-// endReading records a reading. A runtime that does not answer has made no progress. If the size of its images is unknown, it
-// may have made progress.
+// endReading records a measurement of the image file systems. If err shows that the runtime does not respond, this counts as no
+// progress of the pulls. Any other error, and an unknown size, counts as progress, because there may be some.
 func (g *diskProgress) endReading(usage cri.ImageUsage, err error, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,14 +67,14 @@ func (g *diskProgress) endReading(usage cri.ImageUsage, err error, now time.Time
 	g.bytes, g.inodes = bytes, inodes
 }
 
-// lastProgress returns the time of the last known or possible progress.
+// lastProgress returns when pulls last made, or may have made, progress.
 func (g *diskProgress) lastProgress() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.lastGrowth
 }
 
-// readProgress reads the size of the image file systems if a reading is due.
+// readProgress measures the image file systems, if the last measurement is old enough.
 func (p *Puller) readProgress(ctx context.Context) {
 	if !p.progress.startReading(time.Now(), p.progressPeriod()) {
 		return
@@ -84,7 +85,7 @@ func (p *Puller) readProgress(ctx context.Context) {
 	p.progress.endReading(usage, err, time.Now())
 }
 
-// progressPeriod returns the time between two readings of the image file systems.
+// progressPeriod returns the time between two measurements of the image file systems.
 func (p *Puller) progressPeriod() time.Duration { return min(p.opts.PullTimeout/10, time.Minute) }
 
 // timeoutError is the reason why a pull was stopped or a call was refused. It is context.DeadlineExceeded to errors.Is.
@@ -95,8 +96,8 @@ func (e *timeoutError) Error() string { return e.text }
 // Is reports whether target is context.DeadlineExceeded.
 func (e *timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// pullDeadline returns the time at which a pull must be stopped, and the reason for its error. start is the start of the pull
-// and progress the time of the last progress. Zero: no deadline.
+// pullDeadline returns when to stop a pull that began at start, if progress is the time of its last progress. reason is then the
+// error of the pull. A zero time means that the pull has no deadline.
 func (o *Options) pullDeadline(start, progress time.Time) (at time.Time, reason error) {
 	if o.PullLimit > 0 {
 		at = start.Add(o.PullLimit)
@@ -111,8 +112,8 @@ func (o *Options) pullDeadline(start, progress time.Time) (at time.Time, reason 
 	return at, reason
 }
 
-// watchPull watches a pull until ctx ends. It calls onSlow once when the pull has taken longer than Options.SlowAfter, and
-// returns the reason when the pull must be stopped.
+// watchPull returns the reason when the pull must be stopped, or nil when ctx ends. It calls onSlow once if the pull takes longer
+// than Options.SlowAfter.
 func (p *Puller) watchPull(ctx context.Context, onSlow func()) error {
 	start := time.Now()
 	slowAt := start.Add(p.opts.SlowAfter)

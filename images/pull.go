@@ -28,7 +28,7 @@ type pullResult struct {
 	abandoned bool
 }
 
-// pull pulls an image, unless its back-off has not passed yet.
+// pull pulls the image of request. While a previous failure for this pod is still backed off, it returns an [*Error] at once.
 func (p *Puller) pull(ctx context.Context, request *pullRequest) (cri.Image, error) {
 	key := backOffKey{podUID: request.Pod.UID, image: request.Image}
 	if f, ok := p.activeFailure(key); ok {
@@ -58,7 +58,8 @@ func (p *Puller) pull(ctx context.Context, request *pullRequest) (cri.Image, err
 	return result.image, nil
 }
 
-// sharePull makes a pull, or waits for an equal one of another call, and updates the records.
+// sharePull pulls the image, or shares the running pull of another request with equal credentials. It records the start and the
+// result of the pull.
 func (p *Puller) sharePull(ctx context.Context, request *pullRequest, credentials []credential.Credential) (pullResult, error) {
 	if err := p.pullRecords.recordPullStart(request.Image); err != nil {
 		return pullResult{}, fmt.Errorf("record the pull of image %q: %w", request.Image, err)
@@ -89,7 +90,8 @@ func (p *Puller) sharePull(ctx context.Context, request *pullRequest, credential
 	return result, err
 }
 
-// newPullKey returns the key for pulls that can be shared: same image, runtime handler and credentials.
+// newPullKey returns the key of pulls that can be shared. It consists of image, runtime handler and the hashes of the
+// credentials.
 func newPullKey(request *pullRequest, credentials []credential.Credential) string {
 	key := []string{request.spec.Image, request.spec.RuntimeHandler}
 	for _, c := range credentials {
@@ -98,7 +100,7 @@ func newPullKey(request *pullRequest, credentials []credential.Credential) strin
 	return strings.Join(key, "\n")
 }
 
-// pullInSlot waits for a pull slot and the rate limit, pulls an image and returns its status.
+// pullInSlot waits for a free pull slot and for the rate limit. It then pulls the image and reads its status from the runtime.
 func (p *Puller) pullInSlot(ctx context.Context, request *pullRequest, credentials []credential.Credential) (pullResult, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -125,8 +127,9 @@ func (p *Puller) pullInSlot(ctx context.Context, request *pullRequest, credentia
 	return result, nil
 }
 
-// guardPull returns a context for a pull. It is cancelled when the pull must be stopped, with the reason as its cause. A slow
-// pull releases its slot early. The caller must call end after the pull.
+// guardPull returns the context for a pull. The context is cancelled when the pull exceeds its deadline; its cause is then the
+// reason. If the pull is slow, guardPull calls release, so that another pull may start. The caller must call end when the pull
+// has returned.
 func (p *Puller) guardPull(ctx context.Context, request *pullRequest, release func()) (pullCtx context.Context, end func()) {
 	pullCtx, cancel := context.WithCancelCause(ctx)
 	onSlow := func() {
@@ -144,7 +147,8 @@ func (p *Puller) guardPull(ctx context.Context, request *pullRequest, release fu
 	}
 }
 
-// tryCredentials pulls with each of the credentials until one succeeds. Without credentials it makes one anonymous pull.
+// tryCredentials pulls the image with one credential after another until a pull succeeds. If there are none, it pulls without
+// credentials.
 func (p *Puller) tryCredentials(ctx context.Context, request *pullRequest, credentials []credential.Credential) (pullResult, error) {
 	attempts := []*credential.Credential{nil}
 	if len(credentials) > 0 {
@@ -175,8 +179,8 @@ func (p *Puller) tryCredentials(ctx context.Context, request *pullRequest, crede
 	return result, newPullError(request.Image, errs, credentials)
 }
 
-// pullWithCredential makes one call of PullImage with a credential; nil: anonymous. If the call is abandoned, the intent
-// remains until it returns.
+// pullWithCredential calls PullImage with the credential used; nil pulls anonymously. If the call hangs and is abandoned, it sets
+// result.abandoned. The record of the started pull then stays until the call returns.
 func (p *Puller) pullWithCredential(ctx context.Context, request *pullRequest, used *credential.Credential, result *pullResult) (ref string, err error) {
 	var auth *cri.Auth
 	key := []string{"PullImage", request.spec.Image, request.spec.RuntimeHandler}
@@ -195,7 +199,8 @@ func (p *Puller) pullWithCredential(ctx context.Context, request *pullRequest, u
 	})
 }
 
-// recordLatePull records the result of an abandoned pull after it has returned, so that its image is not open to every pod.
+// recordLatePull records the result of an abandoned pull once the call has returned. Without a record the image would count as
+// preloaded, and any pod might use it.
 func (p *Puller) recordLatePull(ctx context.Context, request *pullRequest, used *credential.Credential, imageRef string, err error) {
 	if err != nil || imageRef == "" {
 		if err := p.pullRecords.recordPullEnd(request.Image); err != nil {
@@ -212,8 +217,8 @@ func (p *Puller) recordLatePull(ctx context.Context, request *pullRequest, used 
 	}
 }
 
-// recordFailure converts the error of a pull to an *Error for one pod and starts its back-off. secretErr is the error of the
-// pod's unreadable secrets, or nil.
+// recordFailure converts err, the error of a pull, to an *Error for one pod and starts the back-off of key. secretErr is the
+// error of pull secrets that could not be used, or nil; its text is appended.
 func (p *Puller) recordFailure(key backOffKey, err, secretErr error) *Error {
 	e := Error{Reason: ReasonErrImagePull, Err: err}
 	if known, ok := errors.AsType[*Error](err); ok {
@@ -229,7 +234,7 @@ func (p *Puller) recordFailure(key backOffKey, err, secretErr error) *Error {
 	return &e
 }
 
-// activeFailure returns the last failure of a pull if its back-off has not passed yet.
+// activeFailure returns the last failure for key. The bool is true while the next attempt must still wait.
 func (p *Puller) activeFailure(key backOffKey) (failure, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

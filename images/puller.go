@@ -73,7 +73,7 @@ type Puller struct {
 	backOff   backOff
 }
 
-// New returns a puller that inspects images through images and pulls them through puller; usually both are the same client. It
+// New returns a Puller. It inspects images through images and pulls them through puller; usually both are the same client. It
 // returns an error for a nil interface, or for invalid values of Options.Verify and Allowlist.
 func New(images cri.Images, puller cri.Puller, opts Options) (*Puller, error) {
 	if err := required.Args("images.New", required.Arg{Name: "images", Value: images, Hint: "a *remote.Client"}, required.Arg{Name: "puller", Value: puller, Hint: "a *remote.Client"}); err != nil {
@@ -124,9 +124,9 @@ type pullRequest struct {
 	credentials func() ([]credential.Credential, error)
 }
 
-// Ensure makes an image available to a pod and returns it. It pulls the image if necessary, which may take hours. The error is
-// an [*Error], unless ctx was cancelled. To protect the image from removal until its container is created, call [Puller.Hold]
-// before Ensure.
+// Ensure makes the image of request available to a pod and returns it. If necessary, it pulls the image, which may take hours.
+// The error is an [*Error], unless ctx was cancelled. Call [Puller.Hold] before Ensure to protect the image from removal until
+// its container is created.
 func (p *Puller) Ensure(ctx context.Context, request Request) (cri.Image, error) {
 	defer p.Hold(request.Image)()
 	image, err := p.ensureUnclaimed(ctx, request)
@@ -136,7 +136,7 @@ func (p *Puller) Ensure(ctx context.Context, request Request) (cri.Image, error)
 	return image, err
 }
 
-// ensurePresent is Ensure without protection from removal: it applies the pull policy and pulls the image if necessary.
+// ensurePresent applies the pull policy of request: it returns an image of the node that the pod may use, or pulls the image.
 func (p *Puller) ensurePresent(ctx context.Context, request Request) (cri.Image, error) {
 	ref, err := reference.Parse(request.Image)
 	if err != nil {
@@ -182,7 +182,8 @@ func (p *Puller) imageStatus(ctx context.Context, spec cri.ImageSpec) (cri.Image
 	})
 }
 
-// mayUseImage reports whether a pod may use an image on the node without a pull.
+// mayUseImage reports whether the pod may use image, which is on the node, without a pull. If the verify policy requires it, the
+// credentials of request must match the recorded ones.
 func (p *Puller) mayUseImage(request *pullRequest, image cri.Image) bool {
 	if p.pullRecords == nil || p.verify.isExempt(request.reference.Short) {
 		return true
@@ -209,8 +210,8 @@ func (p *Puller) mayUseImage(request *pullRequest, image cri.Image) bool {
 	return ok
 }
 
-// findCredentials returns the credentials for an image in the order in which they are tried. The error is only about the pod's
-// own secrets; errors of the node's providers are reported, not returned.
+// findCredentials returns the credentials for the image ref, those of the pod's secrets first, in the order to try them. The
+// error reports unusable secrets of the pod. Errors of Options.Providers are passed to reportError instead.
 func (p *Puller) findCredentials(ctx context.Context, request Request, ref reference.Reference) ([]credential.Credential, error) {
 	ring := &credential.Keyring{}
 	var secretErrs []error
@@ -231,7 +232,7 @@ func (p *Puller) findCredentials(ctx context.Context, request Request, ref refer
 	return found, errors.Join(secretErrs...)
 }
 
-// askProvider calls the provider Options.Providers[index] with a timeout.
+// askProvider calls provider, which is Options.Providers[index], with a timeout.
 func (p *Puller) askProvider(
 	ctx context.Context, index int, provider credential.Provider, repository string, pod credential.Pod,
 ) ([]credential.Credential, error) {
@@ -246,7 +247,7 @@ func (p *Puller) askProvider(
 	})
 }
 
-// reportError reports an error that does not decide whether a pod may use an image.
+// reportError logs err and calls Hooks.Error. It is for errors that do not make Ensure fail.
 func (p *Puller) reportError(err error) {
 	p.opts.Logger.Warn("image puller works around an error", "error", err)
 	if p.opts.Hooks.Error != nil {

@@ -24,8 +24,8 @@ type tokenBucket struct {
 	updated   time.Time
 }
 
-// reserve takes a token and returns the time until it can be used. It takes none if that is longer than maxWait. Earlier
-// reservations wait shorter.
+// reserve takes a token and returns how long the caller must wait before it pulls. If this is longer than maxWait, it takes none
+// and ok is false.
 func (l *tokenBucket) reserve(now time.Time, maxWait time.Duration) (wait time.Duration, ok bool) {
 	if l.perSecond == 0 {
 		return 0, true
@@ -51,8 +51,8 @@ func (l *tokenBucket) returnToken() {
 	}
 }
 
-// waitForToken takes a token of the rate limit and waits until it can be used. It fails at once if that is after the deadline
-// of ctx or later than Options.LimitWait.
+// waitForToken waits until the rate limit permits a pull. It fails at once if the wait would exceed Options.LimitWait or the
+// deadline of ctx.
 func (p *Puller) waitForToken(ctx context.Context) error {
 	now := time.Now()
 	maxWait := p.opts.LimitWait

@@ -67,7 +67,8 @@ func (o recordedObject) compare(other recordedObject) int {
 	return cmp.Or(cmp.Compare(o.Namespace, other.Namespace), cmp.Compare(o.Name, other.Name), cmp.Compare(o.UID, other.UID))
 }
 
-// newRecordedCredentials returns the record of a pull with this credential; nil: anonymous pull.
+// newRecordedCredentials returns the record of a successful pull with the credential used. nil means an anonymous pull, whose
+// image every pod may use.
 func newRecordedCredentials(used *credential.Credential) recordedCredentials {
 	if used != nil {
 		object := recordedObject(used.Source.Object)
@@ -81,8 +82,8 @@ func newRecordedCredentials(used *credential.Credential) recordedCredentials {
 	return recordedCredentials{NodePodsAccessible: true}
 }
 
-// merge returns the union of both. For a secret in both, the hash of added is used. An image usable by every pod needs no
-// credentials in its record.
+// merge returns the union of c and added. If both contain a secret, the hash of added replaces that of c. If every pod may use
+// the image, the union contains no credentials.
 func (c recordedCredentials) merge(added recordedCredentials) recordedCredentials {
 	if c.NodePodsAccessible || added.NodePodsAccessible {
 		return recordedCredentials{NodePodsAccessible: true}
@@ -107,14 +108,15 @@ func (c recordedCredentials) isEqual(other recordedCredentials) bool {
 		slices.Equal(c.KubernetesServiceAccounts, other.KubernetesServiceAccounts)
 }
 
-// encodeRecord encodes an object like the kubelet: JSON and a newline.
+// encodeRecord encodes object as in the kubelet's files: JSON and a newline.
 func encodeRecord(object any) ([]byte, error) {
 	data, err := json.Marshal(object)
 	return append(data, '\n'), err
 }
 
-// decodeRecord decodes an object and checks its kind and version. As in the kubelet, an unknown field is an error: a record
-// that is not fully understood must not grant access to an image.
+// decodeRecord decodes data, checks that it has this kind and a supported version, and returns it. meta returns the type fields
+// of the object. An unknown field is an error as in the kubelet: a record that is only partly understood must not grant access to
+// an image.
 func decodeRecord[T any](data []byte, kind string, meta func(*T) typeMeta) (T, error) {
 	var object, none T
 	dec := json.NewDecoder(bytes.NewReader(data))

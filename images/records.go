@@ -45,12 +45,13 @@ func newRecordStore(dir string) *recordStore {
 	}
 }
 
-// recordPath returns the path of the record in dir about subject, an image name or ID.
+// recordPath returns the path in dir of the record about subject, an image name or ID.
 func recordPath(dir, subject string) string {
 	return filepath.Join(dir, fmt.Sprintf("%s%x", filePrefix, sha256.Sum256([]byte(subject))))
 }
 
-// recordPullStart records the start of a pull. After success the caller must call recordPullEnd or recordPullSuccess.
+// recordPullStart writes an intent, the record of a started pull. Unless it fails, the caller must call recordPullEnd or
+// recordPullSuccess after the pull.
 func (s *recordStore) recordPullStart(image string) error {
 	if s == nil {
 		return nil
@@ -65,7 +66,7 @@ func (s *recordStore) recordPullStart(image string) error {
 	return nil
 }
 
-// recordPullEnd records the end of a pull. The end of the last running pull of an image removes its intent.
+// recordPullEnd removes the intent of image, unless another pull of the image still runs.
 func (s *recordStore) recordPullEnd(image string) error {
 	if s == nil {
 		return nil
@@ -80,8 +81,8 @@ func (s *recordStore) recordPullEnd(image string) error {
 	return removeFile(recordPath(s.intentDir, image))
 }
 
-// recordPullSuccess records a successful pull. On error the intent remains, so that the image does not count as preloaded. name
-// is the image name without tag and digest.
+// recordPullSuccess records that image was pulled with the credentials used, and then calls recordPullEnd. name is image without
+// tag and digest. After an error the intent remains, so that the image does not count as preloaded.
 func (s *recordStore) recordPullSuccess(image, name, id string, used recordedCredentials, now time.Time) error {
 	if s == nil {
 		return nil
@@ -92,8 +93,8 @@ func (s *recordStore) recordPullSuccess(image, name, id string, used recordedCre
 	return s.recordPullEnd(image)
 }
 
-// addCredentials adds credentials to the record of an image and writes it if it has changed. An unreadable record is replaced.
-// name is the image name without tag and digest.
+// addCredentials adds the credentials added to the record of the image with this ID. name is the image name without tag and
+// digest. It writes the record only if it changes, and replaces an unreadable one.
 func (s *recordStore) addCredentials(name, id string, added recordedCredentials, now time.Time) error {
 	s.recordMu.Lock()
 	defer s.recordMu.Unlock()
@@ -115,7 +116,7 @@ func (s *recordStore) addCredentials(name, id string, added recordedCredentials,
 	return writeRecord(s.pulledDir, id, record)
 }
 
-// readRecord returns the pulledRecord of the image with this ID.
+// readRecord returns the record of the image with this ID. found is false if there is none.
 func (s *recordStore) readRecord(id string) (record pulledRecord, found bool, err error) {
 	path := recordPath(s.pulledDir, id)
 	data, err := os.ReadFile(path)
@@ -134,7 +135,7 @@ func (s *recordStore) readRecord(id string) (record pulledRecord, found bool, er
 	return record, true, nil
 }
 
-// hasRecord reports whether there is a record of the image with this ID, readable or not.
+// hasRecord reports whether a record of the image with this ID exists. The record may be unreadable.
 func (s *recordStore) hasRecord(id string) bool {
 	if s == nil {
 		return false
@@ -143,8 +144,9 @@ func (s *recordStore) hasRecord(id string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// lookupCredentials returns the recorded credentials of an image under one name. pulled reports whether any agent has pulled
-// the image. The intent is read first: a pull that ends in between has written its record by then.
+// lookupCredentials returns the credentials with which the image with this ID was pulled as name. name is image without tag and
+// digest. pulled reports whether an agent has pulled the image or has started to. It reads the intent before the record: a pull
+// that ends meanwhile has then written its record.
 func (s *recordStore) lookupCredentials(image, name, id string) (credentials recordedCredentials, pulled bool, err error) {
 	begun, intentErr := s.isPullStarted(image)
 	r, found, err := s.readRecord(id)
@@ -154,7 +156,8 @@ func (s *recordStore) lookupCredentials(image, name, id string) (credentials rec
 	return credentials, begun, intentErr
 }
 
-// isPullStarted reports whether there is an intent for an image: a pull by this agent or an earlier one that has not ended.
+// isPullStarted reports whether an intent of image exists: a pull has started and its end is not recorded. An interrupted pull of
+// a previous agent counts too.
 func (s *recordStore) isPullStarted(image string) (bool, error) {
 	path := recordPath(s.intentDir, image)
 	data, err := os.ReadFile(path)
@@ -171,7 +174,7 @@ func (s *recordStore) isPullStarted(image string) (bool, error) {
 	return i.Image == image, nil
 }
 
-// visitRecords calls visit with the content of each record in dir and returns its joined errors. A missing directory is empty.
+// visitRecords calls visit with path and content of each record in dir, and joins the errors. A missing dir has no records.
 func visitRecords(dir string, visit func(path string, data []byte) error) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -194,7 +197,7 @@ func visitRecords(dir string, visit func(path string, data []byte) error) error 
 	return errors.Join(errs...)
 }
 
-// writeRecord writes the record about subject, an image name or ID, to dir.
+// writeRecord writes object to dir as the record about subject, an image name or ID.
 func writeRecord(dir, subject string, object any) error {
 	data, err := encodeRecord(object)
 	if err != nil {

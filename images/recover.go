@@ -13,10 +13,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
-// Recover completes the records of pulls that were interrupted by the end of an earlier agent. Images that exist by now are
-// recorded as pulled with unknown credentials, so that each pod must prove access with its own. Call it once before the first
-// Ensure; until then the intents have the same effect. Unreadable records are part of the error and do not stop the recovery of
-// others.
+// Recover completes the records of pulls that a previous agent started but did not finish. It records existing images as pulled
+// with unknown credentials, so that a pod must pull them with its own. Call it once, before the first Ensure. The error joins the
+// errors of unreadable records; Recover handles the remaining records even then.
 func (p *Puller) Recover(ctx context.Context) error {
 	if p.pullRecords == nil {
 		return nil
@@ -59,7 +58,7 @@ func (p *Puller) Recover(ctx context.Context) error {
 	return err
 }
 
-// recordUnknownCredentials replaces an intent by a record without credentials.
+// recordUnknownCredentials records the image with this ID as pulled, without credentials, and removes the intent of image.
 func (s *recordStore) recordUnknownCredentials(image, id string, now time.Time) error {
 	ref, err := reference.Parse(image)
 	if err != nil {
@@ -68,8 +67,8 @@ func (s *recordStore) recordUnknownCredentials(image, id string, now time.Time) 
 	return s.recordPullSuccess(image, ref.Short, id, recordedCredentials{}, now)
 }
 
-// Prune removes the records of images that no longer exist. present are all images of the node, listed at this time; records
-// written since are kept. Call it after images were removed.
+// Prune removes the records of images that no longer exist. present must be all images of the node, and listed the time before
+// they were listed: records written since then are kept. Call it after images were removed.
 func (p *Puller) Prune(present []cri.Image, listed time.Time) error {
 	if p.pullRecords == nil {
 		return nil
@@ -81,7 +80,7 @@ func (p *Puller) Prune(present []cri.Image, listed time.Time) error {
 	return p.pullRecords.pruneRecords(ids, listed)
 }
 
-// pruneRecords removes the records of image IDs that are not in present and were not changed since listed.
+// pruneRecords removes the records of image IDs that are not in present, unless they were written after listed.
 func (s *recordStore) pruneRecords(present map[string]bool, listed time.Time) error {
 	s.recordMu.Lock()
 	defer s.recordMu.Unlock()

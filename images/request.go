@@ -19,8 +19,8 @@ const (
 	PullNever        Policy = "Never"
 )
 
-// DefaultPolicy returns the policy of a container without one: [PullAlways] for images with the tag "latest" or without tag and
-// digest, otherwise [PullIfNotPresent]. Source: pkg/apis/core/v1/defaults.go.
+// DefaultPolicy returns the pull policy of a container that has none. It is [PullAlways] if image has the tag "latest", or
+// neither tag nor digest, and otherwise [PullIfNotPresent]. Source: pkg/apis/core/v1/defaults.go.
 func DefaultPolicy(image string) Policy {
 	if reference.IsLatest(image) {
 		return PullAlways

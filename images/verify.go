@@ -60,7 +60,7 @@ func newVerifier(policy VerifyPolicy, allowlist []string) (verifier, error) {
 	return v, nil
 }
 
-// isExempt reports whether every pod may use the image with this name, regardless of its records.
+// isExempt reports whether every pod may use images of this name without credentials, because of the policy or the allowlist.
 func (v verifier) isExempt(name string) bool {
 	switch v.policy {
 	case NeverVerify:
@@ -73,15 +73,15 @@ func (v verifier) isExempt(name string) bool {
 	}
 }
 
-// allowsPreloaded reports whether every pod may use an image that no agent has pulled.
+// allowsPreloaded reports whether every pod may use an image that no agent has pulled, for example one that was imported.
 func (v verifier) allowsPreloaded() bool { return v.policy == NeverVerifyPreloadedImages }
 
 // maxRecordedSecrets is the number of secrets in a record from which no equivalent secrets are added.
 const maxRecordedSecrets = 100
 
-// matchCredentials reports whether one of a pod's credentials grants access to an image that was pulled with the recorded ones:
-// by the same user and password, by the same secret even with changed content, or by the same service account. learned are the
-// credentials to add to the record, so that other pods with them are recognized by their hash. Source:
+// matchCredentials reports by allowed whether a pod with these credentials may use an image that was pulled with the recorded
+// ones. It may if a secret has a recorded hash, or is a recorded secret even with changed content, or if its service account is
+// recorded. learned are credentials to add to the record, so that they match by hash next time. Source:
 // pkg/kubelet/images/pullmanager/image_pull_manager.go (MustAttemptImagePull).
 func matchCredentials(recorded recordedCredentials, credentials []credential.Credential) (allowed bool, learned recordedCredentials) {
 	canAdd := len(recorded.KubernetesSecrets) < maxRecordedSecrets

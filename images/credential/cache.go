@@ -35,7 +35,8 @@ type cachedResponse struct {
 	sequence uint64 // value of putCount when it was stored
 }
 
-// get returns the cached response for the repository, its registry or all repositories, in this order.
+// get returns a response that is cached in scope and has not expired. A response for repository precedes one for registry, and
+// that precedes one for all repositories. The bool is false if there is none.
 func (c *responseCache) get(scope, repository, registry string, now time.Time) (Config, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,8 +48,8 @@ func (c *responseCache) get(scope, repository, registry string, now time.Time) (
 	return nil, false
 }
 
-// put stores a response for a duration. It removes expired responses, and the oldest ones if there is no space. It does not
-// store a response larger than a quarter of the cache.
+// put stores config in scope under key for the given duration. It removes expired responses first, and the oldest ones if the
+// cache is full. It does not store a response larger than a quarter of the cache.
 func (c *responseCache) put(scope, key string, config Config, duration time.Duration, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +91,7 @@ func (c *responseCache) oldestKey() (oldest responseKey) {
 	return oldest
 }
 
-// estimateSize returns the approximate memory use of a response in bytes.
+// estimateSize returns the approximate memory use of a cached response in bytes.
 func estimateSize(key responseKey, config Config) int {
 	const perEntry = 200 // overhead of a map entry
 	size := perEntry + len(key.scope) + len(key.key)

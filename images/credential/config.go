@@ -31,13 +31,14 @@ type Login struct {
 	Email    string
 }
 
-// String returns a text with the user name and without the password.
+// String returns the user name. It hides the password, so that logs do not contain it.
 func (l Login) String() string { return "login of " + l.Username }
 
 // GoString returns the same as String.
 func (l Login) GoString() string { return l.String() }
 
-// UnmarshalJSON decodes an entry. A field "auth", the base64 encoding of "user:password", replaces the other two.
+// UnmarshalJSON decodes an entry of a docker configuration. If it has the field "auth", the base64 encoding of "user:password",
+// that replaces Username and Password.
 func (l *Login) UnmarshalJSON(data []byte) error {
 	var e struct {
 		Username, Password, Email, Auth string
@@ -54,7 +55,7 @@ func (l *Login) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// decodeAuth decodes the field "auth", base64 with or without padding.
+// decodeAuth decodes auth, the base64 encoding of "user:password", with or without padding.
 func decodeAuth(auth string) (username, password string, err error) {
 	encoding := base64.RawStdEncoding
 	if strings.HasSuffix(strings.TrimSpace(auth), "=") {
@@ -71,7 +72,7 @@ func decodeAuth(auth string) (username, password string, err error) {
 	return username, password, nil
 }
 
-// ParseConfig decodes a docker configuration. It ignores fields other than credentials.
+// ParseConfig decodes a docker configuration and returns its credentials by registry. It ignores all other fields.
 func ParseConfig(data []byte, format Format) (Config, error) {
 	var file struct{ Auths Config }
 	var target any = &file
@@ -84,7 +85,7 @@ func ParseConfig(data []byte, format Format) (Config, error) {
 	return file.Auths, nil
 }
 
-// hideInput replaces an error of encoding/json by one without parts of the input, which may contain passwords.
+// hideInput returns err without parts of the input that encoding/json quotes, because they may contain passwords.
 func hideInput(err error) error {
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("not JSON, at byte %d", e.Offset)
@@ -102,7 +103,7 @@ type Secret struct {
 	Data   []byte `json:"-"` // value of the key .dockerconfigjson or .dockercfg
 }
 
-// String returns the namespace and name of the secret, without its data.
+// String returns the namespace and the name of the secret. It hides its data.
 func (s Secret) String() string { return "secret " + s.Namespace + "/" + s.Name }
 
 // GoString returns the same as String.
@@ -111,7 +112,8 @@ func (s Secret) GoString() string { return s.String() }
 // LogValue returns the text of String.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// AddSecret adds the credentials of a pull secret to the keyring. A secret without data has none.
+// AddSecret adds the credentials of a pull secret to the keyring. A secret without data adds none. The error names an unknown
+// type, invalid data and invalid entries; valid entries are added even then.
 func (k *Keyring) AddSecret(secret Secret) error {
 	if len(secret.Data) == 0 {
 		return nil

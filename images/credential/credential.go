@@ -45,8 +45,8 @@ type Object struct {
 // Auth returns the credential in the type of package cri.
 func (c Credential) Auth() *cri.Auth { return &cri.Auth{Username: c.Username, Password: c.Password} }
 
-// Hash returns the hexadecimal SHA-256 of the credential, with which the kubelet records it. Source:
-// pkg/credentialprovider/keyring.go (hashAuthConfig).
+// Hash returns the SHA-256 of the credential in hexadecimal digits. The kubelet writes this hash to its records of pulled images.
+// Source: pkg/credentialprovider/keyring.go (hashAuthConfig).
 func (c Credential) Hash() string {
 	// The hash depends on the field names, their order and omitted fields.
 	data, err := json.Marshal(struct {
@@ -61,10 +61,10 @@ func (c Credential) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// String returns a text with the user name and without the password.
+// String returns the user name. It hides the password.
 func (c Credential) String() string { return "credential of " + c.Username }
 
-// GoString returns the same as String, so that %#v shows no password.
+// GoString returns the text of String, so that %#v shows no password.
 func (c Credential) GoString() string { return c.String() }
 
 // LogValue returns the text of String, so that logs contain no password.

@@ -62,7 +62,8 @@ func (r *pluginResponse) cacheKey(repository, registry string) string {
 	}
 }
 
-// runOnce runs the executable of the plugin once. Its errors contain nothing of the response.
+// runOnce runs the plugin's executable for the repository and returns its response. Its errors quote nothing of the response,
+// which may contain passwords.
 func (p *plugin) runOnce(ctx context.Context, repository string, account tokenIdentity) (pluginResponse, error) {
 	input, err := json.Marshal(pluginRequest{
 		Kind: "CredentialProviderRequest", APIVersion: p.spec.APIVersion, Image: repository,
@@ -98,7 +99,8 @@ func (p *plugin) runOnce(ctx context.Context, repository string, account tokenId
 	return p.decodeResponse(stdout.Text)
 }
 
-// decodeResponse decodes and checks a response. It hides JSON errors, because they quote the response.
+// decodeResponse decodes data, the output of the plugin, and checks its version and fields. Its errors quote nothing of data,
+// which may contain passwords.
 func (p *plugin) decodeResponse(data []byte) (decoded pluginResponse, err error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()

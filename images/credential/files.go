@@ -21,7 +21,8 @@ type Files []string
 
 var _ Provider = Files(nil)
 
-// Credentials reads the file and returns the matching credentials. The error is about unusable files before it.
+// Credentials reads the first usable file of f, and returns its credentials for the repository. The error names unusable files
+// before it and invalid entries in it; the credentials are valid even then.
 func (f Files) Credentials(_ context.Context, repository string, _ Pod) ([]Credential, error) {
 	var errs []error
 	for _, path := range f {
@@ -42,7 +43,8 @@ func (f Files) Credentials(_ context.Context, repository string, _ Pod) ([]Crede
 // maxFileSize is the maximum size of a configuration file in bytes.
 const maxFileSize = 1 << 20
 
-// readRegularFile reads a regular file up to maxFileSize. It does not block on a named pipe.
+// readRegularFile reads the file at path. It fails if the file is not regular or larger than maxFileSize, and does not block on a
+// named pipe.
 func readRegularFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -63,8 +65,8 @@ func readRegularFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// readKeyring reads a configuration file. It returns nil if the file is unusable, and a keyring and an error if some entries
-// are invalid.
+// readKeyring returns the credentials of the docker configuration at path. If the file is unusable, the keyring is nil. If only
+// some entries are invalid, it returns both the keyring and an error.
 func readKeyring(path string) (*Keyring, error) {
 	data, err := readRegularFile(path)
 	if err != nil {

@@ -31,8 +31,8 @@ type entry struct {
 	credentials []Credential
 }
 
-// Add adds the credentials of a configuration to the keyring, after existing ones with the same key. Invalid keys are skipped
-// and part of the error.
+// Add adds the credentials of config to the keyring, with source as their origin. They follow existing credentials of the same
+// key. The error reports invalid keys, which are skipped.
 func (k *Keyring) Add(config Config, source Source) error {
 	var errs []error
 	for i, name := range slices.Sorted(maps.Keys(config)) {
@@ -64,10 +64,9 @@ func (k *Keyring) addCredential(key string, added Credential) error {
 	return nil
 }
 
-// Lookup returns the credentials for a repository such as "docker.io/library/busybox", in the order in which they should be
-// tried: longer keys precede their prefixes. If no key matches a repository of Docker Hub, it returns the credentials of
-// "index.docker.io", the key that docker writes. [reference.Split] determines the registry: "busybox" belongs to Docker Hub,
-// "localhost/busybox" does not.
+// Lookup returns the credentials for repository, for example "docker.io/library/busybox", in the order to try them: a longer key
+// precedes its prefixes. If no key matches and the repository is on Docker Hub, it returns the credentials of "index.docker.io",
+// the key that docker writes. A repository without a registry, such as "busybox", is on Docker Hub; see [reference.Split].
 func (k *Keyring) Lookup(repository string) []Credential {
 	target, registry, err := parseTarget(repository)
 	if err != nil {
@@ -93,5 +92,5 @@ func (k *Keyring) Lookup(repository string) []Credential {
 // String returns the number of keys and shows no credentials.
 func (k *Keyring) String() string { return fmt.Sprintf("keyring of %d keys", len(k.entries)) }
 
-// GoString returns the same as String, so that %#v shows no credentials.
+// GoString returns the text of String, so that %#v shows no credentials.
 func (k *Keyring) GoString() string { return k.String() }

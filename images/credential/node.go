@@ -3,8 +3,8 @@
 
 package credential
 
-// NodeProviders returns the credential providers of a node like the kubelet: files, and the plugins configured by plugins with
-// opts. Without plugins, opts is not used. It returns an error of [NewPlugins].
+// NodeProviders returns the providers that a kubelet uses for the credentials of its node: files, and then the plugins that
+// plugins configures. opts is for the plugins. The error is that of [NewPlugins].
 func NodeProviders(files Files, plugins PluginConfig, opts PluginOptions) ([]Provider, error) {
 	providers := []Provider{files}
 	if len(plugins.Providers) > 0 {

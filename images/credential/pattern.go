@@ -37,15 +37,15 @@ func parsePattern(s string) (registryPattern, error) {
 	return registryPattern{labels: strings.Split(host, "."), port: port, pathPrefix: u.Path}, nil
 }
 
-// parseTarget parses a repository and returns it with its registry, Docker Hub by default.
+// parseTarget parses repository as the target of patterns, and also returns its registry: Docker Hub if it names none.
 func parseTarget(repository string) (target registryPattern, registry string, err error) {
 	registry, rest := reference.Split(repository)
 	target, err = parsePattern(registry + "/" + rest)
 	return target, registry, err
 }
 
-// matchesTarget reports whether the pattern matches a repository: the ports must be equal, each label of the host must match,
-// and the path must start with pathPrefix, compared by characters: "r.io/team" also matches "r.io/teams".
+// matchesTarget reports whether p matches the repository target. The ports must be equal, each label of the host must match, and
+// the path must begin with pathPrefix. The path is compared by characters: "r.io/team" also matches "r.io/teams".
 func (p registryPattern) matchesTarget(target registryPattern) bool {
 	if p.port != target.port || len(p.labels) != len(target.labels) || !strings.HasPrefix(target.pathPrefix, p.pathPrefix) {
 		return false
@@ -58,7 +58,7 @@ func (p registryPattern) matchesTarget(target registryPattern) bool {
 	return true
 }
 
-// normalizeKey returns a key of a docker configuration without scheme and API version.
+// normalizeKey removes the scheme and the API version, such as "/v1/", from a key of a docker configuration.
 func normalizeKey(key string) (string, error) {
 	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
 	u, err := url.Parse("https://" + key)

@@ -32,8 +32,8 @@ type tokenIdentity struct {
 	token       string
 }
 
-// readCredentials returns the credentials of the plugin for a repository: from the cache, from a concurrent run for the same
-// repository, or from a new run. It returns nothing if the plugin must not run for this pod or repository.
+// readCredentials returns the plugin's credentials for repository and their source. It takes them from the cache, or from a run
+// of the plugin, which concurrent calls share. If the plugin is not configured for the repository or the pod, it returns nothing.
 func (p *plugin) readCredentials(ctx context.Context, repository string, pod Pod) (Config, Source, error) {
 	target, registry, err := parseTarget(repository)
 	if err != nil || !slices.ContainsFunc(p.matchPatterns, func(m registryPattern) bool { return m.matchesTarget(target) }) {
@@ -70,8 +70,8 @@ func (p *plugin) readCredentials(ctx context.Context, repository string, pod Pod
 	return config, source, nil
 }
 
-// readIdentity returns the service account data of a pod if the plugin requires it. shouldRun reports whether the plugin runs
-// for the pod at all.
+// readIdentity returns the service account data that the plugin is configured to receive, including a token. shouldRun is false
+// if the plugin must not run for pod, for example because its service account lacks a required annotation.
 func (p *plugin) readIdentity(ctx context.Context, pod Pod) (identity tokenIdentity, shouldRun bool, err error) {
 	a := p.spec.TokenAttributes
 	if a == nil {
@@ -109,26 +109,26 @@ func (p *plugin) readIdentity(ctx context.Context, pod Pod) (identity tokenIdent
 	return identity, true, nil
 }
 
-// cacheScope returns the part of the cache key that says who may use a response: all pods, the pods of a service account, or
-// the holder of a token.
-func (p *plugin) cacheScope(account tokenIdentity) string {
-	if account.object == (Object{}) {
+// cacheScope returns the part of the cache key that separates users of a response. Depending on the configuration these are all
+// pods, the pods of a service account, or the holders of a token.
+func (p *plugin) cacheScope(identity tokenIdentity) string {
+	if identity.object == (Object{}) {
 		return ""
 	}
 	hash := ""
 	if p.spec.TokenAttributes.CacheType == CacheToken {
-		hash = fmt.Sprintf("%x", sha256.Sum256([]byte(account.token)))
+		hash = fmt.Sprintf("%x", sha256.Sum256([]byte(identity.token)))
 	}
-	scope, _ := json.Marshal([]any{account.object, account.annotations, hash}) // strings only, so it cannot fail
+	scope, _ := json.Marshal([]any{identity.object, identity.annotations, hash}) // strings only, so it cannot fail
 	return string(scope)
 }
 
-// convertResponse converts a response to a configuration. It returns an error if the password is the token but may be used
-// longer than the token.
-func (p *plugin) convertResponse(answer pluginResponse, account tokenIdentity) (Config, error) {
-	config := make(Config, len(answer.Auth))
-	for key, auth := range answer.Auth {
-		if account.token != "" && auth.Password == account.token && p.spec.TokenAttributes.CacheType != CacheToken {
+// convertResponse returns the credentials in response. It returns an error if a password is the service account's token, but the
+// cache may outlive the token.
+func (p *plugin) convertResponse(response pluginResponse, identity tokenIdentity) (Config, error) {
+	config := make(Config, len(response.Auth))
+	for key, auth := range response.Auth {
+		if identity.token != "" && auth.Password == identity.token && p.spec.TokenAttributes.CacheType != CacheToken {
 			return nil, errors.New("the answer's password is the token: cacheType must be Token for that")
 		}
 		config[key] = Login{Username: auth.Username, Password: auth.Password}

@@ -89,8 +89,8 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 // MarshalJSON writes a string.
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
 
-// ParsePluginConfig decodes and validates a CredentialProviderConfig in JSON; convert YAML to JSON first. Unknown fields are an
-// error.
+// ParsePluginConfig decodes a CredentialProviderConfig and validates it. data must be JSON; the caller converts YAML. Unknown
+// fields are an error.
 func ParsePluginConfig(data []byte) (PluginConfig, error) {
 	var file struct {
 		APIVersion string `json:"apiVersion"`
@@ -111,7 +111,7 @@ func ParsePluginConfig(data []byte) (PluginConfig, error) {
 	return file.PluginConfig, file.Validate()
 }
 
-// isVersion reports whether version is a known version of the API group.
+// isVersion reports whether version is group with a supported version, for example group+"v1".
 func isVersion(version, group string) bool {
 	version, ok := strings.CutPrefix(version, group)
 	return ok && slices.Contains([]string{"v1", "v1beta1", "v1alpha1"}, version)

@@ -49,7 +49,8 @@ type Plugins struct {
 
 var _ Provider = (*Plugins)(nil)
 
-// NewPlugins finds the executables without running them. It returns an error if one is missing or the configuration is invalid.
+// NewPlugins finds the executables of all plugins in config, and runs none. It returns an error if an executable is missing, or
+// config or opts is invalid.
 func NewPlugins(config PluginConfig, opts PluginOptions) (*Plugins, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("plugin configuration: %w", err)
@@ -79,8 +80,8 @@ func NewPlugins(config PluginConfig, opts PluginOptions) (*Plugins, error) {
 	return ps, nil
 }
 
-// Credentials runs the plugins for the repository in their order and returns the matching credentials of their responses. The
-// error joins those of failed plugins.
+// Credentials runs the plugins that are configured for repository, one after another, and returns their matching credentials. The
+// error joins the errors of failed plugins; the credentials are valid even then.
 func (ps *Plugins) Credentials(ctx context.Context, repository string, pod Pod) ([]Credential, error) {
 	ring := &Keyring{}
 	var errs []error

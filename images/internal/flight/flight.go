@@ -24,8 +24,8 @@ type sharedCall[V any] struct {
 	abandoned bool // the leader's context ended or it panicked, so that the result is not valid for the others
 }
 
-// Do calls work with ctx and returns its result. If another caller is running work for the same key, Do waits for that result
-// or the end of ctx. If the running caller fails because its context has ended, one of the waiting callers takes over.
+// Do returns the result of work for key. If another caller already runs work for this key, Do waits for that result or the end of
+// ctx. If the other caller fails because its own context has ended, one of the waiting callers runs work in its place.
 func (g *Group[V]) Do(ctx context.Context, key string, work func(context.Context) (V, error)) (V, error) {
 	for {
 		shared, isLeader := g.joinCall(key)
@@ -44,7 +44,7 @@ func (g *Group[V]) Do(ctx context.Context, key string, work func(context.Context
 	}
 }
 
-// joinCall returns the running call of a key, or registers a new one that the caller must run.
+// joinCall returns the running call for key. If there is none, it registers one, and isLeader tells the caller to run it.
 func (g *Group[V]) joinCall(key string) (shared *sharedCall[V], isLeader bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -59,7 +59,7 @@ func (g *Group[V]) joinCall(key string) (shared *sharedCall[V], isLeader bool) {
 	return shared, true
 }
 
-// leadCall runs work, and publishes its result to the callers that wait for shared.
+// leadCall runs work with ctx, and publishes the result to all callers that wait for shared.
 func (g *Group[V]) leadCall(ctx context.Context, key string, shared *sharedCall[V], work func(context.Context) (V, error)) (V, error) {
 	defer func() {
 		g.mu.Lock()
