@@ -43,13 +43,13 @@ func (w *worker) applyAllocation(listed *corev1.Pod) *corev1.Pod {
 // PodState is the state of one pod that a [Reconciler] manages.
 type PodState struct {
 	Pod     cri.PodIdentity
-	Spec    *corev1.Pod       // the newest version from its source; nil: the pod is orphaned. Read-only
-	Status  *corev1.PodStatus // as last passed to Hooks.StatusChanged; nil: not yet. Read-only
+	Spec    *corev1.Pod       // the newest version from its source, which the caller must not change; nil: the pod is orphaned
+	Status  *corev1.PodStatus // the last status passed to Hooks.StatusChanged, which the caller must not change; nil: none yet
 	Deleted bool              // no source lists the pod any more, and it is being torn down
 	// Admitted is true if the pod has passed admission on this node, in this agent process or a previous one, and was not
 	// rejected.
 	Admitted bool
-	Evicted  bool // [Reconciler.Evict] was called for it, possibly in a previous process: it terminates, has terminated or is temporarily evicted
+	Evicted  bool // [Reconciler.Evict] was called for the pod, possibly in a previous process: the pod terminates, has terminated or is temporarily evicted
 }
 
 // Pods returns the state of every pod that a source lists or that is being torn down, sorted by UID. The result is a snapshot;

@@ -22,12 +22,12 @@ import (
 // admitTimeout limits one call of Options.Admit.
 const admitTimeout = 10 * time.Second
 
-// admission is the state of the admission of a pod, as far as its worker knows it.
+// admission is the admission state of a pod: whether Options.Admit has accepted it.
 type admission int
 
-// The states of admission. A pod counts as running while the worker has not read whether a previous agent process admitted it.
+// The admission states. A pod in state admissionUnknown counts as running, because a previous agent process may have admitted it.
 const (
-	admissionUnknown admission = iota // the record of the pod is not read yet
+	admissionUnknown admission = iota // the record of the pod on disk is not read yet
 	admissionPending                  // Options.Admit has not accepted the pod, or it must be called again after a temporary eviction
 	admitted
 )
@@ -128,7 +128,7 @@ func (w *worker) callAdmit(ctx context.Context, pod *corev1.Pod, onAdmitted func
 	return nil
 }
 
-// errAdmitHangs is reported while a call of Options.Admit for the pod has not returned after its timeout.
+// errAdmitHangs is the error of a pod for which a call of Options.Admit has not returned although its time limit has passed.
 var errAdmitHangs = errors.New("admit pod: Options.Admit does not return although its context has ended: the pod waits until it does")
 
 // rejectPod stores rejection in the record of the pod on disk, before the status of the rejected pod is published. It also

@@ -14,18 +14,19 @@ import (
 // PodCgroups creates, limits and removes the cgroups of pods. *podtree.Tree implements it. The runtime gets the names of the cgroups from
 // Options.Spec.CgroupParent. If that is nil, the PodCgroups must implement [CgroupNamer].
 type PodCgroups interface {
-	// Exists reports whether the cgroup of a pod exists.
+	// Exists reports whether the cgroup of the pod exists.
 	Exists(ctx context.Context, pod *corev1.Pod) (bool, error)
-	// Ensure prepares the cgroup of a pod for the start of containers. It creates an absent cgroup with its limits, and leaves a cgroup with
-	// processes unchanged. It may leave out or lift the CPU quota until Limit is called, so that the quota does not slow down the runtime's own
-	// work in the cgroup.
+	// Ensure prepares the cgroup of a pod for the start of containers. If the cgroup is absent, Ensure creates it with its
+	// limits. A cgroup with processes is unchanged. Ensure may omit or remove the CPU quota until Limit is called, because the
+	// quota would slow down the runtime while it starts containers.
 	Ensure(ctx context.Context, pod *corev1.Pod) error
-	// Limit enforces the CPU quota of a pod. The Reconciler calls it when the containers of a start run, at the latest
-	// Options.Pacing.StartSlotTimeout after the first of them, and once for each pod that runs when the agent starts. A quota that is already
-	// enforced is no error.
+	// Limit enforces the CPU quota of a pod that Ensure may have omitted. The Reconciler calls it when all containers of a start
+	// run, but no later than Options.Pacing.StartSlotTimeout after the first of them. It also calls it once for each running pod
+	// when the agent starts. A quota that is enforced already is no error.
 	Limit(ctx context.Context, pod *corev1.Pod) error
-	// Resize writes the limits of the pod's spec to the cgroup of a running pod, and the limits of the listed containers by calling runtime.
-	// At no time is the limit of a cgroup below the limits of its children. A call after an error continues where the previous call failed.
+	// Resize writes the limits of the pod's spec to the cgroup of a running pod, and calls runtime to set the limits of the
+	// listed containers. At no time is the limit of a cgroup lower than that of its children. After an error, the next call
+	// continues where the failed call stopped.
 	Resize(ctx context.Context, pod *corev1.Pod, containers []cgroups.ContainerResize, runtime cgroups.Resizer) error
 	// Remove kills the processes in the cgroup of a pod, and removes it. An absent cgroup is no error.
 	Remove(ctx context.Context, uid string) error

@@ -19,15 +19,16 @@ import (
 
 // deferredResizes holds the in-place pod resizes that the node had no capacity for when they were last decided.
 type deferredResizes struct {
-	signal chan struct{} // a resize was decided, or a pod may have released resources
+	signal chan struct{} // receives when a resize was decided, or a pod may have released resources
 
 	mu            sync.Mutex                // guards the fields below
 	byUID         map[string]deferredResize // by pod UID
-	epoch         uint64                    // the current epoch of the resizequeue.Queue
-	queueOutdated bool                      // no resize was deferred for a while, so the queue has not observed the pods
+	epoch         uint64                    // number of releases of resources that the resizequeue.Queue has observed
+	queueOutdated bool                      // no resize was deferred for a while, so the resizequeue.Queue has outdated pods
 }
 
-// deferredResize is a deferred resize: the pod with its requested resources, and the queue's epoch before the decision.
+// deferredResize is the pod of a deferred resize with its requested resources, and the value of deferredResizes.epoch before the
+// decision.
 type deferredResize struct {
 	pod   *corev1.Pod
 	epoch uint64

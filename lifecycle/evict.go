@@ -18,14 +18,16 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Evict terminates a pod that a source still lists, and returns nil once no container of it runs and its volumes and cgroup are
-// released. The containers are stopped with the grace period of the eviction. The pod then fails with the reason, message and conditions of the eviction, or is started again later if it is temporary.
+// Evict terminates a pod that a source still lists. It returns nil once no container of the pod runs and its volumes and cgroup
+// are released. The containers are stopped with the grace period of the eviction. The pod then fails with the reason, message and
+// conditions of the eviction. After a temporary eviction it does not fail, but is started again later.
 //
-// The eviction is recorded on disk before the first kill: a restarted agent continues it. A terminated pod is unchanged. Of two
-// evictions of a pod, the first sets the reason, and the shorter grace period applies.
+// The eviction is recorded on disk before the first container is stopped, so that a restarted agent continues it. A pod that has
+// terminated already is unchanged. If a pod is evicted twice, the reason of the first eviction and the shorter grace period
+// apply.
 //
-// The error wraps [cri.ErrNotFound] if there is no such pod. If ctx ends first, the error names the pod's last error, and the
-// eviction continues.
+// The error wraps [cri.ErrNotFound] if there is no such pod. If ctx ends first, Evict returns an error with the last error of the
+// pod, and the eviction continues.
 func (r *Reconciler) Evict(ctx context.Context, uid string, eviction podstatus.Eviction) error {
 	switch {
 	case eviction.Reason == "":
@@ -65,7 +67,8 @@ func (r *Reconciler) hasRunReturned() bool {
 	}
 }
 
-// evictionBackOffReset is the time after which a new temporary eviction of a pod starts with the shortest back-off again.
+// evictionBackOffReset is the time after a temporary eviction of a pod until its back-off is reset: a later temporary eviction
+// then starts with the shortest back-off.
 const evictionBackOffReset = 10 * time.Minute
 
 func evictionBackOff() backoff.Policy {

@@ -14,9 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Handle provides the pods of a [Reconciler] that is created later. It breaks the dependency cycle between the Reconciler and
-// parts of its [Options] that read its pods, such as an eviction manager. Before Set it has no pods. The zero value is ready; it
-// must not be copied.
+// Handle gives access to the pods of a [Reconciler] before that exists. Some [Options] of a Reconciler need its pods, for example
+// an eviction manager: give them the Handle, and call Set once the Reconciler is created. Before Set the Handle has no pods. The
+// zero value is ready to use. A Handle must not be copied.
 type Handle struct{ reconciler atomic.Pointer[Reconciler] }
 
 // Set sets the Reconciler that all other methods use.

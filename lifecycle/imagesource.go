@@ -21,15 +21,17 @@ import (
 
 // ImageSource makes the image of a container present on the node.
 type ImageSource interface {
-	// Ensure returns the image of the container once it is present. It may take as long as a pull, and returns when ctx ends. A *podstatus.StartError
-	// names the waiting reason that the status of the container shows. The sandbox is that of the pod; it must not be written to.
+	// Ensure returns the image of the container once it is present on the node. It may take as long as an image pull, and returns
+	// when ctx ends. If the error is a *podstatus.StartError, it sets the waiting reason of the container's status. sandbox is
+	// the config of the pod's sandbox, and must not be changed.
 	Ensure(ctx context.Context, pod *corev1.Pod, container *corev1.Container, sandbox *cri.SandboxConfig) (cri.Image, error)
 }
 
 // ImageHolder is an optional interface of an [ImageSource]: it prevents the removal of an image that is about to be used. [Images] implements it.
 type ImageHolder interface {
-	// Hold keeps an image, by its name in the container, on the node until release is called. The Reconciler calls Hold before Ensure, and
-	// release once the container is created or could not be created. Release may be called more than once.
+	// Hold prevents the removal of an image until release is called. image is its name in the container. The Reconciler calls
+	// Hold before Ensure. It calls release once the container is created, or could not be created. release may be called more
+	// than once.
 	Hold(image string) (release func())
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
 )
 
-// LabelOwner is the label of sandboxes and containers that names the agent which created them. An agent tears down orphaned pods
-// with its own value only, so that several agents can share a runtime.
+// LabelOwner is the label of sandboxes and containers that names the agent which created them. An agent tears down an orphaned
+// pod only if the label has the agent's own value, so that several agents can share a runtime.
 const LabelOwner = ownership.Label
 
 // claimOwner determines the value of [LabelOwner], the label that this agent sets on its containers. If Dirs.Pods is set, it also

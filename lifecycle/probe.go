@@ -10,11 +10,11 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// Probes runs the liveness, readiness and startup probes of pods. *podprobe.Pods implements it. If an implementation is no
-// [Notifier], the program must call [Reconciler.Changed] when a result has changed.
+// Probes runs the liveness, readiness and startup probes of pods. *podprobe.Pods implements it. If an implementation does not
+// implement [Notifier], the program must call [Reconciler.Changed] when the result of a probe has changed.
 type Probes interface {
-	// Sync starts, updates and stops the probes of a pod for its current containers. It does not block. The error names probes
-	// that cannot be run; the remaining probes run.
+	// Sync starts, updates and stops the probes of a pod for its current containers. It does not block. The error names each
+	// probe that cannot be run; all other probes run.
 	Sync(pod *corev1.Pod, status *corev1.PodStatus) error
 	// Remove stops the probes of a pod and discards their results.
 	Remove(uid string)

@@ -22,12 +22,12 @@ import (
 
 // publication is the state of the last publication of a pod's status. The zero value means that nothing was published.
 type publication struct {
-	status        *corev1.PodStatus // as computed; nil: not yet published
-	previousAgent *corev1.PodStatus // last status of the previous agent process, of a pod whose record is cleared; nil: none
-	phase         corev1.PodPhase   // as published: a terminal phase is deferred until no container runs
+	status        *corev1.PodStatus // the last computed status; nil: nothing was published yet
+	previousAgent *corev1.PodStatus // the last status that the previous agent process published, if the record of the pod is cleared; nil: none
+	phase         corev1.PodPhase   // the last published phase: a terminal phase is deferred until no container runs
 	probed        probeInput        // the pod as last passed to Options.Probes
 	starting      bool              // containers are being started: the pod does not terminate
-	replaced      []cri.Container   // containers before they are stopped for a replacement, until the next observation; see podview.HideReplacement
+	replaced      []cri.Container   // containers that are being stopped for a replacement, until the next observation; see podview.HideReplacement
 	messages      map[string]string // termination messages by container ID; each file is read once
 }
 

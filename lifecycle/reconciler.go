@@ -28,22 +28,22 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// Observer reads the pods of the runtime. *pleg.Generator implements it. If an implementation is no [Notifier], the program must
-// call [Reconciler.Changed] when the pods have changed.
+// Observer reads the pods of the runtime. *pleg.Generator implements it. If an implementation does not implement [Notifier], the
+// program must call [Reconciler.Changed] when the pods have changed.
 type Observer interface {
-	// NewerThan returns an observation of the pod that started after t, or its error, and waits for it. If the runtime does not
+	// NewerThan waits for an observation of the pod that started after t, and returns it or its error. If the runtime does not
 	// have the pod, the result has no sandboxes and containers.
 	NewerThan(ctx context.Context, uid string, t time.Time) (cri.Pod, error)
-	// Relist requests a new observation of one pod. It does not wait.
+	// Relist requests a new observation of one pod. It does not wait for it.
 	Relist(uid string)
-	// Pods returns all known pods of the runtime, including listed pods whose details could not be read. An error means that more
-	// pods may exist, because the last list failed or was incomplete.
+	// Pods returns all pods that the runtime is known to have, including pods in its list whose details could not be read. An
+	// error means that the runtime may have more pods, because the last list failed or was incomplete.
 	Pods() ([]cri.Pod, error)
 }
 
-// Reconciler runs the pods of a node: it moves each pod towards its spec and publishes its status. Pods are independent: a pod
-// whose runtime calls hang or fail delays no other pod. [New] creates a Reconciler, [Reconciler.Set] sets its pods, and
-// [Reconciler.Run] runs it.
+// Reconciler runs the pods of a node: it starts and stops containers until each pod matches its spec, and publishes the status of
+// each pod. Pods are independent: if a runtime call for a pod hangs or fails, no other pod is delayed. [New] creates a
+// Reconciler, [Reconciler.Set] sets its pods, and [Reconciler.Run] runs them.
 type Reconciler struct {
 	runtime       cri.Runtime
 	node          *executor.Node // shared by the executors of all pods

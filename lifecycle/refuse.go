@@ -19,14 +19,14 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// RefusedError is the reason why [Reconciler.Set] did not accept a pod or a changed version of a pod. errors.As finds each one in
-// the error of Set.
+// RefusedError is the reason why [Reconciler.Set] did not accept a pod or a change of a pod. Each one can be found with errors.As
+// in the error that Set returns.
 type RefusedError struct {
 	Pod    cri.PodIdentity
 	Source string
 	Err    error // the cause, such as a [*podapi.ImmutableError]
-	// Rejection is the reason and message of the failed pod, unless the runtime has something of the pod. Nil: the pod does not
-	// fail; a refused change leaves it as it was.
+	// Rejection is the reason and message with which the pod fails, unless the runtime has a sandbox or container of it. Nil: the
+	// pod does not fail. A pod whose change was refused continues unchanged.
 	Rejection *podstatus.Rejection
 }
 
@@ -48,7 +48,7 @@ const (
 // maxRejectionMessage limits the message of a rejection, in bytes.
 const maxRejectionMessage = 1024
 
-// podCheckError is the reason why a pod cannot be run, with the rejection of the pod.
+// podCheckError is the error of a pod that cannot be run. It includes the rejection for the pod's status.
 type podCheckError struct {
 	err       error
 	rejection *podstatus.Rejection // nil: the pod has no valid name or UID, so no status can be reported

@@ -75,7 +75,7 @@ func (w *worker) recordSuccess() {
 	w.shared.setLastError(nil)
 }
 
-// maxImmediateTeardowns is the number of teardowns of a pod that are repeated without delay. A correct runtime needs two.
+// maxImmediateTeardowns is how often the teardown of a pod is repeated without delay. A correct runtime needs two teardowns.
 const maxImmediateTeardowns = 5
 
 // teardownDelay returns the delay before the worker checks again whether the runtime has removed the pod. It is zero for the

@@ -18,8 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// blockedReportDelay is the time after which a pod that waits for another pod of its name also reports the last error of that
-// pod.
+// blockedReportDelay is how long a pod waits for another pod of its name until it reports the last error of that pod as well.
 const blockedReportDelay = 5 * time.Second
 
 // awaitSameNamePods waits until the runtime has removed all earlier pods with the namespace and name of this pod. Meanwhile it

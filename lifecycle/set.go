@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// PodSet is the list of all pods of one source. A source passes it through package podstore to [Reconciler.Set]:
+// PodSet has all pods of one source. A source passes it to [Reconciler.Set], usually through package podstore:
 //
 //	dir.Run(ctx, func(u source.Update) {
 //		err := reconciler.Set(store.Update(u.PodSet))
@@ -24,32 +24,32 @@ import (
 type PodSet struct {
 	Source string // the name of the source, unique in the agent; required
 	Pods   []*corev1.Pod
-	// Incomplete is true if the source could not read all of its pods. A pod that the previous set had and this set lacks is
-	// terminated. Orphaned pods are kept until the source reports a complete set.
+	// Incomplete is true if the source could not read all of its pods. A pod of the previous set that this set lacks is
+	// terminated nevertheless. Orphaned pods are kept until the source passes a complete set.
 	Incomplete bool
-	// Shared is true if no other code writes to the pods after the call, so that the receiver may keep them. False: the receiver
+	// Shared is true if no code changes the pods after the call, so that the receiver may keep them. If it is false, the receiver
 	// copies them.
 	Shared bool
 }
 
-// sourceState is the state of the Set calls of one source.
+// sourceState is the state of one source between its calls of Set.
 type sourceState struct {
 	slot       chan struct{} // semaphore with one slot: one call runs at a time
 	newestCall uint64        // number of the newest call that has run; used by the running call
-	// reported has a hash of each pod and cause that the last call refused; used by the running call.
+	// reported has a hash of each refused pod and its error in the last call; used by the running call.
 	reported map[[sha256.Size]byte]bool
 }
 
 // Set replaces the pods of one source. It copies the pods unless set.Shared is true, and returns before they are started or
-// terminated. Of concurrent calls for one source the latest wins. Unchanged pods are only compared.
+// terminated. If calls for one source are concurrent, the latest wins. Unchanged pods cost only a comparison.
 //
-// Set refuses a pod that is invalid or needs an unsupported feature, with an error that names the field. If the runtime has
-// nothing of the pod, the pod fails with the kubelet's reason, so that its controller can replace it. A pod that exists in the
-// runtime continues unchanged. A change that cannot be applied to a running pod is refused with a [*podapi.ImmutableError].
+// Set refuses a pod that is invalid or needs an unsupported feature, with an error that names the field. If the runtime has no
+// container or sandbox of the pod, the pod fails with the kubelet's reason, so that its controller can replace it. Otherwise it
+// continues unchanged. A change that cannot be applied to a running pod is refused with a [*podapi.ImmutableError].
 //
-// Of two pods with one name or UID in a set, the first is used. Of two sources that list one UID, the first keeps it until it
-// drops the pod. That pod is torn down before the pod of the other source starts. The error has one [RefusedError] per refused
-// pod; the next calls omit it while pod and cause are unchanged.
+// If two pods in a set have the same name or UID, the first is used. If two sources list the same UID, the first source keeps it
+// until it no longer lists the pod. That pod is torn down before the pod of the second source starts. The error has a
+// [RefusedError] for each refused pod. Later calls omit it as long as the pod and the cause are unchanged.
 //
 // Set returns an error for an empty source name, for a source that Options.Sources does not name, and after Run has returned.
 func (r *Reconciler) Set(set PodSet) error {

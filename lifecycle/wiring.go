@@ -18,23 +18,25 @@ import (
 )
 
 const (
-	// wiringPeriod is the period of the checks. A fault that two successive checks find is reported, within 10 s.
+	// wiringPeriod is the period of the checks. A fault is reported after two successive checks have found it, that is within 10
+	// s.
 	wiringPeriod = 4 * time.Second
 	// wiringReportPeriod is the time between two reports of one fault.
 	wiringReportPeriod = time.Minute
 )
 
-// Notifier is an optional interface of an [Observer], [Probes] or [PodResources] that reports changed pods. *pleg.Generator,
-// *podprobe.Pods and *volume.Volumes implement it.
+// Notifier is an optional interface of [Observer], [Probes] and [PodResources], to report which pods have changed.
+// *pleg.Generator, *podprobe.Pods and *volume.Volumes implement it.
 type Notifier interface {
-	// Notify registers fn, which is called with the UIDs of changed pods from now on. It does not block.
+	// Notify registers fn, which the implementation then calls with the UIDs of changed pods. Notify does not block.
 	Notify(fn func(uids ...string))
 }
 
-// Follower is an optional interface of [PodCgroups] that reads the pods of the Reconciler. *podtree.Tree implements it.
+// Follower is an optional interface of [PodCgroups], for an implementation that reads the pods of the Reconciler. *podtree.Tree
+// implements it.
 type Follower interface {
-	// Follow passes [Reconciler.Active] and [Reconciler.MayRun], which the implementation may call from now on. It does not
-	// block.
+	// Follow passes two methods of the Reconciler to the implementation, which may then call them: active is [Reconciler.Active],
+	// and mayRun is [Reconciler.MayRun]. Follow does not block.
 	Follow(active func() (pods []*corev1.Pod, complete bool), mayRun func(uid string) bool)
 }
 
@@ -51,7 +53,8 @@ type NodeResources interface {
 	Node() qos.Node
 }
 
-// ProbeChecker is an optional interface of [Probes] that supports some kinds of probes only. *podprobe.Pods implements it.
+// ProbeChecker is an optional interface of [Probes], for an implementation that supports only some kinds of probes.
+// *podprobe.Pods implements it.
 type ProbeChecker interface {
 	// Check returns an error for each probe field of the pod that the implementation does not support.
 	Check(pod *corev1.Pod) field.ErrorList
@@ -112,7 +115,8 @@ func (r *Reconciler) connectNotifiers() {
 	}
 }
 
-// wiringChecks detects parts that the program does not run or connect. awaitFirstList detects an observer that does not run.
+// wiringChecks detects parts of the agent that the program does not run or connect. An observer that does not run is not among
+// them, because awaitFirstList detects it.
 type wiringChecks struct {
 	r *Reconciler
 

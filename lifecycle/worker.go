@@ -43,11 +43,11 @@ type worker struct {
 	progress  progress
 }
 
-// progress is the worker's position in the work on its pod.
+// progress is the state of a worker between two syncs of its pod.
 type progress struct {
-	lastSync      time.Time    // end of the last actions: the next observation must be newer
-	failures      int          // failed syncs in a row
-	teardowns     int          // teardowns in a row that reported no error
+	lastSync      time.Time    // end of the last actions: the next observation must start later
+	failures      int          // number of successive syncs that failed
+	teardowns     int          // number of successive teardowns that reported no error
 	sourceChanged bool         // the pod is torn down because another source had listed its UID
 	hungAdmit     <-chan error // receives the result of a call of Options.Admit that timed out; nil: none
 }
