@@ -67,8 +67,8 @@ func (r *Reconciler) hasRunReturned() bool {
 	}
 }
 
-// evictionBackOffReset is the time after a temporary eviction of a pod until its back-off is reset: a later temporary eviction
-// then starts with the shortest back-off.
+// evictionBackOffReset is the time after the end of a pod's back-off until the back-off is reset: a later temporary eviction then
+// starts with the shortest back-off.
 const evictionBackOffReset = 10 * time.Minute
 
 func evictionBackOff() backoff.Policy {

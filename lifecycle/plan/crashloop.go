@@ -25,12 +25,12 @@ const (
 	crashLoopReset   = 10 * time.Minute
 )
 
-// AnnotationCrashLoop is the annotation of a restarted container with its back-off, so that a restarted agent continues it: "KEY
-// DELAY UNIX-NANOSECONDS". KEY is a hash of the pod and of the container's name, image and resources. DELAY is the wait after the
-// next exit, and the time is that of the restart. An invalid value, or one with another key, means no back-off.
+// AnnotationCrashLoop is the annotation of a container with its back-off, so that a restarted agent continues it. Its format is
+// "KEY DELAY UNIX-NANOSECONDS". KEY is a hash of the pod and of the container's name, image and resources. DELAY is the wait
+// after the next exit. The time is that of the last restart. An invalid value, or one with an outdated KEY, means no back-off.
 const AnnotationCrashLoop = "nodeagent/crash-loop"
 
-// crashLoop is the back-off state of one container instance. The zero value is that of the first instance.
+// crashLoop is the back-off state of one container instance. The first instance of a container has the zero value.
 type crashLoop struct {
 	key         string        // from crashLoopKey
 	delay       time.Duration // wait after the next exit

@@ -73,10 +73,11 @@ func (p *planner) planInit() initProgress {
 	return progress
 }
 
-// initStep is the decision about one init container. The zero value lets it run, and keeps the next one waiting.
+// initStep is the decision about one init container. The zero value means that the container continues, and that the next init
+// container waits.
 type initStep struct {
 	restart  bool // the container is started again
-	complete bool // the next init container, or the regular containers, may start
+	complete bool // the next init container may start, or the regular containers if there is none
 	failed   bool // the pod fails
 }
 
@@ -110,8 +111,8 @@ func (p *planner) planInitContainer(container *corev1.Container, last *cri.Conta
 	return initStep{restart: true}
 }
 
-// reasonOOMKilled is the reason of a container in which the kernel killed a process for lack of memory. An init container with
-// this reason has failed, even with exit code 0.
+// reasonOOMKilled is the termination reason of a container in which the kernel killed a process for lack of memory. An init
+// container with this reason has failed, even if its exit code is 0.
 const reasonOOMKilled = "OOMKilled"
 
 // planSidecar plans the actions for live, the running instance of a sidecar (restartable init container). It is restarted for a

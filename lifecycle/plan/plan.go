@@ -18,28 +18,28 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// State is the input of [Decide] and [Plan]: the desired pod, the observed containers, and the time. Pod and Now are required.
-// The zero value of another field means that nothing is observed, and that probes, resizes and cgroups are not used.
+// State is the input of [Decide] and [Plan]: the desired pod, the observed containers, and the time. Pod and Now are required. If
+// another field is zero, nothing is observed for it, or the feature is not used.
 type State struct {
-	Pod      *corev1.Pod // with defaults applied, and with its allocated resources; nil: the pod is orphaned
+	Pod      *corev1.Pod // the desired pod with defaults and with its allocated resources; nil: the pod is orphaned
 	Observed cri.Pod
 	Now      time.Time
-	Deleted  bool // no source lists the pod any more; a deletion timestamp in Pod is evaluated separately
-	// Relisted is true if a source lists the deleted pod again: it is stopped, and its exited containers are kept for the next
-	// start.
+	Deleted  bool // no source lists the pod any more; a deletion timestamp in Pod does not require it
+	// Relisted is true if a source lists the deleted pod again. Its containers are stopped, but the exited containers are kept
+	// for the next start.
 	Relisted bool
 	Resize   resize.Decision // decision about the in-place resize of the pod and its containers
 	// ResizePod is true if the limits of the pod's cgroup may differ from the pod's resources.
 	ResizePod bool
-	// CgroupMissing is true if the pod's cgroup does not exist. Running containers then have no limits, so the sandbox is
-	// recreated.
+	// CgroupMissing is true if the pod's cgroup does not exist. Containers that run then have no limits, so that the sandbox and
+	// all containers are recreated.
 	CgroupMissing bool
 	Probes        podprobe.Results // results of the containers' probes; nil: none
-	// StoppedSandboxes has the IDs of the sandboxes in state NotReady whose network was torn down. Other sandboxes in this state
-	// are stopped again.
+	// StoppedSandboxes has the IDs of the sandboxes in state NotReady whose network is torn down. All other sandboxes in this
+	// state are stopped again.
 	StoppedSandboxes map[string]bool
 	// PostStartPending has the IDs of the running containers whose postStart hook has not completed, for example because the
-	// agent was killed.
+	// agent was killed. The hook is run again.
 	PostStartPending []string
 	// Eviction is the eviction of the pod, possibly a temporary one. Nil: the pod is not evicted.
 	Eviction *podstatus.Eviction
@@ -49,36 +49,36 @@ type State struct {
 	LastEvictionReason string
 	// Rejection is the reason why the pod must not run on this node: nothing is created for it. Nil: it was not rejected.
 	Rejection *podstatus.Rejection
-	// RemoveTerminated removes the remaining containers of a terminated or temporarily evicted pod from the runtime. The caller
-	// keeps its status elsewhere.
+	// RemoveTerminated is true if the remaining containers of a terminated or temporarily evicted pod must be removed from the
+	// runtime. The caller has stored the status of the pod.
 	RemoveTerminated bool
 	// MaxRestartPeriod is the longest CrashLoopBackOff. Zero means 5 minutes.
 	MaxRestartPeriod time.Duration
 
-	// More input for the status of the pod; see podstatus.Input.
+	// last computed status; nil: the status in the pod object
 	Previous    *corev1.PodStatus            // last computed status; nil: that of the pod object
 	RuntimeName string                       // name of the runtime, the prefix of container IDs
-	Waiting     map[string]podstatus.Waiting // why the last start failed, by container name
+	Waiting     map[string]podstatus.Waiting // reasons why the last starts failed, by container name
 	Messages    map[string]string            // termination messages, by container ID
 	HostIPs     []netip.Addr                 // IP addresses of the node
 }
 
-// Actions is the next work on a pod. It is executed in this order: stop containers, stop sandboxes, remove containers, resize,
-// create a sandbox, start containers, remove sandboxes. The zero value means that nothing is to be done.
+// Actions are the next actions for a pod. They are executed in this order: stop containers, stop sandboxes, remove containers,
+// resize, create a sandbox, start containers, remove sandboxes. The zero value means that there is nothing to do.
 type Actions struct {
 	Kill                []Kill             // running containers to stop
 	StopSandboxes       []string           // IDs of sandboxes to stop; their running containers are in Kill
-	RemoveLogs          bool               // remove the logs and files of the pod, before its last sandbox is removed
+	RemoveLogs          bool               // remove the logs and files of the pod before its last sandbox is removed
 	RemoveContainers    []string           // IDs of exited containers to remove
 	Sandbox             *Sandbox           // sandbox to create before containers start; nil: none
-	SandboxID           string             // ID of the current sandbox, if none is created
+	SandboxID           string             // ID of the current sandbox; empty if Sandbox is created
 	Resize              []resize.Container // running containers to resize, together with the pod
-	ResizePod           bool               // apply the resources of the pod, even if no container is resized
+	ResizePod           bool               // write the resources of the pod to its cgroup, even if no container is resized
 	Start               []Start            // containers to start, in this order, independently of each other
 	BackOff             []BackOff          // containers that wait for their back-off
 	RemoveSandboxes     []string           // IDs of NotReady sandboxes to remove
 	PodTerminal         bool               // the pod has terminated or must terminate: nothing is started any more
-	WakeAt              time.Time          // when to decide again without a change; zero: no time is set
+	WakeAt              time.Time          // when to plan again although nothing has changed; zero: at no particular time
 	SandboxChangeReason string             // why the sandbox is replaced, for logs; empty: it is kept
 }
 
@@ -91,18 +91,18 @@ func (a *Actions) IsIdle() bool {
 // Sandbox is a sandbox to create.
 type Sandbox struct {
 	Attempt    uint32
-	PodStarted time.Time // start time of the pod, for AnnotationStarted; zero: the caller sets it
+	PodStarted time.Time // start time of the pod, for podstatus.AnnotationStarted; zero: the caller sets it
 }
 
 // Kill is a container to stop.
 type Kill struct {
 	ID, Name string
-	Grace    time.Duration // total time for the preStop hook, the wait for other containers, and the container itself
+	Grace    time.Duration // total time for the preStop hook, the wait for the containers in WaitFor, and the stop of the container itself
 	Reason   string        // for logs
-	Message  string        // of the event; empty: "Stopping container NAME"
-	// PreStop is the hook to run first, within the grace period; nil: none.
+	Message  string        // message of the Killing event; empty: "Stopping container NAME"
+	// PreStop is the hook to run before the container is stopped. Its time counts for Grace. Nil: none.
 	PreStop *corev1.LifecycleHandler
-	// WaitFor has the names of containers that are stopped at the same time and should exit first, within the grace period.
+	// WaitFor has the names of containers that are stopped at the same time and should exit first. The wait counts for Grace.
 	WaitFor []string
 }
 
@@ -119,12 +119,12 @@ func (k *Kill) EventMessage() string {
 type Start struct {
 	Container *corev1.Container
 	Attempt   uint32
-	// CreatedID is the ID of an existing instance to start: a previous agent process created it and did not start it. Empty:
-	// create a new instance.
+	// CreatedID is the ID of an existing instance to start, which a previous agent process created and did not start. Empty: a
+	// new instance is created.
 	CreatedID     string
-	PostStartOnly bool   // the container CreatedID is running, and only its postStart hook is to be run
+	PostStartOnly bool   // the container CreatedID runs already, and only its postStart hook is run
 	CrashLoop     string // value of AnnotationCrashLoop; empty: the first start
-	Generation    int    // restart-all generation: value of podview.AnnotationGeneration
+	Generation    int    // number of the last restart of all containers, for podview.AnnotationGeneration
 	// TargetID is the ID of the container whose processes an ephemeral container can see; empty: none.
 	TargetID string
 }
@@ -150,10 +150,10 @@ type BackOff struct {
 	Message string
 }
 
-// planner computes the actions for one state.
+// planner computes the actions for one State.
 type planner struct {
 	state    State
-	terminal bool // the phase of the pod is terminal or becomes terminal: nothing is started
+	terminal bool // the phase of the pod is terminal or becomes terminal, so that no container is started
 	view     podview.View
 	out      Actions
 }

@@ -8,32 +8,34 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 )
 
-// Launch has the data of a container that is known only when it is about to be created.
+// Launch has the data for the config of a container that is known only when the container is about to be created.
 type Launch struct {
 	Attempt  uint32     // restart count
-	ImageRef string     // image to run, as the pull or the image status returned it; empty: the image name in the pod
-	Image    *cri.Image // the image, for its user; nil: the runtime has no images
-	PodIPs   []string   // addresses of the sandbox, in any order; empty on the host network: those of the node
+	ImageRef string     // reference of the image to run, as returned by the pull or the image status; empty: the image name in the pod
+	Image    *cri.Image // the image, from which the user is read; nil: the runtime has no images
+	PodIPs   []string   // addresses of the pod's sandbox, in any order; empty on the host network, where the addresses of the node are used
 	TargetID string     // ID of the target container of an ephemeral container; empty: none
 
 	// References has the objects that the environment of the container refers to, from [ResolveReferences].
 	References References
-	// Env has variables of the node, for example of devices. Variables of the container override them, and can refer to them.
+	// Env has environment variables from the node, for example of devices. Variables of the container replace those of equal
+	// name, and can refer to them.
 	Env []cri.EnvVar
-	// Annotations has more annotations, for example of devices. The annotations of this package override them.
+	// Annotations has additional annotations, for example of devices. The annotations that this package sets replace those of
+	// equal name.
 	Annotations map[string]string
 
 	// Volumes has the volumes of the pod, by name.
 	Volumes map[string]Volume
-	// SubPath returns the host path of a subPath in volume v, for the volume mount with index mount. It must ensure that the path
-	// does not leave the volume while the container is created, because the pod controls symbolic links in it. Its error is part
-	// of the pod's status. Nil: such mounts are refused.
+	// SubPath returns the host path of a subPath in volume v. mount is the index of the volume mount in the container. SubPath
+	// must ensure that the path does not leave the volume while the container is created, because the pod controls the symbolic
+	// links in it. The status of the pod includes the error. Nil: volume mounts with a subPath are refused.
 	SubPath func(mount int, v Volume, subPath string) (hostPath string, err error)
 
-	HostsPath          string // host path of the hosts file; empty: the image's file is used
-	TerminationLogPath string // host path of the termination message file; empty: it is not mounted
+	HostsPath          string // host path of the hosts file for the pod; empty: containers use the file of their image
+	TerminationLogPath string // host path of the termination message file; empty: no file is mounted
 
-	Mounts     []cri.Mount  // more mounts, for example of devices
+	Mounts     []cri.Mount  // additional mounts, for example of devices
 	Devices    []cri.Device // devices of the container
 	CDIDevices []string     // names of CDI devices of the container
 }

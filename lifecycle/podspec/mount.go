@@ -21,9 +21,9 @@ import (
 
 // Volume is a volume of a pod on the node: a host path, an image or a block device.
 type Volume struct {
-	HostPath       string         // path of the directory or file
-	Image          *cri.ImageSpec // image that the runtime mounts instead, read-only; nil: HostPath
-	Device         string         // path of the block device, for volumeDevices
+	HostPath       string         // path of the directory or file on the host
+	Image          *cri.ImageSpec // image that the runtime mounts read-only in place of HostPath; nil: the volume is no image
+	Device         string         // path of the block device on the host, for volumeDevices
 	ReadOnly       bool           // the volume is read-only even if its mounts are not
 	SELinuxRelabel bool           // the runtime relabels the volume with the SELinux label of the container
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/optional"
 )
 
-// userIDs is the minimum number of IDs of a pod with its own user namespace (KEP-127).
+// userIDs is the minimum number of IDs in the user namespace of a pod (KEP-127).
 const userIDs = 1 << 16
 
 // podNamespaces returns the namespace options of the pod's sandbox and containers (kuberuntime/util, NamespacesForPod).

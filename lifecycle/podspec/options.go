@@ -20,36 +20,38 @@ const (
 	defaultSeccompRoot = "/var/lib/kubelet/seccomp"
 )
 
-// Options has the settings of the node, which apply to all pods. The zero value is a node without cluster DNS whose pods resolve
-// names like the host. Its functions may be called for each config and status, from several goroutines, and must not block.
+// Options has the settings of the node, which apply to all pods. With the zero value, the node has no cluster DNS, and pods
+// resolve names like the host. The functions may be called for each config and status, from several goroutines, and must not
+// block.
 type Options struct {
-	// HostIPs returns the IP addresses of the node: one, or one of each family with the preferred one first. Nil or empty: pods
-	// on the host network have no address, and only probes with a host can reach them. For package process 127.0.0.1 suffices.
+	// HostIPs returns the IP addresses of the node: one address, or one of each IP family with the preferred family first. Nil or
+	// no address: pods on the host network have no address, and only probes whose host is set can reach them. For package process
+	// 127.0.0.1 is sufficient.
 	HostIPs func() []netip.Addr
 
-	// LogRoot is the absolute path of the directory with the pods' log directories, usually DefaultLogRoot. Empty: container
-	// output is discarded.
+	// LogRoot is the absolute path of the directory that contains the log directories of the pods, usually DefaultLogRoot. Empty:
+	// the output of containers is discarded.
 	LogRoot        string
-	SeccompRoot    string // directory of Localhost seccomp profiles; empty: defaultSeccompRoot
-	SeccompDefault bool   // containers without a seccomp profile get that of the runtime instead of none
+	SeccompRoot    string // directory of the seccomp profiles of type Localhost; empty: defaultSeccompRoot
+	SeccompDefault bool   // containers without a seccomp profile get the default profile of the runtime; false: they get none
 
-	ClusterDNS    []netip.Addr   // DNS servers for policy ClusterFirst; empty: those of the host
-	ClusterDomain string         // such as "cluster.local"; empty: no search domains of the cluster
-	ResolvConf    *cri.DNSConfig // that of the host, from ParseResolvConf; nil: the runtime chooses it
-	NoResolvConf  bool           // pods use the name server on their loopback address, as with an empty resolvConf in the kubelet
+	ClusterDNS    []netip.Addr   // DNS servers for pods with policy ClusterFirst; empty: such pods use the DNS servers of the host
+	ClusterDomain string         // such as "cluster.local"; empty: pods have no search domains of the cluster
+	ResolvConf    *cri.DNSConfig // resolv.conf of the host, from ParseResolvConf; nil: the runtime chooses it
+	NoResolvConf  bool           // pods use a name server on their loopback address, as with an empty resolvConf in the kubelet's config
 
 	// CgroupParent returns the cgroup of a pod in the format of the runtime's cgroup driver. Nil: the runtime chooses it.
 	CgroupParent func(pod *corev1.Pod) string
-	// RuntimeClasses returns the runtime handler of a runtimeClassName. ok is false for an unknown class, which is an error of
-	// the pod. Nil: no class exists.
+	// RuntimeClasses returns the runtime handler of the runtime class called class. If ok is false, the class does not exist, and
+	// a pod of this class cannot run. Nil: no class exists.
 	RuntimeClasses func(class string) (handler string, ok bool)
-	// RuntimeHandlers returns the handlers of the runtime with their features, from [cri.StatusReporter]. A handler that is
-	// missing, or nil, has no features.
+	// RuntimeHandlers returns the handlers of the runtime with their features, from [cri.StatusReporter]. A handler that is not
+	// in the result has no features. Nil: no handler has features.
 	RuntimeHandlers func() []cri.RuntimeHandler
-	SELinux         bool // the node enforces SELinux: mounted files are relabeled for the container
+	SELinux         bool // the node enforces SELinux, so that mounted files are relabeled for the container
 
-	// UserNamespace returns the ID range on the node of a pod with hostUsers false. It must return the same range at each call,
-	// without overlap between pods. Nil: user namespaces are not supported.
+	// UserNamespace returns the ID mapping of a pod with hostUsers false. It must return an equal mapping at each call for a pod,
+	// and the mappings of two pods must not overlap. Nil: user namespaces are not supported.
 	UserNamespace func(pod *corev1.Pod) (cri.IDMapping, error)
 	// VolumeGroups returns the supplemental groups that the volumes of a pod require. Nil: none.
 	VolumeGroups func(pod *corev1.Pod) []int64
@@ -58,13 +60,13 @@ type Options struct {
 	// memory limits, but no OOM score adjustment, swap limit or memory QoS.
 	Node *qos.Node
 
-	// Allocatable returns the allocatable resources of the node, which are not written to. A variable with a resourceFieldRef to
-	// an absent limit has this value. Nil: it is 0.
+	// Allocatable returns the allocatable resources of the node, which the caller does not change. If a resourceFieldRef refers
+	// to a limit that is not set, the variable has the allocatable amount. Nil: such a variable is 0.
 	Allocatable func() corev1.ResourceList
-	MaskedPaths []string // more masked paths: the kubelet adds thermal_throttle of each CPU in /sys; nil: none
+	MaskedPaths []string // additional paths to hide in containers: the kubelet adds thermal_throttle of each CPU in /sys; nil: none
 
-	// Warn is called for warnings about a pod, for events. The reasons are those of the kubelet, if it has one:
-	// "DNSConfigForming" and "MissingClusterDNS". Nil: warnings are discarded.
+	// Warn is called for each warning about a pod, to record an event. reason is that of the kubelet, if the kubelet has this
+	// warning: "DNSConfigForming" or "MissingClusterDNS". Nil: warnings are discarded.
 	Warn func(pod *corev1.Pod, reason, message string)
 }
 

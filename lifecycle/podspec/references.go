@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 )
 
-// Objects provides the config maps, secrets and services that pods refer to. lifecycle.Objects has the same methods, and their
-// contract.
+// Objects provides the config maps, secrets and services that pods refer to. lifecycle.Objects has the same methods, and
+// describes their errors.
 type Objects interface {
 	// ConfigMap returns a config map.
 	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
@@ -23,7 +23,7 @@ type Objects interface {
 }
 
 // References has the objects that the environment of one container refers to, as read by [ResolveReferences]. An object that is
-// not in it does not exist.
+// missing in it did not exist.
 type References struct {
 	ConfigMaps map[string]*corev1.ConfigMap // by name, in the namespace of the pod
 	Secrets    map[string]*corev1.Secret    // by name, in the namespace of the pod

@@ -30,8 +30,8 @@ const (
 type statusBuilder struct {
 	view           *podview.View
 	in             *Input
-	generation     int  // current restart-all generation; instances of an earlier one are restarted
-	regularCreated bool // a regular container of this generation was created, in any sandbox
+	generation     int  // number of the current restart of all containers; instances with a lower number are restarted
+	regularCreated bool // a regular container was created since that restart, in any sandbox
 }
 
 // setContainerStatuses sets the container statuses in status, the new pod status. Regular and ephemeral containers are sorted by

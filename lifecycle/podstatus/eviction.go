@@ -16,19 +16,20 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// Eviction describes the termination of a pod that its source still lists. Source: the arguments of KillPodFunc in
+// Eviction describes why and how a pod that its source still lists is terminated. Source: the arguments of KillPodFunc in
 // pkg/kubelet/eviction/types.go.
 type Eviction struct {
 	Reason  string `json:"reason"` // reason of the pod status, such as "Evicted" or "Preempting"; required
 	Message string `json:"message,omitempty"`
-	// Conditions are added to the status of the failed pod, for example DisruptionTarget. Their transition times are set by this
-	// package.
+	// Conditions are added to the status of the failed pod, for example DisruptionTarget. This package sets their transition
+	// times.
 	Conditions []corev1.PodCondition `json:"conditions,omitempty"`
-	// Grace is the grace period of the containers, at least 2 s; zero: that of the pod. The deletion grace period of the pod
-	// still applies if it is shorter.
+	// Grace is the grace period for stopping the containers, at least 2 s. Zero: the grace period of the pod. If the deletion
+	// grace period of the pod is shorter than Grace, it applies instead.
 	Grace time.Duration `json:"grace,omitempty"`
-	// Temporary is true if the pod does not fail: its containers are stopped, it has phase Pending with this reason, and after a
-	// back-off and a new admission it is started again. It applies only to pods with restart policy Always; other pods fail.
+	// Temporary is true if the pod shall not fail. Its containers are stopped, its phase becomes Pending with Reason, and after a
+	// back-off and a new admission it is started again. This applies only to pods with restart policy Always; any other pod
+	// fails.
 	Temporary bool `json:"hold,omitempty"`
 }
 
@@ -38,13 +39,15 @@ func (e *Eviction) IsTemporary(pod *corev1.Pod) bool {
 	return e != nil && e.Temporary && pod.Spec.RestartPolicy == corev1.RestartPolicyAlways
 }
 
-// Rejection is the reason why a pod must not run on this node. The pod fails with this reason, and nothing is created for it.
+// Rejection is the reason why a pod must not run on this node. The pod fails with this reason, and no sandbox, container or
+// volume is created for it.
 type Rejection struct {
 	Reason  string `json:"reason"` // such as "OutOfcpu"; empty: [ReasonUnexpectedAdmissionError]
 	Message string `json:"message,omitempty"`
 }
 
-// ReasonUnexpectedAdmissionError is the reason of a rejection without a reason. Source: pkg/kubelet/lifecycle/predicate.go.
+// ReasonUnexpectedAdmissionError is the reason of a rejection whose field Reason is empty. Source:
+// pkg/kubelet/lifecycle/predicate.go.
 const ReasonUnexpectedAdmissionError = "UnexpectedAdmissionError"
 
 // Error returns "reason: message".

@@ -11,10 +11,10 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// PhaseInput is the input of [Phase] besides the pod and its container statuses.
+// PhaseInput is the input of [Phase] in addition to the pod and its container statuses.
 type PhaseInput struct {
-	Deleted     bool // the pod is deleted: no container is started any more, regardless of restart policies
-	Initialized bool // a regular container was created in the current sandbox
+	Deleted     bool // no container of the pod is started any more, whatever its restart policy is
+	Initialized bool // the init containers have completed: a regular container was created in the current sandbox
 }
 
 // Phase returns the phase of a pod. statuses are the statuses of its regular and init containers. A deleted static pod keeps
@@ -53,7 +53,7 @@ func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, input PhaseInput)
 	return corev1.PodFailed
 }
 
-// phaseCounts counts the containers of a pod by their states, from which its phase follows.
+// phaseCounts has the number of containers of a pod in each state. The phase of the pod follows from these numbers.
 type phaseCounts struct {
 	unknown, running, waiting, stopped, notRestarted, succeeded int
 	sidecarPending, initPending, initFailed                     int

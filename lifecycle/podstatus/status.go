@@ -39,23 +39,23 @@ const (
 	messageDeadlineExceeded = "Pod was active on the node longer than the specified deadline"
 )
 
-// Waiting has the reason and message of a container that is waiting to be started.
+// Waiting is the reason and message of a container in state Waiting.
 type Waiting struct{ Reason, Message string }
 
-// Input is the input of [Of] besides the pod and its observed containers.
+// Input is the input of [Of] in addition to the pod and its observed containers.
 type Input struct {
 	Now                time.Time
-	Previous           *corev1.PodStatus  // last status that Of returned for this pod; nil: that of the pod object
-	RuntimeName        string             // such as containerd, the prefix "containerd://" of container IDs; empty: IDs have no prefix
-	Waiting            map[string]Waiting // by container name: why a container that must be started does not run
+	Previous           *corev1.PodStatus  // the last status that Of returned for this pod; nil: the status in the pod object
+	RuntimeName        string             // name of the runtime, such as containerd, for container IDs with the prefix "containerd://"; empty: no prefix
+	Waiting            map[string]Waiting // reasons why containers that must be started do not run, by container name
 	Messages           map[string]string  // termination messages, by container ID
 	HostIPs            []netip.Addr       // IP addresses of the node, the primary one first
-	Deleted            bool               // no container of the pod will be started
-	Starting           bool               // containers are being started, possibly exited ones: the phase does not become terminal
-	Probes             podprobe.Results   // probe results of the containers; nil: none, so containers with probes are not ready
+	Deleted            bool               // no container of the pod is started any more
+	Starting           bool               // containers are being started, so that exited containers do not make the phase terminal
+	Probes             podprobe.Results   // results of the containers' probes; nil: there are none, so that containers with probes are not ready
 	Resize             resize.Decision    // in-place resize of the pod; zero: none
 	Eviction           *Eviction          // the eviction of the pod, possibly temporary; nil: it is not evicted
-	LastEvictionReason string             // reason of the last temporary eviction, to remove from the status; empty: none
+	LastEvictionReason string             // reason of the last temporary eviction, which is removed from the status; empty: none
 }
 
 // Of returns the status of a pod for the API server, computed from the containers in observed. A terminal phase in input.Previous
@@ -164,8 +164,8 @@ func Deadline(pod *corev1.Pod, started *metav1.Time) time.Time {
 	return started.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds) * time.Second)
 }
 
-// AnnotationStarted is the annotation of a sandbox with the start time of its pod. A replacement sandbox has the same value, so
-// that the active deadline does not move.
+// AnnotationStarted is the annotation of a sandbox with the start time of its pod. All sandboxes of a pod have the same value, so
+// that a new sandbox does not extend the active deadline.
 const AnnotationStarted = "nodeagent/started"
 
 // startTime returns the start time of the pod: the one in previous, else the earliest start time that its sandboxes record, else
