@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 )
 
-// names returns what is in a directory.
+// names returns the names in a directory.
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -66,7 +66,7 @@ func TestWriteFileInTheWorkingDirectory(t *testing.T) {
 	assert.Equal(t, []string{"state"}, names(t, dir))
 }
 
-func TestWriteFileRefuses(t *testing.T) {
+func TestWriteFileRejectsIrregularFiles(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "directory"), 0o700))
 	require.NoError(t, os.Symlink("elsewhere", filepath.Join(dir, "link")))
@@ -85,7 +85,7 @@ func TestWriteFileRefuses(t *testing.T) {
 	}
 }
 
-// Writers at the same time do not disturb each other, and readers see what one of them wrote.
+// Concurrent writers do not disturb each other, and readers see the content of one of them.
 func TestConcurrentWriters(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state")
@@ -115,7 +115,7 @@ func TestConcurrentWriters(t *testing.T) {
 	assert.Equal(t, []string{"state"}, names(t, dir))
 }
 
-func TestCleanRemovesWhatKilledWritersLeft(t *testing.T) {
+func TestCleanRemovesTemporaryFilesOfKilledWriters(t *testing.T) {
 	dir := t.TempDir()
 	others := []string{".pods.backup.7.tmp", ".pods..tmp", ".pods.7", ".pods.7a.tmp", ".tmp", "pods", "pods.7.tmp"}
 	for _, name := range append(others, ".pods.7.tmp", ".pods.123456.tmp") {
@@ -126,14 +126,14 @@ func TestCleanRemovesWhatKilledWritersLeft(t *testing.T) {
 	require.NoError(t, atomicfile.Clean(filepath.Join(dir, "missing", "pods")))
 }
 
-// content is a file that tells which one it is: the first line is a number, the rest repeats it, and the length
+// content returns a file content that identifies n: the first line is a number, the remaining lines repeat it, and the length
 // depends on it.
 func content(n int) []byte {
 	line := strconv.Itoa(n) + "\n"
 	return []byte(strings.Repeat(line, 20_000+n%7*5_000))
 }
 
-// generation reads such a file and wants it whole.
+// generation reads a file written by content, and fails unless it is complete.
 func generation(t *testing.T, path string) int {
 	t.Helper()
 	data, err := os.ReadFile(path)

@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 )
 
-// The test binary is its own victim: with these in its environment it is a process that only writes.
+// With these environment variables the test binary is a process that only writes.
 const (
 	envPath = "ATOMICFILE_TEST_PATH"
 	envFrom = "ATOMICFILE_TEST_FROM"
@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// A writer that is killed at any moment leaves a whole file, which is never older than the last one it reported.
-func TestKilledWriter(t *testing.T) {
+// A writer that is killed at any moment leaves a complete file, not older than the last reported one.
+func TestKilledWriterLeavesCompleteFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state")
 	const rounds = 40
@@ -81,8 +81,8 @@ func TestKilledWriter(t *testing.T) {
 	assert.NotZero(t, torn, "no writer was killed in the middle of a write, so this has tested nothing")
 }
 
-// A disk that is full, here a file that may not grow, costs neither the old content nor a file beside it.
-func TestFullDisk(t *testing.T) {
+// A full disk, simulated by a file size limit, keeps the old content and leaves no temporary file.
+func TestFullDiskKeepsOldContent(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state")
 	require.NoError(t, atomicfile.WriteFile(path, content(1), 0o600))
@@ -100,7 +100,7 @@ func TestFullDisk(t *testing.T) {
 	assert.Equal(t, []string{"state"}, names(t, dir))
 }
 
-// A directory that takes no new files.
-func TestReadOnlyDirectory(t *testing.T) {
+// A directory in which no files can be created.
+func TestReadOnlyDirectoryIsError(t *testing.T) {
 	require.ErrorContains(t, atomicfile.WriteFile("/proc/nodeagent", nil, 0o600), "replace /proc/nodeagent: ")
 }

@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { mounttest.Main(m) }
 
-// A device that is held has a loop device on it, once, and none when it is released.
-func TestHold(t *testing.T) {
+// A held device has exactly one loop device, and none after its release.
+func TestHoldAttachesOneLoopDevice(t *testing.T) {
 	device := mounttest.LoopDevice(t, 1<<20)
 	bound := filepath.Join(t.TempDir(), "bound")
 	require.NoError(t, os.WriteFile(bound, nil, 0o600))
@@ -70,8 +70,8 @@ func TestResolve(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// An empty device gets a file system, one that has one keeps it, and one with something else on it is left alone.
-func TestFormat(t *testing.T) {
+// An empty device is formatted, a file system is kept, and a device with other data is not changed.
+func TestFormatOnlyEmptyDevice(t *testing.T) {
 	for _, tool := range []string{"blkid", "mkfs.ext4", "fsck.ext4"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skip("this node has no " + tool)

@@ -36,7 +36,7 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("another agent has it open: process %d", e.PID)
 }
 
-// Lock is an acquired lock.
+// Lock is the lock of a directory. The kernel releases it when the process exits.
 type Lock struct{ file *os.File }
 
 // Acquire locks the existing directory dir, using the file name in it, which is created if necessary. If the directory is locked,
@@ -78,7 +78,7 @@ func IsLocked(dir, name string) (bool, error) {
 	return false, err
 }
 
-// Release releases the lock.
+// Release unlocks the directory.
 func (l *Lock) Release() error { return l.file.Close() }
 
 // errLocked means that the lock is held by another agent.
@@ -95,7 +95,7 @@ func acquireInTime(f *os.File) error {
 	}
 }
 
-// writePID records this process as the holder.
+// writePID writes the process ID of this process, the holder of the lock, to the lock file.
 func writePID(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err
@@ -104,7 +104,7 @@ func writePID(f *os.File) error {
 	return err
 }
 
-// readPID returns the recorded holder, or 0.
+// readPID returns the process ID in a lock file, or 0.
 func readPID(f *os.File) int {
 	var text [20]byte
 	n, _ := f.ReadAt(text[:], 0)

@@ -12,7 +12,7 @@ import (
 )
 
 // tryLock fails: this system has no flock.
-func try(*os.File) error { return fmt.Errorf("flock: %w", errors.ErrUnsupported) }
+func tryLock(*os.File) error { return fmt.Errorf("flock: %w", errors.ErrUnsupported) }
 
 // hasExited is not used on this system.
-func ended(int) bool { return false }
+func hasExited(int) bool { return false }

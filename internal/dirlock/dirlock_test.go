@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/dirlock"
 )
 
-// It keeps two agents from using one directory, and an operator from not knowing which two.
-func TestTheSecondIsToldWhoHasTheDirectory(t *testing.T) {
+// The second agent gets an error with the process ID of the first.
+func TestAcquireReportsHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		first, err := dirlock.Acquire(dir, "lock")
@@ -34,8 +34,8 @@ func TestTheSecondIsToldWhoHasTheDirectory(t *testing.T) {
 	})
 }
 
-// It keeps a file that somebody else wrote from being read as a holder.
-func TestAHolderThatDidNotSignIsUnknown(t *testing.T) {
+// The content of another file is not taken for a process ID.
+func TestAcquireIgnoresInvalidHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		first, err := dirlock.Acquire(dir, "lock")
@@ -49,8 +49,8 @@ func TestAHolderThatDidNotSignIsUnknown(t *testing.T) {
 	})
 }
 
-// Who only looks is not kept waiting, and takes nothing.
-func TestHeld(t *testing.T) {
+// IsLocked does not wait and does not keep the lock.
+func TestIsLocked(t *testing.T) {
 	dir := t.TempDir()
 	for _, want := range []bool{false, true, false} {
 		var lock *dirlock.Lock
@@ -70,7 +70,7 @@ func TestHeld(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestTakeInNoDirectory(t *testing.T) {
+func TestAcquireFailsInMissingDirectory(t *testing.T) {
 	_, err := dirlock.Acquire(filepath.Join(t.TempDir(), "missing"), "lock")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

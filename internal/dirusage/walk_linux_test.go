@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/rmtree"
 )
 
-// measure walks over a path without a budget.
+// measure measures a path without a pace.
 func measure(t *testing.T, path string, flat bool) (Usage, error) {
 	t.Helper()
 	w := &Walk{Flat: flat}
@@ -34,7 +34,7 @@ func write(t *testing.T, path string, bytes int) {
 	require.NoError(t, os.WriteFile(path, make([]byte, bytes), 0o644))
 }
 
-// sizes adds up what lstat says of the names.
+// sizes adds up the usage of files by lstat.
 func sizes(t *testing.T, names ...string) (u Usage) {
 	t.Helper()
 	for _, name := range names {
@@ -73,7 +73,7 @@ func TestWalkCountsBlocksAndHardLinksOnce(t *testing.T) {
 	assert.Equal(t, sizes(t, dir+"/link"), link, "where it leads to is somebody else's")
 }
 
-// What is mounted below is another file system's, also if that is the same one once more.
+// Mounts below the path are not counted, even of the same file system.
 func TestIntegrationWalkStaysOnItsMount(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -85,12 +85,12 @@ func TestIntegrationWalkStaysOnItsMount(t *testing.T) {
 	write(t, dir+"/other/file", 10_000)
 	before, err := measure(t, dir, false)
 	require.NoError(t, err)
-	runtime.LockOSThread() // and never unlocked: the thread, with its namespace, ends with the test
+	runtime.LockOSThread() // never unlocked: the thread, with its namespace, ends with the test
 	require.NoError(t, unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS))
 	require.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	require.NoError(t, unix.Mount("tmpfs", dir+"/tmpfs", "tmpfs", 0, ""))
 	require.NoError(t, unix.Mount(dir+"/other", dir+"/bind", "", unix.MS_BIND, ""))
-	t.Cleanup(func() { // on the same thread: what is mounted is in the way of who removes the directory
+	t.Cleanup(func() { // on this thread: the mount would prevent the removal of the directory
 		require.NoError(t, unix.Unmount(dir+"/tmpfs", 0))
 		require.NoError(t, unix.Unmount(dir+"/bind", 0))
 	})
@@ -102,7 +102,7 @@ func TestIntegrationWalkStaysOnItsMount(t *testing.T) {
 	assert.GreaterOrEqual(t, after.Inodes, before.Inodes-2)
 }
 
-// nest makes a tree of directories, each with a file and, beside the next one, another directory.
+// nest creates nested directories, each with a file and a second directory.
 func nest(t *testing.T, dir string, levels int) {
 	t.Helper()
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
@@ -120,8 +120,8 @@ func nest(t *testing.T, dir string, levels int) {
 	unix.Close(fd)
 }
 
-// A container makes trees that are deeper than any path, and descriptors are few: all of it is counted.
-func TestWalkOfADeepTree(t *testing.T) {
+// A tree that is deeper than the longest path is counted completely, with few descriptors.
+func TestWalkCountsDeepTree(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(func() { assert.NoError(t, rmtree.Remove(dir)) })
 	const levels = 3 * maxOpen
@@ -137,8 +137,8 @@ func TestWalkOfADeepTree(t *testing.T) {
 	assert.EqualValues(t, 1+3*levels, got.Inodes)
 }
 
-// Of a tree that is deeper than what is walked, the levels above are counted, and it is an error.
-func TestWalkOfATreeThatIsTooDeep(t *testing.T) {
+// In a tree that is too deep, the upper levels are counted and the error reports it.
+func TestWalkReportsTooDeepTree(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(func() { assert.NoError(t, rmtree.Remove(dir)) })
 	nest(t, dir, maxLevels+10)
@@ -147,8 +147,8 @@ func TestWalkOfATreeThatIsTooDeep(t *testing.T) {
 	assert.EqualValues(t, 1+3*maxLevels, got.Inodes)
 }
 
-// A directory that is moved away while the walk is below it ends that part of the walk, and leads it nowhere else.
-func TestWalkOfATreeThatMoves(t *testing.T) {
+// If a directory is moved during its measurement, the measurement leaves that part of the tree.
+func TestWalkSkipsMovedDirectory(t *testing.T) {
 	dir := t.TempDir()
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 	for _, name := range []string{a, b, filepath.Join(a, "sub")} {
@@ -169,7 +169,7 @@ func TestWalkOfATreeThatMoves(t *testing.T) {
 	unix.Close(sub)
 }
 
-func TestManyLinkedFilesTakeNoMoreMemory(t *testing.T) {
+func TestManyLinkedFilesUseBoundedMemory(t *testing.T) {
 	w := &Walk{}
 	for i := range uint64(maxLinked + 1000) {
 		w.countFile(i, 8, 4, false)
@@ -188,15 +188,15 @@ func TestWalkEndsWithItsContext(t *testing.T) {
 	assert.ErrorIs(t, w.Run(ctx, dir), context.Canceled)
 }
 
-// The pace takes its part of the time, whatever the work is.
-func TestPaceKeepsItsPart(t *testing.T) {
+// The pace keeps its CPU fraction for any work.
+func TestPaceKeepsCPUFraction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &Pace{CPUFraction: 0.05}
 		begin := time.Now()
 		var worked time.Duration
 		for range 2000 {
 			require.NoError(t, p.sleepIfDue(t.Context()))
-			time.Sleep(time.Millisecond) // stands for work
+			time.Sleep(time.Millisecond) // simulated work
 			worked += time.Millisecond
 		}
 		took := time.Since(begin)
@@ -212,7 +212,7 @@ func TestPaceKeepsItsPart(t *testing.T) {
 	})
 }
 
-// BenchmarkWalk says what a file costs the walker, without its budget.
+// BenchmarkWalk measures the cost per file without a pace.
 func BenchmarkWalk(b *testing.B) {
 	dir := b.TempDir()
 	const files = 20_000

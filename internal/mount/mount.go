@@ -11,7 +11,7 @@ import (
 // Attr is a set of restrictions of a mount.
 type Attr uint
 
-// Attributes of a mount.
+// Attributes of a mount, which can be combined.
 const (
 	ReadOnly Attr = 1 << iota // no writes
 	NoSuid                    // set-user-ID, set-group-ID and file capabilities are ignored

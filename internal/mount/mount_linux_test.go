@@ -19,17 +19,17 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	runtime.GOMAXPROCS(1) // for the race detector beside synctest (golang/go#78156)
+	runtime.GOMAXPROCS(1) // for the race detector with synctest (golang/go#78156)
 	mounttest.Main(m)
 }
 
-// dirs makes directories below a new one, and unmounts what is left there at the end.
+// dirs creates directories below a new one, and unmounts everything there at the end.
 func dirs(t *testing.T, names ...string) []string {
 	t.Helper()
 	mounttest.Need(t)
 	root := t.TempDir()
 	t.Cleanup(func() {
-		for left := []Info{{}}; len(left) > 0; { // what is hidden by a mount comes to light
+		for left := []Info{{}}; len(left) > 0; { // unmounting may uncover further mounts
 			table, err := ReadTable()
 			require.NoError(t, err)
 			left = MountsBelow(table, root)
@@ -52,7 +52,7 @@ func write(t *testing.T, path string) {
 	require.NoError(t, os.WriteFile(path, []byte("data"), 0o600))
 }
 
-// mountAt returns what is on top at a path.
+// mountAt returns the topmost mount at path.
 func mountAt(t *testing.T, path string) Info {
 	t.Helper()
 	table, err := ReadTable()
@@ -85,7 +85,7 @@ func TestBind(t *testing.T) {
 	require.ErrorIs(t, os.WriteFile(filepath.Join(target, "file"), nil, 0o600), unix.EROFS)
 	require.ErrorIs(t, os.WriteFile(filepath.Join(target, "below/deep"), nil, 0o600), unix.EROFS)
 	require.Contains(t, mountAt(t, target).Options, "ro,nosuid,nodev,noexec")
-	write(t, filepath.Join(root, "file")) // by its own name
+	write(t, filepath.Join(root, "file")) // under its own name
 
 	require.NoError(t, SetAttrs(target, 0, ReadOnly, true))
 	write(t, filepath.Join(target, "below/deep"))
@@ -94,7 +94,7 @@ func TestBind(t *testing.T) {
 	require.ErrorIs(t, SetAttrs(filepath.Join(root, "file"), ReadOnly, 0, false), unix.EINVAL, "no mount")
 }
 
-// A file is bound by its descriptor even if its name is somebody else's by now, on a file and never through a link.
+// A file is mounted by its descriptor even if its name now refers to another file; the target must not be a link.
 func TestBindFD(t *testing.T) {
 	d := dirs(t, "dir")
 	file, link, target := filepath.Join(d[0], "file"), filepath.Join(d[0], "link"), filepath.Join(d[0], "target")
@@ -119,7 +119,7 @@ func TestBindFD(t *testing.T) {
 	require.ErrorIs(t, os.WriteFile(target, nil, 0o600), unix.EROFS)
 }
 
-// What kernels before 5.12 have.
+// The way of kernels before 5.12.
 func TestBindAndRemount(t *testing.T) {
 	d := dirs(t, "source", "target")
 	source, err := unix.Open(d[0], unix.O_PATH, 0)
@@ -173,7 +173,7 @@ func TestHugetlbfs(t *testing.T) {
 	require.EqualValues(t, 2<<20, st.Bsize)
 }
 
-// newerThan reports whether the kernel has a version like "6.4", or a later one.
+// newerThan reports whether the kernel version is at least version, such as "6.4".
 func newerThan(t *testing.T, version string) bool {
 	t.Helper()
 	var name unix.Utsname
@@ -197,7 +197,7 @@ func newerThan(t *testing.T, version string) bool {
 func TestIsMountPoint(t *testing.T) {
 	d := dirs(t, "bound", "with blank", "plain")
 	for _, path := range d[:2] {
-		require.NoError(t, Bind(d[2], path, BindOptions{})) // the same file system, and so the same device number
+		require.NoError(t, Bind(d[2], path, BindOptions{})) // the same file system and device number
 	}
 	file, link := filepath.Join(d[2], "file"), filepath.Join(d[2], "link")
 	write(t, file)
@@ -221,7 +221,7 @@ func TestIsMountPoint(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// requireMountPoint asks the kernel and the table.
+// requireMountPoint checks IsMountPoint and the mount table.
 func requireMountPoint(t *testing.T, path string, mounted bool) {
 	t.Helper()
 	got, err := IsMountPoint(path)
@@ -238,8 +238,8 @@ func requireMountPoint(t *testing.T, path string, mounted bool) {
 	require.Equal(t, mounted, got, "%s, by the table", path)
 }
 
-// A server that is gone must not be asked.
-func TestIsMountPointDead(t *testing.T) {
+// A hung file server is not accessed.
+func TestIsMountPointDoesNotAccessHungServer(t *testing.T) {
 	d := dirs(t, "dead")
 	mounttest.DeadFUSE(t, d[0])
 	requireMountPoint(t, d[0], true)

@@ -49,7 +49,7 @@ func TestParseTable(t *testing.T) {
 	require.ErrorContains(t, err, "line 1: ")
 }
 
-// endless is a line without an end.
+// endless is a reader of one endless line.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) {
@@ -59,7 +59,7 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestBelow(t *testing.T) {
+func TestMountsBelow(t *testing.T) {
 	table, err := mount.ParseTable(strings.NewReader(`1 0 0:1 / / rw - ext4 root rw
 2 1 0:2 / /pods rw shared:1 - tmpfs a rw
 3 2 0:3 / /pods/1/a rw - tmpfs b rw
@@ -82,7 +82,7 @@ func TestBelow(t *testing.T) {
 	require.False(t, table[2].IsShared())
 }
 
-func TestOthers(t *testing.T) {
+func TestOtherMounts(t *testing.T) {
 	table, err := mount.ParseTable(strings.NewReader(`1 0 8:1 / / rw - ext4 disk rw
 2 1 8:1 /srv/a /stage/bind rw - ext4 disk rw
 3 1 8:1 /srv/a /pods/1/bind rw - ext4 disk rw
@@ -98,9 +98,9 @@ func TestOthers(t *testing.T) {
 `))
 	require.NoError(t, err)
 	for path, want := range map[string][]int{
-		"/stage/bind": {3, 4}, "/pods/2/sub": nil, // the whole file system does not count, nor do its other directories
+		"/stage/bind": {3, 4}, "/pods/2/sub": nil, // neither the whole file system nor its other directories
 		"/stage/one": nil, "/stage/two": nil, // two exports of one superblock
-		"/stage/disk": {12}, // what is on top
+		"/stage/disk": {12}, // the topmost mount
 		"/nowhere":    nil,
 	} {
 		var got []int

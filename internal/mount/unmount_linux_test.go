@@ -26,10 +26,10 @@ func requireUnmounted(t *testing.T, path string) {
 	require.False(t, mounted, "%s is still mounted", path)
 }
 
-func TestUnmount(t *testing.T) {
+func TestUnmountStackedMounts(t *testing.T) {
 	d := dirs(t, "target", "plain")
 	u := new(Unmounter)
-	for range 3 { // on top of each other
+	for range 3 { // stacked mounts
 		require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
 	}
 	require.NoError(t, u.Unmount(t.Context(), d[0]))
@@ -38,7 +38,7 @@ func TestUnmount(t *testing.T) {
 	require.NoError(t, u.Unmount(t.Context(), filepath.Join(d[0], "absent")))
 	require.NoError(t, u.Unmount(t.Context(), filepath.Join(d[0], "absent/below")))
 
-	// The end of a path is no link to be followed: what it leads to stays mounted.
+	// A symbolic link at the end of the path is not followed: its target stays mounted.
 	link := filepath.Join(d[1], "link")
 	require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
 	require.NoError(t, os.Symlink(d[0], link))
@@ -49,8 +49,8 @@ func TestUnmount(t *testing.T) {
 	require.Empty(t, u.Pending())
 }
 
-// Somebody has a file open: after two times Grace the name is taken away, and the file is still there for its user.
-func TestUnmountBusy(t *testing.T) {
+// If a file is open, the mount is detached after twice Grace, and the file stays usable.
+func TestUnmountDetachesBusyMount(t *testing.T) {
 	d := dirs(t, "target")
 	require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
 	f, err := os.Create(filepath.Join(d[0], "open"))
@@ -72,8 +72,8 @@ func TestUnmountBusy(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A file system that nobody serves, and that somebody waits for, is forced: its user is let go.
-func TestUnmountDead(t *testing.T) {
+// The mount of a hung file system is forced: pending accesses fail.
+func TestUnmountForcesHungFUSE(t *testing.T) {
 	for _, noForce := range []bool{false, true} {
 		d := dirs(t, "dead")
 		abort := mounttest.DeadFUSE(t, d[0])
@@ -92,7 +92,7 @@ func TestUnmountDead(t *testing.T) {
 	}
 }
 
-// kernel is a kernel whose calls hang until they are let go. Only a lazy unmount does something.
+// kernel is a fake kernel whose unmount calls hang until they are released. Only a lazy unmount has an effect.
 type kernel struct {
 	mu    sync.Mutex
 	calls []int // flags
@@ -111,7 +111,7 @@ func (k *kernel) unmount(target string, flags int) error {
 	return unix.Unmount(target, flags)
 }
 
-func TestUnmountHangs(t *testing.T) {
+func TestUnmountReturnsWhileCallsHang(t *testing.T) {
 	d := dirs(t, "target")
 	const plain, force, lazy = unix.UMOUNT_NOFOLLOW, unix.UMOUNT_NOFOLLOW | unix.MNT_FORCE, unix.UMOUNT_NOFOLLOW | unix.MNT_DETACH
 	synctest.Test(t, func(t *testing.T) {
@@ -148,8 +148,8 @@ func TestUnmountHangs(t *testing.T) {
 	})
 }
 
-// What hangs in the kernel may be out of the tree of mounts already, which is all that was asked for.
-func TestUnmountHangsAfterwards(t *testing.T) {
+// A hung call may have detached the mount already, which is sufficient.
+func TestUnmountSucceedsIfHungCallDetached(t *testing.T) {
 	d := dirs(t, "target")
 	synctest.Test(t, func(t *testing.T) {
 		require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
@@ -171,8 +171,8 @@ func TestUnmountHangsAfterwards(t *testing.T) {
 	})
 }
 
-// A mount that is used for a moment only is waited for.
-func TestUnmountSoon(t *testing.T) {
+// Unmount waits for a mount that is busy only briefly.
+func TestUnmountWaitsForBriefUse(t *testing.T) {
 	d := dirs(t, "target")
 	synctest.Test(t, func(t *testing.T) {
 		require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { mounttest.Main(m) }
 
-// Whatever is mounted here, another process does not see it.
-func TestNamespace(t *testing.T) {
+// Mounts of the tests are invisible to other processes.
+func TestMountsInvisibleToOtherProcesses(t *testing.T) {
 	mounttest.Need(t)
 	dir := t.TempDir()
 	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, ""))

@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
-// Whatever stands in the place of a file, it is neither followed nor waited for.
-func TestRead(t *testing.T) {
+// Another kind of file in place of a regular file is neither followed nor waited for.
+func TestReadRejectsIrregularFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	require.NoError(t, os.WriteFile(path("file"), []byte("12345"), 0o600))

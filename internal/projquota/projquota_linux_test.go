@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { mounttest.Main(m) }
 
-// TestIntegrationQuota is on a kernel that has project quotas, as those of hack/vm have; where there are none it is about that.
+// TestIntegrationQuota needs a kernel with project quotas, such as those of hack/vm. On other kernels it tests the errors.
 func TestIntegrationQuota(t *testing.T) {
 	root, has := mounttest.QuotaFS(t)
 	var p projquota.Projects
@@ -76,8 +76,8 @@ func TestIntegrationQuota(t *testing.T) {
 	require.Error(t, p.Limit(link, 1<<20), "no link is followed")
 }
 
-// Projects of others are not touched.
-func TestReleaseOfOthers(t *testing.T) {
+// Project IDs that this package does not assign are not released.
+func TestReleaseIgnoresForeignProjects(t *testing.T) {
 	for _, id := range []uint32{0, 1, projquota.FirstID - 1, 1 << 31} {
 		require.NoError(t, projquota.Release("/nowhere", id))
 	}

@@ -47,8 +47,8 @@ func TestRemove(t *testing.T) {
 	require.NoFileExists(t, root)
 }
 
-// A container nests directories as deep as it likes. Each level that is open takes a descriptor, and a path has an end.
-func TestRemoveWhatIsDeep(t *testing.T) {
+// A container can nest directories deeper than the longest path. Each open level takes a descriptor.
+func TestRemoveDeepTree(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "root")
 	write(t, filepath.Join(root, ".rmtree-1/taken"))
 	require.NoError(t, os.Mkdir(filepath.Join(root, ".rmtree-2"), 0o000))
@@ -67,9 +67,9 @@ func TestRemoveWhatIsDeep(t *testing.T) {
 	require.NoDirExists(t, root)
 }
 
-// What is mounted in the tree holds the data of others: a volume that is still mounted, or a file that is. It stays, and so
-// does what leads there; all else is removed, and the next removal, when nothing is mounted any more, removes that.
-func TestRemoveDoesNotCrossMounts(t *testing.T) {
+// A mount in the tree contains foreign data. It is kept with its parent directories, and everything else is removed. A second
+// removal after the unmount removes the remaining tree.
+func TestRemoveKeepsMounts(t *testing.T) {
 	dir := t.TempDir()
 	data, root := filepath.Join(dir, "data"), filepath.Join(dir, "root")
 	write(t, filepath.Join(data, "kept"))
@@ -86,7 +86,7 @@ func TestRemoveDoesNotCrossMounts(t *testing.T) {
 		t.Cleanup(unmount)
 		return unmount
 	}
-	first := bind(data, filepath.Join(root, "volumes/data")) // of the same file system, which has the same device number
+	first := bind(data, filepath.Join(root, "volumes/data")) // of the same file system, with an equal device number
 	second := bind(filepath.Join(data, "kept"), filepath.Join(root, "volumes/file"))
 
 	err := rmtree.Remove(root)

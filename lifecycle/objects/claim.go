@@ -18,7 +18,7 @@ func (d *Dir) PersistentVolumeClaim(ctx context.Context, namespace, name string)
 	return orNil(o, err)
 }
 
-// PersistentVolume reads the volume in persistentvolumes/NAME.yaml.
+// PersistentVolume reads the volume in persistentvolumes/NAME.yaml. A missing file is fs.ErrNotExist.
 func (d *Dir) PersistentVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	o := &corev1.PersistentVolume{}
 	err := d.readObject(ctx, manifest{kindPV, "v1", "PersistentVolume", "", name}, o, func() error { return completePV(o) })
@@ -53,12 +53,12 @@ func (m *Memory) DeletePersistentVolume(name string) {
 	m.watchers.Notify(KindPV, "", name)
 }
 
-// PersistentVolumeClaim returns a claim.
+// PersistentVolumeClaim returns the stored claim. A missing claim is fs.ErrNotExist.
 func (m *Memory) PersistentVolumeClaim(_ context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	return m.claims.getObject(kindClaim, namespace, name)
 }
 
-// PersistentVolume returns a volume.
+// PersistentVolume returns the stored volume. A missing volume is fs.ErrNotExist.
 func (m *Memory) PersistentVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
 	return m.volumes.getObject(kindPV, "", name)
 }

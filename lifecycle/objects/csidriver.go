@@ -31,7 +31,7 @@ func (m *Memory) DeleteCSIDriver(name string) {
 	m.watchers.Notify(KindCSIDriver, "", name)
 }
 
-// CSIDriver returns a CSI driver.
+// CSIDriver returns the stored CSIDriver object. A missing driver is fs.ErrNotExist.
 func (m *Memory) CSIDriver(_ context.Context, name string) (*storagev1.CSIDriver, error) {
 	return m.csiDrivers.getObject(kindCSIDriver, "", name)
 }

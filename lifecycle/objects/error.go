@@ -27,5 +27,5 @@ func (e *Error) Error() string {
 	return s + ": " + e.Err.Error()
 }
 
-// Unwrap returns the cause.
+// Unwrap returns the cause, which is fs.ErrNotExist for a missing object.
 func (e *Error) Unwrap() error { return e.Err }

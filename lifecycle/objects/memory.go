@@ -68,12 +68,12 @@ func (m *Memory) DeleteService(namespace, name string) {
 	m.watchers.Notify(KindService, namespace, name)
 }
 
-// ConfigMap returns a config map.
+// ConfigMap returns the stored config map. A missing config map is fs.ErrNotExist.
 func (m *Memory) ConfigMap(_ context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	return m.configMaps.getObject(kindConfigMap, namespace, name)
 }
 
-// Secret returns a secret.
+// Secret returns the stored secret. A missing secret is fs.ErrNotExist.
 func (m *Memory) Secret(_ context.Context, namespace, name string) (*corev1.Secret, error) {
 	return m.secrets.getObject(kindSecret, namespace, name)
 }

@@ -107,7 +107,7 @@ func defaultHTTPGet(action *corev1.HTTPGetAction) {
 	}
 }
 
-// defaultRequests sets each missing request to its limit.
+// defaultRequests sets each missing request of a container to its limit.
 func defaultRequests(resources *corev1.ResourceRequirements) {
 	if resources.Limits == nil {
 		return

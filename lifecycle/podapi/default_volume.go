@@ -51,7 +51,7 @@ func defaultVolume(source *corev1.VolumeSource) {
 	}
 }
 
-// defaultMode sets the default file mode of a volume.
+// defaultMode sets the mode of the files of a volume to 0644 if it is unset.
 func defaultMode(mode **int32) {
 	if *mode == nil {
 		*mode = new(corev1.ConfigMapVolumeSourceDefaultMode) // equal for all volume types

@@ -109,7 +109,7 @@ func undoContainers(old, list []corev1.Container) {
 	}
 }
 
-// undoResources reverts changes of CPU and memory.
+// undoResources reverts the allowed changes of CPU and memory to the amounts in old.
 func undoResources(old, resources *corev1.ResourceRequirements) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		resources.Requests = restoreAmount(name, old.Requests, resources.Requests)

@@ -245,7 +245,7 @@ func findChild(node *yaml.Node, segment string) (child *yaml.Node, line int) {
 	return nil, 0
 }
 
-// joinPath appends rest to path.
+// joinPath appends an element or index to a field path, with a dot if necessary.
 func joinPath(path, rest string) string {
 	if path == "" || rest == "" || rest[0] == '[' {
 		return path + rest

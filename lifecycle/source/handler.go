@@ -79,7 +79,7 @@ type ManifestList struct {
 	Errors    []string   `json:"errors,omitempty"` // of the directory
 }
 
-// Manifest is one manifest file with its pods.
+// Manifest is one manifest file with its pods and errors, as [Handler] returns it.
 type Manifest struct {
 	Name   string        `json:"name"`
 	Pods   []*corev1.Pod `json:"pods"`             // as they run, with their status
@@ -151,7 +151,7 @@ func (h *Handler) serveGet(w http.ResponseWriter, name string) error {
 	return nil
 }
 
-// servePut stores the manifest in the request body.
+// servePut writes the manifest in the request body, and responds with its pods.
 func (h *Handler) servePut(w http.ResponseWriter, request *http.Request, name string) error {
 	// Not every ResponseWriter supports deadlines; the timeouts of the server apply as well. Set it also for a rejected request,
 	// whose body the server still reads.

@@ -81,7 +81,7 @@ func (m *manifest) applyContent(data []byte, origin Origin, limit cost) bool {
 	return fits
 }
 
-// setReadError records that the manifest could not be read.
+// setReadError records that the manifest could not be read. Its previous pods stay.
 func (m *manifest) setReadError(location string, err error) {
 	m.errs, m.read = []*Error{{File: location, Err: err}}, nil
 }

@@ -122,7 +122,7 @@ func (h *Handler) checkRoom(path string, added cost) error {
 	return nil
 }
 
-// writeManifest writes a manifest durably to disk.
+// writeManifest writes a manifest and syncs it to disk. It creates a missing directory.
 func (h *Handler) writeManifest(path string, data []byte) error {
 	if _, err := os.Stat(h.dir); errors.Is(err, fs.ErrNotExist) {
 		if err := errors.Join(os.MkdirAll(h.dir, 0o700), atomicfile.SyncDir(filepath.Dir(h.dir))); err != nil {
@@ -136,7 +136,7 @@ func (h *Handler) writeManifest(path string, data []byte) error {
 	return atomicfile.WriteFile(path, data, 0o600)
 }
 
-// removeManifest removes a manifest durably.
+// removeManifest removes a manifest file and syncs the directory to disk.
 func (h *Handler) removeManifest(request *http.Request, name string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -173,7 +173,7 @@ func (h *Handler) readForChange(header http.Header, name string) ([]byte, error)
 	return old, nil
 }
 
-// matchesETag reports whether list has tag or "*".
+// matchesETag reports whether the values of an If-Match or If-None-Match header contain tag or "*".
 func matchesETag(list []string, tag string) bool {
 	all := strings.Split(strings.Join(list, ","), ",")
 	return slices.ContainsFunc(all, func(t string) bool { return strings.TrimSpace(t) == "*" || strings.TrimSpace(t) == tag })

@@ -25,7 +25,7 @@ func (u Update) isEqual(other Update) bool {
 		slices.EqualFunc(u.Errs, other.Errs, func(a, b *Error) bool { return a.Error() == b.Error() })
 }
 
-// Error is an error of one manifest.
+// Error is an error of one manifest, with its position.
 type Error struct {
 	File  string // path or URL
 	Line  int    // in the file, from 1; zero: no line, for example for an unreadable file

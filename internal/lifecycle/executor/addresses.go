@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podip"
 )
 
-// podAddresses computes the IP addresses of one pod.
+// podAddresses computes the IP addresses of one pod, for its containers and hooks.
 type podAddresses struct {
 	node      *Node
 	published []corev1.PodIP // pod IPs in the pod status when the sync started

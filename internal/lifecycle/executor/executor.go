@@ -131,7 +131,7 @@ func (x *Executor) StoppedSandboxes(observed cri.Pod) map[string]bool {
 	return x.stopper.stoppedSandboxes(observed)
 }
 
-// TerminationMessage returns the termination message of an exited container.
+// TerminationMessage returns the termination message of an exited container from its file or, by its policy, from its log.
 func (x *Executor) TerminationMessage(ctx context.Context, container *cri.Container) string {
 	return x.files.ReadMessage(ctx, container)
 }

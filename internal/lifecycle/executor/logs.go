@@ -22,7 +22,7 @@ func (l *logs) createLink(container, id string, attempt uint32) {
 	}
 }
 
-// removeLinks removes the links to the logs of containers.
+// removeLinks removes the links in /var/log/containers to the logs of containers. It logs errors.
 func (l *logs) removeLinks(containers []cri.Container) {
 	if err := l.files.RemoveLinks(containers); err != nil {
 		l.reporter.Warn("remove link to log", "error", err)
@@ -47,7 +47,7 @@ func (l *logs) removeLogs(observed cri.Pod, container *cri.Container) error {
 	return nil
 }
 
-// removeAll removes the log directory of the pod.
+// removeAll removes the log directory of the pod with the logs of all containers. It logs errors.
 func (l *logs) removeAll() {
 	dir := l.files.Directory()
 	if dir == "" {

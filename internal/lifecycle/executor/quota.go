@@ -32,10 +32,10 @@ type Quota struct {
 	lifted   bool // by this agent, and not enforced since
 }
 
-// enforceTimeout limits one attempt to enforce a quota.
+// enforceTimeout limits one attempt to enforce the CPU quota of a pod cgroup.
 const enforceTimeout = 30 * time.Second
 
-// clearRuns drops a signal of a previous start.
+// clearRuns drops the signal of a previous start that a container ran while the CPU quota was lifted.
 func (q *Quota) clearRuns() {
 	select {
 	case <-q.runs:

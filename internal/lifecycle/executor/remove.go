@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// remover removes containers and sandboxes from the runtime.
+// remover removes exited containers and stopped sandboxes of a pod, with their logs, from the runtime.
 type remover struct {
 	node *Node
 	logs *logs

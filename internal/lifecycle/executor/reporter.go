@@ -31,7 +31,7 @@ func (t *Reporter) Log(msg string, args ...any) { t.node.Logger.Info(msg, t.with
 // Warn logs msg at level warning, with the identity of the pod.
 func (t *Reporter) Warn(msg string, args ...any) { t.node.Logger.Warn(msg, t.withPodAttrs(args)...) }
 
-// NewReporter returns the reporter of one pod.
+// NewReporter returns the Reporter of the pod with this identity. It measures the time to the first sync from now on.
 func NewReporter(node *Node, id cri.PodIdentity) *Reporter {
 	return &Reporter{id: id, node: node, history: syncHistory{listedAt: time.Now()}}
 }
@@ -44,12 +44,12 @@ func (t *Reporter) withPodAttrs(args []any) []any {
 	return append([]any{"pod", t.id.Name, "namespace", t.id.Namespace, "uid", t.id.UID}, args...)
 }
 
-// RecordEvent records an event of type Normal.
+// RecordEvent records an event of type Normal for the pod, or for the container instance in subject.
 func (t *Reporter) RecordEvent(reason string, subject Subject, format string, args ...any) {
 	t.sendEvent(subject.newEvent(corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...)))
 }
 
-// RecordWarning records an event of type Warning.
+// RecordWarning records an event of type Warning for the pod, or for the container instance in subject.
 func (t *Reporter) RecordWarning(reason string, subject Subject, format string, args ...any) {
 	t.sendEvent(subject.newEvent(corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)))
 }

@@ -40,7 +40,7 @@ type SyncResult struct {
 	Removed bool        // the pod is completely removed
 }
 
-// ReportSync calls the Synced hook for a completed sync.
+// ReportSync calls the PodSynced hook with the kind and the duration of a completed sync.
 func (t *Reporter) ReportSync(result SyncResult) {
 	s := podevents.Sync{Op: podevents.SyncPod, Took: time.Since(result.Began), First: !t.history.synced, Orphan: result.Pod == nil}
 	switch {

@@ -47,7 +47,7 @@ func (e *resizeEvents) restoreConditions(list []corev1.PodCondition) (generation
 	return generation
 }
 
-// clearConditions resets the conditions of a deleted pod.
+// clearConditions forgets the resize conditions of a deleted pod, so that no event follows from them.
 func (e *resizeEvents) clearConditions() { e.reported = resizeConditions{} }
 
 // recordDecision records the events of a resize decision about pod: a resize was started, deferred, found infeasible or

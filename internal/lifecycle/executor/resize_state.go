@@ -63,7 +63,7 @@ func (s *resizeState) allocation() *resize.Allocation {
 	return s.allocated
 }
 
-// setAllocation stores the resources allocated to the pod.
+// setAllocation stores the CPU and memory that the node has allocated to the pod.
 func (s *resizeState) setAllocation(a *resize.Allocation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *resizeState) setSentSize(id string, size cgroups.ContainerSize) {
 	s.storeSentSize(id, size)
 }
 
-// storeSentSize is setSentSize for callers that hold s.mu.
+// storeSentSize records a size that was sent to the runtime. s.mu is held.
 func (s *resizeState) storeSentSize(id string, size cgroups.ContainerSize) {
 	if s.sent == nil {
 		s.sent = map[string]cgroups.ContainerSize{}

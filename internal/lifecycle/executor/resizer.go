@@ -40,7 +40,7 @@ type Resizer struct {
 	allocatedPod   *corev1.Pod
 }
 
-// newResizer returns the Resizer of one pod.
+// newResizer returns the Resizer of the pod of reporter. record is the persistent record of the pod.
 func newResizer(reporter *Reporter, record *poddir.Recorder) *Resizer {
 	return &Resizer{node: reporter.node, reporter: reporter, record: record, events: resizeEvents{reporter: reporter}}
 }
@@ -182,7 +182,7 @@ func (z *Resizer) CurrentDecision(pod *corev1.Pod, observed cri.Pod, deleted boo
 	return z.decision
 }
 
-// decisionInput returns the input of [resize.Decide].
+// decisionInput returns the input of [resize.Decide] for pod: its observed containers, its allocation and the sizes sent so far.
 func (z *Resizer) decisionInput(pod *corev1.Pod, observed cri.Pod) resize.State {
 	if z.specSizesPod != pod {
 		z.specSizes, z.specSizesPod = resize.SizesOf(pod), pod

@@ -116,7 +116,7 @@ func (r *sandboxRunner) runSandbox(ctx context.Context, pod *corev1.Pod, sb *san
 	return err
 }
 
-// inspectIPs returns the IP addresses of a new sandbox.
+// inspectIPs returns the IP addresses of a new sandbox. Without cri.Inspector it lists all sandboxes.
 func (r *sandboxRunner) inspectIPs(ctx context.Context, id string) ([]string, error) {
 	if r.node.inspector != nil {
 		s, err := r.node.inspector.SandboxStatus(ctx, id)

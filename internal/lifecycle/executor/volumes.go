@@ -34,7 +34,7 @@ const (
 	releaseTimeout = 2 * time.Minute
 )
 
-// Volumes manages the volumes of one pod through [PodVolumes].
+// Volumes prepares, refreshes and releases the volumes of one pod through [PodVolumes]. Without PodVolumes it does nothing.
 type Volumes struct {
 	node      *Node
 	reporter  *Reporter

@@ -18,14 +18,14 @@ type WaitingReasons struct {
 	reasons map[string]podstatus.Waiting
 }
 
-// Get returns a copy of all reasons.
+// Get returns a copy of the waiting reasons by container name.
 func (w *WaitingReasons) Get() map[string]podstatus.Waiting {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.reasons)
 }
 
-// Replace replaces all reasons.
+// Replace replaces the waiting reasons of all containers. The caller must not modify reasons afterwards.
 func (w *WaitingReasons) Replace(reasons map[string]podstatus.Waiting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,14 +48,14 @@ func (w *WaitingReasons) setError(name, reason string, err error) {
 	w.storeReason(name, why)
 }
 
-// SetReason sets the waiting reason of container name.
+// SetReason sets why the container name is not started.
 func (w *WaitingReasons) SetReason(name string, reason podstatus.Waiting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.storeReason(name, reason)
 }
 
-// storeReason stores a reason. w.mu is held.
+// storeReason stores why the container name is not started. w.mu is held.
 func (w *WaitingReasons) storeReason(name string, reason podstatus.Waiting) {
 	if w.reasons == nil {
 		w.reasons = map[string]podstatus.Waiting{}

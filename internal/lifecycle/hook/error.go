@@ -39,5 +39,5 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap returns the cause.
+// Unwrap returns e.Err, the cause of the failed handler.
 func (e *Error) Unwrap() error { return e.Err }

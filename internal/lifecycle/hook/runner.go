@@ -38,7 +38,7 @@ type Hooks struct {
 	SleepTerminated func(c Call)
 }
 
-// Call identifies the container that a handler runs for.
+// Call identifies the container that a lifecycle handler runs for.
 type Call struct {
 	Pod         *corev1.Pod       // only name, namespace and UID are used
 	Container   *corev1.Container // only name and ports are used
@@ -47,12 +47,12 @@ type Call struct {
 	PodIP       string            // first address of the pod; for a host-network pod that of the node
 }
 
-// Runner runs handlers. Use [New] to create it.
+// Runner runs postStart and preStop handlers. Use [New] to create it.
 type Runner struct {
 	opts Options
 }
 
-// New returns a Runner. It starts no goroutine.
+// New returns a Runner with these options. It starts no goroutine.
 func New(opts Options) *Runner {
 	opts.Timeout = cmp.Or(opts.Timeout, defaultTimeout)
 	return &Runner{opts: opts}

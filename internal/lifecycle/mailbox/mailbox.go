@@ -51,7 +51,7 @@ func New(pod *corev1.Pod) *Mailbox {
 	}
 }
 
-// Wake makes the worker sync its pod.
+// Wake signals Changed, so that the worker syncs its pod. It does not block.
 func (m *Mailbox) Wake() { sleep.Wake(m.Changed) }
 
 // Desired returns the newest version of the pod, and whether it is deleted: no source lists it.
@@ -103,7 +103,7 @@ func (m *Mailbox) setRelisted(pod *corev1.Pod) {
 // annotationSeen holds the time at which a source read the manifest of a static pod. It changes when the manifest is rewritten.
 const annotationSeen = "kubernetes.io/config.seen"
 
-// copyWithoutSeen returns a copy of pod without annotationSeen.
+// copyWithoutSeen returns a copy of pod without annotationSeen, to compare two versions of a static pod.
 func copyWithoutSeen(pod *corev1.Pod) *corev1.Pod {
 	copied := *pod
 	copied.Annotations = maps.Clone(pod.Annotations)
@@ -206,7 +206,7 @@ func (m *Mailbox) NotifyRuntimeClean() {
 	m.closeRuntimeClean()
 }
 
-// closeRuntimeClean is NotifyRuntimeClean for callers that hold m.mu.
+// closeRuntimeClean does the work of NotifyRuntimeClean. m.mu is held.
 func (m *Mailbox) closeRuntimeClean() {
 	if m.runtimeClean != nil {
 		close(m.runtimeClean)
@@ -254,7 +254,7 @@ func (m *Mailbox) NotifyEvicted() {
 	}
 }
 
-// Work is a running sync of a pod.
+// Work is a running sync of a pod, which a deletion or an eviction may cancel.
 type Work struct {
 	Pod     *corev1.Pod // the newest version when the sync started; nil: orphaned pod
 	Deleted bool        // no source listed the pod when the sync started
@@ -275,7 +275,7 @@ func (m *Mailbox) StartWork(ctx context.Context) (context.Context, *Work) {
 	return ctx, &Work{Pod: m.pod, Deleted: m.deleted, mailbox: m, cancel: cancel}
 }
 
-// End ends the sync and cancels its context.
+// End ends the sync: it cancels its context, and later deletions no longer affect it.
 func (w *Work) End() {
 	w.cancel()
 	w.mailbox.mu.Lock()

@@ -67,7 +67,7 @@ func (d Dir) WriteHostsFile(pod *corev1.Pod, ips []string, opts podspec.Options)
 	return filepath.Join(string(d), name), replaceContent(root, name, content, 0o644)
 }
 
-// openOrCreate creates the directory if necessary, and opens it.
+// openOrCreate opens the pod directory, which it creates if necessary.
 func (d Dir) openOrCreate() (*os.Root, error) {
 	if err := os.MkdirAll(string(d), 0o750); err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ type LockedRoot struct {
 	lock *dirlock.Lock
 }
 
-// Release unlocks the root directory.
+// Release unlocks the root directory, so that another agent can use it.
 func (c *LockedRoot) Release() error { return c.lock.Release() }
 
 // LockRoot locks the root directory, which it creates if necessary, and creates its spare files. named is the name of the agent.

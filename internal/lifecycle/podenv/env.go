@@ -147,7 +147,7 @@ func (e *Environment) setValue(name, value string) {
 	e.values[name] = value
 }
 
-// setVariable sets the variable container.Env[i].
+// setVariable sets the variable container.Env[i], whose field path is path. A missing optional source leaves it unset.
 func (e *Environment) setVariable(pod *corev1.Pod, container *corev1.Container, i int, path *field.Path, sources *Sources) error {
 	v := &container.Env[i]
 	if v.Value == "" && v.ValueFrom != nil {

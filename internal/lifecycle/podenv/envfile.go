@@ -21,7 +21,7 @@ func ParseEnvFile(data []byte, key string) (string, error) {
 	return parseEnvFile(data, map[string]bool{key: true}).lookupValue(key)
 }
 
-// envFileValues holds the requested variables of an environment file.
+// envFileValues holds the variables of an environment file that a container refers to.
 type envFileValues struct {
 	found map[string]string
 	err   error // of the first invalid line; the lines after it were not parsed
@@ -74,10 +74,10 @@ func (p *envFile) nextLine() (line string, err error) {
 	return strings.TrimSuffix(line, "\r"), nil
 }
 
-// envFileVariable is one variable of an environment file.
+// envFileVariable is one variable of an environment file: a line NAME='value'.
 type envFileVariable struct{ name, value string }
 
-// nextVariable returns the next variable, or [io.EOF].
+// nextVariable parses the next variable of the file. It returns [io.EOF] at the end, and an error with the line number.
 func (p *envFile) nextVariable() (v envFileVariable, err error) {
 	line := ""
 	for line == "" || line[0] == '#' {

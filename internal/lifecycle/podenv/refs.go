@@ -84,7 +84,7 @@ func Resolve(ctx context.Context, pod *corev1.Pod, container *corev1.Container, 
 	return r.refs, nil
 }
 
-// resolver is the state of one call of Resolve.
+// resolver is the state of one call of [Resolve].
 type resolver struct {
 	pod       *corev1.Pod
 	from      Objects

@@ -41,7 +41,7 @@ func NewMerge(named ...string) *Merge {
 	return &Merge{required: slices.Clone(named)}
 }
 
-// EmptyMerge returns a complete Merge without pods.
+// EmptyMerge returns a complete Merge without pods: no source lists any pod.
 func EmptyMerge() *Merge { return &Merge{complete: true} }
 
 // With returns the Merge in which set replaces the previous set of its source. It returns a refusal for each pod of set whose UID

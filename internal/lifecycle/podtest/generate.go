@@ -94,7 +94,7 @@ func generateHooks(rnd *rand.Rand, container *corev1.Container) {
 	}
 }
 
-// AddEphemeral adds an ephemeral container that targets container target.
+// AddEphemeral adds an ephemeral container that targets the container with this name.
 func AddEphemeral(pod *corev1.Pod, target string) {
 	pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{
 		EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: fmt.Sprint("debug", len(pod.Spec.EphemeralContainers)), Image: "busybox"},

@@ -22,7 +22,7 @@ type View struct {
 	RestartsAll bool
 }
 
-// New returns the view of a pod.
+// New returns the View of pod and its observed containers and sandboxes.
 func New(pod *corev1.Pod, observed cri.Pod) View {
 	v := View{Pod: pod, Observed: observed}
 	v.Generation, v.RestartsAll = currentGeneration(pod, &v.Observed)

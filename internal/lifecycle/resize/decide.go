@@ -23,7 +23,7 @@ const (
 	messageResizeClass       = "Pod QOS Class may not change as a result of resizing"
 )
 
-// State is the input of [Decide].
+// State is the input of [Decide]: the requested, allocated and actual resources of a pod.
 type State struct {
 	Pod      *corev1.Pod // with the resources that its spec requests
 	Sizes    *Sizes      // of Pod; nil: Decide computes them

@@ -20,7 +20,7 @@ type Sizes struct {
 	Containers []ContainerSize        // init and regular containers, in the order of containers.NotEphemeral
 }
 
-// ContainerSize is the size of one container.
+// ContainerSize has the CPU and memory requests and limits of one container.
 type ContainerSize struct {
 	Name string
 	Size cgroups.ContainerSize
@@ -59,7 +59,7 @@ func (s *Sizes) SizeOf(container string) (size cgroups.ContainerSize, ok bool) {
 	return size, false
 }
 
-// podLevelOnly returns s without its containers.
+// podLevelOnly returns s without the sizes of its containers.
 func (s *Sizes) podLevelOnly() *Sizes {
 	if s == nil || len(s.Containers) == 0 {
 		return s
@@ -67,7 +67,7 @@ func (s *Sizes) podLevelOnly() *Sizes {
 	return &Sizes{Pod: s.Pod}
 }
 
-// Equal reports whether s and other have equal resources.
+// Equal reports whether s and other have equal pod-level resources and containers. Two nil pointers are equal.
 func (s *Sizes) Equal(other *Sizes) bool {
 	return s.EqualExcept(other, func(string) bool { return false })
 }

@@ -81,7 +81,7 @@ func (r *Runtime) CheckNetwork(ctx context.Context, uid string, wait bool) error
 	return err
 }
 
-// requestStatus makes Run fetch the runtime status.
+// requestStatus makes Run fetch the runtime status. It does not block.
 func (r *Runtime) requestStatus() {
 	sleep.Wake(r.requested)
 }
@@ -176,7 +176,7 @@ func (r *Runtime) isUpdateDue() bool {
 	return r.state.isStale(now) || r.state.hasWaitingPods(now)
 }
 
-// hasWaitingPods reports whether pods wait for the network.
+// hasWaitingPods reports whether a pod waits until the pod network is ready.
 func (r *Runtime) hasWaitingPods() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,7 +18,7 @@ type state struct {
 	waiting map[string]time.Time // by pod UID: time of the last call of CheckNetwork
 }
 
-// isStale reports whether a new status must be fetched.
+// isStale reports whether the cached status is missing or older than freshPeriod.
 func (s *state) isStale(now time.Time) bool {
 	return s.updatedAt.IsZero() || now.Sub(s.updatedAt) >= freshPeriod
 }

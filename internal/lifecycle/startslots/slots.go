@@ -77,7 +77,7 @@ func (s *Slots) cancelWait(granted chan struct{}) {
 	s.grantSlots()
 }
 
-// Release releases a slot.
+// Release returns a start slot of Acquire, which the next waiting start gets.
 func (s *Slots) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,7 +26,7 @@ type TransitionError struct {
 	Mismatch  bool  // the statuses of the init containers are not in the order of the spec
 }
 
-// Error names the pod and the container.
+// Error names the pod, the container and its exit code.
 func (e *TransitionError) Error() string {
 	kind := "container"
 	if e.Init {

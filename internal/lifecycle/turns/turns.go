@@ -25,7 +25,7 @@ type Queue[T any] struct {
 	timer     *time.Timer // calls grantNext when the next ticket expires
 }
 
-// New returns an empty queue. less orders the ranks.
+// New returns an empty queue. less orders the ranks of its tickets.
 func New[T any](less func(a, b T) bool) *Queue[T] { return &Queue[T]{less: less} }
 
 // Ticket is an entry in a [Queue]. Its owner calls Wait to run, or Withdraw.
@@ -101,7 +101,7 @@ func (t *Ticket[T]) Wait(ctx context.Context) (done func(), err error) {
 	return nil, ctx.Err()
 }
 
-// endTurn lets the next ticket run.
+// endTurn records that the owner of the running ticket has finished, and lets the next one run.
 func (q *Queue[T]) endTurn() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -137,7 +137,7 @@ func (q *Queue[T]) grantNext() {
 	}
 }
 
-// scheduleGrant calls grantNext after wait. q.mu is held.
+// scheduleGrant calls grantNext after wait, when the next ticket has expired. q.mu is held.
 func (q *Queue[T]) scheduleGrant(wait time.Duration) {
 	if q.timer == nil {
 		q.timer = time.AfterFunc(wait, func() {
