@@ -50,8 +50,8 @@ func isType(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// Format creates a file system on an empty device. It checks and repairs an existing one, as far as that needs no decision. With
-// readOnly it writes nothing, and an empty device is an error. A device with another format is kept; mounting it will fail.
+// Format creates a file system on an empty device, and checks and repairs an existing one with fsck -a. With readOnly it writes
+// nothing, and an empty device is an error. A device with another format is kept; mounting it will fail.
 func Format(ctx context.Context, device, fstype string, readOnly bool) error {
 	if !isType(fstype) {
 		return fmt.Errorf("%.64q is no type of a file system", fstype)

@@ -130,7 +130,7 @@ func (m manifest) relativePath() string {
 	return path.Join(m.namespace, strings.ToLower(m.apiKind)+"s", m.name+extension)
 }
 
-// readObject decodes the manifest file into the object into, and calls validate for it. The error is an [Error] with the path of
+// readObject decodes a manifest file into object, and then calls validate. It returns an [*Error] with the file. The error is an [Error] with the path of
 // the file.
 func (d *Dir) readObject(ctx context.Context, file manifest, into metav1.Object, validate func() error) error {
 	err := ctx.Err()

@@ -39,7 +39,8 @@ type listChecker struct {
 	errs  field.ErrorList
 }
 
-// pathStep is one element of the path to a value: a struct field, or a list index if name and of are unset.
+// pathStep is one element of the path to a value: the field with this index of structType, or a list index if name and structType
+// are unset.
 type pathStep struct {
 	name  string
 	of    reflect.Type

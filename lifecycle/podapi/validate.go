@@ -211,7 +211,7 @@ func validateOneOf[T ~string](path *field.Path, value T, valid ...T) field.Error
 	return nil
 }
 
-// validateWith calls valid with value, and returns an error for path per message that valid returns.
+// validateWith runs check on value, and returns an error for each of its messages.
 func validateWith[T any](path *field.Path, value T, valid func(T) []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, msg := range valid(value) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// grace is how long a function may take to return after its context has ended.
+// grace is how long a called function may take to return after its context has ended, before it is abandoned.
 const grace = time.Second
 
 // Do runs call with a context that ends after timeout, and returns its error. If call does not return within a second after its

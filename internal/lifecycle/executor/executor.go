@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// Executor executes the decided actions of one pod, in order. Only the goroutine of the pod's worker, or a goroutine that the
-// worker waits for, calls its methods.
+// Executor executes the actions that package plan has decided for one pod, in order. Only the goroutine of the pod's worker, or a
+// goroutine that the worker waits for, calls its methods.
 type Executor struct {
 	Resizer        *Resizer
 	Quota          *Quota

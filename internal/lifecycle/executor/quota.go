@@ -130,8 +130,9 @@ func (q *Quota) enforceWhileRunning(ctx context.Context, pod *corev1.Pod, observ
 	return nil
 }
 
-// EnforceTimer returns a channel that receives after Node.SlowStartAfter, when the quota must be enforced although the start
-// continues. If due is not nil, it returns due: the first running container determines the time.
+// EnforceTimer returns a channel that receives when the worker must enforce the lifted quota although the start continues:
+// Node.StartSlotTimeout after the first container runs. due is the channel of an earlier call or nil; if it is not nil,
+// EnforceTimer returns it.
 func (q *Quota) EnforceTimer(due <-chan time.Time) <-chan time.Time {
 	if due != nil {
 		return due

@@ -22,7 +22,7 @@ type relabeling struct {
 	label           corev1.SELinuxOptions
 }
 
-// keyOf returns the relabeling that the runtime performs for a volume of the container.
+// keyOf returns the relabeling (sandbox, volume and SELinux label) that the runtime performs for a volume of the container.
 func (relabeledVolumes) keyOf(sandboxID string, pod *corev1.Pod, container *corev1.Container, volume string) relabeling {
 	k := relabeling{sandbox: sandboxID, volume: volume}
 	var own, whole *corev1.SELinuxOptions

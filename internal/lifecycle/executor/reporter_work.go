@@ -62,7 +62,7 @@ func (t *Reporter) ReportSync(result SyncResult) {
 	}
 }
 
-// reportSandboxStart calls the SandboxStarted hook for an attempt to run the sandbox.
+// reportSandboxStart calls the SandboxStartAttempted hook for an attempt to run the sandbox.
 func (t *Reporter) reportSandboxStart(start podevents.SandboxStart) {
 	if hook := t.node.SandboxStartAttempted; hook != nil {
 		hook(t.id, start)
@@ -76,7 +76,7 @@ func (t *Reporter) reportContainerStart(start podevents.ContainerStart) {
 	}
 }
 
-// reportImageVolume calls the ImageVolume hook with the result of ensuring the image of an image volume.
+// reportImageVolume calls the ImageVolumeRequested hook with the result of ensuring the image of an image volume.
 func (t *Reporter) reportImageVolume(err error) {
 	if hook := t.node.ImageVolumeRequested; hook != nil {
 		hook(t.id, err)

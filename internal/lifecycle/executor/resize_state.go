@@ -70,7 +70,7 @@ func (s *resizeState) setAllocation(a *resize.Allocation) {
 	s.allocated = a
 }
 
-// setSentSize stores the size that was sent to the runtime for a container.
+// setSentSize records the size that was last sent to the runtime for a container.
 func (s *resizeState) setSentSize(id string, size cgroups.ContainerSize) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +93,8 @@ func (s *resizeState) isLastSent(id string, size cgroups.ContainerSize) bool {
 	return ok && told == size
 }
 
-// sentSizes returns a copy of the sizes sent to the runtime for the containers of observed. It drops the sizes of other
-// containers.
+// sentSizes returns a copy of the sizes last sent to the runtime for the containers of observed, by container ID. It drops the
+// sizes of other containers.
 func (s *resizeState) sentSizes(observed cri.Pod) map[string]cgroups.ContainerSize {
 	s.mu.Lock()
 	defer s.mu.Unlock()

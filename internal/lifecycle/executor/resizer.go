@@ -159,8 +159,8 @@ func rejectionDecision(decision *resize.Decision, err error) resize.Decision {
 }
 
 // CurrentDecision returns the decision about the resources of pod, and decides again if pod has changed. A pod that is not
-// admitted gets no allocation. A deferred resize is not retried just because the pod status changed: deferred resizes are retried
-// in an order.
+// admitted gets no allocation. A mere status change does not retry a deferred resize: deferred resizes of all pods are retried in
+// the order of package resizequeue.
 func (z *Resizer) CurrentDecision(pod *corev1.Pod, observed cri.Pod, deleted bool) resize.Decision {
 	if z.decisionPod == pod {
 		return z.decision

@@ -18,7 +18,7 @@ type startSlot struct {
 	releasedForPull bool   // the slot was released during a pull
 }
 
-// acquireSlot waits for a start slot, which s.release releases. A slot in use for longer than SlowStartAfter is released although
+// acquireSlot waits for a start slot, which s.release releases. A slot in use for longer than StartSlotTimeout is released although
 // the start continues, so that hung calls cannot occupy all slots.
 func (s *startSlot) acquireSlot(ctx context.Context) error {
 	if err := s.node.Slots.Acquire(ctx); err != nil {

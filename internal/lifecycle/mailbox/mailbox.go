@@ -63,7 +63,7 @@ func (m *Mailbox) Desired() (pod *corev1.Pod, deleted bool) {
 
 // Update stores the newest version of the pod. If only the status differs, it signals StatusEcho, not Changed: the change is
 // mostly the agent's own report and must not cut a back-off short. terminal is true once a terminal phase was published. A
-// deletion may cancel the running sync.
+// deletion, or a shorter grace period of a deleted pod, cancels a running sync that it makes useless.
 func (m *Mailbox) Update(pod *corev1.Pod, terminal bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -145,8 +145,8 @@ func (m *Mailbox) Delete() {
 	}
 }
 
-// Evict requests an eviction, and cancels the running sync if necessary. The returned channel is closed when no container of the
-// pod runs and its resources are released.
+// Evict requests an eviction. It cancels the running sync unless that sync already stops the pod with at most this grace period.
+// The returned channel is closed when no container of the pod runs and its resources are released.
 func (m *Mailbox) Evict(eviction podstatus.Eviction) <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -36,7 +36,8 @@ type Ticket[T any] struct {
 	granted chan struct{} // nil: the owner does not wait; closed when it may run
 }
 
-// Expect adds a ticket with this rank for an owner that may want to run.
+// Expect adds a ticket with this rank for an owner that may want to run. Until the owner calls Wait or Withdraw, the ticket
+// delays all other tickets, at most for [Timeout].
 func (q *Queue[T]) Expect(rank T) *Ticket[T] {
 	t := &Ticket[T]{queue: q, rank: rank, expires: time.Now().Add(Timeout)}
 	q.mu.Lock()
