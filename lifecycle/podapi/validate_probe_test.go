@@ -107,13 +107,13 @@ func TestValidateProbesOfInitAndEphemeralContainers(t *testing.T) {
 		"sidecar, probe": {
 			"initContainers: [{name: i, image: i, restartPolicy: Always, startupProbe: {}}]", "spec.initContainers[0].startupProbe: Required value",
 		},
-		"ports of init":    {"initContainers: [{name: i, image: i, ports: [{containerPort: 1, hostPort: 5}]}, {name: j, image: i, ports: [{containerPort: 1, hostPort: 5}]}]", ""},
-		"ports in init":    {"initContainers: [{name: i, image: i, ports: [{containerPort: 1, hostPort: 5}, {containerPort: 2, hostPort: 5}]}]", "spec.initContainers[0].ports[1].hostPort: Duplicate value"},
-		"ephemeral, port":  {"ephemeralContainers: [{name: e, image: i, ports: [{containerPort: 1}]}]", "spec.ephemeralContainers[0].ports: Forbidden"},
-		"ephemeral, probe": {"ephemeralContainers: [{name: e, image: i, livenessProbe: {}}]", "spec.ephemeralContainers[0].livenessProbe: Forbidden"},
-		"ephemeral, hook":  {"ephemeralContainers: [{name: e, image: i, lifecycle: {}}]", "spec.ephemeralContainers[0].lifecycle: Forbidden"},
-		"ephemeral, limit": {"ephemeralContainers: [{name: e, image: i, resources: {limits: {cpu: 1}}}]", "spec.ephemeralContainers[0].resources: Forbidden"},
-		"ephemeral, again": {"ephemeralContainers: [{name: e, image: i, restartPolicy: Always}]", "spec.ephemeralContainers[0].restartPolicy: Forbidden"},
+		"ports of init":             {"initContainers: [{name: i, image: i, ports: [{containerPort: 1, hostPort: 5}]}, {name: j, image: i, ports: [{containerPort: 1, hostPort: 5}]}]", ""},
+		"ports in init":             {"initContainers: [{name: i, image: i, ports: [{containerPort: 1, hostPort: 5}, {containerPort: 2, hostPort: 5}]}]", "spec.initContainers[0].ports[1].hostPort: Duplicate value"},
+		"ephemeral, port":           {"ephemeralContainers: [{name: e, image: i, ports: [{containerPort: 1}]}]", "spec.ephemeralContainers[0].ports: Forbidden"},
+		"ephemeral, probe":          {"ephemeralContainers: [{name: e, image: i, livenessProbe: {}}]", "spec.ephemeralContainers[0].livenessProbe: Forbidden"},
+		"ephemeral, hook":           {"ephemeralContainers: [{name: e, image: i, lifecycle: {}}]", "spec.ephemeralContainers[0].lifecycle: Forbidden"},
+		"ephemeral, limit":          {"ephemeralContainers: [{name: e, image: i, resources: {limits: {cpu: 1}}}]", "spec.ephemeralContainers[0].resources: Forbidden"},
+		"ephemeral, restart policy": {"ephemeralContainers: [{name: e, image: i, restartPolicy: Always}]", "spec.ephemeralContainers[0].restartPolicy: Forbidden"},
 		"ephemeral, no target": {
 			"ephemeralContainers: [{name: e, image: i, targetContainerName: x}]", `spec.ephemeralContainers[0].targetContainerName: Not found: "x"`,
 		},
@@ -129,7 +129,7 @@ func TestValidateProbesOfInitAndEphemeralContainers(t *testing.T) {
 			"containers: [{name: c, image: i, resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}, {resourceName: cpu, restartPolicy: NotRequired}]}]",
 			`spec.containers[0].resizePolicy[1].resourceName: Duplicate value: "cpu"`,
 		},
-		"resize of no return": {
+		"resize, restart of container that is never restarted": {
 			"{restartPolicy: Never, containers: [{name: c, image: i, resizePolicy: [{resourceName: cpu, restartPolicy: RestartContainer}]}]}",
 			"spec.containers[0].resizePolicy[0].restartPolicy: Invalid value: \"RestartContainer\": must be NotRequired when",
 		},

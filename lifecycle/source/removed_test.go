@@ -28,7 +28,7 @@ func TestRunDropsPodsOfManifestRemovedForAMoment(t *testing.T) {
 		change  func(t *testing.T, path, elsewhere string)
 		restart bool
 	}{
-		"removed and written again": {func(t *testing.T, path, _ string) {
+		"removed and recreated": {func(t *testing.T, path, _ string) {
 			require.NoError(t, os.Remove(path))
 			write(t, path)
 		}, true},

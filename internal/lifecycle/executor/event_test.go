@@ -76,19 +76,19 @@ func TestRecordStatusEventsOncePerChange(t *testing.T) {
 		want          []string
 		message       string // of the last event
 	}{
-		"nothing":        {},
-		"it runs":        {of(creating), of(running), nil, ""},
-		"the first time": {of(), of(backOffStatus("main", 0, 1)), []string{"BackOff! main main-id exit code 1"}, "Back-off restarting failed container main in pod a_default(uid-a)"},
-		"a later time":   {of(running), of(backOffStatus("main", 2, 137)), []string{"BackOff! main main-id attempt 2 exit code 137"}, "Back-off restarting failed container main in pod a_default(uid-a)"},
-		"it still waits": {of(backOffStatus("main", 2, 1)), of(backOffStatus("main", 2, 1)), nil, ""},
-		"it waited for something else": {
+		"no change":         {},
+		"running":           {of(creating), of(running), nil, ""},
+		"first back-off":    {of(), of(backOffStatus("main", 0, 1)), []string{"BackOff! main main-id exit code 1"}, "Back-off restarting failed container main in pod a_default(uid-a)"},
+		"later back-off":    {of(running), of(backOffStatus("main", 2, 137)), []string{"BackOff! main main-id attempt 2 exit code 137"}, "Back-off restarting failed container main in pod a_default(uid-a)"},
+		"still backing off": {of(backOffStatus("main", 2, 1)), of(backOffStatus("main", 2, 1)), nil, ""},
+		"waited for another reason": {
 			of(creating), of(backOffStatus("main", 1, 0)), []string{"BackOff! main main-id attempt 1 exit code 0"}, "Back-off restarting failed container main in pod a_default(uid-a)",
 		},
-		"nobody knows how it ended":  {of(running), of(unknown), []string{"BackOff! main attempt 2"}, "Back-off restarting failed container main in pod a_default(uid-a)"},
-		"an ID without a runtime":    {of(running), of(bare), []string{"BackOff! main no-runtime attempt 2 exit code 9"}, "Back-off restarting failed container main in pod a_default(uid-a)"},
-		"an init container":          {ofInit(), ofInit(backOffStatus("setup", 0, 1)), []string{"BackOff! setup setup-id exit code 1"}, "Back-off restarting failed container setup in pod a_default(uid-a)"},
-		"past its deadline":          {corev1.PodStatus{}, late, []string{"DeadlineExceeded"}, "too late"},
-		"past its deadline for long": {late, late, nil, ""},
+		"exit code unknown":                   {of(running), of(unknown), []string{"BackOff! main attempt 2"}, "Back-off restarting failed container main in pod a_default(uid-a)"},
+		"container ID without runtime prefix": {of(running), of(bare), []string{"BackOff! main no-runtime attempt 2 exit code 9"}, "Back-off restarting failed container main in pod a_default(uid-a)"},
+		"init container":                      {ofInit(), ofInit(backOffStatus("setup", 0, 1)), []string{"BackOff! setup setup-id exit code 1"}, "Back-off restarting failed container setup in pod a_default(uid-a)"},
+		"deadline exceeded":                   {corev1.PodStatus{}, late, []string{"DeadlineExceeded"}, "too late"},
+		"deadline exceeded before":            {late, late, nil, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -26,31 +26,31 @@ func TestPreStopTimeReducesGracePeriod(t *testing.T) {
 		until  time.Duration // time when the container has exited
 		fails  bool
 	}{
-		"at once": {
+		"hook returns at once": {
 			script: critest.Script{Exec: takes(0, 0)}, grace: 10 * time.Second,
 			want: []string{"0s ExecSync uid-a-main-0", "0s StopContainer uid-a-main-0 10s"},
 		},
-		"a part of the grace period, of which whole seconds count": {
+		"hook takes part of the grace period, counted in whole seconds": {
 			script: critest.Script{Exec: takes(2500*time.Millisecond, 0)}, grace: 10 * time.Second,
 			want:  []string{"0s ExecSync uid-a-main-0", "2.5s StopContainer uid-a-main-0 8s"},
 			until: 2500 * time.Millisecond,
 		},
-		"nearly all of it": {
+		"hook takes nearly the whole grace period": {
 			script: critest.Script{Exec: takes(9*time.Second, 0), Stop: &critest.Exit{After: critest.Never}}, grace: 10 * time.Second,
 			want:  []string{"0s ExecSync uid-a-main-0", "9s StopContainer uid-a-main-0 2s"},
 			until: 11 * time.Second,
 		},
-		"longer than the grace period, beside a container that terminates": {
+		"hook exceeds the grace period, container exits on SIGTERM": {
 			script: critest.Script{Exec: takes(time.Hour, 0)}, grace: 5 * time.Second,
 			want:  []string{"0s ExecSync uid-a-main-0", "5s StopContainer uid-a-main-0 2s"},
 			until: 5 * time.Second, fails: true,
 		},
-		"longer than the grace period, beside one that does not": {
+		"hook exceeds the grace period, container is killed": {
 			script: critest.Script{Exec: takes(time.Hour, 0), Stop: &critest.Exit{After: critest.Never}}, grace: 5 * time.Second,
 			want:  []string{"0s ExecSync uid-a-main-0", "5s StopContainer uid-a-main-0 2s"},
 			until: 7 * time.Second, fails: true,
 		},
-		"a failure": {
+		"hook fails": {
 			script: critest.Script{Exec: takes(3*time.Second, 1)}, grace: 10 * time.Second,
 			want:  []string{"0s ExecSync uid-a-main-0", "3s StopContainer uid-a-main-0 7s"},
 			until: 3 * time.Second, fails: true,

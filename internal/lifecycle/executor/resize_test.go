@@ -115,22 +115,22 @@ func TestResizeKeepsMemoryLimitAboveUsage(t *testing.T) {
 		from, to string
 		want     string // expected error
 	}{
-		"less than the limit": {usage: usage(47 * mib), from: "/64Mi", to: "/48Mi"},
-		"as much as the limit": {
+		"usage below the new limit": {usage: usage(47 * mib), from: "/64Mi", to: "/48Mi"},
+		"usage equal to the new limit": {
 			usage: usage(48 * mib), from: "/64Mi", to: "/48Mi",
 			want: `cannot decrease memory limits: attempting to set container "main" memory limit (50331648) below current usage (50331648)`,
 		},
-		"a first limit": {
+		"first limit": {
 			usage: usage(100 * mib), from: "32Mi/", to: "32Mi/64Mi",
 			want: `cannot decrease memory limits: attempting to set container "main" memory limit (67108864) below current usage (104857600)`,
 		},
-		"a first limit that is none":   {from: "32Mi/", to: "32Mi/9223372036854775807"},
-		"more, whatever is in use":     {from: "/64Mi", to: "/128Mi"},
-		"no limit any more":            {from: "32Mi/64Mi", to: "32Mi/"},
-		"nobody knows":                 {from: "/64Mi", to: "/48Mi", want: `cannot decrease memory limits: missing container "main" memory usage`},
-		"the runtime does not say":     {from: "/64Mi", to: "/48Mi", usage: func(cri.Container) cri.ContainerStats { return cri.ContainerStats{} }, want: `cannot decrease memory limits: missing container "main" memory usage`},
-		"the runtime cannot be asked":  {from: "/64Mi", to: "/48Mi", statsErr: errors.New("out of order"), want: "out of order"},
-		"more, and it cannot be asked": {from: "/64Mi", to: "/128Mi", statsErr: errors.New("out of order")},
+		"first limit is unlimited":             {from: "32Mi/", to: "32Mi/9223372036854775807"},
+		"limit raised":                         {from: "/64Mi", to: "/128Mi"},
+		"limit removed":                        {from: "32Mi/64Mi", to: "32Mi/"},
+		"usage missing":                        {from: "/64Mi", to: "/48Mi", want: `cannot decrease memory limits: missing container "main" memory usage`},
+		"runtime reports no memory usage":      {from: "/64Mi", to: "/48Mi", usage: func(cri.Container) cri.ContainerStats { return cri.ContainerStats{} }, want: `cannot decrease memory limits: missing container "main" memory usage`},
+		"runtime lists no stats":               {from: "/64Mi", to: "/48Mi", statsErr: errors.New("out of order"), want: "out of order"},
+		"limit raised, runtime lists no stats": {from: "/64Mi", to: "/128Mi", statsErr: errors.New("out of order")},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -158,9 +158,9 @@ func TestResizeUpdatesSandboxIfSupported(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"a runtime that has no such call": {&cri.Error{Op: "UpdatePodSandboxResources", Err: errors.ErrUnsupported}, true},
-		"one that says so in words":       {errors.New("rpc error: code = Unknown desc = not implemented"), true},
-		"one that fails":                  {errors.New("out of order"), false},
+		"call unsupported": {&cri.Error{Op: "UpdatePodSandboxResources", Err: errors.ErrUnsupported}, true},
+		"call unsupported according to the error text": {errors.New("rpc error: code = Unknown desc = not implemented"), true},
+		"call fails": {errors.New("out of order"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

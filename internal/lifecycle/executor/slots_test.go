@@ -110,22 +110,22 @@ func TestStartSlotReleasedDuringPull(t *testing.T) {
 		taken       time.Duration // time when the other pod got the slot
 		want        []string
 	}{
-		"an image that is there": {
+		"image present": {
 			taken: 0, want: []string{"0s RunPodSandbox uid-a", "0s CreateContainer main", "0s StartContainer uid-a-main-0"},
 		},
-		"a look that takes a while": {
+		"slow check of a present image": {
 			pull: 99 * time.Millisecond, taken: 99 * time.Millisecond,
 			want: []string{"0s RunPodSandbox uid-a", "99ms CreateContainer main", "99ms StartContainer uid-a-main-0"},
 		},
-		"a pull": {
+		"pull": {
 			pull: 30 * time.Second, other: time.Second, taken: 100 * time.Millisecond,
 			want: []string{"0s RunPodSandbox uid-a", "30s CreateContainer main", "30s StartContainer uid-a-main-0"},
 		},
-		"a pull, and a slot that is taken then": {
+		"pull, and another pod takes the slot": {
 			pull: 30 * time.Second, other: time.Minute, taken: 100 * time.Millisecond,
 			want: []string{"0s RunPodSandbox uid-a", "1m0.1s CreateContainer main", "1m0.1s StartContainer uid-a-main-0"},
 		},
-		"a pull that fails": {
+		"failed pull": {
 			pull: 30 * time.Second, other: time.Minute, fails: true, taken: 100 * time.Millisecond,
 			want: []string{"0s RunPodSandbox uid-a"},
 		},

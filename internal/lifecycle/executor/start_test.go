@@ -43,39 +43,39 @@ func TestStartErrorsBecomeEventsAndWaitingReasons(t *testing.T) {
 		events  []string
 		side    bool // the other container runs
 	}{
-		"the cgroup": {
+		"cgroup": {
 			node: func(s *scene) func(n *executor.Node) {
 				return func(n *executor.Node) { n.Cgroups = &podCgroups{s: s, fails: map[string]error{"Ensure": out}} }
 			},
 			events: []string{"FailedCreatePodContainer!"},
 		},
-		"the sandbox": {
+		"sandbox": {
 			breaks: "RunPodSandbox",
 			events: []string{"FailedCreatePodSandBox!"},
 		},
-		"the config of the sandbox": {
+		"sandbox config": {
 			pod: func(pod *corev1.Pod) {
 				pod.Spec.Hostname, pod.Spec.Subdomain, pod.Spec.SetHostnameAsFQDN = strings.Repeat("h", 60), "s", new(true)
 			},
 			events: []string{"FailedCreatePodSandBox!"},
 		},
-		"the address of the sandbox": {
+		"sandbox status": {
 			breaks: "PodSandboxStatus",
 			events: []string{"FailedCreatePodSandBox!"},
 		},
-		"the image": {
+		"image": {
 			node: func(*scene) func(n *executor.Node) {
 				return failingImage(&podstatus.StartError{Reason: "ErrImagePull", Err: out})
 			},
 			waiting: []string{"main: ErrImagePull: out of order"},
 			events:  []string{"Failed! main", "Created side uid-a-side-0", "Started side uid-a-side-0"}, side: true,
 		},
-		"the image, for no reason": {
+		"image, error without reason": {
 			node:    func(*scene) func(n *executor.Node) { return failingImage(out) },
 			waiting: []string{"main: RunContainerError: out of order"},
 			events:  []string{"Failed! main", "Created side uid-a-side-0", "Started side uid-a-side-0"}, side: true,
 		},
-		"the config": {
+		"container config": {
 			pod: func(pod *corev1.Pod) {
 				pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{
 					ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "none"}, Key: "a"},
@@ -84,17 +84,17 @@ func TestStartErrorsBecomeEventsAndWaitingReasons(t *testing.T) {
 			waiting: []string{"main: CreateContainerConfigError: ..."},
 			events:  []string{"Failed! main", "Created side uid-a-side-0", "Started side uid-a-side-0"}, side: true,
 		},
-		"its creation": {
+		"CreateContainer": {
 			breaks: "CreateContainer main", waiting: []string{"main: CreateContainerError: out of order"},
 			events: []string{"Failed! main", "Created side uid-a-side-0", "Started side uid-a-side-0"}, side: true,
 		},
-		"its start": {
+		"StartContainer": {
 			script: critest.FailStart(out), waiting: []string{"main: RunContainerError: StartContainer uid-a-main-0: out of order"},
 			events: []string{
 				"Created main uid-a-main-0", "Failed! main uid-a-main-0", "Created side uid-a-side-0", "Started side uid-a-side-0",
 			}, side: true,
 		},
-		"its postStart hook": {
+		"postStart hook": {
 			pod: func(pod *corev1.Pod) {
 				pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("hello")}
 			},

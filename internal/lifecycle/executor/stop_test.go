@@ -27,16 +27,16 @@ func TestTerminationOrder(t *testing.T) {
 		kill    []plan.Kill
 		want    []string
 	}{
-		"all at the same time": {
+		"containers in parallel": {
 			kill: []plan.Kill{kill("main", s10), kill("proxy", s10)},
 			want: []string{"0s StopContainer uid-a-main-0 10s", "0s StopContainer uid-a-proxy-0 10s", "0s StopPodSandbox uid-a-0"},
 		},
-		"a sidecar after the others": {
+		"sidecar after regular containers": {
 			scripts: map[string]critest.Script{"main": critest.ExitAfterStop(3*time.Second, 0)},
 			kill:    []plan.Kill{kill("proxy", s10, "main"), kill("main", s10)},
 			want:    []string{"0s StopContainer uid-a-main-0 10s", "3s StopContainer uid-a-proxy-0 7s", "3s StopPodSandbox uid-a-0"},
 		},
-		"one sidecar after the other": {
+		"sidecars one after another": {
 			scripts: map[string]critest.Script{"main": critest.ExitAfterStop(3*time.Second, 0), "proxy": critest.ExitAfterStop(2*time.Second, 0)},
 			kill:    []plan.Kill{kill("main", s10), kill("cache", s10, "main", "proxy"), kill("proxy", s10, "main")},
 			want: []string{
@@ -44,17 +44,17 @@ func TestTerminationOrder(t *testing.T) {
 				"5s StopPodSandbox uid-a-0",
 			},
 		},
-		"only whole seconds of the wait count": {
+		"wait counted in whole seconds": {
 			scripts: map[string]critest.Script{"main": critest.ExitAfterStop(2900*time.Millisecond, 0)},
 			kill:    []plan.Kill{kill("main", s10), kill("proxy", s10, "main")},
 			want:    []string{"0s StopContainer uid-a-main-0 10s", "2.9s StopContainer uid-a-proxy-0 8s", "2.9s StopPodSandbox uid-a-0"},
 		},
-		"a sidecar waits no longer than the grace period, and then has two seconds": {
+		"sidecar waits for the grace period and then gets two seconds": {
 			scripts: map[string]critest.Script{"main": critest.IgnoreTERM(), "proxy": critest.IgnoreTERM()},
 			kill:    []plan.Kill{kill("main", time.Minute), kill("proxy", s10, "main")},
 			want:    []string{"0s StopContainer uid-a-main-0 1m0s", "10s StopContainer uid-a-proxy-0 2s", "1m0s StopPodSandbox uid-a-0"},
 		},
-		"the wait for one takes from that for the next": {
+		"waits share the grace period": {
 			scripts: map[string]critest.Script{"main": critest.IgnoreTERM(), "proxy": critest.IgnoreTERM()},
 			kill:    []plan.Kill{kill("main", time.Minute), kill("proxy", time.Minute), kill("cache", s10, "main", "proxy")},
 			want: []string{
@@ -62,7 +62,7 @@ func TestTerminationOrder(t *testing.T) {
 				"1m0s StopPodSandbox uid-a-0",
 			},
 		},
-		"others that are not being stopped are not waited for": {
+		"no wait for containers that are not stopped": {
 			kill: []plan.Kill{kill("proxy", s10, "main", "proxy")},
 			want: []string{"0s StopContainer uid-a-proxy-0 10s", "0s StopPodSandbox uid-a-0"},
 		},
@@ -133,12 +133,12 @@ func TestContainerKilledAfterFiveStopFailures(t *testing.T) {
 		errs []error // of the previous attempts
 		want string  // grace period of the next attempt
 	}{
-		"four failures":                 {repeat(4, errors.New("no such signal")), "10s"},
-		"five failures":                 {repeat(5, errors.New("no such signal")), "0s"},
-		"more":                          {repeat(9, errors.New("no such signal")), "0s"},
-		"a runtime that is away":        {repeat(9, cri.ErrUnavailable), "10s"},
-		"a success in between":          {append(repeat(4, errors.New("no such signal")), nil, errors.New("no such signal")), "10s"},
-		"a runtime that was away since": {append(repeat(5, errors.New("no such signal")), cri.ErrUnavailable), "0s"},
+		"four failures":                      {repeat(4, errors.New("no such signal")), "10s"},
+		"five failures":                      {repeat(5, errors.New("no such signal")), "0s"},
+		"more failures":                      {repeat(9, errors.New("no such signal")), "0s"},
+		"runtime unavailable":                {repeat(9, cri.ErrUnavailable), "10s"},
+		"success in between":                 {append(repeat(4, errors.New("no such signal")), nil, errors.New("no such signal")), "10s"},
+		"runtime unavailable after failures": {append(repeat(5, errors.New("no such signal")), cri.ErrUnavailable), "0s"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

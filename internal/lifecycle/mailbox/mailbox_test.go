@@ -82,13 +82,13 @@ func TestWorkCancelledByDeletionAndEviction(t *testing.T) {
 		does  func(*mailbox.Mailbox)
 		ends  bool
 	}{
-		"a start, and nobody wants the pod":  {false, remove, true},
-		"a stop, and nobody wants the pod":   {true, remove, false},
-		"a start, and the pod is deleted":    {false, terminate, true},
-		"a start, and the pod is evicted":    {false, evict(0), true},
-		"a stop, and the pod is evicted":     {true, evict(0), false},
-		"a stop, and there is less time now": {true, evict(time.Second), true},
-		"a start, and nothing has changed":   {false, func(*mailbox.Mailbox) {}, false},
+		"start, no source lists the pod": {false, remove, true},
+		"stop, no source lists the pod":  {true, remove, false},
+		"start, pod deleted":             {false, terminate, true},
+		"start, pod evicted":             {false, evict(0), true},
+		"stop, pod evicted":              {true, evict(0), false},
+		"stop, shorter grace period":     {true, evict(time.Second), true},
+		"start, no change":               {false, func(*mailbox.Mailbox) {}, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

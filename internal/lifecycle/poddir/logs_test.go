@@ -115,12 +115,12 @@ func TestRemoveLogsOfExitedContainer(t *testing.T) {
 		"running":             {change: func(c *cri.Container) { c.State = cri.ContainerRunning }, want: all},
 		"in an unknown state": {change: func(c *cri.Container) { c.State = cri.ContainerUnknown }, want: all},
 		"without a log":       {change: func(c *cri.Container) { c.Attempt = 5 }, want: all},
-		"of no known name":    {change: func(c *cri.Container) { c.Name = "other" }, want: all},
-		"of a bad name":       {change: func(c *cri.Container) { c.Name = "../default_a_uid-a/main" }, want: all},
-		"beside another attempt": {
+		"other name":          {change: func(c *cri.Container) { c.Name = "other" }, want: all},
+		"unsafe name":         {change: func(c *cri.Container) { c.Name = "../default_a_uid-a/main" }, want: all},
+		"other attempt exists": {
 			others: []cri.Container{{ID: "c1", Name: "main", Attempt: 1, State: cri.ContainerRunning}}, want: rest,
 		},
-		"beside one that writes to the same log": {
+		"other container has this log": {
 			others: []cri.Container{{ID: "c1", Name: "main", State: cri.ContainerRunning}}, want: all,
 		},
 	}
@@ -147,15 +147,15 @@ func TestNextAttemptAfterNewestLog(t *testing.T) {
 		files []string
 		want  uint32
 	}{
-		"no log":                 {},
-		"the first":              {files: []string{"main/0.log"}, want: 1},
-		"by number, not by name": {files: []string{"main/9.log", "main/10.log"}, want: 11},
-		"rotated":                {files: []string{"main/3.log.20260102-150405.gz", "main/2.log"}, want: 4},
-		"of another":             {files: []string{"side/7.log"}},
-		"a directory":            {files: []string{"main/7.log/file"}},
-		"what is no log":         {files: []string{"main/7", "main/x.log", "main/-1.log", "main/.log", "main/1e9.log"}},
-		"a number too large":     {files: []string{"main/4294967295.log", "main/1073741824.log", "main/5.log"}, want: 6},
-		"the largest":            {files: []string{"main/1073741823.log"}, want: 1 << 30},
+		"no log":               {},
+		"first attempt":        {files: []string{"main/0.log"}, want: 1},
+		"sorted by number":     {files: []string{"main/9.log", "main/10.log"}, want: 11},
+		"rotated":              {files: []string{"main/3.log.20260102-150405.gz", "main/2.log"}, want: 4},
+		"of another container": {files: []string{"side/7.log"}},
+		"directory":            {files: []string{"main/7.log/file"}},
+		"other files":          {files: []string{"main/7", "main/x.log", "main/-1.log", "main/.log", "main/1e9.log"}},
+		"number too large":     {files: []string{"main/4294967295.log", "main/1073741824.log", "main/5.log"}, want: 6},
+		"largest number":       {files: []string{"main/1073741823.log"}, want: 1 << 30},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

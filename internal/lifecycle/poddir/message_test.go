@@ -48,29 +48,29 @@ func TestReadMessageLimits(t *testing.T) {
 		change func(c *cri.Container)
 		want   string
 	}{
-		"nothing":                         {},
-		"no file":                         {file: "-"},
-		"a message":                       {file: "out of cheese\n", want: "out of cheese\n"},
-		"one of the largest size":         {file: strings.Repeat("x", 4096), want: strings.Repeat("x", 4096)},
-		"a larger one":                    {file: strings.Repeat("x", 9000) + "the end", want: strings.Repeat("x", 4096-7) + "the end"},
-		"bytes that are no text":          {file: "\xff\x00\xfe", want: "\xff\x00\xfe"},
-		"of one that succeeded":           {file: "all is well", change: func(c *cri.Container) { c.ExitCode = 0 }, want: "all is well"},
-		"a log is not asked for":          {log: logOf(1, "line ")},
-		"a log":                           {log: logOf(2, "line "), change: fallsBack, want: "line 1\nline 2\n"},
-		"a log beside a message":          {file: "m", log: logOf(2, "line "), change: fallsBack, want: "m"},
-		"a log without a file":            {file: "-", log: logOf(1, "line "), change: fallsBack, want: "line 1\n"},
-		"many lines":                      {log: logOf(100, ""), change: fallsBack, want: numbers(21, 100)},
-		"wide lines":                      {log: logOf(99, wide), change: fallsBack, want: lastWide(wide, 99)},
-		"no log although it is asked for": {change: fallsBack},
-		"a log of one that succeeded": {log: logOf(1, "line "), change: func(c *cri.Container) {
+		"empty file":              {},
+		"no file":                 {file: "-"},
+		"message":                 {file: "out of cheese\n", want: "out of cheese\n"},
+		"message of maximum size": {file: strings.Repeat("x", 4096), want: strings.Repeat("x", 4096)},
+		"larger message":          {file: strings.Repeat("x", 9000) + "the end", want: strings.Repeat("x", 4096-7) + "the end"},
+		"invalid UTF-8":           {file: "\xff\x00\xfe", want: "\xff\x00\xfe"},
+		"exit code 0":             {file: "all is well", change: func(c *cri.Container) { c.ExitCode = 0 }, want: "all is well"},
+		"policy File":             {log: logOf(1, "line ")},
+		"log":                     {log: logOf(2, "line "), change: fallsBack, want: "line 1\nline 2\n"},
+		"message and log":         {file: "m", log: logOf(2, "line "), change: fallsBack, want: "m"},
+		"log, no message file":    {file: "-", log: logOf(1, "line "), change: fallsBack, want: "line 1\n"},
+		"many lines":              {log: logOf(100, ""), change: fallsBack, want: numbers(21, 100)},
+		"wide lines":              {log: logOf(99, wide), change: fallsBack, want: lastWide(wide, 99)},
+		"log missing":             {change: fallsBack},
+		"log, exit code 0": {log: logOf(1, "line "), change: func(c *cri.Container) {
 			fallsBack(c)
 			c.ExitCode = 0
 		}},
-		"a log of one that never ran": {log: logOf(1, "line "), change: func(c *cri.Container) {
+		"log, container never ran": {log: logOf(1, "line "), change: func(c *cri.Container) {
 			fallsBack(c)
 			c.Reason = "ContainerCannotRun"
 		}},
-		"a log with a torn line": {log: logOf(1, "line ") + "garbage\n", change: fallsBack, want: "line 1\n"},
+		"log with an incomplete line": {log: logOf(1, "line ") + "garbage\n", change: fallsBack, want: "line 1\n"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -33,41 +33,41 @@ func TestShouldRestart(t *testing.T) {
 		rules []corev1.ContainerRestartRule
 		want  map[int32]bool // by exit code
 	}{
-		"pod Always":     {pod: corev1.RestartPolicyAlways, want: map[int32]bool{0: true, 1: true}},
-		"pod OnFailure":  {pod: corev1.RestartPolicyOnFailure, want: map[int32]bool{0: false, 1: true, 137: true}},
-		"pod Never":      {pod: corev1.RestartPolicyNever, want: map[int32]bool{0: false, 1: false}},
-		"pod of no kind": {pod: "Sometimes", want: map[int32]bool{0: true, 1: true}},
+		"pod Always":         {pod: corev1.RestartPolicyAlways, want: map[int32]bool{0: true, 1: true}},
+		"pod OnFailure":      {pod: corev1.RestartPolicyOnFailure, want: map[int32]bool{0: false, 1: true, 137: true}},
+		"pod Never":          {pod: corev1.RestartPolicyNever, want: map[int32]bool{0: false, 1: false}},
+		"pod without policy": {pod: "Sometimes", want: map[int32]bool{0: true, 1: true}},
 
-		"own Always":     {pod: corev1.RestartPolicyNever, own: corev1.ContainerRestartPolicyAlways, want: map[int32]bool{0: true, 1: true}},
-		"own OnFailure":  {pod: corev1.RestartPolicyAlways, own: corev1.ContainerRestartPolicyOnFailure, want: map[int32]bool{0: false, 1: true}},
-		"own Never":      {pod: corev1.RestartPolicyAlways, own: corev1.ContainerRestartPolicyNever, want: map[int32]bool{0: false, 1: false}},
-		"own of no kind": {pod: corev1.RestartPolicyNever, own: "Sometimes", want: map[int32]bool{0: false, 1: false}},
+		"own Always":               {pod: corev1.RestartPolicyNever, own: corev1.ContainerRestartPolicyAlways, want: map[int32]bool{0: true, 1: true}},
+		"own OnFailure":            {pod: corev1.RestartPolicyAlways, own: corev1.ContainerRestartPolicyOnFailure, want: map[int32]bool{0: false, 1: true}},
+		"own Never":                {pod: corev1.RestartPolicyAlways, own: corev1.ContainerRestartPolicyNever, want: map[int32]bool{0: false, 1: false}},
+		"unknown container policy": {pod: corev1.RestartPolicyNever, own: "Sometimes", want: map[int32]bool{0: false, 1: false}},
 
-		"a rule": {
+		"matching rule": {
 			own: corev1.ContainerRestartPolicyNever, rules: []corev1.ContainerRestartRule{rule(restart, in, 42, 43)},
 			want: map[int32]bool{0: false, 1: false, 42: true, 43: true, 44: false},
 		},
-		"a rule of what is not in a list": {
+		"NotIn rule": {
 			own: corev1.ContainerRestartPolicyNever, rules: []corev1.ContainerRestartRule{rule(restart, notIn, 0, 1)},
 			want: map[int32]bool{0: false, 1: false, 2: true},
 		},
-		"a rule that restarts all": {
+		"RestartAllContainers rule": {
 			own: corev1.ContainerRestartPolicyNever, rules: []corev1.ContainerRestartRule{rule(restartAll, in, 88)},
 			want: map[int32]bool{0: false, 88: true},
 		},
-		"a rule without a policy of its own": {
+		"rule without container policy": {
 			pod: corev1.RestartPolicyNever, rules: []corev1.ContainerRestartRule{rule(restart, in, 42)},
 			want: map[int32]bool{42: false},
 		},
-		"a rule that adds to its policy": {
+		"rule overrides policy": {
 			own: corev1.ContainerRestartPolicyOnFailure, rules: []corev1.ContainerRestartRule{rule(restart, in, 0)},
 			want: map[int32]bool{0: true, 1: true},
 		},
-		"the first rule that matches decides": {
+		"first matching rule decides": {
 			own: corev1.ContainerRestartPolicyNever, rules: []corev1.ContainerRestartRule{rule("Ignore", in, 42), rule(restart, in, 42, 43)},
 			want: map[int32]bool{42: false, 43: true},
 		},
-		"rules that match nothing": {
+		"no matching rule": {
 			own: corev1.ContainerRestartPolicyNever, rules: []corev1.ContainerRestartRule{{Action: restart}, rule(restart, "Near", 42)},
 			want: map[int32]bool{0: false, 42: false},
 		},

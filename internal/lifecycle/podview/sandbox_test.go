@@ -40,20 +40,20 @@ func TestSandboxChange(t *testing.T) {
 		sandboxes   []cri.Sandbox
 		want        podview.SandboxChange
 	}{
-		"none": {want: podview.SandboxChange{Create: true, Reason: "no pod sandbox exists"}},
-		"one":  {sandboxes: []cri.Sandbox{sandbox("s0", 0)}, want: podview.SandboxChange{ID: "s0"}},
-		"an old and a new one": {
+		"no sandbox":    {want: podview.SandboxChange{Create: true, Reason: "no pod sandbox exists"}},
+		"ready sandbox": {sandboxes: []cri.Sandbox{sandbox("s0", 0)}, want: podview.SandboxChange{ID: "s0"}},
+		"old and new sandbox": {
 			sandboxes: []cri.Sandbox{sandbox("s1", 1), sandbox("s0", 0, notReady)}, want: podview.SandboxChange{ID: "s1", Attempt: 1},
 		},
 		"not ready": {
 			sandboxes: []cri.Sandbox{sandbox("s4", 4, notReady)},
 			want:      podview.SandboxChange{Create: true, Attempt: 5, Reason: "pod sandbox is not ready"},
 		},
-		"the newest is not ready": {
+		"newest sandbox not ready": {
 			sandboxes: []cri.Sandbox{sandbox("s0", 0), sandbox("s1", 1, notReady)},
 			want:      podview.SandboxChange{Create: true, Attempt: 2, Reason: "pod sandbox is not ready"},
 		},
-		"two are ready": {
+		"two ready sandboxes": {
 			sandboxes: []cri.Sandbox{sandbox("s0", 0), sandbox("s1", 1)},
 			want:      podview.SandboxChange{Create: true, Attempt: 2, Reason: "multiple pod sandboxes are ready and need to be reconciled"},
 		},
@@ -61,21 +61,21 @@ func TestSandboxChange(t *testing.T) {
 			sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs)},
 			want:      podview.SandboxChange{Create: true, Attempt: 1, Reason: "pod sandbox has no IP address"},
 		},
-		"on the network of the host": {
+		"host network": {
 			hostNetwork: true, sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs, ofHost)}, want: podview.SandboxChange{ID: "s0"},
 		},
-		"on the network of the host, but not to be": {
+		"host network, pod network requested": {
 			sandboxes: []cri.Sandbox{sandbox("s0", 0, ofHost)},
 			want:      podview.SandboxChange{Create: true, Attempt: 1, Reason: "network namespace mode changed and sandbox needs to be recreated"},
 		},
-		"to be on the network of the host": {
+		"pod network, host network requested": {
 			hostNetwork: true, sandboxes: []cri.Sandbox{sandbox("s0", 0, askedForOwn)},
 			want: podview.SandboxChange{Create: true, Attempt: 1, Reason: "network namespace mode changed and sandbox needs to be recreated"},
 		},
-		"of a runtime that gives the host's network to all": {
+		"runtime without pod networks": {
 			sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs, ofHost, askedForOwn)}, want: podview.SandboxChange{ID: "s0"},
 		},
-		"of such a runtime, but asked for otherwise": {
+		"runtime without pod networks, mode changed": {
 			sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs, ofHost, askedForHost)},
 			want:      podview.SandboxChange{Create: true, Attempt: 1, Reason: "network namespace mode changed and sandbox needs to be recreated"},
 		},

@@ -49,38 +49,38 @@ func TestRestartAllGeneration(t *testing.T) {
 		restartsAll bool
 		newest      map[string]string // IDs of the instances that count; other names have none
 	}{
-		"nothing": {},
-		"nobody has asked": {
+		"no container": {},
+		"no restart requested": {
 			containers: []cri.Container{instance("main", 0, running), instance("side", 0, exited, exit(88))},
 			newest:     map[string]string{"main": "main-0", "side": "side-0"}, // side has no rule
 		},
-		"asked for": {
+		"restart requested": {
 			containers: []cri.Container{instance("main", 0, exited, exit(88)), instance("side", 0, running)},
 			generation: 1, restartsAll: true,
 		},
-		"asked for by an init container": {
+		"restart requested by init container": {
 			containers: []cri.Container{instance("setup", 0, exited, exit(88))},
 			generation: 1, restartsAll: true,
 		},
-		"begun": {
+		"restart in progress": {
 			containers: []cri.Container{
 				instance("main", 0, exited, exit(88)), instance("side", 0, running), instance("main", 1, running, ofGeneration("1")),
 			},
 			generation: 1, newest: map[string]string{"main": "main-1"},
 		},
-		"begun, and the one that asked is yet to come": {
+		"restart in progress, requesting container not created": {
 			containers: []cri.Container{instance("main", 0, exited, exit(88)), instance("side", 1, running, ofGeneration("1"))},
 			generation: 1, newest: map[string]string{"side": "side-1"},
 		},
-		"through": {
+		"restart complete": {
 			containers: []cri.Container{instance("main", 1, running, ofGeneration("1")), instance("side", 1, running, ofGeneration("1"))},
 			generation: 1, newest: map[string]string{"main": "main-1", "side": "side-1"},
 		},
-		"asked for again": {
+		"second restart requested": {
 			containers: []cri.Container{instance("main", 1, exited, exit(88), ofGeneration("1")), instance("side", 1, running, ofGeneration("1"))},
 			generation: 2, restartsAll: true,
 		},
-		"one that exits otherwise": {
+		"exit code without rule": {
 			containers: []cri.Container{instance("main", 1, exited, exit(1), ofGeneration("1")), instance("side", 1, running, ofGeneration("1"))},
 			generation: 1, newest: map[string]string{"main": "main-1", "side": "side-1"},
 		},
@@ -135,14 +135,14 @@ func TestIsRunningAndIsTerminated(t *testing.T) {
 		container           cri.ContainerState
 		running, terminated bool
 	}{
-		"running":                      {cri.SandboxReady, cri.ContainerRunning, true, false},
-		"running without its sandbox":  {cri.SandboxNotReady, cri.ContainerRunning, true, false},
-		"unknown":                      {cri.SandboxReady, cri.ContainerUnknown, false, false},
-		"unknown without its sandbox":  {cri.SandboxNotReady, cri.ContainerUnknown, false, false},
-		"exited in a sandbox":          {cri.SandboxReady, cri.ContainerExited, false, false},
-		"exited":                       {cri.SandboxNotReady, cri.ContainerExited, false, true},
-		"created in a sandbox":         {cri.SandboxReady, cri.ContainerCreated, false, false},
-		"created and never to be more": {cri.SandboxNotReady, cri.ContainerCreated, false, true},
+		"running":                     {cri.SandboxReady, cri.ContainerRunning, true, false},
+		"running without its sandbox": {cri.SandboxNotReady, cri.ContainerRunning, true, false},
+		"unknown":                     {cri.SandboxReady, cri.ContainerUnknown, false, false},
+		"unknown without its sandbox": {cri.SandboxNotReady, cri.ContainerUnknown, false, false},
+		"exited in a sandbox":         {cri.SandboxReady, cri.ContainerExited, false, false},
+		"exited":                      {cri.SandboxNotReady, cri.ContainerExited, false, true},
+		"created in a sandbox":        {cri.SandboxReady, cri.ContainerCreated, false, false},
+		"created without sandbox":     {cri.SandboxNotReady, cri.ContainerCreated, false, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -168,15 +168,15 @@ func TestAsUnstarted(t *testing.T) {
 		c         cri.Container
 		unstarted bool
 	}{
-		"cut short": {instance("main", 0, cri.ContainerExited, message(why)), true},
-		"the shim was killed": {instance("main", 0, cri.ContainerExited, message(
+		"start cancelled": {instance("main", 0, cri.ContainerExited, message(why)), true},
+		"shim killed": {instance("main", 0, cri.ContainerExited, message(
 			"failed to create containerd task: failed to start shim: shim killed after context canceled: signal: killed")), true},
-		"the runtime was killed as it said what it can do": {instance("main", 0, cri.ContainerExited, message(
+		"runtime killed during feature query": {instance("main", 0, cri.ContainerExited, message(
 			`failed to create containerd task: failed to run [/bin/containerd-shim-runc-v2 -info]: signal: killed (stderr: "")`)), true},
-		"a program that does not exist":  {instance("main", 0, cri.ContainerExited, message("exec: no such file")), false},
-		"one that ran":                   {instance("main", 0, cri.ContainerExited, message(why), ran), false},
-		"one that runs":                  {instance("main", 0, cri.ContainerRunning, message(why)), false},
-		"one that says something before": {instance("main", 0, cri.ContainerExited, message(why+" by the user")), false},
+		"program not found":   {instance("main", 0, cri.ContainerExited, message("exec: no such file")), false},
+		"container ran":       {instance("main", 0, cri.ContainerExited, message(why), ran), false},
+		"container running":   {instance("main", 0, cri.ContainerRunning, message(why)), false},
+		"message with prefix": {instance("main", 0, cri.ContainerExited, message(why+" by the user")), false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

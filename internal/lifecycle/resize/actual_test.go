@@ -32,43 +32,43 @@ func TestActualSize(t *testing.T) {
 		told    string // last sent size; empty: unknown
 		want    string // empty: the requested resources
 	}{
-		"what it was made with":       {says: madeWith, want: "cpu=250m/500m memory=32Mi/64Mi"},
-		"what it is to have":          {says: toHave},
-		"a runtime that says nothing": {want: "cpu=250m/500m memory=32Mi/64Mi"},
-		"what the runtime was told, whatever it says": {
+		"reports created size":   {says: madeWith, want: "cpu=250m/500m memory=32Mi/64Mi"},
+		"reports requested size": {says: toHave},
+		"reports no resources":   {want: "cpu=250m/500m memory=32Mi/64Mi"},
+		"last sent size wins over report": {
 			says: madeWith, told: "cpu=300m/600m memory=48Mi/96Mi", want: "cpu=300m/600m memory=48Mi/96Mi",
 		},
-		"the CPU of one and the memory of the other": {says: "cpu=1/2 memory=32Mi/64Mi", want: "cpu=1000m/2000m memory=32Mi/64Mi"},
-		"neither one nor the other":                  {says: "cpu=300m/600m memory=48Mi/96Mi", want: "cpu=300m/600m memory=32Mi/96Mi"},
-		"no limits":                                  {says: "cpu=300m/", want: "cpu=300m/0m memory=32Mi/0"},
-		"a limit that is nearly everything": {
+		"CPU of one size, memory of the other": {says: "cpu=1/2 memory=32Mi/64Mi", want: "cpu=1000m/2000m memory=32Mi/64Mi"},
+		"reports a third size":                 {says: "cpu=300m/600m memory=48Mi/96Mi", want: "cpu=300m/600m memory=32Mi/96Mi"},
+		"no limits reported":                   {says: "cpu=300m/", want: "cpu=300m/0m memory=32Mi/0"},
+		"limit near the maximum": {
 			says: "cpu=250m/500m", want: "cpu=250m/500m memory=32Mi/9223372036854775807",
 			change: func(c *cri.Container) { c.Resources.MemoryLimit = math.MaxInt64 },
 		},
-		"no shares": {
+		"no CPU shares reported": {
 			says: "cpu=300m/600m memory=48Mi/96Mi", want: "cpu=250m/500m memory=32Mi/64Mi",
 			change: func(c *cri.Container) { c.Resources.CPUShares = 0 },
 		},
-		"no period, and so no quota to compare": {
+		"no CPU period reported": {
 			says: "cpu=250m/500m memory=32Mi/64Mi", want: "cpu=250m/500m memory=32Mi/64Mi",
 			change: func(c *cri.Container) { c.Resources.CPUPeriod, c.Resources.CPUQuota = 0, 0 },
 		},
-		"of no annotation": {says: madeWith, change: func(c *cri.Container) { c.Annotations = nil }},
-		"of a foreign annotation": {
+		"no annotation": {says: madeWith, change: func(c *cri.Container) { c.Annotations = nil }},
+		"invalid annotation": {
 			says: madeWith, change: func(c *cri.Container) { c.Annotations[resize.AnnotationResources] = "cpu=all" },
 		},
-		"one whose request of memory was its limit, which somebody has changed": {
+		"memory request equal to limit, limit changed": {
 			says: "cpu=250m/500m memory=96Mi/96Mi", want: "cpu=250m/500m memory=96Mi/96Mi",
 			change: func(c *cri.Container) {
 				c.Annotations[resize.AnnotationResources] = resize.FormatSize(sized("cpu=250m/500m memory=64Mi/64Mi"))
 			},
 		},
-		"memory that is protected as it was made": {options: protects, says: madeWith, want: "cpu=250m/500m memory=32Mi/64Mi"},
-		"memory that is protected as it is to be": {options: protects, says: toHave},
-		"memory that is protected otherwise": {
+		"memory protection of created size":   {options: protects, says: madeWith, want: "cpu=250m/500m memory=32Mi/64Mi"},
+		"memory protection of requested size": {options: protects, says: toHave},
+		"other memory protection": {
 			options: protects, says: "cpu=250m/500m memory=48Mi/64Mi", want: "cpu=250m/500m memory=32Mi/64Mi",
 		},
-		"memory that is protected otherwise, of one that is to be as it was made": {
+		"other memory protection, requested size equals created size": {
 			options: protects, says: "cpu=250m/500m memory=48Mi/64Mi", to: madeWith, want: "cpu=250m/500m memory=-1/64Mi",
 		},
 	}

@@ -65,74 +65,74 @@ func TestDecide(t *testing.T) {
 		reason  string // expected reason of a pending resize
 		message string
 	}{
-		"nothing new": {spec: "cpu=250m/500m memory=32Mi/64Mi"},
-		"all": {
+		"no change": {spec: "cpu=250m/500m memory=32Mi/64Mi"},
+		"CPU and memory": {
 			spec: "cpu=500m/1 memory=64Mi/128Mi", changed: true, resizes: true,
 			want: []string{"main: cpu=250m/500m memory=32Mi/64Mi -> cpu=500m/1000m memory=64Mi/128Mi"},
 		},
-		"a request of memory, which no runtime tells": {
+		"memory request, not reported by the runtime": {
 			spec: "cpu=250m/500m memory=48Mi/64Mi", changed: true, resizes: true,
 			want: []string{"main: cpu=250m/500m memory=32Mi/64Mi -> cpu=250m/500m memory=48Mi/64Mi"},
 		},
-		"a request of memory, of which the runtime was told": {
+		"memory request, already sent": {
 			spec: "cpu=250m/500m memory=48Mi/64Mi", changed: true,
 			change: func(_ *testing.T, s *resize.State) {
 				s.SentSizes = map[string]cgroups.ContainerSize{"main-0": sized("cpu=250m/500m memory=48Mi/64Mi")}
 			},
 		},
-		"by a restart": {
+		"restart required": {
 			spec: "cpu=250m/500m memory=32Mi/128Mi", changed: true, resizes: true,
 			change: func(_ *testing.T, s *resize.State) { restartOnResize(s, corev1.ResourceMemory) },
 			want:   []string{"main: cpu=250m/500m memory=32Mi/64Mi -> cpu=250m/500m memory=32Mi/128Mi, by a restart"},
 		},
-		"of the other resource, without a restart": {
+		"other resource, no restart": {
 			spec: "cpu=500m/1 memory=32Mi/64Mi", changed: true, resizes: true,
 			change: func(_ *testing.T, s *resize.State) { restartOnResize(s, corev1.ResourceMemory) },
 			want:   []string{"main: cpu=250m/500m memory=32Mi/64Mi -> cpu=500m/1000m memory=32Mi/64Mi"},
 		},
-		"one that has exited": {
+		"exited container": {
 			spec: "cpu=500m/1 memory=32Mi/64Mi", state: exited, changed: true, resizes: true, // it starts with the requested resources
 		},
-		"one that was created": {
+		"created container": {
 			spec: "cpu=500m/1 memory=32Mi/64Mi", changed: true, resizes: true,
 			change: func(_ *testing.T, s *resize.State) { s.Observed.Containers[0].State = cri.ContainerCreated },
 			want:   []string{"main: cpu=250m/500m memory=32Mi/64Mi -> cpu=500m/1000m memory=32Mi/64Mi"},
 		},
-		"one that is yet to be made": {
+		"container not created": {
 			spec: "cpu=500m/1", change: func(_ *testing.T, s *resize.State) { s.Observed.Containers = nil },
 		},
-		"a sidecar that runs": {
+		"running sidecar": {
 			spec: "cpu=250m/500m memory=32Mi/64Mi", changed: true, resizes: true,
 			change: func(t *testing.T, s *resize.State) { addInit(t, s, podtest.Sidecar("proxy"), running) },
 			want:   []string{"proxy: cpu=100m/200m memory=0/0 -> cpu=200m/200m memory=0/0"},
 		},
-		"an init container that runs": {
+		"running init container": {
 			spec: "cpu=250m/500m memory=32Mi/64Mi", changed: true, resizes: true,
 			change: func(t *testing.T, s *resize.State) { addInit(t, s, podtest.Init("setup"), running) },
 			want:   []string{"setup: cpu=100m/200m memory=0/0 -> cpu=200m/200m memory=0/0"},
 		},
-		"an init container that has had its turn": {
+		"completed init container": {
 			spec:   "cpu=250m/500m memory=32Mi/64Mi",
 			change: func(t *testing.T, s *resize.State) { addInit(t, s, podtest.Init("setup"), exited) },
 		},
-		"of another QoS class": {
+		"QoS class changed": {
 			spec:   "cpu=500m/500m memory=64Mi/64Mi",
 			reason: "Infeasible", message: "Pod QOS Class may not change as a result of resizing",
 		},
-		"in a runtime that cannot": {
+		"runtime cannot update": {
 			spec: "cpu=500m/1 memory=64Mi/128Mi", change: func(_ *testing.T, s *resize.State) { s.NoUpdates = true },
 			reason: "Infeasible", message: "In-place pod resize is not supported on this node",
 		},
-		"of one that swaps": {
+		"memory request with swap": {
 			spec: "cpu=250m/500m memory=48Mi/128Mi", change: func(_ *testing.T, s *resize.State) { s.Spec = swapping() },
 			reason: "Infeasible", message: "In-place resize of containers with swap is not supported.",
 		},
-		"of the CPU of one that swaps": {
+		"CPU with swap": {
 			spec: "cpu=500m/1 memory=32Mi/64Mi", changed: true, resizes: true,
 			change: func(_ *testing.T, s *resize.State) { s.Spec = swapping() },
 			want:   []string{"main: cpu=250m/500m memory=32Mi/64Mi -> cpu=500m/1000m memory=32Mi/64Mi"},
 		},
-		"of one that swaps, by a restart": {
+		"memory request with swap, restart required": {
 			spec: "cpu=250m/500m memory=48Mi/128Mi", changed: true, resizes: true,
 			change: func(_ *testing.T, s *resize.State) {
 				s.Spec = swapping()
@@ -140,13 +140,13 @@ func TestDecide(t *testing.T) {
 			},
 			want: []string{"main: cpu=250m/500m memory=32Mi/64Mi -> cpu=250m/500m memory=48Mi/128Mi, by a restart"},
 		},
-		"the pod as a whole": {
+		"pod level": {
 			spec: "cpu=250m/500m memory=32Mi/64Mi", resizes: true,
 			change: func(_ *testing.T, s *resize.State) {
 				s.Pod.Spec.Resources, s.CgroupSizes = new(requirements("cpu=1/2")), &resize.Sizes{Pod: new(sized("cpu=500m/1"))}
 			},
 		},
-		"the pod as a whole has what it is to have": {
+		"pod level, cgroup up to date": {
 			spec: "cpu=250m/500m memory=32Mi/64Mi",
 			change: func(_ *testing.T, s *resize.State) {
 				s.Pod.Spec.Resources, s.CgroupSizes = new(requirements("cpu=1/2")), &resize.Sizes{Pod: new(sized("cpu=1/2"))}

@@ -30,20 +30,20 @@ func TestSizeOf(t *testing.T) {
 		pod, container string
 		want           cgroups.ContainerSize
 	}{
-		"nothing":                          {},
-		"all":                              {container: "cpu=250m/500m memory=32Mi/64Mi", want: cgroups.ContainerSize{CPURequest: 250, CPULimit: 500, MemoryRequest: 32 * mib, MemoryLimit: 64 * mib}},
-		"requests":                         {container: "cpu=250m/ memory=32Mi/", want: cgroups.ContainerSize{CPURequest: 250, MemoryRequest: 32 * mib}},
-		"limits":                           {container: "cpu=/500m memory=/64Mi", want: cgroups.ContainerSize{CPURequest: 500, CPULimit: 500, MemoryLimit: 64 * mib}},
-		"a request of zero beside a limit": {container: "cpu=0/500m", want: cgroups.ContainerSize{CPULimit: 500}},
-		"a part of a millicore":            {container: "cpu=100u/1500u", want: cgroups.ContainerSize{CPURequest: 1, CPULimit: 2}},
-		"more than there can be": {
+		"nothing":                 {},
+		"all":                     {container: "cpu=250m/500m memory=32Mi/64Mi", want: cgroups.ContainerSize{CPURequest: 250, CPULimit: 500, MemoryRequest: 32 * mib, MemoryLimit: 64 * mib}},
+		"requests":                {container: "cpu=250m/ memory=32Mi/", want: cgroups.ContainerSize{CPURequest: 250, MemoryRequest: 32 * mib}},
+		"limits":                  {container: "cpu=/500m memory=/64Mi", want: cgroups.ContainerSize{CPURequest: 500, CPULimit: 500, MemoryLimit: 64 * mib}},
+		"zero request with limit": {container: "cpu=0/500m", want: cgroups.ContainerSize{CPULimit: 500}},
+		"fraction of a millicore": {container: "cpu=100u/1500u", want: cgroups.ContainerSize{CPURequest: 1, CPULimit: 2}},
+		"overflow": {
 			container: "cpu=9E/9E memory=9E/9E",
 			want:      cgroups.ContainerSize{CPURequest: math.MaxInt64, CPULimit: math.MaxInt64, MemoryRequest: 9e18, MemoryLimit: 9e18},
 		},
 		"limits of the pod": {
 			pod: "cpu=/2 memory=/128Mi", want: cgroups.ContainerSize{CPURequest: 2000, CPULimit: 2000, MemoryLimit: 128 * mib},
 		},
-		"limits of the pod beside requests": {
+		"limits of the pod, own requests": {
 			pod: "cpu=/2 memory=/128Mi", container: "cpu=250m/ memory=32Mi/",
 			want: cgroups.ContainerSize{CPURequest: 250, CPULimit: 2000, MemoryRequest: 32 * mib, MemoryLimit: 128 * mib},
 		},
@@ -78,12 +78,12 @@ func TestWithSize(t *testing.T) {
 		size   cgroups.ContainerSize
 		want   string
 	}{
-		"nothing":             {before: "", want: "nothing"},
-		"all is taken away":   {before: "cpu=1/2 memory=1Gi/2Gi", want: "nothing"},
-		"all":                 {size: cgroups.ContainerSize{CPURequest: 250, CPULimit: 500, MemoryRequest: 32 * mib, MemoryLimit: 64 * mib}, want: "cpu=250m/500m memory=32Mi/64Mi"},
-		"limits alone":        {size: cgroups.ContainerSize{CPULimit: 500, MemoryLimit: 64 * mib}, want: "cpu=0/500m memory=/64Mi"},
-		"requests alone":      {before: "cpu=/2 memory=/2Gi", size: cgroups.ContainerSize{CPURequest: 250, MemoryRequest: 32 * mib}, want: "cpu=250m/ memory=32Mi/"},
-		"a request not known": {size: cgroups.ContainerSize{MemoryRequest: -1, MemoryLimit: 64 * mib}, want: "memory=/64Mi"},
+		"nothing":         {before: "", want: "nothing"},
+		"all removed":     {before: "cpu=1/2 memory=1Gi/2Gi", want: "nothing"},
+		"all":             {size: cgroups.ContainerSize{CPURequest: 250, CPULimit: 500, MemoryRequest: 32 * mib, MemoryLimit: 64 * mib}, want: "cpu=250m/500m memory=32Mi/64Mi"},
+		"only limits":     {size: cgroups.ContainerSize{CPULimit: 500, MemoryLimit: 64 * mib}, want: "cpu=0/500m memory=/64Mi"},
+		"only requests":   {before: "cpu=/2 memory=/2Gi", size: cgroups.ContainerSize{CPURequest: 250, MemoryRequest: 32 * mib}, want: "cpu=250m/ memory=32Mi/"},
+		"unknown request": {size: cgroups.ContainerSize{MemoryRequest: -1, MemoryLimit: 64 * mib}, want: "memory=/64Mi"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -122,24 +122,24 @@ func TestFormatSize(t *testing.T) {
 			true,
 		},
 		"nothing": {"cpu=0/0 memory=0/0", cgroups.ContainerSize{}, true},
-		"the largest": {
+		"largest numbers": {
 			"cpu=9223372036854775807/9223372036854775807 memory=9223372036854775807/9223372036854775807",
 			cgroups.ContainerSize{CPURequest: math.MaxInt64, CPULimit: math.MaxInt64, MemoryRequest: math.MaxInt64, MemoryLimit: math.MaxInt64},
 			true,
 		},
 		"empty":                {},
 		"one part":             {text: "cpu=1/2"},
-		"the other part":       {text: "memory=1/2"},
-		"another order":        {text: "memory=1/2 cpu=1/2"},
-		"a third part":         {text: "cpu=1/2 memory=1/2 disk=1/2"},
+		"other part":           {text: "memory=1/2"},
+		"other order":          {text: "memory=1/2 cpu=1/2"},
+		"third part":           {text: "cpu=1/2 memory=1/2 disk=1/2"},
 		"two blanks":           {text: "cpu=1/2  memory=1/2"},
 		"no limit":             {text: "cpu=1 memory=1"},
 		"a request below zero": {text: "cpu=-1/2 memory=1/2"},
 		"a limit below zero":   {text: "cpu=1/2 memory=1/-2"},
 		"too large":            {text: "cpu=9223372036854775808/2 memory=1/2"},
-		"no number":            {text: "cpu=x/2 memory=1/2"},
-		"a part of one":        {text: "cpu=0.5/2 memory=1/2"},
-		"a unit":               {text: "cpu=500m/1 memory=32Mi/64Mi"},
+		"not a number":         {text: "cpu=x/2 memory=1/2"},
+		"decimal number":       {text: "cpu=0.5/2 memory=1/2"},
+		"number with unit":     {text: "cpu=500m/1 memory=32Mi/64Mi"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -21,17 +21,17 @@ func TestNextLimit(t *testing.T) {
 		p    limitInput
 		want int
 	}{
-		"idle CPU":                 {limitInput{Limit: 4, Min: 4, Max: 16, Waiting: 1, Idle: 0.5}, 5},
-		"just enough":              {limitInput{Limit: 8, Min: 4, Max: 16, Waiting: 1, Idle: 0.25}, 10},
-		"at most":                  {limitInput{Limit: 13, Min: 4, Max: 16, Waiting: 9, Idle: 1}, 16},
-		"at most already":          {limitInput{Limit: 16, Min: 4, Max: 16, Waiting: 9, Idle: 1}, 16},
-		"from one":                 {limitInput{Limit: 1, Min: 1, Max: 4, Waiting: 9, Idle: 1}, 2},
-		"well used":                {limitInput{Limit: 9, Min: 4, Max: 16, Waiting: 9, Idle: 0.20}, 9},
-		"busy":                     {limitInput{Limit: 9, Min: 4, Max: 16, Waiting: 9, Idle: 0}, 8},
-		"busy at least":            {limitInput{Limit: 4, Min: 4, Max: 16, Waiting: 9, Idle: 0}, 4},
-		"not known":                {limitInput{Limit: 9, Min: 4, Max: 16, Waiting: 9, Idle: -1}, 9},
-		"nobody waits":             {limitInput{Limit: 16, Min: 4, Max: 16, Waiting: 0, Idle: 1}, 4},
-		"nobody waits, and it may": {limitInput{Limit: 4, Min: 4, Max: 16, Waiting: 0, Idle: 1}, 4},
+		"idle CPU":                       {limitInput{Limit: 4, Min: 4, Max: 16, Waiting: 1, Idle: 0.5}, 5},
+		"enough idle CPU":                {limitInput{Limit: 8, Min: 4, Max: 16, Waiting: 1, Idle: 0.25}, 10},
+		"up to the maximum":              {limitInput{Limit: 13, Min: 4, Max: 16, Waiting: 9, Idle: 1}, 16},
+		"already at the maximum":         {limitInput{Limit: 16, Min: 4, Max: 16, Waiting: 9, Idle: 1}, 16},
+		"from a limit of one":            {limitInput{Limit: 1, Min: 1, Max: 4, Waiting: 9, Idle: 1}, 2},
+		"moderate load":                  {limitInput{Limit: 9, Min: 4, Max: 16, Waiting: 9, Idle: 0.20}, 9},
+		"busy":                           {limitInput{Limit: 9, Min: 4, Max: 16, Waiting: 9, Idle: 0}, 8},
+		"busy, already at the minimum":   {limitInput{Limit: 4, Min: 4, Max: 16, Waiting: 9, Idle: 0}, 4},
+		"load unknown":                   {limitInput{Limit: 9, Min: 4, Max: 16, Waiting: 9, Idle: -1}, 9},
+		"no start waits":                 {limitInput{Limit: 16, Min: 4, Max: 16, Waiting: 0, Idle: 1}, 4},
+		"no start waits, at the minimum": {limitInput{Limit: 4, Min: 4, Max: 16, Waiting: 0, Idle: 1}, 4},
 	} {
 		assert.Equal(t, test.want, test.p.nextLimit(), name)
 	}

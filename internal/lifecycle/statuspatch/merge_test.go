@@ -107,11 +107,11 @@ func TestMergeDefersTerminalPhase(t *testing.T) {
 		disrupted      bool
 		serversReasons bool
 	}{
-		"succeeded":                            {phase: corev1.PodSucceeded, server: corev1.PodRunning, want: corev1.PodSucceeded, ready: "PodCompleted", disrupted: true},
-		"failed":                               {phase: corev1.PodFailed, server: corev1.PodRunning, want: corev1.PodFailed, ready: "PodFailed", disrupted: true},
-		"failed, and something may run":        {phase: corev1.PodFailed, server: corev1.PodRunning, mayRun: true, want: corev1.PodRunning, serversReasons: true},
-		"failed before, and something may run": {phase: corev1.PodFailed, server: corev1.PodFailed, mayRun: true, want: corev1.PodFailed, ready: "PodFailed"},
-		"still running":                        {phase: corev1.PodRunning, server: corev1.PodRunning, want: corev1.PodRunning},
+		"succeeded":                        {phase: corev1.PodSucceeded, server: corev1.PodRunning, want: corev1.PodSucceeded, ready: "PodCompleted", disrupted: true},
+		"failed":                           {phase: corev1.PodFailed, server: corev1.PodRunning, want: corev1.PodFailed, ready: "PodFailed", disrupted: true},
+		"failed, container may run":        {phase: corev1.PodFailed, server: corev1.PodRunning, mayRun: true, want: corev1.PodRunning, serversReasons: true},
+		"failed before, container may run": {phase: corev1.PodFailed, server: corev1.PodFailed, mayRun: true, want: corev1.PodFailed, ready: "PodFailed"},
+		"still running":                    {phase: corev1.PodRunning, server: corev1.PodRunning, want: corev1.PodRunning},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := running()
@@ -144,16 +144,16 @@ func TestAcceptKeepsTerminatedState(t *testing.T) {
 		init   bool
 		want   string
 	}{
-		"never":                     {policy: corev1.RestartPolicyNever, want: `status of pod default/web: container "main" had exited with code 0, must not be started again, and is not terminated`},
-		"never, of an init":         {policy: corev1.RestartPolicyNever, code: 1, init: true, want: `status of pod default/web: init container "main" had exited with code 1, must not be started again, and is not terminated`},
-		"on failure, without one":   {policy: corev1.RestartPolicyOnFailure, want: "must not be started again"},
-		"on failure, after one":     {policy: corev1.RestartPolicyOnFailure, code: 1},
-		"always":                    {policy: corev1.RestartPolicyAlways},
-		"never, of one container":   {policy: corev1.RestartPolicyAlways, change: func(c *corev1.Container) { c.RestartPolicy = &never }, want: "must not be started again"},
-		"by its own policy":         {policy: corev1.RestartPolicyNever, change: func(c *corev1.Container) { c.RestartPolicy = &always }},
-		"a sidecar":                 {policy: corev1.RestartPolicyNever, init: true, change: func(c *corev1.Container) { c.RestartPolicy = &always }},
-		"an init that is not there": {policy: corev1.RestartPolicyNever, init: true, change: func(c *corev1.Container) { c.Name = "other" }, want: "is not at its position in the spec"},
-		"a restart of all": {policy: corev1.RestartPolicyNever, change: func(c *corev1.Container) {
+		"never":                          {policy: corev1.RestartPolicyNever, want: `status of pod default/web: container "main" had exited with code 0, must not be started again, and is not terminated`},
+		"never, init container":          {policy: corev1.RestartPolicyNever, code: 1, init: true, want: `status of pod default/web: init container "main" had exited with code 1, must not be started again, and is not terminated`},
+		"on failure, exit code 0":        {policy: corev1.RestartPolicyOnFailure, want: "must not be started again"},
+		"on failure, exit code 1":        {policy: corev1.RestartPolicyOnFailure, code: 1},
+		"always":                         {policy: corev1.RestartPolicyAlways},
+		"container policy never":         {policy: corev1.RestartPolicyAlways, change: func(c *corev1.Container) { c.RestartPolicy = &never }, want: "must not be started again"},
+		"container policy always":        {policy: corev1.RestartPolicyNever, change: func(c *corev1.Container) { c.RestartPolicy = &always }},
+		"sidecar":                        {policy: corev1.RestartPolicyNever, init: true, change: func(c *corev1.Container) { c.RestartPolicy = &always }},
+		"init container missing in spec": {policy: corev1.RestartPolicyNever, init: true, change: func(c *corev1.Container) { c.Name = "other" }, want: "is not at its position in the spec"},
+		"restart-all rule": {policy: corev1.RestartPolicyNever, change: func(c *corev1.Container) {
 			c.RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
 		}},
 	} {
@@ -253,18 +253,18 @@ func TestEqualIgnoresConditionsOfOtherClients(t *testing.T) {
 		change func(*corev1.PodStatus)
 		want   bool
 	}{
-		"nothing":                    {func(*corev1.PodStatus) {}, true},
-		"a condition of others":      {func(s *corev1.PodStatus) { s.Conditions[0].Status = "Unknown" }, true},
-		"claims":                     {func(s *corev1.PodStatus) { s.ResourceClaimStatuses = nil }, true},
-		"the time of a condition":    {func(s *corev1.PodStatus) { s.Conditions[1].LastTransitionTime = ago(0) }, true},
-		"the order of conditions":    {func(s *corev1.PodStatus) { s.Conditions[1], s.Conditions[2] = s.Conditions[2], s.Conditions[1] }, true},
-		"the message of a condition": {func(s *corev1.PodStatus) { s.Conditions[1].Message = "x" }, false},
-		"a condition less":           {func(s *corev1.PodStatus) { s.Conditions = s.Conditions[:2] }, false},
-		"a condition that is shared": {func(s *corev1.PodStatus) {
+		"no change":                   {func(*corev1.PodStatus) {}, true},
+		"condition of another client": {func(s *corev1.PodStatus) { s.Conditions[0].Status = "Unknown" }, true},
+		"claims":                      {func(s *corev1.PodStatus) { s.ResourceClaimStatuses = nil }, true},
+		"condition time":              {func(s *corev1.PodStatus) { s.Conditions[1].LastTransitionTime = ago(0) }, true},
+		"condition order":             {func(s *corev1.PodStatus) { s.Conditions[1], s.Conditions[2] = s.Conditions[2], s.Conditions[1] }, true},
+		"condition message":           {func(s *corev1.PodStatus) { s.Conditions[1].Message = "x" }, false},
+		"condition removed":           {func(s *corev1.PodStatus) { s.Conditions = s.Conditions[:2] }, false},
+		"shared condition": {func(s *corev1.PodStatus) {
 			s.Conditions = append(s.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget})
 		}, false},
-		"the observed generation":      {func(s *corev1.PodStatus) { s.ObservedGeneration++ }, false},
-		"the readiness of a container": {func(s *corev1.PodStatus) { s.ContainerStatuses[0].Ready = false }, false},
+		"observed generation": {func(s *corev1.PodStatus) { s.ObservedGeneration++ }, false},
+		"container readiness": {func(s *corev1.PodStatus) { s.ContainerStatuses[0].Ready = false }, false},
 	} {
 		a, b := running().Status, running().Status
 		test.change(&b)
