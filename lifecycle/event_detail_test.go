@@ -106,7 +106,7 @@ func TestEventsOfFailedHooksOmitOutput(t *testing.T) {
 
 		assert.True(t, slices.ContainsFunc(n.history, func(line string) bool { return strings.HasSuffix(line, " PostStartHookError") }), n.history)
 		lines := strings.Split(log.String(), "\n")
-		i := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, `msg="preStop hook"`) })
+		i := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, `msg="run preStop hook"`) })
 		require.GreaterOrEqual(t, i, 0, "%s", lines)
 		assert.Contains(t, lines[i], "level=WARN")
 		assert.Contains(t, lines[i], "exitCode=7")

@@ -153,7 +153,7 @@ func TestSetReturnsAndReportsRefusedErrors(t *testing.T) {
 		require.Len(t, hooked, 2)
 
 		err = r.Set(lifecycle.PodSet{Source: "api", Pods: []*corev1.Pod{good}})
-		require.ErrorContains(t, err, `pod default/good: source "api" wants its UID uid-good`)
+		require.ErrorContains(t, err, `pod default/good: source "api" lists its UID uid-good`)
 		require.Len(t, hooked, 3)
 		require.Equal(t, "api", hooked[2].Source)
 		end()

@@ -40,7 +40,7 @@ func TestFirstSourceKeepsUID(t *testing.T) {
 		file, api := twins()
 		require.NoError(t, n.wants("api", api))
 		time.Sleep(time.Second)
-		const told = `pod default/a: source "file" wants its UID uid-a, which is a pod's of source "api"; it waits until that is removed`
+		const told = `pod default/a: source "file" lists its UID uid-a, which belongs to a pod of source "api" until that pod is removed`
 		require.EqualError(t, n.wants("file", file), told)
 		require.NoError(t, n.wants("file", file), "once")
 		require.NoError(t, n.wants("api", api), "the first gets no error")

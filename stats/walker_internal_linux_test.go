@@ -50,7 +50,7 @@ func TestWalkerCountsUpToDepthLimit(t *testing.T) {
 	m, ok := w.targets.lastMeasurement(dir)
 	assert.True(t, ok)
 	assert.EqualValues(t, 10_001, m.usage.Inodes)
-	assert.ErrorContains(t, m.err, "more than 10000 levels deep")
+	assert.ErrorContains(t, m.err, "directories below level 10000 are not counted")
 }
 
 // A directory on a dead mount is abandoned: other directories are measured, it occupies one goroutine, and it is measured again after its

@@ -24,7 +24,7 @@ func Resolve(path string) (string, error) {
 	}
 	is, err := IsDevice(device)
 	if err == nil && !is {
-		err = fmt.Errorf("%s is no block device", path)
+		err = fmt.Errorf("%s is not a block device", path)
 	}
 	return device, err
 }

@@ -65,7 +65,7 @@ func TestResolve(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, uint64(1<<20), size)
 	_, err = blockdev.Resolve("/dev/null")
-	require.ErrorContains(t, err, "/dev/null is no block device")
+	require.ErrorContains(t, err, "/dev/null is not a block device")
 	_, err = blockdev.Resolve(link + ".absent")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
@@ -78,8 +78,8 @@ func TestFormatOnlyEmptyDevice(t *testing.T) {
 		}
 	}
 	ctx, device := t.Context(), mounttest.LoopDevice(t, 8<<20)
-	require.ErrorContains(t, blockdev.Format(ctx, device, "ext4", true), "has no file system, and is to be read only")
-	require.ErrorContains(t, blockdev.Format(ctx, device, "../x", false), `"../x" is no type of a file system`)
+	require.ErrorContains(t, blockdev.Format(ctx, device, "ext4", true), "has no file system, and is read-only")
+	require.ErrorContains(t, blockdev.Format(ctx, device, "../x", false), `"../x" is not a file system type`)
 	require.NoError(t, blockdev.Format(ctx, device, "ext4", false))
 	format, err := blockdev.Probe(ctx, device)
 	require.NoError(t, err)

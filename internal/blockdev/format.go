@@ -20,7 +20,7 @@ const blkidNothingFound = 2
 // Probe returns the format of a block device, such as "ext4"; "" for an empty device.
 func Probe(ctx context.Context, device string) (format string, err error) {
 	if is, err := IsDevice(device); err != nil || !is { // blkid has one exit code for an empty device and for another file
-		return "", errors.Join(err, fmt.Errorf("%s is no block device", device))
+		return "", errors.Join(err, fmt.Errorf("%s is not a block device", device))
 	}
 	output, code, err := runProgram(ctx, "blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device)
 	switch {
@@ -54,14 +54,14 @@ func isType(name string) bool {
 // nothing, and an empty device is an error. A device with another format is kept; mounting it will fail.
 func Format(ctx context.Context, device, fstype string, readOnly bool) error {
 	if !isType(fstype) {
-		return fmt.Errorf("%.64q is no type of a file system", fstype)
+		return fmt.Errorf("%.64q is not a file system type", fstype)
 	}
 	format, err := Probe(ctx, device)
 	switch {
 	case err != nil:
 		return err
 	case readOnly && format == "":
-		return fmt.Errorf("device %s has no file system, and is to be read only", device)
+		return fmt.Errorf("device %s has no file system, and is read-only", device)
 	case readOnly:
 		return nil
 	case format == "":

@@ -63,7 +63,7 @@ func attachLoop(ctx context.Context, path string) error {
 			return err
 		}
 	}
-	return errors.New("others take all free loop devices")
+	return errors.New("other programs take all free loop devices")
 }
 
 // configureLoop attaches a loop device to an open block device.
@@ -106,7 +106,7 @@ func detachLoop(ctx context.Context, path string) error {
 			return ctx.Err()
 		}
 	}
-	return fmt.Errorf("%s is still held", path)
+	return fmt.Errorf("%s still has a loop device", path)
 }
 
 // findLoop returns the loop device that is attached to path, or "".

@@ -55,7 +55,7 @@ func (w *Walk) Run(ctx context.Context, path string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if w.TooDeep {
-		return fmt.Errorf("%s: what is more than %d levels deep is not counted", path, maxLevels)
+		return fmt.Errorf("%s: directories below level %d are not counted", path, maxLevels)
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func deviceOf(st *unix.Statx_t) [2]uint32 { return [2]uint32{st.Dev_major, st.De
 func isDirectory(st *unix.Statx_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFDIR }
 
 // errMoved means that a directory was moved during the measurement.
-var errMoved = errors.New("directories are moved meanwhile")
+var errMoved = errors.New("a directory was moved during the measurement")
 
 // enterDirectory measures a subdirectory. openat2 prevents entering a file system that was mounted there meanwhile, even of the
 // same device.

@@ -85,7 +85,7 @@ func ParseTable(r io.Reader) ([]Info, error) {
 }
 
 // errInvalidLine is the error of a line that is not an entry of the mount table.
-var errInvalidLine = errors.New("is no mount")
+var errInvalidLine = errors.New("not an entry of the mount table")
 
 // parseLine parses one entry of the mount table. Fields are separated by one space and may be empty.
 func parseLine(line string) (m Info, err error) {

@@ -43,7 +43,7 @@ func TestParseTable(t *testing.T) {
 	}
 	for _, line := range []string{"", "1", "x 2 0:1 / /x rw - tmpfs a rw", "1 x 0:1 / /x rw - tmpfs a rw", "1 2 0:1 / /x rw", "1 2 0:1 / /x - tmpfs a rw", "1 2 0:1 / /x rw - tmpfs a"} {
 		_, err := mount.ParseTable(strings.NewReader("1 2 0:1 / /x rw - tmpfs a rw\n" + line + "\n"))
-		require.ErrorContains(t, err, "line 2: is no mount", line)
+		require.ErrorContains(t, err, "line 2: not an entry of the mount table", line)
 	}
 	_, err := mount.ParseTable(io.LimitReader(endless{}, 10<<20))
 	require.ErrorContains(t, err, "line 1: ")

@@ -86,7 +86,7 @@ func (u *Unmounter) Unmount(ctx context.Context, target string) error {
 			return wrapError("unmount", target, err)
 		}
 	}
-	return wrapError("unmount", target, errors.New("more mounts come than go"))
+	return wrapError("unmount", target, errors.New("new mounts keep appearing"))
 }
 
 // unmountTop removes the topmost mount at target. It tries the unmount modes one after another.

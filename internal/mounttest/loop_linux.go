@@ -54,6 +54,6 @@ func createLoopDevice(t testing.TB, size int64) string {
 		})
 		return path
 	}
-	t.Fatal("others take all free loop devices")
+	t.Fatal("other programs take all free loop devices")
 	return ""
 }

@@ -172,10 +172,10 @@ func (d *Dir) decodeManifest(file manifest, into metav1.Object) error {
 		return file.redactError(err)
 	}
 	if name := into.GetName(); name != file.name {
-		return fmt.Errorf("metadata.name is %q, the file says %q", name, file.name)
+		return fmt.Errorf("metadata.name is %q, the file name requires %q", name, file.name)
 	}
 	if ns := into.GetNamespace(); ns != "" && ns != file.namespace {
-		return fmt.Errorf("metadata.namespace is %q, the directory says %q", ns, file.namespace)
+		return fmt.Errorf("metadata.namespace is %q, the directory requires %q", ns, file.namespace)
 	}
 	into.SetNamespace(file.namespace)
 	return nil

@@ -157,10 +157,10 @@ func TestMissingDirHasNoObjects(t *testing.T) {
 func TestDirRejectsInvalidManifests(t *testing.T) {
 	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\n"
 	for want, content := range map[string]string{
-		`want a v1 ConfigMap, got apiVersion "" and kind ""`:         "",
-		`want a v1 ConfigMap, got apiVersion "v1" and kind "Secret"`: "apiVersion: v1\nkind: Secret\nmetadata: {name: app}\n",
-		`metadata.name is "other", the file says "app"`:              "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n",
-		`metadata.namespace is "other", the directory says "shop"`:   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app, namespace: other}\n",
+		`want a v1 ConfigMap, got apiVersion "" and kind ""`:           "",
+		`want a v1 ConfigMap, got apiVersion "v1" and kind "Secret"`:   "apiVersion: v1\nkind: Secret\nmetadata: {name: app}\n",
+		`metadata.name is "other", the file name requires "app"`:       "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n",
+		`metadata.namespace is "other", the directory requires "shop"`: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app, namespace: other}\n",
 		`unknown field "dta"`:                         head + "dta: {a: b}\n",
 		"more than one document":                      head + "---\n" + head,
 		`key "a" is in data and in binaryData`:        head + "data: {a: b}\nbinaryData: {a: Yg==}\n",

@@ -137,7 +137,7 @@ func (h *Handler) serveGet(w http.ResponseWriter, name string) error {
 	case err != nil:
 		return err
 	case data == nil:
-		return newHTTPError(http.StatusNotFound, "manifest %s: there is none", name)
+		return newHTTPError(http.StatusNotFound, "manifest %s: not found", name)
 	}
 	w.Header().Set("Content-Type", "application/yaml")
 	if strings.HasPrefix(strings.TrimSpace(string(data[:min(len(data), 100)])), "{") {

@@ -145,7 +145,7 @@ func (h *Handler) removeManifest(request *http.Request, name string) error {
 	case err != nil:
 		return err
 	case old == nil:
-		return newHTTPError(http.StatusNotFound, "manifest %s: there is none", name)
+		return newHTTPError(http.StatusNotFound, "manifest %s: not found", name)
 	}
 	if err := errors.Join(os.Remove(filepath.Join(h.dir, name)), atomicfile.SyncDir(h.dir)); err != nil {
 		return fmt.Errorf("manifest %s: %w", name, err)
@@ -165,10 +165,10 @@ func (h *Handler) readForChange(header http.Header, name string) ([]byte, error)
 		tag = etagOf(old)
 	}
 	if list := header.Values("If-Match"); len(list) > 0 && (old == nil || !matchesETag(list, tag)) {
-		return nil, newHTTPError(http.StatusPreconditionFailed, "manifest %s: If-Match: it is another version", name)
+		return nil, newHTTPError(http.StatusPreconditionFailed, "manifest %s: If-Match: the version differs", name)
 	}
 	if list := header.Values("If-None-Match"); len(list) > 0 && old != nil && matchesETag(list, tag) {
-		return nil, newHTTPError(http.StatusPreconditionFailed, "manifest %s: If-None-Match: it is there", name)
+		return nil, newHTTPError(http.StatusPreconditionFailed, "manifest %s: If-None-Match: the manifest exists", name)
 	}
 	return old, nil
 }

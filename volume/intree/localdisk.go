@@ -128,7 +128,7 @@ func (l *local) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, err
 	case err != nil:
 		return m, err
 	case vol.Block && !is:
-		return m, &volume.FinalError{Err: fmt.Errorf("local volume %s is no block device", vol.PV.Spec.Local.Path)}
+		return m, &volume.FinalError{Err: fmt.Errorf("local volume %s is not a block device", vol.PV.Spec.Local.Path)}
 	case vol.Block:
 		m.HostPath = vol.PV.Spec.Local.Path
 		return m, nil

@@ -261,7 +261,7 @@ func TestLocalBlockVolumeIsDevice(t *testing.T) {
 	assert.NoDirExists(t, filepath.Join(d.root, "pods/u1"))
 
 	d.bind("dir", d.root, block)
-	fails(t, d.root+" is no block device", func(ctx context.Context) error { return d.Prepare(ctx, d.pod("u2", "dir", asDevice)) })
+	fails(t, d.root+" is not a block device", func(ctx context.Context) error { return d.Prepare(ctx, d.pod("u2", "dir", asDevice)) })
 	require.NoError(t, d.Release(t.Context(), "u2"))
 }
 

@@ -57,6 +57,6 @@ func (s *stopper) reportPreStopFailure(call hook.Call, err error) {
 	if exit, ok := errors.AsType[*hook.ExitError](err); ok {
 		args = append(args, "exitCode", exit.Code)
 	}
-	s.reporter.Warn("preStop hook", args...)
+	s.reporter.Warn("run preStop hook", args...)
 	s.reporter.RecordWarning(podevents.ReasonFailedPreStopHook, subjectOfCall(call), hook.MessageFailedPreStopHook)
 }

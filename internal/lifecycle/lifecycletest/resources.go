@@ -80,7 +80,7 @@ func (r *Resources) Container(ctx context.Context, pod *corev1.Pod, container *c
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.prepared[uid] {
-		return fmt.Errorf("pod %s/%s: its volumes are not prepared", pod.Namespace, pod.Name)
+		return fmt.Errorf("pod %s/%s: volumes are not prepared", pod.Namespace, pod.Name)
 	}
 	if launch.Volumes == nil {
 		launch.Volumes = map[string]podspec.Volume{}

@@ -33,6 +33,6 @@ func ExampleMerge_With() {
 	// Output:
 	// file: web; complete: false
 	// file: web; api: db; complete: true
-	// pod default/shop: source "api" wants its UID 1, which is a pod's of source "file"; it waits until that is removed
+	// pod default/shop: source "api" lists its UID 1, which belongs to a pod of source "file" until that pod is removed
 	// api: shop; api: db; complete: true
 }

@@ -93,7 +93,7 @@ func (m *Merge) assignPods(source string) (refusals []Refusal) {
 			m.contested[s.Source] = true
 			if s.Source == source {
 				refusals = append(refusals, Refusal{pod, fmt.Errorf(
-					"pod %s/%s: source %q wants its UID %s, which is a pod's of source %q; it waits until that is removed",
+					"pod %s/%s: source %q lists its UID %s, which belongs to a pod of source %q until that pod is removed",
 					pod.Namespace, pod.Name, source, pod.UID, holder)})
 			}
 		}

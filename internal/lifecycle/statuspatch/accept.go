@@ -35,7 +35,7 @@ func (e *TransitionError) Error() string {
 	if e.Mismatch {
 		return fmt.Sprintf("status of pod %s: %s %q is not at its position in the spec", e.Pod, kind, e.Container)
 	}
-	return fmt.Sprintf("status of pod %s: %s %q had exited with code %d, must not be started again, and is not terminated", e.Pod, kind, e.Container, e.ExitCode)
+	return fmt.Sprintf("status of pod %s: %s %q has left its terminated state (exit code %d) although it must not restart", e.Pod, kind, e.Container, e.ExitCode)
 }
 
 // Accept completes a new status with the data of the previous status before. It keeps the start time, the transition time of

@@ -144,12 +144,12 @@ func TestAcceptKeepsTerminatedState(t *testing.T) {
 		init   bool
 		want   string
 	}{
-		"never":                          {policy: corev1.RestartPolicyNever, want: `status of pod default/web: container "main" had exited with code 0, must not be started again, and is not terminated`},
-		"never, init container":          {policy: corev1.RestartPolicyNever, code: 1, init: true, want: `status of pod default/web: init container "main" had exited with code 1, must not be started again, and is not terminated`},
-		"on failure, exit code 0":        {policy: corev1.RestartPolicyOnFailure, want: "must not be started again"},
+		"never":                          {policy: corev1.RestartPolicyNever, want: `status of pod default/web: container "main" has left its terminated state (exit code 0) although it must not restart`},
+		"never, init container":          {policy: corev1.RestartPolicyNever, code: 1, init: true, want: `status of pod default/web: init container "main" has left its terminated state (exit code 1) although it must not restart`},
+		"on failure, exit code 0":        {policy: corev1.RestartPolicyOnFailure, want: "must not restart"},
 		"on failure, exit code 1":        {policy: corev1.RestartPolicyOnFailure, code: 1},
 		"always":                         {policy: corev1.RestartPolicyAlways},
-		"container policy never":         {policy: corev1.RestartPolicyAlways, change: func(c *corev1.Container) { c.RestartPolicy = &never }, want: "must not be started again"},
+		"container policy never":         {policy: corev1.RestartPolicyAlways, change: func(c *corev1.Container) { c.RestartPolicy = &never }, want: "must not restart"},
 		"container policy always":        {policy: corev1.RestartPolicyNever, change: func(c *corev1.Container) { c.RestartPolicy = &always }},
 		"sidecar":                        {policy: corev1.RestartPolicyNever, init: true, change: func(c *corev1.Container) { c.RestartPolicy = &always }},
 		"init container missing in spec": {policy: corev1.RestartPolicyNever, init: true, change: func(c *corev1.Container) { c.Name = "other" }, want: "is not at its position in the spec"},
