@@ -132,13 +132,13 @@ func (m manifest) relativePath() string {
 
 // readObject decodes a manifest file into object, and then calls validate. It returns an [*Error] with the file. The error is an [Error] with the path of
 // the file.
-func (d *Dir) readObject(ctx context.Context, file manifest, into metav1.Object, validate func() error) error {
+func (d *Dir) readObject(ctx context.Context, file manifest, object metav1.Object, validate func() error) error {
 	err := ctx.Err()
 	if err == nil {
 		err = file.kind.validateNames(file.namespace, file.name)
 	}
 	if err == nil {
-		err = d.decodeManifest(file, into)
+		err = d.decodeManifest(file, object)
 	}
 	if err == nil {
 		err = validate()
@@ -150,7 +150,7 @@ func (d *Dir) readObject(ctx context.Context, file manifest, into metav1.Object,
 	return nil
 }
 
-func (d *Dir) decodeManifest(file manifest, into metav1.Object) error {
+func (d *Dir) decodeManifest(file manifest, object metav1.Object) error {
 	data, err := d.readContent(file.relativePath())
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (d *Dir) decodeManifest(file manifest, into metav1.Object) error {
 	if n := countDocuments(data); n > 1 {
 		return errors.New("more than one document")
 	}
-	if err := checkCost(data, reflect.TypeOf(into)); err != nil {
+	if err := checkCost(data, reflect.TypeOf(object)); err != nil {
 		return file.redactError(err)
 	}
 	var typ metav1.TypeMeta
@@ -168,16 +168,16 @@ func (d *Dir) decodeManifest(file manifest, into metav1.Object) error {
 	if typ.APIVersion != file.apiVersion || typ.Kind != file.apiKind {
 		return fmt.Errorf("want a %s %s, got apiVersion %q and kind %q", file.apiVersion, file.apiKind, typ.APIVersion, typ.Kind)
 	}
-	if err := yaml.UnmarshalStrict(data, into); err != nil {
+	if err := yaml.UnmarshalStrict(data, object); err != nil {
 		return file.redactError(err)
 	}
-	if name := into.GetName(); name != file.name {
+	if name := object.GetName(); name != file.name {
 		return fmt.Errorf("metadata.name is %q, the file name requires %q", name, file.name)
 	}
-	if ns := into.GetNamespace(); ns != "" && ns != file.namespace {
+	if ns := object.GetNamespace(); ns != "" && ns != file.namespace {
 		return fmt.Errorf("metadata.namespace is %q, the directory requires %q", ns, file.namespace)
 	}
-	into.SetNamespace(file.namespace)
+	object.SetNamespace(file.namespace)
 	return nil
 }
 

@@ -42,9 +42,9 @@ type listChecker struct {
 // pathStep is one element of the path to a value: the field with this index of structType, or a list index if name and structType
 // are unset.
 type pathStep struct {
-	name  string
-	of    reflect.Type
-	index int
+	name       string
+	structType reflect.Type
+	index      int
 }
 
 // checkValue checks the length of each list and map in value. step is the last element of the path to value.
@@ -60,7 +60,7 @@ func (w *listChecker) checkValue(value reflect.Value, step pathStep) {
 	case reflect.Struct:
 		for i := range value.NumField() {
 			if f := value.Field(i); hasElements(f.Kind()) && f.CanInterface() {
-				w.checkValue(f, pathStep{of: value.Type(), index: i})
+				w.checkValue(f, pathStep{structType: value.Type(), index: i})
 			}
 		}
 	}
@@ -107,11 +107,11 @@ func (w *listChecker) fieldPath() *field.Path {
 		switch name := s.name; {
 		case name != "":
 			path = field.NewPath(name)
-		case s.of == nil:
+		case s.structType == nil:
 			path = path.Index(s.index)
 		default:
 			// An embedded struct has no JSON name.
-			if name, _, _ = strings.Cut(s.of.Field(s.index).Tag.Get("json"), ","); name != "" {
+			if name, _, _ = strings.Cut(s.structType.Field(s.index).Tag.Get("json"), ","); name != "" {
 				path = path.Child(name)
 			}
 		}

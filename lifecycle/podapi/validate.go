@@ -212,9 +212,9 @@ func validateOneOf[T ~string](path *field.Path, value T, valid ...T) field.Error
 }
 
 // validateWith runs check on value, and returns an error for each of its messages.
-func validateWith[T any](path *field.Path, value T, valid func(T) []string) field.ErrorList {
+func validateWith[T any](path *field.Path, value T, check func(T) []string) field.ErrorList {
 	var errs field.ErrorList
-	for _, msg := range valid(value) {
+	for _, msg := range check(value) {
 		errs = append(errs, field.Invalid(path, value, msg))
 	}
 	return errs

@@ -194,10 +194,10 @@ func (p *parser) readKind(raw []byte, path, implied string) (string, bool) {
 
 // decodeStrict decodes raw into the struct that into points to. It reports invalid, unknown and duplicate fields as errors below
 // path, and returns false if there are any.
-func (p *parser) decodeStrict(raw []byte, path string, into any) bool {
-	strict, err := kjson.UnmarshalStrict(raw, into)
+func (p *parser) decodeStrict(raw []byte, path string, object any) bool {
+	strict, err := kjson.UnmarshalStrict(raw, object)
 	if err != nil {
-		where, cause := p.findInvalidValue(raw, reflect.TypeOf(into).Elem())
+		where, cause := p.findInvalidValue(raw, reflect.TypeOf(object).Elem())
 		p.reportField(joinPath(path, where), cause)
 		return false
 	}
