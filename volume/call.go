@@ -42,7 +42,8 @@ type result struct {
 	err     error
 }
 
-// callPlugin executes the step and returns its outcome. It may block until the plugin returns.
+// callPlugin runs the step of pc, such as set up or unstage, with the plugin of the volume. It returns the result, including the
+// error. It may block as long as the plugin does.
 func (pc *pluginCall) callPlugin(ctx context.Context) (res result) {
 	plugin, ok := pc.opts.Plugins[pc.volume.Plugin]
 	if !ok {
@@ -62,8 +63,8 @@ func (pc *pluginCall) callPlugin(ctx context.Context) (res result) {
 	return res
 }
 
-// markNothingMade wraps an error that occurred before the step changed the node in a [FinalError], if nothing was on the node
-// before the step.
+// markNothingMade wraps err in a [FinalError] if nothing of the volume was on the node before the step. The caller must ensure
+// that the step has not changed the node either.
 func (pc *pluginCall) markNothingMade(err error) error {
 	if pc.prior.absent {
 		return &FinalError{Err: err}

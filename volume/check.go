@@ -17,7 +17,7 @@ import (
 // imageSource is the field name of image volumes, which the container runtime mounts.
 const imageSource = "image"
 
-// pluginNames maps the field name of a volume source to the name of its plugin.
+// pluginNames maps the field name of a volume source, such as "emptyDir", to the name of the plugin for it.
 func pluginNames() map[string]string {
 	return map[string]string{
 		"emptyDir": EmptyDir, "hostPath": HostPath, "configMap": ConfigMap, "secret": Secret, "downwardAPI": DownwardAPI,
@@ -25,13 +25,14 @@ func pluginNames() map[string]string {
 	}
 }
 
-// removedSources returns the field names of volume sources whose plugins Kubernetes has removed. A pod with such a volume stays
-// Pending.
+// removedSources returns the field names of volume sources that Kubernetes no longer supports, such as "rbd". A pod with such a
+// volume is admitted and then stays Pending.
 func removedSources() []string {
 	return []string{"glusterfs", "rbd", "cephfs", "quobyte", "flocker", "storageos", "scaleIO", "photonPersistentDisk"}
 }
 
-// migratedSources returns the field names of volume sources that the kubelet translates to CSI volumes. This package does not.
+// migratedSources returns the field names of volume sources that the kubelet converts to CSI volumes, such as "azureDisk". This
+// package does not convert them: Check rejects them.
 func migratedSources() []string {
 	return []string{"awsElasticBlockStore", "gcePersistentDisk", "azureDisk", "azureFile", "cinder", "vsphereVolume", "portworxVolume"}
 }
@@ -58,7 +59,8 @@ func (v *Volumes) Check(pod *corev1.Pod) field.ErrorList {
 	return fielderr.Short(errs)
 }
 
-// checkVolume returns the errors of one volume; path is its field path.
+// checkVolume returns the reasons why this node does not support vol, a volume of pod. path is the field path of vol, such as
+// spec.volumes[0].
 func (v *Volumes) checkVolume(pod *corev1.Pod, vol *corev1.Volume, path *field.Path) field.ErrorList {
 	name := podvolume.SourceOf(vol)
 	switch {

@@ -23,10 +23,10 @@ import (
 	"github.com/seed81659283/nodeagent/volume/subpath"
 )
 
-// Container adds the volumes of a pod to launch, the input for the creation of container c. It adds all volumes that are set
-// up, because environment variables can come from files in volumes that c does not mount. It keeps the volumes that launch
-// already has, such as image volumes. A volume that c mounts and that is not set up is an error. launch.SubPath becomes a
-// function that mounts the subPaths of c; it fails after ctx has ended.
+// Container adds the volumes of pod to launch, the input for the creation of container c. It adds all volumes that are set up,
+// because environment variables can come from files in volumes that c does not mount. It keeps the volumes that launch already
+// has, such as image volumes. It returns an error if c mounts a volume that is not set up. It sets launch.SubPath to a function
+// that mounts the subPaths of c. That function fails after ctx has ended.
 func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, launch *podspec.Launch) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -57,8 +57,8 @@ func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 	return nil
 }
 
-// launchVolume converts a volume that is set up for a container. vol is its entry in the pod spec: a claim may be read-only under
-// some of its names.
+// launchVolume returns the volume in the form that package podspec needs for a container. vol is the entry of pod.spec.volumes
+// with the name that the container mounts; it determines whether the mount is read-only.
 func (e *entry) launchVolume(vol *corev1.Volume) podspec.Volume {
 	ro := e.mount.ReadOnly || vol != nil && podvolume.ReadOnly(vol)
 	if e.recorded.Block {
@@ -67,9 +67,9 @@ func (e *entry) launchVolume(vol *corev1.Volume) podspec.Volume {
 	return podspec.Volume{HostPath: e.mount.HostPath, ReadOnly: ro, SELinuxRelabel: e.mount.SELinuxRelabel}
 }
 
-// mountSubPath bind-mounts path, a subPath of volume at, and returns the mount point. mount is the index of the volume mount in
-// c; specNames maps volume names to names on disk. The call returns after at most Options.StepTimeout, even if the file system
-// hangs. The error is shown in the pod status and has no host paths.
+// mountSubPath bind-mounts the subPath path of vol for a container, and returns the mount point. mount is the index in
+// container.VolumeMounts. specNames maps the name of a volume in the pod to its name on disk. mountSubPath returns after at most
+// Options.StepTimeout, even if the file system hangs. The error is shown in the pod status and contains no host paths.
 func (v *Volumes) mountSubPath(ctx context.Context, podDir string, specNames map[string]string, container *corev1.Container, mount int, vol podspec.Volume, path string) (string, error) {
 	if mount < 0 || mount >= len(container.VolumeMounts) || podDir == "" {
 		return "", errors.New("no such volume mount")
@@ -96,8 +96,8 @@ func (v *Volumes) mountSubPath(ctx context.Context, podDir string, specNames map
 	return <-found, nil
 }
 
-// SupplementalGroups returns the supplemental groups that the PVs of a pod require and that its security context does not have.
-// Call it after Prepare. It is for Options.VolumeGroups of package podspec.
+// SupplementalGroups returns the group IDs that the PVs of pod require and that the security context of pod does not list. Call
+// it after Prepare. It is for Options.VolumeGroups of package podspec.
 func (v *Volumes) SupplementalGroups(pod *corev1.Pod) []int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// describeVolume returns the argument of a plugin call for a volume. v.mu is held.
+// describeVolume returns the [Volume] that is passed to the plugin for item, a volume of the pod with the given state. The caller
+// holds v.mu.
 func (v *Volumes) describeVolume(state *podState, item *entry) Volume {
 	vol := Volume{
 		Pod: state.spec, UID: state.uid, Name: item.plan.Name, SpecName: item.recorded.SpecName(), Plugin: item.recorded.Plugin,
@@ -33,7 +34,7 @@ func (v *Volumes) describeVolume(state *podState, item *entry) Volume {
 	return vol
 }
 
-// describeDevice returns the argument of the plugin call that unstages a device. Volumes.mu is held.
+// describeDevice returns the [Volume] that is passed to Unstage of the plugin for device dev. The caller holds Volumes.mu.
 func describeDevice(pluginDir string, dev *device) Volume {
 	vol := Volume{
 		SpecName: dev.specName, Plugin: dev.plugin, PluginDir: pluginDir, Block: dev.block, Device: Device(dev.spec), DevicePath: dev.path, Recovered: dev.plan.Recovered,
@@ -43,7 +44,7 @@ func describeDevice(pluginDir string, dev *device) Volume {
 	return vol
 }
 
-// stagingDir returns the absolute path of the staging directory of a device; empty: none.
+// stagingDir returns the absolute path of the staging directory of dev. It returns "" if dev has no staging directory.
 func stagingDir(pluginDir string, dev *record.Device) string {
 	if dev.Dir == "" {
 		return ""

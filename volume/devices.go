@@ -38,10 +38,11 @@ type device struct {
 	cancel context.CancelFunc // cancels the running step; nil: no step is running
 }
 
-// deviceName returns the unique name of a device on the node: PLUGIN/NAME, the kubelet's unique volume name.
+// deviceName returns PLUGIN/NAME, the unique name of a device on the node. The kubelet calls it the unique volume name.
 func deviceName(kind, name string) string { return kind + "/" + name }
 
-// addUser registers a pod as a user of the device of a recorded volume, and returns the device, which it creates on first use.
+// addUser adds the pod of state to the users of the device of volume recorded. It returns the device, which it adds to the table
+// for the first user.
 func (t *deviceTable) addUser(state *podState, recorded record.Volume) *device {
 	name := deviceName(recorded.Plugin, recorded.Device.Name)
 	d := t.byName[name]
@@ -55,8 +56,8 @@ func (t *deviceTable) addUser(state *podState, recorded record.Volume) *device {
 	return d
 }
 
-// removeUser removes a pod from the users of a device. A device without users is removed from the table, because nothing of it
-// remains on the node.
+// removeUser removes the pod of state from the users of dev. It removes dev from the table if no user remains. The caller must
+// have unstaged dev before its last user is removed.
 func (t *deviceTable) removeUser(state *podState, dev *device) {
 	delete(dev.users, state)
 	if len(dev.users) > 0 {
@@ -66,13 +67,13 @@ func (t *deviceTable) removeUser(state *podState, dev *device) {
 	t.plan.Devices = slices.DeleteFunc(t.plan.Devices, func(other *plan.Device) bool { return other == &dev.plan })
 }
 
-// isLastUser reports whether the record of a pod is the only one with the device, and something of the device may remain on
-// the node.
+// isLastUser reports whether the pod of state is the only user of d and d may still be staged. The device must then be unstaged
+// before the record of the pod is removed.
 func (d *device) isLastUser(state *podState) bool {
 	return len(d.users) == 1 && d.users[state] && (d.plan.Phase != plan.Absent || d.plan.Step != plan.None || d.plan.HungSetUp || d.plan.HungTearDown)
 }
 
-// isUnwanted reports whether no volume of the device is desired.
+// isUnwanted reports whether no pod needs dev any more: none of its volumes has the desired state plan.Mounted.
 func (t *deviceTable) isUnwanted(dev *device) bool {
 	for _, vol := range t.plan.Volumes {
 		if vol.Device == &dev.plan && vol.Desired == plan.Mounted {
@@ -82,7 +83,7 @@ func (t *deviceTable) isUnwanted(dev *device) bool {
 	return true
 }
 
-// isShared reports whether a volume of the device is, or may be, set up for a pod other than that with UID uid.
+// isShared reports whether a volume of dev is, or may be, set up for a pod other than the pod with UID uid.
 func (t *deviceTable) isShared(uid string, dev *device) bool {
 	for _, vol := range t.plan.Volumes {
 		if vol.Device == &dev.plan && vol.Pod != uid && vol.Phase != plan.Absent {
@@ -92,7 +93,8 @@ func (t *deviceTable) isShared(uid string, dev *device) bool {
 	return false
 }
 
-// retryUsers ends the back-off of failed set-ups of a device, for pods that wait for a ReadWriteOncePod volume.
+// retryUsers makes Run retry each failed set-up of a volume of dev at once. It is called after a teardown: a pod may wait until
+// another pod no longer uses its ReadWriteOncePod volume.
 func (t *deviceTable) retryUsers(dev *device) {
 	for _, vol := range t.plan.Volumes {
 		if vol.Device == &dev.plan && vol.Failed == plan.SetUp {
@@ -107,8 +109,9 @@ type reservation struct {
 	volume record.Volume
 }
 
-// reserveDevice registers that a pod is about to record a volume. It fails if the device is in use with other paths, another
-// mode or another SELinux label: a teardown of one volume would then break the other.
+// reserveDevice reserves the device of volume planned for the pod of state, which is about to write planned to its record. It
+// returns an error if another volume uses the device with other paths, another mode or another SELinux label: the teardown of one
+// of the volumes would break the other.
 func (t *deviceTable) reserveDevice(state *podState, recorded record.Volume) error {
 	if recorded.Device == nil {
 		return nil
@@ -129,13 +132,14 @@ func (t *deviceTable) reserveDevice(state *podState, recorded record.Volume) err
 	return nil
 }
 
-// releaseReservations removes the reservations of a pod: its record is written, or an error prevented that.
+// releaseReservations removes the reservations of the pod of state. It is called after the record was written, and after an error
+// that prevented this.
 func (t *deviceTable) releaseReservations(state *podState) {
 	t.reserved = slices.DeleteFunc(t.reserved, func(r reservation) bool { return r.pod == state })
 }
 
-// checkConflict returns an error if a volume uses the device of another recorded volume, known, with other paths, another mode
-// or another SELinux label.
+// checkConflict returns an error if volume planned needs its device with other paths, another mode or another SELinux label than
+// volume existing, which uses the device already.
 func checkConflict(recorded *record.Volume, known record.Volume) error {
 	d := known.Device
 	if recorded.Device.Dir == d.Dir && recorded.Device.MapDir == d.MapDir && recorded.Block == known.Block {
@@ -145,7 +149,8 @@ func checkConflict(recorded *record.Volume, known record.Volume) error {
 		recorded.SpecName(), describeMode(recorded.Device, recorded.Block), known.SpecName(), describeMode(d, known.Block), d.Name)
 }
 
-// describeMode returns mode and directory of a device for an error.
+// describeMode returns "MODE at DIR", the volume mode and the directory of dev, for the text of an error. block is true for a
+// block volume.
 func describeMode(dev *record.Device, block bool) string {
 	mode, dir := corev1.PersistentVolumeFilesystem, dev.Dir
 	if block {

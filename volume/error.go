@@ -64,7 +64,7 @@ func (s *StaleError) Error() string { return s.Err.Error() }
 // Unwrap returns the cause.
 func (s *StaleError) Unwrap() error { return s.Err }
 
-// failureOf returns the effect that the error of a step has on the plan; nil for a nil err.
+// failureOf converts err, the error of a step, for the plan, which decides when to retry. It returns nil if err is nil.
 func failureOf(err error) *plan.Failure {
 	if err == nil {
 		return nil

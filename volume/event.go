@@ -18,14 +18,14 @@ type eventRecorder struct {
 	opts *Options
 }
 
-// recordEvent records an event about a pod. It does nothing if the hook or pod is nil.
+// recordEvent calls the hook Event to record an event about pod. It does nothing if pod or the hook is nil.
 func (er eventRecorder) recordEvent(pod *corev1.Pod, eventType, reason, message string) {
 	if hook := er.opts.Hooks.Event; hook != nil && pod != nil {
 		hook(pod, eventType, reason, message)
 	}
 }
 
-// reportError logs an error that concerns no single volume, and calls Hooks.Error.
+// reportError logs err and passes it to Hooks.Error. It is for errors that concern no single volume, such as a damaged record.
 func (er eventRecorder) reportError(err error) {
 	er.opts.Logger.Error("volumes", "error", err)
 	if hook := er.opts.Hooks.Error; hook != nil {
@@ -33,8 +33,8 @@ func (er eventRecorder) reportError(err error) {
 	}
 }
 
-// reportFailure logs the error of a plugin call, and records it as a warning event with the text of the kubelet. A failed
-// teardown, and a volume that stays usable (StaleError), cause no event.
+// reportFailure logs err, the error of a plugin call, and records a warning event with the reason and text of the kubelet. It
+// records no event for a failed teardown or unstage, nor for a [StaleError]: that volume stays usable.
 func (er eventRecorder) reportFailure(call *pluginCall, err error) {
 	er.opts.Logger.Warn("volume", "pod", call.pod, "error", err)
 	if _, usable := errors.AsType[*StaleError](err); usable || call.kind == plan.TearDown || call.kind == plan.Unstage {

@@ -33,7 +33,8 @@ const maxListed = 5
 // joined are several errors whose text is one line.
 type joined []error
 
-// joinErrors returns the only error of errs, or one that wraps all and shows the first maxListed.
+// joinErrors returns errs[0] if errs has one element. Otherwise it returns an error that wraps all of errs; its text has the
+// first maxListed of them.
 func joinErrors(errs []error) error {
 	if len(errs) == 1 {
 		return errs[0]
@@ -41,7 +42,7 @@ func joinErrors(errs []error) error {
 	return joined(errs)
 }
 
-// Error returns the texts of the first maxListed errors, and the number of further ones.
+// Error returns the texts of the first maxListed errors in one line, and the number of the remaining errors.
 func (j joined) Error() string {
 	var texts []string
 	for i, err := range j {

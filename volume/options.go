@@ -81,7 +81,7 @@ const (
 	ReasonPermissionChange = "VolumePermissionChangeInProgress"
 )
 
-// validate checks the fields and replaces zero values by their defaults.
+// validate returns an error for the first invalid field. It replaces zero values of optional fields by the defaults.
 func (o *Options) validate() error {
 	if o.Root == "" {
 		return errors.New("volume: field Root is empty: it is the parent of the directories of pods, such as /var/lib/kubelet/pods")

@@ -45,8 +45,8 @@ func (v *Volumes) newPod(uid, name string) *podState {
 	return &podState{uid: uid, name: name, dir: filepath.Join(v.opts.Root, uid), changed: make(chan struct{})}
 }
 
-// ensurePod returns the state of a pod. If there is none and the pod uses volumes, ensurePod creates it; otherwise it returns
-// nil.
+// ensurePod returns the state of the volumes of pod. If there is none, it creates the state if usesVolumes is true, and returns
+// nil otherwise.
 func (v *Volumes) ensurePod(pod *corev1.Pod, volumes bool) *podState {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -58,8 +58,8 @@ func (v *Volumes) ensurePod(pod *corev1.Pod, volumes bool) *podState {
 	return p
 }
 
-// addVolume adds a recorded volume to the state of a pod, to the plan of its steps, and to the users of its device. v.mu is
-// held, except in New.
+// addVolume adds volume recorded, which is in the record of the pod, to state, to the plan of v, and to the users of its device.
+// The caller holds v.mu, except in New.
 func (v *Volumes) addVolume(state *podState, recorded record.Volume) *entry {
 	e := &entry{plan: plan.Volume{Pod: state.uid, Name: recorded.Name}, recorded: recorded}
 	if recorded.Device != nil {
@@ -71,7 +71,7 @@ func (v *Volumes) addVolume(state *podState, recorded record.Volume) *entry {
 	return e
 }
 
-// findVolume returns the volume whose first recorded name is name, or nil.
+// findVolume returns the volume that was recorded under name, not under an alias. It returns nil if there is none.
 func (p *podState) findVolume(name string) *entry {
 	for _, e := range p.volumes {
 		if e.plan.Name == name {
@@ -81,12 +81,13 @@ func (p *podState) findVolume(name string) *entry {
 	return nil
 }
 
-// isUsedBy reports whether the set of volume names that containers use has a name of this volume.
+// isUsedBy reports whether containers use the volume. used is the set of names, from pod.spec.volumes, that the containers
+// mention; the volume may have several names.
 func (e *entry) isUsedBy(names map[string]bool) bool {
 	return slices.ContainsFunc(e.recorded.Names(), func(name string) bool { return names[name] })
 }
 
-// podSource returns the first entry of pod.spec.volumes that has a name of this volume; nil: none.
+// podSource returns the first volume of pod.spec.volumes whose name is one of the names of e. It returns nil if pod has none.
 func (e *entry) podSource(pod *corev1.Pod) *corev1.Volume {
 	for _, name := range e.recorded.Names() {
 		if vol := podvolume.Find(pod, name); vol != nil {
@@ -96,7 +97,8 @@ func (e *entry) podSource(pod *corev1.Pod) *corev1.Volume {
 	return nil
 }
 
-// isReadOnly reports whether the pod uses the volume read-only under each of its names.
+// isReadOnly reports whether pod declares the volume read-only. A claim can have several names in pod: all of them must be
+// read-only.
 func (e *entry) isReadOnly(pod *corev1.Pod) bool {
 	found := false
 	for _, name := range e.recorded.Names() {
@@ -110,7 +112,7 @@ func (e *entry) isReadOnly(pod *corev1.Pod) bool {
 	return found
 }
 
-// notifyWaiters wakes the goroutines that wait in awaitPhase for a volume of the pod. Volumes.mu is held.
+// notifyWaiters wakes the goroutines that wait in awaitPhase for volumes of the pod. The caller holds Volumes.mu.
 func (p *podState) notifyWaiters() {
 	close(p.changed)
 	p.changed = make(chan struct{})

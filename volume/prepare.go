@@ -17,10 +17,12 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// Prepare records the volumes of a pod that its containers use, and blocks until all are set up, ctx ends or Options.WaitTimeout
-// has passed. It is idempotent, and fast if all are set up. The error names each missing volume with the cause. Run continues to
-// retry until Release is called, so call Prepare again. If the pod cannot use a claim, Prepare returns at once, and the other
-// volumes are still set up.
+// Prepare records the volumes that the containers of pod use. It blocks until all of them are set up, ctx ends or
+// Options.WaitTimeout has passed. It is idempotent, and fast if all are set up.
+//
+// After a timeout, the error names each missing volume with the cause. Run continues to set up the volumes until Release is
+// called; call Prepare again for the result. If pod cannot use a claim, Prepare returns the error at once, and Run still sets up
+// the other volumes.
 func (v *Volumes) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	p, err := v.recordDesired(ctx, pod)
 	if p != nil {
@@ -45,8 +47,9 @@ func (v *Volumes) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// recordDesired writes the volumes of a pod to its record and marks them as desired. It returns nil for a pod without volumes.
-// The error names the refused volumes; the remaining volumes are recorded.
+// recordDesired adds the volumes that containers of pod use to the record on disk, and marks them for set-up. It returns the
+// state of the pod, or nil for a pod without volumes. If pod cannot use some volumes, the error names them, and the other volumes
+// are recorded.
 func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState, error) {
 	uid := string(pod.UID)
 	if !record.IsPlainName(uid) {
@@ -86,7 +89,8 @@ func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState
 	return p, refused
 }
 
-// setDesired marks each recorded volume of a pod as mounted, or as unmounted if no container uses it. v.mu is held.
+// setDesired marks each recorded volume of the pod as to be mounted, or as to be unmounted if its names are not in used, the
+// names that containers use. It adds new volumes to state. all has their claims. The caller holds v.mu.
 func (v *Volumes) setDesired(state *podState, pod *corev1.Pod, all recordable, names map[string]bool) {
 	state.spec, state.prepareFailed = pod, false
 	for _, r := range state.recorded.Volumes {
@@ -114,8 +118,9 @@ type recordable struct {
 	claimed map[string]*claimed // by volume name: claims of the volumes that were added
 }
 
-// addVolume adds a volume to the record. If the pod already has the same claim under another name, vol.Name becomes an alias of
-// that volume. Two different volumes with the same directory are an error: one has the name of the PV of the other.
+// addVolume adds vol to the volumes for the record. If the record has the same claim under another name, it adds vol.Name as an
+// alias of that volume instead. It returns an error if another volume has the same directory: directories are named after the
+// volume or its PV, and these names can be equal.
 func (r *recordable) addVolume(pod *corev1.Pod, vol record.Volume, bound *claimed) error {
 	for i := range r.volumes {
 		known := &r.volumes[i]
@@ -138,7 +143,7 @@ func (r *recordable) addVolume(pod *corev1.Pod, vol record.Volume, bound *claime
 	return nil
 }
 
-// hasSameClaim reports whether two volumes of a pod, given by name, use the same claim.
+// hasSameClaim reports whether the volumes of pod with the names a and b use the same PersistentVolumeClaim.
 func hasSameClaim(pod *corev1.Pod, a, b string) bool {
 	first, second := podvolume.Find(pod, a), podvolume.Find(pod, b)
 	if first == nil || second == nil {
@@ -149,8 +154,9 @@ func hasSameClaim(pod *corev1.Pod, a, b string) bool {
 	return ok && okToo && one == other
 }
 
-// resolveUnrecorded returns the next record of a pod: the current one, plus the volumes that containers use and that are not
-// recorded. The error names the volumes that the pod cannot use.
+// resolveUnrecorded returns the volumes for the next record of pod: the recorded volumes, and the volumes in used, the names that
+// containers use, that are not recorded yet. It reserves the devices of the new volumes. The error names the volumes that pod
+// cannot use.
 func (v *Volumes) resolveUnrecorded(ctx context.Context, state *podState, pod *corev1.Pod, names map[string]bool) (recordable, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.opts.StepTimeout)
 	defer cancel()
@@ -193,14 +199,14 @@ func (v *Volumes) resolveUnrecorded(ctx context.Context, state *podState, pod *c
 	return all, nil
 }
 
-// reserveDevice reserves the device of a volume for a pod whose record is not written yet: see deviceTable.reserveDevice.
+// reserveDevice calls deviceTable.reserveDevice with v.mu held.
 func (v *Volumes) reserveDevice(state *podState, recorded record.Volume) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.devices.reserveDevice(state, recorded)
 }
 
-// releaseReservations removes the reservations of a pod after its record was written, or after an error.
+// releaseReservations calls deviceTable.releaseReservations with v.mu held.
 func (v *Volumes) releaseReservations(state *podState) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

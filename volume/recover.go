@@ -16,7 +16,8 @@ type unknownError struct{ error }
 // Unwrap returns the cause.
 func (e *unknownError) Unwrap() error { return e.error }
 
-// markUnknown marks the error of a request to a server, except "does not exist", as an [unknownError]. It returns nil for nil.
+// markUnknown wraps the error of a request to a server in an [unknownError]: the requested object may exist. It returns err
+// unchanged if err is nil or wraps fs.ErrNotExist.
 func markUnknown(err error) error {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -24,8 +25,9 @@ func markUnknown(err error) error {
 	return &unknownError{err}
 }
 
-// useRecordedClaim applies the claim in the record to the call, and reports true, if err is an [unknownError] and a previous
-// agent has set up the volume, which is still mounted.
+// useRecordedClaim reports whether the step can continue with the recorded claim and PV, and if so, sets them in pc.volume. It
+// can if err is an [unknownError], because the API server is unavailable, and the volume was set up by a previous agent process
+// and is still mounted.
 func (pc *pluginCall) useRecordedClaim(err error) bool {
 	_, unknown := errors.AsType[*unknownError](err)
 	kept := recordedClaim(&pc.prior.recorded)
@@ -36,8 +38,8 @@ func (pc *pluginCall) useRecordedClaim(err error) bool {
 	return true
 }
 
-// isStillMounted reports whether the volume is still mounted or mapped here, or has no device. After a reboot the device is unmounted and may
-// be attached to another node: only the API server can permit a new mount.
+// isStillMounted reports whether the volume is mounted or mapped on this node, or needs no device. After a reboot a device is not
+// mounted, and may be attached to another node: then only the API server can permit a new mount.
 func (pc *pluginCall) isStillMounted() bool {
 	v := &pc.volume
 	if v.Device.Name == "" {

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// Update reports that a running pod has changed, such as its labels, or that a restarted agent keeps it. Volumes that show the
-// pod's metadata are updated. Update does not block.
+// Update replaces the pod spec that v uses by pod. Call it when the labels or annotations of a running pod change, and for each
+// running pod after a restart of the agent. Run then updates the volumes that show them. Update does not block.
 func (v *Volumes) Update(pod *corev1.Pod) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -42,7 +42,7 @@ func (v *Volumes) Update(pod *corev1.Pod) {
 	v.signal()
 }
 
-// watchObjects runs Options.Watcher until ctx ends, and restarts it after errors.
+// watchObjects runs Options.Watcher until ctx ends. When the watcher fails, watchObjects restarts it after a delay.
 func (v *Volumes) watchObjects(ctx context.Context) {
 	policy := backoff.Policy{First: time.Second, Max: time.Minute}
 	var wait time.Duration
@@ -64,8 +64,8 @@ func (v *Volumes) watchObjects(ctx context.Context) {
 	}
 }
 
-// handleChange updates the volumes that show a changed object, and retries steps and pods that wait for the object. An empty
-// argument stands for any.
+// handleChange makes Run update the volumes that show the changed object, and retry the steps that wait for it. It calls the
+// functions of Notify with the pods whose claim may be usable now. An empty argument stands for any kind, namespace or name.
 func (v *Volumes) handleChange(kind, namespace, name string) {
 	o := Object{Kind: kind, Namespace: namespace, Name: name}
 	if uids := v.markStale(o); len(uids) > 0 {
@@ -73,8 +73,8 @@ func (v *Volumes) handleChange(kind, namespace, name string) {
 	}
 }
 
-// markStale marks the volumes that show a changed object as outdated. It returns the UIDs of the pods with a refused claim
-// that the object may make usable.
+// markStale marks the volumes that show object, which has changed, for an update by Run. waiting are the UIDs of the pods that
+// Prepare refused because of a claim and that may be able to use it now.
 func (v *Volumes) markStale(object Object) (waiting []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -104,7 +104,8 @@ func (v *Volumes) markStale(object Object) (waiting []string) {
 	return waiting
 }
 
-// retryWaiting ends the back-off of the steps that object may unblock, and reports whether there are any. v.mu is held.
+// retryWaiting lets Run retry each failed step that may succeed now that object has changed, without waiting for the end of its
+// back-off. found reports whether there is such a step. The caller holds v.mu.
 func (v *Volumes) retryWaiting(object Object) (found bool) {
 	waits := func(kind string, p *plan.Progress) {
 		if w, ok := v.opts.Plugins[kind].(ObjectWaiter); ok && p.Failures > 0 && w.WaitsFor(object) {
@@ -123,7 +124,8 @@ func (v *Volumes) retryWaiting(object Object) (found bool) {
 	return found
 }
 
-// showsObject reports whether the files of a volume show an object, such as a ConfigMap. v.mu is held.
+// showsObject reports whether files of volume item, which belongs to the pod of state, are created from object, such as a
+// ConfigMap. The caller holds v.mu.
 func (v *Volumes) showsObject(state *podState, item *entry, object Object) bool {
 	r, ok := v.opts.Plugins[item.recorded.Plugin].(Refresher)
 	if !ok || state.spec == nil {
@@ -133,7 +135,7 @@ func (v *Volumes) showsObject(state *podState, item *entry, object Object) bool 
 	return vol != nil && r.Shows(state.spec, vol, object)
 }
 
-// usesObject reports whether object is the claim or the PV of a volume. c may be nil: the volume has no claim.
+// usesObject reports whether object is the claim or the PV in c. It returns false if c is nil, for a volume without a claim.
 func (c *claimed) usesObject(object Object) bool {
 	if c == nil {
 		return false
@@ -142,8 +144,8 @@ func (c *claimed) usesObject(object Object) bool {
 		(object.Kind == KindPV || object.Kind == "") && (object.Name == "" || object.Name == c.pv.Name)
 }
 
-// isUnblockedBy reports whether a changed object may make a refused claim of pod usable. Each PV may: it is unknown to which PV a
-// claim will be bound.
+// isUnblockedBy reports whether the change of object may allow pod to use a claim that Prepare has refused. This is true for each
+// PV, because it is not known which PV the claim will be bound to.
 func isUnblockedBy(pod *corev1.Pod, object Object) bool {
 	if object.Kind == KindPV || object.Kind == "" {
 		return true

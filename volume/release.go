@@ -13,9 +13,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// Release tears down all volumes of a pod and removes its record. No container of the pod may be running. It works for any pod
-// with a record, also after a restart of the agent. It blocks until the pod has no volumes, ctx ends or Options.WaitTimeout has
-// passed. After an error call it again: Run continues the teardown. A pod without volumes is no error.
+// Release tears down all volumes of the pod with UID uid and removes the record of the pod. No container of the pod may be
+// running. Release also works for pods that a previous agent process has recorded. It blocks until all volumes are torn down, ctx
+// ends or Options.WaitTimeout has passed. After an error, Run continues the teardown; call Release again for the result. Release
+// returns nil for a pod without volumes.
 func (v *Volumes) Release(ctx context.Context, uid string) error {
 	p, damaged := v.setUnmounted(uid)
 	switch {
@@ -45,22 +46,22 @@ func (v *Volumes) Release(ctx context.Context, uid string) error {
 	return nil
 }
 
-// hasDevice reports whether a volume of the pod has a device: Prepare may have refused that device to other pods.
+// hasDevice reports whether a volume of the pod of state has a device. If so, Prepare may have refused the device to other pods.
 func (v *Volumes) hasDevice(state *podState) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.ContainsFunc(state.volumes, func(e *entry) bool { return e.device != nil })
 }
 
-// refusedPods returns the UIDs of the pods with a claim that Prepare refused.
+// refusedPods returns the UIDs of the pods that Prepare refused because of a claim.
 func (v *Volumes) refusedPods() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.Collect(maps.Keys(v.refused))
 }
 
-// setUnmounted marks all volumes of a pod as no longer desired, and cancels running set-ups and stages that no pod needs. damaged
-// is the error of reading the record of the pod; nil: the record is valid.
+// setUnmounted marks all volumes of the pod with UID uid for teardown. It cancels running set-ups, and stages of devices that no
+// other pod needs. state is nil if the pod has no readable record; damaged is the error of reading the record.
 func (v *Volumes) setUnmounted(uid string) (state *podState, damaged error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -83,8 +84,9 @@ func (v *Volumes) setUnmounted(uid string) (state *podState, damaged error) {
 	return state, v.damaged[uid]
 }
 
-// removePod removes the state and the record of a pod whose volumes are torn down. It does nothing if they are desired again.
-// done is false if the pod has become the last user of a device, which Run must unstage first.
+// removePod removes the record and the state of a pod whose volumes are torn down. It returns done = false if Run must first
+// unstage a device, because this pod is its last user. It does nothing, and returns done = true, if Prepare was called for the
+// pod meanwhile.
 func (v *Volumes) removePod(state *podState) (done bool, err error) {
 	state.recording.Lock()
 	defer state.recording.Unlock()
@@ -129,7 +131,7 @@ func (v *Volumes) removePod(state *podState) (done bool, err error) {
 	return true, nil
 }
 
-// removeVolumes returns all without the volumes in removed. It reuses the slice all.
+// removeVolumes returns the volumes of all that are not in removed. It overwrites the slice all.
 func removeVolumes(all []*plan.Volume, removed map[*plan.Volume]bool) []*plan.Volume {
 	kept := all[:0]
 	for _, vol := range all {

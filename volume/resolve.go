@@ -20,7 +20,8 @@ type resolver struct {
 	opts *Options
 }
 
-// resolveVolume returns the record of a volume, and its claim; nil: it has none.
+// resolveVolume returns the record of vol, with its plugin, directory and device, and its claim. The claim is nil for a volume
+// without a claim. It returns an error if pod cannot use vol.
 func (rs resolver) resolveVolume(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume) (record.Volume, *claimed, error) {
 	r := record.Volume{Name: vol.Name}
 	c, err := rs.resolveClaim(ctx, pod, vol)
@@ -64,10 +65,11 @@ func (rs resolver) resolveVolume(ctx context.Context, pod *corev1.Pod, vol *core
 	return r, c, nil
 }
 
-// mountsWithOptions reports whether a plugin without staging applies the mount options of a PV.
+// mountsWithOptions reports whether the plugin, which does not stage devices, applies the mount options of a PV.
 func mountsWithOptions(plugin string) bool { return plugin == NFS }
 
-// describeUnrecorded returns the argument of a plugin call for a volume that is not recorded yet.
+// describeUnrecorded returns the [Volume] that is passed to the plugin before vol is recorded. planned is the record as far as it
+// is known; bound is the claim, or nil.
 func (rs resolver) describeUnrecorded(pod *corev1.Pod, vol *corev1.Volume, recorded record.Volume, bound *claimed) Volume {
 	d := Volume{
 		Pod: pod, Source: vol, UID: string(pod.UID), Name: recorded.Name, SpecName: recorded.SpecName(), Plugin: recorded.Plugin, PluginDir: rs.opts.PluginDir,

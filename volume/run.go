@@ -17,9 +17,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// Run sets up, updates and tears down volumes until ctx ends. It is called once, and returns after all its plugin calls have
-// returned or were given up. Volumes stay set up, because pods outlive the agent. It returns an error at once if another Volumes
-// runs on Options.Root, or on a second call.
+// Run sets up, updates and tears down volumes until ctx ends. It then waits until its plugin calls have returned, or gives up
+// those that ignore ctx. Volumes remain set up when Run returns, because pods outlive the agent. Call Run once: the second call
+// returns an error at once. Run also returns an error if another Volumes is running on the same Options.Root.
 func (v *Volumes) Run(ctx context.Context) (err error) {
 	if err := v.guard.Begin(); err != nil {
 		return fmt.Errorf("volume.Volumes: %w", err)
@@ -63,7 +63,7 @@ func (v *Volumes) Run(ctx context.Context) (err error) {
 // own.
 const lockFile = ".volumes.lock"
 
-// lockRoot locks Options.Root against other Volumes, until release is called. It creates the directory.
+// lockRoot creates Options.Root and locks it, so that no other Volumes can run on it until release is called.
 func (v *Volumes) lockRoot() (release func() error, err error) {
 	if err = os.MkdirAll(v.opts.Root, 0o750); err == nil {
 		var lock *dirlock.Lock
@@ -74,7 +74,7 @@ func (v *Volumes) lockRoot() (release func() error, err error) {
 	return nil, fmt.Errorf("volume.Volumes: lock Options.Root %s: %w", v.opts.Root, err)
 }
 
-// shareRoot makes Options.Root a shared mount, if Options.MakeRootShared is set.
+// shareRoot makes Options.Root a shared mount if Options.MakeRootShared is set. Otherwise it does nothing.
 func (v *Volumes) shareRoot() error {
 	if !v.opts.MakeRootShared {
 		return nil
@@ -89,7 +89,8 @@ func (v *Volumes) shareRoot() error {
 	return nil
 }
 
-// startSteps starts the steps that are due, and returns the time of the next one; zero: none is planned.
+// startSteps starts a goroutine in wg for each step that is due, such as the set-up of a volume. wake is the time when the next
+// step is due; zero means that none is planned.
 func (v *Volumes) startSteps(ctx context.Context, wg *sync.WaitGroup) (wake time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

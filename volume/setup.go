@@ -14,7 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume/internal/blockmap"
 )
 
-// setUpOrUpdate sets up a volume, or updates it, and expands it. It writes the outcome to res.
+// setUpOrUpdate sets up the volume of pc, or updates it if it is set up, and expands its file system if its PV has grown. It
+// stores mount, claim, size and error in res.
 func (pc *pluginCall) setUpOrUpdate(ctx context.Context, plugin Plugin, res *result) {
 	res.mount = pc.prior.mount
 	c, err := pc.reloadClaim(ctx)
@@ -45,14 +46,15 @@ func (pc *pluginCall) setUpOrUpdate(ctx context.Context, plugin Plugin, res *res
 	res.size, res.err = pc.expandOnNode(ctx, plugin)
 }
 
-// shouldUpdate reports whether an update calls SetUp of the plugin: for a [Refresher] without a claim, and if the last SetUp
-// asked for periodic updates.
+// shouldUpdate reports whether the update of a volume must call SetUp of plugin. It must if plugin is a [Refresher] and the
+// volume has no PV, or if the last SetUp asked for periodic updates.
 func (pc *pluginCall) shouldUpdate(plugin Plugin) bool {
 	_, ok := plugin.(Refresher)
 	return ok && pc.volume.PV == nil || pc.prior.mount.UpdatePeriodically
 }
 
-// setUpVolume calls SetUp of the plugin. For a block volume it also binds the device and creates the link for the pod.
+// setUpVolume calls SetUp of plugin. For a block volume it also bind-mounts the device and creates the symbolic link at
+// Volume.Dir.
 func (pc *pluginCall) setUpVolume(ctx context.Context, plugin Plugin) (Mount, error) {
 	if err := prepareParents(pc.volume); err != nil {
 		return Mount{}, err
@@ -66,8 +68,8 @@ func (pc *pluginCall) setUpVolume(ctx context.Context, plugin Plugin) (Mount, er
 	return m, err
 }
 
-// reloadClaim fetches claim and PV of the volume again. It fails if they no longer match the record of the volume. It returns nil
-// for a volume without a claim.
+// reloadClaim fetches the claim and the PV of the volume and stores them in pc.volume. It returns an error if they no longer
+// match the record of the volume, and nil for a volume without a claim.
 func (pc *pluginCall) reloadClaim(ctx context.Context) (*claimed, error) {
 	v := &pc.volume
 	if v.Source == nil {
@@ -84,7 +86,8 @@ func (pc *pluginCall) reloadClaim(ctx context.Context) (*claimed, error) {
 	return c, nil
 }
 
-// checkUsable returns an error if the PV does not belong to this node, or is ReadWriteOncePod and used by another pod.
+// checkUsable returns an error if the node affinity of the PV excludes this node. It also returns one if the PV is
+// ReadWriteOncePod and another pod uses it.
 func (pc *pluginCall) checkUsable() error {
 	if pc.volume.PV == nil {
 		return nil
@@ -100,7 +103,7 @@ func (pc *pluginCall) checkUsable() error {
 	return nil
 }
 
-// blockMapping returns the paths of the bind mount and the link of a block volume.
+// blockMapping returns two paths of block volume vol: of the bind mount of its device, and of the symbolic link to that.
 func blockMapping(vol Volume) blockmap.Mapping {
 	return blockmap.Mapping{Bound: filepath.Join(vol.PluginDir, vol.Device.MapDir, vol.UID), Link: vol.Dir}
 }

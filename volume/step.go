@@ -29,7 +29,8 @@ type step struct {
 	device *device   // set only if the step stages or unstages a device
 }
 
-// newStep returns the step of an action, not started yet. v.mu is held.
+// newStep returns the step that carries out action, such as a set-up or an unstage. It does not start the step. The caller holds
+// v.mu.
 func (v *Volumes) newStep(action plan.Action) *step {
 	s := &step{volumes: v, started: time.Now()}
 	c := &s.call
@@ -55,8 +56,8 @@ func (v *Volumes) newStep(action plan.Action) *step {
 	return s
 }
 
-// runStep calls the plugin and records the result. It gives up a call that does not return within callGracePeriod after the end
-// of ctx.
+// runStep calls the plugin and records the result. If the plugin has not returned within callGracePeriod after ctx ended or the
+// step timed out, runStep records an error and returns without waiting for the plugin.
 func (s *step) runStep(ctx context.Context) {
 	limit := s.call.opts.StepTimeout
 	if s.call.kind == plan.Stage && s.call.mustAttach() {
@@ -107,8 +108,8 @@ func (s *step) runStep(ctx context.Context) {
 	}
 }
 
-// recordResult applies the result of the step to the state. ready is true if all volumes of the pod are set up now, after a
-// Prepare of the pod had returned an error.
+// recordResult applies res, the result of the step, to the state of the volume or device. gaveUp is true if the plugin has not
+// returned. ready is true if Prepare has failed for the pod and this step has set up the last missing volume.
 func (s *step) recordResult(res result, gaveUp bool) (ready bool) {
 	v := s.volumes
 	v.mu.Lock()
@@ -128,8 +129,8 @@ func (s *step) recordResult(res result, gaveUp bool) (ready bool) {
 	return ready
 }
 
-// recordDevice applies the result of a stage or unstage, and wakes the waiters of all pods that share the device. Volumes.mu is
-// held.
+// recordDevice applies res, the result of a stage or unstage, to the device. It wakes the goroutines that wait for volumes of the
+// device. gaveUp is true if the plugin has not returned. The caller holds Volumes.mu.
 func (s *step) recordDevice(res result, gaveUp bool, now time.Time) {
 	d := s.device
 	if gaveUp {
@@ -155,7 +156,8 @@ func (s *step) recordDevice(res result, gaveUp bool, now time.Time) {
 	}
 }
 
-// recordVolume applies the result of a step of a volume. Volumes.mu is held.
+// recordVolume applies res, the result of a set-up, update or teardown, to the volume. gaveUp is true if the plugin has not
+// returned. The caller holds Volumes.mu.
 func (s *step) recordVolume(res result, gaveUp bool, now time.Time) {
 	v, e := s.volumes, s.entry
 	if gaveUp {
@@ -188,8 +190,8 @@ func (s *step) recordVolume(res result, gaveUp bool, now time.Time) {
 	s.pod.notifyWaiters()
 }
 
-// needsRefresh reports whether the volume is updated periodically: because its plugin is a [Refresher] or asks for it, or to
-// expand a volume with a claim.
+// needsRefresh reports whether Run must update the volume periodically. It must for a [Refresher] without a claim, for an
+// [Expander] with a claim, and for a volume whose SetUp asked for it.
 func (s *step) needsRefresh() bool {
 	plugin := s.call.opts.Plugins[s.call.volume.Plugin]
 	_, shows := plugin.(Refresher)
@@ -198,7 +200,8 @@ func (s *step) needsRefresh() bool {
 	return shows && !claimed || s.entry.mount.UpdatePeriodically || grows && claimed
 }
 
-// callReturned records that a plugin call that was given up has returned, so that the plan can retry.
+// callReturned records that the plugin call that runStep gave up has returned, so that Run can start the next step of the volume
+// or device.
 func (s *step) callReturned() {
 	s.volumes.mu.Lock()
 	if s.device != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/subpath"
 )
 
-// tearDownVolume reverts a set-up in reverse order: first subPath mounts, or the bind mount of a block device, then the volume
-// itself.
+// tearDownVolume unmounts the subPaths of the volume, or the bind mount of a block device. It then calls TearDown of plugin.
 func (pc *pluginCall) tearDownVolume(ctx context.Context, plugin Plugin) error {
 	if pc.volume.Block {
 		if err := blockMapping(pc.volume).Unmap(ctx); err != nil {
@@ -26,7 +25,7 @@ func (pc *pluginCall) tearDownVolume(ctx context.Context, plugin Plugin) error {
 	return plugin.TearDown(ctx, pc.volume)
 }
 
-// cleanSubPaths unmounts and removes the subPath mounts of a volume.
+// cleanSubPaths unmounts the subPaths of vol that containers of its pod use, and removes their mount points.
 func cleanSubPaths(ctx context.Context, vol Volume) error {
 	return subpath.Clean(ctx, filepath.Join(vol.PodDir, record.SubPathDir, vol.SpecName))
 }

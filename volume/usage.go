@@ -28,8 +28,8 @@ type UsageProvider interface {
 	Usage(ctx context.Context, vol Volume) (Usage, error)
 }
 
-// Usage returns the usage of a volume of a pod. The error wraps [fs.ErrNotExist] if the volume is not set up, and
-// [errors.ErrUnsupported] if its plugin cannot measure it.
+// Usage measures the usage of the volume with the given name, of the pod with UID uid. The error wraps [fs.ErrNotExist] if the
+// volume is not set up, and [errors.ErrUnsupported] if its plugin cannot measure it.
 func (v *Volumes) Usage(ctx context.Context, uid, name string) (used Usage, err error) {
 	vol, ok := v.findSetUp(uid, name)
 	if !ok {
@@ -45,7 +45,7 @@ func (v *Volumes) Usage(ctx context.Context, uid, name string) (used Usage, err 
 	return used, nil
 }
 
-// findSetUp returns the volume of a pod with that name, if it is set up.
+// findSetUp returns the volume with the given name of the pod with UID uid. It returns false if that volume is not set up.
 func (v *Volumes) findSetUp(uid, name string) (Volume, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -65,8 +65,8 @@ type Location struct {
 	Block        bool
 }
 
-// Locations returns the locations of the volumes of a pod that are set up, by volume name. A claim that the pod uses under
-// several names has the same location under each.
+// Locations returns the locations of the volumes that are set up, by volume name, for the pod with UID uid. If the pod has
+// several names for one claim, the map has the location under each name.
 func (v *Volumes) Locations(uid string) map[string]Location {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -86,8 +86,8 @@ func (v *Volumes) Locations(uid string) map[string]Location {
 	return places
 }
 
-// namesInUse returns the sorted names of the attachable volumes that are desired or may be set up: they must stay attached to the
-// node.
+// namesInUse returns the sorted names of the attachable devices that a pod needs or that may be staged. Controllers must not
+// detach them from the node.
 func (v *Volumes) namesInUse() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()

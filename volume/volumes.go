@@ -38,8 +38,8 @@ type Volumes struct {
 	calls nowait.Calls // calls into file systems that may hang
 }
 
-// New reads the records of the volumes that a previous agent has set up below opts.Root. It starts no goroutine, and does not change
-// these volumes. The error names the invalid field of opts, or the directory that cannot be read.
+// New returns a Volumes with the volumes that a previous agent process has recorded below opts.Root. It only reads: it starts no
+// goroutine and does not change those volumes. The error names the invalid field of opts, or the directory that cannot be read.
 func New(opts Options) (*Volumes, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -71,9 +71,9 @@ func New(opts Options) (*Volumes, error) {
 	return v, nil
 }
 
-// Notify adds a function that is called with UIDs of pods for which Prepare should be called again. Either Run has set up the
-// volumes after Prepare had returned an error, or a volume that was refused may be usable now: an object has changed or another
-// pod was released. It is called without a lock, from goroutines of Run and Release.
+// Notify adds fn, which is called with UIDs of pods for which Prepare should be called again. A pod is passed when the last of
+// its volumes is set up after Prepare returned an error. Pods with a refused claim are passed when it may be usable: an object
+// has changed or another pod was released. fn is called without a lock, from goroutines of Run and Release.
 func (v *Volumes) Notify(fn func(uids ...string)) { v.ready.Add(fn) }
 
 // Pods returns the sorted UIDs of all pods with volumes, including pods whose record cannot be read. At its start, the agent
@@ -92,7 +92,7 @@ func (v *Volumes) Pods() []string {
 	return slices.Compact(uids)
 }
 
-// requireRun starts a timer that reports an error if Run is not called soon.
+// requireRun makes v report an error after a few seconds if Run has not been called by then.
 func (v *Volumes) requireRun() { v.guard.Require("volume.Volumes", v.opts.Logger, v.opts.Hooks.Error) }
 
 // signal makes Run start the steps that are due.

@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// awaitPhase blocks until all volumes of a pod are in a phase. If ctx ends or Options.WaitTimeout passes before, the error names
-// the remaining volumes.
+// awaitPhase blocks until all volumes of the pod of state have reached phase, plan.Ready or plan.Absent. It returns an error when
+// ctx ends or Options.WaitTimeout has passed; the error names the remaining volumes.
 func (v *Volumes) awaitPhase(ctx context.Context, state *podState, phase plan.Phase) error {
 	deadline := time.NewTimer(v.opts.WaitTimeout)
 	defer deadline.Stop()
@@ -39,8 +39,8 @@ func (v *Volumes) awaitPhase(ctx context.Context, state *podState, phase plan.Ph
 	}
 }
 
-// pendingVolumes returns an error for each volume of a pod that is not in a phase yet, and a channel that is closed at the
-// next change.
+// pendingVolumes returns an error for each volume of the pod that has not reached phase. changed is closed when a step of the pod
+// completes: then call pendingVolumes again.
 func (v *Volumes) pendingVolumes(state *podState, phase plan.Phase) (left []error, changed <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -51,7 +51,8 @@ func (v *Volumes) pendingVolumes(state *podState, phase plan.Phase) (left []erro
 	return left, state.changed
 }
 
-// WaitError returns the joined errors of the volumes that a pod waits for; nil: it waits for no volume. It does not block.
+// WaitError returns the reasons why volumes of the pod with UID uid are not set up yet, joined into one error. It returns nil if
+// the pod waits for no volume. It does not block.
 func (v *Volumes) WaitError(uid string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -66,7 +67,7 @@ func (v *Volumes) WaitError(uid string) error {
 	return joinErrors(errs)
 }
 
-// pendingErrors returns an error for each volume that is not in a phase yet. Volumes.mu is held.
+// pendingErrors returns an error for each volume of the pod that has not reached phase. The caller holds Volumes.mu.
 func (p *podState) pendingErrors(phase plan.Phase, now time.Time) (errs []error) {
 	for _, e := range p.volumes {
 		if err := e.pendingError(p, phase, now); err != nil {
@@ -76,7 +77,8 @@ func (p *podState) pendingErrors(phase plan.Phase, now time.Time) (errs []error)
 	return errs
 }
 
-// pendingError returns the reason why a volume is not in a phase yet, or nil if it is. Volumes.mu is held.
+// pendingError returns the reason why the volume has not reached phase, or nil if it has. state is that of its pod. The caller
+// holds Volumes.mu.
 func (e *entry) pendingError(state *podState, phase plan.Phase, now time.Time) error {
 	d := e.device
 	switch {
@@ -101,7 +103,8 @@ func (e *entry) pendingError(state *podState, phase plan.Phase, now time.Time) e
 	return nameError(step, e.plan.Name, err)
 }
 
-// pendingError returns the reason why volumes wait for a device. Volumes.mu is held.
+// pendingError returns the reason why volumes wait for the device: the running step, the last error, or that no step has started.
+// The caller holds Volumes.mu.
 func (d *device) pendingError(now time.Time) error {
 	switch {
 	case d.plan.Step != plan.None:
@@ -113,7 +116,8 @@ func (d *device) pendingError(now time.Time) error {
 	}
 }
 
-// stepError returns err, the last error of the running step, or an error with the time that the step has been running.
+// stepError returns err, the last error of the volume or device, if it is not nil. Otherwise it returns an error with the name of
+// the running step and the time that it has taken.
 func stepError(progress *plan.Progress, err error, now time.Time) error {
 	if err != nil {
 		return err
@@ -121,7 +125,7 @@ func stepError(progress *plan.Progress, err error, now time.Time) error {
 	return fmt.Errorf("%s is under way for %v", progress.Step, now.Sub(progress.Since).Round(time.Second))
 }
 
-// nameError wraps err in an [Error] with step and volume name, unless it is one.
+// nameError wraps err in an [Error] with step and the volume name. It returns err unwrapped if err already contains an [Error].
 func nameError(step plan.Step, name string, err error) error {
 	if known, ok := errors.AsType[*Error](err); ok {
 		return known

@@ -50,13 +50,14 @@ type ObjectWaiter interface {
 	WaitsFor(object Object) bool
 }
 
-// JoinWatchers returns a Watcher that runs all watchers. When one of them fails, it cancels all and returns the error.
+// JoinWatchers returns a Watcher that runs all watchers. When one of them fails, the returned Watcher stops all of them and
+// returns the error.
 func JoinWatchers(watchers ...Watcher) Watcher { return joinedWatchers(watchers) }
 
 // joinedWatchers is the Watcher that [JoinWatchers] returns.
 type joinedWatchers []Watcher
 
-// Watch runs all watchers until ctx ends or one of them fails.
+// Watch runs all watchers until ctx ends or one of them fails. It returns the error of that watcher.
 func (j joinedWatchers) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -17,7 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// findAttachment returns the VolumeAttachment object of a volume; nil: the volume needs no attachment.
+// findAttachment returns the VolumeAttachment object of the volume in spec. It returns nil if the volume needs no attachment, and
+// an error that wraps fs.ErrNotExist if the object does not exist yet.
 func (p *Plugin) findAttachment(ctx context.Context, spec *volumeSpec, policy *driverPolicy) (*storagev1.VolumeAttachment, error) {
 	if p.opts.Attachments == nil || !policy.attachRequired || spec.mode != storagev1.VolumeLifecyclePersistent {
 		return nil, nil
@@ -30,7 +31,8 @@ func (p *Plugin) findAttachment(ctx context.Context, spec *volumeSpec, policy *d
 	return a, nil
 }
 
-// publishContext returns the attachment metadata that the controller service of the driver passes to its node service; nil: none.
+// publishContext returns the attachment metadata of the volume in spec. The controller service of the driver has written it for
+// the node service. It returns nil for a volume that needs no attachment.
 func (p *Plugin) publishContext(ctx context.Context, spec *volumeSpec, policy *driverPolicy) (map[string]string, error) {
 	a, err := p.findAttachment(ctx, spec, policy)
 	if a == nil || err != nil {
@@ -39,7 +41,8 @@ func (p *Plugin) publishContext(ctx context.Context, spec *volumeSpec, policy *d
 	return a.Status.AttachmentMetadata, nil
 }
 
-// isAttached reports whether a volume is attached. The error means that it will not be attached.
+// isAttached reports whether a says that its volume is attached. It returns an error if the attachment has failed or a is being
+// deleted.
 func isAttached(a *storagev1.VolumeAttachment) (bool, error) {
 	switch {
 	case a.DeletionTimestamp != nil:
@@ -52,9 +55,9 @@ func isAttached(a *storagev1.VolumeAttachment) (bool, error) {
 	return false, nil
 }
 
-// WaitForAttach blocks until a volume is attached to the node, and returns the name of its VolumeAttachment object; empty: the
-// driver needs no attachment. It polls at intervals that grow to 10 s. It returns an error if ctx ends or the object reports an
-// attach error. It implements [volume.Attacher].
+// WaitForAttach blocks until vol is attached to the node, and returns the name of the VolumeAttachment object. It returns "" if
+// the driver needs no attachment. It polls the object at intervals that grow to 10 s. It returns an error if ctx ends or the
+// object reports an attach error. It implements [volume.Attacher].
 func (p *Plugin) WaitForAttach(ctx context.Context, vol volume.Volume) (string, error) {
 	s, err := specOf(&vol)
 	if err != nil {

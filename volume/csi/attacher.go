@@ -21,8 +21,9 @@ type Attacher struct {
 
 var _ volume.Attacher = Attacher{}
 
-// WaitForAttach returns when v is attached and the API server has recorded that it is in use. Otherwise a controller could detach
-// the volume while a pod has it mounted. A recovered volume is not reported again, because the previous agent has reported it.
+// WaitForAttach calls Report, and then blocks until vol is attached. Without the report, a controller could detach vol while a
+// pod has it mounted. It does not call Report for a recovered volume, which the previous agent process has reported. devicePath
+// is the name of the VolumeAttachment object.
 func (a Attacher) WaitForAttach(ctx context.Context, vol volume.Volume) (devicePath string, err error) {
 	if !vol.Recovered {
 		if err := a.Report(ctx); err != nil {

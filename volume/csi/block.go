@@ -18,7 +18,7 @@ import (
 // persistentMode is the lifecycle mode of volumes with a claim.
 const persistentMode = storagev1.VolumeLifecyclePersistent
 
-// isMounted reports whether a file system or device is mounted at a path. An absent path is no error.
+// isMounted reports whether path is a mount point. It returns false, without an error, if path does not exist.
 func isMounted(path string) (bool, error) {
 	mounted, err := mount.IsMountPoint(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -27,8 +27,8 @@ func isMounted(path string) (bool, error) {
 	return mounted, err
 }
 
-// removeBlockVolume removes the directories of a block volume that no pod uses, with files that the driver has left in the
-// staging directory. stillMounted is true, and nothing is removed, if the staging directory is mounted.
+// removeBlockVolume removes the directories of block volume vol, which no pod uses any more, and the files that the driver has
+// left in them. If the staging directory is still mounted, it removes nothing, and stillMounted is true.
 func removeBlockVolume(vol *volume.Volume) (stillMounted bool, err error) {
 	if stillMounted, err = isMounted(vol.StagingDir); stillMounted || err != nil {
 		return stillMounted, err

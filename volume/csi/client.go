@@ -31,7 +31,8 @@ func (e *CallError) Error() string {
 	return fmt.Sprintf("%s of CSI driver %s: %v", e.Method, e.Driver, e.Err)
 }
 
-// Unwrap returns the gRPC error, and the error of the context of the call if it has ended: gRPC errors have only a code for it.
+// Unwrap returns Err. If the context of the call has ended, it also returns the error of the context, so that errors.Is finds it:
+// the gRPC error does not wrap it.
 func (e *CallError) Unwrap() []error {
 	if e.ctxErr == nil {
 		return []error{e.Err}
@@ -39,10 +40,12 @@ func (e *CallError) Unwrap() []error {
 	return []error{e.Err, e.ctxErr}
 }
 
-// Code returns the gRPC code of the error, such as DeadlineExceeded; Unknown if the cause is not a gRPC error.
+// Code returns the name of the gRPC code of the error, such as "DeadlineExceeded". It returns "Unknown" if Err is not a gRPC
+// error.
 func (e *CallError) Code() string { return status.Code(e.Err).String() }
 
-// isFinal reports whether the call certainly had no effect. Otherwise the driver may still be executing it.
+// isFinal reports whether the driver has certainly rejected the call without an effect. If false, the driver may have changed the
+// node or may still be running the call.
 func (e *CallError) isFinal() bool {
 	s, ok := status.FromError(e.Err)
 	if !ok {
@@ -91,8 +94,8 @@ func (p *Plugin) connectDriver(ctx context.Context, driver string) (*client, err
 
 func (c *client) close() { _ = c.conn.Close() }
 
-// invoke makes one call of a driver, and calls Hooks.CallCompleted. The error is a [CallError], in which the values of hide are
-// replaced.
+// invoke calls rpc, which is the given method of the driver, with request, and then Hooks.CallCompleted. It returns the response
+// of the driver. The error is a [CallError]; secrets in its text, listed in hide, are replaced.
 func invoke[Q, A any](ctx context.Context, conn *client, method string, rpc func(context.Context, Q, ...grpc.CallOption) (A, error), request Q, hide ...string) (A, error) {
 	began := time.Now()
 	answer, err := rpc(ctx, request)
@@ -111,7 +114,7 @@ const (
 	minSecret = 3 // bytes; shorter values are not replaced, because they would match anywhere
 )
 
-// sanitizeError returns a gRPC error with the code of err. Its text is cut, and the values of hide are replaced.
+// sanitizeError returns an error with the gRPC code of err and the text of err after sanitizeText.
 func sanitizeError(err error, hide []string) error {
 	s, ok := status.FromError(err)
 	if !ok {
@@ -120,7 +123,7 @@ func sanitizeError(err error, hide []string) error {
 	return status.Error(s.Code(), sanitizeText(s.Message(), hide))
 }
 
-// sanitizeText replaces the values of hide in text by "[secret]", and cuts text to maxError bytes.
+// sanitizeText replaces each occurrence of a value of hide in text by "[secret]", and cuts the result to maxError bytes.
 func sanitizeText(text string, hide []string) string {
 	for _, value := range hide {
 		if len(value) >= minSecret {

@@ -37,7 +37,8 @@ type ClusterNode struct {
 	writing chan struct{} // semaphore: a delayed write of Run must not follow a newer write
 }
 
-// NewClusterNode returns a ClusterNode. It panics if objects is nil. A nil logger discards.
+// NewClusterNode returns a ClusterNode that writes through objects, which must not be nil: it panics. log may be nil, which
+// discards.
 func NewClusterNode(objects NodeObjects, log *slog.Logger) *ClusterNode {
 	required.MustArgs("csi.NewClusterNode", required.Arg{Name: "objects", Value: objects, Hint: "a *apiserver.Objects"})
 	if log == nil {
@@ -61,7 +62,8 @@ func NewClusterNode(objects NodeObjects, log *slog.Logger) *ClusterNode {
 	return c
 }
 
-// Run writes the drivers that InstallDriver could not write, until ctx ends, and returns nil. A second call returns an error.
+// Run repeats the writes to the Node and CSINode objects that failed in InstallDriver, until they succeed. It returns nil when
+// ctx ends. A second call of Run returns an error.
 func (c *ClusterNode) Run(ctx context.Context) error {
 	if err := c.guard.Begin(); err != nil {
 		return fmt.Errorf("csi.ClusterNode: %w", err)
@@ -70,7 +72,8 @@ func (c *ClusterNode) Run(ctx context.Context) error {
 	return c.retries.Run(ctx)
 }
 
-// InstallDriver writes a driver to the objects. If the API server does not respond, it returns nil and leaves the write to Run.
+// InstallDriver writes the driver in info to the Node and CSINode objects. If the API server does not respond, it logs the error,
+// leaves the write to Run and returns nil.
 func (c *ClusterNode) InstallDriver(ctx context.Context, info NodeInfo) error {
 	c.retries.Remove(info.Driver)
 	refused, err := c.lockAndInstall(ctx, info)
@@ -83,8 +86,8 @@ func (c *ClusterNode) InstallDriver(ctx context.Context, info NodeInfo) error {
 	return nil
 }
 
-// lockAndInstall writes a driver to the objects, after concurrent writes have completed. refused is true if the Node refuses the
-// driver.
+// lockAndInstall writes the driver in info to the Node and CSINode objects. It waits until concurrent writes have completed.
+// refused is true if the driver conflicts with the Node: then a retry is useless.
 func (c *ClusterNode) lockAndInstall(ctx context.Context, info NodeInfo) (refused bool, err error) {
 	if err := c.lockObjects(ctx); err != nil {
 		return false, err
@@ -93,7 +96,7 @@ func (c *ClusterNode) lockAndInstall(ctx context.Context, info NodeInfo) (refuse
 	return c.writeObjects(ctx, info)
 }
 
-// lockObjects waits until no other goroutine writes the objects.
+// lockObjects locks the objects for one writer. It blocks until the lock is free or ctx ends.
 func (c *ClusterNode) lockObjects(ctx context.Context) error {
 	select {
 	case c.writing <- struct{}{}:
@@ -105,7 +108,8 @@ func (c *ClusterNode) lockObjects(ctx context.Context) error {
 
 func (c *ClusterNode) unlockObjects() { <-c.writing }
 
-// writeObjects writes a driver to the objects. refused is true if the Node refuses the driver. The objects are locked.
+// writeObjects writes the driver in info to the Node and CSINode objects. refused is true if the driver conflicts with the Node:
+// then a retry is useless. The caller has called lockObjects.
 func (c *ClusterNode) writeObjects(ctx context.Context, info NodeInfo) (refused bool, err error) {
 	err = c.objects.EditNode(ctx, func(node *corev1.Node) (bool, error) {
 		changed, err := info.AddToNode(node)

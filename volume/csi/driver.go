@@ -30,7 +30,8 @@ type driver struct {
 	predecessor *driver // driver of the same name that it replaces, until NodeGetInfo has succeeded; nil: none
 }
 
-// matchesSocket reports whether plugin is the registration of this driver: with its registration socket and its endpoint.
+// matchesSocket reports whether plugin has the registration socket and the endpoint of d. If not, plugin is another registration
+// under the same driver name.
 func (d *driver) matchesSocket(plugin pluginregistry.Plugin) bool {
 	return d.plugin.Socket == plugin.Socket && d.plugin.Endpoint == plugin.Endpoint
 }
@@ -54,7 +55,7 @@ func (d *drivers) findDriver(name string) (driver, bool) {
 	return found, ok
 }
 
-// highestVersion returns the highest version before 2 in versions, the CSI versions that a driver supports.
+// highestVersion returns the highest CSI version below 2.0 in versions, the versions that a driver supports.
 func highestVersion(versions []string) (*utilversion.Version, error) {
 	if len(versions) == 0 {
 		return nil, errors.New("driver supports no version")
@@ -62,7 +63,8 @@ func highestVersion(versions []string) (*utilversion.Version, error) {
 	return utilversion.HighestSupportedVersion(versions)
 }
 
-// Validate returns an error if a driver cannot be registered. A driver with a registered name needs a higher version.
+// Validate returns an error if plugin cannot be registered: its name is invalid, it supports no usable CSI version, or a driver
+// with this name and an equal or higher CSI version is registered.
 func (d *drivers) Validate(plugin pluginregistry.Plugin) error {
 	_, err := d.checkDriverVersion(plugin)
 	return err
@@ -82,7 +84,8 @@ func (d *drivers) checkDriverVersion(plugin pluginregistry.Plugin) (*utilversion
 	return version, nil
 }
 
-// Register adds a driver, calls its NodeGetInfo and Options.NodeUpdater. After an error the previous driver of this name remains.
+// Register registers the driver plugin. It calls NodeGetInfo of the driver and passes the response to Options.NodeUpdater. After
+// an error, plugin is not registered, and the driver that had the name before stays registered.
 func (d *drivers) Register(ctx context.Context, plugin pluginregistry.Plugin) error {
 	version, err := d.checkDriverVersion(plugin)
 	if err != nil {
@@ -118,8 +121,8 @@ func (d *drivers) addDriver(plugin pluginregistry.Plugin, version *utilversion.V
 	d.byName[plugin.Name] = now
 }
 
-// restorePredecessor restores the driver that plugin has replaced, because plugin does not work. It reports false if there is
-// none.
+// restorePredecessor registers the driver again that plugin has replaced. It is called when plugin has failed. It returns false,
+// and changes nothing, if plugin has replaced none.
 func (d *drivers) restorePredecessor(plugin pluginregistry.Plugin) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -131,7 +134,7 @@ func (d *drivers) restorePredecessor(plugin pluginregistry.Plugin) bool {
 	return true
 }
 
-// dropPredecessor forgets the driver that plugin has replaced, because plugin works.
+// dropPredecessor drops the driver that plugin has replaced. It is called when plugin works.
 func (d *drivers) dropPredecessor(plugin pluginregistry.Plugin) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,7 +144,7 @@ func (d *drivers) dropPredecessor(plugin pluginregistry.Plugin) {
 	}
 }
 
-// installDriver calls NodeGetInfo of a driver, and passes the response to Options.NodeUpdater.
+// installDriver calls NodeGetInfo of the registered driver name, and passes the response to Options.NodeUpdater.
 func (d *drivers) installDriver(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, d.p.opts.Timeout)
 	defer cancel()
@@ -165,7 +168,8 @@ func (d *drivers) installDriver(ctx context.Context, name string) error {
 	return nil
 }
 
-// Deregister removes a driver whose registration socket was removed, unless another driver has its name by now.
+// Deregister removes the driver plugin, whose registration socket was removed, and calls Options.NodeUpdater. It keeps a driver
+// that has the same name but another socket.
 func (d *drivers) Deregister(ctx context.Context, plugin pluginregistry.Plugin) {
 	d.mu.Lock()
 	found, ok := d.byName[plugin.Name]
@@ -188,7 +192,8 @@ func (d *drivers) Deregister(ctx context.Context, plugin pluginregistry.Plugin) 
 	}
 }
 
-// retryFourTimes calls f up to four times until it succeeds, as the kubelet does for writes about drivers.
+// retryFourTimes calls f until it returns nil, at most four times, and returns the last error. The kubelet also writes drivers to
+// the Node up to four times.
 func retryFourTimes(ctx context.Context, f func() error) error {
 	wait := 10 * time.Millisecond
 	for try := 1; ; try++ {
@@ -203,8 +208,8 @@ func retryFourTimes(ctx context.Context, f func() error) error {
 	}
 }
 
-// Watch calls changed for each driver that registers, until ctx ends, so that volumes that wait for it are retried at once. It
-// implements [volume.Watcher].
+// Watch calls changed for each driver that registers, until ctx ends. [volume.Volumes] then retries the volumes that wait for the
+// driver. It implements [volume.Watcher].
 func (p *Plugin) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	d := &p.drivers
 	d.mu.Lock()
@@ -219,7 +224,7 @@ func (p *Plugin) Watch(ctx context.Context, changed func(kind, namespace, name s
 	return nil
 }
 
-// WaitsFor reports whether object matches CSIDriver objects. It implements [volume.ObjectWaiter].
+// WaitsFor reports whether o may be a CSIDriver object: of this kind, or of any kind. It implements [volume.ObjectWaiter].
 func (p *Plugin) WaitsFor(o volume.Object) bool { return o.Kind == kindDriver || o.Kind == "" }
 
 // kindDriver is the kind of object that Watch reports when a driver has registered.

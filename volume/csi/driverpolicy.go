@@ -34,7 +34,8 @@ type driverPolicy struct {
 	seLinuxMount      bool // the driver mounts volumes with SELinux labels
 }
 
-// policyOf returns the policy of a CSIDriver object, with the defaults of the API server; nil: the driver has no object.
+// policyOf returns the policy in the CSIDriver object driver, with the defaults of the API server for unset fields. driver is nil if the
+// cluster has no such object: then all fields have their defaults.
 func policyOf(driver *storagev1.CSIDriver) driverPolicy {
 	if driver == nil {
 		return driverPolicy{attachRequired: true, groupPolicy: storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy}
@@ -69,7 +70,8 @@ func (p *Plugin) readPolicy(ctx context.Context, driver string) (driverPolicy, e
 	return policyOf(d), nil
 }
 
-// checkMode returns an error if the driver does not support volumes with the lifecycle mode.
+// checkMode returns an error if the driver, named driver, does not support volumes with lifecycle mode mode: inline (Ephemeral)
+// or with a claim (Persistent).
 func (o *driverPolicy) checkMode(driver string, mode storagev1.VolumeLifecycleMode) error {
 	switch {
 	case !o.exists && mode == storagev1.VolumeLifecyclePersistent || slices.Contains(o.lifecycleModes, mode):
@@ -80,7 +82,8 @@ func (o *driverPolicy) checkMode(driver string, mode storagev1.VolumeLifecycleMo
 	return fmt.Errorf("volume mode %q not supported by driver %s (only supports %q)", mode, driver, o.lifecycleModes)
 }
 
-// needsFSGroup reports whether the agent must change the group of the files of a volume to group.
+// needsFSGroup reports whether the agent must change the group of the files of the volume to group, the fsGroup of the pod. It
+// returns false if group is nil.
 func (o *driverPolicy) needsFSGroup(spec *volumeSpec, group *int64) bool {
 	switch {
 	case group == nil || spec.readOnly || o.groupPolicy == storagev1.NoneFSGroupPolicy:
@@ -91,7 +94,7 @@ func (o *driverPolicy) needsFSGroup(spec *volumeSpec, group *int64) bool {
 	return spec.fsType != "" && spec.singleNodeWriter
 }
 
-// podInfoAttributes returns the volume attributes with the pod's metadata, for drivers with podInfoOnMount.
+// podInfoAttributes returns the volume attributes that describe pod, such as its name. They are for drivers with podInfoOnMount.
 func podInfoAttributes(pod *corev1.Pod, mode storagev1.VolumeLifecycleMode) map[string]string {
 	const prefix = "csi.storage.k8s.io/"
 	return map[string]string{
@@ -110,7 +113,8 @@ type tokenText struct {
 	ExpirationTimestamp metav1.Time `json:"expirationTimestamp"`
 }
 
-// requestTokens returns the tokens of a pod for the tokenRequests of a driver: as JSON by audience, and their values.
+// requestTokens requests the service account tokens of pod that the driver needs according to tokenRequests. text is a JSON
+// object with the tokens by audience. values are the tokens alone, to be removed from errors.
 func (p *Plugin) requestTokens(ctx context.Context, policy *driverPolicy, pod *corev1.Pod) (text string, values []string, err error) {
 	if len(policy.tokens) == 0 {
 		return "", nil, nil
@@ -134,7 +138,8 @@ func (p *Plugin) requestTokens(ctx context.Context, policy *driverPolicy, pod *c
 	return string(b), values, err
 }
 
-// readSecret returns the values of a secret; nil for a nil ref. field names the reference in errors.
+// readSecret returns the data of the secret that ref names, or nil if ref is nil. field is the name of the field with ref, for
+// errors.
 func (p *Plugin) readSecret(ctx context.Context, field string, ref *corev1.SecretReference) (map[string]string, error) {
 	if ref == nil {
 		return nil, nil
@@ -153,7 +158,8 @@ func (p *Plugin) readSecret(ctx context.Context, field string, ref *corev1.Secre
 	return values, nil
 }
 
-// mergeMaps returns a map with the entries of m and more; more takes precedence. The arguments do not change.
+// mergeMaps returns the entries of m and more. For a key in both, it returns the value of more. It does not change m and more,
+// but may return m itself.
 func mergeMaps(m, more map[string]string) map[string]string {
 	if len(more) == 0 {
 		return m

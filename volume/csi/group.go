@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume/fsgroup"
 )
 
-// applyFSGroup changes the group of the files of a volume to the fsGroup of the pod. It does nothing if the driver has done that
-// (VOLUME_MOUNT_GROUP), or its fsGroupPolicy excludes the volume.
+// applyFSGroup changes the group of the files of vol, which is mounted at dir, to the fsGroup of the pod. It does nothing if the
+// driver does this itself, with VOLUME_MOUNT_GROUP, or if the fsGroupPolicy of the driver forbids it.
 func (op *operation) applyFSGroup(ctx context.Context, vol *volume.Volume, dir string) error {
 	group := fsGroup(vol.Pod)
 	if op.can[canMountGroup] || !op.policy.needsFSGroup(&op.spec, group) {

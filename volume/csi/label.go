@@ -11,7 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// MountsWithLabel reports whether the driver of a volume mounts it with an SELinux label: seLinuxMount of its CSIDriver object.
+// MountsWithLabel reports whether the driver of vol can mount it with an SELinux label. It reads the field seLinuxMount of the
+// CSIDriver object.
 func (p *Plugin) MountsWithLabel(ctx context.Context, vol volume.Volume) (bool, error) {
 	s, err := specOf(&vol)
 	if err != nil {
@@ -21,7 +22,8 @@ func (p *Plugin) MountsWithLabel(ctx context.Context, vol volume.Volume) (bool, 
 	return o.seLinuxMount, err
 }
 
-// mountOptions returns the mount options of a volume, including its SELinux label; nil for a block volume.
+// mountOptions returns the mount options of the PV, and the option with the SELinux label of vol if it has a label. It returns
+// nil for a block volume.
 func mountOptions(spec *volumeSpec, vol *volume.Volume) []string {
 	switch {
 	case spec.block:
@@ -32,7 +34,7 @@ func mountOptions(spec *volumeSpec, vol *volume.Volume) []string {
 	return append(slices.Clip(spec.mountOptions), selinux.MountOption(vol.SELinuxLabel))
 }
 
-// addLabel adds the SELinux label of a volume, if any, to data, the contents of vol_data.json. It changes data.
+// addLabel adds the SELinux label of vol, if it has a label, to data, the contents of vol_data.json. It changes and returns data.
 func addLabel(data map[string]string, vol *volume.Volume) map[string]string {
 	if vol.SELinuxLabel != "" {
 		data[keyLabel] = vol.SELinuxLabel

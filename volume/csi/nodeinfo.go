@@ -26,8 +26,9 @@ type NodeInfo struct {
 // AnnotationNodeID is the annotation of a Node with the node IDs of its drivers: a JSON object, by driver name.
 const AnnotationNodeID = "csi.volume.kubernetes.io/nodeid"
 
-// AddToNode writes node ID and topology to annotation and labels of a Node, and reports whether that changed the Node. It returns
-// an error and changes nothing if a label has another value or the annotation is not valid JSON.
+// AddToNode sets the node ID of the driver in the annotation AnnotationNodeID of node, and adds the topology as labels. changed
+// reports whether node was changed. If node has one of the labels with another value, or its annotation is not valid JSON,
+// AddToNode returns an error and changes nothing.
 func (i NodeInfo) AddToNode(node *corev1.Node) (changed bool, err error) {
 	ids, err := parseNodeIDs(node)
 	if err != nil {
@@ -56,8 +57,8 @@ func (i NodeInfo) AddToNode(node *corev1.Node) (changed bool, err error) {
 	return changed, nil
 }
 
-// RemoveFromNode removes the node ID of a driver from the annotation of a Node, and reports whether that changed the Node.
-// Topology labels stay, because other drivers may have them too.
+// RemoveFromNode removes the node ID of driver from the annotation AnnotationNodeID of node. changed reports whether node was
+// changed. It keeps the topology labels, because other drivers may use the same labels.
 func RemoveFromNode(node *corev1.Node, driver string) (changed bool, err error) {
 	ids, err := parseNodeIDs(node)
 	if err != nil {
@@ -99,7 +100,7 @@ func setNodeIDs(node *corev1.Node, ids map[string]string) {
 	node.Annotations[AnnotationNodeID] = string(text)
 }
 
-// AddToCSINode adds or replaces a driver in a CSINode, and reports whether that changed the CSINode.
+// AddToCSINode adds the driver to node, or replaces its entry if that differs. changed reports whether node was changed.
 func (i NodeInfo) AddToCSINode(node *storagev1.CSINode) (changed bool) {
 	want := storagev1.CSINodeDriver{Name: i.Driver, NodeID: i.NodeID, TopologyKeys: slices.Sorted(maps.Keys(i.Topology))}
 	if i.MaxVolumes > 0 {
@@ -116,21 +117,22 @@ func (i NodeInfo) AddToCSINode(node *storagev1.CSINode) (changed bool) {
 	return true
 }
 
-// RemoveFromCSINode removes a driver from a CSINode, and reports whether that changed the CSINode.
+// RemoveFromCSINode removes the entry of driver from node. changed reports whether there was an entry.
 func RemoveFromCSINode(node *storagev1.CSINode, driver string) (changed bool) {
 	before := len(node.Spec.Drivers)
 	node.Spec.Drivers = slices.DeleteFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == driver })
 	return len(node.Spec.Drivers) != before
 }
 
-// equalKeys reports whether keys, in any order and with duplicates, equal sorted.
+// equalKeys reports whether keys and sorted contain the same strings. keys may be unsorted and have duplicates.
 func equalKeys(keys, sorted []string) bool {
 	keys = slices.Clone(keys)
 	slices.Sort(keys)
 	return slices.Equal(slices.Compact(keys), sorted)
 }
 
-// attachLimit returns how many volumes of a driver can be attached; -1: unknown.
+// attachLimit returns the maximum number of volumes of the driver that can be attached to the node. It returns -1 if the limit is
+// unknown.
 func attachLimit(driver storagev1.CSINodeDriver) int64 {
 	if driver.Allocatable == nil || driver.Allocatable.Count == nil {
 		return -1

@@ -68,7 +68,7 @@ type Hooks struct {
 // defaultTimeout is that of the kubelet (csiTimeout in pkg/volume/csi).
 const defaultTimeout = 2 * time.Minute
 
-// validate checks the fields and replaces zero values by their defaults.
+// validate returns an error for the first invalid field. It replaces zero values of optional fields by the defaults.
 func (o *Options) validate() error {
 	switch {
 	case o.Registry == "":

@@ -39,7 +39,8 @@ var (
 	_ volume.ObjectWaiter   = (*Plugin)(nil)
 )
 
-// New returns a plugin without registered drivers. It starts no goroutine. The error names the invalid field of opts.
+// New returns a plugin without drivers. It starts no goroutine: drivers register when [Plugin.Run] runs. The error names the
+// invalid field of opts.
 func New(opts Options) (*Plugin, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -59,8 +60,8 @@ func New(opts Options) (*Plugin, error) {
 	return p, nil
 }
 
-// Run registers and deregisters drivers until ctx ends. It is called once, and returns after all its goroutines. Volumes stay set
-// up.
+// Run registers drivers when their sockets appear in Options.Registry, and deregisters them when the sockets are removed. It
+// returns when ctx ends and all its goroutines have returned. Volumes remain set up. Call Run once.
 func (p *Plugin) Run(ctx context.Context) error { return p.registry.Run(ctx) }
 
 // Drivers returns the sorted names of the registered drivers.
@@ -70,8 +71,8 @@ func (p *Plugin) Drivers() []string {
 	return slices.Sorted(maps.Keys(p.drivers.byName))
 }
 
-// Check returns errors for an inline volume whose driver name is invalid, or that needs an option that is not configured. It does
-// not check whether the driver is registered, which may happen later.
+// Check returns the errors of vol, an inline volume: an invalid driver name, or a missing option of this plugin that the volume
+// needs. path is the field path of vol. It accepts a driver that is not registered, because a driver may register later.
 func (p *Plugin) Check(_ *corev1.Pod, vol *corev1.Volume, path *field.Path) field.ErrorList {
 	c := vol.CSI
 	if c == nil {

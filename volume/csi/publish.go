@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// SetUp publishes a volume for a pod (NodePublishVolume). It is called again periodically for drivers with requiresRepublish; an
-// error then leaves the published volume in place.
+// SetUp mounts vol for its pod by calling NodePublishVolume. For drivers with requiresRepublish it is called again periodically;
+// after an error of such a call, vol stays mounted.
 func (p *Plugin) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
@@ -53,8 +53,9 @@ func (p *Plugin) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, er
 	return m, op.applyFSGroup(ctx, &vol, m.HostPath)
 }
 
-// useRecovered handles the error of a request about the driver of a volume. If a previous agent has published vol and it is
-// still mounted, the volume is usable, with a StaleError; the publish is retried. Otherwise it returns m and err.
+// useRecovered returns the result of SetUp after err, the error of an operation that has not called NodePublishVolume. If a
+// previous agent process has set up vol and vol is still mounted, it returns that mount and a StaleError: containers may start,
+// and SetUp is retried. Otherwise it returns m and err.
 func useRecovered(vol *volume.Volume, m volume.Mount, err error) (volume.Mount, error) {
 	at := publishPath(vol)
 	if !vol.Recovered || vol.Update {
@@ -68,7 +69,8 @@ func useRecovered(vol *volume.Volume, m volume.Mount, err error) (volume.Mount, 
 	return m, &volume.StaleError{Err: err}
 }
 
-// publishParams collects the parameters of a NodePublishVolume call beside the volume itself.
+// publishParams returns the parameters of the NodePublishVolume call that are not in the spec of the volume, such as secrets,
+// tokens and pod info. It also sets op.spec.mountOptions.
 func (p *Plugin) publishParams(ctx context.Context, op *operation, vol *volume.Volume) (params callParams, err error) {
 	params.can, params.attributes = op.can, op.spec.attributes
 	if params.publishContext, err = p.publishContext(ctx, &op.spec, &op.policy); err != nil {
@@ -103,7 +105,8 @@ func (p *Plugin) publishParams(ctx context.Context, op *operation, vol *volume.V
 	return params, nil
 }
 
-// prepareDir creates the parent directory of the target path, and writes vol_data.json. The driver creates the target itself.
+// prepareDir creates the parent directory of path, the target path of vol, and writes vol_data.json to it. It does not create
+// path: this is a task of the driver.
 func (p *Plugin) prepareDir(op *operation, vol *volume.Volume, path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o750); err != nil || op.spec.block {
@@ -115,8 +118,8 @@ func (p *Plugin) prepareDir(op *operation, vol *volume.Volume, path string) erro
 	}, vol))
 }
 
-// TearDown unpublishes a volume (NodeUnpublishVolume) and removes its directory. If neither vol_data.json nor a mount exists, no
-// driver is called.
+// TearDown unmounts vol by calling NodeUnpublishVolume, and removes the directory of vol. It does not call the driver if neither
+// vol_data.json nor a mount of vol exists.
 func (p *Plugin) TearDown(ctx context.Context, vol volume.Volume) error {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
@@ -146,8 +149,8 @@ func (p *Plugin) TearDown(ctx context.Context, vol volume.Volume) error {
 	return err
 }
 
-// findPublisher returns driver and handle of a volume that is, or may be, published for a pod. published is false if no driver
-// needs to be called.
+// findPublisher returns the driver and the volume handle for NodeUnpublishVolume of vol. It reads them from vol_data.json, or
+// else from the PV or the record. published is false if vol is not published, so that the driver must not be called.
 func (p *Plugin) findPublisher(vol *volume.Volume) (o owner, published bool, err error) {
 	if there, err := isPublished(vol); !there || err != nil {
 		return o, false, err
@@ -173,8 +176,8 @@ func (p *Plugin) findPublisher(vol *volume.Volume) (o owner, published bool, err
 	return o, false, fmt.Errorf("driver of volume %q is unknown: unmount %s to have it removed: %w", vol.Name, publishPath(vol), err)
 }
 
-// isPublished reports whether a volume may be published for a pod: it has a vol_data.json (a block volume its publish directory),
-// or its target path is mounted.
+// isPublished reports whether vol may be published for its pod. It is if the target path is mounted, if vol_data.json exists or,
+// for a block volume, if the publish directory exists.
 func isPublished(vol *volume.Volume) (bool, error) {
 	at := filepath.Join(vol.Dir, dataFile)
 	if vol.Block {
@@ -186,7 +189,7 @@ func isPublished(vol *volume.Volume) (bool, error) {
 	return isMounted(publishPath(vol))
 }
 
-// publishPath returns the target path of a volume: where it is published for the pod.
+// publishPath returns the target path of NodePublishVolume, where the driver mounts vol for its pod.
 func publishPath(vol *volume.Volume) string {
 	if vol.Block {
 		return filepath.Join(vol.PluginDir, blockPathsOf(vol.SpecName).publish, vol.UID)
@@ -194,8 +197,8 @@ func publishPath(vol *volume.Volume) string {
 	return filepath.Join(vol.Dir, mountDir)
 }
 
-// removeTarget removes target path, vol_data.json and parent directory of a published volume. stillMounted is true, and
-// nothing is removed, if the target is still mounted.
+// removeTarget removes the target path of vol and its directory with vol_data.json. If the target path is still mounted, it
+// removes nothing, and stillMounted is true.
 func removeTarget(vol *volume.Volume) (stillMounted bool, err error) {
 	at := publishPath(vol)
 	if !vol.Block {

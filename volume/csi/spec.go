@@ -44,7 +44,7 @@ func specOf(vol *volume.Volume) (volumeSpec, error) {
 	return volumeSpec{}, errors.New("not a CSI volume")
 }
 
-// inlineSpec returns the spec of an inline volume, which has the lifetime of its pod.
+// inlineSpec returns the spec of vol, an inline volume of a pod.
 func inlineSpec(vol *volume.Volume) (volumeSpec, error) {
 	c := vol.Source.CSI
 	s := volumeSpec{
@@ -57,7 +57,7 @@ func inlineSpec(vol *volume.Volume) (volumeSpec, error) {
 	return s, s.validate()
 }
 
-// persistentSpec returns the spec of a PV. As in the kubelet, only its first access mode is used.
+// persistentSpec returns the spec of vol.PV. Only the first access mode of the PV is passed to the driver, as in the kubelet.
 func persistentSpec(vol *volume.Volume) (volumeSpec, error) {
 	pv := &vol.PV.Spec
 	c := pv.CSI
@@ -85,7 +85,7 @@ func (s *volumeSpec) validate() error {
 // maxDriver is the maximum length of a driver name.
 const maxDriver = 63
 
-// checkDriver returns an error if name is not a valid driver name. Driver names are used in paths.
+// checkDriver returns an error if name is not a valid name of a CSI driver. Valid names are safe in paths.
 func checkDriver(name string) error {
 	if len(name) > maxDriver {
 		return fmt.Errorf("driver name %.80q has more than %d bytes", name, maxDriver)
@@ -96,12 +96,12 @@ func checkDriver(name string) error {
 	return nil
 }
 
-// inlineHandle returns the volume handle of an inline volume, as the kubelet computes it.
+// inlineHandle returns the volume handle of the inline volume name of the pod with UID podUID. It is the same as in the kubelet.
 func inlineHandle(podUID, name string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(podUID+name)))
 }
 
-// attachmentName returns the name of the VolumeAttachment object of a volume.
+// attachmentName returns the name of the VolumeAttachment object for the volume with the given handle and driver on node.
 func attachmentName(handle, driver, node string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+node)))
 }
@@ -114,10 +114,10 @@ const (
 	blockDir  = "volumeDevices"
 )
 
-// pluginDir returns the directory of CSI devices, relative to the directory of plugins.
+// pluginDir returns the directory of all CSI devices, relative to Volume.PluginDir.
 func pluginDir() string { return filepath.FromSlash(volume.CSI) }
 
-// stagingDir returns the staging directory of a volume, relative to the directory of plugins.
+// stagingDir returns the staging directory of the volume with the given driver and handle, relative to Volume.PluginDir.
 func stagingDir(driver, handle string) string {
 	return filepath.Join(pluginDir(), driver, fmt.Sprintf("%x", sha256.Sum256([]byte(handle))), globalDir)
 }
@@ -128,7 +128,8 @@ const (
 	allPublish = "publish"
 )
 
-// checkBlockName returns an error if the name of a PV is that of a directory for all block volumes.
+// checkBlockName returns an error if pv, the name of a PV, equals the name of a directory that all block volumes share. The PV
+// would get that directory as its own.
 func checkBlockName(pv string) error {
 	if pv == allStaging || pv == allPublish {
 		return fmt.Errorf("PV %s cannot be a block volume: directory %s is for all block volumes", pv, filepath.Join(pluginDir(), blockDir, pv))

@@ -27,8 +27,8 @@ type operation struct {
 	can    capabilities
 }
 
-// beginOperation connects to the driver of a volume, and reads its CSIDriver object and capabilities. It changes nothing. The
-// caller closes op.client.
+// beginOperation connects to the driver of vol, and reads its CSIDriver object and its capabilities. It changes nothing on the
+// node. The caller must close op.client.
 func (p *Plugin) beginOperation(ctx context.Context, vol *volume.Volume) (op *operation, err error) {
 	op = &operation{}
 	if op.spec, err = specOf(vol); err != nil {
@@ -47,8 +47,8 @@ func (p *Plugin) beginOperation(ctx context.Context, vol *volume.Volume) (op *op
 	return op, nil
 }
 
-// markNothingMade wraps the error of an operation that has not called its driver in a [volume.FinalError], unless exists reports
-// that an older operation may have left the volume.
+// markNothingMade wraps err, the error of an operation that has not called its driver, in a [volume.FinalError]. It returns err
+// unwrapped if exists reports that an earlier operation may have left vol on the node.
 func markNothingMade(vol *volume.Volume, exists func(vol *volume.Volume) (bool, error), err error) error {
 	if vol.Update || vol.Recovered {
 		return err
@@ -59,8 +59,9 @@ func markNothingMade(vol *volume.Volume, exists func(vol *volume.Volume) (bool, 
 	return &volume.FinalError{Err: err}
 }
 
-// cleanUpFailed handles the error of a stage or publish call. If the call certainly had no effect, it calls clean and returns a
-// [volume.FinalError].
+// cleanUpFailed returns err, the error of a stage or publish call. If the driver has rejected the call without an effect,
+// cleanUpFailed calls clean to remove the directories and wraps err in a [volume.FinalError]. clean reports whether the volume is
+// still mounted.
 func cleanUpFailed(vol *volume.Volume, err error, clean func() (left bool, err error)) error {
 	call, ok := errors.AsType[*CallError](err)
 	if !ok || !call.isFinal() || vol.Update || vol.Recovered {
@@ -72,7 +73,8 @@ func cleanUpFailed(vol *volume.Volume, err error, clean func() (left bool, err e
 	return &volume.FinalError{Err: err}
 }
 
-// Device returns the device of a PV: its staging directory, or the directory of its block device. Inline volumes have none.
+// Device returns the device of vol: for a PV, its unique name and its staging directory, or the directories of its block device.
+// It returns the zero value for an inline volume, which is not shared.
 func (p *Plugin) Device(ctx context.Context, vol volume.Volume) (volume.Device, error) {
 	if vol.PV == nil {
 		return volume.Device{}, nil // an inline volume belongs to one pod
@@ -101,7 +103,8 @@ func (p *Plugin) Device(ctx context.Context, vol volume.Volume) (volume.Device, 
 	return d, nil
 }
 
-// Stage stages a volume on the node (NodeStageVolume), if its driver has STAGE_UNSTAGE_VOLUME. It writes vol_data.json before.
+// Stage mounts vol at its staging directory by calling NodeStageVolume. It first writes vol_data.json. It calls the driver only
+// if the driver has the capability STAGE_UNSTAGE_VOLUME.
 func (p *Plugin) Stage(ctx context.Context, vol volume.Volume) error {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
@@ -138,7 +141,8 @@ func (p *Plugin) Stage(ctx context.Context, vol volume.Volume) error {
 	return nil
 }
 
-// stageParams collects the parameters of a NodeStageVolume call beside the volume itself.
+// stageParams returns the parameters of the NodeStageVolume call that are not in the spec of the volume, such as secrets. It also
+// sets op.spec.mountOptions.
 func (p *Plugin) stageParams(ctx context.Context, op *operation, vol *volume.Volume) (params callParams, err error) {
 	params.can = op.can
 	if params.publishContext, err = p.publishContext(ctx, &op.spec, &op.policy); err != nil {
@@ -170,8 +174,8 @@ func (p *Plugin) saveBlockData(op *operation, vol *volume.Volume) error {
 	})
 }
 
-// Unstage unstages a volume (NodeUnstageVolume) and removes its staging directory. If neither vol_data.json nor a mount exists,
-// no driver is called.
+// Unstage unmounts the staging directory of vol by calling NodeUnstageVolume, and removes that directory. It does not call the
+// driver if neither vol_data.json nor a mount exists.
 func (p *Plugin) Unstage(ctx context.Context, vol volume.Volume) error {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
@@ -195,7 +199,8 @@ func (p *Plugin) Unstage(ctx context.Context, vol volume.Volume) error {
 	return err
 }
 
-// unstageVolume calls NodeUnstageVolume, if the driver has STAGE_UNSTAGE_VOLUME.
+// unstageVolume calls NodeUnstageVolume for volume o. It does nothing if the driver does not have the capability
+// STAGE_UNSTAGE_VOLUME.
 func (p *Plugin) unstageVolume(ctx context.Context, vol *volume.Volume, o owner) error {
 	c, err := p.connectDriver(ctx, o.driver)
 	if err != nil {
@@ -210,8 +215,8 @@ func (p *Plugin) unstageVolume(ctx context.Context, vol *volume.Volume, o owner)
 	return err
 }
 
-// deviceOwner returns driver and handle of a staged volume, from the record or else from vol_data.json. The result is empty if
-// both are missing.
+// deviceOwner returns the driver and the volume handle of vol. It reads them from the record of the device, or else from
+// vol_data.json. It returns the zero value if neither has them.
 func deviceOwner(vol *volume.Volume) (owner, error) {
 	if o := (owner{vol.Device.Data[keyDriver], vol.Device.Data[keyHandle]}); o.isValid() {
 		return o, nil
@@ -223,7 +228,7 @@ func deviceOwner(vol *volume.Volume) (owner, error) {
 	return o, err
 }
 
-// deviceData returns the directory with the vol_data.json of a device.
+// deviceData returns the directory with the vol_data.json of the device of vol.
 func deviceData(vol *volume.Volume) string {
 	if vol.Block {
 		return filepath.Join(vol.PluginDir, blockPathsOf(vol.SpecName).data)
@@ -231,8 +236,8 @@ func deviceData(vol *volume.Volume) string {
 	return filepath.Dir(vol.StagingDir)
 }
 
-// isStaged reports whether a volume may be staged: it has a vol_data.json (a block volume its staging directory), or its staging
-// path is mounted.
+// isStaged reports whether vol may be staged. It is if the staging directory is mounted, if vol_data.json exists or, for a block
+// volume, if the staging directory exists.
 func isStaged(vol *volume.Volume) (bool, error) {
 	at := filepath.Join(deviceData(vol), dataFile)
 	if vol.Block {
@@ -248,8 +253,8 @@ func isStaged(vol *volume.Volume) (bool, error) {
 	return mounted, err
 }
 
-// removeStaging removes the staging directory of a volume. stillMounted is true, and nothing is removed, if it is still
-// mounted.
+// removeStaging removes the staging directory of vol. If the staging directory is still mounted, it removes nothing, and
+// stillMounted is true.
 func removeStaging(vol *volume.Volume) (stillMounted bool, err error) {
 	if vol.Block {
 		return removeBlockVolume(vol)

@@ -14,8 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Usage returns the usage and the health of a volume, from NodeGetVolumeStats and NodeGetVolumeHealth. The error is
-// [errors.ErrUnsupported] if the driver lacks GET_VOLUME_STATS.
+// Usage returns the usage and the health problems of vol. It calls NodeGetVolumeStats and NodeGetVolumeHealth of the driver, as
+// far as the driver supports them. The error wraps [errors.ErrUnsupported] if the driver does not have the capability
+// GET_VOLUME_STATS.
 func (p *Plugin) Usage(ctx context.Context, vol volume.Volume) (u volume.Usage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
@@ -60,7 +61,8 @@ func (p *Plugin) Usage(ctx context.Context, vol volume.Volume) (u volume.Usage, 
 	return u, nil
 }
 
-// usageOf converts the usage that a driver returned. As in the kubelet, the last entry of each unit is used.
+// usageOf converts entries, the usage that a driver returned. If several entries have the same unit, it uses the last of them, as
+// the kubelet does.
 func usageOf(entries []*csi.VolumeUsage) (usage volume.Usage) {
 	for _, e := range entries {
 		used, total, free := nonNegative(e.GetUsed()), nonNegative(e.GetTotal()), nonNegative(e.GetAvailable())
@@ -80,7 +82,7 @@ func nonNegative(n int64) uint64 { return uint64(max(n, 0)) }
 // maxHealth is the maximum number of health problems in Usage.Abnormal.
 const maxHealth = 16
 
-// describeHealth returns the health problems of a volume in one line; empty: none.
+// describeHealth returns the problems in health as one line. It returns "" if there are none.
 func describeHealth(health *csi.VolumeHealth) string {
 	var texts []string
 	for _, s := range health.GetHealthStatuses() {

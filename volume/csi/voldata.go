@@ -38,7 +38,7 @@ type owner struct{ driver, handle string }
 
 func (o owner) isValid() bool { return o.handle != "" && checkDriver(o.driver) == nil }
 
-// saveData writes vol_data.json to a directory, which must exist.
+// saveData writes data to the file vol_data.json in dir, which must exist.
 func saveData(dir string, data map[string]string) error {
 	text, err := json.Marshal(data)
 	if err != nil {
@@ -47,7 +47,8 @@ func saveData(dir string, data map[string]string) error {
 	return atomicfile.Replace(filepath.Join(dir, dataFile), append(text, '\n'), 0o644)
 }
 
-// loadData reads vol_data.json in a directory. If there is none, the error wraps fs.ErrNotExist.
+// loadData returns the driver and the volume handle from the file vol_data.json in dir. The error wraps fs.ErrNotExist if the
+// file does not exist.
 func loadData(dir string) (owner, error) {
 	path := filepath.Join(dir, dataFile)
 	text, err := plainfile.Read(path, maxData)
@@ -75,8 +76,8 @@ func parseData(text []byte) (owner, error) {
 	return o, nil
 }
 
-// removeMountDir removes a mount point, and its parent directory with vol_data.json. mounted is true, and nothing is removed,
-// if a file system is still mounted.
+// removeMountDir removes the directory path, a former mount point, and its parent with vol_data.json. If path is still mounted,
+// it removes nothing, and mounted is true.
 func removeMountDir(path string) (mounted bool, err error) {
 	mounted, err = mount.IsMountPoint(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +92,7 @@ func removeMountDir(path string) (mounted bool, err error) {
 	return false, rmtree.Remove(filepath.Dir(path))
 }
 
-// removePath removes a file or an empty directory, if it exists.
+// removePath removes the file or empty directory path. It returns nil if path does not exist.
 func removePath(path string) error {
 	if err := notexist.Ignore(os.Remove(path)); err != nil {
 		return err
