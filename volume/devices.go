@@ -39,7 +39,7 @@ type device struct {
 }
 
 // deviceName returns PLUGIN/NAME, the unique name of a device on the node. The kubelet calls it the unique volume name.
-func deviceName(kind, name string) string { return kind + "/" + name }
+func deviceName(plugin, name string) string { return plugin + "/" + name }
 
 // addUser adds the pod of state to the users of the device of volume recorded. It returns the device, which it adds to the table
 // for the first user.
@@ -112,23 +112,23 @@ type reservation struct {
 // reserveDevice reserves the device of volume planned for the pod of state, which is about to write planned to its record. It
 // returns an error if another volume uses the device with other paths, another mode or another SELinux label: the teardown of one
 // of the volumes would break the other.
-func (t *deviceTable) reserveDevice(state *podState, recorded record.Volume) error {
-	if recorded.Device == nil {
+func (t *deviceTable) reserveDevice(state *podState, planned record.Volume) error {
+	if planned.Device == nil {
 		return nil
 	}
-	if d := t.byName[deviceName(recorded.Plugin, recorded.Device.Name)]; d != nil {
-		if err := checkConflict(&recorded, record.Volume{Dir: d.specName, Device: &d.spec, Block: d.block, SELinuxLabel: d.label}); err != nil {
+	if d := t.byName[deviceName(planned.Plugin, planned.Device.Name)]; d != nil {
+		if err := checkConflict(&planned, record.Volume{Dir: d.specName, Device: &d.spec, Block: d.block, SELinuxLabel: d.label}); err != nil {
 			return err
 		}
 	}
 	for _, other := range t.reserved {
-		if o := other.volume; o.Plugin == recorded.Plugin && o.Device.Name == recorded.Device.Name {
-			if err := checkConflict(&recorded, o); err != nil {
+		if o := other.volume; o.Plugin == planned.Plugin && o.Device.Name == planned.Device.Name {
+			if err := checkConflict(&planned, o); err != nil {
 				return err
 			}
 		}
 	}
-	t.reserved = append(t.reserved, reservation{state, recorded})
+	t.reserved = append(t.reserved, reservation{state, planned})
 	return nil
 }
 
@@ -140,13 +140,13 @@ func (t *deviceTable) releaseReservations(state *podState) {
 
 // checkConflict returns an error if volume planned needs its device with other paths, another mode or another SELinux label than
 // volume existing, which uses the device already.
-func checkConflict(recorded *record.Volume, known record.Volume) error {
-	d := known.Device
-	if recorded.Device.Dir == d.Dir && recorded.Device.MapDir == d.MapDir && recorded.Block == known.Block {
-		return selinux.CheckConflict(recorded.SpecName(), known.SELinuxLabel, recorded.SELinuxLabel)
+func checkConflict(planned *record.Volume, existing record.Volume) error {
+	d := existing.Device
+	if planned.Device.Dir == d.Dir && planned.Device.MapDir == d.MapDir && planned.Block == existing.Block {
+		return selinux.CheckConflict(planned.SpecName(), existing.SELinuxLabel, planned.SELinuxLabel)
 	}
 	return fmt.Errorf("volume %s (%s) is of the same device as volume %s (%s), which is in use: %.256q",
-		recorded.SpecName(), describeMode(recorded.Device, recorded.Block), known.SpecName(), describeMode(d, known.Block), d.Name)
+		planned.SpecName(), describeMode(planned.Device, planned.Block), existing.SpecName(), describeMode(d, existing.Block), d.Name)
 }
 
 // describeMode returns "MODE at DIR", the volume mode and the directory of dev, for the text of an error. block is true for a

@@ -47,11 +47,11 @@ func (v *Volumes) newPod(uid, name string) *podState {
 
 // ensurePod returns the state of the volumes of pod. If there is none, it creates the state if usesVolumes is true, and returns
 // nil otherwise.
-func (v *Volumes) ensurePod(pod *corev1.Pod, volumes bool) *podState {
+func (v *Volumes) ensurePod(pod *corev1.Pod, usesVolumes bool) *podState {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	p := v.pods[string(pod.UID)]
-	if p == nil && volumes {
+	if p == nil && usesVolumes {
 		p = v.newPod(string(pod.UID), pod.Namespace+"/"+pod.Name)
 		v.pods[p.uid] = p
 	}
@@ -83,8 +83,8 @@ func (p *podState) findVolume(name string) *entry {
 
 // isUsedBy reports whether containers use the volume. used is the set of names, from pod.spec.volumes, that the containers
 // mention; the volume may have several names.
-func (e *entry) isUsedBy(names map[string]bool) bool {
-	return slices.ContainsFunc(e.recorded.Names(), func(name string) bool { return names[name] })
+func (e *entry) isUsedBy(used map[string]bool) bool {
+	return slices.ContainsFunc(e.recorded.Names(), func(name string) bool { return used[name] })
 }
 
 // podSource returns the first volume of pod.spec.volumes whose name is one of the names of e. It returns nil if pod has none.

@@ -91,7 +91,7 @@ func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState
 
 // setDesired marks each recorded volume of the pod as to be mounted, or as to be unmounted if its names are not in used, the
 // names that containers use. It adds new volumes to state. all has their claims. The caller holds v.mu.
-func (v *Volumes) setDesired(state *podState, pod *corev1.Pod, all recordable, names map[string]bool) {
+func (v *Volumes) setDesired(state *podState, pod *corev1.Pod, all recordable, used map[string]bool) {
 	state.spec, state.prepareFailed = pod, false
 	for _, r := range state.recorded.Volumes {
 		e := state.findVolume(r.Name)
@@ -103,7 +103,7 @@ func (v *Volumes) setDesired(state *podState, pod *corev1.Pod, all recordable, n
 			e.claimed = c
 		}
 		switch {
-		case !e.isUsedBy(names): // recorded for an older version of the pod
+		case !e.isUsedBy(used): // recorded for an older version of the pod
 			e.plan.Desired = plan.Unmounted
 		case e.plan.Desired != plan.Mounted:
 			e.plan.Desired, e.err = plan.Mounted, nil
@@ -157,24 +157,24 @@ func hasSameClaim(pod *corev1.Pod, a, b string) bool {
 // resolveUnrecorded returns the volumes for the next record of pod: the recorded volumes, and the volumes in used, the names that
 // containers use, that are not recorded yet. It reserves the devices of the new volumes. The error names the volumes that pod
 // cannot use.
-func (v *Volumes) resolveUnrecorded(ctx context.Context, state *podState, pod *corev1.Pod, names map[string]bool) (recordable, error) {
+func (v *Volumes) resolveUnrecorded(ctx context.Context, state *podState, pod *corev1.Pod, used map[string]bool) (recordable, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.opts.StepTimeout)
 	defer cancel()
 	all := recordable{volumes: slices.Clone(state.recorded.Volumes), claimed: map[string]*claimed{}}
-	names = maps.Clone(names)
+	used = maps.Clone(used)
 	for _, r := range state.recorded.Volumes {
 		for _, name := range append([]string{r.Name}, r.Aliases...) {
-			delete(names, name)
+			delete(used, name)
 		}
 	}
 	var errs []error
 	var unmatched unmatchedError
 	for i := range pod.Spec.Volumes {
 		vol := &pod.Spec.Volumes[i]
-		if !names[vol.Name] || podvolume.SourceOf(vol) == imageSource { // the container runtime mounts image volumes
+		if !used[vol.Name] || podvolume.SourceOf(vol) == imageSource { // the container runtime mounts image volumes
 			continue
 		}
-		delete(names, vol.Name)
+		delete(used, vol.Name)
 		if slices.Contains(removedSources(), podvolume.SourceOf(vol)) {
 			unmatched = append(unmatched, vol.Name)
 			continue
@@ -200,10 +200,10 @@ func (v *Volumes) resolveUnrecorded(ctx context.Context, state *podState, pod *c
 }
 
 // reserveDevice calls deviceTable.reserveDevice with v.mu held.
-func (v *Volumes) reserveDevice(state *podState, recorded record.Volume) error {
+func (v *Volumes) reserveDevice(state *podState, planned record.Volume) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.devices.reserveDevice(state, recorded)
+	return v.devices.reserveDevice(state, planned)
 }
 
 // releaseReservations calls deviceTable.releaseReservations with v.mu held.

@@ -70,10 +70,10 @@ func mountsWithOptions(plugin string) bool { return plugin == NFS }
 
 // describeUnrecorded returns the [Volume] that is passed to the plugin before vol is recorded. planned is the record as far as it
 // is known; bound is the claim, or nil.
-func (rs resolver) describeUnrecorded(pod *corev1.Pod, vol *corev1.Volume, recorded record.Volume, bound *claimed) Volume {
+func (rs resolver) describeUnrecorded(pod *corev1.Pod, vol *corev1.Volume, planned record.Volume, bound *claimed) Volume {
 	d := Volume{
-		Pod: pod, Source: vol, UID: string(pod.UID), Name: recorded.Name, SpecName: recorded.SpecName(), Plugin: recorded.Plugin, PluginDir: rs.opts.PluginDir,
-		Block: recorded.Block, SELinuxLabel: recorded.SELinuxLabel, ReadOnly: podvolume.ReadOnly(vol), Warn: func(string, string) {},
+		Pod: pod, Source: vol, UID: string(pod.UID), Name: planned.Name, SpecName: planned.SpecName(), Plugin: planned.Plugin, PluginDir: rs.opts.PluginDir,
+		Block: planned.Block, SELinuxLabel: planned.SELinuxLabel, ReadOnly: podvolume.ReadOnly(vol), Warn: func(string, string) {},
 	}
 	d.fillClaim(bound)
 	return d

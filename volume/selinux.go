@@ -46,7 +46,7 @@ type SELinuxMounter interface {
 // selinuxLabel returns the SELinux label with which vol must be mounted; empty means without a label. planned and bound are the
 // record and the claim of vol. It returns an error if containers of pod share the PV but have different labels: no plugin
 // supports that.
-func (rs resolver) selinuxLabel(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume, recorded record.Volume, bound *claimed) (string, error) {
+func (rs resolver) selinuxLabel(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume, planned record.Volume, bound *claimed) (string, error) {
 	if bound == nil {
 		return "", nil
 	}
@@ -54,14 +54,14 @@ func (rs resolver) selinuxLabel(ctx context.Context, pod *corev1.Pod, vol *corev
 	if err == nil && len(label) > record.MaxLabel {
 		err = fmt.Errorf("SELinux label has more than %d bytes", record.MaxLabel)
 	}
-	if err != nil || label == "" || recorded.Block {
+	if err != nil || label == "" || planned.Block {
 		return "", err
 	}
-	mounter, ok := rs.opts.Plugins[recorded.Plugin].(SELinuxMounter)
+	mounter, ok := rs.opts.Plugins[planned.Plugin].(SELinuxMounter)
 	if !ok {
 		return "", nil
 	}
-	if can, err := mounter.MountsWithLabel(ctx, rs.describeUnrecorded(pod, vol, recorded, bound)); err != nil || !can {
+	if can, err := mounter.MountsWithLabel(ctx, rs.describeUnrecorded(pod, vol, planned, bound)); err != nil || !can {
 		return "", markUnknown(err)
 	}
 	return label, nil

@@ -22,8 +22,9 @@ type Options struct {
 	SetPerms func(dir string) error
 }
 
-// Write replaces the contents of directory dir by the files of payload, by relative path. dir must exist. changed is true if a
-// new version was published. Nothing is published if paths and contents are unchanged, even if modes or owners differ.
+// Write makes the files of payload, by relative path, the contents of directory dir, which must exist. Readers see either all old
+// or all new files. changed is false if dir has these paths and contents already. Then Write does not change the files, even if
+// their modes or owners differ.
 func Write(dir string, payload map[string]File, opts Options) (changed bool, err error) {
 	entries, err := parsePayload(payload)
 	if err != nil {
@@ -32,9 +33,9 @@ func Write(dir string, payload map[string]File, opts Options) (changed bool, err
 	return writePayload(dir, entries, opts, nil)
 }
 
-// Validate returns an error if [Write] would refuse a payload. Refused are: paths that are empty, absolute, too long or too deep,
-// that contain ".." or begin with ".."; a file at the path of a directory; modes with other than permission bits; too many files
-// or bytes.
+// Validate returns an error if [Write] would refuse payload. A path must not be empty, absolute, too long or too deep, contain
+// "..", or begin with "..". A file must not have the path of a directory. A mode must have permission bits only. The number of
+// files and bytes is limited.
 func Validate(payload map[string]File) error {
 	_, err := parsePayload(payload)
 	return err
@@ -49,7 +50,7 @@ const (
 // versionLayout is the time in the name of a version, followed by random digits.
 const versionLayout = "..2006_01_02_15_04_05."
 
-// isVersion reports whether name is that of a version, also one of the kubelet.
+// isVersion reports whether name has the form of the name of a version, a directory that [Write] or the kubelet has created.
 func isVersion(name string) bool {
 	if len(name) <= len(versionLayout) || len(name) > maxName {
 		return false

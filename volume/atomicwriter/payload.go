@@ -105,7 +105,8 @@ func checkPath(name string) error {
 	return nil
 }
 
-// comparePaths orders clean paths by their elements, so that the files of a directory directly follow its name.
+// comparePaths compares clean paths for a sort in which all files of a directory are neighbors. It returns a negative number if a
+// sorts before b, zero if they are equal, else a positive number.
 func comparePaths(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		switch {
@@ -121,7 +122,8 @@ func comparePaths(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// buildTree returns the entries of one directory. items are its files, sorted; skip is the length of the path of the directory.
+// buildTree returns the files and subdirectories of one directory as entries. items are all files below the directory, sorted by
+// comparePaths. skip is the length of the path of the directory, including "/".
 func buildTree(items []payloadFile, skip int) ([]entry, error) {
 	var entries []entry
 	for len(items) > 0 {

@@ -20,7 +20,8 @@ const (
 	maxBuffer = 64 << 10
 )
 
-// bufferSize returns the buffer size for a payload: the size of its largest file plus one byte, within minBuffer and maxBuffer.
+// bufferSize returns a buffer size for reading the files of entries: the size of the largest file plus one byte, but at least
+// minBuffer and at most maxBuffer.
 func bufferSize(entries []entry) int {
 	size := minBuffer
 	for i := range entries {
@@ -45,7 +46,8 @@ type listing struct {
 	otherLinks []string // links that are not in the payload
 }
 
-// listDir lists the directory. It stops early when all names of the payload are found.
+// listDir returns the entries of the directory that w writes to. It may stop before the end once all names of the payload are
+// found: stale versions may then be missing.
 func (w *writer) listDir() (*listing, error) {
 	found := &listing{present: make([]bool, len(w.entries))}
 	if target, ok := readLink(w.dir, dataName, w.buf); ok && isVersion(target) {
@@ -67,11 +69,12 @@ func (w *writer) listDir() (*listing, error) {
 	}
 }
 
-// isLastBlock reports whether a directory block of used bytes is the last one: it has room for another entry. On file systems
-// with partial blocks, stale entries may be missed until the next Write.
+// isLastBlock reports whether the block of directory entries that was just read is the last one. used is its length in bytes: it
+// is the last if another entry would have fit. A file system that returns partial blocks can cause a false true; then stale
+// entries are found by a later Write.
 func (w *writer) isLastBlock(used int) bool { return used <= len(w.buf)-dirent.MaxRecord }
 
-// addName adds a directory entry to a listing, and reports whether it is in the payload.
+// addName adds the directory entry name, of type t, to list. expected reports whether name is a file or directory of the payload.
 func (w *writer) addName(list *listing, name []byte, t dirent.Type) (expected bool) {
 	if i, ok := findEntry(w.entries, name); ok {
 		list.present[i] = true
@@ -97,7 +100,8 @@ func findEntry(entries []entry, name []byte) (int, bool) {
 	})
 }
 
-// isCurrent reports whether a version has exactly the files and contents of the payload. It returns false on any error.
+// isCurrent reports whether the directory version has exactly the files and contents of the payload. After an error it returns
+// false, so that a new version is written.
 func (w *writer) isCurrent(version string) bool {
 	dir, err := openDir(w.dir, version)
 	if err != nil {
@@ -107,7 +111,7 @@ func (w *writer) isCurrent(version string) bool {
 	return w.equalDir(dir, w.entries)
 }
 
-// equalDir reports whether a directory has exactly the given entries.
+// equalDir reports whether the directory with descriptor dir has exactly the files and contents of entries.
 func (w *writer) equalDir(dir int, entries []entry) bool {
 	missing, same, unsure := len(entries), true, false
 	for {
@@ -138,13 +142,13 @@ func (w *writer) equalDir(dir int, entries []entry) bool {
 	return true
 }
 
-// isRegular reports whether a directory entry is a regular file.
+// isRegular reports whether name in the directory with descriptor dir is a regular file.
 func isRegular(dir int, name string) bool {
 	var st unix.Stat_t
 	return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
-// direntType returns the type that the entry has in a directory listing.
+// direntType returns the file type of e, as a directory listing has it.
 func (e *entry) direntType() dirent.Type {
 	if e.file == nil {
 		return dirent.Directory
@@ -161,8 +165,8 @@ func (w *writer) equalSubdirectory(dir int, item *entry) bool {
 	return w.equalDir(child, item.children)
 }
 
-// equalFile reports whether a regular file has the contents of an entry. The caller has checked that it is regular, because
-// opening a device can have side effects.
+// equalFile reports whether the file of item in the directory with descriptor dir has the contents of item. It must be a regular
+// file: the caller checks that before, because opening a device can have side effects.
 func (w *writer) equalFile(dir int, item *entry) bool {
 	fd, err := unix.Openat(dir, item.name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {

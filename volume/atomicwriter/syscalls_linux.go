@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/rmtree"
 )
 
-// checkFault returns the error that a test injects before a system call that changes the directory.
+// checkFault returns the error that a test wants call, the name of a system call, to fail with. It returns nil in production.
 func (w *writer) checkFault(call string) error {
 	if w.before == nil {
 		return nil
@@ -29,7 +29,8 @@ func (w *writer) makeDir(dir int, name string, mode uint32) error {
 	return os.NewSyscallError("mkdirat", unix.Mkdirat(dir, name, mode))
 }
 
-// setMode sets the mode of an open file or directory, if the umask has changed it. The check costs less than a needless change.
+// setMode sets the mode of the open file or directory fd, unless it has that mode. Usually it has: only the umask can have
+// changed it.
 func (w *writer) setMode(fd int, mode uint32) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -72,7 +73,8 @@ func (w *writer) removeLink(name string) error {
 	return os.NewSyscallError("unlinkat", unix.Unlinkat(w.dir, name, 0))
 }
 
-// removeTree removes an entry of the directory with its contents, but no files of a mounted file system.
+// removeTree removes name, an entry of the directory, with all its contents. It deletes no files of a file system that is mounted
+// inside.
 func (w *writer) removeTree(name string) error {
 	if err := w.checkFault("remove"); err != nil {
 		return err
@@ -80,7 +82,8 @@ func (w *writer) removeTree(name string) error {
 	return rmtree.Remove(filepath.Join(w.path, name))
 }
 
-// writeFile creates and writes a file of the payload, which must not exist.
+// writeFile creates the file of item in the directory with descriptor dir, and writes its contents, owner and mode. The file must
+// not exist.
 func (w *writer) writeFile(dir int, item *entry) (err error) {
 	if err := w.checkFault("openat"); err != nil {
 		return err
@@ -127,7 +130,8 @@ func openDir(dir int, name string) (int, error) {
 	return fd, os.NewSyscallError("openat", err)
 }
 
-// readLink returns the target of a symbolic link. ok is false if it is no link or the target does not fit into buf.
+// readLink returns the target of the symbolic link name. ok is false if name is no symbolic link, or if its target does not fit
+// into buf.
 func readLink(dir int, name string, buf []byte) (target string, ok bool) {
 	n, err := unix.Readlinkat(dir, name, buf)
 	if err != nil || n >= len(buf) {

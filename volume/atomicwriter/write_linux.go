@@ -42,7 +42,8 @@ func writePayload(path string, entries []entry, opts Options, before func(call s
 	return changed, err
 }
 
-// writeVersion publishes the payload unless the current version has it, and cleans up.
+// writeVersion writes and publishes a new version of the directory, unless the current version has the files of the payload. It
+// then updates the links to files, and removes old versions.
 func (w *writer) writeVersion() (changed bool, err error) {
 	found, err := w.listDir()
 	if err != nil {
@@ -63,7 +64,8 @@ func (w *writer) writeVersion() (changed bool, err error) {
 	return true, err
 }
 
-// removeStale removes versions of a killed writer, which also frees space for the new version.
+// removeStale removes the old versions and temporary links in list, which a killed writer has left. This also frees space for the
+// new version.
 func (w *writer) removeStale(list *listing) error {
 	var errs []error
 	for _, name := range list.stale {
@@ -72,7 +74,7 @@ func (w *writer) removeStale(list *listing) error {
 	return errors.Join(errs...)
 }
 
-// publishVersion creates a new version and makes it the current one. After an error it removes the new version.
+// publishVersion writes the payload to a new version and makes it the current version. After an error it removes the new version.
 func (w *writer) publishVersion() error {
 	name, err := w.createVersion()
 	if err != nil {
@@ -90,7 +92,8 @@ func (w *writer) publishVersion() error {
 	return err
 }
 
-// createVersion creates the directory of a new version with mode 0700, so that other users cannot enter it yet.
+// createVersion creates an empty directory for a new version and returns its name. The mode is 0700, so that other users cannot
+// read the version before it is complete.
 func (w *writer) createVersion() (name string, err error) {
 	prefix := time.Now().UTC().Format(versionLayout)
 	for range 100 {
@@ -102,7 +105,7 @@ func (w *writer) createVersion() (name string, err error) {
 	return "", err
 }
 
-// writeFiles writes the payload to a version, and calls Options.SetPerms.
+// writeFiles writes the payload to the version name, and then calls Options.SetPerms.
 func (w *writer) writeFiles(name string) error {
 	version, err := openDir(w.dir, name)
 	if err != nil {
@@ -121,7 +124,8 @@ func (w *writer) writeFiles(name string) error {
 	return nil
 }
 
-// writeFilesInto writes entries into an empty directory, and then sets its mode to 0755. The recursion is as deep as the payload.
+// writeFilesInto writes the files and directories of entries to the empty directory with descriptor dir, and then sets the mode
+// of dir to 0755.
 func (w *writer) writeFilesInto(dir int, entries []entry) error {
 	for i := range entries {
 		e := &entries[i]
@@ -147,7 +151,7 @@ func (w *writer) writeFilesInto(dir int, entries []entry) error {
 	return w.setMode(dir, 0o755)
 }
 
-// switchLink makes a version the current one, by an atomic rename of the link.
+// switchLink makes name the current version: it replaces the link "..data" atomically.
 func (w *writer) switchLink(name string) error {
 	if err := w.createLink(name, newDataName); err != nil {
 		return err
@@ -155,7 +159,8 @@ func (w *writer) switchLink(name string) error {
 	return w.renameEntry(newDataName, dataName)
 }
 
-// createLinks creates the missing links to files of the payload.
+// createLinks creates a link for each file and directory at the top of the payload that list does not contain. The links lead
+// through "..data" to the current version.
 func (w *writer) createLinks(list *listing) error {
 	for i := range w.entries {
 		e := &w.entries[i]
@@ -177,7 +182,7 @@ func (w *writer) createLinks(list *listing) error {
 	return nil
 }
 
-// removeStaleLinks removes the links to files that the payload no longer has.
+// removeStaleLinks removes the links in list to files that the payload no longer has.
 func (w *writer) removeStaleLinks(list *listing) error {
 	var errs []error
 	for _, name := range list.otherLinks {

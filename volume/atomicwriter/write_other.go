@@ -10,6 +10,6 @@ import (
 	"fmt"
 )
 
-func writePayload(path string, opts []entry, opts Options, opts func(string) error) (changed bool, err error) {
+func writePayload(path string, _ []entry, _ Options, _ func(string) error) (changed bool, err error) {
 	return false, fmt.Errorf("write payload into %s: %w", path, errors.ErrUnsupported)
 }

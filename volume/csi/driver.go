@@ -224,8 +224,10 @@ func (p *Plugin) Watch(ctx context.Context, changed func(kind, namespace, name s
 	return nil
 }
 
-// WaitsFor reports whether o may be a CSIDriver object: of this kind, or of any kind. It implements [volume.ObjectWaiter].
-func (p *Plugin) WaitsFor(o volume.Object) bool { return o.Kind == kindDriver || o.Kind == "" }
+// WaitsFor reports whether object may be a CSIDriver object: of this kind, or of any kind. It implements [volume.ObjectWaiter].
+func (p *Plugin) WaitsFor(object volume.Object) bool {
+	return object.Kind == kindDriver || object.Kind == ""
+}
 
 // kindDriver is the kind of object that Watch reports when a driver has registered.
 const kindDriver = "CSIDriver"

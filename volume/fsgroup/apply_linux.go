@@ -18,7 +18,8 @@ func applyGroup(ctx context.Context, path string, gid uint32, opts Options) erro
 	return newWalk(ctx, target{gid: gid, readOnly: opts.ReadOnly}).applyTo(path, opts)
 }
 
-// applyTo changes the files of the volume at path, and then its root.
+// applyTo changes group and mode of all files of the volume at path, and of its root directory last. With policy OnRootMismatch
+// it does nothing if the root directory is correct.
 func (w *walk) applyTo(path string, opts Options) error {
 	root, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -51,7 +52,8 @@ func (w *walk) applyTo(path string, opts Options) error {
 	return nil
 }
 
-// changeBelow changes all files and directories below the root, with several workers.
+// changeBelow changes all files and directories below root, the descriptor of the root directory, with several goroutines. It
+// calls slow as Options.ReportSlow.
 func (w *walk) changeBelow(root int, slow func(int)) error {
 	fd, err := unix.Openat(root, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -78,7 +80,8 @@ func (w *walk) changeBelow(root int, slow func(int)) error {
 	return w.stopReason()
 }
 
-// awaitWorkers waits until done is closed, and meanwhile calls slow from time to time.
+// awaitWorkers blocks until done is closed. It calls slow, if not nil, with the number of files so far after firstReport, and
+// then every reportPeriod.
 func (w *walk) awaitWorkers(done <-chan struct{}, slow func(int)) {
 	t := time.NewTimer(firstReport)
 	defer t.Stop()
@@ -95,7 +98,7 @@ func (w *walk) awaitWorkers(done <-chan struct{}, slow func(int)) {
 	}
 }
 
-// runTasks is a worker: it runs tasks until none are left or the walk is stopped.
+// runTasks runs tasks of w in the calling goroutine until no task is left or w is stopped.
 func (w *walk) runTasks() {
 	buf := make([]byte, dirent.BufferSize)
 	for {

@@ -23,10 +23,11 @@ func statFD(fd int) (st unix.Statx_t, err error) {
 // fileType returns the type of a file, such as unix.S_IFDIR.
 func fileType(st *unix.Statx_t) uint32 { return uint32(st.Mode) & unix.S_IFMT }
 
-// isMountRoot reports whether a file is the root of a mount. Before Linux 5.8 it returns false.
+// isMountRoot reports whether the file with attributes st is the root of a mount. It always returns false before Linux 5.8.
 func isMountRoot(st *unix.Statx_t) bool { return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 }
 
-// openBelow opens a subdirectory. It fails for a symbolic link, and for another mount (EXDEV).
+// openBelow opens the subdirectory name of the directory with descriptor dir. It returns EXDEV if another file system is mounted
+// on name, and an error if name is a symbolic link.
 func openBelow(dir int, name string) (int, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_XDEV})
@@ -36,8 +37,8 @@ func openBelow(dir int, name string) (int, error) {
 	return openAndCompare(dir, name, flags)
 }
 
-// openAndCompare is openBelow for kernels before Linux 5.6, which lack openat2. Between 5.6 and 5.8 it may also be used under
-// seccomp. Without STATX_ATTR_MOUNT_ROOT, it recognizes another mount only by its device number.
+// openAndCompare does the work of openBelow without openat2, which is missing before Linux 5.6 and may be forbidden by seccomp.
+// Before Linux 5.8 it detects a mount by its device number only: a bind mount from the same file system is missed.
 func openAndCompare(dir int, name string, flags int) (int, error) {
 	fd, err := unix.Openat(dir, name, flags, 0)
 	if err != nil {
@@ -58,8 +59,8 @@ func openAndCompare(dir int, name string, flags int) (int, error) {
 	return fd, nil
 }
 
-// changeEntry changes one entry of a directory, and reports whether that was necessary. If likely is false, it checks the
-// attributes before it opens the entry.
+// changeEntry corrects group and mode of name, an entry of dir, and reports whether that was necessary. likely is a guess whether
+// it is: if false, changeEntry checks the attributes before it opens the file, which saves system calls.
 func (w *walk) changeEntry(dir *directory, name string, likely bool) (changed bool) {
 	if !likely || dir.guarded {
 		var st unix.Statx_t
@@ -84,7 +85,8 @@ func (w *walk) changeEntry(dir *directory, name string, likely bool) (changed bo
 	return w.shouldChange(dir, name, &st, err) && w.changeFile(openFile(fd), &st, dir, name)
 }
 
-// shouldChange reports whether an entry with attributes st must be changed now. It queues a directory as a task, and records err.
+// shouldChange reports whether the entry name of dir, with attributes st, must be changed now. err is the error of reading st,
+// which shouldChange records. It returns false for a subdirectory, which it queues as a task instead.
 func (w *walk) shouldChange(dir *directory, name string, st *unix.Statx_t, err error) bool {
 	switch {
 	case errors.Is(err, unix.ENOENT):
@@ -99,14 +101,14 @@ func (w *walk) shouldChange(dir *directory, name string, st *unix.Statx_t, err e
 	return !isMountRoot(st) && !w.isCorrect(st)
 }
 
-// isCorrect reports whether group and mode of a file are correct.
+// isCorrect reports whether the file with attributes st has the right group and mode.
 func (w *walk) isCorrect(st *unix.Statx_t) bool {
 	return w.target.isCorrect(st.Gid, uint32(st.Mode), fileType(st) == unix.S_IFDIR, fileType(st) == unix.S_IFLNK)
 }
 
-// isGuarded reports whether only the current user can replace entries of a directory. Its files are then changed by name, which
-// saves two system calls per file. A container with the same user may still replace a file, so that its mode applies to another
-// file in the directory; symbolic links are never followed.
+// isGuarded reports whether only the current user can replace entries of the directory with attributes st. Files of such a
+// directory are changed by name, which saves two system calls per file. A container of the same user can still replace a file
+// meanwhile: then its mode is set on another file of the directory. Symbolic links are never followed.
 func isGuarded(st *unix.Statx_t) bool { return int(st.Uid) == unix.Geteuid() && st.Mode&0o022 == 0 }
 
 // file identifies a file to change: an open file, or an entry of a guarded directory.
@@ -119,8 +121,8 @@ type file struct {
 // openFile returns the file of an open descriptor.
 func openFile(fd int) file { return file{fd, "", unix.AT_EMPTY_PATH} }
 
-// changeFile corrects group and mode of a file, and reports whether that was necessary. If changing the group fails, it still
-// changes the mode. Errors are recorded.
+// changeFile corrects group and mode of target, and reports whether that was necessary. st has the current attributes of target.
+// It still sets the mode if the group cannot be changed. It records errors under the path of name in dir.
 func (w *walk) changeFile(target file, st *unix.Statx_t, dir *directory, name string) (changed bool) {
 	if w.isCorrect(st) {
 		return false
@@ -147,7 +149,7 @@ func (w *walk) changeFile(target file, st *unix.Statx_t, dir *directory, name st
 	return true
 }
 
-// setMode changes the mode of a file but never follows a symbolic link (fchmodat2 of Linux 6.6).
+// setMode sets the mode of f with fchmodat2 (Linux 6.6), or else with setModeByProc. It never follows a symbolic link.
 func (f file) setMode(mode uint32) error {
 	err := unix.Fchmodat(f.fd, f.name, mode, f.flags)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM) {
@@ -156,7 +158,8 @@ func (f file) setMode(mode uint32) error {
 	return err
 }
 
-// setModeByProc is setMode for older kernels, which can change the mode of an O_PATH descriptor only by its name in /proc.
+// setModeByProc sets the mode of f through its path in /proc/self/fd. Kernels without fchmodat2 offer no other way that does not
+// follow symbolic links.
 func (f file) setModeByProc(mode uint32) error {
 	if f.name != "" {
 		fd, err := unix.Openat(f.fd, f.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

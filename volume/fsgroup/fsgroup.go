@@ -56,8 +56,8 @@ const (
 	reportPeriod = time.Minute
 )
 
-// Apply changes the group of all files of a volume to gid, and adds group permissions to their modes. dir is the root of the
-// volume, usually a directory; a single file is also valid.
+// Apply changes the group of all files of the volume at dir to gid, and gives that group read and write permissions. dir is
+// usually a directory, but may be a single file. Files that cannot be changed are skipped: Apply then returns a [FilesError].
 func Apply(ctx context.Context, dir string, gid int64, opts Options) error {
 	if gid < 0 || gid >= math.MaxUint32 {
 		return fmt.Errorf("change the group of %s: group ID %d is invalid", dir, gid)
@@ -83,7 +83,7 @@ type target struct {
 	readOnly bool
 }
 
-// targetMode returns mode with the permissions of the group added.
+// targetMode returns mode with the permission bits added that the group needs. isDir is true for a directory.
 func (w target) targetMode(mode uint32, isDir bool) uint32 {
 	mode &= bitsAll
 	if w.readOnly {
@@ -97,7 +97,7 @@ func (w target) targetMode(mode uint32, isDir bool) uint32 {
 	return mode
 }
 
-// isCorrect reports whether group and mode of a file are correct; of a symbolic link only the group matters.
+// isCorrect reports whether gid and mode, of a file, are those that w demands. The mode of a symbolic link is ignored.
 func (w target) isCorrect(gid, mode uint32, isDir, isLink bool) bool {
 	return gid == w.gid && (isLink || mode&bitsAll == w.targetMode(mode, isDir))
 }

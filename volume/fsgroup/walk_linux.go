@@ -63,7 +63,8 @@ type directory struct {
 	tasks   atomic.Int32
 }
 
-// entryPath returns the path of an entry relative to the volume, for errors.
+// entryPath returns the path of name, an entry of d, relative to the root of the volume. It is for errors, and is cut if it is
+// long.
 func (d *directory) entryPath(name string) string {
 	const longest = 4096
 	for ; d != nil && d.name != "" && len(name) < longest; d = d.parent {
@@ -82,7 +83,8 @@ func newWalk(ctx context.Context, want target) *walk {
 	return w
 }
 
-// addDirectory returns a directory for descriptor fd, which it owns from then on.
+// addDirectory returns a directory for the open descriptor fd, which is closed by releaseDirectory. name is its name in parent.
+// After an error, fd is closed.
 func (w *walk) addDirectory(parent *directory, name string, fd int) (*directory, error) {
 	st, err := statFD(fd)
 	if err != nil {
@@ -95,8 +97,8 @@ func (w *walk) addDirectory(parent *directory, name string, fd int) (*directory,
 	return &directory{parent: parent, name: name, fd: fd, st: st, guarded: isGuarded(&st)}, nil
 }
 
-// releaseDirectory completes a task of a directory. After the last task it changes the directory, unless it is the root, and
-// closes it.
+// releaseDirectory must be called once for each completed task of d. The last call corrects group and mode of d itself, unless d
+// is the root of the volume, and closes it.
 func (w *walk) releaseDirectory(d *directory) {
 	if d.tasks.Add(-1) > 0 {
 		return
@@ -121,8 +123,8 @@ func (w *walk) pushTasks(tasks ...task) {
 	w.wake.Broadcast()
 }
 
-// nextTask takes the newest task. It waits while running tasks may add tasks; ok is false when none are left or the walk is
-// stopped.
+// nextTask removes and returns the newest task. It blocks while there is none but a running task may add some. ok is false when
+// no task is left or w is stopped.
 func (w *walk) nextTask() (t task, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,7 +149,7 @@ func (w *walk) finishTask() {
 	}
 }
 
-// stopWith stops the walk with err, unless it is stopped already.
+// stopWith makes all workers stop, and stores err as the result of the walk, unless the walk was stopped before.
 func (w *walk) stopWith(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,7 +169,8 @@ func (w *walk) stopReason() error {
 	return w.stopReasonLocked()
 }
 
-// stopReasonLocked is stopReason with w.mu held. If ctx has ended, it stops the walk.
+// stopReasonLocked returns the error that stopped the walk, or nil. If ctx has ended, it first stops the walk with the error of
+// ctx. The caller holds w.mu.
 func (w *walk) stopReasonLocked() error {
 	if w.err == nil && w.ctx.Err() != nil {
 		w.err = w.ctx.Err()
@@ -176,7 +179,7 @@ func (w *walk) stopReasonLocked() error {
 	return w.err
 }
 
-// dropTasks closes the directories of the tasks that did not run.
+// dropTasks removes the remaining tasks of a stopped walk and closes their directories.
 func (w *walk) dropTasks() {
 	for _, t := range w.tasks {
 		w.releaseDirectory(t.dir)
@@ -198,8 +201,8 @@ func (w *walk) runTask(t task, buf []byte) {
 	w.changeBlock(dir, buf)
 }
 
-// openSubdirectory opens a subdirectory. It returns nil for a mount point and for a directory that was removed or replaced; other
-// errors stop the walk.
+// openSubdirectory opens the subdirectory name of parent. It returns nil if name is a mount point, or was removed or replaced. It
+// also returns nil after any other error, which stops the walk.
 func (w *walk) openSubdirectory(parent *directory, name string) *directory {
 	w.mu.Lock()
 	tooMany := w.open >= maxOpen
@@ -224,8 +227,8 @@ func (w *walk) openSubdirectory(parent *directory, name string) *directory {
 	return dir
 }
 
-// changeBlock reads the next entries of a directory, queues its subdirectories and changes its files. A small directory is read
-// to its end, so that it can be closed early.
+// changeBlock reads the next entries of dir, at least blockSize unless dir has fewer. It queues the subdirectories and the rest
+// of dir as tasks, and corrects the files. buf is the buffer for directory entries.
 func (w *walk) changeBlock(dir *directory, buf []byte) {
 	var tasks []task
 	var names []string

@@ -36,25 +36,27 @@ var (
 	_ volume.Watcher = (*CertificateKeeper)(nil)
 )
 
-// NewCertificateKeeper returns a keeper without certificates. It starts no goroutine: see [CertificateKeeper.Run]. It panics if
-// from is nil.
+// NewCertificateKeeper returns a keeper that requests certificates from the issuer from, which must not be nil: it panics. It
+// starts no goroutine: call [CertificateKeeper.Run].
 func NewCertificateKeeper(from volume.CertificateIssuer, opts CertificateOptions) *CertificateKeeper {
 	return &CertificateKeeper{keeper: podcert.New(from, podcert.Options(opts))}
 }
 
-// Run requests and renews certificates until ctx ends. It is called once, and returns after its requests have returned.
+// Run requests and renews the certificates until ctx ends. It returns when its requests have returned. Call Run once.
 func (k *CertificateKeeper) Run(ctx context.Context) error { return k.keeper.Run(ctx) }
 
-// Certificate returns the certificate for the source at index source of the projected volume name. The first call makes Run
-// request it. It waits up to CertificateOptions.Wait, and then returns the last error.
+// Certificate returns the certificate for the element with index source in the sources of the projected volume name of pod. The
+// first call makes Run request the certificate. Certificate waits for it up to CertificateOptions.Wait, and then returns the last
+// error.
 func (k *CertificateKeeper) Certificate(ctx context.Context, pod *corev1.Pod, name string, source int) (volume.PodCertificate, error) {
 	return k.keeper.Certificate(ctx, pod, name, source)
 }
 
-// Forget drops the certificates and keys of a pod, and cancels its requests.
+// Forget removes the keys and certificates of the pod with UID podUID, and cancels requests for them.
 func (k *CertificateKeeper) Forget(podUID string) { k.keeper.Forget(podUID) }
 
-// Watch calls changed for each certificate that is issued, until ctx ends.
+// Watch calls changed for each certificate that is issued, until ctx ends. The arguments are the kind volume.KindPodCertificate,
+// and namespace and name of the pod.
 func (k *CertificateKeeper) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	return k.keeper.Watch(ctx, changed)
 }

@@ -22,8 +22,8 @@ import (
 // fsGroup returns the fsGroup of a pod, or nil.
 func fsGroup(pod *corev1.Pod) *int64 { return optional.OrZero(pod.Spec.SecurityContext).FSGroup }
 
-// slowReporter returns an fsgroup.Options.ReportSlow that records events. The first event explains fsGroupChangePolicy; later
-// events report progress.
+// slowReporter returns a function for fsgroup.Options.ReportSlow. It records an event about the pod of vol with the number of
+// files changed so far. The first event recommends fsGroupChangePolicy instead.
 func slowReporter(vol volume.Volume) func(files int) {
 	told := false
 	dir, err := filepath.Rel(filepath.Dir(vol.PodDir), vol.Dir)
@@ -43,7 +43,7 @@ func slowReporter(vol volume.Volume) func(files int) {
 // aboutPolicy is the page of kubernetes.io about fsGroupChangePolicy.
 const aboutPolicy = "https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods"
 
-// createDir creates the directory of a volume with mode 0777, independent of the umask.
+// createDir creates the directory dir with mode 0777, whatever the umask is. It does not change an existing directory.
 func createDir(dir string) error {
 	err := os.Mkdir(dir, 0o777)
 	switch {
@@ -55,15 +55,15 @@ func createDir(dir string) error {
 	return os.Chmod(dir, 0o777)
 }
 
-// tmpfsMounter returns a function that mounts a tmpfs of size bytes, without swap if the kernel supports that (noswap). Zero
-// means no limit.
+// tmpfsMounter returns a function that mounts a tmpfs of at most size bytes on dir; zero means no limit. The tmpfs is not
+// swapped, if the kernel supports the option noswap.
 func tmpfsMounter(size int64) func(ctx context.Context, dir string) error {
 	return func(_ context.Context, dir string) error {
 		return mount.Tmpfs(dir, mount.TmpfsOptions{Size: size, NoSwap: true})
 	}
 }
 
-// mountOnce calls do to mount a file system on dir, unless one is mounted there.
+// mountOnce calls do, which mounts a file system on dir, unless dir already is a mount point.
 func mountOnce(ctx context.Context, dir string, do func(ctx context.Context, dir string) error) error {
 	if mounted, err := mount.IsMountPoint(dir); mounted || err != nil {
 		return err
@@ -71,8 +71,8 @@ func mountOnce(ctx context.Context, dir string, do func(ctx context.Context, dir
 	return do(ctx, dir)
 }
 
-// removeVolume unmounts and removes the directory of a volume. It also unmounts file systems that containers have mounted inside
-// with bidirectional propagation.
+// removeVolume unmounts vol and removes its directory. It first unmounts file systems that containers have mounted inside vol
+// with bidirectional mount propagation.
 func (n *node) removeVolume(ctx context.Context, vol volume.Volume) error {
 	if mayHaveMounts(vol) {
 		if err := n.unmountBelow(ctx, vol.Dir); err != nil {
@@ -92,8 +92,8 @@ func (n *node) removeVolume(ctx context.Context, vol volume.Volume) error {
 	return rmtree.Remove(vol.Dir)
 }
 
-// mayHaveMounts reports whether a container may have mounted a file system inside the volume with bidirectional propagation. It
-// returns true if the pod spec is unknown.
+// mayHaveMounts reports whether a container may have mounted file systems inside vol, which requires bidirectional mount
+// propagation. It returns true if the pod spec is unknown.
 func mayHaveMounts(vol volume.Volume) bool {
 	if vol.Pod == nil {
 		return true
@@ -109,7 +109,7 @@ func mayHaveMounts(vol volume.Volume) bool {
 	return false
 }
 
-// unmountBelow unmounts all file systems at dir and below, the deepest first.
+// unmountBelow unmounts all file systems at dir and below. Inner mounts are unmounted before outer mounts.
 func (n *node) unmountBelow(ctx context.Context, dir string) error {
 	table, err := mount.ReadTable()
 	if err != nil {

@@ -24,7 +24,7 @@ type emptyDir struct {
 	node *node
 }
 
-// fileMode converts permission bits and the sticky bit (01000) to those of package os.
+// fileMode converts mode, the permission bits of the kernel and the sticky bit 01000, to the mode of package os.
 func fileMode(mode int32) os.FileMode {
 	m := os.FileMode(mode) & os.ModePerm
 	if mode&0o1000 != 0 {
@@ -33,7 +33,8 @@ func fileMode(mode int32) os.FileMode {
 	return m
 }
 
-// SetUp creates the volume. A volume that is set up is not changed, because its contents belong to the containers.
+// SetUp creates the directory or mounts the tmpfs or hugetlbfs of vol. It does nothing if vol was set up before, because
+// containers may have changed the permissions.
 func (d *emptyDir) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
 	m := volume.Mount{HostPath: vol.Dir, SELinuxRelabel: true}
 	medium, ready := vol.Source.EmptyDir.Medium, readyFile(vol)
@@ -72,7 +73,8 @@ func (d *emptyDir) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, 
 	return m, createReadyFile(ready)
 }
 
-// mountFunc returns a function that mounts the file system for a medium on a directory; nil: the medium is the disk.
+// mountFunc returns a function that mounts a file system of the given medium on dir. It returns a nil function if the medium is
+// the disk, for which a directory suffices.
 func (d *emptyDir) mountFunc(vol volume.Volume, medium corev1.StorageMedium) (func(ctx context.Context, dir string) error, error) {
 	switch {
 	case medium == corev1.StorageMediumDefault:
@@ -109,7 +111,8 @@ func (d *emptyDir) TearDown(ctx context.Context, vol volume.Volume) error {
 	return nil
 }
 
-// Usage returns the usage of the volume: from its own file system, its project quota, or a walk of the directory.
+// Usage returns the usage of vol. It reads the project quota of vol, or the usage of its tmpfs. Otherwise it adds up the files of
+// the directory.
 func (d *emptyDir) Usage(ctx context.Context, vol volume.Volume) (volume.Usage, error) {
 	if canUseQuota(vol.Pod) {
 		if u, ok := d.node.quotaUsage(ctx, vol.Dir); ok {
@@ -119,8 +122,8 @@ func (d *emptyDir) Usage(ctx context.Context, vol volume.Volume) (volume.Usage, 
 	return d.node.measureDir(ctx, vol.Dir)
 }
 
-// memorySize returns the size limit of a tmpfs in bytes: the lowest of the allocatable memory of the node, the memory limit of
-// the pod and the sizeLimit of the volume. Zero means no limit.
+// memorySize returns the size of a tmpfs in bytes. It is the minimum of the allocatable memory of the node, the memory limit of
+// pod and the sizeLimit in source. Zero means that none of them is set.
 func (n *node) memorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource) int64 {
 	size := int64(0)
 	least := func(limit int64) {
@@ -139,13 +142,14 @@ func (n *node) memorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource) 
 	return size
 }
 
-// readyFile returns the path of the file that marks an emptyDir as set up. A second set-up would reset permissions that a
-// container may have changed.
+// readyFile returns the path of an empty file that is created when vol is set up. If it exists, SetUp does not set permissions
+// again, because a container may have changed them.
 func readyFile(vol volume.Volume) string {
 	return filepath.Join(vol.PodDir, "plugins", "kubernetes.io~empty-dir", vol.Name, "ready")
 }
 
-// isReady reports whether an emptyDir was set up and still exists: after a reboot a tmpfs does not.
+// isReady reports whether an emptyDir with directory dir was set up and still exists. It was if the file ready exists. After a
+// reboot, a tmpfs or hugetlbfs is no longer mounted: then isReady returns false.
 func isReady(ready, dir string, medium corev1.StorageMedium) (bool, error) {
 	if _, err := os.Lstat(ready); err != nil {
 		return false, notexist.Ignore(err)

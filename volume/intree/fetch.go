@@ -27,8 +27,8 @@ type fetcher struct {
 	volume  *corev1.Volume
 }
 
-// fetchInputs returns the objects and credentials of the volume. It omits objects that do not exist: package payload decides
-// whether they are optional.
+// fetchInputs fetches the config maps, secrets, tokens and other objects that the files of the volume are made of. An object that
+// does not exist is not in the result and causes no error: package payload checks whether it is optional.
 func (f *fetcher) fetchInputs(ctx context.Context) (in payload.Inputs, err error) {
 	in.Allocatable = f.node.nodeAllocatable()
 	in.ConfigMaps, in.Secrets = map[string]*corev1.ConfigMap{}, map[string]*corev1.Secret{}
@@ -58,7 +58,8 @@ func (f *fetcher) fetchInputs(ctx context.Context) (in payload.Inputs, err error
 	return in, nil
 }
 
-// fetchOnce fetches an object with that name into found, unless found has it. An object that does not exist is no error.
+// fetchOnce fetches the object name with fetch and stores it in found, unless found has it. It returns nil, and stores nothing,
+// if the object does not exist.
 func fetchOnce[T any](ctx context.Context, fetcher *fetcher, found map[string]*T, name string, fetch func(Objects, context.Context, string, string) (*T, error)) error {
 	if _, ok := found[name]; ok {
 		return nil
@@ -73,7 +74,8 @@ func fetchOnce[T any](ctx context.Context, fetcher *fetcher, found map[string]*T
 	return nil
 }
 
-// fetchProjected fetches the token, trust bundle or certificate of source i of a projected volume.
+// fetchProjected fetches the token, trust bundle or certificate of source, which is element i of the sources of a projected
+// volume. It stores the result in in.
 func (f *fetcher) fetchProjected(ctx context.Context, i int, source *corev1.VolumeProjection, in *payload.Inputs) error {
 	switch {
 	case source.ServiceAccountToken != nil && f.tokens != nil:

@@ -31,7 +31,8 @@ type fileVolume struct {
 	bundles *trustbundle.Reader // nil: Options.TrustBundles is nil
 }
 
-// Check returns errors for sources that Options does not provide.
+// Check returns an error for each source of vol that this node cannot read, because the option for it in Options is nil. path is
+// the field path of vol.
 func (w *fileVolume) Check(_ *corev1.Pod, vol *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	refuse := func(path *field.Path, what string) {
@@ -75,8 +76,8 @@ func (w *fileVolume) Shows(pod *corev1.Pod, vol *corev1.Volume, object volume.Ob
 	return false
 }
 
-// SetUp writes or updates the files. It fetches all objects before it changes the volume. If that fails, and a previous agent has
-// left usable files, it returns a StaleError.
+// SetUp writes the files of vol, or updates them. It fetches all objects before it changes a file. If fetching fails and a
+// previous agent process has left usable files, it returns a StaleError: containers may start with these files.
 func (w *fileVolume) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
 	m := volume.Mount{HostPath: vol.Dir, ReadOnly: true, SELinuxRelabel: true}
 	limit, usable := fetchTimeout, w.isUsable(vol)
@@ -107,8 +108,8 @@ func (w *fileVolume) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount
 	return m, err
 }
 
-// permsFunc returns the atomicwriter.Options.SetPerms of a volume: it changes the group of the files to the fsGroup before they
-// are published. Nil: the pod has no fsGroup.
+// permsFunc returns a function for atomicwriter.Options.SetPerms that changes the group of all files of vol to the fsGroup of the
+// pod. It returns nil if the pod has no fsGroup.
 func (w *fileVolume) permsFunc(ctx context.Context, vol volume.Volume) func(string) error {
 	gid := fsGroup(vol.Pod)
 	if gid == nil {
@@ -123,7 +124,7 @@ func (w *fileVolume) permsFunc(ctx context.Context, vol volume.Volume) func(stri
 	}
 }
 
-// TearDown unmounts and removes the directory, and drops tokens and certificates of the pod.
+// TearDown unmounts and removes the directory of vol. It also drops the cached tokens and certificates of the pod.
 func (w *fileVolume) TearDown(ctx context.Context, vol volume.Volume) error {
 	if err := w.node.removeVolume(ctx, vol); err != nil {
 		return err
@@ -142,7 +143,8 @@ func (w *fileVolume) Usage(ctx context.Context, vol volume.Volume) (volume.Usage
 	return w.node.measureDir(ctx, vol.Dir)
 }
 
-// buildFiles fetches the objects of a volume within limit, and returns its files.
+// buildFiles fetches the objects that vol shows and returns the files of vol. It returns an error if fetching takes longer than
+// limit.
 func (w *fileVolume) buildFiles(ctx context.Context, vol volume.Volume, limit time.Duration) (payload.Files, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

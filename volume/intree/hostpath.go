@@ -47,7 +47,8 @@ func hostPathTypes() []corev1.HostPathType {
 // statTimeout is the maximum time that the file system of a path has to respond.
 const statTimeout = 5 * time.Second
 
-// SetUp checks the path against the type of the volume, and creates it if the type asks for that.
+// SetUp returns the path of vol on the host after a check that its file type matches the hostPath type. For the types with
+// OrCreate it creates a missing file or directory. It mounts nothing.
 func (h *hostPath) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
 	source := vol.Source.HostPath
 	if vol.PV != nil {
@@ -76,8 +77,8 @@ func (h *hostPath) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, 
 // TearDown does nothing: the path belongs to the host.
 func (*hostPath) TearDown(context.Context, volume.Volume) error { return nil }
 
-// checkType returns an error if path does not have the type. For DirectoryOrCreate and FileOrCreate, it first creates a missing
-// path.
+// checkType returns an error if the file at path is not of type typ. If path does not exist, and typ is DirectoryOrCreate or
+// FileOrCreate, it creates path.
 func checkType(path string, typ corev1.HostPathType) error {
 	info, err := os.Stat(path)
 	if missing := os.IsNotExist(err); missing {

@@ -14,13 +14,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/quantity"
 )
 
-// isHugePages reports whether a medium is huge pages, with or without a page size.
+// isHugePages reports whether medium is huge pages: "HugePages", or "HugePages-" with a page size.
 func isHugePages(medium corev1.StorageMedium) bool {
 	return medium == corev1.StorageMediumHugePages || strings.HasPrefix(string(medium), string(corev1.StorageMediumHugePagesPrefix))
 }
 
-// pageSize returns the huge page size of a volume in bytes. The pod must request huge pages of the size in medium. If medium has
-// no size, the pod must request exactly one size.
+// pageSize returns the size of the huge pages for an emptyDir with the given medium, in bytes. If medium names a size, pod must
+// request huge pages of that size. Otherwise pod must request huge pages of exactly one size, which is the result.
 func pageSize(pod *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
 	asked := map[int64]bool{}
 	add := func(list corev1.ResourceList) {

@@ -56,8 +56,8 @@ func (l *local) Device(_ context.Context, vol volume.Volume) (volume.Device, err
 	return d, nil
 }
 
-// isDevice reports whether the path of a PV is a block device. It returns false for a directory, and an error for other files. It
-// returns when ctx ends, even if the file system hangs.
+// isDevice reports whether the local path of vol.PV is a block device. It returns false for a directory, and an error for any
+// other file. It returns when ctx ends, even if the file system hangs.
 func (l *local) isDevice(ctx context.Context, vol volume.Volume) (bool, error) {
 	path, found := vol.PV.Spec.Local.Path, make(chan fs.FileMode, 1)
 	err := l.node.calls.Do(ctx, path, func() error {
@@ -80,8 +80,8 @@ func (l *local) isDevice(ctx context.Context, vol volume.Volume) (bool, error) {
 	}
 }
 
-// Stage mounts the file system of a block device, and creates the file system if the device is empty. It does nothing for
-// directories and block volumes.
+// Stage mounts the block device of vol at vol.StagingDir. If the device is empty, it first creates a file system on it. It does
+// nothing for a directory or a block volume.
 func (l *local) Stage(ctx context.Context, vol volume.Volume) error {
 	if vol.Block {
 		return nil
@@ -119,8 +119,8 @@ func (l *local) Unstage(ctx context.Context, vol volume.Volume) error {
 	return notexist.Ignore(os.Remove(vol.StagingDir))
 }
 
-// SetUp bind-mounts the directory or the file system of the device. For the first pod it also changes the group of the files to
-// the fsGroup.
+// SetUp bind-mounts the local directory, or the staged file system of the device, at vol.Dir. It also changes the group of the
+// files to the fsGroup of the pod, if no other pod uses the volume. For a block volume it only returns the path of the device.
 func (l *local) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
 	m := volume.Mount{HostPath: vol.Dir, ReadOnly: vol.ReadOnly, SELinuxRelabel: true}
 	is, err := l.isDevice(ctx, vol)
@@ -158,7 +158,8 @@ func (l *local) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, err
 	return m, l.applyFSGroup(ctx, vol, false)
 }
 
-// bindVolume bind-mounts a directory for a pod, with the mount options of its PV that apply to bind mounts.
+// bindVolume bind-mounts the directory source at vol.Dir. It applies those mount options of the PV that are valid for a bind
+// mount, such as noexec.
 func bindVolume(source string, vol volume.Volume) error {
 	o := mount.BindOptions{Attrs: mount.ParseAttrs(vol.MountOptions)}
 	if vol.ReadOnly {
@@ -167,8 +168,8 @@ func bindVolume(source string, vol volume.Volume) error {
 	return mount.Bind(source, vol.Dir, o)
 }
 
-// applyFSGroup changes the group of the files to the fsGroup of the pod, unless another pod uses the volume. If used, files are
-// skipped when the root directory has the group already, because the root is changed last.
+// applyFSGroup changes the group of the files of vol to the fsGroup of the pod, unless another pod uses the volume. used is true
+// if containers may use vol already. Then it changes no file if the root directory has the group, which it changes last.
 func (l *local) applyFSGroup(ctx context.Context, vol volume.Volume, used bool) error {
 	gid := fsGroup(vol.Pod)
 	if gid == nil || vol.ReadOnly || vol.UsedByOtherPod {
@@ -185,7 +186,8 @@ func (l *local) applyFSGroup(ctx context.Context, vol volume.Volume, used bool) 
 	return err
 }
 
-// warnOtherGroup records an event if the files have the fsGroup of another pod that uses the volume.
+// warnOtherGroup records a warning event if the group of source, the directory of the volume, is not the fsGroup of the pod. It
+// is called for a volume whose group another pod has set.
 func (l *local) warnOtherGroup(ctx context.Context, vol volume.Volume, source string) {
 	gid := fsGroup(vol.Pod)
 	if gid == nil {
@@ -216,7 +218,8 @@ func (l *local) TearDown(ctx context.Context, vol volume.Volume) error {
 	return notexist.Ignore(os.Remove(vol.Dir))
 }
 
-// NodeExpand grows the file system of a device to the size of the device. A directory cannot be expanded.
+// NodeExpand grows the file system on the device of vol to the size of the device. It does nothing for a directory or a block
+// volume.
 func (l *local) NodeExpand(ctx context.Context, vol volume.Volume, expansion volume.Expansion) error {
 	if vol.Block {
 		return nil
@@ -228,7 +231,8 @@ func (l *local) NodeExpand(ctx context.Context, vol volume.Volume, expansion vol
 	return blockdev.Grow(ctx, vol.PV.Spec.Local.Path, vol.StagingDir)
 }
 
-// Usage returns the usage of the file system, or the size of a block volume.
+// Usage returns the usage of the file system of vol. For a block volume it returns only the capacity, which is the size of the
+// device.
 func (l *local) Usage(ctx context.Context, vol volume.Volume) (volume.Usage, error) {
 	if vol.Block {
 		size, err := blockdev.Size(vol.Dir)

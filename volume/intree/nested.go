@@ -15,9 +15,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/containers"
 )
 
-// nestedMountPoints returns the paths, relative to volume name, at which containers mount other volumes below it. The runtime
-// could not create these directories in a read-only volume. Paths below another result are omitted (pkg/volume/util,
-// getNestedMountpoints).
+// nestedMountPoints returns the mount points of other volumes inside volume name, relative to its root. For example, if a
+// container mounts name at /a and another volume at /a/b, the result has "b". The plugin creates these directories, because the
+// container runtime cannot create them in a read-only volume. Paths inside another path of the result are omitted. Source:
+// pkg/volume/util, getNestedMountpoints.
 func nestedMountPoints(name string, spec *corev1.PodSpec) []string {
 	var found []string
 	for c := range containers.All(spec) {
@@ -38,7 +39,8 @@ func nestedMountPoints(name string, spec *corev1.PodSpec) []string {
 	return slices.Compact(found)
 }
 
-// relativeBelow returns the paths below at, relative to it. Paths below another result are omitted.
+// relativeBelow returns the paths in sorted that are below target, relative to target. It omits a path that is below another path
+// of the result.
 func relativeBelow(target string, sorted []string) []string {
 	var found []string
 	prefix := target + "/" // no path begins with "//": below the root directory nothing is needed
@@ -52,7 +54,8 @@ func relativeBelow(target string, sorted []string) []string {
 	return found
 }
 
-// createMountPoints creates directories in a volume. Package atomicwriter does not remove them.
+// createMountPoints creates the directories names, with their parents, in dir. Package atomicwriter keeps them when it updates
+// the volume.
 func createMountPoints(dir string, names []string) error {
 	if len(names) == 0 {
 		return nil

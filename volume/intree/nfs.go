@@ -38,7 +38,7 @@ var (
 	_ volume.UsageProvider = (*nfs)(nil)
 )
 
-// nfsSource returns server and path of a volume; nil: it is no NFS volume.
+// nfsSource returns the NFS server and path of vol. It returns nil if vol is no NFS volume.
 func nfsSource(vol volume.Volume) *corev1.NFSVolumeSource {
 	switch {
 	case vol.PV != nil:
@@ -50,7 +50,8 @@ func nfsSource(vol volume.Volume) *corev1.NFSVolumeSource {
 	}
 }
 
-// SetUp mounts the export for a pod. If it is mounted already, the server is not contacted.
+// SetUp mounts the NFS export of vol at vol.Dir. It does nothing if a file system is mounted there, and then does not contact the
+// server.
 func (n *nfs) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
 	m, source := volume.Mount{HostPath: vol.Dir, ReadOnly: vol.ReadOnly}, nfsSource(vol)
 	if source == nil || source.Server == "" || source.Path == "" {
@@ -81,14 +82,15 @@ func (n *nfs) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error
 	return m, nil
 }
 
-// undoMount removes the remains of a failed mount, even if ctx has ended.
+// undoMount unmounts and removes vol.Dir after a failed mount. It takes at most undoTimeout, and continues if ctx has ended.
 func (n *nfs) undoMount(ctx context.Context, vol volume.Volume) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	return n.TearDown(ctx, vol)
 }
 
-// formatServer returns a server name as mount(8) expects it: IPv6 addresses in brackets.
+// formatServer returns name, of an NFS server, in the form that mount(8) needs: an IPv6 address in brackets, any other name
+// unchanged.
 func formatServer(name string) string {
 	if addr, err := netip.ParseAddr(name); err == nil && addr.Is6() {
 		return "[" + name + "]"
@@ -96,7 +98,8 @@ func formatServer(name string) string {
 	return name
 }
 
-// runMount runs mount(8). When ctx ends, it kills the process and its children.
+// runMount runs mount(8) with args. It returns an error with the output of the command. When ctx ends, it kills mount and its
+// child processes.
 func runMount(ctx context.Context, args []string) error {
 	out := &plugincmd.Output{Max: maxMountOutput, Drop: true}
 	cmd := exec.CommandContext(ctx, "mount", args...)
@@ -110,7 +113,7 @@ func runMount(ctx context.Context, args []string) error {
 	return nil
 }
 
-// TearDown unmounts the export: by force if its server does not respond, and then lazily.
+// TearDown unmounts vol.Dir and removes it. If the server does not respond, it unmounts by force, and then lazily.
 func (n *nfs) TearDown(ctx context.Context, vol volume.Volume) error {
 	if err := n.node.unmounter.Unmount(ctx, vol.Dir); err != nil {
 		return err

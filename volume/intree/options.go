@@ -65,7 +65,7 @@ func (n *node) nodeAllocatable() corev1.ResourceList {
 	return n.options.Allocatable()
 }
 
-// Plugins returns all plugins, by the plugin names of package volume.
+// Plugins returns the plugins of this package by name, such as [volume.EmptyDir], for volume.Options.Plugins.
 func Plugins(opts Options) map[string]volume.Plugin {
 	n := &node{options: opts}
 	n.binds.NoForce = true

@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// setQuota makes the sizeLimit of an emptyDir on disk a hard limit, if the file system has project quotas. Otherwise the eviction
-// manager enforces it.
+// setQuota limits the disk usage of vol to its sizeLimit with a project quota. It does nothing if the file system has no project
+// quotas or the pod has no user namespace: then only the eviction manager enforces the limit.
 func (d *emptyDir) setQuota(ctx context.Context, vol volume.Volume) error {
 	limit := vol.Source.EmptyDir.SizeLimit
 	if limit == nil || limit.Value() <= 0 || !canUseQuota(vol.Pod) {
@@ -29,21 +29,23 @@ func (d *emptyDir) setQuota(ctx context.Context, vol volume.Volume) error {
 	return err
 }
 
-// canUseQuota reports whether a project quota is effective for a pod: it has a user namespace of its own. Processes in the host's
-// user namespace can change the project of their files, which the quota then no longer counts. Source: pkg/volume/emptydir,
-// setupDir.
+// canUseQuota reports whether a project quota limits the processes of pod. This requires a user namespace of the pod. In the user
+// namespace of the host, a process can move its files to another project, whose quota then counts them. Source:
+// pkg/volume/emptydir, setupDir.
 func canUseQuota(pod *corev1.Pod) bool {
 	return pod != nil && pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers
 }
 
-// releaseQuota releases the project quota of a removed directory. It ignores errors: a remaining quota limits no files.
+// releaseQuota removes the project quota with the ID project, of the directory of vol, which is removed. project is zero if there
+// was none. Errors are ignored, because a remaining quota applies to no files.
 func (d *emptyDir) releaseQuota(vol volume.Volume, project uint32) {
 	if project != 0 {
 		_ = projquota.Release(filepath.Dir(vol.Dir), project)
 	}
 }
 
-// quotaUsage returns the usage of a directory from its project quota, without a walk; false: it has no quota.
+// quotaUsage returns the usage of dir that its project quota has counted. This is faster than a count of all files. It returns
+// false if dir has no quota.
 func (n *node) quotaUsage(ctx context.Context, dir string) (volume.Usage, bool) {
 	quota, err := projquota.UsageOf(dir)
 	if err != nil || quota.Limit == 0 {

@@ -27,7 +27,7 @@ const recoveredTimeout = 3 * time.Second
 // maxCredential is the maximum size of a token or certificate file in bytes.
 const maxCredential = 256 << 10
 
-// isUsable reports whether a previous agent has written the volume completely, and no token or certificate in it has expired.
+// isUsable reports whether vol has all files from a previous agent process, and no token or certificate in them has expired.
 func (w *fileVolume) isUsable(vol volume.Volume) bool {
 	if !vol.Recovered || vol.Update {
 		return false
@@ -49,7 +49,8 @@ func (w *fileVolume) isUsable(vol volume.Volume) bool {
 	return vol.Source.Projected == nil || checkCredentials(root, vol.Source.Projected, time.Now()) == nil
 }
 
-// checkCredentials returns an error if a token or certificate of a projected volume is missing or has expired at now.
+// checkCredentials returns an error if a token or certificate of projected volume p is missing or has expired at time now. root
+// is the directory of the volume.
 func checkCredentials(root *os.Root, p *corev1.ProjectedVolumeSource, now time.Time) error {
 	for i := range p.Sources {
 		var expires time.Time
@@ -84,7 +85,8 @@ func tokenExpiry(root *os.Root, path string) (time.Time, error) {
 	return token.ParseExpiry(string(text))
 }
 
-// certificateExpiry returns the expiry of the first certificate in a PEM file, which may have a key before it.
+// certificateExpiry returns the time when the first certificate in the PEM file path expires. The file may contain a key before
+// the certificate.
 func certificateExpiry(root *os.Root, path string) (time.Time, error) {
 	text, err := readCredential(root, path)
 	if err != nil {
@@ -103,7 +105,8 @@ func certificateExpiry(root *os.Root, path string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%s has no certificate", path)
 }
 
-// readCredential reads a regular file of a volume. Symbolic links must not leave the volume.
+// readCredential returns the contents of the regular file path in root, the directory of a volume. It returns an error if a
+// symbolic link leads out of root, or if the file is larger than maxCredential.
 func readCredential(root *os.Root, path string) ([]byte, error) {
 	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -26,7 +26,9 @@ func cleanTree(ctx context.Context, path string) error {
 // cleaner is the state of one call of Clean.
 type cleaner struct{ unmounter mount.Unmounter }
 
-// cleanPath unmounts and removes one path. After an error it still cleans the siblings of path.
+// cleanPath unmounts path and removes it, with the files and directories below it that Prepare has created. depth is the number
+// of directories between path and the path that was passed to Clean. After an error below path, it still cleans the other
+// entries.
 func (c *cleaner) cleanPath(ctx context.Context, path string, depth int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -71,7 +73,7 @@ func (c *cleaner) cleanDir(ctx context.Context, path string, depth int) error {
 	return ignoreNotExist(os.Remove(path))
 }
 
-// ignoreNotExist returns nil if err means that another program has removed the file.
+// ignoreNotExist returns nil if err wraps fs.ErrNotExist, and err otherwise.
 func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

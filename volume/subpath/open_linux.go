@@ -29,7 +29,8 @@ type volume struct {
 	stepwise bool     // resolve each path stepwise, without openat2; for tests
 }
 
-// openVolume opens the root of a volume. It follows symbolic links, because the agent controls the path on the host.
+// openVolume opens the root of the volume at path. It follows symbolic links in path: the agent chooses path, containers cannot
+// change it.
 func openVolume(path string) (*volume, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -50,7 +51,7 @@ func openVolume(path string) (*volume, error) {
 
 func (v *volume) close() { _ = unix.Close(v.fd) }
 
-// openPath opens the file at a path of the volume, and creates missing directories.
+// openPath opens path inside the volume and returns its descriptor. It creates missing directories, and never leaves the volume.
 func (v *volume) openPath(path string) (int, error) {
 	if !v.stepwise {
 		fd, err := v.openAtOnce(path)
@@ -61,8 +62,8 @@ func (v *volume) openPath(path string) (int, error) {
 	return v.openStepwise(path)
 }
 
-// openAtOnce opens path with openat2 (Linux 5.6). It fails for missing directories, for symbolic links that are absolute or leave
-// the volume, and during concurrent renames. O_DIRECTORY makes autofs mount the directory.
+// openAtOnce opens path inside the volume with one call of openat2 (Linux 5.6). It may fail where openStepwise succeeds: for a
+// missing directory, an absolute symbolic link, or during a concurrent rename.
 func (v *volume) openAtOnce(path string) (int, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_DIRECTORY,
@@ -82,8 +83,8 @@ type pathElement struct {
 	create bool // part of the subPath, not of a symbolic link: a missing directory is created
 }
 
-// openStepwise resolves a path element by element. It opens each element without following symbolic links, and resolves links
-// itself, so that no concurrent change can lead out of the volume.
+// openStepwise opens path inside the volume, one element after the other. The kernel follows no symbolic link: openStepwise
+// resolves each link itself. So no concurrent change can make it leave the volume.
 func (v *volume) openStepwise(path string) (int, error) {
 	w := &walk{volume: v}
 	defer w.closeAll()
@@ -131,13 +132,14 @@ func (w *walk) closeAll() {
 	}
 }
 
-// leaveDir returns to the parent by closing the current directory, without resolving "..".
+// leaveDir closes the current directory and makes its parent the current directory. It does not resolve "..", which a concurrent
+// rename could direct elsewhere.
 func (w *walk) leaveDir() {
 	_ = unix.Close(w.open[len(w.open)-1])
 	w.open = w.open[:len(w.open)-1]
 }
 
-// currentDir returns the descriptor of the current directory, which the walk owns.
+// currentDir returns the descriptor of the current directory. The caller must not close it.
 func (w *walk) currentDir() int {
 	if len(w.open) == 0 {
 		return w.volume.fd
@@ -145,7 +147,8 @@ func (w *walk) currentDir() int {
 	return w.open[len(w.open)-1]
 }
 
-// takeCurrent returns the descriptor of the current directory or file, which the caller must close.
+// takeCurrent returns the descriptor of the current file or directory, and removes it from w. The caller must close the
+// descriptor.
 func (w *walk) takeCurrent() (int, error) {
 	if len(w.open) == 0 {
 		return unix.FcntlInt(uintptr(w.volume.fd), unix.F_DUPFD_CLOEXEC, 0)
@@ -155,7 +158,8 @@ func (w *walk) takeCurrent() (int, error) {
 	return fd, nil
 }
 
-// addPath adds the elements of a path before the remaining ones.
+// addPath adds the elements of path to the elements that w opens next. own is true for the subPath and false for the target of a
+// symbolic link: only missing directories of the subPath are created.
 func (w *walk) addPath(path string, own bool) {
 	for _, e := range slices.Backward(strings.Split(path, "/")) {
 		if e != "" && e != "." {
@@ -164,8 +168,8 @@ func (w *walk) addPath(path string, own bool) {
 	}
 }
 
-// enterElement opens an entry of the current directory and makes it the current one. If it is a symbolic link, it returns its
-// target instead.
+// enterElement opens element in the current directory and makes it the current file or directory. If element is a symbolic link,
+// it only returns the target as link.
 func (w *walk) enterElement(element pathElement) (link string, err error) {
 	fd, err := openElement(w.currentDir(), element.name)
 	if errors.Is(err, unix.ENOENT) && element.create {
@@ -195,8 +199,8 @@ func (w *walk) enterElement(element pathElement) (link string, err error) {
 	return string(buf[:n]), nil
 }
 
-// openElement opens an entry of a directory, without following a symbolic link. It first tries O_DIRECTORY, which makes autofs
-// mount the directory.
+// openElement opens name in the directory with descriptor dir. It opens a symbolic link itself, not its target. It tries
+// O_DIRECTORY first, because that makes autofs mount the directory.
 func openElement(dir int, name string) (int, error) {
 	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(dir, name, flags|unix.O_DIRECTORY, 0)
@@ -206,8 +210,8 @@ func openElement(dir int, name string) (int, error) {
 	return fd, err
 }
 
-// createDir creates a directory with the mode of the root of the volume, independent of the umask. It opens a directory that
-// another process has just created.
+// createDir creates the directory name in the current directory and returns its descriptor. The mode is that of the root of the
+// volume, whatever the umask is. If name exists by now, createDir opens it.
 func (w *walk) createDir(name string) (int, error) {
 	err := unix.Mkdirat(w.currentDir(), name, w.volume.mode&0o777)
 	if errors.Is(err, unix.EEXIST) {
@@ -227,8 +231,8 @@ func (w *walk) createDir(name string) (int, error) {
 	return fd, nil
 }
 
-// followLink adds the target of a symbolic link to the remaining elements. An absolute target must begin with the path of the
-// volume.
+// followLink adds the elements of link, the target of a symbolic link, to the elements that w opens next. It returns ErrOutside
+// if link is absolute and does not begin with the path of the volume.
 func (w *walk) followLink(link string) error {
 	if !strings.HasPrefix(link, "/") {
 		w.addPath(link, false)

@@ -60,8 +60,8 @@ func bindSubPath(ctx context.Context, request Request) error {
 	return nil
 }
 
-// removePaths returns the errno of err, which has no paths of the host. Other errors become "internal error", except those of
-// contexts.
+// removePaths returns an error with the cause of err but without paths of the host: the errno in err, or the error of a context.
+// Any other error is replaced by "internal error".
 func removePaths(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno
@@ -72,9 +72,8 @@ func removePaths(err error) error {
 	return errors.New("internal error")
 }
 
-// detachStale detaches mounts on target until it is a bind mount of source, which it reports. Stale are mounts of files that a
-// container has replaced, and of file systems whose server is unavailable. It unmounts lazily, because that server would not
-// respond.
+// detachStale unmounts target lazily until it is no mount point, or is a bind mount of the open file source. bound is true in the
+// second case. A mount is stale if a container has replaced its file, or if the server of its file system no longer responds.
 func detachStale(source int, target string) (bound bool, err error) {
 	for range maxStale {
 		mounted, err := mount.IsMountPoint(target)
@@ -95,8 +94,8 @@ func detachStale(source int, target string) (bound bool, err error) {
 	return false, unix.EBUSY
 }
 
-// isSameFile reports whether source is mounted on target. It uses cached attributes; it returns false if the server of the file
-// system does not respond.
+// isSameFile reports whether the open file source is also the file at target. It compares cached attributes, and so does not wait
+// for the server of a network file system. It returns false if they cannot be read.
 func isSameFile(source int, target string) bool {
 	fd, err := unix.Open(target, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -111,8 +110,8 @@ func isSameFile(source int, target string) bool {
 	return a.Ino == b.Ino && a.Dev_major == b.Dev_major && a.Dev_minor == b.Dev_minor && a.Mode&unix.S_IFMT == b.Mode&unix.S_IFMT
 }
 
-// createTarget creates the mount point for source: a directory for a directory, a file otherwise. It replaces a mount point of
-// the other type.
+// createTarget creates the mount point target for the open file source: a directory if source is a directory, and an empty file
+// otherwise. It replaces an existing target of the wrong type.
 func createTarget(source int, target string) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
 		return err

@@ -46,8 +46,9 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Prepare bind-mounts a subPath at r.Target, and returns the target. It creates missing directories of the subPath. If the target
-// already is a bind mount of this file or directory, it is kept; any other bind mount is detached first.
+// Prepare bind-mounts the file or directory request.SubPath of a volume at request.Target, which it returns as path. It creates
+// missing directories of the subPath. It keeps an existing bind mount of this file or directory, and detaches any other mount at
+// the target.
 func Prepare(ctx context.Context, request Request) (path string, err error) {
 	if err := checkSubPath(request.SubPath); err != nil {
 		return "", &Error{SubPath: request.SubPath, Err: err}
@@ -58,9 +59,9 @@ func Prepare(ctx context.Context, request Request) (path string, err error) {
 	return request.Target, nil
 }
 
-// Clean unmounts and removes the targets of Prepare at path and below: bind mounts, their empty mount points, and the parent
-// directories. It never deletes files of a mounted file system. A file with content stays, and is an error. An absent path is no
-// error.
+// Clean unmounts and removes the targets that Prepare has created at path and below, and their parent directories up to path. It
+// deletes no files of a mounted file system. It keeps a file that is not empty, and returns an error for it. It returns nil if
+// path does not exist.
 func Clean(ctx context.Context, path string) error { return cleanTree(ctx, path) }
 
 // Limits for a subPath.
@@ -69,7 +70,7 @@ const (
 	maxQuote = 100  // bytes of a subPath in an error
 )
 
-// checkSubPath returns an [ErrInvalid] if a subPath must be refused.
+// checkSubPath returns an error that wraps [ErrInvalid] if path is empty, absolute or too long, or contains "..".
 func checkSubPath(path string) error {
 	invalid := func(text string) error { return &invalidError{text} }
 	switch {

@@ -26,7 +26,8 @@ type Claims struct {
 
 var _ volume.Claims = (*Claims)(nil)
 
-// Bind stores pv, and a claim that is bound to it with its whole capacity. It replaces existing objects.
+// Bind stores pv, and a claim with the given namespace and name that is bound to pv and has its capacity. It replaces existing
+// objects of these names.
 func (c *Claims) Bind(namespace, name string, pv *corev1.PersistentVolume) {
 	pvc := &corev1.PersistentVolumeClaim{}
 	pvc.Namespace, pvc.Name, pvc.UID = namespace, name, types.UID("claim-"+namespace+"-"+name)
@@ -37,7 +38,7 @@ func (c *Claims) Bind(namespace, name string, pv *corev1.PersistentVolume) {
 	c.Put(pvc, pv)
 }
 
-// Put stores or replaces a claim and a PV; a nil argument is ignored.
+// Put stores copies of pvc and pv. It replaces existing objects of these names, and ignores a nil argument.
 func (c *Claims) Put(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,7 +53,8 @@ func (c *Claims) Put(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVol
 	}
 }
 
-// FailCalls makes all later calls of PersistentVolumeClaim and PersistentVolume fail with err; nil ends that.
+// FailCalls makes PersistentVolumeClaim and PersistentVolume return err until FailCalls is called again. A nil err makes them
+// succeed again.
 func (c *Claims) FailCalls(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

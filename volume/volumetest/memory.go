@@ -48,7 +48,7 @@ func (m *MemoryPlugin) TearDown(_ context.Context, vol volume.Volume) error {
 	return nil
 }
 
-// Shows reports whether o is the pod of a volume, or the config map that the volume shows.
+// Shows reports whether object is pod itself, or the config map that vol shows.
 func (m *MemoryPlugin) Shows(pod *corev1.Pod, vol *corev1.Volume, object volume.Object) bool {
 	if object.Kind == volume.KindPod {
 		return object.Name == pod.Name
@@ -56,7 +56,7 @@ func (m *MemoryPlugin) Shows(pod *corev1.Pod, vol *corev1.Volume, object volume.
 	return vol.ConfigMap != nil && (object.Name == "" || vol.ConfigMap.Name == object.Name)
 }
 
-// Volumes returns the volumes that are set up, sorted, as UID/NAME.
+// Volumes returns the volumes that are set up, in the form UID/NAME and sorted.
 func (m *MemoryPlugin) Volumes() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,7 +68,7 @@ func (m *MemoryPlugin) Volumes() []string {
 	return all
 }
 
-// Calls returns the calls in order, such as "set up UID/NAME".
+// Calls returns the calls of SetUp and TearDown in order, such as "set up UID/NAME".
 func (m *MemoryPlugin) Calls() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,7 +160,7 @@ func (f *FaultyPlugin) Unstage(ctx context.Context, vol volume.Volume) error {
 	return f.Plugin.(volume.Stager).Unstage(ctx, vol)
 }
 
-// MountsWithLabel calls the plugin, if it is a [volume.SELinuxMounter].
+// MountsWithLabel calls MountsWithLabel of the wrapped plugin. It returns false if that is no [volume.SELinuxMounter].
 func (f *FaultyPlugin) MountsWithLabel(ctx context.Context, vol volume.Volume) (bool, error) {
 	if m, ok := f.Plugin.(volume.SELinuxMounter); ok {
 		return m.MountsWithLabel(ctx, vol)
@@ -168,7 +168,8 @@ func (f *FaultyPlugin) MountsWithLabel(ctx context.Context, vol volume.Volume) (
 	return false, nil
 }
 
-// NodeExpand calls ExpandFault and the plugin, if it is a [volume.Expander].
+// NodeExpand calls ExpandFault, and returns its error if not nil. It then calls NodeExpand of the wrapped plugin, if that is a
+// [volume.Expander].
 func (f *FaultyPlugin) NodeExpand(ctx context.Context, vol volume.Volume, expansion volume.Expansion) error {
 	if f.ExpandFault != nil {
 		if err := f.ExpandFault(ctx, vol); err != nil {
@@ -181,13 +182,14 @@ func (f *FaultyPlugin) NodeExpand(ctx context.Context, vol volume.Volume, expans
 	return nil
 }
 
-// Hang is a fault for a [FaultyPlugin] that blocks until ctx ends.
+// Hang blocks until ctx ends, and returns the error of ctx. It is a value for fields of [FaultyPlugin] such as SetUpFault.
 func Hang(ctx context.Context, vol volume.Volume) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// Latency returns a fault for a [FaultyPlugin] that delays a call by d, without an error.
+// Latency returns a function that blocks for d and returns nil, or until ctx ends. It is a value for fields of [FaultyPlugin]
+// such as SetUpFault.
 func Latency(d time.Duration) func(ctx context.Context, v volume.Volume) error {
 	return func(ctx context.Context, _ volume.Volume) error {
 		select {

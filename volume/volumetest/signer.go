@@ -78,7 +78,8 @@ func (s *Signer) Requests() []volume.CertificateRequest {
 	return slices.Clone(s.requests)
 }
 
-// TrustBundle returns the certificate of the authority as a trust bundle of a signer.
+// TrustBundle returns a trust bundle with the given name and signer. It contains the root certificate of s, so that it verifies
+// all certificates that s issues.
 func (s *Signer) TrustBundle(name, signer string) (volume.TrustBundle, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +90,7 @@ func (s *Signer) TrustBundle(name, signer string) (volume.TrustBundle, error) {
 	return volume.TrustBundle{Name: name, Signer: signer, PEM: string(text)}, nil
 }
 
-// ensureAuthority creates key and certificate of the authority on its first call. s.mu is held.
+// ensureAuthority generates the key and the root certificate of s, unless s has them. The caller holds s.mu.
 func (s *Signer) ensureAuthority() error {
 	if s.root != nil {
 		return nil
@@ -166,7 +167,7 @@ func (b *TrustBundles) changeBundles(name string, do func()) {
 	}
 }
 
-// Watch calls changed for each bundle that changes, until ctx ends. It implements [volume.Watcher].
+// Watch calls changed for each bundle that is stored or deleted, until ctx ends. It implements [volume.Watcher].
 func (b *TrustBundles) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	b.mu.Lock()
 	if b.watchers == nil {

@@ -45,7 +45,8 @@ const (
 	rulePartial    = "failure: When the pod is released, TearDown follows, unless the error wraps a [FinalError]."
 )
 
-// TestPlugin checks that a plugin implements the documentation of volume.Plugin. subject is called once per case.
+// TestPlugin runs a suite of tests that checks the rules in the documentation of volume.Plugin and volume.Stager. It calls
+// subject for each test, to get a new plugin and a pod with a volume for it.
 func TestPlugin(t *testing.T, subject func(t *testing.T) Subject) {
 	cases := map[string]func(c *pluginCheck){
 		"SetUpTwice":       (*pluginCheck).setUpTwice,
@@ -72,7 +73,8 @@ type pluginCheck struct {
 	podDir string
 }
 
-// fullVolume returns the volume as passed to SetUp, and creates its parent directory.
+// fullVolume returns the volume of the pod as [volume.Volumes] passes it to SetUp. It also creates the parent directory of the
+// volume.
 func (c *pluginCheck) fullVolume() volume.Volume {
 	source := &c.Pod.Spec.Volumes[0]
 	v := c.recordedVolume()
@@ -86,7 +88,8 @@ func (c *pluginCheck) fullVolume() volume.Volume {
 	return v
 }
 
-// recordedVolume returns the volume as known from its record, without pod and PV.
+// recordedVolume returns the volume of the pod as [volume.Volumes] passes it to TearDown after a restart of the agent: without
+// Pod, Source and PV.
 func (c *pluginCheck) recordedVolume() volume.Volume {
 	name := c.Pod.Spec.Volumes[0].Name
 	spec := name
@@ -124,7 +127,8 @@ func (c *pluginCheck) stageDevice(vol volume.Volume) {
 	c.Succeed(c.Plugin.(volume.Stager).Stage(c.Context(), vol), ruleStage, "Stage")
 }
 
-// checkUnstage unstages the device with the recorded data, and checks that its staging directory is removed.
+// checkUnstage calls Unstage, and checks that the staging directory is removed. rule is the text that a failure of the check
+// cites.
 func (c *pluginCheck) checkUnstage(rule string) {
 	c.Helper()
 	v := c.recordedVolume()
@@ -139,7 +143,8 @@ func (c *pluginCheck) checkUnstage(rule string) {
 	}
 }
 
-// stageTwice checks that a second Stage, as after a restart of the agent, keeps the volume that is set up.
+// stageTwice checks that a second Stage succeeds and the volume remains set up. Stage is called again after a restart of the
+// agent.
 func (c *pluginCheck) stageTwice() {
 	m := c.checkSetUp()
 	c.stageDevice(c.fullVolume())
@@ -165,7 +170,8 @@ func (c *pluginCheck) checkSetUp() volume.Mount {
 	return m
 }
 
-// checkTearDown calls TearDown, and checks that nothing remains.
+// checkTearDown calls TearDown for vol, and checks that the directory of vol is removed. rule is the text that a failure of the
+// check cites.
 func (c *pluginCheck) checkTearDown(vol volume.Volume, rule string) {
 	c.Helper()
 	c.Succeed(c.Plugin.TearDown(c.Context(), vol), rule, "TearDown")
@@ -175,7 +181,7 @@ func (c *pluginCheck) checkTearDown(vol volume.Volume, rule string) {
 	c.Hold(errors.Is(err, fs.ErrNotExist), rule, "after TearDown the directory of plugins exists: %v", err)
 }
 
-// setUpTwice checks that a second SetUp keeps the files and the mode of the volume.
+// setUpTwice checks that a second SetUp keeps the files that a container wrote, and the mode that a container set.
 func (c *pluginCheck) setUpTwice() {
 	m := c.checkSetUp()
 	kept := ""
@@ -215,7 +221,8 @@ func (c *pluginCheck) tearDownAbsent() {
 	c.checkTearDown(c.recordedVolume(), ruleAbsent)
 }
 
-// tearDownPartial checks the teardown of a directory that a killed agent has left.
+// tearDownPartial checks that TearDown succeeds for a directory with some files, as an agent leaves it that is killed during
+// SetUp.
 func (c *pluginCheck) tearDownPartial() {
 	v, half := c.fullVolume(), "half/written"
 	if c.Mounted {
@@ -237,7 +244,7 @@ func (c *pluginCheck) tearDownByRecord() {
 	c.checkUnstage(ruleUnstage)
 }
 
-// setUpCanceled checks that SetUp returns the error of a canceled context, and that a teardown succeeds afterwards.
+// setUpCanceled checks that SetUp with a canceled context returns context.Canceled or succeeds, and that TearDown then succeeds.
 func (c *pluginCheck) setUpCanceled() {
 	ctx, cancel := context.WithCancel(c.Context())
 	cancel()

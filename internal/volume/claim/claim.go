@@ -18,7 +18,7 @@ import (
 // protectionFinalizer is the finalizer that keeps a deleted claim while pods use it.
 const protectionFinalizer = "kubernetes.io/pvc-protection"
 
-// NameOf returns the name of the claim of a volume; its namespace is that of the pod. The claim of a generic ephemeral volume is
+// NameOf returns the name of the claim that vol uses; its namespace is that of pod. The claim of a generic ephemeral volume is
 // named POD-VOLUME. ok is false for a volume without a claim.
 func NameOf(pod *corev1.Pod, vol *corev1.Volume) (name string, ok bool) {
 	switch {
@@ -31,11 +31,11 @@ func NameOf(pod *corev1.Pod, vol *corev1.Volume) (name string, ok bool) {
 	}
 }
 
-// IsReadOnly reports whether the pod uses the claim of a volume read-only in all containers.
+// IsReadOnly reports whether v references its claim as read-only, which applies to all containers.
 func IsReadOnly(v *corev1.Volume) bool { return optional.OrZero(v.PersistentVolumeClaim).ReadOnly }
 
-// CheckClaim returns an error if the pod cannot use claim pvc for volume vol: the claim is not bound, is being deleted, or was
-// created for another pod.
+// CheckClaim returns an error if pod cannot use the claim pvc for vol: pvc is not bound, is being deleted, or was created for an
+// ephemeral volume of another pod.
 func CheckClaim(pod *corev1.Pod, vol *corev1.Volume, pvc *corev1.PersistentVolumeClaim) error {
 	err := checkBinding(pvc)
 	if err == nil && vol.Ephemeral != nil && !isOwner(pod, pvc) {
@@ -44,7 +44,8 @@ func CheckClaim(pod *corev1.Pod, vol *corev1.Volume, pvc *corev1.PersistentVolum
 	return wrapWithName(pvc, err)
 }
 
-// checkBinding returns an error if a claim is being deleted or is not bound.
+// checkBinding returns an error if pvc is not bound to a PV or is being deleted. It accepts a deleted claim that the protection
+// finalizer keeps until no pod uses it.
 func checkBinding(pvc *corev1.PersistentVolumeClaim) error {
 	switch {
 	case pvc.DeletionTimestamp != nil && !slices.Contains(pvc.Finalizers, protectionFinalizer):
@@ -57,7 +58,7 @@ func checkBinding(pvc *corev1.PersistentVolumeClaim) error {
 	return nil
 }
 
-// isOwner reports whether a claim was created for an ephemeral volume of the pod.
+// isOwner reports whether pod owns pvc, the claim of a generic ephemeral volume.
 func isOwner(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim) bool {
 	owner := metav1.GetControllerOfNoCopy(pvc)
 	switch {
@@ -70,8 +71,8 @@ func isOwner(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim) bool {
 	}
 }
 
-// CheckPV returns an error if the pod cannot use pv for volume vol: pv is not bound to claim pvc, or its volumeMode does not
-// fit the containers.
+// CheckPV returns an error if pod cannot use pv for vol: pv is not bound to the claim pvc, or containers use a file system as a
+// device or a block volume as a mount.
 func CheckPV(pod *corev1.Pod, vol *corev1.Volume, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
 	err := checkClaimRef(pvc, pv)
 	if err == nil {
@@ -80,7 +81,7 @@ func CheckPV(pod *corev1.Pod, vol *corev1.Volume, pvc *corev1.PersistentVolumeCl
 	return wrapWithName(pvc, err)
 }
 
-// checkClaimRef returns an error if a PV is not bound to the claim.
+// checkClaimRef returns an error if the claimRef of pv does not name pvc.
 func checkClaimRef(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
 	switch ref := pv.Spec.ClaimRef; {
 	case ref == nil:
@@ -96,7 +97,7 @@ func checkClaimRef(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolum
 // IsBlock reports whether a PV is a block device.
 func IsBlock(pv *corev1.PersistentVolume) bool { return volumeMode(pv) == corev1.PersistentVolumeBlock }
 
-// volumeMode returns the volumeMode of a PV; the default is Filesystem.
+// volumeMode returns the volumeMode of pv. It returns Filesystem if that is not set.
 func volumeMode(pv *corev1.PersistentVolume) corev1.PersistentVolumeMode {
 	if pv.Spec.VolumeMode == nil {
 		return corev1.PersistentVolumeFilesystem
@@ -104,7 +105,8 @@ func volumeMode(pv *corev1.PersistentVolume) corev1.PersistentVolumeMode {
 	return *pv.Spec.VolumeMode
 }
 
-// checkMode returns an error if a container mounts a block volume, or uses a file system as a device.
+// checkMode returns an error if mode, the volumeMode of the PV of vol, does not fit the containers of pod: volumeMounts need
+// Filesystem, volumeDevices need Block.
 func checkMode(pod *corev1.Pod, vol *corev1.Volume, mode corev1.PersistentVolumeMode) error {
 	for c := range containers.All(&pod.Spec) {
 		for i := range c.VolumeMounts {
@@ -121,7 +123,7 @@ func checkMode(pod *corev1.Pod, vol *corev1.Volume, mode corev1.PersistentVolume
 	return nil
 }
 
-// wrapWithName adds namespace and name of a claim to an error; nil for nil.
+// wrapWithName returns err with the namespace and name of pvc in its text. It returns nil if err is nil.
 func wrapWithName(pvc *corev1.PersistentVolumeClaim, err error) error {
 	if err == nil {
 		return nil
@@ -129,7 +131,7 @@ func wrapWithName(pvc *corev1.PersistentVolumeClaim, err error) error {
 	return WrapError(pvc.Namespace, pvc.Name, err)
 }
 
-// WrapError adds namespace and name of a claim to an error, with the text of the kubelet.
+// WrapError returns err with the namespace and name of a claim in its text, which is that of the kubelet. err must not be nil.
 func WrapError(namespace, name string, err error) error {
 	return fmt.Errorf("error processing PVC %s/%s: %w", namespace, name, err)
 }

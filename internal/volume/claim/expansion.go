@@ -15,9 +15,9 @@ const expansionNotRequiredAnnotation = "volume.kubernetes.io/node-expansion-not-
 // Expansion is the size in bytes of a volume on this node, and the requested size.
 type Expansion struct{ OldSize, NewSize int64 }
 
-// PlanExpansion returns by how much a volume must be expanded on this node. due is false if it need not or must not be: if the
-// controller tracks expansions in the claim status, the node waits for its turn (KEP-1790). known is the size on this node in
-// bytes; zero: the capacity in the claim status.
+// PlanExpansion compares the size of a volume on this node with the size of pv. expansion has the sizes. due reports whether the
+// node must expand the volume now. It is false while the claim status says that the controller has not finished its part of the
+// expansion (KEP-1790). known is the size on this node in bytes; zero means that the capacity in the claim status is used.
 func PlanExpansion(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, known int64) (expansion Expansion, due bool) {
 	capacity := pvc.Status.Capacity[corev1.ResourceStorage]
 	wanted := pv.Spec.Capacity[corev1.ResourceStorage]
@@ -39,7 +39,8 @@ func PlanExpansion(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolum
 		status == corev1.PersistentVolumeClaimNodeResizeInProgress || expandsOnEveryNode(pvc, expansion))
 }
 
-// expandsOnEveryNode reports whether a ReadWriteMany claim that was expanded on another node must be expanded on this node too.
+// expandsOnEveryNode reports whether this node must expand the volume of pvc although another node has. This applies to a
+// ReadWriteMany claim whose status has the new size, unless an annotation excludes it.
 func expandsOnEveryNode(pvc *corev1.PersistentVolumeClaim, expansion Expansion) bool {
 	capacity := pvc.Status.Capacity[corev1.ResourceStorage]
 	_, not := pvc.Annotations[expansionNotRequiredAnnotation]

@@ -15,8 +15,8 @@ import (
 // groupAnnotation is the annotation of a PV with the supplemental group that its files require.
 const groupAnnotation = "pv.beta.kubernetes.io/gid"
 
-// MountOptions returns the mount options of a PV, sorted and without duplicates. The annotation
-// volume.beta.kubernetes.io/mount-options takes precedence over the spec.
+// MountOptions returns the mount options of pv, sorted and without duplicates. They come from the annotation
+// volume.beta.kubernetes.io/mount-options if pv has it, and from the spec otherwise.
 func MountOptions(pv *corev1.PersistentVolume) []string {
 	options := pv.Spec.MountOptions
 	if text, ok := pv.Annotations[corev1.MountOptionAnnotation]; ok {
@@ -27,13 +27,14 @@ func MountOptions(pv *corev1.PersistentVolume) []string {
 	return slices.Compact(options)
 }
 
-// SupplementalGroup returns the supplemental group that a PV requires. ok is false if there is none, or if it is not a number.
+// SupplementalGroup returns the group ID that processes need to use the files of pv, from an annotation of pv. ok is false if the
+// annotation is missing or not a number.
 func SupplementalGroup(pv *corev1.PersistentVolume) (gid int64, ok bool) {
 	gid, err := strconv.ParseInt(pv.Annotations[groupAnnotation], 10, 64)
 	return gid, err == nil
 }
 
-// IsReadWriteOncePod reports whether ReadWriteOncePod is the only access mode of a PV: one pod at a time may use it.
+// IsReadWriteOncePod reports whether ReadWriteOncePod is the only access mode of pv. Then only one pod at a time may use it.
 func IsReadWriteOncePod(pv *corev1.PersistentVolume) bool {
 	return len(pv.Spec.AccessModes) == 1 && pv.Spec.AccessModes[0] == corev1.ReadWriteOncePod
 }

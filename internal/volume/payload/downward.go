@@ -16,7 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// addDownwardAPI adds the files of downwardAPI items: fields of the pod, and resources of its containers.
+// addDownwardAPI adds a file for each item of a downwardAPI source. Its content is a field of the pod, or a resource of a
+// container.
 func (b *builder) addDownwardAPI(items []corev1.DownwardAPIVolumeFile) {
 	for i := range items {
 		item := &items[i]
@@ -36,8 +37,9 @@ func (b *builder) addDownwardAPI(items []corev1.DownwardAPIVolumeFile) {
 	}
 }
 
-// fieldValue returns a field of the pod as the content of a file. It supports fewer fields than environment variables do, but
-// whole maps (pkg/fieldpath).
+// fieldValue returns the content of the file for name, a field of pod such as metadata.labels. Unlike environment variables,
+// files can show all labels or all annotations. Other fields, such as spec.nodeName, are not supported and cause an error
+// (pkg/fieldpath).
 func fieldValue(pod *corev1.Pod, name string) (string, error) {
 	if m, key, ok := podfield.SplitSubscript(name); ok {
 		switch m {
@@ -64,7 +66,7 @@ func fieldValue(pod *corev1.Pod, name string) (string, error) {
 	}
 }
 
-// formatMap returns a line key="value" for each entry, sorted by key, without a final newline.
+// formatMap returns a line of the form key="value" for each entry of m, sorted by key. The last line has no newline.
 func formatMap(m map[string]string) string {
 	var out []byte
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -77,8 +79,9 @@ func formatMap(m map[string]string) string {
 	return string(out)
 }
 
-// resourceValue returns a request or limit of a container divided by the divisor of ref, rounded up. Without a limit, it returns
-// what is allocatable on the node, except for huge pages, which are never overcommitted.
+// resourceValue returns the request or limit that ref selects, divided by the divisor of ref and rounded up. If the container has
+// no limit, it returns the amount in allocatable, that of the node. It does not do this for huge pages, which are never
+// overcommitted.
 func resourceValue(spec *corev1.PodSpec, ref *corev1.ResourceFieldSelector, allocatable corev1.ResourceList) (string, error) {
 	var c *corev1.Container
 	for each := range containers.NotEphemeral(spec) {

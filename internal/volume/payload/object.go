@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/optional"
 )
 
-// addConfigMap adds the files of a config map. mayMiss (optional in the API): a missing object or key is no error.
+// addConfigMap adds the files of the config map name. A missing config map or key is an error unless mayMiss is true.
 func (b *builder) addConfigMap(name string, items []corev1.KeyToPath, mayMiss *bool) {
 	o, ok := b.in.ConfigMaps[name]
 	switch {
@@ -27,7 +27,7 @@ func (b *builder) addConfigMap(name string, items []corev1.KeyToPath, mayMiss *b
 	}
 }
 
-// addSecret adds the files of a secret. mayMiss (optional in the API): a missing object or key is no error.
+// addSecret adds the files of the secret name. A missing secret or key is an error unless mayMiss is true.
 func (b *builder) addSecret(name string, items []corev1.KeyToPath, mayMiss *bool) {
 	o, ok := b.in.Secrets[name]
 	switch {
@@ -38,8 +38,8 @@ func (b *builder) addSecret(name string, items []corev1.KeyToPath, mayMiss *bool
 	}
 }
 
-// addKeys adds a file for each item, or for each key of data if there are no items. missing is the format of the error about a
-// missing key.
+// addKeys adds a file for each item, with the value in data of the key of the item. Without items, it adds a file for each key of
+// data. A missing key is an error unless mayMiss is true; missing is the format of the error, with a verb for the key.
 func (b *builder) addKeys(data map[string][]byte, items []corev1.KeyToPath, mayMiss *bool, missing string) {
 	if len(items) == 0 {
 		for key, content := range data {

@@ -34,7 +34,8 @@ type Inputs struct {
 	Allocatable corev1.ResourceList // of the node: replaces missing limits of containers
 }
 
-// BuildFiles returns the files of a configMap, secret, downwardAPI or projected volume.
+// BuildFiles returns the files of vol, a configMap, secret, downwardAPI or projected volume. Their contents come from pod and in.
+// If objects or keys are missing, the error names them.
 func BuildFiles(pod *corev1.Pod, vol *corev1.Volume, in Inputs) (Files, error) {
 	b := &builder{pod: pod, in: in, files: Files{}}
 	switch {
@@ -71,7 +72,8 @@ func (b *builder) addError(format string, args ...any) {
 	b.errors = append(b.errors, fmt.Sprintf(format, args...))
 }
 
-// addFile adds a file at a path in the volume, and replaces an existing one. A nil mode means the default mode of the volume.
+// addFile adds a file with the content data at the path target in the volume. It replaces a file with this path. If mode is nil,
+// the file gets the default mode of the volume.
 func (b *builder) addFile(target string, data []byte, mode *int32) {
 	b.addOwnedFile(target, data, mode, nil)
 }
@@ -91,7 +93,7 @@ func (b *builder) addOwnedFile(target string, data []byte, mode *int32, owner *i
 // maxErrors is the maximum number of errors that buildResult names.
 const maxErrors = 10
 
-// buildResult returns the files, or one error for all problems.
+// buildResult returns the files, or one error with the texts of the first maxErrors errors that were added.
 func (b *builder) buildResult() (Files, error) {
 	if n := len(b.errors); n > maxErrors {
 		b.errors = append(b.errors[:maxErrors], fmt.Sprintf("and %d more", n-maxErrors))

@@ -40,7 +40,8 @@ func (b *builder) addSource(i int, s *corev1.VolumeProjection) {
 	}
 }
 
-// addCertificate adds the files of a podCertificate source: key, chain, or both in one file.
+// addCertificate adds the files of the podCertificate source with index i: the key, the certificate chain, or a file with key and
+// chain.
 func (b *builder) addCertificate(i int, projection *corev1.PodCertificateProjection) {
 	c, ok := b.in.Certificates[i]
 	if !ok {
@@ -58,8 +59,8 @@ func (b *builder) addCertificate(i int, projection *corev1.PodCertificateProject
 	}
 }
 
-// addCredential adds a file with mode 0600 if the pod has an fsGroup or a common user, who then owns the file. Package fsgroup
-// later turns 0600 into 0640.
+// addCredential adds a file with the secret data. If all containers run as one user, that user owns the file. In this case, or if
+// the pod has an fsGroup, the mode is 0600; with an fsGroup, package fsgroup later extends it to 0640.
 func (b *builder) addCredential(path string, data []byte) {
 	var mode *int32
 	owner := commonUser(&b.pod.Spec)
@@ -69,8 +70,8 @@ func (b *builder) addCredential(path string, data []byte) {
 	b.addOwnedFile(path, data, mode, owner)
 }
 
-// commonUser returns the user that all containers of a pod run as. It is nil if they differ, or if a container uses that of its
-// image (pkg/volume/util, FsUserFrom).
+// commonUser returns the user ID that all containers in spec run as. It returns nil if the user IDs differ, or if one is not set
+// and so comes from the image (pkg/volume/util, FsUserFrom).
 func commonUser(spec *corev1.PodSpec) *int64 {
 	var one *int64
 	for c := range containers.All(spec) {

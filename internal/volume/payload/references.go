@@ -29,7 +29,8 @@ type Reference struct {
 	Optional bool // the object may be missing
 }
 
-// References yields the config maps and secrets that a volume refers to, in the order of the spec, including duplicates.
+// References yields the config maps and secrets that vol refers to, in the order of the spec. It yields an object again for each
+// further reference.
 func References(vol *corev1.Volume) iter.Seq[Reference] {
 	return func(yield func(Reference) bool) {
 		each := func(k Kind, name string, optional *bool) bool {
@@ -51,8 +52,8 @@ func References(vol *corev1.Volume) iter.Seq[Reference] {
 	}
 }
 
-// ShowsClusterObject reports whether a volume shows a cluster trust bundle with that name, or a certificate of a pod with that
-// name. An empty kind or name matches any.
+// ShowsClusterObject reports whether vol, a volume of pod, shows the cluster trust bundle name or, for kind PodCertificate, a
+// certificate of the pod name. An empty kind or name matches all objects.
 func ShowsClusterObject(pod *corev1.Pod, vol *corev1.Volume, kind Kind, name string) bool {
 	if vol.Projected == nil {
 		return false
@@ -73,7 +74,7 @@ func ShowsClusterObject(pod *corev1.Pod, vol *corev1.Volume, kind Kind, name str
 	return false
 }
 
-// ShowsMetadata reports whether a volume shows labels, annotations or other fields of its pod.
+// ShowsMetadata reports whether vol has a downwardAPI source, and so shows labels, annotations or other fields of its pod.
 func ShowsMetadata(vol *corev1.Volume) bool {
 	switch {
 	case vol.DownwardAPI != nil:

@@ -21,7 +21,8 @@ type Device struct {
 	tearDowns int     // running teardowns
 }
 
-// countUsers counts the volumes of each device and their running steps.
+// countUsers sets the counts in all devices from the volumes: how many volumes use the device, and how many of their steps are
+// running.
 func (s *State) countUsers() {
 	for _, d := range s.Devices {
 		d.stageFor, d.users, d.setUps, d.tearDowns = nil, 0, 0, 0
@@ -33,7 +34,7 @@ func (s *State) countUsers() {
 	}
 }
 
-// countVolume adds a volume to the counts of its device: whether it needs the device, and its running step.
+// countVolume adds vol to the counts of its device d: whether vol uses d, and its running step.
 func (d *Device) countVolume(vol *Volume) {
 	if vol.Desired == Mounted && d.stageFor == nil {
 		d.stageFor = vol
@@ -44,7 +45,8 @@ func (d *Device) countVolume(vol *Volume) {
 	d.countStep(vol.Step)
 }
 
-// countStep counts a running step of a volume of the device, because set-ups exclude all other steps of the device.
+// countStep counts step, a running step of a volume of d. canStart and nextStep need the counts, because a set-up excludes all
+// other steps of the device.
 func (d *Device) countStep(step Step) {
 	switch step {
 	case SetUp, Remount:
@@ -54,8 +56,8 @@ func (d *Device) countStep(step Step) {
 	}
 }
 
-// canStart reports whether the device permits a step of one of its volumes now. A set-up needs a staged device without other
-// running steps; a teardown may run beside other teardowns.
+// canStart reports whether step, of a volume of d, may start now. A set-up needs a staged device, and no other step of the device
+// may be running. A teardown may run at the same time as other teardowns.
 func (d *Device) canStart(step Step) bool {
 	switch step {
 	case SetUp, Remount:
@@ -67,8 +69,8 @@ func (d *Device) canStart(step Step) bool {
 	}
 }
 
-// nextStep returns the next stage or unstage of the device and its earliest start. It returns None if none is needed, or steps
-// of its volumes run.
+// nextStep returns the next step of the device, Stage or Unstage, and the earliest time to start it. step is None if the device
+// needs no step, or while a step of the device or of its volumes runs.
 func (d *Device) nextStep() (step Step, at time.Time) {
 	switch {
 	case d.Step != None || d.setUps > 0 || d.tearDowns > 0:

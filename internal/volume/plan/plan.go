@@ -24,7 +24,7 @@ type Action struct {
 	Step   Step
 }
 
-// Start records in the device or the volume that the step of the action has started at now.
+// Start records that the step of a starts at now, in the progress of its device or volume.
 func (a Action) Start(now time.Time) {
 	if a.Device != nil {
 		a.Device.Start(a.Step, now)
@@ -33,8 +33,9 @@ func (a Action) Start(now time.Time) {
 	}
 }
 
-// Plan returns the steps that must start now, and the time at which the next step is due; zero: none. Teardowns come first, to
-// free resources, then volumes that pods wait for, then updates. Call it again after each step that completes.
+// Plan returns the steps that must start now. Teardowns come first, because they free resources, then set-ups, which pods wait
+// for, then updates. wake is the time when the next step is due; zero means that none is planned. The caller starts the steps
+// with [Action.Start], and calls Plan again when a step completes.
 func Plan(state *State, now time.Time) (actions []Action, wake time.Time) {
 	state.countUsers()
 	wake, due := state.findDue(now)
@@ -64,7 +65,8 @@ func Plan(state *State, now time.Time) (actions []Action, wake time.Time) {
 	return b.actions, sleep.Earlier(wake, b.wake)
 }
 
-// findDue reports whether a step is due now, and returns the earliest later step; zero: none.
+// findDue reports whether a step of a volume or device is due now. wake is the time when the next later step is due; zero means
+// that there is none.
 func (s *State) findDue(now time.Time) (wake time.Time, due bool) {
 	for _, v := range s.Volumes {
 		switch step, at := v.nextStep(); {
@@ -97,8 +99,8 @@ type slots struct {
 	wake     time.Time // when a step without a slot may start
 }
 
-// takeSlot counts one more running step against State.Parallel. If the limit is reached, it returns false and records when a
-// slot becomes free.
+// takeSlot reports whether one more step may start without exceeding State.Parallel, and counts the step. If it returns false,
+// b.wake is the time when a running step stops counting.
 func (b *slots) takeSlot() bool {
 	if b.free <= 0 {
 		b.wake = sleep.Earlier(b.wake, b.nextFree)
@@ -109,8 +111,8 @@ func (b *slots) takeSlot() bool {
 	return true
 }
 
-// freeSlots returns the number of steps that may start, and the time at which the next running step becomes slow and stops
-// counting; zero: none.
+// freeSlots returns n, the number of steps that may start without exceeding State.Parallel. freed is the time when the next
+// running step has run for State.Slow and stops counting; zero means that there is none.
 func (s *State) freeSlots(now time.Time) (n int, freed time.Time) {
 	n = max(s.Parallel, 1)
 	count := func(p *Progress) {

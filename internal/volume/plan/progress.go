@@ -51,7 +51,7 @@ func (s Step) String() string {
 	}
 }
 
-// isRemoval reports whether a step removes the volume or device.
+// isRemoval reports whether s is TearDown or Unstage.
 func (s Step) isRemoval() bool { return s == TearDown || s == Unstage }
 
 // Progress is the phase of a volume or device, its running step and its last failure.
@@ -74,13 +74,15 @@ type Progress struct {
 	RetryAt     time.Time // earliest retry of that step
 }
 
-// BackoffPolicy returns the delays between retries of a failed step (pkg/util/goroutinemap/exponentialbackoff).
+// BackoffPolicy returns the delays before a failed step is retried: from 500 ms to about 2 min, as in the kubelet
+// (pkg/util/goroutinemap/exponentialbackoff).
 func BackoffPolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
 }
 
-// unavailablePolicy is the back-off while a server, such as the API server, does not respond. Its maximum is only 15 s, because
-// pods wait for nothing else once the server is back. All other failures, including not found, use [BackoffPolicy].
+// unavailablePolicy returns the delays before a step is retried that failed because a server, such as the API server, did not
+// respond. The maximum is only 15 s: pods wait for nothing else once the server is back. All other failures, including "not
+// found", use [BackoffPolicy].
 func unavailablePolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 15 * time.Second}
 }
@@ -95,7 +97,7 @@ type Failure struct {
 // ErrHungCall means that a teardown is not known to be complete, because an older plugin call has not returned.
 var ErrHungCall = errors.New("a call has not returned")
 
-// Start records that a step has started at now. The phase becomes Uncertain, except for an update of a volume that is set up.
+// Start records that step starts at now. It sets the phase to Uncertain, except for an update: the volume remains set up.
 func (p *Progress) Start(step Step, now time.Time) {
 	p.Step, p.Since, p.hungReturned = step, now, false
 	if step != Remount {
@@ -103,7 +105,8 @@ func (p *Progress) Start(step Step, now time.Time) {
 	}
 }
 
-// Complete records the result of the running step, at now. A nil failure is success: the phase becomes Ready or Absent.
+// Complete records at now that the running step has completed. failure is nil for a success: the phase becomes Ready, or Absent
+// after a removal. A removal also counts as failed if a plugin call that was given up may have changed the node meanwhile.
 func (p *Progress) Complete(failure *Failure, now time.Time) {
 	s := p.Step
 	p.Step, p.Since = None, time.Time{}
@@ -122,8 +125,8 @@ func (p *Progress) Complete(failure *Failure, now time.Time) {
 	}
 }
 
-// recordFailure records that a step has failed, and computes its earliest retry. The phase becomes Absent if the failure
-// leaves nothing.
+// recordFailure records that step has failed at now, and sets the time of the retry. It sets the phase to Absent if failure says
+// that nothing is left on the node, and to Ready if the volume of a previous agent process is usable.
 func (p *Progress) recordFailure(step Step, failure Failure, now time.Time) {
 	if step == SetUp && p.Recovered && !p.hasHungCall() && failure.Usable {
 		p.Phase, step = Ready, Remount
@@ -142,8 +145,8 @@ func (p *Progress) recordFailure(step Step, failure Failure, now time.Time) {
 	}
 }
 
-// GiveUp fails the running step, because its plugin call does not return. Until HungCallReturned is called, the call may still
-// change the node.
+// GiveUp records at now that the running step has failed, because its plugin call does not return. The call may still change the
+// node until HungCallReturned is called.
 func (p *Progress) GiveUp(failure Failure, now time.Time) {
 	if p.Step.isRemoval() {
 		p.HungTearDown = true
@@ -153,8 +156,8 @@ func (p *Progress) GiveUp(failure Failure, now time.Time) {
 	p.Complete(&failure, now)
 }
 
-// HungCallReturned records that the given-up plugin call of a step has returned. Its effects are removed, or the step is
-// repeated.
+// HungCallReturned records that the plugin call of step, which was given up, has returned. The failed step may be retried at
+// once. A removal that is running must be repeated, because the call may have changed the node.
 func (p *Progress) HungCallReturned(step Step) {
 	if step.isRemoval() {
 		p.HungTearDown = false
@@ -165,21 +168,21 @@ func (p *Progress) HungCallReturned(step Step) {
 	p.Retry()
 }
 
-// hasHungCall reports whether a given-up plugin call has not returned.
+// hasHungCall reports whether a plugin call that was given up has not returned yet.
 func (p *Progress) hasHungCall() bool { return p.HungSetUp || p.HungTearDown }
 
-// canRemove reports whether a teardown or unstage may start, apart from its back-off: something may be on the node, no step
-// runs, and no teardown hangs.
+// canRemove reports whether a teardown or unstage may start once its back-off has ended. Something must be or may be on the node,
+// no step may be running, and no teardown or unstage may hang.
 func (p *Progress) canRemove() bool { return p.Phase != Absent && p.Step == None && !p.HungTearDown }
 
-// canSetUp reports whether a set-up, update or stage may start, apart from its back-off: no step runs, and no plugin call
-// hangs.
+// canSetUp reports whether a set-up, update or stage may start once its back-off has ended. No step may be running, and no plugin
+// call may hang.
 func (p *Progress) canSetUp() bool { return p.Step == None && !p.hasHungCall() }
 
-// Retry ends the back-off of the failed step, because its cause may be gone.
+// Retry ends the back-off of the failed step: it may start again at once.
 func (p *Progress) Retry() { p.RetryAt = time.Time{} }
 
-// earliestStart returns the later of at and the end of the back-off of a step.
+// earliestStart returns at, or the end of the back-off of step if that is later.
 func (p *Progress) earliestStart(step Step, at time.Time) time.Time {
 	if p.Failed == step && p.RetryAt.After(at) {
 		return p.RetryAt

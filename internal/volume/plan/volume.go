@@ -29,7 +29,7 @@ type Volume struct {
 	Progress
 }
 
-// Start records that a step has started at now. Changes of objects up to now need no further update.
+// Start records that step starts at now. A set-up or update reads all objects that the volume shows: it clears Stale.
 func (v *Volume) Start(step Step, now time.Time) {
 	v.Progress.Start(step, now)
 	if !step.isRemoval() {
@@ -37,7 +37,8 @@ func (v *Volume) Start(step Step, now time.Time) {
 	}
 }
 
-// Complete records the result of the running step, at now. A nil failure is success. A failed update is repeated.
+// Complete records at now that the running step has completed. failure is nil for a success. After a failed update, the volume is
+// marked as stale, so that the update is repeated.
 func (v *Volume) Complete(failure *Failure, now time.Time) {
 	s := v.Step
 	v.Progress.Complete(failure, now)
@@ -49,15 +50,15 @@ func (v *Volume) Complete(failure *Failure, now time.Time) {
 	}
 }
 
-// GiveUp fails the running step, because its plugin call does not return.
+// GiveUp records at now that the running step has failed, because its plugin call does not return.
 func (v *Volume) GiveUp(failure Failure, now time.Time) {
 	s := v.Step
 	v.Progress.GiveUp(failure, now)
 	v.Stale = v.Stale || s == Remount
 }
 
-// nextStep returns the next step of the volume and its earliest start. It returns None if no step is needed, or another step
-// must complete first.
+// nextStep returns the next step of the volume and the earliest time to start it. step is None if the volume needs no step, or
+// while a step of the volume or of its device prevents it.
 func (v *Volume) nextStep() (step Step, at time.Time) {
 	switch {
 	case v.Desired == Unmounted && v.canRemove():

@@ -51,7 +51,8 @@ type Keeper struct {
 	watched  int // key of the last watcher
 }
 
-// New returns a Keeper without certificates. It starts no goroutine; see [Keeper.Run]. It panics if from is nil.
+// New returns a Keeper without certificates that requests them from the issuer from, which must not be nil: it panics. It starts
+// no goroutine: call [Keeper.Run].
 func New(from volume.CertificateIssuer, opts Options) *Keeper {
 	required.MustArgs("podcert.New", required.Arg{Name: "from", Value: from, Hint: "an *apiserver.Objects"})
 	if opts.Wait <= 0 {
@@ -72,8 +73,9 @@ func New(from volume.CertificateIssuer, opts Options) *Keeper {
 	}
 }
 
-// Certificate returns the certificate for the source at index of the projected volume name of a pod. The first call makes Run
-// request the certificate and renew it until [Keeper.Forget]. It waits up to Options.Wait, and then returns the last error.
+// Certificate returns the certificate for the element with the given index in the sources of the projected volume name of pod.
+// The first call makes Run request the certificate, and renew it until [Keeper.Forget] is called. Certificate waits for it up to
+// Options.Wait, and then returns the last error.
 func (k *Keeper) Certificate(ctx context.Context, pod *corev1.Pod, name string, index int) (volume.PodCertificate, error) {
 	r, err := k.trackSource(pod, name, index)
 	if err != nil {
@@ -102,7 +104,8 @@ func (k *Keeper) Certificate(ctx context.Context, pod *corev1.Pod, name string, 
 	}
 }
 
-// trackSource returns the record of a podCertificate source, and creates it on the first call.
+// trackSource returns the state of the certificate for the element with the given index in the sources of volume. The first call
+// creates the state and wakes Run, which requests the certificate. It returns an error if there are too many certificates.
 func (k *Keeper) trackSource(pod *corev1.Pod, volume string, index int) (*certRecord, error) {
 	asked := findProjection(pod, volume, index)
 	if asked == nil {
@@ -128,7 +131,7 @@ func (k *Keeper) trackSource(pod *corev1.Pod, volume string, index int) (*certRe
 	return r, nil
 }
 
-// countOf returns the number of certificates of a pod. k.mu is held.
+// countOf returns how many certificates k has for the pod with UID podUID. The caller holds k.mu.
 func (k *Keeper) countOf(podUID string) (n int) {
 	for at := range k.records {
 		if at.podUID == podUID {
@@ -138,7 +141,8 @@ func (k *Keeper) countOf(podUID string) (n int) {
 	return n
 }
 
-// findProjection returns the podCertificate source at index of a volume, or nil.
+// findProjection returns the podCertificate source with the given index in the projected volume of pod that is named volume. It
+// returns nil if there is none.
 func findProjection(pod *corev1.Pod, volume string, index int) *corev1.PodCertificateProjection {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -149,7 +153,7 @@ func findProjection(pod *corev1.Pod, volume string, index int) *corev1.PodCertif
 	return nil
 }
 
-// Forget drops the certificates and keys of a pod, and cancels its requests.
+// Forget removes the keys and certificates of the pod with UID podUID, and cancels requests for them.
 func (k *Keeper) Forget(podUID string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -164,7 +168,8 @@ func (k *Keeper) Forget(podUID string) {
 	}
 }
 
-// Watch calls changed for each issued certificate until ctx ends. It implements [volume.Watcher].
+// Watch calls changed for each certificate that is issued, until ctx ends. The arguments are the kind volume.KindPodCertificate,
+// and namespace and name of the pod. It implements [volume.Watcher].
 func (k *Keeper) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	k.mu.Lock()
 	k.watched++
@@ -184,7 +189,7 @@ type CertificateState struct {
 	State  string // fresh, not_yet_issued, overdue_for_refresh, expired, denied or failed
 }
 
-// CountStates returns the number of certificates in each state, as in the kubelet's metric kubelet_podcertificate_states.
+// CountStates returns the number of certificates by signer and state, for the kubelet's metric kubelet_podcertificate_states.
 func (k *Keeper) CountStates() map[CertificateState]int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

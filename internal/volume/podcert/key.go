@@ -17,13 +17,14 @@ import (
 	"fmt"
 )
 
-// KeyTypes returns the supported values of the keyType of a podCertificate source.
+// KeyTypes returns the values of the field keyType that [GenerateKey] supports.
 func KeyTypes() []string {
 	return []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
 }
 
-// GenerateKey generates a private key of one of the [KeyTypes]. key is PEM-encoded PKCS #8. stub is a DER-encoded PKCS #10
-// request without a subject, signed by the key. RSA keys take seconds of CPU time.
+// GenerateKey generates a private key of type keyType, one of [KeyTypes]. key is the key in PKCS #8, encoded as PEM. stub is a
+// certificate request in PKCS #10, encoded as DER: it has no subject and proves the possession of the key. RSA keys take seconds
+// of CPU time.
 func GenerateKey(keyType string) (key, stub []byte, err error) {
 	private, err := generateSigner(keyType)
 	if err != nil {
@@ -64,8 +65,8 @@ const (
 	maxBlocks = 100     // number of certificates
 )
 
-// NormalizeChain returns the PEM blocks of a certificate chain without headers and without text between them. A chain without a
-// block is an error.
+// NormalizeChain returns the PEM-encoded certificates in chain, without PEM headers and without text between them. It returns an
+// error if chain contains no certificate or is too large.
 func NormalizeChain(chain []byte) ([]byte, error) {
 	if len(chain) > maxChain {
 		return nil, fmt.Errorf("certificate chain has %d bytes, more than %d", len(chain), maxChain)

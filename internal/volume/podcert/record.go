@@ -21,7 +21,7 @@ const (
 	minAge       = time.Minute      // minimum age of a certificate that is renewed, whatever BeginRefreshAt is
 )
 
-// retryPolicy returns the delays between retries of a failed request.
+// retryPolicy returns the delays before a failed request is repeated: from 1 s to 5 min.
 func retryPolicy() backoff.Policy { return backoff.Policy{First: time.Second, Max: 5 * time.Minute} }
 
 // source identifies one podCertificate source of one pod.
@@ -47,7 +47,8 @@ type certRecord struct {
 	warnedOverdue, warnedExpired bool
 }
 
-// nextRequest returns the time of the next request. ever is false while a request runs, and after a refused one.
+// nextRequest returns the time at which Run must send the next request for the certificate. ever is false if there is no such
+// time: a request is running, or the last request was refused.
 func (r *certRecord) nextRequest() (at time.Time, ever bool) {
 	if r.cancel != nil || r.refused {
 		return at, false
@@ -58,7 +59,8 @@ func (r *certRecord) nextRequest() (at time.Time, ever bool) {
 	return r.retryAt, true
 }
 
-// applyResult records the result of a request. random, in [0,1), delays the renewal.
+// applyResult records the result of the running request: key and issued, or err. random, in [0,1), spreads the time of the
+// renewal over maxJitter.
 func (r *certRecord) applyResult(key []byte, issued volume.IssuedCertificate, err error, random float64, now time.Time) {
 	r.cancel, r.err = nil, err
 	if err == nil {
@@ -83,7 +85,8 @@ const (
 	ReasonExpired = "CertificateExpired"
 )
 
-// dueWarnings returns the reasons of the events that are due, each once, and the time of the next event; zero: none.
+// dueWarnings returns the reasons of the warning events that must be recorded at now: the renewal is overdue, or the certificate
+// has expired. It returns each reason once per certificate. wake is the time of the next warning; zero means none.
 func (r *certRecord) dueWarnings(now time.Time) (reasons []string, wake time.Time) {
 	if r.issued.Key == nil || r.refused {
 		return nil, wake
@@ -105,7 +108,8 @@ func (r *certRecord) dueWarnings(now time.Time) (reasons []string, wake time.Tim
 	return reasons, wake
 }
 
-// metricState returns the state of the certificate as a label of the kubelet's metric.
+// metricState returns the state of the certificate at now, such as "fresh" or "expired". It is a label value of the kubelet's
+// metric kubelet_podcertificate_states.
 func (r *certRecord) metricState(now time.Time) string {
 	refused, _ := errors.AsType[*volume.CertificateRefusedError](r.err)
 	switch {
@@ -121,7 +125,8 @@ func (r *certRecord) metricState(now time.Time) string {
 	return "fresh"
 }
 
-// currentCertificate returns the certificate, or the reason why there is none.
+// currentCertificate returns the last issued certificate. It returns an error if none is issued yet, or if the last request was
+// refused.
 func (r *certRecord) currentCertificate() (volume.PodCertificate, error) {
 	switch {
 	case r.refused:
@@ -140,7 +145,7 @@ var errNotIssued = errors.New("credential bundle is not issued yet")
 // notIssuedError is errNotIssued with the cause.
 type notIssuedError struct{ err error }
 
-// Error returns the text of errNotIssued and that of the cause.
+// Error returns the text of errNotIssued and the text of the cause.
 func (e *notIssuedError) Error() string { return errNotIssued.Error() + ": " + e.err.Error() }
 
 // Unwrap returns errNotIssued and the cause.

@@ -13,7 +13,7 @@ type refusalText struct {
 	condition string // condition type of the PodCertificateRequest, and reason of the event
 }
 
-// refusalTextOf returns the kubelet's words for a refused request.
+// refusalTextOf returns the words of the kubelet for refusedErr: "denied" or "failed".
 func refusalTextOf(refusedErr *volume.CertificateRefusedError) refusalText {
 	if refusedErr.Denied {
 		return refusalText{"denied", "Denied"}

@@ -18,7 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Run requests and renews certificates until ctx ends. It is called once, and returns after all its requests have returned.
+// Run requests and renews the certificates until ctx ends. It returns when all its requests have returned. Call Run once: a
+// second call returns an error.
 func (k *Keeper) Run(ctx context.Context) error {
 	if err := k.guard.Begin(); err != nil {
 		return err
@@ -66,7 +67,8 @@ type request struct {
 	projection *corev1.PodCertificateProjection
 }
 
-// collectDue returns the requests and events that are due, and the time of the next one; zero: none.
+// collectDue returns the requests that must start and the events that must be recorded at now. wake is the time when the next of
+// them is due; zero means that there is none.
 func (k *Keeper) collectDue(ctx context.Context, now time.Time) (requests []request, events []event, wake time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -90,12 +92,13 @@ func (k *Keeper) collectDue(ctx context.Context, now time.Time) (requests []requ
 	return requests, events, wake
 }
 
-// eventMessages maps the reason of an event to the message of the kubelet.
+// eventMessages maps the reason of an event to its message, which is that of the kubelet.
 func eventMessages() map[string]string {
 	return map[string]string{ReasonOverdue: "PodCertificate refresh overdue", ReasonExpired: "PodCertificate expired"}
 }
 
-// makeRequest executes one request, records its result and informs the watchers.
+// makeRequest generates a key and requests a certificate for it, as req says. It records the result. It then calls the functions
+// passed to Watch, or reports the error.
 func (k *Keeper) makeRequest(req request) {
 	key, issued, err := k.issueCertificate(req.ctx, req.pod, req.projection)
 	if errors.Is(req.ctx.Err(), context.Canceled) { // Run is stopping, or the pod was forgotten
@@ -117,7 +120,8 @@ func (k *Keeper) makeRequest(req request) {
 	}
 }
 
-// issueCertificate generates a key and has the issuer certify it.
+// issueCertificate generates a key for the podCertificate source projection of pod, and requests a certificate for it from the
+// issuer. At most two goroutines generate a key at a time.
 func (k *Keeper) issueCertificate(ctx context.Context, pod *corev1.Pod, projection *corev1.PodCertificateProjection) (key []byte, issued volume.IssuedCertificate, err error) {
 	select {
 	case k.keySlots <- struct{}{}:
@@ -139,7 +143,7 @@ func (k *Keeper) issueCertificate(ctx context.Context, pod *corev1.Pod, projecti
 	return key, issued, err
 }
 
-// reportFailure logs the error of a request. A refused request is also an event.
+// reportFailure logs err, the error of a certificate request. It also records an event about pod if the request was refused.
 func (k *Keeper) reportFailure(pod *corev1.Pod, projection *corev1.PodCertificateProjection, err error) {
 	k.opts.Logger.Warn("pod certificate", "pod", pod.Namespace+"/"+pod.Name, "signer", projection.SignerName, "error", err)
 	if refused, ok := errors.AsType[*volume.CertificateRefusedError](err); ok {

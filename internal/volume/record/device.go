@@ -14,8 +14,7 @@ const (
 	maxDeviceData = 16 << 10
 )
 
-// Validate returns an error if the device cannot be recorded: a field is too long, or a directory is not below that of the
-// plugins.
+// Validate returns an error if a field of d is empty or too long, or if a directory of d is not below the directory for plugins.
 func (d *Device) Validate() error {
 	size := 0
 	for k, v := range d.Data {

@@ -70,10 +70,11 @@ type Device struct {
 	Attachable bool              `json:"attachable,omitempty"`
 }
 
-// SpecName returns the name of the volume on disk: that of its PV, or without a claim that in the pod.
+// SpecName returns the name of the volume on disk: the name of its PV or, without a claim, its name in the pod spec.
 func (v *Volume) SpecName() string { return filepath.Base(v.Dir) }
 
-// CheckUnchanged returns an error if current has another plugin, directory or device than the recorded volume.
+// CheckUnchanged returns an error if current, computed from the pod spec now, has another plugin, directory or device than the
+// recorded volume v.
 func (v *Volume) CheckUnchanged(current Volume) error {
 	switch {
 	case current.Plugin != v.Plugin || current.Dir != v.Dir:
@@ -84,7 +85,8 @@ func (v *Volume) CheckUnchanged(current Volume) error {
 	return nil
 }
 
-// IsPlainName reports whether name is usable as a file name: at most 255 bytes, without a slash, and without a leading dot.
+// IsPlainName reports whether name is safe as the name of a file: it has 1 to 255 bytes, no slash, no zero byte and no leading
+// dot.
 func IsPlainName(name string) bool {
 	return name != "" && len(name) <= 255 && name[0] != '.' && !strings.ContainsAny(name, "/\x00")
 }
@@ -95,8 +97,8 @@ const (
 	devicesDir = "volumeDevices"
 )
 
-// VolumeDir returns the directory of a volume relative to the directory of its pod. A slash in the name of the plugin becomes a
-// tilde.
+// VolumeDir returns the directory of a volume, relative to the directory of its pod. spec is the name of the volume on disk.
+// block is true for a block volume. A slash in plugin is replaced by a tilde.
 func VolumeDir(plugin, spec string, block bool) string {
 	dir := volumesDir
 	if block {
@@ -105,7 +107,7 @@ func VolumeDir(plugin, spec string, block bool) string {
 	return filepath.Join(dir, strings.ReplaceAll(plugin, "/", "~"), spec)
 }
 
-// Read reads the record in the directory of a pod. If there is none, the error wraps [fs.ErrNotExist].
+// Read returns the record of the pod whose directory is dir. The error wraps [fs.ErrNotExist] if the pod has no record.
 func Read(dir string) (pod Pod, err error) {
 	path := filepath.Join(dir, recordName)
 	data, err := plainfile.Read(path, maxRead)
@@ -118,7 +120,8 @@ func Read(dir string) (pod Pod, err error) {
 	return pod, nil
 }
 
-// parseRecord decodes and validates a record of pod uid. No two volumes of a valid record share a directory.
+// parseRecord decodes and validates data, the record of the pod with UID uid. In a valid record, no two volumes have the same
+// name or directory.
 func parseRecord(data []byte, uid string) (r Pod, err error) {
 	if len(data) > maxRead {
 		return r, fmt.Errorf("more than %d bytes", maxRead)
@@ -155,7 +158,7 @@ func parseRecord(data []byte, uid string) (r Pod, err error) {
 	return r, nil
 }
 
-// validate returns an error if a name or path of the volume is invalid.
+// validate returns an error if a field of v, such as a name or path, is invalid or too long.
 func (v *Volume) validate() error {
 	for _, name := range append([]string{v.Name}, v.Aliases...) {
 		if !IsPlainName(name) || v.Plugin == "" {
@@ -182,7 +185,8 @@ func (v *Volume) validate() error {
 	return nil
 }
 
-// validateClaim returns an error if the recorded claim does not belong to the volume.
+// validateClaim returns an error if the recorded PV has another name than the volume on disk, or if only one of claim and PV is
+// recorded.
 func (v *Volume) validateClaim() error {
 	if (v.Claim == nil) != (v.PV == nil) || v.PV != nil && v.PV.Name != v.SpecName() {
 		return fmt.Errorf("volume %q: recorded claim is not that of %q", v.Name, v.SpecName())
@@ -190,7 +194,8 @@ func (v *Volume) validateClaim() error {
 	return nil
 }
 
-// Write writes the record to the directory of a pod. If the record is too large, it returns an error and keeps the old one.
+// Write stores the record in dir, the directory of the pod, which it creates. If the record is too large, it returns an error and
+// keeps the old record.
 func (r Pod) Write(dir string) error {
 	r.Version = recordVersion
 	data, err := json.Marshal(r)
@@ -206,8 +211,8 @@ func (r Pod) Write(dir string) error {
 	return atomicfile.Replace(filepath.Join(dir, recordName), data, 0o600)
 }
 
-// Remove deletes the record from dir, the directory of a pod whose volumes are torn down. Before that it removes empty
-// directories of the volumes.
+// Remove deletes the record from dir, the directory of a pod whose volumes are torn down. It also deletes empty directories of
+// the volumes, and dir if it is empty.
 func (r Pod) Remove(dir string) error {
 	subpaths := filepath.Join(dir, SubPathDir)
 	for _, v := range r.Volumes {
@@ -228,7 +233,8 @@ func (r Pod) Remove(dir string) error {
 	return nil
 }
 
-// ReadAll reads the records of all pods below root. damaged has the errors of unreadable records, by UID of the pod.
+// ReadAll returns the records of all pods with a directory in root. damaged maps the UID of a pod to the error of reading its
+// record. err is the error of reading root.
 func ReadAll(root string) (records []Pod, damaged map[string]error, err error) {
 	damaged = map[string]error{}
 	d, err := os.Open(root)
@@ -263,7 +269,7 @@ func ReadAll(root string) (records []Pod, damaged map[string]error, err error) {
 	return records, damaged, nil
 }
 
-// isNotDir reports whether err means that a path leads through a file that is no directory.
+// isNotDir reports whether err says that a part of a path is a file and not a directory.
 func isNotDir(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
 
 // Names returns all names of a volume in its pod.

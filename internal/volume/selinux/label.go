@@ -15,8 +15,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/optional"
 )
 
-// FileLabel returns the label for the files of a container: the default label of the node, with user and level of options.
-// Role and type of options are for the process only. It returns "" without SELinux, or if options have no level.
+// FileLabel returns the label for the files of a container with the given options. It is the default label of the node with the
+// user and the level of options. Role and type of options are not used, because they are for processes. The label is "" if
+// SELinux is disabled or options have no level.
 func (n Node) FileLabel(options *corev1.SELinuxOptions) (string, error) {
 	if !n.Enabled || n.DefaultFileLabel == "" || options == nil || options.Level == "" {
 		return "", nil
@@ -46,7 +47,8 @@ func (e *MultipleLabelsError) Error() string {
 	return "multiple SELinux labels found: " + strings.Join(e.Labels, ",")
 }
 
-// MountLabel returns the label with which a plugin with SELinux support mounts a volume of a pod; empty: none.
+// MountLabel returns the label with which a volume of pod must be mounted; empty means without a label. volume is the name of the
+// volume. The error is a [MultipleLabelsError] if containers of pod need different labels.
 func (n Node) MountLabel(pod *corev1.Pod, volume string) (string, error) {
 	if !n.Enabled {
 		return "", nil
@@ -75,13 +77,13 @@ func (n Node) MountLabel(pod *corev1.Pod, volume string) (string, error) {
 	return labels[0], nil
 }
 
-// isRecursive reports whether the pod asks for recursive relabeling of its volumes.
+// isRecursive reports whether pod demands, by its seLinuxChangePolicy, that the container runtime relabels each file of a volume.
 func isRecursive(pod *corev1.Pod) bool {
 	policy := optional.OrZero(pod.Spec.SecurityContext).SELinuxChangePolicy
 	return policy != nil && *policy == corev1.SELinuxChangePolicyRecursive
 }
 
-// ContainerOptions returns the SELinux options of a container, or else those of the pod; nil: none.
+// ContainerOptions returns the SELinux options of container. If it has none, they are those of pod, or nil.
 func ContainerOptions(pod *corev1.Pod, container *corev1.Container) *corev1.SELinuxOptions {
 	return optional.First(optional.OrZero(container.SecurityContext).SELinuxOptions, optional.OrZero(pod.Spec.SecurityContext).SELinuxOptions)
 }
@@ -91,11 +93,11 @@ func usesVolume(container *corev1.Container, volume string) bool {
 		slices.ContainsFunc(container.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume })
 }
 
-// MountOption returns the mount option for a label. The label is quoted, because a level may contain commas.
+// MountOption returns context="LABEL", the mount option for label. The quotes are necessary because label may contain commas.
 func MountOption(label string) string { return "context=" + strconv.Quote(label) }
 
-// CheckConflict returns an error if a volume is mounted with one label, and another pod needs a different label. The text is that
-// of the kubelet.
+// CheckConflict returns an error, with the text of the kubelet, if the label wanted differs from mounted, the label with which
+// the volume is mounted.
 func CheckConflict(volume, mounted, wanted string) error {
 	if mounted == wanted {
 		return nil

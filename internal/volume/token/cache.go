@@ -32,8 +32,8 @@ const (
 	cleanUpPeriod = time.Minute // time between two removals of expired tokens
 )
 
-// NeedsRefresh reports whether t, a token with a total lifetime of seconds, should be replaced. random, in [0,1), makes this up
-// to 10 s earlier, in whole seconds.
+// NeedsRefresh reports whether token t should be replaced at now: it is older than 24 h, or in the last fifth of its lifetime.
+// seconds is the total lifetime. random, in [0,1), makes the replacement up to 10 s earlier.
 func NeedsRefresh(t volume.Token, seconds int64, random float64, now time.Time) bool {
 	jitter := time.Duration(random*maxJitter.Seconds()) * time.Second
 	issued := t.Expires.Add(-time.Duration(seconds) * time.Second)
@@ -52,8 +52,8 @@ type Cache struct {
 	cleaned time.Time
 }
 
-// NewCache returns an empty cache of tokens of an issuer. A nil random means rand.Float64 of math/rand/v2. It panics if from is
-// nil.
+// NewCache returns an empty cache for tokens of the issuer from, which must not be nil: it panics. random returns numbers in
+// [0,1); nil means rand.Float64 of math/rand/v2.
 func NewCache(from volume.TokenIssuer, random func() float64) *Cache {
 	required.MustArgs("token.NewCache", required.Arg{Name: "from", Value: from, Hint: "an apiserver.Tokens"})
 	if random == nil {
@@ -62,7 +62,7 @@ func NewCache(from volume.TokenIssuer, random func() float64) *Cache {
 	return &Cache{from: from, rand: random, tokens: map[volume.TokenRequest]volume.Token{}, ofPod: map[string]int{}}
 }
 
-// TokenText returns the text of a valid token, like [Cache.Token].
+// TokenText returns the text of a token for request: see [Cache.Token].
 func (c *Cache) TokenText(ctx context.Context, request volume.TokenRequest) (string, error) {
 	t, err := c.Token(ctx, request)
 	return t.Value, err
@@ -70,7 +70,8 @@ func (c *Cache) TokenText(ctx context.Context, request volume.TokenRequest) (str
 
 var _ volume.TokenIssuer = (*Cache)(nil)
 
-// Token returns a valid token: from the cache, or a new one if the cached token is due for renewal.
+// Token returns a valid token for request. It returns the cached token, or requests a new one if none is cached or the cached one
+// is due for renewal. If the renewal fails, it returns the cached token until that expires.
 func (c *Cache) Token(ctx context.Context, request volume.TokenRequest) (volume.Token, error) {
 	if request.ExpirationSeconds <= 0 {
 		request.ExpirationSeconds = DefaultSeconds
@@ -100,7 +101,7 @@ func (c *Cache) Forget(podUID string) {
 	c.deleteMatching(func(r volume.TokenRequest, _ volume.Token) bool { return r.PodUID == podUID })
 }
 
-// deleteMatching removes the tokens for which is returns true. c.mu is held.
+// deleteMatching removes the tokens for which is returns true. The caller holds c.mu.
 func (c *Cache) deleteMatching(is func(volume.TokenRequest, volume.Token) bool) {
 	maps.DeleteFunc(c.tokens, func(r volume.TokenRequest, t volume.Token) bool {
 		if !is(r, t) {

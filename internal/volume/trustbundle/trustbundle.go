@@ -35,13 +35,13 @@ type Reader struct {
 	seed maphash.Seed
 }
 
-// NewReader returns a Reader of the bundles of a lister. It panics if from is nil.
+// NewReader returns a Reader that lists bundles with from, which must not be nil: it panics.
 func NewReader(from volume.TrustBundleLister) *Reader {
 	required.MustArgs("trustbundle.NewReader", required.Arg{Name: "from", Value: from, Hint: "an *apiserver.Objects"})
 	return &Reader{from: from, seed: maphash.MakeSeed()}
 }
 
-// TrustBundle returns the PEM-encoded certificates that a source of a projected volume shows.
+// TrustBundle returns the PEM-encoded certificates of all trust bundles that source selects.
 func (r *Reader) TrustBundle(ctx context.Context, source *corev1.ClusterTrustBundleProjection) ([]byte, error) {
 	all, err := r.from.TrustBundles(ctx)
 	if err != nil {
@@ -54,8 +54,8 @@ func (r *Reader) TrustBundle(ctx context.Context, source *corev1.ClusterTrustBun
 	return EncodeAnchors(found, r.seed)
 }
 
-// SelectBundles returns the bundles of all that a source names, in the order of all. If there is none, the error wraps
-// fs.ErrNotExist.
+// SelectBundles returns the bundles in all that source selects, by name or by signer and labels. It keeps their order. The error
+// wraps fs.ErrNotExist if source selects no bundle.
 func SelectBundles(all []volume.TrustBundle, source *corev1.ClusterTrustBundleProjection) ([]volume.TrustBundle, error) {
 	var found []volume.TrustBundle
 	switch {
@@ -87,8 +87,8 @@ func SelectBundles(all []volume.TrustBundle, source *corev1.ClusterTrustBundlePr
 	return found, nil
 }
 
-// EncodeAnchors returns the certificates of bundles as PEM, without duplicates, headers and text between them. They are ordered
-// by their hashes with seed.
+// EncodeAnchors returns the certificates in bundles as PEM, without duplicates, PEM headers and text between them. It sorts them
+// by a hash with seed, so that consumers cannot rely on the order in bundles.
 func EncodeAnchors(bundles []volume.TrustBundle, seed maphash.Seed) ([]byte, error) {
 	size := 0
 	seen := map[string]bool{}

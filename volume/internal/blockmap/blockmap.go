@@ -25,7 +25,8 @@ type Mapping struct {
 	Link  string // symbolic link in the directory of the pod
 }
 
-// Map binds the device at path, which may be a symbolic link, and creates the link to it. It is idempotent.
+// Map bind-mounts the block device at path on m.Bound, and creates the symbolic link m.Link to the device. path may itself be a
+// symbolic link. A loop device keeps the device open until Unmap, even if the agent exits. Map may be called again.
 func (m Mapping) Map(ctx context.Context, path string) error {
 	device, err := blockdev.Resolve(path)
 	if err != nil {
@@ -43,7 +44,7 @@ func (m Mapping) Map(ctx context.Context, path string) error {
 	return nil
 }
 
-// bindDevice binds a device on the file target, which it creates. It replaces the bind of another device.
+// bindDevice bind-mounts device on the file target, which it creates. It replaces a bind mount of another device.
 func bindDevice(ctx context.Context, device, target string) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
 		return err
@@ -69,7 +70,8 @@ func bindDevice(ctx context.Context, device, target string) error {
 	return mount.Bind(device, target, mount.BindOptions{})
 }
 
-// replaceLink creates a symbolic link, or replaces it: after a reboot a device may have another name.
+// replaceLink makes path a symbolic link to target. It replaces an existing link, because a device may have another name after a
+// reboot.
 func replaceLink(target, path string) error {
 	if now, err := os.Readlink(path); err == nil && now == target {
 		return nil
