@@ -24,7 +24,7 @@ const (
 	ReasonTaintToleration    = "TaintToleration"
 )
 
-// outOf is the prefix of the reason for an insufficient resource, followed by its name.
+// outOf is the prefix of the reason for an insufficient resource; the name of the resource follows.
 const outOf = "OutOf"
 
 // os is the operating system of this node.
@@ -35,8 +35,9 @@ type Failure struct {
 	Reason  string // such as "OutOfcpu" or "NodePorts"
 	Message string // as in the kubelet
 
-	// Resource is the insufficient resource; empty: the failure is not about a resource. Amounts are in millicores for CPU, and
-	// in units (such as bytes) for other resources. Used is requested by the other pods; for resource pods it is their number.
+	// Resource is the insufficient resource. Empty: the failure is not about a resource. Requested is the request of the pod,
+	// Used is the sum of the other pods' requests, and Capacity is the allocatable amount of the node. The unit is millicores for
+	// CPU, and otherwise that of the resource, such as bytes. For the resource "pods" the amounts are numbers of pods.
 	Resource                  corev1.ResourceName
 	Requested, Used, Capacity int64
 }

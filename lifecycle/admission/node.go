@@ -30,7 +30,7 @@ func matchesNode(pod *corev1.Pod, node *corev1.Node) bool {
 	return matches
 }
 
-// hostPort is a port of the node that a pod reserves.
+// hostPort is a port of the node that a pod uses.
 type hostPort struct {
 	ip       string
 	protocol corev1.Protocol

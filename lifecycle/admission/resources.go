@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// quantities has quantities by resource: CPU in millicores, other resources in their units.
+// quantities has an amount per resource: CPU in millicores, and each other resource in its own unit.
 type quantities map[corev1.ResourceName]int64
 
 // addList adds the quantities in list to a. It skips resources other than CPU that isCounted does not accept. A negative quantity

@@ -34,7 +34,7 @@ const (
 
 const extension = ".yaml"
 
-// Dir reads objects from a directory of manifests. Symbolic links must not leave the directory.
+// Dir reads objects from a directory of manifests. It refuses symbolic links that lead out of the directory.
 type Dir struct {
 	root string
 }
@@ -121,7 +121,7 @@ type manifest struct {
 	kind            kind
 	apiVersion      string
 	apiKind         string
-	namespace, name string // empty namespace: cluster-scoped object
+	namespace, name string // namespace is empty for a cluster-scoped object
 }
 
 // relativePath returns the path of the manifest below the root, such as default/configmaps/app.yaml or

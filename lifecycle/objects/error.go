@@ -3,11 +3,11 @@
 
 package objects
 
-// Error is the error of reading one object or of listing the services of a namespace.
+// Error is the error of reading one object, or of listing all services of a namespace.
 type Error struct {
 	Kind      string // such as "config map", "secret", "service" or "persistent volume claim"
 	Namespace string // empty: cluster-scoped object
-	Name      string // empty: all services of the namespace
+	Name      string // empty: the error is about all services of the namespace
 	File      string // empty: the object is not from a file
 	Err       error
 }

@@ -83,7 +83,7 @@ func (m *Memory) Services(_ context.Context, namespace string) ([]*corev1.Servic
 	return m.services.listObjects(namespace), nil
 }
 
-// table stores the objects of one kind. The key is "namespace/name".
+// table stores the objects of one kind, by "namespace/name".
 type table[T any] struct {
 	mu   sync.RWMutex // guards rows
 	rows map[string]T

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// kind is the kind of an object, as used in error messages.
+// kind is the kind of an object, as it is written in error messages.
 type kind string
 
 const (

@@ -27,7 +27,7 @@ const (
 // maxWatched is the maximum number of directories that [Dir.Watch] watches, for all namespaces and kinds.
 const maxWatched = 1000
 
-// errReplaced is the error of a watch whose directory was removed or renamed. Another directory may have its name now.
+// errReplaced is the error of a watch whose root directory was removed or renamed. The path may now name another directory.
 var errReplaced = errors.New("the directory was removed or renamed")
 
 // Watch calls changed with the kind, namespace and name of each object that is put or deleted. It returns nil when ctx ends.
@@ -52,7 +52,7 @@ func (d *Dir) Watch(ctx context.Context, changed func(kind, namespace, name stri
 	return nil
 }
 
-// dirWatch is one call of [Dir.Watch].
+// dirWatch is the state of one call of [Dir.Watch].
 type dirWatch struct {
 	root    string
 	watcher *fsnotify.Watcher

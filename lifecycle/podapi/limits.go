@@ -33,9 +33,9 @@ func validateCounts(pod *corev1.Pod) field.ErrorList {
 	return validateResourceNames(&pod.Spec)
 }
 
-// listChecker finds the lists and maps of a pod that are too long.
+// listChecker finds lists and maps in a pod that have too many entries.
 type listChecker struct {
-	stack []pathStep // path to the current value
+	stack []pathStep // path of the value that is being checked
 	errs  field.ErrorList
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// nameIndex holds the containers and volumes of a pod by name; the first of each name.
+// nameIndex has the containers and volumes of a pod by name. If two have the same name, it has the first.
 type nameIndex struct {
 	containers map[string]podfield.Container
 	volumes    map[string]*corev1.Volume

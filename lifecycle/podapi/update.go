@@ -15,10 +15,10 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// ImmutableError reports changed fields of a pod that must not change while the pod keeps its UID.
+// ImmutableError is the error of an update that changes fields which must not change while the pod keeps its UID.
 type ImmutableError struct {
-	Pod    cri.PodIdentity // before the change
-	Fields field.ErrorList // 1 to 10 fields
+	Pod    cri.PodIdentity // the pod before the update
+	Fields field.ErrorList // errors for the changed fields, at most 10
 }
 
 // Error names the pod and the fields.
@@ -43,11 +43,11 @@ func (e *ImmutableError) Unwrap() []error {
 const maxImmutable = 10
 
 // ValidateUpdate returns an [*ImmutableError] if pod is not a valid update of old, which has the same UID. [Default] must have
-// been applied to both; neither is modified.
+// been called for both. ValidateUpdate changes neither of them.
 //
 // As in an API server, these fields may change: images of containers and init containers; CPU and memory of containers, init
 // containers and the pod; labels, annotations and other metadata except names; the status. Tolerations and ephemeral containers
-// may be added, activeDeadlineSeconds may be set or lowered, and the pod may become deleted. Source: ValidatePodUpdate,
+// may be added. activeDeadlineSeconds may be set or lowered. A deletion timestamp may be set. Source: ValidatePodUpdate,
 // ValidatePodResize and ValidatePodEphemeralContainersUpdate in pkg/apis/core/validation/validation.go.
 func ValidateUpdate(old, pod *corev1.Pod) error {
 	wanted := pod.Spec.DeepCopy()

@@ -21,12 +21,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// Validate returns the errors for which an API server would reject the pod, in the fields that a node reads
-// (pkg/apis/core/validation/validation.go). It also rejects a UID that is missing or not a valid file name. [Default] must have
-// been applied. For unsupported volume types, it checks only the name and the number of sources.
+// Validate returns the errors for which an API server would reject the pod, as far as they concern fields that a node reads
+// (pkg/apis/core/validation/validation.go). It also returns an error for a UID that is missing or is no valid file name.
+// [Default] must have been called for the pod. A volume of an unsupported type is only checked for its name and for having one
+// source.
 //
-// A list or map may have at most 1,000 entries; a pod with a longer one is not validated further. At most 100 errors are
-// returned, and quoted values are cut.
+// Each list and map in the pod may have at most 1,000 entries. If one has more, the pod is not checked further. Validate returns
+// at most 100 errors, and cuts long values in them.
 func Validate(pod *corev1.Pod) field.ErrorList {
 	errs := validateCounts(pod)
 	if len(errs) == 0 {

@@ -81,7 +81,7 @@ func validateLifecycle(pod *corev1.Pod, container podfield.Container) field.Erro
 	return errs
 }
 
-// handler is the action of a probe or hook. Exactly one field must be set.
+// handler is the action of a probe or lifecycle hook. Exactly one field must be set.
 type handler struct {
 	Exec      *corev1.ExecAction
 	HTTPGet   *corev1.HTTPGetAction

@@ -135,7 +135,7 @@ func validateMode(path *field.Path, mode *int32) field.ErrorList {
 	return nil
 }
 
-// pathSet holds the file paths used so far by the sources of a projected volume; nil for a volume with one source.
+// pathSet has the file paths that the sources of a projected volume use. It is nil for a volume with one source.
 type pathSet map[string]bool
 
 // validateFilePath checks the path of a file in a volume.

@@ -7,11 +7,12 @@ import (
 	"log/slog"
 )
 
-// Event is a record of an action on a pod or of its error, with the reason and message of a kubelet event. The Reconciler of
-// package lifecycle records all events except those of image pulls and probes: [Images] and [Probes] do.
+// Event is the record of an action on a pod, or of an error of such an action. It has the reason and message of a kubelet event.
+// The Reconciler of package lifecycle records all events except those of image pulls and probes. [Images] and [Probes] record
+// these.
 //
-// Messages about lifecycle hooks are fixed texts, as in the kubelet: the output of a handler and the response of a server may
-// contain secrets. They are only in the log and in the status of the container.
+// Messages about lifecycle hooks are fixed texts, as in the kubelet, because the output of a command and the response of a server
+// may contain secrets. The output is only in the log and in the status of the container.
 type Event struct {
 	Type    string // corev1.EventTypeNormal or corev1.EventTypeWarning
 	Reason  string // such as [ReasonStartedContainer]
@@ -24,8 +25,8 @@ type Event struct {
 	ContainerID string
 	// Attempt is the restart count of the container instance. Zero: it is the first instance, or the event is about the pod.
 	Attempt uint32
-	// ExitCode is the exit code of the container instance, for an event about its exit ([ReasonBackOffStartContainer]). Nil: the event is not
-	// about an exit, or the code is unknown.
+	// ExitCode is the exit code of the container instance, if the event is about its exit ([ReasonBackOffStartContainer]). Nil:
+	// the event is not about an exit, or the exit code is unknown.
 	ExitCode *int32
 }
 

@@ -19,14 +19,14 @@ import (
 // Record is a function that receives an event of a pod. It must not block.
 type Record func(pod cri.PodIdentity, event Event)
 
-// Pods provides the pods of a node by UID. *lifecycle.Reconciler and *lifecycle.Handle implement it.
+// Pods finds the pods of a node by UID. *lifecycle.Reconciler and *lifecycle.Handle implement it.
 type Pods interface {
-	// PodStatus returns the identity and the last reported status of the pod with the given UID. status is nil before the first
-	// report, and is read-only. ok is false for an unknown pod.
+	// PodStatus returns the identity and the last published status of the pod with the given UID. status is nil before the first
+	// publication, and the caller must not change it. ok is false if there is no such pod.
 	PodStatus(uid string) (pod cri.PodIdentity, status *corev1.PodStatus, ok bool)
 }
 
-// recordHint describes a valid Record, for panics about a nil argument.
+// recordHint describes a valid Record. It is part of the panic message for a nil Record.
 const recordHint = "a func that calls Recorder.PodEvent"
 
 // Images returns hooks for package images that record an event for each image pull, and for each image that cannot be used.

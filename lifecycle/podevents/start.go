@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// ContainerStart is a record of one attempt to start a container, or to run a postStart hook that a previous agent process did
-// not complete.
+// ContainerStart is the record of one attempt to start a container, or to run a postStart hook that a previous agent process has
+// not completed.
 type ContainerStart struct {
 	Container string
 	Type      ContainerType
 	ID        string // container ID; empty: the container was not created
 	Attempt   uint32
-	Took      time.Duration // including the image pull and the postStart hook
+	Took      time.Duration // duration of the attempt with the image pull and the postStart hook
 	Err       error         // nil: the container runs; often a *podstatus.StartError
 }
 
@@ -27,7 +27,7 @@ type SandboxStart struct {
 	Err            error // nil: the sandbox runs
 }
 
-// ContainerType is the list of a pod that a container is in.
+// ContainerType says in which list of the pod spec a container is.
 type ContainerType string
 
 // The types of containers, in the words of the kubelet's label.

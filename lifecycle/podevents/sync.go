@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Sync is a record of one sync of a pod: its observed state was read, and the next step was executed.
+// Sync is the record of one sync of a pod, in which the agent observed the pod, planned the next actions and executed them.
 type Sync struct {
 	Op     SyncOp
-	Took   time.Duration // including the wait for the observation
-	First  bool          // it is the first sync of the pod by this agent
-	Waited time.Duration // from the call of Set that listed the pod to its first sync; zero for later syncs
+	Took   time.Duration // duration of the sync with the wait for the observation
+	First  bool          // it is the first sync of the pod in this agent process
+	Waited time.Duration // time from the call of Set that listed the pod to the first sync; zero for later syncs
 	Orphan bool          // no source lists the pod: it only exists in the runtime
 }
 

@@ -11,7 +11,7 @@ import (
 type StartError struct {
 	Reason string // such as ErrImagePull or [ReasonRunError]
 	Err    error
-	Retry  time.Time // a retry before this time fails with the same error; zero: a retry may succeed at any time
+	Retry  time.Time // earliest time at which a retry can succeed; zero: at any time
 }
 
 // Error returns "Reason: cause".

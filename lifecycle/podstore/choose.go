@@ -12,11 +12,11 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// podCost is the size of a pod in the file.
+// podCost is the space that a pod needs in the file.
 type podCost struct {
 	pod           *corev1.Pod
 	source        string
-	bytes, values int // size of its line, and number of JSON values
+	bytes, values int // length of its line, and number of JSON values in the line
 }
 
 // choosePods returns the pods to store, if all pods in costs together exceed the limits of the file. sources has the source names

@@ -37,16 +37,16 @@ func buildHeader(saved string, lines []byte) string {
 	return fmt.Sprintf("%s%s saved=%s sha256=%x\n", magic, version, saved, h.Sum(nil))
 }
 
-// line is a line of the file after the first.
+// line is a line of the file with one pod. The first line of the file is the header.
 type line struct {
 	Source string      `json:"source"`
 	Pod    *corev1.Pod `json:"pod"`
 }
 
-// encodedFile is the content of a file.
+// encodedFile is the content of a file, ready to be written.
 type encodedFile struct {
 	data    []byte
-	sum     [sha256.Size]byte // of the lines after the first
+	sum     [sha256.Size]byte // checksum of the lines after the header
 	pods    int               // number of pods in data
 	omitted []error           // an error for each pod that is not in data, because it exceeds a limit
 }

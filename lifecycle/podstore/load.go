@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// ErrCorrupt is wrapped by the error of [Store.Load] for a file that is damaged or has another format version. The file has been
-// renamed.
+// ErrCorrupt is wrapped by the error of [Store.Load] if the file is damaged or has another format version. Load has then renamed
+// the file.
 var ErrCorrupt = errors.New("the file is damaged")
 
 // The limits of the file are far above the size of a node's pods. Pods beyond them are not stored.

@@ -26,9 +26,9 @@ import (
 
 // Options configures a [Store]. The zero value is for production.
 type Options struct {
-	// Sources names the sources of pods by priority: if not all pods fit in the file, those of the first sources are stored.
-	// Sources of static pods should be first. Stored pods of other sources are not loaded. Empty: the pods of all sources are
-	// loaded.
+	// Sources has the names of the sources by priority. If not all pods fit in the file, the pods of the first sources are
+	// stored. Sources of static pods should be first. Stored pods of a source that is not in Sources are not loaded. Empty: the
+	// pods of all sources are loaded.
 	Sources []string
 	// Interval is the minimum time between two writes. Zero means 1 s.
 	Interval time.Duration
@@ -38,12 +38,12 @@ type Options struct {
 	Hooks Hooks
 }
 
-// Hooks are functions that a [Store] calls with no lock held, from the goroutine of Run or Flush. Any field may be nil.
+// Hooks are functions that a [Store] calls. The goroutine of Run or Flush calls them, with no lock held. Any field may be nil.
 type Hooks struct {
-	// Written is called after the file was replaced, with its number of pods and bytes.
+	// Written is called after the file was written. pods is the number of pods in it, and bytes is its size.
 	Written func(pods, bytes int)
-	// Error is called when Run could not write the file; retry is the delay before the next attempt. retry is zero for a pod
-	// above the limits, and if Run is not called within 8 s after the first change.
+	// Error is called when Run could not write the file. retry is the delay before the next attempt. Error is also called, with
+	// retry zero, for a pod that exceeds the limits, and if Run is not called within 8 s after the first change.
 	Error func(err error, retry time.Duration)
 }
 
@@ -56,12 +56,12 @@ type Store struct {
 	flushed atomic.Bool // Flush was called, so Run is not required
 
 	mu     sync.Mutex
-	sets   []lifecycle.PodSet       // the newest set of each source, in the order of their first report; its slices are never written to
-	loaded map[string][]*corev1.Pod // by source: loaded pods that the source has not listed since the start
+	sets   []lifecycle.PodSet       // the newest set of each source, in the order in which the sources first reported; the Pods slices are never changed
+	loaded map[string][]*corev1.Pod // pods that Load has returned and that the source has not listed since, by source
 
 	writing        sync.Mutex        // held during a write
 	written        [sha256.Size]byte // checksum of the pods in the file; zero: unknown
-	omittedReports map[string]bool   // errors of omitted pods that were reported
+	omittedReports map[string]bool   // texts of the errors for omitted pods that were reported last
 }
 
 // New returns a Store for the file at path. It neither reads nor writes the file; the first write creates the directory. New

@@ -21,7 +21,7 @@ import (
 // document is one YAML document of a manifest.
 type document struct {
 	text   []byte
-	before int // number of lines of the file before the document
+	before int // number of lines in the file before the document
 }
 
 // splitDocuments returns the YAML documents of a manifest, which "---" lines separate. Documents without content are omitted. A
@@ -132,7 +132,8 @@ func (p *parser) reportYAMLError(err error) {
 	p.reportLine(line, "", fmt.Errorf("parse YAML: %s", text))
 }
 
-// nodePath is the path of a YAML node, as a linked list to its parents. It is formatted only for an error.
+// nodePath is the path of a YAML node, as a linked list of its elements from the node to the root. It becomes a string only for
+// an error.
 type nodePath struct {
 	parent *nodePath
 	name   string // field name, or index in brackets
@@ -176,10 +177,10 @@ func (p *parser) reportDuplicates(node *yaml.Node, at *nodePath) int {
 	return found
 }
 
-// positions finds the line of a field in a document.
+// positions finds the line of a field in a YAML document of a manifest.
 type positions struct {
 	root   *yaml.Node
-	before int // number of lines of the file before the document
+	before int // number of lines in the file before the document
 	lines  int // number of lines of the document
 }
 

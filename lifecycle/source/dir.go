@@ -36,15 +36,15 @@ const maxFiles = 10_000
 // DirOptions configures a [Dir]. The zero value is valid.
 type DirOptions struct {
 	NodeName     string        // see Origin; empty: pod names are unchanged
-	AllowObjects bool          // pods may refer to objects; see Origin
+	AllowObjects bool          // pods may refer to config maps, secrets and similar objects; see Origin
 	AllowTokens  bool          // pods may use service account tokens; see Origin
-	Period       time.Duration // between scans if the kernel reports no change; zero: DefaultPeriod
-	StableFor    time.Duration // how long a file must be unchanged before it is read; zero: DefaultStableFor
+	Period       time.Duration // time between scans if the kernel reports no change; zero: DefaultPeriod
+	StableFor    time.Duration // time for which a file must be unchanged before it is read; zero: DefaultStableFor
 	Logger       *slog.Logger  // nil: no logs
 }
 
 // Dir reads static pods from the files of a directory, or from one file. It ignores hidden files, subdirectories and special
-// files. It follows symbolic links, so a mounted config map works.
+// files. It follows symbolic links, as they are used in a mounted config map.
 type Dir struct {
 	path  string
 	opts  DirOptions
@@ -53,7 +53,7 @@ type Dir struct {
 	files      map[string]*manifest
 	removed    map[string]bool // files that the kernel reported as removed since the last scan
 	listed     bool            // the path was read at least once
-	hasPending bool            // a change is too recent to be read
+	hasPending bool            // a file has changed too recently to be read
 	ignored    map[string]bool
 	totalCost  cost // of all files
 	lastUpdate Update
@@ -186,7 +186,7 @@ func (d *Dir) dropRemoved(path string, m *manifest) bool {
 
 func (d *Dir) sortedPaths() []string { return slices.Sorted(maps.Keys(d.files)) }
 
-// manifestFile is the result of stat for the path of a manifest: a regular file or an error.
+// manifestFile is the result of stat for a manifest file: either its info or an error.
 type manifestFile struct {
 	info os.FileInfo
 	err  error
@@ -288,10 +288,10 @@ func (d *Dir) readIfChanged(path string, file manifestFile, m *manifest, now tim
 	return true
 }
 
-// errNoSink is the error of a Run without sink.
+// errNoSink is the error of Run if sink is nil.
 var errNoSink = errors.New("source: Run: sink is nil: pass a function that calls lifecycle.Reconciler.Set")
 
-// errChanged means that a file changed while it was read.
+// errChanged is the error of reading a file that changed meanwhile.
 var errChanged = errors.New("the file changed while it was read")
 
 // readFile returns the content of the file at path. It returns errChanged if the file no longer matches info, and an error if the

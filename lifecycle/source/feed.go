@@ -13,19 +13,21 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// storedTimeout is how long the sources wait until the stored pods are set.
+// storedTimeout is the maximum time that the start of the sources is delayed until the stored pods are set.
 const storedTimeout = time.Minute
 
-// Feed passes the pods of all sources of a node to one function. Sources and Set are required.
+// Feed passes the pods of all sources of a node to the function Set. The fields Sources and Set are required.
 type Feed struct {
 	// Sources are the sources of the node.
 	Sources []Source
-	// Set receives all pods of one source, for example a function that calls Reconciler.Set. It is called concurrently for several sources.
+	// Set receives all pods of one source at each change, for example a function that calls Reconciler.Set. Calls for different
+	// sources are concurrent.
 	Set func(lifecycle.PodSet)
-	// Stored are the pods that the sources last listed before a restart, such as those of podstore.Store.Load. They are set before any source
-	// runs. Nil: none.
+	// Stored are the pods that the sources listed before a restart, for example as returned by podstore.Store.Load. They are
+	// passed to Set before any source runs. Nil: none.
 	Stored []lifecycle.PodSet
-	// Update stores the pods of a source and returns the pods to run, such as podstore.Store.Update. Nil: the pods are not stored.
+	// Update stores the pods of a source and returns the pods to pass to Set, as podstore.Store.Update does. Nil: the pods are
+	// not stored.
 	Update func(lifecycle.PodSet) lifecycle.PodSet
 	// Logger logs an error if setting the stored pods takes too long. Nil: no logs.
 	Logger *slog.Logger

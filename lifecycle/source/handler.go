@@ -25,11 +25,11 @@ const (
 	maxUploads         = 4 // manifests that are received and decoded at the same time
 )
 
-// fileName matches the allowed names of uploaded manifests: no hidden files and no paths.
+// fileName matches the valid names of uploaded manifests. Names of hidden files and names with a slash are not valid.
 var fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// maxFileName is the maximum length of a file name. It is not part of fileName, because compiling that would take 5 ms and 190
-// KiB.
+// maxFileName is the maximum length of a file name. It is not part of the expression fileName, because to compile that would take
+// 5 ms and 190 KiB.
 const maxFileName = 200
 
 // HandlerOptions configures a [Handler]. The zero value is valid.
@@ -38,8 +38,8 @@ type HandlerOptions struct {
 	AllowObjects bool          // see Origin; must be that of the Dir
 	AllowTokens  bool          // see Origin; must be that of the Dir
 	BodyTimeout  time.Duration // time limit for receiving a manifest; zero: DefaultBodyTimeout
-	// Status returns the status of the pod with this UID, or nil. If Status is nil, pods are listed without status. It is called
-	// concurrently.
+	// Status returns the status of the pod with this UID, or nil if there is none. Calls may be concurrent. If the field Status
+	// is nil, the list of manifests has pods without status.
 	Status func(uid string) *corev1.PodStatus
 }
 
@@ -82,8 +82,8 @@ type ManifestList struct {
 // Manifest is one manifest file with its pods and errors, as [Handler] returns it.
 type Manifest struct {
 	Name   string        `json:"name"`
-	Pods   []*corev1.Pod `json:"pods"`             // as they run, with their status
-	Errors []string      `json:"errors,omitempty"` // with line and field; Pods are then the last valid ones
+	Pods   []*corev1.Pod `json:"pods"`             // the pods that run, with their status
+	Errors []string      `json:"errors,omitempty"` // with line and field; if there are any, Pods are the last valid pods of the manifest
 }
 
 // NewHandler returns a Handler for the manifests in dir. If dir does not exist, the first upload creates it.

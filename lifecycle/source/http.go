@@ -21,16 +21,16 @@ import (
 // HTTPOptions configures an [HTTP]. The zero value is valid.
 type HTTPOptions struct {
 	NodeName     string        // see Origin; empty: pod names are unchanged
-	AllowObjects bool          // pods may refer to objects; see Origin
+	AllowObjects bool          // pods may refer to config maps, secrets and similar objects; see Origin
 	AllowTokens  bool          // pods may use service account tokens; see Origin
-	Header       http.Header   // headers of each request
-	Period       time.Duration // between two requests; zero: DefaultPeriod
-	Timeout      time.Duration // of a request including its response; zero: DefaultTimeout
+	Header       http.Header   // added to each request
+	Period       time.Duration // time between two requests; zero: DefaultPeriod
+	Timeout      time.Duration // time limit of a request with its response; zero: DefaultTimeout
 	Client       *http.Client  // nil: http.DefaultClient
 	Logger       *slog.Logger  // nil: no logs
 }
 
-// HTTP reads static pods from a manifest that a server returns to GET requests.
+// HTTP reads static pods from a manifest that an HTTP server returns in response to a GET request.
 type HTTP struct {
 	url        string
 	displayURL string // url without password, for errors

@@ -15,19 +15,20 @@ import (
 
 // manifest is the state of one manifest file or URL.
 type manifest struct {
-	entries   []entry  // its pods; while it has errors, also its previous pods
-	errs      []*Error // of the last content, or of the attempt to read it
-	everValid bool     // it was valid at least once since the start
-	cost      cost     // memory cost of entries
+	entries   []entry  // the pods in the manifest; while it has errors, also previous pods that it lacks
+	errs      []*Error // errors in the last content, or the error of reading it
+	everValid bool     // the manifest was without errors at least once since the start of the agent
+	cost      cost     // size of the last content that was within the limits
 
-	// Only for files:
+	// stat of the file when entries were read; nil: the file must be read again
 	read         os.FileInfo // stat of the file that entries were read from; nil: read it again
 	seen         os.FileInfo // stat of the file in the last scan
-	seenSince    time.Time   // when the file was first as in seen
-	missingSince time.Time   // when the file was first missing; zero: it exists
+	seenSince    time.Time   // when a scan first found the file as in seen
+	missingSince time.Time   // when a scan first did not find the file; zero: it exists
 }
 
-// cost is the memory cost of a manifest: the number of values as counted by package safeyaml, and the size of the text.
+// cost is the size of a manifest: the number of values as counted by package safeyaml, and the number of bytes. Both limit the
+// memory that its pods use.
 type cost struct{ values, bytes int }
 
 func (c cost) addCost(added cost) cost { return cost{c.values + added.values, c.bytes + added.bytes} }
@@ -91,11 +92,11 @@ func (m *manifest) isChanging() bool {
 	return !m.missingSince.IsZero() || m.read != nil && !isSameVersion(m.read, m.seen)
 }
 
-// claim is a pod of a manifest that competes for its name and UID.
+// claim is a pod in a manifest that may have the name or UID of another pod.
 type claim struct {
 	*entry
 	file     string
-	changing bool // the file is changing
+	changing bool // the file is changing, and will be read again soon
 }
 
 // mergeManifests returns the pods and errors of all manifests of a source. manifests has each manifest by its path, and order has

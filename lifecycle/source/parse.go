@@ -45,9 +45,9 @@ func Parse(data []byte, origin Origin) ([]*corev1.Pod, []*Error) {
 // entry is a pod of a manifest with its position and hash.
 type entry struct {
 	pod   *corev1.Pod
-	sum   string // hash of the pod as written
-	line  int    // line of its name
-	inSet bool   // it is in the last update and is no duplicate
+	sum   string // hash of the pod in the manifest, before defaults are set
+	line  int    // line of the pod's name in the file
+	inSet bool   // the pod is in the set that was passed last, because no other pod has its name or UID
 }
 
 func (e entry) podKey() string { return e.pod.Namespace + "/" + e.pod.Name }

@@ -19,12 +19,13 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// Source lists the pods of one source of a node.
+// Source lists the pods of a node that come from one place, such as a directory.
 type Source interface {
 	// Name returns the name of the source, which is unique on the node.
 	Name() string
-	// Run calls set with all pods of the source, at first and after each change, until ctx ends. The pods must not be modified
-	// after the call. [Feed] overwrites PodSet.Source with Name. If Run returns an error before ctx ends, the node stops.
+	// Run calls set with all pods of the source, first at its start and then after each change, until ctx ends. The source must
+	// not change the pods after the call. [Feed] sets PodSet.Source to the result of Name. If Run returns an error before ctx
+	// ends, Feed.Run stops all sources.
 	Run(ctx context.Context, set func(lifecycle.PodSet)) error
 }
 

@@ -35,22 +35,22 @@ const (
 	AnnotationSeen   = "kubernetes.io/config.seen"   // time when the pod was first read
 )
 
-// Origin describes where a manifest comes from and which node it is for.
+// Origin describes where a manifest comes from, which node it is for, and which references its pods may have.
 type Origin struct {
-	Source       string    // File or URL; may be empty for Static
-	Location     string    // path or URL; part of errors and UIDs
-	NodeName     string    // sets spec.nodeName and is appended to pod names; empty: neither
-	Seen         time.Time // time of reading, for AnnotationSeen; zero: no annotation
-	AllowObjects bool      // pods may refer to config maps, secrets, claims and CSI drivers, because the agent has a source of them
-	AllowTokens  bool      // pods may name a service account and project its token, because the agent can issue tokens
+	Source       string    // File or URL; may be empty for the function Static
+	Location     string    // path or URL of the manifest, for errors and UIDs
+	NodeName     string    // value of spec.nodeName, also appended to the name of each pod; empty: neither
+	Seen         time.Time // time when the manifest was read, for AnnotationSeen; zero: no annotation
+	AllowObjects bool      // pods may refer to config maps, secrets, claims and CSI drivers, because the agent can read such objects
+	AllowTokens  bool      // pods may name a service account and mount its token, because the agent can request tokens
 }
 
-// Static returns a static pod of the node made from a pod that is built in code: a copy with UID, name, annotations and defaults,
-// which lifecycle.Reconciler.Set accepts. The error names all invalid fields.
+// Static returns a copy of pod, which is built in code, as a static pod of the node. The copy has the UID, name, annotations and
+// defaults of a static pod, so that lifecycle.Reconciler.Set accepts it. The error names all invalid fields.
 //
-// A pod without a UID gets one computed from its content without status, and from origin. It is stable across restarts, and a changed
-// pod gets another UID and replaces the previous one. A new version of the API types may change the UID too. Do not pass the
-// result of Static to Static: the node name would be appended twice.
+// If pod has no UID, Static computes one from its content without status, and from origin. The UID is stable across restarts. A
+// changed pod gets another UID and replaces the previous pod. A new version of the API types may change the UID too. Do not pass
+// the result of Static to Static: the node name would be appended twice.
 func Static(pod *corev1.Pod, origin Origin) (*corev1.Pod, error) {
 	switch {
 	case pod == nil:

@@ -16,7 +16,7 @@ type Update struct {
 	// [File] or [URL]. It is incomplete while a manifest was never valid since the start: running pods that no source lists must
 	// not be stopped.
 	lifecycle.PodSet
-	// Errs are all current errors, by file name and line.
+	// Errs are the errors that the manifests have now, by file name and line.
 	Errs []*Error
 }
 
@@ -28,8 +28,8 @@ func (u Update) isEqual(other Update) bool {
 // Error is an error of one manifest, with its position.
 type Error struct {
 	File  string // path or URL
-	Line  int    // in the file, from 1; zero: no line, for example for an unreadable file
-	Field string // such as spec.containers[0].image; may be empty
+	Line  int    // line in the file, from 1; zero: the error has no line, for example if the file cannot be read
+	Field string // path of the field, such as spec.containers[0].image; may be empty
 	Err   error
 }
 

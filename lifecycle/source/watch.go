@@ -17,25 +17,26 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// firstRetry is the delay before a failed watch is created again. It doubles with each failure, up to the scan period.
+// firstRetry is the delay before the first retry of a failed watch. The delay doubles with each failure, up to the scan period.
 const firstRetry = time.Second
 
-// watch signals possible changes of a directory, through inotify. It only speeds up: without it, periodic scans find the changes.
+// watch signals possible changes of a directory, which inotify reports. Changes are noticed sooner with it; without it, periodic
+// scans find them.
 type watch struct {
 	path    string // a directory, or a file whose parent is watched
 	period  time.Duration
 	logger  *slog.Logger
-	changed chan struct{} // signalled after a change
+	changed chan struct{} // receives a value after a change
 
-	watcher       *fsnotify.Watcher // nil: no watch
+	watcher       *fsnotify.Watcher // nil: the directory is not watched
 	target        os.FileInfo       // the watched directory
-	targetRemoved atomic.Bool       // the watched directory was removed or renamed; its inode may be reused
+	targetRemoved atomic.Bool       // the watched directory was removed or renamed: another directory may have its inode number by now
 	relay         sync.WaitGroup
 	retry         time.Duration
 	retryAt       time.Time
 
 	mu      sync.Mutex      // guards removed
-	removed map[string]bool // paths removed or renamed away since takeRemoved
+	removed map[string]bool // paths of files that were removed or renamed away since the last takeRemoved
 }
 
 func newWatch(path string, period time.Duration, logger *slog.Logger) *watch {

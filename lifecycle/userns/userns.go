@@ -19,19 +19,20 @@ import (
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 )
 
-// Length is the number of IDs of a pod: IDs 0 to 65535 inside its user namespace.
+// Length is the number of IDs in the user namespace of a pod: inside it they are 0 to 65535.
 const Length = 1 << 16
 
-// Options sets the host IDs that can be assigned. The zero value is for hosts on which no other program uses IDs from 65536.
+// Options limits the host IDs that are assigned to pods. The zero value is for a host on which no other program uses IDs from
+// 65536.
 type Options struct {
-	// First is the first host ID to assign, a multiple of Length; lower IDs belong to the host. Zero means Length.
+	// First is the lowest host ID to assign, a multiple of Length. Lower IDs belong to the host. Zero means Length.
 	First uint32
-	// Count is the maximum number of pods with a range. Zero means all ranges below 2³².
+	// Count is the number of ranges, and so the maximum number of pods with a user namespace. Zero means all ranges below 2³².
 	Count int
 }
 
-// Ranges assigns ranges of host IDs to pods. [New] creates it. It may be used from several goroutines; a directory must have one
-// Ranges at a time.
+// Ranges assigns each pod a range of host IDs for its user namespace. [New] creates it. Its methods may be called from several
+// goroutines. Only one Ranges may use a directory at a time.
 type Ranges struct {
 	root  string
 	first uint32
