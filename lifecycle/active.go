@@ -31,8 +31,8 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	return pods, desired.IsComplete()
 }
 
-// applyAllocation returns the pod of worker w with the resources allocated to it in place of those of its spec. If w has no pod,
-// because it tears down an orphaned pod, it returns listed unchanged. listed is the pod that a source lists under the UID of w.
+// applyAllocation returns the pod of worker w, with the resources allocated to it as requests and limits. If w has no pod,
+// because it tears down an orphaned pod, the result is listed, the pod that a source lists under the UID of w.
 func (w *worker) applyAllocation(listed *corev1.Pod) *corev1.Pod {
 	if pod, _ := w.mailbox.Desired(); pod != nil {
 		return w.shared.currentAllocation().Apply(pod)
@@ -65,7 +65,7 @@ func (r *Reconciler) Pods() []PodState {
 	return pods
 }
 
-// Pod returns the state of the pod with the given UID. ok is false if [Reconciler.Pods] does not have the pod.
+// Pod returns the state of the pod with the given UID. ok is false if the result of [Reconciler.Pods] would not include this pod.
 func (r *Reconciler) Pod(uid string) (state PodState, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

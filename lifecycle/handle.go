@@ -19,13 +19,13 @@ import (
 // zero value is ready to use. A Handle must not be copied.
 type Handle struct{ reconciler atomic.Pointer[Reconciler] }
 
-// Set sets the Reconciler that all other methods use.
+// Set sets the Reconciler that the other methods of h call.
 func (h *Handle) Set(reconciler *Reconciler) { h.reconciler.Store(reconciler) }
 
-// Reconciler returns the Reconciler, or nil before Set.
+// Reconciler returns the Reconciler, or nil if [Handle.Set] was not called yet.
 func (h *Handle) Reconciler() *Reconciler { return h.reconciler.Load() }
 
-// Pods calls [Reconciler.Pods]. Before Set it returns nil.
+// Pods calls [Reconciler.Pods]. Before [Handle.Set] was called, it returns nil.
 func (h *Handle) Pods() []PodState {
 	if r := h.Reconciler(); r != nil {
 		return r.Pods()
@@ -33,7 +33,7 @@ func (h *Handle) Pods() []PodState {
 	return nil
 }
 
-// Pod calls [Reconciler.Pod]. Before Set ok is false.
+// Pod calls [Reconciler.Pod]. Before [Handle.Set] was called, ok is false.
 func (h *Handle) Pod(uid string) (state PodState, ok bool) {
 	if r := h.Reconciler(); r != nil {
 		return r.Pod(uid)

@@ -111,8 +111,8 @@ func (i Images) readPullSecrets(ctx context.Context, pod *corev1.Pod) (found []c
 	return found, firstErr
 }
 
-// newDefaultImages returns the ImageSource for a Reconciler without Options.Images, or nil if the runtime does not implement
-// [cri.Images] and [cri.Puller].
+// newDefaultImages returns the ImageSource that a Reconciler uses if Options.Images is nil. It returns nil if runtime does not
+// implement [cri.Images] and [cri.Puller]. objects provides the pull secrets.
 func newDefaultImages(runtime cri.Runtime, objects Objects, logger *slog.Logger) ImageSource {
 	store, ok := runtime.(cri.Images)
 	puller, pulls := runtime.(cri.Puller)

@@ -104,8 +104,8 @@ func rejectionFor(refusal podset.Refusal) *podstatus.Rejection {
 	return unfit.rejection
 }
 
-// retainRefusedPods keeps the pointers of refused pods that have not changed: a pod in next that equals the refused pod of its
-// UID in before is replaced by the latter. Each other refused pod in next is replaced by a copy, unless shared is true.
+// retainRefusedPods keeps the pointers of refused pods that have not changed. If a pod in next equals the refused pod of its UID
+// in before, it is replaced by that pod. Each other refused pod in next is replaced by a copy, unless shared is true.
 func retainRefusedPods(before, next *podset.Accepted, shared bool) {
 	for i := range next.Refused {
 		r := &next.Refused[i]

@@ -10,9 +10,9 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// shouldRestartInPlace reports whether this worker stops the deleted pod and then starts it again. This is so for a static pod
-// that its source lists again unchanged, for example because its manifest was removed and rewritten. The pod keeps its mirror pod
-// and restart counts.
+// shouldRestartInPlace reports whether this worker stops the deleted pod and then starts it again. It does so only with a static
+// pod that its source lists again unchanged, for example because its manifest was removed and rewritten. The pod keeps its mirror
+// pod and restart counts.
 //
 // A pod in a terminal phase is not started again. Source: restartRequested in pkg/kubelet/pod_workers.go, filterOutInactivePods
 // in pkg/kubelet/kubelet_pods.go.

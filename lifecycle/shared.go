@@ -73,7 +73,7 @@ func (s *sharedState) setAllocation(allocation *resize.Allocation) {
 	s.activeChanged()
 }
 
-// currentAllocation returns the resources allocated to the pod. It returns nil if they equal those of the pod's spec.
+// currentAllocation returns the resources allocated to the pod, or nil if the pod has the resources of its spec.
 func (s *sharedState) currentAllocation() *resize.Allocation {
 	s.mu.Lock()
 	defer s.mu.Unlock()

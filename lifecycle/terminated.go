@@ -61,8 +61,9 @@ func (r *Reconciler) awaitRemoval(ctx context.Context, podWorker *worker, done <
 }
 
 // IsManaged reports whether the Reconciler removes the containers and files of the pod with this UID itself, so that garbage
-// collection must not remove them. This is so if a source lists the pod, or the pod is being torn down or will be. It is also so
-// for every UID while Run has not started, a source has not reported all of its pods, or the runtime's pods cannot be listed.
+// collection must not remove them. It returns true if a source lists the pod, or if the pod is or will be torn down. While Run
+// has not started, a source has not reported all of its pods, or the runtime's pods cannot be listed, it returns true for every
+// UID.
 func (r *Reconciler) IsManaged(uid string) bool {
 	pods, err := r.observer.Pods()
 	r.mu.Lock()

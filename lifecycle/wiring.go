@@ -165,8 +165,8 @@ func (w *wiringChecks) checkProbesRun() {
 	w.probesUnhealthy = err != nil
 }
 
-// reportPart logs err and passes it to Hooks.Error, because the program does not run or connect the named part of the agent. For
-// each part it does so at most once per wiringReportPeriod.
+// reportPart logs err and passes it to Hooks.Error, because the program does not run or connect the named part of the agent. It
+// reports each part at most once per wiringReportPeriod.
 func (w *wiringChecks) reportPart(part string, err error) {
 	if last, before := w.lastReports[part]; before && time.Since(last) < wiringReportPeriod {
 		return

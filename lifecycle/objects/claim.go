@@ -53,18 +53,19 @@ func (m *Memory) DeletePersistentVolume(name string) {
 	m.watchers.Notify(KindPV, "", name)
 }
 
-// PersistentVolumeClaim returns the stored claim. A missing claim is fs.ErrNotExist.
+// PersistentVolumeClaim returns the stored claim, which the caller must not change. If there is none, the error wraps
+// fs.ErrNotExist.
 func (m *Memory) PersistentVolumeClaim(_ context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	return m.claims.getObject(kindClaim, namespace, name)
 }
 
-// PersistentVolume returns the stored volume. A missing volume is fs.ErrNotExist.
+// PersistentVolume returns the stored volume, which the caller must not change. If there is none, the error wraps fs.ErrNotExist.
 func (m *Memory) PersistentVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
 	return m.volumes.getObject(kindPV, "", name)
 }
 
-// completeClaim sets the fields of claim that the API server would set: the defaults and, if spec.volumeName is set, the status
-// of a bound claim. It then validates the claim.
+// completeClaim sets the fields of claim that the API server would set, and then validates claim. These fields are the defaults
+// and, if spec.volumeName is set, the status of a bound claim.
 func completeClaim(claim *corev1.PersistentVolumeClaim) error {
 	if name := claim.Spec.VolumeName; name != "" {
 		if err := validateNames("default", name); err != nil {

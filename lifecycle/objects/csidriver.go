@@ -31,12 +31,13 @@ func (m *Memory) DeleteCSIDriver(name string) {
 	m.watchers.Notify(KindCSIDriver, "", name)
 }
 
-// CSIDriver returns the stored CSIDriver object. A missing driver is fs.ErrNotExist.
+// CSIDriver returns the stored CSIDriver object, which the caller must not change. If there is none, the error wraps
+// fs.ErrNotExist.
 func (m *Memory) CSIDriver(_ context.Context, name string) (*storagev1.CSIDriver, error) {
 	return m.csiDrivers.getObject(kindCSIDriver, "", name)
 }
 
-// validateCSIDriver validates those fields of driver that are used to set up volumes.
+// validateCSIDriver validates the fields of driver that the setup of volumes uses.
 func validateCSIDriver(driver *storagev1.CSIDriver) error {
 	for i, mode := range driver.Spec.VolumeLifecycleModes {
 		if mode != storagev1.VolumeLifecyclePersistent && mode != storagev1.VolumeLifecycleEphemeral {

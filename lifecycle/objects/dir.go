@@ -42,14 +42,14 @@ type Dir struct {
 // NewDir returns a Dir for the directory root, which need not exist yet.
 func NewDir(root string) *Dir { return &Dir{root: root} }
 
-// ConfigMap reads the config map in NAMESPACE/configmaps/NAME.yaml. A missing file is fs.ErrNotExist.
+// ConfigMap reads the config map in NAMESPACE/configmaps/NAME.yaml. If the file does not exist, the error wraps fs.ErrNotExist.
 func (d *Dir) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	o := &corev1.ConfigMap{}
 	err := d.readObject(ctx, manifest{kindConfigMap, "v1", "ConfigMap", namespace, name}, o, func() error { return validateConfigMap(o) })
 	return orNil(o, err)
 }
 
-// Secret reads the secret in NAMESPACE/secrets/NAME.yaml. A missing file is fs.ErrNotExist.
+// Secret reads the secret in NAMESPACE/secrets/NAME.yaml. If the file does not exist, the error wraps fs.ErrNotExist.
 func (d *Dir) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	o := &corev1.Secret{}
 	err := d.readObject(ctx, manifest{kindSecret, "v1", "Secret", namespace, name}, o, func() error { return validateSecret(o) })

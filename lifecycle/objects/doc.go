@@ -18,8 +18,8 @@
 // [Dir.Watch] and [Memory.Watch] report which object may have changed. A notification may be redundant, but none is lost while
 // the watch runs.
 //
-// Objects that an API server would reject are errors: keys that are not file names, too much data, invalid addresses. The
-// stringData of a secret is moved to data.
+// An object that an API server would reject is an error, for example if a key is not a valid file name, or if the object has too
+// much data. The stringData of a secret is moved to data.
 //
 // # Concurrency
 //

@@ -68,17 +68,17 @@ func (m *Memory) DeleteService(namespace, name string) {
 	m.watchers.Notify(KindService, namespace, name)
 }
 
-// ConfigMap returns the stored config map. A missing config map is fs.ErrNotExist.
+// ConfigMap returns the stored config map, which the caller must not change. If there is none, the error wraps fs.ErrNotExist.
 func (m *Memory) ConfigMap(_ context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	return m.configMaps.getObject(kindConfigMap, namespace, name)
 }
 
-// Secret returns the stored secret. A missing secret is fs.ErrNotExist.
+// Secret returns the stored secret, which the caller must not change. If there is none, the error wraps fs.ErrNotExist.
 func (m *Memory) Secret(_ context.Context, namespace, name string) (*corev1.Secret, error) {
 	return m.secrets.getObject(kindSecret, namespace, name)
 }
 
-// Services returns the services of a namespace, in any order.
+// Services returns the services of a namespace in any order. The caller must not change them.
 func (m *Memory) Services(_ context.Context, namespace string) ([]*corev1.Service, error) {
 	return m.services.listObjects(namespace), nil
 }

@@ -131,8 +131,8 @@ func isChanged(container *corev1.Container, instance *cri.Container) bool {
 	return ok && !podspec.HasHash(container, hash)
 }
 
-// failedProbe reports whether live, the running instance of the container, must be killed because its liveness or startup probe
-// has failed. must is the answer, and failed is that probe.
+// failedProbe reports whether a liveness or startup probe has failed, so that live, the running instance of the container, must
+// be killed. failed says which probe, and whether the container is then restarted. If no probe has failed, must is false.
 func (p *planner) failedProbe(container *corev1.Container, live *cri.Container) (failed podprobe.Kill, must bool) {
 	if !p.hasProbeResult(container.LivenessProbe, live, probe.Liveness, probe.Failure) && !p.hasProbeResult(container.StartupProbe, live, probe.Startup, probe.Failure) {
 		return podprobe.Kill{}, false
@@ -195,7 +195,7 @@ func (p *planner) addProbeKill(container *cri.Container, failed podprobe.Kill) {
 	p.out.Kill = append(p.out.Kill, k)
 }
 
-// hasOwnGrace reports whether the liveness or startup probe of the container sets terminationGracePeriodSeconds.
+// hasOwnGrace reports whether the probe of this kind, liveness or startup, sets terminationGracePeriodSeconds.
 func hasOwnGrace(container *corev1.Container, kind probe.Kind) bool {
 	p := container.LivenessProbe
 	if kind == probe.Startup {
@@ -248,8 +248,8 @@ func (p *planner) chooseAttempt(name string) (next uint32) {
 	return next
 }
 
-// isExemptFromBackOff reports whether the container can start without back-off after dead, its exited instance. This is so for an
-// init container that exited in an earlier sandbox, because it must run in each sandbox.
+// isExemptFromBackOff reports whether the container can start without back-off after dead, its newest exited instance. Only an
+// init container that exited in an earlier sandbox can, because it must run once in each sandbox.
 func (p *planner) isExemptFromBackOff(container *corev1.Container, dead *cri.Container) bool {
 	return containers.IsInit(&p.state.Pod.Spec, container) && (p.out.Sandbox != nil || dead.SandboxID != p.out.SandboxID)
 }

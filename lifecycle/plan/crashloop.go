@@ -73,7 +73,7 @@ func parseCrashLoop(value string) crashLoop {
 // nextRestart decides when a container can restart. l is the back-off state of last, its newest exited instance. If it can
 // restart now, until is zero, and loop is the back-off state to store in the new instance. Otherwise until is the time of the
 // restart, and loop has the current delay. maxDelay limits the delay; zero means MaxBackOff. If key differs from l.key, the
-// back-off starts anew.
+// back-off starts again at its first delay.
 func (l crashLoop) nextRestart(key string, last *cri.Container, now time.Time, maxDelay time.Duration) (loop crashLoop, until time.Time) {
 	maxDelay = cmp.Or(maxDelay, MaxBackOff)
 	if l.key != key || last.FinishedAt.Sub(l.restartedAt) > crashLoopReset {

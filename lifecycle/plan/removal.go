@@ -29,7 +29,7 @@ func (p *planner) planRemoval() {
 	}
 }
 
-// shouldRemoveAll reports whether all containers and sandboxes of the pod can be removed from the runtime. This is so if
+// shouldRemoveAll reports whether all containers and sandboxes of the pod must be removed from the runtime:
 // State.RemoveTerminated is set, no container runs, and the published status shows the pod as terminated or temporarily evicted.
 func (p *planner) shouldRemoveAll() bool {
 	return p.state.RemoveTerminated && p.state.Previous != nil && podview.IsTerminated(p.state.Observed) &&
@@ -53,8 +53,8 @@ func (p *planner) isNeeded(sandbox *cri.Sandbox) bool {
 	return false
 }
 
-// isObsolete reports whether the container can be removed. This is so if it was created and will not be started, or if it has
-// exited and is not the newest exited instance of a container in the pod spec.
+// isObsolete reports whether the container can be removed: it was created and will not be started, or it has exited and is not
+// the newest exited instance of a container in the pod spec.
 func (p *planner) isObsolete(container *cri.Container) bool {
 	switch container.State {
 	case cri.ContainerCreated:

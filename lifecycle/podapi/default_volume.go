@@ -51,7 +51,7 @@ func defaultVolume(source *corev1.VolumeSource) {
 	}
 }
 
-// defaultMode sets the mode of the files of a volume to 0644 if it is unset.
+// defaultMode sets the file mode of a volume to 0644 if it is nil.
 func defaultMode(mode **int32) {
 	if *mode == nil {
 		*mode = new(corev1.ConfigMapVolumeSourceDefaultMode) // equal for all volume types

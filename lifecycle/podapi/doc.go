@@ -25,13 +25,13 @@
 //
 // # Differs from the API server
 //
-// Defaults and validation are those of pkg/apis/core at 1.37.1 with default feature gates. Users must know; DIFFERENCES.md lists
-// all:
+// Defaults and validation are those of pkg/apis/core at 1.37.1 with default feature gates. DIFFERENCES.md has all differences. A
+// user has to know these:
 //
 //   - A UID is required and must be a valid file name, because directories are named after it; package source generates UIDs.
 //   - A list or map of a pod has at most 1,000 entries, and a key at most 1 KiB.
 //   - A lifecycle hook has at most 64 KiB as JSON, and the labels of a pod at most 64 KiB. The images, ports, preStop hooks and termination message paths of all containers have at most 128 KiB, so that the runtime's list of the containers of 110 pods fits in 16 MiB.
-//   - [Unsupported] rejects resource claims, devices and Windows pods; the latter are not validated as such.
+//   - [Unsupported] rejects resource claims, devices and Windows pods. The fields for Windows are not validated.
 //
 // Test kit: none; all functions are pure.
 package podapi

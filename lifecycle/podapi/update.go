@@ -100,8 +100,8 @@ func undoAllowed(old, spec *corev1.PodSpec) {
 	}
 }
 
-// undoContainers resets the image and the resources of each container in list to those of the container at its position in old,
-// because an update may change them.
+// undoContainers resets the image and the resources of each container in list, because an update may change them. The new values
+// are those of the container at the same position in old.
 func undoContainers(old, list []corev1.Container) {
 	for i := range min(len(old), len(list)) {
 		list[i].Image = old[i].Image
@@ -109,7 +109,7 @@ func undoContainers(old, list []corev1.Container) {
 	}
 }
 
-// undoResources reverts the allowed changes of CPU and memory to the amounts in old.
+// undoResources resets CPU and memory in resources to their amounts in old.
 func undoResources(old, resources *corev1.ResourceRequirements) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		resources.Requests = restoreAmount(name, old.Requests, resources.Requests)

@@ -138,7 +138,8 @@ func validateMode(path *field.Path, mode *int32) field.ErrorList {
 // pathSet has the file paths that the sources of a projected volume use. It is nil for a volume with one source.
 type pathSet map[string]bool
 
-// validateFilePath checks the path of a file in a volume.
+// validateFilePath checks at, the path of a file in a volume. The path must not be in taken; it is then added to taken, unless
+// that is nil.
 func validateFilePath(at string, path *field.Path, taken pathSet) field.ErrorList {
 	if at == "" {
 		return field.ErrorList{field.Required(path, "")}

@@ -16,7 +16,7 @@
 // # Model
 //
 // [Options] has the settings of the node, which apply to all pods. [Launch] has the data of one container that is about to be
-// created: an init, regular or ephemeral one. [ResolveReferences] reads the config maps, secrets and services that its
+// created: an init, regular or ephemeral container. [ResolveReferences] reads the config maps, secrets and services that its
 // environment refers to.
 //
 // The caller creates files and directories, and passes their host paths: the hosts file with the content of [HostsFile], the

@@ -17,10 +17,10 @@ import (
 // hostsPath is the path of the hosts file in containers.
 const hostsPath = "/etc/hosts"
 
-// HostsFile returns the content of /etc/hosts for the containers of a pod; see [Launch].HostsPath. ips are the addresses of the
-// sandbox, the primary one first, and invalid addresses are skipped. For a pod on the host network, the content is that of node,
-// the hosts file of the node, instead of lines with the pod's addresses and host name. In both cases the host aliases of the pod
-// are appended. The kubelet writes the file for each container, with mode 0644 (kubelet_pods.go, ensureHostsFile).
+// HostsFile returns the content of /etc/hosts for the containers of a pod; see [Launch].HostsPath. It has a line with the pod's
+// host name for each address of the sandbox in ips, the primary address first. Invalid addresses are skipped. For a pod on the
+// host network, it has instead the content of node, the hosts file of the node. The host aliases of the pod are appended in
+// either case. The kubelet writes the file for each container, with mode 0644 (kubelet_pods.go, ensureHostsFile).
 func HostsFile(pod *corev1.Pod, ips []string, node []byte, opts Options) ([]byte, error) {
 	var b bytes.Buffer
 	if pod.Spec.HostNetwork {

@@ -18,11 +18,11 @@ type Launch struct {
 
 	// References has the objects that the environment of the container refers to, from [ResolveReferences].
 	References References
-	// Env has environment variables from the node, for example of devices. Variables of the container replace those of equal
-	// name, and can refer to them.
+	// Env has environment variables from the node, for example of devices. If the container has a variable of the same name, that
+	// variable is used. Variables of the container can refer to those in Env.
 	Env []cri.EnvVar
-	// Annotations has additional annotations, for example of devices. The annotations that this package sets replace those of
-	// equal name.
+	// Annotations has additional annotations, for example of devices. If this package sets an annotation of the same name, its
+	// value is used.
 	Annotations map[string]string
 
 	// Volumes has the volumes of the pod, by name.

@@ -116,7 +116,7 @@ func (o Options) volumeGroups(pod *corev1.Pod) []int64 {
 	return o.VolumeGroups(pod)
 }
 
-// recordWarning calls Warn, unless it is nil.
+// recordWarning calls Options.Warn, unless that is nil.
 func (o Options) recordWarning(pod *corev1.Pod, reason, message string) {
 	if o.Warn != nil {
 		o.Warn(pod, reason, message)

@@ -214,7 +214,8 @@ func checkValue(path *field.Path, value string, valid func(string) []string) err
 	return nil
 }
 
-// convertSysctls returns the sysctls of the pod. In their names, slashes as separators are replaced by dots.
+// convertSysctls returns the sysctls of the pod by name. A name with slashes, such as net/ipv4/ip_forward, gets dots in their
+// place.
 func convertSysctls(pod *corev1.Pod) map[string]string {
 	sc := pod.Spec.SecurityContext
 	if sc == nil || len(sc.Sysctls) == 0 {

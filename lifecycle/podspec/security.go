@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// containerSecurity returns the effective security context of a container: the fields of its own security context, else those of
-// the pod's (pkg/securitycontext, DetermineEffectiveSecurityContext).
+// containerSecurity returns the effective security context of a container. A field that the container does not set comes from the
+// security context of the pod (pkg/securitycontext, DetermineEffectiveSecurityContext).
 func containerSecurity(pod *corev1.Pod, container *corev1.Container, path *field.Path, launch Launch, opts Options) (cri.ContainerSecurity, error) {
 	podSC, sc := optional.OrZero(pod.Spec.SecurityContext), optional.OrZero(container.SecurityContext)
 	var s cri.ContainerSecurity
@@ -55,9 +55,9 @@ func containerSecurity(pod *corev1.Pod, container *corev1.Container, path *field
 	return s, nil
 }
 
-// setUser sets the user and group in security to those of the security contexts. If these name no user, the user of the image is
-// set, or root if the image names none, too. With runAsNonRoot, setUser returns an error unless the user is known to be other
-// than root.
+// setUser sets the user and group in security, from the security context of the container, else from that of the pod. If neither
+// names a user, it sets the user of the image, or root if the image has none. With runAsNonRoot, it returns an error unless the
+// user is known to be other than root.
 func setUser(security *cri.ContainerSecurity, podContext *corev1.PodSecurityContext, securityContext *corev1.SecurityContext, path *field.Path, launch Launch) error {
 	security.RunAsUser = optional.First(securityContext.RunAsUser, podContext.RunAsUser)
 	security.RunAsGroup = optional.First(securityContext.RunAsGroup, podContext.RunAsGroup)

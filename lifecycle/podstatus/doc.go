@@ -12,10 +12,10 @@
 //	}
 //	shown := podstatus.DeferTerminalPhase(pod, observed, status, before.Phase)
 //
-// [Of] is a pure function of the pod's spec, its containers in the runtime and an [Input], which has the previous status. From
-// the previous status come restart counts, which never decrease, terminal phases, which are final, and containers that the
-// runtime has lost. [Phase] computes the phase only. [DeferTerminalPhase] delays a terminal phase until no container runs, before
-// the status is published.
+// [Of] is a pure function of the pod's spec, its containers in the runtime and an [Input], which has the previous status. Of needs
+// the previous status for restart counts, which never decrease, for terminal phases, which never change, and for containers that
+// the runtime has lost. [Phase] computes only the phase. [DeferTerminalPhase] replaces a terminal phase while a container runs:
+// call it before the status is published.
 //
 // Concurrency: all functions may be called from any goroutine; the package has no state.
 //

@@ -27,9 +27,9 @@ type Eviction struct {
 	// Grace is the grace period for stopping the containers, at least 2 s. Zero: the grace period of the pod. If the deletion
 	// grace period of the pod is shorter than Grace, it applies instead.
 	Grace time.Duration `json:"grace,omitempty"`
-	// Temporary is true if the pod shall not fail. Its containers are stopped, its phase becomes Pending with Reason, and after a
-	// back-off and a new admission it is started again. This applies only to pods with restart policy Always; any other pod
-	// fails.
+	// Temporary is true if the pod must not fail but start again later. Its containers are stopped, and its phase becomes Pending
+	// with Reason. After a back-off and a new admission it is started again. This applies only to pods with restart policy
+	// Always; any other pod fails.
 	Temporary bool `json:"hold,omitempty"`
 }
 

@@ -76,8 +76,8 @@ func (d *statusBuilder) actualResources(container *corev1.Container, instance *c
 	return r
 }
 
-// setCPU sets the CPU quantity in list to millicores. It does nothing if millicores is zero. It does nothing either if both the
-// present quantity and millicores are at most minEffective, because the kernel treats them as equal.
+// setCPU sets the CPU quantity in list to millicores. It does nothing if millicores is zero. It also does nothing if neither the
+// present quantity nor millicores exceeds minEffective, because the kernel then treats them as equal.
 func setCPU(list corev1.ResourceList, millicores, minEffective int64) {
 	listed := list[corev1.ResourceCPU]
 	if listed = listed.DeepCopy(); millicores > 0 && millicores != qos.MilliValue(&listed) && max(millicores, qos.MilliValue(&listed)) > minEffective {

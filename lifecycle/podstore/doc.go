@@ -46,7 +46,7 @@
 // # Concurrency
 //
 // Load is called once, before all other methods, which may be called concurrently. Pods are shared with the caller and must not
-// be written to. A file must have one Store at a time.
+// be written to. Only one Store may use a file at a time.
 //
 // # Errors
 //

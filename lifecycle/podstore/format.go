@@ -51,8 +51,8 @@ type encodedFile struct {
 	omitted []error           // an error for each pod that is not in data, because it exceeds a limit
 }
 
-// encodeSets returns the content of a file with the pods of all sets. If the pods exceed the limits of the file, only those that
-// [choosePods] returns are in it. sources has the source names by priority.
+// encodeSets returns the content of a file with the pods of all sets. If they exceed the limits of the file, it has only the pods
+// that [choosePods] returns. sources has the source names by priority.
 func encodeSets(sets []lifecycle.PodSet, sources []string, now time.Time) (file encodedFile, err error) {
 	file, costs, full, err := encodeChosen(sets, nil, now)
 	if err == nil && full {
@@ -126,7 +126,7 @@ func decodeFile(data []byte) (sets []lifecycle.PodSet, sum [sha256.Size]byte, er
 	return sets, sha256.Sum256(lines), err
 }
 
-// decodeLines returns the sets in the lines after the first.
+// decodeLines returns the pod sets in the lines after the header.
 func decodeLines(lines []byte) (sets []lifecycle.PodSet, err error) {
 	number, left := 1, maxValues
 	for text := range bytes.Lines(lines) {

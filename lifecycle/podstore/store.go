@@ -79,8 +79,9 @@ func New(path string, opts Options) *Store {
 	return &Store{path: path, opts: opts, changed: make(chan struct{}, 1), loaded: map[string][]*corev1.Pod{}}
 }
 
-// Update records set, the newest pods of a source, to be written to the file. It returns the set to run: if set is incomplete,
-// the pods that Load returned for the source and that set lacks are added. Update does not wait for the write.
+// Update records set, the newest pods of a source, to be written to the file, and returns the set to run. If set is incomplete,
+// the result also has the pods that Load returned for the source and that it has not listed since. Update does not wait for the
+// write.
 func (s *Store) Update(set lifecycle.PodSet) lifecycle.PodSet {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +124,7 @@ func (s *Store) reportNotRun() {
 	}
 }
 
-// removeNamed returns the pods in pods without those that share the UID, or the namespace and name, with a pod in named.
+// removeNamed returns pods, except each pod that has the UID, or the namespace and name, of a pod in named.
 func removeNamed(pods, named []*corev1.Pod) []*corev1.Pod {
 	taken := make(map[string]bool, 2*len(named))
 	for _, pod := range named {

@@ -46,7 +46,7 @@
 //
 // # Differs from the kubelet
 //
-// The model is pkg/kubelet/config of Kubernetes 1.37. Users must know; DIFFERENCES.md lists all:
+// The model is pkg/kubelet/config of Kubernetes 1.37. DIFFERENCES.md has all differences. A user has to know these:
 //
 //   - An invalid manifest, a missing path and an empty HTTP response keep the last valid pods; the kubelet removes them.
 //   - Unknown and duplicate fields are errors.

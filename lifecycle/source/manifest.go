@@ -41,8 +41,9 @@ func (c cost) subtractCost(removed cost) cost {
 // such limit.
 func maxCost() cost { return cost{values: 300_000, bytes: 32 << 20} }
 
-// applyContent parses data, the new content of the manifest, and replaces the pods of m. It returns false if data exceeds limit,
-// in decoded values or bytes. An unchanged pod keeps its pointer. While data has errors, previous pods that it lacks are kept.
+// applyContent parses data, the new content of the manifest, and replaces the pods of m. It returns false if data has more
+// decoded values or bytes than limit. An unchanged pod keeps its pointer. While data has errors, previous pods that are missing
+// in data are kept.
 func (m *manifest) applyContent(data []byte, origin Origin, limit cost) bool {
 	entries, errs, cost := parse(data, origin)
 	fits := cost.values <= limit.values && cost.bytes <= limit.bytes

@@ -18,11 +18,12 @@
 //
 // # Concurrency
 //
-// [Ranges] may be used from several goroutines. A directory must have one Ranges at a time.
+// [Ranges] may be used from several goroutines. Only one Ranges may use a directory at a time.
 //
 // # Errors
 //
-// An error names the pod, and the file if it cannot be read: no range is assigned while one that is in use may be unknown.
+// An error names the pod. While the file of any pod cannot be read, no range is assigned, because the file may have any range. The
+// error then names the file.
 //
 // # Differs from the kubelet
 //
