@@ -95,8 +95,8 @@ func (w *worker) podState() PodState {
 }
 
 // MayRun reports whether a container of the pod may be running, or may be started later. It returns true if a source lists the
-// pod, if the pod is being torn down, or if the runtime has a pod of this UID, even one that another program created. While the
-// runtime's pods cannot be listed, it returns true for every UID.
+// pod, or if the pod is being torn down. It also returns true if the runtime has a pod of this UID, even if another program
+// created that pod. While the runtime's pods cannot be listed, it returns true for every UID.
 func (r *Reconciler) MayRun(uid string) bool {
 	r.mu.Lock()
 	desired, known := r.desiredPods(), r.workers[uid] != nil

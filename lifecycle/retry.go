@@ -79,8 +79,8 @@ func (w *worker) recordSuccess() {
 const maxImmediateTeardowns = 5
 
 // teardownDelay returns the delay before the worker checks again whether the runtime has removed the pod. It is zero for the
-// first maxImmediateTeardowns checks and then grows from 1 s to 10 s, because the runtime reports success but does not remove the
-// pod.
+// first maxImmediateTeardowns checks. After these it grows from 1 s to 10 s, because the runtime reports success but does not
+// remove the pod.
 func (w *worker) teardownDelay() time.Duration {
 	if w.progress.teardowns <= maxImmediateTeardowns {
 		return 0

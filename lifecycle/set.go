@@ -157,8 +157,9 @@ func (r *Reconciler) acceptPod(old, pod *corev1.Pod, shared bool) (*corev1.Pod, 
 	return pod, nil
 }
 
-// withDeletion returns a copy of old with the deletion timestamp and grace period of pod, or old itself if they do not differ or
-// pod is not deleted. A deletion is thus applied even if the changed spec is refused.
+// withDeletion returns old itself if pod is not deleted, or if old is deleted with an equal timestamp and grace period. Otherwise
+// it returns a copy of old with the deletion timestamp and grace period of pod. A deletion is thereby applied even if the changed
+// spec is refused.
 func withDeletion(old, pod *corev1.Pod) *corev1.Pod {
 	if old == nil || pod.DeletionTimestamp == nil || old.DeletionTimestamp.Equal(pod.DeletionTimestamp) &&
 		podapi.Equal(&old.DeletionGracePeriodSeconds, &pod.DeletionGracePeriodSeconds) {

@@ -130,8 +130,7 @@ func (m manifest) relativePath() string {
 	return path.Join(m.namespace, strings.ToLower(m.apiKind)+"s", m.name+extension)
 }
 
-// readObject decodes a manifest file into object, and then calls validate. It returns an [*Error] with the file. The error is an [Error] with the path of
-// the file.
+// readObject decodes a manifest file into object, and then calls validate. The error is an [*Error] with the path of the file.
 func (d *Dir) readObject(ctx context.Context, file manifest, object metav1.Object, validate func() error) error {
 	err := ctx.Err()
 	if err == nil {

@@ -212,7 +212,7 @@ func validateOneOf[T ~string](path *field.Path, value T, valid ...T) field.Error
 	return nil
 }
 
-// validateWith runs check on value, and returns an error for each of its messages.
+// validateWith calls check with value, and returns an error for path per message that check returns.
 func validateWith[T any](path *field.Path, value T, check func(T) []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, msg := range check(value) {

@@ -192,8 +192,8 @@ func (p *parser) readKind(raw []byte, path, implied string) (string, bool) {
 	return "", false
 }
 
-// decodeStrict decodes raw into the struct that into points to. It reports invalid, unknown and duplicate fields as errors below
-// path, and returns false if there are any.
+// decodeStrict decodes raw into the struct that object points to. It reports invalid, unknown and duplicate fields as errors
+// below path, and returns false if there are any.
 func (p *parser) decodeStrict(raw []byte, path string, object any) bool {
 	strict, err := kjson.UnmarshalStrict(raw, object)
 	if err != nil {
