@@ -65,7 +65,8 @@ func (t *treeV1) applyOnce(dir string, r cgroups.Resources) error {
 	return nil
 }
 
-// enableHierarchy makes a new cgroup count towards its parents, which is not the default before Linux 5.11.
+// enableHierarchy sets memory.use_hierarchy of a new cgroup, so that its usage also counts in its parents. Before Linux 5.11 this
+// is not the default.
 func (h *hierarchy) enableHierarchy(dir string) {
 	var space [8]byte
 	if !h.hasController("memory") {
@@ -76,8 +77,8 @@ func (h *hierarchy) enableHierarchy(dir string) {
 	}
 }
 
-// fillCpuset copies cpuset.cpus and cpuset.mems from the parents to a cgroup where they are empty. Until then no process can be
-// added to it.
+// fillCpuset copies cpuset.cpus and cpuset.mems from the parents of cgroup dir if its own are empty. No process can be added to a
+// cgroup before.
 func (h *hierarchy) fillCpuset(dir string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		var space [128]byte
@@ -108,7 +109,7 @@ type subsystem struct {
 	}
 }
 
-// buildSubsystems returns the controllers whose desired limits differ from the current ones.
+// buildSubsystems returns a subsystem for each controller whose limits in desired differ from current.
 func buildSubsystems(host Host, current, desired cgroups.Resources) []subsystem {
 	var all []subsystem
 	if r, differ := diffCPULimits(current, desired); differ {
@@ -156,8 +157,8 @@ func diffCpuset(current, desired cgroups.Resources) (*oci.Resources, bool) {
 	return r, r.CpusetCpus != "" || r.CpusetMems != ""
 }
 
-// diffMemoryLimits returns the memory limit and, if swap is counted, the sum of memory and swap limits, which v1 has in one file.
-// A new memory limit changes the sum too, so that the limit of swap alone stays. The result is false if nothing differs.
+// diffMemoryLimits returns the memory limits to write, and false if none differs from current. v1 has one file for the sum of
+// memory and swap, so a new memory limit also changes this sum. countsSwap reports whether the host has this file.
 func diffMemoryLimits(countsSwap bool, current, desired cgroups.Resources) (*oci.Resources, bool) {
 	memory, swap := current.MemoryMax, current.SwapMax
 	if desired.MemoryMax != nil {
@@ -179,8 +180,8 @@ func diffMemoryLimits(countsSwap bool, current, desired cgroups.Resources) (*oci
 	return r, true
 }
 
-// toOCIBytes returns a limit for opencontainers/cgroups. Zero would mean no limit there, so it returns 1 byte, which allows no
-// page either.
+// toOCIBytes converts a limit for opencontainers/cgroups, where zero means no limit. A limit of zero becomes 1 byte, which allows
+// no page either.
 func toOCIBytes(n *int64) int64 {
 	if n == nil || *n < 0 {
 		return cgroups.Unlimited
@@ -188,7 +189,7 @@ func toOCIBytes(n *int64) int64 {
 	return max(1, *n)
 }
 
-// isSamePages reports whether two limits are equal in whole pages, as the kernel stores them. Nil counts as unlimited.
+// isSamePages reports whether a and b are equal in whole pages, as the kernel stores them. Nil means unlimited.
 func isSamePages(a, b *int64) bool {
 	pages := func(n *int64) int64 {
 		if n == nil || *n < 0 {

@@ -61,8 +61,8 @@ func (t *treeV2) applyOnce(dir string, desired []setting) error {
 	return nil
 }
 
-// applySetting writes one file, unless it already has the desired value. Files of a new cgroup have the kernel's defaults and are
-// not read.
+// applySetting writes the value of s to its file in cgroup dir, unless the file has this value already. If fresh is true, the
+// cgroup is new, and the file is not read.
 func (t *treeV2) applySetting(dir string, s setting, fresh bool) error {
 	if !fresh {
 		var space [128]byte
@@ -85,7 +85,8 @@ func (t *treeV2) applySetting(dir string, s setting, fresh bool) error {
 	return nil
 }
 
-// applyDelegated enables the controllers from the root down to dir, and then writes s again, whose file was missing.
+// applyDelegated writes s after its file was missing: it first enables the controllers in all ancestors of dir. fresh reports
+// whether the cgroup is new.
 func (t *treeV2) applyDelegated(dir string, s setting, fresh bool) error {
 	denied := t.enableControllers(dir, s.controller)
 	err := t.applySetting(dir, s, fresh)
@@ -103,8 +104,8 @@ func (t *treeV2) applyDelegated(dir string, s setting, fresh bool) error {
 		strings.TrimSpace(string(kind)), err)
 }
 
-// enableControllers enables all controllers in each ancestor of dir. It returns an error if the needed controller could not be
-// enabled.
+// enableControllers enables all controllers in each ancestor of dir. It returns an error only if the controller needed could not
+// be enabled.
 func (t *treeV2) enableControllers(dir, needed string) error {
 	all := "+" + strings.Join(t.h.controllers, " +")
 	for i := -1; i < len(dir); i++ {
@@ -130,7 +131,8 @@ func (t *treeV2) enableControllers(dir, needed string) error {
 	return nil
 }
 
-// enableEach enables the controllers one by one and returns the error of the needed one.
+// enableEach enables each controller for the children of cgroup above. It ignores failures, except that of the controller needed,
+// which it returns.
 func (t *treeV2) enableEach(above, needed string) (err error) {
 	for _, c := range t.h.controllers {
 		if failed := t.h.writeFile(above, subtreeControl, "+"+c, 0); c == needed {

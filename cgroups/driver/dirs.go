@@ -10,8 +10,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Dirs returns the absolute directories of p, one per hierarchy, even if they do not exist. Callers use them to start processes
-// in the cgroup.
+// Dirs returns the absolute directories of cgroup p, one in each hierarchy. They may not exist. Callers use them to start
+// processes in the cgroup.
 func (d *Driver) Dirs(p cgroups.Path) ([]string, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -23,10 +23,11 @@ func (d *Driver) Dirs(p cgroups.Path) ([]string, error) {
 	return d.tree.absoluteDirs(dir), nil
 }
 
-// Parse returns the path for a name in the format of [Driver.Name]. A cgroup outside the root of the driver is an error.
+// Parse returns the path of the cgroup with this name, which has the format of [Driver.Name]. It returns an error if the cgroup
+// is outside the root of the driver.
 func (d *Driver) Parse(name string) (cgroups.Path, error) { return d.names.parseName(name) }
 
-// parseName returns the path for the name of a cgroup from the mount point, in the format of cgroup_parent of the CRI.
+// parseName returns the path of a cgroup. name starts at the mount point and has the format of cgroup_parent in the CRI.
 func (n names) parseName(name string) (cgroups.Path, error) {
 	parse := cgroups.ParseCgroupfs
 	if n.systemd {

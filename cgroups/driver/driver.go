@@ -59,8 +59,8 @@ var (
 	_ cgroups.Watcher      = (*Driver)(nil)
 )
 
-// Open inspects the host and returns a driver for its cgroups, which it does not change. A host without cgroups is an error, and
-// so is a missing "cpu" or "pids" controller that is not in Options.OptionalControllers.
+// Open inspects the host and returns a driver for its cgroups. It changes nothing on the host. It returns an error if the host
+// has no cgroups, or lacks the controller cpu or pids and Options.OptionalControllers does not name it.
 func Open(ctx context.Context, opts Options) (*Driver, error) {
 	opts.Timeout = cmp.Or(opts.Timeout, 10*time.Second)
 	if opts.Logger == nil {
@@ -101,7 +101,7 @@ func openDriver(ctx context.Context, o Options) (*Driver, error) {
 	return d, nil
 }
 
-// Close waits for running calls and releases the file descriptors of the driver. It does not remove cgroups.
+// Close releases the file descriptors of the driver after running calls have returned. It removes no cgroups.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,7 +112,7 @@ func (d *Driver) Close() error {
 	return d.creator.close()
 }
 
-// Host returns a copy of the description of the host, as inspected by Open.
+// Host returns a copy of what Open has found on the host.
 func (d *Driver) Host() Host {
 	h := d.host
 	h.Missing, h.HugepageSizes = slices.Clone(h.Missing), slices.Clone(h.HugepageSizes)
@@ -120,11 +120,11 @@ func (d *Driver) Host() Host {
 	return h
 }
 
-// Root returns the cgroup that paths are relative to, in cgroupfs format: "/" for a driver of the whole tree.
+// Root returns the cgroup to which all paths are relative, in cgroupfs format. It is "/" if the driver manages the whole tree.
 func (d *Driver) Root() string { return d.names.root.Cgroupfs() }
 
-// Name returns the name of a cgroup for the cgroup_parent of a CRI sandbox, starting at the mount point. With systemd, a
-// component that contains "_" is an error.
+// Name returns the name of cgroup p for cgroup_parent of a CRI sandbox, which starts at the mount point. With systemd, it returns
+// an error if a component contains "_".
 func (d *Driver) Name(p cgroups.Path) (string, error) {
 	if err := p.Validate(); err != nil {
 		return "", err
@@ -132,8 +132,8 @@ func (d *Driver) Name(p cgroups.Path) (string, error) {
 	return d.names.cgroupName(p)
 }
 
-// Apply creates the cgroup p and its missing parents, or changes the limits of an existing cgroup, see [cgroups.CgroupWriter]. A
-// new cgroup is written without reading it; in an existing cgroup only files that differ are written.
+// Apply creates cgroup p and its missing parents, or changes the limits of the existing cgroup p; see [cgroups.CgroupWriter]. In
+// an existing cgroup it writes only the files that differ.
 func (d *Driver) Apply(ctx context.Context, p cgroups.Path, resources cgroups.Resources) error {
 	return d.runOnCgroup(ctx, "apply", p, func(string) error {
 		if err := resources.Validate(); err != nil {
@@ -143,8 +143,8 @@ func (d *Driver) Apply(ctx context.Context, p cgroups.Path, resources cgroups.Re
 	})
 }
 
-// Remove kills the processes of p and its descendants, and removes these cgroups. If processes survive for Options.Timeout, the
-// error names them with their state; the cgroup stays, and Remove may be called again.
+// Remove kills the processes of p and its descendants, and removes these cgroups. If processes still run after Options.Timeout,
+// the error names them with their state. The cgroup then remains, and Remove may be called again.
 func (d *Driver) Remove(ctx context.Context, p cgroups.Path) error {
 	return d.runOnCgroup(ctx, "remove", p, func(string) error {
 		if p == "" {
@@ -154,7 +154,8 @@ func (d *Driver) Remove(ctx context.Context, p cgroups.Path) error {
 	})
 }
 
-// Kill kills the processes of p and its descendants. It returns when none runs any more, or with an error after Options.Timeout.
+// Kill kills the processes of p and its descendants, and returns after all have exited. It returns an error if this takes longer
+// than Options.Timeout.
 func (d *Driver) Kill(ctx context.Context, p cgroups.Path) error {
 	return d.runOnCgroup(ctx, "kill", p, func(dir string) error {
 		if p == "" {
@@ -182,8 +183,8 @@ func (d *Driver) setFrozen(ctx context.Context, op string, p cgroups.Path) error
 	})
 }
 
-// Children returns the sorted names of the cgroups directly below p. With systemd these are slices only, because scopes and
-// services have no [cgroups.Path].
+// Children returns the sorted names of the cgroups directly below p. With systemd it returns only slices, because a
+// [cgroups.Path] cannot name scopes and services.
 func (d *Driver) Children(ctx context.Context, p cgroups.Path) (names []string, err error) {
 	err = d.runOnCgroup(ctx, "list", p, func(dir string) error {
 		dirs, err := d.tree.listChildren(dir)
@@ -198,8 +199,7 @@ func (d *Driver) Children(ctx context.Context, p cgroups.Path) (names []string, 
 	return names, err
 }
 
-// Procs returns the sorted PIDs of the processes in p and its descendants. Processes outside the PID namespace of the caller are
-// omitted.
+// Procs returns the sorted PIDs of the processes in p and its descendants. It omits processes outside the caller's PID namespace.
 func (d *Driver) Procs(ctx context.Context, p cgroups.Path) (pids []int, err error) {
 	err = d.runOnCgroup(ctx, "list", p, func(dir string) error {
 		pids, err = d.tree.listProcs(dir)
@@ -208,7 +208,7 @@ func (d *Driver) Procs(ctx context.Context, p cgroups.Path) (pids []int, err err
 	return pids, err
 }
 
-// Limits returns the limits of p that are in force, see [cgroups.Reader].
+// Limits returns the limits of p as the kernel enforces them, see [cgroups.Reader].
 func (d *Driver) Limits(ctx context.Context, p cgroups.Path) (resources cgroups.Resources, err error) {
 	err = d.runOnCgroup(ctx, "read", p, func(dir string) error {
 		resources, err = d.tree.readLimits(dir)
@@ -229,8 +229,8 @@ func (d *Driver) Stats(ctx context.Context, p cgroups.Path) (stats cgroups.Stats
 // errRoot rejects an operation that would stop the caller itself or all cgroups of the driver.
 var errRoot = errors.New("the root cgroup of the driver cannot be stopped or removed")
 
-// runOnCgroup checks that the driver is open, that p is valid and that ctx has not ended. Then it calls step with the directory
-// of p relative to the root. Errors are wrapped in a [cgroups.Error].
+// runOnCgroup calls step with the directory of p, relative to the root of the driver. It first checks that the driver is open, p
+// is valid and ctx has not ended. It wraps errors in a [cgroups.Error] with op and p.
 func (d *Driver) runOnCgroup(ctx context.Context, op string, p cgroups.Path, step func(dir string) error) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -253,7 +253,7 @@ func (d *Driver) runOnCgroup(ctx context.Context, op string, p cgroups.Path, ste
 	return wrapError(op, p, err)
 }
 
-// wrapError wraps err in a [cgroups.Error] with the operation, the path and the file of a fileError. Nil stays nil.
+// wrapError wraps err in a [cgroups.Error] with op and p, and the file if err is a fileError. A nil err stays nil.
 func wrapError(op string, p cgroups.Path, err error) error {
 	if err == nil {
 		return nil

@@ -41,12 +41,12 @@ func openHierarchy(dir string, controllers []string) (*hierarchy, error) {
 
 func (h *hierarchy) close() error { return unix.Close(h.fd) }
 
-// hasController reports whether the controller, for example "memory", belongs to this hierarchy.
+// hasController reports whether h has the controller, for example "memory".
 func (h *hierarchy) hasController(controller string) bool {
 	return slices.Contains(h.controllers, controller)
 }
 
-// absolutePath returns the absolute path of a directory that is relative to the root of the driver.
+// absolutePath returns the absolute path of dir, which is relative to the root of the driver.
 func (h *hierarchy) absolutePath(dir string) string { return path.Join(h.dir, dir) }
 
 func (h *hierarchy) openAt(name string, flags uint64) (int, error) {
@@ -60,7 +60,7 @@ func (h *hierarchy) openAt(name string, flags uint64) (int, error) {
 	return retryInterrupted(func() (int, error) { return unix.Openat2(h.fd, name, &how) })
 }
 
-// cgroupExists reports whether this hierarchy has the cgroup dir, a path relative to the root of the driver.
+// cgroupExists reports whether cgroup dir exists in h. dir is relative to the root of the driver.
 func (h *hierarchy) cgroupExists(dir string) bool { return h.canOpen(dir, unix.O_DIRECTORY) }
 
 // fileExists reports whether the cgroup dir has the file.
@@ -74,10 +74,10 @@ func (h *hierarchy) canOpen(name string, flags uint64) bool {
 	return err == nil
 }
 
-// mkdir creates the directory of one cgroup. The caller has validated the name; cgroup file systems have no symbolic links.
+// mkdir creates the directory of one cgroup. Callers have validated dir, and a cgroup file system has no symbolic links.
 func (h *hierarchy) mkdir(dir string) error { return unix.Mkdirat(h.fd, dir, 0o755) }
 
-// rmdir removes the directory of one cgroup. An absent cgroup is success.
+// rmdir removes the directory of one cgroup. It returns nil if there is none.
 func (h *hierarchy) rmdir(dir string) error {
 	err := unix.Unlinkat(h.fd, dir, unix.AT_REMOVEDIR)
 	if errors.Is(err, unix.EROFS) && !h.cgroupExists(dir) { // on a read-only mount the kernel does not check whether the directory exists
@@ -86,7 +86,7 @@ func (h *hierarchy) rmdir(dir string) error {
 	return ignoreAbsent(err)
 }
 
-// writeFile writes text to a file of a cgroup in one system call, as the kernel requires.
+// writeFile writes text to a file of cgroup dir. It uses one system call, because the kernel parses each write on its own.
 func (h *hierarchy) writeFile(dir, file, text string, flags uint64) error {
 	fd, err := h.openAt(joinDir(dir, file), unix.O_WRONLY|flags)
 	if err != nil {
@@ -97,7 +97,7 @@ func (h *hierarchy) writeFile(dir, file, text string, flags uint64) error {
 	return err
 }
 
-// readFile appends the content of a file of a cgroup to buf. It is fastest if buf has enough capacity.
+// readFile appends the content of a file of cgroup dir to buf. It reads fastest if buf has room for the content.
 func (h *hierarchy) readFile(buf []byte, dir, file string) ([]byte, error) {
 	fd, err := h.openAt(joinDir(dir, file), unix.O_RDONLY)
 	if err != nil {
@@ -121,8 +121,8 @@ func (h *hierarchy) readFile(buf []byte, dir, file string) ([]byte, error) {
 	}
 }
 
-// listChildren returns the names of the cgroups directly below dir. It filters by directory entry type, because the files are
-// many more.
+// listChildren returns the names of the cgroups directly below dir. It reads the entry types only, because most entries are
+// files.
 func (h *hierarchy) listChildren(dir string) (names []string, err error) {
 	fd, err := h.openAt(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -139,9 +139,9 @@ func (h *hierarchy) listChildren(dir string) (names []string, err error) {
 	return names, err
 }
 
-// visitDescendants calls visit for dir and all cgroups below it, children before parents, and returns the first error of visit.
-// Cgroups that disappear meanwhile are skipped. For very long paths, which a container with its own cgroups can create, it
-// continues from a descriptor further down.
+// visitDescendants calls visit for dir and all cgroups below it, children before their parents. It returns the first error of
+// visit. It skips cgroups that are removed meanwhile. The h passed to visit differs from the receiver for very long paths: dir is
+// then relative to a cgroup further down.
 func (h *hierarchy) visitDescendants(dir string, visit func(h *hierarchy, dir string) error) error {
 	below, prefix := h, dir
 	if len(dir) > unix.PathMax/4 {
@@ -168,7 +168,8 @@ func (h *hierarchy) visitDescendants(dir string, visit func(h *hierarchy, dir st
 	return first
 }
 
-// retryInterrupted repeats a system call while it returns EINTR: the Go runtime sends itself signals.
+// retryInterrupted repeats call while it returns EINTR. The Go runtime sends signals to its own threads, which interrupt system
+// calls.
 func retryInterrupted(call func() (int, error)) (int, error) {
 	for {
 		if n, err := call(); !errors.Is(err, unix.EINTR) {
@@ -177,11 +178,11 @@ func retryInterrupted(call func() (int, error)) (int, error) {
 	}
 }
 
-// isAbsent reports whether err means that a file or directory does not exist. ENODEV comes from a file that was removed while
-// open.
+// isAbsent reports whether err means that a file or directory does not exist. The kernel returns ENODEV for a file that was
+// removed while open.
 func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
-// ignoreAbsent returns err, or nil if err means that the file or directory does not exist.
+// ignoreAbsent returns nil if isAbsent(err), and err otherwise.
 func ignoreAbsent(err error) error {
 	if isAbsent(err) {
 		return nil

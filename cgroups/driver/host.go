@@ -37,7 +37,7 @@ type Host struct {
 	Pressure bool
 }
 
-// HasController reports whether the host has the controller; "swap" stands for limits of swap.
+// HasController reports whether the host has the controller. The name "swap" stands for the limits of swap.
 func (h Host) HasController(controller string) bool {
 	if controller == swap {
 		return h.HasController("memory") && !slices.Contains(h.Missing, swap)
@@ -48,7 +48,8 @@ func (h Host) HasController(controller string) bool {
 // swap is the entry of Host.Missing for a kernel that cannot limit swap.
 const swap = "swap"
 
-// setMissing sets h.Missing. It returns an error if cpu or pids is missing and not in optional.
+// setMissing sets h.Missing to the controllers that the host lacks. It returns an error if cpu or pids is missing and not named
+// in optional. countsSwap reports whether the kernel can limit swap.
 func (h *Host) setMissing(countsSwap bool, optional []string) error {
 	h.Missing = nil
 	for _, c := range []string{"cpu", "cpuset", "hugetlb", "memory", "pids"} {
@@ -74,8 +75,8 @@ type mount struct {
 	controllers []string // v1 only; a hierarchy without controllers has its name, for example "name=systemd"
 }
 
-// parseMounts returns the cgroup mounts in the text of /proc/PID/mountinfo, see proc_pid_mountinfo(5). If a hierarchy is mounted
-// several times, it keeps the shortest path, as the kubelet does.
+// parseMounts returns the cgroup mounts in mountinfo, the text of /proc/PID/mountinfo. If a hierarchy is mounted several times,
+// it keeps the mount with the shortest path, as the kubelet does. See proc_pid_mountinfo(5).
 func parseMounts(mountinfo string) []mount {
 	var mounts []mount
 	for line := range strings.Lines(mountinfo) {
@@ -94,8 +95,8 @@ func parseMounts(mountinfo string) []mount {
 	return mounts
 }
 
-// parseMount parses one line: six fields, optional fields, a hyphen, then type, source and options of the file system. On v1 the
-// options contain the controllers. The result is false for other file systems.
+// parseMount parses a line of mountinfo. It has six fields, optional fields, a hyphen, then type, source and options of the file
+// system. On v1 the options name the controllers. The bool is false for other file systems.
 func parseMount(line string) (mount, bool) {
 	before, after, ok := strings.Cut(line, " - ")
 	left, right := strings.Fields(before), strings.Fields(after)
@@ -114,7 +115,7 @@ func parseMount(line string) (mount, bool) {
 	return m, m.v2 || len(m.controllers) > 0
 }
 
-// isController reports whether a mount option is the name of a v1 controller.
+// isController reports whether option, a mount option, is the name of a v1 controller.
 func isController(option string) bool {
 	switch option {
 	case "blkio", "cpu", "cpuacct", "cpuset", "devices", "freezer", "hugetlb", "memory", "misc", "net_cls", "net_prio",
@@ -124,13 +125,13 @@ func isController(option string) bool {
 	return false
 }
 
-// unescapePath replaces the kernel's octal escapes of space, tab, newline and backslash in mountinfo.
+// unescapePath replaces the octal escapes of space, tab, newline and backslash in a path from mountinfo.
 func unescapePath(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// selectMounts returns the mode of the host and the mounts that the driver uses. Any controller on v1 rules out V2, because a
-// controller is in one version only. In mode V2 it drops v1 mounts, which have only a name.
+// selectMounts returns the cgroup mode of the host, and the mounts that the driver uses. A host with any controller on v1 is not
+// V2, because a controller can be in one version only. In mode V2 it omits v1 mounts, which have no controller.
 func selectMounts(mounts []mount) (Mode, []mount, error) {
 	slices.SortFunc(mounts, func(a, b mount) int { return cmp.Compare(a.dir, b.dir) })
 	v1 := slices.ContainsFunc(mounts, func(m mount) bool { return slices.ContainsFunc(m.controllers, isController) })

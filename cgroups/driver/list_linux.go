@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listChildren returns the sorted names of the cgroups directly below dir in any hierarchy.
+// listChildren returns the sorted names of the cgroups that are directly below dir in at least one hierarchy.
 func (s *hierarchies) listChildren(dir string) ([]string, error) {
 	names := map[string]bool{}
 	found := false
@@ -37,8 +37,8 @@ func (s *hierarchies) listChildren(dir string) ([]string, error) {
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// listProcs returns the sorted PIDs of the processes in dir and its descendants. It reads all hierarchies, because on v1 a
-// process may be in different cgroups of each.
+// listProcs returns the sorted PIDs of the processes in dir and its descendants. It reads all hierarchies: on v1 a process may be
+// in a different cgroup of each.
 func (s *hierarchies) listProcs(dir string) ([]int, error) {
 	var pids []int
 	found := false
@@ -67,7 +67,8 @@ func (h *hierarchy) listProcs(dir string) (pids []int, err error) {
 	return pids, err
 }
 
-// readProcs returns the PIDs of one cgroup. A threaded cgroup lists no processes, so it returns the thread IDs.
+// readProcs returns the PIDs of the processes in one cgroup. A threaded cgroup does not list processes; for it readProcs returns
+// thread IDs.
 func (h *hierarchy) readProcs(dir string) ([]int, error) {
 	file := "cgroup.procs"
 	text, err := h.readFile(nil, dir, file)
@@ -88,7 +89,7 @@ func (h *hierarchy) readProcs(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// absoluteDirs returns the absolute directories of a cgroup, one per hierarchy, even if they do not exist.
+// absoluteDirs returns the absolute directories of cgroup dir, one per hierarchy. They may not exist.
 func (s *hierarchies) absoluteDirs(dir string) []string {
 	all := make([]string, 0, len(s.all))
 	for _, h := range s.all {

@@ -15,13 +15,13 @@ type names struct {
 	systemd bool
 }
 
-// rootDir returns the root of the driver relative to the mount point, without leading and trailing slash.
+// rootDir returns the path of the driver's root from the mount point, without a leading or trailing slash.
 func (n names) rootDir() (string, error) {
 	name, err := n.cgroupName("")
 	return strings.Trim(name, "/"), err
 }
 
-// cgroupName returns the name of p from the mount point, in the format of cgroup_parent of the CRI.
+// cgroupName returns the name of cgroup p from the mount point, in the format of cgroup_parent in the CRI.
 func (n names) cgroupName(p cgroups.Path) (string, error) {
 	whole := n.root.Join(p.Components()...)
 	if n.systemd {
@@ -42,8 +42,8 @@ func (n names) relativeDir(p cgroups.Path) (string, error) {
 	return strings.Trim(strings.TrimPrefix(name, root), "/"), err
 }
 
-// pathComponent returns the [cgroups.Path] component for a directory name. With systemd the result is false for scopes and
-// services.
+// pathComponent returns the component of a [cgroups.Path] for the directory name dir. With systemd the bool is false for scopes
+// and services, which have none.
 func (n names) pathComponent(dir string) (string, bool) {
 	if !n.systemd {
 		return dir, true

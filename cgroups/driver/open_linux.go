@@ -27,7 +27,7 @@ type hierarchies struct {
 	readers sync.Pool // of *reader
 }
 
-// openTree inspects the mounts of the host and opens rootDir, which is relative to each mount point.
+// openTree finds the cgroup mounts of the host and opens rootDir in each. rootDir is relative to the mount point.
 func openTree(rootDir string, opts Options) (tree, Host, error) {
 	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -53,8 +53,8 @@ func openTree(rootDir string, opts Options) (tree, Host, error) {
 	return &treeV1{hierarchies: s, top: rootDir == ""}, s.host, nil
 }
 
-// openAll opens rootDir in each mount. On v1 it may be missing in some hierarchies: the driver then does not have their
-// controllers.
+// openAll opens rootDir in each of mounts. On v1 rootDir may be missing in a hierarchy; the driver then lacks the controllers of
+// this hierarchy.
 func (s *hierarchies) openAll(mounts []mount, rootDir string) error {
 	var absent error
 	for _, m := range mounts {
@@ -86,8 +86,8 @@ func (s *hierarchies) openAll(mounts []mount, rootDir string) error {
 	return nil
 }
 
-// countsSwap reports whether the kernel can limit swap. The root of v2 has no limit files, so it checks the cgroups below, else
-// the kernel command line.
+// countsSwap reports whether the kernel can limit swap. The root of v2 has no limit files, so it looks for one in the child
+// cgroups, and otherwise reads the kernel command line.
 func (s *hierarchies) countsSwap() bool {
 	memory := s.forController("memory")
 	if memory == nil {
@@ -107,7 +107,7 @@ func (s *hierarchies) countsSwap() bool {
 	return err == nil && !slices.Contains(strings.Fields(string(cmdline)), "swapaccount=0")
 }
 
-// forController returns the hierarchy of a controller, nil if there is none.
+// forController returns the hierarchy that has the controller, or nil.
 func (s *hierarchies) forController(controller string) *hierarchy {
 	for _, h := range s.all {
 		if h.hasController(controller) {

@@ -35,7 +35,7 @@ type reader struct {
 
 func newReader(dir string) *reader { return &reader{dir: dir, buf: make([]byte, 0, 4096)} }
 
-// getReader returns a reader, which may be reused. A node summary needs hundreds of them every few seconds.
+// getReader returns a reader of cgroup dir, from a pool. A node summary needs hundreds of readers every few seconds.
 func (s *hierarchies) getReader(dir string) *reader {
 	r, ok := s.readers.Get().(*reader)
 	if !ok {
@@ -45,7 +45,7 @@ func (s *hierarchies) getReader(dir string) *reader {
 	return r
 }
 
-// putReader releases reader for reuse. It drops a reader whose buffer has grown large, because such files are rare.
+// putReader returns reader to the pool. It drops a reader with a large buffer, because few files need one.
 func (s *hierarchies) putReader(reader *reader) {
 	reader.leaveCgroup()
 	if cap(reader.buf) <= 16<<10 {
@@ -53,15 +53,16 @@ func (s *hierarchies) putReader(reader *reader) {
 	}
 }
 
-// useHierarchy makes later reads use hierarchy h, which may be nil, by the path of the cgroup. It returns r.
+// useHierarchy makes the following reads open files of hierarchy h by the path of the cgroup. With a nil h they find no file. It
+// returns r.
 func (r *reader) useHierarchy(h *hierarchy) *reader {
 	r.leaveCgroup()
 	r.h = h
 	return r
 }
 
-// enterCgroup makes later reads use a descriptor of the cgroup in hierarchy h, which may be nil or unchanged. This is faster for
-// several files. If the cgroup does not exist, reads find no file. It returns r.
+// enterCgroup opens the cgroup in hierarchy h, and makes the following reads use this descriptor, which is faster for several
+// files. If h is nil or the cgroup does not exist, they find no file. It returns r.
 func (r *reader) enterCgroup(h *hierarchy) *reader {
 	if h != nil && r.entered == h {
 		return r
@@ -83,7 +84,7 @@ func (r *reader) enterCgroup(h *hierarchy) *reader {
 	return r
 }
 
-// leaveCgroup closes the descriptor that enterCgroup has opened, if any.
+// leaveCgroup closes the descriptor that enterCgroup has opened, if there is one.
 func (r *reader) leaveCgroup() {
 	if r.entered != nil {
 		unix.Close(r.own.fd)
@@ -91,8 +92,8 @@ func (r *reader) leaveCgroup() {
 	}
 }
 
-// readFile returns the content of a file of the cgroup, valid until the next read. ok is false if it does not exist or an error
-// occurred.
+// readFile returns the content of a file of the cgroup; the slice is valid until the next read. ok is false if the file does not
+// exist or an error occurred.
 func (r *reader) readFile(file string) (text []byte, ok bool) {
 	if r.err != nil || r.h == nil {
 		return nil, false
@@ -119,7 +120,7 @@ func (r *reader) readFile(file string) (text []byte, ok bool) {
 	return text, true
 }
 
-// isOnAllKernels reports whether every kernel has the file if the controller is enabled, except in the root cgroup.
+// isOnAllKernels reports whether every kernel has this file in a cgroup other than the root, once its controller is enabled.
 func isOnAllKernels(file string) bool {
 	switch file {
 	case "memory.current", "memory.stat", "memory.max", "pids.current":
@@ -128,8 +129,8 @@ func isOnAllKernels(file string) bool {
 	return false
 }
 
-// isBeingRemoved reports whether the cgroup is being removed. The kernel removes the files of controllers first, while
-// cgroup.controllers still lists the controllers.
+// isBeingRemoved reports whether the kernel is removing the cgroup. It then removes the files of controllers first, while
+// cgroup.controllers still names the controllers.
 func (r *reader) isBeingRemoved() bool {
 	if r.lostController == "" || r.entered == nil || r.dir == "" {
 		return false
@@ -142,7 +143,7 @@ func (r *reader) isBeingRemoved() bool {
 	return err == nil && slices.Contains(controllers, r.lostController)
 }
 
-// readError returns the first error, or [fs.ErrNotExist] if the cgroup does not exist.
+// readError returns the first error of all reads. It returns [fs.ErrNotExist] if the cgroup does not exist.
 func (r *reader) readError() error {
 	if r.err == nil && (r.absent || r.isBeingRemoved()) {
 		return fs.ErrNotExist
@@ -150,7 +151,8 @@ func (r *reader) readError() error {
 	return r.err
 }
 
-// readInto parses a file of the cgroup and stores the result in into. It reports whether the file exists and is valid.
+// readInto parses a file of the cgroup and stores the result in *into. It returns false if the file does not exist or is invalid;
+// an invalid file sets the error of reader.
 func readInto[T any](reader *reader, file string, parse func([]byte) (T, error), into *T) bool {
 	text, ok := reader.readFile(file)
 	if !ok {
@@ -165,7 +167,7 @@ func readInto[T any](reader *reader, file string, parse func([]byte) (T, error),
 	return true
 }
 
-// readLimit parses a file with one limit. It returns nil if there is none.
+// readLimit returns the limit in a file, or nil if the file does not exist or is invalid.
 func (r *reader) readLimit(file string) *int64 {
 	var n int64
 	if !readInto(r, file, cgroups.ParseValue, &n) {
@@ -174,7 +176,7 @@ func (r *reader) readLimit(file string) *int64 {
 	return &n
 }
 
-// readPids reads the PID counters that v1 and v2 have in common.
+// readPids reads the selected PID counters into stats. v1 and v2 have the same files.
 func (r *reader) readPids(parts cgroups.Parts, stats *cgroups.PidsStats) {
 	if parts.Has(cgroups.PartPids) {
 		readInto(r, "pids.current", cgroups.ParseCounter, &stats.Current)
@@ -188,20 +190,20 @@ func (r *reader) readPids(parts cgroups.Parts, stats *cgroups.PidsStats) {
 	}
 }
 
-// readProcs reads the PIDs of the cgroup without its descendants, or the thread IDs of a threaded cgroup.
+// readProcs stores the PIDs of the cgroup, without its descendants, in *into. For a threaded cgroup it stores thread IDs.
 func (r *reader) readProcs(into *[]int) {
 	if !readInto(r, "cgroup.procs", cgroups.ParsePIDs, into) {
 		readInto(r, "cgroup.threads", cgroups.ParsePIDs, into)
 	}
 }
 
-// readList returns the content of a file with a list of CPUs or memory nodes, empty if there is none.
+// readList returns the content of a file that lists CPUs or memory nodes, or "" if there is none.
 func (r *reader) readList(file string) string {
 	text, _ := r.readFile(file)
 	return strings.TrimSpace(string(text))
 }
 
-// readPressure parses a pressure file. It returns nil if the kernel does not measure it.
+// readPressure returns the content of a pressure file, or nil if the kernel does not measure this pressure.
 func (r *reader) readPressure(file string) *cgroups.Pressure {
 	var p cgroups.Pressure
 	if !readInto(r, file, cgroups.ParsePressure, &p) {
@@ -210,7 +212,8 @@ func (r *reader) readPressure(file string) *cgroups.Pressure {
 	return &p
 }
 
-// readHugetlbLimits reads the hugetlb.SIZE+suffix files and returns the limits in bytes by page size.
+// readHugetlbLimits returns the limits in the files hugetlb.SIZE+suffix, in bytes by page size. It omits sizes without a limit
+// file.
 func (r *reader) readHugetlbLimits(sizes []string, suffix string) map[string]int64 {
 	var limits map[string]int64
 	for _, size := range sizes {
@@ -230,7 +233,7 @@ func setKey[V any](m map[string]V, key string, value V) map[string]V {
 	return m
 }
 
-// readMachineSwap reads the swap usage of the machine in bytes from /proc/meminfo, which has KiB.
+// readMachineSwap stores the used swap of the machine in *into, in bytes. file is /proc/meminfo, which has KiB.
 func (r *reader) readMachineSwap(file string, into *uint64) {
 	var total, free uint64
 	text, err := os.ReadFile(file)

@@ -43,7 +43,8 @@ func (t *treeV2) readLimits(dir string) (cgroups.Resources, error) {
 	return r, f.readError()
 }
 
-// readStats reads the files of the selected parts through a descriptor of the cgroup, so that its path is resolved once.
+// readStats returns the selected parts of the usage of cgroup dir. It opens the directory once, so that the kernel resolves the
+// path only once.
 func (t *treeV2) readStats(dir string, parts cgroups.Parts) (cgroups.Stats, error) {
 	var s cgroups.Stats
 	f := t.hierarchies.getReader(dir).enterCgroup(t.h)
@@ -126,7 +127,8 @@ func (t *treeV2) sampleMemory(f *reader, parts cgroups.Parts, m *cgroups.MemoryS
 	}
 }
 
-// readCPUWeight reads cpu.weight and cpu.max of v2 into stat.Limit, which stays nil for the root cgroup.
+// readCPUWeight reads cpu.weight and cpu.max into stat.Limit. It leaves stat.Limit nil for the root cgroup, which has neither
+// file.
 func (r *reader) readCPUWeight(stat *cgroups.CPUStat) {
 	l := cgroups.CPULimit{Quota: cgroups.Unlimited}
 	if readInto(r, "cpu.weight", cgroups.ParseCounter, &l.Weight) {

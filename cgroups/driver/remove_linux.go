@@ -23,8 +23,8 @@ func (t *treeV1) removeCgroup(ctx context.Context, dir string) error {
 	return t.hierarchies.killAndRemove(ctx, dir, t.killOnce)
 }
 
-// killAndRemove removes a cgroup and its descendants from all hierarchies, and kills their processes with killOnce. Most cgroups
-// are empty: for them one system call per hierarchy is enough.
+// killAndRemove removes cgroup dir and its descendants from all hierarchies. If they have processes, it calls killOnce, which
+// must kill them, until the removal succeeds. Most cgroups are empty and need one system call per hierarchy.
 func (s *hierarchies) killAndRemove(ctx context.Context, dir string, killOnce func(string) error) error {
 	if err := s.rmdir(dir); !isBusy(err) {
 		return err
@@ -49,7 +49,7 @@ func (s *hierarchies) killAndRemove(ctx context.Context, dir string, killOnce fu
 	return s.withProcesses(dir, err)
 }
 
-// rmdir removes the directory of one cgroup, which must be empty, from all hierarchies.
+// rmdir removes the directory of cgroup dir from all hierarchies. The cgroup must have no processes and no children.
 func (s *hierarchies) rmdir(dir string) error {
 	var errs []error
 	for _, h := range s.all {
@@ -60,7 +60,7 @@ func (s *hierarchies) rmdir(dir string) error {
 	return errors.Join(errs...)
 }
 
-// rmdirAll removes a cgroup and its descendants from all hierarchies, as many of them as possible.
+// rmdirAll removes cgroup dir and its descendants from all hierarchies. It continues after an error and joins all errors.
 func (s *hierarchies) rmdirAll(dir string) error {
 	var errs []error
 	for _, h := range s.all {
@@ -77,7 +77,7 @@ func (s *hierarchies) rmdirAll(dir string) error {
 // isBusy reports whether err means that a cgroup has processes or children.
 func isBusy(err error) bool { return errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) }
 
-// withProcesses adds the processes that still run in a cgroup, with their state, to err. Nil stays nil.
+// withProcesses adds the processes that still run in cgroup dir, each with its state, to the text of err. A nil err stays nil.
 func (s *hierarchies) withProcesses(dir string, err error) error {
 	if err == nil {
 		return nil
@@ -97,7 +97,7 @@ func (s *hierarchies) withProcesses(dir string, err error) error {
 	return fmt.Errorf("%w; remaining processes: %s", err, b.String()[2:])
 }
 
-// describeProcess returns PID, name, state and kernel function of a process for an error, for example "12 (dd) in state D at
+// describeProcess returns PID, name, state and the kernel function in which the process waits, for example "12 (dd) in state D at
 // io_schedule".
 func describeProcess(pid int) string {
 	dir := "/proc/" + strconv.Itoa(pid)

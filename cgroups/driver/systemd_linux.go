@@ -29,7 +29,7 @@ type systemdCreator struct {
 	formula cgroups.WeightFormula
 }
 
-// openSystemd connects to systemd and returns a creator for slices on top of c.
+// openSystemd connects to systemd and returns a creator that lets systemd create cgroups. It writes limits through c too.
 func openSystemd(ctx context.Context, c creator, _ names, host Host, opts Options) (creator, error) {
 	f, ok := c.(files)
 	if !ok {
@@ -42,8 +42,8 @@ func openSystemd(ctx context.Context, c creator, _ names, host Host, opts Option
 	return u, nil
 }
 
-// newSystemdCreator returns a systemdCreator on top of f. It looks for slices in the cpu, memory or pids hierarchy, where systemd
-// creates them for accounting.
+// newSystemdCreator returns a systemdCreator that also writes limits through f. It checks for slices in the hierarchy of cpu,
+// memory or pids, where systemd creates a directory for each slice.
 func newSystemdCreator(f files, client *systemd.Client, host Host, opts Options) *systemdCreator {
 	u := &systemdCreator{files: f, client: client, v1: host.Mode != V2, formula: opts.WeightFormula}
 	for _, c := range []string{"pids", "memory", "cpu"} {
@@ -54,7 +54,7 @@ func newSystemdCreator(f files, client *systemd.Client, host Host, opts Options)
 	return u
 }
 
-// createCgroup starts the slice, or changes the limits of a running slice.
+// createCgroup starts the slice of p with the limits, or changes the limits of the running slice.
 func (u *systemdCreator) createCgroup(ctx context.Context, p cgroups.Path, resources cgroups.Resources) error {
 	if u.absolutePath(p) == "" { // the root slice belongs to systemd
 		return u.files.createCgroup(ctx, p, resources)
@@ -76,8 +76,8 @@ func (u *systemdCreator) createCgroup(ctx context.Context, p cgroups.Path, resou
 	return u.files.createCgroup(ctx, p, resources)
 }
 
-// startParents starts the missing parent slices of p. systemd would start them too, but it then keeps limits that are set later
-// until the next boot, even after their removal.
+// startParents starts the missing parent slices of p. If systemd started them implicitly, it would keep later limits of a removed
+// slice until the next boot.
 func (u *systemdCreator) startParents(ctx context.Context, p cgroups.Path) error {
 	parent := p.Parent()
 	if p == "" || parent == "" || u.sliceDirExists(parent) {
@@ -89,8 +89,8 @@ func (u *systemdCreator) startParents(ctx context.Context, p cgroups.Path) error
 	return u.ensureSlice(ctx, parent, nil)
 }
 
-// ensureSlice starts a slice. If its directory does not appear below u.dir, the driver and systemd use different cgroup trees,
-// which is an error.
+// ensureSlice starts the slice of p with props, or updates it. If the directory of a started slice does not appear below u.dir,
+// it returns an error: driver and systemd use different cgroup trees.
 func (u *systemdCreator) ensureSlice(ctx context.Context, p cgroups.Path, props []systemd.Property) error {
 	whole := u.absolutePath(p)
 	unit, err := whole.Slice()
@@ -112,8 +112,8 @@ func (u *systemdCreator) ensureSlice(ctx context.Context, p cgroups.Path, props 
 	return err
 }
 
-// addCurrentQuota adds the current quota to resources if these set only the period. Otherwise systemd would keep the CPU
-// percentage, and the kernel the quota in microseconds.
+// addCurrentQuota returns resources with the current CPU quota of p if they set only the period. Otherwise systemd would keep the
+// CPU percentage, while the kernel keeps the quota in microseconds.
 func (u *systemdCreator) addCurrentQuota(p cgroups.Path, resources cgroups.Resources) (cgroups.Resources, error) {
 	if resources.CPUPeriod == 0 || resources.CPUQuota != 0 || !u.sliceDirExists(p) {
 		return resources, nil
@@ -130,8 +130,8 @@ func (u *systemdCreator) addCurrentQuota(p cgroups.Path, resources cgroups.Resou
 	return resources, nil
 }
 
-// removeCgroup kills the processes first, because systemd waits long for the scopes in a slice. It removes the directory last:
-// while it exists, the unit may remain and Remove must be repeated.
+// removeCgroup kills the processes of p, stops its slice and then removes the directory. It kills first, because systemd waits
+// long for scopes in a slice. The directory is last: while it exists, a failed removal can be repeated.
 func (u *systemdCreator) removeCgroup(ctx context.Context, p cgroups.Path) error {
 	dir, err := u.files.names.relativeDir(p)
 	if err != nil {
@@ -152,12 +152,12 @@ func (u *systemdCreator) removeCgroup(ctx context.Context, p cgroups.Path) error
 
 func (u *systemdCreator) close() error { return errors.Join(u.client.Close(), u.files.close()) }
 
-// absolutePath returns the path of p from the mount point, where the names of units start.
+// absolutePath returns the path of p from the mount point, where slice names start.
 func (u *systemdCreator) absolutePath(p cgroups.Path) cgroups.Path {
 	return u.files.names.root.Join(p.Components()...)
 }
 
-// sliceDirExists reports whether systemd has created the directory of p.
+// sliceDirExists reports whether the directory of the slice of p exists.
 func (u *systemdCreator) sliceDirExists(p cgroups.Path) bool {
 	dir, err := u.files.names.relativeDir(p)
 	if err != nil || u.dir == "" {

@@ -20,7 +20,8 @@ import (
 // watchCheckPeriod is how often a watch checks whether the cgroup still exists: its removal does not wake every poll(2).
 const watchCheckPeriod = 2 * time.Second
 
-// openWatch opens the trigger files below a descriptor of its own, so that wait works after the driver is closed.
+// openWatch opens the files of triggers in cgroup dir. The returned function waits for the triggers and calls its second argument
+// for each that fires. It works even after the driver is closed.
 func (t *treeV2) openWatch(dir string, triggers []cgroups.Trigger) (func(context.Context, func(cgroups.Trigger)) error, error) {
 	fd, err := t.h.openAt(dir, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
@@ -31,7 +32,8 @@ func (t *treeV2) openWatch(dir string, triggers []cgroups.Trigger) (func(context
 	return w.openTriggers(at.openAt)
 }
 
-// openWatch supports only the pressure of the whole machine at the mount point, because v1 has no pressure per cgroup.
+// openWatch opens the files of triggers and returns a function that waits for them. On v1 only the pressure of the whole machine
+// can be watched, for the root cgroup at the mount point.
 func (t *treeV1) openWatch(dir string, triggers []cgroups.Trigger) (func(context.Context, func(cgroups.Trigger)) error, error) {
 	if err := t.checkExists(dir); err != nil {
 		return nil, err
@@ -54,7 +56,7 @@ type watch struct {
 	fds      []unix.PollFd // one per trigger, and an eventfd that wakes pollOnce
 }
 
-// openTriggers opens the file of each trigger. The returned func waits for them until its ctx ends, and closes them.
+// openTriggers opens the file of each trigger by the function open. The returned function is runLoop; it closes the files.
 func (w *watch) openTriggers(open func(file string, flags uint64) (int, error)) (func(context.Context, func(cgroups.Trigger)) error, error) {
 	for _, t := range w.triggers {
 		if err := w.armTrigger(t, open); err != nil {
@@ -74,7 +76,7 @@ func (w *watch) close() {
 	}
 }
 
-// runLoop waits for the opened triggers, and calls fn for each that fires, until ctx ends. It closes all descriptors.
+// runLoop calls fn for each trigger that fires, until ctx ends. It then closes all descriptors of w.
 func (w *watch) runLoop(ctx context.Context, fn func(cgroups.Trigger)) error {
 	defer w.close()
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -100,7 +102,7 @@ func (w *watch) runLoop(ctx context.Context, fn func(cgroups.Trigger)) error {
 	return nil
 }
 
-// armTrigger opens the file of t, and for a pressure file writes the trigger to it.
+// armTrigger opens the file of t by the function open. To a pressure file it writes the trigger.
 func (w *watch) armTrigger(t cgroups.Trigger, open func(file string, flags uint64) (int, error)) error {
 	text, flags := "", uint64(unix.O_RDONLY)
 	if _, amount, pressure := strings.Cut(t.String(), " "); pressure {
@@ -125,7 +127,7 @@ func (w *watch) armTrigger(t cgroups.Trigger, open func(file string, flags uint6
 	return nil
 }
 
-// readCounters reads memory.events, so that the kernel reports the next change.
+// readCounters reads memory.events from fd. The kernel reports the next change only after a read.
 func (w *watch) readCounters(fd int, t cgroups.Trigger) error {
 	var buf [512]byte
 	_, err := retryInterrupted(func() (int, error) { return unix.Pread(fd, buf[:], 0) })
@@ -138,7 +140,7 @@ func (w *watch) readCounters(fd int, t cgroups.Trigger) error {
 	return nil
 }
 
-// pollOnce waits for at most watchCheckPeriod and calls fn for each trigger that has fired.
+// pollOnce waits up to watchCheckPeriod for triggers, and calls fn for each that has fired.
 func (w *watch) pollOnce(fn func(cgroups.Trigger)) error {
 	n, err := unix.Poll(w.fds, int(watchCheckPeriod.Milliseconds()))
 	switch {

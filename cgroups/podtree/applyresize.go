@@ -70,8 +70,8 @@ func (t *Tree) applyResize(ctx context.Context, pod *corev1.Pod, containers []cg
 	return nil
 }
 
-// resetMemoryQoS resets the memory QoS limits of from that to does not set. Otherwise a pod whose request now equals its limit
-// would keep an old memory.high.
+// resetMemoryQoS sets each of memory.min, memory.low and memory.high that only from sets to its default in to. Otherwise a pod
+// whose request now equals its limit would keep an old memory.high.
 func resetMemoryQoS(to *cgroups.Resources, from cgroups.Resources) {
 	for _, f := range [...]struct {
 		to   **int64
@@ -88,7 +88,7 @@ func resetMemoryQoS(to *cgroups.Resources, from cgroups.Resources) {
 	}
 }
 
-// readCgroup returns the limits and the memory usage of a cgroup in bytes.
+// readCgroup returns the limits of cgroup p and its memory usage in bytes.
 func (t *Tree) readCgroup(ctx context.Context, p cgroups.Path) (resources cgroups.Resources, usage int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.opts.Timeout)
 	defer cancel()
@@ -99,8 +99,8 @@ func (t *Tree) readCgroup(ctx context.Context, p cgroups.Path) (resources cgroup
 	return resources, int64(min(s.Memory.Current, math.MaxInt64)), err
 }
 
-// applyPodStep applies one step to the pod's cgroup and returns the limits now in force. It restores the previous limits after a
-// failure, even if ctx has ended.
+// applyPodStep writes step.To to the pod's cgroup p and returns the limits then in force. If a write fails, it restores
+// step.From, even if ctx has ended, and returns current.
 func (t *Tree) applyPodStep(
 	ctx context.Context, p cgroups.Path, step ResizeStep, current cgroups.Resources, runtime cgroups.Resizer,
 ) (cgroups.Resources, error) {

@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// HostOptions returns the options of a node that uses the whole machine. It sets the CPUs that this process may use, memory,
-// swap, the maximum of processes, and whether the host has cgroup v1. proc is normally os.DirFS("/proc"). Page sizes and the swap
-// controller are not in /proc: see driver.Driver.Host.
+// HostOptions returns the options of a node that uses the whole machine: the CPUs that this process may use, memory, swap, the
+// maximum of processes, and whether the host has cgroup v1. proc is normally os.DirFS("/proc"). The caller sets the huge page
+// sizes and the swap controller, see driver.Driver.Host.
 func HostOptions(proc fs.FS) (opts Options, err error) {
 	if opts.Node.MemoryCapacity, opts.Node.SwapCapacity, err = readMemory(proc); err != nil {
 		return Options{}, err
@@ -37,7 +37,7 @@ func HostOptions(proc fs.FS) (opts Options, err error) {
 	return opts, nil
 }
 
-// isCgroupV1 reports whether the memory controller of the host is on cgroup v1, as on a hybrid host.
+// isCgroupV1 reports whether the memory controller of the host is in a v1 hierarchy, also on a hybrid host.
 func isCgroupV1(proc fs.FS) (bool, error) {
 	text, err := fs.ReadFile(proc, "self/mountinfo")
 	if err != nil {
@@ -61,7 +61,7 @@ func isCgroupV1(proc fs.FS) (bool, error) {
 	return false, nil
 }
 
-// readMemory returns the memory and the swap of the machine in bytes.
+// readMemory returns the size of memory and swap from meminfo in bytes.
 func readMemory(proc fs.FS) (memory, swap int64, err error) {
 	text, err := fs.ReadFile(proc, "meminfo")
 	if err != nil {
@@ -73,7 +73,7 @@ func readMemory(proc fs.FS) (memory, swap int64, err error) {
 	return memory, swap, err
 }
 
-// parseKilobytes returns the bytes of a meminfo line such as "MemTotal: 16384256 kB".
+// parseKilobytes returns the bytes in the line of name in text, for example "MemTotal: 16384256 kB".
 func parseKilobytes(text []byte, name string) (int64, error) {
 	for line := range bytes.Lines(text) {
 		f := bytes.Fields(line)

@@ -26,7 +26,7 @@ const (
 	EnforceNone               Enforcement = "none"                         // no enforcement; must be the only value
 )
 
-// validateEnforcement returns one error per invalid, duplicate or conflicting value, or nil.
+// validateEnforcement returns the joined errors of invalid, duplicate and conflicting keys, and of missing cgroup paths, or nil.
 func validateEnforcement(keys []Enforcement, system, kube cgroups.Path) error {
 	var errs []error
 	bad := func(key Enforcement, format string, args ...any) {
@@ -64,8 +64,8 @@ func validateEnforcement(keys []Enforcement, system, kube cgroups.Path) error {
 	return errors.Join(errs...)
 }
 
-// PlanReserved returns the updates of the reserved cgroups (SystemCgroup, KubeCgroup) in write order. Enforcing a reservation
-// that is nil is an error.
+// PlanReserved returns the updates that limit SystemCgroup and KubeCgroup to their reservations, in write order. It returns an
+// error if a reservation to enforce is nil.
 func PlanReserved(opts Options) ([]Update, error) {
 	var updates []Update
 	for _, e := range []struct {
@@ -100,7 +100,7 @@ func PlanReserved(opts Options) ([]Update, error) {
 	return updates, nil
 }
 
-// computeLimits converts amounts of resources to the limits of a cgroup, without huge pages.
+// computeLimits converts amounts of resources to the limits of a cgroup. It omits huge pages.
 func (o *Options) computeLimits(list corev1.ResourceList) cgroups.Resources {
 	r := cgroups.Resources{CPUShares: computeCPUShares(list), CpusetCPUs: o.CPUs}
 	// A memory limit of zero would kill all processes; as in the kubelet, zero is no limit.
@@ -113,7 +113,7 @@ func (o *Options) computeLimits(list corev1.ResourceList) cgroups.Resources {
 	return r
 }
 
-// computeCPUShares returns the CPU shares for the CPU in list, or zero if it has none.
+// computeCPUShares returns the cpu.shares for the CPU amount in list, or zero without CPU.
 func computeCPUShares(list corev1.ResourceList) uint64 {
 	q, ok := list[corev1.ResourceCPU]
 	if !ok {

@@ -9,8 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Follow sets the functions that report the pods, see [Pods]. It has no effect if [New] was called with Pods. A
-// lifecycle.Reconciler calls Follow for its tree. It may be called at any time.
+// Follow sets the callbacks from which the tree reads the pods; a lifecycle.Reconciler calls it for its tree. active returns the
+// pods whose requests count, and whether all sources have reported their pods. mayRun reports whether the pod with this UID runs
+// or may start. It has no effect if [New] was called with non-nil pods.
 func (t *Tree) Follow(active func() (pods []*corev1.Pod, complete bool), mayRun func(uid string) bool) {
 	if f, ok := t.pods.(*podSource); ok {
 		f.setCallbacks(active, mayRun)
@@ -39,7 +40,7 @@ func (f *podSource) getCallbacks() (active func() ([]*corev1.Pod, bool), mayRun 
 	return f.active, f.mayRun
 }
 
-// Active returns the pods whose requests count, none before Follow.
+// Active calls the active callback. Before Follow, it returns no pods and false.
 func (f *podSource) Active() (pods []*corev1.Pod, complete bool) {
 	if active, _ := f.getCallbacks(); active != nil {
 		return active()
@@ -47,7 +48,7 @@ func (f *podSource) Active() (pods []*corev1.Pod, complete bool) {
 	return nil, false
 }
 
-// MayRun reports whether the pod runs or may start; before Follow it is true.
+// MayRun calls the mayRun callback. Before Follow, it returns true, so that no cgroup is removed.
 func (f *podSource) MayRun(uid string) bool {
 	_, mayRun := f.getCallbacks()
 	return mayRun == nil || mayRun(uid)

@@ -85,7 +85,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Validate returns all errors in the options, joined, or nil. Each names the field and its value.
+// Validate returns the joined errors of all invalid options, or nil. Each error names the field and its value.
 func (o Options) Validate() error {
 	var errs []error
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {

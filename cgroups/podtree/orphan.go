@@ -44,8 +44,8 @@ type OrphanPlan struct {
 	Wake    time.Time   // end of the next back-off; zero: none
 }
 
-// PlanOrphans decides which of the found cgroups belong to orphaned pods, and plans their removal. It returns an empty plan
-// until every source has reported its pods, and never includes a pod that may run.
+// PlanOrphans returns which of the cgroups in state.Found to remove, because their pods no longer exist. It plans nothing until
+// all sources have reported their pods, and never plans the cgroup of a pod that may run.
 func PlanOrphans(state OrphanState) OrphanPlan {
 	var plan OrphanPlan
 	if !state.Complete {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// MaxPIDs returns the maximum of processes and threads on the machine: the lower of kernel.pid_max and kernel.threads-max. proc
+// MaxPIDs returns how many processes and threads the machine can have: the lower of kernel.pid_max and kernel.threads-max. proc
 // is normally os.DirFS("/proc").
 func MaxPIDs(proc fs.FS) (int64, error) {
 	var least int64

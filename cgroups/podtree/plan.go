@@ -26,8 +26,9 @@ type Update struct {
 	KeepHigher bool
 }
 
-// Plan returns the updates of kubepods and the class cgroups, parents first, for the active pods. complete means that every
-// source has reported its pods. If false, the updates have KeepHigher, because pods are missing from the sums.
+// Plan returns the limits to write to kubepods and then to the cgroups of the Burstable and BestEffort classes, computed from the
+// requests of pods. complete reports whether all sources have reported their pods. If it is false, pods are missing from the
+// sums, and the updates keep higher current values.
 func Plan(opts Options, pods []*corev1.Pod, complete bool) []Update {
 	opts = opts.withDefaults()
 	sum := sumRequests(pods)
@@ -49,7 +50,7 @@ func Plan(opts Options, pods []*corev1.Pod, complete bool) []Update {
 	}
 }
 
-// kubepodsResources returns the limit of kubepods: allocatable if pods are enforced, else the capacity.
+// kubepodsResources returns the resources to limit kubepods to. This is the capacity, minus System and Kube if pods are enforced.
 func (o *Options) kubepodsResources() corev1.ResourceList {
 	capacity := o.Capacity
 	if o.MaxPIDs > 0 {
@@ -62,7 +63,8 @@ func (o *Options) kubepodsResources() corev1.ResourceList {
 	return o.Reserved.ForPods(capacity)
 }
 
-// setQOSReservedLimits limits the memory of burstable and bestEffort to what the higher QoS classes have not reserved.
+// setQOSReservedLimits sets memory.max of burstable and bestEffort. It keeps Options.QOSReserved percent of the memory requests
+// of higher QoS classes free for these.
 func (o *Options) setQOSReservedLimits(sum classRequests, burstable, bestEffort *cgroups.Resources) {
 	all := o.Reserved.ForPods(o.Capacity)[corev1.ResourceMemory]
 	if all.IsZero() {
@@ -92,7 +94,7 @@ func sumRequests(pods []*corev1.Pod) (sum classRequests) {
 	return sum
 }
 
-// addSaturated returns a+b, at most the largest int64. A negative b counts as zero.
+// addSaturated returns a+b, at most 2^63-1. A negative b counts as zero.
 func addSaturated(a, b int64) int64 {
 	if a > math.MaxInt64-max(b, 0) {
 		return math.MaxInt64
@@ -100,11 +102,11 @@ func addSaturated(a, b int64) int64 {
 	return a + max(b, 0)
 }
 
-// percentOf returns p percent of n, rounded down, without overflow.
+// percentOf returns p percent of n, rounded down. It does not overflow.
 func percentOf(n, p int64) int64 { return n/100*p + n%100*p/100 }
 
-// ForPod returns the limits of a pod's cgroup on node, see [cgroups.ForPod]. A field is zero or nil, so not written, if the pod
-// has no such limit as a whole.
+// ForPod returns the limits of the pod's cgroup on node. A field is zero or nil, and not written, if it does not limit the pod as
+// a whole; see [cgroups.ForPod].
 func ForPod(pod *corev1.Pod, node qos.Node) cgroups.Resources {
 	return cgroups.ForPod(qos.PodResources(pod, node), cgroups.PodOptions{
 		CPUPeriod:     uint64(node.CPUPeriod / time.Microsecond),

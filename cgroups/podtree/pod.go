@@ -83,11 +83,12 @@ func (t *Tree) ensurePod(ctx context.Context, pod *corev1.Pod) error {
 // pod's cgroup, for example runc init, uses less than one CPU.
 const minStartCPUs = 1
 
-// Limit enforces the CPU quota of a pod after [Tree.Ensure] has omitted or lifted it. Call it when the started containers run,
-// and for each running pod after a restart of the agent, which may have died during a start.
+// Limit enforces the CPU quota of the pod's cgroup, which [Tree.Ensure] may have omitted or removed for a container start. Call
+// it when the containers run. Also call it for each running pod after a restart of the agent, which may have exited during a
+// start.
 //
-// It does not write a quota that is already in force. A pod without an enforced quota is success. pod must have the current
-// resources if it was resized meanwhile.
+// It returns nil without a write if the quota is already in force or the pod has none. After a resize, pod must have the new
+// resources.
 func (t *Tree) Limit(ctx context.Context, pod *corev1.Pod) error {
 	r := ForPod(pod, t.opts.Node)
 	if r.CPUQuota <= 0 {
@@ -118,7 +119,7 @@ func (t *Tree) writeQuota(ctx context.Context, pod *corev1.Pod, r cgroups.Resour
 	return t.applyResources(ctx, OpUpdate, p, cgroups.Resources{CPUQuota: r.CPUQuota, CPUPeriod: r.CPUPeriod})
 }
 
-// hasQuota reports whether the quota of resources is certainly in force.
+// hasQuota reports whether cgroup p already has the CPU quota and period of resources. It returns false if they cannot be read.
 func (t *Tree) hasQuota(ctx context.Context, p cgroups.Path, resources cgroups.Resources) bool {
 	if t.reader == nil {
 		return false
@@ -127,8 +128,8 @@ func (t *Tree) hasQuota(ctx context.Context, p cgroups.Path, resources cgroups.R
 	return err == nil && current.CPUQuota == resources.CPUQuota && current.CPUPeriod == resources.CPUPeriod
 }
 
-// Remove kills the processes of a pod's cgroup and removes it, in each QoS class. Call it after the pod has terminated and its
-// volumes are unmounted. An absent cgroup is success.
+// Remove kills the processes of the pod and removes its cgroup, in whichever QoS class it exists. Call it after the pod has
+// terminated and its volumes are unmounted. If there is no cgroup, it returns nil.
 func (t *Tree) Remove(ctx context.Context, uid string) error {
 	err := t.checkUID(uid)
 	if err == nil {
@@ -157,7 +158,7 @@ func (t *Tree) removePod(ctx context.Context, uid string) error {
 	return errors.Join(errs...)
 }
 
-// checkUID returns an error if uid cannot be part of a cgroup name.
+// checkUID returns an error if uid is empty or is no valid name of a cgroup.
 func (t *Tree) checkUID(uid string) error {
 	if uid == "" {
 		return errors.New("the pod has no UID")
@@ -171,7 +172,7 @@ func (t *Tree) listProcs(ctx context.Context, p cgroups.Path) ([]int, error) {
 	return t.w.Procs(ctx, p)
 }
 
-// qosClasses returns the QoS classes in the order in which their cgroups are checked.
+// qosClasses returns the QoS classes, in the order in which a pod's cgroup is searched.
 func qosClasses() [3]cgroups.QOS {
 	return [...]cgroups.QOS{cgroups.Guaranteed, cgroups.Burstable, cgroups.BestEffort}
 }

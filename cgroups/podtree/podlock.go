@@ -16,7 +16,8 @@ type podLocks struct {
 	busy map[string]chan struct{} // by UID; closed when the lock is released
 }
 
-// lockPod waits until no other call holds the lock of the pod, and acquires it. It fails if ctx ends before.
+// lockPod acquires the lock of the pod with this UID. The caller must call release. It returns an error if ctx ends during the
+// wait.
 func (c *podLocks) lockPod(ctx context.Context, uid string) (release func(), err error) {
 	for {
 		c.mu.Lock()

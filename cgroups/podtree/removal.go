@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// removeOrphans searches for orphaned pod cgroups each Options.OrphanPeriod and processes each in its own goroutine, so that one
-// that hangs does not delay the others.
+// removeOrphans searches for the cgroups of pods that no longer exist, every Options.OrphanPeriod until ctx ends. It removes each
+// in its own goroutine, because a removal may hang.
 func (t *Tree) removeOrphans(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -51,8 +51,8 @@ func (t *Tree) removeOrphans(ctx context.Context) {
 	}
 }
 
-// planRemovals lists the pod cgroups, then gets the pods, in this order, and plans. It marks the planned orphans as busy, and
-// drops the records of cgroups that are no longer orphans.
+// planRemovals plans which orphaned pod cgroups to remove, and marks them as busy. It lists the cgroups before it reads the pods:
+// the cgroup of a pod that starts in between is not listed.
 func (t *Tree) planRemovals(ctx context.Context) (OrphanPlan, error) {
 	found, err := t.findPodCgroups(ctx)
 	if err != nil {
@@ -89,7 +89,7 @@ func (t *Tree) planRemovals(ctx context.Context) (OrphanPlan, error) {
 	return plan, nil
 }
 
-// findPodCgroups lists the existing pod cgroups below kubepods with the UIDs of their pods.
+// findPodCgroups returns the existing pod cgroups of all QoS classes, with the UIDs of their pods.
 func (t *Tree) findPodCgroups(ctx context.Context) ([]PodCgroup, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.opts.Timeout)
 	defer cancel()
@@ -110,7 +110,8 @@ func (t *Tree) findPodCgroups(ctx context.Context) ([]PodCgroup, error) {
 	return found, nil
 }
 
-// removeOrphan removes the cgroup of an orphaned pod, or lowers its CPU shares if shrink is true, and records the result.
+// removeOrphan removes the cgroup found of an orphaned pod. If shrink is true, the pod still has volumes, and it lowers the CPU
+// shares to the minimum instead. It waits for one of slots first, which limit the concurrent removals.
 func (t *Tree) removeOrphan(ctx context.Context, slots chan struct{}, found PodCgroup, shrink bool) {
 	select {
 	case slots <- struct{}{}:
@@ -140,7 +141,8 @@ func (t *Tree) removeOrphan(ctx context.Context, slots chan struct{}, found PodC
 	}
 }
 
-// recordRemoval records the result of an attempt, logs it and calls the hook.
+// recordRemoval records err, the result of removeOrphan, for [Tree.Status] and the next attempt. It logs the result and calls
+// Hooks.OrphanProcessed.
 func (t *Tree) recordRemoval(found PodCgroup, shrink bool, err error) {
 	t.mu.Lock()
 	o := t.orphans[found.Path]
@@ -182,7 +184,7 @@ func (o *orphan) toOrphan(p cgroups.Path) Orphan {
 	}
 }
 
-// listOrphans returns the orphans sorted by path. t.mu is held.
+// listOrphans returns the orphaned cgroups, sorted by path. The caller holds t.mu.
 func (t *Tree) listOrphans() []Orphan {
 	var list []Orphan
 	for p, o := range t.orphans {

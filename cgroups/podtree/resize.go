@@ -34,9 +34,9 @@ type ResizeStep struct {
 	Size      cgroups.ContainerSize
 }
 
-// PlanResize returns the steps that resize a pod, memory first, then CPU. Pod limits grow before, and shrink after, those of the
-// containers. Containers shrink before others grow. The pod's limit is never below its request. Lowering a memory limit to the
-// current usage or below is an error that names each such limit, and no step may be executed then.
+// PlanResize returns the steps that resize a pod, those for memory before those for CPU. The limits of the pod grow before the
+// limits of its containers, and shrink after them. Containers that shrink precede containers that grow. It returns an error, and
+// no steps, if a memory limit would become as low as the current usage or lower; the error names each such limit.
 func PlanResize(resize PodResize) ([]ResizeStep, error) {
 	if err := checkResize(resize); err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func PlanResize(resize PodResize) ([]ResizeStep, error) {
 	return append(memory, planResource(resize, corev1.ResourceCPU, current)...), nil
 }
 
-// checkResize returns an error if a memory limit would be lowered to the current usage or below. The text is that of the kubelet,
-// which users know from pod conditions.
+// checkResize returns an error if the resize lowers a memory limit to the current usage or below. Its text is that of the
+// kubelet, which users see in pod conditions.
 func checkResize(resize PodResize) error {
 	var errs []error
 	check := func(what string, from, to uint64, usage int64) {
@@ -70,7 +70,8 @@ func checkResize(resize PodResize) error {
 	return nil
 }
 
-// planResource returns the steps for one resource, and updates current to the sizes of the containers after these steps.
+// planResource returns the steps for one resource. current has the sizes of the containers by name before these steps, and is
+// updated to the sizes after them.
 func planResource(resize PodResize, resource corev1.ResourceName, current map[string]cgroups.ContainerSize) []ResizeStep {
 	grow, shrink := planPodSteps(resize.From, resize.To, resource)
 	order := slices.Clone(resize.Containers)
@@ -87,8 +88,8 @@ func planResource(resize PodResize, resource corev1.ResourceName, current map[st
 	return append(steps, shrink...)
 }
 
-// planPodSteps returns the steps for one resource of the pod itself: grow for increases, limits first, and shrink for decreases,
-// limits last.
+// planPodSteps returns the steps for one resource of the pod's own cgroup. grow has the increases, with limits before requests.
+// shrink has the decreases, with limits after requests.
 func planPodSteps(from, to cgroups.Resources, resource corev1.ResourceName) (grow, shrink []ResizeStep) {
 	add := func(direction int, from, to cgroups.Resources) {
 		step := ResizeStep{Resource: resource, From: from, To: to}
@@ -116,8 +117,8 @@ func planPodSteps(from, to cgroups.Resources, resource corev1.ResourceName) (gro
 	return grow, shrink
 }
 
-// compareBytes returns a positive number if to is greater than from, and zero if to is not set. An unset from counts as less, so
-// that to is written.
+// compareBytes returns a positive number if to is greater than from or from is nil, and a negative one if to is less. It returns
+// zero if they are equal or to is nil.
 func compareBytes(to, from *int64) int {
 	switch {
 	case to == nil:
@@ -128,7 +129,7 @@ func compareBytes(to, from *int64) int {
 	return cmp.Compare(comparableLimit(*to), comparableLimit(*from))
 }
 
-// compareShares returns a positive number if the CPU shares of to are greater, and zero if they are equal or not set.
+// compareShares compares the CPU shares of to and from, as cmp.Compare does. It returns zero if to does not set them.
 func compareShares(to, from cgroups.Resources) int {
 	if to.CPUShares == 0 {
 		return 0
@@ -136,8 +137,8 @@ func compareShares(to, from cgroups.Resources) int {
 	return cmp.Compare(to.CPUShares, from.CPUShares)
 }
 
-// compareQuota returns a positive number if the CPU quota of to allows more CPUs, and zero if it is equal or not set. The periods
-// may differ.
+// compareQuota compares how many CPUs the quotas of to and from allow, as cmp.Compare does. It returns zero if to does not set a
+// quota.
 func compareQuota(to, from cgroups.Resources) int {
 	if to.CPUQuota == 0 {
 		return 0
@@ -145,7 +146,7 @@ func compareQuota(to, from cgroups.Resources) int {
 	return cmp.Compare(quotaCPUs(to), quotaCPUs(from))
 }
 
-// quotaCPUs returns the quota as a number of CPUs: zero if unset, infinity for no quota.
+// quotaCPUs returns how many CPUs the quota allows: zero if it is unset, and infinity if it is unlimited.
 func quotaCPUs(resources cgroups.Resources) float64 {
 	if resources.CPUQuota < 0 {
 		return math.Inf(1)
@@ -153,8 +154,8 @@ func quotaCPUs(resources cgroups.Resources) float64 {
 	return float64(resources.CPUQuota) / float64(cmp.Or(resources.CPUPeriod, cgroups.DefaultPeriod))
 }
 
-// resizeDirection returns a negative number if the resource of a container shrinks, a positive one if it grows, and zero if it
-// does not change. It compares the limits first, then the requests.
+// resizeDirection returns a negative number if resize shrinks the resource of the container, a positive one if it grows, and zero
+// if it is unchanged. Limits are compared before requests.
 func resizeDirection(resize cgroups.ContainerResize, resource corev1.ResourceName) int {
 	if resource == corev1.ResourceCPU {
 		return cmp.Or(cmp.Compare(limitOrMax(resize.To.CPULimit), limitOrMax(resize.From.CPULimit)),
@@ -174,8 +175,8 @@ func withResource(s cgroups.ContainerSize, resource corev1.ResourceName, other c
 	return s
 }
 
-// limitOrMax returns a container limit for comparisons. Zero, no limit, is the largest number. The largest int64 is less than
-// that, so that a limit of this size is still written.
+// limitOrMax returns limit as a number to compare. Zero means no limit and becomes the largest uint64, which is more than any
+// limit.
 func limitOrMax(limit int64) uint64 {
 	if limit <= 0 {
 		return math.MaxUint64
@@ -183,8 +184,8 @@ func limitOrMax(limit int64) uint64 {
 	return uint64(limit)
 }
 
-// String describes the step, for example "pod memory.max 2147483648", or "container web memory 1073741824/2147483648" with
-// request and limit.
+// String returns the step as text, for example "pod memory.max 2147483648". For a container the text has request and limit:
+// "container web memory 1073741824/2147483648".
 func (s ResizeStep) String() string {
 	request, limit := s.Size.MemoryRequest, s.Size.MemoryLimit
 	if s.Resource == corev1.ResourceCPU {

@@ -55,8 +55,9 @@ type Tree struct {
 	orphanErr error // error of the last search for orphans
 }
 
-// New returns a Tree on driver w. It writes nothing and starts no goroutine; see [Tree.Setup] and [Tree.Run]. pods is nil for the
-// tree of a lifecycle.Reconciler, which calls [Tree.Follow]. The error is that of [Options.Validate].
+// New returns a Tree that manages cgroups through driver w. It writes nothing and starts no goroutine: see [Tree.Setup] and
+// [Tree.Run]. For the tree of a lifecycle.Reconciler pods is nil, because the Reconciler calls [Tree.Follow]. The error names a
+// nil w or invalid options.
 func New(w Cgroups, pods Pods, opts Options) (*Tree, error) {
 	if err := required.Args("podtree.New", required.Arg{Name: "w", Value: w, Hint: "a *driver.Driver"}); err != nil {
 		return nil, err
@@ -86,8 +87,8 @@ type namer interface {
 	Name(p cgroups.Path) (string, error)
 }
 
-// CgroupParent returns the function for podspec.Options.CgroupParent, or nil if the driver has no method Name. The function
-// returns "" for a pod whose UID is invalid, which [Tree.Ensure] rejects.
+// CgroupParent returns a function for podspec.Options.CgroupParent, which returns the name of the pod's cgroup. The name is ""
+// for a pod with an invalid UID, which [Tree.Ensure] rejects. The function is nil if the driver has no method Name.
 func (t *Tree) CgroupParent() func(pod *corev1.Pod) string {
 	n, ok := t.w.(namer)
 	if !ok {
@@ -99,27 +100,29 @@ func (t *Tree) CgroupParent() func(pod *corev1.Pod) string {
 	}
 }
 
-// Node returns Options.Node for podspec.Options.Node. A MemoryCapacity of zero is replaced by the memory in Options.Capacity.
+// Node returns Options.Node, for podspec.Options.Node. If its MemoryCapacity is zero, it is set to the memory in
+// Options.Capacity.
 func (t *Tree) Node() qos.Node {
 	n := t.opts.Node
 	n.MemoryCapacity = cmp.Or(n.MemoryCapacity, t.opts.Capacity.Memory().Value())
 	return n
 }
 
-// Changed makes Run update the class cgroups after a change of the active pods. It does not block.
+// Changed makes Run update the limits of the QoS class cgroups. Call it after the active pods have changed. It does not block.
 func (t *Tree) Changed() {
 	sleep.Wake(t.changed)
 }
 
-// Status returns a copy of the results of the last writes and the remaining orphaned cgroups.
+// Status returns the results of the last writes and the orphaned cgroups. The caller owns the slices.
 func (t *Tree) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return Status{Ready: t.ready, Cgroups: slices.Clone(t.results), Orphans: t.listOrphans(), OrphanErr: t.orphanErr}
 }
 
-// Run updates the class cgroups after changes of the pods and removes orphaned pod cgroups until ctx ends. Call it once, after
-// [Tree.Setup]. It returns nil when all its goroutines have ended. A second call returns an error at once.
+// Run updates the limits of kubepods and the QoS class cgroups after changes of the pods, and removes orphaned pod cgroups. It
+// returns nil when ctx has ended and all its goroutines have returned. Call it once, after [Tree.Setup]; a second call returns an
+// error at once.
 func (t *Tree) Run(ctx context.Context) error {
 	if err := t.guard.Begin(); err != nil {
 		return fmt.Errorf("podtree.Tree: %w", err)
@@ -142,12 +145,12 @@ func (t *Tree) isReady() bool {
 	return t.ready
 }
 
-// applyResources calls the driver's Apply with Options.Timeout, and the hook CgroupWritten.
+// applyResources calls Apply of the driver with a timeout, and then Hooks.CgroupWritten.
 func (t *Tree) applyResources(ctx context.Context, op Op, p cgroups.Path, resources cgroups.Resources) error {
 	return t.callWriter(ctx, op, p, func(ctx context.Context) error { return t.w.Apply(ctx, p, resources) })
 }
 
-// removeCgroup calls the driver's Remove with Options.Timeout, and the hook CgroupWritten.
+// removeCgroup calls Remove of the driver with a timeout, and then Hooks.CgroupWritten.
 func (t *Tree) removeCgroup(ctx context.Context, p cgroups.Path) error {
 	return t.callWriter(ctx, OpDestroy, p, func(ctx context.Context) error { return t.w.Remove(ctx, p) })
 }

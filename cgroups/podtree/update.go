@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// updateLoop writes the limits of kubepods and the class cgroups after each change of the pods. Each Options.Period it writes all
-// limits again, in case another program has changed them.
+// updateLoop writes the limits of kubepods and the QoS class cgroups whenever the pods change. Every Options.Period it writes all
+// of them again, because another program may have changed them.
 func (t *Tree) updateLoop(ctx context.Context) {
 	tick := time.NewTicker(t.opts.Period)
 	defer tick.Stop()
@@ -29,7 +29,8 @@ func (t *Tree) updateLoop(ctx context.Context) {
 	}
 }
 
-// writeUpdates writes the planned updates that differ from the last written ones.
+// writeUpdates plans the limits and writes each update that differs from its entry in written. It replaces the entry after
+// success, and deletes it after an error.
 func (t *Tree) writeUpdates(ctx context.Context, written map[cgroups.Path]Update) {
 	if !t.isReady() {
 		return
@@ -53,7 +54,7 @@ func (t *Tree) writeUpdates(ctx context.Context, written map[cgroups.Path]Update
 	}
 }
 
-// reportProtected calls Hooks.MemoryProtected if the protected memory has changed.
+// reportProtected calls Hooks.MemoryProtected if memory.min or memory.low of kubepods differ from the previous call.
 func (t *Tree) reportProtected(kubepods cgroups.Resources) {
 	if kubepods.MemoryMin == nil {
 		return // no memory protection on cgroup v1

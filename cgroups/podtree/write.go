@@ -23,12 +23,12 @@ type OveruseError struct {
 	Usage int64 // bytes
 }
 
-// Error returns a text with the cgroup, the limit and the usage.
+// Error returns the cgroup, the limit and the memory usage as text.
 func (e *OveruseError) Error() string {
 	return fmt.Sprintf("limit memory of cgroup %s to %d bytes: %d are in use", e.Path.Cgroupfs(), e.Limit, e.Usage)
 }
 
-// writeUpdate writes an update and records the result for [Tree.Status].
+// writeUpdate writes the limits of update and records the result for [Tree.Status].
 func (t *Tree) writeUpdate(ctx context.Context, update Update) error {
 	err := t.applyUpdate(ctx, update)
 	if err != nil && !isOveruse(err) && update.LimitToUsage && update.Resources.MemoryMax != nil {
@@ -38,13 +38,13 @@ func (t *Tree) writeUpdate(ctx context.Context, update Update) error {
 	return err
 }
 
-// isOveruse reports whether everything except a memory limit below the usage was written.
+// isOveruse reports whether err is an [OveruseError]: only a memory limit below the usage was not written.
 func isOveruse(err error) bool {
 	_, ok := errors.AsType[*OveruseError](err)
 	return ok
 }
 
-// applyUpdate writes an update, except a memory limit below the usage, for which it returns an OveruseError.
+// applyUpdate writes the limits of update. It omits a memory limit below the usage, and then returns an [OveruseError].
 func (t *Tree) applyUpdate(ctx context.Context, update Update) error {
 	op := OpUpdate
 	var skipped error
@@ -62,9 +62,9 @@ func (t *Tree) applyUpdate(ctx context.Context, update Update) error {
 	return skipped
 }
 
-// dropUnsafeLimits removes limits from update that would harm running pods. With KeepHigher these are values below the current
-// ones. A memory limit below the usage is removed too, or replaced by the usage with LimitToUsage. Inactive page cache does not
-// count as usage.
+// dropUnsafeLimits removes limits from update that would harm running pods. With KeepHigher these are limits below the current
+// ones. A new memory limit below the usage is removed, or with LimitToUsage replaced by the usage; the error is then an
+// [OveruseError]. Inactive page cache does not count as usage.
 func (t *Tree) dropUnsafeLimits(ctx context.Context, update *Update) error {
 	if t.reader == nil || update.Resources.MemoryMax == nil && !update.KeepHigher {
 		return nil
@@ -90,7 +90,7 @@ func (t *Tree) dropUnsafeLimits(ctx context.Context, update *Update) error {
 	return adjustMemoryLimit(update, s.Memory)
 }
 
-// dropDecreases removes from resources the values that are not above the current ones.
+// dropDecreases unsets CPUShares, MemoryMin and MemoryLow in resources unless they exceed those of current.
 func dropDecreases(resources *cgroups.Resources, current cgroups.Resources) {
 	if resources.CPUShares <= current.CPUShares {
 		resources.CPUShares = 0
@@ -105,8 +105,8 @@ func dropDecreases(resources *cgroups.Resources, current cgroups.Resources) {
 	}
 }
 
-// adjustMemoryLimit removes the memory limit from update, or replaces it, if the usage exceeds it, and returns an OveruseError
-// then.
+// adjustMemoryLimit returns an [OveruseError] if the memory limit of update is below the usage in stats. It then removes the
+// limit, or with LimitToUsage sets it to the usage.
 func adjustMemoryLimit(update *Update, stats cgroups.MemoryStats) error {
 	limit, used := *update.Resources.MemoryMax, int64(min(stats.WorkingSet(), math.MaxInt64))
 	if used <= limit {
@@ -119,7 +119,7 @@ func adjustMemoryLimit(update *Update, stats cgroups.MemoryStats) error {
 	return &OveruseError{Path: update.Path, Limit: limit, Usage: used}
 }
 
-// comparableLimit returns a limit for comparisons: no limit is the largest int64.
+// comparableLimit returns limit, or the largest int64 if limit is negative, which means unlimited.
 func comparableLimit(limit int64) int64 {
 	if limit < 0 {
 		return math.MaxInt64
@@ -135,7 +135,8 @@ func (t *Tree) checkExists(ctx context.Context, p cgroups.Path) error {
 	return err
 }
 
-// recordResult records the result of a write, logs it and calls the hook, unless the limits stay in force.
+// recordResult records err, the result of writing update, for [Tree.Status]. It logs the result and calls Hooks.LimitsEnforced,
+// except for a success that follows a success.
 func (t *Tree) recordResult(update Update, err error) {
 	t.mu.Lock()
 	i := slices.IndexFunc(t.results, func(o WriteResult) bool { return o.Path == update.Path })
