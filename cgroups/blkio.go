@@ -5,9 +5,8 @@ package cgroups
 
 import "slices"
 
-// ParseBlkio parses two files of v1 about the same block devices: bytes from blkio.throttle.io_service_bytes and operations from
-// blkio.throttle.io_serviced. Their _recursive variants, which include descendants, have the same format. Devices without traffic
-// are omitted.
+// ParseBlkio parses two v1 files about the same block devices: bytes is blkio.throttle.io_service_bytes, and operations is
+// blkio.throttle.io_serviced. The variants with the suffix _recursive have the same format. It omits devices without traffic.
 func ParseBlkio(bytes, operations []byte) ([]IODevice, error) {
 	devices, err := appendBlkio(nil, "blkio bytes", bytes, (*IODevice).byteField)
 	if err == nil {
@@ -19,8 +18,9 @@ func ParseBlkio(bytes, operations []byte) ([]IODevice, error) {
 	return slices.DeleteFunc(devices, IODevice.isIdle), nil
 }
 
-// appendBlkio adds the counters of one file to devices. A line is "8:0 Read 4096". The operations Sync, Async and Total count the
-// same traffic again and are skipped.
+// appendBlkio adds the counters in content, one of the two files, to devices. A line is for example "8:0 Read 4096". field
+// returns the counter for the operation of a line. The operations Sync, Async and Total are skipped, because they count the same
+// traffic again.
 func appendBlkio(devices []IODevice, kind string, content []byte, field func(*IODevice, string) *uint64) ([]IODevice, error) {
 	s := scanner{kind: kind, rest: content}
 	for s.nextLine() {
@@ -45,7 +45,7 @@ func appendBlkio(devices []IODevice, kind string, content []byte, field func(*IO
 	return devices, nil
 }
 
-// byteField returns the field for the bytes of an operation, nil for an operation that is skipped.
+// byteField returns the counter of bytes for the operation op, or nil if op is skipped.
 func (d *IODevice) byteField(op string) *uint64 {
 	switch op {
 	case "Read":
@@ -58,7 +58,7 @@ func (d *IODevice) byteField(op string) *uint64 {
 	return nil
 }
 
-// operationField returns the field for the count of an operation, nil for an operation that is skipped.
+// operationField returns the counter of operations for the operation op, or nil if op is skipped.
 func (d *IODevice) operationField(op string) *uint64 {
 	switch op {
 	case "Read":

@@ -64,8 +64,8 @@ type Error struct {
 	Err  error
 }
 
-// Error returns "op cgroup path: file: cause", without the file if there is none. It quotes a path with special characters, which
-// could deceive a reader of logs.
+// Error returns "OP cgroup PATH: FILE: CAUSE"; an empty file is omitted. It quotes a path with special characters, which could
+// forge log entries.
 func (e *Error) Error() string {
 	path := e.Path.Cgroupfs()
 	if quoted := strconv.Quote(path); quoted[1:len(quoted)-1] != path {

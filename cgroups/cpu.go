@@ -22,9 +22,8 @@ const (
 	milliPerCPU  = 1000
 )
 
-// CPUShares returns the cpu.shares for a CPU request in millicores: milli×1024/1000, rounded down, from [MinShares] to
-// [MaxShares]. A request of zero gives 2 shares, not the kernel's default of 1024 (MilliCPUToShares in
-// pkg/kubelet/cm/helpers_linux.go).
+// CPUShares converts a CPU request in millicores to cpu.shares: milli×1024/1000, rounded down, from [MinShares] to [MaxShares].
+// A request of zero gives 2 shares, not the kernel's default of 1024 (MilliCPUToShares in pkg/kubelet/cm/helpers_linux.go).
 //
 // Differs from the kubelet: a huge request gives MaxShares; the kubelet's product overflows.
 func CPUShares(milli int64) uint64 {
@@ -32,8 +31,8 @@ func CPUShares(milli int64) uint64 {
 	return max(uint64(min(max(milli, 0), most))*sharesPerCPU/milliPerCPU, MinShares)
 }
 
-// SharesToMilli returns the CPU request in millicores for cpu.shares: shares×1000/1024, rounded up. It reverses [CPUShares] for
-// requests from 2 to 256000. Less than [MinShares] is no request, 0 (SharesToMilliCPU in pkg/kubelet/cm/helpers_linux.go).
+// SharesToMilli converts cpu.shares to a CPU request in millicores: shares×1000/1024, rounded up. It reverses [CPUShares] for
+// requests from 2 to 256000. Shares below [MinShares] give 0, no request (SharesToMilliCPU in pkg/kubelet/cm/helpers_linux.go).
 func SharesToMilli(shares uint64) int64 {
 	if shares < MinShares {
 		return 0
@@ -42,9 +41,9 @@ func SharesToMilli(shares uint64) int64 {
 	return saturateInt64(whole*milliPerCPU + (rest*milliPerCPU+sharesPerCPU-1)/sharesPerCPU)
 }
 
-// CPUQuota returns the CFS quota in microseconds for a CPU limit in millicores: milli×period/1000, rounded down, at least
-// [MinQuota]. A limit of zero means no limit and gives 0, which sets no quota. A period of zero is [DefaultPeriod]
-// (MilliCPUToQuota in pkg/kubelet/cm/helpers_linux.go).
+// CPUQuota converts a CPU limit in millicores to a CFS quota in microseconds: milli×period/1000, rounded down, at least
+// [MinQuota]. A limit of zero gives 0, which sets no quota. A period of zero means [DefaultPeriod] (MilliCPUToQuota in
+// pkg/kubelet/cm/helpers_linux.go).
 //
 // Differs from the kubelet: a huge limit gives the largest int64; the kubelet's product overflows.
 func CPUQuota(milli int64, period uint64) int64 {
@@ -57,8 +56,8 @@ func CPUQuota(milli int64, period uint64) int64 {
 	return max(mulDiv(uint64(milli), periodOrDefault(period), milliPerCPU), MinQuota)
 }
 
-// QuotaToMilli returns the CPU limit in millicores for a CFS quota: quota×1000/period, rounded down. [Unlimited] gives 0, no
-// limit. A period of zero is [DefaultPeriod] (QuotaToMilliCPU in pkg/kubelet/cm/helpers_linux.go).
+// QuotaToMilli converts a CFS quota to a CPU limit in millicores: quota×1000/period, rounded down. [Unlimited] gives 0, no
+// limit. A period of zero means [DefaultPeriod] (QuotaToMilliCPU in pkg/kubelet/cm/helpers_linux.go).
 func QuotaToMilli(quota int64, period uint64) int64 {
 	if quota <= 0 {
 		return 0

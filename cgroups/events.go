@@ -13,7 +13,7 @@ type MemoryEvents struct {
 	OOMGroupKill uint64 // the OOM killer killed a whole cgroup; since Linux 5.17
 }
 
-// ParseMemoryEvents parses memory.events, memory.events.local, and memory.oom_control of v1, which has only OOMKill.
+// ParseMemoryEvents parses memory.events, memory.events.local or, of v1, memory.oom_control, in which it finds only OOMKill.
 func ParseMemoryEvents(content []byte) (MemoryEvents, error) {
 	var e MemoryEvents
 	s := scanner{kind: "memory events", rest: content}
@@ -36,12 +36,12 @@ func ParseMemoryEvents(content []byte) (MemoryEvents, error) {
 	return e, s.err
 }
 
-// ParsePidsEvents parses pids.events and returns the number of forks that a limit refused.
+// ParsePidsEvents parses pids.events and returns how many forks a limit has refused.
 func ParsePidsEvents(content []byte) (refused uint64, err error) {
 	return parseMaxEvents("pids events", content)
 }
 
-// ParseHugetlbEvents parses hugetlb.SIZE.events and returns the number of allocations that a limit refused.
+// ParseHugetlbEvents parses hugetlb.SIZE.events and returns how many allocations a limit has refused.
 func ParseHugetlbEvents(content []byte) (refused uint64, err error) {
 	return parseMaxEvents("hugetlb events", content)
 }
@@ -71,7 +71,7 @@ func ParseCgroupEvents(content []byte) (CgroupEvents, error) {
 	return e, s.err
 }
 
-// parseFlag parses the value of the current line as a boolean, 0 or 1.
+// parseFlag returns the value of the current line, which must be 0 or 1, as a bool.
 func (s *scanner) parseFlag() bool {
 	v := s.parseValue()
 	if v > 1 {

@@ -72,8 +72,8 @@ func ForPod(pod PodResources, opts PodOptions) Resources {
 	return r
 }
 
-// buildHugetlbLimits returns the hugepage limits in bytes by the name of the page size: the requested ones, and zero for the
-// remaining sizes of the host.
+// buildHugetlbLimits returns a hugepage limit for each page size: requested has limits in bytes by page size in bytes. Each name
+// in sizes, the page sizes of the host, without a request gets the limit zero.
 func buildHugetlbLimits(requested map[uint64]uint64, sizes []string) map[string]int64 {
 	if len(requested)+len(sizes) == 0 {
 		return nil
@@ -90,7 +90,7 @@ func buildHugetlbLimits(requested map[uint64]uint64, sizes []string) map[string]
 	return limits
 }
 
-// copyPointer returns a pointer to a copy of *v, or nil, so that results do not share memory with arguments.
+// copyPointer returns a pointer to a copy of *v, or nil if v is nil, so that results do not share memory with arguments.
 func copyPointer(v *int64) *int64 {
 	if v == nil {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"math"
 )
 
-// ParseIOStat parses io.stat: the devices with traffic, in the kernel's order. Unknown keys are ignored. Some kernels omit the
-// newline after a device without traffic, so the next device may follow on the same line.
+// ParseIOStat parses io.stat and returns the devices with traffic, in the kernel's order. It ignores unknown keys. It accepts a
+// device on the line of the previous one: some kernels omit the newline after a device without traffic.
 func ParseIOStat(content []byte) ([]IODevice, error) {
 	if len(content) == 0 {
 		return nil, nil
@@ -43,7 +43,7 @@ func ParseIOStat(content []byte) ([]IODevice, error) {
 	return devices, nil
 }
 
-// setIOCounter sets the field of d for key to the number in value.
+// setIOCounter parses value and stores it in the field of d that corresponds to key.
 func (s *scanner) setIOCounter(d *IODevice, key, value []byte) {
 	switch string(key) {
 	case "rbytes":

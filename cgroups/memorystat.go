@@ -40,7 +40,7 @@ type MemoryStat struct {
 	PagesReclaimed  uint64 // v2
 }
 
-// ParseMemoryStat parses memory.stat of cgroup v1 or v2. Keys without a field in [MemoryStat] are ignored.
+// ParseMemoryStat parses memory.stat of cgroup v1 or v2. It ignores keys that are no field of [MemoryStat].
 func ParseMemoryStat(content []byte) (MemoryStat, error) {
 	var m MemoryStat
 	v1 := bytes.Contains(content, []byte("\ntotal_cache "))
@@ -60,7 +60,7 @@ func ParseMemoryStat(content []byte) (MemoryStat, error) {
 	return m, s.err
 }
 
-// fieldForKey returns the field for a key of memory.stat, nil for a key that is ignored.
+// fieldForKey returns the field of m for a key of memory.stat, or nil to ignore the key.
 func (m *MemoryStat) fieldForKey(key string) *uint64 {
 	switch key {
 	case "anon", "rss":
@@ -97,7 +97,7 @@ func (m *MemoryStat) fieldForKey(key string) *uint64 {
 	return m.reclaimFieldForKey(key)
 }
 
-// reclaimFieldForKey returns the field for a key about the page lists and reclaim, nil for a key that is ignored.
+// reclaimFieldForKey returns the field of m for a key of memory.stat about page lists or reclaim, or nil to ignore the key.
 func (m *MemoryStat) reclaimFieldForKey(key string) *uint64 {
 	switch key {
 	case "inactive_anon":

@@ -15,7 +15,7 @@ import (
 // A Path may hold any text. Callers check untrusted input with [Path.Validate], so that no ".." leads out of the tree.
 type Path string
 
-// NewPath returns the path of the joined components, the root if there are none. A component is an error if it is empty, ".",
+// NewPath joins components to a path; without components it returns the root. It returns an error if a component is empty, ".",
 // "..", or contains "/", a newline or NUL.
 func NewPath(components ...string) (Path, error) {
 	p := Path("").Join(components...)
@@ -25,8 +25,8 @@ func NewPath(components ...string) (Path, error) {
 	return p, nil
 }
 
-// ParseCgroupfs returns the path for a name in the format of [Path.Cgroupfs], for example "/kubepods/burstable". The leading
-// slash is optional. "/" and "" are the root.
+// ParseCgroupfs returns the path of a cgroup name in the format of [Path.Cgroupfs], for example "/kubepods/burstable". The
+// leading slash may be missing. "/" and "" are the root.
 func ParseCgroupfs(name string) (Path, error) {
 	p := Path(strings.TrimPrefix(name, "/"))
 	if err := p.Validate(); err != nil {
@@ -35,8 +35,8 @@ func ParseCgroupfs(name string) (Path, error) {
 	return p, nil
 }
 
-// Validate returns an error that names the path and its first invalid component: an empty one, ".", "..", or one with a newline
-// or NUL. A leading or trailing slash is invalid.
+// Validate returns an error that names the path and its first invalid component. A component is invalid if it is empty, ".", ".."
+// or contains a newline or NUL. A leading or trailing slash makes an empty component.
 func (p Path) Validate() error {
 	if p == "" {
 		return nil
@@ -66,8 +66,8 @@ func checkComponent(component string) error {
 	return nil
 }
 
-// Join returns the path of a descendant of p. It does not check the components: if one is invalid or contains a slash,
-// [Path.Validate] rejects the result.
+// Join returns the path of the descendant of p with these components. It does not check them: [Path.Validate] rejects the result
+// if a component is invalid.
 func (p Path) Join(components ...string) Path {
 	for i, component := range components {
 		// Double a slash inside a component, and keep the slash of an empty component: both leave an empty
@@ -100,6 +100,6 @@ func (p Path) Components() []string {
 	return strings.Split(string(p), "/")
 }
 
-// Cgroupfs returns the path in the format of the cgroupfs driver of the kubelet and CRI runtimes, for example
-// "/kubepods/burstable", or "/" for the root (pkg/kubelet/cm/cgroup_manager_linux.go).
+// Cgroupfs returns the name of the cgroup in the format of the cgroupfs driver, for example "/kubepods/burstable", or "/" for the
+// root. The kubelet and CRI runtimes use this format (pkg/kubelet/cm/cgroup_manager_linux.go).
 func (p Path) Cgroupfs() string { return "/" + string(p) }

@@ -23,8 +23,8 @@ const (
 	podPrefix     = "pod"        // followed by the UID
 )
 
-// QOSPath returns the parent cgroup of the pods of a QoS class: root/kubepods for Guaranteed pods, else root/kubepods/burstable
-// or root/kubepods/besteffort.
+// QOSPath returns the parent cgroup of all pods of a QoS class: root/kubepods for Guaranteed, root/kubepods/burstable for
+// Burstable and root/kubepods/besteffort for BestEffort.
 func QOSPath(root Path, class QOS) Path {
 	switch class {
 	case Guaranteed:
@@ -36,14 +36,14 @@ func QOSPath(root Path, class QOS) Path {
 	}
 }
 
-// PodPath returns the cgroup of a pod: "pod" and its UID, below [QOSPath]. If uid is not a valid component, [Path.Validate]
-// rejects the path.
+// PodPath returns the cgroup of the pod with this UID: "pod" and the UID, below [QOSPath]. If uid is no valid component,
+// [Path.Validate] rejects the path.
 func PodPath(root Path, class QOS, uid string) Path {
 	return QOSPath(root, class).Join(podPrefix + uid)
 }
 
-// PodUID returns the UID of the pod that p is the cgroup of. ok is false unless p is a path of the form of [PodPath]. It is also
-// false if the UID contains "pod", as in the kubelet, so that a cgroup that only looks like a pod's is left alone.
+// PodUID returns the UID of the pod whose cgroup is p. ok is false if p does not have the form of [PodPath]. It is also false if
+// the UID contains "pod", as in the kubelet: the cgroup may belong to another program.
 //
 // Differs from the kubelet: its IsPodCgroup checks only the depth of p, not its parents, and so accepts "system/pod1". An empty
 // UID is no pod here.

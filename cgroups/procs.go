@@ -8,9 +8,8 @@ import (
 	"math"
 )
 
-// ParsePIDs parses cgroup.procs, cgroup.threads and tasks. The order is that of the kernel, which is not sorted and may repeat a
-// PID. It skips 0, which stands for a process outside the reader's PID namespace: kill(0) would signal the reader's own process
-// group.
+// ParsePIDs parses cgroup.procs, cgroup.threads or tasks. It keeps the kernel's order, which is not sorted and may repeat a PID.
+// It skips 0, a process outside the reader's PID namespace: kill(0) would signal the reader's own process group.
 func ParsePIDs(content []byte) ([]int, error) {
 	if len(content) == 0 {
 		return nil, nil
@@ -32,7 +31,7 @@ func ParsePIDs(content []byte) ([]int, error) {
 	return pids, nil
 }
 
-// ParseControllers parses cgroup.controllers and cgroup.subtree_control: the names of controllers in the kernel's order.
+// ParseControllers parses cgroup.controllers or cgroup.subtree_control and returns the controllers in the kernel's order.
 func ParseControllers(content []byte) ([]string, error) {
 	s := scanner{kind: "controllers", rest: content}
 	var names []string

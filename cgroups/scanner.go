@@ -23,7 +23,7 @@ type scanner struct {
 	err        error
 }
 
-// nextLine reads the next line into text. It returns false at the end and after an error.
+// nextLine reads the next line into s.text. It returns false at the end and after an error.
 func (s *scanner) nextLine() bool {
 	if s.err != nil || len(s.rest) == 0 {
 		return false
@@ -33,8 +33,8 @@ func (s *scanner) nextLine() bool {
 	return true
 }
 
-// nextPair reads the next line of the form "key value" into key and value. It returns false at the end and after an error. An
-// empty file is an error.
+// nextPair reads the next line, "key value", into s.key and s.value. It returns false at the end and after an error. An empty
+// file is an error.
 func (s *scanner) nextPair() bool {
 	if !s.nextLine() {
 		if s.line == 0 {
@@ -49,16 +49,16 @@ func (s *scanner) nextPair() bool {
 	return s.err == nil
 }
 
-// parseValue parses the value of the current "key value" line as a number.
+// parseValue returns the value of the current "key value" line as a number.
 func (s *scanner) parseValue() uint64 { return s.parseNumber(s.value) }
 
-// parseMicroseconds parses the value of the current line as microseconds, and returns nanoseconds.
+// parseMicroseconds returns the value of the current line, which has microseconds, in nanoseconds.
 func (s *scanner) parseMicroseconds() uint64 {
 	const most = math.MaxUint64 / 1000
 	return min(s.parseValue(), most) * 1000
 }
 
-// parseNumber parses text, a part of the current line. It sets s.err and returns zero if text is not a number.
+// parseNumber parses text, which is part of the current line. If text is no number, it sets s.err and returns zero.
 func (s *scanner) parseNumber(text []byte) uint64 {
 	v, err := strconv.ParseUint(string(text), 10, 64)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *scanner) parseNumber(text []byte) uint64 {
 	return v
 }
 
-// setError stops the scanner with an error about text in the current line. The first error is kept.
+// setError sets s.err to an error about text in the current line, unless it is set already, and so ends the scan.
 func (s *scanner) setError(problem string, text []byte) {
 	if s.err == nil {
 		s.err = fmt.Errorf("%s line %d: %s: %s", s.kind, s.line, problem, quoteExcerpt(text))

@@ -29,7 +29,7 @@ func (p Path) Systemd() (string, error) {
 	return p.systemdDirs(), nil
 }
 
-// systemdDirs returns [Path.Systemd] for a path that is valid and not the root.
+// systemdDirs returns [Path.Systemd] of p, which the caller has validated and which is not the root.
 func (p Path) systemdDirs() string {
 	depth := strings.Count(string(p), "/") + 1
 	var dirs strings.Builder
@@ -52,7 +52,7 @@ func (p Path) systemdDirs() string {
 	return dirs.String()
 }
 
-// validateSlice returns an error if p, which is not the root, cannot be a systemd slice.
+// validateSlice returns an error if p cannot be a systemd slice. p must not be the root.
 func (p Path) validateSlice() error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -69,14 +69,14 @@ func (p Path) validateSlice() error {
 	return nil
 }
 
-// isSliceRune reports whether a component may contain r under systemd: letters, digits, ":", "." and "\" (systemd.unit(5)). "@"
-// would make the slice a template, which systemd does not allow.
+// isSliceRune reports whether a component may contain r with systemd: a letter, a digit, ":", "." or "\" (systemd.unit(5)). "@"
+// is excluded, because it would make the slice a template, which systemd does not allow.
 func isSliceRune(r rune) bool {
 	return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || r == ':' || r == '.' || r == '\\'
 }
 
-// Slice returns the name of the systemd slice of p, the last directory of [Path.Systemd]: for example
-// "kubepods-burstable-pod1234_ab.slice", or "-.slice" for the root.
+// Slice returns the unit name of the systemd slice of p, for example "kubepods-burstable-pod1234_ab.slice", or "-.slice" for the
+// root. It is the last directory of [Path.Systemd].
 func (p Path) Slice() (string, error) {
 	if p == "" {
 		return "-" + sliceSuffix, nil
@@ -85,9 +85,9 @@ func (p Path) Slice() (string, error) {
 	return dirs[strings.LastIndexByte(dirs, '/')+1:], err
 }
 
-// ParseSystemd returns the path of a slice, given its unit name or its directory in the format of [Path.Systemd]. "/", "-.slice"
-// and "" are the root. A unit of another type, for example a scope, is an error, and so is a directory where systemd would not
-// put the slice.
+// ParseSystemd returns the path of a systemd slice. name is its unit name, or its directory in the format of [Path.Systemd]. "/",
+// "-.slice" and "" are the root. It returns an error for another type of unit, such as a scope, and for a directory that systemd
+// does not use for the slice.
 func ParseSystemd(name string) (Path, error) {
 	dirs := strings.TrimPrefix(name, "/")
 	if dirs == "" || dirs == "-"+sliceSuffix {
@@ -109,7 +109,7 @@ func ParseSystemd(name string) (Path, error) {
 	return p, nil
 }
 
-// pathFromSlice converts a slice name without its suffix to a path.
+// pathFromSlice returns the path of a slice. unit is the unit name without the suffix ".slice".
 func pathFromSlice(unit string) Path {
 	var p strings.Builder
 	p.Grow(len(unit))

@@ -64,8 +64,8 @@ type MemoryStats struct {
 	Pressure *Pressure // memory.pressure; nil if the kernel does not measure it
 }
 
-// WorkingSet returns the bytes that the kernel cannot reclaim easily: Current minus inactive file pages. The kubelet uses it for
-// eviction and reports it as memory usage.
+// WorkingSet returns the bytes in memory that the kernel cannot easily reclaim: Current minus inactive file pages. The kubelet
+// reports it as memory usage and uses it for eviction.
 func (m MemoryStats) WorkingSet() uint64 {
 	return m.Current - min(m.Current, m.Stat.InactiveFile)
 }

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// String returns the fields that are set, for example "CPUShares=256 MemoryMax=134217728 PidsMax=max", and "" if no field is set.
+// String returns the fields that are set, for example "CPUShares=256 MemoryMax=134217728 PidsMax=max". It returns "" if none is
+// set.
 func (r Resources) String() string {
 	var parts []string
 	add := func(name, value string) { parts = append(parts, name+"="+value) }

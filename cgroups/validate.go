@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Validate returns an error that names the first field with a value that no kernel accepts. It does not check whether the host
+// Validate returns an error that names the first field with a value that no kernel accepts. It does not check whether this host
 // has the CPUs and page sizes.
 func (r Resources) Validate() error {
 	switch {
@@ -45,7 +45,7 @@ func (r Resources) Validate() error {
 	return r.validateMaps()
 }
 
-// validateMaps checks the keys and values of Hugetlb and Unified. The keys become file names, so they must contain no slash.
+// validateMaps checks the keys and values of Hugetlb and Unified. The keys become file names and must not contain a slash.
 func (r Resources) validateMaps() error {
 	for _, size := range slices.Sorted(maps.Keys(r.Hugetlb)) {
 		if _, err := ParseHugepageSize(size); err != nil {

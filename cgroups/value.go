@@ -10,9 +10,8 @@ import (
 	"strconv"
 )
 
-// ParseValue parses a file with one limit, for example memory.max, memory.low, pids.max or hugetlb.SIZE.max, or cpu.cfs_quota_us
-// and *.limit_in_bytes of v1. "max" and -1 are [Unlimited]. So is a value above 2⁶², which v1 shows for no limit: the largest
-// int64 rounded down to a page.
+// ParseValue parses a file with one limit: memory.max, memory.low, pids.max and hugetlb.SIZE.max of v2, cpu.cfs_quota_us and
+// *.limit_in_bytes of v1. It returns [Unlimited] for "max", for -1, and for a number above 2⁶², which v1 shows for no limit.
 func ParseValue(content []byte) (int64, error) {
 	text := bytes.TrimSuffix(content, []byte("\n"))
 	if string(text) == "max" || string(text) == "-1" {
@@ -28,8 +27,8 @@ func ParseValue(content []byte) (int64, error) {
 	return int64(v), nil
 }
 
-// ParseCounter parses a file with one number: memory.current, memory.peak, pids.current, hugetlb.SIZE.current, cpu.weight, and of
-// v1 cpuacct.usage, cpu.shares, cpu.cfs_period_us, *.usage_in_bytes and *.failcnt.
+// ParseCounter parses a file with one number: memory.current, memory.peak, pids.current, hugetlb.SIZE.current and cpu.weight of
+// v2, and cpuacct.usage, cpu.shares, cpu.cfs_period_us, *.usage_in_bytes and *.failcnt of v1.
 func ParseCounter(content []byte) (uint64, error) {
 	text := bytes.TrimSuffix(content, []byte("\n"))
 	v, err := strconv.ParseUint(string(text), 10, 64)
@@ -39,7 +38,7 @@ func ParseCounter(content []byte) (uint64, error) {
 	return v, nil
 }
 
-// ParseCPUMax parses cpu.max: the quota, which may be [Unlimited], and the period, both in microseconds.
+// ParseCPUMax parses cpu.max and returns quota and period in microseconds. The quota may be [Unlimited].
 func ParseCPUMax(content []byte) (quota int64, period uint64, err error) {
 	s := scanner{kind: "cpu max", rest: content}
 	if !s.nextPair() {

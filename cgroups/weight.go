@@ -28,8 +28,8 @@ const (
 	WeightLinear
 )
 
-// WeightFromShares returns the cpu.weight for cpu.shares. Zero stays zero, which leaves a cgroup unchanged. Shares outside their
-// range count as its nearest end.
+// WeightFromShares converts cpu.shares to cpu.weight. Zero stays zero, which leaves the weight of a cgroup unchanged. Shares
+// outside the range from [MinShares] to [MaxShares] count as its nearest end.
 func WeightFromShares(shares uint64, formula WeightFormula) uint64 {
 	switch {
 	case shares == 0:
@@ -66,8 +66,8 @@ func SharesFromWeight(weight uint64, formula WeightFormula) uint64 {
 	return uint64(beyond - 1)
 }
 
-// RoundTripShares returns shares converted to cpu.weight and back, which loses precision. On cgroup v2 this is the value that
-// [Reader].Limits returns after Apply has written shares: callers compare with it to check that shares are in force
+// RoundTripShares returns shares converted to cpu.weight and back, which loses precision. On cgroup v2, [Reader].Limits returns
+// this value after Apply has written shares. Callers compare with it to check that shares are in force
 // (CPUSharesEqualAfterV2RoundTrip in pkg/kubelet/cm/helpers_linux.go).
 func RoundTripShares(shares uint64, formula WeightFormula) uint64 {
 	return SharesFromWeight(WeightFromShares(shares, formula), formula)

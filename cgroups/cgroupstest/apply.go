@@ -11,9 +11,9 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Apply creates the cgroup with its parents and sets its limits, or fails without a change. A memory.max below the usage reclaims
-// page cache and then kills processes in V2; in V1 it is EBUSY if reclaim is not enough. The root accepts no limits, only
-// [Options.Memory].
+// Apply creates cgroup p with its parents and sets its limits. If it fails, nothing has changed. Lowering memory.max below the
+// usage reclaims page cache. If that is not enough, V2 kills processes and V1 fails with EBUSY. The root accepts no limits; its
+// memory is [Options.Memory].
 func (t *Tree) Apply(ctx context.Context, p cgroups.Path, resources cgroups.Resources) error {
 	return t.runOperation(ctx, "apply", p, func() error {
 		if err := resources.Validate(); err != nil {
@@ -53,7 +53,7 @@ func (t *Tree) Apply(ctx context.Context, p cgroups.Path, resources cgroups.Reso
 	})
 }
 
-// findDeepest returns the deepest existing cgroup on the path p, and the names of the missing cgroups below it.
+// findDeepest returns the deepest existing cgroup on the way to p, and the names of the missing cgroups below it.
 func (t *Tree) findDeepest(p cgroups.Path) (cgroup *node, missing []string) {
 	cgroup, missing = t.root, p.Components()
 	for len(missing) > 0 && cgroup.children[missing[0]] != nil {
@@ -62,7 +62,7 @@ func (t *Tree) findDeepest(p cgroups.Path) (cgroup *node, missing []string) {
 	return cgroup, missing
 }
 
-// fileName returns the name of a v2 file in the cgroup version of the tree.
+// fileName returns the name that a v2 file has in the cgroup version of the tree.
 func (t *Tree) fileName(name string) string {
 	if t.opts.Mode == V2 {
 		return name
@@ -83,8 +83,8 @@ func (t *Tree) fileName(name string) string {
 	return name
 }
 
-// checkV1Limits returns the errors that V1 has for an existing cgroup: a memory limit below the usage, or a CPU quota below that
-// of a descendant.
+// checkV1Limits returns the error of V1 if next cannot replace the limits of cgroup: its memory limit is below the usage, or its
+// CPU quota is below that of a descendant.
 func (t *Tree) checkV1Limits(cgroup *node, next *limits) error {
 	if t.opts.Mode == V2 {
 		return nil
@@ -103,7 +103,7 @@ func (t *Tree) checkV1Limits(cgroup *node, next *limits) error {
 	return nil
 }
 
-// checkV1ParentQuota returns the error that V1 has for a CPU quota above that of an ancestor.
+// checkV1ParentQuota returns the error of V1 if next has a higher CPU quota than parent or an ancestor of it.
 func (t *Tree) checkV1ParentQuota(parent *node, next *limits) error {
 	if t.opts.Mode == V2 || parent == nil {
 		return nil
@@ -116,10 +116,10 @@ func (t *Tree) checkV1ParentQuota(parent *node, next *limits) error {
 	return nil
 }
 
-// quotaCPUs returns the quota as a number of CPUs, negative if there is none.
+// quotaCPUs returns how many CPUs the quota allows; negative if there is no quota.
 func (l *limits) quotaCPUs() float64 { return float64(l.quota) / float64(l.period) }
 
-// enforceLimits reclaims memory and kills processes until cgroup is within its new limits.
+// enforceLimits reclaims page cache and kills processes until cgroup is within its limits.
 func (t *Tree) enforceLimits(cgroup *node) {
 	if over := cgroup.usage.memory - cgroup.limits.memoryHigh; over > 0 {
 		t.reclaimMemory(cgroup, over)

@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Remove kills the processes of p and its descendants, and removes these cgroups. Their remaining page cache moves to the parent.
+// Remove kills the processes of p and its descendants, and removes these cgroups. Their page cache then counts for the parent.
 func (t *Tree) Remove(ctx context.Context, p cgroups.Path) error {
 	return t.runOperation(ctx, "remove", p, func() error {
 		n, err := t.findNode(p)
@@ -44,7 +44,7 @@ func (t *Tree) Kill(ctx context.Context, p cgroups.Path) error {
 	})
 }
 
-// Freeze stops the processes of p and its descendants: they use no CPU time and take no more memory, but can be killed.
+// Freeze freezes the processes of p and its descendants. They then use no CPU time and allocate no memory, but can be killed.
 func (t *Tree) Freeze(ctx context.Context, p cgroups.Path) error {
 	return t.setFrozen(ctx, "freeze", p, true)
 }
@@ -84,7 +84,7 @@ func (t *Tree) Procs(ctx context.Context, p cgroups.Path) (pids []int, err error
 	return pids, err
 }
 
-// Limits returns the limits of p as a kernel shows them. The root has none.
+// Limits returns the limits of p, rounded as a kernel rounds them. The root has no limits.
 func (t *Tree) Limits(ctx context.Context, p cgroups.Path) (resources cgroups.Resources, err error) {
 	err = t.readCgroup(ctx, "read", p, func(n *node) {
 		if n != t.root {
@@ -94,7 +94,7 @@ func (t *Tree) Limits(ctx context.Context, p cgroups.Path) (resources cgroups.Re
 	return resources, err
 }
 
-// Stats returns the usage of p and its descendants. Unlike in a kernel, the root has all values, including events.
+// Stats returns the usage of p and its descendants. The root has all values, including events, which the root of a kernel lacks.
 func (t *Tree) Stats(ctx context.Context, p cgroups.Path) (stats cgroups.Stats, err error) {
 	err = t.readCgroup(ctx, "read", p, func(n *node) { stats = t.toStats(n) })
 	return stats, err

@@ -49,7 +49,7 @@ type Faults struct {
 
 var _ Driver = (*Faults)(nil)
 
-// Hang blocks until ctx ends, like a call to a kernel that hangs.
+// Hang blocks until ctx ends and returns its error. Use it as a fault that simulates a hanging kernel.
 func Hang(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
@@ -66,7 +66,7 @@ func (f *Faults) Apply(ctx context.Context, p cgroups.Path, resources cgroups.Re
 	return err
 }
 
-// Remove calls RemoveFunc, or the wrapped driver if it is nil.
+// Remove calls RemoveFunc, or Remove of the wrapped driver if RemoveFunc is nil.
 func (f *Faults) Remove(ctx context.Context, p cgroups.Path) error {
 	_, err := callAround(ctx, f, "Remove", p, func() (struct{}, error) {
 		if f.RemoveFunc != nil {
@@ -77,7 +77,7 @@ func (f *Faults) Remove(ctx context.Context, p cgroups.Path) error {
 	return err
 }
 
-// Children calls ChildrenFunc, or the wrapped driver if it is nil.
+// Children calls ChildrenFunc, or Children of the wrapped driver if ChildrenFunc is nil.
 func (f *Faults) Children(ctx context.Context, p cgroups.Path) ([]string, error) {
 	return callRead(ctx, f, "Children", p, f.ChildrenFunc, f.Driver.Children)
 }
@@ -87,7 +87,7 @@ func (f *Faults) Procs(ctx context.Context, p cgroups.Path) ([]int, error) {
 	return callRead(ctx, f, "Procs", p, f.ProcsFunc, f.Driver.Procs)
 }
 
-// Limits calls LimitsFunc, or the wrapped driver if it is nil.
+// Limits calls LimitsFunc, or Limits of the wrapped driver if LimitsFunc is nil.
 func (f *Faults) Limits(ctx context.Context, p cgroups.Path) (cgroups.Resources, error) {
 	return callRead(ctx, f, "Limits", p, f.LimitsFunc, f.Driver.Limits)
 }
@@ -97,7 +97,7 @@ func (f *Faults) Stats(ctx context.Context, p cgroups.Path) (cgroups.Stats, erro
 	return callRead(ctx, f, "Stats", p, f.StatsFunc, f.Driver.Stats)
 }
 
-// callRead runs a method with a path and a result: fault if it is set, else call.
+// callRead calls fault, or call if fault is nil, inside Faults.Around. op and p name the operation for Around.
 func callRead[T any](ctx context.Context, f *Faults, op string, p cgroups.Path,
 	fault func(context.Context, Driver, cgroups.Path) (T, error), call func(context.Context, cgroups.Path) (T, error),
 ) (T, error) {

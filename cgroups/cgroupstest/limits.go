@@ -30,7 +30,7 @@ type limits struct {
 	unified    map[string]string // files without a model; replaced, never modified
 }
 
-// defaultLimits returns the limits of a new cgroup below parent. In V1 a driver copies the cpuset of the parent.
+// defaultLimits returns the limits of a new cgroup below parent. In V1 it copies the cpuset of parent, as a driver does.
 func (t *Tree) defaultLimits(parent *node) limits {
 	l := limits{
 		weight: 100, quota: cgroups.Unlimited, period: cgroups.DefaultPeriod,
@@ -48,7 +48,7 @@ func (t *Tree) defaultLimits(parent *node) limits {
 // setting is a write to a cgroup file: the file by its v2 name, which the tree also uses in V1, and the new content.
 type setting struct{ file, text string }
 
-// buildSettings returns the files that Apply of resources writes to a cgroup with limits l.
+// buildSettings returns the files that Apply writes for resources to a cgroup with the limits l.
 func (t *Tree) buildSettings(l *limits, resources cgroups.Resources) (settings []setting) {
 	add := func(file, text string) { settings = append(settings, setting{file, text}) }
 	number := func(file string, n *int64) {
@@ -102,7 +102,7 @@ func (t *Tree) buildSettings(l *limits, resources cgroups.Resources) (settings [
 	return settings
 }
 
-// formatLimit returns n as the content of a file: negative is "max".
+// formatLimit returns n as the content of a limit file. A negative n becomes "max".
 func formatLimit(n int64) string {
 	if n < 0 {
 		return "max"
@@ -142,7 +142,7 @@ func (t *Tree) writeSetting(l *limits, s setting) error {
 	return t.writeOther(l, s)
 }
 
-// writeOther writes hugepage limits, and stores files without a model.
+// writeOther stores the setting s, which is a hugepage limit or a file that the tree does not interpret.
 func (t *Tree) writeOther(l *limits, s setting) error {
 	controller, name, _ := strings.Cut(s.file, ".")
 	if controller == "hugetlb" {
@@ -173,7 +173,7 @@ func (l *limits) writeCPUMax(text string) error {
 		(quota == cgroups.Unlimited || quota >= cgroups.MinQuota))
 }
 
-// setNumber parses "max" or a number, which it rounds down to a multiple of unit.
+// setNumber stores the number in text in *to, rounded down to a multiple of unit. "max" means no limit.
 func setNumber(to *int64, text string, unit int64) error {
 	n, err := cgroups.ParseValue([]byte(text))
 	if *to = n / unit * unit; n == cgroups.Unlimited {
@@ -182,7 +182,7 @@ func setNumber(to *int64, text string, unit int64) error {
 	return invalidUnless(err == nil && n >= cgroups.Unlimited)
 }
 
-// setCPUList parses a list of CPUs or memory nodes, and stores it in the kernel's format.
+// setCPUList stores text, a list of CPUs or memory nodes, in *to in the kernel's format.
 func setCPUList(to *string, text string) error {
 	numbers, err := cgroups.ParseCPUList([]byte(text))
 	*to = cgroups.FormatCPUList(numbers)

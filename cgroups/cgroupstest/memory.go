@@ -10,9 +10,9 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// SetCache sets the page cache of a cgroup in bytes; it counts besides the memory of its processes. Cache stays when processes
-// exit. The tree reclaims it before it kills processes, unless memory.min or memory.low protects it. If less memory is free, the
-// cache gets only that.
+// SetCache sets the size of the page cache of cgroup p. It is counted in addition to the memory of processes, and remains when
+// they exit. If less memory is free, the cache becomes smaller than bytes. The tree reclaims cache before it kills processes,
+// except cache that memory.min or memory.low protects.
 func (t *Tree) SetCache(p cgroups.Path, bytes int64) error {
 	return t.runLocked("set the cache of", p, func() error {
 		n, err := t.findNode(p)
@@ -32,7 +32,7 @@ func (t *Tree) SetCache(p cgroups.Path, bytes int64) error {
 	})
 }
 
-// addMemory adds bytes to the memory usage of n and its ancestors.
+// addMemory adds bytes to the memory usage of n and all its ancestors. bytes may be negative.
 func (n *node) addMemory(bytes int64) {
 	for c := range n.selfAndAncestors() {
 		c.usage.memory += bytes
@@ -51,7 +51,7 @@ func (n *node) addCache(bytes int64) {
 	n.addMemory(bytes)
 }
 
-// memoryRoom returns the bytes that still fit into n, and the lowest cgroup whose limit allows no more.
+// memoryRoom returns how many bytes n can still allocate. full is the lowest cgroup whose limit determines this number.
 func (n *node) memoryRoom() (bytes int64, full *node) {
 	bytes = noLimit
 	for c := range n.selfAndAncestors() {
@@ -62,8 +62,8 @@ func (n *node) memoryRoom() (bytes int64, full *node) {
 	return bytes, full
 }
 
-// allocate increases the memory of a process to want bytes, as a kernel does page by page. If a cgroup is full, it reclaims cache
-// and then runs the OOM killer.
+// allocate increases the memory of process to want bytes. If a limit is reached, it reclaims page cache and then runs the OOM
+// killer, as a kernel does at each page.
 func (t *Tree) allocate(process *proc, want int64) error {
 	t.countThrottled(process.node, want-process.totalMemory())
 	for !process.dead && process.totalMemory() < want {
@@ -82,8 +82,8 @@ func (t *Tree) allocate(process *proc, want int64) error {
 	return nil
 }
 
-// countThrottled counts a memory.high event for cgroup and each ancestor that more bytes would bring above memory.high, and
-// reclaims cache there. It does not delay processes.
+// countThrottled counts a memory.high event for each of cgroup and its ancestors whose usage would exceed memory.high by more
+// bytes. It reclaims their cache. Unlike a kernel, it does not delay processes.
 func (t *Tree) countThrottled(cgroup *node, more int64) {
 	for c := range cgroup.selfAndAncestors() {
 		if over := c.usage.memory + more - c.limits.memoryHigh; over > 0 {
@@ -93,8 +93,8 @@ func (t *Tree) countThrottled(cgroup *node, more int64) {
 	}
 }
 
-// reclaimMemory frees up to bytes in cgroup and its descendants and returns the freed bytes. It takes, in this order: inactive
-// cache not protected by memory.low, active cache not protected, cache protected by memory.low, and then swaps.
+// reclaimMemory frees up to the given bytes in cgroup and its descendants, and returns the freed bytes. It reclaims inactive and
+// then active cache that memory.low does not protect, then cache protected by memory.low, and then swaps processes out.
 func (t *Tree) reclaimMemory(cgroup *node, bytes int64) (got int64) {
 	bytes = t.roundToPages(bytes)
 	for _, pass := range []reclaimPass{{}, {includeActive: true}, {includeActive: true, includeLow: true}} {
@@ -109,7 +109,7 @@ type reclaimPass struct {
 	includeLow    bool // include cache protected by memory.low
 }
 
-// protectedBytes returns the protected memory of n: by memory.min and memory.low, or by memory.min only.
+// protectedBytes returns the memory of n that is protected from reclaim: by memory.min, and by memory.low unless minOnly is true.
 func (n *node) protectedBytes(minOnly bool) float64 {
 	bytes := n.limits.memoryMin
 	if !minOnly {
@@ -118,8 +118,8 @@ func (n *node) protectedBytes(minOnly bool) float64 {
 	return float64(min(bytes, n.usage.memory))
 }
 
-// reclaimCache takes up to bytes of cache from cgroup and then from its children in the order of their names. cgroup keeps at
-// least keep bytes. share is the total protection of the children; if they are entitled to more, it is divided in proportion.
+// reclaimCache frees up to the given bytes of cache of cgroup, and then of its children in the order of their names. cgroup keeps
+// at least keep bytes. share is the protection that the children have together; if they claim more, it is divided in proportion.
 func (t *Tree) reclaimCache(cgroup *node, bytes, keep, share int64, pass reclaimPass) (got int64) {
 	bytes = min(bytes, cgroup.usage.memory-keep)
 	if bytes <= 0 || cgroup.usage.cache == 0 {

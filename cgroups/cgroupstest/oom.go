@@ -30,7 +30,7 @@ type KilledProc struct {
 	FullCgroup cgroups.Path
 }
 
-// killProc removes a process and records k for Options.Killed.
+// killProc removes process from the tree, and adds k to the list for Options.Killed.
 func (t *Tree) killProc(process *proc, k KilledProc) {
 	k.Proc = process.toProc()
 	t.kills = append(t.kills, k)
@@ -43,7 +43,8 @@ func (t *Tree) killAll(n *node) {
 	}
 }
 
-// runOOMKiller kills one process of a full cgroup, or its OOM group. It returns false if no process can be killed.
+// runOOMKiller kills a process below full, the cgroup that has no free memory, or all processes of its OOM group. It returns
+// false if no process can be killed.
 func (t *Tree) runOOMKiller(full *node) bool {
 	t.countEvent(full, func(e *cgroups.MemoryEvents) { e.OOM++ })
 	victim := t.selectVictim(full)
@@ -75,8 +76,9 @@ const (
 	maxAdj = 1000
 )
 
-// selectVictim selects a process as oom_badness of Linux does (mm/oom_kill.c): the most pages, where each point of oom_score_adj
-// counts as a thousandth of the limit. Of equal processes it is the one with the highest PID.
+// selectVictim returns the process below full that the OOM killer kills. This is the one with the most pages, where each point of
+// oom_score_adj adds a thousandth of the limit. Of equal processes it is the one with the highest PID. Source: oom_badness in
+// mm/oom_kill.c of Linux.
 func (t *Tree) selectVictim(full *node) *proc {
 	perPoint := full.limits.memoryMax / t.opts.PageSize / 1000
 	var chosen *proc
@@ -93,7 +95,7 @@ func (t *Tree) selectVictim(full *node) *proc {
 	return chosen
 }
 
-// findOOMGroup returns the highest of cgroup and its ancestors up to full that has memory.oom.group, or nil.
+// findOOMGroup returns the highest cgroup from cgroup up to its ancestor full that has memory.oom.group set, or nil.
 func findOOMGroup(cgroup, full *node) (group *node) {
 	for c := range cgroup.selfAndAncestors() {
 		if c.limits.oomGroup {

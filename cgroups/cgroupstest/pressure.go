@@ -13,8 +13,8 @@ import (
 // pressures holds the pressure of CPU, memory and IO; nil: not set.
 type pressures [3]*cgroups.Pressure
 
-// SetPressure sets the pressure of a V2 cgroup for "cpu", "memory" or "io". A cgroup without a value shows the maximum of its
-// children, the least that a kernel would show.
+// SetPressure sets the pressure of resource, "cpu", "memory" or "io", in a V2 cgroup. A cgroup without a value shows the maximum
+// of its children, the least that a kernel would show.
 func (t *Tree) SetPressure(p cgroups.Path, resource string, pressure cgroups.Pressure) error {
 	return t.withCgroup("set pressure in", p, func(n *node) error {
 		i := slices.Index([]string{"cpu", "memory", "io"}, resource)
@@ -30,7 +30,7 @@ func (t *Tree) SetPressure(p cgroups.Path, resource string, pressure cgroups.Pre
 	})
 }
 
-// currentPressure returns a copy of the pressure of n, including that of its descendants. Unset values are zero.
+// currentPressure returns the pressure of n, which includes its descendants. Unset values are zero.
 func (n *node) currentPressure() (all pressures) {
 	for i := range all {
 		all[i] = &cgroups.Pressure{}

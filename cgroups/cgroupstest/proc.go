@@ -41,9 +41,9 @@ func (pr *proc) toProc() Proc {
 // totalMemory returns the bytes of the process in memory and in swap.
 func (pr *proc) totalMemory() int64 { return pr.memory + pr.swapped }
 
-// Start starts a process and returns its PID; it ignores process.PID. It fails like a kernel: with EAGAIN at pids.max, with EBUSY
-// in a V2 cgroup with children, and with ENOMEM if the memory does not fit and no process can be killed. The OOM killer may have
-// killed the process when Start returns, see [Tree.SetMemory].
+// Start starts a process and returns its PID; process.PID is ignored. It fails as a kernel does: with EAGAIN at pids.max, with
+// EBUSY in a V2 cgroup with children, and with ENOMEM if the memory does not fit and no process can be killed. The OOM killer may
+// have killed the new process when Start returns, see [Tree.SetMemory].
 func (t *Tree) Start(process Proc) (pid int, err error) {
 	err = t.runLocked("start a process in", process.Cgroup, func() error {
 		if err := errors.Join(checkAdj(process.OOMScoreAdj), checkBytes(process.Memory)); err != nil {
@@ -72,7 +72,7 @@ func (t *Tree) Start(process Proc) (pid int, err error) {
 	return pid, err
 }
 
-// Exit ends a process and frees its memory. If it does not run, the error wraps ESRCH.
+// Exit ends the process with this PID and frees its memory. If it is not running, the error wraps ESRCH.
 func (t *Tree) Exit(pid int) error {
 	return t.withProc(pid, func(pr *proc) error {
 		t.removeProc(pr)
@@ -140,7 +140,7 @@ func checkBytes(bytes int64) error {
 	return nil
 }
 
-// Proc returns a running process. ok is false if it does not run.
+// Proc returns the process with this PID. ok is false if it is not running.
 func (t *Tree) Proc(pid int) (process Proc, ok bool) {
 	ok = t.withProc(pid, func(pr *proc) error {
 		process = pr.toProc()
@@ -164,7 +164,7 @@ func (t *Tree) withProc(pid int, f func(pr *proc) error) error {
 	return nil
 }
 
-// findFullPids returns the lowest cgroup whose pids.max allows no further process in n, or nil.
+// findFullPids returns the lowest of n and its ancestors whose pids.max allows no further process, or nil.
 func (n *node) findFullPids() *node {
 	for c := range n.selfAndAncestors() {
 		if c.usage.pids >= c.limits.pidsMax {
@@ -174,8 +174,8 @@ func (n *node) findFullPids() *node {
 	return nil
 }
 
-// countRefusedFork counts a fork refused by pids.max: in V2 in the full cgroup and its ancestors, as since Linux 6.11; in V1 in
-// cgroup.
+// countRefusedFork counts a fork that pids.max of full has refused. V2 counts it in full and its ancestors, as Linux 6.11 does,
+// and V1 in cgroup.
 func (t *Tree) countRefusedFork(cgroup, full *node) {
 	if t.opts.Mode == V1 {
 		cgroup.usage.refused++
@@ -198,7 +198,8 @@ func (t *Tree) addProc(n *node, p Proc) *proc {
 	return pr
 }
 
-// removeProc removes a process from its cgroup, and subtracts its memory, swap and PID from the usage of all ancestors.
+// removeProc removes process from its cgroup, and subtracts its memory, swap and PID from the usage of the cgroup and its
+// ancestors.
 func (t *Tree) removeProc(process *proc) {
 	process.node.addMemory(-process.memory)
 	process.addSwap(-process.swapped)

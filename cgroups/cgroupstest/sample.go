@@ -10,8 +10,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Sample returns the selected parts of [Tree.Stats]. Every directory of a tree is a cgroup with a path, so child is its last
-// component.
+// Sample returns the selected parts of the [Tree.Stats] of p, or of the cgroup child below p if child is not empty.
 func (t *Tree) Sample(ctx context.Context, p cgroups.Path, child string, parts cgroups.Parts) (stats cgroups.Stats, err error) {
 	if child != "" {
 		p = p.Join(child)
@@ -37,7 +36,8 @@ func (t *Tree) Sample(ctx context.Context, p cgroups.Path, child string, parts c
 	return stats, err
 }
 
-// sampleLimits adds the limits whose units differ between V1 and V2. The soft limit of V1 is never set.
+// sampleLimits adds the limits of CPU and the protected memory to stats if parts selects them. V1 has no protected memory, and
+// its soft limit is never set.
 func (t *Tree) sampleLimits(cgroup *node, parts cgroups.Parts, stats *cgroups.Stats) {
 	cpu, least := cgroups.CPULimit{Quota: cgroup.limits.quota, Period: cgroup.limits.period, Weight: cgroup.limits.weight}, cgroup.limits.memoryMin
 	if t.opts.Mode == V1 {

@@ -54,7 +54,7 @@ func checkSampleParts(t *trial) {
 	t.Hold(all.Pids.Peak == stats.Pids.Peak && all.Memory.Peak >= all.Memory.Current, ruleSample, "a sample of all has %+v, the stats are %+v", all, stats)
 }
 
-// checkSampleCPULimit checks the CPU weight and quota in a sample.
+// checkSampleCPULimit checks that a sample contains the CPU weight and quota that were applied.
 func checkSampleCPULimit(t *trial) {
 	t.Helper()
 	if !slices.Contains(t.fixture.Controllers, "cpu") {
@@ -128,7 +128,7 @@ func checkReclaim(t *trial) {
 	}
 }
 
-// zeroSwapLimit returns a swap limit of zero if the host can limit swap, so that processes stay in memory.
+// zeroSwapLimit returns a pointer to zero, a limit that keeps processes in memory; nil if the host cannot limit swap.
 func (t *trial) zeroSwapLimit() *int64 {
 	if t.fixture.Swap {
 		return new(int64)
@@ -136,7 +136,7 @@ func (t *trial) zeroSwapLimit() *int64 {
 	return nil
 }
 
-// needWatcher returns the driver as a cgroups.Watcher for memory events, or skips the case.
+// needWatcher returns the driver as a cgroups.Watcher. It skips the case if the driver or the host cannot watch memory events.
 func (t *trial) needWatcher() cgroups.Watcher {
 	t.Helper()
 	w, ok := t.driver.(cgroups.Watcher)

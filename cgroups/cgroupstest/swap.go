@@ -11,7 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Reclaim frees page cache and then swaps, within [Options.Swap] and the swap limits. Cache protected by memory.min stays.
+// Reclaim frees page cache of p and then swaps processes out, within [Options.Swap] and the swap limits. It keeps cache that
+// memory.min protects.
 func (t *Tree) Reclaim(ctx context.Context, p cgroups.Path, bytes uint64) (freed uint64, err error) {
 	err = t.runOperation(ctx, "reclaim", p, func() error {
 		n, err := t.findNode(p)
@@ -27,8 +28,8 @@ func (t *Tree) Reclaim(ctx context.Context, p cgroups.Path, bytes uint64) (freed
 	return freed, err
 }
 
-// SetActiveCache sets the active part of a cgroup's page cache in bytes, at most its cache, see [Tree.SetCache]. The inactive
-// part is reclaimed first.
+// SetActiveCache sets how many bytes of the page cache of p are active, at most its size; see [Tree.SetCache]. Inactive cache is
+// reclaimed first.
 func (t *Tree) SetActiveCache(p cgroups.Path, bytes int64) error {
 	return t.withCgroup("set the active cache of", p, func(n *node) error {
 		if err := checkBytes(bytes); err != nil {
@@ -47,7 +48,8 @@ func (n *node) addActive(bytes int64) {
 	}
 }
 
-// swapOut swaps out up to bytes of the processes in cgroup and its descendants, lowest PID first, and returns the swapped bytes.
+// swapOut swaps out up to the given bytes of the processes in cgroup and its descendants, lowest PID first. It returns the
+// swapped bytes.
 func (t *Tree) swapOut(cgroup *node, bytes int64) (got int64) {
 	if t.opts.Swap == 0 || bytes <= 0 {
 		return 0
@@ -73,7 +75,7 @@ func (pr *proc) addSwap(bytes int64) {
 	}
 }
 
-// swapRoom returns the bytes of cgroup that can still be swapped out.
+// swapRoom returns how many bytes of cgroup can still be swapped out.
 func (t *Tree) swapRoom(cgroup *node) int64 {
 	room := t.opts.Swap - t.root.usage.swap
 	for c := range cgroup.selfAndAncestors() {

@@ -83,7 +83,7 @@ func New(opts Options) *Tree {
 	return t
 }
 
-// Name returns the cgroupfs path of p, for example "/kubepods/burstable/pod123".
+// Name returns the name of p in cgroupfs format, for example "/kubepods/burstable/pod123".
 func (t *Tree) Name(p cgroups.Path) (string, error) {
 	if err := p.Validate(); err != nil {
 		return "", err
@@ -112,7 +112,7 @@ func (t *Tree) newNode(name string, parent *node) *node {
 	return &node{name: name, parent: parent, limits: t.defaultLimits(parent)}
 }
 
-// ensureChild returns the child of cgroup with this name. It creates the child with default limits if there is none.
+// ensureChild returns the child of cgroup with this name, and creates it with default limits if there is none.
 func (t *Tree) ensureChild(cgroup *node, name string) *node {
 	c := cgroup.children[name]
 	if c == nil {
@@ -126,7 +126,7 @@ func (t *Tree) ensureChild(cgroup *node, name string) *node {
 	return c
 }
 
-// path returns the path of n from the root, which it builds from the names of its ancestors.
+// path returns the path of n from the root.
 func (n *node) path() cgroups.Path {
 	var names []string
 	for c := range n.selfAndAncestors() {
@@ -207,7 +207,7 @@ type fileError struct {
 
 func (e *fileError) Error() string { return e.file + ": " + e.err.Error() }
 
-// runOperation runs a driver operation: it returns an error if ctx has ended, else it calls runLocked.
+// runOperation calls f with the lock held, as runLocked does. If ctx has ended, it returns an error instead.
 func (t *Tree) runOperation(ctx context.Context, op string, p cgroups.Path, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return &cgroups.Error{Op: op, Path: p, Err: err}
@@ -215,7 +215,7 @@ func (t *Tree) runOperation(ctx context.Context, op string, p cgroups.Path, f fu
 	return t.runLocked(op, p, f)
 }
 
-// runLocked calls f with the lock held, and wraps its error in a [cgroups.Error].
+// runLocked calls f with the lock held. It wraps the error of f in a [cgroups.Error] with op and p.
 func (t *Tree) runLocked(op string, p cgroups.Path, f func() error) error {
 	err := p.Validate()
 	if err == nil {
@@ -231,7 +231,8 @@ func (t *Tree) runLocked(op string, p cgroups.Path, f func() error) error {
 	return &cgroups.Error{Op: op, Path: p, File: file, Err: err}
 }
 
-// lockAndNotify calls f with the lock held, and then Options.Killed for the killed processes without the lock.
+// lockAndNotify calls f with the lock held. It then releases the lock, and calls Options.Killed for the processes that f has
+// killed.
 func (t *Tree) lockAndNotify(f func() error) error {
 	t.mu.Lock()
 	err := f()

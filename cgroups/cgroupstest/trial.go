@@ -35,7 +35,7 @@ func newTrial(t *testing.T, f Fixture) *trial {
 	return &trial{Check: &suite.Check{T: t, Timeout: f.Timeout, Poll: poll}, fixture: f, driver: f.New(t), ctx: t.Context()}
 }
 
-// requireRefused fails the test unless err is a [cgroups.Error] for cgroup p.
+// requireRefused fails the test unless err, the error of call, is a [cgroups.Error] for cgroup p. The failure quotes rule.
 func (t *trial) requireRefused(err error, p cgroups.Path, rule, call string) {
 	t.Helper()
 	t.Hold(err != nil, rule, "%s succeeds", call)
@@ -82,7 +82,8 @@ func (t *trial) readProcs(p cgroups.Path) []int {
 	return pids
 }
 
-// requireExists fails the test unless the cgroup p exists (want true) or is absent (want false).
+// requireExists fails the test if cgroup p exists although want is false, or is absent although want is true. The failure quotes
+// rule.
 func (t *trial) requireExists(p cgroups.Path, want bool, rule string) {
 	t.Helper()
 	_, err := t.driver.Children(t.ctx, p)
@@ -93,7 +94,8 @@ func (t *trial) requireExists(p cgroups.Path, want bool, rule string) {
 	t.Hold(errors.Is(err, fs.ErrNotExist), rule, "cgroup %s is there, or not to be read: %v", p, err)
 }
 
-// startProc runs a process, or skips the case if the fixture cannot.
+// startProc starts a process with this memory in cgroup p and returns its PID. It skips the case if the fixture cannot start
+// processes.
 func (t *trial) startProc(p cgroups.Path, memory int64) int {
 	t.Helper()
 	if t.fixture.Start == nil {
@@ -102,7 +104,7 @@ func (t *trial) startProc(p cgroups.Path, memory int64) int {
 	return t.fixture.Start(t.T, t.driver, p, memory)
 }
 
-// needControllers skips the case if the host does not have all controllers.
+// needControllers skips the case unless the host has all these controllers.
 func (t *trial) needControllers(controllers ...string) {
 	t.Helper()
 	for _, c := range controllers {
@@ -119,14 +121,14 @@ func (t *trial) needV2() {
 	}
 }
 
-// requireLimit fails the test unless a limit was read back as want.
+// requireLimit fails the test unless got, the limit of this name as read back, equals want. The failure quotes rule.
 func (t *trial) requireLimit(got *int64, want int64, rule, name string) {
 	t.Helper()
 	t.Hold(got != nil, rule, "%s is unset, want %d", name, want)
 	t.Hold(*got == want, rule, "%s is %d, want %d", name, *got, want)
 }
 
-// runConcurrently calls f in n goroutines, each with its number, and fails the test with their errors.
+// runConcurrently calls f in n goroutines, with i from 0 to n-1. It fails the test if a call fails; the failure quotes rule.
 func (t *trial) runConcurrently(n int, rule string, f func(ctx context.Context, i int) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.ctx, t.fixture.Timeout)

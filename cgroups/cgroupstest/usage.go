@@ -24,8 +24,8 @@ type usage struct {
 	hugetlb            map[string]cgroups.HugetlbStats
 }
 
-// AddCPU adds CPU time and throttling to the counters of a cgroup and its ancestors. It ignores stat.Pressure. A frozen cgroup uses
-// no CPU time; this is no error.
+// AddCPU adds the CPU time and throttling in stat to the counters of p and its ancestors; stat.Pressure is ignored. If p is
+// frozen, it adds nothing and returns nil.
 func (t *Tree) AddCPU(p cgroups.Path, stat cgroups.CPUStat) error {
 	return t.withCgroup("use CPU time in", p, func(n *node) error {
 		if n.isFrozen() {
@@ -46,8 +46,7 @@ func (t *Tree) AddCPU(p cgroups.Path, stat cgroups.CPUStat) error {
 	})
 }
 
-// AddIO adds the counters in device to those of this device in a cgroup and its ancestors. A frozen cgroup does no I/O; this is
-// no error.
+// AddIO adds the counters of device to p and its ancestors. If p is frozen, it adds nothing and returns nil.
 func (t *Tree) AddIO(p cgroups.Path, device cgroups.IODevice) error {
 	return t.withCgroup("use a device in", p, func(n *node) error {
 		if n.isFrozen() {
@@ -66,7 +65,7 @@ func (t *Tree) AddIO(p cgroups.Path, device cgroups.IODevice) error {
 	})
 }
 
-// deviceCounters returns the counters of one device, which it creates if necessary.
+// deviceCounters returns the counters of the device in n, and creates them if there are none.
 func (n *node) deviceCounters(major, minor uint32) *cgroups.IODevice {
 	all := n.usage.devices
 	i := slices.IndexFunc(all, func(d cgroups.IODevice) bool { return d.Major == major && d.Minor == minor })
@@ -77,8 +76,8 @@ func (n *node) deviceCounters(major, minor uint32) *cgroups.IODevice {
 	return &n.usage.devices[i]
 }
 
-// SetHugetlb sets the usage of huge pages of one size in bytes. If a limit is exceeded, the error wraps ENOMEM, and only the
-// count of refused allocations changes.
+// SetHugetlb sets the usage of huge pages of the given size in p. If this would exceed a limit, the error wraps ENOMEM, and only
+// the count of refused allocations changes.
 func (t *Tree) SetHugetlb(p cgroups.Path, size string, bytes int64) error {
 	return t.withCgroup("use huge pages in", p, func(n *node) error {
 		if !slices.Contains(t.opts.HugepageSizes, size) {
@@ -98,7 +97,7 @@ func (t *Tree) SetHugetlb(p cgroups.Path, size string, bytes int64) error {
 	})
 }
 
-// addHugetlb adds bytes and refused allocations to n and its ancestors.
+// addHugetlb adds bytes to the usage of huge pages, and refused to the refused allocations, in n and its ancestors.
 func (n *node) addHugetlb(size string, bytes int64, refused uint64) {
 	for c := range n.selfAndAncestors() {
 		if c.usage.hugetlb == nil {
@@ -109,7 +108,7 @@ func (n *node) addHugetlb(size string, bytes int64, refused uint64) {
 	}
 }
 
-// countEvent updates the memory events of cgroup and, in V2, of its ancestors.
+// countEvent calls f with the memory events of cgroup and, in V2, with those of its ancestors.
 func (t *Tree) countEvent(cgroup *node, f func(e *cgroups.MemoryEvents)) {
 	for c := range cgroup.selfAndAncestors() {
 		f(&c.usage.memoryEvents)

@@ -31,8 +31,8 @@ type armedTrigger struct {
 	fired   bool
 }
 
-// Watch calls fn when the memory.events of the cgroup change, and when [Tree.SetPressure] has added enough stall time; it ignores
-// Window. V1 has neither.
+// Watch calls fn when memory.events of p change, and when [Tree.SetPressure] has added the stall time of a trigger;
+// Trigger.Window is ignored. It returns an error in V1, which supports neither.
 func (t *Tree) Watch(ctx context.Context, p cgroups.Path, triggers []cgroups.Trigger, fn func(cgroups.Trigger)) error {
 	w := &watcher{fired: make(chan struct{}, 1)}
 	if err := t.runOperation(ctx, "watch", p, func() error { return t.addWatcher(w, p, triggers) }); err != nil {
@@ -55,7 +55,7 @@ func (t *Tree) Watch(ctx context.Context, p cgroups.Path, triggers []cgroups.Tri
 	}
 }
 
-// addWatcher validates the triggers and registers watch for events of the cgroup p.
+// addWatcher validates triggers and registers watch for events of cgroup p.
 func (t *Tree) addWatcher(watch *watcher, p cgroups.Path, triggers []cgroups.Trigger) error {
 	n, err := t.findNode(p)
 	if err != nil {
@@ -84,7 +84,7 @@ func (t *Tree) removeWatcher(w *watcher) {
 	t.watchers = slices.DeleteFunc(t.watchers, func(o *watcher) bool { return o == w })
 }
 
-// takeFired returns the triggers that have fired since the last call.
+// takeFired returns the triggers that have fired since the last call. gone reports whether the cgroup was removed.
 func (t *Tree) takeFired(watch *watcher) (fired []cgroups.Trigger, gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,7 +97,7 @@ func (t *Tree) takeFired(watch *watcher) (fired []cgroups.Trigger, gone bool) {
 	return fired, watch.removed
 }
 
-// stallTime returns the total stall time of n that the trigger counts.
+// stallTime returns the total stall time of n for the resource and the kind, some or full, of trigger.
 func (n *node) stallTime(trigger cgroups.Trigger) time.Duration {
 	resource, _ := strings.CutSuffix(trigger.File, ".pressure")
 	i := slices.Index([]string{"cpu", "memory", "io"}, resource)
@@ -111,7 +111,7 @@ func (n *node) stallTime(trigger cgroups.Trigger) time.Duration {
 	return p.Some.Total
 }
 
-// firePressure fires each pressure trigger whose stall time has grown enough since it fired last.
+// firePressure fires each pressure trigger whose stall time has grown enough since it last fired.
 func (t *Tree) firePressure() {
 	for _, w := range t.watchers {
 		for i := range w.arms {
@@ -135,7 +135,7 @@ func (t *Tree) fireMemoryEvents(cgroup *node) {
 	}
 }
 
-// endWatchers ends the watchers of cgroup and its descendants, because it is removed.
+// endWatchers ends the watches of cgroup and its descendants, because cgroup is removed.
 func (t *Tree) endWatchers(cgroup *node) {
 	for _, w := range t.watchers {
 		for c := range w.node.selfAndAncestors() {
