@@ -75,8 +75,8 @@ func (w *worker) previousStatus(pod *corev1.Pod) *corev1.PodStatus {
 	return &pod.Status
 }
 
-// publishObserved computes the status of the pod from the containers in observed, and publishes it. It does nothing if pod is
-// nil, because an orphaned pod has no status.
+// publishObserved computes the status of the pod from the containers in observed, and publishes it. deleted says that no source
+// lists the pod. It does nothing if pod is nil, because an orphaned pod has no status.
 func (w *worker) publishObserved(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	if pod == nil {
 		return
@@ -90,8 +90,8 @@ func (w *worker) publishObserved(ctx context.Context, pod *corev1.Pod, observed 
 }
 
 // publishStatus publishes st, the computed status of the pod. If st has changed, it passes the status to the probes, to the
-// record on disk and to Hooks.StatusChanged, in this order. The record and the hook get a terminal phase only once no container
-// of the pod runs.
+// record on disk and to Hooks.StatusChanged, in this order. If deleted is set, no source lists the pod, and the record is
+// unchanged. The record and the hook get a terminal phase only once no container of the pod runs.
 func (w *worker) publishStatus(pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus, deleted bool) {
 	if pod == nil {
 		return

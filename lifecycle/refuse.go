@@ -105,14 +105,14 @@ func rejectionFor(refusal podset.Refusal) *podstatus.Rejection {
 }
 
 // retainRefusedPods keeps the pointers of refused pods that have not changed. If a pod in next equals the refused pod of its UID
-// in before, it is replaced by that pod. Each other refused pod in next is replaced by a copy, unless shared is true.
-func retainRefusedPods(before, next *podset.Accepted, shared bool) {
+// in previous, it is replaced by that pod. Each other refused pod in next is replaced by a copy, unless shared is true.
+func retainRefusedPods(previous, next *podset.Accepted, shared bool) {
 	for i := range next.Refused {
 		r := &next.Refused[i]
-		j := slices.IndexFunc(before.Refused, func(o podset.Refusal) bool { return o.Pod.UID == r.Pod.UID })
+		j := slices.IndexFunc(previous.Refused, func(o podset.Refusal) bool { return o.Pod.UID == r.Pod.UID })
 		switch {
-		case j >= 0 && podapi.Equal(before.Refused[j].Pod, r.Pod):
-			r.Pod = before.Refused[j].Pod
+		case j >= 0 && podapi.Equal(previous.Refused[j].Pod, r.Pod):
+			r.Pod = previous.Refused[j].Pod
 		case !shared:
 			r.Pod = r.Pod.DeepCopy()
 		}

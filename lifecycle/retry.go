@@ -18,8 +18,8 @@ import (
 )
 
 // publishAfterError publishes the status of the pod after a sync has failed with err, and returns the delay before the next sync.
-// The delay is zero if the spec of the pod has changed during the sync. The delay ends no later than time due; a zero due is no
-// limit.
+// deleted says that no source lists the pod. The delay is zero if the spec of the pod has changed during the sync. It ends no
+// later than time due; a zero due is no limit.
 func (w *worker) publishAfterError(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool, due time.Time, err error) time.Duration {
 	newest, unread := w.readAfterActions(ctx)
 	if unread == nil {

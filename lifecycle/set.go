@@ -110,14 +110,14 @@ func (r *Reconciler) beginSet(name string) (state *sourceState, call uint64, err
 	return src, r.setCalls, nil
 }
 
-// isSameSet reports whether set has the same pods as before, the set that its source passed last. It returns false if a pod of
-// before was refused, so that the pod is checked again.
-func isSameSet(before *podset.Accepted, set *PodSet) bool {
-	if before.Incomplete != set.Incomplete || len(before.Refused) > 0 || len(before.Pods) != len(set.Pods) {
+// isSameSet reports whether set has the same pods as previous, the set that its source passed last. It returns false if a pod in
+// previous was refused, so that the pod is checked again.
+func isSameSet(previous *podset.Accepted, set *PodSet) bool {
+	if previous.Incomplete != set.Incomplete || len(previous.Refused) > 0 || len(previous.Pods) != len(set.Pods) {
 		return false
 	}
 	for i, pod := range set.Pods {
-		if pod == nil || before.Pods[i] != pod && !podapi.Equal(before.Pods[i], pod) {
+		if pod == nil || previous.Pods[i] != pod && !podapi.Equal(previous.Pods[i], pod) {
 			return false
 		}
 	}

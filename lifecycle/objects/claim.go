@@ -10,15 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// PersistentVolumeClaim reads the claim in NAMESPACE/persistentvolumeclaims/NAME.yaml. A claim whose spec.volumeName is set
-// counts as bound, even if the file has no status.
+// PersistentVolumeClaim reads the claim in NAMESPACE/persistentvolumeclaims/NAME.yaml. A claim whose spec.volumeName is set is
+// returned as bound, even if the file has no status. If the file does not exist, the error wraps fs.ErrNotExist.
 func (d *Dir) PersistentVolumeClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	o := &corev1.PersistentVolumeClaim{}
 	err := d.readObject(ctx, manifest{kindClaim, "v1", "PersistentVolumeClaim", namespace, name}, o, func() error { return completeClaim(o) })
 	return orNil(o, err)
 }
 
-// PersistentVolume reads the volume in persistentvolumes/NAME.yaml. A missing file is fs.ErrNotExist.
+// PersistentVolume reads the volume in persistentvolumes/NAME.yaml. If the file does not exist, the error wraps fs.ErrNotExist.
 func (d *Dir) PersistentVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	o := &corev1.PersistentVolume{}
 	err := d.readObject(ctx, manifest{kindPV, "v1", "PersistentVolume", "", name}, o, func() error { return completePV(o) })

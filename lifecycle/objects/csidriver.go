@@ -10,7 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// CSIDriver reads the CSIDriver object in csidrivers/NAME.yaml.
+// CSIDriver reads the CSIDriver object in csidrivers/NAME.yaml. If the file does not exist, the error wraps fs.ErrNotExist.
 func (d *Dir) CSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
 	o := &storagev1.CSIDriver{}
 	err := d.readObject(ctx, manifest{kindCSIDriver, "storage.k8s.io/v1", "CSIDriver", "", name}, o, func() error { return validateCSIDriver(o) })

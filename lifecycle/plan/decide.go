@@ -85,13 +85,14 @@ func (a *Actions) ReplacedContainers(observed cri.Pod) (replaced []cri.Container
 	return replaced
 }
 
-// WaitingReasons returns the reasons why containers wait while the actions are executed, by container name. A container that the
-// actions start keeps its reason from before, which holds the earlier reasons. A container in back-off gets CrashLoopBackOff.
-func (a *Actions) WaitingReasons(before map[string]podstatus.Waiting) map[string]podstatus.Waiting {
-	if len(before)+len(a.BackOff) == 0 {
+// WaitingReasons returns the reasons why containers wait while the actions are executed, by container name. A container in
+// back-off has reason CrashLoopBackOff. A container that the actions start keeps its reason in previous, the result of the last
+// call.
+func (a *Actions) WaitingReasons(previous map[string]podstatus.Waiting) map[string]podstatus.Waiting {
+	if len(previous)+len(a.BackOff) == 0 {
 		return nil
 	}
-	now := maps.Clone(before)
+	now := maps.Clone(previous)
 	maps.DeleteFunc(now, func(name string, w podstatus.Waiting) bool {
 		return w.Reason == podstatus.ReasonCrashLoopBackOff ||
 			!slices.ContainsFunc(a.Start, func(s Start) bool { return s.Container.Name == name })

@@ -65,20 +65,20 @@ func setContainerStatuses(status *corev1.PodStatus, view *podview.View, previous
 	slices.SortStableFunc(status.EphemeralContainerStatuses, byName)
 }
 
-// containerStatus returns the new status of a regular or init container. Started and Ready come from its probe results. Parameter
-// before is the previous status of the container, or nil.
-func (d *statusBuilder) containerStatus(container *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
-	st := d.instanceStatus(container, before)
-	started := podprobe.Started(d.view.Pod, container, &st, before, d.in.Probes)
-	st.Started, st.Ready = &started, podprobe.Ready(d.view.Pod, container, &st, before, d.in.Probes)
+// containerStatus returns the new status of a regular or init container, whose fields Started and Ready follow from its probe
+// results. previous is its previous status, or nil.
+func (d *statusBuilder) containerStatus(container *corev1.Container, previous *corev1.ContainerStatus) corev1.ContainerStatus {
+	st := d.instanceStatus(container, previous)
+	started := podprobe.Started(d.view.Pod, container, &st, previous, d.in.Probes)
+	st.Started, st.Ready = &started, podprobe.Ready(d.view.Pod, container, &st, previous, d.in.Probes)
 	return st
 }
 
 // initContainerStatus returns the new status of an init container. If the runtime has no instance of it although a regular
-// container was created, the runtime has removed it: it is reported as completed, unless it must run again. Parameter before is
-// the previous status of the container, or nil.
-func (d *statusBuilder) initContainerStatus(container *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
-	st := d.containerStatus(container, before)
+// container was created, the runtime has removed it: it is reported as completed, unless it must run again. previous is its
+// previous status, or nil.
+func (d *statusBuilder) initContainerStatus(container *corev1.Container, previous *corev1.ContainerStatus) corev1.ContainerStatus {
+	st := d.containerStatus(container, previous)
 	_, waits := d.in.Waiting[container.Name]
 	again := waits && !d.in.Deleted
 	if st.State.Waiting != nil && d.regularCreated && !containers.IsSidecar(container) && !again && d.view.Observed.NewestContainer(container.Name) == nil {
@@ -91,46 +91,46 @@ func (d *statusBuilder) initContainerStatus(container *corev1.Container, before 
 }
 
 // instanceStatus returns the new status of a container from its newest instance in the runtime. The last state in the result is
-// that of the preceding instance. Parameter before is the previous status of the container, or nil.
-func (d *statusBuilder) instanceStatus(container *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
+// that of the preceding instance. previous is the previous status of the container, or nil.
+func (d *statusBuilder) instanceStatus(container *corev1.Container, previous *corev1.ContainerStatus) corev1.ContainerStatus {
 	last := d.view.Observed.NewestContainer(container.Name)
-	if last != nil && (isPredecessor(before, last) || d.in.Deleted && last.State == cri.ContainerCreated && before != nil && before.State.Terminated != nil) {
+	if last != nil && (isPredecessor(previous, last) || d.in.Deleted && last.State == cri.ContainerCreated && previous != nil && previous.State.Terminated != nil) {
 		last = nil // the reported instance was removed before this older one, or the created one never starts
 	}
 	st := corev1.ContainerStatus{Name: container.Name, Image: container.Image}
 	if last == nil {
-		d.setFromPrevious(&st, before)
+		d.setFromPrevious(&st, previous)
 	} else {
-		d.setFromInstance(container, last, &st, before)
+		d.setFromInstance(container, last, &st, previous)
 	}
-	st.VolumeMounts = mountStatuses(container, last, before)
+	st.VolumeMounts = mountStatuses(container, last, previous)
 	if !d.in.Deleted && (last == nil || last.State != cri.ContainerRunning) {
 		d.setWaiting(container, &st, last)
 	}
 	return st
 }
 
-// setFromInstance sets the fields of status from last, the newest instance of the container in the runtime. before is the
+// setFromInstance sets the fields of status from last, the newest instance of the container in the runtime. previous is the
 // previous status of the container, or nil.
-func (d *statusBuilder) setFromInstance(container *corev1.Container, last *cri.Container, status, before *corev1.ContainerStatus) {
+func (d *statusBuilder) setFromInstance(container *corev1.Container, last *cri.Container, status, previous *corev1.ContainerStatus) {
 	if last.State != cri.ContainerCreated { // else the probe results of the next instance would be attributed to this one
 		status.ContainerID = d.containerID(last)
 	}
-	status.RestartCount = d.restartCount(last, before)
+	status.RestartCount = d.restartCount(last, previous)
 	status.Image = cmp.Or(last.Image.UserSpecifiedImage, last.Image.Image, container.Image)
 	status.ImageID = last.ImageRef
 	status.Resources, status.AllocatedResources = d.actualResources(container, last), container.Resources.Requests
-	status.State = d.containerState(last, before)
+	status.State = d.containerState(last, previous)
 	older := d.view.Observed.NewestContainerWhere(container.Name, func(o *cri.Container) bool {
 		return o.ID != last.ID && o.State == cri.ContainerExited
 	})
 	switch {
 	case older != nil:
 		status.LastTerminationState = d.containerState(older, nil)
-	case before != nil && before.State.Terminated != nil && !isStatusOf(before, last):
-		status.LastTerminationState = before.State
-	case before != nil:
-		status.LastTerminationState = before.LastTerminationState
+	case previous != nil && previous.State.Terminated != nil && !isStatusOf(previous, last):
+		status.LastTerminationState = previous.State
+	case previous != nil:
+		status.LastTerminationState = previous.LastTerminationState
 	}
 	if last.User != nil {
 		status.User = &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{
@@ -162,13 +162,13 @@ func isPredecessor(status *corev1.ContainerStatus, container *cri.Container) boo
 	return isStatusOf(&corev1.ContainerStatus{ContainerID: status.LastTerminationState.Terminated.ContainerID}, container)
 }
 
-// restartCount returns the restart count of a container, which never decreases. last is its newest instance, and before is its
-// previous status, or nil. An instance that was created but not started does not count. A running instance with another ID than
-// in before counts as a restart, even if the runtime has lost the attempt number.
-func (d *statusBuilder) restartCount(last *cri.Container, before *corev1.ContainerStatus) (count int32) {
-	if before != nil {
-		count = before.RestartCount
-		if last.State == cri.ContainerRunning && before.ContainerID != "" && !isStatusOf(before, last) {
+// restartCount returns the restart count of a container, which never decreases. last is its newest instance, and previous is its
+// previous status, or nil. An instance that was created but not started does not count. If last runs and has another ID than the
+// instance in previous, it counts as a restart, even if the runtime has lost the attempt number.
+func (d *statusBuilder) restartCount(last *cri.Container, previous *corev1.ContainerStatus) (count int32) {
+	if previous != nil {
+		count = previous.RestartCount
+		if last.State == cri.ContainerRunning && previous.ContainerID != "" && !isStatusOf(previous, last) {
 			count++
 		}
 	}
@@ -180,10 +180,11 @@ func (d *statusBuilder) restartCount(last *cri.Container, before *corev1.Contain
 }
 
 // mountStatuses returns the statuses of the container's volume mounts. RecursiveReadOnly is the actual state in last, the newest
-// instance. Without an instance, the statuses are those in before, else they are derived from the spec.
-func mountStatuses(container *corev1.Container, last *cri.Container, before *corev1.ContainerStatus) []corev1.VolumeMountStatus {
-	if last == nil && before != nil && len(before.VolumeMounts) == len(container.VolumeMounts) {
-		return before.VolumeMounts // they have the actual state of the removed container's mounts
+// instance. If last is nil, the result is that in previous, the previous status of the container. Without a previous status it
+// follows from the spec.
+func mountStatuses(container *corev1.Container, last *cri.Container, previous *corev1.ContainerStatus) []corev1.VolumeMountStatus {
+	if last == nil && previous != nil && len(previous.VolumeMounts) == len(container.VolumeMounts) {
+		return previous.VolumeMounts // they have the actual state of the removed container's mounts
 	}
 	var list []corev1.VolumeMountStatus
 	for i := range container.VolumeMounts {
@@ -243,26 +244,26 @@ func (d *statusBuilder) waitingState() corev1.ContainerState {
 }
 
 // setFromPrevious sets the fields of status for a container without an instance in the runtime: it is not created yet, or it was
-// removed. before is the previous status of the container, or nil. If the container was running in before, its last state becomes
-// terminated with exit code 137.
-func (d *statusBuilder) setFromPrevious(status, before *corev1.ContainerStatus) {
+// removed. previous is the previous status of the container, or nil. If the container was running in previous, its last state
+// becomes terminated with exit code 137.
+func (d *statusBuilder) setFromPrevious(status, previous *corev1.ContainerStatus) {
 	status.State = d.waitingState()
-	if before == nil {
+	if previous == nil {
 		return
 	}
-	status.RestartCount = before.RestartCount
-	status.LastTerminationState = before.LastTerminationState
+	status.RestartCount = previous.RestartCount
+	status.LastTerminationState = previous.LastTerminationState
 	switch {
-	case before.State.Terminated != nil:
-		*status = *before
-	case before.State.Running != nil:
+	case previous.State.Terminated != nil:
+		*status = *previous
+	case previous.State.Running != nil:
 		lost := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: before.ContainerID,
+			Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: previous.ContainerID,
 			Message: messageLost,
 		}}
 		if d.in.Deleted {
 			lost.Terminated.Message = messageNotLocated
-			*status = *before
+			*status = *previous
 			status.State = lost
 			return
 		}
@@ -271,9 +272,9 @@ func (d *statusBuilder) setFromPrevious(status, before *corev1.ContainerStatus) 
 	}
 }
 
-// containerState returns the state of one container instance. If the runtime has lost track of an instance that was running in
-// before, the state is terminated with exit code 137. Parameter before is the previous status of the container, or nil.
-func (d *statusBuilder) containerState(container *cri.Container, before *corev1.ContainerStatus) corev1.ContainerState {
+// containerState returns the state of one container instance. previous is the previous status of the container, or nil. If the
+// runtime has lost track of an instance that was running in previous, the state is terminated with exit code 137.
+func (d *statusBuilder) containerState(container *cri.Container, previous *corev1.ContainerStatus) corev1.ContainerState {
 	switch container.State {
 	case cri.ContainerRunning:
 		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(container.StartedAt)}}
@@ -283,7 +284,7 @@ func (d *statusBuilder) containerState(container *cri.Container, before *corev1.
 			StartedAt: metav1.NewTime(container.StartedAt), FinishedAt: metav1.NewTime(container.FinishedAt),
 		}}
 	case cri.ContainerUnknown:
-		if before != nil && before.State.Running != nil {
+		if previous != nil && previous.State.Running != nil {
 			return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 				Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: d.containerID(container),
 				Message: messageNotLocated,

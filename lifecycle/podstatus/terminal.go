@@ -13,12 +13,12 @@ import (
 )
 
 // DeferTerminalPhase returns status unchanged, unless its phase is terminal while a container of the pod may still run. In that
-// case it replaces the phase by before, the phase published last, or by Pending if before is empty. Controllers and the scheduler
-// take a terminal phase to mean that the pod's resources are free. Source: mergePodStatus in
+// case it replaces the phase by previous, the phase that was published last, or by Pending if previous is empty. Controllers and
+// the scheduler take a terminal phase to mean that the pod's resources are free. Source: mergePodStatus in
 // pkg/kubelet/status/status_manager.go.
-func DeferTerminalPhase(pod *corev1.Pod, observed cri.Pod, status corev1.PodStatus, before corev1.PodPhase) corev1.PodStatus {
-	if IsTerminal(status.Phase) && !IsTerminal(pod.Status.Phase) && !IsTerminal(before) && !podview.IsTerminated(observed) {
-		status.Phase, status.Reason, status.Message = cmp.Or(before, corev1.PodPending), "", ""
+func DeferTerminalPhase(pod *corev1.Pod, observed cri.Pod, status corev1.PodStatus, previous corev1.PodPhase) corev1.PodStatus {
+	if IsTerminal(status.Phase) && !IsTerminal(pod.Status.Phase) && !IsTerminal(previous) && !podview.IsTerminated(observed) {
+		status.Phase, status.Reason, status.Message = cmp.Or(previous, corev1.PodPending), "", ""
 	}
 	return status
 }

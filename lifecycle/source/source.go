@@ -46,8 +46,8 @@ func (f funcSource) Run(ctx context.Context, set func(lifecycle.PodSet)) error {
 	return f.run(ctx, set)
 }
 
-// Manifests returns a Source of static pods. run is the Run method of a [Dir] or an [HTTP]. Errors in the manifests are logged to
-// log.
+// Manifests returns a Source of static pods. run is the Run method of a [Dir] or an [HTTP]: it calls sink with the pods and
+// errors of the manifests. The pods are the result of the Source, and the errors are logged to log.
 func Manifests(name string, run func(ctx context.Context, sink func(Update)) error, log *slog.Logger) Source {
 	return New(name, func(ctx context.Context, set func(lifecycle.PodSet)) error {
 		return run(ctx, func(u Update) {

@@ -122,7 +122,7 @@ func (h *Handler) checkRoom(path string, added cost) error {
 	return nil
 }
 
-// writeManifest writes a manifest and syncs it to disk. It creates a missing directory.
+// writeManifest writes a manifest and syncs it to disk. If the directory does not exist, it is created.
 func (h *Handler) writeManifest(path string, data []byte) error {
 	if _, err := os.Stat(h.dir); errors.Is(err, fs.ErrNotExist) {
 		if err := errors.Join(os.MkdirAll(h.dir, 0o700), atomicfile.SyncDir(filepath.Dir(h.dir))); err != nil {
