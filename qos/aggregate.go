@@ -5,8 +5,8 @@ package qos
 
 import corev1 "k8s.io/api/core/v1"
 
-// totalRequest returns the request of the pod for one resource: the pod-level request, else the total of the containers, plus
-// overhead. [Requests] calls it per resource, because resources do not affect each other.
+// totalRequest returns the pod's request of one resource. It is the pod-level request, or else the total of the containers, plus
+// overhead.
 func (o Options) totalRequest(pod *corev1.Pod, name corev1.ResourceName) (t total) {
 	o.addPodRequest(&t, pod, name)
 	if !t.isSet {
@@ -32,8 +32,8 @@ func (o Options) totalLimit(pod *corev1.Pod, name corev1.ResourceName) (t total)
 	return t
 }
 
-// addPodRequest sets t to the pod-level request of spec.resources. With UseStatus it is the greatest of the spec and the
-// allocated and actual resources in the status.
+// addPodRequest sets t to the pod-level request in spec.resources, if there is one. With UseStatus it is the greatest of the
+// requests in the spec and of the allocated and actual ones in the status.
 func (o Options) addPodRequest(t *total, pod *corev1.Pod, name corev1.ResourceName) {
 	r := pod.Spec.Resources
 	if r == nil || o.IgnorePodLevel || !isPodLevelResource(name) {
@@ -71,8 +71,8 @@ func (o Options) addPodLimit(t *total, pod *corev1.Pod, name corev1.ResourceName
 	t.raiseToEntry(pod.Status.Resources.Limits, name)
 }
 
-// addContainerRequests sets t to the total request of the containers. With UseStatus it is the greatest of spec, allocated and
-// actual requests; pod-level amounts in the status replace the totals of the container statuses.
+// addContainerRequests sets t to the total request of the containers. With UseStatus it is the greatest of the totals in the
+// spec, allocated and in force. If the status has pod-level amounts, they replace the totals of its containers.
 func (o Options) addContainerRequests(t *total, pod *corev1.Pod, name corev1.ResourceName) {
 	if !o.UseStatus {
 		addContainers(t, pod, name, specRequests)

@@ -26,7 +26,7 @@ func (t *total) addQuantity(q *resource.Quantity) {
 	}
 }
 
-// addEntry adds the entry of list for the resource name, if there is one.
+// addEntry adds the amount that list has for the resource name, if there is one.
 func (t *total) addEntry(list corev1.ResourceList, name corev1.ResourceName) {
 	if q, ok := list[name]; ok {
 		t.entries++
@@ -34,7 +34,7 @@ func (t *total) addEntry(list corev1.ResourceList, name corev1.ResourceName) {
 	}
 }
 
-// raiseTo sets t to quantity if quantity is greater or t is not set.
+// raiseTo sets t to quantity if quantity is greater than t, or t is not set.
 func (t *total) raiseTo(quantity *resource.Quantity) {
 	if !t.isSet || quantity.Cmp(t.quantity) > 0 {
 		t.quantity, t.isSet = quantity.DeepCopy(), true
@@ -48,16 +48,15 @@ func (t *total) raiseToEntry(list corev1.ResourceList, name corev1.ResourceName)
 	}
 }
 
-// raiseToTotal sets t to other if other is greater. It moves the quantity of other without a copy, so other must not be used
-// afterwards.
+// raiseToTotal sets t to other if other is greater. t then shares memory with other, which must not be used again.
 func (t *total) raiseToTotal(other *total) {
 	if other.isSet && (!t.isSet || other.quantity.Cmp(t.quantity) > 0) {
 		t.quantity, t.isSet = other.quantity, true
 	}
 }
 
-// isEqual reports whether a and b are the same amount, in any units. If one is a fraction, for example 1.5Gi, it first compares
-// the amounts rounded up: comparing big numbers would allocate memory.
+// isEqual reports whether a and b are the same amount. If one is a fraction, such as 1.5Gi, it first compares the amounts rounded
+// up, because an exact comparison allocates memory.
 func isEqual(a, b *resource.Quantity) bool {
 	x, whole := a.AsInt64()
 	y, alsoWhole := b.AsInt64()
@@ -70,8 +69,8 @@ func isEqual(a, b *resource.Quantity) bool {
 	return a.Cmp(*b) == 0
 }
 
-// Value returns quantity rounded up to an integer. Beyond the range of an int64 it returns the largest or smallest int64;
-// quantity.Value returns zero or wraps around there.
+// Value returns quantity, rounded up to an integer. Out of range, it returns the largest or smallest int64; the method
+// quantity.Value returns zero or wraps around.
 func Value(quantity *resource.Quantity) int64 {
 	if v, ok := quantity.AsInt64(); ok {
 		return v
@@ -82,8 +81,8 @@ func Value(quantity *resource.Quantity) int64 {
 	return scaleSaturated(quantity, 0)
 }
 
-// MilliValue returns quantity in thousandths, rounded up: for CPU these are millicores. Beyond the range of an int64 it returns the
-// largest or smallest int64; quantity.MilliValue returns a wrong number there.
+// MilliValue returns quantity in thousandths, rounded up; for CPU these are millicores. Out of range, it returns the largest or
+// smallest int64; the method quantity.MilliValue returns a wrong number.
 func MilliValue(quantity *resource.Quantity) int64 {
 	if v, ok := quantity.AsInt64(); ok && v <= math.MaxInt64/1000 && v >= math.MinInt64/1000 {
 		return v * 1000
@@ -91,8 +90,8 @@ func MilliValue(quantity *resource.Quantity) int64 {
 	return scaleSaturated(quantity, resource.Milli)
 }
 
-// scaleSaturated returns quantity.ScaledValue(scale), limited to the range of an int64. ScaledValue itself returns zero or wraps
-// around beyond it.
+// scaleSaturated returns quantity.ScaledValue(scale), limited to the range of an int64. ScaledValue returns zero or wraps around
+// if it is out of range.
 func scaleSaturated(quantity *resource.Quantity, scale resource.Scale) int64 {
 	if quantity.Cmp(*resource.NewScaledQuantity(math.MaxInt64, scale)) >= 0 {
 		return math.MaxInt64
@@ -103,8 +102,8 @@ func scaleSaturated(quantity *resource.Quantity, scale resource.Scale) int64 {
 	return quantity.ScaledValue(scale)
 }
 
-// fitsInt64 reports whether quantity is certainly within the range of an int64. It only counts bits: comparing the big number of a
-// binary fraction would allocate memory. False means that the caller must compare.
+// fitsInt64 reports whether quantity is certainly in the range of an int64. If it returns false, the caller must compare exactly.
+// It only counts bits, because an exact comparison of a binary fraction allocates memory.
 func fitsInt64(quantity resource.Quantity) bool {
 	d := quantity.AsDec()
 	return d.Scale() >= 0 && d.UnscaledBig().BitLen()-3*int(d.Scale()) < 63 // each decimal is more than three bits

@@ -26,8 +26,8 @@ func Class(pod *corev1.Pod) corev1.PodQOSClass {
 	return class
 }
 
-// StatusClass returns the QoS class in the pod status, or [Class] if the status has none (GetPodQOS in the kubelet). The class of
-// a pod never changes once it is set, so callers use this function to manage pods.
+// StatusClass returns the QoS class in the pod status, or [Class] if the status has none (GetPodQOS in the kubelet). Use it to
+// manage pods: the class of a pod never changes once it is in the status.
 func StatusClass(pod *corev1.Pod) corev1.PodQOSClass {
 	if pod.Status.QOSClass != "" {
 		return pod.Status.QOSClass
@@ -35,8 +35,8 @@ func StatusClass(pod *corev1.Pod) corev1.PodQOSClass {
 	return Class(pod)
 }
 
-// combineClasses returns the QoS class of a pod with containers, given the class of the containers before them. An empty class
-// means that there were none.
+// combineClasses returns the QoS class of all containers seen so far: class is that of the previous ones, or empty if there were
+// none, and containers are the next ones.
 func combineClasses(class corev1.PodQOSClass, containers []corev1.Container) corev1.PodQOSClass {
 	for i := range containers {
 		if class == corev1.PodQOSBurstable {
@@ -75,7 +75,7 @@ func classifyResources(resources *corev1.ResourceRequirements) corev1.PodQOSClas
 	}
 }
 
-// classifyList returns the QoS class of a container that has either no requests or no limits: list is the other list.
+// classifyList returns the QoS class of a container with only requests or only limits, which are list.
 func classifyList(list corev1.ResourceList) corev1.PodQOSClass {
 	if len(list) > 0 {
 		if q := list[corev1.ResourceCPU]; !q.IsZero() {
@@ -88,8 +88,8 @@ func classifyList(list corev1.ResourceList) corev1.PodQOSClass {
 	return corev1.PodQOSBestEffort
 }
 
-// hasPodLevelResources reports whether pod.Spec.Resources has an entry, even of zero, that counts at the pod level
-// (IsPodLevelResourcesSet in component-helpers).
+// hasPodLevelResources reports whether spec.resources of the pod has an entry, even of zero, for a resource that counts at the
+// pod level (IsPodLevelResourcesSet in component-helpers).
 func hasPodLevelResources(pod *corev1.Pod) bool {
 	r := pod.Spec.Resources
 	return r != nil && (hasPodLevelEntry(r.Requests) || hasPodLevelEntry(r.Limits))
@@ -114,7 +114,7 @@ func hasPodLevelEntry(list corev1.ResourceList) bool {
 	return false
 }
 
-// isPodLevelResource reports whether spec.resources of a pod may contain the resource (KEP-2837).
+// isPodLevelResource reports whether spec.resources of a pod may contain the named resource (KEP-2837).
 func isPodLevelResource(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || isHugepages(name)
 }

@@ -70,7 +70,7 @@ func SandboxResources(pod *corev1.Pod, node Node) (resources, overhead *cri.Reso
 	return resources, overhead
 }
 
-// effectiveLimit returns the limit of the container, else the limit of its pod, else zero.
+// effectiveLimit returns the container's limit of the named resource. Without one it returns the limit of the pod, or zero.
 func effectiveLimit(pod *corev1.Pod, container *corev1.Container, name corev1.ResourceName) resource.Quantity {
 	q := container.Resources.Limits[name]
 	if q.IsZero() && pod.Spec.Resources != nil {
@@ -79,7 +79,8 @@ func effectiveLimit(pod *corev1.Pod, container *corev1.Container, name corev1.Re
 	return q
 }
 
-// toCRIResources converts the amounts to the kernel's units (calculateLinuxResources in the kubelet).
+// toCRIResources converts CPU and memory amounts to the units of the CRI: shares, quota and bytes (calculateLinuxResources in the
+// kubelet).
 func (n Node) toCRIResources(cpuRequest, cpuLimit, memoryLimit *resource.Quantity) cri.Resources {
 	r := cri.Resources{
 		CPUShares:   int64(cgroups.CPUShares(MilliValue(cpuRequest))),

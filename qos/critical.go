@@ -20,8 +20,8 @@ func IsStatic(pod *corev1.Pod) bool {
 	return ok && source != sourceAPI
 }
 
-// IsMirror reports whether the pod stands in the API server for a static pod: it has the annotation
-// kubernetes.io/config.mirror with any value.
+// IsMirror reports whether the pod is a mirror pod, which represents a static pod in the API server: it has the annotation
+// kubernetes.io/config.mirror.
 func IsMirror(pod *corev1.Pod) bool {
 	_, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return ok
@@ -33,8 +33,8 @@ func IsCritical(pod *corev1.Pod) bool {
 	return pod.Spec.Priority != nil && *pod.Spec.Priority >= criticalPriority || IsStatic(pod) || IsMirror(pod)
 }
 
-// IsNodeCritical reports whether the node cannot work without the pod: it is critical (see [IsCritical]) and its priority class
-// is system-node-critical. Each alone is not enough.
+// IsNodeCritical reports whether the node cannot work without the pod. The pod must be critical (see [IsCritical]) and have the
+// priority class system-node-critical.
 func IsNodeCritical(pod *corev1.Pod) bool {
 	return pod.Spec.PriorityClassName == nodeCritical && IsCritical(pod)
 }

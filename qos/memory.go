@@ -38,9 +38,9 @@ func MemoryProtection(pods []*corev1.Pod, node Node) (root, burstable cgroups.Re
 	return root, burstable
 }
 
-// setMemoryQoS sets memory.min (Guaranteed pod) or memory.low (other pods) in resources to the memory request of the container, and
-// memory.high to the throttling point below its limit. Without a limit of the container, memory.high stays unset if the pod has
-// one.
+// setMemoryQoS sets the memory protection and throttling of the container in resources. Its memory request becomes memory.min in
+// a Guaranteed pod, and memory.low in other pods. memory.high is set between its request and its limit. If only the pod has a
+// memory limit, memory.high stays unset, because the pod's own cgroup has one.
 func (n Node) setMemoryQoS(resources *cri.Resources, pod *corev1.Pod, container *corev1.Container) {
 	request := memoryRequest(container)
 	switch {
@@ -65,8 +65,8 @@ func (n Node) setMemoryQoS(resources *cri.Resources, pod *corev1.Pod, container 
 	}
 }
 
-// computeMemoryHigh returns memory.high: request plus the throttling factor of the distance to limit, rounded down to pages. The
-// result is false if no factor or limit is set, or if the value would not exceed request.
+// computeMemoryHigh returns memory.high, rounded down to pages: request plus ThrottlingFactor times the distance from request to
+// limit. The bool is false if there is no factor or no limit, or if the value would not exceed request.
 func (n Node) computeMemoryHigh(request, limit int64) (int64, bool) {
 	if n.ThrottlingFactor == nil || limit <= 0 {
 		return 0, false

@@ -5,8 +5,9 @@ package qos
 
 import corev1 "k8s.io/api/core/v1"
 
-// hasOtherRequests reports whether the pod may request resources besides cpu and memory. found is the number of cpu and memory
-// entries already counted in its lists. False saves the search of the lists, which most pods do not need.
+// hasOtherRequests reports whether the pod may request resources other than cpu and memory. found is the number of entries for
+// cpu and memory that the caller has counted in the pod's lists. If it returns false, as for most pods, the caller need not
+// search the lists.
 func (o Options) hasOtherRequests(pod *corev1.Pod, found int) bool {
 	if o.UseStatus {
 		return true
@@ -22,7 +23,8 @@ func (o Options) hasOtherRequests(pod *corev1.Pod, found int) bool {
 	return entries != found
 }
 
-// hasOtherLimits is [Options.hasOtherRequests] for limits. Overhead adds no limit, so it is not counted.
+// hasOtherLimits reports whether the pod may limit resources other than cpu and memory. found is the number of entries for cpu
+// and memory in the pod's lists of limits. Overhead adds no limit and is not counted.
 func (o Options) hasOtherLimits(pod *corev1.Pod, found int) bool {
 	if o.UseStatus {
 		return true
@@ -35,8 +37,8 @@ func (o Options) hasOtherLimits(pod *corev1.Pod, found int) bool {
 	return entries != found
 }
 
-// visitOtherRequests calls visit with the name of each resource that the pod may request besides cpu and memory. It may repeat a
-// name.
+// visitOtherRequests calls visit with the name of each resource that the pod may request, except cpu and memory. A name may be
+// repeated.
 func (o Options) visitOtherRequests(pod *corev1.Pod, visit func(corev1.ResourceName)) {
 	visitContainers(pod, func(c *corev1.Container) { visitOthers(c.Resources.Requests, visit) })
 	if r := pod.Spec.Resources; r != nil {
@@ -51,7 +53,8 @@ func (o Options) visitOtherRequests(pod *corev1.Pod, visit func(corev1.ResourceN
 	visitContainerStatuses(pod, func(s *corev1.ContainerStatus) { visitOthers(s.AllocatedResources, visit) })
 }
 
-// visitOtherLimits is [Options.visitOtherRequests] for limits. Overhead adds no limit, so it is skipped.
+// visitOtherLimits calls visit with the name of each resource that the pod may limit, except cpu and memory. A name may be
+// repeated. Overhead adds no limit and is skipped.
 func (o Options) visitOtherLimits(pod *corev1.Pod, visit func(corev1.ResourceName)) {
 	visitContainers(pod, func(c *corev1.Container) { visitOthers(c.Resources.Limits, visit) })
 	if r := pod.Spec.Resources; r != nil {
@@ -62,8 +65,8 @@ func (o Options) visitOtherLimits(pod *corev1.Pod, visit func(corev1.ResourceNam
 	}
 }
 
-// visitOthers calls visit with each name in list except cpu and memory. For short lists two lookups are cheaper than the
-// iteration, which is then mostly unnecessary.
+// visitOthers calls visit with each name in list except cpu and memory. It looks these up in a short list first, because that is
+// cheaper than the iteration, which then is mostly unnecessary.
 func visitOthers(list corev1.ResourceList, visit func(corev1.ResourceName)) {
 	rest := len(list)
 	if rest <= 2 {
@@ -100,7 +103,7 @@ func visitContainerStatuses(pod *corev1.Pod, f func(*corev1.ContainerStatus)) {
 	}
 }
 
-// visitStatusResources calls f with the resources in force according to the status of the pod and of its containers.
+// visitStatusResources calls f with each resources field in the status of the pod and of its containers.
 func visitStatusResources(pod *corev1.Pod, f func(*corev1.ResourceRequirements)) {
 	if r := pod.Status.Resources; r != nil {
 		f(r)

@@ -68,5 +68,5 @@ func (n Node) pageSize() int64 {
 	return cmp.Or(n.PageSize, int64(os.Getpagesize()))
 }
 
-// protectsMemory reports whether memory requests are protected by memory.min and memory.low, which exist on cgroup v2 only.
+// protectsMemory reports whether the kernel protects requested memory from reclaim, by memory.min and memory.low of cgroup v2.
 func (n Node) protectsMemory() bool { return !n.CgroupV1 && n.Reservation == TieredReservation }

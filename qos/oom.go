@@ -58,7 +58,8 @@ func OOMScoreAdj(pod *corev1.Pod, container *corev1.Container, memoryCapacity in
 	return computeBurstableScore(addSaturated(request, unclaimedMemoryShare(pod)), memoryCapacity), nil
 }
 
-// computeBurstableScore returns 1000 minus the requested thousandths of the capacity, limited to 3 to 999.
+// computeBurstableScore returns the oom_score_adj of a container in a Burstable pod: 1000 minus the requested thousandths of
+// capacity, at least 3 and at most 999.
 func computeBurstableScore(request, capacity int64) int {
 	if request >= capacity {
 		return minBurstableScore
@@ -68,8 +69,8 @@ func computeBurstableScore(request, capacity int64) int {
 	return min(max(1000-int(thousandths), minBurstableScore), maxBurstableScore)
 }
 
-// unclaimedMemoryShare returns the bytes that each container, including init containers, gets of the pod-level memory request
-// beyond the requests of the containers.
+// unclaimedMemoryShare returns an equal share, per container, of the pod-level memory request that exceeds the requests of the
+// containers, in bytes. Init containers count as containers.
 func unclaimedMemoryShare(pod *corev1.Pod) int64 {
 	n := len(pod.Spec.Containers) + len(pod.Spec.InitContainers)
 	if pod.Spec.Resources == nil || n == 0 {

@@ -46,8 +46,8 @@ func PodResources(pod *corev1.Pod, node Node) cgroups.PodResources {
 	return p
 }
 
-// hugepageRequests returns the requested bytes of huge pages by page size in bytes. Two resource names of the same size are
-// added.
+// hugepageRequests returns the pod's requests of huge pages in bytes, by page size in bytes. It adds requests of two resource
+// names with the same size.
 func hugepageRequests(pod *corev1.Pod) map[uint64]uint64 {
 	var seen []corev1.ResourceName
 	Options{}.visitOtherRequests(pod, func(name corev1.ResourceName) {
@@ -68,7 +68,7 @@ func hugepageRequests(pod *corev1.Pod) map[uint64]uint64 {
 	return pages
 }
 
-// parseHugepageSize returns the page size in bytes from the name of a resource, for example hugepages-2Mi. The result is false
+// parseHugepageSize returns the page size in bytes in a resource name, for example 2097152 for hugepages-2Mi. The bool is false
 // for other resources and invalid sizes.
 func parseHugepageSize(name corev1.ResourceName) (uint64, bool) {
 	text, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix)

@@ -22,9 +22,9 @@ type Options struct {
 // Requests returns the effective requests of a pod by resource (PodRequests in k8s.io/component-helpers/resource). The caller
 // owns the map and its quantities.
 //
-// Each is the sum over the regular containers and sidecars. It is the request of an init container plus the sidecars started
-// before it, if that is greater. Requests of cpu, memory and huge pages in spec.resources replace those of the containers, even
-// if they are less. Overhead is added.
+// A request is the sum of the regular containers and sidecars. If an init container and the sidecars that start before it
+// together request more, it is their sum. Requests of cpu, memory and huge pages in spec.resources replace those of the
+// containers, even if they are less. Overhead is added.
 func Requests(pod *corev1.Pod, opts Options) corev1.ResourceList {
 	cpu, memory := opts.totalRequest(pod, corev1.ResourceCPU), opts.totalRequest(pod, corev1.ResourceMemory)
 	requests := newList(&cpu, &memory)
@@ -41,11 +41,12 @@ func Requests(pod *corev1.Pod, opts Options) corev1.ResourceList {
 	return requests
 }
 
-// Limits returns the effective limits of a pod, computed as in [Requests] (PodLimits in k8s.io/component-helpers/resource).
-// Overhead is added only to limits that are not zero.
+// Limits returns the effective limits of a pod by resource, computed as in [Requests] (PodLimits in
+// k8s.io/component-helpers/resource). Overhead is added only to limits that are not zero. The caller owns the map and its
+// quantities.
 //
-// A container without a limit adds nothing, so a limit in the result does not mean that the pod is limited: it may be a partial
-// sum. [CPULimit] and [MemoryLimit] report whether it is complete. A resource that no container limits is absent.
+// A limit in the result may be a partial sum, because a container without a limit adds nothing: the pod may then use more.
+// [CPULimit] and [MemoryLimit] report whether the limit is complete. A resource that no container limits is absent.
 func Limits(pod *corev1.Pod, opts Options) corev1.ResourceList {
 	cpu, memory := opts.totalLimit(pod, corev1.ResourceCPU), opts.totalLimit(pod, corev1.ResourceMemory)
 	limits := newList(&cpu, &memory)
@@ -73,7 +74,7 @@ func newList(cpu, memory *total) corev1.ResourceList {
 	return list
 }
 
-// Request returns the request of a pod for one resource as the kubelet counts it to rank pods for eviction
+// Request returns a pod's request of the named resource, as the kubelet computes it to rank pods for eviction
 // (GetResourceRequestQuantity in pkg/api/v1/resource).
 //
 // It differs from [Requests] in two ways. If the pod has pod-level resources, its containers do not count, so that its request of
@@ -119,7 +120,8 @@ func CPULimit(pod *corev1.Pod) (milli int64, limited bool) {
 	return MilliValue(&t.quantity), isFullyLimited(pod, corev1.ResourceCPU)
 }
 
-// MemoryLimit returns the memory limit of a pod in bytes, and whether the pod is limited to it, as in [CPULimit].
+// MemoryLimit returns the memory limit of a pod in bytes. limited is false if the limit is a partial sum and the pod may use
+// more, as in [CPULimit].
 func MemoryLimit(pod *corev1.Pod) (bytes int64, limited bool) {
 	t := Options{}.totalLimit(pod, corev1.ResourceMemory)
 	return Value(&t.quantity), isFullyLimited(pod, corev1.ResourceMemory)

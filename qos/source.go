@@ -13,8 +13,9 @@ import (
 // listSelector returns one list of amounts of a container, for example its requests or its limits in force.
 type listSelector func(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList
 
-// addContainers sets the empty total t to the most that the containers use of resource name at any time. This is the sum over
-// regular containers and sidecars, or the largest init container plus the sidecars that start before it (KEP-753).
+// addContainers sets t, which must be empty, to the amount of the named resource that the containers need at one time. This is
+// the sum of regular containers and sidecars, or if greater that of an init container and the sidecars that start before it
+// (KEP-753). selectList returns the amounts of a container.
 func addContainers(t *total, pod *corev1.Pod, name corev1.ResourceName, selectList listSelector) {
 	for i := range pod.Spec.Containers {
 		if q, ok := countEntry(t, selectList(pod, &pod.Spec.Containers[i]), name); ok {
@@ -42,7 +43,7 @@ func addContainers(t *total, pod *corev1.Pod, name corev1.ResourceName, selectLi
 	t.raiseToTotal(&peak)
 }
 
-// countEntry returns the amount of resource name in list, and counts the entry in t.entries if there is one.
+// countEntry returns the amount that list has for the named resource, and increments t.entries. ok is false if there is none.
 func countEntry(t *total, list corev1.ResourceList, name corev1.ResourceName) (quantity resource.Quantity, ok bool) {
 	if quantity, ok = list[name]; ok {
 		t.entries++
@@ -56,8 +57,8 @@ func specRequests(_ *corev1.Pod, c *corev1.Container) corev1.ResourceList {
 
 func specLimits(_ *corev1.Pod, c *corev1.Container) corev1.ResourceList { return c.Resources.Limits }
 
-// allocatedRequests returns the requests that the node has allocated to the container according to the pod status, else those of
-// its spec. It returns nil instead of the spec if the resize is infeasible.
+// allocatedRequests returns the requests that the node has allocated to the container, as the pod status reports them. Without
+// them it returns those of the spec, or nil if the node can never grant the pending resize.
 func allocatedRequests(pod *corev1.Pod, container *corev1.Container) corev1.ResourceList {
 	if s := findContainerStatus(pod, container.Name); s != nil && s.AllocatedResources != nil {
 		return s.AllocatedResources
@@ -65,7 +66,8 @@ func allocatedRequests(pod *corev1.Pod, container *corev1.Container) corev1.Reso
 	return nilIfInfeasible(pod, container.Resources.Requests)
 }
 
-// actuatedRequests returns the requests in force for the container according to the pod status, else its allocated ones.
+// actuatedRequests returns the container's requests in force, as the pod status reports them. Without them it returns
+// allocatedRequests.
 func actuatedRequests(pod *corev1.Pod, container *corev1.Container) corev1.ResourceList {
 	if s := findContainerStatus(pod, container.Name); s != nil && s.Resources != nil && s.Resources.Requests != nil {
 		return s.Resources.Requests

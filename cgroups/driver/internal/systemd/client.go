@@ -42,7 +42,7 @@ type Socket struct {
 	Bus  bool // a message bus that systemd is connected to
 }
 
-// SystemSockets returns the sockets of the system bus and of systemd itself.
+// SystemSockets returns the sockets of the host: that of the system bus, and the private one of systemd.
 func SystemSockets() []Socket {
 	return []Socket{
 		{Path: "/run/dbus/system_bus_socket", Bus: true},
@@ -70,7 +70,7 @@ func New(opts Options) *Client {
 	return &Client{opts: opts, dial: make(chan struct{}, 1)}
 }
 
-// Version connects to systemd in a single attempt, and returns its version, for example 252.
+// Version returns the version of systemd, for example 252. It connects only once, without retries.
 func (c *Client) Version(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
 	defer cancel()
@@ -81,7 +81,7 @@ func (c *Client) Version(ctx context.Context) (int, error) {
 	return conn.version, nil
 }
 
-// Close closes the connection and makes running calls fail. The client cannot be used afterwards.
+// Close closes the connection, so that running calls fail. Later calls fail too.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	conn := c.conn
@@ -93,8 +93,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// callWithRetry calls f with a connection until systemd replies, also with an error. f may run several times, because a call on a
-// lost connection may or may not have been executed.
+// callWithRetry calls f with a connection until systemd replies, even if it replies with an error. f may be called several times:
+// after a lost connection it is unknown whether systemd has executed the call.
 func (c *Client) callWithRetry(ctx context.Context, f func(context.Context, *conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
 	defer cancel()
@@ -110,7 +110,7 @@ func (c *Client) callWithRetry(ctx context.Context, f func(context.Context, *con
 	}
 }
 
-// tryCall calls f once. retry is true if another attempt may succeed.
+// tryCall connects if necessary and calls f once. retry is true if err may disappear in another attempt.
 func (c *Client) tryCall(ctx context.Context, f func(context.Context, *conn) error) (retry bool, err error) {
 	conn, err := c.ensureConnected(ctx)
 	if err != nil {
@@ -135,15 +135,16 @@ func (c *Client) tryCall(ctx context.Context, f func(context.Context, *conn) err
 	return false, err
 }
 
-// isUnavailable reports whether a D-Bus error means that systemd is not on the bus. It is not for a moment while it re-executes
-// itself, and calls just before that get no reply.
+// isUnavailable reports whether the D-Bus error with this name means that systemd is not connected to the bus. While systemd
+// re-executes itself, it is disconnected for a moment, and calls just before get no reply.
 func isUnavailable(name string) bool {
 	why, ok := strings.CutPrefix(name, "org.freedesktop.DBus.Error.")
 	return ok && (slices.Contains([]string{"NoReply", "ServiceUnknown", "NameHasNoOwner", "Disconnected"}, why) ||
 		strings.HasPrefix(why, "Spawn."))
 }
 
-// ensureConnected returns the connection, and creates it if necessary. One caller connects at a time.
+// ensureConnected returns the connection to systemd, and connects if there is none. Concurrent callers wait for one connection
+// attempt.
 func (c *Client) ensureConnected(ctx context.Context) (*conn, error) {
 	select {
 	case c.dial <- struct{}{}:
@@ -174,7 +175,7 @@ func (c *Client) ensureConnected(ctx context.Context) (*conn, error) {
 	return conn, nil
 }
 
-// dropConn closes a broken connection, so that the next call connects again.
+// dropConn closes conn, which is broken. The next call then opens another connection.
 func (c *Client) dropConn(conn *conn) {
 	c.mu.Lock()
 	if c.conn == conn {

@@ -44,8 +44,8 @@ type conn struct {
 	version int
 }
 
-// dialAny connects to the first socket on which systemd replies. Each socket gets an equal share of the timeout, so that one that
-// hangs leaves time for the next.
+// dialAny connects to the first of sockets on which systemd replies. Each socket has an equal share of timeout, so that a hanging
+// one leaves time for the next.
 func dialAny(ctx context.Context, sockets []Socket, timeout time.Duration) (*conn, error) {
 	var failed error
 	for _, s := range sockets {
@@ -64,7 +64,8 @@ func dialAny(ctx context.Context, sockets []Socket, timeout time.Duration) (*con
 	return nil, failed
 }
 
-// dialSocket connects to a socket. Closing it when ctx ends, and its write timeout, limit the library calls that take no context.
+// dialSocket connects to a socket and performs the handshake. Some calls of the D-Bus library take no context; they end because
+// the socket is closed when ctx ends, and has the write timeout.
 func dialSocket(ctx context.Context, socket Socket, timeout time.Duration) (*conn, error) {
 	raw, err := new(net.Dialer).DialContext(ctx, "unix", socket.Path)
 	if err != nil {
@@ -87,8 +88,8 @@ func dialSocket(ctx context.Context, socket Socket, timeout time.Duration) (*con
 	return c, nil
 }
 
-// handshake authenticates, subscribes to job results, and reads the version of systemd, which also proves that systemd is
-// running.
+// handshake authenticates, subscribes to the results of jobs, and reads systemd's version. A version proves that systemd itself
+// replies.
 func (c *conn) handshake(ctx context.Context, socket Socket) error {
 	if err := c.bus.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Geteuid()))}); err != nil {
 		return wrapStep(ctx, "authenticate", err)
@@ -109,8 +110,8 @@ func (c *conn) handshake(ctx context.Context, socket Socket) error {
 	return err
 }
 
-// queryVersion reads the version of systemd. It repeats the query with a growing timeout: on its private socket systemd may not
-// handle a message that arrives with the end of the authentication until another message arrives (seen with systemd 252).
+// queryVersion reads the version of systemd. It repeats the query with a growing timeout: on its private socket, systemd 252 may
+// delay a message that arrives with the end of the authentication until another message arrives.
 func (c *conn) queryVersion(ctx context.Context) (text string, err error) {
 	for timeout := firstDelay; ; timeout *= 2 {
 		attempt, cancel := context.WithTimeout(ctx, timeout)
@@ -122,7 +123,8 @@ func (c *conn) queryVersion(ctx context.Context) (text string, err error) {
 	}
 }
 
-// wrapStep adds the step of the handshake to err. If ctx has ended, which closes the socket, its error is the cause.
+// wrapStep returns err with the text what, the step of the handshake. If ctx has ended, which closes the socket, it wraps the
+// error of ctx instead.
 func wrapStep(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("%s: %w", what, cmp.Or(ctx.Err(), err))
 }
@@ -144,13 +146,13 @@ func (c *conn) isLost() bool { return c.wire.broken.Load() || !c.bus.Connected()
 // disconnected returns a channel that is closed when the connection is lost.
 func (c *conn) disconnected() <-chan struct{} { return c.bus.Context().Done() }
 
-// close closes the connection. It closes the socket first, because the library waits for running writes.
+// close closes the connection. It closes the socket before the D-Bus library, which waits for running writes.
 func (c *conn) close() {
 	_ = c.wire.Close()
 	_ = c.bus.Close()
 }
 
-// parseVersion returns the major version from the text of a distribution, for example "252.38-1~deb12u1" or "v245.4-1.fc32".
+// parseVersion returns the major version in text, for example 252 for "252.38-1~deb12u1" and 245 for "v245.4-1.fc32".
 func parseVersion(text string) (int, error) {
 	digits := strings.TrimPrefix(text, "v")
 	if end := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
@@ -171,10 +173,10 @@ type wire struct {
 	broken  atomic.Bool // a message may have been sent in part
 }
 
-// Read reads from a buffer, because the library reads a few bytes at a time.
+// Read reads through a buffer, because the D-Bus library reads few bytes at a time.
 func (w *wire) Read(data []byte) (int, error) { return w.in.Read(data) }
 
-// Write writes data to the socket. It fails if the peer does not read it within the timeout.
+// Write writes data to the socket. It fails if systemd does not read data within the timeout.
 func (w *wire) Write(data []byte) (int, error) {
 	_ = w.socket.SetWriteDeadline(time.Now().Add(w.timeout)) // fails where Write does
 	n, err := w.socket.Write(data)

@@ -41,7 +41,7 @@ type jobResult struct {
 	text string // "done", "canceled", "timeout", "failed", "dependency", "skipped" or another result of systemd
 }
 
-// watchUnit registers and returns a watch that collects the job results of a unit. The caller must stop it.
+// watchUnit returns a watch that collects the results of all jobs of a unit. The caller must call its stop.
 func (j *jobs) watchUnit(unit string) *jobWatch {
 	w := &jobWatch{jobs: j, unit: unit, results: make(chan jobResult, 8)}
 	j.mu.Lock()
@@ -61,8 +61,8 @@ func (w *jobWatch) stop() {
 	}
 }
 
-// DeliverSignal implements [dbus.SignalHandler]. It never blocks: if the channel of a watch is full, the result is dropped and
-// the watch reads the state of the unit instead.
+// DeliverSignal implements [dbus.SignalHandler]. It sends the result of a job to the watches of its unit and never blocks. If the
+// channel of a watch is full, it drops the result, and awaitJob reads the state of the unit instead.
 func (j *jobs) DeliverSignal(iface, name string, s *dbus.Signal) {
 	if iface != manager || name != jobRemoved {
 		return
@@ -88,8 +88,8 @@ func (j *jobs) DeliverSignal(iface, name string, s *dbus.Signal) {
 // errCanceled is the result of a job that a conflicting job has replaced, for example a start by a stop.
 var errCanceled = errors.New("job ended: canceled")
 
-// runJob calls a method that queues a job for a unit, and waits until the job is done and the unit is in wantState. A canceled
-// job is queued again, because neither request was fulfilled.
+// runJob calls method, which queues a job for unit. It waits until the job has ended and the unit is in wantState. If another job
+// cancels the job, it calls method again. args returns the arguments of method for a connection.
 func (c *Client) runJob(ctx context.Context, unit, wantState, method string, args func(*conn) []any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.JobTimeout)
 	defer cancel()
@@ -105,7 +105,7 @@ func (c *Client) runJob(ctx context.Context, unit, wantState, method string, arg
 	}
 }
 
-// runJobOnce calls method once, and waits until its job is done and the unit is in wantState.
+// runJobOnce calls method once, and waits until its job has ended and unit is in wantState.
 func (c *Client) runJobOnce(ctx context.Context, unit, wantState, method string, args func(*conn) []any) error {
 	var (
 		w    *jobWatch
@@ -127,8 +127,8 @@ func (c *Client) runJobOnce(ctx context.Context, unit, wantState, method string,
 	return c.awaitJob(ctx, w, job, wantState, lost)
 }
 
-// awaitJob waits for the result of a job. When lost is closed, the result may be lost with the connection, so it reads the state
-// of the unit.
+// awaitJob waits for the result of job in watch. It also reads the state of the unit at growing intervals, and when lost, the end
+// of the connection, is closed: the result may not arrive then.
 func (c *Client) awaitJob(ctx context.Context, watch *jobWatch, job dbus.ObjectPath, wantState string, lost <-chan struct{}) error {
 	overdue := time.NewTimer(firstPoll)
 	defer overdue.Stop()

@@ -28,7 +28,7 @@ func newProperty(name string, value any) Property {
 	return Property{Name: name, Value: dbus.MakeVariant(value)}
 }
 
-// isEqual reports whether the unit's current value equals the property. A CPU set from systemd may have trailing zero bytes.
+// isEqual reports whether is, the current value of a unit, equals the value of p. It ignores trailing zero bytes of a CPU set.
 func (p Property) isEqual(is dbus.Variant) bool {
 	if want, ok := p.Value.Value().([]byte); ok {
 		got, ok := is.Value().([]byte)
@@ -37,8 +37,8 @@ func (p Property) isEqual(is dbus.Variant) bool {
 	return is.Value() == p.Value.Value()
 }
 
-// minVersion returns the systemd version that introduced a property, zero for older ones. Older versions reject a unit with an
-// unknown property.
+// minVersion returns the systemd version that introduced the named property, or zero for an old property. Earlier versions reject
+// a unit with this property.
 func minVersion(name string) int {
 	switch name {
 	case "MemoryMin":
@@ -91,8 +91,8 @@ type propertyList []Property
 
 func (l *propertyList) addProperty(name string, value any) { *l = append(*l, newProperty(name, value)) }
 
-// addLimit adds a limit of bytes or tasks, at least least. It is 1 where systemd does not accept zero: a limit of one byte allows
-// no page either, and a slice itself runs no task.
+// addLimit adds a limit of bytes or tasks, unless value is nil. A negative value means no limit. A limit below least becomes
+// least, which is 1 where systemd rejects zero: with a limit of 1 byte or task, nothing can run either.
 func (l *propertyList) addLimit(name string, value *int64, least uint64) {
 	switch {
 	case value == nil:
@@ -103,8 +103,8 @@ func (l *propertyList) addLimit(name string, value *int64, least uint64) {
 	}
 }
 
-// addQuota adds quota and period if they are set, and returns them as systemd rounds them. A quota without a period gets the
-// default period, even if the slice has another one.
+// addQuota adds CPU quota and period unless they are zero. It returns them as systemd rounds them. A quota without a period gets
+// the default period, even if the slice currently has another one.
 func (l *propertyList) addQuota(quota int64, period uint64) (int64, uint64) {
 	if quota != 0 && period == 0 {
 		period = cgroups.DefaultPeriod
@@ -120,7 +120,7 @@ func (l *propertyList) addQuota(quota int64, period uint64) (int64, uint64) {
 	return quota, period
 }
 
-// addSet adds a list of CPUs or memory nodes as systemd's bit mask: eight per byte, lowest first.
+// addSet adds text, a list of CPUs or memory nodes, as a bit mask for systemd: eight per byte, lowest bit first.
 func (l *propertyList) addSet(name, text string) error {
 	if text == "" {
 		return nil
@@ -140,7 +140,8 @@ func (l *propertyList) addSet(name, text string) error {
 	return nil
 }
 
-// effectiveWeight returns the cpu.weight of resources. A value in Unified wins, because it is written last.
+// effectiveWeight returns the cpu.weight that results from resources. The value in Unified, if valid, replaces that of CPUShares,
+// because it is written later.
 func effectiveWeight(resources cgroups.Resources, formula cgroups.WeightFormula) uint64 {
 	w, err := strconv.ParseUint(strings.TrimSpace(resources.Unified["cpu.weight"]), 10, 64)
 	if err == nil && w >= cgroups.MinWeight && w <= cgroups.MaxWeight {
@@ -149,8 +150,8 @@ func effectiveWeight(resources cgroups.Resources, formula cgroups.WeightFormula)
 	return cgroups.WeightFromShares(resources.CPUShares, formula)
 }
 
-// moveUnifiedToFields moves simple values of Unified to the fields with the same meaning. Other values stay: the kernel accepts
-// more formats, and rejects invalid ones with its own error.
+// moveUnifiedToFields moves values from Unified to the fields with the same meaning, so that they become properties. It leaves
+// values that it cannot parse: the kernel accepts more formats, and rejects invalid values itself.
 func moveUnifiedToFields(resources cgroups.Resources) cgroups.Resources {
 	limits := map[string]**int64{
 		"memory.min": &resources.MemoryMin, "memory.low": &resources.MemoryLow, "memory.high": &resources.MemoryHigh, "memory.max": &resources.MemoryMax,
@@ -176,7 +177,8 @@ func moveUnifiedToFields(resources cgroups.Resources) cgroups.Resources {
 	return resources
 }
 
-// setQuotaFromText sets quota and period from the text of cpu.max. A missing period is the default.
+// setQuotaFromText sets CPUQuota and CPUPeriod from text, the content of cpu.max. Without a period it uses the default. It
+// returns false, and sets nothing, if text is invalid.
 func setQuotaFromText(resources *cgroups.Resources, text string) bool {
 	if !strings.Contains(text, " ") {
 		text += " " + strconv.Itoa(cgroups.DefaultPeriod)

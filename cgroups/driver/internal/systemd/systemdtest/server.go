@@ -67,7 +67,8 @@ type peer struct {
 	matches      bool          // has subscribed to signals; guarded by the server's lock
 }
 
-// Start listens on the Unix socket path, as a message bus if isBus is true, else as systemd itself.
+// Start listens on the Unix socket at path and simulates systemd. If isBus is true, the socket is that of a message bus to which
+// systemd is connected.
 func Start(path string, isBus bool) (*Systemd, error) {
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -86,7 +87,7 @@ func (p *peer) disconnect() {
 	_ = p.conn.Close()
 }
 
-// Close stops the server and disconnects all clients. It returns when all goroutines of the server have ended.
+// Close disconnects all clients and stops the server. It returns after all its goroutines have ended.
 func (s *Systemd) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -96,7 +97,8 @@ func (s *Systemd) Close() {
 	s.running.Wait()
 }
 
-// DisconnectAll closes all connections, as systemd does when it re-executes itself, or a bus when it restarts.
+// DisconnectAll closes all connections, as systemd does when it re-executes itself, and a bus when it restarts. New connections
+// are accepted.
 func (s *Systemd) DisconnectAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,22 +114,22 @@ func (s *Systemd) SetVersion(v string) {
 	s.version = v
 }
 
-// SetObserver makes the server call f for each successful call about a unit, before the result is sent. Tests create the
-// directory of a slice in f. f must not call the server.
+// SetObserver makes the server call f after each successful call about a unit, before it sends the result. Tests use it to create
+// the directory of a slice. f must not call the server.
 func (s *Systemd) SetObserver(f func(method, unit string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.observe = f
 }
 
-// SetUnit sets a unit without a call, as another client of systemd would.
+// SetUnit sets the state of the named unit, as if another client of systemd had changed it.
 func (s *Systemd) SetUnit(name string, unit Unit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.units[name] = &unit
 }
 
-// Unit returns a copy of a unit, the zero Unit if there is none.
+// Unit returns a copy of the named unit, or the zero Unit if there is none.
 func (s *Systemd) Unit(name string) Unit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +139,7 @@ func (s *Systemd) Unit(name string) Unit {
 	return Unit{}
 }
 
-// Calls returns the calls since the previous Calls, each as method and arguments in one line.
+// Calls returns the calls about units since its previous call, each as a line with method and arguments.
 func (s *Systemd) Calls() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +171,7 @@ func (s *Systemd) acceptConns() {
 	}
 }
 
-// servePeer authenticates a client and handles its messages until it disconnects.
+// servePeer authenticates client p and handles its messages until it disconnects.
 func (s *Systemd) servePeer(p *peer) {
 	in := bufio.NewReader(p.conn)
 	if s.takeFault("Auth") == Hang {
@@ -187,8 +189,8 @@ func (s *Systemd) servePeer(p *peer) {
 	}
 }
 
-// authenticate implements the server side of the EXTERNAL mechanism and accepts every user. It reports whether the client
-// completed it.
+// authenticate performs the server side of the EXTERNAL mechanism with client p, and accepts every user. It returns false if p
+// does not complete it.
 func authenticate(in *bufio.Reader, p *peer) bool {
 	if zero, err := in.ReadByte(); err != nil || zero != 0 {
 		return false
@@ -217,7 +219,8 @@ func authenticate(in *bufio.Reader, p *peer) bool {
 	}
 }
 
-// sendMessage sends a message and adds the headers that all messages have. The server's lock is held.
+// sendMessage sends a message with headers and body to the client, and adds the headers that every message needs. The caller
+// holds the server's lock.
 func (p *peer) sendMessage(kind dbus.Type, headers map[dbus.HeaderField]dbus.Variant, body ...any) {
 	headers[dbus.FieldSender] = dbus.MakeVariant(":1.0")
 	if len(body) > 0 {

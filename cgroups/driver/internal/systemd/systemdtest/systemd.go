@@ -42,15 +42,15 @@ const (
 	Denied Fault = "denied"
 )
 
-// Inject makes the next calls of a method fail, one fault per call. Reading the version is the method "Get", which clients repeat
-// without a reply.
+// Inject makes the next calls of method fail, one call for each of faults, in order. The method of the query for the version is
+// "Get"; clients repeat it if there is no reply.
 func (s *Systemd) Inject(method string, faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults[method] = append(s.faults[method], faults...)
 }
 
-// Pending returns the number of injected faults of a method that have not occurred yet.
+// Pending returns how many faults injected for method have not occurred yet.
 func (s *Systemd) Pending(method string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,8 @@ func (s *Systemd) takeFault(method string) (f Fault) {
 	return f
 }
 
-// handleMessage executes a call and replies. It reports whether the connection stays open.
+// handleMessage executes the call in msg and replies, unless a fault is injected. It returns false if the connection must be
+// closed.
 func (s *Systemd) handleMessage(p *peer, msg *dbus.Message) bool {
 	method, _ := msg.Headers[dbus.FieldMember].Value().(string)
 	fault := s.takeFault(method)
@@ -105,7 +106,8 @@ func (s *Systemd) handleMessage(p *peer, msg *dbus.Message) bool {
 	return true
 }
 
-// dispatchCall executes a method. For a method that queues a job, end sends the result of the job.
+// dispatchCall executes the call in msg and returns the body of the reply. end sends the result of the job that the call has
+// queued; it is nil if there is none.
 func (s *Systemd) dispatchCall(p *peer, method string, msg *dbus.Message, fault Fault) (body []any, end func(), err *dbus.Error) {
 	switch method {
 	case "Hello":
@@ -130,7 +132,8 @@ func (s *Systemd) dispatchCall(p *peer, method string, msg *dbus.Message, fault 
 	return body, end, err
 }
 
-// callManager executes a method of the Manager interface on a unit.
+// callManager executes method of the Manager interface on the named unit. It returns the body of the reply, and in end a function
+// that sends the result of the queued job, or nil.
 func (s *Systemd) callManager(method, name string, args []any, fault Fault) (body []any, end func(), err *dbus.Error) {
 	switch method {
 	case "StartTransientUnit":
@@ -176,7 +179,8 @@ func (s *Systemd) callManager(method, name string, args []any, fault Fault) (bod
 	return nil, nil, newError("UnknownMethod", "Unknown method %s", method)
 }
 
-// runJob sets the state of a unit at once, and returns the reply and a func that sends the result of the job.
+// runJob sets the named unit to state at once, or applies the fault. It returns the body of the reply, and a function that sends
+// the job's result.
 func (s *Systemd) runJob(name, state string, fault Fault) ([]any, func(), *dbus.Error) {
 	s.jobs++
 	id, unit := s.jobs, s.units[name]
@@ -208,7 +212,7 @@ func (s *Systemd) runJob(name, state string, fault Fault) ([]any, func(), *dbus.
 	return []any{path}, func() { s.sendJobRemoved(id, path, name, text) }, nil
 }
 
-// sendJobRemoved sends the JobRemoved signal to all subscribed clients. The lock is held.
+// sendJobRemoved sends the result text of a job of unit to all subscribed clients. The caller holds the lock.
 func (s *Systemd) sendJobRemoved(id uint32, job dbus.ObjectPath, unit, text string) {
 	for p := range s.conns {
 		if s.isBus && !p.matches {
@@ -222,7 +226,7 @@ func (s *Systemd) sendJobRemoved(id uint32, job dbus.ObjectPath, unit, text stri
 	}
 }
 
-// objectProperties returns the properties of the object that the call is addressed to.
+// objectProperties returns the properties of the object, manager or unit, to which msg is addressed.
 func (s *Systemd) objectProperties(msg *dbus.Message) map[string]dbus.Variant {
 	path, _ := msg.Headers[dbus.FieldPath].Value().(dbus.ObjectPath)
 	if path == rootPath {
@@ -245,12 +249,12 @@ func jobProperty(id uint32) dbus.Variant {
 	}{id, "/"})
 }
 
-// escapeUnitName escapes a unit name for a D-Bus path, for the characters that tests use.
+// escapeUnitName escapes a unit name for a D-Bus path. It handles only the characters that tests use.
 func escapeUnitName(name string) string {
 	return strings.NewReplacer("-", "_2d", ".", "_2e", "_", "_5f").Replace(name)
 }
 
-// checkIsBus returns an error for a method that only a message bus has.
+// checkIsBus returns an error unless the server is a message bus, because only a bus has this method.
 func (s *Systemd) checkIsBus(method string) *dbus.Error {
 	if s.isBus {
 		return nil
@@ -273,7 +277,7 @@ func parentSlices(name string) func(func(string) bool) {
 	}
 }
 
-// parseProperties parses an array of property names and values.
+// parseProperties converts v, an array of name and value pairs, to a map.
 func parseProperties(v any) map[string]dbus.Variant {
 	props := map[string]dbus.Variant{}
 	for _, pair := range v.([][]any) {
@@ -282,7 +286,7 @@ func parseProperties(v any) map[string]dbus.Variant {
 	return props
 }
 
-// formatCall returns a call as one line: the method and its arguments, properties sorted.
+// formatCall returns a call as one line: method, arguments, and properties sorted by name.
 func formatCall(method string, args []any) string {
 	words := []string{method}
 	for _, arg := range args {
