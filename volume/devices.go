@@ -41,9 +41,9 @@ type device struct {
 // deviceName returns PLUGIN/NAME, the unique name of a device on the node. The kubelet calls it the unique volume name.
 func deviceName(plugin, name string) string { return plugin + "/" + name }
 
-// addUser adds the pod of state to the users of the device of volume recorded. It returns the device, which it adds to the table
-// for the first user.
-func (t *deviceTable) addUser(state *podState, recorded record.Volume) *device {
+// addUser adds the pod user to the users of the device of recorded, a volume in its record. It returns the device, which it adds
+// to the table for the first user.
+func (t *deviceTable) addUser(user *podState, recorded record.Volume) *device {
 	name := deviceName(recorded.Plugin, recorded.Device.Name)
 	d := t.byName[name]
 	if d == nil {
@@ -52,14 +52,14 @@ func (t *deviceTable) addUser(state *podState, recorded record.Volume) *device {
 		t.plan.Devices = append(t.plan.Devices, &d.plan)
 	}
 	d.spec, d.specName, d.block, d.label = *recorded.Device, recorded.SpecName(), recorded.Block, recorded.SELinuxLabel
-	d.users[state] = true
+	d.users[user] = true
 	return d
 }
 
-// removeUser removes the pod of state from the users of dev. It removes dev from the table if no user remains. The caller must
-// have unstaged dev before its last user is removed.
-func (t *deviceTable) removeUser(state *podState, dev *device) {
-	delete(dev.users, state)
+// removeUser removes the pod user from the users of dev. It removes dev from the table if no user remains. The caller must have
+// unstaged dev before it removes the last user.
+func (t *deviceTable) removeUser(user *podState, dev *device) {
+	delete(dev.users, user)
 	if len(dev.users) > 0 {
 		return
 	}
@@ -67,10 +67,10 @@ func (t *deviceTable) removeUser(state *podState, dev *device) {
 	t.plan.Devices = slices.DeleteFunc(t.plan.Devices, func(other *plan.Device) bool { return other == &dev.plan })
 }
 
-// isLastUser reports whether the pod of state is the only user of d and d may still be staged. The device must then be unstaged
-// before the record of the pod is removed.
-func (d *device) isLastUser(state *podState) bool {
-	return len(d.users) == 1 && d.users[state] && (d.plan.Phase != plan.Absent || d.plan.Step != plan.None || d.plan.HungSetUp || d.plan.HungTearDown)
+// isLastUser reports whether the pod user is the only user of d and d may still be staged. The device must then be unstaged
+// before the record of that pod is removed.
+func (d *device) isLastUser(user *podState) bool {
+	return len(d.users) == 1 && d.users[user] && (d.plan.Phase != plan.Absent || d.plan.Step != plan.None || d.plan.HungSetUp || d.plan.HungTearDown)
 }
 
 // isUnwanted reports whether no pod needs dev any more: none of its volumes has the desired state plan.Mounted.
@@ -109,10 +109,10 @@ type reservation struct {
 	volume record.Volume
 }
 
-// reserveDevice reserves the device of volume planned for the pod of state, which is about to write planned to its record. It
-// returns an error if another volume uses the device with other paths, another mode or another SELinux label: the teardown of one
-// of the volumes would break the other.
-func (t *deviceTable) reserveDevice(state *podState, planned record.Volume) error {
+// reserveDevice reserves the device of planned, a volume that the pod user is about to write to its record. It returns an error
+// if another volume uses the device with other paths, another mode or another SELinux label: the teardown of one of the volumes
+// would break the other.
+func (t *deviceTable) reserveDevice(user *podState, planned record.Volume) error {
 	if planned.Device == nil {
 		return nil
 	}
@@ -128,18 +128,18 @@ func (t *deviceTable) reserveDevice(state *podState, planned record.Volume) erro
 			}
 		}
 	}
-	t.reserved = append(t.reserved, reservation{state, planned})
+	t.reserved = append(t.reserved, reservation{user, planned})
 	return nil
 }
 
-// releaseReservations removes the reservations of the pod of state. It is called after the record was written, and after an error
+// releaseReservations removes the reservations of the pod user. It is called after the record was written, and after an error
 // that prevented this.
-func (t *deviceTable) releaseReservations(state *podState) {
-	t.reserved = slices.DeleteFunc(t.reserved, func(r reservation) bool { return r.pod == state })
+func (t *deviceTable) releaseReservations(user *podState) {
+	t.reserved = slices.DeleteFunc(t.reserved, func(r reservation) bool { return r.pod == user })
 }
 
-// checkConflict returns an error if volume planned needs its device with other paths, another mode or another SELinux label than
-// volume existing, which uses the device already.
+// checkConflict returns an error if planned, a new volume, cannot share its device with existing, a volume that uses the device.
+// They must have the same paths, mode and SELinux label.
 func checkConflict(planned *record.Volume, existing record.Volume) error {
 	d := existing.Device
 	if planned.Device.Dir == d.Dir && planned.Device.MapDir == d.MapDir && planned.Block == existing.Block {

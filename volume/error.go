@@ -22,7 +22,7 @@ const (
 	StepUnstage  Step = "unstage"
 )
 
-// publicStep converts a step of package plan.
+// publicStep converts s to a Step of this package.
 func publicStep(s plan.Step) Step { return Step(s.String()) }
 
 // Error is the error of a step of a volume, returned by [Volumes] and passed to hooks.
@@ -64,7 +64,8 @@ func (s *StaleError) Error() string { return s.Err.Error() }
 // Unwrap returns the cause.
 func (s *StaleError) Unwrap() error { return s.Err }
 
-// failureOf converts err, the error of a step, for the plan, which decides when to retry. It returns nil if err is nil.
+// failureOf converts err, the error of a step, to a Failure, by which package plan decides when to retry. It returns nil if err
+// is nil.
 func failureOf(err error) *plan.Failure {
 	if err == nil {
 		return nil

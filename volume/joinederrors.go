@@ -14,7 +14,7 @@ import (
 // WaitForAttachAndMount in pkg/kubelet/volumemanager/volume_manager.go.
 type unmatchedError []string
 
-// Error lists the volumes, with the cause for each.
+// Error returns the kubelet's text for the volumes in e, which no plugin supports.
 func (e unmatchedError) Error() string {
 	names := slices.Sorted(slices.Values(e))
 	var causes []error

@@ -58,8 +58,8 @@ func (v *Volumes) ensurePod(pod *corev1.Pod, usesVolumes bool) *podState {
 	return p
 }
 
-// addVolume adds volume recorded, which is in the record of the pod, to state, to the plan of v, and to the users of its device.
-// The caller holds v.mu, except in New.
+// addVolume adds recorded, a volume in the record of the pod, to state, to the plan of v, and to the users of its device. The
+// caller holds v.mu, except in New.
 func (v *Volumes) addVolume(state *podState, recorded record.Volume) *entry {
 	e := &entry{plan: plan.Volume{Pod: state.uid, Name: recorded.Name}, recorded: recorded}
 	if recorded.Device != nil {
@@ -81,8 +81,8 @@ func (p *podState) findVolume(name string) *entry {
 	return nil
 }
 
-// isUsedBy reports whether containers use the volume. used is the set of names, from pod.spec.volumes, that the containers
-// mention; the volume may have several names.
+// isUsedBy reports whether containers use the volume. used is the set of the volume names that the containers mention. A volume
+// can have several names: one of them suffices.
 func (e *entry) isUsedBy(used map[string]bool) bool {
 	return slices.ContainsFunc(e.recorded.Names(), func(name string) bool { return used[name] })
 }

@@ -89,8 +89,8 @@ func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState
 	return p, refused
 }
 
-// setDesired marks each recorded volume of the pod as to be mounted, or as to be unmounted if its names are not in used, the
-// names that containers use. It adds new volumes to state. all has their claims. The caller holds v.mu.
+// setDesired sets the desired state of each recorded volume of the pod: Mounted if one of its names is in used, the names that
+// containers use, and Unmounted otherwise. It adds new volumes to state, with their claims from all. The caller holds v.mu.
 func (v *Volumes) setDesired(state *podState, pod *corev1.Pod, all recordable, used map[string]bool) {
 	state.spec, state.prepareFailed = pod, false
 	for _, r := range state.recorded.Volumes {
@@ -154,9 +154,9 @@ func hasSameClaim(pod *corev1.Pod, a, b string) bool {
 	return ok && okToo && one == other
 }
 
-// resolveUnrecorded returns the volumes for the next record of pod: the recorded volumes, and the volumes in used, the names that
-// containers use, that are not recorded yet. It reserves the devices of the new volumes. The error names the volumes that pod
-// cannot use.
+// resolveUnrecorded returns the volumes that the record of pod must contain. They are the recorded volumes, and new volumes whose
+// names are in used, the names that containers use. It reserves the devices of the new volumes. The error names the volumes that
+// pod cannot use.
 func (v *Volumes) resolveUnrecorded(ctx context.Context, state *podState, pod *corev1.Pod, used map[string]bool) (recordable, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.opts.StepTimeout)
 	defer cancel()
@@ -199,14 +199,14 @@ func (v *Volumes) resolveUnrecorded(ctx context.Context, state *podState, pod *c
 	return all, nil
 }
 
-// reserveDevice calls deviceTable.reserveDevice with v.mu held.
+// reserveDevice calls deviceTable.reserveDevice while it holds v.mu.
 func (v *Volumes) reserveDevice(state *podState, planned record.Volume) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.devices.reserveDevice(state, planned)
 }
 
-// releaseReservations calls deviceTable.releaseReservations with v.mu held.
+// releaseReservations calls deviceTable.releaseReservations while it holds v.mu.
 func (v *Volumes) releaseReservations(state *podState) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -46,7 +46,7 @@ func (v *Volumes) Release(ctx context.Context, uid string) error {
 	return nil
 }
 
-// hasDevice reports whether a volume of the pod of state has a device. If so, Prepare may have refused the device to other pods.
+// hasDevice reports whether one of the volumes in state has a device. If so, Prepare may have refused the device to other pods.
 func (v *Volumes) hasDevice(state *podState) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -29,7 +29,7 @@ func ReadSELinux(root fs.FS) (SELinux, error) {
 	return SELinux{Enabled: n.Enabled, FileLabel: n.DefaultFileLabel}, err
 }
 
-// toNode converts s for the decisions of package selinux.
+// toNode converts s to the type of package selinux.
 func (s SELinux) toNode() selinux.Node {
 	return selinux.Node{Enabled: s.Enabled, DefaultFileLabel: s.FileLabel}
 }

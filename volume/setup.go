@@ -103,10 +103,11 @@ func (pc *pluginCall) checkUsable() error {
 	return nil
 }
 
-// blockMapping returns two paths of block volume vol: of the bind mount of its device, and of the symbolic link to that.
+// blockMapping returns the paths for block volume vol: the path of the bind mount of its device, and the path of the symbolic
+// link to its device.
 func blockMapping(vol Volume) blockmap.Mapping {
 	return blockmap.Mapping{Bound: filepath.Join(vol.PluginDir, vol.Device.MapDir, vol.UID), Link: vol.Dir}
 }
 
-// prepareParents creates the parent directories of a volume.
+// prepareParents creates the parent directories of vol.Dir.
 func prepareParents(vol Volume) error { return os.MkdirAll(filepath.Dir(vol.Dir), 0o750) }

@@ -58,7 +58,7 @@ func (pc *pluginCall) stageDevice(ctx context.Context, plugin Plugin) (path stri
 	return path, stager.Stage(ctx, pc.volume)
 }
 
-// mustAttach reports whether Stage requires a device that the Attacher must first wait for.
+// mustAttach reports whether stageDevice must wait for the Attacher: the device is attachable and Options.Attacher is set.
 func (pc *pluginCall) mustAttach() bool {
 	return pc.volume.Device.Attachable && pc.opts.Attacher != nil
 }

@@ -95,7 +95,7 @@ func (v *Volumes) Pods() []string {
 // requireRun makes v report an error after a few seconds if Run has not been called by then.
 func (v *Volumes) requireRun() { v.guard.Require("volume.Volumes", v.opts.Logger, v.opts.Hooks.Error) }
 
-// signal makes Run start the steps that are due.
+// signal wakes Run, which then starts the steps that are due.
 func (v *Volumes) signal() {
 	sleep.Wake(v.wake)
 }

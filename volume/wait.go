@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// awaitPhase blocks until all volumes of the pod of state have reached phase, plan.Ready or plan.Absent. It returns an error when
+// awaitPhase blocks until all volumes in state have reached phase, which is plan.Ready or plan.Absent. It returns an error when
 // ctx ends or Options.WaitTimeout has passed; the error names the remaining volumes.
 func (v *Volumes) awaitPhase(ctx context.Context, state *podState, phase plan.Phase) error {
 	deadline := time.NewTimer(v.opts.WaitTimeout)
@@ -39,7 +39,7 @@ func (v *Volumes) awaitPhase(ctx context.Context, state *podState, phase plan.Ph
 	}
 }
 
-// pendingVolumes returns an error for each volume of the pod that has not reached phase. changed is closed when a step of the pod
+// pendingVolumes returns an error for each volume in state that has not reached phase. changed is closed when a step of the pod
 // completes: then call pendingVolumes again.
 func (v *Volumes) pendingVolumes(state *podState, phase plan.Phase) (left []error, changed <-chan struct{}) {
 	v.mu.Lock()
@@ -67,7 +67,7 @@ func (v *Volumes) WaitError(uid string) error {
 	return joinErrors(errs)
 }
 
-// pendingErrors returns an error for each volume of the pod that has not reached phase. The caller holds Volumes.mu.
+// pendingErrors returns an error for each volume in p that has not reached phase. The caller holds Volumes.mu.
 func (p *podState) pendingErrors(phase plan.Phase, now time.Time) (errs []error) {
 	for _, e := range p.volumes {
 		if err := e.pendingError(p, phase, now); err != nil {
@@ -77,7 +77,7 @@ func (p *podState) pendingErrors(phase plan.Phase, now time.Time) (errs []error)
 	return errs
 }
 
-// pendingError returns the reason why the volume has not reached phase, or nil if it has. state is that of its pod. The caller
+// pendingError returns the reason why volume e has not reached phase, or nil if it has. state is the state of its pod. The caller
 // holds Volumes.mu.
 func (e *entry) pendingError(state *podState, phase plan.Phase, now time.Time) error {
 	d := e.device
@@ -116,8 +116,8 @@ func (d *device) pendingError(now time.Time) error {
 	}
 }
 
-// stepError returns err, the last error of the volume or device, if it is not nil. Otherwise it returns an error with the name of
-// the running step and the time that it has taken.
+// stepError returns err, the last error of a volume or device, if it is not nil. Otherwise it returns an error that says which
+// step is running, and for how long at now.
 func stepError(progress *plan.Progress, err error, now time.Time) error {
 	if err != nil {
 		return err

@@ -22,9 +22,9 @@ type Options struct {
 	SetPerms func(dir string) error
 }
 
-// Write makes the files of payload, by relative path, the contents of directory dir, which must exist. Readers see either all old
-// or all new files. changed is false if dir has these paths and contents already. Then Write does not change the files, even if
-// their modes or owners differ.
+// Write replaces the contents of directory dir, which must exist, by the files of payload. The keys of payload are paths relative
+// to dir. Readers of dir see either all old files or all new files. changed is false if dir already has files with these paths
+// and contents: Write then writes no file, even if modes or owners differ.
 func Write(dir string, payload map[string]File, opts Options) (changed bool, err error) {
 	entries, err := parsePayload(payload)
 	if err != nil {

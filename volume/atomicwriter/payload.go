@@ -73,7 +73,7 @@ func quotePath(name string) string {
 	return fmt.Sprintf("%q", name)
 }
 
-// checkPath returns an error if a path is invalid.
+// checkPath returns an error if name is not a valid path of a file in a payload.
 func checkPath(name string) error {
 	switch {
 	case name == "":
@@ -122,8 +122,8 @@ func comparePaths(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// buildTree returns the files and subdirectories of one directory as entries. items are all files below the directory, sorted by
-// comparePaths. skip is the length of the path of the directory, including "/".
+// buildTree returns the files and subdirectories of one directory. items are all files below the directory, sorted by
+// comparePaths. skip is the length of the path of the directory, including the last "/".
 func buildTree(items []payloadFile, skip int) ([]entry, error) {
 	var entries []entry
 	for len(items) > 0 {

@@ -69,9 +69,9 @@ func (w *writer) listDir() (*listing, error) {
 	}
 }
 
-// isLastBlock reports whether the block of directory entries that was just read is the last one. used is its length in bytes: it
-// is the last if another entry would have fit. A file system that returns partial blocks can cause a false true; then stale
-// entries are found by a later Write.
+// isLastBlock reports whether the block of directory entries that was just read is the last one. used is the length of its
+// entries in bytes: another entry would have fit. On a file system that returns partial blocks, isLastBlock can be wrong; a later
+// Write then finds the remaining entries.
 func (w *writer) isLastBlock(used int) bool { return used <= len(w.buf)-dirent.MaxRecord }
 
 // addName adds the directory entry name, of type t, to list. expected reports whether name is a file or directory of the payload.
@@ -93,7 +93,7 @@ func (w *writer) addName(list *listing, name []byte, t dirent.Type) (expected bo
 	return false
 }
 
-// findEntry returns the index of the entry with that name.
+// findEntry returns the index of the entry called name. It returns false if there is none. entries are sorted by name.
 func findEntry(entries []entry, name []byte) (int, bool) {
 	return slices.BinarySearchFunc(entries, name, func(e entry, name []byte) int {
 		return strings.Compare(e.name, string(name))
@@ -148,7 +148,7 @@ func isRegular(dir int, name string) bool {
 	return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
-// direntType returns the file type of e, as a directory listing has it.
+// direntType returns the file type that the directory entry of e has: Directory or Regular.
 func (e *entry) direntType() dirent.Type {
 	if e.file == nil {
 		return dirent.Directory

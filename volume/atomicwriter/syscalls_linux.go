@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/rmtree"
 )
 
-// checkFault returns the error that a test wants call, the name of a system call, to fail with. It returns nil in production.
+// checkFault returns the error that a test injects for call, the name of a system call. It returns nil outside tests.
 func (w *writer) checkFault(call string) error {
 	if w.before == nil {
 		return nil
@@ -124,7 +124,7 @@ func (w *writer) writeFile(dir int, item *entry) (err error) {
 	return w.setMode(fd, uint32(item.file.Mode))
 }
 
-// openDir opens a subdirectory, but no symbolic link to one.
+// openDir opens the subdirectory name of the directory with descriptor dir. It returns an error if name is a symbolic link.
 func openDir(dir int, name string) (int, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	return fd, os.NewSyscallError("openat", err)

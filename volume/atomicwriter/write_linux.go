@@ -159,7 +159,7 @@ func (w *writer) switchLink(name string) error {
 	return w.renameEntry(newDataName, dataName)
 }
 
-// createLinks creates a link for each file and directory at the top of the payload that list does not contain. The links lead
+// createLinks creates a link for each top-level file and directory of the payload that list does not contain. The links lead
 // through "..data" to the current version.
 func (w *writer) createLinks(list *listing) error {
 	for i := range w.entries {

@@ -41,16 +41,16 @@ func (p *Plugin) publishContext(ctx context.Context, spec *volumeSpec, policy *d
 	return a.Status.AttachmentMetadata, nil
 }
 
-// isAttached reports whether a says that its volume is attached. It returns an error if the attachment has failed or a is being
-// deleted.
-func isAttached(a *storagev1.VolumeAttachment) (bool, error) {
+// isAttached reports whether attachment says that its volume is attached. It returns an error if attaching has failed or
+// attachment is being deleted.
+func isAttached(attachment *storagev1.VolumeAttachment) (bool, error) {
 	switch {
-	case a.DeletionTimestamp != nil:
+	case attachment.DeletionTimestamp != nil:
 		return false, errors.New("volume attachment is being deleted")
-	case a.Status.Attached:
+	case attachment.Status.Attached:
 		return true, nil
-	case a.Status.AttachError != nil:
-		return false, errors.New(sanitizeText(a.Status.AttachError.Message, nil))
+	case attachment.Status.AttachError != nil:
+		return false, errors.New(sanitizeText(attachment.Status.AttachError.Message, nil))
 	}
 	return false, nil
 }

@@ -79,7 +79,7 @@ type client struct {
 	node   csi.NodeClient
 }
 
-// connectDriver connects to a registered driver.
+// connectDriver connects to the registered driver named driver. The caller must close the client.
 func (p *Plugin) connectDriver(ctx context.Context, driver string) (*client, error) {
 	d, ok := p.drivers.findDriver(driver)
 	if !ok {
@@ -94,8 +94,8 @@ func (p *Plugin) connectDriver(ctx context.Context, driver string) (*client, err
 
 func (c *client) close() { _ = c.conn.Close() }
 
-// invoke calls rpc, which is the given method of the driver, with request, and then Hooks.CallCompleted. It returns the response
-// of the driver. The error is a [CallError]; secrets in its text, listed in hide, are replaced.
+// invoke calls rpc, the method of the driver named method, with request. It then calls Hooks.CallCompleted. It returns the
+// response of the driver, or a [CallError] whose text does not contain the secrets in hide.
 func invoke[Q, A any](ctx context.Context, conn *client, method string, rpc func(context.Context, Q, ...grpc.CallOption) (A, error), request Q, hide ...string) (A, error) {
 	began := time.Now()
 	answer, err := rpc(ctx, request)
@@ -114,7 +114,8 @@ const (
 	minSecret = 3 // bytes; shorter values are not replaced, because they would match anywhere
 )
 
-// sanitizeError returns an error with the gRPC code of err and the text of err after sanitizeText.
+// sanitizeError returns an error with the gRPC code of err, and with the text of err without the secrets in hide: see
+// sanitizeText.
 func sanitizeError(err error, hide []string) error {
 	s, ok := status.FromError(err)
 	if !ok {
@@ -123,7 +124,7 @@ func sanitizeError(err error, hide []string) error {
 	return status.Error(s.Code(), sanitizeText(s.Message(), hide))
 }
 
-// sanitizeText replaces each occurrence of a value of hide in text by "[secret]", and cuts the result to maxError bytes.
+// sanitizeText replaces each occurrence of a secret of hide in text by "[secret]", and cuts the result to maxError bytes.
 func sanitizeText(text string, hide []string) string {
 	for _, value := range hide {
 		if len(value) >= minSecret {
@@ -136,7 +137,7 @@ func sanitizeText(text string, hide []string) string {
 	return text
 }
 
-// getCapabilities requests the capabilities of the driver.
+// getCapabilities returns the capabilities of the driver's node service, which it requests by NodeGetCapabilities.
 func (c *client) getCapabilities(ctx context.Context) (capabilities, error) {
 	answer, err := invoke(ctx, c, "NodeGetCapabilities", c.node.NodeGetCapabilities, &csi.NodeGetCapabilitiesRequest{})
 	if err != nil {

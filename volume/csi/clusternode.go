@@ -37,8 +37,8 @@ type ClusterNode struct {
 	writing chan struct{} // semaphore: a delayed write of Run must not follow a newer write
 }
 
-// NewClusterNode returns a ClusterNode that writes through objects, which must not be nil: it panics. log may be nil, which
-// discards.
+// NewClusterNode returns a ClusterNode that edits the Node and CSINode through objects. It panics if objects is nil. If log is
+// nil, nothing is logged.
 func NewClusterNode(objects NodeObjects, log *slog.Logger) *ClusterNode {
 	required.MustArgs("csi.NewClusterNode", required.Arg{Name: "objects", Value: objects, Hint: "a *apiserver.Objects"})
 	if log == nil {
@@ -87,7 +87,7 @@ func (c *ClusterNode) InstallDriver(ctx context.Context, info NodeInfo) error {
 }
 
 // lockAndInstall writes the driver in info to the Node and CSINode objects. It waits until concurrent writes have completed.
-// refused is true if the driver conflicts with the Node: then a retry is useless.
+// refused is true if [NodeInfo.AddToNode] returned an error, such as a conflict of topology labels: a retry would not help.
 func (c *ClusterNode) lockAndInstall(ctx context.Context, info NodeInfo) (refused bool, err error) {
 	if err := c.lockObjects(ctx); err != nil {
 		return false, err
@@ -96,7 +96,8 @@ func (c *ClusterNode) lockAndInstall(ctx context.Context, info NodeInfo) (refuse
 	return c.writeObjects(ctx, info)
 }
 
-// lockObjects locks the objects for one writer. It blocks until the lock is free or ctx ends.
+// lockObjects blocks until no other goroutine writes the Node and CSINode objects, or ctx ends. The caller must call
+// unlockObjects.
 func (c *ClusterNode) lockObjects(ctx context.Context) error {
 	select {
 	case c.writing <- struct{}{}:
@@ -108,8 +109,8 @@ func (c *ClusterNode) lockObjects(ctx context.Context) error {
 
 func (c *ClusterNode) unlockObjects() { <-c.writing }
 
-// writeObjects writes the driver in info to the Node and CSINode objects. refused is true if the driver conflicts with the Node:
-// then a retry is useless. The caller has called lockObjects.
+// writeObjects writes the driver in info to the Node and CSINode objects. refused is true if [NodeInfo.AddToNode] returned an
+// error, such as a conflict of topology labels: a retry would not help. The caller must have called lockObjects.
 func (c *ClusterNode) writeObjects(ctx context.Context, info NodeInfo) (refused bool, err error) {
 	err = c.objects.EditNode(ctx, func(node *corev1.Node) (bool, error) {
 		changed, err := info.AddToNode(node)
@@ -122,7 +123,7 @@ func (c *ClusterNode) writeObjects(ctx context.Context, info NodeInfo) (refused 
 	return false, c.objects.EditCSINode(ctx, func(node *storagev1.CSINode) bool { return info.AddToCSINode(node) })
 }
 
-// UninstallDriver removes a driver from the objects.
+// UninstallDriver removes the driver named driver from the CSINode and Node objects.
 func (c *ClusterNode) UninstallDriver(ctx context.Context, driver string) error {
 	c.retries.Remove(driver)
 	if err := c.lockObjects(ctx); err != nil {

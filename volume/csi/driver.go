@@ -121,8 +121,8 @@ func (d *drivers) addDriver(plugin pluginregistry.Plugin, version *utilversion.V
 	d.byName[plugin.Name] = now
 }
 
-// restorePredecessor registers the driver again that plugin has replaced. It is called when plugin has failed. It returns false,
-// and changes nothing, if plugin has replaced none.
+// restorePredecessor registers again the driver that plugin has replaced, because the registration of plugin has failed. It
+// returns false, and changes nothing, if plugin has not replaced a driver.
 func (d *drivers) restorePredecessor(plugin pluginregistry.Plugin) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,7 +134,7 @@ func (d *drivers) restorePredecessor(plugin pluginregistry.Plugin) bool {
 	return true
 }
 
-// dropPredecessor drops the driver that plugin has replaced. It is called when plugin works.
+// dropPredecessor drops the driver that plugin has replaced, because the registration of plugin has succeeded.
 func (d *drivers) dropPredecessor(plugin pluginregistry.Plugin) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -144,7 +144,7 @@ func (d *drivers) dropPredecessor(plugin pluginregistry.Plugin) {
 	}
 }
 
-// installDriver calls NodeGetInfo of the registered driver name, and passes the response to Options.NodeUpdater.
+// installDriver calls NodeGetInfo of the registered driver called name, and passes the response to Options.NodeUpdater.
 func (d *drivers) installDriver(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, d.p.opts.Timeout)
 	defer cancel()

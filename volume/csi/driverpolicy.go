@@ -55,7 +55,7 @@ func policyOf(driver *storagev1.CSIDriver) driverPolicy {
 	return o
 }
 
-// readPolicy reads the CSIDriver object of a driver.
+// readPolicy returns the policy in the CSIDriver object named driver. If there is no such object, it returns the defaults.
 func (p *Plugin) readPolicy(ctx context.Context, driver string) (driverPolicy, error) {
 	if p.opts.Drivers == nil {
 		return policyOf(nil), nil
@@ -70,8 +70,8 @@ func (p *Plugin) readPolicy(ctx context.Context, driver string) (driverPolicy, e
 	return policyOf(d), nil
 }
 
-// checkMode returns an error if the driver, named driver, does not support volumes with lifecycle mode mode: inline (Ephemeral)
-// or with a claim (Persistent).
+// checkMode returns an error, with the name driver in its text, if o does not allow volumes with the lifecycle mode mode. The
+// mode is Ephemeral for an inline volume and Persistent for a volume with a claim.
 func (o *driverPolicy) checkMode(driver string, mode storagev1.VolumeLifecycleMode) error {
 	switch {
 	case !o.exists && mode == storagev1.VolumeLifecyclePersistent || slices.Contains(o.lifecycleModes, mode):
@@ -82,8 +82,8 @@ func (o *driverPolicy) checkMode(driver string, mode storagev1.VolumeLifecycleMo
 	return fmt.Errorf("volume mode %q not supported by driver %s (only supports %q)", mode, driver, o.lifecycleModes)
 }
 
-// needsFSGroup reports whether the agent must change the group of the files of the volume to group, the fsGroup of the pod. It
-// returns false if group is nil.
+// needsFSGroup reports whether the agent must change the group of the files of the volume with the given spec to group, the
+// fsGroup of the pod. It returns false if group is nil.
 func (o *driverPolicy) needsFSGroup(spec *volumeSpec, group *int64) bool {
 	switch {
 	case group == nil || spec.readOnly || o.groupPolicy == storagev1.NoneFSGroupPolicy:
@@ -94,7 +94,8 @@ func (o *driverPolicy) needsFSGroup(spec *volumeSpec, group *int64) bool {
 	return spec.fsType != "" && spec.singleNodeWriter
 }
 
-// podInfoAttributes returns the volume attributes that describe pod, such as its name. They are for drivers with podInfoOnMount.
+// podInfoAttributes returns the volume attributes that describe pod, such as its name, and whether mode is that of an inline
+// volume. They are for drivers with podInfoOnMount.
 func podInfoAttributes(pod *corev1.Pod, mode storagev1.VolumeLifecycleMode) map[string]string {
 	const prefix = "csi.storage.k8s.io/"
 	return map[string]string{
@@ -158,8 +159,8 @@ func (p *Plugin) readSecret(ctx context.Context, field string, ref *corev1.Secre
 	return values, nil
 }
 
-// mergeMaps returns the entries of m and more. For a key in both, it returns the value of more. It does not change m and more,
-// but may return m itself.
+// mergeMaps returns a map with the entries of m and more. For a key in both, it has the value of more. m and more are not
+// changed, but the result may be m itself.
 func mergeMaps(m, more map[string]string) map[string]string {
 	if len(more) == 0 {
 		return m

@@ -22,7 +22,7 @@ func (p *Plugin) MountsWithLabel(ctx context.Context, vol volume.Volume) (bool, 
 	return o.seLinuxMount, err
 }
 
-// mountOptions returns the mount options of the PV, and the option with the SELinux label of vol if it has a label. It returns
+// mountOptions returns the mount options in spec and, if vol has an SELinux label, the mount option for that label. It returns
 // nil for a block volume.
 func mountOptions(spec *volumeSpec, vol *volume.Volume) []string {
 	switch {

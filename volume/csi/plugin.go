@@ -71,8 +71,8 @@ func (p *Plugin) Drivers() []string {
 	return slices.Sorted(maps.Keys(p.drivers.byName))
 }
 
-// Check returns the errors of vol, an inline volume: an invalid driver name, or a missing option of this plugin that the volume
-// needs. path is the field path of vol. It accepts a driver that is not registered, because a driver may register later.
+// Check returns an error for an inline volume vol if the driver name is invalid, or if an option of this plugin is missing that
+// vol needs. path is the field path of vol. Check accepts a driver that is not registered, because it may register later.
 func (p *Plugin) Check(_ *corev1.Pod, vol *corev1.Volume, path *field.Path) field.ErrorList {
 	c := vol.CSI
 	if c == nil {

@@ -33,7 +33,7 @@ type volumeSpec struct {
 	stageSecret, publishSecret, expandSecret *corev1.SecretReference
 }
 
-// specOf returns the spec of an inline volume or a PV.
+// specOf returns the spec of vol, an inline volume or a PV. It returns an error if vol is no CSI volume.
 func specOf(vol *volume.Volume) (volumeSpec, error) {
 	switch {
 	case vol.PV != nil && vol.PV.Spec.CSI != nil:
@@ -128,8 +128,8 @@ const (
 	allPublish = "publish"
 )
 
-// checkBlockName returns an error if pv, the name of a PV, equals the name of a directory that all block volumes share. The PV
-// would get that directory as its own.
+// checkBlockName returns an error if pv, the name of a PV, is also the name of a directory that all block volumes share.
+// Otherwise pv would get that directory as its own.
 func checkBlockName(pv string) error {
 	if pv == allStaging || pv == allPublish {
 		return fmt.Errorf("PV %s cannot be a block volume: directory %s is for all block volumes", pv, filepath.Join(pluginDir(), blockDir, pv))

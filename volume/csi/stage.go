@@ -59,9 +59,9 @@ func markNothingMade(vol *volume.Volume, exists func(vol *volume.Volume) (bool, 
 	return &volume.FinalError{Err: err}
 }
 
-// cleanUpFailed returns err, the error of a stage or publish call. If the driver has rejected the call without an effect,
-// cleanUpFailed calls clean to remove the directories and wraps err in a [volume.FinalError]. clean reports whether the volume is
-// still mounted.
+// cleanUpFailed handles err, the error of a stage or publish call. If the driver has rejected the call without an effect,
+// cleanUpFailed calls clean, which removes the directories of vol, and wraps err in a [volume.FinalError]. Otherwise, or if clean
+// returns left = true because vol is still mounted, it returns err.
 func cleanUpFailed(vol *volume.Volume, err error, clean func() (left bool, err error)) error {
 	call, ok := errors.AsType[*CallError](err)
 	if !ok || !call.isFinal() || vol.Update || vol.Recovered {
@@ -162,7 +162,7 @@ func (p *Plugin) stageParams(ctx context.Context, op *operation, vol *volume.Vol
 	return params, nil
 }
 
-// saveBlockData writes the vol_data.json of a block volume.
+// saveBlockData writes the file vol_data.json of block volume vol.
 func (p *Plugin) saveBlockData(op *operation, vol *volume.Volume) error {
 	dir := filepath.Join(vol.PluginDir, blockPathsOf(vol.SpecName).data)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
@@ -199,7 +199,7 @@ func (p *Plugin) Unstage(ctx context.Context, vol volume.Volume) error {
 	return err
 }
 
-// unstageVolume calls NodeUnstageVolume for volume o. It does nothing if the driver does not have the capability
+// unstageVolume calls NodeUnstageVolume of driver o.driver for vol. It does nothing if the driver does not have the capability
 // STAGE_UNSTAGE_VOLUME.
 func (p *Plugin) unstageVolume(ctx context.Context, vol *volume.Volume, o owner) error {
 	c, err := p.connectDriver(ctx, o.driver)
@@ -266,7 +266,7 @@ func removeStaging(vol *volume.Volume) (stillMounted bool, err error) {
 	return stillMounted, err
 }
 
-// secretValues returns the values of a secret.
+// secretValues returns the values of secret, without the keys.
 func secretValues(secret map[string]string) []string {
 	all := make([]string, 0, len(secret))
 	for _, value := range secret {

@@ -62,7 +62,7 @@ func loadData(dir string) (owner, error) {
 	return o, nil
 }
 
-// parseData decodes vol_data.json.
+// parseData returns the driver and the volume handle from text, the contents of vol_data.json.
 func parseData(text []byte) (owner, error) {
 	data := map[string]string{}
 	d := json.NewDecoder(bytes.NewReader(text))

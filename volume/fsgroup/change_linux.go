@@ -59,8 +59,9 @@ func openAndCompare(dir int, name string, flags int) (int, error) {
 	return fd, nil
 }
 
-// changeEntry corrects group and mode of name, an entry of dir, and reports whether that was necessary. likely is a guess whether
-// it is: if false, changeEntry checks the attributes before it opens the file, which saves system calls.
+// changeEntry corrects group and mode of name, an entry of dir, and reports whether that was necessary. likely is the caller's
+// guess whether a change is necessary. If it is false, changeEntry checks the attributes before it opens the file, which saves
+// system calls for a correct file.
 func (w *walk) changeEntry(dir *directory, name string, likely bool) (changed bool) {
 	if !likely || dir.guarded {
 		var st unix.Statx_t
@@ -122,7 +123,7 @@ type file struct {
 func openFile(fd int) file { return file{fd, "", unix.AT_EMPTY_PATH} }
 
 // changeFile corrects group and mode of target, and reports whether that was necessary. st has the current attributes of target.
-// It still sets the mode if the group cannot be changed. It records errors under the path of name in dir.
+// If the group cannot be changed, it still changes the mode. It records errors under the path of name in dir.
 func (w *walk) changeFile(target file, st *unix.Statx_t, dir *directory, name string) (changed bool) {
 	if w.isCorrect(st) {
 		return false
@@ -179,7 +180,7 @@ func (f file) setModeByProc(mode uint32) error {
 	return unix.Chmod("/proc/self/fd/"+strconv.Itoa(f.fd), mode)
 }
 
-// recordFailure records the error of changing one file.
+// recordFailure records err, the error of changing name in dir, for the [FilesError].
 func (w *walk) recordFailure(dir *directory, name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

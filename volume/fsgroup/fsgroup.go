@@ -83,7 +83,7 @@ type target struct {
 	readOnly bool
 }
 
-// targetMode returns mode with the permission bits added that the group needs. isDir is true for a directory.
+// targetMode returns mode plus the permission bits that the group needs. isDir is true for a directory.
 func (w target) targetMode(mode uint32, isDir bool) uint32 {
 	mode &= bitsAll
 	if w.readOnly {
@@ -97,7 +97,8 @@ func (w target) targetMode(mode uint32, isDir bool) uint32 {
 	return mode
 }
 
-// isCorrect reports whether gid and mode, of a file, are those that w demands. The mode of a symbolic link is ignored.
+// isCorrect reports whether a file with the given group ID and mode needs no change. isDir and isLink are true for a directory
+// and a symbolic link. For a symbolic link, only gid is compared.
 func (w target) isCorrect(gid, mode uint32, isDir, isLink bool) bool {
 	return gid == w.gid && (isLink || mode&bitsAll == w.targetMode(mode, isDir))
 }

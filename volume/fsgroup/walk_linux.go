@@ -123,8 +123,8 @@ func (w *walk) pushTasks(tasks ...task) {
 	w.wake.Broadcast()
 }
 
-// nextTask removes and returns the newest task. It blocks while there is none but a running task may add some. ok is false when
-// no task is left or w is stopped.
+// nextTask removes and returns the newest task. It blocks while no task is queued and a running task may still add one. ok is
+// false when no task remains or w is stopped.
 func (w *walk) nextTask() (t task, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -187,7 +187,7 @@ func (w *walk) dropTasks() {
 	w.tasks = nil
 }
 
-// runTask runs one task.
+// runTask runs t: it reads the next block of a directory. buf is the buffer for directory entries.
 func (w *walk) runTask(t task, buf []byte) {
 	defer w.releaseDirectory(t.dir)
 	dir := t.dir

@@ -36,8 +36,8 @@ var (
 	_ volume.Watcher = (*CertificateKeeper)(nil)
 )
 
-// NewCertificateKeeper returns a keeper that requests certificates from the issuer from, which must not be nil: it panics. It
-// starts no goroutine: call [CertificateKeeper.Run].
+// NewCertificateKeeper returns a keeper that requests certificates from the issuer from. It panics if from is nil. It starts no
+// goroutine: call [CertificateKeeper.Run].
 func NewCertificateKeeper(from volume.CertificateIssuer, opts CertificateOptions) *CertificateKeeper {
 	return &CertificateKeeper{keeper: podcert.New(from, podcert.Options(opts))}
 }

@@ -22,8 +22,8 @@ import (
 // fsGroup returns the fsGroup of a pod, or nil.
 func fsGroup(pod *corev1.Pod) *int64 { return optional.OrZero(pod.Spec.SecurityContext).FSGroup }
 
-// slowReporter returns a function for fsgroup.Options.ReportSlow. It records an event about the pod of vol with the number of
-// files changed so far. The first event recommends fsGroupChangePolicy instead.
+// slowReporter returns a function for fsgroup.Options.ReportSlow. The function records an event about the pod of vol with the
+// number of files changed so far. Its first event recommends a fsGroupChangePolicy instead.
 func slowReporter(vol volume.Volume) func(files int) {
 	told := false
 	dir, err := filepath.Rel(filepath.Dir(vol.PodDir), vol.Dir)

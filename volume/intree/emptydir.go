@@ -92,7 +92,7 @@ func (d *emptyDir) mountFunc(vol volume.Volume, medium corev1.StorageMedium) (fu
 	}
 }
 
-// TearDown unmounts and removes the directory.
+// TearDown unmounts and removes the directory of vol.
 func (d *emptyDir) TearDown(ctx context.Context, vol volume.Volume) error {
 	ready := readyFile(vol)
 	for _, path := range []string{ready, filepath.Dir(ready)} {
@@ -111,8 +111,8 @@ func (d *emptyDir) TearDown(ctx context.Context, vol volume.Volume) error {
 	return nil
 }
 
-// Usage returns the usage of vol. It reads the project quota of vol, or the usage of its tmpfs. Otherwise it adds up the files of
-// the directory.
+// Usage returns the usage of vol. It reads the project quota of vol or the usage of the file system of vol. If vol has neither,
+// it adds up the files.
 func (d *emptyDir) Usage(ctx context.Context, vol volume.Volume) (volume.Usage, error) {
 	if canUseQuota(vol.Pod) {
 		if u, ok := d.node.quotaUsage(ctx, vol.Dir); ok {
@@ -122,8 +122,8 @@ func (d *emptyDir) Usage(ctx context.Context, vol volume.Volume) (volume.Usage, 
 	return d.node.measureDir(ctx, vol.Dir)
 }
 
-// memorySize returns the size of a tmpfs in bytes. It is the minimum of the allocatable memory of the node, the memory limit of
-// pod and the sizeLimit in source. Zero means that none of them is set.
+// memorySize returns the maximum size of a tmpfs in bytes. It is the minimum of the allocatable memory of the node, the memory
+// limit of pod and the sizeLimit in source. Zero means that none of them is set.
 func (n *node) memorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource) int64 {
 	size := int64(0)
 	least := func(limit int64) {

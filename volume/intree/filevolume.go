@@ -63,7 +63,7 @@ func (w *fileVolume) Check(_ *corev1.Pod, vol *corev1.Volume, path *field.Path) 
 	return errs
 }
 
-// Shows reports whether a volume shows an object.
+// Shows reports whether files of vol are created from object, such as a config map or the metadata of pod.
 func (w *fileVolume) Shows(pod *corev1.Pod, vol *corev1.Volume, object volume.Object) bool {
 	if (object.Kind == volume.KindPod || object.Kind == "") && payload.ShowsMetadata(vol) || payload.ShowsClusterObject(pod, vol, payload.Kind(object.Kind), object.Name) {
 		return true
@@ -138,7 +138,7 @@ func (w *fileVolume) TearDown(ctx context.Context, vol volume.Volume) error {
 	return nil
 }
 
-// Usage returns the usage of the directory or its tmpfs.
+// Usage returns the usage of the directory or the tmpfs of vol.
 func (w *fileVolume) Usage(ctx context.Context, vol volume.Volume) (volume.Usage, error) {
 	return w.node.measureDir(ctx, vol.Dir)
 }

@@ -25,7 +25,7 @@ type hostPath struct {
 	node *node
 }
 
-// Check returns errors for paths with ".." and unknown types.
+// Check returns errors if the path of v contains ".." or its type is unknown. path is the field path of v.
 func (*hostPath) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, message := range podfield.CheckNoBacksteps(v.HostPath.Path) {
@@ -106,7 +106,7 @@ func checkType(path string, typ corev1.HostPathType) error {
 	return nil
 }
 
-// fileType returns the type of a file as a HostPathType.
+// fileType returns the file type in mode as a HostPathType.
 func fileType(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():

@@ -39,7 +39,7 @@ var (
 	_ volume.UsageProvider = (*local)(nil)
 )
 
-// Device returns a device with the name of the PV.
+// Device returns a device named after the PV of vol. Its directories are those of the kubelet.
 func (l *local) Device(_ context.Context, vol volume.Volume) (volume.Device, error) {
 	if vol.PV == nil || vol.PV.Spec.Local == nil || vol.PV.Spec.Local.Path == "" {
 		return volume.Device{}, errors.New("the PV has no local.path")
@@ -108,7 +108,7 @@ func (l *local) Stage(ctx context.Context, vol volume.Volume) error {
 	return l.node.calls.Do(ctx, dir, func() error { return mount.Disk(source.Path, dir, kind, options) })
 }
 
-// Unstage unmounts the file system of a block device.
+// Unstage unmounts the file system of the device of vol.
 func (l *local) Unstage(ctx context.Context, vol volume.Volume) error {
 	if vol.StagingDir == "" {
 		return nil
@@ -207,7 +207,7 @@ func (l *local) warnOtherGroup(ctx context.Context, vol volume.Volume, source st
 	}
 }
 
-// TearDown removes the bind mount of a pod, and no files.
+// TearDown unmounts vol.Dir, a bind mount. It deletes no files of the volume.
 func (l *local) TearDown(ctx context.Context, vol volume.Volume) error {
 	if vol.Block {
 		return nil

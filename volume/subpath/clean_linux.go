@@ -50,7 +50,7 @@ func (c *cleaner) cleanPath(ctx context.Context, path string, depth int) error {
 	return ignoreNotExist(os.Remove(path))
 }
 
-// cleanDir removes a directory, after its entries.
+// cleanDir removes the directory path and the entries that Prepare has created in it. depth has the meaning of cleanPath.
 func (c *cleaner) cleanDir(ctx context.Context, path string, depth int) error {
 	err := os.Remove(path)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {

@@ -19,7 +19,7 @@ import (
 // maxStale is the maximum number of stale mounts on one target that are detached.
 const maxStale = 100
 
-// bindSubPath is Prepare for a valid subPath.
+// bindSubPath does the work of Prepare for a valid request.SubPath.
 func bindSubPath(ctx context.Context, request Request) error {
 	failed := func(op string, err error) error {
 		return &Error{SubPath: request.SubPath, Op: op, Err: removePaths(err)}

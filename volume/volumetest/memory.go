@@ -39,7 +39,7 @@ func (m *MemoryPlugin) SetUp(_ context.Context, vol volume.Volume) (volume.Mount
 	return volume.Mount{HostPath: vol.Dir}, nil
 }
 
-// TearDown removes a volume.
+// TearDown records that vol is not set up.
 func (m *MemoryPlugin) TearDown(_ context.Context, vol volume.Volume) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,7 +102,7 @@ var (
 	_ volume.SELinuxMounter = (*FaultyPlugin)(nil)
 )
 
-// SetUp calls SetUpFault, the plugin and AfterSetUp.
+// SetUp calls SetUpFault, SetUp of the wrapped plugin, and AfterSetUp.
 func (f *FaultyPlugin) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
 	if f.SetUpFault != nil {
 		if err := f.SetUpFault(ctx, vol); err != nil {
@@ -116,7 +116,7 @@ func (f *FaultyPlugin) SetUp(ctx context.Context, vol volume.Volume) (volume.Mou
 	return m, err
 }
 
-// TearDown calls TearDownFault and the plugin.
+// TearDown calls TearDownFault and TearDown of the wrapped plugin.
 func (f *FaultyPlugin) TearDown(ctx context.Context, vol volume.Volume) error {
 	if f.TearDownFault != nil {
 		if err := f.TearDownFault(ctx, vol); err != nil {
@@ -126,13 +126,13 @@ func (f *FaultyPlugin) TearDown(ctx context.Context, vol volume.Volume) error {
 	return f.Plugin.TearDown(ctx, vol)
 }
 
-// Shows calls the plugin, if it is a [volume.Refresher].
+// Shows calls Shows of the wrapped plugin, if that is a [volume.Refresher].
 func (f *FaultyPlugin) Shows(pod *corev1.Pod, vol *corev1.Volume, object volume.Object) bool {
 	r, ok := f.Plugin.(volume.Refresher)
 	return ok && r.Shows(pod, vol, object)
 }
 
-// Device calls the plugin, if it is a [volume.Stager].
+// Device calls Device of the wrapped plugin, if that is a [volume.Stager].
 func (f *FaultyPlugin) Device(ctx context.Context, vol volume.Volume) (volume.Device, error) {
 	if s, ok := f.Plugin.(volume.Stager); ok {
 		return s.Device(ctx, vol)
@@ -140,7 +140,7 @@ func (f *FaultyPlugin) Device(ctx context.Context, vol volume.Volume) (volume.De
 	return volume.Device{}, nil
 }
 
-// Stage calls StageFault and the plugin.
+// Stage calls StageFault and Stage of the wrapped plugin.
 func (f *FaultyPlugin) Stage(ctx context.Context, vol volume.Volume) error {
 	if f.StageFault != nil {
 		if err := f.StageFault(ctx, vol); err != nil {
@@ -150,7 +150,7 @@ func (f *FaultyPlugin) Stage(ctx context.Context, vol volume.Volume) error {
 	return f.Plugin.(volume.Stager).Stage(ctx, vol) // Device has returned a device, so that the plugin is a Stager
 }
 
-// Unstage calls UnstageFault and the plugin.
+// Unstage calls UnstageFault and Unstage of the wrapped plugin.
 func (f *FaultyPlugin) Unstage(ctx context.Context, vol volume.Volume) error {
 	if f.UnstageFault != nil {
 		if err := f.UnstageFault(ctx, vol); err != nil {

@@ -35,7 +35,7 @@ func (m *MemoryStager) Device(_ context.Context, vol volume.Volume) (volume.Devi
 	return volume.Device{Name: vol.PV.Name, Dir: "memory/" + vol.PV.Name, Data: map[string]string{"of": vol.PV.Name}}, nil
 }
 
-// Stage records that a device is staged.
+// Stage records that the device of vol is staged.
 func (m *MemoryStager) Stage(_ context.Context, vol volume.Volume) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,7 +71,7 @@ func (m *MemoryStager) SetUp(ctx context.Context, vol volume.Volume) (volume.Mou
 	return m.MemoryPlugin.SetUp(ctx, vol)
 }
 
-// NodeExpand records the size of a device.
+// NodeExpand records the new size of the device of vol.
 func (m *MemoryStager) NodeExpand(_ context.Context, vol volume.Volume, expansion volume.Expansion) error {
 	m.checkStaged("expand", vol)
 	m.mu.Lock()
@@ -100,7 +100,7 @@ func (m *MemoryStager) Staged() []string {
 	return slices.Sorted(maps.Keys(m.staged))
 }
 
-// Violations returns the calls that came in the wrong order.
+// Violations returns the calls that came in a wrong order, such as a SetUp before Stage.
 func (m *MemoryStager) Violations() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

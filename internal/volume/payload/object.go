@@ -38,8 +38,8 @@ func (b *builder) addSecret(name string, items []corev1.KeyToPath, mayMiss *bool
 	}
 }
 
-// addKeys adds a file for each item, with the value in data of the key of the item. Without items, it adds a file for each key of
-// data. A missing key is an error unless mayMiss is true; missing is the format of the error, with a verb for the key.
+// addKeys adds a file for each item, with the content data[item.Key]. Without items, it adds a file for each key of data. A
+// missing key is an error unless mayMiss is true. missing is the format of that error; it has one verb, for the key.
 func (b *builder) addKeys(data map[string][]byte, items []corev1.KeyToPath, mayMiss *bool, missing string) {
 	if len(items) == 0 {
 		for key, content := range data {

@@ -24,7 +24,7 @@ type Action struct {
 	Step   Step
 }
 
-// Start records that the step of a starts at now, in the progress of its device or volume.
+// Start records that a.Step starts at now, in the progress of its device or volume.
 func (a Action) Start(now time.Time) {
 	if a.Device != nil {
 		a.Device.Start(a.Step, now)

@@ -29,7 +29,8 @@ type Volume struct {
 	Progress
 }
 
-// Start records that step starts at now. A set-up or update reads all objects that the volume shows: it clears Stale.
+// Start records that step starts at now. Unless step is a teardown, it clears v.Stale: only changes after now require another
+// update.
 func (v *Volume) Start(step Step, now time.Time) {
 	v.Progress.Start(step, now)
 	if !step.isRemoval() {

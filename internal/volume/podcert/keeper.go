@@ -51,8 +51,8 @@ type Keeper struct {
 	watched  int // key of the last watcher
 }
 
-// New returns a Keeper without certificates that requests them from the issuer from, which must not be nil: it panics. It starts
-// no goroutine: call [Keeper.Run].
+// New returns a Keeper that requests certificates from the issuer from. It panics if from is nil. It starts no goroutine: call
+// [Keeper.Run].
 func New(from volume.CertificateIssuer, opts Options) *Keeper {
 	required.MustArgs("podcert.New", required.Arg{Name: "from", Value: from, Hint: "an *apiserver.Objects"})
 	if opts.Wait <= 0 {

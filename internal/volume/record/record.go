@@ -272,5 +272,5 @@ func ReadAll(root string) (records []Pod, damaged map[string]error, err error) {
 // isNotDir reports whether err says that a part of a path is a file and not a directory.
 func isNotDir(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
 
-// Names returns all names of a volume in its pod.
+// Names returns Name and Aliases: all names of the volume in its pod.
 func (v *Volume) Names() []string { return append([]string{v.Name}, v.Aliases...) }

@@ -52,8 +52,8 @@ type Cache struct {
 	cleaned time.Time
 }
 
-// NewCache returns an empty cache for tokens of the issuer from, which must not be nil: it panics. random returns numbers in
-// [0,1); nil means rand.Float64 of math/rand/v2.
+// NewCache returns an empty cache for tokens of the issuer from. It panics if from is nil. random returns numbers in [0,1); nil
+// means rand.Float64 of math/rand/v2.
 func NewCache(from volume.TokenIssuer, random func() float64) *Cache {
 	required.MustArgs("token.NewCache", required.Arg{Name: "from", Value: from, Hint: "an apiserver.Tokens"})
 	if random == nil {
@@ -94,17 +94,17 @@ func (c *Cache) Token(ctx context.Context, request volume.TokenRequest) (volume.
 	}
 }
 
-// Forget drops the tokens of a pod.
+// Forget drops the tokens of the pod with UID podUID.
 func (c *Cache) Forget(podUID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deleteMatching(func(r volume.TokenRequest, _ volume.Token) bool { return r.PodUID == podUID })
 }
 
-// deleteMatching removes the tokens for which is returns true. The caller holds c.mu.
-func (c *Cache) deleteMatching(is func(volume.TokenRequest, volume.Token) bool) {
+// deleteMatching removes the tokens for which matches returns true. The caller holds c.mu.
+func (c *Cache) deleteMatching(matches func(volume.TokenRequest, volume.Token) bool) {
 	maps.DeleteFunc(c.tokens, func(r volume.TokenRequest, t volume.Token) bool {
-		if !is(r, t) {
+		if !matches(r, t) {
 			return false
 		}
 		if c.ofPod[r.PodUID]--; c.ofPod[r.PodUID] == 0 {

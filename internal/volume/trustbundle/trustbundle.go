@@ -35,7 +35,7 @@ type Reader struct {
 	seed maphash.Seed
 }
 
-// NewReader returns a Reader that lists bundles with from, which must not be nil: it panics.
+// NewReader returns a Reader that lists trust bundles with from. It panics if from is nil.
 func NewReader(from volume.TrustBundleLister) *Reader {
 	required.MustArgs("trustbundle.NewReader", required.Arg{Name: "from", Value: from, Hint: "an *apiserver.Objects"})
 	return &Reader{from: from, seed: maphash.MakeSeed()}

@@ -82,7 +82,7 @@ func replaceLink(target, path string) error {
 	return os.Symlink(target, path)
 }
 
-// Unmap reverts Map, also one that has failed halfway.
+// Unmap reverts Map. It also removes the results of a Map that has failed.
 func (m Mapping) Unmap(ctx context.Context) error {
 	if err := blockdev.Release(ctx, m.Bound); err != nil {
 		return fmt.Errorf("release device: %w", err)
