@@ -13,9 +13,9 @@ import (
 )
 
 // Active returns the pods whose requests count against the capacity of the node, each with the resources allocated to it. These
-// are the admitted pods, and after a restart of the agent also pods whose record is not read yet, because they may be admitted.
-// Pods that await admission, and rejected, temporarily evicted and terminated pods are omitted. complete is true once every
-// source has reported all of its pods.
+// are the admitted pods. Right after a restart of the agent the result includes pods whose record on disk is not read yet,
+// because they may be admitted. Pods that await admission, and rejected, temporarily evicted and terminated pods are omitted.
+// complete is true once every source has reported all of its pods.
 func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -104,8 +104,8 @@ func (r *Reconciler) retryDeferred(ctx context.Context) {
 	}
 }
 
-// wakeDeferred wakes the workers whose deferred resizes must be decided again now. It returns the time at which it must be called
-// next, or zero if it must be called only after the next signal.
+// wakeDeferred wakes the workers of pods whose deferred resize must be decided again now, according to queue. It returns the time
+// at which it must be called next, or zero if it must be called only after the next signal.
 func (r *Reconciler) wakeDeferred(queue *resizequeue.Queue) (at time.Time) {
 	d, now := r.deferred, time.Now()
 	d.mu.Lock()

@@ -33,9 +33,9 @@ func (r *Reconciler) claimOwner() (release func() error, err error) {
 	return release, err
 }
 
-// filterOwned returns the sandboxes and containers in observed that this worker may change. These are all of them, unless another
-// agent runs a pod of this UID, too. In that case filterOwned returns an error while a source lists the pod. If deleted is set,
-// no source lists the pod, and the result has only the containers with this agent's LabelOwner, which are torn down.
+// filterOwned returns the sandboxes and containers in observed that this worker may change. Usually these are all of them. If
+// another agent runs a pod with this UID, the result depends on deleted. While a source lists the pod, deleted is false and
+// filterOwned returns an error. Otherwise the result has only the containers with this agent's LabelOwner, which are torn down.
 func (w *worker) filterOwned(observed cri.Pod, deleted bool) (cri.Pod, error) {
 	owner, foreign := w.r.owner.ForeignMark(&observed)
 	w.exec.Cleaner.SetShared(foreign)

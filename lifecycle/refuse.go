@@ -61,8 +61,9 @@ func (e *podCheckError) Error() string { return e.err.Error() }
 func (e *podCheckError) Unwrap() error { return e.err }
 
 // newRejection returns the reason and message with which a pod must fail because its checks returned errs. invalid says that the
-// pod is invalid; otherwise it uses a feature that is not supported. A pod that the kubelet rejects too gets the kubelet's reason
-// and message. The result is nil if the name, namespace or UID is invalid, because no status can be reported for such a pod.
+// pod is invalid; otherwise it uses a feature that is not supported. If the kubelet rejects such a pod, the reason and message
+// are the kubelet's. The result is nil if the name, namespace or UID is invalid, because no status can be reported for such a
+// pod.
 func (r *Reconciler) newRejection(pod *corev1.Pod, errs field.ErrorList, invalid bool) *podstatus.Rejection {
 	if slices.ContainsFunc(errs, func(e *field.Error) bool {
 		return slices.Contains([]string{"metadata.uid", "metadata.name", "metadata.namespace"}, e.Field)
@@ -83,10 +84,11 @@ func (r *Reconciler) newRejection(pod *corev1.Pod, errs field.ErrorList, invalid
 	return &podstatus.Rejection{Reason: reasonFeature, Message: truncateMessage("Pod requires node features that are not available: " + message)}
 }
 
-// appArmorMessage returns the rejection message for a host without AppArmor. Source: pkg/kubelet/lifecycle/handlers.go.
+// appArmorMessage returns the rejection message for a pod with an AppArmor profile. err is the reason why the host cannot enforce
+// AppArmor. Source: pkg/kubelet/lifecycle/handlers.go.
 func appArmorMessage(err error) string { return fmt.Sprintf("Cannot enforce AppArmor: %v", err) }
 
-// truncateMessage cuts message to maxRejectionMessage bytes.
+// truncateMessage cuts message to maxRejectionMessage bytes. A message that was cut ends with "...".
 func truncateMessage(message string) string {
 	if len(message) <= maxRejectionMessage {
 		return message

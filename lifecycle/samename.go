@@ -21,9 +21,9 @@ import (
 // blockedReportDelay is how long a pod waits for another pod of its name until it reports the last error of that pod as well.
 const blockedReportDelay = 5 * time.Second
 
-// awaitSameNamePods waits until the runtime has removed all earlier pods with the namespace and name of this pod. Meanwhile it
-// publishes that the pod waits. It returns early, with true, if the pod need not wait any more, for example because it was
-// deleted, and with false if ctx ends.
+// awaitSameNamePods waits until all earlier pods with the namespace and name of this pod are removed. Meanwhile it publishes that
+// the pod waits. It also returns true once the pod need not wait any more, for example because it was deleted. It returns false
+// if ctx ends.
 func (w *worker) awaitSameNamePods(ctx context.Context) bool {
 	if w.blockingWorker() == nil {
 		return true

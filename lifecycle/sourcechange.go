@@ -5,8 +5,8 @@ package lifecycle
 
 import "slices"
 
-// setSource records, also on disk, the name of the source that lists the worker's pod. It is called before the worker's goroutine
-// starts.
+// setSource records the name of the source that lists the worker's pod, in memory and on disk. It is called before the worker's
+// goroutine starts.
 func (w *worker) setSource(source string) {
 	w.source = source
 	w.record.SetSource(source)

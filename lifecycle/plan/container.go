@@ -204,8 +204,8 @@ func hasOwnGrace(container *corev1.Container, kind probe.Kind) bool {
 	return p.TerminationGracePeriodSeconds != nil
 }
 
-// planStart plans to start the next instance of a container. While the back-off after its last exit has not expired, it plans to
-// wait instead.
+// planStart plans to start the next instance of a container. If the back-off after its last exit has not expired, the container
+// waits and is not started.
 func (p *planner) planStart(container *corev1.Container) {
 	start := Start{Container: container, Generation: p.view.Generation}
 	if last := p.state.Observed.NewestContainer(container.Name); last != nil {

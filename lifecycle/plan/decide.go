@@ -86,8 +86,8 @@ func (a *Actions) ReplacedContainers(observed cri.Pod) (replaced []cri.Container
 }
 
 // WaitingReasons returns the reasons why containers wait while the actions are executed, by container name. A container in
-// back-off has reason CrashLoopBackOff. A container that the actions start keeps its reason in previous, the result of the last
-// call.
+// back-off has reason CrashLoopBackOff. A container that the actions start keeps its reason in previous, which has the reasons of
+// failed starts by container name.
 func (a *Actions) WaitingReasons(previous map[string]podstatus.Waiting) map[string]podstatus.Waiting {
 	if len(previous)+len(a.BackOff) == 0 {
 		return nil

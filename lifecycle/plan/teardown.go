@@ -126,8 +126,8 @@ func (p *planner) waitForBefore(container *cri.Container) (names []string) {
 	return names
 }
 
-// PreStopHook returns the preStop hook to run before the container is stopped, or nil if there is none. It returns nil, too, if
-// the container does not run or the pod's grace period is zero. If pod is nil, it reads the hook from the annotations of the
+// PreStopHook returns the preStop hook to run before the container is stopped, or nil if there is none. The result is nil if the
+// container does not run, or if the grace period of the pod is zero. If pod is nil, the hook is read from the annotations of the
 // container.
 func PreStopHook(pod *corev1.Pod, container *cri.Container) *corev1.LifecycleHandler {
 	if container.State != cri.ContainerRunning {

@@ -17,9 +17,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// ForbiddenSysctls returns an error for each sysctl of the pod that it must not set on this node. It may set the sysctls that are
-// safe as of Linux 4.15 and those in allowed, where a trailing * matches any suffix. It must not set a sysctl of a namespace that
-// it shares with the host. The kubelet rejects such a pod with reason SysctlForbidden (pkg/kubelet/sysctl).
+// ForbiddenSysctls returns an error for each sysctl that the pod sets and that is forbidden on this node. A sysctl is permitted
+// if it is safe as of Linux 4.15 or matches an entry of allowed, in which a trailing * matches any suffix. A sysctl of a
+// namespace that the pod shares with the host is always forbidden. The kubelet rejects such a pod with reason SysctlForbidden
+// (pkg/kubelet/sysctl).
 func ForbiddenSysctls(pod *corev1.Pod, allowed []string) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec", "securityContext", "sysctls")

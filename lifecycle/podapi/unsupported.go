@@ -13,9 +13,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// Unsupported returns an error for each field of a valid pod that this version does not implement and that would make a
-// difference on the node. Fields that only a scheduler reads are accepted. Fields to which the API server sets defaults are
-// accepted too, such as terminationMessagePath and resizePolicy.
+// Unsupported returns an error for each field of a valid pod that this version does not implement, if the field would make a
+// difference on the node. Accepted are fields that only a scheduler reads, and fields to which the API server sets defaults, such
+// as terminationMessagePath and resizePolicy.
 func Unsupported(pod *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := &pod.Spec, field.NewPath("spec")

@@ -245,8 +245,8 @@ func validateProjection(projection *corev1.VolumeProjection, path *field.Path, t
 	return errs
 }
 
-// validateToken checks a service account token in a projected volume. Another source of the volume may use the path of the token
-// too; the token then replaces that file.
+// validateToken checks a service account token in a projected volume. The path of the token may equal that of another file in the
+// volume: the token then replaces the file.
 func validateToken(token *corev1.ServiceAccountTokenProjection, path *field.Path) field.ErrorList {
 	errs := validateFilePath(token.Path, path.Child("path"), nil)
 	path = path.Child("expirationSeconds")

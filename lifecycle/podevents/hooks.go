@@ -92,7 +92,8 @@ func Probes(pods Pods, record Record) probe.Hooks {
 	}}
 }
 
-// restartCount returns the restart count of the named container in status, or zero if status does not have it or is nil.
+// restartCount returns the restart count of the named container in status. It returns zero if status is nil or does not have the
+// container.
 func restartCount(status *corev1.PodStatus, container string) uint32 {
 	if status == nil {
 		return 0

@@ -27,8 +27,8 @@ func Container(pod *corev1.Pod, container *corev1.Container, launch Launch, opts
 	return config, fielderr.ShortOne(err)
 }
 
-// containerConfig returns the CRI config of a container, in which env is the resolved environment. path is the field path of the
-// container in the pod, for errors.
+// containerConfig returns the CRI config of a container. env is the resolved environment of the container. path is its field path
+// in the pod, for errors.
 func containerConfig(
 	pod *corev1.Pod, container *corev1.Container, path *field.Path, env *podenv.Environment, launch Launch, opts Options,
 ) (cri.ContainerConfig, error) {
@@ -77,7 +77,7 @@ func containerConfig(
 }
 
 // checkMetadataSize returns an error for the field at path if labels and annotations together exceed limit bytes. The runtime
-// returns them in its lists, and the size of these is limited.
+// returns labels and annotations in its lists, whose size is limited.
 func checkMetadataSize(path *field.Path, labels, annotations map[string]string, limit int) error {
 	if podfield.MapSize(labels)+podfield.MapSize(annotations) > limit {
 		return fielderr.TooLong(path, "labels and annotations may not be more than %d bytes in all", limit)

@@ -33,7 +33,7 @@ func Hash(container *corev1.Container) string {
 	return strconv.FormatUint(uint64(hashContainer(container)), 16)
 }
 
-// HasHash reports whether [Hash] returns hash for the container. It does not allocate.
+// HasHash reports whether hash equals the result of [Hash] for the container. It does not allocate.
 func HasHash(container *corev1.Container, hash string) bool {
 	var buf [8]byte
 	return string(strconv.AppendUint(buf[:0], uint64(hashContainer(container)), 16)) == hash

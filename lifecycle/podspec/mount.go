@@ -150,8 +150,8 @@ func convertPropagation(mount *corev1.VolumeMount, path *field.Path) (cri.Propag
 	}
 }
 
-// resolveRecursiveReadOnly reports whether the mounts below the mount must be read-only, too (KEP-3857). It returns an error if
-// the mount requires this and the runtime does not support it.
+// resolveRecursiveReadOnly reports whether all mounts below the volume mount must be read-only as well (KEP-3857). It returns an
+// error if the volume mount requires this and the runtime does not support it.
 func resolveRecursiveReadOnly(pod *corev1.Pod, mount *corev1.VolumeMount, path *field.Path, opts Options) (bool, error) {
 	mode := *optional.First(mount.RecursiveReadOnly, new(corev1.RecursiveReadOnlyDisabled))
 	if mode == corev1.RecursiveReadOnlyDisabled {

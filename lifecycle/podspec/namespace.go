@@ -36,8 +36,8 @@ func podNamespaces(pod *corev1.Pod, opts Options) (cri.NamespaceOptions, error) 
 	return n, err
 }
 
-// userNamespace returns the user namespace of the pod. With hostUsers false it is a namespace of its own, whose IDs are mapped to
-// IDs of the host. Otherwise it is that of the node.
+// userNamespace returns the user namespace of the pod. With hostUsers false it is a new namespace, whose IDs are mapped to IDs of
+// the host. Otherwise the pod uses the namespace of the node.
 func userNamespace(pod *corev1.Pod, opts Options) (*cri.UserNamespace, error) {
 	if h := pod.Spec.HostUsers; h == nil || *h {
 		return &cri.UserNamespace{Mode: cri.NamespaceNode}, nil

@@ -202,8 +202,8 @@ func mountStatuses(container *corev1.Container, last *cri.Container, previous *c
 	return list
 }
 
-// isRecursiveReadOnly reports whether the mounts below the read-only mount are read-only, too. If container is nil, it does not
-// exist yet, and the result is true if the mount requires it.
+// isRecursiveReadOnly reports whether all mounts below the read-only volume mount are read-only as well. If container is nil, the
+// container does not exist yet, and the result is true if the volume mount requires this.
 func isRecursiveReadOnly(mount *corev1.VolumeMount, container *cri.Container) bool {
 	if container == nil {
 		return *mount.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled

@@ -79,9 +79,9 @@ func New(path string, opts Options) *Store {
 	return &Store{path: path, opts: opts, changed: make(chan struct{}, 1), loaded: map[string][]*corev1.Pod{}}
 }
 
-// Update records set, the newest pods of a source, to be written to the file, and returns the set to run. If set is incomplete,
-// the result also has the pods that Load returned for the source and that it has not listed since. Update does not wait for the
-// write.
+// Update records set, the newest pods of a source, to be written to the file. It returns the set to run. If set is incomplete,
+// the result includes pods that Load returned for the source, until the source has listed them or reports a complete set. Update
+// does not wait for the write.
 func (s *Store) Update(set lifecycle.PodSet) lifecycle.PodSet {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -42,7 +42,7 @@ func Parse(data []byte, origin Origin) ([]*corev1.Pod, []*Error) {
 	return pods, errs
 }
 
-// entry is a pod of a manifest with its position and hash.
+// entry is a pod of a manifest with its line and hash.
 type entry struct {
 	pod   *corev1.Pod
 	sum   string // hash of the pod in the manifest, before defaults are set
@@ -61,7 +61,7 @@ func parse(data []byte, origin Origin) (entries []entry, errs []*Error, total co
 	return p.entries, p.errs, cost{values: p.budget.Spent(), bytes: len(data)}
 }
 
-// parser decodes one manifest and collects its pods and errors.
+// parser decodes one manifest, and collects its pods and errors.
 type parser struct {
 	origin  Origin
 	budget  *safeyaml.Budget // remaining decoding budget

@@ -122,7 +122,7 @@ func (h *Handler) checkRoom(path string, added cost) error {
 	return nil
 }
 
-// writeManifest writes a manifest and syncs it to disk. If the directory does not exist, it is created.
+// writeManifest writes data to the manifest file at path and syncs it to disk. It creates the directory if that does not exist.
 func (h *Handler) writeManifest(path string, data []byte) error {
 	if _, err := os.Stat(h.dir); errors.Is(err, fs.ErrNotExist) {
 		if err := errors.Join(os.MkdirAll(h.dir, 0o700), atomicfile.SyncDir(filepath.Dir(h.dir))); err != nil {
@@ -136,7 +136,8 @@ func (h *Handler) writeManifest(path string, data []byte) error {
 	return atomicfile.WriteFile(path, data, 0o600)
 }
 
-// removeManifest removes a manifest file and syncs the directory to disk.
+// removeManifest removes the manifest file called name and syncs the directory to disk. It returns an error if the file does not
+// exist, or if the If-Match header of the request forbids the removal.
 func (h *Handler) removeManifest(request *http.Request, name string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
