@@ -61,7 +61,7 @@ func (s *scanner) setIOCounter(d *IODevice, key, value []byte) {
 	}
 }
 
-// parseDevice parses "major:minor" of a block device.
+// parseDevice parses text, the numbers "major:minor" of a block device.
 func (s *scanner) parseDevice(text []byte) (major, minor uint32) {
 	before, after, _ := bytes.Cut(text, []byte(":"))
 	high, low := s.parseNumber(before), s.parseNumber(after)

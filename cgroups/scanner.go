@@ -75,7 +75,7 @@ func (s *scanner) setError(problem string, text []byte) {
 	}
 }
 
-// quoteExcerpt quotes at most 64 bytes of text for an error.
+// quoteExcerpt quotes the first 64 bytes of text for an error.
 func quoteExcerpt(text []byte) string {
 	const most = 64
 	if len(text) > most {
@@ -84,7 +84,7 @@ func quoteExcerpt(text []byte) string {
 	return strconv.Quote(string(text))
 }
 
-// cutField splits text at the first space.
+// cutField splits text at the first space: field is before it, rest after it.
 func cutField(text []byte) (field, rest []byte) {
 	field, rest, _ = bytes.Cut(text, []byte(" "))
 	return field, rest

@@ -15,8 +15,8 @@ type Candidate struct {
 
 	Priority int32
 	Critical bool // never evicted
-	// Evicting reports that the pod is being evicted but still runs, for example since before a restart of the agent. No other
-	// pod is evicted until it has terminated or its eviction times out.
+	// Evicting means that the eviction of the pod has started and the pod still runs, for example after a restart of the agent.
+	// No other pod is evicted until this pod has terminated or its eviction times out.
 	Evicting bool
 	// GracePeriod is terminationGracePeriodSeconds of the pod, if HasGracePeriod is true.
 	GracePeriod    time.Duration
@@ -25,7 +25,7 @@ type Candidate struct {
 	Measured       bool  // the fields below were measured; an unmeasured pod is evicted first, as in the kubelet
 	Memory         int64 // working set in bytes
 	Swap           int64 // swapped memory in bytes, not included in Memory
-	MemoryRequest  int64
+	MemoryRequest  int64 // bytes
 	Tasks          int64 // threads of all its processes
 	Rootfs         Usage // writable layers of its containers
 	Logs           Usage // logs of its containers
@@ -35,7 +35,7 @@ type Candidate struct {
 	ExceededLimit *ExceededLimit // limit of local storage that the pod exceeds; nil: none
 }
 
-// Usage is the usage of a filesystem.
+// Usage is what a pod uses of a filesystem.
 type Usage struct {
 	Bytes  int64
 	Inodes int64

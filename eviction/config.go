@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// Threshold is the amount of a signal to keep free.
+// Threshold is the least available amount of a signal. It is met when less is available.
 type Threshold struct {
 	Signal      Signal
 	Value       Amount
 	GracePeriod time.Duration // how long it must be met before a pod is evicted; zero: hard threshold, immediate eviction
-	MinReclaim  Amount        // amount to free beyond Value once the threshold is met
+	MinReclaim  Amount        // once the threshold is met, it stays met until Value plus MinReclaim is available
 }
 
 // Hard reports whether t is a hard threshold: once it is met, pods are evicted without a grace period.

@@ -10,10 +10,10 @@ import (
 
 // Decision is the result of [Policy.Decide]: the actions to start now.
 type Decision struct {
-	// State is the input of the next decision. If NeedsCandidates is set, it is unchanged.
+	// State is the input of the next decision. If NeedsCandidates is set, it is the State passed to Decide.
 	State State
-	// NeedsCandidates means that this decision needs the candidates: the caller measures them and decides again with the same
-	// readings and time. While a slow measurement runs, it decides with Observation.Measuring set.
+	// NeedsCandidates means that this decision needs the candidates. The caller measures them and calls Decide again with
+	// these readings and this time. While a slow measurement runs, the caller sets Observation.Measuring instead.
 	NeedsCandidates bool
 
 	Conditions    []Condition // true conditions in a fixed order
@@ -26,7 +26,7 @@ type Decision struct {
 	// Kill lists the UIDs of pods that were being evicted before this process started and have not terminated in time. A [Killer]
 	// kills them without the runtime.
 	Kill []string
-	Wake time.Time // time of the next observation, unless an action ends before
+	Wake time.Time // time of the next observation; the caller observes earlier if an action ends
 	// Problems are the errors of skipped readings and candidates.
 	Problems []error
 }
@@ -83,9 +83,9 @@ type decider struct {
 	ranker      EvictionRanker
 
 	readings       [numSignals]Reading // by signal index; an empty Signal means missing
-	stale          [numSignals]bool    // readings that were already used in an earlier decision
+	stale          [numSignals]bool    // readings that a previous decision has already used
 	earliest       time.Time           // earliest time of the next decision; zero: none
-	deferredSignal Signal              // its reading is used again once the candidates are measured
+	deferredSignal Signal              // signal whose reading is used again once the candidates are measured
 }
 
 // sortReadings stores the valid readings of the observation by signal. Of two readings of a signal it keeps the one with less

@@ -116,7 +116,7 @@ type Status struct {
 	Err        error       // error of the last observation
 }
 
-// Status returns a copy of the result of the last decision.
+// Status returns the result of the last decision. The caller owns its slices.
 func (e *Evictor) Status() Status {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// measurement is the state of Observer.Candidates calls in Run. At most one call runs.
+// measurement is the state of the calls of Observer.Candidates. At most one call is running.
 type measurement struct {
-	started  time.Time      // start of the running call; zero: none runs
+	started  time.Time      // start of the running call; zero: no call is running
 	outdated bool           // a pod has terminated since the start, so the result must be dropped
 	result   *measureResult // result of the last call, for the next decision; nil: none
 }
@@ -22,7 +22,7 @@ type measureResult struct {
 	duration   time.Duration
 }
 
-// lastObservation is the observation of the last pass with its time and error.
+// lastObservation is the last observation of the node, with its time and error.
 type lastObservation struct {
 	observation Observation
 	now         time.Time

@@ -49,7 +49,7 @@ type Observation struct {
 	// for example process IDs of the node and of all pods.
 	Readings []Reading
 
-	// Candidates are all running pods, if Measured is true: they were measured for this decision.
+	// Candidates are all running pods. Measured is true if they were measured for this decision.
 	Candidates []Candidate
 	Measured   bool
 	// Measuring means that a measurement of the candidates is running. The decision then includes only actions that do not need
@@ -62,7 +62,7 @@ type ReclaimKind uint8
 
 // Kinds of reclaim, in the order of their execution.
 const (
-	ReclaimCache      ReclaimKind = 1 << iota // memory from caches and by swapping; no process ends
+	ReclaimCache      ReclaimKind = 1 << iota // page cache and swappable memory; no process is killed
 	ReclaimContainers                         // terminated containers
 	ReclaimImages                             // unused images
 )

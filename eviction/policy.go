@@ -24,7 +24,7 @@ type Rules struct {
 	NoLocalStorage bool // ignore limits of local storage (localStorageCapacityIsolation: false)
 
 	// The fields below select the kubelet's behaviour; see Kubelet.
-	FixedPeriod   time.Duration // fixed period between observations; zero: 100 ms to 10 s by urgency
+	FixedPeriod   time.Duration // time between observations; zero: 100 ms to 10 s, shorter if a threshold is close
 	IgnoreSwap    bool          // do not count swapped memory in rankings
 	NoCache       bool          // never reclaim caches
 	NoReclaimWait bool          // do not wait for the effect of a reclaim of disk space
@@ -52,7 +52,7 @@ const (
 	cacheTimeout   = time.Second
 )
 
-// Policy decides with fixed [Rules]. [NewPolicy] creates it. It may be used by several goroutines.
+// Policy makes decisions by [Rules], which do not change. [NewPolicy] creates it. It may be used by several goroutines.
 type Policy struct {
 	rules   Rules
 	layouts [numLayouts]struct {

@@ -102,10 +102,10 @@ func NewRanker(opts RankOptions) EvictionRanker {
 	})
 }
 
-// ComparePriority orders pods with lower priority first.
+// ComparePriority is a [Compare] that orders pods with lower priority first.
 func ComparePriority(a, b *Candidate) int { return cmp.Compare(a.Priority, b.Priority) }
 
-// CompareTasks orders pods with more tasks first.
+// CompareTasks is a [Compare] that orders pods with more tasks (threads) first. Pods without measured usage precede them.
 func CompareTasks(a, b *Candidate) int {
 	if !a.Measured || !b.Measured {
 		return compareTrueFirst(!a.Measured, !b.Measured)
@@ -168,7 +168,7 @@ func CompareStorageExcess(layout Layout, signal Signal) Compare {
 	}
 }
 
-// memoryUsage returns the memory of a pod for rankings.
+// memoryUsage returns the working set of the pod in bytes, plus swapped memory unless ignoreSwap is true.
 func (c *Candidate) memoryUsage(ignoreSwap bool) int64 {
 	if ignoreSwap {
 		return c.Memory
@@ -176,7 +176,7 @@ func (c *Candidate) memoryUsage(ignoreSwap bool) int64 {
 	return addSaturated(c.Memory, c.Swap)
 }
 
-// compareTrueFirst compares two booleans; true is first.
+// compareTrueFirst returns a negative number if only a is true, a positive one if only b is, and zero if they are equal.
 func compareTrueFirst(a, b bool) int {
 	switch {
 	case a == b:

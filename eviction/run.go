@@ -22,7 +22,8 @@ const (
 // stateChange updates the state after an action has ended. Run calls it.
 type stateChange func(State) State
 
-// runner is the state of one [Evictor.Run]. Only the goroutine of Run changes it: goroutines of actions send it a stateChange.
+// runner is the state of one [Evictor.Run]. Only the goroutine of Run changes it: goroutines of actions send it a stateChange. A
+// pass is one observation of the node and the decision on it.
 type runner struct {
 	evictor *Evictor
 	wg      *sync.WaitGroup
@@ -200,7 +201,7 @@ func (r *runner) startReclaim(ctx context.Context, request Reclaim) {
 	r.wg.Go(func() { r.runReclaim(ctx, request) })
 }
 
-// runReclaim calls Actor.Reclaim and sends the result to Run.
+// runReclaim calls Actor.Reclaim and sends the result to the goroutine of Run.
 func (r *runner) runReclaim(ctx context.Context, request Reclaim) {
 	timeout := reclaimTimeout
 	if request.Kind == ReclaimCache {
@@ -319,7 +320,7 @@ func (r *runner) sendResult(ctx context.Context, change stateChange) {
 	}
 }
 
-// singleCall runs a func that may hang, at most one at a time.
+// singleCall calls a function that may hang. It makes no second call while one is running.
 type singleCall[T any] struct {
 	pending chan struct{} // closed when the last call has returned; nil: none yet
 }

@@ -21,11 +21,11 @@ type readingSample struct {
 	known     bool
 	available int64
 	time      time.Time // Reading.Time
-	at        time.Time // when it was observed
+	at        time.Time // when the reading was observed
 	speed     float64   // decrease of the available amount per second, at least zero
 }
 
-// nextSample returns the sample for reading that follows s.
+// nextSample returns the sample that replaces s after reading was observed at now. Its speed is the decrease since s.
 func (s readingSample) nextSample(reading Reading, now time.Time) readingSample {
 	n := readingSample{known: true, available: reading.Available, time: reading.Time, at: now}
 	if !s.known {

@@ -11,7 +11,7 @@ import (
 // State is the memory of [Policy.Decide] between decisions. The zero value is the state of an agent that has just started. It is
 // immutable: methods return the next state.
 type State struct {
-	samples        [numSignals]readingSample // last reading of each signal
+	samples        [numSignals]readingSample // last reading of each signal, by signal index
 	met            []metThreshold            // thresholds that are met
 	conditions     [numConditions]time.Time  // when a threshold of each condition was last met; zero: never
 	victims        []victim                  // pods that are being evicted
@@ -19,19 +19,19 @@ type State struct {
 	storageChecked time.Time                 // last measurement for limits of local storage
 }
 
-// metThreshold is a threshold that is currently met, with the time since when.
+// metThreshold is a threshold that is met, and the time since when it is.
 type metThreshold struct {
 	threshold Threshold
 	since     time.Time
-	due       bool // met for its grace period: active until its minimum reclaim is satisfied
+	due       bool // it was met for its grace period; it then stays met until its minimum reclaim is available
 }
 
 // victim records a pod whose eviction has started, until it has terminated or the record expires.
 type victim struct {
 	uid      string
-	deadline time.Time // no other pod is evicted before; zero: it does not block others
-	expires  time.Time // when the record is dropped
-	adopted  bool      // its eviction was started elsewhere: candidates show when it has terminated
+	deadline time.Time // no other pod is evicted before this time; zero: the victim blocks no eviction
+	expires  time.Time // when this record is dropped
+	adopted  bool      // the eviction was started elsewhere: Candidate.Evicting shows when it has ended
 	kill     time.Time // when an adopted pod is killed; zero: never, or already done
 }
 
@@ -41,8 +41,8 @@ type reclaimState struct {
 	kind          ReclaimKind // kinds reclaimed since the last eviction or since the threshold was met
 	begun         time.Time   // zero: none started
 	ended         time.Time   // zero: running
-	freed         int64
-	noVictimSince time.Time // since when no pod can be evicted after the reclaim; zero: not so
+	freed         int64       // in the unit of signal
+	noVictimSince time.Time   // since when there is no pod to evict after the reclaim; zero: there is one
 }
 
 // isRunning reports whether the reclaim has started, has not ended, and is within its timeout.

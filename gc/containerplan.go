@@ -20,7 +20,7 @@ type ContainerPolicy struct {
 	MinAge time.Duration
 	// MaxPerPodContainer is the number of instances of each pod container to keep that do not run. Negative: no limit.
 	MaxPerPodContainer int
-	// MaxContainers is the number of such containers to keep on the node. Negative: no limit.
+	// MaxContainers is the number of containers to keep on the node that do not run. Negative: no limit.
 	MaxContainers int
 }
 
@@ -78,7 +78,7 @@ type ContainerState struct {
 	Pod func(uid string) PodState
 	// MayRemove reports by labels whether a container or sandbox may be removed. Nil: all may.
 	MayRemove func(labels map[string]string) bool
-	// NotReady means that not all sources have reported their pods: no container is removed because its pod is.
+	// NotReady means that not all sources have reported their pods. Containers are then not removed for the state of their pod.
 	NotReady bool
 	// IncludeTerminated also removes the remains of terminated pods, to free space.
 	IncludeTerminated bool
@@ -93,7 +93,7 @@ type Removal struct {
 	Reason     string   // reason for the log
 }
 
-// podState returns the state of a pod.
+// podState calls s.Pod. It returns PodActive if s.Pod is nil.
 func (s *ContainerState) podState(uid string) PodState {
 	if s.Pod == nil {
 		return PodActive
@@ -195,7 +195,7 @@ func (u *instanceGroup) planExcess(out []Removal, keep int, why string) []Remova
 	return out
 }
 
-// newRemoval returns the removal of a container.
+// newRemoval returns the planned removal of c. pod is the state of its pod, and why the reason for the log.
 func newRemoval(c *cri.Container, pod PodState, why string) Removal {
 	return Removal{ID: c.ID, PodUID: c.PodUID, Name: c.Name, Pod: pod, Stop: c.State == cri.ContainerUnknown, Reason: why}
 }

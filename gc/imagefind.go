@@ -156,7 +156,7 @@ func (g *Images) mountedImages(ctx context.Context, c *cri.Container) ([]string,
 	return slices.Collect(maps.Keys(mounted)), nil
 }
 
-// callWithTimeout calls call with a timeout.
+// callWithTimeout calls call with a context that ends after d, and returns its result.
 func callWithTimeout[T any](ctx context.Context, d time.Duration, call func(ctx context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

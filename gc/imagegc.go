@@ -89,7 +89,7 @@ func (e *ShortError) Error() string {
 // Unwrap returns the errors of failed removals.
 func (e *ShortError) Unwrap() error { return e.Err }
 
-// countKept counts the remaining images by reason.
+// countKept returns the number and the total size of the images in kept by reason.
 func countKept(kept []KeptImage) map[KeepReason]Tally {
 	counts := map[KeepReason]Tally{}
 	for i := range kept {

@@ -28,8 +28,7 @@ type Image struct {
 type ImageState struct {
 	Images []Image
 	Now    time.Time
-	// Began is the start of the collector. With ImagePolicy.Kubelet no image is removed for its age before MaxAge has passed
-	// since then.
+	// Began is the start of the collector. With ImagePolicy.Kubelet no image is removed for its age until MaxAge after Began.
 	Began time.Time
 }
 
@@ -112,7 +111,7 @@ func (c candidate) compareRemovalOrder(d candidate) int {
 	return cmp.Compare(c.image.ID, d.image.ID)
 }
 
-// keepReason returns why an image stays at any age, or "".
+// keepReason returns the reason why image stays regardless of its age, or "" if there is none.
 func keepReason(policy *ImagePolicy, image *Image) KeepReason {
 	switch {
 	case image.ID == "":

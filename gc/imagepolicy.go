@@ -52,7 +52,7 @@ func (p ImagePolicy) Validate() error {
 	return nil
 }
 
-// isDisabled reports whether a pass never removes an image.
+// isDisabled reports whether the policy never removes an image, neither for space nor for its age.
 func (p ImagePolicy) isDisabled() bool { return p.HighThresholdPercent == 100 && p.MaxAge == 0 }
 
 // Disk is the size of a file system in bytes.

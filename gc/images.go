@@ -293,7 +293,7 @@ func (g *Images) Reclaim(ctx context.Context, want uint64) (freed uint64, err er
 	return work.freed, err
 }
 
-// measureDisk measures the file system with a timeout.
+// measureDisk calls Options.Disk with a timeout.
 func (g *Images) measureDisk(ctx context.Context) (Disk, error) {
 	ctx, cancel := context.WithTimeout(ctx, diskTimeout)
 	defer cancel()
@@ -303,7 +303,7 @@ func (g *Images) measureDisk(ctx context.Context) (Disk, error) {
 // diskTimeout limits a measurement of the file system.
 const diskTimeout = 10 * time.Second
 
-// reportError reports an error that does not end the pass.
+// reportError logs err and calls Hooks.Error. It is for errors that do not end the collection.
 func (g *Images) reportError(err error) {
 	g.opts.Logger.Warn("image collector works around an error", "error", err)
 	if g.opts.Hooks.Error != nil {

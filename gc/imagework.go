@@ -164,8 +164,8 @@ func (w *passWork) finishPass(ctx context.Context) error {
 // removeCalls makes the removal calls to the runtime. A call that hangs after its context has ended is abandoned: its image stays
 // claimed, and is not removed again before the call returns.
 type removeCalls struct {
-	mu      sync.Mutex // guards hanging
-	running map[string]bool
+	mu      sync.Mutex      // guards running
+	running map[string]bool // IDs of the images whose removal has not returned
 }
 
 var (

@@ -66,7 +66,7 @@ func (p *Puller) Hold(image string) (release func()) {
 	return sync.OnceFunc(func() { table.releaseHold(key) })
 }
 
-// releaseHold releases one hold of an image name.
+// releaseHold ends one call of Hold for key. After the last one the image names and IDs are no longer protected.
 func (h *holdTable) releaseHold(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

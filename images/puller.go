@@ -171,7 +171,7 @@ func (p *Puller) ensurePresent(ctx context.Context, request Request) (cri.Image,
 	return p.pull(ctx, &pending)
 }
 
-// imageStatus asks the runtime for the status of an image.
+// imageStatus returns the image that the runtime has for spec.
 func (p *Puller) imageStatus(ctx context.Context, spec cri.ImageSpec) (cri.Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -44,7 +44,7 @@ func (l *tokenBucket) reserve(now time.Time, maxWait time.Duration) (wait time.D
 	return time.Duration(math.Ceil(seconds * float64(time.Second))), true
 }
 
-// returnToken puts an unused token back.
+// returnToken adds a token that was reserved but not used.
 func (l *tokenBucket) returnToken() {
 	if l.perSecond > 0 {
 		l.tokens = min(l.burst, l.tokens+1)

@@ -209,7 +209,7 @@ func writeRecord(dir, subject string, object any) error {
 	return atomicfile.WriteFile(recordPath(dir, subject), data, 0o600)
 }
 
-// removeFile removes a file; a missing file is no error.
+// removeFile removes the file at path. It returns nil if there is none.
 func removeFile(path string) error {
 	if err := notexist.Ignore(os.Remove(path)); err != nil {
 		return err

@@ -32,7 +32,7 @@ type verifier struct {
 	prefixes []string // prefixes of image names, ending in a slash
 }
 
-// newVerifier checks the policy and the allowlist.
+// newVerifier returns a verifier, or an error if policy or allowlist is invalid.
 func newVerifier(policy VerifyPolicy, allowlist []string) (verifier, error) {
 	v := verifier{policy: policy}
 	switch policy {

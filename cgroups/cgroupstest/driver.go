@@ -100,7 +100,7 @@ func (t *Tree) Stats(ctx context.Context, p cgroups.Path) (stats cgroups.Stats, 
 	return stats, err
 }
 
-// readCgroup calls f with the cgroup p under the lock.
+// readCgroup calls f with the node of cgroup p while it holds the lock.
 func (t *Tree) readCgroup(ctx context.Context, op string, p cgroups.Path, f func(n *node)) error {
 	return t.runOperation(ctx, op, p, func() error {
 		n, err := t.findNode(p)

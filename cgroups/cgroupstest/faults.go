@@ -55,7 +55,7 @@ func Hang(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Apply calls ApplyFunc, or the wrapped driver if it is nil.
+// Apply calls ApplyFunc, or Apply of the wrapped driver if ApplyFunc is nil.
 func (f *Faults) Apply(ctx context.Context, p cgroups.Path, resources cgroups.Resources) error {
 	_, err := callAround(ctx, f, "Apply", p, func() (struct{}, error) {
 		if f.ApplyFunc != nil {
@@ -82,7 +82,7 @@ func (f *Faults) Children(ctx context.Context, p cgroups.Path) ([]string, error)
 	return callRead(ctx, f, "Children", p, f.ChildrenFunc, f.Driver.Children)
 }
 
-// Procs calls ProcsFunc, or the wrapped driver if it is nil.
+// Procs calls ProcsFunc, or Procs of the wrapped driver if ProcsFunc is nil.
 func (f *Faults) Procs(ctx context.Context, p cgroups.Path) ([]int, error) {
 	return callRead(ctx, f, "Procs", p, f.ProcsFunc, f.Driver.Procs)
 }
@@ -92,7 +92,7 @@ func (f *Faults) Limits(ctx context.Context, p cgroups.Path) (cgroups.Resources,
 	return callRead(ctx, f, "Limits", p, f.LimitsFunc, f.Driver.Limits)
 }
 
-// Stats calls StatsFunc, or the wrapped driver if it is nil.
+// Stats calls StatsFunc, or Stats of the wrapped driver if StatsFunc is nil.
 func (f *Faults) Stats(ctx context.Context, p cgroups.Path) (cgroups.Stats, error) {
 	return callRead(ctx, f, "Stats", p, f.StatsFunc, f.Driver.Stats)
 }
@@ -109,7 +109,7 @@ func callRead[T any](ctx context.Context, f *Faults, op string, p cgroups.Path,
 	})
 }
 
-// callAround runs call inside Around.
+// callAround returns the result of call. It calls Faults.Around, if set, which calls call.
 func callAround[T any](ctx context.Context, f *Faults, op string, p cgroups.Path, call func() (T, error)) (result T, err error) {
 	if f.Around == nil {
 		return call()

@@ -110,7 +110,7 @@ func formatLimit(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// writeSetting changes a limit as a write to the file does.
+// writeSetting changes l as the kernel does when s.text is written to s.file.
 func (t *Tree) writeSetting(l *limits, s setting) error {
 	switch s.file {
 	case "memory.max":
@@ -197,7 +197,7 @@ func invalidUnless(ok bool) error {
 	return nil
 }
 
-// withEntry returns a copy of m with one more entry.
+// withEntry returns a copy of m in which key has value.
 func withEntry[V any](m map[string]V, key string, value V) map[string]V {
 	m = maps.Clone(m)
 	if m == nil {
@@ -207,7 +207,7 @@ func withEntry[V any](m map[string]V, key string, value V) map[string]V {
 	return m
 }
 
-// toResources returns the limits as a driver reads them.
+// toResources converts l to the limits that a driver reads in the cgroup version of the tree.
 func (t *Tree) toResources(l limits) cgroups.Resources {
 	r := cgroups.Resources{
 		CPUShares: l.weight, CPUQuota: l.quota, CPUPeriod: l.period, CpusetCPUs: l.cpus, CpusetMems: l.mems,
@@ -229,7 +229,7 @@ func (t *Tree) toResources(l limits) cgroups.Resources {
 	return r
 }
 
-// exportLimit converts noLimit to [cgroups.Unlimited].
+// exportLimit returns a pointer to limit, or to [cgroups.Unlimited] if limit is noLimit.
 func exportLimit(limit int64) *int64 {
 	if limit == noLimit {
 		limit = cgroups.Unlimited

@@ -33,7 +33,7 @@ type proc struct {
 	dead    bool
 }
 
-// toProc returns the public description of the process.
+// toProc converts pr to the exported type Proc.
 func (pr *proc) toProc() Proc {
 	return Proc{PID: pr.pid, Cgroup: pr.node.path(), Name: pr.name, OOMScoreAdj: pr.adj, Memory: pr.memory, Swapped: pr.swapped}
 }
@@ -112,7 +112,7 @@ func (t *Tree) SetMemory(pid int, bytes int64) error {
 	})
 }
 
-// SetOOMScoreAdj sets the oom_score_adj of a process.
+// SetOOMScoreAdj sets the oom_score_adj of the process with this PID.
 func (t *Tree) SetOOMScoreAdj(pid, adj int) error {
 	if err := checkAdj(adj); err != nil {
 		return fmt.Errorf("process %d: %w", pid, err)
@@ -149,7 +149,7 @@ func (t *Tree) Proc(pid int) (process Proc, ok bool) {
 	return process, ok
 }
 
-// withProc calls f with a running process, or returns ESRCH.
+// withProc calls f with the process with this PID, or returns ESRCH if it is not running.
 func (t *Tree) withProc(pid int, f func(pr *proc) error) error {
 	err := t.lockAndNotify(func() error {
 		pr := t.procs[pid]

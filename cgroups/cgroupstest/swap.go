@@ -40,7 +40,7 @@ func (t *Tree) SetActiveCache(p cgroups.Path, bytes int64) error {
 	})
 }
 
-// addActive adds bytes to the active cache of n.
+// addActive adds bytes, which may be negative, to the active page cache of n.
 func (n *node) addActive(bytes int64) {
 	n.active += bytes
 	for c := range n.selfAndAncestors() {
@@ -67,7 +67,7 @@ func (t *Tree) swapOut(cgroup *node, bytes int64) (got int64) {
 	return got
 }
 
-// addSwap adds bytes to the swapped memory of a process.
+// addSwap adds bytes, which may be negative, to the swapped memory of the process and its cgroups.
 func (pr *proc) addSwap(bytes int64) {
 	pr.swapped += bytes
 	for c := range pr.node.selfAndAncestors() {

@@ -186,7 +186,7 @@ func (n *node) isFrozen() bool {
 	return false
 }
 
-// findNode returns the cgroup p, or [fs.ErrNotExist].
+// findNode returns the node of cgroup p, or [fs.ErrNotExist] if there is none.
 func (t *Tree) findNode(p cgroups.Path) (*node, error) {
 	n, rest := t.root, string(p)
 	for rest != "" {

@@ -43,7 +43,7 @@ func (t *trial) requireRefused(err error, p cgroups.Path, rule, call string) {
 	t.Hold(ok && e.Op != "" && e.Path == p, ruleError, "%s: error %v is no *cgroups.Error of cgroup %q", call, err, string(p))
 }
 
-// mustApply calls Apply, which must succeed.
+// mustApply calls Apply and fails the test if it returns an error.
 func (t *trial) mustApply(p cgroups.Path, resources cgroups.Resources) {
 	t.Helper()
 	t.Succeed(t.driver.Apply(t.ctx, p, resources), ruleCreate, "Apply "+string(p))

@@ -119,7 +119,7 @@ func (t *Tree) countEvent(cgroup *node, f func(e *cgroups.MemoryEvents)) {
 	}
 }
 
-// withCgroup calls f with the cgroup p under the lock.
+// withCgroup calls f with the node of cgroup p while it holds the lock.
 func (t *Tree) withCgroup(op string, p cgroups.Path, f func(n *node) error) error {
 	return t.runLocked(op, p, func() error {
 		n, err := t.findNode(p)
@@ -130,7 +130,7 @@ func (t *Tree) withCgroup(op string, p cgroups.Path, f func(n *node) error) erro
 	})
 }
 
-// toStats returns the usage as a driver reads it.
+// toStats returns the usage of cgroup as a driver reads it in the cgroup version of the tree.
 func (t *Tree) toStats(cgroup *node) cgroups.Stats {
 	u := &cgroup.usage
 	s := cgroups.Stats{

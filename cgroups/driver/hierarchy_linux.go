@@ -63,7 +63,7 @@ func (h *hierarchy) openAt(name string, flags uint64) (int, error) {
 // cgroupExists reports whether cgroup dir exists in h. dir is relative to the root of the driver.
 func (h *hierarchy) cgroupExists(dir string) bool { return h.canOpen(dir, unix.O_DIRECTORY) }
 
-// fileExists reports whether the cgroup dir has the file.
+// fileExists reports whether cgroup dir has the named file.
 func (h *hierarchy) fileExists(dir, file string) bool { return h.canOpen(joinDir(dir, file), 0) }
 
 func (h *hierarchy) canOpen(name string, flags uint64) bool {

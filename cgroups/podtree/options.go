@@ -59,7 +59,7 @@ type Options struct {
 	Hooks Hooks
 }
 
-// withDefaults returns a copy of o with default values.
+// withDefaults returns a copy of o in which zero fields have their default values.
 func (o Options) withDefaults() Options {
 	if o.Enforce == nil {
 		o.Enforce = []Enforcement{EnforcePods}

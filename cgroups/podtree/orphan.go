@@ -76,7 +76,7 @@ func PlanOrphans(state OrphanState) OrphanPlan {
 	return plan
 }
 
-// retryPolicy is the back-off after a failed removal.
+// retryPolicy returns the back-off after a failed removal of a cgroup.
 func retryPolicy() backoff.Policy {
 	return backoff.Policy{First: 10 * time.Second, Max: 5 * time.Minute}
 }

@@ -17,7 +17,7 @@ import (
 // errNotReady is the error of calls before Setup has succeeded.
 var errNotReady = errors.New("the pod cgroups are not set up")
 
-// Exists reports whether the cgroup of a pod exists.
+// Exists reports whether the cgroup of the pod exists. An error means that this is unknown.
 func (t *Tree) Exists(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	err := t.checkUID(string(pod.UID))
 	if err == nil {

@@ -77,7 +77,7 @@ func New(w Cgroups, pods Pods, opts Options) (*Tree, error) {
 	}, nil
 }
 
-// Path returns the path of a pod's cgroup.
+// Path returns the path of the pod's cgroup. The cgroup may not exist.
 func (t *Tree) Path(pod *corev1.Pod) cgroups.Path {
 	return cgroups.PodPath(t.opts.Root, cgroups.QOS(qos.StatusClass(pod)), string(pod.UID))
 }
@@ -135,7 +135,7 @@ func (t *Tree) Run(ctx context.Context) error {
 	return nil
 }
 
-// requireRun logs an error later if Run is not called.
+// requireRun makes the tree log an error if Run is not called soon.
 func (t *Tree) requireRun() { t.guard.Require("podtree.Tree", t.opts.Logger, nil) }
 
 // isReady reports whether Setup has succeeded.

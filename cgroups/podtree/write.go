@@ -127,7 +127,7 @@ func comparableLimit(limit int64) int64 {
 	return limit
 }
 
-// checkExists returns nil if the cgroup exists.
+// checkExists returns nil if cgroup p exists, and [fs.ErrNotExist] if it does not.
 func (t *Tree) checkExists(ctx context.Context, p cgroups.Path) error {
 	ctx, cancel := context.WithTimeout(ctx, t.opts.Timeout)
 	defer cancel()

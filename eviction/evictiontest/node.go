@@ -115,7 +115,7 @@ func (n *Node) FailObservations(err error) {
 	n.observeErr = err
 }
 
-// Events returns all events in order.
+// Events returns all recorded events, oldest first.
 func (n *Node) Events() []Event {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -145,7 +145,7 @@ func (n *Node) RunningPods() (uids []string) {
 	return uids
 }
 
-// Signals returns the current readings.
+// Signals returns the current readings of the simulated node.
 func (n *Node) Signals(ctx context.Context) (eviction.Observation, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -187,7 +187,7 @@ func (n *Node) Candidates(ctx context.Context) (list []eviction.Candidate, err e
 	return list, nil
 }
 
-// Reclaim frees the caches, or all of Unused.
+// Reclaim frees up to request.Missing bytes of caches for ReclaimCache. For other kinds it frees all of Options.Unused after FreeDelay.
 func (n *Node) Reclaim(_ context.Context, request eviction.Reclaim) (int64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -239,7 +239,7 @@ func (n *Node) Evict(ctx context.Context, victim eviction.Eviction) error {
 	return fmt.Errorf("evict pod %s: %w", victim.UID, ctx.Err())
 }
 
-// LimitMemory stops the memory growth of a pod.
+// LimitMemory stops the memory growth of the running pod with this UID.
 func (n *Node) LimitMemory(_ context.Context, uid string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -253,7 +253,7 @@ func (n *Node) LimitMemory(_ context.Context, uid string) error {
 	return nil
 }
 
-// Kill ends a pod at once.
+// Kill ends the running pod with this UID at once.
 func (n *Node) Kill(_ context.Context, uid string) error {
 	if !n.endPod(uid, "kill") {
 		return fmt.Errorf("kill pod %s: it does not run", uid)

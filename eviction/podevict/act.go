@@ -100,7 +100,7 @@ func (n *Node) LimitMemory(ctx context.Context, uid string) error {
 	return n.opts.Cgroups.Apply(ctx, path, cgroups.Resources{MemoryHigh: &high})
 }
 
-// Kill kills all processes of a pod without the runtime.
+// Kill kills all processes in the cgroup of the pod with this UID, without the runtime.
 func (n *Node) Kill(ctx context.Context, uid string) error {
 	path, err := n.cgroupPath(uid)
 	if err != nil {

@@ -18,7 +18,7 @@ type Refusal struct {
 	Message string
 }
 
-// Error returns the message.
+// Error returns Message.
 func (r *Refusal) Error() string { return r.Message }
 
 // Admit returns a [*Refusal] for a pod that must not run while the node has these conditions, else nil. Critical pods are

@@ -107,7 +107,7 @@ type statsReader struct {
 	err error // the first error
 }
 
-// toInt64 returns *n, or zero if n is nil or too large.
+// toInt64 returns *n, or zero if n is nil. For a number above 2^63-1 it returns zero and stores an error that names field.
 func (m *statsReader) toInt64(field string, n *uint64) int64 {
 	switch {
 	case n == nil:
@@ -122,7 +122,7 @@ func (m *statsReader) toInt64(field string, n *uint64) int64 {
 	}
 }
 
-// addUsage adds the usage of a filesystem to usage.
+// addUsage adds the used bytes and inodes of filesystem to usage. field names filesystem in errors.
 func (m *statsReader) addUsage(usage *eviction.Usage, field string, filesystem *statsapi.FsStats) {
 	if filesystem == nil {
 		return

@@ -136,7 +136,7 @@ func containerUsage(c *statsapi.ContainerStats, starved eviction.Resource) *reso
 	}
 }
 
-// newQuantity returns n bytes, at most 2^63-1.
+// newQuantity returns n bytes as a quantity, at most 2^63-1.
 func newQuantity(n uint64) *resource.Quantity {
 	return resource.NewQuantity(int64(min(n, math.MaxInt64)), resource.BinarySI)
 }

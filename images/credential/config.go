@@ -34,7 +34,7 @@ type Login struct {
 // String returns the user name. It hides the password, so that logs do not contain it.
 func (l Login) String() string { return "login of " + l.Username }
 
-// GoString returns the same as String.
+// GoString returns the text of String, so that %#v shows no password.
 func (l Login) GoString() string { return l.String() }
 
 // UnmarshalJSON decodes an entry of a docker configuration. If it has the field "auth", the base64 encoding of "user:password",
@@ -106,10 +106,10 @@ type Secret struct {
 // String returns the namespace and the name of the secret. It hides its data.
 func (s Secret) String() string { return "secret " + s.Namespace + "/" + s.Name }
 
-// GoString returns the same as String.
+// GoString returns the text of String, so that %#v shows no data.
 func (s Secret) GoString() string { return s.String() }
 
-// LogValue returns the text of String.
+// LogValue returns the text of String, so that logs contain no data.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // AddSecret adds the credentials of a pull secret to the keyring. A secret without data adds none. The error names an unknown

@@ -42,7 +42,7 @@ type Object struct {
 	UID, Namespace, Name string
 }
 
-// Auth returns the credential in the type of package cri.
+// Auth returns user name and password as a cri.Auth, for a call of PullImage.
 func (c Credential) Auth() *cri.Auth { return &cri.Auth{Username: c.Username, Password: c.Password} }
 
 // Hash returns the SHA-256 of the credential in hexadecimal digits. The kubelet writes this hash to its records of pulled images.

@@ -50,7 +50,7 @@ const (
 	cacheGlobally   = "Global"
 )
 
-// cacheKey returns the key under which a response is cached.
+// cacheKey returns the key under which the response is cached: repository, registry or the key for all repositories.
 func (r *pluginResponse) cacheKey(repository, registry string) string {
 	switch r.CacheKeyType {
 	case cacheByRegistry:

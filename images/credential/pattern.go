@@ -20,7 +20,7 @@ type registryPattern struct {
 	pathPrefix string
 }
 
-// parsePattern parses "host:port/path" without a scheme.
+// parsePattern parses a pattern of the form HOST[:PORT][/PATH]. An error does not quote it, because it may contain a password.
 func parsePattern(s string) (registryPattern, error) {
 	u, err := url.Parse("https://" + s)
 	if err != nil {

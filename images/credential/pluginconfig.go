@@ -75,7 +75,7 @@ const (
 // Duration is a [time.Duration] in the JSON format "1h30m".
 type Duration time.Duration
 
-// UnmarshalJSON reads a string.
+// UnmarshalJSON parses a JSON string such as "1h30m".
 func (d *Duration) UnmarshalJSON(data []byte) error {
 	var s string
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -86,7 +86,7 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// MarshalJSON writes a string.
+// MarshalJSON returns a JSON string such as "1h30m0s".
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
 
 // ParsePluginConfig decodes a CredentialProviderConfig and validates it. data must be JSON; the caller converts YAML. Unknown
@@ -117,7 +117,7 @@ func isVersion(version, group string) bool {
 	return ok && slices.Contains([]string{"v1", "v1beta1", "v1alpha1"}, version)
 }
 
-// Validate returns all errors of a configuration.
+// Validate returns the joined errors of all invalid fields, or nil.
 func (c PluginConfig) Validate() error {
 	var errs []error
 	if len(c.Providers) == 0 {

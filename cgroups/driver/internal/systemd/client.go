@@ -60,7 +60,7 @@ type Client struct {
 	closed bool
 }
 
-// New returns a client, which connects at its first call.
+// New returns a client. It connects to systemd when a method is first called.
 func New(opts Options) *Client {
 	if len(opts.Sockets) == 0 {
 		opts.Sockets = SystemSockets()

@@ -134,7 +134,7 @@ func (c *conn) callManager(ctx context.Context, method string, args ...any) *dbu
 	return c.busObject(managerPath).CallWithContext(ctx, manager+"."+method, 0, args...)
 }
 
-// readProperty stores a property of an object in value.
+// readProperty reads the named property of the object at path and stores it in value, which must be a pointer.
 func (c *conn) readProperty(ctx context.Context, path dbus.ObjectPath, iface, name string, value any) error {
 	return c.busObject(path).CallWithContext(ctx, getProperty, 0, iface, name).Store(value)
 }
