@@ -11,20 +11,21 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// pluginCall is the plugin call of one step, with copies of all state that it needs: it runs without a lock.
+// pluginCall is the call of a plugin for one step, such as a set-up. It has copies of all state that the call needs, and so runs
+// without a lock.
 type pluginCall struct {
 	opts     *Options
 	resolver resolver
 	events   eventRecorder
 
 	kind       plan.Step
-	pod        string // namespace/name; empty if a device is unstaged
-	volumeName string // name in the pod; of an unstaged device the name on disk
+	pod        string // namespace/name; empty for an Unstage
+	volumeName string // name in the pod; for an Unstage the name on disk
 	volume     Volume
 	prior      priorState
 }
 
-// priorState is the state of the volume when the step started.
+// priorState is the state of the volume or device when the step started.
 type priorState struct {
 	recorded record.Volume
 	mount    Mount

@@ -14,8 +14,8 @@ type PodCertificate struct {
 	Key, Chain []byte
 }
 
-// CertificateRequest is the spec of a PodCertificateRequest object. The issuer adds the UIDs of the service account and of the
-// node.
+// CertificateRequest has the fields for the spec of a PodCertificateRequest object. The issuer adds the UIDs of the service
+// account and the node.
 type CertificateRequest struct {
 	Namespace, Pod, PodUID string
 	ServiceAccount         string

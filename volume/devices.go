@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/selinux"
 )
 
-// deviceTable is the table of the devices that pods share. Volumes.mu guards it.
+// deviceTable has the devices that pods share, such as mounted PVs. Volumes.mu guards it.
 type deviceTable struct {
 	plan     *plan.State        // of all volumes and devices of the node
 	byName   map[string]*device // by deviceName
@@ -30,7 +30,7 @@ type device struct {
 	specName string             // name of the volume on disk
 	block    bool               // the volume is a block device
 	label    string             // SELinux label with which it is mounted; empty: none
-	users    map[*podState]bool // pods with a record of the device
+	users    map[*podState]bool // pods whose record has a volume on the device
 	size     int64              // bytes on this node; zero: unknown
 	path     string             // device path that the Attacher returned; empty: unknown
 	err      error              // error of the last failed step; nil after a success
@@ -103,7 +103,7 @@ func (t *deviceTable) retryUsers(dev *device) {
 	}
 }
 
-// reservation is a volume with a device that a pod is about to write to its record.
+// reservation says that a pod is about to write volume, which has a device, to its record.
 type reservation struct {
 	pod    *podState
 	volume record.Volume

@@ -25,10 +25,10 @@ const (
 // publicStep converts s to a Step of this package.
 func publicStep(s plan.Step) Step { return Step(s.String()) }
 
-// Error is the error of a step of a volume, returned by [Volumes] and passed to hooks.
+// Error is the error of one step of a volume. Methods of [Volumes] return it, and hooks receive it.
 type Error struct {
 	Step   Step
-	Volume string // name in pod.spec.volumes; of an unstaged device the name on disk
+	Volume string // name in pod.spec.volumes; for StepUnstage the name on disk
 	Err    error
 }
 
@@ -40,8 +40,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// FinalError wraps an error of [Plugin] SetUp or [Stager] Stage if nothing of the volume remains on the node: then no teardown
-// is needed. It is ignored for a volume that a previous agent process may have set up.
+// FinalError wraps an error of [Plugin] SetUp or [Stager] Stage to say that nothing of the volume remains on the node: no
+// teardown is needed. [Volumes] ignores this for a volume that a previous agent process may have set up.
 type FinalError struct {
 	Err error
 }
@@ -52,8 +52,8 @@ func (f *FinalError) Error() string { return f.Err.Error() }
 // Unwrap returns the cause.
 func (f *FinalError) Unwrap() error { return f.Err }
 
-// StaleError wraps an error of [Plugin] SetUp for a volume of a previous agent process that could not be updated, but is usable.
-// Containers may start. The update is retried.
+// StaleError wraps an error of [Plugin] SetUp to say that the volume is usable but not up to date. It is for a volume that a
+// previous agent process has set up. Containers may start, and the update is retried.
 type StaleError struct {
 	Err error
 }

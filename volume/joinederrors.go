@@ -30,7 +30,7 @@ func (e unmatchedError) Error() string {
 // maxListed is the maximum number of volumes in the text of an error.
 const maxListed = 5
 
-// joined are several errors whose text is one line.
+// joined contains several errors. Its text is one line.
 type joined []error
 
 // joinErrors returns errs[0] if errs has one element. Otherwise it returns an error that wraps all of errs; its text has the

@@ -22,26 +22,26 @@ type Options struct {
 	// PluginDir is the directory for data that pods share, such as mounted file systems of devices: an absolute path without
 	// symbolic links. Empty means "plugins" beside Root, as in the kubelet.
 	PluginDir string
-	// MakeRootShared makes Root a shared mount when Run starts, unless it is on one already: mountPropagation needs it. It
-	// requires root privileges, and the mount outlives the agent. The kubelet always does this.
+	// MakeRootShared makes Root a shared mount when Run starts, unless Root is on a shared mount already. mountPropagation of
+	// containers needs this. It requires root privileges, and the mount remains when the agent exits. The kubelet always does this.
 	MakeRootShared bool
 	// Plugins maps a plugin name, such as [EmptyDir], to the plugin. Pods with a volume of another plugin are refused. Nil: only
 	// image volumes, which the container runtime mounts, are supported.
 	Plugins map[string]Plugin
 	// Claims reads PersistentVolumeClaims and PersistentVolumes. Nil: volumes with a claim are refused.
 	Claims Claims
-	// Attacher waits until a volume is attached, for each [Device] with Attachable set. Nil: volumes are not waited for.
+	// Attacher waits until a volume is attached, for each [Device] with Attachable set. Nil: Run does not wait.
 	Attacher Attacher
 	// NodeLabels returns the labels of the Node, to check the nodeAffinity of PVs. Nil: the nodeAffinity is ignored.
 	NodeLabels func() map[string]string
 	// SELinux is the state of SELinux on the node: see [ReadSELinux]. Zero value: disabled, and volumes are mounted without a
 	// label.
 	SELinux SELinux
-	// Watcher reports changed objects. Nil: changes are found by the periodic updates alone.
+	// Watcher reports changed API objects. Nil: only the periodic updates detect changes.
 	Watcher Watcher
 
 	Parallel    int           // maximum number of concurrent steps; zero means 16
-	SlowAfter   time.Duration // a step that takes longer does not count in Parallel; zero means 10 s
+	SlowAfter   time.Duration // a step that takes longer no longer counts in Parallel; zero means 10 s
 	StepTimeout time.Duration // deadline of one step; zero means 2 min
 	// AttachTimeout is the maximum time that a step waits for an attachment, in addition to StepTimeout. Zero means 10 min, as in
 	// the kubelet.
@@ -54,8 +54,8 @@ type Options struct {
 	Hooks  Hooks
 }
 
-// Hooks are callbacks of [Volumes]; any may be nil. They are called from several goroutines, for one volume one at a time, and
-// must not block.
+// Hooks are callbacks of [Volumes]; any may be nil. They are called from several goroutines, but not concurrently for the same
+// volume. They must not block.
 type Hooks struct {
 	// Event records an event about a pod, with the reasons and messages of the kubelet.
 	Event func(pod *corev1.Pod, eventType, reason, message string)

@@ -38,8 +38,8 @@ type Plugin interface {
 	TearDown(ctx context.Context, vol Volume) error
 }
 
-// Volume is the argument of a [Plugin] call: one volume of one pod, or only its [Device] when the device is unstaged. If
-// nothing but the record is known, as in a teardown after a restart of the agent, then Pod, Source, Claim and PV are nil.
+// Volume is the argument of a [Plugin] call: one volume of one pod or, for Unstage, only the [Device]. If only the record of the
+// volume is available, as in a teardown after a restart of the agent, then Pod, Source, Claim and PV are nil.
 type Volume struct {
 	Pod    *corev1.Pod    // read-only for the plugin
 	Source *corev1.Volume // entry in pod.spec.volumes, read-only for the plugin; it names the claim, if any
@@ -48,9 +48,9 @@ type Volume struct {
 	Claim *corev1.PersistentVolumeClaim
 	PV    *corev1.PersistentVolume
 
-	UID      string // UID of the pod; empty when a device is unstaged
+	UID      string // UID of the pod; empty for Unstage
 	Name     string // name in pod.spec.volumes
-	SpecName string // name on disk: that of PV, or Name without a claim
+	SpecName string // name on disk: the name of PV, or Name without a claim
 	Plugin   string // name of the plugin, such as [EmptyDir]
 	PodDir   string // directory of the pod: Options.Root/UID
 	// Dir is the path of the volume: PodDir/volumes/PLUGIN/NAME. SetUp creates it; its parent exists. For a block volume it is
@@ -58,7 +58,7 @@ type Volume struct {
 	Dir       string
 	PluginDir string // Options.PluginDir: parent directory for data that pods share
 
-	ReadOnly     bool     // readOnly in the claim reference or the source of the pod
+	ReadOnly     bool     // the field readOnly in Source
 	Block        bool     // the volume is a block device, for volumeDevices
 	MountOptions []string // mount options of PV: sorted, without duplicates
 	// SELinuxLabel is the label with which a [SELinuxMounter] mounts the volume, for all pods that share it; empty: no label.
@@ -82,7 +82,7 @@ type Volume struct {
 type Mount struct {
 	// HostPath is the path of the directory or file, or of the device of a block volume.
 	HostPath       string
-	ReadOnly       bool // mount read-only in all containers, also where their volumeMounts do not ask for it
+	ReadOnly       bool // all containers mount the volume read-only, whatever readOnly in their volumeMounts is
 	SELinuxRelabel bool // the container runtime must relabel the files with the label of the container
 	// UpdatePeriodically makes [Volumes] call SetUp every Options.RefreshPeriod, even if the plugin is no [Refresher].
 	UpdatePeriodically bool

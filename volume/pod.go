@@ -20,7 +20,7 @@ import (
 type podState struct {
 	uid, dir      string
 	name          string      // namespace/name of the pod
-	spec          *corev1.Pod // nil: recovered from the record, and no Prepare or Update was called for it yet
+	spec          *corev1.Pod // nil: read from the record, and neither Prepare nor Update was called for the pod yet
 	volumes       []*entry
 	changed       chan struct{} // closed and replaced when a step has completed
 	prepareFailed bool          // Prepare has returned an error, and not all volumes are set up since

@@ -111,7 +111,7 @@ func (v *Volumes) setDesired(state *podState, pod *corev1.Pod, all recordable, u
 	}
 }
 
-// recordable collects the next record of a pod.
+// recordable has the volumes for the next record of a pod. It is the result of resolveUnrecorded.
 type recordable struct {
 	volumes []record.Volume
 	changed bool                // volumes differs from the record on disk

@@ -10,7 +10,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mount"
 )
 
-// unknownError marks an error that leaves the state of a volume unknown, because a server did not respond.
+// unknownError wraps the error of a request to which a server did not respond. So it is unknown whether the requested object
+// exists or has changed.
 type unknownError struct{ error }
 
 // Unwrap returns the cause.

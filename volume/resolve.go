@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// resolver determines plugin, directory, claim and device of a volume of a pod. It reads only options, and needs no lock.
+// resolver determines the plugin, directory, claim and device of a volume. It has no state of its own, and needs no lock.
 type resolver struct {
 	opts *Options
 }

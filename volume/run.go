@@ -59,8 +59,7 @@ func (v *Volumes) Run(ctx context.Context) (err error) {
 	}
 }
 
-// lockFile is the name of the lock file in Options.Root. A lifecycle.Reconciler may lock that directory too, with a file of its
-// own.
+// lockFile is the name of the lock file in Options.Root. A lifecycle.Reconciler that uses the same directory locks another file.
 const lockFile = ".volumes.lock"
 
 // lockRoot creates Options.Root and locks it, so that no other Volumes can run on it until release is called.

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
-// attachError is the error of waiting for the attachment of a volume.
+// attachError is the error of an [Attacher]: the volume was not attached.
 type attachError struct{ Err error }
 
 // Error returns "wait for attach: " and the text of the cause.

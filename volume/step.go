@@ -14,10 +14,12 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// callGracePeriod is how long a plugin call may continue after its context has ended. Then it is given up.
+// callGracePeriod is the time that a plugin has to return after the context of its call has ended. Then runStep gives up the
+// call.
 const callGracePeriod = 5 * time.Second
 
-// step is one running step of a volume or device: the plugin call, and the state that its result changes.
+// step is one step of a volume or device, such as a set-up. It has the plugin call, and the state that the result of the call
+// changes.
 type step struct {
 	volumes *Volumes
 	call    pluginCall

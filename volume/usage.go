@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// Usage is the usage and capacity of a volume and its file system. Zero means unknown.
+// Usage has the used and the available space of a volume, in bytes and inodes. Zero means unknown.
 type Usage struct {
 	UsedBytes, CapacityBytes, AvailableBytes uint64
 	UsedInodes, Inodes, FreeInodes           uint64
@@ -59,7 +59,7 @@ func (v *Volumes) findSetUp(uid, name string) (Volume, bool) {
 	return Volume{}, false
 }
 
-// Location is the path of a volume on this node: its directory, or its block device.
+// Location is the path of a volume on this node. It is a directory, or the block device if Block is true.
 type Location struct {
 	Plugin, Path string
 	Block        bool

@@ -19,7 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// Volumes manages the volumes of all pods of a node. Create it with [New]; its work is done by [Volumes.Run].
+// Volumes manages the volumes of all pods of a node. Create it with [New], and call [Volumes.Run], which sets up and tears down
+// the volumes.
 type Volumes struct {
 	opts     Options
 	resolver resolver

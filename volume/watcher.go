@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Object identifies objects of the API server; an empty field matches any.
+// Object identifies an object of the API server. An empty field stands for any kind, namespace or name.
 type Object struct {
 	Kind      string // such as "ConfigMap", "Secret" or "PersistentVolumeClaim"
 	Namespace string
@@ -34,16 +34,16 @@ type Watcher interface {
 	Watch(ctx context.Context, changed func(kind, namespace, name string)) error
 }
 
-// Refresher is an optional interface of a [Plugin] whose volumes show API objects, such as ConfigMaps. Volumes without a claim
-// are updated by SetUp when an object changes.
+// Refresher is an optional interface of a [Plugin] whose volumes show API objects, such as ConfigMaps, as files. When such an
+// object changes, [Volumes] calls SetUp to update the volume. It does not do this for volumes with a claim.
 type Refresher interface {
 	// Shows reports whether volume vol of pod shows object. An Object of kind "Pod" is the pod's own metadata. It is called
 	// with a lock held, must not block and has no side effects.
 	Shows(pod *corev1.Pod, vol *corev1.Volume, object Object) bool
 }
 
-// ObjectWaiter is an optional interface of a [Plugin] whose steps may fail until an object appears, such as a CSI driver that is
-// not registered yet.
+// ObjectWaiter is an optional interface of a [Plugin] whose SetUp or Stage may fail until an object exists. For example, a CSI
+// driver may not be registered yet.
 type ObjectWaiter interface {
 	// WaitsFor reports whether the change of object may let failed steps of the plugin succeed. They are then retried at once.
 	// It is called with a lock held, must not block and has no side effects.

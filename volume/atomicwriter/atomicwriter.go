@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// File is one file of a set that [Write] writes.
+// File is a file of the payload of [Write].
 type File struct {
 	Data  []byte
 	Mode  fs.FileMode // permission bits only; the umask does not apply
@@ -47,7 +47,8 @@ const (
 	newDataName = "..data_tmp" // temporary link that is renamed to dataName
 )
 
-// versionLayout is the time in the name of a version, followed by random digits.
+// versionLayout is the first part of the name of a version, a directory with all files: the time of its creation. Random digits
+// follow.
 const versionLayout = "..2006_01_02_15_04_05."
 
 // isVersion reports whether name has the form of the name of a version, a directory that [Write] or the kubelet has created.

@@ -26,7 +26,7 @@ const (
 	maxName = 255  // bytes of an element
 )
 
-// entry is a file or directory of the payload tree.
+// entry is a file or a directory of a payload. It is a node of the tree that [Write] creates.
 type entry struct {
 	name     string
 	file     *File
@@ -34,7 +34,7 @@ type entry struct {
 	owner    *int64  // owner of the file, or of the first file below that has an owner
 }
 
-// payloadFile is a file with its clean path.
+// payloadFile is a file of a payload and its path after path.Clean.
 type payloadFile struct {
 	path string
 	file *File

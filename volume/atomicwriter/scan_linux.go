@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/dirent"
 )
 
-// Sizes of the buffer for directories and files.
+// Minimum and maximum size in bytes of the buffer for directory entries and file contents.
 const (
 	minBuffer = 4 << 10
 	maxBuffer = 64 << 10
@@ -34,15 +34,15 @@ func bufferSize(entries []entry) int {
 	return min(size, maxBuffer)
 }
 
-// maxStale is the maximum number of stale entries, and of unknown links, that one Write handles. A container can create any
-// number; the next Write continues.
+// maxStale is the maximum number of stale entries, and of links that are not in the payload, that one Write handles. A container
+// can create any number of them: the next Write handles more.
 const maxStale = 1000
 
-// listing is the contents of the directory.
+// listing has the entries of the directory that a writer writes to.
 type listing struct {
 	current    string   // version that "..data" points to; empty: none
-	stale      []string // versions and links of a killed writer
-	present    []bool   // by index of the payload entries: whether the name exists
+	stale      []string // versions and temporary links that a killed writer left
+	present    []bool   // whether the name exists, by index of the payload entry
 	otherLinks []string // links that are not in the payload
 }
 

@@ -24,7 +24,7 @@ type writer struct {
 	entries []entry // the payload
 	opts    Options
 	buf     []byte // for reading directories and files
-	// before is called with the name of each system call that changes the directory, and may fail it; for tests.
+	// before is called before each system call that changes the directory, with its name. An error makes the call fail. For tests.
 	before func(call string) error
 }
 

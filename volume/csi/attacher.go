@@ -9,8 +9,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Attacher implements [volume.Attacher] for a cluster whose controllers detach volumes: it reports a volume as in use before it
-// waits for the attachment.
+// Attacher implements [volume.Attacher] for a cluster whose controllers attach and detach volumes. Before it waits for the
+// attachment of a volume, it reports the volume as in use, so that no controller detaches it.
 type Attacher struct {
 	// Plugin waits for the VolumeAttachment of a volume. Required.
 	Plugin *Plugin

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plugingrpc"
 )
 
-// CallError is the error of a gRPC call of a CSI driver.
+// CallError is the error of a gRPC call to a CSI driver.
 type CallError struct {
 	Driver, Method string // Method is an RPC such as NodePublishVolume
 	Err            error  // gRPC error, without secrets, at most 1 KiB of text
@@ -71,7 +71,7 @@ const (
 // capabilities is the set of capabilities of the node service of a driver.
 type capabilities map[csi.NodeServiceCapability_RPC_Type]bool
 
-// client is a connection to a driver for one operation; its owner closes it.
+// client is a connection to one driver for one operation. The function that requested it closes it.
 type client struct {
 	p      *Plugin
 	driver string

@@ -34,7 +34,7 @@ type ClusterNode struct {
 	log     *slog.Logger
 	retries *retryqueue.Queue[string, NodeInfo] // by driver name
 	guard   runonce.Guard
-	writing chan struct{} // semaphore: a delayed write of Run must not follow a newer write
+	writing chan struct{} // semaphore for one writer: a delayed write of Run must not overwrite a newer write
 }
 
 // NewClusterNode returns a ClusterNode that edits the Node and CSINode through objects. It panics if objects is nil. If log is

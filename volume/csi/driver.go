@@ -27,7 +27,7 @@ const pluginType = "CSIPlugin"
 type driver struct {
 	plugin      pluginregistry.Plugin
 	version     *utilversion.Version
-	predecessor *driver // driver of the same name that it replaces, until NodeGetInfo has succeeded; nil: none
+	predecessor *driver // driver of the same name that this driver replaces once NodeGetInfo has succeeded; nil: none
 }
 
 // matchesSocket reports whether plugin has the registration socket and the endpoint of d. If not, plugin is another registration
@@ -36,7 +36,7 @@ func (d *driver) matchesSocket(plugin pluginregistry.Plugin) bool {
 	return d.plugin.Socket == plugin.Socket && d.plugin.Endpoint == plugin.Endpoint
 }
 
-// drivers is the table of registered drivers. It implements the handler of the plugin registry.
+// drivers is the table of registered drivers, by name. It implements [pluginregistry.Handler], through which drivers register.
 type drivers struct {
 	p *Plugin
 

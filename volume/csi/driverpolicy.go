@@ -21,7 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// driverPolicy has the fields of a CSIDriver object, with defaults. exists is false for a driver without an object.
+// driverPolicy has the fields of the CSIDriver object of a driver, with their defaults. exists is false if the cluster has no
+// such object.
 type driverPolicy struct {
 	exists            bool
 	lifecycleModes    []storagev1.VolumeLifecycleMode
@@ -105,7 +106,8 @@ func podInfoAttributes(pod *corev1.Pod, mode storagev1.VolumeLifecycleMode) map[
 	}
 }
 
-// tokensKey is the volume attribute or secret with the tokens of the pod.
+// tokensKey is the key under which a driver gets the service account tokens of the pod, among the volume attributes or the
+// secrets.
 const tokensKey = "csi.storage.k8s.io/serviceAccount.tokens"
 
 // tokenText is one token in the JSON format that drivers expect.

@@ -23,17 +23,19 @@ type Drivers interface {
 	CSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error)
 }
 
-// Secrets reads secrets that volumes refer to. All values of the result are in Data. Package objects has implementations.
+// Secrets reads the secrets that volumes refer to. All values of a returned secret are in Data, none in StringData. Package
+// objects has implementations.
 type Secrets interface {
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 }
 
-// Attachments reads VolumeAttachment objects. Errors have the meaning of those of [Drivers].
+// Attachments reads VolumeAttachment objects. If an object does not exist, the error wraps [fs.ErrNotExist]; after any other
+// error it is unknown whether it exists.
 type Attachments interface {
 	VolumeAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error)
 }
 
-// NodeUpdater publishes the drivers of this node in the cluster: see [NodeInfo].
+// NodeUpdater writes the drivers that are registered on this node to objects of the cluster: see [NodeInfo].
 type NodeUpdater interface {
 	// InstallDriver publishes a driver that is registering. After four errors in a row the registration fails.
 	InstallDriver(ctx context.Context, info NodeInfo) error
@@ -45,7 +47,7 @@ type NodeUpdater interface {
 type Options struct {
 	// Registry is the directory with the registration sockets of drivers, such as /var/lib/kubelet/plugins_registry. Required.
 	Registry string
-	NodeName string // name of the Node in VolumeAttachment objects; may be empty without Attachments
+	NodeName string // name of the Node in VolumeAttachment objects; may be empty if Attachments is nil
 
 	Drivers     Drivers            // nil: no CSIDriver object exists, and inline volumes are refused
 	Secrets     Secrets            // nil: volumes that refer to a secret fail
@@ -53,13 +55,12 @@ type Options struct {
 	Attachments Attachments        // nil: volumes need not be attached
 	NodeUpdater NodeUpdater        // nil: drivers are not published in the cluster
 
-	Timeout time.Duration // of all calls of one operation together; zero means 2 min, as in the kubelet
+	Timeout time.Duration // of all driver calls of one operation together; zero means 2 min, as in the kubelet
 	Logger  *slog.Logger  // nil discards
 	Hooks   Hooks
 }
 
-// Hooks are callbacks of a [Plugin]; any may be nil. They are called from several goroutines, also concurrently, and must not
-// block.
+// Hooks are callbacks of a [Plugin]; any may be nil. They may be called concurrently, and must not block.
 type Hooks struct {
 	// CallCompleted reports a completed call: driver name, RPC such as NodePublishVolume, duration, and nil or a [*CallError].
 	CallCompleted func(driver, method string, took time.Duration, err error)

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Plugin is a [volume.Plugin] that sets up volumes with CSI drivers. Create it with [New]; drivers register while [Plugin.Run]
-// runs.
+// Plugin is a [volume.Plugin] that sets up volumes by calling CSI drivers. Create it with [New]. Drivers register while
+// [Plugin.Run] runs.
 type Plugin struct {
 	opts     Options
 	registry *pluginregistry.Watcher

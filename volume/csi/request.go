@@ -45,7 +45,7 @@ func accessMode(mode corev1.PersistentVolumeAccessMode, multiWriter bool) csi.Vo
 	}
 }
 
-// callParams are the parameters of a driver call beside the volume itself.
+// callParams are the parameters of a call to a driver that do not come from the volumeSpec alone.
 type callParams struct {
 	can            capabilities
 	group          *int64 // fsGroup of the pod, for drivers with VOLUME_MOUNT_GROUP; nil: none

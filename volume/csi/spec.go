@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// volumeSpec has the fields of an inline volume or a PV that a CSI driver needs.
+// volumeSpec has those fields of an inline volume or a PV that a CSI driver needs.
 type volumeSpec struct {
 	driver, handle   string
 	mode             storagev1.VolumeLifecycleMode
@@ -122,7 +122,8 @@ func stagingDir(driver, handle string) string {
 	return filepath.Join(pluginDir(), driver, fmt.Sprintf("%x", sha256.Sum256([]byte(handle))), globalDir)
 }
 
-// Directories with the staging and target paths of all block volumes, which are siblings of the directories of single PVs.
+// Names of the directories that contain the staging and target paths of all block volumes. Beside them are directories that are
+// named after single PVs.
 const (
 	allStaging = "staging"
 	allPublish = "publish"
@@ -137,7 +138,7 @@ func checkBlockName(pv string) error {
 	return nil
 }
 
-// blockPaths has the directories of a block volume, relative to the directory of plugins.
+// blockPaths has the directories of a block volume, relative to Volume.PluginDir.
 type blockPaths struct{ staging, publish, home, dev, data string }
 
 func blockPathsOf(name string) blockPaths {

@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// operation is the state that the calls of one operation on a volume share.
+// operation is the state of one operation on a volume, such as a SetUp, which calls the driver several times.
 type operation struct {
 	client *client
 	spec   volumeSpec

@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/rmtree"
 )
 
-// Keys of vol_data.json, the file that names the driver of a volume. They are those of the kubelet.
+// Keys of vol_data.json, the file that names the driver and the handle of a volume. They are the keys of the kubelet.
 const (
 	keySpec       = "specVolID"
 	keyHandle     = "volumeHandle"
@@ -33,7 +33,7 @@ const (
 // maxData is the maximum size of vol_data.json in bytes.
 const maxData = 64 << 10
 
-// owner identifies a volume: by its driver and its volume handle.
+// owner identifies a volume by the name of its driver and its volume handle.
 type owner struct{ driver, handle string }
 
 func (o owner) isValid() bool { return o.handle != "" && checkDriver(o.driver) == nil }

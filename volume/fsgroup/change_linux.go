@@ -112,7 +112,7 @@ func (w *walk) isCorrect(st *unix.Statx_t) bool {
 // meanwhile: then its mode is set on another file of the directory. Symbolic links are never followed.
 func isGuarded(st *unix.Statx_t) bool { return int(st.Uid) == unix.Geteuid() && st.Mode&0o022 == 0 }
 
-// file identifies a file to change: an open file, or an entry of a guarded directory.
+// file identifies a file to change. It is an open descriptor, or an entry of a directory for which isGuarded is true.
 type file struct {
 	fd    int
 	name  string

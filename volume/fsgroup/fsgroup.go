@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Policy says whether all files are checked. Its values are those of fsGroupChangePolicy in the pod spec; any other value means
-// [Always].
+// Policy determines whether [Apply] checks all files. Its values are those of fsGroupChangePolicy in the pod spec; any other
+// value means [Always].
 type Policy string
 
 // Values of [Policy].
@@ -24,7 +24,7 @@ const (
 
 // Options configure [Apply]. The zero value is for a writable volume, all files of which are checked.
 type Options struct {
-	// ReadOnly means that containers only read: files do not get write permissions.
+	// ReadOnly means that containers only read the volume: the group gets no write permission.
 	ReadOnly bool
 	// Policy says whether all files are checked; "" means Always.
 	Policy Policy
@@ -33,7 +33,7 @@ type Options struct {
 	ReportSlow func(files int)
 }
 
-// FilesError means that the group or mode of some files could not be changed. All other files were changed.
+// FilesError means that the group or mode of some files could not be changed. [Apply] has changed all other files.
 type FilesError struct {
 	Files int     // number of files that failed
 	Errs  []error // errors of the first ones, with their paths relative to the volume
@@ -50,7 +50,7 @@ func (e *FilesError) Error() string {
 // Unwrap returns Errs.
 func (e *FilesError) Unwrap() []error { return e.Errs }
 
-// Times after which Options.ReportSlow is called.
+// Options.ReportSlow is called first after firstReport, and then every reportPeriod.
 const (
 	firstReport  = 30 * time.Second
 	reportPeriod = time.Minute
@@ -68,7 +68,7 @@ func Apply(ctx context.Context, dir string, gid int64, opts Options) error {
 	return nil
 }
 
-// Permission bits of the kernel.
+// Bits of a file mode. A writable volume gets bitsWrite on each file, a read-only volume bitsRead. Directories also get bitsDir.
 const (
 	bitsRead  = 0o440
 	bitsWrite = 0o660
@@ -77,7 +77,7 @@ const (
 	bitsAll   = 0o7777
 )
 
-// target is the group and the kind of access that all files must get.
+// target has the group and the permissions that Apply gives to files.
 type target struct {
 	gid      uint32
 	readOnly bool

@@ -30,15 +30,15 @@ const blockSize = 512
 // block, it queues the remainder of the directory for other workers. So the number of tasks, and their memory, is limited to a
 // block per open directory.
 type walk struct {
-	ctx    context.Context // checked explicitly: a goroutine that waits for its end may run too late
+	ctx    context.Context // workers check it: a goroutine that waits for its end may run too late
 	target target
-	files  atomic.Int64 // number of files and directories so far
+	files  atomic.Int64 // number of files and directories read so far
 
 	// before is called before each file, with its name; for tests.
 	before func(name string)
 
 	mu      sync.Mutex
-	wake    sync.Cond // signaled when a task was added, and when no more will be
+	wake    sync.Cond // signaled when a task was added, and when no further task can be added
 	tasks   []task
 	running int // number of tasks that workers are running
 	open    int // number of open directories
@@ -46,14 +46,14 @@ type walk struct {
 	failed  FilesError
 }
 
-// task is to continue reading a directory, or to open a subdirectory.
+// task is a task of a worker: to read the next entries of dir, or to open a subdirectory of dir and read its entries.
 type task struct {
 	dir  *directory
 	name string // name of the subdirectory; empty: read dir itself
 }
 
-// directory is an open directory with tasks. After its last task it is changed itself, and closed: from then on, other users may
-// replace its entries.
+// directory is an open directory that has unfinished tasks. After its last task, its own group and mode are changed and it is
+// closed. From then on, other users may be able to replace its entries.
 type directory struct {
 	parent  *directory // nil: the root of the volume
 	name    string

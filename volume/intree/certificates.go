@@ -24,8 +24,9 @@ type CertificateOptions struct {
 	Event func(pod *corev1.Pod, eventType, reason, message string)
 }
 
-// CertificateKeeper generates the keys of pods, has an issuer certify them, and renews the certificates in time. It implements
-// [Certificates] and [volume.Watcher]: it reports an issued certificate, so that the volumes that show it are updated at once.
+// CertificateKeeper generates the keys of pods, requests certificates for them from an issuer, and renews the certificates before
+// they expire. It implements [Certificates]. It also implements [volume.Watcher]: when a certificate is issued, the volumes that
+// show it are updated at once.
 type CertificateKeeper struct {
 	keeper *podcert.Keeper
 }

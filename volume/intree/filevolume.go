@@ -23,7 +23,7 @@ import (
 // fetchTimeout is the maximum time for fetching the objects of a volume.
 const fetchTimeout = 10 * time.Second
 
-// fileVolume is the plugin for configMap, secret, downwardAPI and projected volumes: the agent writes and updates their files.
+// fileVolume is the plugin for configMap, secret, downwardAPI and projected volumes, whose files the agent writes and updates.
 type fileVolume struct {
 	node    *node
 	memory  bool                // the files are on a tmpfs

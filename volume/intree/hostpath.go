@@ -20,7 +20,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// hostPath is the plugin for hostPath volumes. It creates nothing, except a missing path if the type of the volume asks for that.
+// hostPath is the plugin for hostPath volumes. It only checks the path on the host, and creates it if the type of the volume says
+// so.
 type hostPath struct {
 	node *node
 }
@@ -44,7 +45,7 @@ func hostPathTypes() []corev1.HostPathType {
 	}
 }
 
-// statTimeout is the maximum time that the file system of a path has to respond.
+// statTimeout is the maximum time that SetUp waits for the file system of the path. It may hang if its server is unavailable.
 const statTimeout = 5 * time.Second
 
 // SetUp returns the path of vol on the host after a check that its file type matches the hostPath type. For the types with

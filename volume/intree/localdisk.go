@@ -26,9 +26,9 @@ const warnAlreadyMounted = "AlreadyMountedVolume"
 // defaultFS is the file system that is created on an empty device, unless the PV names one.
 const defaultFS = "ext4"
 
-// local is the plugin for local PVs: directories and block devices of the node (pkg/volume/local). A directory is bind-mounted
-// for each pod. The file system of a device is mounted once, and bind-mounted for each pod; a device of a block volume is used as
-// it is.
+// local is the plugin for local PVs, which are directories or block devices of the node (pkg/volume/local). A directory is
+// bind-mounted for each pod. The file system of a block device is mounted once and bind-mounted for each pod. For a block volume,
+// the device itself is the volume.
 type local struct {
 	node *node
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Objects reads the config maps and secrets that volumes show. If an object does not exist, the error wraps [fs.ErrNotExist];
-// after any other error it is unknown whether it exists. Package objects has implementations.
+// Objects reads the config maps and secrets whose data volumes contain as files. If an object does not exist, the error wraps
+// [fs.ErrNotExist]; after any other error it is unknown whether it exists. Package objects has implementations.
 type Objects interface {
 	// ConfigMap returns a config map. The caller does not modify it.
 	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
@@ -25,8 +25,8 @@ type Objects interface {
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 }
 
-// Certificates provides the certificates of pods; [*CertificateKeeper] implements it. An optional method Forget(podUID string) is
-// called when a projected volume of the pod is torn down.
+// Certificates provides the certificates of pods. [*CertificateKeeper] implements it. If an implementation also has a method
+// Forget(podUID string), that is called when a projected volume of the pod is torn down.
 type Certificates interface {
 	// Certificate returns the certificate for the source with index source of a projected volume.
 	Certificate(ctx context.Context, pod *corev1.Pod, volume string, source int) (volume.PodCertificate, error)
@@ -38,14 +38,14 @@ type forgetter interface {
 	Forget(podUID string)
 }
 
-// Options have the sources of the contents of volumes. Pods that need a source that is nil are refused.
+// Options have the sources from which the files of volumes are created. If a source is nil, pods that need it are rejected.
 type Options struct {
 	Objects      Objects                  // nil: config maps and secrets are refused
 	Tokens       volume.TokenIssuer       // nil: service account tokens are refused
 	TrustBundles volume.TrustBundleLister // nil: cluster trust bundles are refused
 	Certificates Certificates             // nil: pod certificates are refused
-	// Allocatable returns the allocatable resources of the node. Its memory limits the size of a tmpfs; it replaces missing
-	// limits of containers in downwardAPI volumes. Nil: unknown.
+	// Allocatable returns the allocatable resources of the node. The memory limits the size of each tmpfs. Files of downwardAPI
+	// volumes show these resources for containers without limits. Nil: unknown.
 	Allocatable func() corev1.ResourceList
 }
 
@@ -53,7 +53,7 @@ type Options struct {
 type node struct {
 	options   Options
 	unmounter mount.Unmounter
-	binds     mount.Unmounter // for bind mounts: never by force, because other pods use the file system
+	binds     mount.Unmounter // for bind mounts: never unmounts by force, because other pods use the file system
 	calls     nowait.Calls    // calls into file systems that may hang
 	projects  projquota.Projects
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// recoveredTimeout is the maximum time for fetching the objects of a volume whose existing files are usable: a container is
-// waiting.
+// recoveredTimeout is the maximum time for fetching the objects of a volume that has usable files from a previous agent process.
+// It is short, because containers wait for the volume.
 const recoveredTimeout = 3 * time.Second
 
 // maxCredential is the maximum size of a token or certificate file in bytes.

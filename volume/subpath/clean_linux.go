@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mount"
 )
 
-// maxDepth is the depth of targets below the directory that Clean gets: volume, container and index.
+// maxDepth is the number of directory levels between the path passed to Clean and a target: volume, container and index.
 const maxDepth = 3
 
 func cleanTree(ctx context.Context, path string) error {

@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits for resolving a path in a volume: those of the kernel, and of a path of 4,096 bytes.
+// Limits for opening a path in a volume: symbolic links, as in the kernel, path elements, and levels of directories.
 const (
 	maxLinks    = 40
 	maxElements = 4096
 	maxLevels   = 256 // open directories, each of which needs a descriptor
 )
 
-// volume is an open volume.
+// volume is the open root directory of a volume.
 type volume struct {
 	fd       int
 	mode     uint32   // mode of the root directory
-	paths    []string // absolute paths that symbolic links may contain: as requested, and resolved
+	paths    []string // paths of the volume on the host, which absolute symbolic links may begin with
 	stepwise bool     // resolve each path stepwise, without openat2; for tests
 }
 
@@ -77,7 +77,7 @@ func (v *volume) openAtOnce(path string) (int, error) {
 	return fd, err
 }
 
-// pathElement is an element of a path that is not resolved yet.
+// pathElement is an element of a path that openStepwise has not opened yet.
 type pathElement struct {
 	name   string
 	create bool // part of the subPath, not of a symbolic link: a missing directory is created
@@ -119,11 +119,11 @@ func (v *volume) openStepwise(path string) (int, error) {
 	return w.takeCurrent()
 }
 
-// walk is the state of openStepwise.
+// walk is the state of one call of openStepwise.
 type walk struct {
 	volume *volume
-	open   []int         // descriptors of the directories from the root, exclusive, to the current one
-	todo   []pathElement // remaining elements, the next one last
+	open   []int         // descriptors of the directories below the root, down to the current directory
+	todo   []pathElement // elements that are not opened yet, in reverse order
 }
 
 func (w *walk) closeAll() {

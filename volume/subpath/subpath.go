@@ -11,7 +11,7 @@ import (
 
 // Request describes one subPath mount.
 type Request struct {
-	// Volume is the path of the volume on the host. A symbolic link is followed.
+	// Volume is the path of the volume on the host. It may contain symbolic links.
 	Volume string
 	// SubPath is the path relative to the volume, without "..".
 	SubPath string
@@ -19,7 +19,7 @@ type Request struct {
 	Target string
 }
 
-// Final reasons for which a subPath is refused.
+// Reasons for which Prepare refuses a subPath; a retry does not help.
 var (
 	// ErrInvalid means that a subPath is empty, absolute, too long, or contains "..".
 	ErrInvalid = errors.New("is invalid")
@@ -27,7 +27,7 @@ var (
 	ErrOutside = errors.New("leads out of the volume")
 )
 
-// Error is the error of a subPath that could not be mounted.
+// Error is the error of Prepare for a subPath.
 type Error struct {
 	SubPath string
 	Op      string // failed operation, such as "bind"; empty: the subPath was refused
@@ -91,7 +91,7 @@ func checkSubPath(path string) error {
 	return nil
 }
 
-// invalidError is an ErrInvalid with a text of its own.
+// invalidError wraps ErrInvalid and has its own text.
 type invalidError struct{ text string }
 
 func (r *invalidError) Error() string   { return r.text }

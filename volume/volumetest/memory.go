@@ -78,8 +78,9 @@ func (m *MemoryPlugin) Calls() []string {
 // volumeKey returns UID/NAME.
 func volumeKey(v volume.Volume) string { return v.UID + "/" + v.Name }
 
-// FaultyPlugin is a [volume.Plugin] that calls functions before and after the methods of another plugin; any may be nil. It
-// passes on [volume.Refresher], [volume.Stager], [volume.Expander] and [volume.SELinuxMounter] if the plugin implements them.
+// FaultyPlugin is a [volume.Plugin] that wraps another plugin. It calls a function, if not nil, before or after each method of
+// the wrapped plugin, to inject errors. It also implements [volume.Refresher], [volume.Stager], [volume.Expander] and
+// [volume.SELinuxMounter], for a wrapped plugin that does.
 type FaultyPlugin struct {
 	volume.Plugin
 

@@ -12,8 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// MemoryStager is a [MemoryPlugin] that also stages and expands volumes with a claim. It records calls in the wrong order: a
-// set-up on a device that is not staged, or an unstage of a device in use. The zero value is empty.
+// MemoryStager is a [MemoryPlugin] that also stages and expands the volumes that have a claim. It records violations: a set-up on
+// a device that is not staged, and an unstage of a device that a volume uses. The zero value is empty.
 type MemoryStager struct {
 	MemoryPlugin
 

@@ -21,7 +21,8 @@ import (
 )
 
 // Signer is a [volume.CertificateIssuer] with a certificate authority in memory. It issues certificates for client and server
-// authentication, to any pod. The zero value issues them at once, valid for a day. It may be used from several goroutines.
+// authentication to any pod. The zero value is ready for use; its certificates are valid for a day. It may be used from several
+// goroutines.
 type Signer struct {
 	// Lifetime is the validity of a certificate; renewal may begin after four fifths of it. Zero means 24 h.
 	Lifetime time.Duration

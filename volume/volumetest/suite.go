@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Subject is a plugin that [TestPlugin] tests, with a volume to set up.
+// Subject is the plugin that [TestPlugin] tests, and a pod with the volume that it sets up.
 type Subject struct {
 	Plugin volume.Plugin
 	Name   string // name of the plugin, such as [volume.EmptyDir]
@@ -33,7 +33,7 @@ type Subject struct {
 	Mounted bool
 }
 
-// Rules that the checks cite; they are in the documentation of volume.Plugin and volume.Stager.
+// Rules that failed checks cite. They are sentences of the documentation of volume.Plugin and volume.Stager.
 const (
 	ruleIdempotent = "set-up: It must be idempotent: it is also called after a restart of the agent, and to update the volume, and keeps all that is correct."
 	ruleRemoves    = "teardown: TearDown removes a volume. It must not delete files of a file system that another program has mounted inside."
@@ -66,7 +66,7 @@ func TestPlugin(t *testing.T, subject func(t *testing.T) Subject) {
 	}
 }
 
-// pluginCheck is one case of the suite.
+// pluginCheck has the plugin, the pod and the directories of one test of the suite.
 type pluginCheck struct {
 	*suite.Check
 	Subject

@@ -12,7 +12,7 @@ import (
 // expansionNotRequiredAnnotation marks claims that are never expanded on nodes.
 const expansionNotRequiredAnnotation = "volume.kubernetes.io/node-expansion-not-required"
 
-// Expansion is the size in bytes of a volume on this node, and the requested size.
+// Expansion has two sizes of a volume in bytes: OldSize on this node, and NewSize, the requested size.
 type Expansion struct{ OldSize, NewSize int64 }
 
 // PlanExpansion compares the size of a volume on this node with the size of pv. expansion has the sizes. due reports whether the

@@ -17,10 +17,10 @@ import (
 	"github.com/seed81659283/nodeagent/volume/atomicwriter"
 )
 
-// Files maps a path, relative to the volume, to the file.
+// Files are the files of a volume, by path relative to the volume.
 type Files = map[string]atomicwriter.File
 
-// Inputs are the objects and credentials from which the files of a volume are built. An object that is missing here does not
+// Inputs are the objects and credentials from which the files of a volume are created. An object that is not in Inputs does not
 // exist.
 type Inputs struct {
 	ConfigMaps map[string]*corev1.ConfigMap // by name, in the namespace of the pod
@@ -31,7 +31,7 @@ type Inputs struct {
 	TrustBundles map[int][]byte // PEM
 	Certificates map[int]volume.PodCertificate
 
-	Allocatable corev1.ResourceList // of the node: replaces missing limits of containers
+	Allocatable corev1.ResourceList // of the node, for containers without limits
 }
 
 // BuildFiles returns the files of vol, a configMap, secret, downwardAPI or projected volume. Their contents come from pod and in.
@@ -59,7 +59,7 @@ func BuildFiles(pod *corev1.Pod, vol *corev1.Volume, in Inputs) (Files, error) {
 	return b.buildResult()
 }
 
-// builder collects the files of one volume, and the errors.
+// builder collects the files of one volume, and the errors about missing objects and keys.
 type builder struct {
 	pod    *corev1.Pod
 	in     Inputs

@@ -26,7 +26,7 @@ const (
 type Reference struct {
 	Kind     Kind
 	Name     string
-	Optional bool // the object may be missing
+	Optional bool // the object need not exist
 }
 
 // References yields the config maps and secrets that vol refers to, in the order of the spec. It yields an object again for each

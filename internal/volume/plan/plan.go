@@ -19,8 +19,8 @@ type State struct {
 
 // Action is a step that must start now.
 type Action struct {
-	Volume *Volume // of a Stage: the volume that the device is staged for; nil for an Unstage
-	Device *Device // of a Stage or an Unstage; nil for other steps
+	Volume *Volume // for Stage a volume that needs the device; nil for Unstage
+	Device *Device // for Stage and Unstage; nil for other steps
 	Step   Step
 }
 
@@ -89,14 +89,14 @@ func (s *State) findDue(now time.Time) (wake time.Time, due bool) {
 	return wake, due
 }
 
-// slots is the number of steps that may still start, and the actions so far.
+// slots is the state of one call of Plan: the steps that it starts, and how many more may start.
 type slots struct {
 	actions  []Action
 	slow     time.Duration
 	now      time.Time
 	free     int
-	nextFree time.Time // when the next slow step stops counting
-	wake     time.Time // when a step without a slot may start
+	nextFree time.Time // when the next running step becomes slow and stops counting
+	wake     time.Time // when a step that exceeds the limit may start
 }
 
 // takeSlot reports whether one more step may start without exceeding State.Parallel, and counts the step. If it returns false,

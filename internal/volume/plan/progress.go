@@ -16,7 +16,7 @@ type Phase uint8
 // Phases of a volume or device.
 const (
 	Absent    Phase = iota // nothing of it is on the node
-	Uncertain              // a part may be on the node: a step runs or has failed, or a previous agent process created it
+	Uncertain              // a part may be on the node: a step is running or has failed, or a previous agent process created it
 	Ready                  // set up, or staged
 )
 
@@ -54,19 +54,19 @@ func (s Step) String() string {
 // isRemoval reports whether s is TearDown or Unstage.
 func (s Step) isRemoval() bool { return s == TearDown || s == Unstage }
 
-// Progress is the phase of a volume or device, its running step and its last failure.
+// Progress has the phase of a volume or device, its running step and its last failure.
 type Progress struct {
 	Phase     Phase
-	Recovered bool // a previous agent process created it, so that Failure.NothingLeft is ignored
+	Recovered bool // a previous agent process may have created the volume or device: Failure.NothingLeft is ignored
 
 	Step  Step      // running step
 	Since time.Time // start of the running step
 
 	// HungSetUp and HungTearDown are true while a plugin call that was given up has not returned. Until then no set-up starts,
-	// and a teardown is not known to be complete. A teardown may start unless a teardown hangs.
+	// and a successful teardown must be repeated. While HungTearDown is true, no teardown starts either.
 	HungSetUp, HungTearDown bool
 
-	hungReturned bool // a hung call has returned since the running step started
+	hungReturned bool // a call that was given up has returned since the running step started
 
 	Failed      Step      // last failed step; None after a success
 	Failures    int       // consecutive failures of that step
@@ -87,14 +87,15 @@ func unavailablePolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 15 * time.Second}
 }
 
-// Failure is the effect of a failed step. In the zero value, a part of the volume may be on the node.
+// Failure describes the failure of a step. In the zero value, a part of the volume may be on the node.
 type Failure struct {
 	NothingLeft bool // the step left nothing on the node: no teardown is needed
 	Usable      bool // the set-up found a volume of a previous agent process that is usable but not up to date
 	Unavailable bool // a server did not respond, so the cause says nothing about the volume
 }
 
-// ErrHungCall means that a teardown is not known to be complete, because an older plugin call has not returned.
+// ErrHungCall is the error of a teardown or unstage that has succeeded although an older plugin call has not returned. That call
+// may still change the node, so the step must be repeated.
 var ErrHungCall = errors.New("a call has not returned")
 
 // Start records that step starts at now. It sets the phase to Uncertain, except for an update: the volume remains set up.

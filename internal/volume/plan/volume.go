@@ -12,7 +12,7 @@ type Desired uint8
 
 // Desired states of a volume.
 const (
-	Unknown   Desired = iota // not decided yet: the volume of a previous agent process stays unchanged
+	Unknown   Desired = iota // no decision yet: the volume of a previous agent process stays unchanged
 	Mounted                  // the volume must be set up
 	Unmounted                // the volume must be removed from the node
 )

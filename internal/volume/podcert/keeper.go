@@ -183,7 +183,8 @@ func (k *Keeper) Watch(ctx context.Context, changed func(kind, namespace, name s
 	return ctx.Err()
 }
 
-// CertificateState is a signer and the state of certificates: the labels of the kubelet's metric kubelet_podcertificate_states.
+// CertificateState has the labels of the kubelet's metric kubelet_podcertificate_states: the signer of a certificate, and its
+// state.
 type CertificateState struct {
 	Signer string
 	State  string // fresh, not_yet_issued, overdue_for_refresh, expired, denied or failed

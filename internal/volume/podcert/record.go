@@ -17,14 +17,15 @@ import (
 
 const (
 	maxJitter    = 5 * time.Minute  // maximum delay of a renewal after BeginRefreshAt
-	overdueAfter = 10 * time.Minute // delay of a renewal after which an event is recorded
-	minAge       = time.Minute      // minimum age of a certificate that is renewed, whatever BeginRefreshAt is
+	overdueAfter = 10 * time.Minute // delay of a renewal after which a warning event is recorded
+	minAge       = time.Minute      // a certificate is not renewed earlier, even if BeginRefreshAt is earlier
 )
 
 // retryPolicy returns the delays before a failed request is repeated: from 1 s to 5 min.
 func retryPolicy() backoff.Policy { return backoff.Policy{First: time.Second, Max: 5 * time.Minute} }
 
-// source identifies one podCertificate source of one pod.
+// source identifies a podCertificate source by the UID of the pod, the name of the volume, and the index in the sources of the
+// volume.
 type source struct {
 	podUID, volume string
 	index          int
@@ -142,7 +143,7 @@ func (r *certRecord) currentCertificate() (volume.PodCertificate, error) {
 // errNotIssued has the text of the kubelet.
 var errNotIssued = errors.New("credential bundle is not issued yet")
 
-// notIssuedError is errNotIssued with the cause.
+// notIssuedError wraps errNotIssued and the error of the last request.
 type notIssuedError struct{ err error }
 
 // Error returns the text of errNotIssued and the text of the cause.

@@ -58,7 +58,7 @@ type event struct {
 	reason, message string
 }
 
-// request is a certificate request that is due or running.
+// request is a request for a certificate, which is due or running.
 type request struct {
 	ctx        context.Context //nolint:containedctx // canceled when the pod is forgotten
 	cancel     context.CancelFunc

@@ -38,7 +38,7 @@ const (
 	recordVersion = 1
 )
 
-// Pod is the record of the volumes of one pod: the file volumes.json in the directory of the pod.
+// Pod is the record of the volumes of one pod. It is the file volumes.json in the directory of the pod.
 type Pod struct {
 	Version int      `json:"version"`
 	UID     string   `json:"uid"`
@@ -46,17 +46,17 @@ type Pod struct {
 	Volumes []Volume `json:"volumes"`
 }
 
-// Volume is the record of one volume, written before its set-up.
+// Volume is the record of one volume. It is written before the set-up of the volume.
 type Volume struct {
 	Name    string   `json:"name"`
-	Aliases []string `json:"also,omitempty"` // further names of the volume, if the pod lists one claim several times
+	Aliases []string `json:"also,omitempty"` // other names of the volume, if the pod has several names for one claim
 	Plugin  string   `json:"plugin"`
 	Dir     string   `json:"dir"` // relative to the directory of the pod
 	Block   bool     `json:"block,omitempty"`
 	Device  *Device  `json:"device,omitempty"`
-	// SELinuxLabel is the label with which the volume is mounted, even if its CSIDriver object changes later; empty: none.
+	// SELinuxLabel is the label with which the volume is mounted. It stays if the CSIDriver object changes. Empty: no label.
 	SELinuxLabel string `json:"seLinuxLabel,omitempty"`
-	// Claim and PV are the claim at the first set-up and its PV, trimmed by claim.TrimForRecord.
+	// Claim and PV are copies of the claim and its PV at the first set-up, made by claim.TrimForRecord.
 	Claim *corev1.PersistentVolumeClaim `json:"claim,omitempty"`
 	PV    *corev1.PersistentVolume      `json:"persistentVolume,omitempty"`
 }
