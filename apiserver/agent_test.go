@@ -87,8 +87,8 @@ func onNode(t *testing.T, script func(*cri.ContainerConfig) critest.Script, admi
 	})
 }
 
-// bind creates a pod that is bound to the node, as a scheduler does.
-func (n *node) bind(name string, change func(*corev1.Pod)) *corev1.Pod {
+// bindPod creates a pod that is bound to the node, as a scheduler does.
+func (n *node) bindPod(name string, change func(*corev1.Pod)) *corev1.Pod {
 	n.t.Helper()
 	grace := int64(30)
 	pod := &corev1.Pod{
@@ -108,8 +108,8 @@ func (n *node) bind(name string, change func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// status returns the pod status at the API server; nil: there is no such pod.
-func (n *node) status(name string) *corev1.PodStatus {
+// podStatus returns the pod status at the API server; nil: there is no such pod.
+func (n *node) podStatus(name string) *corev1.PodStatus {
 	pod, ok := apiservertest.Get[*corev1.Pod](n.server, "default", name)
 	if !ok {
 		return nil
@@ -117,8 +117,8 @@ func (n *node) status(name string) *corev1.PodStatus {
 	return &pod.Status
 }
 
-// reasons returns the reasons of all recorded events.
-func (n *node) reasons() (reasons []string) {
+// eventReasons returns the reasons of all recorded events.
+func (n *node) eventReasons() (reasons []string) {
 	for _, e := range apiservertest.List[*corev1.Event](n.server) {
 		reasons = append(reasons, e.Reason)
 	}
@@ -127,10 +127,10 @@ func (n *node) reasons() (reasons []string) {
 
 func TestAgentRunsAndRemovesPodOfAPIServer(t *testing.T) {
 	onNode(t, nil, nil, func(t *testing.T, n *node) {
-		pod := n.bind("web", nil)
+		pod := n.bindPod("web", nil)
 		time.Sleep(5 * time.Second)
-		require.Equal(t, corev1.PodRunning, n.status("web").Phase)
-		assert.Contains(t, n.reasons(), "Started")
+		require.Equal(t, corev1.PodRunning, n.podStatus("web").Phase)
+		assert.Contains(t, n.eventReasons(), "Started")
 		assert.Less(t, n.server.CountRequests(apiservertest.Match{Verb: "patch", Resource: "pods"}), 5)
 		n.server.ForgetRequests()
 		time.Sleep(time.Hour)
@@ -138,7 +138,7 @@ func TestAgentRunsAndRemovesPodOfAPIServer(t *testing.T) {
 
 		require.NoError(t, n.server.Delete(pod, nil))
 		time.Sleep(45 * time.Second)
-		assert.Nil(t, n.status("web"))
+		assert.Nil(t, n.podStatus("web"))
 		assert.Empty(t, n.reconciler.Pods())
 	})
 }
@@ -146,12 +146,12 @@ func TestAgentRunsAndRemovesPodOfAPIServer(t *testing.T) {
 func TestPodDeletedBeforeItsStartFails(t *testing.T) {
 	onNode(t, nil, nil, func(t *testing.T, n *node) {
 		n.server.SetUnavailable(true)
-		pod := n.bind("web", func(p *corev1.Pod) { p.Finalizers = []string{"example.com/watch"} })
+		pod := n.bindPod("web", func(p *corev1.Pod) { p.Finalizers = []string{"example.com/watch"} })
 		require.NoError(t, n.server.Delete(pod, nil))
 		n.server.SetUnavailable(false)
 		time.Sleep(time.Minute)
-		require.NotNil(t, n.status("web"))
-		assert.Equal(t, corev1.PodFailed, n.status("web").Phase)
+		require.NotNil(t, n.podStatus("web"))
+		assert.Equal(t, corev1.PodFailed, n.podStatus("web").Phase)
 		assert.Zero(t, len(n.runtime.Calls("StartContainer")))
 		assert.Equal(t, 1, n.server.CountRequests(apiservertest.Match{Verb: "delete", Resource: "pods"}))
 	})
@@ -159,14 +159,14 @@ func TestPodDeletedBeforeItsStartFails(t *testing.T) {
 
 func TestForceDeletedAndRecreatedPodRuns(t *testing.T) {
 	onNode(t, nil, nil, func(t *testing.T, n *node) {
-		first := n.bind("web", nil)
+		first := n.bindPod("web", nil)
 		time.Sleep(5 * time.Second)
-		require.Equal(t, corev1.PodRunning, n.status("web").Phase)
+		require.Equal(t, corev1.PodRunning, n.podStatus("web").Phase)
 		require.NoError(t, n.server.Delete(first, new(int64)))
-		second := n.bind("web", nil)
+		second := n.bindPod("web", nil)
 		require.NotEqual(t, first.UID, second.UID)
 		time.Sleep(2 * time.Minute)
-		assert.Equal(t, corev1.PodRunning, n.status("web").Phase)
+		assert.Equal(t, corev1.PodRunning, n.podStatus("web").Phase)
 		assert.Len(t, n.reconciler.Pods(), 1)
 	})
 }
@@ -175,12 +175,12 @@ func TestForceDeletedAndRecreatedPodRuns(t *testing.T) {
 // deleted.
 func TestUnsupportedPodFailsWithEvent(t *testing.T) {
 	onNode(t, nil, nil, func(t *testing.T, n *node) {
-		pod := n.bind("web", func(p *corev1.Pod) {
+		pod := n.bindPod("web", func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 		})
 		time.Sleep(time.Minute)
-		assert.Equal(t, corev1.PodFailed, n.status("web").Phase)
-		assert.Equal(t, "PodFeatureUnsupported", n.status("web").Reason)
+		assert.Equal(t, corev1.PodFailed, n.podStatus("web").Phase)
+		assert.Equal(t, "PodFeatureUnsupported", n.podStatus("web").Reason)
 		events := apiservertest.List[*corev1.Event](n.server)
 		require.Len(t, events, 1)
 		assert.Equal(t, "PodFeatureUnsupported", events[0].Reason)
@@ -189,14 +189,14 @@ func TestUnsupportedPodFailsWithEvent(t *testing.T) {
 
 		require.NoError(t, n.server.Delete(pod, nil))
 		time.Sleep(2500 * time.Millisecond)
-		assert.Nil(t, n.status("web"))
+		assert.Nil(t, n.podStatus("web"))
 	})
 }
 
 // Containers that a previous agent with other options started run until their pod is deleted.
 func TestPodOfPreviousAgentRunsUntilDeleted(t *testing.T) {
 	onNode(t, nil, nil, func(t *testing.T, n *node) {
-		pod := n.bind("web", nil)
+		pod := n.bindPod("web", nil)
 		time.Sleep(5 * time.Second)
 		n.stop()
 		require.NoError(t, apiservertest.Change(n.server, "default", "web", func(p *corev1.Pod) {
@@ -204,11 +204,11 @@ func TestPodOfPreviousAgentRunsUntilDeleted(t *testing.T) {
 		}))
 		n = bootNode(t, n.server, n.runtime, t.TempDir(), nil)
 		time.Sleep(time.Minute)
-		assert.Equal(t, corev1.PodRunning, n.status("web").Phase)
+		assert.Equal(t, corev1.PodRunning, n.podStatus("web").Phase)
 		assert.Empty(t, n.runtime.Calls("StopContainer"))
 		require.NoError(t, n.server.Delete(pod, nil))
 		time.Sleep(2 * time.Minute)
-		assert.Nil(t, n.status("web"))
+		assert.Nil(t, n.podStatus("web"))
 		assert.NotEmpty(t, n.runtime.Calls("StopContainer"))
 	})
 }
@@ -216,30 +216,30 @@ func TestPodOfPreviousAgentRunsUntilDeleted(t *testing.T) {
 // A refused update of a pod does not prevent its deletion.
 func TestPodWithRefusedUpdateIsRemoved(t *testing.T) {
 	onNode(t, nil, nil, func(t *testing.T, n *node) {
-		pod := n.bind("web", nil)
+		pod := n.bindPod("web", nil)
 		time.Sleep(5 * time.Second)
 		require.NoError(t, apiservertest.Change(n.server, "default", "web", func(p *corev1.Pod) {
 			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}} // without an image
 		}))
 		time.Sleep(time.Minute)
-		assert.Contains(t, n.reasons(), "FailedValidation")
-		assert.Equal(t, corev1.PodRunning, n.status("web").Phase, "it goes on as it was")
+		assert.Contains(t, n.eventReasons(), "FailedValidation")
+		assert.Equal(t, corev1.PodRunning, n.podStatus("web").Phase, "it goes on as it was")
 		require.NoError(t, n.server.Delete(pod, nil))
 		time.Sleep(2 * time.Minute)
-		assert.Nil(t, n.status("web"))
+		assert.Nil(t, n.podStatus("web"))
 	})
 }
 
 func TestRestartedAgentReportsCompletedJob(t *testing.T) {
 	onNode(t, func(*cri.ContainerConfig) critest.Script { return critest.ExitAfter(20*time.Second, 0) }, nil, func(t *testing.T, n *node) {
-		pod := n.bind("job", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever })
+		pod := n.bindPod("job", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever })
 		time.Sleep(5 * time.Second)
-		require.Equal(t, corev1.PodRunning, n.status("job").Phase)
+		require.Equal(t, corev1.PodRunning, n.podStatus("job").Phase)
 		n.stop()
 		time.Sleep(time.Minute)
 		n = bootNode(t, n.server, n.runtime, t.TempDir(), nil)
 		time.Sleep(10 * time.Second)
-		st := n.status("job")
+		st := n.podStatus("job")
 		assert.Equal(t, corev1.PodSucceeded, st.Phase)
 		assert.NotNil(t, st.ContainerStatuses[0].State.Terminated)
 		n.stop()
@@ -249,7 +249,7 @@ func TestRestartedAgentReportsCompletedJob(t *testing.T) {
 		assert.Zero(t, n.server.CountRequests(apiservertest.Match{Verb: "patch", Resource: "pods"}), "the next agent has nothing to add")
 		require.NoError(t, n.server.Delete(pod, nil))
 		time.Sleep(10 * time.Second)
-		assert.Nil(t, n.status("job"))
+		assert.Nil(t, n.podStatus("job"))
 	})
 }
 
@@ -259,14 +259,14 @@ func TestRejectedPodsOfControllerFailWithDelay(t *testing.T) {
 	}
 	onNode(t, nil, full, func(t *testing.T, n *node) {
 		for _, name := range []string{"a", "b", "c"} {
-			n.bind(name, func(p *corev1.Pod) {
+			n.bindPod(name, func(p *corev1.Pod) {
 				p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: new(true)}}
 				p.Generation = 4
 			})
 		}
 		failed := func() (k int) {
 			for _, name := range []string{"a", "b", "c"} {
-				if st := n.status(name); st.Phase == corev1.PodFailed {
+				if st := n.podStatus(name); st.Phase == corev1.PodFailed {
 					assert.Equal(t, "OutOfcpu", st.Reason)
 					assert.EqualValues(t, 4, st.ObservedGeneration)
 					k++
@@ -276,7 +276,7 @@ func TestRejectedPodsOfControllerFailWithDelay(t *testing.T) {
 		}
 		time.Sleep(500 * time.Millisecond)
 		assert.Equal(t, 1, failed())
-		assert.Contains(t, n.reasons(), "OutOfcpu", "what is held back has its event")
+		assert.Contains(t, n.eventReasons(), "OutOfcpu", "what is held back has its event")
 		time.Sleep(time.Second)
 		assert.Equal(t, 2, failed())
 		time.Sleep(2 * time.Second)

@@ -49,7 +49,7 @@ func manyMaps(t *testing.T, w *world, name string, count int) *corev1.Pod {
 	for i := range count {
 		object := fmt.Sprintf("%s-%d", name, i)
 		require.NoError(t, w.server.Put(configMap(object, "1")))
-		p.Spec.Volumes = append(p.Spec.Volumes, showing(object).Spec.Volumes...)
+		p.Spec.Volumes = append(p.Spec.Volumes, podWithVolume(object).Spec.Volumes...)
 	}
 	return p
 }

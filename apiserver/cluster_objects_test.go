@@ -35,8 +35,8 @@ func (c *cluster) configMap(name, value string) *corev1.ConfigMap {
 	}
 }
 
-// referring is a pod of the node with a volume of config map c1, a variable of secret s1 and a token for audience vault.
-func referring(name string) *corev1.Pod {
+// newReferringPod is a pod of the node with a volume of config map c1, a variable of secret s1 and a token for audience vault.
+func newReferringPod(name string) *corev1.Pod {
 	seconds := int64(600)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
@@ -80,9 +80,9 @@ func TestClusterObjects(t *testing.T) {
 	_, err = objects.Secret(t.Context(), "default", "s1")
 	require.True(t, apierrors.IsForbidden(err), "no pod refers to it: %v", err)
 	require.NotErrorIs(t, err, fs.ErrNotExist)
-	require.NoError(t, c.create(referring("web")))
+	require.NoError(t, c.createPod(newReferringPod("web")))
 	var pod *corev1.Pod
-	c.await("the pod", func() bool { // which is when its objects are asked for
+	c.awaitCondition("the pod", func() bool { // which is when its objects are asked for
 		u := c.last.Load()
 		if u == nil || len(u.Pods) == 0 {
 			return false
@@ -98,7 +98,7 @@ func TestClusterObjects(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "1", o.Data["k"])
 	require.NoError(t, c.Admin().Do(t.Context(), http.MethodPut, "/api/v1/namespaces/default/configmaps/c1", c.configMap("c1", "2"), nil))
-	c.await("the change of what a volume shows", func() bool {
+	c.awaitCondition("the change of what a volume shows", func() bool {
 		o, err := volumes.ConfigMap(t.Context(), "default", "c1")
 		return err == nil && o.Data["k"] == "2"
 	})
@@ -117,7 +117,7 @@ func TestClusterObjects(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "kubernetes", services[0].Name)
 	require.NotEmpty(t, services[0].Spec.ClusterIP)
-	c.await("the runtime class", func() bool {
+	c.awaitCondition("the runtime class", func() bool {
 		handler, ok := objects.RuntimeClass("gvisor")
 		return ok && handler == "runsc"
 	})
@@ -174,7 +174,7 @@ func (c *cluster) expandClaim(objects *apiserver.Objects) {
 		},
 	})
 	var claim *corev1.PersistentVolumeClaim
-	c.await("the claim is bound", func() (bound bool) {
+	c.awaitCondition("the claim is bound", func() (bound bool) {
 		var err error
 		claim, err = objects.PersistentVolumeClaim(c.Context(), "default", "data")
 		return err == nil && claim.Status.Phase == corev1.ClaimBound

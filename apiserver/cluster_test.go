@@ -46,7 +46,7 @@ func newCluster(t *testing.T) *cluster {
 		t.Skipf("a minute, and programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
 	}
 	c := &cluster{T: t, Plane: controlplane.Start(t, controlplane.Options{ControllerManager: true})}
-	c.register()
+	c.registerNode()
 	kubeconfig, err := c.Kubeconfig("system:node:n1", "system:nodes")
 	require.NoError(t, err)
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -80,16 +80,16 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// register creates the Node object, as package nodestatus does.
-func (c *cluster) register() {
+// registerNode creates the Node object, as package nodestatus does.
+func (c *cluster) registerNode() {
 	var node corev1.Node
 	require.NoError(c, c.Admin().Do(c.Context(), http.MethodPost, "/api/v1/nodes",
 		&corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, &node))
 	c.node.Store(&node)
 }
 
-// get returns a pod, and false if there is none.
-func (c *cluster) get(name string) (*corev1.Pod, bool) {
+// getPod returns a pod, and false if there is none.
+func (c *cluster) getPod(name string) (*corev1.Pod, bool) {
 	pod := &corev1.Pod{}
 	err := c.Admin().Do(c.Context(), http.MethodGet, "/api/v1/namespaces/default/pods/"+name, nil, pod)
 	if controlplane.StatusCode(err) == http.StatusNotFound {
@@ -99,21 +99,21 @@ func (c *cluster) get(name string) (*corev1.Pod, bool) {
 	return pod, true
 }
 
-func (c *cluster) create(pod *corev1.Pod) error {
+func (c *cluster) createPod(pod *corev1.Pod) error {
 	pod = pod.DeepCopy()
 	pod.TypeMeta = metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}
 	pod.UID, pod.ResourceVersion = "", ""
 	return c.Admin().Do(c.Context(), http.MethodPost, "/api/v1/namespaces/default/pods", pod, nil)
 }
 
-func (c *cluster) delete(name string, grace int) {
+func (c *cluster) deletePod(name string, grace int) {
 	c.Helper()
 	err := c.Admin().Do(c.Context(), http.MethodDelete, fmt.Sprintf("/api/v1/namespaces/default/pods/%s?gracePeriodSeconds=%d", name, grace), nil, nil)
 	require.NoError(c, err)
 }
 
-// await waits until a condition holds, and returns how long that took.
-func (c *cluster) await(what string, holds func() bool) time.Duration {
+// awaitCondition waits until a condition holds, and returns how long that took.
+func (c *cluster) awaitCondition(what string, holds func() bool) time.Duration {
 	c.Helper()
 	began := time.Now()
 	for !holds() {
@@ -127,14 +127,14 @@ func (c *cluster) await(what string, holds func() bool) time.Duration {
 	return time.Since(began)
 }
 
-// mirrored reports whether a static pod has its mirror pod at the API server and in the lookup of statuses.
-func (c *cluster) mirrored(static *corev1.Pod) func() bool {
+// hasMirror reports whether a static pod has its mirror pod at the API server and in the lookup of statuses.
+func (c *cluster) hasMirror(static *corev1.Pod) func() bool {
 	return func() bool {
 		mirror, ok := c.source.Pods().Mirror(static)
 		if !ok {
 			return false
 		}
-		pod, exists := c.get(static.Name)
+		pod, exists := c.getPod(static.Name)
 		return exists && pod.UID == mirror.UID && pod.DeletionTimestamp == nil
 	}
 }
@@ -145,27 +145,27 @@ func TestClusterMirrors(t *testing.T) {
 	web := staticPod("web", "h1")
 	web.Finalizers = []string{"example.com/never"}
 	c.mirrors.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{web}})
-	t.Logf("mirrored after %v", c.await("mirrored", c.mirrored(web)))
-	first, _ := c.get("web")
+	t.Logf("mirrored after %v", c.awaitCondition("mirrored", c.hasMirror(web)))
+	first, _ := c.getPod("web")
 	require.Equal(t, "h1", first.Annotations[corev1.MirrorPodAnnotationKey])
 	require.Equal(t, c.node.Load().UID, first.OwnerReferences[0].UID)
 
 	edited := staticPod("web", "h2")
 	c.mirrors.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{edited}})
-	t.Logf("replaced after %v", c.await("edited", c.mirrored(edited)))
+	t.Logf("replaced after %v", c.awaitCondition("edited", c.hasMirror(edited)))
 	for _, grace := range []int{0, 30} {
-		before, _ := c.get("web")
-		c.delete("web", grace)
-		t.Logf("created again after %v", c.await("deleted by a user", func() bool {
-			pod, ok := c.get("web")
-			return ok && pod.UID != before.UID && c.mirrored(edited)()
+		before, _ := c.getPod("web")
+		c.deletePod("web", grace)
+		t.Logf("created again after %v", c.awaitCondition("deleted by a user", func() bool {
+			pod, ok := c.getPod("web")
+			return ok && pod.UID != before.UID && c.hasMirror(edited)()
 		}))
 	}
 
 	token := staticPod("token", "h3")
 	token.Spec.ServiceAccountName = "default"
 	c.mirrors.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{edited, token}})
-	c.await("told that it cannot have a mirror", func() bool {
+	c.awaitCondition("told that it cannot have a mirror", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return len(c.failures) > 0
@@ -176,7 +176,7 @@ func TestClusterMirrors(t *testing.T) {
 	require.Equal(t, []string{"default/token pod default/token cannot have a mirror: spec.serviceAccountName: Forbidden: mirror pods may not reference service accounts"}, failures)
 
 	c.mirrors.Set(lifecycle.PodSet{Source: "file"})
-	c.await("no static pod", func() bool { _, ok := c.get("web"); return !ok })
+	c.awaitCondition("no static pod", func() bool { _, ok := c.getPod("web"); return !ok })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	require.Len(t, c.failures, 1)
@@ -185,7 +185,7 @@ func TestClusterMirrors(t *testing.T) {
 // The set has the pods that are bound to the node, also after a restart of the API server.
 func TestClusterPods(t *testing.T) {
 	c := newCluster(t)
-	c.await("a service account, without which there is no pod", func() bool {
+	c.awaitCondition("a service account, without which there is no pod", func() bool {
 		return c.Admin().Do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/serviceaccounts/default", nil, nil) == nil
 	})
 	has := func(names ...string) func() bool {
@@ -202,26 +202,26 @@ func TestClusterPods(t *testing.T) {
 			return true
 		}
 	}
-	c.await("the empty node", has())
+	c.awaitCondition("the empty node", has())
 	liar := newPod("a", "", "")
 	liar.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
-	require.NoError(t, c.create(liar))
+	require.NoError(t, c.createPod(liar))
 	elsewhere := newPod("elsewhere", "", "")
 	elsewhere.Spec.NodeName = "n2"
-	require.NoError(t, c.create(elsewhere))
-	t.Logf("bound pod seen after %v", c.await("a pod", has("a")))
-	c.delete("a", 30)
-	c.await("its deletion", func() bool { return c.last.Load().Pods[0].DeletionTimestamp != nil })
-	c.delete("a", 5)
-	c.await("a shorter grace", func() bool { return *c.last.Load().Pods[0].DeletionGracePeriodSeconds == 5 })
+	require.NoError(t, c.createPod(elsewhere))
+	t.Logf("bound pod seen after %v", c.awaitCondition("a pod", has("a")))
+	c.deletePod("a", 30)
+	c.awaitCondition("its deletion", func() bool { return c.last.Load().Pods[0].DeletionTimestamp != nil })
+	c.deletePod("a", 5)
+	c.awaitCondition("a shorter grace", func() bool { return *c.last.Load().Pods[0].DeletionGracePeriodSeconds == 5 })
 
 	require.NoError(t, c.Kill(controlplane.APIServer))
 	time.Sleep(3 * time.Second)
 	require.True(t, has("a")(), "while the API server is away")
 	require.NoError(t, c.Restart(t.Context(), controlplane.APIServer))
-	require.NoError(t, c.create(newPod("b", "", "")))
-	t.Logf("watch restored after %v", c.await("what came after the restart", has("a", "b")))
-	c.delete("a", 0)
-	require.NoError(t, c.create(newPod("a", "", "")))
-	c.await("another pod of the name", func() bool { return c.last.Load().Pods[0].DeletionTimestamp == nil && has("a", "b")() })
+	require.NoError(t, c.createPod(newPod("b", "", "")))
+	t.Logf("watch restored after %v", c.awaitCondition("what came after the restart", has("a", "b")))
+	c.deletePod("a", 0)
+	require.NoError(t, c.createPod(newPod("a", "", "")))
+	c.awaitCondition("another pod of the name", func() bool { return c.last.Load().Pods[0].DeletionTimestamp == nil && has("a", "b")() })
 }

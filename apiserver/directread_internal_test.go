@@ -27,11 +27,11 @@ func TestPodWatchesAtMostItsShareOfObjects(t *testing.T) {
 		for p := range 5 {
 			many := pod(fmt.Sprint("many", p), corev1.PodSpec{})
 			for i := range 1000 {
-				many.Spec.Volumes = append(many.Spec.Volumes, showing(fmt.Sprintf("absent-%d-%d", p, i)).Spec.Volumes...)
+				many.Spec.Volumes = append(many.Spec.Volumes, podWithVolume(fmt.Sprintf("absent-%d-%d", p, i)).Spec.Volumes...)
 			}
 			pods = append(pods, many)
 		}
-		good := showing("good")
+		good := podWithVolume("good")
 		good.Namespace = "other"
 		config := configMap("good", "1")
 		config.Namespace = "other"

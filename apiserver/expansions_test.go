@@ -33,14 +33,14 @@ func claimOf(uid string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-// expanding runs an Expansions with an API server that has the claim.
-func expanding(t *testing.T) (*scene, *apiserver.Expansions) {
+// newExpansions runs an Expansions with an API server that has the claim.
+func newExpansions(t *testing.T) (*scene, *apiserver.Expansions) {
 	s := newScene(t, apiserver.Options{})
 	require.NoError(t, s.server.Put(claimOf("u1")))
 	objects, err := s.source.Objects(apiserver.ObjectsOptions{})
 	require.NoError(t, err)
 	e := apiserver.NewExpansions(objects, nil)
-	s.run(e.Run)
+	s.runAll(e.Run)
 	return s, e
 }
 
@@ -52,8 +52,8 @@ func (s *scene) capacity() string {
 }
 
 func TestExpandedReportsAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s, e := expanding(t)
+	runInBubble(t, func(t *testing.T) {
+		s, e := newExpansions(t)
 		e.Expanded(claimOf("u1"), nil, 2*gib)
 		synctest.Wait()
 		require.Equal(t, "2Gi", s.capacity())
@@ -64,8 +64,8 @@ func TestExpandedReportsAtOnce(t *testing.T) {
 
 // Expanded does not block while the API server is unavailable, and the newest size of a claim replaces older ones.
 func TestExpandedReportsAfterAPIServerReturns(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s, e := expanding(t)
+	runInBubble(t, func(t *testing.T) {
+		s, e := newExpansions(t)
 		s.server.SetUnavailable(true)
 		for size := range int64(3) {
 			e.Expanded(claimOf("u1"), nil, (2+size)*gib)
@@ -80,8 +80,8 @@ func TestExpandedReportsAfterAPIServerReturns(t *testing.T) {
 
 // Permissions may be granted later. The pauses are 1, 2, 4, 8, 10, 10, … s.
 func TestExpandedRetriesRejectedReportWithBackOff(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s, e := expanding(t)
+	runInBubble(t, func(t *testing.T) {
+		s, e := newExpansions(t)
 		remove := s.server.Fail("patch", "persistentvolumeclaims", http.StatusForbidden)
 		e.Expanded(claimOf("u1"), nil, 2*gib)
 		time.Sleep(time.Minute)
@@ -94,8 +94,8 @@ func TestExpandedRetriesRejectedReportWithBackOff(t *testing.T) {
 
 // A new claim of the same name is not changed.
 func TestExpandedDropsReportOfDeletedClaim(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s, e := expanding(t)
+	runInBubble(t, func(t *testing.T) {
+		s, e := newExpansions(t)
 		e.Expanded(claimOf("u0"), nil, 2*gib)
 		time.Sleep(time.Hour)
 		require.Equal(t, "1Gi", s.capacity())

@@ -46,8 +46,8 @@ type agent struct {
 	errs []string   // of Set
 }
 
-// start starts an agent with the store and the containers of a previous one.
-func (a *agent) start() {
+// startAgent starts an agent with the store and the containers of a previous one.
+func (a *agent) startAgent() {
 	a.Helper()
 	generator := pleg.New(a.rt, pleg.Options{})
 	o := lifecycle.Options{Owner: "test", Sources: []string{"api", "file"}}
@@ -88,7 +88,7 @@ func (a *agent) start() {
 	var wg sync.WaitGroup
 	for _, run := range []func(context.Context) error{
 		generator.Run, a.reconciler.Run, a.store.Run, a.mirrors.Run,
-		func(ctx context.Context) error { return a.source.Pods().Run(ctx, a.take) },
+		func(ctx context.Context) error { return a.source.Pods().Run(ctx, a.setPods) },
 	} {
 		wg.Go(func() { assert.NoError(a, run(ctx)) })
 	}
@@ -105,8 +105,8 @@ func (a *agent) runs(namespace, name string) (uids []types.UID) {
 	return uids
 }
 
-// take is the sink of the pods of the API server.
-func (a *agent) take(u apiserver.Update) {
+// setPods is the sink of the pods of the API server.
+func (a *agent) setPods(u apiserver.Update) {
 	if err := a.reconciler.Set(a.store.Update(u.PodSet)); err != nil {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -114,7 +114,7 @@ func (a *agent) take(u apiserver.Update) {
 	}
 }
 
-func (a *agent) static(pods ...*corev1.Pod) {
+func (a *agent) setStaticPods(pods ...*corev1.Pod) {
 	a.Helper()
 	set := a.store.Update(lifecycle.PodSet{Source: "file", Pods: pods})
 	require.NoError(a, a.reconciler.Set(set))
@@ -122,8 +122,8 @@ func (a *agent) static(pods ...*corev1.Pod) {
 	time.Sleep(time.Minute)
 }
 
-// running returns the running containers, as pod and attempt.
-func (a *agent) running() string {
+// runningContainers returns the running containers, as pod and attempt.
+func (a *agent) runningContainers() string {
 	a.Helper()
 	snapshot, err := a.rt.List(a.Context())
 	require.NoError(a, err)
@@ -151,15 +151,15 @@ func apiPod(name string) *corev1.Pod {
 
 // withAgent starts an agent with the pods a and b of the API server and the static pod web.
 func withAgent(t *testing.T, test func(a *agent)) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		a := &agent{
 			T: t, server: apiservertest.NewServer(apiservertest.Options{}), rt: critest.New(critest.Options{}), path: t.TempDir(),
 		}
 		require.NoError(t, a.server.Put(newNode(), apiPod("a"), apiPod("b")))
-		a.start()
+		a.startAgent()
 		defer func() { a.stop(); a.server.Close() }()
-		a.static(staticPod("web", "h1"))
-		require.Equal(t, "a/0 b/0 web/0", a.running())
+		a.setStaticPods(staticPod("web", "h1"))
+		require.Equal(t, "a/0 b/0 web/0", a.runningContainers())
 		mirror, ok := apiservertest.Get[*corev1.Pod](a.server, "default", "web")
 		require.True(t, ok)
 		require.Equal(t, "h1", mirror.Annotations[corev1.MirrorPodAnnotationKey])
@@ -177,17 +177,17 @@ func TestAgentBootsWithoutAPIServer(t *testing.T) {
 		a.stop()
 		a.server.SetUnavailable(true)
 		a.rt = critest.New(critest.Options{}) // a loss of power
-		a.start()
-		assert.Equal(a, "a/0 b/0 web/0", a.running(), "nobody has said anything")
-		a.static(staticPod("web", "h1"))
+		a.startAgent()
+		assert.Equal(a, "a/0 b/0 web/0", a.runningContainers(), "nobody has said anything")
+		a.setStaticPods(staticPod("web", "h1"))
 		require.NoError(a, a.server.Remove(apiPod("b")))
 		require.NoError(a, a.server.Put(apiPod("c")))
 		time.Sleep(time.Hour)
-		assert.Equal(a, "a/0 b/0 web/0", a.running())
+		assert.Equal(a, "a/0 b/0 web/0", a.runningContainers())
 		calls := len(a.rt.Calls())
 		a.server.SetUnavailable(false)
 		time.Sleep(2 * time.Minute)
-		assert.Equal(a, "a/0 c/0 web/0", a.running())
+		assert.Equal(a, "a/0 c/0 web/0", a.runningContainers())
 		for _, call := range a.rt.Calls()[calls:] {
 			if strings.HasPrefix(call.Op, "Stop") || strings.HasPrefix(call.Op, "Remove") {
 				assert.Contains(a, call.ID, "uid-b", "%v", call)
@@ -202,10 +202,10 @@ func TestRestartedAgentKeepsPods(t *testing.T) {
 		before, _ := apiservertest.Get[*corev1.Pod](a.server, "default", "web")
 		a.stop()
 		calls := len(a.rt.Calls())
-		a.start()
-		a.static(staticPod("web", "h1"))
+		a.startAgent()
+		a.setStaticPods(staticPod("web", "h1"))
 		time.Sleep(time.Hour)
-		assert.Equal(a, "a/0 b/0 web/0", a.running())
+		assert.Equal(a, "a/0 b/0 web/0", a.runningContainers())
 		for _, call := range a.rt.Calls()[calls:] {
 			assert.Contains(a, []string{"List", "ListPod", "GetContainerEvents", "Version"}, call.Op, "the runtime is read, and no more")
 		}
@@ -219,16 +219,16 @@ func TestDeletedPodIsRemovedFromRuntime(t *testing.T) {
 	withAgent(t, func(a *agent) {
 		require.NoError(a, a.server.Delete(apiPod("a"), new(int64(20))))
 		time.Sleep(time.Minute)
-		assert.Equal(a, "b/0 web/0", a.running(), "it is deleted, although the API server still has it")
+		assert.Equal(a, "b/0 web/0", a.runningContainers(), "it is deleted, although the API server still has it")
 		recreated := apiPod("a")
 		recreated.UID = "uid-again"
 		require.NoError(a, a.server.Remove(recreated))
 		require.NoError(a, a.server.Put(recreated))
 		time.Sleep(time.Minute)
-		assert.Equal(a, "a/0 b/0 web/0", a.running())
+		assert.Equal(a, "a/0 b/0 web/0", a.runningContainers())
 		require.NoError(a, a.server.Remove(apiPod("b"))) // as with kubectl delete --force
 		time.Sleep(time.Minute)
-		assert.Equal(a, "a/0 web/0", a.running())
+		assert.Equal(a, "a/0 web/0", a.runningContainers())
 	})
 }
 
@@ -242,7 +242,7 @@ func TestPodWithStaticAnnotationIsNotStatic(t *testing.T) {
 		fake.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "h1"}
 		require.NoError(a, a.server.Put(fake))
 		time.Sleep(time.Minute)
-		assert.Equal(a, "a/0 b/0 liar/0 web/0", a.running())
+		assert.Equal(a, "a/0 b/0 liar/0 web/0", a.runningContainers())
 		active, complete := a.reconciler.Active()
 		assert.True(a, complete)
 		for _, pod := range active {
@@ -260,14 +260,14 @@ func TestMirrorStaysUntilItsPodTerminates(t *testing.T) {
 		require.NoError(a, a.reconciler.Set(lifecycle.PodSet{Source: "file"}))
 		for range 600 {
 			_, exists := apiservertest.Get[*corev1.Pod](a.server, "default", "web")
-			if strings.Contains(a.running(), "web") {
+			if strings.Contains(a.runningContainers(), "web") {
 				require.True(a, exists, "its pod still runs")
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
 		_, exists := apiservertest.Get[*corev1.Pod](a.server, "default", "web")
 		assert.False(a, exists)
-		assert.Equal(a, "a/0 b/0", a.running())
+		assert.Equal(a, "a/0 b/0", a.runningContainers())
 	})
 }
 
@@ -278,8 +278,8 @@ func TestMirrorOfRestartedStaticPodStays(t *testing.T) {
 		gone := a.store.Update(lifecycle.PodSet{Source: "file"})
 		require.NoError(a, a.reconciler.Set(gone))
 		a.mirrors.Set(gone)
-		a.static(staticPod("web", "h1"))
-		require.Equal(a, "a/0 b/0 web/1", a.running())
+		a.setStaticPods(staticPod("web", "h1"))
+		require.Equal(a, "a/0 b/0 web/1", a.runningContainers())
 		after, _ := apiservertest.Get[*corev1.Pod](a.server, "default", "web")
 		require.Equal(a, before.UID, after.UID)
 	})
@@ -296,7 +296,7 @@ func TestRejectedStaticPodHasNoMirror(t *testing.T) {
 		require.ErrorContains(a, a.reconciler.Set(set), "kernel.msgmax")
 		a.mirrors.Set(set)
 		time.Sleep(time.Minute)
-		require.Equal(a, "a/0 b/0 fit/0", a.running())
+		require.Equal(a, "a/0 b/0 fit/0", a.runningContainers())
 		for _, name := range []string{"misfit", "sysctl", "web", "fit"} {
 			_, exists := apiservertest.Get[*corev1.Pod](a.server, "default", name)
 			require.Equal(a, name == "fit", exists, name)
@@ -307,9 +307,9 @@ func TestRejectedStaticPodHasNoMirror(t *testing.T) {
 		}
 
 		before, _ := apiservertest.Get[*corev1.Pod](a.server, "default", "fit")
-		a.static(staticPod("fit", "h5"))
+		a.setStaticPods(staticPod("fit", "h5"))
 		a.stop()
-		a.start()
+		a.startAgent()
 		after, exists := apiservertest.Get[*corev1.Pod](a.server, "default", "fit")
 		require.True(a, exists, "the mirror that an earlier agent has created")
 		require.Equal(a, before.UID, after.UID)

@@ -62,23 +62,23 @@ func newMirrorScene(t *testing.T, logger ...*slog.Logger) *mirrorScene {
 		},
 	})
 	require.NoError(t, err)
-	s.run(s.pods, s.mirrors.Run)
+	s.runAll(s.pods, s.mirrors.Run)
 	return s
 }
 
-func (s *mirrorScene) static(pods ...*corev1.Pod) {
+func (s *mirrorScene) setStaticPods(pods ...*corev1.Pod) {
 	s.mirrors.Set(lifecycle.PodSet{Source: "file", Pods: pods})
 }
 
-// told returns the calls of ActionFailed.
-func (s *mirrorScene) told() []string {
+// failedActions returns the calls of ActionFailed.
+func (s *mirrorScene) failedActions() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.failures)
 }
 
-// have returns the pods of the server, with their hashes.
-func (s *mirrorScene) have() string {
+// listPods returns the pods of the server, with their hashes.
+func (s *mirrorScene) listPods() string {
 	var words []string
 	for _, pod := range apiservertest.List[*corev1.Pod](s.server) {
 		words = append(words, pod.Name+"="+pod.Annotations[corev1.MirrorPodAnnotationKey])
@@ -86,8 +86,8 @@ func (s *mirrorScene) have() string {
 	return strings.Join(words, " ")
 }
 
-// writes returns the number of write requests.
-func (s *mirrorScene) writes() (n int) {
+// countWrites returns the number of write requests.
+func (s *mirrorScene) countWrites() (n int) {
 	for _, r := range s.server.Requests(apiservertest.Match{}) {
 		if !slices.Contains([]string{"get", "list", "watch"}, r.Verb) {
 			n++
@@ -97,27 +97,27 @@ func (s *mirrorScene) writes() (n int) {
 }
 
 func TestMirrorsOfStaticPods(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
 		web := staticPod("web", "h1")
-		s.static(web)
+		s.setStaticPods(web)
 		time.Sleep(time.Second)
-		assert.Equal(t, "web=h1", s.have())
+		assert.Equal(t, "web=h1", s.listPods())
 		mirror, ok := s.source.Pods().Mirror(web)
 		require.True(t, ok)
 		assert.NotEqual(t, web.UID, mirror.UID)
-		u, _ := s.last()
+		u, _ := s.lastUpdate()
 		assert.Empty(t, u.Pods, "a mirror is not run")
 		assert.Len(t, u.Mirrors, 1)
 		assert.Equal(t, 1, s.source.Pods().MirrorCount())
 
 		edited := staticPod("web", "h2")
 		edited.Spec.Containers[0].Image = "other"
-		s.static(edited)
+		s.setStaticPods(edited)
 		_, ok = s.source.Pods().Mirror(edited)
 		assert.False(t, ok, "no status goes to the mirror of another pod")
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, "web=h2", s.have())
+		assert.Equal(t, "web=h2", s.listPods())
 		replaced, ok := s.source.Pods().Mirror(edited)
 		require.True(t, ok)
 		assert.NotEqual(t, mirror.UID, replaced.UID)
@@ -127,137 +127,137 @@ func TestMirrorsOfStaticPods(t *testing.T) {
 
 		require.NoError(t, s.server.Remove(replaced))
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, "web=h2", s.have(), "deleted by a user, it is created again")
+		assert.Equal(t, "web=h2", s.listPods(), "deleted by a user, it is created again")
 		require.NoError(t, s.server.Delete(replaced, new(int64(30))))
 		time.Sleep(2 * time.Second)
 		again, ok := s.source.Pods().Mirror(edited)
 		require.True(t, ok)
 		assert.Nil(t, again.DeletionTimestamp, "it is not left to terminate: nothing runs it")
 
-		s.static()
+		s.setStaticPods()
 		time.Sleep(2 * time.Second)
-		assert.Empty(t, s.have())
-		writes := s.writes()
+		assert.Empty(t, s.listPods())
+		writes := s.countWrites()
 		time.Sleep(time.Hour)
-		assert.Equal(t, writes, s.writes(), "nothing is asked for in vain")
-		assert.Empty(t, s.told())
+		assert.Equal(t, writes, s.countWrites(), "nothing is asked for in vain")
+		assert.Empty(t, s.failedActions())
 		require.ErrorContains(t, s.mirrors.Run(t.Context()), "second call of Run")
 	})
 }
 
 // After a restart the mirror pods exist already: nothing is written, and none is deleted before all sources have reported.
 func TestMirrorsKeepMirrorsAfterRestart(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
-		s.put(mirrorPod("web", "h1", "m1"), mirrorPod("gone", "h2", "m2"))
+		s.putObjects(mirrorPod("web", "h1", "m1"), mirrorPod("gone", "h2", "m2"))
 		time.Sleep(time.Hour)
 		s.mirrors.Set(lifecycle.PodSet{Source: "file", Incomplete: true})
 		time.Sleep(time.Hour)
-		assert.Equal(t, "gone=h2 web=h1", s.have())
-		assert.Zero(t, s.writes())
-		s.static(staticPod("web", "h1"))
+		assert.Equal(t, "gone=h2 web=h1", s.listPods())
+		assert.Zero(t, s.countWrites())
+		s.setStaticPods(staticPod("web", "h1"))
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, "web=h1", s.have())
-		assert.Equal(t, 1, s.writes())
+		assert.Equal(t, "web=h1", s.listPods())
+		assert.Equal(t, 1, s.countWrites())
 		web, _ := apiservertest.Get[*corev1.Pod](s.server, "default", "web")
 		assert.Equal(t, types.UID("m1"), web.UID)
 	})
 }
 
 func TestMirrorStaysWhileItsPodTerminates(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
-		s.static(staticPod("web", "h1"))
+		s.setStaticPods(staticPod("web", "h1"))
 		time.Sleep(time.Second)
 		s.running.Store(staticPod("web", "h1"))
-		s.static()
+		s.setStaticPods()
 		time.Sleep(time.Hour)
-		assert.Equal(t, "web=h1", s.have())
+		assert.Equal(t, "web=h1", s.listPods())
 		s.running.Store(nil)
 		time.Sleep(2 * time.Second)
-		assert.Empty(t, s.have())
+		assert.Empty(t, s.listPods())
 	})
 }
 
 // A changed static pod gets a new mirror pod after its predecessor has terminated. Until then the mirror keeps its UID, and is
 // not recreated after a deletion.
 func TestMirrorStaysWhilePredecessorTerminates(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
-		s.static(staticPod("web", "h1"))
+		s.setStaticPods(staticPod("web", "h1"))
 		time.Sleep(time.Second)
 		before, _ := apiservertest.Get[*corev1.Pod](s.server, "default", "web")
 		s.running.Store(staticPod("web", "h1"))
 		for _, hash := range []string{"h2", "h3"} {
-			s.static(staticPod("web", hash))
+			s.setStaticPods(staticPod("web", hash))
 			time.Sleep(time.Minute)
 			during, _ := apiservertest.Get[*corev1.Pod](s.server, "default", "web")
 			require.Equal(t, before.UID, during.UID)
-			require.Equal(t, "web=h1", s.have())
+			require.Equal(t, "web=h1", s.listPods())
 		}
 		s.running.Store(staticPod("web", "h3"))
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, "web=h3", s.have())
+		assert.Equal(t, "web=h3", s.listPods())
 
-		s.static(staticPod("web", "h4"))
+		s.setStaticPods(staticPod("web", "h4"))
 		require.NoError(t, s.server.Remove(newPod("web", "", "")))
 		time.Sleep(time.Minute)
-		assert.Empty(t, s.have())
+		assert.Empty(t, s.listPods())
 		s.running.Store(nil)
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, "web=h4", s.have())
+		assert.Equal(t, "web=h4", s.listPods())
 	})
 }
 
 func TestMirrorsWaitForNode(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
 		s.node.Store(nil)
-		s.static(staticPod("web", "h1"))
+		s.setStaticPods(staticPod("web", "h1"))
 		time.Sleep(time.Hour)
-		assert.Empty(t, s.have())
-		assert.Zero(t, s.writes())
-		assert.Equal(t, []string{"default/web mirror of pod default/web: the node is not registered, or is being deleted false"}, s.told(), "once")
+		assert.Empty(t, s.listPods())
+		assert.Zero(t, s.countWrites())
+		assert.Equal(t, []string{"default/web mirror of pod default/web: the node is not registered, or is being deleted false"}, s.failedActions(), "once")
 		s.node.Store(newNode())
 		time.Sleep(1100 * time.Millisecond)
-		assert.Equal(t, "web=h1", s.have())
+		assert.Equal(t, "web=h1", s.listPods())
 	})
 }
 
 // Another pod has the name: no request is sent until that pod is removed.
 func TestMirrorWithTakenNameIsNotCreated(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
-		s.put(newPod("web", "user", ""))
+		s.putObjects(newPod("web", "user", ""))
 		elsewhere := newPod("db", "user2", "")
 		elsewhere.Spec.NodeName = "n2"
-		s.put(elsewhere)
+		s.putObjects(elsewhere)
 		time.Sleep(time.Second)
-		s.static(staticPod("web", "h1"), staticPod("db", "h2"))
+		s.setStaticPods(staticPod("web", "h1"), staticPod("db", "h2"))
 		time.Sleep(10 * time.Minute)
-		assert.Equal(t, "db= web=", s.have())
-		assert.Less(t, s.writes(), 20, "of the one that is on another node, with a back-off")
+		assert.Equal(t, "db= web=", s.listPods())
+		assert.Less(t, s.countWrites(), 20, "of the one that is on another node, with a back-off")
 		require.NoError(t, s.server.Remove(newPod("web", "", "")))
 		require.NoError(t, s.server.Remove(elsewhere))
 		time.Sleep(2 * time.Minute)
-		assert.Equal(t, "db=h2 web=h1", s.have())
+		assert.Equal(t, "db=h2 web=h1", s.listPods())
 	})
 }
 
 // The response of a create request was lost, or a previous agent created the mirror and the watch is behind.
 func TestExistingMirrorIsAdoptedOrReplaced(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
 		time.Sleep(time.Second)
 		s.server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "watch"}, Hang: true})
 		s.server.DisconnectAll()
-		s.put(mirrorPod("same", "h1", "m1"), mirrorPod("other", "h0", "m2"))
+		s.putObjects(mirrorPod("same", "h1", "m1"), mirrorPod("other", "h0", "m2"))
 		s.server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "create"}, LoseResponse: true, Times: 1})
-		s.static(staticPod("lost", "h3"))
+		s.setStaticPods(staticPod("lost", "h3"))
 		time.Sleep(5 * time.Second)
-		s.static(staticPod("same", "h1"), staticPod("other", "h2"), staticPod("lost", "h3"))
+		s.setStaticPods(staticPod("same", "h1"), staticPod("other", "h2"), staticPod("lost", "h3"))
 		time.Sleep(20 * time.Second)
-		assert.Equal(t, "lost=h3 other=h2 same=h1", s.have())
+		assert.Equal(t, "lost=h3 other=h2 same=h1", s.listPods())
 		same, _ := apiservertest.Get[*corev1.Pod](s.server, "default", "same")
 		assert.Equal(t, types.UID("m1"), same.UID)
 	})
@@ -265,18 +265,18 @@ func TestExistingMirrorIsAdoptedOrReplaced(t *testing.T) {
 
 // The API server or a webhook rejects the mirror: requests are retried with a back-off.
 func TestRejectedMirrorIsRetriedWithBackOff(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
 		allow := s.server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "create"}, Err: apierrors.NewForbidden(
 			schema.GroupResource{Resource: "pods"}, "web", errors.New("no mirrors here"))})
-		s.static(staticPod("web", "h1"))
+		s.setStaticPods(staticPod("web", "h1"))
 		time.Sleep(10 * time.Minute)
-		assert.Less(t, s.writes(), 20)
-		require.NotEmpty(t, s.told())
-		assert.Contains(t, s.told()[0], "no mirrors here")
+		assert.Less(t, s.countWrites(), 20)
+		require.NotEmpty(t, s.failedActions())
+		assert.Contains(t, s.failedActions()[0], "no mirrors here")
 		allow()
 		time.Sleep(2 * time.Minute)
-		assert.Equal(t, "web=h1", s.have())
+		assert.Equal(t, "web=h1", s.listPods())
 	})
 }
 
@@ -290,20 +290,20 @@ func TestMirrorInMissingNamespaceBacksOff(t *testing.T) {
 		"terminating": terminating,
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			runInBubble(t, func(t *testing.T) {
 				var log bytes.Buffer
 				s := newMirrorScene(t, slog.New(slog.NewTextHandler(&log, nil)))
 				allow := s.server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "create"}, Err: refusal})
-				s.static(staticPod("web", "h1"))
+				s.setStaticPods(staticPod("web", "h1"))
 				time.Sleep(24 * time.Hour)
-				assert.Less(t, s.writes(), 24*6+15, "every 10 minutes")
-				assert.Greater(t, s.writes(), 24*4)
-				assert.Len(t, s.told(), s.writes(), "the hook is called for each")
+				assert.Less(t, s.countWrites(), 24*6+15, "every 10 minutes")
+				assert.Greater(t, s.countWrites(), 24*4)
+				assert.Len(t, s.failedActions(), s.countWrites(), "the hook is called for each")
 				lines := strings.Count(log.String(), "mirror pod")
 				assert.Equal(t, 1, lines, log.String())
 				allow()
 				time.Sleep(15 * time.Minute)
-				assert.Equal(t, "web=h1", s.have())
+				assert.Equal(t, "web=h1", s.listPods())
 			})
 		})
 	}
@@ -311,30 +311,30 @@ func TestMirrorInMissingNamespaceBacksOff(t *testing.T) {
 
 // A client that keeps deleting mirror pods causes no request storm.
 func TestMirrorsDeletedRepeatedlyAreRecreatedWithPause(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
-		s.static(staticPod("web", "h1"))
+		s.setStaticPods(staticPod("web", "h1"))
 		for range 600 {
 			time.Sleep(100 * time.Millisecond)
 			_ = s.server.Remove(newPod("web", "", "")) // it may not be there
 		}
-		assert.LessOrEqual(t, s.writes(), 61, "one a second")
+		assert.LessOrEqual(t, s.countWrites(), 61, "one a second")
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, "web=h1", s.have())
+		assert.Equal(t, "web=h1", s.listPods())
 	})
 }
 
 // TestMirrorsOfRandomOperations checks that each static pod has its mirror after random changes on both sides and random faults.
 func TestMirrorsOfRandomOperations(t *testing.T) {
 	for seed := range uint64(30) {
-		bubble(t, func(t *testing.T) {
+		runInBubble(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 5))
 			s := newMirrorScene(t)
 			want := map[string]*corev1.Pod{}
 			var calm []func()
 			for i := range 40 {
 				s.changeMirrors(rnd, want, i)
-				calm = append(calm, s.disturb(rnd))
+				calm = append(calm, s.injectFault(rnd))
 				time.Sleep(time.Duration(rnd.IntN(3000)) * time.Millisecond)
 			}
 			for _, end := range calm {
@@ -347,14 +347,14 @@ func TestMirrorsOfRandomOperations(t *testing.T) {
 			for _, name := range slices.Sorted(maps.Keys(want)) {
 				words = append(words, name+"="+want[name].Annotations["kubernetes.io/config.hash"])
 			}
-			require.Equal(t, strings.Join(words, " "), s.have(), "seed %d", seed)
+			require.Equal(t, strings.Join(words, " "), s.listPods(), "seed %d", seed)
 			for _, pod := range want {
 				_, ok := s.source.Pods().Mirror(pod)
 				require.True(t, ok)
 			}
-			writes := s.writes()
+			writes := s.countWrites()
 			time.Sleep(time.Hour)
-			require.Equal(t, writes, s.writes(), "seed %d", seed)
+			require.Equal(t, writes, s.countWrites(), "seed %d", seed)
 		})
 	}
 }
@@ -375,7 +375,7 @@ func (s *mirrorScene) changeMirrors(rnd *rand.Rand, want map[string]*corev1.Pod,
 	case what == 6:
 		s.running.Store(staticPod(name, "predecessor")) // of one name at a time; the one before has terminated
 	case what == 5:
-		s.put(mirrorPod(name, "alien", fmt.Sprint("alien", i)))
+		s.putObjects(mirrorPod(name, "alien", fmt.Sprint("alien", i)))
 	}
-	s.static(slices.Collect(maps.Values(want))...)
+	s.setStaticPods(slices.Collect(maps.Values(want))...)
 }

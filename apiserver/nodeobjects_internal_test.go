@@ -98,16 +98,16 @@ func TestServiceMemory(t *testing.T) {
 	require.NoError(t, <-ended)
 	server.ForgetRequests()
 	source.client.CloseConnections()
-	with := heap()
+	with := heapSize()
 	runtime.KeepAlive(s)
 	s = nil
-	used := with - heap()
+	used := with - heapSize()
 	t.Logf("%d bytes", used)
 	require.Greater(t, used, int64(most/2), "the table is what goes")
 	require.Less(t, used, int64(most))
 }
 
-func heap() int64 {
+func heapSize() int64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats

@@ -47,7 +47,7 @@ func TestObjectCacheStoresObjects(t *testing.T) {
 		require.NoError(t, w.server.Remove(configMap("gone", "")))
 		_, err = w.ConfigMap(t.Context(), "shop", "gone")
 		require.ErrorIs(t, err, fs.ErrNotExist)
-		p := showing("c")
+		p := podWithVolume("c")
 		p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "s"}}
 		w.Retain([]*corev1.Pod{p})
 	})
@@ -162,7 +162,7 @@ func TestObjectCacheKeepsClaimsOfPods(t *testing.T) {
 		t.Skip("files have no owner and mode")
 	}
 	dir := filepath.Join(t.TempDir(), "kept")
-	pod := showing("none")
+	pod := podWithVolume("none")
 	pod.Spec.RuntimeClassName = new("fast")
 	pod.Spec.Volumes = []corev1.Volume{{Name: "v"}}
 	pod.Spec.Volumes[0].PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}

@@ -80,7 +80,7 @@ func pod(name string, spec corev1.PodSpec) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: spec}
 }
 
-func showing(configMap string) *corev1.Pod {
+func podWithVolume(configMap string) *corev1.Pod {
 	return pod("p", corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
 		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: configMap}},
 	}}}})
@@ -254,7 +254,7 @@ func TestUnusedWatchesStop(t *testing.T) {
 		read("fixed")
 		synctest.Wait()
 		require.Equal(t, 2, w.server.OpenWatches("configmaps"), "the immutable one is not watched")
-		w.Retain([]*corev1.Pod{showing("c")})
+		w.Retain([]*corev1.Pod{podWithVolume("c")})
 		time.Sleep(4 * time.Minute)
 		read("c")
 		read("fixed")
@@ -301,7 +301,7 @@ func TestCollectReferencesOfPod(t *testing.T) {
 			}}}},
 		},
 	})
-	r := collectReferences([]*corev1.Pod{p, showing("c4")})
+	r := collectReferences([]*corev1.Pod{p, podWithVolume("c4")})
 	for i := 1; i <= 4; i++ {
 		assert.Contains(t, r.configMaps, fmt.Sprint("shop/c", i))
 	}

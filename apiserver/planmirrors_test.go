@@ -42,8 +42,8 @@ func newNode() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}}
 }
 
-// outline describes actions as text.
-func outline(actions []apiserver.MirrorAction) string {
+// formatActions describes actions as text.
+func formatActions(actions []apiserver.MirrorAction) string {
 	var words []string
 	for _, a := range actions {
 		word := a.Name + ":"
@@ -123,7 +123,7 @@ func TestPlanMirrors(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, c.want, outline(apiserver.PlanMirrors(c.static, c.mirrors, c.facts)))
+			assert.Equal(t, c.want, formatActions(apiserver.PlanMirrors(c.static, c.mirrors, c.facts)))
 		})
 	}
 }
@@ -228,15 +228,15 @@ func FuzzPlanMirrors(f *testing.F) {
 		facts := apiserver.MirrorInput{Node: newNode(), SourcesComplete: true}
 		for i, action := range apiserver.PlanMirrors(static, mirrors, facts) {
 			require.NoError(t, action.Err)
-			mirrors = apply(mirrors, action, i)
+			mirrors = applyActions(mirrors, action, i)
 		}
-		require.Empty(t, outline(apiserver.PlanMirrors(static, mirrors, facts)))
+		require.Empty(t, formatActions(apiserver.PlanMirrors(static, mirrors, facts)))
 		require.Len(t, mirrors, len(static))
 	})
 }
 
-// apply applies a plan.
-func apply(mirrors []*corev1.Pod, action apiserver.MirrorAction, i int) (next []*corev1.Pod) {
+// applyActions applies a plan.
+func applyActions(mirrors []*corev1.Pod, action apiserver.MirrorAction, i int) (next []*corev1.Pod) {
 	for _, mirror := range mirrors {
 		if action.Delete == nil || mirror.UID != action.Delete.UID {
 			next = append(next, mirror)

@@ -64,8 +64,8 @@ func TestTrustBundles(t *testing.T) {
 	})
 }
 
-// certified is a pod that needs a certificate, with its service account and node.
-func certified(t *testing.T) (*world, volume.CertificateRequest) {
+// certifiedPod is a pod that needs a certificate, with its service account and node.
+func certifiedPod(t *testing.T) (*world, volume.CertificateRequest) {
 	w := start(t, ObjectsOptions{}, true)
 	require.NoError(t, w.server.Put(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}},
@@ -83,8 +83,8 @@ type answer struct {
 	err error
 }
 
-// issue calls Issue in a goroutine, and returns the created request and a channel for the result.
-func (w *world) issue(ctx context.Context, t *testing.T, r volume.CertificateRequest) (*certificatesv1.PodCertificateRequest, <-chan answer) {
+// startIssue calls Issue in a goroutine, and returns the created request and a channel for the result.
+func (w *world) startIssue(ctx context.Context, t *testing.T, r volume.CertificateRequest) (*certificatesv1.PodCertificateRequest, <-chan answer) {
 	t.Helper()
 	known := map[string]bool{}
 	for _, o := range apiservertest.List[*certificatesv1.PodCertificateRequest](w.server) {
@@ -105,8 +105,8 @@ func (w *world) issue(ctx context.Context, t *testing.T, r volume.CertificateReq
 	return nil, nil
 }
 
-// decide sets the status of a request.
-func (w *world) decide(t *testing.T, o *certificatesv1.PodCertificateRequest, kind string, status certificatesv1.PodCertificateRequestStatus) {
+// setOutcome sets the status of a request.
+func (w *world) setOutcome(t *testing.T, o *certificatesv1.PodCertificateRequest, kind string, status certificatesv1.PodCertificateRequestStatus) {
 	t.Helper()
 	status.Conditions = []metav1.Condition{{Type: kind, Status: metav1.ConditionTrue, Reason: "Why", Message: "because"}}
 	require.NoError(t, apiservertest.Change(w.server, o.Namespace, o.Name, func(o *certificatesv1.PodCertificateRequest) { o.Status = status }))
@@ -115,19 +115,19 @@ func (w *world) decide(t *testing.T, o *certificatesv1.PodCertificateRequest, ki
 // A pod certificate is requested with the UIDs of pod, service account and node, and Issue returns the signed certificate.
 func TestPodCertificates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, r := certified(t)
-		o, answers := w.issue(t.Context(), t, r)
+		w, r := certifiedPod(t)
+		o, answers := w.startIssue(t.Context(), t, r)
 		require.Equal(t, certificatesv1.PodCertificateRequestSpec{
 			SignerName: "example.com/s", PodName: "web", PodUID: "pod-uid", ServiceAccountName: "app", ServiceAccountUID: "account-uid",
 			NodeName: "n1", NodeUID: "node-uid", MaxExpirationSeconds: new(int32(3600)), StubPKCS10Request: []byte("stub"),
 			UnverifiedUserAnnotations: map[string]string{"a": "b"},
 		}, o.Spec)
 		require.Equal(t, "pod-uid", string(o.OwnerReferences[0].UID))
-		w.decide(t, o, "Pending", certificatesv1.PodCertificateRequestStatus{})
+		w.setOutcome(t, o, "Pending", certificatesv1.PodCertificateRequestStatus{})
 		time.Sleep(5 * time.Minute) // a person approves
 		require.Empty(t, answers)
 		begin, end := metav1.NewTime(time.Now().Add(time.Hour)), metav1.NewTime(time.Now().Add(2*time.Hour))
-		w.decide(t, o, certificatesv1.PodCertificateRequestConditionTypeIssued, certificatesv1.PodCertificateRequestStatus{
+		w.setOutcome(t, o, certificatesv1.PodCertificateRequestConditionTypeIssued, certificatesv1.PodCertificateRequestStatus{
 			CertificateChain: "CHAIN", BeginRefreshAt: &begin, NotAfter: &end,
 		})
 		got := <-answers
@@ -140,26 +140,26 @@ func TestPodCertificates(t *testing.T) {
 // A refused request is a permanent error; other failures are retried.
 func TestPodCertificatesRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, r := certified(t)
+		w, r := certifiedPod(t)
 		for _, kind := range []string{certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed} {
-			o, answers := w.issue(t.Context(), t, r)
-			w.decide(t, o, kind, certificatesv1.PodCertificateRequestStatus{})
+			o, answers := w.startIssue(t.Context(), t, r)
+			w.setOutcome(t, o, kind, certificatesv1.PodCertificateRequestStatus{})
 			refused, ok := errors.AsType[*volume.CertificateRefusedError]((<-answers).err)
 			require.True(t, ok)
 			require.Equal(t, volume.CertificateRefusedError{Denied: kind == "Denied", Reason: "Why", Message: "because"}, *refused)
 		}
 
-		o, answers := w.issue(t.Context(), t, r)
-		w.decide(t, o, certificatesv1.PodCertificateRequestConditionTypeIssued, certificatesv1.PodCertificateRequestStatus{CertificateChain: "CHAIN"})
+		o, answers := w.startIssue(t.Context(), t, r)
+		w.setOutcome(t, o, certificatesv1.PodCertificateRequestConditionTypeIssued, certificatesv1.PodCertificateRequestStatus{CertificateChain: "CHAIN"})
 		require.ErrorContains(t, (<-answers).err, "was issued without status.certificateChain, beginRefreshAt or notAfter")
 
-		o, answers = w.issue(t.Context(), t, r)
+		o, answers = w.startIssue(t.Context(), t, r)
 		require.NoError(t, w.server.Remove(o))
 		require.ErrorContains(t, (<-answers).err, "shop/"+o.Name+": it was deleted before it was issued")
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, answers = w.issue(ctx, t, r)
+		_, answers = w.startIssue(ctx, t, r)
 		require.ErrorContains(t, (<-answers).err, "was neither issued nor denied: context deadline exceeded")
 
 		r.ServiceAccount = "nobody"

@@ -54,8 +54,8 @@ func newScene(t *testing.T, o apiserver.Options) *scene {
 	return s
 }
 
-// run runs components until the test ends.
-func (s *scene) run(parts ...func(context.Context) error) {
+// runAll runs components until the test ends.
+func (s *scene) runAll(parts ...func(context.Context) error) {
 	ctx, cancel := context.WithCancel(s.Context())
 	var wg sync.WaitGroup
 	for _, part := range parts {
@@ -64,23 +64,23 @@ func (s *scene) run(parts ...func(context.Context) error) {
 	s.Cleanup(func() { cancel(); wg.Wait(); s.server.Close() })
 }
 
-func (s *scene) pods(ctx context.Context) error { return s.source.Pods().Run(ctx, s.take) }
+func (s *scene) pods(ctx context.Context) error { return s.source.Pods().Run(ctx, s.storeUpdate) }
 
-func (s *scene) take(u apiserver.Update) {
+func (s *scene) storeUpdate(u apiserver.Update) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.updates = append(s.updates, u)
 }
 
-// failed returns the errors passed to Hooks.Error.
-func (s *scene) failed() []error {
+// reportedErrors returns the errors passed to Hooks.Error.
+func (s *scene) reportedErrors() []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.errs)
 }
 
-// last returns the last update, and the number of updates.
-func (s *scene) last() (apiserver.Update, int) {
+// lastUpdate returns the last update, and the number of updates.
+func (s *scene) lastUpdate() (apiserver.Update, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.updates) == 0 {
@@ -89,17 +89,17 @@ func (s *scene) last() (apiserver.Update, int) {
 	return s.updates[len(s.updates)-1], len(s.updates)
 }
 
-// names returns the names of the pods in the last update.
-func (s *scene) names() string {
+// podNames returns the names of the pods in the last update.
+func (s *scene) podNames() string {
 	var names []string
-	u, _ := s.last()
+	u, _ := s.lastUpdate()
 	for _, pod := range u.Pods {
 		names = append(names, pod.Name)
 	}
 	return strings.Join(names, " ")
 }
 
-func (s *scene) put(pods ...*corev1.Pod) {
+func (s *scene) putObjects(pods ...*corev1.Pod) {
 	s.Helper()
 	for _, pod := range pods {
 		pod = pod.DeepCopy()
@@ -108,7 +108,7 @@ func (s *scene) put(pods ...*corev1.Pod) {
 	}
 }
 
-func bubble(t *testing.T, test func(t *testing.T)) {
+func runInBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, test)
 }
@@ -134,60 +134,60 @@ func TestNewNamesMissingOption(t *testing.T) {
 }
 
 func TestPodsRunPassesPodsOfNode(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})
 		elsewhere := newPod("elsewhere", "9", "")
 		elsewhere.Spec.NodeName = "n2"
-		s.put(newPod("a", "1", ""), elsewhere)
-		s.run(s.pods)
+		s.putObjects(newPod("a", "1", ""), elsewhere)
+		s.runAll(s.pods)
 		time.Sleep(time.Second)
-		assert.Equal(t, "a", s.names())
-		u, n := s.last()
+		assert.Equal(t, "a", s.podNames())
+		u, n := s.lastUpdate()
 		assert.Equal(t, 1, n)
 		assert.False(t, u.Incomplete)
 		assert.True(t, s.source.Pods().Synced())
 
-		s.put(newPod("b", "2", ""))
+		s.putObjects(newPod("b", "2", ""))
 		require.NoError(t, apiservertest.Change(s.server, "default", "elsewhere", func(pod *corev1.Pod) { pod.Spec.NodeName = "n1" }))
 		time.Sleep(time.Second)
-		assert.Equal(t, "a b elsewhere", s.names())
+		assert.Equal(t, "a b elsewhere", s.podNames())
 
 		require.NoError(t, s.server.Delete(newPod("a", "", ""), new(int64(30))))
 		time.Sleep(time.Second)
-		u, _ = s.last()
+		u, _ = s.lastUpdate()
 		assert.EqualValues(t, 30, *u.Pods[0].DeletionGracePeriodSeconds)
 		require.NoError(t, s.server.Delete(newPod("a", "", ""), new(int64(5))))
 		time.Sleep(time.Second)
-		u, _ = s.last()
+		u, _ = s.lastUpdate()
 		assert.EqualValues(t, 5, *u.Pods[0].DeletionGracePeriodSeconds, "the grace is shorter")
 		require.NoError(t, s.server.Delete(newPod("a", "", ""), new(int64(0))))
-		s.put(newPod("a", "3", ""))
+		s.putObjects(newPod("a", "3", ""))
 		time.Sleep(time.Second)
-		u, _ = s.last()
-		assert.Equal(t, "a b elsewhere", s.names())
+		u, _ = s.lastUpdate()
+		assert.Equal(t, "a b elsewhere", s.podNames())
 		assert.Equal(t, types.UID("3"), u.Pods[0].UID, "another pod of the name")
 		assert.Nil(t, u.Pods[0].DeletionTimestamp)
 		require.ErrorContains(t, s.pods(t.Context()), "second call of Run")
-		assert.Empty(t, s.failed())
+		assert.Empty(t, s.reportedErrors())
 	})
 }
 
 // A node without pods is a complete empty set. Without an API server the sink is not called.
 func TestPodsRunWaitsForFirstList(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})
 		s.server.SetUnavailable(true)
-		s.run(s.pods)
+		s.runAll(s.pods)
 		time.Sleep(10 * time.Minute)
-		_, n := s.last()
+		_, n := s.lastUpdate()
 		assert.Zero(t, n)
 		assert.False(t, s.source.Pods().Synced())
 		require.Error(t, s.source.Pods().Err())
-		assert.NotEmpty(t, s.failed())
-		assert.Less(t, len(s.failed()), 60, "there is a back-off")
+		assert.NotEmpty(t, s.reportedErrors())
+		assert.Less(t, len(s.reportedErrors()), 60, "there is a back-off")
 		s.server.SetUnavailable(false)
 		time.Sleep(time.Minute)
-		u, n := s.last()
+		u, n := s.lastUpdate()
 		assert.Equal(t, 1, n)
 		assert.Empty(t, u.Pods)
 		assert.False(t, u.Incomplete)
@@ -195,7 +195,7 @@ func TestPodsRunWaitsForFirstList(t *testing.T) {
 }
 
 func TestPodsRunWaitsForNode(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		registered := make(chan struct{})
 		s := newScene(t, apiserver.Options{WaitForNode: func(ctx context.Context) error {
 			select {
@@ -205,13 +205,13 @@ func TestPodsRunWaitsForNode(t *testing.T) {
 				return ctx.Err()
 			}
 		}})
-		s.put(newPod("a", "1", ""))
-		s.run(s.pods)
+		s.putObjects(newPod("a", "1", ""))
+		s.runAll(s.pods)
 		time.Sleep(time.Hour)
 		assert.Zero(t, s.server.CountRequests(apiservertest.Match{}))
 		close(registered)
 		time.Sleep(time.Second)
-		assert.Equal(t, "a", s.names())
+		assert.Equal(t, "a", s.podNames())
 
 		refused := newScene(t, apiserver.Options{WaitForNode: func(context.Context) error { return errors.New("no such node") }})
 		require.ErrorContains(t, refused.pods(t.Context()), "apiserver.Pods: wait for node n1: no such node")
@@ -224,38 +224,38 @@ func TestPodsRunWaitsForNode(t *testing.T) {
 
 // The set stays unchanged while the API server is unavailable, and is complete again afterwards.
 func TestPodsStayWhileAPIServerIsUnavailable(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})
-		s.put(newPod("a", "1", ""), newPod("b", "2", ""))
-		s.run(s.pods)
+		s.putObjects(newPod("a", "1", ""), newPod("b", "2", ""))
+		s.runAll(s.pods)
 		time.Sleep(time.Second)
-		first, _ := s.last()
+		first, _ := s.lastUpdate()
 		s.server.SetUnavailable(true)
 		require.NoError(t, s.server.Remove(newPod("a", "", "")))
-		s.put(newPod("c", "3", ""))
+		s.putObjects(newPod("c", "3", ""))
 		time.Sleep(2 * time.Minute)
-		_, n := s.last()
+		_, n := s.lastUpdate()
 		assert.Equal(t, 1, n, "nothing is said")
 		s.server.SetUnavailable(false)
 		time.Sleep(time.Minute)
-		assert.Equal(t, "b c", s.names())
-		last, _ := s.last()
+		assert.Equal(t, "b c", s.podNames())
+		last, _ := s.lastUpdate()
 		assert.Same(t, first.Pods[1], last.Pods[0], "b is as it was")
 	})
 }
 
 // A pod whose deletion event was lost, as after a restore of etcd, is removed within 15 minutes.
 func TestRelistRemovesPodsLostByWatch(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})
-		s.put(newPod("a", "1", ""), newPod("b", "2", ""))
-		s.run(s.pods)
+		s.putObjects(newPod("a", "1", ""), newPod("b", "2", ""))
+		s.runAll(s.pods)
 		time.Sleep(time.Second)
 		require.NoError(t, s.server.DeleteSilently(newPod("a", "", "")))
 		time.Sleep(11 * time.Minute)
-		assert.Equal(t, "a b", s.names())
+		assert.Equal(t, "a b", s.podNames())
 		time.Sleep(5 * time.Minute)
-		assert.Equal(t, "b", s.names())
+		assert.Equal(t, "b", s.podNames())
 	})
 }
 
@@ -273,17 +273,17 @@ func TestPodsUnderFaults(t *testing.T) {
 		"403 of each list":  {Match: apiservertest.Match{Verb: "list"}, Code: 403},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			runInBubble(t, func(t *testing.T) {
 				s := newScene(t, apiserver.Options{})
-				s.put(newPod("first", "0", ""))
-				s.run(s.pods)
+				s.putObjects(newPod("first", "0", ""))
+				s.runAll(s.pods)
 				time.Sleep(time.Second)
 				s.server.ForgetRequests()
 				remove := s.server.Inject(fault)
 				s.server.DisconnectAll()
 				rnd := rand.New(rand.NewPCG(1, 1))
 				for i := range 60 {
-					s.change(rnd, i)
+					s.changePods(rnd, i)
 					if rnd.IntN(10) == 0 {
 						s.server.Compact()
 					}
@@ -295,14 +295,14 @@ func TestPodsUnderFaults(t *testing.T) {
 				t.Logf("%d requests in a minute", requests)
 				assert.Less(t, requests, 200, "there is a back-off")
 				time.Sleep(time.Minute)
-				s.settled()
+				s.checkLastUpdate()
 			})
 		})
 	}
 }
 
-// change changes the pods of the node at random.
-func (s *scene) change(rnd *rand.Rand, i int) {
+// changePods changes the pods of the node at random.
+func (s *scene) changePods(rnd *rand.Rand, i int) {
 	s.Helper()
 	pods := apiservertest.List[*corev1.Pod](s.server)
 	var pod *corev1.Pod
@@ -315,26 +315,26 @@ func (s *scene) change(rnd *rand.Rand, i int) {
 		if rnd.IntN(5) == 0 {
 			next.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 		}
-		s.put(next)
+		s.putObjects(next)
 	case what == 3:
 		require.NoError(s, s.server.Remove(pod))
 	case what == 4:
 		require.NoError(s, s.server.Delete(pod, new(int64(rnd.IntN(3)*10))))
 	case what == 5:
 		require.NoError(s, s.server.DeleteSilently(pod))
-		s.put(pod) // a version that the watch has not seen the like of
+		s.putObjects(pod) // a version that the watch has not seen the like of
 	case what == 6:
 		pod.Spec.NodeName = []string{"n1", "n2"}[rnd.IntN(2)]
-		s.put(pod)
+		s.putObjects(pod)
 	default:
 		pod.Status.Phase = corev1.PodRunning
 		pod.Labels = map[string]string{"change": fmt.Sprint(i)}
-		s.put(pod)
+		s.putObjects(pod)
 	}
 }
 
-// settled compares the last update with the server.
-func (s *scene) settled() {
+// checkLastUpdate compares the last update with the server.
+func (s *scene) checkLastUpdate() {
 	s.Helper()
 	var want, got []string
 	for _, pod := range apiservertest.List[*corev1.Pod](s.server) {
@@ -343,7 +343,7 @@ func (s *scene) settled() {
 			want = append(want, fmt.Sprint(pod.Name, " ", pod.UID, " ", pod.ResourceVersion, " ", mirror))
 		}
 	}
-	u, _ := s.last()
+	u, _ := s.lastUpdate()
 	for _, pod := range u.Pods {
 		got = append(got, fmt.Sprint(pod.Name, " ", pod.UID, " ", pod.ResourceVersion, " ", false))
 	}
@@ -359,14 +359,14 @@ func (s *scene) settled() {
 // TestPodsOfRandomOperations checks that the set equals the server's pods after random changes and faults.
 func TestPodsOfRandomOperations(t *testing.T) {
 	for seed := range uint64(40) {
-		bubble(t, func(t *testing.T) {
+		runInBubble(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 3))
 			s := newScene(t, apiserver.Options{})
-			s.run(s.pods)
+			s.runAll(s.pods)
 			var calm []func()
 			for i := range 40 {
-				s.change(rnd, i)
-				calm = append(calm, s.disturb(rnd))
+				s.changePods(rnd, i)
+				calm = append(calm, s.injectFault(rnd))
 				time.Sleep(time.Duration(rnd.IntN(4000)) * time.Millisecond)
 			}
 			for _, end := range calm {
@@ -374,13 +374,13 @@ func TestPodsOfRandomOperations(t *testing.T) {
 			}
 			s.server.SetUnavailable(false)
 			time.Sleep(2 * time.Minute)
-			s.settled()
+			s.checkLastUpdate()
 		})
 	}
 }
 
-// disturb injects a random fault, and returns a function that removes it.
-func (s *scene) disturb(rnd *rand.Rand) (end func()) {
+// injectFault injects a random fault, and returns a function that removes it.
+func (s *scene) injectFault(rnd *rand.Rand) (end func()) {
 	switch rnd.IntN(12) {
 	case 0:
 		s.server.DisconnectAll()
@@ -402,21 +402,21 @@ func (s *scene) disturb(rnd *rand.Rand) (end func()) {
 
 // Changes during a call of the sink are combined in one update.
 func TestBurstOfPodsIsOneUpdate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})
-		s.run(func(ctx context.Context) error {
+		s.runAll(func(ctx context.Context) error {
 			return s.source.Pods().Run(ctx, func(u apiserver.Update) {
-				s.take(u)
+				s.storeUpdate(u)
 				time.Sleep(100 * time.Millisecond)
 			})
 		})
 		time.Sleep(time.Second)
 		for i := range 110 {
-			s.put(newPod(fmt.Sprint("p", i), fmt.Sprint(i), ""))
+			s.putObjects(newPod(fmt.Sprint("p", i), fmt.Sprint(i), ""))
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Second)
-		u, n := s.last()
+		u, n := s.lastUpdate()
 		assert.Len(t, u.Pods, 110)
 		assert.Less(t, n, 10)
 	})
@@ -429,39 +429,39 @@ func TestPodsBeyondLimitAreOmitted(t *testing.T) {
 		if !incomplete {
 			want = 1_001
 		}
-		bubble(t, func(t *testing.T) {
+		runInBubble(t, func(t *testing.T) {
 			s := newScene(t, apiserver.Options{})
 			for i := range 10_050 {
 				pod := newPod(fmt.Sprint("a", i), fmt.Sprint("a", i), "")
 				pod.Status.Phase = phase
-				s.put(pod)
+				s.putObjects(pod)
 			}
 			old := newPod("zz", "zz", "")
 			old.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
-			s.put(old)
-			s.run(s.pods)
+			s.putObjects(old)
+			s.runAll(s.pods)
 			time.Sleep(30 * time.Second)
-			u, _ := s.last()
+			u, _ := s.lastUpdate()
 			require.Len(t, u.Pods, want)
 			require.Equal(t, "zz", u.Pods[len(u.Pods)-1].Name)
 			require.Equal(t, incomplete, u.Incomplete, "a pod that is left out may run")
 			require.ErrorContains(t, s.source.Pods().Err(), "more than 10000 objects: 51 are left out, the first is default/a")
-			require.Len(t, s.failed(), 1)
+			require.Len(t, s.reportedErrors(), 1)
 		})
 	}
 }
 
 // A pod is in memory once: the returned pod is the watched one. A mirror pod is not changed.
 func TestWatchedPodsAreNotCopied(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})
 		pod, mirror := newPod("a", "1", ""), newPod("m", "2", "")
 		pod.Annotations = map[string]string{"kubernetes.io/config.source": "file", "kubernetes.io/config.seen": "now", "kept": "yes"}
 		mirror.Annotations = map[string]string{"kubernetes.io/config.mirror": "h1", "kubernetes.io/config.source": "file"}
-		s.put(pod, mirror)
-		s.run(s.pods)
+		s.putObjects(pod, mirror)
+		s.runAll(s.pods)
 		time.Sleep(time.Minute)
-		u, _ := s.last()
+		u, _ := s.lastUpdate()
 		require.Len(t, u.Pods, 1)
 		require.Len(t, u.Mirrors, 1)
 		require.True(t, u.Shared)

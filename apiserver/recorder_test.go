@@ -25,8 +25,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// record runs a test with a Recorder in virtual time.
-func record(t *testing.T, o apiserver.RecorderOptions, test func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder)) {
+// runWithRecorder runs a test with a Recorder in virtual time.
+func runWithRecorder(t *testing.T, o apiserver.RecorderOptions, test func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
@@ -65,7 +65,7 @@ func TestRecorderSendsEventsOfPodsAndNode(t *testing.T) {
 		},
 		NodeUID: func() types.UID { return "node-uid" },
 	}
-	record(t, o, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
+	runWithRecorder(t, o, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		for path, container := range map[string]string{
 			"spec.containers{main}": "main", "spec.initContainers{setup}": "setup", "spec.ephemeralContainers{debug}": "debug",
 			"spec.containers{other}": "other", "": "",
@@ -100,7 +100,7 @@ func TestRecorderSendsEventsOfPodsAndNode(t *testing.T) {
 }
 
 func TestRepeatedEventsAreCounted(t *testing.T) {
-	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
+	runWithRecorder(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		backOff := podevents.Event{Type: corev1.EventTypeWarning, Reason: "BackOff", Message: "back-off", Container: "main"}
 		for range 3 {
 			r.PodEvent(web, backOff)
@@ -122,7 +122,7 @@ func TestRepeatedEventsAreCounted(t *testing.T) {
 func TestEventDoesNotBlock(t *testing.T) {
 	var dropped []error
 	o := apiserver.RecorderOptions{EventDropped: func(_ *corev1.Event, why error) { dropped = append(dropped, why) }}
-	record(t, o, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
+	runWithRecorder(t, o, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		remove := server.Hang("", "events")
 		begin := time.Now()
 		for i := range 1200 {
@@ -145,7 +145,7 @@ func TestEventDoesNotBlock(t *testing.T) {
 func TestEventsAreRetriedWhileAPIServerIsUnavailable(t *testing.T) {
 	var why error
 	o := apiserver.RecorderOptions{EventDropped: func(_ *corev1.Event, err error) { why = err }}
-	record(t, o, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
+	runWithRecorder(t, o, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		defer server.Inject(apiservertest.Fault{Match: apiservertest.Match{Resource: "events"}, Disconnect: true, Times: 12})()
 		r.PodEvent(web, podevents.Event{Type: "Normal", Reason: "Lost"})
 		r.PodEvent(web, podevents.Event{Type: "Normal", Reason: "Late"})
@@ -160,7 +160,7 @@ func TestEventsAreRetriedWhileAPIServerIsUnavailable(t *testing.T) {
 }
 
 func TestRejectedEventsAreDropped(t *testing.T) {
-	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
+	runWithRecorder(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		remove := server.Fail("create", "events", 403)
 		r.PodEvent(web, podevents.Event{Type: "Normal", Reason: "Refused"})
 		synctest.Wait()
@@ -178,7 +178,7 @@ func TestRejectedEventsAreDropped(t *testing.T) {
 }
 
 func TestTooManyEventsOfObjectAreSkipped(t *testing.T) {
-	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
+	runWithRecorder(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		for i := range 100 {
 			r.PodEvent(web, podevents.Event{Type: "Warning", Reason: "Failed", Message: fmt.Sprint("message ", i)})
 			time.Sleep(time.Second)
@@ -191,7 +191,7 @@ func TestTooManyEventsOfObjectAreSkipped(t *testing.T) {
 }
 
 func TestPodRefusedRecordsErrorOnce(t *testing.T) {
-	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
+	runWithRecorder(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		refused := &lifecycle.RefusedError{Pod: web, Source: apiserver.API, Err: errors.New("pod shop/web: spec.volumes[0].rbd: Forbidden: not supported")}
 		for range 60 { // as each call of Set says it
 			r.PodRefused(refused)
@@ -217,7 +217,7 @@ func TestPodRefusedRecordsErrorOnce(t *testing.T) {
 
 // Object names and messages may have any length.
 func TestLongNamesAndMessagesAreTruncated(t *testing.T) {
-	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
+	runWithRecorder(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		long := cri.PodIdentity{UID: "u", Namespace: "shop", Name: strings.Repeat("a", 230) + "-" + strings.Repeat("b", 22)}
 		r.PodEvent(long, podevents.Event{Type: "Normal", Reason: "R", Message: strings.Repeat("ü", 10_000)})
 		r.PodEvent(long, podevents.Event{Type: "Normal", Reason: "R", Message: "a\xffb"})
@@ -233,7 +233,7 @@ func TestLongNamesAndMessagesAreTruncated(t *testing.T) {
 }
 
 func TestRecorderRunsOnce(t *testing.T) {
-	record(t, apiserver.RecorderOptions{}, func(t *testing.T, _ *apiservertest.Server, r *apiserver.Recorder) {
+	runWithRecorder(t, apiserver.RecorderOptions{}, func(t *testing.T, _ *apiservertest.Server, r *apiserver.Recorder) {
 		synctest.Wait()
 		assert.Error(t, r.Run(context.Background())) //nolint:usetesting // It ends at once.
 	})

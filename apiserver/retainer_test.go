@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// showing returns a pod with a volume of the config map of its name.
-func showing(name string) *corev1.Pod {
+// podWithVolume returns a pod with a volume of the config map of its name.
+func podWithVolume(name string) *corev1.Pod {
 	pod := newPod(name, "uid-"+name, "")
 	pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
 		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}},
@@ -39,9 +39,9 @@ func newRetaining(t *testing.T, synced bool) *retaining {
 	objects, err := r.source.Objects(apiserver.ObjectsOptions{})
 	require.NoError(t, err)
 	if synced {
-		r.run(objects.Run, r.pods)
+		r.runAll(objects.Run, r.pods)
 	} else {
-		r.run(objects.Run)
+		r.runAll(objects.Run)
 	}
 	synctest.Wait() // until they run
 	for _, name := range []string{"a", "b", "c"} {
@@ -50,59 +50,59 @@ func newRetaining(t *testing.T, synced bool) *retaining {
 		require.NoError(t, err)
 	}
 	r.retainer = r.source.Retainer(objects, func() []lifecycle.PodState { return r.working })
-	r.retainer.Set(lifecycle.PodSet{Source: apiserver.API, Pods: []*corev1.Pod{showing("a"), showing("b"), showing("c")}})
-	require.Equal(t, 3, r.watches())
+	r.retainer.Set(lifecycle.PodSet{Source: apiserver.API, Pods: []*corev1.Pod{podWithVolume("a"), podWithVolume("b"), podWithVolume("c")}})
+	require.Equal(t, 3, r.countWatches())
 	return r
 }
 
-// watches returns the number of watched config maps.
-func (r *retaining) watches() int {
+// countWatches returns the number of watched config maps.
+func (r *retaining) countWatches() int {
 	synctest.Wait()
 	return r.server.OpenWatches("configmaps")
 }
 
 func TestRetainerKeepsObjectsOfListedAndRunningPods(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		r := newRetaining(t, true)
-		r.working = []lifecycle.PodState{{Spec: showing("b")}, {Spec: nil}} // which terminates, and an orphan
-		r.retainer.Set(lifecycle.PodSet{Source: apiserver.API, Pods: []*corev1.Pod{showing("a")}})
-		require.Equal(t, 2, r.watches())
+		r.working = []lifecycle.PodState{{Spec: podWithVolume("b")}, {Spec: nil}} // which terminates, and an orphan
+		r.retainer.Set(lifecycle.PodSet{Source: apiserver.API, Pods: []*corev1.Pod{podWithVolume("a")}})
+		require.Equal(t, 2, r.countWatches())
 		r.retainer.PodRemoved("uid-b")
-		require.Equal(t, 1, r.watches(), "it still has a worker when the hook is called")
+		require.Equal(t, 1, r.countWatches(), "it still has a worker when the hook is called")
 		r.retainer.Set(lifecycle.PodSet{Source: "file"})
 		r.working = nil
 		r.retainer.Set(lifecycle.PodSet{Source: "file"})
-		require.Equal(t, 1, r.watches(), "the pods of another source do not replace those of the API server")
+		require.Equal(t, 1, r.countWatches(), "the pods of another source do not replace those of the API server")
 	})
 }
 
 // Pods of the API server that are not listed yet refer to objects as well.
 func TestRetainerBeforeFirstListDropsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		r := newRetaining(t, false)
 		r.retainer.Set(lifecycle.PodSet{Source: "file"})
 		r.retainer.PodRemoved("uid-a")
-		require.Equal(t, 3, r.watches())
+		require.Equal(t, 3, r.countWatches())
 	})
 }
 
 // The caller may reuse its slice for the next set.
 func TestRetainerAfterSetDoesNotChangePodsOfCaller(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		r := newRetaining(t, true)
-		set := []*corev1.Pod{showing("a"), showing("b")}
+		set := []*corev1.Pod{podWithVolume("a"), podWithVolume("b")}
 		kept := slices.Clone(set)
 		r.retainer.Set(lifecycle.PodSet{Source: apiserver.API, Pods: set})
 		r.retainer.PodRemoved("uid-a")
 		require.Equal(t, kept, set)
-		require.Equal(t, 1, r.watches())
+		require.Equal(t, 1, r.countWatches())
 	})
 }
 
 func TestRetainerWithoutRequiredArgumentPanicsWithItsName(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	runInBubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})
-		s.run(s.pods)
+		s.runAll(s.pods)
 		objects, err := s.source.Objects(apiserver.ObjectsOptions{})
 		require.NoError(t, err)
 		require.PanicsWithValue(t, "Source.Retainer: argument objects is nil: required, such as Source.Objects", func() {

@@ -44,7 +44,7 @@ func TestServiceCacheIsUsedWithoutAPIServer(t *testing.T) {
 		after, err := os.Stat(path)
 		require.NoError(t, err)
 		require.True(t, os.SameFile(before, after), "nothing has changed, so nothing is written")
-		w.Retain([]*corev1.Pod{showing("c")})
+		w.Retain([]*corev1.Pod{podWithVolume("c")})
 	})
 	if runtime.GOOS != "windows" {
 		info, err := os.Stat(path)

@@ -28,10 +28,10 @@ func TestRandomOperations(t *testing.T) {
 	}
 	for seed := range runs {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			report(t, apiserver.StatusesOptions{Parallel: 1 + int(seed%5)}, func(t *testing.T, r *reporting) {
+			runWithStatuses(t, apiserver.StatusesOptions{Parallel: 1 + int(seed%5)}, func(t *testing.T, r *reporting) {
 				w := &operations{reporting: r, rnd: rand.New(rand.NewPCG(seed, 1)), pods: map[string]*corev1.Pod{}}
 				for range 150 {
-					w.step()
+					w.runOperation()
 					time.Sleep(time.Duration(w.rnd.IntN(3000)) * time.Millisecond)
 				}
 				w.server.SetUnavailable(false)
@@ -39,7 +39,7 @@ func TestRandomOperations(t *testing.T) {
 					remove()
 				}
 				time.Sleep(15 * time.Minute) // a list anew
-				w.check(t)
+				w.checkServer(t)
 			})
 		})
 	}
@@ -55,20 +55,20 @@ type operations struct {
 	faults []func()
 }
 
-func (w *operations) step() {
+func (w *operations) runOperation() {
 	name := fmt.Sprint("pod-", w.rnd.IntN(6))
 	pod := w.pods[name]
 	switch k := w.rnd.IntN(20); {
-	case pod == nil && !w.gone(name): // the one before it is still there
+	case pod == nil && !w.isRemoved(name): // the one before it is still there
 	case pod == nil:
 		w.made++
-		w.pods[name] = w.bind(name, func(p *corev1.Pod) { p.UID = types.UID(fmt.Sprint("uid-", w.made)) })
+		w.pods[name] = w.bindPod(name, func(p *corev1.Pod) { p.UID = types.UID(fmt.Sprint("uid-", w.made)) })
 	case k < 10:
 		w.said++
-		w.say(pod, corev1.PodRunning, w.rnd.IntN(2) == 0, fmt.Sprint(pod.UID, " ", w.said))
+		w.setStatus(pod, corev1.PodRunning, w.rnd.IntN(2) == 0, fmt.Sprint(pod.UID, " ", w.said))
 	case k < 12: // deleted, and taken down at once
 		_ = w.server.Delete(pod, nil) // it may have been removed by force
-		w.say(pod, corev1.PodFailed, false, fmt.Sprint(pod.UID, " over"))
+		w.setStatus(pod, corev1.PodFailed, false, fmt.Sprint(pod.UID, " over"))
 		w.statuses.ResourcesReleased(identity(pod))
 		delete(w.pods, name)
 	case k == 12: // by force
@@ -83,7 +83,7 @@ func (w *operations) step() {
 		w.faults[0]()
 		w.faults = w.faults[1:]
 	case k < 18:
-		w.inject()
+		w.injectFault()
 	case k == 18:
 		_ = apiservertest.Change(w.server, "default", name, func(p *corev1.Pod) {
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: "example.com/gate", Status: corev1.ConditionTrue})
@@ -93,7 +93,7 @@ func (w *operations) step() {
 	}
 }
 
-func (w *operations) inject() {
+func (w *operations) injectFault() {
 	fault := apiservertest.Fault{Times: 1 + w.rnd.IntN(20)}
 	fault.Verb = []string{"patch", "delete", "get", "list", "watch", ""}[w.rnd.IntN(6)]
 	switch w.rnd.IntN(6) {
@@ -113,7 +113,7 @@ func (w *operations) inject() {
 	w.faults = append(w.faults, w.server.Inject(fault))
 }
 
-func (w *operations) check(t *testing.T) {
+func (w *operations) checkServer(t *testing.T) {
 	t.Helper()
 	w.locked(func() {
 		for _, pod := range apiservertest.List[*corev1.Pod](w.server) {
@@ -129,6 +129,6 @@ func (w *operations) check(t *testing.T) {
 	})
 	assert.Len(t, apiservertest.List[*corev1.Pod](w.server), len(w.pods))
 	assert.Zero(t, w.statuses.Pending())
-	sent := w.count("patch") + w.count("get") + w.count("delete")
+	sent := w.countRequests("patch") + w.countRequests("get") + w.countRequests("delete")
 	assert.Less(t, sent, 1000, "of 150 operations")
 }

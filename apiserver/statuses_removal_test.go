@@ -23,7 +23,7 @@ import (
 )
 
 func TestRejectedPodsOfControllerAreReportedOneByOne(t *testing.T) {
-	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+	runWithStatuses(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		owned := func(uid string) func(*corev1.Pod) {
 			return func(p *corev1.Pod) {
 				p.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(uid), Controller: new(true), Kind: "ReplicaSet", Name: uid}}
@@ -31,16 +31,16 @@ func TestRejectedPodsOfControllerAreReportedOneByOne(t *testing.T) {
 		}
 		var pods []*corev1.Pod
 		for i := range 5 {
-			pods = append(pods, r.bind(fmt.Sprint("a-", i), owned("a")))
+			pods = append(pods, r.bindPod(fmt.Sprint("a-", i), owned("a")))
 		}
-		pods = append(pods, r.bind("b", owned("b")), r.bind("alone", nil))
+		pods = append(pods, r.bindPod("b", owned("b")), r.bindPod("alone", nil))
 		begin := time.Now()
 		for _, pod := range pods {
-			r.say(pod, corev1.PodFailed, false, "Pod was rejected: Node didn't have enough resource: cpu")
+			r.setStatus(pod, corev1.PodFailed, false, "Pod was rejected: Node didn't have enough resource: cpu")
 		}
 		at := func() (failed []string) {
 			for _, pod := range pods {
-				if r.has(pod.Name).Status.Phase == corev1.PodFailed {
+				if r.getPod(pod.Name).Status.Phase == corev1.PodFailed {
 					failed = append(failed, pod.Name)
 				}
 			}
@@ -55,51 +55,51 @@ func TestRejectedPodsOfControllerAreReportedOneByOne(t *testing.T) {
 			time.Sleep(time.Until(begin.Add(step.after + 20*time.Millisecond)))
 			assert.Len(t, at(), step.want, "%s", step.after)
 		}
-		last := pods[slices.IndexFunc(pods, func(p *corev1.Pod) bool { return r.has(p.Name).Status.Phase != corev1.PodFailed })]
+		last := pods[slices.IndexFunc(pods, func(p *corev1.Pod) bool { return r.getPod(p.Name).Status.Phase != corev1.PodFailed })]
 		require.NoError(t, r.server.Delete(last, nil))
 		r.statuses.ResourcesReleased(identity(last))
 		time.Sleep(100 * time.Millisecond)
-		assert.True(t, r.gone(last.Name), "one that is deleted does not wait")
+		assert.True(t, r.isRemoved(last.Name), "one that is deleted does not wait")
 	})
 }
 
 func TestDeletedPodWithoutAgentPodIsRemoved(t *testing.T) {
-	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
-		stays, pod, running := r.bind("stays", nil), r.bind("web", nil), r.bind("running", nil)
+	runWithStatuses(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		stays, pod, running := r.bindPod("stays", nil), r.bindPod("web", nil), r.bindPod("running", nil)
 		r.locked(func() { r.may["uid-running"] = true })
 		require.NoError(t, r.server.Delete(pod, nil))
 		require.NoError(t, r.server.Delete(running, nil))
 		time.Sleep(900 * time.Millisecond)
-		assert.False(t, r.gone("web"), "somebody may be about to run it")
+		assert.False(t, r.isRemoved("web"), "somebody may be about to run it")
 		time.Sleep(200 * time.Millisecond)
-		assert.True(t, r.gone("web"))
+		assert.True(t, r.isRemoved("web"))
 		patches := r.server.Requests(apiservertest.Match{Verb: "patch", Resource: "pods"})
 		require.Len(t, patches, 1)
 		assert.Contains(t, string(patches[0].Body), `"phase":"Failed"`, "a controller may wait for its terminal phase")
 		time.Sleep(time.Hour)
-		assert.Equal(t, stays.Status, r.has("stays").Status)
-		assert.Equal(t, corev1.PodPending, r.has("running").Status.Phase)
+		assert.Equal(t, stays.Status, r.getPod("stays").Status)
+		assert.Equal(t, corev1.PodPending, r.getPod("running").Status.Phase)
 		r.locked(func() { r.may["uid-running"] = false })
 		time.Sleep(12 * time.Second)
-		assert.True(t, r.gone("running"))
+		assert.True(t, r.isRemoved("running"))
 	})
 }
 
 func TestFlushReturnsAfterStatusesAreSent(t *testing.T) {
-	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+	runWithStatuses(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		for i := range 3 {
-			pod := r.bind(fmt.Sprint("web-", i), func(p *corev1.Pod) {
+			pod := r.bindPod(fmt.Sprint("web-", i), func(p *corev1.Pod) {
 				p.OwnerReferences = []metav1.OwnerReference{{UID: "a", Controller: new(true)}}
 			})
-			r.say(pod, corev1.PodFailed, false, "Pod was rejected: the node is shutting down")
+			r.setStatus(pod, corev1.PodFailed, false, "Pod was rejected: the node is shutting down")
 		}
 		synctest.Wait()
 		require.NoError(t, r.statuses.Flush(t.Context()))
 		for i := range 3 {
-			assert.Equal(t, corev1.PodFailed, r.has(fmt.Sprint("web-", i)).Status.Phase, "it does not wait for the others")
+			assert.Equal(t, corev1.PodFailed, r.getPod(fmt.Sprint("web-", i)).Status.Phase, "it does not wait for the others")
 		}
 		r.server.SetUnavailable(true)
-		r.say(r.has("web-0"), corev1.PodFailed, false, "again")
+		r.setStatus(r.getPod("web-0"), corev1.PodFailed, false, "again")
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		err := r.statuses.Flush(ctx)
@@ -110,10 +110,10 @@ func TestFlushReturnsAfterStatusesAreSent(t *testing.T) {
 
 // With one request at a time, urgent requests are sent first, and no request waits forever.
 func TestUrgentStatusesAreSentFirst(t *testing.T) {
-	report(t, apiserver.StatusesOptions{Parallel: 1}, func(t *testing.T, r *reporting) {
+	runWithStatuses(t, apiserver.StatusesOptions{Parallel: 1}, func(t *testing.T, r *reporting) {
 		var pods []*corev1.Pod
 		for i := range 40 {
-			pods = append(pods, r.bind(fmt.Sprintf("pod-%02d", i), nil))
+			pods = append(pods, r.bindPod(fmt.Sprintf("pod-%02d", i), nil))
 		}
 		synctest.Wait()
 		remove := r.server.Delay("patch", "pods", time.Second)
@@ -121,17 +121,17 @@ func TestUrgentStatusesAreSentFirst(t *testing.T) {
 		for i, pod := range pods {
 			switch i {
 			case 30:
-				r.say(pod, corev1.PodSucceeded, false, "")
+				r.setStatus(pod, corev1.PodSucceeded, false, "")
 			case 31:
-				r.say(pod, corev1.PodRunning, true, "")
+				r.setStatus(pod, corev1.PodRunning, true, "")
 			default:
-				r.say(pod, corev1.PodPending, false, "noise")
+				r.setStatus(pod, corev1.PodPending, false, "noise")
 			}
 		}
 		time.Sleep(3500 * time.Millisecond)
-		assert.Equal(t, corev1.PodSucceeded, r.has("pod-30").Status.Phase)
-		assert.Equal(t, corev1.PodRunning, r.has("pod-31").Status.Phase)
-		assert.Equal(t, 4, r.count("patch"))
+		assert.Equal(t, corev1.PodSucceeded, r.getPod("pod-30").Status.Phase)
+		assert.Equal(t, corev1.PodRunning, r.getPod("pod-31").Status.Phase)
+		assert.Equal(t, 4, r.countRequests("patch"))
 		time.Sleep(time.Minute)
 		assert.Zero(t, r.statuses.Pending())
 	})

@@ -37,8 +37,8 @@ type reporting struct {
 	removed []string
 }
 
-// report runs a test in virtual time with a source and its statuses.
-func report(t *testing.T, o apiserver.StatusesOptions, test func(t *testing.T, r *reporting)) {
+// runWithStatuses runs a test in virtual time with a source and its statuses.
+func runWithStatuses(t *testing.T, o apiserver.StatusesOptions, test func(t *testing.T, r *reporting)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &reporting{
@@ -83,8 +83,8 @@ func (r *reporting) mayRun(uid string) (may bool) {
 	return may
 }
 
-// bind creates a pod that is bound to the node.
-func (r *reporting) bind(name string, change func(*corev1.Pod)) *corev1.Pod {
+// bindPod creates a pod that is bound to the node.
+func (r *reporting) bindPod(name string, change func(*corev1.Pod)) *corev1.Pod {
 	r.t.Helper()
 	grace := int64(30)
 	pod := &corev1.Pod{
@@ -103,8 +103,8 @@ func (r *reporting) bind(name string, change func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// say sets the agent's status of a pod.
-func (r *reporting) say(pod *corev1.Pod, phase corev1.PodPhase, ready bool, message string) {
+// setStatus sets the agent's status of a pod.
+func (r *reporting) setStatus(pod *corev1.Pod, phase corev1.PodPhase, ready bool, message string) {
 	start := metav1.NewTime(time.Now()).Rfc3339Copy()
 	st := &corev1.PodStatus{
 		Phase: phase, Message: message, StartTime: &start, ObservedGeneration: pod.Generation, QOSClass: corev1.PodQOSBestEffort,
@@ -124,107 +124,107 @@ func identity(pod *corev1.Pod) cri.PodIdentity {
 	return cri.PodIdentity{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// has returns a pod of the server.
-func (r *reporting) has(name string) *corev1.Pod {
+// getPod returns a pod of the server.
+func (r *reporting) getPod(name string) *corev1.Pod {
 	r.t.Helper()
 	pod, ok := apiservertest.Get[*corev1.Pod](r.server, "default", name)
 	require.True(r.t, ok, name)
 	return pod
 }
 
-func (r *reporting) gone(name string) bool {
+func (r *reporting) isRemoved(name string) bool {
 	_, ok := apiservertest.Get[*corev1.Pod](r.server, "default", name)
 	return !ok
 }
 
-// count returns the number of requests for pods with a verb.
-func (r *reporting) count(verb string) int {
+// countRequests returns the number of requests for pods with a verb.
+func (r *reporting) countRequests(verb string) int {
 	return r.server.CountRequests(apiservertest.Match{Verb: verb, Resource: "pods"})
 }
 
 func TestOneRequestForEachChange(t *testing.T) {
-	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
-		pod := r.bind("web", func(p *corev1.Pod) {
+	runWithStatuses(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		pod := r.bindPod("web", func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: "example.com/gate", Status: corev1.ConditionTrue}}
 			p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu"}}
 		})
 		synctest.Wait()
 		for i, message := range []string{"a", "b", "c"} {
-			r.say(pod, corev1.PodRunning, true, message)
+			r.setStatus(pod, corev1.PodRunning, true, message)
 			time.Sleep(time.Minute)
-			assert.Equal(t, i+1, r.count("patch"), message)
-			assert.Equal(t, message, r.has("web").Status.Message)
+			assert.Equal(t, i+1, r.countRequests("patch"), message)
+			assert.Equal(t, message, r.getPod("web").Status.Message)
 		}
-		assert.Zero(t, r.count("get"))
-		st := r.has("web").Status
+		assert.Zero(t, r.countRequests("get"))
+		st := r.getPod("web").Status
 		assert.Equal(t, corev1.PodConditionType("example.com/gate"), st.Conditions[0].Type)
 		assert.Equal(t, "gpu", st.ResourceClaimStatuses[0].Name)
 		assert.Zero(t, r.statuses.Pending())
 
-		r.say(pod, corev1.PodRunning, true, "c") // the same again, as another agent says it after a restart
+		r.setStatus(pod, corev1.PodRunning, true, "c") // the same again, as another agent says it after a restart
 		time.Sleep(time.Minute)
-		assert.Equal(t, 3, r.count("patch"))
+		assert.Equal(t, 3, r.countRequests("patch"))
 		require.NoError(t, apiservertest.Change(r.server, "default", "web", func(p *corev1.Pod) { p.Status.Message = "somebody else's" }))
 		time.Sleep(time.Minute)
-		assert.Equal(t, "c", r.has("web").Status.Message, "what others write over it is put right")
-		assert.Equal(t, 4, r.count("patch"))
+		assert.Equal(t, "c", r.getPod("web").Status.Message, "what others write over it is put right")
+		assert.Equal(t, 4, r.countRequests("patch"))
 	})
 }
 
 func TestNewestStatusIsSent(t *testing.T) {
-	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
-		pod := r.bind("web", nil)
+	runWithStatuses(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		pod := r.bindPod("web", nil)
 		synctest.Wait()
 		defer r.server.Delay("patch", "pods", time.Second)()
 		for i := range 50 {
-			r.say(pod, corev1.PodRunning, true, fmt.Sprint("message ", i))
+			r.setStatus(pod, corev1.PodRunning, true, fmt.Sprint("message ", i))
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)
-		assert.Equal(t, "message 49", r.has("web").Status.Message)
-		assert.Equal(t, 2, r.count("patch"), "the first, and the last")
+		assert.Equal(t, "message 49", r.getPod("web").Status.Message)
+		assert.Equal(t, 2, r.countRequests("patch"), "the first, and the last")
 	})
 }
 
 func TestDeletedPodIsRemovedAfterResourcesReleased(t *testing.T) {
-	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
-		pod := r.bind("web", nil)
-		r.say(pod, corev1.PodRunning, true, "")
+	runWithStatuses(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		pod := r.bindPod("web", nil)
+		r.setStatus(pod, corev1.PodRunning, true, "")
 		time.Sleep(time.Second)
 		require.NoError(t, r.server.Delete(pod, nil))
 		time.Sleep(time.Minute)
-		assert.Zero(t, r.count("delete"), "it runs")
+		assert.Zero(t, r.countRequests("delete"), "it runs")
 		r.statuses.ResourcesReleased(identity(pod))
 		time.Sleep(time.Minute)
-		assert.Zero(t, r.count("delete"), "its terminal phase is not known")
-		r.say(pod, corev1.PodSucceeded, false, "")
+		assert.Zero(t, r.countRequests("delete"), "its terminal phase is not known")
+		r.setStatus(pod, corev1.PodSucceeded, false, "")
 		time.Sleep(100 * time.Millisecond)
-		assert.True(t, r.gone("web"))
+		assert.True(t, r.isRemoved("web"))
 		requests := r.server.Requests(apiservertest.Match{Resource: "pods"})
 		last := requests[len(requests)-2:]
 		assert.Equal(t, []string{"patch", "delete"}, []string{last[0].Verb, last[1].Verb})
 		r.locked(func() { assert.Equal(t, []string{"uid-web"}, r.removed) })
 		time.Sleep(time.Hour)
-		assert.Equal(t, 1, r.count("delete"))
+		assert.Equal(t, 1, r.countRequests("delete"))
 	})
 }
 
 // A pod object that is kept by a finalizer is not removed repeatedly.
 func TestPodWithFinalizerIsRemovedOnce(t *testing.T) {
-	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
-		pod := r.bind("job", func(p *corev1.Pod) { p.Finalizers = []string{"batch.kubernetes.io/job-tracking"} })
+	runWithStatuses(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		pod := r.bindPod("job", func(p *corev1.Pod) { p.Finalizers = []string{"batch.kubernetes.io/job-tracking"} })
 		require.NoError(t, r.server.Delete(pod, nil))
-		r.say(pod, corev1.PodFailed, false, "")
+		r.setStatus(pod, corev1.PodFailed, false, "")
 		r.statuses.ResourcesReleased(identity(pod))
 		time.Sleep(time.Hour)
-		assert.Equal(t, corev1.PodFailed, r.has("job").Status.Phase)
-		assert.Equal(t, 1, r.count("delete"))
+		assert.Equal(t, corev1.PodFailed, r.getPod("job").Status.Phase)
+		assert.Equal(t, 1, r.countRequests("delete"))
 	})
 }
 
 func TestMirrorPodHasStatusOfStaticPod(t *testing.T) {
-	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
-		mirror := r.bind("web-n1", func(p *corev1.Pod) {
+	runWithStatuses(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		mirror := r.bindPod("web-n1", func(p *corev1.Pod) {
 			p.UID, p.Annotations = "mirror", map[string]string{
 				corev1.MirrorPodAnnotationKey: "static", "kubernetes.io/config.hash": "static", "kubernetes.io/config.source": "file",
 			}
@@ -232,58 +232,58 @@ func TestMirrorPodHasStatusOfStaticPod(t *testing.T) {
 		static := mirror.DeepCopy()
 		static.UID = "static"
 		delete(static.Annotations, corev1.MirrorPodAnnotationKey)
-		r.say(static, corev1.PodRunning, true, "up")
+		r.setStatus(static, corev1.PodRunning, true, "up")
 		time.Sleep(time.Second)
-		assert.Equal(t, "up", r.has("web-n1").Status.Message)
+		assert.Equal(t, "up", r.getPod("web-n1").Status.Message)
 
-		r.say(static, corev1.PodSucceeded, false, "down")
+		r.setStatus(static, corev1.PodSucceeded, false, "down")
 		r.statuses.ResourcesReleased(identity(static))
 		require.NoError(t, r.server.Delete(mirror, nil))
 		time.Sleep(time.Minute)
-		assert.Zero(t, r.count("delete"), "whoever made it removes it")
+		assert.Zero(t, r.countRequests("delete"), "whoever made it removes it")
 
 		require.NoError(t, r.server.Remove(mirror))
 		again := mirror.DeepCopy()
 		again.UID, again.ResourceVersion, again.Status = "another", "", corev1.PodStatus{}
 		require.NoError(t, r.server.Put(again))
 		time.Sleep(time.Second)
-		assert.Equal(t, "down", r.has("web-n1").Status.Message, "one that is made anew has it, too")
+		assert.Equal(t, "down", r.getPod("web-n1").Status.Message, "one that is made anew has it, too")
 	})
 }
 
 // The watch does not report the pod that replaced another one: it must not get the old pod's status.
 func TestStatusNeverReachesNewPodOfSameName(t *testing.T) {
-	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
-		pod := r.bind("web", nil)
-		r.say(pod, corev1.PodRunning, true, "old")
+	runWithStatuses(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		pod := r.bindPod("web", nil)
+		r.setStatus(pod, corev1.PodRunning, true, "old")
 		time.Sleep(time.Second)
 		hang := r.server.Hang("watch", "pods")
 		r.server.DisconnectAll()
 		require.NoError(t, r.server.Remove(pod))
-		other := r.bind("web", func(p *corev1.Pod) { p.UID = "other" })
-		r.say(pod, corev1.PodFailed, false, "older than the other")
+		other := r.bindPod("web", func(p *corev1.Pod) { p.UID = "other" })
+		r.setStatus(pod, corev1.PodFailed, false, "older than the other")
 		time.Sleep(20 * time.Second)
-		assert.Equal(t, other.Status, r.has("web").Status)
-		assert.LessOrEqual(t, r.count("patch")+r.count("get"), 4)
+		assert.Equal(t, other.Status, r.getPod("web").Status)
+		assert.LessOrEqual(t, r.countRequests("patch")+r.countRequests("get"), 4)
 		hang()
-		r.say(other, corev1.PodRunning, true, "new")
+		r.setStatus(other, corev1.PodRunning, true, "new")
 		time.Sleep(10 * time.Minute)
-		assert.Equal(t, "new", r.has("web").Status.Message)
+		assert.Equal(t, "new", r.getPod("web").Status.Message)
 	})
 }
 
 // The watch is silent for an hour: the last response is trusted for one minute.
 func TestStatusesAreSentWithSilentWatch(t *testing.T) {
-	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
-		pod := r.bind("web", nil)
+	runWithStatuses(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		pod := r.bindPod("web", nil)
 		synctest.Wait()
 		remove := r.server.Hang("watch", "pods")
 		removeList := r.server.Hang("list", "pods")
 		r.server.DisconnectAll()
-		r.say(pod, corev1.PodRunning, true, "once")
+		r.setStatus(pod, corev1.PodRunning, true, "once")
 		time.Sleep(time.Hour)
-		assert.Equal(t, "once", r.has("web").Status.Message)
-		assert.LessOrEqual(t, r.count("patch"), 17, "after 10 s, doubling to 5 minutes, which changes nothing")
+		assert.Equal(t, "once", r.getPod("web").Status.Message)
+		assert.LessOrEqual(t, r.countRequests("patch"), 17, "after 10 s, doubling to 5 minutes, which changes nothing")
 		remove()
 		removeList()
 		time.Sleep(time.Minute)
@@ -292,18 +292,18 @@ func TestStatusesAreSentWithSilentWatch(t *testing.T) {
 }
 
 func TestStatusesAreSentAfterAPIServerReturns(t *testing.T) {
-	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+	runWithStatuses(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		var pods []*corev1.Pod
 		for i := range 20 {
-			pods = append(pods, r.bind(fmt.Sprint("pod-", i), nil))
-			r.say(pods[i], corev1.PodRunning, true, "")
+			pods = append(pods, r.bindPod(fmt.Sprint("pod-", i), nil))
+			r.setStatus(pods[i], corev1.PodRunning, true, "")
 		}
 		time.Sleep(time.Second)
 		r.server.ForgetRequests()
 		r.server.SetUnavailable(true)
 		for i := range 120 {
 			for _, pod := range pods {
-				r.say(pod, corev1.PodRunning, i%2 == 0, fmt.Sprint("minute ", i))
+				r.setStatus(pod, corev1.PodRunning, i%2 == 0, fmt.Sprint("minute ", i))
 			}
 			time.Sleep(time.Second)
 		}
@@ -311,9 +311,9 @@ func TestStatusesAreSentAfterAPIServerReturns(t *testing.T) {
 		r.server.SetUnavailable(false)
 		time.Sleep(15 * time.Second)
 		for _, pod := range pods {
-			assert.Equal(t, "minute 119", r.has(pod.Name).Status.Message)
+			assert.Equal(t, "minute 119", r.getPod(pod.Name).Status.Message)
 		}
-		assert.Equal(t, 20, r.count("patch"), "one for each pod, of all that changed")
+		assert.Equal(t, 20, r.countRequests("patch"), "one for each pod, of all that changed")
 		assert.Zero(t, r.statuses.Pending())
 	})
 }
@@ -329,10 +329,10 @@ func TestStatusesAreSentDespiteFaults(t *testing.T) {
 		"lost answers":         {LoseResponse: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+			runWithStatuses(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 				pods := make([]*corev1.Pod, 10)
 				for i := range pods {
-					pods[i] = r.bind(fmt.Sprint("pod-", i), nil)
+					pods[i] = r.bindPod(fmt.Sprint("pod-", i), nil)
 				}
 				synctest.Wait()
 				fault.Match = apiservertest.Match{Verb: "patch", Resource: "pods"}
@@ -342,12 +342,12 @@ func TestStatusesAreSentDespiteFaults(t *testing.T) {
 				removeToo := r.server.Inject(deleting)
 				for i := range 60 {
 					for k, pod := range pods[:9] {
-						r.say(pod, corev1.PodRunning, i%3 == 0, fmt.Sprint(i, k))
+						r.setStatus(pod, corev1.PodRunning, i%3 == 0, fmt.Sprint(i, k))
 					}
 					time.Sleep(time.Second)
 				}
 				require.NoError(t, r.server.Delete(pods[9], nil))
-				r.say(pods[9], corev1.PodFailed, false, "")
+				r.setStatus(pods[9], corev1.PodFailed, false, "")
 				r.statuses.ResourcesReleased(identity(pods[9]))
 				time.Sleep(time.Minute)
 				most := 10 * 2 * 120 / 3 // two verbs, once in three seconds
@@ -359,9 +359,9 @@ func TestStatusesAreSentDespiteFaults(t *testing.T) {
 				removeToo()
 				time.Sleep(6 * time.Minute)
 				for k, pod := range pods[:9] {
-					assert.Equal(t, fmt.Sprint(59, k), r.has(pod.Name).Status.Message)
+					assert.Equal(t, fmt.Sprint(59, k), r.getPod(pod.Name).Status.Message)
 				}
-				assert.True(t, r.gone("pod-9"))
+				assert.True(t, r.isRemoved("pod-9"))
 				assert.Zero(t, r.statuses.Pending())
 			})
 		})
@@ -370,16 +370,16 @@ func TestStatusesAreSentDespiteFaults(t *testing.T) {
 
 // The API server always stores a different status.
 func TestStatusThatServerChangesIsRepeatedWithBackOff(t *testing.T) {
-	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
-		pod := r.bind("web", nil)
-		r.say(pod, corev1.PodRunning, true, "x")
+	runWithStatuses(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		pod := r.bindPod("web", nil)
+		r.setStatus(pod, corev1.PodRunning, true, "x")
 		for range 100 {
 			time.Sleep(time.Second)
 			require.NoError(t, apiservertest.Change(r.server, "default", "web", func(p *corev1.Pod) { p.Status.Message = "" }))
 		}
-		assert.LessOrEqual(t, r.count("patch"), 6)
-		r.say(pod, corev1.PodRunning, true, "y")
+		assert.LessOrEqual(t, r.countRequests("patch"), 6)
+		r.setStatus(pod, corev1.PodRunning, true, "y")
 		time.Sleep(time.Second)
-		assert.Equal(t, "y", r.has("web").Status.Message, "another status need not wait")
+		assert.Equal(t, "y", r.getPod("web").Status.Message, "another status need not wait")
 	})
 }

@@ -18,8 +18,8 @@ import (
 
 // A container that leaves a terminated state is reported once, and the rest of its pod's status is still sent.
 func TestContradictingStatusIsSentWithoutTheContradiction(t *testing.T) {
-	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
-		pod := r.bind("web", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever })
+	runWithStatuses(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		pod := r.bindPod("web", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever })
 		say := func(state corev1.ContainerState, message string) *corev1.PodStatus {
 			st := &corev1.PodStatus{
 				Phase: corev1.PodRunning, Message: message, QOSClass: corev1.PodQOSBestEffort,
@@ -28,7 +28,7 @@ func TestContradictingStatusIsSentWithoutTheContradiction(t *testing.T) {
 			r.locked(func() { r.states["uid-web"] = lifecycle.PodState{Pod: identity(pod), Spec: pod, Status: st} })
 			r.statuses.Changed(nil, nil)
 			time.Sleep(time.Minute)
-			return &r.has("web").Status
+			return &r.getPod("web").Status
 		}
 		exited := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3}}
 		runs := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}

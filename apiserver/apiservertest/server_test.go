@@ -47,8 +47,8 @@ func client(t *testing.T, config *rest.Config, group, contentType string) *rest.
 	return c
 }
 
-// everywhere runs a test with each transport and encoding.
-func everywhere(t *testing.T, test func(t *testing.T, server *apiservertest.Server, config *rest.Config, contentType string)) {
+// runWithEachTransport runs a test with each transport and encoding.
+func runWithEachTransport(t *testing.T, test func(t *testing.T, server *apiservertest.Server, config *rest.Config, contentType string)) {
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		t.Run("transport "+contentType, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -92,7 +92,7 @@ func next(t *testing.T, w watch.Interface) watch.Event {
 }
 
 func TestPodIsCreatedUpdatedAndDeleted(t *testing.T) {
-	everywhere(t, func(t *testing.T, server *apiservertest.Server, config *rest.Config, contentType string) {
+	runWithEachTransport(t, func(t *testing.T, server *apiservertest.Server, config *rest.Config, contentType string) {
 		ctx := t.Context()
 		c := client(t, config, "", contentType)
 		var pod, got corev1.Pod
@@ -142,7 +142,7 @@ func TestPodIsCreatedUpdatedAndDeleted(t *testing.T) {
 }
 
 func TestUpdatesConflict(t *testing.T) {
-	everywhere(t, func(t *testing.T, server *apiservertest.Server, config *rest.Config, contentType string) {
+	runWithEachTransport(t, func(t *testing.T, server *apiservertest.Server, config *rest.Config, contentType string) {
 		ctx := t.Context()
 		c := client(t, config, "coordination.k8s.io", contentType)
 		holder := "me"
@@ -172,7 +172,7 @@ func TestUpdatesConflict(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	everywhere(t, func(t *testing.T, server *apiservertest.Server, config *rest.Config, contentType string) {
+	runWithEachTransport(t, func(t *testing.T, server *apiservertest.Server, config *rest.Config, contentType string) {
 		require.NoError(t, server.Put(newPod("web", "n1")))
 		c := client(t, config, "", contentType)
 		get := func(ctx context.Context) error {
@@ -208,7 +208,7 @@ func TestFaults(t *testing.T) {
 }
 
 func TestWatchSendsSelectedChanges(t *testing.T) {
-	everywhere(t, func(t *testing.T, server *apiservertest.Server, config *rest.Config, contentType string) {
+	runWithEachTransport(t, func(t *testing.T, server *apiservertest.Server, config *rest.Config, contentType string) {
 		require.NoError(t, server.Put(newPod("a", "n1"), newPod("b", "n2")))
 		old := server.ResourceVersion()
 		c := client(t, config, "", contentType)
@@ -248,7 +248,7 @@ func TestWatchSendsSelectedChanges(t *testing.T) {
 }
 
 func TestPatches(t *testing.T) {
-	everywhere(t, func(t *testing.T, server *apiservertest.Server, config *rest.Config, contentType string) {
+	runWithEachTransport(t, func(t *testing.T, server *apiservertest.Server, config *rest.Config, contentType string) {
 		pod := newPod("web", "n1")
 		pod.Labels = map[string]string{"a": "1", "b": "2"}
 		require.NoError(t, server.Put(pod))

@@ -20,8 +20,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 )
 
-// bootstrap calls Bootstrap with a timeout.
-func (s *scene) bootstrap(d time.Duration) error {
+// runBootstrap calls Bootstrap with a timeout.
+func (s *scene) runBootstrap(d time.Duration) error {
 	ctx, cancel := context.WithTimeout(s.Context(), d)
 	defer cancel()
 	return cert.Bootstrap(ctx, s.options())
@@ -29,9 +29,9 @@ func (s *scene) bootstrap(d time.Duration) error {
 
 // An agent without rotation requests a certificate once, and finds it at its next start.
 func TestBootstrap(t *testing.T) {
-	play(t, certtest.Options{}, func(s *scene) {
-		s.write("bootstrap.conf", s.BootstrapKubeconfig())
-		require.NoError(t, s.bootstrap(time.Minute))
+	runWithCluster(t, certtest.Options{}, func(s *scene) {
+		s.writeFile("bootstrap.conf", s.BootstrapKubeconfig())
+		require.NoError(t, s.runBootstrap(time.Minute))
 		require.NoError(t, kubeconfig.CheckUsable(s.path("kubelet.conf"), time.Now()))
 		assert.NoFileExists(t, s.path("pki/kubelet-client.key.tmp"))
 		config, err := cert.LoadKubeconfig(s.path("kubelet.conf"))
@@ -41,14 +41,14 @@ func TestBootstrap(t *testing.T) {
 		require.NoError(t, err)
 		config.KeyData, config.CertFile, config.KeyFile, config.Dial = config.CertData, "", "", s.Dial // client-go would look at files for ever
 		require.NoError(t, get(s.Context(), s.httpClient(config)))
-		require.NoError(t, s.bootstrap(time.Minute))
+		require.NoError(t, s.runBootstrap(time.Minute))
 		require.Len(t, s.requests(), 1, "the second time there was nothing to do")
 
 		// The key of an expired certificate is reused.
 		before := s.requests()[0]
 		time.Sleep(2 * time.Hour)
 		require.NoError(t, s.Server.Delete(before, nil))
-		require.NoError(t, s.bootstrap(time.Minute))
+		require.NoError(t, s.runBootstrap(time.Minute))
 		assert.Equal(t, before.Name, s.requests()[0].Name)
 	})
 }
@@ -56,17 +56,17 @@ func TestBootstrap(t *testing.T) {
 // An agent that was killed while it waited finds its request by its key.
 func TestBootstrapReusesRequestAfterRestart(t *testing.T) {
 	leave := func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone }
-	play(t, certtest.Options{Decide: leave}, func(s *scene) {
-		s.write("bootstrap.conf", s.BootstrapKubeconfig())
-		require.ErrorIs(t, s.bootstrap(time.Minute), context.DeadlineExceeded)
+	runWithCluster(t, certtest.Options{Decide: leave}, func(s *scene) {
+		s.writeFile("bootstrap.conf", s.BootstrapKubeconfig())
+		require.ErrorIs(t, s.runBootstrap(time.Minute), context.DeadlineExceeded)
 		info, err := os.Stat(s.path("pki/kubelet-client.key.tmp"))
 		require.NoError(t, err)
 		assert.Equal(t, os.FileMode(0o600), info.Mode())
-		require.ErrorIs(t, s.bootstrap(time.Minute), context.DeadlineExceeded)
+		require.ErrorIs(t, s.runBootstrap(time.Minute), context.DeadlineExceeded)
 		require.Len(t, s.requests(), 1)
 		assert.True(t, strings.HasPrefix(s.requests()[0].Name, "node-csr-"))
 		s.Decide(s.requests()[0].Name, certtest.Issue)
-		require.NoError(t, s.bootstrap(time.Minute))
+		require.NoError(t, s.runBootstrap(time.Minute))
 		require.Len(t, s.requests(), 1)
 	})
 }
@@ -75,13 +75,13 @@ func TestBootstrapReusesRequestAfterRestart(t *testing.T) {
 // it uses another key.
 func TestBootstrapRetriesUntilApproved(t *testing.T) {
 	deny := func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Deny }
-	play(t, certtest.Options{Decide: deny}, func(s *scene) {
-		s.write("bootstrap.conf", s.TokenKubeconfig("wrong0.0000000000000000"))
+	runWithCluster(t, certtest.Options{Decide: deny}, func(s *scene) {
+		s.writeFile("bootstrap.conf", s.TokenKubeconfig("wrong0.0000000000000000"))
 		done := make(chan error, 1)
-		go func() { done <- s.bootstrap(time.Hour) }()
+		go func() { done <- s.runBootstrap(time.Hour) }()
 		time.Sleep(time.Minute)
 		require.Empty(t, s.requests())
-		s.write("bootstrap.conf", s.BootstrapKubeconfig())
+		s.writeFile("bootstrap.conf", s.BootstrapKubeconfig())
 		remove := s.Server.Fail("create", "certificatesigningrequests", http.StatusServiceUnavailable)
 		time.Sleep(time.Minute)
 		remove()
@@ -90,7 +90,7 @@ func TestBootstrapRetriesUntilApproved(t *testing.T) {
 		s.SetDecide(nil)
 		require.NoError(t, <-done)
 		require.Len(t, s.requests(), 2)
-		failed := strings.Join(s.failed(), "\n")
+		failed := strings.Join(s.reportedErrors(), "\n")
 		assert.Contains(t, failed, "Unauthorized")
 		assert.Contains(t, failed, "was denied")
 		assert.NotContains(t, failed, "0000000000000000", "tokens are never in errors")
@@ -99,15 +99,15 @@ func TestBootstrapRetriesUntilApproved(t *testing.T) {
 
 // Invalid files are reported.
 func TestBootstrapReportsInvalidInput(t *testing.T) {
-	play(t, certtest.Options{}, func(s *scene) {
+	runWithCluster(t, certtest.Options{}, func(s *scene) {
 		o := s.options()
 		o.NodeName = ""
 		require.ErrorContains(t, cert.Bootstrap(s.Context(), o), "bootstrap: ClientOptions.NodeName must not be empty")
-		require.ErrorContains(t, s.bootstrap(time.Second), "bootstrap kubeconfig "+s.path("bootstrap.conf")+": no such file")
-		s.write("bootstrap.conf", s.BootstrapKubeconfig())
+		require.ErrorContains(t, s.runBootstrap(time.Second), "bootstrap kubeconfig "+s.path("bootstrap.conf")+": no such file")
+		s.writeFile("bootstrap.conf", s.BootstrapKubeconfig())
 		require.NoError(t, os.Mkdir(s.path("pki"), 0o755))
-		s.write("pki/kubelet-client.key.tmp", []byte("half a key"))
-		require.ErrorContains(t, s.bootstrap(time.Second), "read key "+s.path("pki/kubelet-client.key.tmp")+": it has no private key")
+		s.writeFile("pki/kubelet-client.key.tmp", []byte("half a key"))
+		require.ErrorContains(t, s.runBootstrap(time.Second), "read key "+s.path("pki/kubelet-client.key.tmp")+": it has no private key")
 		o = s.options()
 		o.BootstrapKubeconfig = ""
 		require.ErrorContains(t, cert.Bootstrap(s.Context(), o), "bootstrap: kubeconfig "+s.path("kubelet.conf")+": no such file")

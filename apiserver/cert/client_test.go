@@ -28,8 +28,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 )
 
-// names returns the entries of a directory, links with their targets.
-func names(t testing.TB, dir string) (all []string) {
+// listDir returns the entries of a directory, links with their targets.
+func listDir(t testing.TB, dir string) (all []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -54,8 +54,8 @@ type scene struct {
 	failures []string
 }
 
-// play runs a test with a cluster in virtual time.
-func play(t *testing.T, o certtest.Options, f func(s *scene)) {
+// runWithCluster runs a test with a cluster in virtual time.
+func runWithCluster(t *testing.T, o certtest.Options, f func(s *scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cluster, err := certtest.Start(o)
@@ -68,7 +68,7 @@ func play(t *testing.T, o certtest.Options, f func(s *scene)) {
 
 func (s *scene) path(name string) string { return filepath.Join(s.dir, name) }
 
-func (s *scene) write(name string, data []byte) {
+func (s *scene) writeFile(name string, data []byte) {
 	s.Helper()
 	require.NoError(s, os.WriteFile(s.path(name), data, 0o600))
 }
@@ -95,13 +95,13 @@ func (s *scene) hooks() cert.Hooks {
 	}
 }
 
-func (s *scene) failed() []string {
+func (s *scene) reportedErrors() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string{}, s.failures...)
 }
 
-func (s *scene) count() int {
+func (s *scene) countRequests() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.rotated)
@@ -112,8 +112,8 @@ type runner interface {
 	Run(ctx context.Context) error
 }
 
-// run runs a runner until the returned function is called.
-func (s *scene) run(r runner) (stop func()) {
+// startRunner runs a runner until the returned function is called.
+func (s *scene) startRunner(r runner) (stop func()) {
 	ctx, cancel := context.WithCancel(s.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
@@ -123,7 +123,7 @@ func (s *scene) run(r runner) (stop func()) {
 	}
 }
 
-func (s *scene) client() *cert.Client {
+func (s *scene) newClient() *cert.Client {
 	s.Helper()
 	client, err := cert.NewClient(s.options())
 	require.NoError(s, err)
@@ -164,15 +164,15 @@ func (s *scene) httpClient(config *rest.Config) *http.Client {
 // A node with a bootstrap token requests a certificate and rotates it repeatedly. No request fails, and each uses the current
 // certificate.
 func TestBootstrapAndRotate(t *testing.T) {
-	play(t, certtest.Options{TTL: 3 * time.Minute}, func(s *scene) {
-		s.write("bootstrap.conf", s.BootstrapKubeconfig())
-		client := s.client()
+	runWithCluster(t, certtest.Options{TTL: 3 * time.Minute}, func(s *scene) {
+		s.writeFile("bootstrap.conf", s.BootstrapKubeconfig())
+		client := s.newClient()
 		require.Nil(t, client.Current())
 		require.FileExists(t, s.path("kubelet.conf"), "it is written at once")
 		api := s.httpClient(client.Config())
 		defer api.CloseIdleConnections()
 		require.ErrorContains(t, get(s.Context(), api), "status 401")
-		defer s.run(client)()
+		defer s.startRunner(client)()
 
 		synctest.Wait()
 		time.Sleep(time.Second)
@@ -182,24 +182,24 @@ func TestBootstrapAndRotate(t *testing.T) {
 			require.NoError(t, get(s.Context(), api))
 			time.Sleep(time.Second)
 		}
-		require.Empty(t, s.failed())
-		assert.Greater(t, s.count(), 8)
+		require.Empty(t, s.reportedErrors())
+		assert.Greater(t, s.countRequests(), 8)
 		serials := map[string]bool{}
 		for _, call := range s.Calls() {
 			if call.User == "system:node:n1" {
 				serials[call.Serial] = true
 			}
 		}
-		assert.Len(t, serials, s.count())
+		assert.Len(t, serials, s.countRequests())
 		for i, r := range s.requests() {
 			assert.Regexp(t, "^csr-", r.Name, i)
 		}
-		assert.Len(t, s.requests(), s.count())
-		files := names(t, s.path("pki"))
-		assert.Len(t, files, s.count()+1, "old files stay, as in the kubelet")
+		assert.Len(t, s.requests(), s.countRequests())
+		files := listDir(t, s.path("pki"))
+		assert.Len(t, files, s.countRequests()+1, "old files stay, as in the kubelet")
 
 		// Another process continues with the files, without a token.
-		next := s.client()
+		next := s.newClient()
 		assert.Equal(t, client.Current().Leaf.SerialNumber, next.Current().Leaf.SerialNumber)
 		info, err := os.Stat(s.path("kubelet.conf"))
 		require.NoError(t, err)
@@ -209,10 +209,10 @@ func TestBootstrapAndRotate(t *testing.T) {
 
 // After a rotation, watches are closed after a while, and long requests complete.
 func TestConnectionsOfReplacedCertificatesClose(t *testing.T) {
-	play(t, certtest.Options{TTL: 10 * time.Minute}, func(s *scene) {
-		s.write("bootstrap.conf", s.BootstrapKubeconfig())
-		client := s.client()
-		defer s.run(client)()
+	runWithCluster(t, certtest.Options{TTL: 10 * time.Minute}, func(s *scene) {
+		s.writeFile("bootstrap.conf", s.BootstrapKubeconfig())
+		client := s.newClient()
+		defer s.startRunner(client)()
 		time.Sleep(time.Second)
 		api := s.httpClient(client.Config())
 		defer api.CloseIdleConnections()
@@ -228,7 +228,7 @@ func TestConnectionsOfReplacedCertificatesClose(t *testing.T) {
 		time.Sleep(time.Until(deadline) - 5*time.Second)
 		defer s.Server.Delay("list", "nodes", 10*time.Second)()
 		require.NoError(t, get(s.Context(), api), "it began before, and ended after")
-		require.Equal(t, 2, s.count())
+		require.Equal(t, 2, s.countRequests())
 		end := <-cut
 		assert.WithinDuration(t, deadline.Add(15*time.Second), end, 2*time.Second)
 	})
@@ -236,10 +236,10 @@ func TestConnectionsOfReplacedCertificatesClose(t *testing.T) {
 
 // An agent whose certificate has expired while it was stopped uses the bootstrap credentials.
 func TestClientRecoversFromExpiryWhileStopped(t *testing.T) {
-	play(t, certtest.Options{}, func(s *scene) {
-		s.write("bootstrap.conf", s.BootstrapKubeconfig())
-		first := s.client()
-		stop := s.run(first)
+	runWithCluster(t, certtest.Options{}, func(s *scene) {
+		s.writeFile("bootstrap.conf", s.BootstrapKubeconfig())
+		first := s.newClient()
+		stop := s.startRunner(first)
 		time.Sleep(time.Second)
 		stop()
 		require.NotNil(t, first.Current())
@@ -247,9 +247,9 @@ func TestClientRecoversFromExpiryWhileStopped(t *testing.T) {
 		require.Nil(t, first.Current())
 		require.ErrorContains(t, kubeconfig.CheckUsable(s.path("kubelet.conf"), time.Now()), "has expired at ")
 
-		second := s.client()
+		second := s.newClient()
 		require.Nil(t, second.Current())
-		defer s.run(second)()
+		defer s.startRunner(second)()
 		time.Sleep(time.Second)
 		require.NotNil(t, second.Current())
 		last := s.requests()
@@ -260,10 +260,10 @@ func TestClientRecoversFromExpiryWhileStopped(t *testing.T) {
 // After certificate and bootstrap token have expired while the API server is unavailable, the agent continues as soon as an
 // administrator writes a new kubeconfig.
 func TestClientRecoversFromExpiryWhileRunning(t *testing.T) {
-	play(t, certtest.Options{}, func(s *scene) {
-		s.write("bootstrap.conf", s.BootstrapKubeconfig())
-		client := s.client()
-		defer s.run(client)()
+	runWithCluster(t, certtest.Options{}, func(s *scene) {
+		s.writeFile("bootstrap.conf", s.BootstrapKubeconfig())
+		client := s.newClient()
+		defer s.startRunner(client)()
 		time.Sleep(time.Second)
 		require.NotNil(t, client.Current())
 		s.SetToken("")
@@ -273,18 +273,18 @@ func TestClientRecoversFromExpiryWhileRunning(t *testing.T) {
 		remove()
 		time.Sleep(2 * time.Minute)
 		require.Nil(t, client.Current())
-		failed := s.failed()
+		failed := s.reportedErrors()
 		assert.Contains(t, failed[len(failed)-1], "create certificatesigningrequests: Unauthorized")
 
 		require.NoError(t, os.Remove(s.path("bootstrap.conf")))
 		time.Sleep(2 * time.Minute)
-		failed = s.failed()
+		failed = s.reportedErrors()
 		assert.Contains(t, failed[len(failed)-1], `the certificate of "system:node:n1" has expired at 2000-01-01T01:00:0`)
 		assert.Contains(t, failed[len(failed)-1], "there are no credentials to request one: write some to "+s.path("bootstrap.conf"))
 		assert.Less(t, len(failed), 3*3600/32, "one in 32 s")
 
 		s.SetToken("fedcba.9876543210fedcba")
-		s.write("bootstrap.conf", s.TokenKubeconfig("fedcba.9876543210fedcba"))
+		s.writeFile("bootstrap.conf", s.TokenKubeconfig("fedcba.9876543210fedcba"))
 		time.Sleep(40 * time.Second)
 		require.NotNil(t, client.Current())
 		require.NoError(t, get(s.Context(), s.httpClient(client.Config())))
@@ -293,21 +293,21 @@ func TestClientRecoversFromExpiryWhileRunning(t *testing.T) {
 
 // A new certificate in the kubeconfig is used.
 func TestClientUsesReplacedKubeconfig(t *testing.T) {
-	play(t, certtest.Options{}, func(s *scene) {
+	runWithCluster(t, certtest.Options{}, func(s *scene) {
 		certPEM, keyPEM, err := s.CA().ClientCertificate("system:node:n1", time.Now(), time.Now().Add(time.Minute))
 		require.NoError(t, err)
-		s.write("kubelet.conf", s.Kubeconfig(certPEM, keyPEM))
+		s.writeFile("kubelet.conf", s.Kubeconfig(certPEM, keyPEM))
 		o := s.options()
 		o.BootstrapKubeconfig = ""
 		client, err := cert.NewClient(o)
 		require.NoError(t, err)
 		s.SetDecide(func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone })
-		defer s.run(client)()
+		defer s.startRunner(client)()
 		time.Sleep(20 * time.Minute)
 		require.Nil(t, client.Current())
 		certPEM, keyPEM, err = s.CA().ClientCertificate("system:node:n1", time.Now(), time.Now().Add(time.Hour))
 		require.NoError(t, err)
-		s.write("kubelet.conf", s.Kubeconfig(certPEM, keyPEM))
+		s.writeFile("kubelet.conf", s.Kubeconfig(certPEM, keyPEM))
 		time.Sleep(12 * time.Second)
 		require.NotNil(t, client.Current())
 		require.NoError(t, get(s.Context(), s.httpClient(client.Config())))
@@ -316,17 +316,17 @@ func TestClientUsesReplacedKubeconfig(t *testing.T) {
 
 // kubeadm writes a kubeconfig with an administrator's certificate for a control plane node. It is stored, and replaced at once.
 func TestClientReplacesCertificateOfKubeconfig(t *testing.T) {
-	play(t, certtest.Options{}, func(s *scene) {
+	runWithCluster(t, certtest.Options{}, func(s *scene) {
 		certPEM, keyPEM, err := s.CA().ClientCertificate("kubernetes-admin", time.Now(), time.Now().Add(time.Hour))
 		require.NoError(t, err)
-		s.write("kubelet.conf", s.Kubeconfig(certPEM, keyPEM))
+		s.writeFile("kubelet.conf", s.Kubeconfig(certPEM, keyPEM))
 		o := s.options()
 		o.BootstrapKubeconfig = ""
 		client, err := cert.NewClient(o)
 		require.NoError(t, err)
 		require.Equal(t, "kubernetes-admin", client.Current().Leaf.Subject.CommonName)
-		require.Len(t, names(t, s.path("pki")), 2)
-		defer s.run(client)()
+		require.Len(t, listDir(t, s.path("pki")), 2)
+		defer s.startRunner(client)()
 		time.Sleep(time.Second)
 		require.Equal(t, "system:node:n1", client.Current().Leaf.Subject.CommonName)
 		assert.Equal(t, "kubernetes-admin", s.Calls()[0].User)
@@ -336,13 +336,13 @@ func TestClientReplacesCertificateOfKubeconfig(t *testing.T) {
 // A certificate of another node is not used: with bootstrap credentials a new one is requested, without them the reason is
 // reported.
 func TestCertificateOfAnotherNodeIsReplaced(t *testing.T) {
-	play(t, certtest.Options{}, func(s *scene) {
+	runWithCluster(t, certtest.Options{}, func(s *scene) {
 		certPEM, keyPEM, err := s.CA().ClientCertificate("system:node:n2", time.Now(), time.Now().Add(time.Hour))
 		require.NoError(t, err)
-		s.write("kubelet.conf", s.Kubeconfig(certPEM, keyPEM))
-		s.write("bootstrap.conf", s.BootstrapKubeconfig())
-		client := s.client()
-		defer s.run(client)()
+		s.writeFile("kubelet.conf", s.Kubeconfig(certPEM, keyPEM))
+		s.writeFile("bootstrap.conf", s.BootstrapKubeconfig())
+		client := s.newClient()
+		defer s.startRunner(client)()
 		time.Sleep(time.Second)
 		require.Equal(t, "system:node:n1", client.Current().Leaf.Subject.CommonName)
 		assert.Equal(t, "system:bootstrap:abcdef", s.Calls()[0].User)
@@ -365,10 +365,10 @@ func TestFailedRequestsAreReportedAndRetried(t *testing.T) {
 		"not signed": {decide: certtest.Postpone, wait: 15*time.Minute + 3*time.Second, want: "canceled: it was not signed within 15m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return test.decide }}, func(s *scene) {
-				s.write("bootstrap.conf", s.BootstrapKubeconfig())
-				client := s.client()
-				defer s.run(client)()
+			runWithCluster(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return test.decide }}, func(s *scene) {
+				s.writeFile("bootstrap.conf", s.BootstrapKubeconfig())
+				client := s.newClient()
+				defer s.startRunner(client)()
 				time.Sleep(time.Second)
 				first := s.requests()
 				require.Len(t, first, 1)
@@ -377,15 +377,15 @@ func TestFailedRequestsAreReportedAndRetried(t *testing.T) {
 				}
 				s.SetDecide(nil)
 				time.Sleep(test.wait + 2*time.Second)
-				require.NotEmpty(t, s.failed())
-				assert.Contains(t, s.failed()[0], test.want)
+				require.NotEmpty(t, s.reportedErrors())
+				assert.Contains(t, s.reportedErrors()[0], test.want)
 				require.NotNil(t, client.Current())
 				keys := map[string]bool{string(first[0].Spec.Request): true}
 				for _, r := range s.requests() {
 					keys[string(r.Spec.Request)] = true
 				}
 				assert.Len(t, keys, 2)
-				assert.Equal(t, 1, s.count())
+				assert.Equal(t, 1, s.countRequests())
 				assert.Zero(t, client.Status().Failures)
 			})
 		})
@@ -394,10 +394,10 @@ func TestFailedRequestsAreReportedAndRetried(t *testing.T) {
 
 // The certificate is issued although the watch breaks once a second and the API server is unavailable when the request is signed.
 func TestRequestSurvivesBrokenWatch(t *testing.T) {
-	play(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone }}, func(s *scene) {
-		s.write("bootstrap.conf", s.BootstrapKubeconfig())
-		client := s.client()
-		defer s.run(client)()
+	runWithCluster(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone }}, func(s *scene) {
+		s.writeFile("bootstrap.conf", s.BootstrapKubeconfig())
+		client := s.newClient()
+		defer s.startRunner(client)()
 		for range 60 {
 			time.Sleep(time.Second)
 			s.Server.DisconnectAll()
@@ -409,36 +409,36 @@ func TestRequestSurvivesBrokenWatch(t *testing.T) {
 		s.Server.SetUnavailable(false)
 		time.Sleep(time.Minute)
 		require.NotNil(t, client.Current())
-		require.Empty(t, s.failed())
+		require.Empty(t, s.reportedErrors())
 	})
 }
 
 // A certificate that must be rotated at once after its issue is requested once a minute.
 func TestShortLivedCertificateIsRotatedInTime(t *testing.T) {
-	play(t, certtest.Options{TTL: 70 * time.Second}, func(s *scene) {
-		s.write("bootstrap.conf", s.BootstrapKubeconfig())
-		client := s.client()
-		defer s.run(client)()
+	runWithCluster(t, certtest.Options{TTL: 70 * time.Second}, func(s *scene) {
+		s.writeFile("bootstrap.conf", s.BootstrapKubeconfig())
+		client := s.newClient()
+		defer s.startRunner(client)()
 		time.Sleep(time.Second)
 		s.SetToken("")
 		for range 600 {
 			require.NotNil(t, client.Current())
 			time.Sleep(time.Second)
 		}
-		assert.InDelta(t, 10, s.count(), 1)
-		assert.Empty(t, s.failed())
+		assert.InDelta(t, 10, s.countRequests(), 1)
+		assert.Empty(t, s.reportedErrors())
 	})
 }
 
 // A damaged file is not used, and is replaced.
 func TestDamagedCertificateIsReplaced(t *testing.T) {
-	play(t, certtest.Options{}, func(s *scene) {
-		s.write("bootstrap.conf", s.BootstrapKubeconfig())
+	runWithCluster(t, certtest.Options{}, func(s *scene) {
+		s.writeFile("bootstrap.conf", s.BootstrapKubeconfig())
 		require.NoError(t, os.Mkdir(s.path("pki"), 0o755))
-		s.write("broken", []byte("half of a cert"))
+		s.writeFile("broken", []byte("half of a cert"))
 		require.NoError(t, os.Symlink(s.path("broken"), s.path("pki/kubelet-client-current.pem")))
-		client := s.client()
-		defer s.run(client)()
+		client := s.newClient()
+		defer s.startRunner(client)()
 		time.Sleep(time.Second)
 		require.NotNil(t, client.Current())
 	})
@@ -446,15 +446,15 @@ func TestDamagedCertificateIsReplaced(t *testing.T) {
 
 // NewClient returns errors that an administrator must fix, with the name of the file.
 func TestNewClientRefusesInvalidOptions(t *testing.T) {
-	play(t, certtest.Options{}, func(s *scene) {
+	runWithCluster(t, certtest.Options{}, func(s *scene) {
 		other, err := certtest.NewAuthority("other")
 		require.NoError(t, err)
 		certPEM, keyPEM, err := other.ClientCertificate("system:node:n1", time.Now(), time.Now().Add(time.Hour))
 		require.NoError(t, err)
-		s.write("good.conf", s.Kubeconfig(certPEM, keyPEM))
-		s.write("empty.conf", nil)
-		s.write("text.conf", []byte("hello: [world"))
-		s.write("ca.conf", []byte(strings.Replace(string(s.Kubeconfig(certPEM, keyPEM)), "certificate-authority-data: ", "certificate-authority: none.crt #", 1)))
+		s.writeFile("good.conf", s.Kubeconfig(certPEM, keyPEM))
+		s.writeFile("empty.conf", nil)
+		s.writeFile("text.conf", []byte("hello: [world"))
+		s.writeFile("ca.conf", []byte(strings.Replace(string(s.Kubeconfig(certPEM, keyPEM)), "certificate-authority-data: ", "certificate-authority: none.crt #", 1)))
 		for name, test := range map[string]struct {
 			change func(o *cert.ClientOptions)
 			want   string
@@ -477,11 +477,11 @@ func TestNewClientRefusesInvalidOptions(t *testing.T) {
 		client.Kubeconfig = s.path("good.conf")
 		made, err := cert.NewClient(client)
 		require.NoError(t, err, "of an authority that the server does not know: the server says so")
-		stop := s.run(made)
+		stop := s.startRunner(made)
 		time.Sleep(time.Second)
 		stop()
 		require.ErrorContains(t, made.Run(s.Context()), "second call of Run")
-		assert.Equal(t, []string{"create certificatesigningrequests: Unauthorized"}, s.failed())
+		assert.Equal(t, []string{"create certificatesigningrequests: Unauthorized"}, s.reportedErrors())
 		require.ErrorContains(t, get(s.Context(), s.httpClient(made.Config())), "status 401")
 	})
 }

@@ -67,8 +67,8 @@ func (n *realNode) run(r runner) (stop func()) {
 	return stop
 }
 
-// who returns the user of a config as the API server authenticates it.
-func who(ctx context.Context, client *http.Client, config *rest.Config) (int, error) {
+// authenticatedUser returns the user of a config as the API server authenticates it.
+func authenticatedUser(ctx context.Context, client *http.Client, config *rest.Config) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/api/v1/services", nil)
@@ -82,8 +82,8 @@ func who(ctx context.Context, client *http.Client, config *rest.Config) (int, er
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// decide approves or denies the undecided requests of a signer, until the test ends.
-func (n *realNode) decide(user string, verdict certificatesv1.RequestConditionType) {
+// decideRequests approves or denies the undecided requests of a signer, until the test ends.
+func (n *realNode) decideRequests(user string, verdict certificatesv1.RequestConditionType) {
 	for {
 		var list certificatesv1.CertificateSigningRequestList
 		if n.Context().Err() != nil {
@@ -147,7 +147,7 @@ func testRotates(n *realNode) {
 		rotations = 2
 	}
 	for begin := time.Now(); time.Since(begin) < 6*time.Minute; calls++ {
-		code, err := who(n.Context(), api, config)
+		code, err := authenticatedUser(n.Context(), api, config)
 		require.NoError(n, err)
 		require.Equal(n, http.StatusOK, code)
 		if rotated, _ := n.count(); rotated == rotations {
@@ -189,12 +189,12 @@ func testDenied(n *realNode) {
 	client, err := cert.NewClient(n.options())
 	require.NoError(n, err)
 	n.run(client)
-	n.decide("nobody-approves", certificatesv1.CertificateDenied)
+	n.decideRequests("nobody-approves", certificatesv1.CertificateDenied)
 	require.Eventually(n, func() bool { _, failures := n.count(); return len(failures) == 1 }, 10*time.Second, 50*time.Millisecond)
 	_, failures := n.count()
 	require.Contains(n, failures[0], `was denied: "Test": "because"`)
 	began := time.Now()
-	n.decide("nobody-approves", certificatesv1.CertificateApproved)
+	n.decideRequests("nobody-approves", certificatesv1.CertificateApproved)
 	require.GreaterOrEqual(n, time.Since(began), 50*time.Second)
 	require.Eventually(n, func() bool { return client.Current() != nil }, 20*time.Second, 50*time.Millisecond)
 }
@@ -214,7 +214,7 @@ func testServes(n *realNode) {
 	n.run(serving)
 	for i, ip := range []string{"10.0.0.1", "10.0.0.2"} {
 		a.set(ip)
-		n.decide("system:node:"+n.name, certificatesv1.CertificateApproved)
+		n.decideRequests("system:node:"+n.name, certificatesv1.CertificateApproved)
 		require.Eventually(n, func() bool { rotated, _ := n.count(); return rotated == i+1 }, 20*time.Second, 50*time.Millisecond)
 		pair, err := serving.GetCertificate(nil)
 		require.NoError(n, err)
@@ -232,7 +232,7 @@ func testBootstraps(n *realNode) {
 	require.NoError(n, err)
 	api, err := rest.HTTPClientFor(config)
 	require.NoError(n, err)
-	code, err := who(n.Context(), api, config)
+	code, err := authenticatedUser(n.Context(), api, config)
 	require.NoError(n, err)
 	require.Equal(n, http.StatusOK, code)
 }

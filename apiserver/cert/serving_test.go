@@ -40,8 +40,8 @@ func (a *addresses) set(ips ...string) {
 	}
 }
 
-// serving returns a Serving of node n1 with a client certificate that is valid for a year.
-func (s *scene) serving(a *addresses) *cert.Serving {
+// newServing returns a Serving of node n1 with a client certificate that is valid for a year.
+func (s *scene) newServing(a *addresses) *cert.Serving {
 	s.Helper()
 	certPEM, keyPEM, err := s.CA().ClientCertificate("system:node:n1", time.Now(), time.Now().AddDate(1, 0, 0))
 	require.NoError(s, err)
@@ -58,11 +58,11 @@ func (s *scene) serving(a *addresses) *cert.Serving {
 
 // The certificate follows the addresses of the node.
 func TestServingRequestsCertificateForAddresses(t *testing.T) {
-	play(t, certtest.Options{}, func(s *scene) {
+	runWithCluster(t, certtest.Options{}, func(s *scene) {
 		a := &addresses{}
 		a.set()
-		serving := s.serving(a)
-		defer s.run(serving)()
+		serving := s.newServing(a)
+		defer s.startRunner(serving)()
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, s.requests(), "nothing can connect to a host name alone")
 		_, err := serving.GetCertificate(nil)
@@ -86,20 +86,20 @@ func TestServingRequestsCertificateForAddresses(t *testing.T) {
 		a.set("10.0.0.2")
 		time.Sleep(10 * time.Minute)
 		assert.Len(t, s.requests(), 2, "it has more than it needs")
-		assert.Equal(t, 2, s.count())
-		assert.Contains(t, names(t, s.path("pki"))[0], "kubelet-server-")
-		assert.Empty(t, s.failed())
+		assert.Equal(t, 2, s.countRequests())
+		assert.Contains(t, listDir(t, s.path("pki"))[0], "kubelet-server-")
+		assert.Empty(t, s.reportedErrors())
 	})
 }
 
 // A request for addresses that the node no longer has is canceled. An address that disappears and returns causes no new request
 // each time.
 func TestServingReplacesCertificateForNewAddress(t *testing.T) {
-	play(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone }}, func(s *scene) {
+	runWithCluster(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone }}, func(s *scene) {
 		a := &addresses{}
 		a.set("10.0.0.1")
-		serving := s.serving(a)
-		defer s.run(serving)()
+		serving := s.newServing(a)
+		defer s.startRunner(serving)()
 		time.Sleep(time.Second)
 		require.Len(t, s.requests(), 1)
 		a.set("10.0.0.2")
@@ -110,7 +110,7 @@ func TestServingReplacesCertificateForNewAddress(t *testing.T) {
 		s.DecidePending()
 		time.Sleep(time.Second)
 		require.Equal(t, "10.0.0.2", serving.Current().Leaf.IPAddresses[0].String())
-		assert.Empty(t, s.failed(), "who moves has not failed")
+		assert.Empty(t, s.reportedErrors(), "who moves has not failed")
 
 		s.SetDecide(func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone })
 		for i := range 600 {

@@ -18,8 +18,8 @@ import (
 
 func start() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
-// leaf is a client certificate of node n1 that is valid for a time from start.
-func leaf(valid time.Duration) *x509.Certificate {
+// newLeaf is a client certificate of node n1 that is valid for a time from start.
+func newLeaf(valid time.Duration) *x509.Certificate {
 	return &x509.Certificate{
 		Subject:   pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}},
 		NotBefore: start(), NotAfter: start().Add(valid),
@@ -47,15 +47,15 @@ func TestStep(t *testing.T) {
 	}{
 		"nothing to request": {certrequest.State{}, hours(0), certrequest.Wait, "the names for the certificate are not known yet", time.Second},
 		"no certificate":     {certrequest.State{Template: &n1}, hours(0), certrequest.Request, "there is no certificate", 0},
-		"fresh":              {certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour)}, hours(0), certrequest.Wait, "the certificate must be rotated before it expires", 10 * time.Second},
-		"nearly due":         {certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour)}, hours(70).Add(-time.Second), certrequest.Wait, "the certificate must be rotated before it expires", time.Second},
-		"due":                {certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour)}, hours(70), certrequest.Request, "the certificate must be rotated before it expires", 0},
-		"due later":          {certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour), Random: 0.5}, hours(70), certrequest.Wait, "the certificate must be rotated before it expires", 10 * time.Second},
-		"expired":            {certrequest.State{Template: &n1, Leaf: leaf(time.Hour)}, hours(2), certrequest.Request, "the certificate has expired", 0},
-		"of another node":    {certrequest.State{Template: &n2, Leaf: leaf(time.Hour)}, hours(0), certrequest.Request, `the certificate lacks common name "system:node:n2", not "system:node:n1"`, 0},
-		"one to begin with":  {certrequest.State{Template: &n1, Leaf: leaf(time.Hour), IsBootstrap: true}, hours(0), certrequest.Request, "the certificate is a bootstrap credential", 0},
+		"fresh":              {certrequest.State{Template: &n1, Leaf: newLeaf(100 * time.Hour)}, hours(0), certrequest.Wait, "the certificate must be rotated before it expires", 10 * time.Second},
+		"nearly due":         {certrequest.State{Template: &n1, Leaf: newLeaf(100 * time.Hour)}, hours(70).Add(-time.Second), certrequest.Wait, "the certificate must be rotated before it expires", time.Second},
+		"due":                {certrequest.State{Template: &n1, Leaf: newLeaf(100 * time.Hour)}, hours(70), certrequest.Request, "the certificate must be rotated before it expires", 0},
+		"due later":          {certrequest.State{Template: &n1, Leaf: newLeaf(100 * time.Hour), Random: 0.5}, hours(70), certrequest.Wait, "the certificate must be rotated before it expires", 10 * time.Second},
+		"expired":            {certrequest.State{Template: &n1, Leaf: newLeaf(time.Hour)}, hours(2), certrequest.Request, "the certificate has expired", 0},
+		"of another node":    {certrequest.State{Template: &n2, Leaf: newLeaf(time.Hour)}, hours(0), certrequest.Request, `the certificate lacks common name "system:node:n2", not "system:node:n1"`, 0},
+		"one to begin with":  {certrequest.State{Template: &n1, Leaf: newLeaf(time.Hour), IsBootstrap: true}, hours(0), certrequest.Request, "the certificate is a bootstrap credential", 0},
 		"the clock was set back": {
-			certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour), LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}}, hours(-24), certrequest.Wait, "the certificate must be rotated before it expires", 10 * time.Second,
+			certrequest.State{Template: &n1, Leaf: newLeaf(100 * time.Hour), LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}}, hours(-24), certrequest.Wait, "the certificate must be rotated before it expires", 10 * time.Second,
 		},
 		"the clock was set back after a failure": {
 			certrequest.State{Template: &n1, LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}, Failures: 9, FailedAt: hours(0)}, hours(-24), certrequest.Request, "there is no certificate", 0,
@@ -71,18 +71,18 @@ func TestStep(t *testing.T) {
 			certrequest.State{Template: &n2, Pending: &certrequest.Pending{Template: n1, Since: hours(0)}}, hours(0.1), certrequest.Cancel, "its names are outdated", 0,
 		},
 		"under way for another, but the one there is will do": {
-			certrequest.State{Template: &n1, Leaf: leaf(time.Hour), Pending: &certrequest.Pending{Template: n2, Since: hours(0)}}, hours(0.1), certrequest.Wait, "a request is under way", 10 * time.Second,
+			certrequest.State{Template: &n1, Leaf: newLeaf(time.Hour), Pending: &certrequest.Pending{Template: n2, Since: hours(0)}}, hours(0.1), certrequest.Wait, "a request is under way", 10 * time.Second,
 		},
 		"under way, and nothing wanted": {certrequest.State{Pending: &certrequest.Pending{Template: n1, Since: hours(0)}}, hours(0.1), certrequest.Wait, "a request is under way", 10 * time.Second},
 		"issued, and due at once": {
-			certrequest.State{Template: &n1, Leaf: leaf(time.Second), LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}},
+			certrequest.State{Template: &n1, Leaf: newLeaf(time.Second), LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}},
 			hours(0).Add(50 * time.Second), certrequest.Wait, "the certificate has expired, after a pause", 10 * time.Second,
 		},
 		"issued, and due for a minute": {
-			certrequest.State{Template: &n1, Leaf: leaf(time.Second), LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}}, hours(0).Add(time.Minute), certrequest.Request, "the certificate has expired", 0,
+			certrequest.State{Template: &n1, Leaf: newLeaf(time.Second), LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}}, hours(0).Add(time.Minute), certrequest.Request, "the certificate has expired", 0,
 		},
 		"another one is wanted": {
-			certrequest.State{Template: &n2, Leaf: leaf(time.Hour), LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}},
+			certrequest.State{Template: &n2, Leaf: newLeaf(time.Hour), LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}},
 			hours(0).Add(time.Second), certrequest.Request,
 			`the certificate lacks common name "system:node:n2", not "system:node:n1"`, 0,
 		},
@@ -115,8 +115,8 @@ type machine struct {
 	made  []time.Time // requests
 }
 
-// run continues until a time; answer returns the result of a request.
-func (m *machine) run(t *testing.T, until time.Time, answer func() (issued *x509.Certificate, refused bool)) {
+// runUntil continues until a time; answer returns the result of a request.
+func (m *machine) runUntil(t *testing.T, until time.Time, answer func() (issued *x509.Certificate, refused bool)) {
 	t.Helper()
 	for steps := 0; m.now.Before(until); steps++ {
 		require.Less(t, steps, 1_000_000, "a tight loop")
@@ -141,7 +141,7 @@ func (m *machine) run(t *testing.T, until time.Time, answer func() (issued *x509
 	}
 }
 
-func (m *machine) gaps() (gaps []time.Duration) {
+func (m *machine) requestGaps() (gaps []time.Duration) {
 	for i := range m.made[1:] {
 		gaps = append(gaps, m.made[i+1].Sub(m.made[i]))
 	}
@@ -152,13 +152,13 @@ func (m *machine) gaps() (gaps []time.Duration) {
 func TestFailuresDelayNextRequest(t *testing.T) {
 	n1 := certrequest.ClientTemplate("n1")
 	m := &machine{state: certrequest.State{Template: &n1}, now: start()}
-	m.run(t, start().Add(3*time.Minute), func() (*x509.Certificate, bool) { return nil, false })
+	m.runUntil(t, start().Add(3*time.Minute), func() (*x509.Certificate, bool) { return nil, false })
 	const s = time.Second
-	assert.Equal(t, []time.Duration{2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 32 * s, 32 * s, 32 * s}, m.gaps())
+	assert.Equal(t, []time.Duration{2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 32 * s, 32 * s, 32 * s}, m.requestGaps())
 
 	m = &machine{state: certrequest.State{Template: &n1}, now: start()}
-	m.run(t, start().Add(5*time.Minute), func() (*x509.Certificate, bool) { return nil, true })
-	assert.Equal(t, []time.Duration{60 * s, 60 * s, 60 * s, 60 * s}, m.gaps())
+	m.runUntil(t, start().Add(5*time.Minute), func() (*x509.Certificate, bool) { return nil, true })
+	assert.Equal(t, []time.Duration{60 * s, 60 * s, 60 * s, 60 * s}, m.requestGaps())
 }
 
 // For any signer there are at most five requests a minute, and one a minute after an issued certificate. The signer of Kubernetes
@@ -171,12 +171,12 @@ func TestStepHasNoTightLoop(t *testing.T) {
 		valid := time.Duration(random.IntN(600)) * time.Second
 		fails := random.IntN(4)
 		issued := 0
-		m.run(t, start().Add(2*time.Hour), func() (*x509.Certificate, bool) {
+		m.runUntil(t, start().Add(2*time.Hour), func() (*x509.Certificate, bool) {
 			if random.IntN(4) < fails {
 				return nil, random.IntN(2) == 0
 			}
 			issued++
-			c := leaf(0)
+			c := newLeaf(0)
 			c.NotBefore, c.NotAfter = m.now.Add(-5*time.Minute), m.now.Add(valid)
 			return c, false
 		})
@@ -187,7 +187,7 @@ func TestStepHasNoTightLoop(t *testing.T) {
 		}
 		require.LessOrEqual(t, issued, 121, "seed %d", seed)
 		if valid > 2*time.Minute && fails == 0 {
-			for _, gap := range m.gaps() {
+			for _, gap := range m.requestGaps() {
 				require.Less(t, gap, valid, "seed %d: it expired before it was replaced", seed)
 			}
 		}

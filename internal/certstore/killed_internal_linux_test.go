@@ -36,14 +36,14 @@ func TestMain(m *testing.M) {
 	}
 	last, err := strconv.Atoi(os.Getenv(envStep))
 	if err == nil {
-		err = victim(dir, last)
+		err = updateUntilKilled(dir, last)
 	}
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
 }
 
-// victim updates a store, and kills this process before one operation.
-func victim(dir string, last int) error {
+// updateUntilKilled updates a store, and kills this process before one operation.
+func updateUntilKilled(dir string, last int) error {
 	store, err := Open(Options{Dir: dir, Prefix: ClientPrefix})
 	if err != nil {
 		return err
@@ -56,15 +56,15 @@ func victim(dir string, last int) error {
 		}
 		n++
 	}
-	cert, key, err := issue(2)
+	cert, key, err := newCertificate(2)
 	if err == nil {
 		_, err = store.Update(cert, key)
 	}
 	return err
 }
 
-// issue creates a certificate with a serial number.
-func issue(serial int64) (cert, key []byte, err error) {
+// newCertificate creates a certificate with a serial number.
+func newCertificate(serial int64) (cert, key []byte, err error) {
 	private, key, err := NewKey()
 	if err != nil {
 		return nil, nil, err
@@ -77,8 +77,8 @@ func issue(serial int64) (cert, key []byte, err error) {
 	return pem.EncodeToMemory(&pem.Block{Type: blockCertificate, Bytes: der}), key, err
 }
 
-// operations are the operations of an update that replaces a certificate and removes remains of a killed process.
-func operations() []string {
+// updateOperations are the operations of an update that replaces a certificate and removes remains of a killed process.
+func updateOperations() []string {
 	return []string{
 		"make directory", "create", "write", "write the rest", "sync", "remove updated", "link updated", "rename updated", "sync directory",
 	}
@@ -89,22 +89,22 @@ func prepareStore(t *testing.T, dir string) {
 	t.Helper()
 	store, err := Open(Options{Dir: dir, Prefix: ClientPrefix})
 	require.NoError(t, err)
-	cert, key, err := issue(1)
+	cert, key, err := newCertificate(1)
 	require.NoError(t, err)
 	_, err = store.Update(cert, key)
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(filepath.Join(dir, "nowhere"), store.updatedPath()))
 }
 
-// check opens the store again, expects one of the certificates to be current, and updates it once more.
-func check(t *testing.T, dir string, want int64) {
+// checkStore opens the store again, expects one of the certificates to be current, and updates it once more.
+func checkStore(t *testing.T, dir string, want int64) {
 	t.Helper()
 	store, err := Open(Options{Dir: dir, Prefix: ClientPrefix})
 	require.NoError(t, err)
 	pair, err := store.Current()
 	require.NoError(t, err)
 	assert.Equal(t, want, pair.Leaf.SerialNumber.Int64())
-	cert, key, err := issue(3)
+	cert, key, err := newCertificate(3)
 	require.NoError(t, err)
 	_, err = store.Update(cert, key)
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func check(t *testing.T, dir string, want int64) {
 
 // A process that is killed between any two operations leaves the complete old or the complete new certificate.
 func TestUpdateSurvivesKill(t *testing.T) {
-	for last, name := range append(operations(), "nothing") {
+	for last, name := range append(updateOperations(), "nothing") {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			prepareStore(t, dir)
@@ -133,7 +133,7 @@ func TestUpdateSurvivesKill(t *testing.T) {
 			if last > 7 {
 				want = 2
 			}
-			check(t, dir, want)
+			checkStore(t, dir, want)
 		})
 	}
 }
@@ -143,7 +143,7 @@ type cutHere struct{ operation string }
 
 // The operations come in this order, and each may be the last one.
 func TestUpdateSurvivesInterruptionAtEachStep(t *testing.T) {
-	for last := range operations() {
+	for last := range updateOperations() {
 		dir := t.TempDir()
 		prepareStore(t, dir)
 		store, err := Open(Options{Dir: dir, Prefix: ClientPrefix})
@@ -156,18 +156,18 @@ func TestUpdateSurvivesInterruptionAtEachStep(t *testing.T) {
 			done = append(done, operation)
 		}
 		func() {
-			defer func() { assert.Equal(t, cutHere{operations()[last]}, recover()) }()
-			cert, key, err := issue(2)
+			defer func() { assert.Equal(t, cutHere{updateOperations()[last]}, recover()) }()
+			cert, key, err := newCertificate(2)
 			require.NoError(t, err)
 			_, err = store.Update(cert, key)
 			t.Errorf("the update went on: %v", err)
 		}()
-		assert.Equal(t, operations()[:last], append([]string{}, done...))
+		assert.Equal(t, updateOperations()[:last], append([]string{}, done...))
 		want := int64(1)
 		if last > 7 {
 			want = 2
 		}
-		check(t, dir, want)
+		checkStore(t, dir, want)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestOpenCompletesInterruptedUpdate(t *testing.T) {
 	require.NoError(t, os.Remove(store.CurrentPath()))
 	require.NoError(t, os.Remove(store.updatedPath()))
 	require.NoError(t, os.Symlink(target, store.updatedPath()))
-	check(t, dir, 1)
+	checkStore(t, dir, 1)
 }
 
 // Any file in the place of a store file neither blocks nor is read as a whole, and the error names it.
@@ -204,7 +204,7 @@ func TestHostileFiles(t *testing.T) {
 		_, err := store.Current()
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, dir)
-		cert, key, err := issue(1)
+		cert, key, err := newCertificate(1)
 		require.NoError(t, err)
 		_, err = store.Update(cert, key)
 		require.NoError(t, err, "a link is replaced, wherever it leads")
@@ -219,7 +219,7 @@ func TestHostileFiles(t *testing.T) {
 	} {
 		for _, name := range []string{store.CurrentPath(), store.updatedPath()} {
 			require.NoError(t, make(name))
-			cert, key, err := issue(1)
+			cert, key, err := newCertificate(1)
 			require.NoError(t, err)
 			_, err = store.Update(cert, key)
 			require.ErrorContains(t, err, "store certificate: "+name+" must be a symbolic link, and is ")

@@ -39,8 +39,8 @@ func selfSigned(t testing.TB, key crypto.Signer, notBefore, notAfter time.Time) 
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})
 }
 
-// pair returns a certificate that is valid for a time from now.
-func pair(t testing.TB, valid time.Duration) (certPEM, keyPEM []byte) {
+// newPair returns a certificate that is valid for a time from now.
+func newPair(t testing.TB, valid time.Duration) (certPEM, keyPEM []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -54,8 +54,8 @@ func openStore(t testing.TB, dir string) *certstore.Store {
 	return store
 }
 
-// names returns the entries of a directory, links with their targets.
-func names(t testing.TB, dir string) (all []string) {
+// listDir returns the entries of a directory, links with their targets.
+func listDir(t testing.TB, dir string) (all []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -78,12 +78,12 @@ func TestStore(t *testing.T) {
 		require.ErrorIs(t, err, certstore.ErrNoCertificate)
 		require.NoDirExists(t, dir)
 
-		first, firstKey := pair(t, time.Hour)
+		first, firstKey := newPair(t, time.Hour)
 		got, err := store.Update(first, firstKey)
 		require.NoError(t, err)
 		assert.Equal(t, time.Now().Add(time.Hour).UTC(), got.Leaf.NotAfter)
 		at := time.Now().Format("2006-01-02-15-04-05")
-		require.Equal(t, []string{"kubelet-client-" + at + ".pem", "kubelet-client-current.pem -> kubelet-client-" + at + ".pem"}, names(t, dir))
+		require.Equal(t, []string{"kubelet-client-" + at + ".pem", "kubelet-client-current.pem -> kubelet-client-" + at + ".pem"}, listDir(t, dir))
 		data, err := os.ReadFile(store.CurrentPath())
 		require.NoError(t, err)
 		assert.Equal(t, string(first)+string(firstKey), string(data))
@@ -97,12 +97,12 @@ func TestStore(t *testing.T) {
 		assert.True(t, filepath.IsAbs(target))
 
 		// In the same second the current file is not overwritten.
-		second, secondKey := pair(t, 2*time.Hour)
+		second, secondKey := newPair(t, 2*time.Hour)
 		_, err = store.Update(second, secondKey)
 		require.NoError(t, err)
 		require.Equal(t, []string{
 			"kubelet-client-" + at + "-1.pem", "kubelet-client-" + at + ".pem", "kubelet-client-current.pem -> kubelet-client-" + at + "-1.pem",
-		}, names(t, dir))
+		}, listDir(t, dir))
 		got, err = openStore(t, dir).Current()
 		require.NoError(t, err)
 		assert.Equal(t, time.Now().Add(2*time.Hour).UTC(), got.Leaf.NotAfter)
@@ -113,11 +113,11 @@ func TestStore(t *testing.T) {
 func TestUpdateRefusesInvalidPair(t *testing.T) {
 	dir := t.TempDir()
 	store := openStore(t, dir)
-	good, goodKey := pair(t, time.Hour)
-	_, otherKey := pair(t, time.Hour)
+	good, goodKey := newPair(t, time.Hour)
+	_, otherKey := newPair(t, time.Hour)
 	_, err := store.Update(good, goodKey)
 	require.NoError(t, err)
-	before := names(t, dir)
+	before := listDir(t, dir)
 	for want, in := range map[string][2][]byte{
 		"it has no certificate":                     {nil, goodKey},
 		"private key does not match public key":     {good, otherKey},
@@ -130,7 +130,7 @@ func TestUpdateRefusesInvalidPair(t *testing.T) {
 		require.ErrorContains(t, err, "store certificate in "+dir+": ")
 		require.ErrorContains(t, err, want)
 	}
-	assert.Equal(t, before, names(t, dir))
+	assert.Equal(t, before, listDir(t, dir))
 	got, err := store.Current()
 	require.NoError(t, err)
 	assert.Equal(t, "system:node:n1", got.Leaf.Subject.CommonName)
@@ -151,7 +151,7 @@ func TestStoreOrder(t *testing.T) {
 	for i, files := range [][2]string{
 		{filepath.Join(dir, "kubelet-client.crt"), filepath.Join(dir, "kubelet-client.key")}, {o.CertFile, o.KeyFile},
 	} {
-		c, k := pair(t, time.Duration(i+1)*time.Hour)
+		c, k := newPair(t, time.Duration(i+1)*time.Hour)
 		write(files[0], c)
 		if i == 0 {
 			_, err := store.Current()
@@ -160,7 +160,7 @@ func TestStoreOrder(t *testing.T) {
 		write(files[1], k)
 		assert.Equal(t, time.Duration(i+1)*time.Hour, valid())
 	}
-	c, k := pair(t, 3*time.Hour)
+	c, k := newPair(t, 3*time.Hour)
 	_, err = store.Update(c, k)
 	require.NoError(t, err)
 	assert.Equal(t, 3*time.Hour, valid())

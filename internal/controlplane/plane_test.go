@@ -44,7 +44,7 @@ const (
 	reviews    = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 )
 
-func whoami(ctx context.Context, c *controlplane.Client) (any, error) {
+func authenticatedUser(ctx context.Context, c *controlplane.Client) (any, error) {
 	review := object{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}
 	err := c.Do(ctx, http.MethodPost, reviews, &review, &review)
 	info, _ := review.Status["userInfo"].(map[string]any)
@@ -75,7 +75,7 @@ func testClients(t *testing.T, p *controlplane.Plane) {
 
 	node, err := p.Client("system:node:n1", "system:nodes")
 	require.NoError(t, err)
-	who, err := whoami(ctx, node)
+	who, err := authenticatedUser(ctx, node)
 	require.NoError(t, err)
 	require.Equal(t, "system:node:n1", who)
 	require.NoError(t, node.Do(ctx, http.MethodPost, "/api/v1/nodes", named("Node", "n1"), nil))
@@ -85,14 +85,14 @@ func testClients(t *testing.T, p *controlplane.Plane) {
 
 func testTokens(t *testing.T, p *controlplane.Plane) {
 	ctx := t.Context()
-	_, err := whoami(ctx, p.TokenClient("no token"))
+	_, err := authenticatedUser(ctx, p.TokenClient("no token"))
 	require.Equal(t, http.StatusUnauthorized, controlplane.StatusCode(err), "%v", err)
 	const accounts = "/api/v1/namespaces/default/serviceaccounts"
 	require.NoError(t, p.Admin().Do(ctx, http.MethodPost, accounts, named("ServiceAccount", "app"), nil))
 	request := &object{APIVersion: "authentication.k8s.io/v1", Kind: "TokenRequest", Spec: map[string]any{"audiences": []string{}}}
 	require.NoError(t, p.Admin().Do(ctx, http.MethodPost, accounts+"/app/token", request, request))
 	token, _ := request.Status["token"].(string)
-	who, err := whoami(ctx, p.TokenClient(token))
+	who, err := authenticatedUser(ctx, p.TokenClient(token))
 	require.NoError(t, err)
 	require.Equal(t, "system:serviceaccount:default:app", who)
 
@@ -101,7 +101,7 @@ func testTokens(t *testing.T, p *controlplane.Plane) {
 	for expires, code := range map[time.Duration]int{time.Hour: 0, -time.Hour: http.StatusUnauthorized} {
 		signed, err := p.ServiceAccountToken("default", "app", account.Metadata.UID, time.Now().Add(expires))
 		require.NoError(t, err)
-		_, err = whoami(ctx, p.TokenClient(signed))
+		_, err = authenticatedUser(ctx, p.TokenClient(signed))
 		require.Equal(t, code, controlplane.StatusCode(err), "a token that expires in %v: %v", expires, err)
 	}
 }

@@ -23,7 +23,7 @@ const childEnv = "CONTROLPLANE_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childEnv); dir != "" {
-		p := sleeper(dir, "1000")
+		p := newSleeper(dir, "1000")
 		if err := p.start(); err != nil {
 			panic(err)
 		}
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func sleeper(dir string, args ...string) *program {
+func newSleeper(dir string, args ...string) *program {
 	return &program{name: "sleep", path: "sleep", dir: dir, args: args, checkHealth: func(context.Context) error { return errors.New("asleep") }}
 }
 
@@ -59,7 +59,7 @@ func TestProcessIsKilledWithParent(t *testing.T) {
 
 // Waiting for a process that has exited, or never becomes ready, returns an error with the end of its log.
 func TestAwaitReadyFailsWhenProcessExits(t *testing.T) {
-	p := sleeper(t.TempDir(), "no number")
+	p := newSleeper(t.TempDir(), "no number")
 	require.NoError(t, p.start())
 	err := p.awaitReady(t.Context())
 	require.ErrorAs(t, err, new(*exitError))
@@ -67,7 +67,7 @@ func TestAwaitReadyFailsWhenProcessExits(t *testing.T) {
 	require.NoError(t, p.killProcess(), "it has ended already")
 	require.NoError(t, p.killProcess())
 
-	p = sleeper(t.TempDir(), "1000")
+	p = newSleeper(t.TempDir(), "1000")
 	require.NoError(t, p.start())
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

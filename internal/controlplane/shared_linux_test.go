@@ -24,8 +24,8 @@ import (
 // serveEnv makes this test binary serve a control plane in the named directory until it gets SIGTERM.
 const serveEnv = "CONTROLPLANE_TEST_SERVE"
 
-// server starts another process that serves a control plane.
-func server(t *testing.T, bin, dir string) *exec.Cmd {
+// startServer starts another process that serves a control plane.
+func startServer(t *testing.T, bin, dir string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestServe$")
 	cmd.Env = append(os.Environ(), serveEnv+"="+dir, "CONTROLPLANE_TEST_BIN="+bin)
@@ -58,8 +58,8 @@ func TestServe(t *testing.T) {
 // A control plane of another process is found, used, watched and stopped; it does not outlive that process.
 func TestOpenFindsServedPlane(t *testing.T) {
 	bin, dir := controlplane.RequirePrograms(t, controlplane.Etcd, controlplane.APIServer), t.TempDir()
-	cmd := server(t, bin, dir)
-	s := opened(t, dir)
+	cmd := startServer(t, bin, dir)
+	s := awaitPlane(t, dir)
 	require.ErrorContains(t, controlplane.Serve(t.Context(), bin, dir, controlplane.Options{}), "another agent has it open")
 	require.NoError(t, s.Admin().CheckReady(t.Context()))
 	_, err := s.CreateBootstrapToken(t.Context())
@@ -84,24 +84,24 @@ func TestOpenFindsServedPlane(t *testing.T) {
 	_, err = controlplane.Open(dir)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 
-	cmd = server(t, bin, dir) // on what the one before has left
-	s = opened(t, dir)
+	cmd = startServer(t, bin, dir) // on what the one before has left
+	s = awaitPlane(t, dir)
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())
 	_, err = controlplane.Open(dir)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	for name, pid := range s.PIDs() {
-		require.Eventually(t, func() bool { return !runs(pid) }, time.Minute, 10*time.Millisecond, name)
+		require.Eventually(t, func() bool { return !isRunning(pid) }, time.Minute, 10*time.Millisecond, name)
 	}
 }
 
-// runs reports whether a process runs. A zombie does not.
-func runs(pid int) bool {
+// isRunning reports whether a process runs. A zombie does not.
+func isRunning(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !bytes.Contains(stat, []byte(") Z "))
 }
 
-func opened(t *testing.T, dir string) (s *controlplane.SharedPlane) {
+func awaitPlane(t *testing.T, dir string) (s *controlplane.SharedPlane) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		var err error

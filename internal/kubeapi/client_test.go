@@ -448,7 +448,7 @@ func TestClientWritesNothingToStderr(t *testing.T) {
 	os.Stderr = file
 	defer func() { os.Stderr = before }()
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, options{}, with("a"))
+		k := runStore(t, options{}, withConfigMaps("a"))
 		for _, f := range []fault{
 			{Match: match{Verb: "list"}, Delay: 9900 * time.Millisecond},
 			{Code: http.StatusInternalServerError},

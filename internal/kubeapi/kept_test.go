@@ -33,8 +33,8 @@ type kept struct {
 	errors []error
 }
 
-// keep runs a store without sockets, in virtual time.
-func keep(t *testing.T, o kubeapi.StoreOptions[*corev1.ConfigMap], prepare func(*apiservertest.Server)) *kept {
+// runStore runs a store without sockets, in virtual time.
+func runStore(t *testing.T, o kubeapi.StoreOptions[*corev1.ConfigMap], prepare func(*apiservertest.Server)) *kept {
 	t.Helper()
 	return keepLogged(t, o, prepare, nil)
 }
@@ -94,8 +94,8 @@ func (k *kept) value(name string) string {
 	return o.Data["k"]
 }
 
-// heard returns the changed keys since the last call.
-func (k *kept) heard() []string {
+// takeChanges returns the changed keys since the last call.
+func (k *kept) takeChanges() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	told := k.told
@@ -103,8 +103,8 @@ func (k *kept) heard() []string {
 	return told
 }
 
-// failed returns the number of errors.
-func (k *kept) failed() int {
+// countErrors returns the number of errors.
+func (k *kept) countErrors() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.errors)
@@ -114,8 +114,8 @@ func (k *kept) count(verb string) int {
 	return k.server.CountRequests(apiservertest.Match{Verb: verb, Resource: "configmaps"})
 }
 
-// deafen makes the connections of all present watches dead: they stay open without data.
-func (k *kept) deafen(dead bool) {
+// silenceWatches makes the connections of all present watches dead: they stay open without data.
+func (k *kept) silenceWatches(dead bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.dead = dead

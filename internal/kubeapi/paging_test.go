@@ -48,14 +48,14 @@ func list(t *testing.T, server *server, maxList int64, wait time.Duration) *list
 	return l
 }
 
-// fill creates config maps of a size.
-func fill(t *testing.T, s *server, name string, size int) {
+// createConfigMaps creates config maps of a size.
+func createConfigMaps(t *testing.T, s *server, name string, size int) {
 	t.Helper()
 	require.NoError(t, s.Put(&corev1.ConfigMap{ObjectMeta: named(name), Data: map[string]string{"k": strings.Repeat("x", size)}}))
 }
 
-// limits returns the limits of the received list requests.
-func limits(t *testing.T, s *server) (all []int) {
+// listLimits returns the limits of the received list requests.
+func listLimits(t *testing.T, s *server) (all []int) {
 	t.Helper()
 	for _, r := range s.Requests(match{Verb: "list"}) {
 		query, err := url.ParseQuery(r.Query)
@@ -75,13 +75,13 @@ func TestLargePages(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
 		defer server.Close()
 		for i := range 48 {
-			fill(t, server, fmt.Sprint("a", i), 1400)
+			createConfigMaps(t, server, fmt.Sprint("a", i), 1400)
 		}
 		l := list(t, server, 20_000, time.Minute)
 		assert.True(t, l.Synced())
 		assert.Equal(t, 48, l.Len())
 		assert.Empty(t, l.failures)
-		assert.Equal(t, []int{500, 250, 125, 62, 31, 15, 7, 7, 7, 7, 7, 7, 7}, limits(t, server))
+		assert.Equal(t, []int{500, 250, 125, 62, 31, 15, 7, 7, 7, 7, 7, 7, 7}, listLimits(t, server))
 	})
 }
 
@@ -91,9 +91,9 @@ func TestLargeObject(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
 		defer server.Close()
 		for _, name := range []string{"a", "b", "c"} {
-			fill(t, server, name, 100)
+			createConfigMaps(t, server, name, 100)
 		}
-		fill(t, server, "big", 30_000)
+		createConfigMaps(t, server, "big", 30_000)
 		l := list(t, server, 20_000, time.Minute)
 		assert.True(t, l.Synced())
 		assert.Equal(t, 3, l.Len())
@@ -107,13 +107,13 @@ func TestObjectThatGrewTooLargeStays(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
 		defer server.Close()
 		for _, name := range []string{"a", "big", "c"} {
-			fill(t, server, name, 100)
+			createConfigMaps(t, server, name, 100)
 		}
 		watches := fault{Match: match{Verb: "watch"}, Hang: true}
 		server.Inject(watches)
 		time.AfterFunc(time.Minute, func() {
-			fill(t, server, "big", 30_000)
-			fill(t, server, "d", 100)
+			createConfigMaps(t, server, "big", 30_000)
+			createConfigMaps(t, server, "d", 100)
 		})
 		l := list(t, server, 20_000, 20*time.Minute)
 		assert.Equal(t, 4, l.Len())
@@ -129,11 +129,11 @@ func TestUnlimitedServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
 		defer server.Close()
-		fill(t, server, "a", 100)
+		createConfigMaps(t, server, "a", 100)
 		server.Inject(fault{Match: match{Verb: "list"}, Err: errors.New(strings.Repeat("x", 30_000))})
 		l := list(t, server, 20_000, time.Minute)
 		assert.False(t, l.Synced())
-		assert.Less(t, len(limits(t, server)), 50)
+		assert.Less(t, len(listLimits(t, server)), 50)
 	})
 }
 
@@ -161,7 +161,7 @@ func randomPages(t *testing.T, rnd *rand.Rand) {
 		case 1:
 			size = maxList + rnd.IntN(maxList)
 		}
-		fill(t, server, name, size)
+		createConfigMaps(t, server, name, size)
 		if size >= maxList {
 			large = append(large, name)
 			continue
@@ -179,7 +179,7 @@ func randomPages(t *testing.T, rnd *rand.Rand) {
 	for i, name := range large {
 		require.Contains(t, l.failures[i], "shop/"+name+": ")
 	}
-	asked := limits(t, server)
+	asked := listLimits(t, server)
 	require.LessOrEqual(t, len(asked), 12+12*len(large)+8*(1+bytes/maxList)+len(names)/10, "%d objects with %d bytes: %v", len(names), bytes, asked)
 	for _, limit := range asked {
 		require.Positive(t, limit)
@@ -191,7 +191,7 @@ func TestPagesOfTheServer(t *testing.T) {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()
 	for _, name := range []string{"a", "b", "c"} {
-		fill(t, server, name, 10)
+		createConfigMaps(t, server, name, 10)
 	}
 	client, err := kubeapi.New(server.Config(), kubeapi.Options{})
 	require.NoError(t, err)
@@ -199,7 +199,7 @@ func TestPagesOfTheServer(t *testing.T) {
 	first, err := maps.List(t.Context(), metav1.ListOptions{Limit: 2})
 	require.NoError(t, err)
 	require.Len(t, first.Items, 2)
-	fill(t, server, "d", 10)
+	createConfigMaps(t, server, "d", 10)
 	for range 2 {
 		second, err := maps.List(t.Context(), metav1.ListOptions{Limit: 2, Continue: first.Continue})
 		require.NoError(t, err)

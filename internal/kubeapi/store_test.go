@@ -29,8 +29,8 @@ type (
 	match   = apiservertest.Match
 )
 
-// with creates config maps with value 1 on a server.
-func with(names ...string) func(*server) {
+// withConfigMaps creates config maps with value 1 on a server.
+func withConfigMaps(names ...string) func(*server) {
 	return func(s *server) {
 		for _, name := range names {
 			if err := put(s, name, "1"); err != nil {
@@ -42,15 +42,15 @@ func with(names ...string) func(*server) {
 
 func TestStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, options{}, with("a"))
+		k := runStore(t, options{}, withConfigMaps("a"))
 		synctest.Wait()
 		require.True(t, k.Synced())
-		assert.Equal(t, []string{"shop/a"}, k.heard())
+		assert.Equal(t, []string{"shop/a"}, k.takeChanges())
 		k.put(t, "b", "1")
 		k.put(t, "a", "2")
 		require.NoError(t, k.server.Remove(&corev1.ConfigMap{ObjectMeta: named("b")}))
 		synctest.Wait()
-		assert.Equal(t, []string{"shop/b", "shop/a", "shop/b"}, k.heard())
+		assert.Equal(t, []string{"shop/b", "shop/a", "shop/b"}, k.takeChanges())
 		assert.Equal(t, "2", k.value("a"))
 		assert.Len(t, k.List(), 1)
 		time.Sleep(11 * time.Minute)
@@ -65,15 +65,15 @@ func TestStore(t *testing.T) {
 // their pointers.
 func TestRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, options{Relist: 12 * time.Minute}, with("a", "phantom"))
+		k := runStore(t, options{Relist: 12 * time.Minute}, withConfigMaps("a", "phantom"))
 		synctest.Wait()
-		k.heard()
+		k.takeChanges()
 		before, _ := k.Get("shop/a")
 		require.NoError(t, k.server.DeleteSilently(&corev1.ConfigMap{ObjectMeta: named("phantom")}))
 		time.Sleep(11 * time.Minute)
 		require.Equal(t, "1", k.value("phantom"))
 		time.Sleep(time.Minute + time.Second)
-		assert.Equal(t, []string{"shop/phantom"}, k.heard())
+		assert.Equal(t, []string{"shop/phantom"}, k.takeChanges())
 		after, _ := k.Get("shop/a")
 		assert.Same(t, before, after)
 		for _, r := range k.server.Requests(match{Verb: "list"}) {
@@ -85,19 +85,19 @@ func TestRelist(t *testing.T) {
 // A failed periodic list does not stop the watch, and is repeated.
 func TestFailedRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, options{Relist: 12 * time.Minute}, with("a", "phantom"))
+		k := runStore(t, options{Relist: 12 * time.Minute}, withConfigMaps("a", "phantom"))
 		synctest.Wait()
 		require.NoError(t, k.server.DeleteSilently(&corev1.ConfigMap{ObjectMeta: named("phantom")}))
 		k.server.Inject(fault{Match: match{Verb: "list"}, Times: 2, Code: http.StatusInternalServerError})
 		time.Sleep(12*time.Minute + 5*time.Second)
-		require.Equal(t, 1, k.failed())
+		require.Equal(t, 1, k.countErrors())
 		k.put(t, "a", "2")
 		synctest.Wait()
 		require.Equal(t, "2", k.value("a"))
 		require.Equal(t, "1", k.value("phantom"))
 		time.Sleep(2*time.Minute + 5*time.Second)
 		require.Empty(t, k.value("phantom"))
-		require.Equal(t, 2, k.failed())
+		require.Equal(t, 2, k.countErrors())
 	})
 }
 
@@ -109,7 +109,7 @@ func TestStoreKeepsObjectsDuringOutage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k := keep(t, options{}, with("a"))
+				k := runStore(t, options{}, withConfigMaps("a"))
 				synctest.Wait()
 				remove := k.server.Inject(f)
 				k.server.DisconnectAll()
@@ -117,7 +117,7 @@ func TestStoreKeepsObjectsDuringOutage(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				assert.Equal(t, "1", k.value("a"))
 				assert.Less(t, k.count("list")+k.count("watch"), 130, "requests in ten minutes")
-				assert.Positive(t, k.failed())
+				assert.Positive(t, k.countErrors())
 				remove()
 				time.Sleep(61 * time.Second)
 				assert.Equal(t, "2", k.value("a"))
@@ -126,7 +126,7 @@ func TestStoreKeepsObjectsDuringOutage(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, options{}, with("a"))
+		k := runStore(t, options{}, withConfigMaps("a"))
 		synctest.Wait()
 		k.server.SetUnavailable(true)
 		k.put(t, "a", "2")
@@ -143,8 +143,8 @@ func TestStoreKeepsObjectsDuringOutage(t *testing.T) {
 // A store lists as soon as the API server responds, and sends no request before Run.
 func TestFirstList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, options{}, func(s *server) {
-			with("a")(s)
+		k := runStore(t, options{}, func(s *server) {
+			withConfigMaps("a")(s)
 			s.Inject(fault{Match: match{Verb: "list"}, Times: 1, Code: http.StatusTooManyRequests, RetryAfter: 40 * time.Second})
 		})
 		time.Sleep(39 * time.Second)
@@ -152,14 +152,14 @@ func TestFirstList(t *testing.T) {
 		require.Equal(t, 1, k.count("list"))
 		time.Sleep(2 * time.Second)
 		require.True(t, k.Synced())
-		require.Equal(t, 1, k.failed())
+		require.Equal(t, 1, k.countErrors())
 	})
 }
 
 // A watch that is rejected with Retry-After is not requested earlier, and causes no list.
 func TestBusyWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, options{}, with("a"))
+		k := runStore(t, options{}, withConfigMaps("a"))
 		time.Sleep(2 * time.Second)
 		k.server.Inject(fault{Match: match{Verb: "watch"}, Times: 1, Code: http.StatusTooManyRequests, RetryAfter: 20 * time.Second})
 		k.server.DisconnectAll()
@@ -176,7 +176,7 @@ func TestBusyWatch(t *testing.T) {
 // Watches that end once a second cost about one request a second, and lose no event.
 func TestBrokenWatchesResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, options{}, with())
+		k := runStore(t, options{}, withConfigMaps())
 		for i := range 60 {
 			k.put(t, "a", fmt.Sprint(i))
 			time.Sleep(time.Second)
@@ -198,7 +198,7 @@ func TestBrokenWatchIsNoFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log strings.Builder
-				k := keepLogged(t, options{}, with("a"), slog.New(slog.NewTextHandler(&log, nil)))
+				k := keepLogged(t, options{}, withConfigMaps("a"), slog.New(slog.NewTextHandler(&log, nil)))
 				f.Match = match{Verb: "watch"}
 				f.Times = 3
 				k.server.Inject(f)
@@ -222,7 +222,7 @@ func TestFailedWatch(t *testing.T) {
 		"injected":                           {Code: http.StatusInternalServerError},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			k := keep(t, options{}, with("a"))
+			k := runStore(t, options{}, withConfigMaps("a"))
 			synctest.Wait()
 			f.Match, f.Times = match{Verb: "watch"}, 1
 			k.server.Inject(f)
@@ -238,12 +238,12 @@ func TestFailedWatch(t *testing.T) {
 // A watch on a dead connection is closed after 3 minutes and resumed; one that does not start, after 30 s.
 func TestSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, options{}, with())
+		k := runStore(t, options{}, withConfigMaps())
 		synctest.Wait()
-		k.deafen(true)
+		k.silenceWatches(true)
 		k.put(t, "a", "1")
 		time.Sleep(time.Second)
-		k.deafen(false)
+		k.silenceWatches(false)
 		time.Sleep(3*time.Minute + 2*time.Second)
 		assert.Equal(t, "1", k.value("a"))
 		assert.Equal(t, 1, k.count("list"))
@@ -260,7 +260,7 @@ func TestSilentWatch(t *testing.T) {
 // A watch from a version that the API server no longer has leads to a list.
 func TestExpiredVersionIsListedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, options{}, with("a"))
+		k := runStore(t, options{}, withConfigMaps("a"))
 		synctest.Wait()
 		k.server.SetUnavailable(true)
 		require.NoError(t, k.server.Remove(&corev1.ConfigMap{ObjectMeta: named("a")}))
@@ -277,7 +277,7 @@ func TestExpiredVersionIsListedAgain(t *testing.T) {
 
 func TestStoreWithTooManyObjectsFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, options{MaxObjects: 1}, with("a", "b"))
+		k := runStore(t, options{MaxObjects: 1}, withConfigMaps("a", "b"))
 		synctest.Wait()
 		require.ErrorIs(t, k.Status().Err, kubeapi.ErrTooLarge)
 		require.False(t, k.Synced())
@@ -295,7 +295,7 @@ func TestStoreWithTooManyObjectsFails(t *testing.T) {
 func TestStoreKeepsMostImportantObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		byName := func(a, b *corev1.ConfigMap) int { return -strings.Compare(a.Name, b.Name) }
-		k := keep(t, options{MaxObjects: 2, Compare: byName, Relist: time.Minute}, with("a", "b", "c"))
+		k := runStore(t, options{MaxObjects: 2, Compare: byName, Relist: time.Minute}, withConfigMaps("a", "b", "c"))
 		names := func() (names string) {
 			for _, o := range k.List() {
 				names += o.Name
