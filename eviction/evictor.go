@@ -61,7 +61,7 @@ type Options struct {
 	Hooks  Hooks
 }
 
-// Evictor observes a node and evicts its pods under pressure. [New] creates it.
+// Evictor observes a node and evicts its pods while the node is short of a resource. [New] creates it.
 type Evictor struct {
 	policy   *Policy
 	observer Observer

@@ -28,7 +28,7 @@ type imageAge struct {
 	LastUsed      time.Time `json:"lastUsed,omitzero"`
 }
 
-// imageAges holds the ages of all images by ID. They are persisted in a file, if there is a path.
+// imageAges holds the ages of all images by ID. If path is set, they are stored in that file.
 type imageAges struct {
 	path   string // empty: not persisted
 	images map[string]imageAge

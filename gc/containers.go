@@ -22,7 +22,7 @@ import (
 type ContainerOptions struct {
 	// Policy limits the containers that do not run. Nil: [DefaultContainerPolicy].
 	Policy *ContainerPolicy
-	// Period is the time between two passes of Run. Zero: 1 minute.
+	// Period is the time from the end of one collection of Run to the next. Zero: 1 minute.
 	Period time.Duration
 
 	// Pod returns the state of a pod; see [OwnedBy]. It is called again right before a removal. Nil: all pods are PodActive.
@@ -68,7 +68,7 @@ type Containers struct {
 	policy    ContainerPolicy
 	opts      ContainerOptions
 	running   runonce.Guard
-	passSlot  chan struct{} // held by the running pass
+	passSlot  chan struct{} // full while Collect or CollectTerminated runs
 }
 
 // NewContainers returns a collector for the containers, sandboxes, logs and directories of runtime. It starts nothing. It returns
@@ -181,8 +181,8 @@ func isStillRemovable(state *ContainerState, removal *Removal) bool {
 	return current == removal.Pod || current != PodOwned && state.isRemovable(current)
 }
 
-// unknownGrace is the least grace period to stop a container in state unknown, and maxUnknownGrace the longest one that its
-// annotation can request. Source: minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// unknownGrace is the least grace period for stopping a container in state unknown. maxUnknownGrace is the longest grace period
+// that its annotation can request. Source: minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 const (
 	unknownGrace    = 2 * time.Second
 	maxUnknownGrace = 10 * time.Minute

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
-// passState is the state of the node at the start of a pass, and the plan.
+// passState is the state of the images at the start of a pass, which is one collection, and the plan of removals.
 type passState struct {
 	present map[string]cri.Image // images listed by the runtime, by ID
 	listed  time.Time            // when the containers were listed

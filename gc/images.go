@@ -21,7 +21,7 @@ import (
 type ImageOptions struct {
 	// Policy decides when images are removed. Nil: [DefaultImagePolicy].
 	Policy *ImagePolicy
-	// Period is the time between two passes of Run. Zero: 5 minutes.
+	// Period is the time from the end of one collection of Run to the next. Zero: 5 minutes.
 	Period time.Duration
 	// Ages is the file that persists image ages. Empty: ages start anew with each process, as in the kubelet.
 	Ages string
@@ -45,8 +45,8 @@ type ImageOptions struct {
 
 // Puller pulls the images of a node, possibly while an [Images] removes others. *images.Puller implements it.
 type Puller interface {
-	// Claim reserves an image for removal until release is called. ok is false if a pod uses it or has used it since listed, when
-	// the runtime's containers were listed.
+	// Claim reserves an image for removal until release is called. ok is false if a pod is about to use the image, or was after
+	// listed, the time at which the containers of the runtime were listed.
 	Claim(image cri.Image, listed time.Time) (release func(), ok bool)
 	// HasPullRecord reports whether there is a record of a pull of the image with this ID.
 	HasPullRecord(id string) bool

@@ -23,7 +23,7 @@ const (
 	settlePoll = 50 * time.Millisecond
 )
 
-// passWork is the state of the removals of one pass.
+// passWork holds the removals of one pass, which is one collection, and their results.
 type passWork struct {
 	found *passState
 	g     *Images
@@ -31,7 +31,7 @@ type passWork struct {
 	removed    int
 	kept       []KeptImage
 	errs       []error
-	settleLeft time.Duration // rest of ImageOptions.Settle
+	settleLeft time.Duration // time left of ImageOptions.Settle
 	freed      uint64
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/rmtree"
 )
 
-// entriesAtATime is the number of directory entries read at a time, because containers may create any number.
+// entriesAtATime is the number of directory entries that are read at once. A container may create any number of entries.
 const entriesAtATime = 1000
 
 // removeLog removes the log of container c and its rotated logs. It keeps logs outside LogRoot, and logs that another container

@@ -19,7 +19,7 @@ const (
 	backOffReset   = 2 * backOffMax
 )
 
-// backOffKey identifies one back-off: the pulls of one image for one pod.
+// backOffKey identifies the pulls of one image for one pod, which share a back-off.
 type backOffKey struct {
 	podUID string
 	image  string // name in the container spec
@@ -28,7 +28,7 @@ type backOffKey struct {
 // failure describes the last failed pull of an image for a pod.
 type failure struct {
 	at    time.Time
-	delay time.Duration
+	delay time.Duration // until the next attempt
 	err   *Error
 }
 

@@ -29,7 +29,7 @@ const (
 type Error struct {
 	Reason string
 	Err    error     // its text is the message for the container status
-	Retry  time.Time // time of the next attempt; earlier calls fail the same way; zero: a retry does not help
+	Retry  time.Time // earliest time of a useful retry: earlier calls of Ensure return this error; zero: no retry is useful
 }
 
 // Error returns "Reason: cause".
@@ -63,7 +63,7 @@ func newInspectError(image string, err error) *Error {
 	}
 }
 
-// minMaskedPassword is the length from which passwords are masked in error texts. Masking shorter ones would make texts
+// minMaskedPassword is the least length of a password that is masked in error texts. Masking a shorter password would make texts
 // unreadable.
 const minMaskedPassword = 4
 

@@ -18,8 +18,8 @@ import (
 const (
 	// maxClaimWaits limits how often one Ensure waits for the removal of the image that it has found.
 	maxClaimWaits = 3
-	// releaseMemory is the time for which released holds and claims are remembered. Both a list of containers before a removal
-	// and the image found by an Ensure are always newer than that.
+	// releaseMemory is how long released holds and claims are recorded. A list of containers before a removal is never older
+	// than that, nor is an image that a running Ensure has found.
 	releaseMemory = time.Hour
 )
 

@@ -22,11 +22,11 @@ const (
 	providerTimeout = 5 * time.Minute
 )
 
-// hungCalls counts abandoned calls that have not returned yet, by identity. A call with the same identity is refused until
-// then, so that a call that ignores its context costs one goroutine, not one per attempt.
+// hungCalls counts abandoned calls that have not returned yet, by identity. Until such a call returns, another call with its
+// identity is refused: a call that ignores its context then costs one goroutine, not one per attempt.
 type hungCalls struct {
-	mu    sync.Mutex // guards calls
-	calls map[string]int
+	mu    sync.Mutex     // guards calls
+	calls map[string]int // by identity
 }
 
 // checkAllowed returns a timeoutError while a hung call with this identity has not returned. It also returns one while too many

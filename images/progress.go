@@ -21,12 +21,12 @@ const usageTimeout = time.Minute
 // cannot be attributed to a single pull.
 type diskProgress struct {
 	mu         sync.Mutex // guards all below
-	reading    bool
-	readStart  time.Time // start of the last reading
-	isFirst    bool      // no recent reading to compare with
+	reading    bool       // a measurement is running
+	readStart  time.Time  // start of the last measurement
+	isFirst    bool       // there is no recent measurement to compare with
 	bytes      uint64
 	inodes     uint64
-	lastGrowth time.Time // last time with growth or an unknown size
+	lastGrowth time.Time // when the size last grew or was unknown
 }
 
 // startReading reports whether the image file systems must be measured now: no measurement runs, and period has passed since the

@@ -25,7 +25,7 @@ type Options struct {
 	Parallel int     // maximum number of concurrent pulls; zero: 5
 	QPS      float64 // average number of pulls that may start per second; zero: 5; negative: no limit
 	Burst    int     // number of pulls that may start at once; zero: 10
-	// LimitWait is the maximum time that a pull waits for the rate limit, in its pull slot. A pull that would have to wait
+	// LimitWait is how long a pull may wait for the rate limit. It occupies a pull slot meanwhile. A pull that would have to wait
 	// longer fails with "pull QPS exceeded". Zero: 1 minute; negative: no wait, as in the kubelet.
 	LimitWait time.Duration
 
@@ -68,7 +68,7 @@ type Puller struct {
 	hungCalls   hungCalls
 	holds       holdTable
 
-	mu        sync.Mutex // guards limit and backOff
+	mu        sync.Mutex // guards rateLimit and backOff
 	rateLimit tokenBucket
 	backOff   backOff
 }

@@ -76,7 +76,7 @@ func (v verifier) isExempt(name string) bool {
 // allowsPreloaded reports whether every pod may use an image that no agent has pulled, for example one that was imported.
 func (v verifier) allowsPreloaded() bool { return v.policy == NeverVerifyPreloadedImages }
 
-// maxRecordedSecrets is the number of secrets in a record from which no equivalent secrets are added.
+// maxRecordedSecrets is the number of secrets in a record at which no further matching secret is added.
 const maxRecordedSecrets = 100
 
 // matchCredentials reports by allowed whether a pod with these credentials may use an image that was pulled with the recorded

@@ -24,11 +24,11 @@ import (
 type reader struct {
 	h              *hierarchy
 	dir            string
-	entered        *hierarchy // hierarchy that own is a descriptor in; nil: own is not open
-	own            hierarchy
-	found          bool // at least one file existed
+	entered        *hierarchy // hierarchy in which own is open; nil: own is not open
+	own            hierarchy  // the cgroup, opened by enterCgroup
+	found          bool       // at least one file existed
 	buf            []byte
-	absent         bool
+	absent         bool   // the cgroup does not exist
 	lostController string // a controller whose file is missing although all kernels have it; empty: none
 	err            error
 }

@@ -22,7 +22,7 @@ type setting struct {
 	controller string
 	unit       int64 // the kernel rounds the value down to a multiple of unit; zero: not a number
 	nonblock   bool  // open with O_NONBLOCK, so that the kernel does not reclaim memory before it returns
-	optional   bool  // some kernels do not have the file, and then the value is in force without it
+	optional   bool  // the file may be missing: on a kernel without it, the value is in force anyway
 	periodOnly bool  // cpu.max: set the period and keep the quota
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// watchCheckPeriod is how often a watch checks whether the cgroup still exists: its removal does not wake every poll(2).
+// watchCheckPeriod is the time between checks whether a watched cgroup still exists. Its removal does not wake every poll(2).
 const watchCheckPeriod = 2 * time.Second
 
 // openWatch opens the files of triggers in cgroup dir. The returned function waits for the triggers and calls its second argument
@@ -51,8 +51,8 @@ func (t *treeV1) openWatch(dir string, triggers []cgroups.Trigger) (func(context
 // watch is one running Watch: it waits with poll(2) for the triggers of one cgroup.
 type watch struct {
 	triggers []cgroups.Trigger
-	own      *hierarchy // descriptor of the cgroup; nil: none is needed
-	exists   func() bool
+	own      *hierarchy    // descriptor of the cgroup; nil: none is needed
+	exists   func() bool   // reports whether the cgroup still exists
 	fds      []unix.PollFd // one per trigger, and an eventfd that wakes pollOnce
 }
 

@@ -25,8 +25,8 @@ type RemovalAttempts struct {
 	Retry    time.Time // earliest time of the next attempt
 }
 
-// OrphanState is the input of [PlanOrphans]. The caller lists the cgroups before it gets the pods: a pod that is added in between
-// is then not taken for an orphan.
+// OrphanState is the input of [PlanOrphans]. The caller must list the cgroups before it reads the pods: the cgroup of a pod that
+// is added in between is then not in Found.
 type OrphanState struct {
 	Found      []PodCgroup
 	Attempts   map[cgroups.Path]RemovalAttempts // of previously found orphans
@@ -36,10 +36,10 @@ type OrphanState struct {
 	Now        time.Time
 }
 
-// OrphanPlan lists the orphaned pod cgroups to process, those with the fewest failures first.
+// OrphanPlan lists the orphaned pod cgroups to process. Cgroups with fewer failed removals are first.
 type OrphanPlan struct {
 	Remove  []PodCgroup
-	Shrink  []PodCgroup // lower to the minimum CPU shares, because their volumes are mounted
+	Shrink  []PodCgroup // set to the minimum CPU shares instead, because volumes of the pod are mounted
 	Waiting []PodCgroup // in back-off, or being processed
 	Wake    time.Time   // end of the next back-off; zero: none
 }

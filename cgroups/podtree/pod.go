@@ -79,8 +79,8 @@ func (t *Tree) ensurePod(ctx context.Context, pod *corev1.Pod) error {
 	return t.applyResources(ctx, op, p, r)
 }
 
-// minStartCPUs is the CPU quota, as a number of CPUs, from which a container start is not throttled. The runtime's work in the
-// pod's cgroup, for example runc init, uses less than one CPU.
+// minStartCPUs is the least CPU quota, as a number of CPUs, that does not throttle a container start. The processes of the runtime
+// in the pod's cgroup, for example runc init, use less than one CPU.
 const minStartCPUs = 1
 
 // Limit enforces the CPU quota of the pod's cgroup, which [Tree.Ensure] may have omitted or removed for a container start. Call

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// podLocks holds one lock per pod UID. A static pod that is added back has its previous UID, so its cgroup may be created while
-// the old one is being removed.
+// podLocks holds one lock per pod UID. A static pod that is removed and added again keeps its UID, so that without the lock its
+// cgroup could be created while the previous one is being removed.
 type podLocks struct {
 	mu   sync.Mutex
 	busy map[string]chan struct{} // by UID; closed when the lock is released

@@ -175,7 +175,7 @@ type orphan struct {
 	uid        string
 	attempt    RemovalAttempts
 	hasVolumes bool
-	err        error
+	err        error // of the last attempt
 }
 
 func (o *orphan) toOrphan(p cgroups.Path) Orphan {

@@ -71,7 +71,7 @@ const (
 	guaranteed
 )
 
-// preemption holds the pods that may be preempted for a pod, by QoS class, and the missing amounts.
+// preemption holds the amounts that a pod is missing, and the pods that it may preempt, by QoS class.
 type preemption struct {
 	shortages  []Shortage
 	missing    []int64 // by index in shortages

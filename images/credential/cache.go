@@ -18,7 +18,7 @@ const (
 	maxCacheBytes      = 4 << 20 // estimated size of keys and values
 )
 
-// responseCache caches the responses of a plugin. If it is full, it removes the oldest ones. The zero value is empty.
+// responseCache caches the responses of a plugin. If it is full, it removes the oldest responses. The zero value is empty.
 type responseCache struct {
 	mu        sync.Mutex // guards all below
 	responses map[responseKey]cachedResponse

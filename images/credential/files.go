@@ -14,8 +14,8 @@ import (
 	"syscall"
 )
 
-// Files is a [Provider] that reads docker configurations of the node. It uses the first of these paths that exists and is
-// readable and not larger than 1 MiB. A file named .dockercfg has the old format. The kubelet's list is config.json in
+// Files is a [Provider] that reads docker configurations of the node. It uses the first of its paths with a readable file of at
+// most 1 MiB. A file named .dockercfg has the old format. The kubelet's list is config.json in
 // --root-dir, the working directory, ~/.docker and /.docker, then .dockercfg in --root-dir, the working directory, ~ and /.
 type Files []string
 

@@ -21,7 +21,7 @@ type sharedCall[V any] struct {
 	done      chan struct{}
 	value     V
 	err       error
-	abandoned bool // the leader's context ended or it panicked, so that the result is not valid for the others
+	abandoned bool // the leader, the caller that runs the call, was cancelled or has panicked: other callers do not use its result
 }
 
 // Do returns the result of work for key. If another caller already runs work for this key, Do waits for that result or the end of

@@ -17,13 +17,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// firstPoll is how long to wait for the result of a job before the client reads the state of the unit. The interval doubles each
-// time: a job takes milliseconds, and polling would slow a busy systemd down.
+// firstPoll is how long the client waits for the result of a job before it reads the state of the unit. It doubles with each
+// read, because polling slows a busy systemd down; a job usually takes milliseconds.
 const firstPoll = 2 * time.Second
 
 // jobs delivers job results to the waiting jobWatch. It is the signal handler of a connection.
 type jobs struct {
-	mu      sync.Mutex
+	mu      sync.Mutex             // guards watches
 	watches map[string][]*jobWatch // by unit
 }
 
