@@ -21,7 +21,8 @@ type Amount struct {
 	Format   AmountFormat // text format of Absolute
 }
 
-// Of returns Absolute, or else Fraction of capacity. The result is at most 2^63-1. Fraction has 32 bits, as in the kubelet.
+// Of returns Absolute if it is not zero, and otherwise Fraction of capacity, at most 2^63-1. Fraction has 32 bits, as in the
+// kubelet.
 func (a Amount) Of(capacity int64) int64 {
 	if a.Absolute != 0 {
 		return a.Absolute

@@ -23,7 +23,8 @@ type Threshold struct {
 // Hard reports whether t is a hard threshold: once it is met, pods are evicted without a grace period.
 func (t Threshold) Hard() bool { return t.GracePeriod == 0 }
 
-// String returns t as in the kubelet's flags, for example "memory.available<100Mi". A soft threshold adds its grace period.
+// String returns t as in the kubelet's flags, for example "memory.available<100Mi". For a soft threshold the grace period
+// follows: "memory.available<1Gi for 30s".
 func (t Threshold) String() string {
 	text := string(t.Signal) + "<" + t.Value.String()
 	if !t.Hard() {

@@ -161,9 +161,9 @@ func (d *decider) adoptVictims() {
 	}
 }
 
-// updateAdopted reviews the adopted victims: pods whose eviction was started elsewhere. It drops victims that have terminated or
-// run again, and kills victims that have exceeded their time to terminate. If the candidates cannot be measured, it kills without
-// them, although a pod that was restored with the same UID may run again.
+// updateAdopted reviews the adopted victims: pods whose eviction was started elsewhere. It drops victims that are no longer being
+// evicted, because they have terminated or were started again. It kills victims that have exceeded their time to terminate, even
+// if the candidates cannot be measured.
 func (d *decider) updateAdopted() {
 	for _, v := range d.decision.State.victims {
 		evicting := func(c Candidate) bool { return c.UID == v.uid && c.Evicting }
@@ -182,8 +182,8 @@ func (d *decider) updateAdopted() {
 	}
 }
 
-// requireCandidates reports whether the observation lacks the candidates. If no measurement of them is running, it requests one
-// by NeedsCandidates.
+// requireCandidates reports whether the observation lacks the candidates. If no measurement of them is running, it sets
+// Decision.NeedsCandidates, which makes the caller start one.
 func (d *decider) requireCandidates() bool {
 	if !d.observation.Measured && !d.observation.Measuring {
 		d.decision.NeedsCandidates = true

@@ -37,8 +37,9 @@ func (l Layout) String() string {
 }
 
 // Thresholds returns the thresholds to use with layout l. It adds thresholds for containerfs, the filesystem of the writable
-// layers: copies of those of nodefs or imagefs, which is the same filesystem. Thresholds of containerfs in list are dropped and
-// named by the error; the result is valid even then. Source: UpdateContainerFsThresholds in pkg/kubelet/eviction/helpers.go.
+// layers. They are copies of the thresholds of nodefs or imagefs: containerfs is one of these filesystems. Thresholds of
+// containerfs in list are dropped and named by the error; the result is valid even then. Source: UpdateContainerFsThresholds in
+// pkg/kubelet/eviction/helpers.go.
 func (l Layout) Thresholds(list []Threshold) ([]Threshold, error) {
 	var errs []error
 	kept := make([]Threshold, 0, len(list)+4)

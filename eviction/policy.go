@@ -30,7 +30,8 @@ type Rules struct {
 	NoReclaimWait bool          // do not wait for the effect of a reclaim of disk space
 }
 
-// Kubelet returns a copy of r that decides as the kubelet does: every 10 s, without swap, and without reclaiming caches.
+// Kubelet returns a copy of r that decides as the kubelet does: every 10 s, without counting swap, without reclaiming caches, and
+// without a wait for the effect of a reclaim.
 func (r Rules) Kubelet() Rules {
 	r.FixedPeriod, r.IgnoreSwap, r.NoCache, r.NoReclaimWait = 10*time.Second, true, true, true
 	return r

@@ -25,8 +25,8 @@ func (f RankerFunc) Rank(signal Signal, pods []Candidate) []Candidate { return f
 // consistent order, because otherwise rankings are random.
 type Compare func(a, b *Candidate) int
 
-// OrderedBy returns a ranker that orders pods by the first comparison in compare that differs, and equal pods by UID. It ignores
-// the signal.
+// OrderedBy returns a ranker that orders pods by the first function of compare that does not return zero. It orders equal pods by
+// UID, and ignores the signal.
 func OrderedBy(compare ...Compare) EvictionRanker { return comparisonRanker(compare) }
 
 type comparisonRanker []Compare

@@ -24,8 +24,8 @@ type ContainerPolicy struct {
 	MaxContainers int
 }
 
-// DefaultContainerPolicy returns the policy of the kubelet by default. It keeps one container that does not run per container of
-// a pod, without a minimum age and without a limit per node.
+// DefaultContainerPolicy returns the kubelet's default policy. For each container of a pod it keeps one instance that does not
+// run. It has no minimum age and no limit per node.
 func DefaultContainerPolicy() ContainerPolicy {
 	return ContainerPolicy{MaxPerPodContainer: 1, MaxContainers: -1}
 }
@@ -105,7 +105,8 @@ func (s *ContainerState) mayRemove(labels map[string]string) bool {
 	return s.MayRemove == nil || s.MayRemove(labels)
 }
 
-// isRemovable reports whether all remains of a pod in state pod must be removed: its containers, sandboxes, logs and directories.
+// isRemovable reports whether all remains of a pod with state pod must be removed: its containers, sandboxes, logs and
+// directories.
 func (s *ContainerState) isRemovable(pod PodState) bool {
 	return pod == PodRemoved || s.IncludeTerminated && pod == PodTerminated
 }
@@ -185,8 +186,8 @@ func (s *ContainerState) groupInstances(minAge time.Duration) (units []instanceG
 	return units
 }
 
-// planExcess appends the removal of all instances of the group except the newest keep to out, oldest first. It drops these
-// instances from the group. why is the reason for the log.
+// planExcess appends the removals of the group's instances to out, oldest first, except for the newest keep instances. It drops
+// the planned instances from the group. why is the reason for the log.
 func (u *instanceGroup) planExcess(out []Removal, keep int, why string) []Removal {
 	for i := len(u.instances) - 1; i >= keep; i-- {
 		out = append(out, newRemoval(u.instances[i], u.pod, why))

@@ -272,7 +272,8 @@ func (g *Containers) removeSandbox(ctx context.Context, s *ContainerState, r Rem
 	return nil
 }
 
-// callRemove calls the runtime method call for the ID of r. After success it logs the removal and calls Hooks.Removed.
+// callRemove calls call, a removal method of the runtime, with the ID of r. After success it logs the removal and calls
+// Hooks.Removed.
 func (g *Containers) callRemove(ctx context.Context, call func(ctx context.Context, id string) error, r Removal) error {
 	_, err := callWithTimeout(ctx, callTimeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx, r.ID) })
 	if err != nil {

@@ -55,10 +55,10 @@ func (p *ImagePlan) CountToFree(want uint64) (images int, bytes uint64) {
 	return images, bytes
 }
 
-// PlanImages returns the images to remove: images that no container uses and that no other reason keeps. The least recently used
-// are first. Never used images precede used ones, ordered by their detection. It reads no clock and modifies nothing, and the
-// order of state.Images has no influence. Source: imagesInEvictionOrder, freeOldImages and freeSpace in
-// pkg/kubelet/images/image_gc_manager.go.
+// PlanImages returns which images to remove and which to keep. It removes images that no container uses and that no other reason
+// keeps, the least recently used first. Images that were never used precede used ones, ordered by their detection. It reads no
+// clock and modifies nothing, and the order of state.Images has no influence. Source: imagesInEvictionOrder, freeOldImages and
+// freeSpace in pkg/kubelet/images/image_gc_manager.go.
 func PlanImages(policy ImagePolicy, state ImageState) ImagePlan {
 	var plan ImagePlan
 	candidates := make([]candidate, 0, len(state.Images))

@@ -86,9 +86,9 @@ func (w *passWork) newShortError(want uint64, err error) error {
 	return &ShortError{Wanted: want, Freed: w.freed, Kept: countKept(w.kept), Err: err}
 }
 
-// measureFreed returns by how many bytes the available space has grown since before. Some file systems free space with a delay:
-// if sizes, the total of removed images, is at least want, it waits up to ImageOptions.Settle for the growth. If the disk cannot
-// be measured, it returns sizes.
+// measureFreed returns by how many bytes the available space has grown since the measurement before. sizes is the total size of
+// the removed images. If sizes is at least want, it waits up to ImageOptions.Settle for the growth, because some file systems
+// free space with a delay. If the disk cannot be measured, or ImagePolicy.Kubelet is set, it returns sizes.
 func (w *passWork) measureFreed(ctx context.Context, want, sizes uint64, before Disk) uint64 {
 	if w.g.policy.Kubelet || before.Capacity == 0 {
 		return sizes
@@ -204,8 +204,8 @@ func (r *removeCalls) removeImage(ctx context.Context, images cri.Images, id str
 	}
 }
 
-// startCall registers a removal of the image with this ID. It fails if a removal of this image is running, or if ten calls of any
-// images hang.
+// startCall registers a removal of the image with this ID. It fails if a removal of this image has not returned, or if ten
+// removals of other images have not.
 func (r *removeCalls) startCall(id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

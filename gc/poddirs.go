@@ -44,8 +44,8 @@ func (g *Containers) releasePod(ctx context.Context, root *os.Root, uid string) 
 // errVolumeRemains is the error for a pod directory that stays because of a volume.
 var errVolumeRemains = errors.New("the volume is not empty, or it is still mounted")
 
-// removeEmptyTree removes dir, whose directories must be empty at depth. It fails if a directory is mounted or contains anything
-// else.
+// removeEmptyTree removes dir and the directories below it, down to depth levels. It fails if it finds a file, a mounted
+// directory, or anything below the last level.
 func removeEmptyTree(root *os.Root, dir string, depth int) error {
 	var errs []error
 	if depth > 0 {

@@ -66,7 +66,8 @@ func (p *Puller) Hold(image string) (release func()) {
 	return sync.OnceFunc(func() { table.releaseHold(key) })
 }
 
-// releaseHold ends one call of Hold for key. After the last one the image names and IDs are no longer protected.
+// releaseHold ends one call of Hold for the image name key. After the last one, the name and the images found by it are no longer
+// protected.
 func (h *holdTable) releaseHold(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -85,9 +86,11 @@ func (h *holdTable) releaseHold(key string) {
 	}
 }
 
-// Claim reserves an image for removal until release is called. Meanwhile Ensure waits if it finds the image. ok is false if the
-// image is held, is already claimed, or was held after listed. image must be as listed by the runtime. listed is the time at
-// which the caller listed the containers: a container created later may use the image, and its hold then ended after listed.
+// Claim reserves an image for removal until release is called. Meanwhile an Ensure that finds the image waits. ok is false if the
+// image is held, already claimed, or was held after listed. image must be as listed by the runtime.
+//
+// listed is the time at which the caller listed the containers of the runtime. A container created later is not in this list, but
+// its hold was released after listed, so that Claim fails.
 func (p *Puller) Claim(image cri.Image, listed time.Time) (release func(), ok bool) {
 	table := &p.holds
 	table.mu.Lock()
@@ -140,8 +143,9 @@ func (h *holdTable) countClaims() uint64 {
 	return h.claimCount
 }
 
-// addImage adds the image with this ID to the hold key. It fails if the image is claimed for removal, or if a claim of it was
-// released after countClaims returned earlierClaims: the image may be removed. claimed is closed once the claim is released.
+// addImage adds the image with this ID to the hold of the image name key. It fails if the image is claimed for removal, or if a
+// claim of it was released after countClaims returned earlierClaims: the image may have been removed. claimed is closed once the
+// claim is released.
 func (h *holdTable) addImage(key, id string, earlierClaims uint64) (claimed <-chan struct{}, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 )
 
 // Recover completes the records of pulls that a previous agent started but did not finish. It records existing images as pulled
-// with unknown credentials, so that a pod must pull them with its own. Call it once, before the first Ensure. The error joins the
-// errors of unreadable records; Recover handles the remaining records even then.
+// with unknown credentials: a pod may then use them only after a pull with its own credentials. Call it once, before the first
+// Ensure. The error joins the errors of unreadable records; Recover handles the remaining records even then.
 func (p *Puller) Recover(ctx context.Context) error {
 	if p.pullRecords == nil {
 		return nil

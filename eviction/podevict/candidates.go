@@ -82,8 +82,8 @@ func fillCandidate(c *eviction.Candidate, pod *corev1.Pod, stats *statsapi.PodSt
 	return m.err
 }
 
-// isCritical reports whether the pod must never be evicted. Static pods are critical; if evictStatic is true, only those with a
-// critical priority are.
+// isCritical reports whether the pod must never be evicted, because it has a critical priority or is static. If evictStatic is
+// true, a static pod also needs a critical priority.
 func isCritical(pod *corev1.Pod, evictStatic bool) bool {
 	if evictStatic && qos.IsStatic(pod) && !qos.IsMirror(pod) {
 		return pod.Spec.Priority != nil && *pod.Spec.Priority >= criticalPriority

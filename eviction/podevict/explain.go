@@ -54,7 +54,7 @@ func Explain(victim eviction.Eviction, pod *corev1.Pod, summary *statsapi.Summar
 	return why
 }
 
-// disruptionCondition returns the pod condition DisruptionTarget with status True and reason TerminationByKubelet.
+// disruptionCondition returns the pod condition DisruptionTarget with status True, reason TerminationByKubelet and the message.
 func disruptionCondition(message string) corev1.PodCondition {
 	return corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet, Message: message,

@@ -225,7 +225,7 @@ func (n *Node) isEvicting(pod *corev1.Pod) bool {
 	return state.Evicted
 }
 
-// dropRemoved deletes the UIDs of pods that no longer exist from evicted.
+// dropRemoved deletes the UIDs of pods that no longer exist from n.evicted, the set of temporarily evicted pods.
 func (n *Node) dropRemoved() {
 	n.mu.Lock()
 	uids := slices.Collect(maps.Keys(n.evicted))

@@ -137,8 +137,8 @@ func subtractRequests(missing []int64, lists ...[]preemptible) []int64 {
 // isSatisfied reports whether no amount is missing.
 func isSatisfied(missing []int64) bool { return slices.Max(append(missing, 0)) == 0 }
 
-// choosePods selects pods from list until no amount is missing. It always takes the pod with the least distance next. All pods of
-// list together must be enough.
+// choosePods selects pods from list until no amount is missing. It always takes next the pod whose requests come closest to the
+// missing amounts. All pods of list together must be enough.
 func choosePods(list []preemptible, missing []int64) (chosen []preemptible) {
 	list = slices.Clone(list)
 	for !isSatisfied(missing) {
@@ -157,8 +157,8 @@ func choosePods(list []preemptible, missing []int64) (chosen []preemptible) {
 	return chosen
 }
 
-// distance returns how far the eviction of r is from freeing the missing amounts; zero if it frees all. It is the sum of the
-// squared fractions that remain missing.
+// distance returns how much of the missing amounts the eviction of r would not free, as a number to compare. It is the sum of the
+// squared fractions that remain missing; zero if none does.
 func (r preemptible) distance(missing []int64) (sum float64) {
 	for i, m := range missing {
 		if rest := float64(m - r.amounts[i]); m > 0 && rest > 0 {

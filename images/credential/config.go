@@ -112,8 +112,8 @@ func (s Secret) GoString() string { return s.String() }
 // LogValue returns the text of String, so that logs contain no data.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// AddSecret adds the credentials of a pull secret to the keyring. A secret without data adds none. The error names an unknown
-// type, invalid data and invalid entries; valid entries are added even then.
+// AddSecret adds the credentials of a pull secret to the keyring. A secret without data adds none. The error reports invalid
+// data, or invalid entries; valid entries are added even then.
 func (k *Keyring) AddSecret(secret Secret) error {
 	if len(secret.Data) == 0 {
 		return nil
