@@ -40,8 +40,8 @@ type Group struct {
 	Pods []*corev1.Pod
 }
 
-// Groups assigns pods to the periods by priority, and returns the groups in the order in which they are stopped. A group may be
-// empty.
+// Groups assigns each pod to the period of its priority, see [Period]. It returns one group per period, sorted by rising
+// priority: the order in which the groups are stopped. A group may have no pods.
 func Groups(periods []Period, pods []*corev1.Pod) []Group {
 	if len(periods) == 0 {
 		return nil
@@ -65,7 +65,8 @@ func Groups(periods []Period, pods []*corev1.Pod) []Group {
 	return groups
 }
 
-// Grace returns the termination grace period of a pod, limited to GracePeriod of its group.
+// Grace returns the termination grace period of pod, at most GracePeriod of the group g. A pod without a grace period of its own
+// gets that of the group.
 func (g Group) Grace(pod *corev1.Pod) time.Duration {
 	own := pod.Spec.TerminationGracePeriodSeconds
 	if seconds := int64(g.GracePeriod / time.Second); own == nil || *own > seconds {
@@ -74,7 +75,8 @@ func (g Group) Grace(pod *corev1.Pod) time.Duration {
 	return time.Duration(*own) * time.Second
 }
 
-// validatePeriods returns an error for an invalid grace period or a duplicate priority.
+// validatePeriods returns an error if a grace period is negative or not in whole seconds, or if two periods have the same
+// priority.
 func validatePeriods(periods []Period) error {
 	seen := map[int32]bool{}
 	for i, p := range periods {
@@ -89,7 +91,7 @@ func validatePeriods(periods []Period) error {
 	return nil
 }
 
-// sumPeriods returns the total of all grace periods, which logind must wait at least.
+// sumPeriods returns the sum of all grace periods. logind must delay a shutdown at least this long.
 func sumPeriods(periods []Period) (sum time.Duration) {
 	for _, p := range periods {
 		sum += p.GracePeriod

@@ -89,7 +89,7 @@ type Inhibitor struct {
 
 var errNotWatching = errors.New("logind was not reached yet")
 
-// New returns an Inhibitor and connects to nothing. The error names the missing or invalid option.
+// New returns an Inhibitor with opts. It does not connect to logind, see Run. The error names the missing or invalid option.
 func New(opts Options) (*Inhibitor, error) {
 	switch {
 	case len(opts.Periods) == 0:
@@ -110,22 +110,24 @@ func New(opts Options) (*Inhibitor, error) {
 	return i, nil
 }
 
-// ShuttingDown reports whether the machine is shutting down. The node is then not ready, and no pod is admitted.
+// ShuttingDown reports whether the machine is shutting down. The caller must then report the node as not ready. Admit rejects all
+// pods meanwhile.
 func (i *Inhibitor) ShuttingDown() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.shuttingDown
 }
 
-// WatchError returns nil while logind delays shutdowns for this Inhibitor, else the reason why it does not.
+// WatchError returns nil while logind delays shutdowns of the machine for this Inhibitor. Otherwise it returns the reason why
+// shutdowns are not delayed.
 func (i *Inhibitor) WatchError() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.watchError
 }
 
-// Run watches for shutdowns until ctx ends; then it releases the logind inhibitor and returns nil. A second call returns an error
-// at once.
+// Run delays shutdowns of the machine by a logind inhibitor, and stops the pods when logind announces a shutdown. It blocks until
+// ctx ends, then releases the inhibitor and returns nil. A second call returns an error at once.
 func (i *Inhibitor) Run(ctx context.Context) error {
 	if err := i.guard.Begin(); err != nil {
 		return fmt.Errorf("shutdown.Inhibitor: %w", err)
@@ -150,8 +152,8 @@ func (i *Inhibitor) Run(ctx context.Context) error {
 	}
 }
 
-// watchLogind watches for shutdowns on one connection, until the connection fails or ctx ends. A running shutdown procedure
-// continues afterwards.
+// watchLogind connects to logind, takes the inhibitor, and starts the shutdown procedure p when logind announces a shutdown. It
+// returns an error when the connection fails or ctx ends. A running procedure then continues.
 func (i *Inhibitor) watchLogind(ctx context.Context, p *podStopper) error {
 	conn, err := login1.Dial(ctx, login1.Options{Socket: i.opts.Socket})
 	if err != nil {
@@ -189,7 +191,8 @@ func (i *Inhibitor) watchLogind(ctx context.Context, p *podStopper) error {
 	return errors.Join(failed, err)
 }
 
-// extendDelay raises InhibitDelayMaxSec of logind to the total time of all periods, if it is lower.
+// extendDelay raises the logind setting InhibitDelayMaxSec, the longest delay of a shutdown, if it is less than the sum of all
+// grace periods. It writes a configuration file and waits until logind has applied it.
 func (i *Inhibitor) extendDelay(ctx context.Context, conn *login1.Conn) error {
 	need := sumPeriods(i.opts.Periods)
 	is, err := conn.InhibitDelayMax(ctx)
@@ -221,7 +224,8 @@ func cleanOrDefault(a, b string) string {
 	return b
 }
 
-// takeInhibitor takes a delay inhibitor of logind for this process, and closes the previous one.
+// takeInhibitor requests a delay inhibitor, a file whose closing lets a shutdown continue, from logind. It stores the file and
+// closes the previous one.
 func (i *Inhibitor) takeInhibitor(ctx context.Context, conn *login1.Conn) error {
 	lock, err := conn.Inhibit(ctx, "kubelet", "Pods of the node have to be stopped")
 	if err != nil {
@@ -248,7 +252,8 @@ func (i *Inhibitor) releaseInhibitor() {
 	}
 }
 
-// setShuttingDown records whether the machine is shutting down, and reports whether that has changed.
+// setShuttingDown stores whether the machine is shutting down, and reports whether the stored value has changed. It logs a change
+// and records an event.
 func (i *Inhibitor) setShuttingDown(shutdown bool) bool {
 	i.mu.Lock()
 	previous := i.shuttingDown
@@ -268,7 +273,8 @@ func (i *Inhibitor) setShuttingDown(shutdown bool) bool {
 	return true
 }
 
-// setWatchError stores the result of WatchError: nil while logind delays shutdowns. It logs a change.
+// setWatchError stores err as the result of WatchError. Nil means that logind delays shutdowns. A changed error is logged and
+// passed to Hooks.Error.
 func (i *Inhibitor) setWatchError(err error) {
 	i.mu.Lock()
 	previous := i.watchError

@@ -24,8 +24,8 @@ type Reconciler interface {
 	Evict(ctx context.Context, uid string, e podstatus.Eviction) error
 }
 
-// NewForPods returns an Inhibitor that stops the pods of reconciler: it is [New] with Options.Pods and Options.Stop set. Pods get
-// the kubelet's reason and condition. A static pod is evicted temporarily: it runs again after the reboot.
+// NewForPods returns an Inhibitor that stops the pods of reconciler. It sets opts.Pods and opts.Stop, and then calls [New]. Pods
+// get the kubelet's reason and condition. A static pod is evicted temporarily: it runs again after the reboot.
 func NewForPods(reconciler Reconciler, opts Options) (*Inhibitor, error) {
 	if reconciler == nil {
 		return nil, errors.New("shutdown: NewForPods: the reconciler is nil: pass a *lifecycle.Reconciler or a *lifecycle.Handle")
@@ -47,7 +47,7 @@ func runningPods(reconciler Reconciler) (pods []*corev1.Pod) {
 	return pods
 }
 
-// stopPod terminates a pod, and returns after its containers have exited and its volumes are unmounted.
+// stopPod terminates pod with grace period grace. It returns after the containers have exited and the volumes are unmounted.
 func stopPod(ctx context.Context, reconciler Reconciler, pod *corev1.Pod, grace time.Duration) error {
 	err := reconciler.Evict(ctx, string(pod.UID), podstatus.Eviction{
 		Reason: ReasonTerminated, Message: MessageTerminated, Conditions: []corev1.PodCondition{disruptionCondition()}, Grace: grace, Temporary: qos.IsStatic(pod),
@@ -58,8 +58,9 @@ func stopPod(ctx context.Context, reconciler Reconciler, pod *corev1.Pod, grace 
 	return err
 }
 
-// Admit is a lifecycle.Admit function. While the machine shuts down it rejects pods of the API server, so that their controllers
-// replace them on other nodes. A static pod gets a plain error, which keeps it waiting until after the reboot.
+// Admit has the signature of lifecycle.Admit. While the machine shuts down, it rejects pods of the API server, and their
+// controllers replace them on other nodes. For a static pod it returns an error that is no rejection: the pod stays pending until
+// after the reboot.
 func (i *Inhibitor) Admit(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error {
 	switch {
 	case !i.ShuttingDown():
@@ -70,7 +71,7 @@ func (i *Inhibitor) Admit(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) e
 	return &podstatus.Rejection{Reason: ReasonRejected, Message: MessageRejected}
 }
 
-// disruptionCondition returns the condition DisruptionTarget of a pod terminated by a shutdown.
+// disruptionCondition returns the condition DisruptionTarget for pods that a shutdown of the machine terminates.
 func disruptionCondition() corev1.PodCondition {
 	return corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet, Message: MessageTerminated,

@@ -35,14 +35,14 @@ type podStopper struct {
 	done      sync.WaitGroup
 }
 
-// start starts the shutdown procedure on a goroutine, for which cancelAndWait waits.
+// start cancels a running shutdown procedure and starts a new one on a goroutine. See cancelAndWait.
 func (p *podStopper) start(ctx context.Context) {
 	p.cancelAndWait()
 	ctx, p.cancel = context.WithCancel(ctx)
 	p.done.Go(func() { p.inhibitor.shutDown(ctx) })
 }
 
-// cancelAndWait cancels the procedure before its next group, and waits until it has returned.
+// cancelAndWait cancels the running procedure, if any, and waits until it has returned.
 func (p *podStopper) cancelAndWait() {
 	if p.cancel != nil {
 		p.cancel()
@@ -50,8 +50,8 @@ func (p *podStopper) cancelAndWait() {
 	p.done.Wait()
 }
 
-// shutDown reports the node as not ready, stops all groups of pods, flushes their statuses, and releases the inhibitor so that
-// the machine can shut down.
+// shutDown is the shutdown procedure. It reports the node as not ready, stops the pods of each group in turn and flushes their
+// statuses. Then it releases the inhibitor, so that logind shuts the machine down.
 func (i *Inhibitor) shutDown(ctx context.Context) {
 	begun := time.Now()
 	i.writeState(state{StartTime: begun})
@@ -79,7 +79,8 @@ func (i *Inhibitor) shutDown(ctx context.Context) {
 	i.releaseInhibitor()
 }
 
-// callWithTimeout calls fn unless it is nil, with a timeout, and reports its error as that of action.
+// callWithTimeout calls fn with the given timeout, and reports an error of fn with action as its prefix. It does nothing if fn is
+// nil or ctx has ended.
 func (i *Inhibitor) callWithTimeout(ctx context.Context, timeout time.Duration, action string, fn func(context.Context) error) {
 	if fn == nil || ctx.Err() != nil {
 		return
@@ -91,7 +92,8 @@ func (i *Inhibitor) callWithTimeout(ctx context.Context, timeout time.Duration, 
 	}
 }
 
-// stopGroup stops the pods of a group, and returns after their volumes are unmounted or the time of the group is over.
+// stopGroup stops all pods of group concurrently. It returns when their volumes are unmounted, or when GracePeriod of the group
+// has passed.
 func (i *Inhibitor) stopGroup(ctx context.Context, group Group) {
 	i.opts.Logger.Info("stop pods", "pods", len(group.Pods), "priority", group.Priority, "gracePeriod", group.GracePeriod)
 	ctx, cancel := context.WithTimeout(ctx, max(group.GracePeriod, minGroupTime))
@@ -120,7 +122,7 @@ func (i *Inhibitor) reportError(err error) {
 	i.callErrorHook(err)
 }
 
-// writeState writes the state file, for inspection after the reboot.
+// writeState writes s to the state file in Options.StateDir, for inspection after the reboot.
 func (i *Inhibitor) writeState(s state) {
 	if i.opts.StateDir == "" {
 		return
