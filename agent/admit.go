@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
-// inhibitShutdown creates the engine that delays a shutdown of the machine until the pods have terminated, if a grace period is configured.
+// inhibitShutdown creates the shutdown inhibitor, which delays a shutdown of the machine until the pods have terminated, if the config asks for it.
 func (a *Agent) inhibitShutdown(context.Context, *lifecycle.Options) error {
 	periods, err := a.config.Kubelet.ShutdownPeriods()
 	if err != nil || len(periods) == 0 {
@@ -37,8 +37,8 @@ func (a *Agent) inhibitShutdown(context.Context, *lifecycle.Options) error {
 	return nil
 }
 
-// createEvictor creates the engine that evicts pods while the node is short of a resource. On a node without a cluster it evicts static pods as well,
-// which the kubelet never does; they run again after the node has recovered.
+// createEvictor creates the engine that evicts pods while the node is short of memory, disk space or PIDs. On a node without a cluster it also
+// evicts static pods, which the kubelet never does. Such a pod runs again once the node has recovered.
 func (a *Agent) createEvictor(context.Context, *lifecycle.Options) error {
 	measurer := a.options.Measurer
 	if measurer == nil && a.collector != nil {
@@ -70,7 +70,7 @@ func (a *Agent) createEvictor(context.Context, *lifecycle.Options) error {
 	return nil
 }
 
-// createPreemptor adds the last admission check: whether a pod fits the free resources of the Node. Critical pods evict other pods.
+// createPreemptor adds the last admission check: the node must have enough free resources for the pod. For a critical pod it evicts other pods.
 func (a *Agent) createPreemptor(_ context.Context, opts *lifecycle.Options) error {
 	if a.cluster == nil {
 		return nil

@@ -82,8 +82,8 @@ type cgroupParts struct {
 	systemd         bool           // cgroups are systemd slices
 }
 
-// New creates the parts of a node and connects them. It connects to the runtime, whose features decide about parts, until ctx ends, and to no API
-// server. Errors name the field of Config, or the option. Run closes the runtime, or New before it returns an error.
+// New returns an agent that is not running yet. It connects to the container runtime, at most until ctx ends, and sends no request to the API
+// server. An error names the invalid field of config or options. Run closes the runtime; after an error New has closed it.
 func New(ctx context.Context, config Config, options Options) (_ *Agent, err error) {
 	if err := setDefaults(&config, &options); err != nil {
 		return nil, fmt.Errorf("config of the agent: %w", err)
@@ -119,7 +119,7 @@ func New(ctx context.Context, config Config, options Options) (_ *Agent, err err
 	return a, nil
 }
 
-// createReconciler creates the engine that starts and stops the containers of pods.
+// createReconciler creates the reconciler, which starts and stops the containers of pods, with all admission checks.
 func (a *Agent) createReconciler(_ context.Context, opts *lifecycle.Options) error {
 	opts.Admit = admission.Chain(append([]lifecycle.Admit{a.options.Admit}, a.checks...)...)
 	r, err := lifecycle.New(a.runtime, a.generator, *opts)
@@ -131,7 +131,7 @@ func (a *Agent) createReconciler(_ context.Context, opts *lifecycle.Options) err
 	return nil
 }
 
-// openStore creates the on-disk store of the pods that the sources listed last.
+// openStore creates the file store of the pods listed by the sources, for the next start of the agent. Options.Ephemeral disables it.
 func (a *Agent) openStore(context.Context, *lifecycle.Options) error {
 	if !a.options.Ephemeral {
 		a.store = podstore.New(a.filePath("pods.store"), podstore.Options{Sources: sourceNames(&a.config, &a.options), Logger: a.log})
@@ -143,7 +143,7 @@ func (a *Agent) openStore(context.Context, *lifecycle.Options) error {
 // drainTimeout is how long Run waits for pods to terminate under drainOnExit.
 const drainTimeout = 5 * time.Minute
 
-// Run runs the node until ctx ends or a part fails, whose error it returns. The pods keep running, or are terminated under drainOnExit. Call it once.
+// Run runs the node. It blocks until ctx ends, or returns the error of a failed part. Pods keep running, unless drainOnExit is set. Call it once.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.once.Begin(); err != nil {
 		return fmt.Errorf("agent.Agent: %w", err)
@@ -175,7 +175,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	return a.pods.Reconciler().Drain(ctx)
 }
 
-// closeRuntime closes the runtime, and unregisters the metrics, so that another agent can use Options.Registerer.
+// closeRuntime closes the connection to the container runtime, and unregisters the metrics from Options.Registerer.
 func (a *Agent) closeRuntime() error {
 	if a.kubelet != nil {
 		a.kubelet.Close()
@@ -189,10 +189,10 @@ func (a *Agent) closeRuntime() error {
 // Reconciler returns the engine that starts and stops the containers of pods.
 func (a *Agent) Reconciler() *lifecycle.Reconciler { return a.pods.Reconciler() }
 
-// Evictor returns the engine that evicts pods. It is nil if no pod is evicted, see Options.Measurer.
+// Evictor returns the engine that evicts pods, or nil if this agent evicts no pods: without eviction thresholds, or without a Measurer.
 func (a *Agent) Evictor() *eviction.Evictor { return a.evictor }
 
-// Handler returns the HTTP API of the node with authentication, for an HTTP server of the program. It is nil if enableServer is false.
+// Handler returns the HTTP API of the node, for an HTTP server of the caller. It authenticates its clients. It is nil if enableServer is false.
 func (a *Agent) Handler() http.Handler {
 	if a.server == nil {
 		return nil
@@ -200,7 +200,7 @@ func (a *Agent) Handler() http.Handler {
 	return a.server.Handler()
 }
 
-// Node returns the Node object with the status computed last. It is nil if the node belongs to no cluster.
+// Node returns the Node object with the status that was computed last, or nil if the node belongs to no cluster.
 func (a *Agent) Node() *corev1.Node {
 	if a.cluster == nil {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// isolateAndMount sets up user namespaces, cgroups and volumes of pods, which only a CRI endpoint supports.
+// isolateAndMount creates the parts for user namespaces, cgroups and volumes of pods. Without a CRI endpoint, pods have none of them.
 func (a *Agent) isolateAndMount(ctx context.Context, opts *lifecycle.Options) error {
 	if a.client == nil {
 		return nil
@@ -40,7 +40,7 @@ func (a *Agent) isolateAndMount(ctx context.Context, opts *lifecycle.Options) er
 	return a.createVolumes(opts)
 }
 
-// openCgroups creates the cgroup tree of pods, with names for the runtime's cgroup driver, and the collector that measures it.
+// openCgroups creates the cgroup tree of pods, with names in the format of the runtime's cgroup driver, and the collector of its statistics.
 func (a *Agent) openCgroups(ctx context.Context, opts *lifecycle.Options) error {
 	names, err := a.client.CgroupDriver(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func (a *Agent) openCgroups(ctx context.Context, opts *lifecycle.Options) error 
 	return a.createCollector()
 }
 
-// createCollector creates the collector that measures node and pods, for evictions and for the node's API.
+// createCollector creates the collector of CPU, memory and disk usage of node and pods, for evictions and for the node's API.
 func (a *Agent) createCollector() (err error) {
 	rootDir := a.config.Node.RootDir
 	o := stats.Options{

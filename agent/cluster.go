@@ -25,7 +25,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// readMachine computes the allocatable resources of the machine at the start.
+// readMachine reads CPU count and memory of the machine, and computes the allocatable resources of the first Node status.
 func (a *Agent) readMachine(ctx context.Context, _ *lifecycle.Options) error {
 	a.options.Machine = cmp.Or[nodestatus.Capacity](a.options.Machine, machine.Host{Root: a.config.Node.RootDir})
 	m, err := a.options.Machine.Machine(ctx)
@@ -43,7 +43,7 @@ func (a *Agent) readMachine(ctx context.Context, _ *lifecycle.Options) error {
 	return nil
 }
 
-// joinCluster creates the parts that list pods and their objects from the API server, and that report pods and Node to it. It sends no request.
+// joinCluster creates the parts that read pods, Secrets and ConfigMaps from the API server and report statuses to it. It sends no request.
 func (a *Agent) joinCluster(context.Context, *lifecycle.Options) (err error) {
 	if !a.config.InCluster() {
 		return nil
@@ -71,8 +71,8 @@ func (a *Agent) joinCluster(context.Context, *lifecycle.Options) (err error) {
 	return a.requestServingCertificate(config, func() []corev1.NodeAddress { return a.node.Node().Status.Addresses })
 }
 
-// clientConfig returns the client configuration for the API server. Under rotateCertificates a part of the agent requests and renews the client
-// certificate. It does not connect.
+// clientConfig returns the configuration of clients of the API server. With rotateCertificates it also adds a part to the agent, which requests and
+// renews the client certificate. It does not connect.
 func (a *Agent) clientConfig() (*rest.Config, error) {
 	n := &a.config.Node
 	if a.options.API != nil {
@@ -100,7 +100,7 @@ func (a *Agent) clientConfig() (*rest.Config, error) {
 	return client.Config(), nil
 }
 
-// openTokens returns the source of service account tokens of the API server, for pods of a node without a Node object.
+// openTokens returns a client that requests service account tokens from the API server, for a node that has a kubeconfig and no Node object.
 func (a *Agent) openTokens() (apiserver.Tokens, error) {
 	config, err := a.clientConfig()
 	if err != nil {
@@ -154,7 +154,7 @@ func (a *Agent) reportNode(config *rest.Config) error {
 	return nil
 }
 
-// nodeHealth returns the health checks and pressures from which the conditions of the Node are computed.
+// nodeHealth returns the errors and the resource pressures from which the conditions of the Node are computed.
 func (a *Agent) nodeHealth() (h nodestatus.Health) {
 	if err := a.generator.Healthy(); err != nil {
 		h.Unhealthy = append(h.Unhealthy, fmt.Errorf("PLEG is not healthy: %w", err))
@@ -169,7 +169,7 @@ func (a *Agent) nodeHealth() (h nodestatus.Health) {
 	return h
 }
 
-// hostIPs returns nodeIPs, or the addresses of the Node object if nodeIPs is empty.
+// hostIPs returns the configured nodeIPs. If none are configured, it returns the internal addresses of the Node object.
 func (a *Agent) hostIPs() []netip.Addr {
 	if configured := a.config.Node.NodeIPs; len(configured) > 0 {
 		return configured

@@ -19,14 +19,13 @@ import (
 // [kubeletconfig.NodeConfiguration], those that the kubelet lacks or has as flags, such as nodeName, rootDir and kubeconfig. Zero: the defaults.
 type Config = kubeletconfig.Documents
 
-// LoadConfig reads a file of YAML documents, at most one KubeletConfiguration and one NodeConfiguration. An error begins with the path, and
-// names the field.
+// LoadConfig reads a YAML file: at most one KubeletConfiguration and one NodeConfiguration. An error starts with path and names the invalid field.
 func LoadConfig(path string) (Config, error) { return kubeletconfig.Load(path) }
 
 // servesAPI reports whether the agent serves the HTTP API of the node.
 func (a *Agent) servesAPI() bool { return *a.config.Kubelet.EnableServer }
 
-// filePath returns the path of a file of the agent in rootDir, or an empty string if the agent stores no files.
+// filePath returns the path of the agent's file name in rootDir, or an empty string if Options.Ephemeral forbids files.
 func (a *Agent) filePath(name string) string {
 	if a.options.Ephemeral {
 		return ""
@@ -34,7 +33,7 @@ func (a *Agent) filePath(name string) string {
 	return filepath.Join(a.config.Node.RootDir, name)
 }
 
-// setDefaults sets the defaults of config, and checks config and opts.
+// setDefaults sets the missing fields of config to their defaults, returns an error for invalid fields of config or opts, and creates rootDir.
 func setDefaults(config *Config, opts *Options) error {
 	if i := slices.Index(opts.Sources, nil); i >= 0 {
 		return fmt.Errorf("Options.Sources[%d] is nil", i)
@@ -59,7 +58,7 @@ func setDefaults(config *Config, opts *Options) error {
 	return os.MkdirAll(config.Node.RootDir, 0o700)
 }
 
-// checkOptions returns an error for each option that needs another option or a field of the configuration, or excludes it.
+// checkOptions returns an error for each conflict of opts and config. evicts is true if the configuration file has eviction thresholds.
 func checkOptions(config *Config, opts *Options, evicts bool) error {
 	k, cluster := &config.Kubelet, config.InCluster()
 	remote, measured := k.ContainerRuntimeEndpoint != "", *k.CgroupsPerQOS || opts.Measurer != nil
@@ -97,7 +96,7 @@ func checkOptions(config *Config, opts *Options, evicts bool) error {
 	return errors.Join(errs...)
 }
 
-// sourceNames returns the names of all pod sources, first those of the configuration.
+// sourceNames returns the names of all pod sources: first the sources in config, then opts.Sources.
 func sourceNames(config *Config, opts *Options) (names []string) {
 	for _, s := range []struct {
 		name       string

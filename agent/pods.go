@@ -27,7 +27,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// createFeed returns the pod sources, with the stored pods that they listed last, as input of the reconciler.
+// createFeed returns the input of the reconciler: the pods of all sources. Until a source has listed its pods, its pods in the store are used.
 func (a *Agent) createFeed() *source.Feed {
 	f := &source.Feed{Set: a.setPods, Logger: a.log}
 	if a.store != nil {
@@ -54,7 +54,8 @@ func (a *Agent) createFeed() *source.Feed {
 	return f
 }
 
-// setPods passes the pods of a source to the reconciler and to the parts for the API server.
+// setPods passes all pods of the source set.Source to the reconciler, and to the parts that report to the API server. It calls Options.Transform
+// for each pod first.
 func (a *Agent) setPods(set lifecycle.PodSet) {
 	if a.options.Transform != nil {
 		changed := make([]*corev1.Pod, len(set.Pods)) // s.Pods is shared
@@ -71,7 +72,7 @@ func (a *Agent) setPods(set lifecycle.PodSet) {
 	}
 }
 
-// serveManifests serves the directory of static pod manifests on a unix socket, for programs that write pods on a node without a cluster.
+// serveManifests serves the directory staticPodPath on the unix socket manifestSocket. Programs of the machine create and delete static pods there.
 func (a *Agent) serveManifests(context.Context, *lifecycle.Options) error {
 	k, n := &a.config.Kubelet, &a.config.Node
 	if n.ManifestSocket == "" {
@@ -97,7 +98,7 @@ func (a *Agent) serveManifests(context.Context, *lifecycle.Options) error {
 	return nil
 }
 
-// setPodOptions sets how pods run, and the hooks that report their changes.
+// setPodOptions fills in opts, the options of the reconciler, and its hooks, which report changes of pods.
 func (a *Agent) setPodOptions(_ context.Context, opts *lifecycle.Options) error {
 	k, n := &a.config.Kubelet, &a.config.Node
 	dns, _ := k.DNS() // validated
@@ -134,7 +135,7 @@ func (a *Agent) setPodOptions(_ context.Context, opts *lifecycle.Options) error 
 	return nil
 }
 
-// servePodsAPI serves the pods to programs of this machine by the gRPC pods API, and returns the hooks that report pod changes to it.
+// servePodsAPI adds a gRPC server that reports the pods to programs of this machine. The returned hooks notify the server of changed pods.
 func (a *Agent) servePodsAPI() lifecycle.Hooks {
 	o := podsapi.Options{Logger: a.log}
 	o.Hooks.CallCompleted, o.Hooks.WatcherDropped = a.metrics.PodsAPI()
@@ -145,7 +146,7 @@ func (a *Agent) servePodsAPI() lifecycle.Hooks {
 	return lifecycle.Hooks{StatusChanged: server.StatusChanged, ResourcesReleased: server.ResourcesReleased, PodRemoved: server.PodRemoved}
 }
 
-// createProbes creates the engine that runs probes, and stores their results for a restarted agent.
+// createProbes creates the engine that runs the probes of pods. It stores probe results in a file, for the next start of the agent.
 func (a *Agent) createProbes() lifecycle.Probes {
 	if a.options.Probes != nil {
 		return a.options.Probes
@@ -167,7 +168,7 @@ func (a *Agent) logStatus(pod *corev1.Pod, st *corev1.PodStatus) {
 	a.log.Info("status", "namespace", pod.Namespace, "pod", pod.Name, "phase", st.Phase, "summary", podstatus.Summary(st))
 }
 
-// recordEvent reports an event of a pod to the log, the API server and the hooks.
+// recordEvent logs event of pod, and passes it to the API server and to Hooks.Event.
 func (a *Agent) recordEvent(pod cri.PodIdentity, event podevents.Event) {
 	a.recordAnnotatedEvent(pod, event, nil)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// openRuntime connects to Options.Runtime, the CRI endpoint, or the embedded runtime, in this order.
+// openRuntime sets the container runtime: Options.Runtime, or else the configured CRI endpoint, or else the embedded runtime.
 func (a *Agent) openRuntime(ctx context.Context, _ *lifecycle.Options) (err error) {
 	endpoint := a.config.Kubelet.ContainerRuntimeEndpoint
 	switch {
@@ -41,7 +41,7 @@ func (a *Agent) openRuntime(ctx context.Context, _ *lifecycle.Options) (err erro
 	return a.client.Check(ctx) // Dial does not connect
 }
 
-// listPods creates the PLEG, and the engine that rotates the logs of running containers if the runtime can reopen log files.
+// listPods creates the PLEG, which lists the pods of the runtime. If the runtime can reopen log files, it also creates the log rotation.
 func (a *Agent) listPods(context.Context, *lifecycle.Options) error {
 	a.generator = pleg.New(a.runtime, pleg.Options{Logger: a.log, Hooks: a.metrics.PLEG(a.options.Hooks.PLEG)})
 	a.parts.Add("PLEG", a.generator.Run)
@@ -71,7 +71,7 @@ type imageRuntime interface {
 	cri.Puller
 }
 
-// pullImages creates the engine that pulls the images of pods, also from private registries.
+// pullImages creates the image puller, and the garbage collection of images. With the embedded runtime there are no images.
 func (a *Agent) pullImages(ctx context.Context, opts *lifecycle.Options) error {
 	runtime, ok := a.runtime.(imageRuntime)
 	if _, embedded := a.runtime.(*process.Runtime); !ok || embedded { // the embedded runtime ignores the image and runs programs of the host
@@ -98,7 +98,7 @@ func (a *Agent) pullImages(ctx context.Context, opts *lifecycle.Options) error {
 	return a.collectImages(runtime, puller)
 }
 
-// collectImages creates the engine that removes unused images every 5 minutes while their disk is too full.
+// collectImages creates the image garbage collection. Every 5 minutes it removes unused images if the disk usage exceeds a threshold.
 func (a *Agent) collectImages(runtime imageRuntime, puller *images.Puller) error {
 	policy := a.config.Kubelet.ImagePolicy()
 	collector, err := gc.NewImages(runtime, a.runtime, gc.ImageOptions{
@@ -114,7 +114,7 @@ func (a *Agent) collectImages(runtime imageRuntime, puller *images.Puller) error
 	return nil
 }
 
-// collectOrphans creates the engine that removes orphaned containers and directories every minute.
+// collectOrphans creates the container garbage collection. Every minute it removes containers, logs and directories of pods that no source lists.
 func (a *Agent) collectOrphans(_ context.Context, opts *lifecycle.Options) error {
 	release := func(context.Context, string) error { return nil }
 	if opts.Volumes != nil {

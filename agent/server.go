@@ -30,7 +30,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// openMetrics creates the metrics of the engines. Without a server and Options.Registerer no metric is kept.
+// openMetrics creates the Prometheus metrics of the agent. They are not recorded if the node's API is disabled and Options.Registerer is nil.
 func (a *Agent) openMetrics(context.Context, *lifecycle.Options) (err error) {
 	a.kubelet, err = prom.NewKubelet(prom.KubeletOptions{
 		Served: a.servesAPI(), Registerer: a.options.Registerer, Version: nodestatus.Version,
@@ -52,7 +52,7 @@ func (a *Agent) openMetrics(context.Context, *lifecycle.Options) (err error) {
 	return nil
 }
 
-// createServer creates the node's HTTP API, with the log files of the machine, metrics and sessions.
+// createServer creates the HTTP API of the node, with its pages for logs, metrics and statistics, and its exec and attach sessions.
 func (a *Agent) createServer(ctx context.Context, _ *lifecycle.Options) error {
 	if !a.servesAPI() {
 		return nil
@@ -106,7 +106,7 @@ func (a *Agent) createServer(ctx context.Context, _ *lifecycle.Options) error {
 	return nil
 }
 
-// serveAPI serves the HTTP API at the configured ports until ctx ends.
+// serveAPI serves the HTTP API on the configured addresses and ports until ctx ends.
 func (a *Agent) serveAPI(ctx context.Context) error {
 	encryption, err := a.tlsConfig()
 	if err != nil {
@@ -134,7 +134,7 @@ func (a *Agent) serveAPI(ctx context.Context) error {
 	return a.server.Run(ctx, endpoints...)
 }
 
-// createAccess returns the authentication and authorization for clients of the node's API.
+// createAccess returns the authentication and authorization of clients of the node's API.
 func (a *Agent) createAccess() (*auth.Access, error) {
 	k, o := &a.config.Kubelet, a.config.AuthOptions()
 	o.Logger = a.log
@@ -156,7 +156,7 @@ func (a *Agent) createAccess() (*auth.Access, error) {
 	return auth.New(o)
 }
 
-// createStreams returns the server of exec, attach and port-forward sessions. A session ends with its container.
+// createStreams returns the server of exec, attach and port-forward sessions. It closes a session when the container stops.
 func (a *Agent) createStreams() (*streaming.Server, error) {
 	o := streaming.Options{Pods: a.generator, IdleTimeout: a.config.Kubelet.StreamingConnectionIdleTimeout.Duration, Logger: a.log}
 	o.Hooks.WebSocket = func(k streaming.Kind) { a.requests.WebSocketStarted(string(k)) }
@@ -169,7 +169,7 @@ func (a *Agent) createStreams() (*streaming.Server, error) {
 // pagesMaxAge is how old the numbers of a page may be, so that several clients cost no more than one. The kubelet measures every 10 to 15 s.
 const pagesMaxAge = 10 * time.Second
 
-// metricPages returns the handlers of the pages that Prometheus scrapes.
+// metricPages returns the HTTP handlers of the metric pages, which Prometheus scrapes.
 func (a *Agent) metricPages(ctx context.Context) (pages nodeapi.Metrics, err error) {
 	o := prom.PageOptions{Error: func(err error) { a.log.Warn("metrics", "error", err) }}
 	pages.All, pages.Probes, pages.SLIs = a.kubelet.Pages(o)
@@ -192,8 +192,8 @@ func (a *Agent) metricPages(ctx context.Context) (pages nodeapi.Metrics, err err
 	return pages, a.kubelet.Register(numbers.Storage)
 }
 
-// requestServingCertificate creates the part that requests a serving certificate for the node's current addresses from the API server. An approver
-// of the cluster must approve the requests.
+// requestServingCertificate adds the part that requests the serving certificate of the node's API from the API server, for the addresses that the
+// function addresses returns. An approver of the cluster must approve each request.
 func (a *Agent) requestServingCertificate(config *rest.Config, addresses func() []corev1.NodeAddress) (err error) {
 	if !a.config.Kubelet.ServerTLSBootstrap {
 		return nil
@@ -214,7 +214,7 @@ func (a *Agent) requestServingCertificate(config *rest.Config, addresses func() 
 	return nil
 }
 
-// tlsConfig returns the TLS configuration of the node's API. Its certificate is issued by the cluster, read from files, or self-signed.
+// tlsConfig returns the TLS configuration of the node's API. The certificate is issued by the cluster, read from files, or self-signed.
 func (a *Agent) tlsConfig() (_ *tls.Config, err error) {
 	o := a.tls
 	if o.GetCertificate != nil {

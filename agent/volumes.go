@@ -21,7 +21,7 @@ import (
 // volumeWait is the time after which the status of a pod names the error of an unmounted volume. The pod still starts once it is mounted.
 const volumeWait = 15 * time.Second
 
-// createVolumes creates the engine that mounts the volumes of pods.
+// createVolumes creates the engine that mounts the volumes of pods, and sets the options of the reconciler o that depend on it.
 func (a *Agent) createVolumes(o *lifecycle.Options) error {
 	n := &a.config.Node
 	plugins := intree.Options{Allocatable: a.node.Allocatable}
@@ -77,8 +77,8 @@ func (a *Agent) createVolumes(o *lifecycle.Options) error {
 	return nil
 }
 
-// openDrivers creates the plugin for CSI volumes, whose drivers register themselves in rootDir/plugins_registry. On a node without a cluster, dir
-// has the CSIDriver objects and the secrets of volumes. dir and tokens may be nil.
+// openDrivers creates the plugin of CSI volumes. CSI drivers register in rootDir/plugins_registry. On a node without a cluster, dir contains the
+// CSIDriver objects and Secrets. dir and tokens may be nil: such a node has no objects, or no tokens.
 func (a *Agent) openDrivers(dir *objects.Dir, tokens volume.TokenIssuer) (*csi.Plugin, error) {
 	opts := csi.Options{Registry: a.filePath("plugins_registry"), NodeName: a.config.Node.NodeName, Tokens: tokens, Logger: a.log}
 	switch {

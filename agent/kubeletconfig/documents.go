@@ -31,8 +31,8 @@ type Documents struct {
 	Node    NodeConfiguration
 }
 
-// Load reads a file of YAML documents, at most one KubeletConfiguration and one NodeConfiguration. An error begins with the path, and names
-// the field.
+// Load reads the YAML file at path: at most one KubeletConfiguration and one NodeConfiguration document. An error starts with
+// path and names the invalid field.
 func Load(path string) (Documents, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -50,7 +50,8 @@ func Load(path string) (Documents, error) {
 	return d, nil
 }
 
-// ParseDocuments reads the content of a file as Load does. It sets no default: see SetDefaults and Validate.
+// ParseDocuments parses data, the content of a file for Load. It does not set defaults or check values: call SetDefaults and
+// Validate.
 func ParseDocuments(data []byte) (d Documents, err error) {
 	if len(data) > maxSize {
 		return d, fmt.Errorf("must not be larger than %d bytes", maxSize)
@@ -85,7 +86,8 @@ func ParseDocuments(data []byte) (d Documents, err error) {
 	}
 }
 
-// checkNoFields returns an error if a document without a kind has fields: only comments need no kind.
+// checkNoFields returns an error if document has any field. It is called for a document without a kind, which may contain only
+// comments.
 func checkNoFields(document []byte) error {
 	if len(bytes.TrimSpace(document)) == 0 {
 		return nil
@@ -98,11 +100,12 @@ func checkNoFields(document []byte) error {
 	return err
 }
 
-// InCluster reports whether the machine is a node of a cluster: it has a kubeconfig, and registers a Node object. Call it after SetDefaults.
+// InCluster reports whether the node belongs to a cluster: it has a kubeconfig, and registerNode is true. Call it after
+// SetDefaults.
 func (d *Documents) InCluster() bool { return d.Node.Kubeconfig != "" && *d.Kubelet.RegisterNode }
 
-// SetDefaults sets each field of both documents that is not set, and makes the paths of directories absolute, because a container runtime has
-// another working directory. It reads the name of the host, and returns an error if nodeName is not set and the host has no name.
+// SetDefaults sets each missing field of both documents to its default. It makes directory paths absolute, because a container
+// runtime has another working directory. It returns an error if nodeName is not set and the host has no name.
 func (d *Documents) SetDefaults() error {
 	n, k := &d.Node, &d.Kubelet
 	n.RootDir = cmp.Or(n.RootDir, defaultRootDir)
@@ -129,7 +132,7 @@ func (d *Documents) SetDefaults() error {
 	return nil
 }
 
-// Validate returns an error for each field whose value is invalid, and for each field that needs another field or excludes it. Call it after
+// Validate returns all errors, joined: for each field with an invalid value, and for each conflict between fields. Call it after
 // SetDefaults.
 func (d *Documents) Validate() error {
 	n, k, cluster := &d.Node, &d.Kubelet, d.InCluster()

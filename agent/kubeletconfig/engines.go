@@ -22,7 +22,8 @@ import (
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
-// EvictionRules returns the eviction thresholds. enforceNodeAllocatable is pods, the default of the kubelet.
+// EvictionRules returns the eviction thresholds and grace periods. The thresholds for allocatable memory apply, as with the
+// kubelet's default of enforceNodeAllocatable. Call it after SetDefaults.
 func (c *Configuration) EvictionRules() (eviction.Rules, error) {
 	thresholds, err := eviction.ParseThresholds(eviction.Config{
 		Hard: c.EvictionHard, Soft: c.EvictionSoft, SoftGracePeriod: c.EvictionSoftGracePeriod, MinimumReclaim: c.EvictionMinimumReclaim,
@@ -34,7 +35,8 @@ func (c *Configuration) EvictionRules() (eviction.Rules, error) {
 	}, err
 }
 
-// NodeStatus returns the part of the Node object that the operator configures. Call it after SetDefaults and Validate.
+// NodeStatus returns the configured values of the Node object, such as labels, taints and addresses. Call it after SetDefaults
+// and Validate.
 func (d *Documents) NodeStatus() nodestatus.Config {
 	k, n := &d.Kubelet, &d.Node
 	reserved, _ := k.Reserved() // validated
@@ -49,8 +51,8 @@ func (d *Documents) NodeStatus() nodestatus.Config {
 	return c
 }
 
-// AuthOptions returns how clients of the node's API are authenticated and authorized. The caller adds the certificate authorities, and the
-// reviews of the API server.
+// AuthOptions returns the options for authentication and authorization of clients of the node's API. The caller adds the
+// certificate authorities, and the clients for TokenReview and SubjectAccessReview.
 func (d *Documents) AuthOptions() auth.Options {
 	k := &d.Kubelet
 	return auth.Options{
@@ -60,7 +62,8 @@ func (d *Documents) AuthOptions() auth.Options {
 	}
 }
 
-// Reserved returns the resources of the node that are reserved for the system and not available to pods.
+// Reserved returns the amounts of each resource that pods cannot use: systemReserved, kubeReserved and the thresholds in
+// evictionHard.
 func (c *Configuration) Reserved() (r podtree.Reserved, err error) {
 	if r.System, err = parseReserved("systemReserved", c.SystemReserved); err != nil {
 		return r, err
@@ -82,7 +85,7 @@ func (c *Configuration) Reserved() (r podtree.Reserved, err error) {
 	return r, nil
 }
 
-// parseReserve parses a threshold of hard eviction, as package eviction does, for the allocatable of the node.
+// parseReserve parses text, a threshold in evictionHard such as 100Mi or 10%. The result is subtracted from the node's capacity.
 func parseReserve(text string) (podtree.EvictionReserve, error) {
 	amount, err := eviction.ParseAmount(text)
 	if err != nil || amount.Absolute == 0 {
@@ -129,7 +132,8 @@ func (c *Configuration) LogPolicy() (logs.Policy, error) {
 	return logs.Policy{MaxSize: size.Value(), MaxFiles: int(*c.ContainerLogMaxFiles)}, nil
 }
 
-// ImagePolicy returns the thresholds and ages for image garbage collection.
+// ImagePolicy returns the policy of image garbage collection: disk usage thresholds, and the minimum and maximum age of an unused
+// image.
 func (c *Configuration) ImagePolicy() gc.ImagePolicy {
 	p := gc.DefaultImagePolicy()
 	p.HighThresholdPercent, p.LowThresholdPercent = int(*c.ImageGCHighThresholdPercent), int(*c.ImageGCLowThresholdPercent)
@@ -137,7 +141,8 @@ func (c *Configuration) ImagePolicy() gc.ImagePolicy {
 	return p
 }
 
-// ShutdownPeriods returns the grace periods by pod priority for a node shutdown. It returns none if shutdowns are not delayed.
+// ShutdownPeriods returns the grace period for each range of pod priorities at a node shutdown. Without any, shutdowns are not
+// delayed.
 func (c *Configuration) ShutdownPeriods() ([]shutdown.Period, error) {
 	total, critical := c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration
 	switch {

@@ -16,8 +16,8 @@ import (
 // maxSize is the largest document that Parse reads, in bytes.
 const maxSize = 1 << 20
 
-// Parse reads one document, YAML or JSON. It neither sets defaults nor checks values: see SetDefaults and Validate. Each error begins with the name
-// of its field.
+// Parse parses one KubeletConfiguration in YAML or JSON. It does not set defaults or check values: call SetDefaults and Validate.
+// Each error starts with the name of the invalid field.
 func Parse(data []byte) (Configuration, error) {
 	var c Configuration
 	if len(data) > maxSize {
@@ -49,7 +49,8 @@ func (c *Configuration) parseField(name string, value json.RawMessage) error {
 	return yaml.UnmarshalStrict(fmt.Appendf(nil, "{%q: %s}", name, value), c)
 }
 
-// isEmpty reports whether a value means the default: it is null, false, "", 0, "0", "0s", or a list or an object of such values.
+// isEmpty reports whether value is null, false, "", 0, "0", "0s", an empty list, or an object of such values. An unsupported
+// field may have it.
 func isEmpty(value json.RawMessage) bool {
 	var v any
 	return json.Unmarshal(value, &v) == nil && isZero(v)

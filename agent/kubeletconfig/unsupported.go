@@ -21,5 +21,5 @@ const unsupportedFields = `
 	volumeStatsAggPeriod
 `
 
-// Unsupported returns the names of the fields of a KubeletConfiguration that Configuration does not have, in order.
+// Unsupported returns the sorted names of the KubeletConfiguration fields that the type Configuration does not have.
 func Unsupported() []string { return strings.Fields(unsupportedFields) }
