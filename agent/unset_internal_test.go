@@ -16,11 +16,11 @@ import (
 
 // unsetOptions are the options of pods that the agent leaves unset before it knows its runtime, with the reason.
 var unsetOptions = map[string]string{
-	"CgroupParent":   "set by the cgroups of pods, which need the runtime's cgroup driver",
-	"Handlers":       "set in isolateAndMount, which needs the runtime's status",
-	"UserNamespace":  "set in isolateAndMount, likewise",
-	"RuntimeClasses": "set for a cluster alone: classes are its objects",
-	"SELinux":        "set in mount if the host enforces it",
+	"CgroupParent":    "set by the cgroups of pods, which need the runtime's cgroup driver",
+	"RuntimeHandlers": "set in isolateAndMount, which needs the runtime's status",
+	"UserNamespace":   "set in isolateAndMount, likewise",
+	"RuntimeClasses":  "set for a cluster alone: classes are its objects",
+	"SELinux":         "set in mount if the host enforces it",
 
 	"SeccompRoot":    "podspec has the kubelet's default",
 	"SeccompDefault": "off in the kubelet by default",

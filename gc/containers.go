@@ -74,7 +74,7 @@ type Containers struct {
 // NewContainers returns a collector for the containers, sandboxes, logs and directories of runtime. It starts nothing. It returns
 // an error for a nil runtime or an invalid Options.Policy.
 func NewContainers(runtime cri.Runtime, opts ContainerOptions) (*Containers, error) {
-	if err := required.Args("gc.NewContainers", required.Arg{Name: "rt", Value: runtime, Hint: "a *remote.Client"}); err != nil {
+	if err := required.Args("gc.NewContainers", required.Arg{Name: "runtime", Value: runtime, Hint: "a *remote.Client"}); err != nil {
 		return nil, err
 	}
 	policy := DefaultContainerPolicy()

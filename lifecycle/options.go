@@ -56,9 +56,8 @@ type Options struct {
 	// AdmitChecksNodeAffinity is true if Admit checks the node selector and the required node affinity of a pod, as package
 	// admission does. If it is false, pods with these fields are refused.
 	AdmitChecksNodeAffinity bool
-	// AdmitResize decides whether the node has capacity for the new requests of a pod that is resized. It is called at each sync
-	// of the pod, and after other pods have released resources. An error defers the resize. A [podstatus.Rejection] with reason
-	// Infeasible refuses it. Nil: there is always capacity.
+	// AdmitResize decides whether the node has capacity for the new requests of a pod. An error defers the resize, until a sync or
+	// until pods release resources; a [podstatus.Rejection] with reason Infeasible refuses it. Nil: there is always capacity.
 	AdmitResize func(pod *corev1.Pod) error
 
 	// Pacing sets concurrency and intervals. A zero field has its default.

@@ -38,7 +38,7 @@ func (r *Reconciler) removeWorker(podWorker *worker) {
 }
 
 // syncWorkers updates the workers and creates missing ones, so that each desired pod, and each orphaned pod to tear down, has a
-// worker. It returns the new workers, whose goroutines the caller starts. listComplete says whether the list of the runtime's
+// worker. It returns the new workers, whose goroutines the caller starts. listComplete reports whether the list of the runtime's
 // pods is complete; if it is not, no pod is treated as orphaned or removed.
 func (r *Reconciler) syncWorkers() (started []*worker, listComplete bool) {
 	observed, err := r.observer.Pods()

@@ -55,6 +55,7 @@ func ExampleBuild() {
 	for _, e := range events {
 		fmt.Println("event:", e.Message)
 	}
+	facts.Announced = facts.Announced.WithEvents(events) // the next Build does not return a reboot again
 	// Output:
 	// unknown: addresses of node n1: the name has no address of this machine, and there is no default route
 	// changed: true

@@ -18,9 +18,8 @@ import (
 
 // Options configure a [Set]. The zero value is right for production, except for Store.
 type Options struct {
-	// Parallel is the maximum number of running probes, not counting probes that run for over a second; zero means 256. Further
-	// probes wait, and pods take turns. Including the slow probes the limit is four times Parallel, but each pod may always run
-	// four.
+	// Parallel is the maximum number of running probes, not counting probes that run for over a second; zero means 256. Including
+	// these the maximum is four times Parallel, but each pod may always run four. Other probes wait, and pods take turns.
 	Parallel int
 	// PodParallel is the maximum number of running probes of one pod, including slow and hung ones; zero means 64.
 	PodParallel int

@@ -35,20 +35,20 @@
 // The layout below Options.Root/UID, the directory of a pod, is that of the kubelet:
 //
 //	volumes.json                          record of all volumes of the pod: exists before the first set-up and until the last teardown
-//	volumes/PLUGIN/NAME                   directory of a volume; NAME is the name of the PV or, without a claim, of the volume
+//	volumes/PLUGIN/NAME                   directory of a volume; NAME is that of the PV, or of a volume without a claim that of the volume
 //	volumeDevices/PLUGIN/NAME             symbolic link to a block device
 //	volume-subpaths/NAME/CONTAINER/INDEX  bind mount of the subPath of a volume mount
 //
 // After a restart of the agent, [New] reads the records. Volumes stay unchanged until Prepare, Update or Release is called for
-// their pod. Prepare calls SetUp for each volume again. SetUp keeps correct files and mounts. If the ConfigMap or the token of
-// a volume is unavailable, a plugin can return a [StaleError]: containers then use the existing files. If the claim is
-// unavailable, a volume that is still mounted, or that has no Device, is used with the claim in its record. A Device that is no
-// longer mounted waits for the API server, because another node may use it.
+// their pod. Prepare calls SetUp for each volume again, which keeps all that is correct. If the ConfigMap or the token of a
+// volume is unavailable, a plugin can return a [StaleError]: containers then use the existing files. If the claim is unavailable,
+// a volume that is still mounted, or that has no Device, is used with the claim in its record. A Device that is no longer mounted
+// waits for the API server, because another node may use it.
 //
 // # Concurrency
 //
-// All methods may be called from any goroutine, but not concurrently for the same pod. Run is called once. It calls plugins
-// from several goroutines, but not concurrently for the same volume. Hooks are called without a lock.
+// All methods may be called from any goroutine, but for one pod one at a time. Run is called once. It calls plugins from several
+// goroutines, for one volume one call at a time. Hooks are called without a lock.
 //
 // # Errors
 //

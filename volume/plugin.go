@@ -30,7 +30,7 @@ const (
 // ctx ends. If a call does not return, [Volumes] does not call SetUp for the volume again until it has.
 type Plugin interface {
 	// SetUp sets up a volume and returns the path that containers mount. It must be idempotent: it is also called after a
-	// restart of the agent, and to update the volume, and keeps correct files and mounts. After an error it is retried. When the
+	// restart of the agent, and to update the volume, and keeps all that is correct. After an error it is retried. When the
 	// pod is released, TearDown follows, unless the error wraps a [FinalError].
 	SetUp(ctx context.Context, vol Volume) (Mount, error)
 	// TearDown removes a volume. It must not delete files of a file system that another program has mounted inside. An absent

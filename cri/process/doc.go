@@ -11,9 +11,8 @@
 //		runtime, err := process.Open("/var/lib/agent", process.Options{})
 //
 // It needs no daemon and no root. It is meant for devices without a container runtime, for tests and for demonstrations. As root,
-// [Options] give pods their own network, and containers mounts and cgroups; these do not confine a hostile program.
-//
-// Tests that call [Open] call [Main] first in TestMain. [Open] fails in a program that has not called it.
+// [Options] give pods their own network, and containers mounts and cgroups; these do not confine a hostile program. [Open] fails
+// in a program that has not called [Main] first; tests call Main in TestMain.
 //
 // # Model
 //
@@ -27,12 +26,7 @@
 // descendant with NODEAGENT_CONTAINER_ID in its environment. The container then has exit code 137 and reason "Unknown", like a
 // container that was running when the machine went down.
 //
-// [Runtime] implements [cri.Runtime], [cri.PodLister], [cri.EventStreamer], [cri.Execer], [cri.SessionRunner], [cri.LogReopener],
-// [cri.StatsLister], [cri.StatusReporter], [cri.Images] and [cri.Puller]. Its List includes all details. It offers no updates of
-// resources and no checkpoints.
-//
-// An attached client receives output from then on and never delays the container. Sessions with a shim of an agent version
-// without sessions fail with [errors.ErrUnsupported] until the container is restarted.
+// Sessions with a shim of an agent version without sessions fail with [errors.ErrUnsupported] until the container is restarted.
 //
 // # Configs
 //
@@ -48,6 +42,14 @@
 //     the agent is not root, host ports that differ from the container port, and runtime handlers.
 //   - Fields that only confine a program have no effect: resources and cgroup parents (see Options.Cgroups), read-only root
 //     file systems, capabilities, seccomp, AppArmor, SELinux, masked paths, privileged.
+//
+// # Mounts
+//
+// With Options.Mounts the namespace of a container follows the mounts of the host; the host sees only mounts with propagation
+// Bidirectional. A missing host path is created as a directory; a missing device is an error. A missing mount point inside a volume
+// is created there. Elsewhere a tmpfs with the same entries replaces the deepest existing directory, for this container only.
+// Symbolic links of the host are followed to a mount point. Refused are links in a volume, a mount over "/", a missing mount point
+// in a Bidirectional mount or in a read-only volume, and the replacement of a directory with over 1,000 entries.
 //
 // # Concurrency
 //

@@ -12,6 +12,10 @@ import (
 
 // Network sets up and tears down the networks of sandboxes. Package cni has an implementation with CNI plugins; examples/runtime
 // connects it. All methods may be called concurrently for different sandboxes, and return in bounded time.
+//
+// All processes of a sandbox with a network are in its network namespace, with the pod's host name and network sysctls. /sys still
+// shows the host's interfaces. After a reboot the sandbox is not ready. A runtime without Network can list sandboxes that have a
+// network, but cannot stop them.
 type Network interface {
 	// Setup sets up the network of a new sandbox. On error it undoes its changes. The network must exist until Teardown, even
 	// after this process exits.

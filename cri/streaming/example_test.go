@@ -52,7 +52,8 @@ func ExampleServer() {
 	ctx := context.Background()
 	url := node.URL + "/exec/web?output=1&command=out%3Dhello%0A" // the command of this runtime prints hello
 	_, err = streamtest.Command{URL: url, Protocol: "SPDY v4.channel.k8s.io", Stdout: os.Stdout}.Run(ctx)
-	server.Shutdown(ctx) // waits for the sessions, and refuses new ones
+	server.CloseSessions("web", "the container has exited") // none is left
+	server.Shutdown(ctx)                                    // waits for the sessions, and refuses new ones
 	fmt.Println(err)
 	// Output:
 	// hello

@@ -81,7 +81,7 @@ type initStep struct {
 	failed   bool // the pod fails
 }
 
-// planInitContainer plans the actions for last, the newest instance of an init container. The result says whether the container
+// planInitContainer plans the actions for last, the newest instance of an init container. The result shows whether the container
 // is restarted, has completed so that the next container can start, or has failed the pod.
 func (p *planner) planInitContainer(container *corev1.Container, last *cri.Container) initStep {
 	switch last.State {
@@ -116,7 +116,7 @@ func (p *planner) planInitContainer(container *corev1.Container, last *cri.Conta
 const reasonOOMKilled = "OOMKilled"
 
 // planSidecar plans the actions for live, the running instance of a sidecar (restartable init container). It is restarted for a
-// failed probe, a changed definition or a resize that requires it. The result says whether the next init container can start: it
+// failed probe, a changed definition or a resize that requires it. The result shows whether the next init container can start: it
 // waits for the startup probe and the postStart hook of the sidecar, but not for its liveness probe.
 func (p *planner) planSidecar(container *corev1.Container, live *cri.Container) initStep {
 	started := container.StartupProbe == nil || p.hasProbeResult(container.StartupProbe, live, probe.Startup, probe.Success)

@@ -24,9 +24,8 @@ const (
 // resolve names like the host. The functions may be called for each config and status, from several goroutines, and must not
 // block.
 type Options struct {
-	// HostIPs returns the IP addresses of the node: one address, or one of each IP family with the preferred family first. Nil or
-	// no address: pods on the host network have no address, and only probes whose host is set can reach them. For package process
-	// 127.0.0.1 is sufficient.
+	// HostIPs returns the IP addresses of the node, at most one of each IP family, the preferred family first. Nil or no address:
+	// pods on the host network have no address. For package process 127.0.0.1 is sufficient.
 	HostIPs func() []netip.Addr
 
 	// LogRoot is the absolute path of the directory that contains the log directories of the pods, usually DefaultLogRoot. Empty:

@@ -26,9 +26,8 @@ import (
 
 // Options configures a [Store]. The zero value is for production.
 type Options struct {
-	// Sources has the names of the sources by priority. If not all pods fit in the file, the pods of the first sources are
-	// stored. Sources of static pods should be first. Stored pods of a source that is not in Sources are not loaded. Empty: the
-	// pods of all sources are loaded.
+	// Sources has the names of the sources by priority, those of static pods first: if not all pods fit in the file, pods of
+	// later sources are omitted. Pods of a source that is not in Sources are not loaded. Empty: all pods are loaded.
 	Sources []string
 	// Interval is the minimum time between two writes. Zero means 1 s.
 	Interval time.Duration

@@ -35,8 +35,8 @@
 //
 // # Concurrency
 //
-// All methods may be called from several goroutines, but not concurrently for the same volume or device. Run is called once.
-// Hooks are called without a lock.
+// All methods may be called from several goroutines, for one volume or device one at a time. Run is called once. Hooks are called
+// without a lock.
 //
 // # Errors
 //

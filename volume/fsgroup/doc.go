@@ -26,9 +26,9 @@
 //
 // # Errors
 //
-// A [*FilesError] means that some files could not be changed, for example because an NFS server refuses it. All other files
-// were changed. The kubelet logs this error and continues. After any other error, such as for an unreadable directory, the root
-// directory is unchanged.
+// A [*FilesError] means that some files could not be changed, such as on an NFS server that refuses it, and all other files were.
+// The kubelet logs this error and continues. After any other error, such as for an unreadable directory, the root directory is
+// unchanged.
 //
 // # Differs from the kubelet
 //

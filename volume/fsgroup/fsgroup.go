@@ -26,7 +26,7 @@ const (
 type Options struct {
 	// ReadOnly means that containers only read the volume: the group gets no write permission.
 	ReadOnly bool
-	// Policy says whether all files are checked; "" means Always.
+	// Policy selects whether all files are checked; "" means Always.
 	Policy Policy
 	// ReportSlow is called after 30 s, and then once a minute, with the number of files and directories processed so far. May be
 	// nil.

@@ -21,16 +21,15 @@
 // or its file system is created if missing, checked, mounted once and bind-mounted for each pod. NFS volumes are mounted by
 // mount(8). When the context ends, mount(8) and its child processes are killed.
 //
-// Files get the fsGroup of the pod from package fsgroup. Usage is read from statfs if the volume is a file system of its own,
-// or from its project quota. Otherwise the sizes of its files are added up, without other mounts; a file with several hard
-// links counts once. As in the kubelet, hostPath volumes are not measured.
+// Files get the fsGroup of the pod from package fsgroup. Usage comes from statfs if the volume is a file system, from its project
+// quota, or from a walk. The walk skips mounts and counts hard links once. As in the kubelet, hostPath volumes are not measured.
 //
 // A teardown unmounts the volume, and file systems that containers have mounted inside, before it removes the directory. It never
 // deletes files of a mounted file system.
 //
 // # Concurrency
 //
-// The plugins may be called from several goroutines, but not concurrently for the same volume.
+// The plugins may be used from several goroutines, for one volume one at a time.
 //
 // # Errors
 //

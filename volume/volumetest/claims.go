@@ -38,8 +38,7 @@ func (c *Claims) Bind(namespace, name string, pv *corev1.PersistentVolume) {
 	c.Put(pvc, pv)
 }
 
-// Put stores pvc and pv, which the caller must not change afterwards. It replaces existing objects of these names, and ignores a nil
-// argument.
+// Put stores copies of pvc and pv. It replaces existing objects of these names, and ignores a nil argument.
 func (c *Claims) Put(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -35,7 +35,7 @@ type Subject struct {
 
 // Rules that failed checks cite. They are sentences of the documentation of volume.Plugin and volume.Stager.
 const (
-	ruleIdempotent = "set-up: It must be idempotent: it is also called after a restart of the agent, and to update the volume, and keeps correct files and mounts."
+	ruleIdempotent = "set-up: It must be idempotent: it is also called after a restart of the agent, and to update the volume, and keeps all that is correct."
 	ruleRemoves    = "teardown: TearDown removes a volume. It must not delete files of a file system that another program has mounted inside."
 	ruleAbsent     = "teardown: An absent volume is no error."
 	ruleContext    = "context: Both methods must return the error of ctx soon after ctx ends."

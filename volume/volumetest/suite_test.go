@@ -29,12 +29,12 @@ var mutants = map[string]struct {
 	broken string // words of the sentence
 	plugin func() volume.Plugin
 }{
-	"empties the volume": {"SetUpTwice", "keeps correct files and mounts", func() volume.Plugin {
+	"empties the volume": {"SetUpTwice", "keeps all that is correct", func() volume.Plugin {
 		return &volumetest.FaultyPlugin{Plugin: emptyDir(), SetUpFault: func(ctx context.Context, v volume.Volume) error {
 			return emptyDir().TearDown(ctx, v)
 		}}
 	}},
-	"resets permissions": {"SetUpTwice", "keeps correct files and mounts", func() volume.Plugin {
+	"resets permissions": {"SetUpTwice", "keeps all that is correct", func() volume.Plugin {
 		return &volumetest.FaultyPlugin{Plugin: emptyDir(), AfterSetUp: func(v volume.Volume, err error) error {
 			return errors.Join(err, os.Chmod(v.Dir, 0o777))
 		}}

@@ -17,8 +17,8 @@
 // due, teardowns first, and the time of the next call.
 //
 // A volume has one step at a time. A failed step is retried after a back-off of 500 ms, which doubles up to 2m2s, or up to 15 s
-// while a server is unavailable. The back-off of one kind of step does not delay other kinds. A failed set-up may leave a part
-// of the volume, which is torn down like a volume. [Failure] lists the exceptions.
+// while a server is unavailable. The back-off of one kind of step does not delay other kinds. A failed set-up may leave a part of
+// the volume, which is torn down like a volume. [Failure] has the exceptions.
 //
 // A [Device] is staged before the first of its volumes is set up, and unstaged after the last is torn down. Only one operation of
 // a device and its volumes runs at a time, except that teardowns of its volumes run in parallel.
