@@ -83,7 +83,7 @@ func (t *deviceTable) isUnwanted(dev *device) bool {
 	return true
 }
 
-// isShared reports whether a volume of dev is, or may be, set up for a pod other than the pod with UID uid.
+// isShared reports whether pods other than the pod with UID uid use dev: a volume of dev is, or may be, set up for them.
 func (t *deviceTable) isShared(uid string, dev *device) bool {
 	for _, vol := range t.plan.Volumes {
 		if vol.Device == &dev.plan && vol.Pod != uid && vol.Phase != plan.Absent {
@@ -149,7 +149,7 @@ func checkConflict(planned *record.Volume, existing record.Volume) error {
 		planned.SpecName(), describeMode(planned.Device, planned.Block), existing.SpecName(), describeMode(d, existing.Block), d.Name)
 }
 
-// describeMode returns "MODE at DIR", the volume mode and the directory of dev, for the text of an error. block is true for a
+// describeMode returns the text "MODE at DIR" with the volume mode and the directory of dev, for an error. block is true for a
 // block volume.
 func describeMode(dev *record.Device, block bool) string {
 	mode, dir := corev1.PersistentVolumeFilesystem, dev.Dir

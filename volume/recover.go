@@ -26,9 +26,9 @@ func markUnknown(err error) error {
 	return &unknownError{err}
 }
 
-// useRecordedClaim reports whether the step can continue with the recorded claim and PV, and if so, sets them in pc.volume. It
-// can if err is an [unknownError], because the API server is unavailable, and the volume was set up by a previous agent process
-// and is still mounted.
+// useRecordedClaim reports whether the step can continue with the recorded claim and PV, and if so, stores them in pc.volume.
+// It can if err is an [unknownError], so the API server is unavailable, and the volume of a previous agent process is still
+// mounted.
 func (pc *pluginCall) useRecordedClaim(err error) bool {
 	_, unknown := errors.AsType[*unknownError](err)
 	kept := recordedClaim(&pc.prior.recorded)

@@ -131,7 +131,7 @@ func (v *Volumes) removePod(state *podState) (done bool, err error) {
 	return true, nil
 }
 
-// removeVolumes returns the volumes of all that are not in removed. It overwrites the slice all.
+// removeVolumes returns the elements of all that are not in removed. It reuses the memory of all.
 func removeVolumes(all []*plan.Volume, removed map[*plan.Volume]bool) []*plan.Volume {
 	kept := all[:0]
 	for _, vol := range all {

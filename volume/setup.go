@@ -68,8 +68,8 @@ func (pc *pluginCall) setUpVolume(ctx context.Context, plugin Plugin) (Mount, er
 	return m, err
 }
 
-// reloadClaim fetches the claim and the PV of the volume and stores them in pc.volume. It returns an error if they no longer
-// match the record of the volume, and nil for a volume without a claim.
+// reloadClaim fetches the claim and the PV of the volume again, and stores them in pc.volume. It returns an error if they no
+// longer match the record of the volume. It returns nil for a volume without a claim.
 func (pc *pluginCall) reloadClaim(ctx context.Context) (*claimed, error) {
 	v := &pc.volume
 	if v.Source == nil {

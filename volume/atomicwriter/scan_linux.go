@@ -74,7 +74,7 @@ func (w *writer) listDir() (*listing, error) {
 // Write then finds the remaining entries.
 func (w *writer) isLastBlock(used int) bool { return used <= len(w.buf)-dirent.MaxRecord }
 
-// addName adds the directory entry name, of type t, to list. expected reports whether name is a file or directory of the payload.
+// addName adds name, a directory entry of type t, to list. expected reports whether name is a file or directory of the payload.
 func (w *writer) addName(list *listing, name []byte, t dirent.Type) (expected bool) {
 	if i, ok := findEntry(w.entries, name); ok {
 		list.present[i] = true

@@ -29,8 +29,8 @@ func (w *writer) makeDir(dir int, name string, mode uint32) error {
 	return os.NewSyscallError("mkdirat", unix.Mkdirat(dir, name, mode))
 }
 
-// setMode sets the mode of the open file or directory fd, unless it has that mode. Usually it has: only the umask can have
-// changed it.
+// setMode sets the mode of fd, an open file or directory that was created with this mode. It does nothing unless the umask has
+// changed the mode.
 func (w *writer) setMode(fd int, mode uint32) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -27,8 +27,8 @@ func isMounted(path string) (bool, error) {
 	return mounted, err
 }
 
-// removeBlockVolume removes the directories of block volume vol, which no pod uses any more, and the files that the driver has
-// left in them. If the staging directory is still mounted, it removes nothing, and stillMounted is true.
+// removeBlockVolume removes the directories of block volume vol, which no pod uses any more, and the files in its staging
+// directory. If the staging directory is still mounted, it removes nothing, and stillMounted is true.
 func removeBlockVolume(vol *volume.Volume) (stillMounted bool, err error) {
 	if stillMounted, err = isMounted(vol.StagingDir); stillMounted || err != nil {
 		return stillMounted, err

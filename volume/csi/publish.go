@@ -189,7 +189,7 @@ func isPublished(vol *volume.Volume) (bool, error) {
 	return isMounted(publishPath(vol))
 }
 
-// publishPath returns the target path of NodePublishVolume, where the driver mounts vol for its pod.
+// publishPath returns the path at which the driver mounts vol for its pod: the target path of NodePublishVolume.
 func publishPath(vol *volume.Volume) string {
 	if vol.Block {
 		return filepath.Join(vol.PluginDir, blockPathsOf(vol.SpecName).publish, vol.UID)

@@ -33,7 +33,8 @@ type volumeSpec struct {
 	stageSecret, publishSecret, expandSecret *corev1.SecretReference
 }
 
-// specOf returns the spec of vol, an inline volume or a PV. It returns an error if vol is no CSI volume.
+// specOf returns the fields that a CSI driver needs of vol, an inline volume or a PV. It returns an error if vol is no CSI
+// volume.
 func specOf(vol *volume.Volume) (volumeSpec, error) {
 	switch {
 	case vol.PV != nil && vol.PV.Spec.CSI != nil:
@@ -44,7 +45,7 @@ func specOf(vol *volume.Volume) (volumeSpec, error) {
 	return volumeSpec{}, errors.New("not a CSI volume")
 }
 
-// inlineSpec returns the spec of vol, an inline volume of a pod.
+// inlineSpec returns the fields that a CSI driver needs of vol, an inline volume of a pod.
 func inlineSpec(vol *volume.Volume) (volumeSpec, error) {
 	c := vol.Source.CSI
 	s := volumeSpec{
@@ -57,7 +58,8 @@ func inlineSpec(vol *volume.Volume) (volumeSpec, error) {
 	return s, s.validate()
 }
 
-// persistentSpec returns the spec of vol.PV. Only the first access mode of the PV is passed to the driver, as in the kubelet.
+// persistentSpec returns the fields that a CSI driver needs of vol.PV. The access mode is the first access mode of the PV, as
+// in the kubelet.
 func persistentSpec(vol *volume.Volume) (volumeSpec, error) {
 	pv := &vol.PV.Spec
 	c := pv.CSI

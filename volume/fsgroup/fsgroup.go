@@ -56,8 +56,9 @@ const (
 	reportPeriod = time.Minute
 )
 
-// Apply changes the group of all files of the volume at dir to gid, and gives that group read and write permissions. dir is
-// usually a directory, but may be a single file. Files that cannot be changed are skipped: Apply then returns a [FilesError].
+// Apply changes the group of all files of the volume at dir to gid. It also gives the group read permission and, unless
+// opts.ReadOnly is true, write permission. dir is usually a directory, but may be a single file. Files that cannot be changed
+// are skipped: Apply then returns a [FilesError].
 func Apply(ctx context.Context, dir string, gid int64, opts Options) error {
 	if gid < 0 || gid >= math.MaxUint32 {
 		return fmt.Errorf("change the group of %s: group ID %d is invalid", dir, gid)

@@ -74,9 +74,9 @@ func fetchOnce[T any](ctx context.Context, fetcher *fetcher, found map[string]*T
 	return nil
 }
 
-// fetchProjected fetches the token, trust bundle or certificate of source, which is element i of the sources of a projected
-// volume. It stores the result in in.
-func (f *fetcher) fetchProjected(ctx context.Context, i int, source *corev1.VolumeProjection, in *payload.Inputs) error {
+// fetchProjected fetches the token, trust bundle or certificate of source, which has index i in the sources of a projected
+// volume. It stores the result in inputs.
+func (f *fetcher) fetchProjected(ctx context.Context, i int, source *corev1.VolumeProjection, inputs *payload.Inputs) error {
 	switch {
 	case source.ServiceAccountToken != nil && f.tokens != nil:
 		text, err := f.tokens.TokenText(ctx, volume.TokenRequest{
@@ -86,7 +86,7 @@ func (f *fetcher) fetchProjected(ctx context.Context, i int, source *corev1.Volu
 		if err != nil {
 			return err
 		}
-		in.Tokens[i] = text
+		inputs.Tokens[i] = text
 	case source.ClusterTrustBundle != nil && f.bundles != nil:
 		bundle, err := f.bundles.TrustBundle(ctx, source.ClusterTrustBundle)
 		if err != nil {
@@ -95,13 +95,13 @@ func (f *fetcher) fetchProjected(ctx context.Context, i int, source *corev1.Volu
 			}
 			return fmt.Errorf("cluster trust bundle: %w", err)
 		}
-		in.TrustBundles[i] = bundle
+		inputs.TrustBundles[i] = bundle
 	case source.PodCertificate != nil && f.node.options.Certificates != nil:
 		c, err := f.node.options.Certificates.Certificate(ctx, f.pod, f.volume.Name, i)
 		if err != nil {
 			return fmt.Errorf("pod certificate: %w", err)
 		}
-		in.Certificates[i] = c
+		inputs.Certificates[i] = c
 	}
 	return nil
 }

@@ -89,8 +89,8 @@ func (n *nfs) undoMount(ctx context.Context, vol volume.Volume) error {
 	return n.TearDown(ctx, vol)
 }
 
-// formatServer returns name, of an NFS server, in the form that mount(8) needs: an IPv6 address in brackets, any other name
-// unchanged.
+// formatServer returns name, the name or address of an NFS server, in the form that mount(8) needs: an IPv6 address in
+// brackets, any other name unchanged.
 func formatServer(name string) string {
 	if addr, err := netip.ParseAddr(name); err == nil && addr.Is6() {
 		return "[" + name + "]"

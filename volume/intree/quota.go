@@ -36,8 +36,8 @@ func canUseQuota(pod *corev1.Pod) bool {
 	return pod != nil && pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers
 }
 
-// releaseQuota removes the project quota with the ID project, of the directory of vol, which is removed. project is zero if there
-// was none. Errors are ignored, because a remaining quota applies to no files.
+// releaseQuota removes the quota of project, the project ID that the removed directory of vol had. Zero means that it had none.
+// Errors are ignored, because a remaining quota applies to no files.
 func (d *emptyDir) releaseQuota(vol volume.Volume, project uint32) {
 	if project != 0 {
 		_ = projquota.Release(filepath.Dir(vol.Dir), project)

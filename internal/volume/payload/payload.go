@@ -34,10 +34,10 @@ type Inputs struct {
 	Allocatable corev1.ResourceList // of the node, for containers without limits
 }
 
-// BuildFiles returns the files of vol, a configMap, secret, downwardAPI or projected volume. Their contents come from pod and in.
-// If objects or keys are missing, the error names them.
-func BuildFiles(pod *corev1.Pod, vol *corev1.Volume, in Inputs) (Files, error) {
-	b := &builder{pod: pod, in: in, files: Files{}}
+// BuildFiles returns the files of vol, a configMap, secret, downwardAPI or projected volume of pod. Their contents come from
+// inputs and pod. If objects or keys are missing, the error names them.
+func BuildFiles(pod *corev1.Pod, vol *corev1.Volume, inputs Inputs) (Files, error) {
+	b := &builder{pod: pod, in: inputs, files: Files{}}
 	switch {
 	case vol.ConfigMap != nil:
 		b.mode = vol.ConfigMap.DefaultMode

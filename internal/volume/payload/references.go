@@ -52,8 +52,8 @@ func References(vol *corev1.Volume) iter.Seq[Reference] {
 	}
 }
 
-// ShowsClusterObject reports whether vol, a volume of pod, shows the cluster trust bundle name or, for kind PodCertificate, a
-// certificate of the pod name. An empty kind or name matches all objects.
+// ShowsClusterObject reports whether vol, a volume of pod, shows the object with the given kind and name. This is a cluster
+// trust bundle, or the certificate of the pod called name. An empty kind or name matches all objects.
 func ShowsClusterObject(pod *corev1.Pod, vol *corev1.Volume, kind Kind, name string) bool {
 	if vol.Projected == nil {
 		return false

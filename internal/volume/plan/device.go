@@ -34,7 +34,8 @@ func (s *State) countUsers() {
 	}
 }
 
-// countVolume adds vol to the counts of its device d: whether vol uses d, and its running step.
+// countVolume adds vol, a volume on d, to the counts of d: to users if it needs d, and to the running steps if a step of vol is
+// running.
 func (d *Device) countVolume(vol *Volume) {
 	if vol.Desired == Mounted && d.stageFor == nil {
 		d.stageFor = vol

@@ -234,7 +234,7 @@ func (r Pod) Remove(dir string) error {
 }
 
 // ReadAll returns the records of all pods with a directory in root. damaged maps the UID of a pod to the error of reading its
-// record. err is the error of reading root.
+// record. err is the error of reading root. ReadAll also removes the remains of a first Write that did not complete.
 func ReadAll(root string) (records []Pod, damaged map[string]error, err error) {
 	damaged = map[string]error{}
 	d, err := os.Open(root)
@@ -269,7 +269,7 @@ func ReadAll(root string) (records []Pod, damaged map[string]error, err error) {
 	return records, damaged, nil
 }
 
-// isNotDir reports whether err says that a part of a path is a file and not a directory.
+// isNotDir reports whether err means that an element of a path is a file instead of a directory.
 func isNotDir(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
 
 // Names returns Name and Aliases: all names of the volume in its pod.
