@@ -156,9 +156,9 @@ func (g *Images) mountedImages(ctx context.Context, c *cri.Container) ([]string,
 	return slices.Collect(maps.Keys(mounted)), nil
 }
 
-// callWithTimeout calls call with a context that ends after d, and returns its result.
-func callWithTimeout[T any](ctx context.Context, d time.Duration, call func(ctx context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, d)
+// callWithTimeout calls call with a context that ends after timeout, and returns its result.
+func callWithTimeout[T any](ctx context.Context, timeout time.Duration, call func(ctx context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return call(ctx)
 }

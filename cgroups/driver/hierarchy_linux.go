@@ -121,8 +121,8 @@ func (h *hierarchy) readFile(buf []byte, dir, file string) ([]byte, error) {
 	}
 }
 
-// listChildren returns the names of the cgroups directly below dir. It reads the entry types only, because most entries are
-// files.
+// listChildren returns the names of the cgroups directly below dir. It checks only the type in each directory entry, because most
+// entries are files.
 func (h *hierarchy) listChildren(dir string) (names []string, err error) {
 	fd, err := h.openAt(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -140,8 +140,8 @@ func (h *hierarchy) listChildren(dir string) (names []string, err error) {
 }
 
 // visitDescendants calls visit for dir and all cgroups below it, children before their parents. It returns the first error of
-// visit. It skips cgroups that are removed meanwhile. The h passed to visit differs from the receiver for very long paths: dir is
-// then relative to a cgroup further down.
+// visit. It skips cgroups that are removed meanwhile. Below a very long path, visit gets another hierarchy, whose root is a
+// cgroup further down, and a dir relative to that.
 func (h *hierarchy) visitDescendants(dir string, visit func(h *hierarchy, dir string) error) error {
 	below, prefix := h, dir
 	if len(dir) > unix.PathMax/4 {

@@ -70,8 +70,8 @@ func (t *Tree) applyResize(ctx context.Context, pod *corev1.Pod, containers []cg
 	return nil
 }
 
-// resetMemoryQoS sets each of memory.min, memory.low and memory.high that only from sets to its default in to. Otherwise a pod
-// whose request now equals its limit would keep an old memory.high.
+// resetMemoryQoS sets memory.min, memory.low and memory.high in to to their defaults, each only if from sets it and to does not.
+// Otherwise a pod whose request now equals its limit would keep an old memory.high.
 func resetMemoryQoS(to *cgroups.Resources, from cgroups.Resources) {
 	for _, f := range [...]struct {
 		to   **int64

@@ -63,8 +63,8 @@ func (o *Options) kubepodsResources() corev1.ResourceList {
 	return o.Reserved.ForPods(capacity)
 }
 
-// setQOSReservedLimits sets memory.max of burstable and bestEffort. It keeps Options.QOSReserved percent of the memory requests
-// of higher QoS classes free for these.
+// setQOSReservedLimits sets memory.max of burstable and bestEffort. It is the memory for pods minus Options.QOSReserved percent
+// of the memory requests of all higher QoS classes, whose sums are in sum.
 func (o *Options) setQOSReservedLimits(sum classRequests, burstable, bestEffort *cgroups.Resources) {
 	all := o.Reserved.ForPods(o.Capacity)[corev1.ResourceMemory]
 	if all.IsZero() {

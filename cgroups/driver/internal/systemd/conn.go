@@ -123,10 +123,10 @@ func (c *conn) queryVersion(ctx context.Context) (text string, err error) {
 	}
 }
 
-// wrapStep returns err with the text what, the step of the handshake. If ctx has ended, which closes the socket, it wraps the
-// error of ctx instead.
-func wrapStep(ctx context.Context, what string, err error) error {
-	return fmt.Errorf("%s: %w", what, cmp.Or(ctx.Err(), err))
+// wrapStep returns err with the step of the handshake in its text. If ctx has ended, which closes the socket, it wraps the error
+// of ctx instead.
+func wrapStep(ctx context.Context, step string, err error) error {
+	return fmt.Errorf("%s: %w", step, cmp.Or(ctx.Err(), err))
 }
 
 // callManager calls a method of systemd's Manager interface.

@@ -28,13 +28,13 @@ func newProperty(name string, value any) Property {
 	return Property{Name: name, Value: dbus.MakeVariant(value)}
 }
 
-// isEqual reports whether is, the current value of a unit, equals the value of p. It ignores trailing zero bytes of a CPU set.
-func (p Property) isEqual(is dbus.Variant) bool {
+// isEqual reports whether current, the value that a unit has, equals the value of p. It ignores trailing zero bytes of a CPU set.
+func (p Property) isEqual(current dbus.Variant) bool {
 	if want, ok := p.Value.Value().([]byte); ok {
-		got, ok := is.Value().([]byte)
+		got, ok := current.Value().([]byte)
 		return ok && bytes.Equal(bytes.TrimRight(got, "\x00"), want)
 	}
-	return is.Value() == p.Value.Value()
+	return current.Value() == p.Value.Value()
 }
 
 // minVersion returns the systemd version that introduced the named property, or zero for an old property. Earlier versions reject

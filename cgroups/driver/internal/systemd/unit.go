@@ -180,9 +180,9 @@ func (c *Client) getProperties(ctx context.Context, unit string) (all map[string
 	return all, err
 }
 
-// getState returns the ActiveState of a unit. busy reports whether the unit has a queued or running job. It reads the job before
-// the state, because the end of a job changes the state.
-func (c *Client) getState(ctx context.Context, unit string) (is string, busy bool, err error) {
+// getState returns the ActiveState of a unit as state. busy reports whether the unit has a queued or running job. It reads the
+// job before the state, because the end of a job changes the state.
+func (c *Client) getState(ctx context.Context, unit string) (state string, busy bool, err error) {
 	var job struct {
 		ID   uint32
 		Path dbus.ObjectPath
@@ -191,9 +191,9 @@ func (c *Client) getState(ctx context.Context, unit string) (is string, busy boo
 		if err := conn.readProperty(ctx, unitPath(unit), anyUnit, "Job", &job); err != nil {
 			return err
 		}
-		return conn.readProperty(ctx, unitPath(unit), anyUnit, "ActiveState", &is)
+		return conn.readProperty(ctx, unitPath(unit), anyUnit, "ActiveState", &state)
 	})
-	return is, job.ID != 0, err
+	return state, job.ID != 0, err
 }
 
 // unitPath returns the D-Bus object path of the named unit. It escapes a leading digit, and all characters that are neither
