@@ -28,7 +28,8 @@ func encodeStreamError(service any, stream grpc.ServerStream, _ *grpc.StreamServ
 	return encodeError(handle(service, stream))
 }
 
-// encodeError converts an error into a gRPC status whose code package remote maps back to the same error of package cri.
+// encodeError returns err as a gRPC status. Its code tells package remote, the client, which error of package cri err is. nil
+// stays nil.
 func encodeError(err error) error {
 	if err == nil {
 		return nil
@@ -61,7 +62,7 @@ func encodeError(err error) error {
 	return status.Error(status.Code(err), message)
 }
 
-// ignoreNotFound returns nil if err is ErrNotFound, else err: an object to stop or remove may be missing.
+// ignoreNotFound returns nil if err is ErrNotFound, else err. Stopping or removing a missing object counts as success.
 func ignoreNotFound(err error) error {
 	if errors.Is(err, cri.ErrNotFound) {
 		return nil
@@ -74,7 +75,7 @@ func errMissingField(field string) error {
 	return status.Errorf(codes.InvalidArgument, "%s: not set", field)
 }
 
-// errUnsupportedCall returns the error for a call that the runtime has no capability for.
+// errUnsupportedCall returns the error for call if the runtime lacks the interface that implements it.
 func errUnsupportedCall(call string) error {
 	return fmt.Errorf("%s: %w by this runtime", call, errors.ErrUnsupported)
 }

@@ -61,7 +61,8 @@ func (r *runtimeService) ContainerStatus(
 	return &v1.ContainerStatusResponse{Status: cripb.EncodeContainerStatus(&c)}, nil
 }
 
-// containerDetails returns one container with all details, from the runtime's Inspector or, without one, from List.
+// containerDetails returns the container with this ID and all its details. It calls the runtime's Inspector or, if the runtime is
+// none, its List.
 func (s *Server) containerDetails(ctx context.Context, id string) (cri.Container, error) {
 	if s.inspector != nil {
 		return s.inspector.ContainerStatus(ctx, id)
@@ -121,7 +122,8 @@ func (r *runtimeService) ReopenContainerLog(
 	return &v1.ReopenContainerLogResponse{}, r.server.logs.ReopenContainerLog(ctx, req.GetContainerId())
 }
 
-// secondsToDuration converts seconds of a request. Negative values become zero, and too large values the maximum.
+// secondsToDuration converts the seconds of a request. Negative values become zero, and values beyond [time.Duration] its
+// maximum.
 func secondsToDuration(seconds int64) time.Duration {
 	if seconds > math.MaxInt64/int64(time.Second) {
 		return math.MaxInt64

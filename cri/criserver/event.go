@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cripb"
 )
 
-// GetContainerEvents sends events until the client disconnects or its buffer is full. It never blocks the runtime: events go into
-// the buffer, and a full buffer ends the stream.
+// GetContainerEvents streams the runtime's events to a client until the client disconnects. A slow client never blocks the
+// runtime: events wait in a buffer, and the stream ends with an error when the buffer is full.
 func (r *runtimeService) GetContainerEvents(
 	_ *v1.GetEventsRequest, stream grpc.ServerStreamingServer[v1.ContainerEventResponse],
 ) error {

@@ -54,8 +54,9 @@ func (r *runtimeService) Attach(ctx context.Context, req *v1.AttachRequest) (*v1
 	return &v1.AttachResponse{Url: url}, nil
 }
 
-// checkSession returns an error if no session with the container is possible. With Options.Streamer it validates the request and
-// checks that the container runs: an error at the URL would reach the client with another status.
+// checkSession returns an error if the exec or attach session that call names cannot be opened. It checks opts and that the
+// container runs only if Options.Streamer serves the sessions: if it reported an error at the URL, the client would get another
+// HTTP status.
 func (s *Server) checkSession(ctx context.Context, call, containerID string, opts cri.StreamOptions) error {
 	switch {
 	case s.streamer == nil:
@@ -89,7 +90,7 @@ func (r *runtimeService) PortForward(
 	return &v1.PortForwardResponse{Url: url}, nil
 }
 
-// checkForward returns an error if no port-forward session with the sandbox is possible, like checkSession.
+// checkForward returns an error if no port-forward session to the sandbox can be opened, for example because it is not ready.
 func (s *Server) checkForward(ctx context.Context, sandboxID string) error {
 	switch {
 	case s.streamer == nil:
@@ -128,7 +129,7 @@ func streamOptions(q interface {
 	}
 }
 
-// errNoStreamer returns the error for a session call without a Streamer.
+// errNoStreamer returns the error for the session call named call if the server has no Streamer.
 func (s *Server) errNoStreamer(call string) error {
 	if _, ok := s.runtime.(cri.SessionRunner); ok {
 		return fmt.Errorf("%s: %w: Options.Streamer of the server is not set, and the runtime only runs sessions", call, errors.ErrUnsupported)

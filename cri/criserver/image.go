@@ -35,7 +35,7 @@ func (i *imageService) ListImages(ctx context.Context, req *v1.ListImagesRequest
 	return out, nil
 }
 
-// ImageStatus returns a response without an image, not an error, if the image does not exist.
+// ImageStatus returns the status of an image. For a missing image it returns a response without an image, and no error.
 func (i *imageService) ImageStatus(
 	ctx context.Context, req *v1.ImageStatusRequest,
 ) (*v1.ImageStatusResponse, error) {

@@ -42,14 +42,15 @@ func (x *idCache) contains(kind idKind, id string) bool {
 	return x.ids[kind][id]
 }
 
-// replaceIDs replaces the content of the cache, which owns ids from now on.
+// replaceIDs replaces the cached IDs by ids. The caller must not modify ids afterwards.
 func (x *idCache) replaceIDs(ids map[idKind]map[string]bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.ids, x.added = ids, 0
 }
 
-// addID adds the ID of a created object, if the cache is filled. After maxAdded calls it empties the cache.
+// addID caches the ID of a sandbox or container that was just created. It does nothing until replaceIDs has filled the cache.
+// After maxAdded calls it empties the cache, so that IDs of removed objects do not accumulate.
 func (x *idCache) addID(kind idKind, id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -61,7 +62,8 @@ func (x *idCache) addID(kind idKind, id string) {
 	}
 }
 
-// expandPrefixes is a gRPC interceptor that replaces ID prefixes in a request by full IDs, before the handler runs.
+// expandPrefixes is a gRPC interceptor: it replaces each abbreviated sandbox or container ID in request by the full ID, and then
+// calls handle. A request with an ambiguous ID fails, except in a list filter.
 func (s *Server) expandPrefixes(
 	ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (any, error) {
@@ -89,8 +91,9 @@ func (s *Server) expandPrefixes(
 	return answer, err
 }
 
-// expandPrefix returns the ID that begins with prefix. It returns prefix itself if there is none, or if the list fails: the
-// runtime then decides about the unknown ID.
+// expandPrefix returns the full ID of the sandbox or container whose ID begins with prefix. It returns prefix itself if no ID
+// does, or if the runtime cannot be listed: the runtime then reports the unknown ID. If several IDs begin with prefix, it returns
+// an error.
 func (s *Server) expandPrefix(ctx context.Context, kind idKind, prefix string) (string, error) {
 	if prefix == "" || s.idCache.contains(kind, prefix) {
 		return prefix, nil
@@ -120,8 +123,8 @@ func collectIDs(snapshot cri.Snapshot) map[idKind]map[string]bool {
 	return ids
 }
 
-// matchPrefix returns the only ID that begins with prefix, or prefix itself if there is none. It returns an error if several IDs
-// match and none equals prefix.
+// matchPrefix returns the only one of ids that begins with prefix, or prefix itself if none does. It returns an error if several
+// ids begin with prefix and none equals it.
 func matchPrefix(kind idKind, ids map[string]bool, prefix string) (string, error) {
 	if ids[prefix] {
 		return prefix, nil
@@ -145,7 +148,8 @@ type idField struct {
 	id   *string
 }
 
-// idFields returns the ID fields of a request about existing objects. Requests not listed here must contain full IDs.
+// idFields returns the fields of a request that contain the ID of an existing sandbox or container. It is nil for other requests,
+// in which IDs are not expanded.
 func idFields(request any) []idField {
 	switch q := request.(type) {
 	case *v1.StopPodSandboxRequest:
@@ -186,7 +190,7 @@ func idFields(request any) []idField {
 	return nil
 }
 
-// filterFields returns the ID fields in the filter of a list request.
+// filterFields returns the fields of a list request whose filter selects by ID.
 func filterFields(request any) []idField {
 	switch q := request.(type) {
 	case *v1.ListPodSandboxRequest:

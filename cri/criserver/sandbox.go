@@ -49,7 +49,8 @@ func (r *runtimeService) PodSandboxStatus(
 	return &v1.PodSandboxStatusResponse{Status: cripb.EncodeSandboxStatus(&s)}, nil
 }
 
-// sandboxDetails returns one sandbox with all details, from the runtime's Inspector or, without one, from List.
+// sandboxDetails returns the sandbox with this ID and all its details. It calls the runtime's Inspector or, if the runtime is
+// none, its List.
 func (s *Server) sandboxDetails(ctx context.Context, id string) (cri.Sandbox, error) {
 	if s.inspector != nil {
 		return s.inspector.SandboxStatus(ctx, id)
@@ -96,7 +97,7 @@ func (r *runtimeService) UpdatePodSandboxResources(
 	return &v1.UpdatePodSandboxResourcesResponse{}, err
 }
 
-// matchesFilter reports whether have equals want, a field of a list filter. An empty want matches everything.
+// matchesFilter reports whether want, a field of a list filter, is empty or equals have.
 func matchesFilter(want, have string) bool { return want == "" || want == have }
 
 // matchesLabels reports whether labels contains all entries of selector.

@@ -16,7 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cripb"
 )
 
-// Version returns the version of the runtime. Without a StatusReporter it returns one that the kubelet and crictl accept.
+// Version returns the version of the runtime. If the runtime is no StatusReporter, it returns a constant version that the kubelet
+// and crictl accept.
 func (r *runtimeService) Version(ctx context.Context, _ *v1.VersionRequest) (*v1.VersionResponse, error) {
 	v := cri.Version{Version: "0.1.0", RuntimeName: "nodeagent", RuntimeVersion: "0.0.0", RuntimeAPIVersion: "v1"}
 	if r.server.reporter != nil {
@@ -28,7 +29,7 @@ func (r *runtimeService) Version(ctx context.Context, _ *v1.VersionRequest) (*v1
 	return cripb.EncodeVersion(v), nil
 }
 
-// Status returns the status of the runtime. A runtime without a StatusReporter is reported as ready.
+// Status returns the status of the runtime. If the runtime is no StatusReporter, runtime and network are reported as ready.
 func (r *runtimeService) Status(ctx context.Context, _ *v1.StatusRequest) (*v1.StatusResponse, error) {
 	s := cri.Status{Conditions: []cri.Condition{
 		{Type: cri.ConditionRuntimeReady, Status: true},
@@ -43,8 +44,8 @@ func (r *runtimeService) Status(ctx context.Context, _ *v1.StatusRequest) (*v1.S
 	return cripb.EncodeStatus(s), nil
 }
 
-// RuntimeConfig returns the cgroup driver. It is Unimplemented without a StatusReporter; the kubelet then uses its own
-// configuration.
+// RuntimeConfig returns the runtime's cgroup driver. If the runtime is no StatusReporter, the call fails with code Unimplemented,
+// and the kubelet uses the driver of its own configuration.
 func (r *runtimeService) RuntimeConfig(
 	ctx context.Context, _ *v1.RuntimeConfigRequest,
 ) (*v1.RuntimeConfigResponse, error) {
@@ -58,8 +59,8 @@ func (r *runtimeService) RuntimeConfig(
 	return cripb.EncodeCgroupDriver(d), nil
 }
 
-// UpdateRuntimeConfig passes the pod CIDRs to the runtime. Without a PodCIDRSetter it does nothing, like a runtime with its own
-// CNI configuration.
+// UpdateRuntimeConfig passes the pod CIDRs of the request to the runtime. If the runtime is no PodCIDRSetter, it ignores them and
+// succeeds.
 func (r *runtimeService) UpdateRuntimeConfig(
 	ctx context.Context, req *v1.UpdateRuntimeConfigRequest,
 ) (*v1.UpdateRuntimeConfigResponse, error) {

@@ -24,7 +24,7 @@ type Call struct {
 	Err   error         // error that the call returned; nil while it has not returned
 }
 
-// String returns the call in one line: its CRI name, the name or ID of the object, the grace period and the error.
+// String describes the call in one line: its CRI name, the name or ID of its object, the grace period and the error.
 func (c Call) String() string {
 	words := []string{c.Op}
 	if object := c.objectName(); object != "" {
@@ -39,7 +39,7 @@ func (c Call) String() string {
 	return strings.Join(words, " ")
 }
 
-// objectName returns the name of the object, or its ID if it has no name.
+// objectName returns c.Name, or c.ID if the object has no name.
 func (c Call) objectName() string {
 	if c.Name != "" {
 		return c.Name
@@ -47,8 +47,8 @@ func (c Call) objectName() string {
 	return c.ID
 }
 
-// Calls returns the recorded calls, oldest first. With ops it returns only calls with these CRI names. The runtime keeps the last
-// 10,000.
+// Calls returns the recorded calls, oldest first: all calls, or only those whose CRI name is one of ops. The runtime keeps the
+// last 10,000 calls.
 func (r *Runtime) Calls(ops ...string) []Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +61,8 @@ func (r *Runtime) Calls(ops ...string) []Call {
 	return calls
 }
 
-// recordCall appends call to the recorded calls and sets its time and the name of its object.
+// recordCall records call, with the current time and the name of the object that call.ID identifies. It returns the record, for
+// recordResult.
 func (r *Runtime) recordCall(call Call) *Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,7 +79,8 @@ func (r *Runtime) recordCall(call Call) *Call {
 	return &call
 }
 
-// recordResult stores the error of a call that returns, and wraps *err in a [cri.Error].
+// recordResult stores *err, the error of a call that returns, in call. It then wraps *err in a [cri.Error]. It does nothing if
+// *err is nil.
 func (r *Runtime) recordResult(call *Call, err *error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -28,7 +28,7 @@ type container struct {
 	execs    map[*Call]context.CancelFunc // cancels the commands that run in the container
 }
 
-// CreateContainer creates a container and calls Options.Script for its script.
+// CreateContainer creates a container and returns its ID. The container behaves as the Script that Options.Script returns for it.
 func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig) (id string, err error) {
 	call := r.recordCall(Call{Op: "CreateContainer", Name: podName(sandboxConfig.Pod) + "/" + config.Name})
 	defer r.recordResult(call, &err)
@@ -71,7 +71,7 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, config 
 	return c.ID, nil
 }
 
-// newContainer returns a container in state created for config, in the sandbox of sandboxConfig. It has no ID yet.
+// newContainer returns a container in state created for config, in a sandbox with config sandboxConfig. The caller sets its ID.
 func newContainer(config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig, img cri.Image) cri.Container {
 	c := cri.Container{
 		Name:        config.Name,
@@ -93,8 +93,8 @@ func newContainer(config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig,
 	return c
 }
 
-// StartContainer starts the script of a created container. If the start fails, the container has exited and, as in containerd, no
-// event reports it.
+// StartContainer runs the script of a created container. If the start fails, the container gets state exited. As in containerd,
+// no event reports a failed start.
 func (r *Runtime) StartContainer(ctx context.Context, id string) (err error) {
 	call := r.recordCall(Call{Op: "StartContainer", ID: id})
 	defer r.recordResult(call, &err)
@@ -108,8 +108,8 @@ func (r *Runtime) StartContainer(ctx context.Context, id string) (err error) {
 	return err
 }
 
-// startScript starts the script of a created container. It returns the running container and the Started hook of its script,
-// which may be nil.
+// startScript changes a created container to running and starts its script. It returns the running container, and as hook the
+// Started function of the script, which may be nil. The caller calls hook without the lock.
 func (r *Runtime) startScript(ctx context.Context, id string) (started cri.Container, hook func(cri.Container), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +145,7 @@ func (r *Runtime) startScript(ctx context.Context, id string) (started cri.Conta
 	return c.Container, c.script.Started, nil
 }
 
-// failStart records that a container exited without running, and returns err. r.mu is held.
+// failStart gives a container that could not be started state exited, with the start error err, and returns err. r.mu is held.
 func (r *Runtime) failStart(ctr *container, err error) error {
 	ctr.State, ctr.FinishedAt = cri.ContainerExited, time.Now()
 	ctr.ExitCode, ctr.Reason, ctr.Message = codeStartError, reasonStartError, err.Error()
@@ -153,8 +153,8 @@ func (r *Runtime) failStart(ctr *container, err error) error {
 	return err
 }
 
-// StopContainer schedules the Stop part of the script, and a kill after grace. If ctx ends earlier, the stop signal is sent but
-// the kill is cancelled.
+// StopContainer sends the stop signal: the container exits as Script.Stop specifies, or is killed after grace. It returns when
+// the container has exited. If ctx ends first, the kill is cancelled, but the signal remains sent.
 func (r *Runtime) StopContainer(ctx context.Context, id string, grace time.Duration) (err error) {
 	call := r.recordCall(Call{Op: "StopContainer", ID: id, Grace: grace})
 	defer r.recordResult(call, &err)
@@ -192,7 +192,7 @@ func (r *Runtime) StopContainer(ctx context.Context, id string, grace time.Durat
 	}
 }
 
-// RemoveContainer kills the container if it runs, and removes it.
+// RemoveContainer removes a container, which it kills first if it runs. A missing container is no error.
 func (r *Runtime) RemoveContainer(ctx context.Context, id string) (err error) {
 	call := r.recordCall(Call{Op: "RemoveContainer", ID: id})
 	defer r.recordResult(call, &err)
@@ -213,7 +213,8 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) (err error) {
 	return nil
 }
 
-// exitContainer records the exit of a running container. It has no effect in other states. r.mu is held.
+// exitContainer records exit as the exit of a running container, and emits EventStopped. It does nothing if the container is not
+// running. r.mu is held.
 func (r *Runtime) exitContainer(ctr *container, exit Exit) {
 	if ctr.State != cri.ContainerRunning {
 		return
@@ -227,7 +228,7 @@ func (r *Runtime) exitContainer(ctr *container, exit Exit) {
 	r.publishEvent(cri.EventStopped, ctr.ID, ctr.pod)
 }
 
-// removeContainer removes a container in any state from the lists, and emits its event. r.mu is held.
+// removeContainer removes a container in any state from r, and emits EventDeleted. r.mu is held.
 func (r *Runtime) removeContainer(ctr *container) {
 	ctr.removed = true
 	r.containers = slices.DeleteFunc(r.containers, func(o *container) bool { return o == ctr })

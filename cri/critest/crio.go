@@ -37,7 +37,7 @@ const defaultCRIOGrace = 10 * time.Second
 // statsPoll is the pause between two checks whether a hanging stats call can continue.
 const statsPoll = 100 * time.Millisecond
 
-// RunSandbox runs a sandbox, or returns the ID of the sandbox that already has the name.
+// RunSandbox runs a sandbox. If a sandbox of the same pod and attempt exists, it returns the ID of that sandbox.
 func (r *CRIO) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (string, error) {
 	id, err := r.SummaryRuntime.RunSandbox(ctx, config)
 	if !errors.Is(err, cri.ErrAlreadyExists) {
@@ -52,7 +52,8 @@ func (r *CRIO) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (strin
 	return "", errors.Join(err, cri.ErrAlreadyExists)
 }
 
-// CreateContainer creates a container, or returns the ID of the container that already has the name.
+// CreateContainer creates a container. If the sandbox has a container of the same name and attempt, it returns the ID of that
+// container.
 func (r *CRIO) CreateContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig) (string, error) {
 	id, err := r.SummaryRuntime.CreateContainer(ctx, sandboxID, config, sandboxConfig)
 	if !errors.Is(err, cri.ErrAlreadyExists) {
@@ -67,8 +68,8 @@ func (r *CRIO) CreateContainer(ctx context.Context, sandboxID string, config *cr
 	return "", errors.Join(err, cri.ErrAlreadyExists)
 }
 
-// StopSandbox stops the running containers of the sandbox, with the time until the deadline of ctx as grace period. Then it stops
-// the sandbox.
+// StopSandbox stops the running containers of the sandbox, and then the sandbox. The grace period of the containers lasts until
+// the deadline of ctx.
 func (r *CRIO) StopSandbox(ctx context.Context, id string) error {
 	grace := defaultCRIOGrace
 	if deadline, ok := ctx.Deadline(); ok {
@@ -88,7 +89,7 @@ func (r *CRIO) StopSandbox(ctx context.Context, id string) error {
 	return r.SummaryRuntime.StopSandbox(ctx, id)
 }
 
-// StopContainer stops a container. Until it returns, stats calls that include the container hang.
+// StopContainer stops a container. Until it returns, calls that return the stats of the container hang.
 func (r *CRIO) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	if c, err := r.SummaryRuntime.ContainerStatus(ctx, id); err == nil {
 		r.addStopping(c.SandboxID, 1)
@@ -109,7 +110,8 @@ func (r *CRIO) addStopping(sandboxID string, n int) {
 	}
 }
 
-// awaitStops waits until no StopContainer call is in progress in the sandbox, or in any sandbox if sandboxID is empty.
+// awaitStops waits until no StopContainer call is in progress in the sandbox, or in any sandbox if sandboxID is empty. If ctx
+// ends first, it returns an error of the call op.
 func (r *CRIO) awaitStops(ctx context.Context, op, sandboxID string) error {
 	for {
 		r.mu.Lock()
@@ -127,7 +129,7 @@ func (r *CRIO) awaitStops(ctx context.Context, op, sandboxID string) error {
 	}
 }
 
-// ContainerStats measures all containers, after all StopContainer calls in progress have returned.
+// ContainerStats measures all containers. It waits until no StopContainer call is in progress.
 func (r *CRIO) ContainerStats(ctx context.Context) ([]cri.ContainerStats, error) {
 	if err := r.awaitStops(ctx, "ListContainerStats", ""); err != nil {
 		return nil, err
@@ -135,7 +137,7 @@ func (r *CRIO) ContainerStats(ctx context.Context) ([]cri.ContainerStats, error)
 	return r.SummaryRuntime.ContainerStats(ctx)
 }
 
-// PodContainerStats measures the containers of a sandbox, after the StopContainer calls in progress there have returned.
+// PodContainerStats measures the containers of a sandbox. It waits until no StopContainer call is in progress in that sandbox.
 func (r *CRIO) PodContainerStats(ctx context.Context, sandboxID string) ([]cri.ContainerStats, error) {
 	if err := r.awaitStops(ctx, "ListContainerStats", sandboxID); err != nil {
 		return nil, err
@@ -143,7 +145,7 @@ func (r *CRIO) PodContainerStats(ctx context.Context, sandboxID string) ([]cri.C
 	return r.SummaryRuntime.PodContainerStats(ctx, sandboxID)
 }
 
-// SandboxStats measures all sandboxes, after all StopContainer calls in progress have returned.
+// SandboxStats measures all sandboxes. It waits until no StopContainer call is in progress.
 func (r *CRIO) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
 	if err := r.awaitStops(ctx, "ListPodSandboxStats", ""); err != nil {
 		return nil, err

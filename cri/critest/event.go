@@ -19,7 +19,8 @@ type eventStream struct {
 	wake   chan struct{} // capacity 1; has an element after queue or broken has changed
 }
 
-// StreamEvents streams every later change of a sandbox or container, in order and without loss.
+// StreamEvents calls fn for every change of a sandbox or container after the call, in order and without loss. It returns when ctx
+// ends, fn returns an error, or [Runtime.BreakStreams] is called.
 func (r *Runtime) StreamEvents(ctx context.Context, fn func(cri.Event) error) (err error) {
 	call := r.recordCall(Call{Op: "GetContainerEvents"})
 	defer r.recordResult(call, &err)
@@ -56,7 +57,7 @@ func (r *Runtime) StreamEvents(ctx context.Context, fn func(cri.Event) error) (e
 	}
 }
 
-// BreakStreams ends all open event streams with err, like a runtime that crashes. Streams opened later work.
+// BreakStreams ends all open event streams with err, as if the runtime had crashed. New streams can be opened afterwards.
 func (r *Runtime) BreakStreams(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +67,8 @@ func (r *Runtime) BreakStreams(err error) {
 	}
 }
 
-// publishEvent queues an event for all streams. r.mu is held, so that the order of events is the order of changes.
+// publishEvent queues an event of type t for all open streams. id is the sandbox or container that changed, and pod its pod. r.mu
+// is held, so that events have the order of the changes.
 func (r *Runtime) publishEvent(t cri.EventType, id string, pod cri.PodIdentity) {
 	if len(r.streams) == 0 {
 		return

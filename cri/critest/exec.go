@@ -14,7 +14,7 @@ import (
 // ExecFunc plays a command inside a container and returns its output and exit code.
 type ExecFunc func(ctx context.Context, cmd []string) (cri.ExecResult, error)
 
-// ExecSync calls Script.Exec of the container. A command is killed when its container exits.
+// ExecSync returns the result of Script.Exec of the container. The context of Script.Exec is cancelled when the container exits.
 func (r *Runtime) ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (res cri.ExecResult, err error) {
 	call := r.recordCall(Call{Op: "ExecSync", ID: containerID})
 	defer r.recordResult(call, &err)
@@ -48,7 +48,8 @@ func (r *Runtime) ExecSync(ctx context.Context, containerID string, cmd []string
 	return res, err
 }
 
-// registerExec adds a command to a running container; cancel is called when the container exits.
+// registerExec registers call as a command that runs in the container. cancel is called when the container exits. It returns an
+// error if the container is not running.
 func (r *Runtime) registerExec(id string, call *Call, cancel context.CancelFunc) (*container, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +61,7 @@ func (r *Runtime) registerExec(id string, call *Call, cancel context.CancelFunc)
 	return c, nil
 }
 
-// ReopenContainerLog succeeds if the container is running. There is no log file.
+// ReopenContainerLog succeeds if the container is running. It does nothing, because the runtime writes no log files.
 func (r *Runtime) ReopenContainerLog(ctx context.Context, id string) (err error) {
 	call := r.recordCall(Call{Op: "ReopenContainerLog", ID: id})
 	defer r.recordResult(call, &err)

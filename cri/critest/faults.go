@@ -56,7 +56,7 @@ func Hang(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// List calls ListFunc if it is set, else the wrapped runtime, within Around.
+// List calls ListFunc or, if that is nil, the wrapped runtime. f.Around, if set, makes the call.
 func (f *Faults) List(ctx context.Context) (cri.Snapshot, error) {
 	return callAround(ctx, f, "List", "", func() (cri.Snapshot, error) {
 		if f.ListFunc != nil {
@@ -66,7 +66,7 @@ func (f *Faults) List(ctx context.Context) (cri.Snapshot, error) {
 	})
 }
 
-// RunSandbox calls RunSandboxFunc if it is set, else the wrapped runtime, within Around.
+// RunSandbox calls RunSandboxFunc or, if that is nil, the wrapped runtime. f.Around, if set, makes the call.
 func (f *Faults) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (string, error) {
 	return callAround(ctx, f, "RunPodSandbox", config.Pod.UID, func() (string, error) {
 		if f.RunSandboxFunc != nil {
@@ -76,17 +76,17 @@ func (f *Faults) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (str
 	})
 }
 
-// StopSandbox calls StopSandboxFunc if it is set, else the wrapped runtime, within Around.
+// StopSandbox calls StopSandboxFunc or, if that is nil, the wrapped runtime. f.Around, if set, makes the call.
 func (f *Faults) StopSandbox(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "StopPodSandbox", id, f.StopSandboxFunc, f.Runtime.StopSandbox)
 }
 
-// RemoveSandbox calls RemoveSandboxFunc if it is set, else the wrapped runtime, within Around.
+// RemoveSandbox calls RemoveSandboxFunc or, if that is nil, the wrapped runtime. f.Around, if set, makes the call.
 func (f *Faults) RemoveSandbox(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "RemovePodSandbox", id, f.RemoveSandboxFunc, f.Runtime.RemoveSandbox)
 }
 
-// CreateContainer calls CreateContainerFunc if it is set, else the wrapped runtime, within Around.
+// CreateContainer calls CreateContainerFunc or, if that is nil, the wrapped runtime. f.Around, if set, makes the call.
 func (f *Faults) CreateContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig) (string, error) {
 	return callAround(ctx, f, "CreateContainer", sandboxID, func() (string, error) {
 		if f.CreateContainerFunc != nil {
@@ -96,12 +96,12 @@ func (f *Faults) CreateContainer(ctx context.Context, sandboxID string, config *
 	})
 }
 
-// StartContainer calls StartContainerFunc if it is set, else the wrapped runtime, within Around.
+// StartContainer calls StartContainerFunc or, if that is nil, the wrapped runtime. f.Around, if set, makes the call.
 func (f *Faults) StartContainer(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "StartContainer", id, f.StartContainerFunc, f.Runtime.StartContainer)
 }
 
-// StopContainer calls StopContainerFunc if it is set, else the wrapped runtime, within Around.
+// StopContainer calls StopContainerFunc or, if that is nil, the wrapped runtime. f.Around, if set, makes the call.
 func (f *Faults) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	_, err := callAround(ctx, f, "StopContainer", id, func() (struct{}, error) {
 		if f.StopContainerFunc != nil {
@@ -112,13 +112,13 @@ func (f *Faults) StopContainer(ctx context.Context, id string, grace time.Durati
 	return err
 }
 
-// RemoveContainer calls RemoveContainerFunc if it is set, else the wrapped runtime, within Around.
+// RemoveContainer calls RemoveContainerFunc or, if that is nil, the wrapped runtime. f.Around, if set, makes the call.
 func (f *Faults) RemoveContainer(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "RemoveContainer", id, f.RemoveContainerFunc, f.Runtime.RemoveContainer)
 }
 
-// callWithFault makes a call that takes an ID and has no result. It calls fault in place of the wrapped runtime, unless fault
-// is nil.
+// callWithFault makes the call op, which takes an ID and returns only an error. It calls fault, or call if fault is nil, through
+// Faults.Around if that is set.
 func (f *Faults) callWithFault(ctx context.Context, op, id string,
 	fault func(context.Context, cri.Runtime, string) error, call func(context.Context, string) error,
 ) error {
@@ -131,7 +131,8 @@ func (f *Faults) callWithFault(ctx context.Context, op, id string,
 	return err
 }
 
-// callAround makes a call that has a result: through Faults.Around if that is set, else directly.
+// callAround makes the call op for the object with this ID: through Faults.Around if that is set, else directly. It returns the
+// result of call, or the zero value and an error.
 func callAround[T any](ctx context.Context, faults *Faults, op, id string, call func() (T, error)) (result T, err error) {
 	if faults.Around == nil {
 		return call()

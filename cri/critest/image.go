@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// NewImage returns an image with ref as its only tag and an ID derived from ref. Without RepoDigests it counts as imported, so
-// that package gc keeps it. Set RepoDigests to simulate an image from a registry.
+// NewImage returns an image with tag ref and an ID derived from ref. It has no RepoDigests, so that package gc takes it for an
+// imported image and keeps it. A test that simulates a pulled image sets RepoDigests.
 func NewImage(ref string, size uint64) cri.Image {
 	sum := sha256.Sum256([]byte(ref))
 	return cri.Image{
@@ -26,7 +26,7 @@ func NewImage(ref string, size uint64) cri.Image {
 	}
 }
 
-// ListImages returns Options.Images and the images that were pulled or used since.
+// ListImages returns Options.Images and all images that were pulled or used by a container since.
 func (r *Runtime) ListImages(ctx context.Context) (images []cri.Image, err error) {
 	call := r.recordCall(Call{Op: "ListImages"})
 	defer r.recordResult(call, &err)
@@ -38,7 +38,7 @@ func (r *Runtime) ListImages(ctx context.Context) (images []cri.Image, err error
 	return slices.Clone(r.images), nil
 }
 
-// ImageStatus returns the image with this tag, digest or ID. Without Options.Images every image exists.
+// ImageStatus returns the image with this tag, digest or ID. If Options.Images is not set, every image exists.
 func (r *Runtime) ImageStatus(ctx context.Context, image cri.ImageSpec) (img cri.Image, err error) {
 	call := r.recordCall(Call{Op: "ImageStatus", Name: image.Image})
 	defer r.recordResult(call, &err)
@@ -56,7 +56,7 @@ func (r *Runtime) ImageStatus(ctx context.Context, image cri.ImageSpec) (img cri
 	return cri.Image{}, cri.ErrNotFound
 }
 
-// RemoveImage removes an image. As in containerd, containers may still use it.
+// RemoveImage removes an image, even if a container uses it, as containerd does.
 func (r *Runtime) RemoveImage(ctx context.Context, image cri.ImageSpec) (err error) {
 	call := r.recordCall(Call{Op: "RemoveImage", Name: image.Image})
 	defer r.recordResult(call, &err)
@@ -116,7 +116,7 @@ func (r *Runtime) findImage(ref string) int {
 	})
 }
 
-// storeImage adds an image, or replaces the image with the same ID. r.mu is held.
+// storeImage adds an image. It replaces an image with the same ID. r.mu is held.
 func (r *Runtime) storeImage(img cri.Image) {
 	if i := r.findImage(img.ID); i >= 0 {
 		r.images[i] = img
@@ -125,7 +125,8 @@ func (r *Runtime) storeImage(img cri.Image) {
 	r.images = append(r.images, img)
 }
 
-// imageForContainer returns the image of a new container. Without Options.Images it adds a missing image. r.mu is held.
+// imageForContainer returns the image that a new container uses. If Options.Images is not set, a missing image is added.
+// Otherwise it is an error. r.mu is held.
 func (r *Runtime) imageForContainer(image cri.ImageSpec) (cri.Image, error) {
 	if i := r.findImage(image.Image); i >= 0 {
 		return r.images[i], nil
@@ -138,7 +139,7 @@ func (r *Runtime) imageForContainer(image cri.ImageSpec) (cri.Image, error) {
 	return img, nil
 }
 
-// imageRef returns the reference that containers are created with: a digest if there is one, else the ID.
+// imageRef returns the reference of img that the CreateContainer call contains: the first digest or, without digests, the ID.
 func imageRef(img cri.Image) string {
 	if len(img.RepoDigests) > 0 {
 		return img.RepoDigests[0]

@@ -21,7 +21,7 @@ type program struct {
 	args  []string
 }
 
-// exitsOnTERM returns a program that prints "ready" and exits with a code on SIGTERM.
+// exitsOnTERM returns a program that prints "ready", and on SIGTERM exits with code onTERM.
 func exitsOnTERM(onTERM int) program {
 	return program{
 		name:  "forever",
@@ -30,7 +30,7 @@ func exitsOnTERM(onTERM int) program {
 	}
 }
 
-// exitsAfter returns a program that exits with a code after a delay.
+// exitsAfter returns a program that exits with code after the delay after.
 func exitsAfter(after time.Duration, code int) program {
 	return program{
 		name:  "exits",
@@ -57,7 +57,7 @@ func killsItself(n int) program {
 	}
 }
 
-// leavesChild returns a program that exits on SIGTERM and leaves a child process that keeps printing and ignores SIGTERM.
+// leavesChild returns a program that exits on SIGTERM. Its child process survives: it ignores SIGTERM and continues to print.
 func leavesChild() program {
 	return program{
 		name:  "forks",
@@ -73,8 +73,8 @@ func printsNumbers() program {
 	}
 }
 
-// printsLines returns a program that prints the lines of a log test: lines on both streams, an empty line, an environment
-// variable, and a line longer than the pieces into which runtimes split lines.
+// printsLines returns a program that prints test lines: lines to stdout and stderr, an empty line, an environment variable, and a
+// line so long that runtimes split it into several log entries.
 func printsLines() program {
 	return program{
 		name:  "prints",
@@ -83,7 +83,7 @@ func printsLines() program {
 	}
 }
 
-// printsAndExits returns a command for ExecSync that prints to both streams and exits with a code.
+// printsAndExits returns a command for ExecSync that prints to stdout and stderr and exits with code.
 func printsAndExits(code int) program {
 	return program{
 		name:  "answers",
@@ -92,13 +92,13 @@ func printsAndExits(code int) program {
 	}
 }
 
-// runsForever returns a command for ExecSync that does not exit. Its command line contains mark.
+// runsForever returns a command for ExecSync that does not exit. Its command line contains mark, so that findsProcess finds it.
 func runsForever(mark string) program {
 	return program{name: "lingers", shell: `while :; do sleep 1; done`, args: []string{mark}}
 }
 
-// findsProcess returns a command for ExecSync that succeeds while a process has mark in its command line. The brackets in the
-// pattern keep it from finding itself.
+// findsProcess returns a command for ExecSync that succeeds if some process has mark in its command line. The command itself does
+// not match, because it contains mark as a pattern with brackets.
 func findsProcess(mark string) program {
 	return program{
 		name:  "finds",
@@ -110,12 +110,13 @@ func findsProcess(mark string) program {
 // noProgram is the path of a program that does not exist.
 const noProgram = "/does/not/exist"
 
-// argv returns the command that runs the program with this shell.
+// argv returns the command line that runs the program with this shell.
 func (p program) argv(shell string) []string {
 	return append([]string{shell, "-c", p.shell, p.name}, p.args...)
 }
 
-// SuiteScript plays the programs that [TestRuntime] runs. Pass it as Options.Script to a [Runtime] under test.
+// SuiteScript returns the [Script] that simulates the program of the container config, one of the programs of [TestRuntime]. Use
+// it as Options.Script of a [Runtime] that TestRuntime tests.
 func SuiteScript(config *cri.ContainerConfig) Script {
 	if len(config.Command) > 0 && config.Command[0] == noProgram {
 		return FailStart(fs.ErrNotExist)
@@ -154,7 +155,8 @@ func suiteExec(ctx context.Context, cmd []string) (cri.ExecResult, error) {
 	return cri.ExecResult{}, nil
 }
 
-// suiteProgram returns the name and the arguments of a command that program.argv built.
+// suiteProgram returns the name of the program in the command line argv, which program.argv built. arg returns the program's
+// argument of this number, counted from 1, or "". The name is empty for another command line.
 func suiteProgram(argv []string) (name string, arg func(int) string) {
 	if len(argv) < 4 {
 		return "", nil
@@ -167,7 +169,7 @@ func suiteProgram(argv []string) (name string, arg func(int) string) {
 	}
 }
 
-// parseNumber parses a numeric argument of a program of the suite; errors yield 0.
+// parseNumber parses a number in a program's arguments, and returns 0 on error.
 func parseNumber(s string) float64 {
 	n, _ := strconv.ParseFloat(s, 64)
 	return n

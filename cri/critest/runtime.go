@@ -130,8 +130,9 @@ func (r *Runtime) ListPod(ctx context.Context, uid string) (p cri.Pod, err error
 	return r.podObjects(cri.PodIdentity{UID: uid}), nil
 }
 
-// Container returns a container by its ID, or the newest container with the name "pod/container", where pod is the name or UID of
-// a pod. It is meant for assertions and is not recorded in Calls.
+// Container returns a container for assertions; the call is not recorded in Calls. ref is a container ID or "pod/container",
+// where pod is the name or UID of the pod. The second form means the newest container of that name. The result is false if there
+// is none.
 func (r *Runtime) Container(ref string) (cri.Container, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,11 +143,12 @@ func (r *Runtime) Container(ref string) (cri.Container, bool) {
 	return c.Container, true
 }
 
-// Kill ends a running container with an exit code, like a crash. ref is an ID or name as in [Runtime.Container], or the ID of a
-// sandbox. A killed sandbox becomes not ready, and its containers run until StopSandbox.
+// Kill makes a running container exit with code, like a crash. ref is a container ID or name as in [Runtime.Container], or a
+// sandbox ID. A killed sandbox becomes not ready, but its containers run until StopSandbox.
 func (r *Runtime) Kill(ref string, code int32) error { return r.KillWith(ref, Exit{Code: code}) }
 
-// KillWith is Kill with a full [Exit], for example with reason OOMKilled. It kills after exit.After, at once if that is zero.
+// KillWith makes a running container exit as exit specifies, for example with reason OOMKilled, after exit.After. ref has the
+// forms of [Runtime.Kill].
 func (r *Runtime) KillWith(ref string, exit Exit) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,7 +171,8 @@ func (r *Runtime) KillWith(ref string, exit Exit) error {
 	return nil
 }
 
-// resolveContainer returns the container with this ID or "pod/container" name, or nil. r.mu is held.
+// resolveContainer returns the container that ref names, an ID or "pod/container" as in [Runtime.Container], or nil. r.mu is
+// held.
 func (r *Runtime) resolveContainer(ref string) *container {
 	if c := r.containerByID(ref); c != nil {
 		return c
@@ -198,7 +201,7 @@ func (r *Runtime) containerByID(id string) *container {
 	return c
 }
 
-// podObjects returns the sandboxes and containers of the pod with the UID of id. r.mu is held.
+// podObjects returns the pod with the UID of id: its sandboxes and containers. r.mu is held.
 func (r *Runtime) podObjects(id cri.PodIdentity) cri.Pod {
 	p := cri.Pod{PodIdentity: id, Time: time.Now()}
 	for _, sb := range r.sandboxes {
@@ -215,7 +218,7 @@ func (r *Runtime) podObjects(id cri.PodIdentity) cri.Pod {
 	return p
 }
 
-// newID returns words joined by dashes, with a number appended if that ID was used before. r.mu is held.
+// newID returns an ID that was never used: words joined by dashes, and a number if that ID exists. r.mu is held.
 func (r *Runtime) newID(words ...string) string {
 	for {
 		id := strings.Join(words, "-")
@@ -227,7 +230,7 @@ func (r *Runtime) newID(words ...string) string {
 	}
 }
 
-// roundUpToSeconds rounds d up to whole seconds, the resolution of the CRI. It returns [Never] if the result would overflow.
+// roundUpToSeconds rounds d up to whole seconds, the unit of CRI durations. It returns [Never] if the result would overflow.
 func roundUpToSeconds(d time.Duration) time.Duration {
 	whole := max(d, 0).Truncate(time.Second)
 	switch {

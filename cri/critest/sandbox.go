@@ -23,7 +23,7 @@ type sandbox struct {
 	addr netip.Addr // zero: on the host network, or stopped
 }
 
-// RunSandbox creates a ready sandbox, with an address unless it is on the host network.
+// RunSandbox creates a ready sandbox and returns its ID. It assigns an IP address, unless the sandbox is on the host network.
 func (r *Runtime) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (id string, err error) {
 	call := r.recordCall(Call{Op: "RunPodSandbox", Name: podName(config.Pod)})
 	defer r.recordResult(call, &err)
@@ -101,7 +101,8 @@ func (r *Runtime) RemoveSandbox(ctx context.Context, id string) (err error) {
 	return nil
 }
 
-// stopSandbox kills the running containers of a sandbox. As in containerd, created containers stay created. r.mu is held.
+// stopSandbox kills the running containers of a sandbox, and makes the sandbox not ready. As in containerd, created containers
+// stay created. r.mu is held.
 func (r *Runtime) stopSandbox(sb *sandbox) {
 	for _, c := range r.containers {
 		if c.SandboxID == sb.ID {
@@ -113,7 +114,7 @@ func (r *Runtime) stopSandbox(sb *sandbox) {
 	sb.IPs, sb.addr = nil, netip.Addr{}
 }
 
-// setNotReady changes a ready sandbox to not ready. r.mu is held.
+// setNotReady makes a ready sandbox not ready. r.mu is held.
 func (r *Runtime) setNotReady(sb *sandbox) {
 	if sb.State == cri.SandboxReady {
 		sb.State = cri.SandboxNotReady
@@ -121,7 +122,8 @@ func (r *Runtime) setNotReady(sb *sandbox) {
 	}
 }
 
-// allocateAddr returns the next free address of the range, in a circle, so that a released address is reused late. r.mu is held.
+// allocateAddr returns a free address of the pod range: the next after the address allocated last. It starts over at the end of
+// the range, so that a released address is reused late. r.mu is held.
 func (r *Runtime) allocateAddr() (netip.Addr, error) {
 	first := r.opts.PodCIDR.Masked().Addr().Next()
 	addr := r.lastAddr

@@ -43,33 +43,33 @@ type Script struct {
 	Attach AttachFunc
 }
 
-// ExitAfter returns a script that exits by itself d after the start.
+// ExitAfter returns a script whose container exits by itself with code, d after its start.
 func ExitAfter(d time.Duration, code int32) Script {
 	return Script{Exit: &Exit{After: d, Code: code}}
 }
 
-// OOMAfter returns a script that the OOM killer ends d after the start.
+// OOMAfter returns a script whose container is killed by the OOM killer d after its start.
 func OOMAfter(d time.Duration) Script {
 	return Script{Exit: &Exit{After: d, Code: codeKilled, Reason: reasonOOMKilled}}
 }
 
-// IgnoreTERM returns a script that ignores the stop signal: only SIGKILL ends it.
+// IgnoreTERM returns a script whose container ignores the stop signal: it exits only when it is killed.
 func IgnoreTERM() Script {
 	return Script{Stop: &Exit{After: Never}}
 }
 
-// ExitAfterStop returns a script that exits d after the stop signal.
+// ExitAfterStop returns a script whose container exits with code, d after it receives the stop signal.
 func ExitAfterStop(d time.Duration, code int32) Script {
 	return Script{Stop: &Exit{After: d, Code: code}}
 }
 
-// FailStart returns a script whose StartContainer fails with err.
+// FailStart returns a script that makes StartContainer fail with err.
 func FailStart(err error) Script {
 	return Script{StartError: err}
 }
 
-// FailFirst returns an [Options.Script] function. The first n attempts of a container get script; later attempts run until they
-// are stopped.
+// FailFirst returns a function for [Options.Script]. It returns script for the attempts 0 to n-1 of each container, and a script
+// that runs until it is stopped for later attempts.
 func FailFirst(n uint32, script Script) func(*cri.ContainerConfig) Script {
 	return func(c *cri.ContainerConfig) Script {
 		if c.Attempt < n {
@@ -79,8 +79,8 @@ func FailFirst(n uint32, script Script) func(*cri.ContainerConfig) Script {
 	}
 }
 
-// ByName returns an [Options.Script] function that selects the script by the name of the container. Names without an entry get
-// the zero Script.
+// ByName returns a function for [Options.Script] that returns the entry of scripts for the name of the container. Other
+// containers get the zero Script, which runs until it is stopped.
 func ByName(scripts map[string]Script) func(*cri.ContainerConfig) Script {
 	return func(c *cri.ContainerConfig) Script { return scripts[c.Name] }
 }
@@ -95,7 +95,7 @@ const (
 	reasonStartError = "StartError"
 )
 
-// reasonOrDefault returns the reason of the container status: e.Reason, or Completed or Error by the code.
+// reasonOrDefault returns e.Reason. If that is empty, it returns Completed for exit code 0 and Error for other codes.
 func (e Exit) reasonOrDefault() string {
 	switch {
 	case e.Reason != "":
@@ -107,7 +107,8 @@ func (e Exit) reasonOrDefault() string {
 	}
 }
 
-// exitOnSignal returns the exit of the script after the stop signal sig.
+// exitOnSignal returns how the container exits after the stop signal sig: as s.Stop specifies, or with code 128 plus the signal
+// number.
 func (s Script) exitOnSignal(sig cri.Signal) Exit {
 	if s.Stop != nil {
 		return *s.Stop

@@ -31,7 +31,8 @@ var (
 	_ cri.PodCIDRSetter = (*Runtime)(nil)
 )
 
-// RunExec plays Script.Session of the container, or copies the output of Script.Exec.
+// RunExec plays Script.Session of the container for cmd. If Session is nil, it calls Script.Exec and copies the output to
+// session. It returns the exit code.
 func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string, session cri.Session) (code int, err error) {
 	ended, err := r.runSession(ctx, "Exec", containerID, func(ctx context.Context, script Script) error {
 		if script.Session != nil {
@@ -63,7 +64,7 @@ func writeOutput(w io.Writer, data []byte) error {
 	return err
 }
 
-// RunAttach plays Script.Attach of the container, or waits until the container exits.
+// RunAttach plays Script.Attach of the container with session. If Attach is nil, it waits until the container exits.
 func (r *Runtime) RunAttach(ctx context.Context, containerID string, session cri.Session) error {
 	_, err := r.runSession(ctx, "Attach", containerID, func(ctx context.Context, script Script) error {
 		if script.Attach == nil {
@@ -74,7 +75,8 @@ func (r *Runtime) RunAttach(ctx context.Context, containerID string, session cri
 	return err
 }
 
-// runSession runs play inside a container. ended is true if the container exited first.
+// runSession calls play with the script of a running container, as a session of kind op. When the container exits, it cancels the
+// context of play, and ended is true.
 func (r *Runtime) runSession(ctx context.Context, op, id string, play func(context.Context, Script) error) (ended bool, err error) {
 	call := r.recordCall(Call{Op: op, ID: id})
 	defer r.recordResult(call, &err)
@@ -122,7 +124,7 @@ func (r *Runtime) RunPortForward(ctx context.Context, sandboxID string, port int
 	return context.Cause(ctx)
 }
 
-// readySandbox returns a sandbox, or an error if it is not ready.
+// readySandbox returns the sandbox with this ID, or an error if it is not ready.
 func (r *Runtime) readySandbox(id string) (cri.Sandbox, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,7 +151,7 @@ func (r *Runtime) Checkpoint(ctx context.Context, containerID, _ string, _ time.
 	return err
 }
 
-// SetPodCIDRs makes the first range the source of addresses for later sandboxes.
+// SetPodCIDRs sets the range from which new sandboxes get their addresses: the first of cidrs.
 func (r *Runtime) SetPodCIDRs(ctx context.Context, cidrs []netip.Prefix) (err error) {
 	call := r.recordCall(Call{Op: "UpdateRuntimeConfig"})
 	defer r.recordResult(call, &err)

@@ -18,14 +18,15 @@ import (
 // withStdin makes the container keep its stdin open.
 func withStdin(config *cri.ContainerConfig) { config.Stdin = true }
 
-// startAttach runs RunAttach in a goroutine. The returned channel yields its error once.
+// startAttach calls RunAttach for container id in a goroutine. The returned channel receives the error of RunAttach, once.
 func (t *sessionTestCase) startAttach(ctx context.Context, id string, session cri.Session) chan error {
 	done := make(chan error, 1)
 	go func() { done <- t.run.RunAttach(ctx, id, session) }()
 	return done
 }
 
-// awaitReturn waits for the error of a session, and fails the test after a minute.
+// awaitReturn waits until done receives the error of RunAttach, and returns it. After a minute the test fails, as a violation of
+// rule.
 func (t *sessionTestCase) awaitReturn(done chan error, rule string) error {
 	t.Helper()
 	select {
@@ -37,7 +38,8 @@ func (t *sessionTestCase) awaitReturn(done chan error, rule string) error {
 	}
 }
 
-// writeUntilAnswered writes line repeatedly until answered returns true, because nothing signals that a client is attached.
+// writeUntilAnswered writes line to keyboard, repeatedly, until answered returns true. Input written before the runtime has
+// attached the client may be lost, and nothing signals that it is attached.
 func (t *sessionTestCase) writeUntilAnswered(keyboard io.Writer, line string, answered func() bool) {
 	t.Helper()
 	t.Until(ruleAttach, func() (bool, string) {
@@ -63,7 +65,7 @@ func attachEnd(t *sessionTestCase) {
 	t.Hold(!strings.Contains(out.String(), "err"), ruleAttach, "stdout contains output of stderr: %s", quoteTruncated(out.String()))
 }
 
-// attachSeveral attaches two clients to a container and disconnects the first.
+// attachSeveral tests that a client stays attached while another client of its container disconnects.
 func attachSeveral(t *sessionTestCase) {
 	id := t.startContainer(echoesLines(), withStdin)
 	stdin, keyboard := io.Pipe()

@@ -47,7 +47,7 @@ func execCodes(t *sessionTestCase) {
 	}
 }
 
-// execFiles copies 4 MiB in both directions at once, as kubectl cp does.
+// execFiles tests a command that reads 4 MiB from stdin and writes them to stdout at the same time, as for kubectl cp.
 func execFiles(t *sessionTestCase) {
 	id := t.startContainer(sleepsUntilTERM(), nil)
 	data := make([]byte, 4<<20)

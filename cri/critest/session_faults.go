@@ -50,7 +50,7 @@ func (f *SessionFaults) RunAttach(ctx context.Context, containerID string, sessi
 	})
 }
 
-// RunPortForward forwards a connection with the wrapped runner. It closes conn even if Around skips the session.
+// RunPortForward forwards conn to a port of the sandbox with the wrapped runner. It closes conn even if Around skips the session.
 func (f *SessionFaults) RunPortForward(ctx context.Context, sandboxID string, port int32, conn io.ReadWriteCloser) error {
 	defer conn.Close()
 	return f.runSession(ctx, "PortForward", sandboxID, func(ctx context.Context, l *sessionFault) error {
@@ -98,8 +98,8 @@ type sessionFault struct {
 	breakSession func()
 }
 
-// takeBytes takes up to n bytes from the session's byte limit and returns the number taken. When the limit is used up, it
-// breaks the session.
+// takeBytes subtracts n bytes from the byte limit of the session, and returns how many of them may be transferred. At the limit
+// it breaks the session. If fewer than n bytes may be transferred, it returns an error too.
 func (l *sessionFault) takeBytes(n int) (int, error) {
 	for {
 		left := l.remaining.Load()
@@ -120,7 +120,7 @@ func (l *sessionFault) takeBytes(n int) (int, error) {
 	}
 }
 
-// wrapStreams returns session with streams that are subject to the fault.
+// wrapStreams returns session with streams that have the latency and the byte limit of l.
 func (l *sessionFault) wrapStreams(ctx context.Context, session cri.Session) cri.Session {
 	if session.Stdin != nil {
 		session.Stdin = faultyReader{ctx, session.Stdin, l}

@@ -16,7 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// startEchoServer starts a TCP echo server on the host, until the end of the test, and returns its port.
+// startEchoServer starts a TCP server on the host that echoes its input. It runs until the end of the test. startEchoServer
+// returns its port.
 func (t *sessionTestCase) startEchoServer() int32 {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.ctx, "tcp", "127.0.0.1:0")
@@ -43,7 +44,8 @@ func (t *sessionTestCase) startEchoServer() int32 {
 	return int32(l.Addr().(*net.TCPAddr).Port)
 }
 
-// startForward forwards a connection to a port. It returns the client's side and the error of RunPortForward.
+// startForward calls RunPortForward for a port in a goroutine. It returns the client's end of the connection, and a channel that
+// receives the error of RunPortForward.
 func (t *sessionTestCase) startForward(port int32) (client net.Conn, done chan error) {
 	client, conn := net.Pipe()
 	done = make(chan error, 1)

@@ -30,7 +30,7 @@ var terminalSize = cri.TerminalSize{Width: 77, Height: 33} //nolint:gochecknoglo
 
 const awaitSize = `while [ "$(stty size 2>/dev/null)" != "33 77" ]; do sleep 0.02; done; `
 
-// sessionPrograms returns all programs of the suite, with placeholders for their arguments.
+// sessionPrograms returns all programs of the session suite. Their arguments are placeholders.
 func sessionPrograms() []sessionProgram {
 	return []sessionProgram{sleepsUntilTERM(), printsToBothStreams(0), copiesStdin(), printsBytes(0), checksTerminal(), runsForeverWithChild(""), echoesLines(), copiesStdinOnce(), echoesTypedLines(), printsFloods()}
 }
@@ -43,7 +43,7 @@ func sleepsUntilTERM() sessionProgram {
 	}}
 }
 
-// printsToBothStreams returns a program that prints to stdout and stderr and exits with a code.
+// printsToBothStreams returns a program that prints to stdout and stderr and exits with code.
 func printsToBothStreams(code int) sessionProgram {
 	return sessionProgram{name: "both", shell: `echo out; echo err >&2; exit "$1"`, args: []string{strconv.Itoa(code)}, play: func(_ context.Context, arg func(int) string, s cri.Session) int {
 		writeString(s.Stdout, "out\n")
@@ -77,7 +77,8 @@ func printsBytes(n int) sessionProgram {
 	}}
 }
 
-// checksTerminal returns a program that waits for terminalSize and checks that all its streams are terminals.
+// checksTerminal returns a program that waits until its terminal has terminalSize. It then prints "terminal" if stdin, stdout and
+// stderr are terminals.
 func checksTerminal() sessionProgram {
 	return sessionProgram{name: "onTerminal", shell: awaitSize + `test -t 0 && test -t 1 && test -t 2 && echo terminal; echo err >&2; exit 5`, play: func(ctx context.Context, _ func(int) string, s cri.Session) int {
 		if awaitTerminalSize(ctx, s) {
@@ -87,7 +88,8 @@ func checksTerminal() sessionProgram {
 	}}
 }
 
-// runsForeverWithChild returns a program that does not exit and has a child process. Both have mark in their command lines.
+// runsForeverWithChild returns a program that starts a child process and does not exit. The command lines of program and child
+// contain mark.
 func runsForeverWithChild(mark string) sessionProgram {
 	return sessionProgram{name: "lingers", shell: `(while :; do sleep 1; done) & echo ready; while :; do sleep 1; done`, args: []string{mark}, play: func(ctx context.Context, _ func(int) string, s cri.Session) int {
 		writeString(s.Stdout, "ready\n")
@@ -96,17 +98,18 @@ func runsForeverWithChild(mark string) sessionProgram {
 	}}
 }
 
-// echoesLines returns a program that prints each line of stdin to both streams until it reads "end".
+// echoesLines returns a program that prints each line of stdin to stdout and stderr. It exits after the line "end".
 func echoesLines() sessionProgram {
 	return sessionProgram{name: "lines", shell: `while read line && [ "$line" != end ]; do echo "out $line"; echo "err $line" >&2; done; echo bye; exit 6`}
 }
 
-// copiesStdinOnce returns a program that copies stdin to stdout and exits at the end of stdin.
+// copiesStdinOnce returns a program that copies stdin to stdout. It exits at the end of stdin.
 func copiesStdinOnce() sessionProgram {
 	return sessionProgram{name: "once", shell: `cat; echo end; exit 7`}
 }
 
-// echoesTypedLines returns a program that waits for terminalSize, and echoes lines until it reads "end".
+// echoesTypedLines returns a program that waits until its terminal has terminalSize, and then echoes each input line. It exits
+// after the line "end".
 func echoesTypedLines() sessionProgram {
 	return sessionProgram{name: "typed", shell: awaitSize + `while read line && [ "$line" != end ]; do echo "got $line" >&2; done; echo bye; exit 8`}
 }
@@ -122,7 +125,8 @@ func writeString(w io.Writer, words string) {
 	}
 }
 
-// awaitTerminalSize waits until session.Resize yields terminalSize. It returns false if ctx ends first.
+// awaitTerminalSize waits until session.Resize yields terminalSize, and reports whether session has a terminal. It returns false
+// if ctx ends or Resize is closed first.
 func awaitTerminalSize(ctx context.Context, session cri.Session) bool {
 	for {
 		select {
@@ -136,8 +140,8 @@ func awaitTerminalSize(ctx context.Context, session cri.Session) bool {
 	}
 }
 
-// SessionSuiteScript plays the commands that [TestSessions] runs. A [Runtime] under test uses it as Options.Script with
-// [SessionFixture.NoAttach], because it does not play the processes of containers.
+// SessionSuiteScript returns the [Script] that simulates the commands of [TestSessions]. Use it as Options.Script of a [Runtime]
+// that TestSessions tests, with [SessionFixture.NoAttach]: the programs of the containers themselves are not simulated.
 func SessionSuiteScript(*cri.ContainerConfig) Script {
 	return Script{Session: func(ctx context.Context, cmd []string, s cri.Session) (int, error) {
 		if len(cmd) < 4 {

@@ -33,8 +33,8 @@ type SessionFixture struct {
 	NoAttach bool
 }
 
-// TestSessions checks the sessions of a runtime against the documentation of package cri. It takes some seconds and removes its
-// pods. A failure quotes the violated sentence.
+// TestSessions checks the sessions of a runtime against the documentation of package cri. It takes some seconds, and removes its
+// pods at the end. A failure quotes the sentence of the documentation that is violated.
 func TestSessions(t *testing.T, fixture SessionFixture) {
 	for _, c := range []struct {
 		name string
@@ -84,7 +84,7 @@ type sessionTestCase struct {
 	sandbox string
 }
 
-// newSessionTestCase runs a sandbox on the host network until the end of the test.
+// newSessionTestCase returns a test case with a sandbox on the host network, which it removes at the end of the test.
 func newSessionTestCase(t *testing.T, fixture SessionFixture) *sessionTestCase {
 	tr := &sessionTestCase{Check: &suite.Check{T: t, Timeout: waitTimeout, Poll: poll}, f: fixture}
 	tr.rt, tr.run = fixture.New(t)
@@ -115,7 +115,8 @@ func newSessionTestCase(t *testing.T, fixture SessionFixture) *sessionTestCase {
 	return tr
 }
 
-// startContainer starts a container that runs prog until the end of the test. change may modify its config.
+// startContainer starts a container that runs prog, and returns its ID. Before the call, change, if not nil, may modify the
+// container's config. The container is removed with the sandbox of the test.
 func (t *sessionTestCase) startContainer(prog sessionProgram, change func(*cri.ContainerConfig)) string {
 	t.Helper()
 	c := &cri.ContainerConfig{
@@ -147,7 +148,7 @@ func (t *sessionTestCase) execProgram(id string, prog sessionProgram, session cr
 	return t.run.RunExec(t.ctx, id, prog.argv(), session)
 }
 
-// containerState returns the state of a container in List, and fails the test if List does not contain it.
+// containerState returns the state that List reports for the container with this ID. The test fails if List does not contain it.
 func (t *sessionTestCase) containerState(id string) cri.ContainerState {
 	t.Helper()
 	snapshot, err := t.rt.List(t.ctx)

@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Version returns the runtime name "critest" and the API versions that the kubelet requires.
+// Version returns the runtime name "critest" and versions that the kubelet accepts.
 func (r *Runtime) Version(ctx context.Context) (v cri.Version, err error) {
 	call := r.recordCall(Call{Op: "Version"})
 	defer r.recordResult(call, &err)
@@ -19,7 +19,7 @@ func (r *Runtime) Version(ctx context.Context) (v cri.Version, err error) {
 	return cri.Version{Version: "0.1.0", RuntimeName: "critest", RuntimeVersion: "1.0.0", RuntimeAPIVersion: "v1"}, nil
 }
 
-// Status returns the result of Options.Status, or a status with all conditions true.
+// Status returns the result of Options.Status. If that is nil, it returns a status in which all conditions are true.
 func (r *Runtime) Status(ctx context.Context) (s cri.Status, err error) {
 	call := r.recordCall(Call{Op: "Status"})
 	defer r.recordResult(call, &err)
@@ -46,7 +46,7 @@ func (r *Runtime) CgroupDriver(ctx context.Context) (d cri.CgroupDriver, err err
 	return cri.CgroupDriverCgroupfs, ctx.Err()
 }
 
-// ContainerStats returns the result of Options.Usage for every running container.
+// ContainerStats returns the stats of every running container, from Options.Usage.
 func (r *Runtime) ContainerStats(ctx context.Context) (stats []cri.ContainerStats, err error) {
 	call := r.recordCall(Call{Op: "ListContainerStats"})
 	defer r.recordResult(call, &err)
@@ -58,7 +58,7 @@ func (r *Runtime) ContainerStats(ctx context.Context) (stats []cri.ContainerStat
 	return r.usage(func(*container) bool { return true }), nil
 }
 
-// PodContainerStats returns the result of Options.Usage for the running containers of one sandbox.
+// PodContainerStats returns the stats of every running container of one sandbox, from Options.Usage.
 func (r *Runtime) PodContainerStats(ctx context.Context, sandboxID string) (stats []cri.ContainerStats, err error) {
 	call := r.recordCall(Call{Op: "ListContainerStats", ID: sandboxID})
 	defer r.recordResult(call, &err)
@@ -70,8 +70,8 @@ func (r *Runtime) PodContainerStats(ctx context.Context, sandboxID string) (stat
 	return r.usage(func(c *container) bool { return c.SandboxID == sandboxID }), nil
 }
 
-// SandboxStats returns every ready sandbox with the usage of its running containers. It reports no usage of the sandboxes
-// themselves.
+// SandboxStats returns the stats of every ready sandbox: the usage of its running containers, from Options.Usage. Usage of the
+// sandboxes themselves is not reported.
 func (r *Runtime) SandboxStats(ctx context.Context) (stats []cri.SandboxStats, err error) {
 	call := r.recordCall(Call{Op: "ListPodSandboxStats"})
 	defer r.recordResult(call, &err)
@@ -92,7 +92,7 @@ func (r *Runtime) SandboxStats(ctx context.Context) (stats []cri.SandboxStats, e
 	return stats, nil
 }
 
-// usage returns the result of Options.Usage for each running container that match accepts. r.mu is held.
+// usage returns the stats, from Options.Usage, of each running container for which match returns true. r.mu is held.
 func (r *Runtime) usage(match func(*container) bool) []cri.ContainerStats {
 	var stats []cri.ContainerStats
 	for _, c := range r.containers {

@@ -23,8 +23,8 @@ type eventWatch struct {
 	callbackErr error // error that the callback returns from now on
 }
 
-// watchEvents opens an event stream. Nothing signals that a stream is open, so it runs and removes sandboxes until it receives an
-// event of one.
+// watchEvents opens an event stream and returns when it delivers events. Nothing signals that a stream is open, so watchEvents
+// runs and removes sandboxes until it receives an event of one.
 func (t *testCase) watchEvents() *eventWatch {
 	streamer, ok := t.rt.(cri.EventStreamer)
 	if !ok {
@@ -49,7 +49,7 @@ func (w *eventWatch) addEvent(event cri.Event) error {
 	return w.callbackErr
 }
 
-// awaitCanary runs and removes sandboxes until the stream has reported one of them or has ended.
+// awaitCanary runs and removes sandboxes until the stream delivers the removal of one of them, or has ended.
 func (w *eventWatch) awaitCanary() {
 	w.t.Helper()
 	w.t.Until(ruleEvents, func() (bool, string) {
@@ -61,7 +61,7 @@ func (w *eventWatch) awaitCanary() {
 	})
 }
 
-// findEvent returns the first received event of this object and type.
+// findEvent returns the first received event of type typ for the object with this ID. The result is false if there is none.
 func (w *eventWatch) findEvent(id string, typ cri.EventType) (cri.Event, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +73,8 @@ func (w *eventWatch) findEvent(id string, typ cri.EventType) (cri.Event, bool) {
 	return cri.Event{}, false
 }
 
-// awaitEvent waits for an event of an object and checks its pod.
+// awaitEvent waits for an event of type typ for the object with this ID. It checks that the pod of the event is the pod of
+// config.
 func (w *eventWatch) awaitEvent(config *cri.SandboxConfig, id string, typ cri.EventType) {
 	w.t.Helper()
 	w.t.Until(ruleEvents, func() (bool, string) {
@@ -85,7 +86,8 @@ func (w *eventWatch) awaitEvent(config *cri.SandboxConfig, id string, typ cri.Ev
 	})
 }
 
-// eventsOrder waits for each event before it causes the next. A runtime need not report EventCreated.
+// eventsOrder tests that each change of a sandbox or container yields its event, by waiting for each event before the next
+// change. A runtime may omit EventCreated.
 func eventsOrder(t *testCase) {
 	w := t.watchEvents()
 	s := t.newPodConfig()
@@ -129,7 +131,7 @@ func eventsEnd(t *testCase) {
 	t.Hold(errors.Is(err, enough), ruleEventsEnd, "StreamEvents whose callback failed returns %v", err)
 }
 
-// awaitEnd waits until StreamEvents has returned, and returns its error.
+// awaitEnd waits until StreamEvents has returned, and returns the error of StreamEvents.
 func (w *eventWatch) awaitEnd() (err error) {
 	w.t.Helper()
 	select {

@@ -42,7 +42,8 @@ func listFields(t *testCase) {
 	t.Hold(t.f.Image == "" || c.ImageRef != "", ruleList, "the container has no ImageRef")
 }
 
-// requireEntries checks that got contains all entries of want; a runtime may add others.
+// requireEntries fails the test unless got contains all entries of want. got may have more entries, which the runtime added.
+// subject names the map in the failure.
 func (t *testCase) requireEntries(subject string, got, want map[string]string) {
 	t.Helper()
 	for key, value := range want {
@@ -108,7 +109,8 @@ func listManyAtOnce(t *testCase) {
 	t.Succeed(errors.Join(errs...), ruleConcurrent, "pods made and removed at the same time")
 }
 
-// runPodLifecycle creates, starts, stops and removes a pod. It returns its failure, because it runs in a goroutine.
+// runPodLifecycle runs a pod with the sandbox config: it creates, starts, stops and removes it. It returns the first error,
+// because it must not end the test from a goroutine.
 func (t *testCase) runPodLifecycle(config *cri.SandboxConfig) error {
 	sandbox, err := t.tryRunSandbox(config)
 	if err != nil {
@@ -135,7 +137,7 @@ func (t *testCase) runPodLifecycle(config *cri.SandboxConfig) error {
 	return t.rt.RemoveSandbox(t.ctx, sandbox)
 }
 
-// describePod returns the objects of a pod as text, in order of ID.
+// describePod returns a text that lists the sandboxes and containers of a pod in order of their IDs.
 func describePod(pod cri.Pod) string {
 	var all []string
 	for _, sb := range pod.Sandboxes {

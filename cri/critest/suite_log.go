@@ -14,7 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// containerChildren detects surviving child processes by their log output, which every runtime makes visible.
+// containerChildren tests that stopping a container kills its child processes. It detects a surviving child by its log output,
+// which every runtime records.
 func containerChildren(t *testCase) {
 	if !t.f.Logs {
 		t.Skip("Fixture.Logs is false")
@@ -76,7 +77,7 @@ func containerLog(t *testCase) {
 	})
 }
 
-// containerLogReopened rotates a log as the kubelet does, and checks that no line is lost.
+// containerLogReopened tests that no line is lost when a log is rotated as the kubelet does it.
 func containerLogReopened(t *testCase) {
 	r, ok := t.rt.(cri.LogReopener)
 	if !ok {
@@ -128,8 +129,9 @@ func (t *testCase) awaitLines(path string, want int) {
 	})
 }
 
-// readLog returns the output per stream of a log file with lines "time stream tags content" (the CRI log format, KEP 3077 and the
-// logs package of k8s.io/cri-client). The first tag is P if the next line of the stream continues this line, else F.
+// readLog parses log, the content of a CRI log file, and returns the output of each stream. A line has the form "time stream tags
+// content" (KEP 3077 and the logs package of k8s.io/cri-client). Tag P means that the next line of the stream continues this
+// line, and tag F that this line ends. Each time must be between begin and now.
 func readLog(log string, begin time.Time) (map[string]string, error) {
 	streams := map[string]string{}
 	for n, line := range strings.Split(strings.TrimSuffix(log, "\n"), "\n") {

@@ -69,8 +69,8 @@ func sandboxName(t *testCase) {
 	t.Hold(again != id, ruleRunSandbox, "a new sandbox has the ID of a removed one")
 }
 
-// requireNameTaken checks the result of a call that requested the name of the existing object id: either ErrAlreadyExists, or
-// got equals id. call names the call in the failure.
+// requireNameTaken checks the results got and err of a create call that used the name of an existing object. The call must either
+// return id, the ID of that object, or ErrAlreadyExists. call names the call in the failure.
 func (t *testCase) requireNameTaken(got, id string, err error, call string) {
 	t.Helper()
 	if err == nil {
@@ -173,7 +173,7 @@ func sandboxStopped(t *testCase) {
 	t.Hold(err != nil, ruleSandboxState, "CreateContainer and StartContainer in a stopped sandbox succeed")
 }
 
-// awaitNotReady waits until a stopped sandbox is reported as not ready.
+// awaitNotReady waits until the sandbox with this ID, in the pod of config, is reported as not ready.
 func (t *testCase) awaitNotReady(config *cri.SandboxConfig, id string) {
 	t.Helper()
 	t.Until(ruleStopSandbox, func() (bool, string) {

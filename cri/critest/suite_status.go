@@ -29,7 +29,8 @@ func statusReport(t *testCase) {
 	t.Succeed(err, ruleConditions, "CgroupDriver")
 }
 
-// statsOfRunning does not test SandboxStats: containerd fails the whole call if one sandbox has no cgroup parent.
+// statsOfRunning tests that ContainerStats lists a running container. It does not test SandboxStats, which fails in containerd if
+// any sandbox has no cgroup parent.
 func statsOfRunning(t *testCase) {
 	l, ok := t.rt.(cri.StatsLister)
 	if !ok {

@@ -28,7 +28,7 @@ func (s SummaryRuntime) List(ctx context.Context) (cri.Snapshot, error) {
 }
 
 // ListPod returns the sandboxes and containers of the pod with this UID, without details. For an unknown pod it returns a Pod
-// without objects.
+// without sandboxes and containers.
 func (s SummaryRuntime) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
 	pod, err := s.Runtime.ListPod(ctx, uid)
 	hideDetails(pod.Sandboxes, pod.Containers)
@@ -67,7 +67,7 @@ func (s SummaryRuntime) ContainerStatus(ctx context.Context, id string) (status 
 	return c.Container, nil
 }
 
-// hideDetails clears the fields that package cri marks "detail".
+// hideDetails clears those fields of the listed objects that package cri marks "detail".
 func hideDetails(sandboxes []cri.Sandbox, containers []cri.Container) {
 	for i := range sandboxes {
 		sandboxes[i].IPs, sandboxes[i].Namespaces = nil, cri.NamespaceOptions{}

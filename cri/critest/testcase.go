@@ -47,13 +47,14 @@ func newTestCase(t *testing.T, fixture Fixture) *testCase {
 	return tr
 }
 
-// reopenRuntime replaces the runtime by Fixture.Reopen, and removes the pods before the new runtime is closed.
+// reopenRuntime replaces the runtime under test by the result of Fixture.Reopen. At the end of the test, the pods are removed
+// before that runtime is closed.
 func (t *testCase) reopenRuntime() {
 	t.rt = t.f.Reopen(t.T, t.rt)
 	t.Cleanup(t.removePods)
 }
 
-// removePods removes all sandboxes of the case's pods, including sandboxes of failed RunSandbox calls.
+// removePods removes all sandboxes of the test's pods, including sandboxes whose RunSandbox call has failed.
 func (t *testCase) removePods() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), waitTimeout)
 	defer cancel()
@@ -74,7 +75,8 @@ func (t *testCase) removePods() {
 	clear(t.pods)
 }
 
-// requireError fails the test unless err matches want and is a *cri.Error that names the call.
+// requireError fails the test unless err matches want and is a *cri.Error that names its call. rule and call are quoted in the
+// failure.
 func (t *testCase) requireError(err, want error, rule, call string) {
 	t.Helper()
 	t.Hold(errors.Is(err, want), rule, "%s: error is %v, want one that is %q", call, err, want)
@@ -107,8 +109,8 @@ func (t *testCase) newPodConfig() *cri.SandboxConfig {
 	return s
 }
 
-// newContainerConfig returns the config of a container that runs prog, in the sandbox of sandboxConfig, with the labels of
-// the kubelet.
+// newContainerConfig returns the config of a container with this name that runs prog in the sandbox of sandboxConfig. It has the
+// labels that the kubelet sets.
 func (t *testCase) newContainerConfig(sandboxConfig *cri.SandboxConfig, name string, prog program) *cri.ContainerConfig {
 	return &cri.ContainerConfig{
 		Name:        name,
@@ -136,8 +138,8 @@ func (t *testCase) namespaceOptions() cri.NamespaceOptions {
 	return n
 }
 
-// tryRunSandbox runs a sandbox, after Fixture.Adjust has changed its config and its log directory was created. It returns the
-// error of RunSandbox. The sandbox is removed at the end of the test.
+// tryRunSandbox runs a sandbox and returns the error of RunSandbox. Before the call, Fixture.Adjust may change config, and its
+// log directory is created. The sandbox is removed at the end of the test.
 func (t *testCase) tryRunSandbox(config *cri.SandboxConfig) (id string, err error) {
 	if t.f.Adjust != nil {
 		t.f.Adjust(config, nil)
@@ -166,8 +168,8 @@ func (t *testCase) runSandbox(config *cri.SandboxConfig) string {
 	return id
 }
 
-// tryCreateContainer creates a container, after Fixture.Adjust has changed its config and its log directory was created. It
-// returns the error of CreateContainer.
+// tryCreateContainer creates a container and returns the error of CreateContainer. Before the call, Fixture.Adjust may change the
+// configs, and the log directory of the container is created.
 func (t *testCase) tryCreateContainer(sandbox string, sandboxConfig *cri.SandboxConfig, config *cri.ContainerConfig) (id string, err error) {
 	if t.f.Adjust != nil {
 		t.f.Adjust(sandboxConfig, config)
@@ -184,8 +186,8 @@ func (t *testCase) tryCreateContainer(sandbox string, sandboxConfig *cri.Sandbox
 	return id, err
 }
 
-// checkConfigUnchanged makes a call and checks that it does not modify cfg. It reports with Errorf, because some calls are made
-// outside the test's goroutine.
+// checkConfigUnchanged runs call and returns its error. If call has modified cfg, the test fails. It does not stop at once,
+// because some calls are made outside the goroutine of the test.
 func (t *testCase) checkConfigUnchanged(cfg any, call func() error) error {
 	before, err := json.Marshal(cfg)
 	if err != nil {
@@ -199,7 +201,7 @@ func (t *testCase) checkConfigUnchanged(cfg any, call func() error) error {
 	return call()
 }
 
-// createContainer is tryCreateContainer that fails the test on error.
+// createContainer creates a container like tryCreateContainer. On error, the test fails.
 func (t *testCase) createContainer(sandbox string, sandboxConfig *cri.SandboxConfig, config *cri.ContainerConfig) string {
 	t.Helper()
 	id, err := t.tryCreateContainer(sandbox, sandboxConfig, config)
@@ -208,8 +210,8 @@ func (t *testCase) createContainer(sandbox string, sandboxConfig *cri.SandboxCon
 	return id
 }
 
-// startContainer creates and starts a container, and fails the test on error. If its program prints "ready", it waits for
-// that output.
+// startContainer creates and starts a container. On error, the test fails. If the container's program prints "ready",
+// startContainer waits for that output.
 func (t *testCase) startContainer(sandbox string, sandboxConfig *cri.SandboxConfig, config *cri.ContainerConfig) string {
 	t.Helper()
 	id := t.createContainer(sandbox, sandboxConfig, config)
@@ -229,7 +231,7 @@ func (t *testCase) startContainer(sandbox string, sandboxConfig *cri.SandboxConf
 	return id
 }
 
-// startInNewPod runs a pod with one container and returns the container's ID.
+// startInNewPod starts a container that runs prog, as the only container of a new pod. It returns the ID of the container.
 func (t *testCase) startInNewPod(prog program) string {
 	t.Helper()
 	s := t.newPodConfig()
@@ -254,7 +256,8 @@ func (t *testCase) listPod(uid string) cri.Pod {
 	return snap.Pod(uid)
 }
 
-// findContainer returns a container from List, without details if the runtime is an Inspector.
+// findContainer returns the container that List reports for this ID. The result is false if there is none. A runtime that is an
+// Inspector lists no details.
 func (t *testCase) findContainer(id string) (cri.Container, bool) {
 	t.Helper()
 	snap, err := t.rt.List(t.ctx)

@@ -40,7 +40,7 @@ func (r *Runtime) schedule(d time.Duration, do func()) {
 	}
 }
 
-// resetTimer sets the timer to the first event, or stops it if there is none. r.mu is held.
+// resetTimer sets the timer to the time of the earliest event, or stops it if no event is queued. r.mu is held.
 func (r *Runtime) resetTimer() {
 	a := &r.timers
 	if a.timer != nil {
@@ -52,7 +52,7 @@ func (r *Runtime) resetTimer() {
 	}
 }
 
-// runDueEvents runs all timer events whose time has come, and sets the timer to the next. The timer calls it.
+// runDueEvents runs all events whose time has come, and sets the timer to the next event. The timer calls it.
 func (r *Runtime) runDueEvents() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// UpdateContainer changes the Resources of the container. It ignores annotations, as containerd does.
+// UpdateContainer sets the non-zero fields of res in the resources of the container. As in containerd, it ignores annotations.
 func (r *Runtime) UpdateContainer(ctx context.Context, id string, res *cri.Resources, _ map[string]string) (err error) {
 	call := r.recordCall(Call{Op: "UpdateContainerResources", ID: id})
 	defer r.recordResult(call, &err)
@@ -29,7 +29,7 @@ func (r *Runtime) UpdateContainer(ctx context.Context, id string, res *cri.Resou
 	return nil
 }
 
-// UpdateSandbox succeeds for an existing sandbox. Resources of sandboxes are not recorded.
+// UpdateSandbox succeeds if the sandbox exists. It records no resources.
 func (r *Runtime) UpdateSandbox(ctx context.Context, id string, _, _ *cri.Resources) (err error) {
 	call := r.recordCall(Call{Op: "UpdatePodSandboxResources", ID: id})
 	defer r.recordResult(call, &err)
@@ -44,7 +44,8 @@ func (r *Runtime) UpdateSandbox(ctx context.Context, id string, _, _ *cri.Resour
 	return nil
 }
 
-// mergeResources returns a copy of old with the non-zero fields of change. It does not modify old, which earlier lists share.
+// mergeResources returns a copy of old in which the non-zero fields of change are replaced. It does not modify old, because
+// earlier lists refer to it.
 func mergeResources(old, change *cri.Resources) *cri.Resources {
 	if old == nil || change == nil {
 		return cloneResources(cmp.Or(change, old))
