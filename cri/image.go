@@ -41,7 +41,7 @@ type Auth struct {
 	RegistryToken string
 }
 
-// String returns the user name and the server, without secrets.
+// String returns the user name and the server of the credential, without its secrets.
 func (a Auth) String() string {
 	if a.ServerAddress == "" {
 		return "credential of " + a.Username
@@ -55,7 +55,8 @@ func (a Auth) GoString() string { return a.String() }
 // LogValue returns String, for package log/slog.
 func (a Auth) LogValue() slog.Value { return slog.StringValue(a.String()) }
 
-// MarshalJSON encodes String, so that JSON logs omit the secrets. It is therefore not reversible.
+// MarshalJSON returns a.String() as a JSON string, so that logs in JSON contain no secrets. The result cannot be decoded into an
+// Auth.
 func (a Auth) MarshalJSON() ([]byte, error) { return []byte(strconv.Quote(a.String())), nil }
 
 // ImageUsage is the usage of the file systems that store images and writable container layers.

@@ -3,8 +3,8 @@
 
 package cri
 
-// NewestSandbox returns a pointer into p.Sandboxes to the sandbox with the highest attempt, or nil if there are no sandboxes.
-// Among equal attempts it is the one created last.
+// NewestSandbox returns the sandbox with the highest attempt, or nil if p has no sandboxes. Among sandboxes with equal attempts
+// it returns the one created last. The result points into p.Sandboxes.
 func (p *Pod) NewestSandbox() *Sandbox {
 	var newest *Sandbox
 	for i := range p.Sandboxes {
@@ -16,16 +16,17 @@ func (p *Pod) NewestSandbox() *Sandbox {
 	return newest
 }
 
-// NewestContainer returns a pointer into p.Containers to the newest instance of the named container, or nil if there is none. The
-// newest instance has the highest attempt; among equal attempts it is the one created last.
+// NewestContainer returns the newest instance of the container with this name, or nil if there is none. The newest instance has
+// the highest attempt. Among instances with equal attempts it is the one created last. The result points into p.Containers.
 //
-// An instance in state created is older than every instance that ran when it was created: the runtime executed its create call
-// late, after the caller had timed out and retried.
+// An instance in state created counts as older than every instance that was running when it was created. It results from a create
+// call that timed out, was retried by the caller, and was executed late by the runtime.
 func (p *Pod) NewestContainer(name string) *Container {
 	return p.NewestContainerWhere(name, nil)
 }
 
-// NewestContainerWhere returns the newest instance, as in NewestContainer, for which keep returns true. A nil keep accepts all.
+// NewestContainerWhere returns the newest of those instances for which keep returns true, in the order of NewestContainer, or nil
+// if there is none. A nil keep accepts all.
 func (p *Pod) NewestContainerWhere(name string, keep func(*Container) bool) *Container {
 	var newest *Container
 	for i := range p.Containers {
@@ -40,7 +41,7 @@ func (p *Pod) NewestContainerWhere(name string, keep func(*Container) bool) *Con
 	return newest
 }
 
-// newerThan reports whether c is a newer instance than other, in the order of [Pod.NewestContainer].
+// newerThan reports whether c is a newer instance than other. The order is that of [Pod.NewestContainer].
 func (c *Container) newerThan(other *Container) bool {
 	switch {
 	case c.ranWhenCreated(other):
@@ -53,7 +54,7 @@ func (c *Container) newerThan(other *Container) bool {
 	return c.CreatedAt.After(other.CreatedAt)
 }
 
-// ranWhenCreated reports whether c was running when late was created, and late was never started.
+// ranWhenCreated reports whether c was running when the container late was created, and late was never started.
 func (c *Container) ranWhenCreated(late *Container) bool {
 	if late.State != ContainerCreated || late.CreatedAt.IsZero() {
 		return false

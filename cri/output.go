@@ -8,14 +8,14 @@ import "context"
 // maxOutputKey is the context key of the limit of [WithMaxOutput].
 type maxOutputKey struct{}
 
-// WithMaxOutput returns a context that limits the output of [Execer].ExecSync to bytes. A runtime that receives the whole output
-// in one message, such as package remote, returns an error if it is longer. A runtime that reads the output as a stream, such as
-// package process, truncates each stream.
+// WithMaxOutput returns a context that limits the output of [Execer].ExecSync to this number of bytes. If a command exceeds the
+// limit, a runtime that receives all output in one message, such as package remote, returns an error. A runtime that reads the
+// output as a stream, such as package process, truncates stdout and stderr.
 func WithMaxOutput(ctx context.Context, bytes int) context.Context {
 	return context.WithValue(ctx, maxOutputKey{}, bytes)
 }
 
-// MaxOutput returns the limit set by [WithMaxOutput]. ok is false if ctx has none.
+// MaxOutput returns the limit that [WithMaxOutput] has set in ctx. ok is false if ctx has no limit.
 func MaxOutput(ctx context.Context) (bytes int, ok bool) {
 	bytes, ok = ctx.Value(maxOutputKey{}).(int)
 	return bytes, ok

@@ -61,7 +61,8 @@ func (c *logChain) closeFiles() {
 	}
 }
 
-// openFirst opens the first file to read, and moves to its first line to read.
+// openFirst opens the first file to read and skips the lines before TailLines. It starts with the oldest rotated file if
+// IncludeRotated is set, else with the current file.
 func (c *logChain) openFirst(ctx context.Context) error {
 	found, err := listRotated(c.path)
 	if err != nil {
@@ -94,8 +95,9 @@ func (c *logChain) openFirst(ctx context.Context) error {
 	return err
 }
 
-// openAfter opens the oldest file whose key, the time in its name, is after prev, or else the current file. Files can be
-// rotated, compressed or removed at any time, so it lists the directory again after it has opened the current file.
+// openAfter opens the oldest rotated file that is newer than prev, or else the current file. prev is the key of a file: the time
+// in its name. Files can be rotated, compressed or removed at any time, so openAfter lists the directory again after it has
+// opened the current file.
 func (c *logChain) openAfter(prev string) error {
 	for {
 		found, err := listRotated(c.path)
@@ -145,8 +147,8 @@ func (c *logChain) openFile(path string, rotated rotatedFile, prev string) error
 	return nil
 }
 
-// awaitData reports whether the file is read to its end and cannot grow. If it can grow, awaitData waits for a change and returns
-// false.
+// awaitData is called at the end of the open file. It returns true if the file can no longer grow. Otherwise it waits until the
+// file may have changed, and returns false.
 func (c *logChain) awaitData(ctx context.Context) (bool, error) {
 	if c.key == "" {
 		if !c.o.Follow {
@@ -169,8 +171,8 @@ func (c *logChain) awaitData(ctx context.Context) (bool, error) {
 	return false, c.awaitContainer(ctx)
 }
 
-// awaitContainer waits until the current log file may have grown. It calls ReadOptions.Running at most once a second. After
-// the container has exited it returns at once, so that the remaining output is read.
+// awaitContainer waits until the current file may have grown. It calls ReadOptions.Running, at most once a second. If the
+// container has exited, it returns at once, so that the caller reads the remaining output.
 func (c *logChain) awaitContainer(ctx context.Context) error {
 	if !c.watchTried {
 		c.watchTried = true
@@ -188,7 +190,7 @@ func (c *logChain) awaitContainer(ctx context.Context) error {
 	return c.awaitChange(ctx, pollPeriod-time.Since(c.lastRunningCheck))
 }
 
-// watcher returns ReadOptions.Watcher, or a Watcher for this read alone.
+// watcher returns ReadOptions.Watcher or, if that is nil, a new Watcher for this read.
 func (c *logChain) watcher() *Watcher {
 	if c.o.Watcher != nil {
 		return c.o.Watcher
@@ -196,7 +198,8 @@ func (c *logChain) watcher() *Watcher {
 	return &Watcher{}
 }
 
-// openNext opens the next file. At the end of the log it returns errLogEnd, or the error of ReadOptions.Running.
+// openNext opens the file after the open one. At the end of the log it returns errLogEnd, or the error of ReadOptions.Running if
+// that ended the read.
 func (c *logChain) openNext(ctx context.Context) error {
 	if c.key != "" {
 		err := c.openAfter(c.key)
@@ -213,7 +216,7 @@ func (c *logChain) openNext(ctx context.Context) error {
 	return errLogEnd
 }
 
-// isRunning calls ReadOptions.Running. An unavailable runtime counts as a running container.
+// isRunning returns the result of ReadOptions.Running. If the runtime is unavailable, it returns true.
 func (c *logChain) isRunning(ctx context.Context) (bool, error) {
 	if c.o.Running == nil {
 		return true, nil
@@ -225,8 +228,8 @@ func (c *logChain) isRunning(ctx context.Context) (bool, error) {
 	return running && err == nil, err
 }
 
-// locateFile checks whether the file that was opened as the current one was renamed, and sets c.key if so. cut reports that the
-// file was truncated and is read again from its start.
+// locateFile checks whether the open file, which was opened as the current one, was renamed by a rotation, and sets c.key if so.
+// cut is true if the file was truncated instead and is now read from its start.
 func (c *logChain) locateFile() (cut bool, err error) {
 	opened, err := c.file.Stat()
 	if err != nil {
@@ -264,7 +267,8 @@ func (c *logChain) locateFile() (cut bool, err error) {
 	return false, nil
 }
 
-// rewindTruncated seeks to the start of a file that was truncated, as after a rotation by copying.
+// rewindTruncated checks whether the open file, with this info, is shorter than the part already read. If so, it was truncated,
+// as by a rotation that copies the log: rewindTruncated seeks to its start, and cut is true.
 func (c *logChain) rewindTruncated(info fs.FileInfo) (cut bool, err error) {
 	at, err := c.file.Seek(0, io.SeekCurrent)
 	if err != nil || info.Size() >= at {
@@ -275,7 +279,8 @@ func (c *logChain) rewindTruncated(info fs.FileInfo) (cut bool, err error) {
 	return true, err
 }
 
-// settleDelay returns how long a renamed file must still be watched before the reader leaves it.
+// settleDelay returns for how long the reader must still wait for output in a file that was renamed, before it opens the next
+// file. Zero or less means that it need not wait.
 func (c *logChain) settleDelay() (time.Duration, error) {
 	if !c.o.Follow {
 		return 0, nil

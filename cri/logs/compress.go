@@ -29,7 +29,7 @@ const (
 // errOverBudget means that a compressed file does not fit into the budget beside its original. The next rotation retries.
 var errOverBudget = errors.New("no room in the budget")
 
-// runCompressor compresses the rotated files of the log until no request is pending.
+// runCompressor compresses the rotated files of the log. It returns when no compression is requested any more, or ctx has ended.
 func (k *logKeeper) runCompressor(ctx context.Context) {
 	for k.takeRequest() {
 		if !k.awaitQuiet(ctx) {
@@ -47,7 +47,7 @@ func (k *logKeeper) runCompressor(ctx context.Context) {
 	}
 }
 
-// awaitQuiet waits until the log has not been rotated for quietPeriod. It returns false when ctx ends.
+// awaitQuiet waits until no compression was requested for quietPeriod. It returns false if ctx ends first.
 func (k *logKeeper) awaitQuiet(ctx context.Context) bool {
 	t := time.NewTimer(quietPeriod)
 	defer t.Stop()
@@ -63,8 +63,8 @@ func (k *logKeeper) awaitQuiet(ctx context.Context) bool {
 	}
 }
 
-// compressDue removes stale files and compresses all files that are due. It lists the directory before each file, because the log
-// may be rotated meanwhile.
+// compressDue deletes stale files and compresses all files that need it, one at a time. It lists the directory before each file,
+// because the log may be rotated during a compression.
 func (k *logKeeper) compressDue(ctx context.Context) error {
 	select {
 	case k.r.compressing <- struct{}{}:
@@ -98,7 +98,7 @@ func (k *logKeeper) compressDue(ctx context.Context) error {
 	return nil
 }
 
-// compressFile compresses the file of step, unless a rotation removes the file meanwhile.
+// compressFile compresses step.File to step.To. It returns nil if a rotation removes the file meanwhile.
 func (k *logKeeper) compressFile(ctx context.Context, step Action) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -125,7 +125,8 @@ func (k *logKeeper) setCompressing(name string, stop context.CancelFunc) {
 	k.compressing, k.stopCompression = name, stop
 }
 
-// gzipFile replaces a file with its compressed form. The new file gets its final name after it is complete and synced to disk.
+// gzipFile replaces the file from by its compressed form to, and returns the compressed size. to appears only when it is complete
+// and synced to disk.
 func (k *logKeeper) gzipFile(ctx context.Context, from, to string) (size int64, err error) {
 	source, info, err := openUnlinked(from)
 	if err != nil {
@@ -158,7 +159,7 @@ func (k *logKeeper) gzipFile(ctx context.Context, from, to string) (size int64, 
 	return info.Size(), notexist.Ignore(os.Remove(from))
 }
 
-// copyChunks copies r to w in chunks, and checks the budget after each.
+// copyChunks copies r to w. After each chunk it calls checkBudget and stops on error.
 func (k *logKeeper) copyChunks(ctx context.Context, w io.Writer, r io.Reader) error {
 	for {
 		_, err := io.CopyN(w, r, chunkSize)
@@ -171,7 +172,7 @@ func (k *logKeeper) copyChunks(ctx context.Context, w io.Writer, r io.Reader) er
 	}
 }
 
-// checkBudget returns errOverBudget if the files of the log exceed Policy.MaxBytes.
+// checkBudget returns errOverBudget if the total size of the log's files exceeds Policy.MaxBytes.
 func (k *logKeeper) checkBudget() error {
 	dir, err := readDir(k.dir)
 	var sum int64

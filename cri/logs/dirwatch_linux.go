@@ -57,7 +57,7 @@ func (w *Watcher) watchDir(dir string) (*dirWatch, error) {
 	return d, nil
 }
 
-// closeUnused closes the inotify instance after the last watch is closed. w.mu is held.
+// closeUnused closes the inotify instance if no watch is open. w.mu is held.
 func (w *Watcher) closeUnused() {
 	if len(w.watches) == 0 {
 		w.queue.closeFile()
@@ -77,8 +77,8 @@ func (d *dirWatch) closeWatch() {
 	w.closeUnused()
 }
 
-// awaitEvent waits for an event since its last call, but at most for the given time. It returns ctx.Err() when ctx ends. One of
-// the waiting goroutines reads the queue for all.
+// awaitEvent waits for a change in the directory since its last call, for most at most. It returns nil in both cases, and
+// ctx.Err() if ctx ends first. One of the waiting goroutines reads the inotify events for all of them.
 func (d *dirWatch) awaitEvent(ctx context.Context, most time.Duration) error {
 	end := time.Now().Add(most)
 	timer := time.NewTimer(most)

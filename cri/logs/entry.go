@@ -29,7 +29,7 @@ type Entry struct {
 	Content []byte
 }
 
-// EndsLine reports whether the entry ends a line of container output.
+// EndsLine reports whether the entry completes a line of the container's output.
 func (e Entry) EndsLine() bool {
 	return len(e.Content) == 0 || e.Content[len(e.Content)-1] == '\n'
 }
@@ -54,7 +54,7 @@ var (
 	errLong   = errors.New("line is too long")
 )
 
-// DetectFormat returns the format of a line, and thereby of its log, or [ErrUnknownFormat].
+// DetectFormat returns the format of a line, and so of the whole log file. It returns [ErrUnknownFormat] if no format matches.
 func DetectFormat(line []byte) (Format, error) {
 	for _, f := range []Format{FormatCRI, FormatDockerJSON} {
 		if _, err := f.Parse(line); err == nil {
@@ -64,7 +64,7 @@ func DetectFormat(line []byte) (Format, error) {
 	return 0, fmt.Errorf("%w: %.64q", ErrUnknownFormat, line)
 }
 
-// Parse parses one line of a log file, with or without its newline.
+// Parse parses one line of a log file in format f. The newline at its end may be missing.
 func (f Format) Parse(line []byte) (Entry, error) {
 	switch f {
 	case FormatCRI:
@@ -75,12 +75,12 @@ func (f Format) Parse(line []byte) (Entry, error) {
 	return Entry{}, ErrUnknownFormat
 }
 
-// parseCRI parses a line such as
+// parseCRI parses a line of the CRI log format, such as
 //
 //	2026-01-02T15:04:05.000000006Z stdout F hello
 //
-// Tags are separated by colons. The first is P if the next entry of the stream continues the line. The newline of such an entry
-// belongs to the file, not to the content. Other tags have no defined meaning.
+// The third field contains tags, separated by colons. First tag P means that the next entry of the stream continues the line: the
+// newline of this entry is then not part of the output. First tag F means that the line ends. Other tags are ignored.
 func parseCRI(line []byte) (Entry, error) {
 	stamp, rest, ok := bytes.Cut(line, []byte{' '})
 	if !ok {
@@ -105,7 +105,7 @@ func parseCRI(line []byte) (Entry, error) {
 	return Entry{Time: t, Stream: stream, Content: content}, nil
 }
 
-// parseStream returns the stream with this name, without allocation, or "".
+// parseStream returns the stream with this name, or "" for another name. It does not allocate.
 func parseStream(name []byte) Stream {
 	switch string(name) {
 	case string(Stdout):
@@ -116,7 +116,7 @@ func parseStream(name []byte) Stream {
 	return ""
 }
 
-// parseDockerJSON parses a line such as
+// parseDockerJSON parses a line of the log format of Docker, such as
 //
 //	{"log":"hello\n","stream":"stdout","time":"2026-01-02T15:04:05.000000006Z"}
 func parseDockerJSON(line []byte) (Entry, error) {

@@ -32,7 +32,8 @@ func openFileWatch() (*fileWatch, error) {
 	return &fileWatch{queue: queue, armed: make(map[int]chan struct{})}, nil
 }
 
-// awaitWrite requests a signal for the next write to the file at path. It does not block.
+// awaitWrite requests a signal for the next write to the file at path: the fired channel of the result is closed then. awaitWrite
+// does not block.
 func (w *fileWatch) awaitWrite(path string) (fileWatchRequest, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,7 +76,7 @@ func (w *fileWatch) readEvents() error {
 	}
 }
 
-// fireAll signals all pending requests, because the kernel dropped events.
+// fireAll signals all pending requests. It is called when the kernel has dropped events.
 func (w *fileWatch) fireAll() {
 	for watch, fired := range w.armed {
 		close(fired)

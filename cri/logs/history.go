@@ -9,8 +9,8 @@ import (
 	"io"
 )
 
-// findTail finds the file and the line where the last TailLines lines of all files start. It reads all files to count their
-// lines, because compressed files cannot be read backwards.
+// findTail finds where the last TailLines lines of all files start: it sets tailKey, the file, and skipLines, the number of lines
+// to skip in that file. It counts the lines of all files, because compressed files cannot be read backwards.
 func (c *logChain) findTail(ctx context.Context) error {
 	n := c.o.tailLines()
 	if n < 0 {

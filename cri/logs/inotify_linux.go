@@ -31,7 +31,7 @@ func openInotify() (*inotifyQueue, error) {
 	return &inotifyQueue{fd: fd, file: os.NewFile(uintptr(fd), "inotify")}, nil
 }
 
-// addWatch watches a path and returns the watch descriptor. It must not be called after closeFile.
+// addWatch watches path for the events in mask, and returns the inotify watch descriptor. It must not be called after closeFile.
 func (n *inotifyQueue) addWatch(path string, mask uint32) (int, error) {
 	watch, err := unix.InotifyAddWatch(n.fd, path, mask)
 	if err != nil {
@@ -40,7 +40,7 @@ func (n *inotifyQueue) addWatch(path string, mask uint32) (int, error) {
 	return watch, nil
 }
 
-// removeWatch removes a watch. The kernel may have removed it already.
+// removeWatch removes the watch with this descriptor, unless the kernel has already removed it.
 func (n *inotifyQueue) removeWatch(watch int) {
 	_, _ = unix.InotifyRmWatch(n.fd, uint32(watch))
 }

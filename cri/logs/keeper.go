@@ -78,8 +78,8 @@ func (k *logKeeper) run(ctx context.Context) {
 	}
 }
 
-// checkLog rotates the log if it has reached its maximum size. It returns the delay until the next check, and a channel that
-// is closed on an earlier write; nil means none.
+// checkLog rotates the log if it has reached its maximum size. It returns the delay until the next check, and a channel that is
+// closed when the container writes before. A nil channel means that the log is only polled.
 func (k *logKeeper) checkLog(ctx context.Context) (time.Duration, <-chan struct{}) {
 	select {
 	case <-k.armed.fired:
@@ -109,13 +109,13 @@ func (k *logKeeper) checkLog(ctx context.Context) (time.Duration, <-chan struct{
 	return maxPollDelay, k.armed.fired
 }
 
-// pollDelay returns the delay until the next check of a growing log with room for this many bytes.
+// pollDelay returns the delay until the next check of a growing log that can take room bytes before it must be rotated.
 func pollDelay(room int64) time.Duration {
 	room = min(room, maxWriteRate*int64(maxPollDelay/time.Second))
 	return max(minPollDelay, time.Duration(room)*time.Second/maxWriteRate)
 }
 
-// disarmWatch cancels the pending request for the next write, if there is one.
+// disarmWatch cancels the request for a signal on the next write, if one is pending.
 func (k *logKeeper) disarmWatch() {
 	if k.armed.fired != nil {
 		k.r.watch.cancelWait(k.armed)
@@ -123,7 +123,7 @@ func (k *logKeeper) disarmWatch() {
 	}
 }
 
-// requestCompression requests a scan for files to compress, and starts the compressing goroutine if it does not run.
+// requestCompression requests that rotated files are compressed. It starts the compressing goroutine unless it runs.
 func (k *logKeeper) requestCompression(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -134,8 +134,8 @@ func (k *logKeeper) requestCompression(ctx context.Context) {
 	}
 }
 
-// takeRequest reports whether a compression was requested, and clears the request. If it returns false, the compressing
-// goroutine must exit, and the next request starts another.
+// takeRequest reports whether a compression was requested since the last call. If it returns false, the compressing goroutine
+// must exit: the next request starts another goroutine.
 func (k *logKeeper) takeRequest() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -148,7 +148,7 @@ func (k *logKeeper) takeRequest() bool {
 	}
 }
 
-// recordFailure reports an error and returns the delay before the next attempt.
+// recordFailure counts and reports a failed check, and returns the delay before the next attempt.
 func (k *logKeeper) recordFailure(ctx context.Context, err error) time.Duration {
 	k.failures++
 	wait := backoff.Policy{First: firstRetry, Max: maxPollDelay}.After(k.failures)
@@ -156,7 +156,8 @@ func (k *logKeeper) recordFailure(ctx context.Context, err error) time.Duration 
 	return wait
 }
 
-// reportError logs an error and calls Hooks.RotationFailed, unless ctx has ended.
+// reportError logs err and passes it to Hooks.RotationFailed, with the delay retry before the next attempt. It does nothing if
+// ctx has ended.
 func (k *logKeeper) reportError(ctx context.Context, err error, retry time.Duration) {
 	if ctx.Err() != nil {
 		return // caused by the end of ctx
@@ -167,7 +168,8 @@ func (k *logKeeper) reportError(ctx context.Context, err error, retry time.Durat
 	}
 }
 
-// rotateIfDue rotates the log if it has reached its maximum size, and returns the size of the current file.
+// rotateIfDue rotates the log if it has reached its maximum size or its current file is missing. It returns the size of the
+// current file.
 func (k *logKeeper) rotateIfDue(ctx context.Context) (int64, error) {
 	size, err := k.statLog()
 	missing := errors.Is(err, fs.ErrNotExist)

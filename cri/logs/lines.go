@@ -23,7 +23,8 @@ type lineReader struct {
 	skippingLong bool // inside a line longer than maxLine
 }
 
-// nextLine returns the next line with its newline. The line is valid until the next call. After io.EOF it may be called again.
+// nextLine returns the next line, including its newline. The line is valid until the next call. At the end of the file it returns
+// io.EOF, and may be called again when the file has grown. A line that is too long yields its first part and errLong.
 func (l *lineReader) nextLine() ([]byte, error) {
 	for {
 		if i := bytes.IndexByte(l.buf[l.searched:l.end], '\n'); i >= 0 {
@@ -53,7 +54,8 @@ func (l *lineReader) nextLine() ([]byte, error) {
 	}
 }
 
-// takeUnfinished returns the buffered text after the last newline, and drops it from the buffer.
+// takeUnfinished returns the buffered text after the last newline, and empties the buffer. It returns nil in the middle of a line
+// that is too long.
 func (l *lineReader) takeUnfinished() []byte {
 	rest := l.buf[l.start:l.end]
 	if l.skippingLong {
@@ -68,7 +70,7 @@ func (l *lineReader) dropBuffered() {
 	l.start, l.end, l.searched, l.skippingLong = 0, 0, 0, false
 }
 
-// makeRoom moves the unfinished line to the start of the buffer, and doubles the buffer if it is full.
+// makeRoom makes space for more input: it moves the unfinished line to the start of the buffer, and doubles a full buffer.
 func (l *lineReader) makeRoom() {
 	if l.start > 0 {
 		l.end = copy(l.buf, l.buf[l.start:l.end])

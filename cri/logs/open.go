@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
-// openRegular opens a log file. It does not block on a named pipe, which a container with write access to the log directory could
-// put in its place.
+// openRegular opens a log file. A container with write access to the log directory could replace the file by a named pipe:
+// openRegular returns an error for it and does not block.
 func openRegular(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -31,7 +31,7 @@ func openRegular(path string) (*os.File, error) {
 	return file, nil
 }
 
-// openUnlinked opens a file beside a log, and fails for a symbolic link, which could lead to any file of the host.
+// openUnlinked opens a rotated log file. It returns an error for a symbolic link, which could lead to any file of the host.
 func openUnlinked(path string) (*os.File, fs.FileInfo, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -48,7 +48,8 @@ func openUnlinked(path string) (*os.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-// createReplacing creates a file beside a log. It removes an existing file of this name, for example of a previous agent process.
+// createReplacing creates a file in the directory of a log. It first removes an existing file at path, for example of a previous
+// agent process.
 func createReplacing(path string, mode fs.FileMode) (*os.File, error) {
 	if err := notexist.Ignore(os.Remove(path)); err != nil {
 		return nil, err

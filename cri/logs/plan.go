@@ -36,8 +36,8 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// MaxBytes returns the maximum total size of the files of a log: MaxFiles times MaxSize, plus an eighth of MaxSize for the lines
-// by which files exceed MaxSize. Without rotation it is math.MaxInt64.
+// MaxBytes returns the maximum total size of a log's files. It is MaxFiles times MaxSize, plus an eighth of MaxSize, because a
+// file can exceed MaxSize by a line. If rotation is disabled, it is math.MaxInt64.
 func (p Policy) MaxBytes() int64 {
 	p = p.withDefaults()
 	if p.MaxSize < 0 {
@@ -110,8 +110,8 @@ func (p Policy) Plan(log string, dir []File, now time.Time) (steps []Action) {
 	return append(steps, planCompressions(kept)...)
 }
 
-// sortRotated divides the rotated files in a log directory. stale files are remains of an interrupted compression: temporary
-// files and originals beside their compressed form. kept files are sorted oldest first.
+// sortRotated finds the files among names that were rotated from log. stale are remains of an interrupted compression, which can
+// be removed: temporary files, and originals whose compressed form exists. kept are all other rotated files, oldest first.
 func sortRotated(log string, names []string) (stale []string, kept []rotatedFile) {
 	for _, name := range names {
 		r, ok := parseName(log, name)
@@ -128,7 +128,8 @@ func sortRotated(log string, names []string) (stale []string, kept []rotatedFile
 	return stale, kept
 }
 
-// countToRemove returns how many of the oldest rotated files must be removed before the current file is rotated.
+// countToRemove returns how many files of kept, from the oldest, must be removed before a current file of current bytes is
+// rotated. size contains the file sizes by name.
 func (p Policy) countToRemove(kept []rotatedFile, size map[string]int64, current int64) int {
 	n := max(0, len(kept)-(p.MaxFiles-2))
 	sum := current
@@ -141,7 +142,8 @@ func (p Policy) countToRemove(kept []rotatedFile, size map[string]int64, current
 	return n
 }
 
-// planCompressions returns the compressions that are due, newest file first, because it is kept longest.
+// planCompressions returns the compressions that are due. All files of kept but the newest are compressed, newer files first,
+// because they are kept longest.
 func planCompressions(kept []rotatedFile) (steps []Action) {
 	for i := len(kept) - 2; i >= 0; i-- {
 		if r := kept[i]; r.suffix == "" {

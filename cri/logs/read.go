@@ -47,7 +47,7 @@ func (o ReadOptions) validate() error {
 	return nil
 }
 
-// tailLines returns the number of lines to read, or -1 for all.
+// tailLines returns the number of lines to read from the end of the log, or -1 for all lines.
 func (o ReadOptions) tailLines() int64 {
 	if o.TailLines == nil {
 		return -1
@@ -55,11 +55,11 @@ func (o ReadOptions) tailLines() int64 {
 	return max(-1, *o.TailLines)
 }
 
-// Read writes the log at path to stdout and stderr as the container wrote it. path may be a symbolic link. A nil writer drops its
-// stream. Both may be the same writer.
+// Read writes the container output in the log at path to stdout and stderr. path may be a symbolic link. A nil writer discards
+// its stream. The two writers may be equal.
 //
-// It returns nil when all output that opts selects is written, ctx.Err() when ctx ends, and [ErrUnknownFormat] if no line has a
-// known format. Single lines that cannot be parsed are skipped.
+// Read returns nil when it has written all output that opts selects, ctx.Err() when ctx ends, and [ErrUnknownFormat] if no line
+// has a known format. Single lines that cannot be parsed are skipped.
 func Read(ctx context.Context, path string, stdout, stderr io.Writer, opts ReadOptions) error {
 	if err := opts.validate(); err != nil {
 		return err
@@ -97,7 +97,8 @@ type logReader struct {
 	formatErr   error  // error of the first line without a known format
 }
 
-// copyEntries copies entries to the output until the end of the log, TailLines or LimitBytes is reached.
+// copyEntries writes entries to r.out. It stops with errLogEnd at the end of the log or at LimitBytes, and with nil after
+// TailLines lines.
 func (r *logReader) copyEntries(ctx context.Context) error {
 	for r.entriesLeft != 0 {
 		if err := ctx.Err(); err != nil {
@@ -122,7 +123,8 @@ func (r *logReader) copyEntries(ctx context.Context) error {
 	return nil
 }
 
-// writeLine parses and writes a line of the file. At LimitBytes it returns errLogEnd.
+// writeLine parses a line of the log file and writes its entry. It skips a line that cannot be parsed. At LimitBytes it returns
+// errLogEnd.
 func (r *logReader) writeLine(line []byte) error {
 	e, err := r.parseLine(line)
 	if err != nil {
@@ -133,7 +135,7 @@ func (r *logReader) writeLine(line []byte) error {
 	return r.out.writeEntry(e)
 }
 
-// parseLine parses a line in the format of the first line that had a known format.
+// parseLine parses a line in the format of the log. The first line with a known format determines the format of the log.
 func (r *logReader) parseLine(line []byte) (e Entry, err error) {
 	if r.format == 0 {
 		if r.format, err = DetectFormat(line); err != nil {
@@ -150,8 +152,8 @@ func (r *logReader) reportSkipped(line []byte, cause error) {
 	}
 }
 
-// awaitMore waits at the end of a file until there may be more to read, or opens the next file. At the end of the log it returns
-// errLogEnd.
+// awaitMore is called at the end of a file. It waits until the file may have grown, or opens the next file. At the end of the log
+// it returns errLogEnd.
 func (r *logReader) awaitMore(ctx context.Context) error {
 	if r.o.Follow {
 		if err := r.out.flushLast(); err != nil {

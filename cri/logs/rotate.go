@@ -14,7 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
-// rotateLog executes the steps of Policy.Plan, except compressions: they take long and must not delay the next rotation.
+// rotateLog lists the files of the log and executes the steps that Policy.Plan returns. Compressions take long and must not delay
+// the next rotation, so they are left to the compressing goroutine.
 func (k *logKeeper) rotateLog(ctx context.Context) error {
 	select {
 	case k.r.rotationSlots <- struct{}{}:
@@ -72,7 +73,7 @@ func readDir(dir string) ([]File, error) {
 	return files, nil
 }
 
-// removeFile deletes a rotated file. If the file is being compressed, the compression is cancelled first.
+// removeFile deletes a rotated file. If the file is being compressed, it cancels the compression first.
 func (k *logKeeper) removeFile(name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -85,8 +86,8 @@ func (k *logKeeper) removeFile(name string) error {
 	return notexist.Ignore(os.Remove(filepath.Join(k.dir, name)))
 }
 
-// reopenLog makes the runtime reopen the log. If that fails, it undoes the rename, because the container still writes to the
-// renamed file.
+// reopenLog makes the runtime reopen the log. If that fails, it renames the file renamed back to the log, because the container
+// still writes to it. renamed is empty if no file was renamed.
 func (k *logKeeper) reopenLog(ctx context.Context, renamed string) error {
 	call, cancel := context.WithTimeout(ctx, k.r.o.ReopenTimeout)
 	defer cancel()
