@@ -20,8 +20,8 @@ import (
 // defaultCgroupParent is the parent, below the root of Options.Cgroups, for sandboxes without a CgroupParent.
 const defaultCgroupParent cgroups.Path = "nodeagent"
 
-// setCgroup sets the cgroup path and the limits of a new container, in ctr and in its shim's spec. Without Options.Cgroups it
-// does nothing.
+// setCgroup assigns a cgroup to a new container: it sets the path and the limits, from res, in ctr, and the directories in spec,
+// with which the shim is started. It does nothing if Options.Cgroups is nil.
 func (r *Runtime) setCgroup(ctr *container, sb *sandbox, res *cri.Resources, spec *shim.Spec) error {
 	if r.options.Cgroups == nil {
 		return nil
@@ -50,8 +50,8 @@ func (r *Runtime) setCgroup(ctr *container, sb *sandbox, res *cri.Resources, spe
 	return nil
 }
 
-// createCgroup creates the cgroup of a container and applies its limits, before the start. It does nothing for a container
-// without a cgroup.
+// createCgroup creates the cgroup of a container that is about to start, and applies the container's limits. It does nothing for
+// a container without a cgroup.
 func (r *Runtime) createCgroup(ctx context.Context, ctr *container) error {
 	switch {
 	case ctr.Cgroup == "":
@@ -62,8 +62,8 @@ func (r *Runtime) createCgroup(ctx context.Context, ctr *container) error {
 	return r.options.Cgroups.Apply(ctx, ctr.Cgroup, ctr.Limits)
 }
 
-// removeCgroup removes the cgroup of a container that does not run, and kills processes that escaped its shim. Without
-// Options.Cgroups it only checks that the cgroup does not exist.
+// removeCgroup removes the cgroup of a stopped container, and kills processes in it that the shim did not kill. If
+// Options.Cgroups is nil, it cannot remove a cgroup, and returns an error if the cgroup exists.
 func (r *Runtime) removeCgroup(ctx context.Context, ctr *container) error {
 	switch {
 	case ctr.Cgroup == "":
@@ -83,7 +83,7 @@ func (r *Runtime) removeCgroup(ctx context.Context, ctr *container) error {
 	return nil
 }
 
-// errNoCgroups returns the error for a container that has a cgroup in a runtime without Options.Cgroups.
+// errNoCgroups returns the error for a container with a cgroup if Options.Cgroups is nil.
 func (c *container) errNoCgroups() error {
 	return fmt.Errorf("cgroup %s: Options.Cgroups is nil: open the runtime with the one that the container was created with", c.Cgroup)
 }

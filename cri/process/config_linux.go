@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/translate"
 )
 
-// rejectUnsupported returns an error if there are unsupported fields. With Options.IgnoreUnsupported it only logs a warning for
-// each; log identifies the pod or container.
+// rejectUnsupported returns an error that lists the unsupported fields, if there are any. If Options.IgnoreUnsupported is set, it
+// returns nil and logs a warning for each field to log.
 func (r *Runtime) rejectUnsupported(log *slog.Logger, unsupported []string) error {
 	if len(unsupported) == 0 {
 		return nil
@@ -33,8 +33,8 @@ func (r *Runtime) rejectUnsupported(log *slog.Logger, unsupported []string) erro
 	return nil
 }
 
-// unsupportedSandbox returns the fields of config that this runtime cannot implement, each with its value. networks means that
-// Options.Network is set.
+// unsupportedSandbox describes the fields of config that this runtime cannot implement, one text per field. networks reports
+// whether Options.Network is set.
 func unsupportedSandbox(config *cri.SandboxConfig, networks bool) []string {
 	own := networks && config.Security.Namespaces.Network != cri.NamespaceNode
 	var fields []string
@@ -54,7 +54,7 @@ func unsupportedSandbox(config *cri.SandboxConfig, networks bool) []string {
 	return append(fields, unsupportedUserNamespace(config.Security.Namespaces)...)
 }
 
-// networkSysctls returns the sysctls of a network namespace among those of a config. All others would change the host;
+// networkSysctls returns those sysctls that belong to a network namespace. The remaining sysctls would change the host, and
 // unsupportedSandbox reports them.
 func networkSysctls(sysctls map[string]string) map[string]string {
 	namespaced := maps.Clone(sysctls)
@@ -62,8 +62,8 @@ func networkSysctls(sysctls map[string]string) map[string]string {
 	return namespaced
 }
 
-// unsupportedContainer returns the fields of config that this runtime cannot implement, for an agent with the effective user ID euid.
-// mounted means that Options.Mounts is set.
+// unsupportedContainer describes the fields of config that this runtime cannot implement, one text per field. euid is the
+// effective user ID of the agent. mounted reports whether Options.Mounts is set.
 func unsupportedContainer(config *cri.ContainerConfig, euid int, mounted bool) []string {
 	var fields []string
 	for i := range config.Mounts {
@@ -85,7 +85,8 @@ func unsupportedContainer(config *cri.ContainerConfig, euid int, mounted bool) [
 	return append(fields, unsupportedUserNamespace(config.Security.Namespaces)...)
 }
 
-// unsupportedUser returns the fields for another user or group, which only a root agent can implement.
+// unsupportedUser describes the fields of security that request another user or group than the agent's, which only root can set.
+// euid is the agent's user ID.
 func unsupportedUser(security cri.ContainerSecurity, euid int) []string {
 	var fields []string
 	if security.RunAsUser != nil && *security.RunAsUser != int64(euid) {
@@ -110,7 +111,7 @@ func unsupportedUserNamespace(n cri.NamespaceOptions) []string {
 	return nil
 }
 
-// newContainer returns a container in state created for config, with a new ID.
+// newContainer returns a container in state created, with a new ID, for config in sandbox sb.
 func newContainer(config *cri.ContainerConfig, sb *sandbox) cri.Container {
 	image := config.Image
 	image.Annotations = maps.Clone(image.Annotations)
@@ -136,7 +137,8 @@ func newContainer(config *cri.ContainerConfig, sb *sandbox) cri.Container {
 	}
 }
 
-// newSpec returns the spec with which the shim starts the container.
+// newSpec returns the spec from which the shim starts the container ctr in sandbox sb. It also sets the cgroup and the limits of
+// ctr.
 func (r *Runtime) newSpec(config *cri.ContainerConfig, sb *sandbox, ctr *container) (shim.Spec, error) {
 	spec, err := translate.ShimSpec(config, sb.LogDirectory, envMark(ctr.ID))
 	if err != nil {

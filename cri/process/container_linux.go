@@ -48,15 +48,16 @@ func (c *container) uniqueName() string {
 	return fmt.Sprintf("%s_%s_%d", c.SandboxID, c.Name, c.Attempt)
 }
 
-// containerLogger returns a logger with attributes that identify the container.
+// containerLogger returns a logger that adds the names of the pod and of the container, and the container ID.
 func (r *Runtime) containerLogger(ctr *container) *slog.Logger {
 	return r.podLogger(ctr.pod).With("container", ctr.Name, "containerID", ctr.ID)
 }
 
-// envMark returns the environment entry that identifies the processes of a container.
+// envMark returns an environment entry that only the processes of the container with this ID have.
 func envMark(id string) string { return "NODEAGENT_CONTAINER_ID=" + id }
 
-// loadContainer loads a container from its directory and finds its shim.
+// loadContainer reads the record of a container from its directory dir, and determines its state. It waits until deadline for a
+// shim that is still starting.
 func (r *Runtime) loadContainer(dir string, deadline time.Time) (*container, error) {
 	record, err := shim.ReadRecord[containerRecord](filepath.Join(dir, recordFile))
 	if err != nil {
@@ -71,7 +72,8 @@ func (r *Runtime) loadContainer(dir string, deadline time.Time) (*container, err
 	return c, nil
 }
 
-// recordExit records the exit of a container. A non-nil err means that the exit is unknown.
+// recordExit sets the state of the container to exited, with the data of exit. A non-nil err means that the exit is unknown: the
+// container then gets exit code 137 and err as message.
 func (c *container) recordExit(exit shim.Exit, err error) {
 	if err != nil {
 		exit = shim.Exit{Code: 137, Reason: shim.ReasonUnknown, Message: err.Error(), Started: c.StartedAt, At: time.Now()}
@@ -81,7 +83,7 @@ func (c *container) recordExit(exit shim.Exit, err error) {
 	c.ExitCode, c.Reason, c.Message = exit.Code, exit.Reason, exit.Message
 }
 
-// CreateContainer validates the config and persists a container in state created. It starts no process.
+// CreateContainer checks the config, persists a container in state created, and returns its ID. It starts no process.
 func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig, _ *cri.SandboxConfig) (string, error) {
 	id, err := r.createContainer(ctx, sandboxID, config)
 	return id, wrapError("CreateContainer", config.Name, err)
@@ -126,8 +128,7 @@ func (r *Runtime) createContainer(ctx context.Context, sandboxID string, config 
 	return c.ID, nil
 }
 
-// addContainer adds a created container to the lists of the runtime, and emits its event. It returns an error if the sandbox
-// was stopped.
+// addContainer adds a created container to r.containers, and emits EventCreated. It returns an error if sb was stopped meanwhile.
 func (r *Runtime) addContainer(ctr *container, sb *sandbox) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,7 +140,8 @@ func (r *Runtime) addContainer(ctr *container, sb *sandbox) error {
 	return nil
 }
 
-// StartContainer starts the process of a container. If that fails, the container has exited with code 128 and reason StartError.
+// StartContainer starts the process of a container. If the process cannot be started, the container gets state exited, with code
+// 128 and reason StartError.
 func (r *Runtime) StartContainer(ctx context.Context, id string) error {
 	c, err := r.findContainer(id)
 	if err == nil {
@@ -176,7 +178,8 @@ func (r *Runtime) startContainer(ctx context.Context, ctr *container) error {
 	return nil
 }
 
-// startShim creates the cgroup of a container, if it has one, and starts its shim, the process that supervises it.
+// startShim creates the container's cgroup, if it has one, and starts the shim, which starts and supervises the container's
+// process. It returns the handle of the shim and the start record of the process.
 func (r *Runtime) startShim(ctx context.Context, ctr *container) (*shim.Handle, shim.Run, error) {
 	if err := r.createCgroup(ctx, ctr); err != nil {
 		return nil, shim.Run{}, err
@@ -184,7 +187,8 @@ func (r *Runtime) startShim(ctx context.Context, ctr *container) (*shim.Handle, 
 	return shim.StartShim(ctx, ctr.dir)
 }
 
-// checkStartable returns the pod of a container, or an error if the container cannot be started.
+// checkStartable returns the pod of a container that can be started, that is, in state created and in a ready sandbox. Otherwise
+// it returns an error.
 func (r *Runtime) checkStartable(ctr *container) (cri.PodIdentity, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,7 +208,7 @@ func (r *Runtime) checkStartable(ctr *container) (cri.PodIdentity, error) {
 	return r.sandboxes[i].Pod, nil
 }
 
-// RemoveContainer kills a running container and removes it. Its log file remains.
+// RemoveContainer removes a container, which it kills first if it runs. The log file remains. A missing container is no error.
 func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	c, err := r.findContainer(id)
 	if errors.Is(err, cri.ErrNotFound) {
@@ -232,7 +236,8 @@ func (r *Runtime) removeContainer(ctx context.Context, ctr *container) error {
 	}
 }
 
-// removeStopped removes a container and returns true, or false if the container is running.
+// removeStopped removes a container that does not run, and returns true. It returns false if the container was started meanwhile.
+// The caller has locked opLock.
 func (r *Runtime) removeStopped(ctx context.Context, ctr *container) (bool, error) {
 	if r.isRunning(ctr) {
 		return false, nil // started after it was stopped
@@ -263,8 +268,7 @@ func (r *Runtime) isRunning(ctr *container) bool {
 	return ctr.shim != nil
 }
 
-// lockOp waits for the lock that a call needs to start or remove the container. It returns the cause of ctx if that ends
-// first.
+// lockOp locks opLock, which a call must hold to start or remove the container. If ctx ends first, it returns the cause of ctx.
 func (c *container) lockOp(ctx context.Context) error {
 	select {
 	case c.opLock <- struct{}{}:

@@ -30,8 +30,9 @@ func (s *eventStream) wakeReader() {
 	sleep.Wake(s.ready)
 }
 
-// emitEvent queues an event for every stream, with the current sandboxes and containers of the pod. started is the container to
-// watch from now on, or nil. The caller holds mu.
+// emitEvent queues an event of type typ for every open stream. id is the sandbox or container that changed, and pod its pod,
+// whose sandboxes and containers become part of the event. started is a container whose exit the streams must watch from now on,
+// or nil. The caller holds mu.
 func (r *Runtime) emitEvent(typ cri.EventType, id string, pod cri.PodIdentity, started *container) {
 	if len(r.streams) == 0 {
 		return
@@ -54,8 +55,9 @@ func (r *Runtime) emitEvent(typ cri.EventType, id string, pod cri.PodIdentity, s
 	}
 }
 
-// StreamEvents calls fn for every later event. The kernel signals the exit of a container as it happens, including containers
-// that a previous agent process started. Event.Pod is complete.
+// StreamEvents calls fn for every event after the call, until ctx ends, fn returns an error, or the runtime is closed. Each event
+// contains all sandboxes and containers of its pod. Exits are reported at once, also of containers that a previous agent process
+// started.
 func (r *Runtime) StreamEvents(ctx context.Context, fn func(cri.Event) error) error {
 	return wrapError("GetContainerEvents", "", r.streamEvents(ctx, fn))
 }
@@ -96,7 +98,8 @@ func (r *Runtime) streamEvents(ctx context.Context, fn func(cri.Event) error) er
 	}
 }
 
-// watchContainer waits for the exit of a container and records it, or re-examines a container in state unknown.
+// watchContainer waits until a container has exited, and records the exit. The state of a container in state unknown is examined
+// repeatedly until it is known.
 func (r *Runtime) watchContainer(ctx context.Context, ctr *container) {
 	retry := backoff.Policy{First: firstRetry, Max: maxExamineRetry}
 	for pause := retry.First; ; pause = retry.Next(pause) {
@@ -115,16 +118,17 @@ func (r *Runtime) watchContainer(ctx context.Context, ctr *container) {
 	}
 }
 
-// watchTarget returns the shim whose exit watchContainer must await, or reports that the container is in state unknown.
-// Without either, the exit is recorded already.
+// watchTarget returns the shim whose exit watchContainer must await. unknown is true if the container is in state unknown. If
+// handle is nil and unknown false, the exit is already recorded.
 func (r *Runtime) watchTarget(ctr *container) (handle *shim.Handle, unknown bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return ctr.shim, ctr.State == cri.ContainerUnknown && !ctr.removed
 }
 
-// refreshWatched calls refreshState for a watched container, and reports whether its watcher can stop. If a container in
-// state unknown turns out to be running, the stream starts another watcher when it receives the event.
+// refreshWatched refreshes the state of a watched container, and returns true if its watcher can stop. unknown reports whether
+// the state was unknown before. If that container turns out to be running, the watcher can stop, because the emitted event starts
+// another one.
 func (r *Runtime) refreshWatched(ctr *container, unknown bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +138,8 @@ func (r *Runtime) refreshWatched(ctr *container, unknown bool) bool {
 	return ctr.State != cri.ContainerUnknown && (unknown || ctr.shim == nil)
 }
 
-// addStream adds a stream and returns the containers that run or may run.
+// addStream registers a stream for events. It returns the containers whose exit the stream must watch: those that are running or
+// in state unknown.
 func (r *Runtime) addStream(stream *eventStream) (running []*container, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

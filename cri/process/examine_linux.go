@@ -14,8 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
-// examineContainer determines the state of a container that a previous agent process started. On error, the container gets state
-// unknown and is re-examined after a delay. The caller holds mu, except during Open.
+// examineContainer determines the state of a container that a previous agent process created. It waits until deadline for a shim
+// that is still starting. On error, the container gets state unknown, and examineAt is the time of the next attempt. The caller
+// holds mu, except during Open.
 func (r *Runtime) examineContainer(ctr *container, deadline time.Time) error {
 	err := ctr.adoptState(deadline)
 	if err == nil {
@@ -28,7 +29,8 @@ func (r *Runtime) examineContainer(ctr *container, deadline time.Time) error {
 	return err
 }
 
-// adoptState sets the state of a container from its shim and its files.
+// adoptState sets the state of a container from its running shim or, without one, from its exit record. A container with neither
+// was never started. It waits until deadline for a shim that is still starting.
 func (c *container) adoptState(deadline time.Time) error {
 	handle, err := shim.FindShim(c.dir, deadline)
 	if err != nil {
@@ -55,9 +57,9 @@ func (c *container) adoptState(deadline time.Time) error {
 	return nil
 }
 
-// refreshState records the exit of a container whose shim has exited, and re-examines a container in state unknown when its delay
-// has passed. Every path that detects an exit calls it, so that EventStopped is sent once. On error the container is unchanged,
-// and the call may be repeated. The caller holds mu.
+// refreshState updates the state of a container. It records the exit if the shim has exited, and examines a container in state
+// unknown again when its delay has passed. All code that detects an exit calls it, so that EventStopped is emitted only once.
+// After an error the container is unchanged, and the call may be repeated. The caller holds mu.
 func (r *Runtime) refreshState(ctr *container) error {
 	if ctr.State == cri.ContainerUnknown && !ctr.removed && !time.Now().Before(ctr.examineAt) {
 		err := r.examineContainer(ctr, time.Now())
@@ -87,7 +89,7 @@ func (r *Runtime) refreshState(ctr *container) error {
 	return nil
 }
 
-// emitState emits the event for the state of a container that was in state unknown before. The caller holds mu.
+// emitState emits the event that reports the state of a container, which was unknown before. The caller holds mu.
 func (r *Runtime) emitState(ctr *container) {
 	ctr.examineDelay = 0
 	r.containerLogger(ctr).Info("container is in a known state again", "state", ctr.State)

@@ -22,9 +22,9 @@ const (
 	outputWait = 200 * time.Millisecond
 )
 
-// ExecSync runs a command beside the process of a container, with the environment, working directory and user of the container.
-// Background processes of the command are killed with the container. Each stream is truncated to 16 MiB, or to
-// [cri.WithMaxOutput].
+// ExecSync runs cmd with the environment, working directory and user of the container, and returns its output and exit code.
+// Background processes that cmd leaves run until the container exits. stdout and stderr are truncated to 16 MiB each, or to the
+// limit of [cri.WithMaxOutput].
 func (r *Runtime) ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (cri.ExecResult, error) {
 	result, err := r.execSync(ctx, id, cmd, timeout)
 	return result, wrapError("ExecSync", id, err)
@@ -68,7 +68,8 @@ func (r *Runtime) execSync(ctx context.Context, id string, cmd []string, timeout
 	return cri.ExecResult{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), ExitCode: exitCode}, nil
 }
 
-// ReopenContainerLog returns when the container writes to a new log file.
+// ReopenContainerLog makes the shim of a running container open a new log file, and returns when the container's output goes
+// there.
 func (r *Runtime) ReopenContainerLog(ctx context.Context, id string) error {
 	handle, err := r.runningShim(id)
 	if err == nil {

@@ -16,7 +16,8 @@ import (
 // nominalSize is the size of every image: CRI clients reject an image without a size.
 const nominalSize = 1
 
-// nominalImage returns an image for an image name. Its user is the agent's, which is the default user of containers.
+// nominalImage returns an image with the name in image, because this runtime needs no images. The user of the image is the
+// agent's, the default user of containers.
 func nominalImage(image cri.ImageSpec) cri.Image {
 	uid := int64(os.Geteuid())
 	i := cri.Image{ID: image.Image, Size: nominalSize, UID: &uid, Spec: image, Pinned: true}
@@ -31,7 +32,7 @@ func nominalImage(image cri.ImageSpec) cri.Image {
 	return i
 }
 
-// ListImages returns the image names of all containers, each as one image.
+// ListImages returns an image for each image name that a container uses.
 func (r *Runtime) ListImages(ctx context.Context) ([]cri.Image, error) {
 	snapshot, err := r.snapshot(ctx, func(string) bool { return true })
 	if err != nil {
@@ -48,7 +49,7 @@ func (r *Runtime) ListImages(ctx context.Context) ([]cri.Image, error) {
 	return images, nil
 }
 
-// ImageStatus returns an image for every name: no image is ever missing.
+// ImageStatus returns an image for every name, as if all images existed.
 func (r *Runtime) ImageStatus(_ context.Context, image cri.ImageSpec) (cri.Image, error) {
 	if image.Image == "" {
 		return cri.Image{}, wrapError("ImageStatus", "", cri.ErrNotFound)
@@ -61,10 +62,10 @@ func (r *Runtime) PullImage(_ context.Context, image cri.ImageSpec, _ *cri.Auth,
 	return image.Image, nil
 }
 
-// RemoveImage does nothing and succeeds: this runtime has no images.
+// RemoveImage succeeds without effect: this runtime has no images.
 func (r *Runtime) RemoveImage(context.Context, cri.ImageSpec) error { return nil }
 
-// ImageUsage returns the file system of the state directory, with zero usage.
+// ImageUsage returns the file system of the state directory, with a usage of zero.
 func (r *Runtime) ImageUsage(context.Context) (cri.ImageUsage, error) {
 	var none uint64
 	usage := cri.FilesystemUsage{Time: time.Now(), Mountpoint: r.root, UsedBytes: &none, InodesUsed: &none}

@@ -24,8 +24,8 @@ type Output struct {
 	kept      bytes.Buffer
 }
 
-// Start creates a pipe for a command to write to, and reads it in a goroutine of readers, keeping the first limit bytes. The
-// goroutine reads to the end of the output, but at most for drainWait after CloseWriter.
+// Start creates a pipe for the output of a command, and reads it in a goroutine that it adds to readers. It keeps the first limit
+// bytes and discards the remaining output. The goroutine returns at the end of the output, or drainWait after CloseWriter.
 func Start(readers *sync.WaitGroup, limit int, drainWait time.Duration) (*Output, error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
@@ -43,7 +43,7 @@ func Start(readers *sync.WaitGroup, limit int, drainWait time.Duration) (*Output
 	return o, nil
 }
 
-// readPipe reads until the end of the output, or until the deadline that CloseWriter sets.
+// readPipe reads until all writers have closed the pipe, or until the deadline that CloseWriter sets.
 func (o *Output) readPipe() {
 	// Output beyond the limit is read too, so that the command does not block.
 	_, err := io.CopyN(&o.kept, o.from, int64(o.limit))
@@ -55,7 +55,7 @@ func (o *Output) readPipe() {
 	}
 }
 
-// readBuffered reads the output still in the pipe: on a busy machine the deadline may pass before output of the command was read.
+// readBuffered reads output that is still in the pipe at the deadline: on a busy machine the command may have written it earlier.
 func (o *Output) readBuffered() {
 	conn, err := o.from.SyscallConn()
 	if err != nil {
@@ -75,11 +75,11 @@ func (o *Output) readBuffered() {
 // Writer returns the blocking end of the pipe for a command.
 func (o *Output) Writer() *os.File { return o.to }
 
-// Bytes returns the collected output. The goroutine must have ended.
+// Bytes returns the kept output. The caller must wait for the readers of [Start] first.
 func (o *Output) Bytes() []byte { return o.kept.Bytes() }
 
-// CloseWriter closes this process's writing end of the pipe. If a background process of the command holds the pipe open,
-// reading stops after drainWait.
+// CloseWriter closes this process's end for writing. If background processes of the command keep the pipe open, reading stops
+// drainWait later.
 func (o *Output) CloseWriter() {
 	o.to.Close()
 	_ = o.from.SetReadDeadline(time.Now().Add(o.drainWait))

@@ -30,7 +30,7 @@ type Writer struct {
 	partialEntry bool // the last write ended inside an entry
 }
 
-// Open opens a log file for appending, and creates the file and its directory if missing.
+// Open opens a log file for appending. It creates the file and its directory if they are missing.
 func Open(path string) (*Writer, error) {
 	file, err := openLog(path)
 	if err != nil {
@@ -46,8 +46,8 @@ func openLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
 }
 
-// Reopen continues with a new file at the same path, after the old one was renamed. If the new file cannot be opened, the old one
-// stays in use. No entry is lost or split.
+// Reopen continues the log in a new file at the same path, after the caller has renamed the old file. If the new file cannot be
+// opened, the log continues in the old file. No entry is lost or split.
 func (w *Writer) Reopen() error {
 	file, err := openLog(w.path)
 	if err != nil {
@@ -67,8 +67,8 @@ func (w *Writer) Close() error {
 	return w.file.Close()
 }
 
-// writeEntries appends whole entries. Entries that cannot be written are dropped, because a full disk must not stop the
-// container.
+// writeEntries appends entries, which end with a newline, to the file. Entries that cannot be written are lost, because a full
+// disk must not stop the container.
 func (w *Writer) writeEntries(entries []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,8 +81,8 @@ func (w *Writer) writeEntries(entries []byte) {
 	}
 }
 
-// Copy writes the data of r as entries of one stream ("stdout" or "stderr") until r ends. The time of an entry is when its last
-// byte was read. A last line without a newline is tagged P.
+// Copy reads r until its end, and writes the lines as log entries of the stream "stdout" or "stderr". The time of an entry is the
+// time at which its last byte was read. A last line without a newline becomes an entry with tag P.
 func (w *Writer) Copy(stream string, r io.Reader) error {
 	e := encoder{stream: stream}
 	chunk := make([]byte, MaxLine)
@@ -120,7 +120,7 @@ type encoder struct {
 	out    []byte // finished entries
 }
 
-// addPiece adds a piece of a line; newline means that the line ends with it.
+// addPiece adds piece to the unfinished line. newline reports whether the line ends with piece.
 func (e *encoder) addPiece(piece []byte, newline bool) {
 	for len(e.line)+len(piece) > MaxLine {
 		n := MaxLine - len(e.line)
@@ -141,7 +141,7 @@ func (e *encoder) flushLine() {
 	}
 }
 
-// appendEntry appends an entry with the unfinished line and its last piece.
+// appendEntry appends an entry to the finished entries: the unfinished line, continued by piece, with this tag.
 func (e *encoder) appendEntry(tag byte, piece []byte) {
 	e.out = e.now.AppendFormat(e.out, time.RFC3339Nano)
 	e.out = append(e.out, ' ')
@@ -153,7 +153,7 @@ func (e *encoder) appendEntry(tag byte, piece []byte) {
 	e.line = e.line[:0]
 }
 
-// takeEntries returns the finished entries. They are valid until the next addPiece.
+// takeEntries returns and clears the finished entries. The result is valid until the next addPiece.
 func (e *encoder) takeEntries() []byte {
 	out := e.out
 	e.out = e.out[:0]

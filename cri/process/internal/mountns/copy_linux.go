@@ -22,8 +22,8 @@ const (
 // device identifies a file system.
 type device struct{ major, minor uint32 }
 
-// writableCopy returns a descriptor of a directory of the host that can be modified without changing the host: dir itself if it
-// is already a copy, else a tmpfs copy, which it mounts in its place.
+// writableCopy returns a descriptor of a directory that can be modified without changing dir, a directory of the host. If dir is
+// already on a tmpfs copy, this is dir. Otherwise writableCopy mounts a tmpfs over dir, with the entries of dir mounted inside.
 func (s *namespaceBuilder) writableCopy(dir int) (int, error) {
 	st, err := statMount(dir)
 	if err != nil {
@@ -51,7 +51,8 @@ func (s *namespaceBuilder) writableCopy(dir int) (int, error) {
 	return own, nil
 }
 
-// replaceDirectory mounts a tmpfs over a directory, and the entries of the directory into the tmpfs.
+// replaceDirectory mounts own, a tmpfs, over the directory dir with status st, and entries, the clones of the entries of dir,
+// into own. If dir is the root directory, own becomes the new root.
 func (s *namespaceBuilder) replaceDirectory(dir int, st unix.Statx_t, own int, entries []clonedEntry) error {
 	var root unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, "/", 0, unix.STATX_INO|unix.STATX_MNT_ID, &root); err != nil {
@@ -81,7 +82,7 @@ func (s *namespaceBuilder) replaceDirectory(dir int, st unix.Statx_t, own int, e
 	return changeRoot(own)
 }
 
-// changeRoot makes the mount root the root of the mount namespace and of this thread.
+// changeRoot makes root, a mount, the root directory of the mount namespace and of this thread.
 func changeRoot(root int) error {
 	if err := unix.Fchdir(root); err != nil {
 		return os.NewSyscallError("fchdir", err)
@@ -96,7 +97,8 @@ func changeRoot(root int) error {
 	return os.NewSyscallError("chdir", unix.Chdir("/"))
 }
 
-// newTmpfs returns a detached tmpfs whose root has the mode and the owner of a directory.
+// newTmpfs creates a tmpfs that is not yet mounted, and returns its descriptor. Its root directory has the mode and the owner of
+// like.
 func newTmpfs(like unix.Statx_t) (int, error) {
 	context, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {

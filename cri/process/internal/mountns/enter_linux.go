@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Enter moves the calling thread to a new mount namespace with these mounts. It mounts a target after its parents, in any order
-// of mounts. scratch is a directory of the caller, which is not modified. Afterwards the working directory is "/". After an error
-// the thread must not be used any more.
+// Enter moves the calling thread to a new mount namespace, in which it performs mounts. Their order does not matter: a mount is
+// always performed after the mounts above its target. The working directory becomes "/". scratch is a directory of the caller for
+// temporary mounts; its files are not changed. After an error the thread must not be used any more.
 func Enter(mounts []Mount, scratch string) error {
 	mounts = slices.Clone(mounts)
 	slices.SortStableFunc(mounts, func(a, b Mount) int { return cmp.Compare(pathDepth(a.Target), pathDepth(b.Target)) })
@@ -56,7 +56,7 @@ func Enter(mounts []Mount, scratch string) error {
 
 func pathDepth(path string) int { return strings.Count(path, "/") }
 
-// wrapMountError wraps an error with the source and target of its mount.
+// wrapMountError adds the source and the target of mnt to err.
 func wrapMountError(mnt *Mount, err error) error {
 	return fmt.Errorf("mount %s at %s: %w", mnt.Source, mnt.Target, err)
 }
@@ -68,8 +68,8 @@ type namespaceBuilder struct {
 	copies          map[device]bool   // devices of the tmpfs copies of directories
 }
 
-// prepareMountPoint creates the mount point of mounts[i] on the host's files, as a directory or a file. It does nothing for a
-// target below another mount of the container.
+// prepareMountPoint creates the target of mounts[i] in the host's directories, if it is missing: a directory if dir is set, else
+// a file. It does nothing for a target below another mount of mounts, which is not mounted yet.
 func (s *namespaceBuilder) prepareMountPoint(mounts []Mount, i int, dir bool) error {
 	for j := range i {
 		if strings.HasPrefix(mounts[i].Target, mounts[j].Target+"/") {
@@ -121,7 +121,7 @@ func fileKind(dir bool) string {
 	return "a file"
 }
 
-// statMount returns type, owner, device and mount ID of an open file.
+// statMount returns the type, owner, device and mount ID of the file with descriptor fd.
 func statMount(fd int) (st unix.Statx_t, err error) {
 	const want = unix.STATX_TYPE | unix.STATX_MODE | unix.STATX_UID | unix.STATX_GID | unix.STATX_INO | unix.STATX_MNT_ID
 	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, want, &st)

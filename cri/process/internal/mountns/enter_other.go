@@ -7,5 +7,5 @@ package mountns
 
 import "errors"
 
-// Enter returns [errors.ErrUnsupported]: mount namespaces exist on Linux only.
+// Enter returns [errors.ErrUnsupported], because mount namespaces exist on Linux only.
 func Enter([]Mount, string) error { return errors.ErrUnsupported }

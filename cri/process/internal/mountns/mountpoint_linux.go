@@ -33,7 +33,8 @@ func (p *pathPosition) moveTo(fd int) {
 
 const openElement = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 
-// resolvePath resolves the path of a mount point element by element, so that no process can replace an element by a link.
+// resolvePath resolves target, the path of a mount point, as far as it exists. It opens one path element after another, so that
+// no process can replace an element by a symbolic link meanwhile. The caller closes the result.
 func (s *namespaceBuilder) resolvePath(target string) (*pathPosition, error) {
 	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -63,8 +64,9 @@ func (s *namespaceBuilder) resolvePath(target string) (*pathPosition, error) {
 	return p, nil
 }
 
-// resolveElement moves pos by one path element, which is opened as next: into a directory or file, or to the target of a
-// symbolic link of the host. It returns the elements that remain. links counts the links followed so far.
+// resolveElement resolves the element rest[0], which is open as next. It moves pos to a directory or file. It follows a symbolic
+// link of the host by prepending the elements of its target. It returns the elements that remain to be resolved. links counts the
+// links followed so far. resolveElement closes next or passes it to pos.
 func (s *namespaceBuilder) resolveElement(pos *pathPosition, next int, rest []string, links *int) ([]string, error) {
 	st, err := statMount(next)
 	if err != nil {
@@ -99,7 +101,7 @@ func (s *namespaceBuilder) resolveElement(pos *pathPosition, next int, rest []st
 	return append(splitPath(to), rest[1:]...), nil
 }
 
-// splitPath splits a path into its elements, without "." and empty ones.
+// splitPath splits a path into its elements. It omits empty elements and ".".
 func splitPath(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, "/"), func(e string) bool { return e == "" || e == "." })
 }
@@ -113,7 +115,8 @@ func readLink(dir int, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// createMissing creates the missing elements of a mount point, and moves pos to it.
+// createMissing creates the missing elements of the path at pos and moves pos to the last element. That is a directory if dir is
+// set, else a file. In the host's directories it creates them in a writable copy only.
 func (s *namespaceBuilder) createMissing(pos *pathPosition, dir bool) error {
 	if len(pos.missing) == 0 {
 		return nil
@@ -139,8 +142,8 @@ func (s *namespaceBuilder) createMissing(pos *pathPosition, dir bool) error {
 	return nil
 }
 
-// createElement creates the directory or empty file name in directory at, and opens it. It uses an element that another
-// process has just created.
+// createElement creates name in the directory at, as a directory if dir is set, else as an empty file. It returns a descriptor of
+// the new or existing element.
 func createElement(at int, name string, dir bool) (int, error) {
 	flags := openElement
 	var err error

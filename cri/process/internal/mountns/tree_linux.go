@@ -22,7 +22,8 @@ type clonedTree struct {
 	dir bool
 }
 
-// cloneSources clones the sources of all mounts. The caller closes the trees, even after an error.
+// cloneSources clones the source of each mount, in the order of mounts. The caller closes the returned mount trees, also after an
+// error.
 func cloneSources(mounts []Mount) (trees []clonedTree, err error) {
 	for i := range mounts {
 		t, err := cloneSource(&mounts[i])
@@ -34,7 +35,8 @@ func cloneSources(mounts []Mount) (trees []clonedTree, err error) {
 	return trees, nil
 }
 
-// cloneSource clones the source of a mount as a detached mount tree, with the attributes and the propagation of mnt.
+// cloneSource clones the source of mnt with all mounts below it, and sets the attributes and the propagation that mnt requests.
+// The clone is not yet attached to a directory.
 func cloneSource(mnt *Mount) (clonedTree, error) {
 	source, err := openSource(mnt.Source, mnt.MustExist)
 	if err != nil {
@@ -58,8 +60,8 @@ func cloneSource(mnt *Mount) (clonedTree, error) {
 	return clonedTree{fd: fd, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR}, nil
 }
 
-// openSource opens the source of a mount. Unless it must exist, a missing source is created as a directory, as other runtimes do
-// for host paths.
+// openSource opens the source of a mount. If it is missing, mustExist makes that an error. Otherwise openSource creates it as a
+// directory, as other runtimes do for host paths.
 func openSource(path string, mustExist bool) (int, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) && !mustExist {
@@ -74,7 +76,8 @@ func openSource(path string, mustExist bool) (int, error) {
 	return fd, nil
 }
 
-// checkPropagation returns an error if mount id of the host cannot propagate mounts as propagation requires.
+// checkPropagation returns an error if the source of a mount cannot have this propagation. id is the host mount that contains the
+// source: it must be shared or, for Slave, a slave.
 func checkPropagation(propagation Propagation, id uint64) error {
 	if propagation == Private {
 		return nil
@@ -94,7 +97,7 @@ func checkPropagation(propagation Propagation, id uint64) error {
 	return fmt.Errorf("propagation %s needs a source on a shared mount, and that at %s is not", propagation, table[i].Point)
 }
 
-// setAttributes sets the propagation and the mount attributes of a clone.
+// setAttributes sets the propagation and the attributes of m, such as read-only, on fd, the cloned source.
 func (m *Mount) setAttributes(fd int) error {
 	all := unix.MountAttr{}
 	switch m.Propagation {
@@ -132,7 +135,8 @@ func setAttr(fd int, flags uint, attr *unix.MountAttr) error {
 	return wrapUnsupported("mount_setattr", unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|flags, attr))
 }
 
-// wrapUnsupported names the system call in an error, and the required kernel version if the call is missing.
+// wrapUnsupported adds the name of the system call to err. If the kernel lacks the call, the error names the kernel version that
+// has it.
 func wrapUnsupported(call string, err error) error {
 	switch {
 	case err == nil:

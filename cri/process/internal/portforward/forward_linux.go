@@ -38,8 +38,9 @@ const (
 // ErrStalled means that the port did not read pending data for 5 s.
 var ErrStalled = fmt.Errorf("the port has taken nothing for %v", stallTimeout)
 
-// Forward connects conn to a port in the network namespace at path netns, or in that of this process if netns is empty. It
-// returns when both directions are closed or ctx has ended. It closes conn.
+// Forward connects to a TCP port on the loopback interface, and copies data between the port and conn. netns is the path of the
+// network namespace; empty means the namespace of this process. Forward returns when both directions have ended or ctx ends, and
+// closes conn.
 func Forward(ctx context.Context, netns string, port int32, conn io.ReadWriteCloser) error {
 	if port < 1 || port > 65535 {
 		return errors.Join(fmt.Errorf("port %d: must be 1 to 65535", port), conn.Close())
@@ -51,7 +52,7 @@ func Forward(ctx context.Context, netns string, port int32, conn io.ReadWriteClo
 	return copyBoth(ctx, to, conn)
 }
 
-// dialPort connects to the port on the loopback address of IPv4 or else of IPv6.
+// dialPort connects to a port of a network namespace: on 127.0.0.1 or, if that fails, on ::1.
 func dialPort(ctx context.Context, netns string, port int32) (*net.TCPConn, error) {
 	var to *net.TCPConn
 	var err error
@@ -80,7 +81,8 @@ func dialPort(ctx context.Context, netns string, port int32) (*net.TCPConn, erro
 	return to, err
 }
 
-// callInNetns calls fn on a thread in a network namespace. The caller runs it in a goroutine of its own.
+// callInNetns calls fn on a thread in the network namespace at path netns. It must be called in a goroutine of its own: a thread
+// that cannot return to its namespace ends with the goroutine.
 func callInNetns(netns string, fn func() error) error {
 	if netns == "" {
 		return fn()
@@ -155,7 +157,7 @@ func copyBoth(ctx context.Context, to *net.TCPConn, conn io.ReadWriteCloser) err
 	return nil
 }
 
-// copyToPort copies from the stream to the port, and then closes that direction.
+// copyToPort copies from the reader from to the port until the end of from. It then closes the write side of the connection.
 func copyToPort(to *net.TCPConn, from io.Reader) error {
 	buf := make([]byte, 1<<10) // most connections carry little
 	for {
@@ -178,7 +180,7 @@ func copyToPort(to *net.TCPConn, from io.Reader) error {
 	}
 }
 
-// writeToPort writes all of data. It returns ErrStalled if the port reads nothing for stallTimeout.
+// writeToPort writes data to the port. It returns ErrStalled if the program there reads nothing for stallTimeout.
 func writeToPort(to *net.TCPConn, data []byte) error {
 	progress := time.Now()
 	for {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kill sends SIGKILL to process, and never to a later process with the same PID. It succeeds if process has exited.
+// Kill sends SIGKILL to process. If process has exited, Kill succeeds, and a later process with the same PID gets no signal.
 func Kill(process Process) error {
 	fd, err := unix.PidfdOpen(process.PID, 0)
 	if errors.Is(err, unix.ESRCH) {

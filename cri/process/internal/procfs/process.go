@@ -69,7 +69,7 @@ func ParseStat(stat []byte) (Process, error) {
 	return p, bad
 }
 
-// ReadProcess reads a process from /proc. It returns an error wrapping [os.ErrNotExist] if there is none.
+// ReadProcess reads the process with this PID from /proc. If it does not exist, the error wraps [os.ErrNotExist].
 func ReadProcess(pid int) (Process, error) {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -78,7 +78,7 @@ func ReadProcess(pid int) (Process, error) {
 	return ParseStat(stat)
 }
 
-// ListProcesses reads all processes. It skips processes that exit meanwhile.
+// ListProcesses reads all processes from /proc. It omits processes that exit meanwhile.
 func ListProcesses() ([]Process, error) {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -114,7 +114,7 @@ func NewTree(all []Process) Tree {
 	return t
 }
 
-// Descendants returns the children of a process, their children, and so on.
+// Descendants returns the child processes of the process with this PID, their child processes, and so on.
 func (t Tree) Descendants(pid int) []Process {
 	// A scan of /proc is not atomic, so that a reused PID could form a cycle: each process is visited once.
 	var found []Process
@@ -133,9 +133,9 @@ func (t Tree) Descendants(pid int) []Process {
 	return found
 }
 
-// HasEnv reports whether a process was started with this environment entry. It does not see later changes, nor processes of other
-// users unless the caller is root. During exec the kernel shows no environment: callers that must not miss a process call it
-// twice.
+// HasEnv reports whether the process with this PID was started with entry in its environment. It returns false for processes of
+// other users, unless the caller is root. It may also return false while the process executes a new program: a caller that must
+// not miss a process calls HasEnv twice.
 func HasEnv(pid int, entry string) bool {
 	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
 	if err != nil {
@@ -149,7 +149,7 @@ func HasEnv(pid int, entry string) bool {
 	return false
 }
 
-// HasArgs reports whether the command line of a process consists of exactly these arguments, including argv[0].
+// HasArgs reports whether args are the complete command line of the process with this PID, including argv[0].
 func HasArgs(pid int, args ...string) bool {
 	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	return err == nil && string(line) == strings.Join(args, "\x00")+"\x00"

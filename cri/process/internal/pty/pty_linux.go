@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open opens a pseudo-terminal. The master is non-blocking; the slave blocks, as programs expect, and does not become the
-// controlling terminal of this process. uid becomes the owner of the slave; a negative uid leaves it to this process.
+// Open opens a pseudo-terminal and returns the descriptors of its two sides. Reads of the master are non-blocking, and reads of
+// the slave block, as programs expect. The terminal does not become the controlling terminal of this process. The slave gets the
+// owner uid; a negative uid means the user of this process.
 func Open(uid int) (master, slave int, err error) {
 	master, err = unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -48,7 +49,7 @@ func openSlave(master, uid int) (int, error) {
 	return slave, nil
 }
 
-// Resize sets the size of a terminal in characters, through its master. Programs on it receive SIGWINCH.
+// Resize sets the size of the terminal with this master, in characters. Programs on the terminal receive SIGWINCH.
 func Resize(master *os.File, width, height uint16) error {
 	conn, err := master.SyscallConn()
 	if err != nil {

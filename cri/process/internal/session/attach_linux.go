@@ -39,8 +39,8 @@ type Container interface {
 // returns. With input the container's stdin is requested, and with sizes its terminal.
 type Attach func(ctx context.Context, input, sizes bool, fds [2]int) (Container, error)
 
-// AttachSession connects a session to a container until the container exits or the client's input ends, and all output is
-// written.
+// AttachSession attaches the client of session to a container with attach. It returns when the container has exited or the client
+// sends no more input, and all output is written.
 func AttachSession(ctx context.Context, session cri.Session, attach Attach) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -74,7 +74,7 @@ func AttachSession(ctx context.Context, session cri.Session, attach Attach) erro
 // stdinEndWait is how long a client stays attached after the end of its input, to receive remaining output.
 const stdinEndWait = time.Second
 
-// closeAfterStdin detaches from a container stdinEndWait after the end of Stdin.
+// closeAfterStdin waits for the end of the client's input, and detaches from the container stdinEndWait later.
 func (w *sessionStreams) closeAfterStdin(container Container) {
 	select {
 	case <-w.stdinEnded:
@@ -90,8 +90,8 @@ func (w *sessionStreams) closeAfterStdin(container Container) {
 	}
 }
 
-// openOutputs opens a non-blocking pipe for each output stream of the session. It returns the descriptors for the container,
-// -1 for a stream without a writer.
+// openOutputs opens a pipe for stdout and one for stderr of the session. It returns the ends to which the container writes, or -1
+// if the session has no writer for the stream. Writes to a full pipe do not block.
 func (w *sessionStreams) openOutputs() (fds [2]int, err error) {
 	fds = [2]int{-1, -1}
 	for i, to := range []io.Writer{w.s.Stdout, w.s.Stderr} {

@@ -19,8 +19,9 @@ import (
 // the command has them. When ctx ends, it kills the command.
 type Run func(ctx context.Context, tty bool, fds []int) (exitCode int, err error)
 
-// ExecSession runs a command with the streams of a session, and returns when the command has exited and its output is written. It
-// waits up to [LeftoverTime] for output of background processes of the command.
+// ExecSession runs a command with the streams of session, by calling run, and returns its exit code. It returns when the command
+// has exited and its output is written. If background processes of the command keep a stream open, it waits for at most
+// [LeftoverTime].
 func ExecSession(ctx context.Context, session cri.Session, run Run) (int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -42,7 +43,8 @@ func ExecSession(ctx context.Context, session cri.Session, run Run) (int, error)
 	return code, err
 }
 
-// openCommandFiles opens pipes or a terminal, and returns the descriptors for the command.
+// openCommandFiles opens three pipes or, if the session has a TTY, a terminal. It returns the descriptors for the command: stdin,
+// stdout and stderr, or the terminal alone.
 func (w *sessionStreams) openCommandFiles() (fds []int, err error) {
 	defer func() {
 		if err != nil {
@@ -77,8 +79,7 @@ func (w *sessionStreams) openCommandFiles() (fds []int, err error) {
 	return append(fds, out), nil
 }
 
-// openInput opens a pipe for the stdin of the command, or /dev/null if the session has no Stdin. It returns the descriptor
-// for the command.
+// openInput returns the stdin of the command: the end of a pipe, or /dev/null if the session has no Stdin.
 func (w *sessionStreams) openInput() (int, error) {
 	if w.s.Stdin == nil {
 		return openNull(unix.O_RDONLY)
@@ -90,8 +91,7 @@ func (w *sessionStreams) openInput() (int, error) {
 	return from, err
 }
 
-// openOutput opens a pipe for one output stream of the command, or /dev/null if to is nil. It returns the descriptor for the
-// command.
+// openOutput returns stdout or stderr, named name, of the command: the end of a pipe, or /dev/null if to is nil.
 func (w *sessionStreams) openOutput(to io.Writer, name string) (int, error) {
 	if to == nil {
 		return openNull(unix.O_WRONLY)

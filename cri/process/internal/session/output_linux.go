@@ -43,7 +43,7 @@ func newOutputCopier(from *os.File, to io.Writer, name string, terminal bool) *o
 	return &outputCopier{from: from, to: writerOrDiscard(to), name: name, terminal: terminal}
 }
 
-// setCommandExited records that the command has exited at now, so that the copier reads only the output that is buffered.
+// setCommandExited records that the command exited at now. The copier then reads the remaining output without waiting for more.
 func (o *outputCopier) setCommandExited(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -61,8 +61,8 @@ func (o *outputCopier) stopCopying() {
 	_ = o.from.SetReadDeadline(time.Now())
 }
 
-// copyOutput copies until the end of the stream, and for a short time after [outputCopier.setCommandExited]. It returns errors of
-// the writer.
+// copyOutput copies until the end of the stream. After [outputCopier.setCommandExited] it copies the buffered output and waits
+// for at most LeftoverTime for more. It returns the first error of the writer.
 func (o *outputCopier) copyOutput() error {
 	conn, err := o.from.SyscallConn()
 	if err != nil {
@@ -101,9 +101,9 @@ func (o *outputCopier) copyOutput() error {
 	}
 }
 
-// extendDeadline sets the deadline for the next output, and reports whether to continue. While rest, the number of bytes of
-// the command known to be buffered, is positive, it always continues. Output of background processes is read only for
-// LeftoverTime.
+// extendDeadline sets the deadline for more output after the command has exited, and reports whether to continue. rest is the
+// number of bytes that the command is known to have written and that are not yet read. While rest is positive, the deadline is
+// extended. Output of background processes is read only for LeftoverTime after the exit.
 func (o *outputCopier) extendDeadline(rest int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -129,7 +129,8 @@ func bufferedBytes(conn syscall.RawConn) (n int) {
 	return n
 }
 
-// readBuffer reads into a buffer of the pool. If n is zero there is no buffer, and err is [io.EOF] or the deadline error.
+// readBuffer waits for output and reads it into a pooled buffer. It returns the buffer and the number of bytes. If n is zero, buf
+// is nil, and err is [io.EOF] or the error of the deadline.
 func readBuffer(conn syscall.RawConn) (buf *[bufferSize]byte, n int, err error) {
 	waited := conn.Read(func(fd uintptr) bool {
 		b := buffers.Get().(*[bufferSize]byte)

@@ -55,7 +55,7 @@ const (
 	maxBuffer   = 64 << 10
 )
 
-// copyInput copies Stdin until it ends or the command closes its stdin.
+// copyInput copies the session's Stdin to the command until Stdin ends or the command closes its stdin.
 func (w *sessionStreams) copyInput() {
 	defer func() {
 		if w.terminal == nil {
@@ -85,7 +85,7 @@ func (w *sessionStreams) copyInput() {
 	}
 }
 
-// resizeFirst sets the terminal size if one is available already, before the command starts.
+// resizeFirst sets the size of the terminal before the command starts, if the client has already sent a size.
 func (w *sessionStreams) resizeFirst() {
 	select {
 	case size, ok := <-w.s.Resize:
@@ -96,8 +96,8 @@ func (w *sessionStreams) resizeFirst() {
 	}
 }
 
-// resize sets the terminal to each size from Session.Resize, until that is closed. It ignores errors, which mean that the
-// terminal is closed.
+// resize sets the terminal to each size that the client sends, until Session.Resize or the session is closed. It ignores errors,
+// which occur after the terminal is closed.
 func (w *sessionStreams) resize() {
 	for {
 		select {
@@ -112,7 +112,7 @@ func (w *sessionStreams) resize() {
 	}
 }
 
-// awaitOutputs returns when all output is written, or with the cause of ctx.
+// awaitOutputs waits until all output is written. If ctx ends first, it stops the copying and returns the cause of ctx.
 func (w *sessionStreams) awaitOutputs(ctx context.Context) error {
 	copied := make(chan struct{})
 	go func() { w.copies.Wait(); close(copied) }()
@@ -133,7 +133,7 @@ func (w *sessionStreams) awaitOutputs(ctx context.Context) error {
 	return nil
 }
 
-// closeFiles closes all files of this process. It is called last.
+// closeFiles closes this process's ends of all pipes and terminals.
 func (w *sessionStreams) closeFiles() {
 	close(w.done)
 	for _, o := range w.outputs {

@@ -37,7 +37,7 @@ const (
 
 // shimServer is the state of a running shim.
 type shimServer struct {
-	dir    string // nil: output is discarded
+	dir    string // directory of the container
 	spec   Spec
 	log    *crilog.Writer // nil: output is dropped
 	output sync.WaitGroup
