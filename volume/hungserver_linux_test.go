@@ -75,7 +75,7 @@ func (w *podAgent) set(pods ...*corev1.Pod) {
 	require.NoError(w.t, w.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
 }
 
-// await waits until holds returns true, and returns the time that this took.
+// await waits until holds returns true, and returns the time that this took. The test fails with the text what after limit.
 func (w *podAgent) await(limit time.Duration, what string, holds func() bool) time.Duration {
 	w.t.Helper()
 	began := time.Now()
@@ -98,7 +98,7 @@ func (w *podAgent) running(names ...string) func() bool {
 	}
 }
 
-// withName returns a pod with another name.
+// withName changes the name of p to name, and its UID to "uid-" plus name. It returns p.
 func withName(p *corev1.Pod, name string) *corev1.Pod {
 	p.Name, p.UID = name, types.UID("uid-"+name)
 	return p

@@ -49,7 +49,8 @@ func newClusterNode(t *testing.T, labels map[string]string) *clusterNode {
 	return c
 }
 
-// returnUntil makes the API server respond again, and waits until Run has sent a request that takes 5 s.
+// returnUntil makes the API server respond again, but delays requests that match slow by 5 s. It returns when Run has sent such
+// a request.
 func (c *clusterNode) returnUntil(slow apiservertest.Match) {
 	synctest.Wait()
 	c.server.ForgetRequests()

@@ -50,7 +50,7 @@ func inlinePod(uid, driver string) *corev1.Pod {
 	}
 }
 
-// engine runs a volume.Volumes until stop is called, as a crash would stop it.
+// engine starts a volume.Volumes with the plugin of e. stop stops it like a crash of the agent: its volumes remain set up.
 func (e *env) engine(wait time.Duration) (v *volume.Volumes, stop func()) {
 	e.t.Helper()
 	v, err := volume.New(volume.Options{
@@ -142,7 +142,7 @@ func TestRestartedAgentUsesOrRemovesVolumes(t *testing.T) {
 	require.Empty(t, e.files())
 }
 
-// claimPod returns a pod that mounts a claim, or has it as a device.
+// claimPod returns a pod that mounts the claim name or, if block is true, uses it as a device.
 func claimPod(uid, name string, block bool) *corev1.Pod {
 	p := inlinePod(uid, "")
 	p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}

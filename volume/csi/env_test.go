@@ -67,7 +67,8 @@ type env struct {
 	stop    func()
 }
 
-// newEnv starts a driver and a plugin, and registers the driver. It fills in Registry and NodeName.
+// newEnv starts a driver and a plugin with the options d and o, and waits until the driver is registered. It sets Registry and
+// NodeName.
 func newEnv(t *testing.T, d csitest.Options, o csi.Options) *env {
 	t.Helper()
 	e := &env{t: t, root: t.TempDir()}
@@ -80,7 +81,7 @@ func newEnv(t *testing.T, d csitest.Options, o csi.Options) *env {
 	return e
 }
 
-// run runs a plugin, like a restarted agent.
+// run starts a plugin with the options o. A second call replaces the plugin, like a restart of the agent.
 func (e *env) run(o csi.Options) {
 	e.t.Helper()
 	if e.stop != nil {
@@ -123,7 +124,7 @@ func (e *env) inline(attributes map[string]string) volume.Volume {
 	return e.volume(p, "data")
 }
 
-// volume returns the first volume of a pod as package volume passes it.
+// volume returns the first volume of p as package volume passes it to the plugin. spec is its name on disk.
 func (e *env) volume(p *corev1.Pod, spec string) volume.Volume {
 	e.t.Helper()
 	dir := filepath.Join(e.root, "pods", string(p.UID))
@@ -165,7 +166,7 @@ func (e *env) withDevice(v volume.Volume) volume.Volume {
 	return v
 }
 
-// recorded returns a volume as known from its record.
+// recorded returns v with only the fields that a restarted agent reads from its record.
 func recorded(v volume.Volume) volume.Volume {
 	v.Pod, v.Source, v.Claim, v.PV, v.Recovered = nil, nil, nil, nil, true
 	return v

@@ -3,5 +3,5 @@
 
 package csi
 
-// CallIsFinal reports whether a failed call certainly had no effect.
+// CallIsFinal exports CallError.isFinal: the driver has certainly rejected the call without an effect.
 func CallIsFinal(e *CallError) bool { return e.isFinal() }

@@ -114,7 +114,7 @@ func (l *loop) restart() {
 	l.start()
 }
 
-// attached returns the loop devices of the volumes.
+// attached returns the loop devices that the driver has attached for volumes.
 func (l *loop) attached() (devices []string) {
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	require.NoError(l.t, err)
@@ -298,7 +298,8 @@ func TestLoopInlineVolumeKeptWhileMounted(t *testing.T) {
 	require.True(t, isFinal(err))
 }
 
-// A restarted agent uses a mounted file system or device. A volume that is not mounted waits for driver and API server.
+// A restarted agent uses a file system or device that is still mounted. For a volume that is not mounted, it waits for the
+// driver and the API server.
 func TestLoopRecovered(t *testing.T) {
 	for name, mode := range map[string]corev1.PersistentVolumeMode{"file system": corev1.PersistentVolumeFilesystem, "block": corev1.PersistentVolumeBlock} {
 		t.Run(name, func(t *testing.T) {

@@ -29,7 +29,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/csi"
 )
 
-// requireCall requires that the driver has received exactly this request, and clears its calls.
+// requireCall requires that the driver has received want and no other request, and clears the recorded requests.
 func (e *env) requireCall(want proto.Message) {
 	e.t.Helper()
 	calls := e.driver.Calls()
@@ -352,7 +352,7 @@ func (m *scriptedDriver) set(fault func(ctx context.Context, c csitest.Call) err
 	m.fault, m.done = fault, done
 }
 
-// options returns options whose publish and unpublish calls use the current functions.
+// options returns options of a driver whose publish and unpublish calls are handled by the functions that m has at that time.
 func (m *scriptedDriver) options() csitest.Options {
 	return csitest.Options{
 		Capabilities: csitest.AllCapabilities(),

@@ -68,7 +68,7 @@ func TestCheckDriverRefusesInvalidNames(t *testing.T) {
 	}
 }
 
-// The file may have any contents.
+// vol_data.json may have any contents.
 func FuzzParseData(f *testing.F) {
 	f.Add([]byte(`{"driverName":"csi.example","volumeHandle":"x"}`))
 	f.Add([]byte(`{"driverName":"../x","volumeHandle":"x"}`))

@@ -38,7 +38,7 @@ func TestGuardedDirectoriesGetSameResult(t *testing.T) {
 	require.False(t, isGuarded(&st), "of somebody else")
 }
 
-// Kernels before 6.6 need this.
+// setModeByProc is used by kernels before Linux 6.6. It is called here on any kernel.
 func TestSetModeByProc(t *testing.T) {
 	root := t.TempDir()
 	path, link := filepath.Join(root, "f"), filepath.Join(root, "link")

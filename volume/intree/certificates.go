@@ -37,8 +37,8 @@ var (
 	_ volume.Watcher = (*CertificateKeeper)(nil)
 )
 
-// NewCertificateKeeper returns a keeper that requests certificates from the issuer from. It panics if from is nil. It starts no
-// goroutine: call [CertificateKeeper.Run].
+// NewCertificateKeeper returns a keeper for certificates that from issues. It panics if from is nil. It starts no goroutine:
+// call [CertificateKeeper.Run].
 func NewCertificateKeeper(from volume.CertificateIssuer, opts CertificateOptions) *CertificateKeeper {
 	return &CertificateKeeper{keeper: podcert.New(from, podcert.Options(opts))}
 }

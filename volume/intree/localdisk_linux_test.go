@@ -110,7 +110,7 @@ func fails(t *testing.T, want string, act func(ctx context.Context) error) {
 	}
 }
 
-// of returns the volume as passed to the container.
+// of returns volume "data" of p in the form in which package podspec receives it for a container.
 func (d *disks) of(p *corev1.Pod) podspec.Volume {
 	d.t.Helper()
 	l := podspec.Launch{}
@@ -342,7 +342,7 @@ func group(t *testing.T, path string) string {
 	return fmt.Sprint(info.Sys().(*syscall.Stat_t).Gid)
 }
 
-// holders returns the number of loop devices of a file.
+// holders returns the number of loop devices that are attached to the file path.
 func holders(t *testing.T, path string) (n int) {
 	t.Helper()
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")

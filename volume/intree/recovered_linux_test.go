@@ -55,7 +55,7 @@ func (unavailableServer) Certificate(context.Context, *corev1.Pod, string, int) 
 	return volume.PodCertificate{}, errAway
 }
 
-// issue makes the node issue tokens and certificates with a validity.
+// issue makes the node issue tokens and certificates that are valid for the duration valid.
 func (n *node) issue(valid time.Duration) {
 	n.t.Helper()
 	expires := time.Now().Add(valid)
@@ -81,7 +81,8 @@ func (c certificates) Certificate(context.Context, *corev1.Pod, string, int) (vo
 	return volume.PodCertificate(c), nil
 }
 
-// recover sets up a volume like a restarted agent without an API server.
+// recover calls SetUp of v as a restarted agent does whose API server is unavailable. If hang is true, requests to the server
+// hang.
 func (n *node) recover(v volume.Volume, hang bool) (volume.Mount, error) {
 	v.Recovered = true
 	began, a := time.Now(), unavailableServer{hang}

@@ -68,7 +68,7 @@ func (h *host) escapes(d time.Duration, open func(subPath string) (unix.Stat_t, 
 	return false, opened
 }
 
-// bound returns the attributes of the target.
+// bound returns the attributes of the file that is mounted on the target, or err if it is not nil.
 func (h *host) bound(err error) (st unix.Stat_t, _ error) {
 	if err == nil {
 		err = unix.Lstat(h.target(), &st)

@@ -57,7 +57,7 @@ func (n *node) line(out *strings.Builder, words []string) {
 	}
 }
 
-// failure returns the failure for a verb of a scenario; nil: success.
+// failure returns the failure that verb, a word of a scenario, stands for. It returns nil for a success.
 func failure(verb string) *plan.Failure {
 	switch verb {
 	case "fails", "hangs":
@@ -101,7 +101,7 @@ func (n *node) say(verb string, v *plan.Volume) {
 	}
 }
 
-// sayDevice applies a verb of a scenario to a device.
+// sayDevice applies verb, an operation of a scenario, to device d.
 func (n *node) sayDevice(verb string, d *plan.Device) {
 	switch verb {
 	case "found":
@@ -275,7 +275,7 @@ func step(t *testing.T, s *plan.State, now time.Time) {
 	require.LessOrEqual(t, counted, s.Parallel)
 }
 
-// exclusive checks that the running steps of a device and its volumes may run concurrently.
+// exclusive checks that all running steps of d and its volumes are allowed to run concurrently.
 func exclusive(t *testing.T, s *plan.State, d *plan.Device) {
 	t.Helper()
 	setUps, removes, there := 0, 0, 0
@@ -303,7 +303,7 @@ func exclusive(t *testing.T, s *plan.State, d *plan.Device) {
 	require.True(t, setUps == 0 || removes == 0 && d.Phase == plan.Ready, "a volume is set up on a device that is staged, and not while others are torn down")
 }
 
-// settle completes all steps with success until none is due.
+// settle lets all steps succeed, and calls Plan until no step is due.
 func settle(t *testing.T, s *plan.State, now time.Time) {
 	t.Helper()
 	for range 200 {

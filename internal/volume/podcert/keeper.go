@@ -51,8 +51,7 @@ type Keeper struct {
 	watched  int // key of the last watcher
 }
 
-// New returns a Keeper that requests certificates from the issuer from. It panics if from is nil. It starts no goroutine: call
-// [Keeper.Run].
+// New returns a Keeper for certificates that from issues. It panics if from is nil. It starts no goroutine: call [Keeper.Run].
 func New(from volume.CertificateIssuer, opts Options) *Keeper {
 	required.MustArgs("podcert.New", required.Arg{Name: "from", Value: from, Hint: "an *apiserver.Objects"})
 	if opts.Wait <= 0 {

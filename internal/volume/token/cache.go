@@ -52,7 +52,7 @@ type Cache struct {
 	cleaned time.Time
 }
 
-// NewCache returns an empty cache for tokens of the issuer from. It panics if from is nil. random returns numbers in [0,1); nil
+// NewCache returns an empty cache for tokens that from issues. It panics if from is nil. random returns numbers in [0,1); nil
 // means rand.Float64 of math/rand/v2.
 func NewCache(from volume.TokenIssuer, random func() float64) *Cache {
 	required.MustArgs("token.NewCache", required.Arg{Name: "from", Value: from, Hint: "an apiserver.Tokens"})

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/token"
 )
 
-// web returns a JSON Web Token with these claims.
+// web returns a JSON Web Token with the JSON text claims and a fake signature.
 func web(claims string) string {
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
 }

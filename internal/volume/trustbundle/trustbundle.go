@@ -35,7 +35,7 @@ type Reader struct {
 	seed maphash.Seed
 }
 
-// NewReader returns a Reader that lists trust bundles with from. It panics if from is nil.
+// NewReader returns a Reader of the trust bundles that from lists. It panics if from is nil.
 func NewReader(from volume.TrustBundleLister) *Reader {
 	required.MustArgs("trustbundle.NewReader", required.Arg{Name: "from", Value: from, Hint: "an *apiserver.Objects"})
 	return &Reader{from: from, seed: maphash.MakeSeed()}

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { mounttest.Main(m) }
 
-// loops returns the loop devices of a file.
+// loops returns the loop devices that are attached to the file path.
 func loops(t *testing.T, path string) (found []string) {
 	t.Helper()
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
