@@ -54,9 +54,9 @@ func (f AmountFormat) formatQuantity(amount int64) string {
 	}
 }
 
-// parseQuantity parses a Kubernetes quantity. A fraction is rounded away from zero; an amount beyond the range of an int64
-// becomes the nearest limit.
-func parseQuantity(text string) (int64, AmountFormat, error) {
+// parseQuantity parses a Kubernetes quantity and returns its value and notation. A fraction is rounded away from zero. A value
+// beyond the range of an int64 becomes the nearest limit.
+func parseQuantity(text string) (value int64, format AmountFormat, err error) {
 	rest := strings.TrimPrefix(text, "+")
 	negative := strings.HasPrefix(text, "-")
 	if negative {

@@ -39,8 +39,8 @@ func (f failure) isExpired(now time.Time) bool { return now.Sub(f.at) > backOffR
 // backOff holds the last failure of each pod and image.
 type backOff map[backOffKey]failure
 
-// activeFailure returns the last failure for key. The bool is true while the next attempt must still wait.
-func (b backOff) activeFailure(key backOffKey, now time.Time) (failure, bool) {
+// activeFailure returns the last failure for key. active is true while the next attempt must still wait.
+func (b backOff) activeFailure(key backOffKey, now time.Time) (last failure, active bool) {
 	last, ok := b[key]
 	return last, ok && !last.isExpired(now) && now.Before(last.retryTime())
 }

@@ -234,8 +234,8 @@ func (p *Puller) recordFailure(key backOffKey, err, secretErr error) *Error {
 	return &e
 }
 
-// activeFailure returns the last failure for key. The bool is true while the next attempt must still wait.
-func (p *Puller) activeFailure(key backOffKey) (failure, bool) {
+// activeFailure returns the last failure for key. active is true while the next attempt must still wait.
+func (p *Puller) activeFailure(key backOffKey) (last failure, active bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.backOff.activeFailure(key, time.Now())

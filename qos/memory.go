@@ -65,9 +65,9 @@ func (n Node) setMemoryQoS(resources *cri.Resources, pod *corev1.Pod, container 
 	}
 }
 
-// computeMemoryHigh returns memory.high, rounded down to pages: request plus ThrottlingFactor times the distance from request to
-// limit. The bool is false if there is no factor or no limit, or if the value would not exceed request.
-func (n Node) computeMemoryHigh(request, limit int64) (int64, bool) {
+// computeMemoryHigh returns the value of memory.high, rounded down to pages: request plus ThrottlingFactor times the distance
+// from request to limit. ok is false if there is no factor or no limit, or if the value would not exceed request.
+func (n Node) computeMemoryHigh(request, limit int64) (value int64, ok bool) {
 	if n.ThrottlingFactor == nil || limit <= 0 {
 		return 0, false
 	}

@@ -68,9 +68,9 @@ func hugepageRequests(pod *corev1.Pod) map[uint64]uint64 {
 	return pages
 }
 
-// parseHugepageSize returns the page size in bytes in a resource name, for example 2097152 for hugepages-2Mi. The bool is false
-// for other resources and invalid sizes.
-func parseHugepageSize(name corev1.ResourceName) (uint64, bool) {
+// parseHugepageSize returns the page size in a resource name, for example 2097152 bytes for hugepages-2Mi. ok is false for other
+// resources and invalid sizes.
+func parseHugepageSize(name corev1.ResourceName) (bytes uint64, ok bool) {
 	text, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix)
 	if !ok {
 		return 0, false

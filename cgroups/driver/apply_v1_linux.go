@@ -130,7 +130,7 @@ func buildSubsystems(host Host, current, desired cgroups.Resources) []subsystem 
 	return all
 }
 
-func diffCPULimits(current, desired cgroups.Resources) (*oci.Resources, bool) {
+func diffCPULimits(current, desired cgroups.Resources) (limits *oci.Resources, differ bool) {
 	r := new(oci.Resources)
 	if desired.CPUShares != current.CPUShares {
 		r.CpuShares = desired.CPUShares
@@ -146,7 +146,7 @@ func diffCPULimits(current, desired cgroups.Resources) (*oci.Resources, bool) {
 	return r, r.CpuShares != 0 || r.CpuPeriod != 0
 }
 
-func diffCpuset(current, desired cgroups.Resources) (*oci.Resources, bool) {
+func diffCpuset(current, desired cgroups.Resources) (limits *oci.Resources, differ bool) {
 	r := new(oci.Resources)
 	if desired.CpusetCPUs != "" && !isSameCPUList(current.CpusetCPUs, desired.CpusetCPUs) {
 		r.CpusetCpus = desired.CpusetCPUs
@@ -157,9 +157,9 @@ func diffCpuset(current, desired cgroups.Resources) (*oci.Resources, bool) {
 	return r, r.CpusetCpus != "" || r.CpusetMems != ""
 }
 
-// diffMemoryLimits returns the memory limits to write, and false if none differs from current. v1 has one file for the sum of
+// diffMemoryLimits returns the memory limits to write. differ is false if desired equals current. v1 has one file for the sum of
 // memory and swap, so a new memory limit also changes this sum. countsSwap reports whether the host has this file.
-func diffMemoryLimits(countsSwap bool, current, desired cgroups.Resources) (*oci.Resources, bool) {
+func diffMemoryLimits(countsSwap bool, current, desired cgroups.Resources) (limits *oci.Resources, differ bool) {
 	memory, swap := current.MemoryMax, current.SwapMax
 	if desired.MemoryMax != nil {
 		memory = desired.MemoryMax
@@ -200,7 +200,7 @@ func isSamePages(a, b *int64) bool {
 	return pages(a) == pages(b)
 }
 
-func diffHugetlbLimits(current, desired cgroups.Resources) (*oci.Resources, bool) {
+func diffHugetlbLimits(current, desired cgroups.Resources) (limits *oci.Resources, differ bool) {
 	r := new(oci.Resources)
 	for size, n := range desired.Hugetlb {
 		if have, ok := current.Hugetlb[size]; ok && have == n {

@@ -96,8 +96,8 @@ func parseMounts(mountinfo string) []mount {
 }
 
 // parseMount parses a line of mountinfo. It has six fields, optional fields, a hyphen, then type, source and options of the file
-// system. On v1 the options name the controllers. The bool is false for other file systems.
-func parseMount(line string) (mount, bool) {
+// system. On v1 the options name the controllers. ok is false if the file system is not a cgroup hierarchy.
+func parseMount(line string) (found mount, ok bool) {
 	before, after, ok := strings.Cut(line, " - ")
 	left, right := strings.Fields(before), strings.Fields(after)
 	if !ok || len(left) < 6 || len(right) < 3 {

@@ -42,9 +42,9 @@ func (n names) relativeDir(p cgroups.Path) (string, error) {
 	return strings.Trim(strings.TrimPrefix(name, root), "/"), err
 }
 
-// pathComponent returns the component of a [cgroups.Path] for the directory name dir. With systemd the bool is false for scopes
-// and services, which have none.
-func (n names) pathComponent(dir string) (string, bool) {
+// pathComponent returns the component of a [cgroups.Path] for the directory name dir. With systemd, ok is false for scopes and
+// services, which have no component.
+func (n names) pathComponent(dir string) (component string, ok bool) {
 	if !n.systemd {
 		return dir, true
 	}

@@ -128,7 +128,7 @@ func (t *Tree) hasQuota(ctx context.Context, p cgroups.Path, resources cgroups.R
 	return err == nil && current.CPUQuota == resources.CPUQuota && current.CPUPeriod == resources.CPUPeriod
 }
 
-// Remove kills the processes of the pod and removes its cgroup, in whichever QoS class it exists. Call it after the pod has
+// Remove kills the processes of the pod with this UID and removes its cgroup, which it searches in each QoS class. Call it after the pod has
 // terminated and its volumes are unmounted. If there is no cgroup, it returns nil.
 func (t *Tree) Remove(ctx context.Context, uid string) error {
 	err := t.checkUID(uid)

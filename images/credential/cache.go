@@ -35,9 +35,9 @@ type cachedResponse struct {
 	sequence uint64 // value of putCount when it was stored
 }
 
-// get returns a response that is cached in scope and has not expired. A response for repository precedes one for registry, and
-// that precedes one for all repositories. The bool is false if there is none.
-func (c *responseCache) get(scope, repository, registry string, now time.Time) (Config, bool) {
+// get returns the response that is cached in scope and has not expired. A response for repository precedes one for registry, and
+// that precedes one for all repositories. ok is false if there is none.
+func (c *responseCache) get(scope, repository, registry string, now time.Time) (config Config, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, key := range []string{repository, registry, globalCacheKey} {

@@ -32,9 +32,9 @@ type tokenIdentity struct {
 	token       string
 }
 
-// readCredentials returns the plugin's credentials for repository and their source. It takes them from the cache, or from a run
+// readCredentials returns the plugin's credentials for repository and their origin. It takes them from the cache, or from a run
 // of the plugin, which concurrent calls share. If the plugin is not configured for the repository or the pod, it returns nothing.
-func (p *plugin) readCredentials(ctx context.Context, repository string, pod Pod) (Config, Source, error) {
+func (p *plugin) readCredentials(ctx context.Context, repository string, pod Pod) (credentials Config, origin Source, err error) {
 	target, registry, err := parseTarget(repository)
 	if err != nil || !slices.ContainsFunc(p.matchPatterns, func(m registryPattern) bool { return m.matchesTarget(target) }) {
 		return nil, Source{}, nil

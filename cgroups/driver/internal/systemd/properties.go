@@ -103,9 +103,9 @@ func (l *propertyList) addLimit(name string, value *int64, least uint64) {
 	}
 }
 
-// addQuota adds CPU quota and period unless they are zero. It returns them as systemd rounds them. A quota without a period gets
+// addQuota adds CPU quota and period unless they are zero. It returns both as systemd rounds them. A quota without a period gets
 // the default period, even if the slice currently has another one.
-func (l *propertyList) addQuota(quota int64, period uint64) (int64, uint64) {
+func (l *propertyList) addQuota(quota int64, period uint64) (roundedQuota int64, roundedPeriod uint64) {
 	if quota != 0 && period == 0 {
 		period = cgroups.DefaultPeriod
 	}
