@@ -23,7 +23,7 @@ type Options struct {
 	// symbolic links. Empty means "plugins" beside Root, as in the kubelet.
 	PluginDir string
 	// MakeRootShared makes Root a shared mount when Run starts, unless Root is on a shared mount already. mountPropagation of
-	// containers needs this. It requires root privileges, and the mount remains when the agent exits. The kubelet always does this.
+	// containers needs this. It requires root privileges, and the mount outlives the agent. The kubelet always does this.
 	MakeRootShared bool
 	// Plugins maps a plugin name, such as [EmptyDir], to the plugin. Pods with a volume of another plugin are refused. Nil: only
 	// image volumes, which the container runtime mounts, are supported.

@@ -24,7 +24,8 @@ type writer struct {
 	entries []entry // the payload
 	opts    Options
 	buf     []byte // for reading directories and files
-	// before is called before each system call that changes the directory, with its name. An error makes the call fail. For tests.
+	// before is called with the name of each system call that changes the directory, before that call. Its error makes the
+	// call fail. For tests.
 	before func(call string) error
 }
 

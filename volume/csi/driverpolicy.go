@@ -35,8 +35,8 @@ type driverPolicy struct {
 	seLinuxMount      bool // the driver mounts volumes with SELinux labels
 }
 
-// policyOf returns the policy in the CSIDriver object driver, with the defaults of the API server for unset fields. driver is nil if the
-// cluster has no such object: then all fields have their defaults.
+// policyOf returns the policy in the CSIDriver object driver, with the defaults of the API server for unset fields. driver is
+// nil if the cluster has no such object: then all fields have their defaults.
 func policyOf(driver *storagev1.CSIDriver) driverPolicy {
 	if driver == nil {
 		return driverPolicy{attachRequired: true, groupPolicy: storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy}
