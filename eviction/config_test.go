@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/eviction/evictiontest"
 )
 
-// texts formats thresholds.
+// texts returns the texts of the thresholds in list.
 func texts(list []eviction.Threshold) (out []string) {
 	for _, t := range list {
 		text := t.String()

@@ -141,7 +141,7 @@ func (s *stubborn) Reclaim(ctx context.Context, r eviction.Reclaim) (int64, erro
 	return s.Node.Reclaim(ctx, r)
 }
 
-// diskRules keep a tenth of the disk free.
+// diskRules returns rules that keep a tenth of the disk free.
 func diskRules() eviction.Rules {
 	return eviction.Rules{Thresholds: []eviction.Threshold{{Signal: eviction.NodeFSAvailable, Value: eviction.Amount{Fraction: 0.1}}}}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 )
 
-// rounds is the number of random nodes per property; more with NODEAGENT_SOAK=1.
+// rounds returns how many random nodes each property is checked on; more with NODEAGENT_SOAK=1.
 func rounds() int {
 	if os.Getenv("NODEAGENT_SOAK") != "" {
 		return 100_000
@@ -31,7 +31,7 @@ var randomSignals = []eviction.Signal{
 	eviction.ImageFSAvailable, eviction.ImageFSInodesFree, eviction.ContainerFSAvailable, eviction.ContainerFSInodesFree, eviction.PIDAvailable,
 }
 
-// randomPods returns pods with few distinct numbers, so that many are equal in some of them.
+// randomPods returns n pods with few distinct numbers, so that many pods have equal fields.
 func randomPods(r *rand.Rand, n int) (pods []eviction.Candidate) {
 	for i := range n {
 		small := func() int64 { return r.Int64N(4) }
@@ -182,7 +182,7 @@ func TestDecideInvariants(t *testing.T) {
 	}
 }
 
-// decideTwice decides like an Evictor and checks that the decision depends only on its arguments.
+// decideTwice calls Decide as an Evictor does, and fails the test if a second call with equal arguments decides otherwise.
 func decideTwice(t *testing.T, p *eviction.Policy, s eviction.State, o eviction.Observation, pods []eviction.Candidate, now time.Time) eviction.Decision {
 	d := p.Decide(s, o, now)
 	require.Equal(t, d, p.Decide(s, o, now))
@@ -209,7 +209,7 @@ func decideTwice(t *testing.T, p *eviction.Policy, s eviction.State, o eviction.
 	return d
 }
 
-// manyPods are pods of a node without pressure.
+// manyPods returns n pods of a node without pressure.
 func manyPods(n int) []eviction.Candidate {
 	r := rand.New(rand.NewPCG(5, 6))
 	pods := make([]eviction.Candidate, n)
@@ -222,7 +222,7 @@ func manyPods(n int) []eviction.Candidate {
 	return pods
 }
 
-// atRest is an observation of a node without pressure.
+// atRest returns an observation of a node without pressure on which pods run.
 func atRest(pods []eviction.Candidate) eviction.Observation {
 	o := eviction.Observation{Candidates: pods, Measured: true}
 	for _, s := range randomSignals {

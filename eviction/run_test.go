@@ -25,7 +25,7 @@ const (
 
 func bytes(n int64) eviction.Amount { return eviction.Amount{Absolute: n, Format: eviction.BinarySI} }
 
-// memoryRules keep 100Mi of memory free.
+// memoryRules returns rules that keep 100Mi of memory free.
 func memoryRules() eviction.Rules {
 	return eviction.Rules{Thresholds: []eviction.Threshold{{Signal: eviction.MemoryAvailable, Value: bytes(100 * mi)}}}
 }
@@ -46,12 +46,12 @@ func start(t *testing.T, observer eviction.Observer, actor eviction.Actor, o evi
 	return e
 }
 
-// candidate returns a pod with a priority.
+// candidate returns a measured pod with a priority, and its memory usage and request in bytes.
 func candidate(uid string, priority int32, memory, request int64) eviction.Candidate {
 	return eviction.Candidate{UID: uid, Name: "default/" + uid, Priority: priority, Memory: memory, MemoryRequest: request}
 }
 
-// eater is a pod that ignores the stop signal.
+// eater returns a pod that allocates rate bytes of memory per second and ignores the stop signal.
 func eater(rate int64) evictiontest.Pod {
 	return evictiontest.Pod{Candidate: candidate("eater", 0, 0, 0), MemoryPerSecond: rate, StopTime: time.Hour}
 }

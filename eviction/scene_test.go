@@ -237,7 +237,7 @@ func (s *scene) duration(text string) time.Duration {
 	return d
 }
 
-// amount parses a quantity, which may be negative.
+// amount parses text, a quantity that may be negative.
 func (s *scene) amount(text string) int64 {
 	number, negative := strings.CutPrefix(text, "-")
 	v, err := eviction.ParseReclaim(number)

@@ -78,7 +78,7 @@ func newContainerd(t *testing.T) *containerd {
 	return &containerd{Client: client, lab: l}
 }
 
-// load imports an image, and returns its ID once the runtime lists it.
+// load imports an image of the given size, and returns its ID when the runtime lists it.
 func (c *containerd) load(t *testing.T, name string, size uint64) string {
 	ref := "nodeagent.test/" + name + ":1"
 	out, err := exec.CommandContext(t.Context(), filepath.Join(c.lab.BinDir(), "ctr"), "--address", strings.TrimPrefix(c.lab.Endpoint(), "unix://"),
@@ -93,7 +93,7 @@ func (c *containerd) load(t *testing.T, name string, size uint64) string {
 	return ""
 }
 
-// disk is the part of the disk that the runtime has: what others on the machine write does not count.
+// disk measures the bytes that the runtime uses, so that writes of other programs do not count.
 func (c *containerd) disk(context.Context) (gc.Disk, error) {
 	const capacity = 1 << 40
 	var used int64
@@ -144,7 +144,7 @@ func TestIntegrationSuite(t *testing.T) {
 	})
 }
 
-// use makes a container of an image, which is not started.
+// use creates a container of the image with this ID, and does not start it.
 func (c *containerd) use(t *testing.T, id string) {
 	config := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "u", Name: "p", Namespace: "ns"}}
 	config.Security.Namespaces.Network = cri.NamespaceNode

@@ -53,7 +53,7 @@ func newLeftovers(t *testing.T) *leftovers {
 	return l
 }
 
-// collector returns one for the runtime with what it can do.
+// collector returns a collector with the options l.o on the runtime, whose calls fail as l.faults says.
 func (l *leftovers) collector() *gc.Containers {
 	via := struct {
 		*critest.Faults
@@ -64,7 +64,7 @@ func (l *leftovers) collector() *gc.Containers {
 	return g
 }
 
-// run makes a pod with containers that have exited, with a log each.
+// run creates a pod with these containers, which have exited and have a log each. It returns the ID of the sandbox.
 func (l *leftovers) run(uid string, containers ...string) (sandbox string) {
 	ctx := l.t.Context()
 	config := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: uid, Name: "n" + uid, Namespace: "ns"}, LogDirectory: filepath.Join(l.logs, "ns_n"+uid+"_"+uid)}

@@ -29,7 +29,7 @@ type mortal struct {
 	die         context.CancelFunc
 }
 
-// call makes one call, or dies. Whatever a dead agent asks for does nothing.
+// call calls do, until the simulated agent crashes at call number m.dies. Later calls do nothing and return errKilled.
 func (m *mortal) call(do func() error) error {
 	m.calls++
 	switch {
@@ -97,8 +97,8 @@ func TestAgentKilledWhileItCollects(t *testing.T) {
 	require.Greater(t, died, 12, "each pass lists, measures, and removes three images")
 }
 
-// agedStore returns a disk that is at 95 % with six images of 100 bytes, first detected an hour apart by an agent that ran until
-// now, and the file of their ages. What is over 80 % is to go: three of them.
+// agedStore returns a disk that is 95 % full with six images of 100 bytes, and the file with their ages. The images were first
+// detected an hour apart by a previous agent. Three of them must be removed to reach 80 %.
 func agedStore(t *testing.T) (*gctest.Store, string) {
 	t.Helper()
 	store, ages := gctest.NewStore(2000), filepath.Join(t.TempDir(), "ages.json")

@@ -21,7 +21,7 @@ import (
 
 var epoch = time.Unix(1_000_000, 0)
 
-// randomState returns images of every kind, in ages that meet.
+// randomState returns images of every kind, many of equal age.
 func randomState(rnd *rand.Rand, images int) gc.ImageState {
 	s := gc.ImageState{Now: epoch, Began: epoch.Add(-time.Duration(rnd.IntN(20)) * time.Minute)}
 	ago := func() time.Time { return epoch.Add(time.Duration(1-rnd.IntN(15)) * time.Minute) }
@@ -51,7 +51,7 @@ func randomPolicy(rnd *rand.Rand) gc.ImagePolicy {
 	return p
 }
 
-// rounds returns how many random nodes there are: more with NODEAGENT_SOAK.
+// rounds returns how many random nodes are checked; more with NODEAGENT_SOAK.
 func rounds() int {
 	if os.Getenv("NODEAGENT_SOAK") != "" {
 		return 100_000
@@ -91,7 +91,7 @@ func TestPlanImages(t *testing.T) {
 	}
 }
 
-// requireMayGo fails where an image must not go.
+// requireMayGo fails the test if the policy forbids the removal of image i; byAge reports that it is removed for its age.
 func requireMayGo(t *testing.T, p gc.ImagePolicy, s gc.ImageState, i gc.Image, byAge bool) {
 	require.NotEmpty(t, i.ID)
 	require.False(t, i.Used || i.Pinned || i.NamedByPod, "%+v", i)

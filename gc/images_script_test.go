@@ -66,7 +66,7 @@ type imageNode struct {
 	out     *strings.Builder
 }
 
-// begin makes a new collector.
+// begin creates a new collector, as a restarted agent does.
 func (n *imageNode) begin() {
 	var err error
 	n.g, err = gc.NewImages(n.store, n.store, gc.ImageOptions{
@@ -169,7 +169,7 @@ func (n *imageNode) line(out *strings.Builder, words []string) {
 	}
 }
 
-// act makes a pass.
+// act executes the command what, for example "collect", and prints its result.
 func (n *imageNode) act(what string, args []string) {
 	switch what {
 	case "collect":

@@ -113,7 +113,7 @@ func newBusyNode(t *testing.T, seed uint64) *busyNode {
 	return n
 }
 
-// collect removes all that can go, again and again.
+// collect removes all removable images, repeatedly until ctx ends.
 func (n *busyNode) collect(ctx context.Context) {
 	for ctx.Err() == nil {
 		_, err := n.g.Reclaim(ctx, gc.ReclaimAll)

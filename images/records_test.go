@@ -44,7 +44,7 @@ func files(t *testing.T, dir, kind string) map[string]string {
 	return found
 }
 
-// about returns the file name of the record about an image.
+// about returns the file name of the record about an image name or ID.
 func about(s string) string { return fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(s))) }
 
 // put writes a record file.
@@ -139,7 +139,7 @@ func present(t *testing.T, dir string) (*images.Puller, cri.Image) {
 	return puller, image
 }
 
-// may reports whether a pod may use the existing image without a pull.
+// may reports whether a pod of user may use the existing image without a pull.
 func may(t *testing.T, puller *images.Puller, image, user string) bool {
 	t.Helper()
 	r := request("p", image, user)

@@ -163,7 +163,7 @@ func (s *scene) act(f []string) {
 	}
 }
 
-// damage truncates each record to half of its length.
+// damage truncates each record file to half of its length.
 func (s *scene) damage() {
 	files, err := filepath.Glob(filepath.Join(s.opts.Records, "*", "*"))
 	require.NoError(s.t, err)

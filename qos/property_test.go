@@ -221,8 +221,8 @@ func (a rats) max(b rats) rats {
 	return out
 }
 
-// twinTotals goes through the containers of the pod in the order in which they start: every init container with the sidecars so
-// far, then all that stays.
+// expectedTotals computes requests or limits independently of the package. It visits the containers in their start order: each
+// init container with the sidecars started before it, then all containers that keep running.
 func expectedTotals(pod *corev1.Pod, o qos.Options, limits bool) rats {
 	pick := func(r corev1.ResourceRequirements) rats {
 		if limits {
@@ -269,7 +269,8 @@ func requireSame(t *testing.T, want rats, got corev1.ResourceList) {
 	}
 }
 
-// twinClass asks of every container whether it is guaranteed, and whether it states anything.
+// expectedClass computes the QoS class independently of the package: it checks each container for guaranteed resources, and for
+// any request or limit.
 func expectedClass(pod *corev1.Pod) corev1.PodQOSClass {
 	var blocks []corev1.ResourceRequirements
 	for _, c := range append(append([]corev1.Container{}, pod.Spec.InitContainers...), pod.Spec.Containers...) {

@@ -79,7 +79,7 @@ func (t *Tree) ensurePod(ctx context.Context, pod *corev1.Pod) error {
 	return t.applyResources(ctx, op, p, r)
 }
 
-// minStartCPUs is the least CPU quota, as a number of CPUs, that does not throttle a container start. The processes of the runtime
+// minStartCPUs is the least CPU quota, in CPUs, that does not throttle a container start. The processes of the container runtime
 // in the pod's cgroup, for example runc init, use less than one CPU.
 const minStartCPUs = 1
 
@@ -128,8 +128,8 @@ func (t *Tree) hasQuota(ctx context.Context, p cgroups.Path, resources cgroups.R
 	return err == nil && current.CPUQuota == resources.CPUQuota && current.CPUPeriod == resources.CPUPeriod
 }
 
-// Remove kills the processes of the pod with this UID and removes its cgroup, which it searches in each QoS class. Call it after the pod has
-// terminated and its volumes are unmounted. If there is no cgroup, it returns nil.
+// Remove kills the processes of the pod with this UID and removes its cgroup, which it searches in each QoS class. Call it after
+// the pod has terminated and its volumes are unmounted. If there is no cgroup, it returns nil.
 func (t *Tree) Remove(ctx context.Context, uid string) error {
 	err := t.checkUID(uid)
 	if err == nil {

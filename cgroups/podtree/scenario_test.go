@@ -207,7 +207,7 @@ func (s *scene) treeCommand(name string, args []string) {
 	}
 }
 
-// answer logs an error, and a success only if it took time.
+// answer logs err, or a success if the call took time.
 func (s *scene) answer(what string, err error) {
 	if err != nil {
 		s.log(aWrite, "%s: %v", what, err)

@@ -84,7 +84,7 @@ func newMachine() *machine {
 	}
 }
 
-// rules keep 100Mi of memory free.
+// rules returns rules that keep 100Mi of memory free.
 func rules() eviction.Rules {
 	return eviction.Rules{Thresholds: []eviction.Threshold{{
 		Signal: eviction.MemoryAvailable, Value: eviction.Amount{Absolute: 100 * mi, Format: eviction.BinarySI},

@@ -41,7 +41,7 @@ func pod(name string, requests, limits corev1.ResourceList) *corev1.Pod {
 	return p
 }
 
-// used returns the stats of a pod with one container.
+// used returns the stats of the named pod with one container: its memory, rootfs and logs in bytes.
 func used(name string, memory, rootfs, logs uint64) statsapi.PodStats {
 	return statsapi.PodStats{
 		PodRef: statsapi.PodReference{UID: name, Name: name, Namespace: "default"}, Memory: &statsapi.MemoryStats{WorkingSetBytes: &memory},
@@ -132,7 +132,7 @@ func TestCandidates(t *testing.T) {
 	require.True(t, got[0].Critical)
 }
 
-// emptyDir adds an emptyDir with a size limit and its usage.
+// emptyDir adds an emptyDir with a size limit to p, and its usage in bytes to s.
 func emptyDir(p *corev1.Pod, s *statsapi.PodStats, limit string, bytes uint64) {
 	q := resource.MustParse(limit)
 	p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &q}}}}

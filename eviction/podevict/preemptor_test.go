@@ -35,14 +35,14 @@ func (p *activePods) Evict(_ context.Context, uid string, e podstatus.Eviction) 
 	return p.fails
 }
 
-// twoCPUs is a node with two CPUs in zone a.
+// twoCPUs returns a node with two CPUs in zone a.
 func twoCPUs() *corev1.Node {
 	n := &corev1.Node{Status: corev1.NodeStatus{Allocatable: list("pods", "10", "cpu", "2", "memory", "1Gi")}}
 	n.Name, n.Labels = "n1", map[string]string{"zone": "a"}
 	return n
 }
 
-// critical returns a pod that may preempt.
+// critical returns a critical pod that requests cpu and may preempt other pods.
 func critical(cpu string) *corev1.Pod {
 	p := pod("critical", list("cpu", cpu), nil)
 	p.Spec.Priority = new(int32(2e9))

@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 )
 
-// child returns the number of the process that the plugin has started, when it has.
+// child returns the PID of the process that the plugin has started, once it has.
 func (s *stand) child() (pid int) {
 	for _, line := range s.asked() {
 		_, _ = fmt.Sscanf(line, "child %d", &pid)
@@ -27,7 +27,7 @@ func (s *stand) child() (pid int) {
 	return pid
 }
 
-// gone reports whether a process has ended. That of a killed plugin may stay a zombie where nobody reaps orphans.
+// gone reports whether the process has exited. A killed plugin may remain a zombie if no process reaps orphans.
 func gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -53,8 +53,8 @@ func ExampleProviderFunc() {
 	// Output: any 64 <nil>
 }
 
-// users returns the names of the credentials that a keyring with these keys has for a repository. The user of each is
-// called like its key.
+// users returns the names of the credentials that a keyring with these keys has for repository. The user name of each credential
+// equals its key.
 func users(t *testing.T, repository string, keys ...string) (names []string) {
 	t.Helper()
 	config := credential.Config{}
@@ -151,7 +151,7 @@ func TestParseConfigAuth(t *testing.T) {
 
 const password = "tops3cr3t"
 
-// leaky are all the ways to print a value.
+// leaky returns v as printed in every way that could leak a password.
 func leaky(v any) string {
 	var log strings.Builder
 	slog.New(slog.NewTextHandler(&log, nil)).Info("m", "v", v)

@@ -66,7 +66,7 @@ func (s *stand) plugins() *credential.Plugins {
 	return p
 }
 
-// asked returns the requests that the plugin got.
+// asked returns the requests that the plugin has received.
 func (s *stand) asked() []string {
 	s.t.Helper()
 	data, err := os.ReadFile(s.log)
