@@ -15,7 +15,7 @@ type podAddresses struct {
 	published []corev1.PodIP // pod IPs in the pod status when the sync started
 }
 
-// podIPs returns the IP addresses of pod. For a host-network pod these are the node addresses, otherwise sandboxIPs.
+// podIPs returns the IP addresses of pod: the node addresses for a host-network pod, sandboxIPs for all other pods.
 func (a *podAddresses) podIPs(pod *corev1.Pod, sandboxIPs []string) []string {
 	if !pod.Spec.HostNetwork {
 		return sandboxIPs

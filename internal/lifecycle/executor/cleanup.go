@@ -24,12 +24,12 @@ type Cleaner struct {
 	released bool // the volumes and the cgroup were released while the pod is terminated
 }
 
-// SetShared stores whether another agent has containers of the pod. If so, the Cleaner keeps the volumes, the cgroup and the
-// logs.
+// SetShared stores whether another agent on this node also has containers of the pod. While it does, the Cleaner keeps the
+// volumes, the cgroup and the logs.
 func (c *Cleaner) SetShared(shared bool) { c.shared = shared }
 
-// releaseTerminated releases the volumes and the cgroup once the pod is terminal or temporarily evicted and nothing of it runs.
-// released is true only for the call that released them. Source: SyncTerminatedPod in pkg/kubelet/kubelet.go.
+// releaseTerminated releases the volumes and the cgroup of a pod that is terminal or temporarily evicted and has no running
+// container or sandbox. released is true if this call released them. Source: SyncTerminatedPod in pkg/kubelet/kubelet.go.
 func (c *Cleaner) releaseTerminated(ctx context.Context, actions *plan.Actions, observed cri.Pod) (released bool, err error) {
 	if terminated := actions.PodTerminal && podview.IsTerminated(observed); !terminated || c.released {
 		c.released = terminated
@@ -58,7 +58,7 @@ func (c *Cleaner) RemoveCgroup(ctx context.Context) error {
 	return c.node.Cgroups.Remove(ctx, c.reporter.id.UID)
 }
 
-// RemoveFiles removes the log directory and the pod directory. It logs errors.
+// RemoveFiles removes the log directory and the pod directory. It logs an error and returns none.
 func (c *Cleaner) RemoveFiles() {
 	if !c.shared {
 		c.logs.removeAll()

@@ -29,8 +29,9 @@ type creator struct {
 	mounts   poddir.Dir // directory of the hosts file and the termination message files; empty: containers get neither
 }
 
-// createContainer ensures that the images of a container are present, creates the container in sandbox sb, and returns the
-// container ID. Failures of the creation are StartErrors with a waiting reason.
+// createContainer pulls the missing images of the container in start, creates the container in sandbox sb, and returns its ID. If
+// the config or the container cannot be created, the error is a StartError, which contains the waiting reason for the container
+// status.
 func (c *creator) createContainer(ctx context.Context, pod *corev1.Pod, start plan.Start, sb *sandbox) (id string, err error) {
 	launch := podspec.Launch{Attempt: start.Attempt, PodIPs: sb.ips, Annotations: start.Annotations(), TargetID: start.TargetID}
 	size := resize.SizeOf(&pod.Spec, start.Container)

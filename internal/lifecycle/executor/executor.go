@@ -33,7 +33,7 @@ type Executor struct {
 	starter   *starter
 }
 
-// New returns the executor of the pod of reporter. record is the persistent record of the pod.
+// New returns an Executor for the pod that reporter belongs to. record is the persistent record of that pod.
 func New(reporter *Reporter, record *poddir.Recorder) *Executor {
 	node := reporter.node
 	x := &Executor{
@@ -62,22 +62,24 @@ func New(reporter *Reporter, record *poddir.Recorder) *Executor {
 	return x
 }
 
-// StartSync must be called before [Executor.Execute] or [Executor.ExecuteIdle]. podIPs are the pod IPs in the published status.
+// StartSync prepares the executor for a sync of the pod. It must be called before [Executor.Execute] or [Executor.ExecuteIdle].
+// podIPs are the pod IPs in the published status.
 func (x *Executor) StartSync(podIPs []corev1.PodIP) {
 	x.addresses.published = podIPs
 	x.Quota.clearRuns()
 }
 
-// ExecuteIdle does the work of a sync whose actions are empty: it enforces a lifted CPU quota, and releases the volumes and the
-// cgroup of a terminated pod. released reports whether this call released them.
+// ExecuteIdle does the work of a sync that has no actions to execute. It enforces a CPU quota that a killed agent process may not
+// have restored after a start. If the pod has terminated, it also releases the volumes and the cgroup; released is true if this
+// call released them.
 func (x *Executor) ExecuteIdle(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) (released bool, err error) {
 	quotaErr := x.Quota.enforceWhileRunning(ctx, pod, observed, actions)
 	released, err = x.Cleaner.releaseTerminated(ctx, actions, observed)
 	return released, errors.Join(quotaErr, err)
 }
 
-// Execute executes actions in the order of the fields of [plan.Actions]. If an action fails, it skips the actions that depend on it and
-// continues with the remaining ones. The error joins all failures.
+// Execute executes actions in the order of the fields of [plan.Actions]. If an action fails, Execute skips the actions that
+// depend on it and continues with the remaining actions. The error joins all failures.
 func (x *Executor) Execute(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
 	errs := []error{x.Quota.enforceWhileRunning(ctx, pod, observed, actions)}
 	if err := x.stopper.stopPod(ctx, pod, observed, actions); err != nil {
@@ -125,13 +127,14 @@ func (x *Executor) prepareAndStart(ctx context.Context, pod *corev1.Pod, observe
 	return errors.Join(x.starter.startPod(ctx, pod, observed, actions), x.Quota.enforceLifted(ctx, pod))
 }
 
-// StoppedSandboxes returns the IDs of the sandboxes in observed that are not ready and that x has stopped. Their network is torn
-// down.
+// StoppedSandboxes returns the IDs of the sandboxes in observed that x has stopped and that are not ready. The network of these
+// sandboxes is torn down.
 func (x *Executor) StoppedSandboxes(observed cri.Pod) map[string]bool {
 	return x.stopper.stoppedSandboxes(observed)
 }
 
-// TerminationMessage returns the termination message of an exited container from its file or, by its policy, from its log.
+// TerminationMessage returns the termination message of an exited container. It reads the message file or, if the termination
+// message policy permits it, the end of the log.
 func (x *Executor) TerminationMessage(ctx context.Context, container *cri.Container) string {
 	return x.files.ReadMessage(ctx, container)
 }

@@ -31,18 +31,19 @@ func newHooks(node *Node, reporter *Reporter, addresses *podAddresses) *hooks {
 	return h
 }
 
-// runHook runs handler in the container of call until it returns or ctx ends.
+// runHook runs handler in the container that call describes, until handler returns or ctx ends.
 func (h *hooks) runHook(ctx context.Context, call hook.Call, handler *corev1.LifecycleHandler) error {
 	return h.runner.Run(ctx, call, handler)
 }
 
-// recordFallback records the event LifecycleHTTPFallback: a hook used HTTPS, but its server only speaks HTTP.
+// recordFallback records the event LifecycleHTTPFallback with message. It is called if a hook requires HTTPS, but its server only
+// speaks HTTP.
 func (h *hooks) recordFallback(call hook.Call, message string) {
 	h.reporter.RecordWarning(podevents.ReasonLifecycleHTTPFallback, subjectOfCall(call), "%s", message)
 }
 
-// newPreStopCall returns the hook.Call for the preStop hook of the container that kill stops. If pod is nil or lacks the
-// container, it restores the spec from the annotations of the container.
+// newPreStopCall returns the arguments for the preStop hook of the container that kill stops. If pod is nil or lacks the
+// container, it restores the container spec from the annotations of the observed container.
 func (h *hooks) newPreStopCall(pod *corev1.Pod, observed cri.Pod, kill plan.Kill) hook.Call {
 	call := hook.Call{
 		Pod: pod, ContainerID: kill.ID, Container: &corev1.Container{Name: kill.Name},
@@ -69,7 +70,7 @@ func (h *hooks) newPreStopCall(pod *corev1.Pod, observed cri.Pod, kill plan.Kill
 	return call
 }
 
-// primaryIP returns the first valid IP address of ips, or "". Hooks send their HTTP requests to it.
+// primaryIP returns the first valid IP address of ips, or "" if there is none. Hooks send HTTP requests to this address.
 func primaryIP(ips []string) string {
 	for _, ip := range ips {
 		if addr, ok := podip.Parse(ip); ok {

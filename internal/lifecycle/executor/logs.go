@@ -15,7 +15,7 @@ type logs struct {
 	reporter *Reporter
 }
 
-// createLink creates the link to the log of a started container.
+// createLink creates the link in /var/log/containers to the log of a started container. id is the container ID.
 func (l *logs) createLink(container, id string, attempt uint32) {
 	if err := l.files.CreateLink(container, id, attempt); err != nil {
 		l.reporter.Warn("create link to log", "container", container, "error", err)
@@ -29,7 +29,8 @@ func (l *logs) removeLinks(containers []cri.Container) {
 	}
 }
 
-// nextAttempt returns the attempt number after the newest log file of the container; 0 if there is none.
+// nextAttempt returns the attempt number for the next instance of the container: one more than that of its newest log file. It
+// returns 0 if there is no log file.
 func (l *logs) nextAttempt(container string) uint32 {
 	n, err := l.files.NextAttempt(container)
 	if err != nil {

@@ -27,7 +27,8 @@ type postStart struct {
 	stopper  *stopper
 }
 
-// setPending records that the postStart hook of container id has not completed. It is called before the container starts.
+// setPending records that the postStart hook of the container with this ID must still run. The caller calls it before it starts
+// the container.
 func (p *postStart) setPending(id string) {
 	p.reporter.UpdateRecord(p.record, func(now *poddir.Record) {
 		if !slices.Contains(now.PostStartPending, id) {
@@ -36,15 +37,15 @@ func (p *postStart) setPending(id string) {
 	})
 }
 
-// setDone records that the postStart hook of container id has completed.
+// setDone records that the postStart hook of the container with this ID has completed.
 func (p *postStart) setDone(id string) {
 	p.reporter.UpdateRecord(p.record, func(now *poddir.Record) {
 		now.PostStartPending = slices.DeleteFunc(slices.Clone(now.PostStartPending), func(other string) bool { return other == id })
 	})
 }
 
-// runHook runs the postStart hook of the running container id. If the hook fails, it stops the container with its preStop hook
-// and grace period, and returns a StartError.
+// runHook runs the postStart hook of the running container with this ID in sandbox sb. If the hook fails, runHook stops the
+// container, including its preStop hook and grace period, and returns a StartError.
 func (p *postStart) runHook(ctx context.Context, pod *corev1.Pod, start plan.Start, id string, sb *sandbox) error {
 	c := start.Container
 	call := hook.Call{Pod: pod, Container: c, ContainerID: id, Attempt: start.Attempt, PodIP: primaryIP(sb.ips)}

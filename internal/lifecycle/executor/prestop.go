@@ -22,8 +22,8 @@ type preStop struct {
 	running sync.WaitGroup
 }
 
-// startPreStop runs kill.PreStop in a goroutine. The hook may run for the grace period plus two seconds. The caller must call
-// cancelAndWait.
+// startPreStop starts the hook kill.PreStop in a goroutine and returns the running hook. The hook is cancelled two seconds after
+// the end of the grace period. The caller must call cancelAndWait.
 func (s *stopper) startPreStop(ctx context.Context, call hook.Call, kill plan.Kill) *preStop {
 	hookCtx, cancel := context.WithTimeout(ctx, kill.Grace+hook.MinimumGrace)
 	p := &preStop{cancel: cancel, done: make(chan struct{})}
@@ -36,22 +36,21 @@ func (s *stopper) startPreStop(ctx context.Context, call hook.Call, kill plan.Ki
 	return p
 }
 
-// awaitReturn waits until the hook has returned or deadline fires, and returns the time that it waited.
+// awaitReturn waits until the hook has returned or deadline fires. It returns the duration of the wait.
 func (p *preStop) awaitReturn(deadline *time.Timer) time.Duration {
 	began := time.Now()
 	waitUntil(p.done, deadline)
 	return time.Since(began)
 }
 
-// cancelAndWait cancels the hook and waits until it has returned. The hook may run while its container is being stopped, but not
-// longer.
+// cancelAndWait cancels the hook and waits until it has returned. It is called after the container was stopped.
 func (p *preStop) cancelAndWait() {
 	p.cancel()
 	p.running.Wait()
 }
 
-// reportPreStopFailure logs a failed preStop hook and records a warning event. Only the log contains the output and the exit
-// code.
+// reportPreStopFailure logs err, the error of a preStop hook, and records a warning event. The event contains neither the output
+// nor the exit code of the hook.
 func (s *stopper) reportPreStopFailure(call hook.Call, err error) {
 	args := []any{"container", call.Container.Name, "id", call.ContainerID, "attempt", call.Attempt, "error", err}
 	if exit, ok := errors.AsType[*hook.ExitError](err); ok {

@@ -35,7 +35,7 @@ type Quota struct {
 // enforceTimeout limits one attempt to enforce the CPU quota of a pod cgroup.
 const enforceTimeout = 30 * time.Second
 
-// clearRuns drops the signal of a previous start that a container ran while the CPU quota was lifted.
+// clearRuns discards a signal that an earlier start has left in q.runs.
 func (q *Quota) clearRuns() {
 	select {
 	case <-q.runs:
@@ -43,8 +43,8 @@ func (q *Quota) clearRuns() {
 	}
 }
 
-// ensureCgroup creates or updates the pod cgroup for a start and lifts its quota. If containers already run, it signals
-// runsUnlimited.
+// ensureCgroup creates or updates the cgroup of pod for a start, with a CPU quota that does not slow down the start. If
+// containers of the pod already run, it signals [Quota.RunsUnlimited].
 func (q *Quota) ensureCgroup(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
 	if q.node.Cgroups == nil {
 		return nil
@@ -58,7 +58,7 @@ func (q *Quota) ensureCgroup(ctx context.Context, pod *corev1.Pod, observed cri.
 	return nil
 }
 
-// liftQuota ensures that the pod cgroup exists, with a CPU quota that does not slow down the start.
+// liftQuota creates or updates the cgroup of pod and lifts its CPU quota, so that the quota does not slow down the start.
 func (q *Quota) liftQuota(ctx context.Context, pod *corev1.Pod) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -68,8 +68,8 @@ func (q *Quota) liftQuota(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// liftBeforeStart lifts the quota again before a container starts, if it was enforced since the start of the pod. It logs an
-// error: the container then starts more slowly.
+// liftBeforeStart lifts the CPU quota of the pod before another container starts, if the quota is enforced at present. It only
+// logs an error, because the container then merely starts more slowly.
 func (q *Quota) liftBeforeStart(ctx context.Context, pod *corev1.Pod) {
 	q.mu.Lock()
 	skip := q.node.Cgroups == nil || !q.enforced
@@ -83,8 +83,8 @@ func (q *Quota) liftBeforeStart(ctx context.Context, pod *corev1.Pod) {
 	sleep.Wake(q.runs)
 }
 
-// enforceQuota enforces the quota unless it is already enforced. It continues after ctx ends, because the started containers keep
-// running.
+// enforceQuota enforces the CPU quota of the pod cgroup unless it is already enforced. It continues after ctx ends, because
+// started containers would otherwise run without a quota.
 func (q *Quota) enforceQuota(ctx context.Context, pod *corev1.Pod) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -100,7 +100,8 @@ func (q *Quota) enforceQuota(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// enforceLifted enforces the quota if this agent has lifted it, also after a failed start.
+// enforceLifted enforces the CPU quota of the pod cgroup if this agent process lifted it for a start. It is called after
+// successful and after failed starts.
 func (q *Quota) enforceLifted(ctx context.Context, pod *corev1.Pod) error {
 	q.mu.Lock()
 	lifted := q.lifted
@@ -111,15 +112,17 @@ func (q *Quota) enforceLifted(ctx context.Context, pod *corev1.Pod) error {
 	return q.enforceQuota(ctx, pod)
 }
 
-// EnforceNow enforces the lifted quota during a start. It logs an error, and the executor retries after the start.
+// EnforceNow enforces the CPU quota of the pod cgroup although the start of the pod continues. It only logs an error: the
+// executor enforces the quota again after the start.
 func (q *Quota) EnforceNow(ctx context.Context, pod *corev1.Pod) {
 	if err := q.enforceLifted(ctx, pod); err != nil {
 		q.reporter.Warn("enforce the CPU quota of the pod", "error", err)
 	}
 }
 
-// enforceWhileRunning enforces a quota that a previous agent may have left lifted when it died during a start. Execute calls it
-// before any slow work. A resize enforces the quota itself, and a pod without a cgroup is restarted.
+// enforceWhileRunning enforces the CPU quota of a pod with running containers, because a previous agent process may have died
+// during a start, before it enforced the quota. Execute calls it before any slow work. It skips pods that actions resizes,
+// because the resize enforces the quota. A missing cgroup is no error.
 func (q *Quota) enforceWhileRunning(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
 	if pod == nil || !podview.IsRunning(observed) || len(actions.Resize) > 0 || actions.ResizePod {
 		return nil
@@ -130,9 +133,8 @@ func (q *Quota) enforceWhileRunning(ctx context.Context, pod *corev1.Pod, observ
 	return nil
 }
 
-// EnforceTimer returns a channel that receives when the worker must enforce the lifted quota although the start continues:
-// Node.StartSlotTimeout after the first container runs. due is the channel of an earlier call or nil; if it is not nil,
-// EnforceTimer returns it.
+// EnforceTimer returns a channel that receives after Node.StartSlotTimeout. The worker then enforces the CPU quota of the pod
+// even if the start continues. If due, the channel of an earlier call, is not nil, EnforceTimer returns due.
 func (q *Quota) EnforceTimer(due <-chan time.Time) <-chan time.Time {
 	if due != nil {
 		return due
@@ -140,5 +142,5 @@ func (q *Quota) EnforceTimer(due <-chan time.Time) <-chan time.Time {
 	return time.After(q.node.StartSlotTimeout)
 }
 
-// RunsUnlimited returns a channel that receives when a container runs, or may run, while the CPU quota of the pod is lifted.
+// RunsUnlimited returns a channel that receives when a container may run while the CPU quota of the pod is lifted.
 func (q *Quota) RunsUnlimited() <-chan struct{} { return q.runs }

@@ -22,7 +22,8 @@ type relabeling struct {
 	label           corev1.SELinuxOptions
 }
 
-// keyOf returns the relabeling (sandbox, volume and SELinux label) that the runtime performs for a volume of the container.
+// keyOf returns the key under which r records the SELinux relabeling of a volume: the sandbox, the volume name, and the SELinux
+// label of the container or pod.
 func (relabeledVolumes) keyOf(sandboxID string, pod *corev1.Pod, container *corev1.Container, volume string) relabeling {
 	k := relabeling{sandbox: sandboxID, volume: volume}
 	var own, whole *corev1.SELinuxOptions
@@ -38,7 +39,8 @@ func (relabeledVolumes) keyOf(sandboxID string, pod *corev1.Pod, container *core
 	return k
 }
 
-// skipRelabeled clears SELinuxRelabel for the volumes of launch that the runtime has already relabeled.
+// skipRelabeled clears SELinuxRelabel for each volume of launch that the runtime has already relabeled for this sandbox with the
+// label of the container.
 func (r relabeledVolumes) skipRelabeled(sandboxID string, pod *corev1.Pod, container *corev1.Container, launch *podspec.Launch) {
 	for name, v := range launch.Volumes {
 		if v.SELinuxRelabel && r[r.keyOf(sandboxID, pod, container, name)] {
@@ -48,8 +50,8 @@ func (r relabeledVolumes) skipRelabeled(sandboxID string, pod *corev1.Pod, conta
 	}
 }
 
-// recordRelabeled records the volumes that the runtime relabeled when it created the container. A mount with a subPath relabels
-// only a part and is not recorded.
+// recordRelabeled records the volumes that the runtime relabeled when it created the container. It skips mounts with a subPath,
+// because the runtime relabels only that part of the volume.
 func (r relabeledVolumes) recordRelabeled(sandboxID string, pod *corev1.Pod, container *corev1.Container) {
 	for i := range container.VolumeMounts {
 		if m := &container.VolumeMounts[i]; m.SubPath == "" && m.SubPathExpr == "" {

@@ -19,9 +19,9 @@ type remover struct {
 	logs *logs
 }
 
-// removeContainers removes the containers listed in actions.RemoveContainers from the runtime. If the removal fails, the name of
-// the container stays in use, so its replacement in actions.Start gets the next attempt number. This happens in containerd 2.4 if
-// a start is abandoned after the task was created.
+// removeContainers removes the containers in actions.RemoveContainers from the runtime. If the removal of a container fails, the
+// runtime still reserves its name, so removeContainers increases the attempt number of its replacement in actions.Start.
+// containerd 2.4 fails to remove a container if its start was abandoned after the task was created.
 func (r *remover) removeContainers(ctx context.Context, observed cri.Pod, actions *plan.Actions) error {
 	var errs []error
 	for _, id := range actions.RemoveContainers {
@@ -40,14 +40,14 @@ func (r *remover) removeContainers(ctx context.Context, observed cri.Pod, action
 	return errors.Join(errs...)
 }
 
-// findContainer returns the container of observed with the given ID, which must exist.
+// findContainer returns the container of observed with this ID, which must exist.
 func findContainer(observed cri.Pod, id string) *cri.Container {
 	i := slices.IndexFunc(observed.Containers, func(c cri.Container) bool { return c.ID == id })
 	return &observed.Containers[i]
 }
 
-// removeContainer removes an exited container. It removes the logs first, because nothing would refer to them after a restart of
-// the agent.
+// removeContainer removes the log files of an exited container and then the container. In the reverse order, an agent restart in
+// between would leave log files that no container refers to.
 func (r *remover) removeContainer(ctx context.Context, observed cri.Pod, container *cri.Container) error {
 	if err := r.logs.removeLogs(observed, container); err != nil {
 		return fmt.Errorf("remove logs of container %s: %w", container.ID, err)
@@ -55,7 +55,7 @@ func (r *remover) removeContainer(ctx context.Context, observed cri.Pod, contain
 	return r.node.Runtime.RemoveContainer(ctx, container.ID)
 }
 
-// removeSandboxes removes the sandboxes ids from the runtime, in order.
+// removeSandboxes removes the sandboxes with these IDs from the runtime, in order.
 func (r *remover) removeSandboxes(ctx context.Context, ids []string) error {
 	var errs []error
 	for _, id := range ids {

@@ -31,7 +31,8 @@ func (t *Reporter) Log(msg string, args ...any) { t.node.Logger.Info(msg, t.with
 // Warn logs msg at level warning, with the identity of the pod.
 func (t *Reporter) Warn(msg string, args ...any) { t.node.Logger.Warn(msg, t.withPodAttrs(args)...) }
 
-// NewReporter returns the Reporter of the pod with this identity. It measures the time to the first sync from now on.
+// NewReporter returns the Reporter of the pod with this identity. The Reporter measures the time to the first sync from this
+// call.
 func NewReporter(node *Node, id cri.PodIdentity) *Reporter {
 	return &Reporter{id: id, node: node, history: syncHistory{listedAt: time.Now()}}
 }
@@ -44,12 +45,12 @@ func (t *Reporter) withPodAttrs(args []any) []any {
 	return append([]any{"pod", t.id.Name, "namespace", t.id.Namespace, "uid", t.id.UID}, args...)
 }
 
-// RecordEvent records an event of type Normal for the pod, or for the container instance in subject.
+// RecordEvent records an event of type Normal about subject: a container instance, or the pod if subject is zero.
 func (t *Reporter) RecordEvent(reason string, subject Subject, format string, args ...any) {
 	t.sendEvent(subject.newEvent(corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...)))
 }
 
-// RecordWarning records an event of type Warning for the pod, or for the container instance in subject.
+// RecordWarning records an event of type Warning about subject: a container instance, or the pod if subject is zero.
 func (t *Reporter) RecordWarning(reason string, subject Subject, format string, args ...any) {
 	t.sendEvent(subject.newEvent(corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)))
 }
@@ -73,15 +74,16 @@ func (t *Reporter) ReportSyncError(err error, retry time.Duration) {
 	}
 }
 
-// UpdateRecord changes the persistent record of the pod. It only logs a write error, so that a full disk does not block the pod.
+// UpdateRecord calls change with the persistent record of the pod and writes the changed record. It only logs a write error, so
+// that a full disk does not block the pod.
 func (t *Reporter) UpdateRecord(recorder *poddir.Recorder, change func(now *poddir.Record)) {
 	if err := recorder.Update(change); err != nil {
 		t.Warn("update pod record", "error", err)
 	}
 }
 
-// RecordStatusEvents records the events that follow from the change of the pod status from before to after: DeadlineExceeded and
-// BackOff.
+// RecordStatusEvents compares the pod status before and after a sync. It records the event DeadlineExceeded if the pod has
+// exceeded its deadline, and the event BackOff for each container that has entered CrashLoopBackOff.
 func (t *Reporter) RecordStatusEvents(before, after *corev1.PodStatus) {
 	if after.Reason == podstatus.ReasonDeadlineExceeded && before.Reason != after.Reason {
 		t.RecordEvent(podevents.ReasonDeadlineExceeded, Subject{}, "%s", after.Message)

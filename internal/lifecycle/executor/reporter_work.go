@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// containerTypeOf returns whether the container of that name is a regular, init or ephemeral container of pod.
+// containerTypeOf returns the type of the container with this name in pod: regular, init or ephemeral.
 func containerTypeOf(pod *corev1.Pod, name string) podevents.ContainerType {
 	named := func(c corev1.Container) bool { return c.Name == name }
 	switch {
@@ -40,7 +40,7 @@ type SyncResult struct {
 	Removed bool        // the pod is completely removed
 }
 
-// ReportSync calls the PodSynced hook with the kind and the duration of a completed sync.
+// ReportSync calls the PodSynced hook with result, the kind and duration of a completed sync.
 func (t *Reporter) ReportSync(result SyncResult) {
 	s := podevents.Sync{Op: podevents.SyncPod, Took: time.Since(result.Began), First: !t.history.synced, Orphan: result.Pod == nil}
 	switch {
@@ -62,28 +62,29 @@ func (t *Reporter) ReportSync(result SyncResult) {
 	}
 }
 
-// reportSandboxStart calls the SandboxStartAttempted hook for an attempt to run the sandbox.
+// reportSandboxStart calls the SandboxStartAttempted hook with start, an attempt to run the sandbox.
 func (t *Reporter) reportSandboxStart(start podevents.SandboxStart) {
 	if hook := t.node.SandboxStartAttempted; hook != nil {
 		hook(t.id, start)
 	}
 }
 
-// reportContainerStart calls the StartAttempted hook for an attempt to start a container.
+// reportContainerStart calls the StartAttempted hook with start, an attempt to start a container.
 func (t *Reporter) reportContainerStart(start podevents.ContainerStart) {
 	if hook := t.node.StartAttempted; hook != nil {
 		hook(t.id, start)
 	}
 }
 
-// reportImageVolume calls the ImageVolumeRequested hook with the result of ensuring the image of an image volume.
+// reportImageVolume calls the ImageVolumeRequested hook. err is the result of pulling the image of an image volume; nil if the
+// image is present.
 func (t *Reporter) reportImageVolume(err error) {
 	if hook := t.node.ImageVolumeRequested; hook != nil {
 		hook(t.id, err)
 	}
 }
 
-// reportSleepTerminated calls the SleepTerminated hook: a sleep hook ended before its time.
+// reportSleepTerminated calls the SleepTerminated hook. It is called if a sleep handler was cancelled before its time.
 func (t *Reporter) reportSleepTerminated() {
 	if hook := t.node.SleepTerminated; hook != nil {
 		hook(t.id)

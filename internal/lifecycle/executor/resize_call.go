@@ -32,7 +32,8 @@ type resizeCall struct {
 
 var _ cgroups.Resizer = (*resizeCall)(nil)
 
-// runResize resizes the pod through [PodCgroups.Resize], or only the containers if the runtime manages the cgroups.
+// runResize resizes the pod cgroup and the containers through [PodCgroups.Resize]. If the runtime manages the cgroups, it resizes
+// only the containers.
 func (r *resizeCall) runResize(ctx context.Context) error {
 	sandbox, err := podspec.Sandbox(r.pod, 0, r.node.Spec)
 	if err != nil {
@@ -63,8 +64,8 @@ func (r *resizeCall) runResize(ctx context.Context) error {
 	return nil
 }
 
-// checkAllSent returns an error if the size of a container was not sent to the runtime although the resize succeeded. Without
-// this check, the resize would be repeated forever.
+// checkAllSent returns an error if the resize succeeded without sending the size of every container to the runtime. Without this
+// check, the agent would repeat the resize forever.
 func (r *resizeCall) checkAllSent() error {
 	var errs []error
 	for _, c := range r.containers {
@@ -75,13 +76,15 @@ func (r *resizeCall) checkAllSent() error {
 	return errors.Join(errs...)
 }
 
-// lowersMemoryLimit reports whether the resize of c sets a memory limit that is new or lower than the current limit.
+// lowersMemoryLimit reports whether the resize of c lowers the memory limit of the container, or limits memory that was
+// unlimited.
 func (r *resizeCall) lowersMemoryLimit(c cgroups.ContainerResize) bool {
 	from, to := c.From.MemoryLimit, c.To.MemoryLimit
 	return to != 0 && resize.IsLimit(to) && (from == 0 || to < from)
 }
 
-// measureContainers returns the containers to resize. It sets MemoryUsage for those whose memory limit is lowered.
+// measureContainers returns the container resizes of r. For each container whose memory limit is lowered, it measures the memory
+// usage and sets MemoryUsage.
 func (r *resizeCall) measureContainers(ctx context.Context) ([]cgroups.ContainerResize, error) {
 	containers := make([]cgroups.ContainerResize, len(r.containers))
 	var usage map[string]int64
@@ -105,8 +108,8 @@ func (r *resizeCall) measureContainers(ctx context.Context) ([]cgroups.Container
 	return containers, nil
 }
 
-// memoryUsage returns the memory usage in bytes by container ID. It may include containers of other pods, if the runtime cannot
-// list a single pod.
+// memoryUsage returns the memory usage in bytes by container ID. If the runtime cannot list a single pod, the map also contains
+// the containers of other pods.
 func (r *resizeCall) memoryUsage(ctx context.Context) (map[string]int64, error) {
 	usage := map[string]int64{}
 	var stats []cri.ContainerStats
@@ -128,7 +131,7 @@ func (r *resizeCall) memoryUsage(ctx context.Context) (map[string]int64, error) 
 	return usage, nil
 }
 
-// ResizeSandbox sends the limits of the pod cgroup, without the pod overhead, to the runtime.
+// ResizeSandbox sends limits, those of the pod cgroup, to the runtime after subtracting the pod overhead.
 func (r *resizeCall) ResizeSandbox(ctx context.Context, limits cgroups.Resources) error {
 	c := cri.Resources{CPUShares: int64(limits.CPUShares), CPUQuota: limits.CPUQuota, CPUPeriod: int64(limits.CPUPeriod)}
 	if limits.MemoryMax != nil {
@@ -147,8 +150,8 @@ func (r *resizeCall) ResizeSandbox(ctx context.Context, limits cgroups.Resources
 	return r.updateSandbox(ctx, &c)
 }
 
-// updateSandbox calls UpdatePodSandboxResources, which matters to runtimes that size virtual machines by it. It ignores that a
-// runtime does not support the call; containerd 2.2 reports that only in the error text.
+// updateSandbox calls UpdatePodSandboxResources of the runtime. Runtimes that run pods in virtual machines need it. An error that
+// says that the runtime does not support the call is ignored; containerd 2.2 reports this case only in the error text.
 func (r *resizeCall) updateSandbox(ctx context.Context, resources *cri.Resources) error {
 	err := r.node.updater.UpdateSandbox(ctx, r.sandboxID, r.overhead, resources)
 	if errors.Is(err, errors.ErrUnsupported) || err != nil && strings.Contains(err.Error(), "not implemented") {
@@ -157,7 +160,8 @@ func (r *resizeCall) updateSandbox(ctx context.Context, resources *cri.Resources
 	return err
 }
 
-// ResizeContainer sends the new size of a running container to the runtime and persists that it was sent.
+// ResizeContainer sends size to the runtime as the new size of the running container with this name. It then persists that the
+// size was sent.
 func (r *resizeCall) ResizeContainer(ctx context.Context, name string, size cgroups.ContainerSize) error {
 	resized := r.containers[slices.IndexFunc(r.containers, func(c resize.Container) bool { return c.Name == name })]
 	c := resize.WithSize(containers.Named(&r.pod.Spec, name), size)

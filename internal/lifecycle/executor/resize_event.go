@@ -32,8 +32,8 @@ type resizeEvents struct {
 	errorText string     // of the last ResizeError event; empty: no error since the last resize started or completed
 }
 
-// restoreConditions restores the conditions in list, which a previous agent published, so that no event is recorded twice. It
-// returns the generation of the spec whose resize was in progress, or zero.
+// restoreConditions stores the resize conditions of list, which a previous agent process published, so that their events are not
+// recorded twice. It returns the generation of the pod spec whose resize was in progress; zero if there was none.
 func (e *resizeEvents) restoreConditions(list []corev1.PodCondition) (generation int64) {
 	if c := podstatus.FindCondition(list, corev1.PodResizePending); c != nil {
 		e.reported.pending, e.reported.generation = c.Reason, c.ObservedGeneration
@@ -47,12 +47,12 @@ func (e *resizeEvents) restoreConditions(list []corev1.PodCondition) (generation
 	return generation
 }
 
-// clearConditions forgets the resize conditions of a deleted pod, so that no event follows from them.
+// clearConditions discards the stored resize conditions. It is called for a deleted pod, which gets no more resize events.
 func (e *resizeEvents) clearConditions() { e.reported = resizeConditions{} }
 
-// recordDecision records the events of a resize decision about pod: a resize was started, deferred, found infeasible or
-// completed. accepted is true if the resize starts now. Source: handlePodResourcesResize in
-// pkg/kubelet/allocation/allocation_manager.go, SyncPod in pkg/kubelet/kubelet.go.
+// recordDecision records the event of decision, the resize decision about pod, if it differs from the previous one: the resize
+// was started, deferred, found infeasible or completed. accepted is true if the resize starts now. Source:
+// handlePodResourcesResize in pkg/kubelet/allocation/allocation_manager.go, SyncPod in pkg/kubelet/kubelet.go.
 func (e *resizeEvents) recordDecision(pod *corev1.Pod, decision *resize.Decision, accepted bool) {
 	before := &e.reported
 	if accepted {
@@ -76,7 +76,7 @@ func (e *resizeEvents) recordDecision(pod *corev1.Pod, decision *resize.Decision
 	before.inProgress = inProgress
 }
 
-// recordError records an event for a failed resize, unless the previous error had an identical text.
+// recordError records an event for err, the error of a resize, unless the previous resize failed with the same text.
 func (e *resizeEvents) recordError(pod *corev1.Pod, generation int64, err error) {
 	if previous := e.setError(err.Error()); previous != err.Error() {
 		e.reporter.RecordWarning(podevents.ReasonResizeError, Subject{}, "%s", resizeMessage("Pod resize error", pod, generation, err.Error()))
@@ -97,8 +97,8 @@ type containerResources struct {
 	Resources corev1.ResourceRequirements `json:"resources"`
 }
 
-// resizeMessage returns the message of a resize event: text, followed by the requested resources of pod as JSON. Source:
-// pkg/kubelet/events/resize.go.
+// resizeMessage returns the message of a resize event: text, the resources that pod requests, generation and failure. All but
+// text are encoded as JSON. Source: pkg/kubelet/events/resize.go.
 func resizeMessage(text string, pod *corev1.Pod, generation int64, failure string) string {
 	message := struct {
 		InitContainers []containerResources `json:"initContainers,omitempty"`

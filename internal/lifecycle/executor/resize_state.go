@@ -26,7 +26,7 @@ type resizeState struct {
 	err        error                            // of the last attempt to resize
 }
 
-// restoreRecord restores the state that a previous agent has persisted in record.
+// restoreRecord restores the allocation and the sizes from record, which a previous agent process wrote.
 func (s *resizeState) restoreRecord(record poddir.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,14 +38,15 @@ func (s *resizeState) restoreRecord(record poddir.Record) {
 	}
 }
 
-// restoreGeneration stores the spec generation of a resize that a previous agent had in progress; zero: none.
+// restoreGeneration restores the generation of the pod spec whose resize a previous agent process had in progress. Zero changes
+// nothing.
 func (s *resizeState) restoreGeneration(generation int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.generation = cmp.Or(generation, s.generation)
 }
 
-// writeRecord writes the state to record, the persistent record of the pod.
+// writeRecord copies the allocation and the sizes to record, the persistent record of the pod.
 func (s *resizeState) writeRecord(record *poddir.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,14 +71,14 @@ func (s *resizeState) setAllocation(a *resize.Allocation) {
 	s.allocated = a
 }
 
-// setSentSize records the size that was last sent to the runtime for a container.
+// setSentSize records that size was sent to the runtime for the container with this ID.
 func (s *resizeState) setSentSize(id string, size cgroups.ContainerSize) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.storeSentSize(id, size)
 }
 
-// storeSentSize records a size that was sent to the runtime. s.mu is held.
+// storeSentSize does the work of setSentSize. s.mu is held.
 func (s *resizeState) storeSentSize(id string, size cgroups.ContainerSize) {
 	if s.sent == nil {
 		s.sent = map[string]cgroups.ContainerSize{}
@@ -85,7 +86,7 @@ func (s *resizeState) storeSentSize(id string, size cgroups.ContainerSize) {
 	s.sent[id] = size
 }
 
-// isLastSent reports whether size is the last size that was sent to the runtime for container id.
+// isLastSent reports whether size was the last size sent to the runtime for the container with this ID.
 func (s *resizeState) isLastSent(id string, size cgroups.ContainerSize) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +94,8 @@ func (s *resizeState) isLastSent(id string, size cgroups.ContainerSize) bool {
 	return ok && told == size
 }
 
-// sentSizes returns a copy of the sizes last sent to the runtime for the containers of observed, by container ID. It drops the
-// sizes of other containers.
+// sentSizes returns a copy of the sizes last sent to the runtime, by container ID. It first removes the sizes of containers that
+// are not in observed.
 func (s *resizeState) sentSizes(observed cri.Pod) map[string]cgroups.ContainerSize {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,22 +105,22 @@ func (s *resizeState) sentSizes(observed cri.Pod) map[string]cgroups.ContainerSi
 	return maps.Clone(s.sent)
 }
 
-// cgroupSizes returns the sizes that the pod cgroup was set up for, or nil.
+// cgroupSizes returns the sizes that the pod cgroup was last set up for; nil if they are unknown.
 func (s *resizeState) cgroupSizes() *resize.Sizes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.forCgroup
 }
 
-// setCgroupSizes stores the sizes that the pod cgroup was set up for.
+// setCgroupSizes stores sized, the sizes that the pod cgroup was set up for.
 func (s *resizeState) setCgroupSizes(sized *resize.Sizes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forCgroup = sized
 }
 
-// recordAttempt stores the result of an attempt to resize the pod to sizes. It returns the generation of the spec that requested
-// them.
+// recordAttempt stores err, the result of an attempt to resize the pod to sizes. It returns the generation of the pod spec that
+// requested this resize.
 func (s *resizeState) recordAttempt(sizes *resize.Sizes, err error) (generation int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

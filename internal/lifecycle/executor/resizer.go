@@ -40,12 +40,12 @@ type Resizer struct {
 	allocatedPod   *corev1.Pod
 }
 
-// newResizer returns the Resizer of the pod of reporter. record is the persistent record of the pod.
+// newResizer returns a Resizer for the pod that reporter belongs to. record is the persistent record of that pod.
 func newResizer(reporter *Reporter, record *poddir.Recorder) *Resizer {
 	return &Resizer{node: reporter.node, reporter: reporter, record: record, events: resizeEvents{reporter: reporter}}
 }
 
-// Restore restores the state that a previous agent has persisted in record.
+// Restore restores the allocation, the sizes and the resize conditions from record, which a previous agent process wrote.
 func (z *Resizer) Restore(record poddir.Record) {
 	z.state.restoreRecord(record)
 	if record.Status != nil {
@@ -56,8 +56,9 @@ func (z *Resizer) Restore(record poddir.Record) {
 // WriteRecord writes the allocation of the pod and the sizes sent to the runtime to record, the persistent record of the pod.
 func (z *Resizer) WriteRecord(record *poddir.Record) { z.state.writeRecord(record) }
 
-// Decide decides about the resources of an admitted pod, and stores the decision for the actions and the status. Accepted
-// resources are allocated to the pod from now on. For a deleted pod it only resets the conditions of a resize.
+// Decide decides which CPU and memory pod may use now, and stores the decision. If it accepts the resources in the spec, they are
+// allocated to the pod. The pod must be admitted. For a deleted pod, Decide makes no decision and only discards the resize
+// conditions.
 func (z *Resizer) Decide(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	if z.decisionPod != pod {
 		z.decision, z.decisionPod = resize.Decision{Pod: pod}, pod
@@ -71,18 +72,18 @@ func (z *Resizer) Decide(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	z.events.recordDecision(pod, &z.decision, accepted)
 }
 
-// IsDeferred reports whether the last Decide deferred a resize: the node had no room for the resources that the spec requests.
+// IsDeferred reports whether the last Decide deferred a resize because the node lacked free resources for it.
 func (z *Resizer) IsDeferred() bool {
 	return z.decision.Reason == corev1.PodReasonDeferred
 }
 
-// isDeferredUnchanged reports whether a resize is deferred, and pod still requests the resources that were deferred.
+// isDeferredUnchanged reports whether a resize is deferred and pod still requests the resources of that resize.
 func (z *Resizer) isDeferredUnchanged(pod *corev1.Pod) bool {
 	return z.IsDeferred() && pod != nil && pod.DeletionTimestamp == nil && pod.Generation == z.decisionPod.Generation && resize.AllocationOf(z.decisionPod).Apply(pod) == pod
 }
 
-// decideAllocation decides about the resources of the pod, asks Node.AdmitResize, and stores the allocation. It reports whether
-// new resources were allocated.
+// decideAllocation computes the decision about the resources of pod, calls Node.AdmitResize for a resize, and stores the
+// resulting allocation. accepted is true if a resize was accepted, so that the pod has new resources.
 func (z *Resizer) decideAllocation(pod *corev1.Pod, observed cri.Pod) (accepted bool) {
 	state := z.decisionInput(pod, observed)
 	z.decision = resize.Decide(state)
@@ -107,7 +108,8 @@ func (z *Resizer) decideAllocation(pod *corev1.Pod, observed cri.Pod) (accepted 
 	return accepted
 }
 
-// refreshState updates the state that belongs to the last decision, and fills Generation and Error of the decision.
+// refreshState updates the sizes, the generation and the error in z.state after a decision, and copies generation and error to
+// the decision. accepted is true if the decision accepted a resize.
 func (z *Resizer) refreshState(pod *corev1.Pod, observed cri.Pod, accepted bool) {
 	s := &z.state
 	s.mu.Lock()
@@ -133,7 +135,8 @@ func (z *Resizer) refreshState(pod *corev1.Pod, observed cri.Pod, accepted bool)
 	}
 }
 
-// isCgroupUpToDate reports whether the pod cgroup was set up for the allocated resources. Completed init containers may differ.
+// isCgroupUpToDate reports whether sizes, those that the pod cgroup was set up for, are the allocated sizes. It ignores init
+// containers that have completed.
 func (z *Resizer) isCgroupUpToDate(sizes *resize.Sizes, observed cri.Pod) bool {
 	if z.allocatedPod == nil || sizes.Equal(z.allocatedSizes) {
 		return sizes.Equal(z.allocatedSizes)
@@ -143,7 +146,8 @@ func (z *Resizer) isCgroupUpToDate(sizes *resize.Sizes, observed cri.Pod) bool {
 	})
 }
 
-// rejectionDecision returns the decision for a resize that Node.AdmitResize rejected with err: deferred or infeasible.
+// rejectionDecision returns the decision that replaces decision after Node.AdmitResize returned err: the resize is deferred or
+// infeasible.
 func rejectionDecision(decision *resize.Decision, err error) resize.Decision {
 	why, ok := errors.AsType[*podstatus.Rejection](err)
 	switch {
@@ -158,9 +162,9 @@ func rejectionDecision(decision *resize.Decision, err error) resize.Decision {
 	}
 }
 
-// CurrentDecision returns the decision about the resources of pod, and decides again if pod has changed. A pod that is not
-// admitted gets no allocation. A mere status change does not retry a deferred resize: deferred resizes of all pods are retried in
-// the order of package resizequeue.
+// CurrentDecision returns the decision about the resources of pod. It calls Decide if pod differs from the pod of the last
+// decision. A pod that is not admitted gets no allocation. If only the pod status has changed, a deferred resize stays deferred:
+// package resizequeue orders the retries of all pods.
 func (z *Resizer) CurrentDecision(pod *corev1.Pod, observed cri.Pod, deleted bool) resize.Decision {
 	if z.decisionPod == pod {
 		return z.decision
@@ -182,7 +186,8 @@ func (z *Resizer) CurrentDecision(pod *corev1.Pod, observed cri.Pod, deleted boo
 	return z.decision
 }
 
-// decisionInput returns the input of [resize.Decide] for pod: its observed containers, its allocation and the sizes sent so far.
+// decisionInput returns the input of [resize.Decide] for pod: its observed containers, its allocation and the sizes sent to the
+// runtime.
 func (z *Resizer) decisionInput(pod *corev1.Pod, observed cri.Pod) resize.State {
 	if z.specSizesPod != pod {
 		z.specSizes, z.specSizesPod = resize.SizesOf(pod), pod
@@ -193,12 +198,14 @@ func (z *Resizer) decisionInput(pod *corev1.Pod, observed cri.Pod) resize.State 
 	}
 }
 
-// MayHaveStaleLimits reports whether the pod cgroup may still have the limits of previously allocated resources.
+// MayHaveStaleLimits reports whether the pod cgroup may still have the limits of an earlier allocation. It returns false for a
+// terminated pod.
 func (z *Resizer) MayHaveStaleLimits(observed cri.Pod) bool {
 	return z.node.Cgroups != nil && z.node.updater != nil && !z.isCgroupUpToDate(z.state.cgroupSizes(), observed) && !podview.IsTerminated(observed)
 }
 
-// resizePod resizes the pod and its running containers as planned in actions. It persists the result and records an event on error.
+// resizePod resizes the pod and its running containers as planned in actions, and persists the result. If the resize fails, it
+// also records an event.
 func (z *Resizer) resizePod(ctx context.Context, pod *corev1.Pod, actions *plan.Actions) error {
 	if len(actions.Resize) == 0 && !actions.ResizePod {
 		return nil
@@ -216,7 +223,8 @@ func (z *Resizer) resizePod(ctx context.Context, pod *corev1.Pod, actions *plan.
 	return err
 }
 
-// cgroupSizes returns the sizes that the pod cgroup was set up for. Nil: unknown, or resize is not supported.
+// cgroupSizes returns the sizes that the pod cgroup was last set up for. It returns nil if they are unknown or the runtime does
+// not support resizes.
 func (z *Resizer) cgroupSizes() *resize.Sizes {
 	if z.node.Cgroups == nil || z.node.updater == nil {
 		return nil
@@ -224,11 +232,11 @@ func (z *Resizer) cgroupSizes() *resize.Sizes {
 	return z.state.cgroupSizes()
 }
 
-// setCgroupCreated records that the cgroup was created for the spec of pod: no container has run in it.
+// setCgroupCreated records that the cgroup has the sizes in the spec of pod. The cgroup is new: no container has run in it.
 func (z *Resizer) setCgroupCreated(pod *corev1.Pod) { z.state.setCgroupSizes(resize.SizesOf(pod)) }
 
-// recordCreatedSize records size as sent to the runtime when container id was created. The runtime may later report a rounded or
-// modified size, which must not trigger a resize or restart.
+// recordCreatedSize records that the container with this ID was created with size. The runtime may later report a rounded or
+// modified size. That size must not trigger a resize or restart.
 func (z *Resizer) recordCreatedSize(id string, size cgroups.ContainerSize) {
 	z.state.setSentSize(id, size)
 }

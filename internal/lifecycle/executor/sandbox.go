@@ -38,8 +38,8 @@ type sandboxRunner struct {
 // failedSandbox is the message of the event FailedCreatePodSandBox.
 const failedSandbox = "Failed to create pod sandbox: %v"
 
-// ensureSandbox ensures that the pod cgroup exists and runs the sandbox planned in actions. Without a planned sandbox it returns
-// the newest sandbox of observed.
+// ensureSandbox creates or updates the pod cgroup, runs the sandbox that actions plans, and returns it. If actions plans no
+// sandbox, it returns the newest sandbox of observed.
 func (r *sandboxRunner) ensureSandbox(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) (*sandbox, error) {
 	warn := func(reason, text string, err error) error {
 		if ctx.Err() == nil {
@@ -71,7 +71,8 @@ func (r *sandboxRunner) ensureSandbox(ctx context.Context, pod *corev1.Pod, obse
 	return sb, nil
 }
 
-// buildConfig returns the CRI config of the planned sandbox, or of the sandbox in use if none is planned.
+// buildConfig returns the CRI config of the sandbox that actions plans. If actions plans none, it returns the config of the
+// existing sandbox, which the caller needs to create containers.
 func (r *sandboxRunner) buildConfig(pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) (c cri.SandboxConfig, err error) {
 	var attempt uint32
 	if actions.Sandbox != nil {
@@ -94,8 +95,8 @@ func (r *sandboxRunner) buildConfig(pod *corev1.Pod, observed cri.Pod, actions *
 	return c, nil
 }
 
-// runSandbox runs sb through the runtime and sets its ID and IP addresses. reason is logged: why the previous sandbox was
-// replaced.
+// runSandbox creates sandbox sb through the runtime and sets its ID and IP addresses. reason is only logged; it is the reason for
+// replacing the previous sandbox.
 func (r *sandboxRunner) runSandbox(ctx context.Context, pod *corev1.Pod, sb *sandbox, reason string) (err error) {
 	if dir := sb.config.LogDirectory; dir != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -116,7 +117,8 @@ func (r *sandboxRunner) runSandbox(ctx context.Context, pod *corev1.Pod, sb *san
 	return err
 }
 
-// inspectIPs returns the IP addresses of a new sandbox. Without cri.Inspector it lists all sandboxes.
+// inspectIPs returns the IP addresses of the new sandbox with this ID. If the runtime does not implement cri.Inspector, it lists
+// all sandboxes to find them.
 func (r *sandboxRunner) inspectIPs(ctx context.Context, id string) ([]string, error) {
 	if r.node.inspector != nil {
 		s, err := r.node.inspector.SandboxStatus(ctx, id)

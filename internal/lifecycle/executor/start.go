@@ -31,8 +31,8 @@ type starter struct {
 	postStart *postStart
 }
 
-// startPod ensures the sandbox and starts the containers of actions.Start. A failed container does not prevent the start of the next
-// ones.
+// startPod runs the planned sandbox if necessary and starts the containers of actions.Start. If a container fails to start,
+// startPod still starts the containers after it.
 func (s *starter) startPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
 	sb, err := s.sandboxes.ensureSandbox(ctx, pod, observed, actions)
 	if err != nil {
@@ -54,7 +54,8 @@ func (s *starter) startPod(ctx context.Context, pod *corev1.Pod, observed cri.Po
 	return errors.Join(errs...)
 }
 
-// startContainer starts one container, creates it if necessary, and reports the attempt to hooks, events and waiting reasons.
+// startContainer starts the container of start, and creates it if necessary. It reports the attempt as an event, to the hooks and
+// in the waiting reason of the container.
 func (s *starter) startContainer(ctx context.Context, pod *corev1.Pod, start plan.Start, sb *sandbox) error {
 	name, began := start.Container.Name, time.Now()
 	id, err := s.runContainer(ctx, pod, start, sb)
@@ -72,8 +73,9 @@ func (s *starter) startContainer(ctx context.Context, pod *corev1.Pod, start pla
 	return err
 }
 
-// runContainer creates and starts a container. If it was already created, possibly by a previous agent, it is only started; if it
-// already runs, only its postStart hook runs. The returned ID is also set if the start fails after the create.
+// runContainer brings the container of start to the running state and runs its postStart hook. It skips the creation or the start
+// if an earlier attempt, possibly by a previous agent process, got that far. id is also set if the start fails after the
+// container was created.
 func (s *starter) runContainer(ctx context.Context, pod *corev1.Pod, start plan.Start, sb *sandbox) (id string, err error) {
 	switch {
 	case start.PostStartOnly:
@@ -91,7 +93,7 @@ func (s *starter) runContainer(ctx context.Context, pod *corev1.Pod, start plan.
 	return id, s.runCreated(ctx, pod, start, id, sb)
 }
 
-// runCreated starts a created container and runs its postStart hook.
+// runCreated starts the created container with this ID and runs its postStart hook.
 func (s *starter) runCreated(ctx context.Context, pod *corev1.Pod, start plan.Start, id string, sb *sandbox) error {
 	c := start.Container
 	if err := ctx.Err(); err != nil {

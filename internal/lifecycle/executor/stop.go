@@ -30,8 +30,8 @@ type stopper struct {
 	failures map[string]int // by container ID: consecutive failures of StopContainer
 }
 
-// stopPod stops the containers of actions.Kill in parallel and then the sandboxes of actions.StopSandboxes. A container waits for the
-// containers in its WaitFor list.
+// stopPod stops the containers of actions.Kill in parallel. A container is stopped only after the containers in its WaitFor list.
+// If all containers have stopped, stopPod stops the sandboxes of actions.StopSandboxes.
 func (s *stopper) stopPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
 	errs := make([]error, len(actions.Kill))
 	ended := make([]chan struct{}, len(actions.Kill))
@@ -69,9 +69,9 @@ func (s *stopper) stopPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod
 	return err
 }
 
-// killContainer stops one container. It first runs the preStop hook and waits until the channels in waitFor close: the containers
-// that must terminate earlier have terminated. The grace period limits hook and wait. Source: killContainer in
-// pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// killContainer runs the preStop hook of a container, waits until all channels in waitFor are closed, and stops the container. A
+// channel closes when a container that must terminate earlier has terminated. The grace period limits the hook and the wait
+// together. Source: killContainer in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (s *stopper) killContainer(ctx context.Context, call hook.Call, kill plan.Kill, waitFor []chan struct{}) error {
 	deadline := time.NewTimer(kill.Grace)
 	defer deadline.Stop()
@@ -96,8 +96,9 @@ func (s *stopper) killContainer(ctx context.Context, call hook.Call, kill plan.K
 // maxStopFailures is how many times StopContainer may fail before the container is killed without grace period.
 const maxStopFailures = 5
 
-// stopContainer stops a container. After maxStopFailures failures it uses no grace period: containerd 2.4 cannot send an invalid
-// stop signal of an image, and the pod would never terminate. The kubelet stops the sandbox instead, at once.
+// stopContainer stops a container with this grace period. After maxStopFailures failures it uses no grace period. Otherwise a pod
+// with an invalid stop signal in its image would never terminate, because containerd 2.4 cannot send that signal. The kubelet
+// stops the sandbox in this case.
 func (s *stopper) stopContainer(ctx context.Context, id string, grace time.Duration) error {
 	s.mu.Lock()
 	if s.failures[id] >= maxStopFailures {
@@ -116,7 +117,7 @@ func (s *stopper) stopContainer(ctx context.Context, id string, grace time.Durat
 	return err
 }
 
-// waitUntil waits until done is closed. It returns false if deadline fires first.
+// waitUntil waits until done is closed or deadline fires. It returns false if deadline fires first.
 func waitUntil(done <-chan struct{}, deadline *time.Timer) bool {
 	select {
 	case <-done:
@@ -127,7 +128,8 @@ func waitUntil(done <-chan struct{}, deadline *time.Timer) bool {
 	}
 }
 
-// stoppedSandboxes returns the IDs of the sandboxes in observed that are not ready and that s has stopped. It drops other IDs.
+// stoppedSandboxes returns the IDs of the sandboxes in observed that s has stopped and that are not ready. It forgets all other
+// sandbox IDs.
 func (s *stopper) stoppedSandboxes(observed cri.Pod) map[string]bool {
 	maps.DeleteFunc(s.stoppedIDs, func(id string, _ bool) bool {
 		return !slices.ContainsFunc(observed.Sandboxes, func(s cri.Sandbox) bool { return s.ID == id && s.State != cri.SandboxReady })

@@ -43,8 +43,8 @@ type Volumes struct {
 	relabeled relabeledVolumes
 }
 
-// prepareVolumes waits until the volumes of pod are ready. On error it sets the waiting reason of the containers of actions.Start.
-// Source: SyncPod in pkg/kubelet/kubelet.go.
+// prepareVolumes waits until the volumes of pod are ready. If they cannot be prepared, it stores the error as the waiting reason
+// of all containers in actions.Start. Source: SyncPod in pkg/kubelet/kubelet.go.
 func (v *Volumes) prepareVolumes(ctx context.Context, pod *corev1.Pod, actions *plan.Actions) error {
 	if v.node.Volumes == nil {
 		return nil
@@ -72,7 +72,7 @@ func (v *Volumes) Update(pod *corev1.Pod) {
 	}
 }
 
-// addToLaunch adds the volumes of the container to launch, the parameters of its creation.
+// addToLaunch adds the volumes that the container mounts to launch, the parameters for its creation.
 func (v *Volumes) addToLaunch(ctx context.Context, pod *corev1.Pod, container *corev1.Container, sandboxID string, launch *podspec.Launch) error {
 	if v.node.Volumes != nil {
 		if err := v.node.Volumes.Container(ctx, pod, container, launch); err != nil {

@@ -25,15 +25,16 @@ func (w *WaitingReasons) Get() map[string]podstatus.Waiting {
 	return maps.Clone(w.reasons)
 }
 
-// Replace replaces the waiting reasons of all containers. The caller must not modify reasons afterwards.
+// Replace replaces the waiting reasons of all containers by reasons, which has container names as keys. The caller must not
+// modify reasons afterwards.
 func (w *WaitingReasons) Replace(reasons map[string]podstatus.Waiting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reasons = reasons
 }
 
-// setError stores the cause err as the waiting reason of container name. reason is used unless err is a StartError with its own.
-// A nil err removes the reason.
+// setError stores err as the waiting reason of the container with this name. The reason is that of err if err is a StartError,
+// else parameter reason. A nil err removes the waiting reason.
 func (w *WaitingReasons) setError(name, reason string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,7 +56,7 @@ func (w *WaitingReasons) SetReason(name string, reason podstatus.Waiting) {
 	w.storeReason(name, reason)
 }
 
-// storeReason stores why the container name is not started. w.mu is held.
+// storeReason does the work of SetReason. w.mu is held.
 func (w *WaitingReasons) storeReason(name string, reason podstatus.Waiting) {
 	if w.reasons == nil {
 		w.reasons = map[string]podstatus.Waiting{}
