@@ -12,9 +12,9 @@ import (
 // grace is how long a called function may take to return after its context has ended, before it is abandoned.
 const grace = time.Second
 
-// Do runs call with a context that ends after timeout, and returns its error. If call does not return within a second after its
-// context has ended, Do returns the error of the context and leaves call running. late is then not nil and receives the error of
-// call, if it ever returns.
+// Do calls call with a context that ends after timeout, and returns the error of call. If call does not return within a second
+// after the end of its context, Do leaves it running and returns the error of the context. Only then is late not nil: it receives
+// the error of call if call ever returns.
 func Do(ctx context.Context, timeout time.Duration, call func(context.Context) error) (late <-chan error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -17,7 +17,7 @@ type Error struct {
 	Err     error  // the cause; an [*ExitError] for a command with a non-zero exit code
 }
 
-// Error returns the error text of the kubelet for the failed handler.
+// Error returns the kubelet's error text for the failed handler.
 func (e *Error) Error() string {
 	var handler string
 	switch h := e.Handler; {

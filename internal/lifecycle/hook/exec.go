@@ -21,13 +21,13 @@ type ExitError struct {
 	Stderr  string // first MaxOutput bytes
 }
 
-// Error returns the text of the kubelet with command, exit code and standard error.
+// Error returns the kubelet's error text, with command, exit code and standard error.
 func (e *ExitError) Error() string {
 	return fmt.Sprintf("command '%s' exited with %d: %s", strings.Join(e.Command, " "), e.Code, e.Stderr)
 }
 
-// runCommand runs command in the container, without expanding variables. On error it also returns the beginning of the output,
-// standard output first.
+// runCommand runs command in the container of call, without expanding variables. If it fails, output is the beginning of the
+// command's output, with the standard output first.
 func (r *Runner) runCommand(ctx context.Context, call Call, command []string) (output string, err error) {
 	if r.opts.Execer == nil {
 		return "", errors.New("commands cannot be run here")
@@ -47,5 +47,5 @@ func (r *Runner) runCommand(ctx context.Context, call Call, command []string) (o
 
 func firstBytes(b []byte) []byte { return b[:min(len(b), MaxOutput)] }
 
-// firstText returns the first MaxOutput bytes of b as valid UTF-8, which a pod status requires.
+// firstText returns the first MaxOutput bytes of b as valid UTF-8, because a pod status must not contain other bytes.
 func firstText(b []byte) string { return strings.ToValidUTF8(string(firstBytes(b)), "\uFFFD") }

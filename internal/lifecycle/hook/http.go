@@ -24,8 +24,8 @@ const (
 	maxHeader = 256 << 10
 )
 
-// newClient returns an HTTP/1 client that uses no proxy and does not verify certificates, because they rarely name a pod address.
-// All its connections are closed when connCtx ends; net/http alone would keep unfinished dials without limit.
+// newClient returns an HTTP/1 client without proxy. It does not verify certificates, because they rarely contain a pod address.
+// When connCtx ends, all its connections are closed, also unfinished dials: net/http alone would keep those without limit.
 func newClient(connCtx context.Context) *http.Client {
 	t := &http.Transport{
 		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
@@ -44,8 +44,8 @@ func newClient(connCtx context.Context) *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: redirect.SameHost}
 }
 
-// sendHTTPGet sends the request of a handler. If the server does not speak TLS, it repeats the request over HTTP, without
-// credentials in header and URL.
+// sendHTTPGet sends the HTTP request of action, a lifecycle handler. If the handler requires HTTPS and the server does not speak
+// TLS, it repeats the request over HTTP without credentials in header and URL.
 func (r *Runner) sendHTTPGet(ctx context.Context, call Call, action *corev1.HTTPGetAction) error {
 	req, err := newRequest(ctx, call, action)
 	if err != nil {
@@ -72,8 +72,8 @@ func (r *Runner) sendHTTPGet(ctx context.Context, call Call, action *corev1.HTTP
 	return nil
 }
 
-// sendRequest sends a request and reads the response body, which may end only when the container has finished its work. Any
-// status code is a success, and so is a body that breaks off.
+// sendRequest sends req and reads at most maxBody bytes of the response body, because a server may end the body only when the
+// container has finished its work. A response with any status code is a success, even if the connection breaks during the body.
 func sendRequest(client *http.Client, req *http.Request) error {
 	res, err := client.Do(req)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 // UserAgent is the User-Agent of HTTP handlers, as in the kubelet.
 const UserAgent = "kube-lifecycle/1.37"
 
-// newRequest builds the HTTP request of a handler. Source: pkg/probe/http/request.go.
+// newRequest builds the HTTP request of action, a lifecycle handler. Source: pkg/probe/http/request.go.
 func newRequest(ctx context.Context, call Call, action *corev1.HTTPGetAction) (*http.Request, error) {
 	host := cmp.Or(action.Host, call.PodIP)
 	if host == "" {
@@ -49,8 +49,8 @@ func newRequest(ctx context.Context, call Call, action *corev1.HTTPGetAction) (*
 	return req, nil
 }
 
-// newHeader returns the headers in list, with defaults for User-Agent and Accept. An empty User-Agent makes net/http send none;
-// an empty Accept is removed.
+// newHeader returns the headers in list with default values for User-Agent and Accept. If list has an empty User-Agent or Accept,
+// the request is sent without that header.
 func newHeader(list []corev1.HTTPHeader) http.Header {
 	header := http.Header{}
 	for _, h := range list {
@@ -67,7 +67,8 @@ func newHeader(list []corev1.HTTPHeader) http.Header {
 	return header
 }
 
-// findPort returns the number in p, or that of the first container port with the name in p. Source: pkg/probe/util.go.
+// findPort returns the port number in p, or the number of the container's first port with the name in p. Source:
+// pkg/probe/util.go.
 func findPort(container *corev1.Container, p intstr.IntOrString) (int, error) {
 	port := int(p.IntVal)
 	if p.Type == intstr.String {

@@ -23,9 +23,9 @@ type Restored struct {
 	Container *corev1.Container // name, ports and preStop handler
 }
 
-// Restore restores the spec of a container of an orphaned pod from the annotations of the container. A field that cannot be
-// parsed is left out and named in the error; the result is usable all the same. Source: restoreSpecsFromContainerLabels in
-// pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// Restore reads the spec of a container from its annotations, for an orphaned pod, whose spec no source lists. The error names
+// each annotation that cannot be parsed. The result is usable even with an error: it lacks only those fields. Source:
+// restoreSpecsFromContainerLabels in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func Restore(have *cri.Container) (Restored, error) {
 	r := annotationReader{container: have}
 	pod := &corev1.Pod{
@@ -55,7 +55,7 @@ func (r *annotationReader) addError(name string, err error) {
 	r.errs = append(r.errs, fmt.Errorf("container %s: annotation %s: %w", r.container.ID, name, err))
 }
 
-// readSeconds returns the integer in annotation name; nil if it is missing or invalid.
+// readSeconds returns the integer in the annotation with this name. It returns nil if the annotation is missing or invalid.
 func (r *annotationReader) readSeconds(name string) *int64 {
 	text, found := r.container.Annotations[name]
 	if !found {
@@ -69,7 +69,7 @@ func (r *annotationReader) readSeconds(name string) *int64 {
 	return &n
 }
 
-// readJSON decodes the JSON in annotation name. It returns the zero value if the annotation is missing or invalid.
+// readJSON decodes the JSON in the annotation with this name. It returns the zero value if the annotation is missing or invalid.
 func readJSON[T any](r *annotationReader, name string) T {
 	var value, none T
 	text, found := r.container.Annotations[name]

@@ -20,7 +20,7 @@ type Features struct {
 	Admission      bool // an admission check compares the node labels with nodeSelector and node affinity
 }
 
-// CheckPod returns an error for each field of pod that needs a feature which p lacks.
+// CheckPod returns an error for each field of pod that requires a feature which this agent lacks according to p.
 func (p Features) CheckPod(pod *corev1.Pod) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	if !p.Probes {
@@ -58,7 +58,7 @@ func requiresNode(affinity *corev1.Affinity) bool {
 	return affinity != nil && affinity.NodeAffinity != nil && affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
 }
 
-// probed returns an error for each probe of the containers in list.
+// probed returns an error for each probe of the containers in list. path is the field path of list.
 func probed(list []corev1.Container, path *field.Path) (errs field.ErrorList) {
 	refuse := func(p *corev1.Probe, path *field.Path) {
 		if p != nil {

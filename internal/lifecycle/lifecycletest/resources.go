@@ -51,8 +51,8 @@ func (r *Resources) Check(pod *corev1.Pod) field.ErrorList {
 	return r.Refuse(pod)
 }
 
-// Prepare marks the volumes of pod as prepared, also if Fault returns an error: like a real implementation it may have set up
-// some of them.
+// Prepare records that the volumes of pod are prepared. It does so even if Fault returns an error: a real implementation may have
+// set up some volumes before it fails.
 func (r *Resources) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	uid := string(pod.UID)
 	r.mu.Lock()
@@ -71,7 +71,7 @@ func (r *Resources) Update(pod *corev1.Pod) {
 	r.calls = append(r.calls, Call{Op: "Update", UID: string(pod.UID)})
 }
 
-// Container adds a host path to launch for each volume of pod except image volumes. It fails if the pod is not prepared.
+// Container adds a host path to launch for each volume of pod, except for image volumes. It fails if the pod is not prepared.
 func (r *Resources) Container(ctx context.Context, pod *corev1.Pod, container *corev1.Container, launch *podspec.Launch) error {
 	uid := string(pod.UID)
 	if err := r.recordCall(ctx, Call{Op: "Container", UID: uid, Container: container.Name}); err != nil {
@@ -114,14 +114,14 @@ func (r *Resources) recordCall(ctx context.Context, call Call) error {
 	return r.Fault(ctx, call)
 }
 
-// Calls returns all recorded calls in order; Check is not recorded.
+// Calls returns all recorded calls in order. Calls of Check are not recorded.
 func (r *Resources) Calls() []Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.calls)
 }
 
-// PreparedPods returns the UIDs of the pods with volumes, sorted.
+// PreparedPods returns the sorted UIDs of the pods with prepared volumes.
 func (r *Resources) PreparedPods() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

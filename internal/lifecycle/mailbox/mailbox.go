@@ -44,26 +44,26 @@ type eviction struct {
 	podRemoved bool                // the pod is completely removed
 }
 
-// New returns the mailbox of a pod. pod is nil for an orphaned pod, which only the runtime lists.
+// New returns the mailbox of pod. pod is nil for an orphaned pod, which the runtime lists but no source.
 func New(pod *corev1.Pod) *Mailbox {
 	return &Mailbox{
 		Changed: make(chan struct{}, 1), StatusEcho: make(chan struct{}, 1), listed: pod, pod: pod, deleted: pod == nil,
 	}
 }
 
-// Wake signals Changed, so that the worker syncs its pod. It does not block.
+// Wake signals Changed, so that the worker syncs the pod. It does not block.
 func (m *Mailbox) Wake() { sleep.Wake(m.Changed) }
 
-// Desired returns the newest version of the pod, and whether it is deleted: no source lists it.
+// Desired returns the newest version of the pod. deleted is true if no source lists the pod any more.
 func (m *Mailbox) Desired() (pod *corev1.Pod, deleted bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.pod, m.deleted
 }
 
-// Update stores the newest version of the pod. If only the status differs, it signals StatusEcho, not Changed: the change is
-// mostly the agent's own report and must not cut a back-off short. terminal is true once a terminal phase was published. A
-// deletion, or a shorter grace period of a deleted pod, cancels a running sync that it makes useless.
+// Update stores pod as the newest version and signals the worker. terminal is true if the pod was already published with a
+// terminal phase. If only the status differs, Update signals StatusEcho, not Changed: most status changes are the agent's own
+// reports and must not end a back-off. Update cancels the running sync if pod is newly deleted or has a shorter grace period.
 func (m *Mailbox) Update(pod *corev1.Pod, terminal bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +88,8 @@ func (m *Mailbox) Update(pod *corev1.Pod, terminal bool) {
 	sleep.Wake(signal)
 }
 
-// setRelisted records that a source lists the deleted pod again, if the pod is unchanged. m.mu is held.
+// setRelisted records that a source lists the deleted pod again, provided that pod is unchanged except for its status. m.mu is
+// held.
 func (m *Mailbox) setRelisted(pod *corev1.Pod) {
 	if m.relisted == pod {
 		return
@@ -103,7 +104,7 @@ func (m *Mailbox) setRelisted(pod *corev1.Pod) {
 // annotationSeen holds the time at which a source read the manifest of a static pod. It changes when the manifest is rewritten.
 const annotationSeen = "kubernetes.io/config.seen"
 
-// copyWithoutSeen returns a copy of pod without annotationSeen, to compare two versions of a static pod.
+// copyWithoutSeen returns a copy of pod without annotationSeen, which differs between two equal versions of a static pod.
 func copyWithoutSeen(pod *corev1.Pod) *corev1.Pod {
 	copied := *pod
 	copied.Annotations = maps.Clone(pod.Annotations)
@@ -111,14 +112,15 @@ func copyWithoutSeen(pod *corev1.Pod) *corev1.Pod {
 	return &copied
 }
 
-// IsRelisted reports whether the pod was deleted and its source lists it again, unchanged.
+// IsRelisted reports whether the pod was deleted and a source lists it again without changes.
 func (m *Mailbox) IsRelisted() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.relisted != nil
 }
 
-// RevokeDeletion makes the pod desired again if its source lists it again, and reports whether it did.
+// RevokeDeletion makes a deleted pod desired again if a source lists it again without changes. It returns false if that is not
+// the case.
 func (m *Mailbox) RevokeDeletion() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,8 +132,8 @@ func (m *Mailbox) RevokeDeletion() bool {
 	return true
 }
 
-// Delete records that no source lists the pod. It cancels the running sync unless that sync already stops the pod: grace period
-// and hooks must not start again.
+// Delete records that no source lists the pod. It cancels the running sync. It does not cancel a sync that already stops the pod,
+// because its hooks and grace period would start again.
 func (m *Mailbox) Delete() {
 	m.mu.Lock()
 	changed := !m.deleted || m.relisted != nil
@@ -145,8 +147,9 @@ func (m *Mailbox) Delete() {
 	}
 }
 
-// Evict requests an eviction. It cancels the running sync unless that sync already stops the pod with at most this grace period.
-// The returned channel is closed when no container of the pod runs and its resources are released.
+// Evict requests an eviction of the pod and cancels the running sync. It does not cancel a sync that already stops the pod,
+// unless eviction has a shorter grace period. The returned channel is closed when no container of the pod runs and its resources
+// are released.
 func (m *Mailbox) Evict(eviction podstatus.Eviction) <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,8 +177,8 @@ func (m *Mailbox) Evict(eviction podstatus.Eviction) <-chan struct{} {
 	return done
 }
 
-// RequestRuntimeCleanup requests that the worker removes all containers and sandboxes of the pod once it has terminated. The
-// returned channel is closed when that is done.
+// RequestRuntimeCleanup requests that the worker removes all containers and sandboxes of the pod from the runtime once the pod
+// has terminated. The returned channel is closed after the removal.
 func (m *Mailbox) RequestRuntimeCleanup() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -192,14 +195,15 @@ func (m *Mailbox) RequestRuntimeCleanup() <-chan struct{} {
 	return done
 }
 
-// IsRuntimeCleanupRequested reports whether a caller of RequestRuntimeCleanup still waits.
+// IsRuntimeCleanupRequested reports whether a channel of RequestRuntimeCleanup is still open.
 func (m *Mailbox) IsRuntimeCleanupRequested() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.runtimeClean != nil
 }
 
-// NotifyRuntimeClean closes the channels of RequestRuntimeCleanup: the runtime has no container or sandbox of the pod.
+// NotifyRuntimeClean closes the channel of RequestRuntimeCleanup. The worker calls it when the runtime has no container and no
+// sandbox of the pod.
 func (m *Mailbox) NotifyRuntimeClean() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -214,8 +218,8 @@ func (m *Mailbox) closeRuntimeClean() {
 	}
 }
 
-// NotifyRemoved closes the channels of Evict and RequestRuntimeCleanup: the pod is completely removed. Later calls of these
-// methods return a closed channel.
+// NotifyRemoved closes the channels of Evict and RequestRuntimeCleanup. The worker calls it when the pod is completely removed.
+// Later calls of these two methods return a closed channel.
 func (m *Mailbox) NotifyRemoved() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -227,7 +231,7 @@ func (m *Mailbox) NotifyRemoved() {
 	}
 }
 
-// AcceptEviction returns the requested eviction and clears the request; nil: none.
+// AcceptEviction returns the requested eviction and clears the request. It returns nil if no eviction is requested.
 func (m *Mailbox) AcceptEviction() *podstatus.Eviction {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -236,15 +240,15 @@ func (m *Mailbox) AcceptEviction() *podstatus.Eviction {
 	return request
 }
 
-// HasNewEviction reports whether an eviction was requested that AcceptEviction has not returned yet.
+// HasNewEviction reports whether an eviction was requested since the last call of AcceptEviction.
 func (m *Mailbox) HasNewEviction() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.eviction.request != nil
 }
 
-// NotifyEvicted closes the channel of Evict: no container of the pod runs and its resources are released. It does nothing while a
-// new eviction is pending.
+// NotifyEvicted closes the channel of Evict. The worker calls it when no container of the pod runs and its resources are
+// released. The channel stays open if a further eviction was requested meanwhile.
 func (m *Mailbox) NotifyEvicted() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -263,8 +267,8 @@ type Work struct {
 	cancel  context.CancelFunc
 }
 
-// StartWork registers the sync that starts now, and returns its context. A deletion or an eviction cancels the context if it
-// makes the sync useless. The caller must call [Work.End].
+// StartWork registers a sync that starts now. It returns the context for the sync, which a deletion or an eviction may cancel,
+// and the Work. The caller must call [Work.End] after the sync.
 func (m *Mailbox) StartWork(ctx context.Context) (context.Context, *Work) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -275,7 +279,7 @@ func (m *Mailbox) StartWork(ctx context.Context) (context.Context, *Work) {
 	return ctx, &Work{Pod: m.pod, Deleted: m.deleted, mailbox: m, cancel: cancel}
 }
 
-// End ends the sync: it cancels its context, and later deletions no longer affect it.
+// End ends the sync. It cancels the context of the sync and frees the mailbox for the next StartWork.
 func (w *Work) End() {
 	w.cancel()
 	w.mailbox.mu.Lock()
@@ -283,14 +287,15 @@ func (w *Work) End() {
 	w.mailbox.cancelWork, w.mailbox.stopping = nil, false
 }
 
-// SetStopping records whether the running sync stops the pod. A deletion does not cancel such a sync.
+// SetStopping stores whether the running sync stops the pod. A deletion does not cancel a sync that stops the pod.
 func (m *Mailbox) SetStopping(stops bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stopping = stops
 }
 
-// IsSameExceptStatus reports whether a and b have equal spec, labels, annotations, generation and deletion.
+// IsSameExceptStatus reports whether a and b have equal specs, labels, annotations, generations, deletion times and deletion
+// grace periods.
 func IsSameExceptStatus(a, b *corev1.Pod) bool {
 	return a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
 		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
@@ -298,7 +303,8 @@ func IsSameExceptStatus(a, b *corev1.Pod) bool {
 		equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
-// shrinkGrace returns pod, or a copy with the shorter grace period of old: the grace period of a deleted pod never grows.
+// shrinkGrace returns pod with the grace period of old if that is shorter, because the grace period of a deleted pod must never
+// grow. It returns a copy if it changes the grace period, else pod itself.
 func shrinkGrace(old, pod *corev1.Pod) *corev1.Pod {
 	if old == nil || old.DeletionTimestamp == nil || pod.DeletionTimestamp == nil || plan.GracePeriod(pod) <= plan.GracePeriod(old) {
 		return pod

@@ -18,7 +18,8 @@ const Label = "nodeagent/owner"
 // Mark identifies an agent in the label [Label]. An agent with an empty mark owns nothing.
 type Mark string
 
-// SetLabel sets the owner label in labels, and replaces an owner label that the pod itself has.
+// SetLabel sets the owner label in labels to m. It overwrites a label of that name that the pod itself has. An empty m removes
+// the label.
 func (m Mark) SetLabel(labels map[string]string) {
 	if m == "" {
 		delete(labels, Label)
@@ -27,7 +28,7 @@ func (m Mark) SetLabel(labels map[string]string) {
 	labels[Label] = string(m)
 }
 
-// Owns reports whether a sandbox or container of pod has the mark m.
+// Owns reports whether a sandbox or container of pod has the mark m. An empty mark owns nothing.
 func (m Mark) Owns(pod *cri.Pod) bool {
 	for mark := range listMarks(pod) {
 		if m != "" && mark == m {
@@ -37,7 +38,8 @@ func (m Mark) Owns(pod *cri.Pod) bool {
 	return false
 }
 
-// ForeignMark returns a mark other than m of a sandbox or container of pod. An object without the label has an empty mark.
+// ForeignMark returns the mark of a sandbox or container of pod whose mark is not m. An object without the owner label has an
+// empty mark. found is false if all objects have mark m.
 func (m Mark) ForeignMark(pod *cri.Pod) (other Mark, found bool) {
 	for mark := range listMarks(pod) {
 		if mark != m {

@@ -20,7 +20,8 @@ import (
 // Dir is the directory of one pod. The empty Dir means that the agent keeps no files: all methods do nothing.
 type Dir string
 
-// DirOf returns the directory of the pod with this UID below root. It is empty if root is empty or uid is not a valid file name.
+// DirOf returns the directory of the pod with this UID below root. It returns the empty Dir if root is empty or uid is not a safe
+// file name.
 func DirOf(root, uid string) Dir {
 	if root == "" || !IsFileName(uid) {
 		return ""
@@ -28,13 +29,13 @@ func DirOf(root, uid string) Dir {
 	return Dir(filepath.Join(root, uid))
 }
 
-// IsFileName reports whether name is safe as one element of a path: not empty, not hidden, without slash. Names of an orphaned
-// pod come from the runtime and may be malicious.
+// IsFileName reports whether name is safe as one element of a path: it is not empty, does not start with a dot and contains no
+// slash. The agent checks names from the runtime, which may be malicious.
 func IsFileName(name string) bool {
 	return name != "" && name[0] != '.' && !strings.ContainsAny(name, "/\x00")
 }
 
-// recordPath returns the path of the persistent record of the pod, or "".
+// recordPath returns the path of the pod's record, a JSON file. It returns "" for the empty Dir.
 func (d Dir) recordPath() string {
 	if d == "" {
 		return ""
@@ -42,7 +43,8 @@ func (d Dir) recordPath() string {
 	return filepath.Join(string(d), recordName)
 }
 
-// WriteHostsFile writes the hosts file of a pod and returns its path. Like the kubelet, the agent rewrites it for each container.
+// WriteHostsFile writes the hosts file of pod, with the pod IPs ips, and returns its path. Like the kubelet, the agent rewrites
+// the file before it creates a container.
 func (d Dir) WriteHostsFile(pod *corev1.Pod, ips []string, opts podspec.Options) (string, error) {
 	if d == "" {
 		return "", nil
@@ -67,7 +69,7 @@ func (d Dir) WriteHostsFile(pod *corev1.Pod, ips []string, opts podspec.Options)
 	return filepath.Join(string(d), name), replaceContent(root, name, content, 0o644)
 }
 
-// openOrCreate opens the pod directory, which it creates if necessary.
+// openOrCreate opens the pod directory and creates it if necessary.
 func (d Dir) openOrCreate() (*os.Root, error) {
 	if err := os.MkdirAll(string(d), 0o750); err != nil {
 		return nil, err
@@ -75,7 +77,8 @@ func (d Dir) openOrCreate() (*os.Root, error) {
 	return os.OpenRoot(string(d))
 }
 
-// messagePath returns the path of the termination message file of a container instance, relative to d; "" if there is none.
+// messagePath returns the path of the termination message file for an attempt of the container, relative to d. It returns "" if
+// the container gets no such file.
 func (d Dir) messagePath(container string, attempt uint32) string {
 	if d == "" || !IsFileName(container) {
 		return ""
@@ -83,8 +86,8 @@ func (d Dir) messagePath(container string, attempt uint32) string {
 	return filepath.Join("containers", container, strconv.FormatUint(uint64(attempt), 10))
 }
 
-// CreateMessageFile creates the empty termination message file of a container instance, writable by all users, and returns its
-// path.
+// CreateMessageFile creates an empty termination message file for an attempt of the container, and returns its path. All users
+// can write to the file, because the container may run as any user.
 func (d Dir) CreateMessageFile(container string, attempt uint32) (string, error) {
 	name := d.messagePath(container, attempt)
 	if name == "" {
@@ -101,7 +104,7 @@ func (d Dir) CreateMessageFile(container string, attempt uint32) (string, error)
 	return filepath.Join(string(d), name), replaceContent(root, name, nil, 0o666) // the container may run as any user
 }
 
-// Remove removes the directory. It does not cross mount points: a remaining mount is an error.
+// Remove removes the pod directory with its files. It does not remove files below a mount point: a remaining mount is an error.
 func (d Dir) Remove() error {
 	if d == "" {
 		return nil

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// encodeBounded returns the JSON of a record, at most maxRecord bytes. If the record is too large, it drops messages and lists of
-// the status first, and then the whole status except its phase.
+// encodeBounded returns the JSON of r, which has at most maxRecord bytes. If the JSON would be larger, it leaves out messages and
+// lists of the pod status. If that does not suffice, it leaves out the container statuses and conditions.
 func (r *Record) encodeBounded() ([]byte, error) {
 	data, err := json.Marshal(r)
 	for _, trim := range []func(*corev1.PodStatus){trimMessages, trimContainers} {
@@ -29,7 +29,8 @@ func (r *Record) encodeBounded() ([]byte, error) {
 	return data, err
 }
 
-// trimMessages removes the messages and lists of a status that the agent does not need after a restart. Container states stay.
+// trimMessages removes messages and lists from status that the agent does not need after a restart. It keeps the container
+// states.
 func trimMessages(status *corev1.PodStatus) {
 	for _, all := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
 		for i := range all {
@@ -50,7 +51,7 @@ func trimMessages(status *corev1.PodStatus) {
 	}
 }
 
-// trimContainers removes everything from a status except phase, start time, QoS class and reason.
+// trimContainers removes everything from status except phase, start time, QoS class and reason.
 func trimContainers(status *corev1.PodStatus) {
 	*status = corev1.PodStatus{Phase: status.Phase, StartTime: status.StartTime, QOSClass: status.QOSClass, Reason: status.Reason}
 }

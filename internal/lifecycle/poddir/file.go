@@ -12,8 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
-// openInPlace opens a file for writing without replacing it, because containers have mounted the file itself. It creates a
-// missing file, and replaces one that is not a regular file.
+// openInPlace opens the file with this name for writing, and creates a missing file. It does not replace a regular file, because
+// running containers have mounted it. It replaces any other kind of file, such as a symbolic link.
 func openInPlace(root *os.Root, name string) (*os.File, error) {
 	f, err := plainfile.Open(root, name, os.O_RDWR)
 	if err == nil || !errors.Is(err, plainfile.ErrIrregular) && !errors.Is(err, fs.ErrNotExist) {
@@ -25,8 +25,9 @@ func openInPlace(root *os.Root, name string) (*os.File, error) {
 	return root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// replaceContent sets content and mode of a file in place. The mode does not depend on the umask. It reads the old content only
-// if the size matches, because a container may have made the file large.
+// replaceContent sets content and mode of the file with this name without replacing the file itself. The mode does not depend on
+// the umask. It compares the old content only if its size equals that of content, because a container may have made the file
+// huge.
 func replaceContent(root *os.Root, name string, content []byte, mode fs.FileMode) (err error) {
 	f, err := openInPlace(root, name)
 	if err != nil {

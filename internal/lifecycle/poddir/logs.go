@@ -25,8 +25,8 @@ type Logs struct {
 	Pod   cri.PodIdentity
 }
 
-// Directory returns the log directory of the pod. It is "" without log files, or if a name of the pod contains a separator and is
-// therefore ambiguous.
+// Directory returns the log directory of the pod. It returns "" if the agent has no log directory, or if a name of the pod
+// contains a separator and would make the path ambiguous.
 func (l Logs) Directory() string {
 	if l.Root == "" || !IsFileName(l.Pod.Namespace) || !IsFileName(l.Pod.Name) || !IsFileName(l.Pod.UID) ||
 		strings.Contains(l.Pod.Namespace+l.Pod.Name+l.Pod.UID, "_") { // separates the parts of the directory name
@@ -35,8 +35,8 @@ func (l Logs) Directory() string {
 	return podspec.LogDirectory(l.Root, l.Pod)
 }
 
-// linkPath returns the path of the link to the log of a container; "" without links. Source: legacyLogSymlink in
-// pkg/kubelet/kuberuntime/legacy.go.
+// linkPath returns the path of the link to the log of the container with this name and ID. It returns "" if no links are created.
+// Source: legacyLogSymlink in pkg/kubelet/kuberuntime/legacy.go.
 func (l Logs) linkPath(container, id string) string {
 	if l.Links == "" || l.Directory() == "" || !IsFileName(container) || !IsFileName(id) {
 		return ""
@@ -46,7 +46,7 @@ func (l Logs) linkPath(container, id string) string {
 	return filepath.Join(l.Links, name[:min(len(name), most-len(suffix))]+suffix)
 }
 
-// CreateLink creates the link to the log file of a started container, if the log file exists.
+// CreateLink creates the link to the log file of a started container. It does nothing if the log file does not exist.
 func (l Logs) CreateLink(container, id string, attempt uint32) error {
 	link := l.linkPath(container, id)
 	if link == "" {
@@ -79,8 +79,9 @@ func (l Logs) RemoveLinks(containers []cri.Container) error {
 	return errors.Join(errs...)
 }
 
-// Remove removes the log files, also rotated ones, of a container that is not running. It keeps them if another container of
-// observed uses the same files. Source: removeContainerLog in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// Remove removes the log files of a container that is not running, including rotated files. It keeps the files if another
+// container in observed has the same name and attempt number. Source: removeContainerLog in
+// pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (l Logs) Remove(observed cri.Pod, container *cri.Container) error {
 	shared := slices.ContainsFunc(observed.Containers, func(other cri.Container) bool {
 		return other.ID != container.ID && other.Name == container.Name && other.Attempt == container.Attempt
@@ -103,9 +104,9 @@ func (l Logs) Remove(observed cri.Pod, container *cri.Container) error {
 	return err
 }
 
-// NextAttempt returns the attempt number after the newest log file of the container; 0 without log files. If the runtime has lost
-// all containers, the restart count continues and old logs are not overwritten. Source: calcRestartCountByLogDir in
-// pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// NextAttempt returns the attempt number for the next instance of the container: one more than that of its newest log file, or 0
+// if there is none. Even if the runtime has lost all containers, the restart count thus continues and no log is overwritten.
+// Source: calcRestartCountByLogDir in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (l Logs) NextAttempt(container string) (n uint32, err error) {
 	if l.Directory() == "" || !IsFileName(container) {
 		return 0, nil
@@ -125,8 +126,8 @@ func (l Logs) NextAttempt(container string) (n uint32, err error) {
 	return n, err
 }
 
-// listFiles returns the names of the entries of dir that are not directories; none if dir does not exist. A link that escapes
-// root is an error: a container with a mount of the logs can create one.
+// listFiles returns the names of the files in dir, without directories. It returns none if dir does not exist. A symbolic link
+// that leaves root is an error, because a container that mounts the logs may have created it.
 func listFiles(root *os.Root, dir string) (names []string, err error) {
 	f, err := root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not block on a named pipe
 	if err != nil {
@@ -142,7 +143,7 @@ func listFiles(root *os.Root, dir string) (names []string, err error) {
 	return names, err
 }
 
-// ignoreNotExist returns nil if err says that a file does not exist, else err.
+// ignoreNotExist returns nil if err wraps [fs.ErrNotExist], else err.
 func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

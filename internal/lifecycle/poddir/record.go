@@ -58,8 +58,8 @@ type EvictionHistory struct {
 	Reason string    `json:"reason,omitempty"` // of the last eviction
 }
 
-// Next returns the history after one more temporary eviction at now. The pod may be admitted again after the back-off of wait. If
-// the pod was not evicted for longer than reset, the count restarts at one.
+// Next returns the eviction history after a further temporary eviction at now. wait determines how long the pod stays evicted
+// before it may be admitted again. If that time of the last eviction ended longer than reset ago, the count restarts at one.
 func (h EvictionHistory) Next(now time.Time, wait backoff.Policy, reset time.Duration) EvictionHistory {
 	if h.Count > 0 && now.Sub(h.Until) > reset {
 		h.Count = 0
@@ -93,7 +93,8 @@ type Recorder struct {
 	spareUsed  bool              // a spare file was used
 }
 
-// NewRecorder returns the recorder of the pod with this "namespace/name". It does not read the file; see [Recorder.Load].
+// NewRecorder returns the Recorder for a pod, whose record is a JSON file in dir. pod is "namespace/name". NewRecorder does not
+// read the file; see [Recorder.Load].
 func NewRecorder(dir Dir, pod string) *Recorder { return &Recorder{path: dir.recordPath(), pod: pod} }
 
 // SetSource sets the source name that the next Update stores.
@@ -103,7 +104,8 @@ func (r *Recorder) SetSource(source string) {
 	r.source = source
 }
 
-// Load reads the record that a previous agent has written. A missing file is no error. After an error the record is empty.
+// Load reads the record that a previous agent process has written. A missing file is no error. If Load returns an error, the
+// record is empty.
 func (r *Recorder) Load() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,9 +139,9 @@ func (r *Recorder) Get() Record {
 	return r.record
 }
 
-// Update applies change to the record, and writes the file if the content differs. change must replace slices, maps and pointers,
-// not modify them. A record with a terminal phase is synced to disk before Update returns; other changes of the last seconds may
-// be lost in a power failure.
+// Update calls change with the record, and writes the file if the content has changed. change must replace slices, maps and
+// pointers, and not modify their targets. Update syncs a record with a terminal phase to disk before it returns. A power failure
+// may undo other changes of the last seconds.
 func (r *Recorder) Update(change func(now *Record)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,8 +154,8 @@ func (r *Recorder) Update(change func(now *Record)) error {
 	return err
 }
 
-// saveRecord writes the record if the file does not have it. On a full disk it uses a spare file for a pod that must not run
-// again.
+// saveRecord writes the record to its file if they differ. If the disk is full and the pod must not run again, it overwrites a
+// spare file, which already has disk blocks.
 func (r *Recorder) saveRecord() error {
 	r.record.Version, r.record.Pod, r.record.Source = recordVersion, r.pod, r.source
 	data, err := r.record.encodeBounded()
@@ -183,8 +185,8 @@ func (r *Recorder) saveRecord() error {
 	return nil
 }
 
-// mustPersist reports whether the pod is evicted or has a terminal phase. Without this record, a restarted agent would run the
-// pod again.
+// mustPersist reports whether the pod is evicted or has a terminal phase. If this record were lost, a restarted agent would run
+// the pod again.
 func (r *Record) mustPersist() bool {
 	return r.Eviction != nil || r.Status != nil && podstatus.IsTerminal(r.Status.Phase)
 }
@@ -194,14 +196,14 @@ func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// IsSaved reports whether the file has the current record. It is true without a file.
+// IsSaved reports whether the file contains the current record. It returns true if the Recorder has no file.
 func (r *Recorder) IsSaved() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.saveFailed
 }
 
-// RecordedPods returns the UIDs of the pods that have a record below root.
+// RecordedPods returns the UIDs of the pods that have a record in a directory below root.
 func RecordedPods(root string) (uids []string, err error) {
 	entries, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -26,13 +26,13 @@ func sparePath(root string, i int) string {
 	return filepath.Join(root, spareName, strconv.Itoa(i))
 }
 
-// hasSpares reports whether root has a directory of spare files. LockRoot creates it.
+// hasSpares reports whether root contains the directory of the spare files, which LockRoot creates.
 func hasSpares(root string) bool {
 	info, err := os.Lstat(filepath.Join(root, spareName))
 	return err == nil && info.IsDir()
 }
 
-// createSpares creates the missing spare files of root. It returns an error if the disk is full.
+// createSpares creates the missing spare files of root. It fails if the disk is full.
 func createSpares(root string) error {
 	if err := os.MkdirAll(filepath.Join(root, spareName), 0o700); err != nil {
 		return err
@@ -56,7 +56,7 @@ func createSpares(root string) error {
 	return nil
 }
 
-// createSpare creates one spare file. On error it leaves no partial file.
+// createSpare creates a spare file at path. If it fails, it removes the partial file.
 func createSpare(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -69,7 +69,8 @@ func createSpare(path string) error {
 	return nil
 }
 
-// writeToSpare replaces the file at path by data, using the disk blocks of a spare file. The data is synced to disk.
+// writeToSpare replaces the file at path by data. It renames a spare file of root to path, so that it needs no free disk blocks,
+// and syncs the data to disk.
 func writeToSpare(root, path string, data []byte) error {
 	if len(data) > spareSize {
 		return fmt.Errorf("%s: a record of %d bytes does not fit into a spare file of %d bytes", path, len(data), spareSize)

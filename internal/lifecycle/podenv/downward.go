@@ -16,7 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podip"
 )
 
-// fieldValue returns the value of the pod field name, for an environment variable with a fieldRef.
+// fieldValue returns the value of the pod field with this name, such as "status.podIP", for a variable with a fieldRef. Errors
+// name path.
 func fieldValue(pod *corev1.Pod, name string, path *field.Path, sources *Sources) (string, error) {
 	if m, key, ok := podfield.SplitSubscript(name); ok {
 		switch m {
@@ -49,7 +50,7 @@ func fieldValue(pod *corev1.Pod, name string, path *field.Path, sources *Sources
 	}
 }
 
-// joinAddresses returns ips separated by commas, or only the first address.
+// joinAddresses returns ips separated by commas. If onlyFirst is true, it returns only the first address.
 func joinAddresses(ips []netip.Addr, onlyFirst bool) string {
 	if onlyFirst && len(ips) > 1 {
 		ips = ips[:1]
@@ -61,7 +62,8 @@ func joinAddresses(ips []netip.Addr, onlyFirst bool) string {
 	return strings.Join(s, ",")
 }
 
-// resourceValue returns a request or limit of a container, divided by the divisor of ref and rounded up.
+// resourceValue returns the request or limit that ref selects, divided by the divisor of ref and rounded up. For a missing limit
+// it uses allocatable, the allocatable resources of the node. Errors name path.
 func resourceValue(pod *corev1.Pod, container *corev1.Container, ref *corev1.ResourceFieldSelector, path *field.Path, allocatable corev1.ResourceList) (string, error) {
 	source, defaulted := container, true
 	if ref.ContainerName != "" {
@@ -87,8 +89,9 @@ func resourceValue(pod *corev1.Pod, container *corev1.Container, ref *corev1.Res
 	return podfield.Quotient(resourceName, quantity, ref.Divisor), nil
 }
 
-// limitOrAllocatable returns the limit of the container, else that of the pod, else the allocatable amount of the node
-// (kubelet_resources.go, defaultPodLimitsForDownwardAPI). Huge pages cannot be overcommitted and have no default.
+// limitOrAllocatable returns the limit of the container for the resource with this name. If the container has none, it returns
+// the limit of the pod, or else the allocatable amount of the node (kubelet_resources.go, defaultPodLimitsForDownwardAPI). Huge
+// pages have no default, because they cannot be overcommitted.
 func limitOrAllocatable(pod *corev1.Pod, container *corev1.Container, name corev1.ResourceName, nodeAllocatable corev1.ResourceList) resource.Quantity {
 	limit := container.Resources.Limits[name]
 	if !limit.IsZero() || podfield.IsHugePages(name) {

@@ -44,8 +44,9 @@ type Environment struct {
 	room  expand.Room
 }
 
-// New computes the variables of a container. Each can refer to earlier ones: first those of envFrom, then those of env. Services
-// have the lowest precedence (kubelet_pods.go, makeEnvironmentVariables). The error is a *field.Error.
+// New computes the variables of a container: first those of envFrom, then those of env. The value of a variable can refer to
+// earlier variables. Service variables are overridden by variables of the container with the same name (kubelet_pods.go,
+// makeEnvironmentVariables). The error is a *field.Error.
 func New(pod *corev1.Pod, container *corev1.Container, sources Sources) (*Environment, error) {
 	e := newEnvironment(append(slices.Clone(sources.Node), serviceEnv(pod, sources.References.Services)...))
 	if err := e.setVariables(pod, container, podfield.PathOf(&pod.Spec, container.Name), &sources); err != nil {
@@ -54,7 +55,7 @@ func New(pod *corev1.Pod, container *corev1.Container, sources Sources) (*Enviro
 	return e, nil
 }
 
-// newEnvironment returns an environment that has only the variables of the node.
+// newEnvironment returns an environment that contains only node, the variables that the node adds.
 func newEnvironment(node []cri.EnvVar) *Environment {
 	e := &Environment{
 		values: make(map[string]string), node: node, nodeValues: make(map[string]string, len(node)),
@@ -68,7 +69,7 @@ func newEnvironment(node []cri.EnvVar) *Environment {
 	return e
 }
 
-// Lookup returns the value of a variable. ok is false if there is no variable of that name.
+// Lookup returns the value of the variable with this name. The bool is false if there is no such variable.
 func (e *Environment) Lookup(name string) (string, bool) {
 	value, ok := e.values[name]
 	if !ok {
@@ -77,13 +78,13 @@ func (e *Environment) Lookup(name string) (string, bool) {
 	return value, ok
 }
 
-// Expand expands the variable references $(NAME) in words, the command or arguments at path. The result counts towards
-// [MaxArguments]. The error is a *field.Error.
+// Expand replaces variable references such as $(NAME) in words, which are a command or arguments. path is the field path of
+// words, for errors. The size of the result counts towards [MaxArguments]. The error is a *field.Error.
 func (e *Environment) Expand(words []string, path *field.Path) ([]string, error) {
 	return e.room.Expand(words, path, e.Lookup)
 }
 
-// List returns all variables: those of the container, then those of the node that it does not override.
+// List returns all variables: first those of the container, then the node's variables that the container does not override.
 func (e *Environment) List() []cri.EnvVar {
 	var list []cri.EnvVar
 	for _, name := range e.names {
@@ -97,7 +98,7 @@ func (e *Environment) List() []cri.EnvVar {
 	return list
 }
 
-// setVariables sets the variables of the container, whose field path is path.
+// setVariables sets the variables of the container. path is the field path of the container, for errors.
 func (e *Environment) setVariables(pod *corev1.Pod, container *corev1.Container, path *field.Path, sources *Sources) error {
 	for i := range container.EnvFrom {
 		if err := e.setFromObject(&container.EnvFrom[i], path.Child("envFrom").Index(i), &sources.References); err != nil {
@@ -119,7 +120,7 @@ func (e *Environment) setVariables(pod *corev1.Pod, container *corev1.Container,
 	return nil
 }
 
-// addVariable sets a variable, and returns an error for path if it exceeds the size limits.
+// addVariable sets the variable with this name. It returns an error with path if the variable exceeds a size limit.
 func (e *Environment) addVariable(path *field.Path, name, value string) error {
 	if err := e.reserveRoom(path, name, len(value)); err != nil {
 		return err
@@ -128,7 +129,8 @@ func (e *Environment) addVariable(path *field.Path, name, value string) error {
 	return nil
 }
 
-// reserveRoom counts a variable with a value of size bytes, and returns an error for path if it exceeds the size limits.
+// reserveRoom counts a variable whose value has size bytes towards the size limits. It returns an error with path if the variable
+// exceeds one of them.
 func (e *Environment) reserveRoom(path *field.Path, name string, size int) error {
 	switch total := len(name) + len("=") + size; {
 	case total >= MaxArgument:
@@ -139,7 +141,7 @@ func (e *Environment) reserveRoom(path *field.Path, name string, size int) error
 	return nil
 }
 
-// setValue sets a variable and keeps the position of its first definition.
+// setValue sets the variable with this name. A variable that is set again keeps its position in the list.
 func (e *Environment) setValue(name, value string) {
 	if _, ok := e.values[name]; !ok {
 		e.names = append(e.names, name)
@@ -147,7 +149,8 @@ func (e *Environment) setValue(name, value string) {
 	e.values[name] = value
 }
 
-// setVariable sets the variable container.Env[i], whose field path is path. A missing optional source leaves it unset.
+// setVariable sets the variable that container.Env[i] defines. path is its field path, for errors. The variable stays unset if
+// its value comes from an optional object that does not exist.
 func (e *Environment) setVariable(pod *corev1.Pod, container *corev1.Container, i int, path *field.Path, sources *Sources) error {
 	v := &container.Env[i]
 	if v.Value == "" && v.ValueFrom != nil {
@@ -166,7 +169,8 @@ func (e *Environment) setVariable(pod *corev1.Pod, container *corev1.Container, 
 	return e.addVariable(path, v.Name, value)
 }
 
-// setFromObject sets the variables of a config map or secret of envFrom, in the order of the keys.
+// setFromObject sets a variable for each key of the config map or secret that from names, in the order of the keys. refs contains
+// these objects. Errors name path.
 func (e *Environment) setFromObject(from *corev1.EnvFromSource, path *field.Path, refs *References) error {
 	switch {
 	case from.ConfigMapRef != nil:
@@ -185,7 +189,8 @@ func (e *Environment) setFromObject(from *corev1.EnvFromSource, path *field.Path
 	return nil
 }
 
-// addObjectData sets a variable for each key of data, the content of a config map or secret.
+// addObjectData sets a variable for each key of data, the content of a config map or secret. prefix is prepended to the names.
+// Errors name path.
 func addObjectData[T ~string | ~[]byte](e *Environment, path *field.Path, prefix string, data map[string]T) error {
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if err := e.reserveRoom(path, prefix+key, len(data[key])); err != nil {
@@ -196,7 +201,7 @@ func addObjectData[T ~string | ~[]byte](e *Environment, path *field.Path, prefix
 	return nil
 }
 
-// notFoundError returns an error for a reference to a missing object or key, or nil if the reference is optional.
+// notFoundError returns an error with path for a missing object or key of this name. It returns nil if the reference is optional.
 func notFoundError(path *field.Path, name string, isOptional *bool) error {
 	if optional.IsTrue(isOptional) {
 		return nil

@@ -13,10 +13,10 @@ import (
 // maxEnvFileLine is the maximum length of a line, as in the kubelet's scanner.
 const maxEnvFileLine = 64<<10 - 1
 
-// ParseEnvFile returns the value of variable key in an environment file (KEP-3721; pkg/kubelet/util/env). Lines have the form
-// NAME='value', where the quotes are required and the value may contain line breaks. Blank lines and comments are skipped. A
-// missing variable, and one with a blank after the equals sign, are empty. The first definition of key counts, and the file is
-// not parsed after it.
+// ParseEnvFile returns the value of variable key in data, the content of an environment file (KEP-3721; pkg/kubelet/util/env).
+// Lines have the form NAME='value'. The quotes are required, and the value may contain line breaks. Blank lines and comments are
+// skipped. The result is empty if the variable is missing or a blank follows its equals sign. The first definition of key counts;
+// errors after it are not found.
 func ParseEnvFile(data []byte, key string) (string, error) {
 	return parseEnvFile(data, map[string]bool{key: true}).lookupValue(key)
 }
@@ -34,7 +34,7 @@ func (v envFileValues) lookupValue(key string) (string, error) {
 	return "", v.err
 }
 
-// parseEnvFile parses an environment file for the variables in keys.
+// parseEnvFile returns the values of the variables in keys from data, the content of an environment file.
 func parseEnvFile(data []byte, keys map[string]bool) envFileValues {
 	p := envFile{rest: string(data)}
 	found := make(map[string]string, len(keys))
@@ -77,7 +77,8 @@ func (p *envFile) nextLine() (line string, err error) {
 // envFileVariable is one variable of an environment file: a line NAME='value'.
 type envFileVariable struct{ name, value string }
 
-// nextVariable parses the next variable of the file. It returns [io.EOF] at the end, and an error with the line number.
+// nextVariable parses the next variable of the file. At the end of the file it returns [io.EOF]. All other errors contain the
+// line number.
 func (p *envFile) nextVariable() (v envFileVariable, err error) {
 	line := ""
 	for line == "" || line[0] == '#' {
@@ -101,8 +102,8 @@ func (p *envFile) nextVariable() (v envFileVariable, err error) {
 	return envFileVariable{name: name, value: value}, err
 }
 
-// readQuoted returns the value between the single quotes. s is the rest of the line from the first quote; the value may continue
-// on further lines.
+// readQuoted parses a value in single quotes and returns it without the quotes. s is the part of the line after the equals sign.
+// The value may continue on further lines.
 func (p *envFile) readQuoted(s string) (string, error) {
 	first := p.line
 	s, quoted := strings.CutPrefix(s, "'")

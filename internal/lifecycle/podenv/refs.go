@@ -61,9 +61,10 @@ type EnvFile struct {
 	Volume, Path string
 }
 
-// Resolve reads the objects, services and environment files that the container refers to. volumes are the host paths of the pod
-// volumes by name. Resolve takes at most [ResolveTimeout]. It leaves out missing objects, which [New] reports if they are
-// required. Other errors name the field. If from is nil, a required reference is an error.
+// Resolve reads the config maps, secrets, services and environment files that the container refers to. volumes has the host paths
+// of the pod volumes by name. Resolve takes at most [ResolveTimeout]. Missing objects are missing in the result: [New] returns an
+// error for them if they are required. Any other error contains the field path. If from is nil, a required reference to an object
+// is an error.
 func Resolve(ctx context.Context, pod *corev1.Pod, container *corev1.Container, from Objects, volumes map[string]string) (References, error) {
 	ctx, cancel := context.WithTimeout(ctx, ResolveTimeout)
 	defer cancel()
@@ -127,7 +128,8 @@ func (r *resolver) resolveContainer(ctx context.Context, container *corev1.Conta
 // errNoObjects is the error of a required reference if Objects is nil.
 var errNoObjects = errors.New("this agent has no config maps and secrets: lifecycle.Options.Objects is nil")
 
-// fetchObject reads an object once per container, so that all its variables use one version.
+// fetchObject reads the object with this name through get, and stores it in found. It does nothing if found contains the object,
+// so that all variables of a container use the same version of an object. A missing object is no error.
 func fetchObject[T any](
 	ctx context.Context, r *resolver, found map[string]*T, name string, isOptional *bool,
 	get func(Objects, context.Context, string, string) (*T, error),
@@ -146,8 +148,8 @@ func fetchObject[T any](
 	return ignoreNotExist(err)
 }
 
-// resolveServices reads the services that serviceEnv needs: those of namespace default and, with service links, of the pod
-// namespace.
+// resolveServices reads the services for the service variables of the pod. It reads the services of namespace default and, if the
+// pod enables service links, those of the pod namespace.
 func (r *resolver) resolveServices(ctx context.Context) error {
 	if r.from == nil {
 		return nil
@@ -169,8 +171,8 @@ func (r *resolver) resolveServices(ctx context.Context) error {
 	return nil
 }
 
-// readEnvFile reads an environment file. Containers of the pod can write to the volume: symbolic links must not escape it, and a
-// named pipe must not block.
+// readEnvFile reads the environment file f and stores its content. Containers of the pod can write to the volume. Therefore a
+// symbolic link that leaves the volume is an error, and a named pipe does not block the agent.
 func (r *resolver) readEnvFile(f EnvFile) error {
 	volume := r.volumes[f.Volume]
 	if _, ok := r.refs.EnvFiles[f]; ok || volume == "" {

@@ -20,14 +20,14 @@ import (
 // apiService is the service of the API server, whose variables all pods get.
 const apiService = "kubernetes"
 
-// hasServiceLinks reports whether pod gets the variables of the services in its namespace.
+// hasServiceLinks reports whether pod gets variables for the services in its namespace.
 func hasServiceLinks(pod *corev1.Pod) bool {
 	return pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks
 }
 
-// serviceEnv returns the service variables of a pod: those of the services in its namespace, if enableServiceLinks is set, and
-// those of the API server. A service named kubernetes in the pod namespace takes precedence. Services without cluster IP are
-// skipped (kubelet_pods.go, getServiceEnvVarMap; pkg/kubelet/envvars).
+// serviceEnv returns the service variables of pod. They describe the services in its namespace, if enableServiceLinks is set, and
+// the service of the API server. A service named kubernetes in the pod namespace overrides that of the API server. Services
+// without cluster IP get no variables (kubelet_pods.go, getServiceEnvVarMap; pkg/kubelet/envvars).
 func serviceEnv(pod *corev1.Pod, services []*corev1.Service) []cri.EnvVar {
 	byName := make(map[string]*corev1.Service)
 	for _, s := range services {
@@ -48,8 +48,8 @@ func serviceEnv(pod *corev1.Pod, services []*corev1.Service) []cri.EnvVar {
 	return env.List()
 }
 
-// setService sets the variables of a service with a cluster IP: NAME_SERVICE_HOST and the like, then those of Docker links. If
-// two services or ports produce one variable, the last one wins.
+// setService sets the variables of a service with a cluster IP: NAME_SERVICE_HOST, NAME_SERVICE_PORT and the variables of Docker
+// links. It overwrites variables of the same name, which another service or port may have set.
 func (e *Environment) setService(service *corev1.Service) {
 	ip, prefix := service.Spec.ClusterIP, variableName(service.Name)
 	e.setValue(prefix+"_SERVICE_HOST", ip)
@@ -73,5 +73,5 @@ func (e *Environment) setService(service *corev1.Service) {
 	}
 }
 
-// variableName returns s in upper case with underscores for dashes.
+// variableName returns s in upper case, with underscores instead of dashes.
 func variableName(s string) string { return strings.ToUpper(strings.ReplaceAll(s, "-", "_")) }

@@ -35,17 +35,17 @@ type RefusedPod struct {
 	Refusal
 }
 
-// NewMerge returns a Merge before any source has reported. It is complete once each of the required sources has reported all its
-// pods; without required sources, the first complete set suffices.
+// NewMerge returns a Merge for which no source has reported yet. It is complete once each source named has reported all its pods.
+// If none is named, one complete report of any source suffices.
 func NewMerge(named ...string) *Merge {
 	return &Merge{required: slices.Clone(named)}
 }
 
-// EmptyMerge returns a complete Merge without pods: no source lists any pod.
+// EmptyMerge returns a complete Merge without pods, for an agent whose sources list no pod.
 func EmptyMerge() *Merge { return &Merge{complete: true} }
 
-// With returns the Merge in which set replaces the previous set of its source. It returns a refusal for each pod of set whose UID
-// belongs to another source. A UID that its source no longer lists goes to the first other source that lists it.
+// With returns a new Merge in which set replaces the previous set of its source. If a UID in set belongs to another source, With
+// returns a refusal for that pod. If a source no longer lists a UID, the UID goes to the first other source that lists it.
 func (m *Merge) With(set Accepted) (*Merge, []Refusal) {
 	next := &Merge{required: m.required, sources: slices.Clone(m.sources)}
 	if i := next.sourceIndex(set.Source); i >= 0 {
@@ -59,7 +59,8 @@ func (m *Merge) With(set Accepted) (*Merge, []Refusal) {
 	return next, refusals
 }
 
-// claimUIDs computes the source of each UID. before are the previous claims, which have precedence.
+// claimUIDs assigns each UID to one of the sources that list it. before are the previous assignments: a source keeps a UID that
+// it had and still lists.
 func (m *Merge) claimUIDs(before map[string]claim) {
 	m.claims = make(map[string]claim, len(before))
 	for _, s := range m.sources { // existing claims stay
@@ -78,8 +79,8 @@ func (m *Merge) claimUIDs(before map[string]claim) {
 	}
 }
 
-// assignPods computes the desired and refused pods from the claims. It returns a refusal for each pod of source whose UID belongs
-// to another source.
+// assignPods computes the desired and the refused pods from m.claims. It returns a refusal for each pod of source whose UID
+// belongs to another source.
 func (m *Merge) assignPods(source string) (refusals []Refusal) {
 	m.contested, m.refused, m.refusedPods = map[string]bool{}, map[string]bool{}, nil
 	m.pods = make([]*corev1.Pod, 0, len(m.claims))
@@ -108,7 +109,7 @@ func (m *Merge) assignPods(source string) (refusals []Refusal) {
 	return refusals
 }
 
-// hasAllReported reports whether each required source has reported and no set is incomplete.
+// hasAllReported reports whether each required source has reported and no source has reported an incomplete set.
 func (m *Merge) hasAllReported() bool {
 	for _, name := range m.required {
 		if m.sourceIndex(name) < 0 {
@@ -123,7 +124,7 @@ func (m *Merge) sourceIndex(source string) int {
 	return slices.IndexFunc(m.sources, func(s Accepted) bool { return s.Source == source })
 }
 
-// LastSet returns the last set of a source, and whether the source has reported.
+// LastSet returns the last set that source has reported. reported is false if it has reported none.
 func (m *Merge) LastSet(source string) (set Accepted, reported bool) {
 	if i := m.sourceIndex(source); i >= 0 {
 		return m.sources[i], true
@@ -143,11 +144,11 @@ func (m *Merge) Pod(uid string) *corev1.Pod { return m.claims[uid].pod }
 // SourceOf returns the source that a UID belongs to; "" if no source lists it.
 func (m *Merge) SourceOf(uid string) string { return m.claims[uid].source }
 
-// IsRefused reports whether a source lists a pod with this UID that cannot be run.
+// IsRefused reports whether a source lists a pod with this UID that the agent cannot run.
 func (m *Merge) IsRefused(uid string) bool { return m.refused[uid] }
 
-// RefusedPods returns the pods that cannot be run, one per UID, except UIDs for which another pod can run. The caller must not
-// modify the slice.
+// RefusedPods returns the pods that the agent cannot run, one per UID. It omits a UID if another source lists a pod with this UID
+// that can run. The caller must not modify the slice.
 func (m *Merge) RefusedPods() []RefusedPod { return m.refusedPods }
 
 // IsComplete reports whether all desired pods are known: each required source has reported, and no set is incomplete.

@@ -28,9 +28,10 @@ type Refusal struct {
 	Err error       // names the pod
 }
 
-// Accept checks the pods of a set, and returns a refusal for each rejected or modified pod. Of two pods with one name or UID the
-// first wins. judge gets the previously accepted pod with the UID of pod, or nil. It returns the pod to run, or nil, and an error
-// if that is not pod itself.
+// Accept checks the pods of set and returns the accepted set. refusals has one entry per pod that is rejected or modified. If two
+// pods have the same name or UID, the first pod is accepted. judge decides about one pod; old is the accepted pod with its UID in
+// before, or nil. judge returns the pod to run, which may be a modified copy, or nil to reject it; in both cases it also returns
+// the reason as an error.
 func Accept(before Accepted, set Set, judge func(old, pod *corev1.Pod) (*corev1.Pod, error)) (next Accepted, refusals []Refusal) {
 	previous := make(map[string]*corev1.Pod, len(before.Pods))
 	for _, pod := range before.Pods {
@@ -63,8 +64,8 @@ func Accept(before Accepted, set Set, judge func(old, pod *corev1.Pod) (*corev1.
 	return next, refusals
 }
 
-// IsOlder reports whether pod a was created before pod b, by creation time and then by name. Source: podsByCreationTime in
-// pkg/kubelet/kubelet_pods.go.
+// IsOlder reports whether pod a was created before pod b. For equal creation times it compares the names. Source:
+// podsByCreationTime in pkg/kubelet/kubelet_pods.go.
 func IsOlder(a, b *corev1.Pod) bool {
 	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name

@@ -25,7 +25,7 @@ func Find(specs []corev1.Container, name string) *corev1.Container {
 	return &specs[i]
 }
 
-// ParseRequirements parses the words "cpu=REQUEST/LIMIT" and "memory=REQUEST/LIMIT" and ignores other words.
+// ParseRequirements parses the words "cpu=REQUEST/LIMIT" and "memory=REQUEST/LIMIT" of words. It ignores all other words.
 func ParseRequirements(words []string) (r corev1.ResourceRequirements) {
 	for _, word := range words {
 		name, value, _ := strings.Cut(word, "=")
@@ -49,7 +49,7 @@ func ParseRequirements(words []string) (r corev1.ResourceRequirements) {
 	return r
 }
 
-// FormatRequirements formats requirements as ParseRequirements reads them; "nothing" if empty.
+// FormatRequirements formats resources in the form that ParseRequirements reads; "nothing" if resources is empty.
 func FormatRequirements(resources *corev1.ResourceRequirements) string {
 	side := func(list corev1.ResourceList, name corev1.ResourceName) string {
 		if q, ok := list[name]; ok {
@@ -75,7 +75,7 @@ func FormatSize(size cgroups.ContainerSize) string {
 	return fmt.Sprintf("cpu=%dm/%dm memory=%s/%s", size.CPURequest, size.CPULimit, memory(size.MemoryRequest), memory(size.MemoryLimit))
 }
 
-// ConditionOf returns status and reason of a pod condition, or "absent".
+// ConditionOf returns the status and the reason of the pod condition of this type, or "absent" if status lacks it.
 func ConditionOf(status corev1.PodStatus, conditionType corev1.PodConditionType) string {
 	for _, c := range status.Conditions {
 		if c.Type == conditionType {
@@ -85,7 +85,7 @@ func ConditionOf(status corev1.PodStatus, conditionType corev1.PodConditionType)
 	return "absent"
 }
 
-// SpecNames returns the names of all containers of a pod, including ephemeral containers.
+// SpecNames returns the set of the names of all containers of pod, including ephemeral containers.
 func SpecNames(pod *corev1.Pod) map[string]bool {
 	names := map[string]bool{}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -106,7 +106,7 @@ func JSON(v any) string {
 	return string(text)
 }
 
-// DescribeObserved describes the sandboxes and containers of pod, one per line.
+// DescribeObserved describes the sandboxes and containers of pod, each in one line.
 func DescribeObserved(pod cri.Pod) (s string) {
 	for _, sb := range pod.Sandboxes {
 		s += fmt.Sprintf("\n  sandbox %s attempt=%d %s ips=%v %v", sb.ID, sb.Attempt, sb.State, sb.IPs, sb.Annotations)
@@ -123,7 +123,8 @@ type LazyText func() string
 // String builds the message.
 func (s LazyText) String() string { return s() }
 
-// ExamplePods returns functions that change a plain pod, by the feature that they add, such as "sidecar" or "probes".
+// ExamplePods returns functions that each add one feature to a plain pod. The key names the feature, such as "sidecar" or
+// "probes".
 func ExamplePods() map[string]func(pod *corev1.Pod) {
 	return map[string]func(pod *corev1.Pod){
 		"plain": func(*corev1.Pod) {},
@@ -157,7 +158,7 @@ func ExamplePods() map[string]func(pod *corev1.Pod) {
 	}
 }
 
-// IsSidecar reports whether an init container is restartable. container may be nil.
+// IsSidecar reports whether container is an init container with restart policy Always. It returns false for nil.
 func IsSidecar(container *corev1.Container) bool {
 	return container != nil && container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }

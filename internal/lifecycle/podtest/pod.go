@@ -17,7 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// Pod returns a pod with defaults and the given containers; without any, with one container named main.
+// Pod returns a pod with default fields and one container for each name in containers. Without names it has one container, called
+// main.
 func Pod(name string, containers ...string) *corev1.Pod {
 	grace := int64(5)
 	pod := &corev1.Pod{
@@ -52,7 +53,7 @@ func Exec(words ...string) *corev1.LifecycleHandler {
 	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: words}}
 }
 
-// Probe returns an exec probe that runs the command word every period seconds.
+// Probe returns an exec probe whose command is word. It runs every period seconds.
 func Probe(word string, period int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{word}}},
@@ -60,7 +61,7 @@ func Probe(word string, period int32) *corev1.Probe {
 	}
 }
 
-// Describe summarizes a status: phase, and state and restart count of each container.
+// Describe summarizes a pod status: the phase, and the state and restart count of each container.
 func Describe(status corev1.PodStatus) string {
 	words := []string{string(status.Phase)}
 	if status.Reason != "" {

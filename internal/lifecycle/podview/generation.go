@@ -21,7 +21,8 @@ import (
 // containers preceded its creation. It is absent for zero.
 const AnnotationGeneration = "nodeagent/round"
 
-// GenerationOf returns the restart-all generation of a container instance.
+// GenerationOf returns the restart-all generation of a container instance: how many restarts of all containers of the pod
+// preceded its creation.
 func GenerationOf(container *cri.Container) int {
 	text, ok := container.Annotations[AnnotationGeneration]
 	if !ok {
@@ -31,8 +32,8 @@ func GenerationOf(container *cri.Container) int {
 	return n
 }
 
-// currentGeneration returns the current restart-all generation. requested is true if that restart was requested and no instance
-// of the generation exists yet.
+// currentGeneration returns the restart-all generation that the containers of the pod must have: the number of restarts of all
+// containers so far. requested is true if a container requests another such restart and no container was created for it yet.
 func currentGeneration(pod *corev1.Pod, observed *cri.Pod) (n int, requested bool) {
 	for i := range observed.Containers {
 		n = max(n, GenerationOf(&observed.Containers[i]))
@@ -51,8 +52,8 @@ func currentGeneration(pod *corev1.Pod, observed *cri.Pod) (n int, requested boo
 	return n, false
 }
 
-// RequestsRestartAll reports whether the container exited with a code for which its rules restart all containers of the pod. last
-// is its newest instance.
+// RequestsRestartAll reports whether last, the newest instance of the container, exited with a code for which a rule of the
+// container restarts all containers of the pod.
 func RequestsRestartAll(container *corev1.Container, last *cri.Container) bool {
 	return last.State == cri.ContainerExited && container.RestartPolicy != nil &&
 		matchRules(container.RestartPolicyRules, last.ExitCode) == corev1.ContainerRestartRuleActionRestartAllContainers

@@ -36,9 +36,9 @@ func HideReplacement(observed cri.Pod, replaced []cri.Container) cri.Pod {
 	return observed
 }
 
-// HideLateSuccessors returns observed without containers that were created too late. The call that creates a successor may fail
-// and take effect later, after its predecessor was published as terminated for good. Such a successor is not started, because a
-// terminated container must not leave that state. The kubelet starts it, and then publishes no more status of the pod.
+// HideLateSuccessors returns observed without containers that were created after published declared their predecessor terminated
+// for good. That happens if a create call fails, but takes effect later. The agent does not start such a container, because the
+// status of a terminated container must not change. The kubelet starts it, and then publishes no more status of the pod.
 func HideLateSuccessors(pod *corev1.Pod, observed cri.Pod, published *corev1.PodStatus) cri.Pod {
 	late := func(c cri.Container) bool {
 		return c.State == cri.ContainerCreated && slices.ContainsFunc(observed.Containers, func(o cri.Container) bool {
@@ -52,7 +52,8 @@ func HideLateSuccessors(pod *corev1.Pod, observed cri.Pod, published *corev1.Pod
 	return observed
 }
 
-// isTerminatedForGood reports whether an exited regular container is published as terminated and will not be restarted.
+// isTerminatedForGood reports whether container, an exited instance of a regular container, is terminated in the status published
+// and will not be restarted.
 func isTerminatedForGood(pod *corev1.Pod, container *cri.Container, published *corev1.PodStatus) bool {
 	isTerminated := func(st corev1.ContainerStatus) bool {
 		return st.Name == container.Name && st.State.Terminated != nil && strings.HasSuffix(st.ContainerID, container.ID)

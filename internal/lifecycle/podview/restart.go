@@ -9,9 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ShouldRestart reports whether a container that exited with exitCode is restarted. The first matching rule of the container
-// decides, else its restart policy, else that of the pod. Rules count only if the container has a policy; an unknown policy
-// counts as Always. Source: KEP-5307, pkg/api/v1/pod/util.go of the kubelet.
+// ShouldRestart reports whether a container that exited with exitCode must be restarted. The first matching restart rule of the
+// container decides. If no rule matches, the restart policy of the container decides, or that of the pod if the container has
+// none. Rules count only for a container with a policy. An unknown policy counts as Always. Source: KEP-5307,
+// pkg/api/v1/pod/util.go of the kubelet.
 func ShouldRestart(pod *corev1.PodSpec, container *corev1.Container, exitCode int32) bool {
 	if container.RestartPolicy != nil {
 		if matchRules(container.RestartPolicyRules, exitCode) != "" {
@@ -35,7 +36,8 @@ func ShouldRestart(pod *corev1.PodSpec, container *corev1.Container, exitCode in
 	return true
 }
 
-// matchRules returns the action of the first rule that matches exitCode: restart the container, restart all containers, or "".
+// matchRules returns the action of the first rule that matches exitCode, or "" if no rule matches. The action restarts the
+// container or all containers of the pod.
 func matchRules(rules []corev1.ContainerRestartRule, exitCode int32) corev1.ContainerRestartRuleAction {
 	for i := range rules {
 		on := rules[i].ExitCodes

@@ -26,7 +26,8 @@ type SandboxChange struct {
 	Reason  string // why a new sandbox is needed; empty if it is not
 }
 
-// SandboxChange reports whether the pod needs a new sandbox. Source: pkg/kubelet/kuberuntime/util/util.go.
+// SandboxChange returns whether the pod needs a new sandbox and why, with the sandbox in use if it needs none. Source:
+// pkg/kubelet/kuberuntime/util/util.go.
 func (v *View) SandboxChange() SandboxChange {
 	newest := v.Observed.NewestSandbox()
 	if newest == nil {
@@ -58,7 +59,7 @@ func (v *View) SandboxChange() SandboxChange {
 // package process, use the host network for every pod.
 const AnnotationNetwork = "nodeagent/network"
 
-// NetworkModeOf returns the network namespace mode in the spec of pod.
+// NetworkModeOf returns the network namespace mode that the spec of pod requests.
 func NetworkModeOf(pod *corev1.Pod) cri.NamespaceMode {
 	if pod.Spec.HostNetwork {
 		return cri.NamespaceNode
@@ -66,7 +67,8 @@ func NetworkModeOf(pod *corev1.Pod) cri.NamespaceMode {
 	return cri.NamespacePod
 }
 
-// hasNetworkMode reports whether a sandbox was created with mode, or has it if the annotation is missing. It does not allocate.
+// hasNetworkMode reports whether the sandbox was created with this network mode according to its annotation. Without the
+// annotation, the mode that the runtime reports counts. It does not allocate.
 func hasNetworkMode(sandbox *cri.Sandbox, mode cri.NamespaceMode) bool {
 	if asked, ok := sandbox.Annotations[AnnotationNetwork]; ok {
 		return asked == mode.String()

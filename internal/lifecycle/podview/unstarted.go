@@ -11,9 +11,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// isAbandonedStart reports whether a container did not start because its client, such as an agent that was killed, disconnected
-// during the call. containerd 2.4 reports it as exited with code 128, as if its program did not exist. A pod that is not
-// restarted must not fail for that.
+// isAbandonedStart reports whether a container did not start because the client of the runtime disconnected during the call, for
+// example because the agent was killed. containerd 2.4 reports such a container as exited with code 128, as if its program did
+// not exist. This exit must not fail a pod with restart policy Never.
 func isAbandonedStart(container *cri.Container) bool {
 	if container.State != cri.ContainerExited || !container.StartedAt.IsZero() {
 		return false
@@ -26,16 +26,16 @@ func isAbandonedStart(container *cri.Container) bool {
 	return false
 }
 
-// abandonedSuffixes returns the ends of the messages of abandoned starts. containerd kills the programs that it runs for a start:
-// the shim, and the runtime that it queries for user namespace support. Source: shimCallError and getRuntimeInfo in
-// core/runtime/v2 of containerd 2.4.
+// abandonedSuffixes returns the ends of the messages that containerd sets for an abandoned start. containerd kills two kinds of
+// programs that it runs for a start: the shim, and the runtime that it queries for user namespace support. Source: shimCallError
+// and getRuntimeInfo in core/runtime/v2 of containerd 2.4.
 func abandonedSuffixes() []string {
 	canceled := context.Canceled.Error()
 	return []string{canceled, "shim killed after " + canceled + ": signal: killed", `: signal: killed (stderr: "")`}
 }
 
-// AsUnstarted returns a copy of pod in which each container whose start was abandoned is in state created and in no sandbox. Such
-// a container must be replaced: it cannot be started again.
+// AsUnstarted returns a copy of pod in which each container with an abandoned start has state created and no sandbox ID. The
+// agent therefore replaces the container, which cannot be started again.
 func AsUnstarted(pod cri.Pod) cri.Pod {
 	if !slices.ContainsFunc(pod.Containers, func(c cri.Container) bool { return isAbandonedStart(&c) }) {
 		return pod

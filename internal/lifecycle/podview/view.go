@@ -22,14 +22,15 @@ type View struct {
 	RestartsAll bool
 }
 
-// New returns the View of pod and its observed containers and sandboxes.
+// New returns a View of pod, with its containers and sandboxes from observed.
 func New(pod *corev1.Pod, observed cri.Pod) View {
 	v := View{Pod: pod, Observed: observed}
 	v.Generation, v.RestartsAll = currentGeneration(pod, &v.Observed)
 	return v
 }
 
-// Newest returns the newest instance of a container in the current generation, in any sandbox, or nil.
+// Newest returns the newest instance of the container with this name, in any sandbox. It ignores instances from before the last
+// restart of all containers, and returns nil if there is no other.
 func (v *View) Newest(name string) *cri.Container {
 	last := v.Observed.NewestContainer(name)
 	if last == nil || v.Generation > 0 && GenerationOf(last) < v.Generation {
@@ -38,7 +39,7 @@ func (v *View) Newest(name string) *cri.Container {
 	return last
 }
 
-// NewestInSandbox returns the newest instance of a container in the current generation if it is in the given sandbox, else nil.
+// NewestInSandbox returns the result of Newest if that instance is in the sandbox with this ID, otherwise nil.
 func (v *View) NewestInSandbox(name, sandboxID string) *cri.Container {
 	if last := v.Newest(name); last != nil && last.SandboxID == sandboxID {
 		return last
@@ -46,7 +47,8 @@ func (v *View) NewestInSandbox(name, sandboxID string) *cri.Container {
 	return nil
 }
 
-// HasInitialized reports whether a regular container was created in the sandbox: all init containers have completed.
+// HasInitialized reports whether all init containers have completed in the sandbox with this ID. It infers that from the
+// existence of a regular container.
 func (v *View) HasInitialized(sandboxID string) bool {
 	for i := range v.Pod.Spec.Containers {
 		if v.NewestInSandbox(v.Pod.Spec.Containers[i].Name, sandboxID) != nil {
@@ -61,8 +63,8 @@ func IsRunning(pod cri.Pod) bool {
 	return slices.ContainsFunc(pod.Containers, func(c cri.Container) bool { return c.State == cri.ContainerRunning })
 }
 
-// IsTerminated reports whether pod has no ready sandbox and no container that runs or is in state unknown. Source: TerminatePod in
-// pkg/kubelet/status/status_manager.go.
+// IsTerminated reports whether pod has no ready sandbox, no running container and no container in unknown state. Source:
+// TerminatePod in pkg/kubelet/status/status_manager.go.
 func IsTerminated(pod cri.Pod) bool {
 	return !slices.ContainsFunc(pod.Sandboxes, func(s cri.Sandbox) bool { return s.State == cri.SandboxReady }) &&
 		!slices.ContainsFunc(pod.Containers, func(c cri.Container) bool {

@@ -14,9 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// actualSize returns the resources that a container instance has. The size last sent to the runtime counts first. Else it chooses
-// between size, the requested size, and the size in the annotation of the container by the resources that the runtime reports. An
-// instance without the annotation was not created by an agent; its size is size.
+// actualSize returns the resources that a container instance has at present. It returns the size last sent to the runtime, if
+// there is one. Otherwise the instance has size, the requested one, or the size in its annotation: the resources that the runtime
+// reports decide. An instance without the annotation was not created by an agent, and is assumed to have size.
 func (s *State) actualSize(container *corev1.Container, instance *cri.Container, size cgroups.ContainerSize) cgroups.ContainerSize {
 	if sent, ok := s.SentSizes[instance.ID]; ok {
 		return sent
@@ -61,7 +61,7 @@ func (s *State) actualSizeFromRuntime(container *corev1.Container, reported *cri
 	return size
 }
 
-// matchesCPU reports whether the CPU values that the runtime reports are those of a container with this size.
+// matchesCPU reports whether the CPU shares and quota in reported are those of a container of this size.
 func matchesCPU(reported *cri.Resources, size cgroups.ContainerSize) bool {
 	return uint64(reported.CPUShares) == cgroups.CPUShares(size.CPURequest) &&
 		(reported.CPUPeriod <= 0 || max(reported.CPUQuota, 0) == cgroups.CPUQuota(size.CPULimit, uint64(reported.CPUPeriod)))
@@ -70,8 +70,8 @@ func matchesCPU(reported *cri.Resources, size cgroups.ContainerSize) bool {
 // MemoryHigh is the cgroup file with the memory usage at which the kernel throttles a container.
 const MemoryHigh = "memory.high"
 
-// matchesMemory reports whether the memory values that the runtime reports are those of a container with this size. The memory
-// request is visible only through memory QoS.
+// matchesMemory reports whether the memory values in reported, which come from the runtime, are those of a container of this
+// size. It can compare the memory request only if memory QoS is in use.
 func (s *State) matchesMemory(container *corev1.Container, reported *cri.Resources, size cgroups.ContainerSize) bool {
 	if roundToPages(reported.MemoryLimit) != roundToPages(size.MemoryLimit) {
 		return false
@@ -97,8 +97,8 @@ func (s *State) matchesMemory(container *corev1.Container, reported *cri.Resourc
 	return true
 }
 
-// roundToPages returns a memory limit as the kernel stores it: rounded down to whole pages, or the maximum if it is zero or
-// unlimited. Source: page_counter_memparse in mm/page_counter.c.
+// roundToPages rounds a memory limit in bytes down to whole pages, as the kernel does. It returns the maximum for a limit that is
+// zero or too large to have an effect. Source: page_counter_memparse in mm/page_counter.c.
 func roundToPages(limit int64) int64 {
 	if limit <= 0 || !IsLimit(limit) {
 		return math.MaxInt64
@@ -106,10 +106,10 @@ func roundToPages(limit int64) int64 {
 	return limit - limit%int64(os.Getpagesize())
 }
 
-// IsLimit reports whether a memory limit is small enough to have an effect.
+// IsLimit reports whether a memory limit in bytes is small enough to have an effect.
 func IsLimit(limit int64) bool { return limit <= 1<<62 }
 
-// memoryQoSValue returns the value of a memory QoS file, or "" for the default value of the kernel.
+// memoryQoSValue returns value, read from a memory QoS file, or "" if value is the default of the kernel.
 func memoryQoSValue(value string) string {
 	if value == "0" || value == "max" {
 		return ""

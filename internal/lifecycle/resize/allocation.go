@@ -26,7 +26,7 @@ func resizableResources() [2]corev1.ResourceName {
 	return [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 }
 
-// AllocationOf returns the allocation that has the resources in the spec of pod.
+// AllocationOf returns an Allocation with the CPU and memory in the spec of pod.
 func AllocationOf(pod *corev1.Pod) *Allocation {
 	a := &Allocation{Containers: map[string]corev1.ResourceRequirements{}}
 	if r := pod.Spec.Resources; r != nil {
@@ -40,8 +40,8 @@ func AllocationOf(pod *corev1.Pod) *Allocation {
 	return a
 }
 
-// Apply returns pod with the allocated resources in its spec: pod itself if they are equal, else a copy. A nil Allocation or pod
-// changes nothing.
+// Apply returns pod with the CPU and memory of a in its spec. It returns pod itself if its spec has these resources already, or
+// if a or pod is nil; otherwise a copy.
 func (a *Allocation) Apply(pod *corev1.Pod) *corev1.Pod {
 	if a == nil || pod == nil || a.matchesSpec(pod) {
 		return pod
@@ -91,7 +91,7 @@ func copyResizable(list corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// replaceResizable returns r with the CPU and memory of allocated.
+// replaceResizable returns a copy of r with the CPU and memory of allocated.
 func replaceResizable(r, allocated corev1.ResourceRequirements) corev1.ResourceRequirements {
 	r.Requests = replaceInList(r.Requests, allocated.Requests)
 	r.Limits = replaceInList(r.Limits, allocated.Limits)

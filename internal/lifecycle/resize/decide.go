@@ -83,9 +83,10 @@ type Container struct {
 	Restart  bool // the resizePolicy of the container requires a restart
 }
 
-// Decide compares the spec of a pod with its allocated and actual resources. It returns the containers to resize, and whether the
-// resize is feasible regardless of the free resources of the node; see [Decision.IsResize]. It is deterministic. Source:
-// computePodResizeAction in pkg/kubelet/kuberuntime/kuberuntime_manager.go, pkg/kubelet/allocation.
+// Decide compares the resources in the spec of a pod with its allocated and its actual resources. The decision lists the
+// containers to resize, and contains a Reason if the resize is infeasible on this node. Decide does not check the free resources
+// of the node; see [Decision.IsResize]. It is deterministic. Source: computePodResizeAction in
+// pkg/kubelet/kuberuntime/kuberuntime_manager.go, pkg/kubelet/allocation.
 func Decide(state State) Decision {
 	if state.Allocated == nil || state.NoUpdates || state.NoCgroup {
 		state.CgroupSizes = state.CgroupSizes.podLevelOnly() // then the actual resources are allocated
@@ -106,8 +107,8 @@ func Decide(state State) Decision {
 	return z
 }
 
-// decideActuation returns the decision for a pod whose spec has the allocated resources: the containers to resize and the actual
-// resources.
+// decideActuation returns the decision for pod, whose spec has the resources that are or become allocated. The decision has the
+// containers to resize and the actual resources.
 func (s State) decideActuation(pod *corev1.Pod) Decision {
 	if s.Sizes == nil || s.Pod != pod {
 		s.Pod, s.Sizes = pod, SizesOf(pod)
@@ -149,7 +150,8 @@ func (s State) decideActuation(pod *corev1.Pod) Decision {
 	return z
 }
 
-// SizeOf returns the resources that a container of pod must have. It uses the computed Sizes if pod is d.Pod.
+// SizeOf returns the resources that a container of pod must have. If pod is d.Pod, it returns the size already computed in
+// d.Sizes.
 func (d *Decision) SizeOf(pod *corev1.Pod, container *corev1.Container) cgroups.ContainerSize {
 	if d.Pod == pod {
 		if size, ok := d.Sizes.SizeOf(container.Name); ok {
@@ -159,14 +161,16 @@ func (d *Decision) SizeOf(pod *corev1.Pod, container *corev1.Container) cgroups.
 	return SizeOf(&pod.Spec, container)
 }
 
-// HasCompleted reports whether the container is an init container that has exited with code 0. As in the kubelet, a resize of it
-// changes neither the container nor the pod cgroup; see computePodActions in pkg/kubelet/kuberuntime/kuberuntime_manager.go.
+// HasCompleted reports whether the container with this name is an init container, but no sidecar, that has exited with code 0. As
+// in the kubelet, a resize changes neither such a container nor its part of the pod cgroup; see computePodActions in
+// pkg/kubelet/kuberuntime/kuberuntime_manager.go.
 func HasCompleted(pod *corev1.PodSpec, name string, observed cri.Pod) bool {
 	c, instance := containers.Named(pod, name), observed.NewestContainer(name)
 	return c != nil && containers.IsInit(pod, c) && !containers.IsSidecar(c) && instance != nil && instance.State == cri.ContainerExited && instance.ExitCode == 0
 }
 
-// podLevelRequirements returns the pod-level resources of pod with the requests and limits of size; nil for the zero size.
+// podLevelRequirements returns the pod-level resources of pod after replacing their requests and limits by size. It returns nil
+// if size is zero.
 func podLevelRequirements(pod *corev1.Pod, size cgroups.ContainerSize) *corev1.ResourceRequirements {
 	if size == (cgroups.ContainerSize{}) {
 		return nil
@@ -179,22 +183,22 @@ func podLevelRequirements(pod *corev1.Pod, size cgroups.ContainerSize) *corev1.R
 	return &c.Resources
 }
 
-// IsResize reports whether the spec requests resources other than the previously allocated ones, and the resize is feasible so
-// far. The caller then checks the free resources of the node.
+// IsResize reports whether the spec requests resources other than the previously allocated ones, and no reason against this
+// resize was found so far. The caller then checks the free resources of the node.
 func (d *Decision) IsResize() bool { return d.Previous != nil && d.Reason == "" }
 
-// Deferred returns the decision for a pod that does not fit on the node now. message says why.
+// Deferred returns the decision for a pod that does not fit on the node now, but may fit later. message is the reason.
 func (d *Decision) Deferred(message string) Decision {
 	return d.pendingDecision(corev1.PodReasonDeferred, message)
 }
 
-// Infeasible returns the decision for a pod that can never fit on the node. message says why.
+// Infeasible returns the decision for a pod that can never fit on the node. message is the reason.
 func (d *Decision) Infeasible(message string) Decision {
 	return d.pendingDecision(corev1.PodReasonInfeasible, message)
 }
 
-// pendingDecision returns the decision that keeps the previously allocated resources. Containers that do not have them yet are
-// still resized.
+// pendingDecision returns the decision not to accept the resize, with this reason and message. The pod keeps its previously
+// allocated resources. Containers that do not have these resources yet are resized to them.
 func (d *Decision) pendingDecision(reason, message string) Decision {
 	var p Decision
 	if d.previousDecision != nil {
@@ -206,8 +210,8 @@ func (d *Decision) pendingDecision(reason, message string) Decision {
 	return p
 }
 
-// findRefusal returns reason and message if the resize from decision.Previous to decision.Pod is infeasible on this node. An empty reason means
-// that it is feasible.
+// findRefusal returns the reason and the message if the resize from decision.Previous to decision.Pod is infeasible on this node.
+// reason is empty if the resize is feasible.
 func (s *State) findRefusal(decision *Decision) (reason, message string) {
 	before := decision.Previous
 	if s.NoUpdates {
@@ -235,7 +239,8 @@ func (s *State) canSwap(pod *corev1.Pod, name string) bool {
 	return limit > 0
 }
 
-// mustRestart reports whether the resizePolicy of the container requires a restart when its size changes.
+// mustRestart reports whether a resize of the container between sizes from and to requires a restart according to its
+// resizePolicy.
 func mustRestart(container *corev1.Container, from, to cgroups.ContainerSize) bool {
 	return (from.CPURequest != to.CPURequest || from.CPULimit != to.CPULimit) && hasRestartPolicy(container, corev1.ResourceCPU) ||
 		(from.MemoryRequest != to.MemoryRequest || from.MemoryLimit != to.MemoryLimit) && hasRestartPolicy(container, corev1.ResourceMemory)
@@ -247,8 +252,8 @@ func hasRestartPolicy(container *corev1.Container, name corev1.ResourceName) boo
 	})
 }
 
-// WithInitSizes returns pod with the resources in sizes for its init containers except sidecars: pod itself if they are equal,
-// else a copy.
+// WithInitSizes returns pod with the resources in sizes for its init containers. Sidecars are not changed. It returns pod itself
+// if its init containers have these resources already, otherwise a copy.
 func WithInitSizes(pod *corev1.Pod, sizes *Sizes) *corev1.Pod {
 	var differ []Container
 	for i := range pod.Spec.InitContainers {
@@ -264,8 +269,8 @@ func WithInitSizes(pod *corev1.Pod, sizes *Sizes) *corev1.Pod {
 	return withSizes(pod, differ)
 }
 
-// withSizes returns a copy of pod whose containers have the From sizes of resizes. A limit that a container inherits from the pod
-// is not written to the container.
+// withSizes returns a copy of pod in which each container of resizes has the resources in its field From. A limit that a
+// container inherits from the pod stays out of the container.
 func withSizes(pod *corev1.Pod, resizes []Container) *corev1.Pod {
 	p := *pod
 	p.Spec.Containers, p.Spec.InitContainers = slices.Clone(p.Spec.Containers), slices.Clone(p.Spec.InitContainers)

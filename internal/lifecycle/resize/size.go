@@ -25,7 +25,7 @@ func FormatSize(size cgroups.ContainerSize) string {
 	return fmt.Sprintf("cpu=%d/%d memory=%d/%d", size.CPURequest, size.CPULimit, size.MemoryRequest, size.MemoryLimit)
 }
 
-// ParseSize parses the format of [AnnotationResources]. ok is false for any other text.
+// ParseSize parses text in the format of [AnnotationResources]. ok is false if text does not have this format.
 func ParseSize(text string) (s cgroups.ContainerSize, ok bool) {
 	cpu, memory, ok := strings.Cut(text, " ")
 	if !ok {
@@ -47,8 +47,8 @@ func ParseSize(text string) (s cgroups.ContainerSize, ok bool) {
 	return s, true
 }
 
-// SizeOf returns the requests and limits of a container. A missing limit is that of the pod, and a missing CPU request is the CPU
-// limit.
+// SizeOf returns the CPU and memory requests and limits of a container. If the container sets no limit, the limit of the pod
+// counts. If it sets no CPU request, the CPU limit counts as the request.
 func SizeOf(pod *corev1.PodSpec, container *corev1.Container) cgroups.ContainerSize {
 	limit := func(name corev1.ResourceName) resource.Quantity {
 		q := container.Resources.Limits[name]
@@ -69,7 +69,7 @@ func SizeOf(pod *corev1.PodSpec, container *corev1.Container) cgroups.ContainerS
 	}
 }
 
-// SizeOfPod returns the pod-level requests and limits; zero without any.
+// SizeOfPod returns the pod-level requests and limits of pod; zero if it has none.
 func SizeOfPod(pod *corev1.Pod) cgroups.ContainerSize {
 	if pod.Spec.Resources == nil {
 		return cgroups.ContainerSize{}

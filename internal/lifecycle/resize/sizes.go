@@ -26,7 +26,7 @@ type ContainerSize struct {
 	Size cgroups.ContainerSize
 }
 
-// SizesOf returns the resources that the spec of pod requests; see [SizeOf].
+// SizesOf returns the sizes of pod and its containers, as requested in its spec; see [SizeOf].
 func SizesOf(pod *corev1.Pod) *Sizes {
 	s := &Sizes{Containers: make([]ContainerSize, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))}
 	if pod.Spec.Resources != nil {
@@ -38,7 +38,7 @@ func SizesOf(pod *corev1.Pod) *Sizes {
 	return s
 }
 
-// PodLevel returns the pod-level resources, zero if the pod has none.
+// PodLevel returns the pod-level resources; zero if the pod has none.
 func (s *Sizes) PodLevel() cgroups.ContainerSize {
 	if s.Pod == nil {
 		return cgroups.ContainerSize{}
@@ -46,7 +46,7 @@ func (s *Sizes) PodLevel() cgroups.ContainerSize {
 	return *s.Pod
 }
 
-// SizeOf returns the size of a container. ok is false if s does not have the container.
+// SizeOf returns the size of the container with this name. ok is false if s does not contain it.
 func (s *Sizes) SizeOf(container string) (size cgroups.ContainerSize, ok bool) {
 	if s == nil {
 		return size, false
@@ -67,12 +67,12 @@ func (s *Sizes) podLevelOnly() *Sizes {
 	return &Sizes{Pod: s.Pod}
 }
 
-// Equal reports whether s and other have equal pod-level resources and containers. Two nil pointers are equal.
+// Equal reports whether s and other have equal pod-level resources and equal containers. Two nil pointers are equal.
 func (s *Sizes) Equal(other *Sizes) bool {
 	return s.EqualExcept(other, func(string) bool { return false })
 }
 
-// EqualExcept reports whether s and o have equal resources, ignoring the containers for which skip returns true.
+// EqualExcept reports whether s and other are equal after removing the containers for which skip returns true.
 func (s *Sizes) EqualExcept(other *Sizes, skip func(container string) bool) bool {
 	if s == nil || other == nil || s == other {
 		return s == other
@@ -100,8 +100,8 @@ func (s *Sizes) EqualExcept(other *Sizes, skip func(container string) bool) bool
 	return !more
 }
 
-// String formats s for the persistent record of a pod, for example "cpu=0/2000 memory=0/0;main cpu=250/500 memory=0/0"; "" for
-// nil.
+// String formats s for the persistent record of a pod, for example "cpu=0/2000 memory=0/0;main cpu=250/500 memory=0/0". It
+// returns "" if s is nil.
 func (s *Sizes) String() string {
 	if s == nil {
 		return ""
@@ -116,7 +116,7 @@ func (s *Sizes) String() string {
 	return text.String()
 }
 
-// ParseSizes parses the format of [Sizes.String]. It skips invalid entries.
+// ParseSizes parses text in the format of [Sizes.String]. It skips invalid entries.
 func ParseSizes(text string) *Sizes {
 	if text == "" {
 		return nil

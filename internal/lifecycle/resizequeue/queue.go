@@ -38,11 +38,11 @@ type Queue struct {
 	woken    map[string]bool    // UIDs of the pods woken in this epoch
 }
 
-// Reset drops the observed requests: the next Observe starts a new epoch.
+// Reset makes the next Observe start a new epoch, in which all deferred resizes are retried.
 func (q *Queue) Reset() { q.reserved = nil }
 
-// Observe compares the requests of the active pods with those observed before. If a pod was removed or requests less, it starts a
-// new epoch: resizes that were tried in an earlier epoch are tried again. It returns the current epoch.
+// Observe returns the number of the current epoch. A new epoch starts when a pod that was active in the previous call is missing
+// or requests less CPU or memory: its resources are free, so that deferred resizes are retried.
 func (q *Queue) Observe(now time.Time, active []*corev1.Pod) (epoch uint64) {
 	reserved := make(map[string]amounts, len(active))
 	for _, pod := range active {
@@ -61,8 +61,9 @@ func (q *Queue) Observe(now time.Time, active []*corev1.Pod) (epoch uint64) {
 	return q.epoch
 }
 
-// Next returns the UIDs of the pods whose workers must be woken now. at is the time of the next call if neither resizes nor pods
-// change; zero: none.
+// Next returns the UIDs of the pods whose workers must now retry their resize. Shortly after a release of resources it returns
+// one pod at a time, later all. resizes are the deferred resizes. at is the time of the next call if nothing changes before; zero
+// means that no call is needed.
 func (q *Queue) Next(now time.Time, resizes []Resize) (wake []string, at time.Time) {
 	for _, r := range sortResizes(resizes) {
 		if r.Epoch >= q.epoch {
@@ -79,8 +80,8 @@ func (q *Queue) Next(now time.Time, resizes []Resize) (wake []string, at time.Ti
 	return wake, time.Time{}
 }
 
-// sortResizes returns resizes in the order in which they are tried: first those that raise no request, then by priority, QoS
-// class and time. Source: sortPendingResizes in pkg/kubelet/allocation/allocation_manager.go.
+// sortResizes returns resizes in the order of their retries: first the resizes that raise no request, then by priority, QoS class
+// and time of the deferral. Source: sortPendingResizes in pkg/kubelet/allocation/allocation_manager.go.
 func sortResizes(resizes []Resize) []Resize {
 	return slices.SortedFunc(slices.Values(resizes), func(a, b Resize) int {
 		return cmp.Or(

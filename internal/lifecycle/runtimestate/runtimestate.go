@@ -37,14 +37,14 @@ type Runtime struct {
 	next  chan struct{} // closed when the next status is stored
 }
 
-// New returns the Runtime of rt, which may implement [cri.StatusReporter]. When the pod network becomes ready, ready is called,
-// without locks held, with the UIDs of the pods that have waited for it.
+// New returns a Runtime that caches the status of rt. The status is available if rt implements [cri.StatusReporter]. When the pod
+// network becomes ready, Run calls ready with the UIDs of the pods that have waited for it. No lock is held during the call.
 func New(rt cri.Runtime, ready func(uids ...string)) *Runtime {
 	reporter, _ := rt.(cri.StatusReporter)
 	return &Runtime{reporter: reporter, podsReady: ready, requested: make(chan struct{}, 1), next: make(chan struct{})}
 }
 
-// Name returns the name of the runtime; "" if it does not report one.
+// Name returns the name of the runtime, or "" if the runtime does not report one.
 func (r *Runtime) Name(ctx context.Context) (string, error) {
 	if r.reporter == nil {
 		return "", nil
@@ -55,9 +55,9 @@ func (r *Runtime) Name(ctx context.Context) (string, error) {
 	return version.RuntimeName, err
 }
 
-// CheckNetwork returns an error if the pod network is not ready, and registers the pod uid as waiting for it. It requests a new
-// status if the cached status is older than 5 s. With wait it waits for that status, at most 2 s. Without any status it returns
-// nil: the runtime then reports the problem when it creates a sandbox.
+// CheckNetwork returns an error if the pod network is not ready, and then registers the pod with this UID as waiting for the
+// network. If the cached status is older than 5 s, it requests a new one; if wait is true, it also waits for the new status, at
+// most 2 s. If no status is known, CheckNetwork returns nil: the runtime then reports the problem when it creates a sandbox.
 func (r *Runtime) CheckNetwork(ctx context.Context, uid string, wait bool) error {
 	if r.reporter == nil {
 		return nil
@@ -86,8 +86,8 @@ func (r *Runtime) requestStatus() {
 	sleep.Wake(r.requested)
 }
 
-// awaitStatus waits until next is closed: Run has fetched a status. After waitTimeout it marks the runtime as unresponsive, so
-// that no other caller waits until the next status.
+// awaitStatus waits until next is closed, which means that Run has fetched a status. After waitTimeout it marks the runtime as
+// unresponsive: other callers then do not wait until a status arrives.
 func (r *Runtime) awaitStatus(ctx context.Context, next <-chan struct{}) {
 	timer := time.NewTimer(waitTimeout)
 	defer timer.Stop()
@@ -105,7 +105,8 @@ func (r *Runtime) awaitStatus(ctx context.Context, next <-chan struct{}) {
 	}
 }
 
-// Run fetches the runtime status on demand until ctx ends. It does not wait for a hung call.
+// Run fetches the runtime status when it is requested, until ctx ends. It returns at the end of ctx even if a call to the runtime
+// hangs.
 func (r *Runtime) Run(ctx context.Context) {
 	if r.reporter == nil {
 		return
@@ -141,8 +142,8 @@ func (r *Runtime) Run(ctx context.Context) {
 	}
 }
 
-// fetchStatus calls the runtime once, stores the status and wakes the waiting callers and pods. late is not nil if the call has
-// not returned.
+// fetchStatus calls the runtime once, stores the status, and wakes the callers and pods that wait for it. late is nil unless the
+// call hangs; it then receives the error of that call.
 func (r *Runtime) fetchStatus(ctx context.Context) (late <-chan error) {
 	var status cri.Status
 	late, err := callout.Do(ctx, callTimeout, func(ctx context.Context) error {
@@ -168,7 +169,7 @@ func (r *Runtime) fetchStatus(ctx context.Context) (late <-chan error) {
 	return late
 }
 
-// isUpdateDue reports whether the status is outdated or pods wait for the network.
+// isUpdateDue reports whether Run must fetch a status: the cached status is outdated, or pods wait for the network.
 func (r *Runtime) isUpdateDue() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,14 +177,15 @@ func (r *Runtime) isUpdateDue() bool {
 	return r.state.isStale(now) || r.state.hasWaitingPods(now)
 }
 
-// hasWaitingPods reports whether a pod waits until the pod network is ready.
+// hasWaitingPods reports whether at least one pod waits for the pod network.
 func (r *Runtime) hasWaitingPods() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.state.hasWaitingPods(time.Now())
 }
 
-// NetworkError returns why the pod network is not ready, or nil. The text is that of updateRuntimeUp in pkg/kubelet/kubelet.go.
+// NetworkError returns an error with the reason if the pod network is not ready according to status, otherwise nil. The text is
+// that of updateRuntimeUp in pkg/kubelet/kubelet.go.
 func NetworkError(status cri.Status) error {
 	c, ok := status.Condition(cri.ConditionNetworkReady)
 	switch {

@@ -23,7 +23,8 @@ func (s *state) isStale(now time.Time) bool {
 	return s.updatedAt.IsZero() || now.Sub(s.updatedAt) >= freshPeriod
 }
 
-// checkPod returns why the network is not ready, and registers the pod as waiting. An error older than notReadyPeriod is ignored.
+// checkPod returns the error of the pod network, and then registers the pod with this UID as waiting. It returns nil if the
+// network is ready or the error is older than notReadyPeriod.
 func (s *state) checkPod(uid string, now time.Time) error {
 	if s.err == nil || now.Sub(s.updatedAt) >= notReadyPeriod {
 		return nil
@@ -35,7 +36,8 @@ func (s *state) checkPod(uid string, now time.Time) error {
 	return s.err
 }
 
-// recordStatus stores the result of a status call. It returns the waiting pods if the network is ready.
+// recordStatus stores err, which is nil if the runtime has reported a ready pod network. If it is nil, recordStatus returns the
+// UIDs of the waiting pods and clears the list of them.
 func (s *state) recordStatus(err error, now time.Time) (ready []string) {
 	s.updatedAt, s.err, s.unresponsive = now, err, false
 	if err == nil {
@@ -45,7 +47,8 @@ func (s *state) recordStatus(err error, now time.Time) (ready []string) {
 	return ready
 }
 
-// hasWaitingPods reports whether pods wait for the network. It drops pods that have not called for waitingPeriod.
+// hasWaitingPods reports whether pods wait for the network. It first removes pods that have not called CheckNetwork for
+// waitingPeriod.
 func (s *state) hasWaitingPods(now time.Time) bool {
 	maps.DeleteFunc(s.waiting, func(_ string, asked time.Time) bool { return now.Sub(asked) >= waitingPeriod })
 	return len(s.waiting) > 0

@@ -28,12 +28,12 @@ type Slots struct {
 	queue []chan struct{} // one channel per waiting start, closed when it has a slot
 }
 
-// New returns Slots that allow parallel starts at the same time. Zero adapts the limit to the load of this machine; see
-// [Slots.Run].
+// New returns Slots for at most parallel starts at the same time. If parallel is zero, the limit adapts to the CPU load of the
+// machine; see [Slots.Run].
 func New(parallel int) *Slots { return newSlots(parallel, runtime.GOMAXPROCS(0), readCPUTimes) }
 
-// newSlots returns Slots with the limit parallel. For zero, the limit is between twice and eight times the number of processors,
-// at least 4: starts mostly compute, or mostly wait.
+// newSlots returns Slots with the limit parallel. If parallel is zero, the limit varies with the CPU load that function cpu
+// reads. It is at least 4 and at least twice the number of processors, and at most four times that minimum.
 func newSlots(parallel, processors int, cpu func() (cpuTimes, error)) *Slots {
 	s := &Slots{minLimit: parallel, maxLimit: parallel, waiting: make(chan struct{}, 1)}
 	if parallel <= 0 {
@@ -44,7 +44,7 @@ func newSlots(parallel, processors int, cpu func() (cpuTimes, error)) *Slots {
 	return s
 }
 
-// Acquire waits for a free slot until ctx ends. Without an error, the caller must call Release.
+// Acquire waits for a free slot until ctx ends. If it returns nil, the caller must call Release later.
 func (s *Slots) Acquire(ctx context.Context) error {
 	s.mu.Lock()
 	if s.used < s.limit && len(s.queue) == 0 {
@@ -65,7 +65,8 @@ func (s *Slots) Acquire(ctx context.Context) error {
 	}
 }
 
-// cancelWait removes a start from the queue, or releases the slot that it was granted meanwhile.
+// cancelWait removes a waiting start from the queue. granted is the channel of that start. If the start has received a slot in
+// the meantime, cancelWait releases that slot.
 func (s *Slots) cancelWait(granted chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +78,7 @@ func (s *Slots) cancelWait(granted chan struct{}) {
 	s.grantSlots()
 }
 
-// Release returns a start slot of Acquire, which the next waiting start gets.
+// Release frees a slot that Acquire has reserved. The start that has waited longest gets the slot.
 func (s *Slots) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +99,8 @@ func (s *Slots) grantSlots() {
 // compared to the 10 ms resolution of CPU times. With shorter periods, the first pods of a burst waited for later ones.
 const adjustPeriod = 250 * time.Millisecond
 
-// Run adapts the limit to the CPU load until ctx ends. It sleeps while no start waits. With a fixed limit it returns at once.
+// Run adapts the limit to the CPU load until ctx ends. It does nothing while no start waits. If the limit is fixed, it returns at
+// once.
 func (s *Slots) Run(ctx context.Context) {
 	if s.readCPU == nil {
 		return
@@ -130,7 +132,8 @@ func (s *Slots) Run(ctx context.Context) {
 	}
 }
 
-// adjustLimit computes the next limit, and reports whether starts still wait. idle is the fraction of idle CPU time.
+// adjustLimit computes and applies the next limit. idle is the idle fraction of the CPU time since the last adjustment. It
+// reports whether starts are still waiting for a slot.
 func (s *Slots) adjustLimit(idle float64) (waiting bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,8 +156,8 @@ const (
 	idleToShrink = 0.05
 )
 
-// nextLimit returns the next limit of parallel starts. While starts wait, it grows by a quarter if the CPU is idle, and shrinks
-// by one if the CPU is busy. If no start waits, it returns to Min. Running starts are not affected.
+// nextLimit returns the next limit of parallel starts. If starts wait, the limit grows by a quarter while the CPU is idle, and
+// shrinks by one while it is busy. If no start waits, the limit returns to Min. Starts that already run keep their slots.
 func (p limitInput) nextLimit() int {
 	switch {
 	case p.Waiting == 0:

@@ -67,8 +67,8 @@ func Accept(pod *corev1.Pod, before, status *corev1.PodStatus, now time.Time) (c
 	return out, err
 }
 
-// timedConditions returns the conditions whose LastTransitionTime is the last change of their status. Resize conditions have
-// other times.
+// timedConditions returns the types of the conditions whose LastTransitionTime is the time of the last status change. Resize
+// conditions are excluded, because they use this field differently.
 func timedConditions() [7]corev1.PodConditionType {
 	return [...]corev1.PodConditionType{
 		corev1.ContainersReady, corev1.PodReady, corev1.PodInitialized, corev1.PodReadyToStartContainers, corev1.PodScheduled,
@@ -76,7 +76,8 @@ func timedConditions() [7]corev1.PodConditionType {
 	}
 }
 
-// keepTransitionTime copies the transition time from before if the status is equal, and sets it to now if it is unset.
+// keepTransitionTime sets the transition time of condition to that of the same condition in before if both have an equal status.
+// Otherwise it sets an unset transition time to now.
 func keepTransitionTime(condition *corev1.PodCondition, before []corev1.PodCondition, now time.Time) {
 	switch p := podstatus.FindCondition(before, condition.Type); {
 	case p != nil && p.Status == condition.Status:
@@ -120,7 +121,9 @@ func (k *stateKeeper) addError(e TransitionError) {
 	k.errs = append(k.errs, &e)
 }
 
-// keepStates restores the terminated states in list, the container statuses of specs. before are the previous statuses.
+// keepStates restores the terminated state of each container that has left it in list without permission to restart, and records
+// an error for it. list has the new and before the previous statuses of the containers in specs. isInit is true for init
+// containers.
 func (k *stateKeeper) keepStates(before, list []corev1.ContainerStatus, specs []corev1.Container, isInit bool) {
 	for i := range before {
 		previous := &before[i]

@@ -20,8 +20,9 @@ type Update struct {
 	Patch  []byte           // nil: the fields that the agent owns are unchanged
 }
 
-// Next returns the next status update for pod, which has the status of the API server. For a static pod, pod is its mirror pod.
-// mayRun is documented at [Merge]. The error is that of [Accept]; the patch must be sent even with an error.
+// Next computes the next update of the pod status on the API server. pod is the pod object of the server, for a static pod its
+// mirror pod; status is the agent's status. mayRun is true while a container may still run, see [Merge]. The error is that of
+// [Accept]: the caller must send the patch even with an error.
 func Next(pod *corev1.Pod, status *corev1.PodStatus, mayRun bool, now time.Time) (Update, error) {
 	accepted, contradiction := Accept(pod, &pod.Status, status, now)
 	merged := Merge(pod, &pod.Status, &accepted, mayRun, now)
@@ -56,8 +57,8 @@ func Merge(pod *corev1.Pod, server, status *corev1.PodStatus, mayRun bool, now t
 	return out
 }
 
-// mergeConditions returns the server's conditions of other clients, followed by the agent's own conditions. disrupted adds
-// DisruptionTarget.
+// mergeConditions returns the conditions in server that belong to other clients, followed by the agent's conditions in own.
+// DisruptionTarget, which both may set, is copied from own if disrupted is true.
 func mergeConditions(server, own []corev1.PodCondition, disrupted bool, now time.Time) []corev1.PodCondition {
 	out := make([]corev1.PodCondition, 0, len(server)+len(own))
 	for _, c := range server {
@@ -86,7 +87,8 @@ func isConditionTrue(conditions []corev1.PodCondition, conditionType corev1.PodC
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// setNotReady sets a condition of a pod with a terminal phase to false, with the reason of that phase.
+// setNotReady sets the condition of this type to false in conditions, and returns conditions. phase is the terminal phase of the
+// pod; the reason of the condition names it.
 func setNotReady(conditions []corev1.PodCondition, conditionType corev1.PodConditionType, generation int64, phase corev1.PodPhase, now time.Time) []corev1.PodCondition {
 	c := corev1.PodCondition{
 		Type: conditionType, Status: corev1.ConditionFalse, ObservedGeneration: generation,
@@ -103,14 +105,14 @@ func setNotReady(conditions []corev1.PodCondition, conditionType corev1.PodCondi
 	return conditions
 }
 
-// Equal reports whether a and b are equal in the fields that the agent owns. Conditions are compared by status, reason and
-// message; conditions of other clients and claims are ignored. Both must be normalized by [Accept]. Source:
+// Equal reports whether a and b are equal in the fields that the agent owns. It compares conditions by status, reason and
+// message, and ignores the conditions and claim statuses of other clients. Both must be normalized by [Accept]. Source:
 // isPodStatusByKubeletEqual in pkg/kubelet/status/status_manager.go.
 func Equal(a, b *corev1.PodStatus) bool {
 	return containsConditions(a.Conditions, b.Conditions) && containsConditions(b.Conditions, a.Conditions) && isEqualExceptConditions(*a, *b)
 }
 
-// isEqualExceptConditions compares a and b without conditions and claims.
+// isEqualExceptConditions reports whether a and b are equal, ignoring conditions and claim statuses.
 func isEqualExceptConditions(a, b corev1.PodStatus) bool {
 	for _, s := range [...]*corev1.PodStatus{&a, &b} {
 		s.Conditions, s.ResourceClaimStatuses, s.NodeAllocatableResourceClaimStatuses, s.ExtendedResourceClaimStatus = nil, nil, nil, nil
@@ -118,8 +120,8 @@ func isEqualExceptConditions(a, b corev1.PodStatus) bool {
 	return podapi.Equal(&a, &b)
 }
 
-// containsConditions reports whether other has each condition of list that the agent owns or shares, with equal status, reason
-// and message.
+// containsConditions reports whether other contains each condition of list that the agent may set, with equal status, reason and
+// message.
 func containsConditions(list, other []corev1.PodCondition) bool {
 	for i := range list {
 		c := &list[i]

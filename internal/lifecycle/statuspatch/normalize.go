@@ -17,8 +17,8 @@ import (
 // MaxPodTerminationMessageLogLength in pkg/kubelet/container/runtime.go.
 const maxMessages = 12 * 1024
 
-// normalize changes a status to the form in which an API server returns it, so that an unchanged status compares as equal.
-// Source: normalizeStatus in pkg/kubelet/status/status_manager.go.
+// normalize changes status to the form in which an API server would return it. Two statuses with equal content then compare as
+// equal. Source: normalizeStatus in pkg/kubelet/status/status_manager.go.
 func normalize(spec *corev1.PodSpec, status *corev1.PodStatus) {
 	if status.StartTime != nil {
 		truncateToSeconds(status.StartTime)
@@ -46,7 +46,7 @@ func normalize(spec *corev1.PodSpec, status *corev1.PodStatus) {
 	}
 }
 
-// isSpecOrder reports whether statuses belong to the first containers of list, in order.
+// isSpecOrder reports whether statuses has the container names of the first elements of list, in the same order.
 func isSpecOrder(list []corev1.Container, statuses []corev1.ContainerStatus) bool {
 	for i := range statuses {
 		if i >= len(list) || list[i].Name != statuses[i].Name {
@@ -67,11 +67,11 @@ func normalizeState(state *corev1.ContainerState, limit int) {
 	}
 }
 
-// truncateToSeconds drops the fraction of a second, which JSON does not carry.
+// truncateToSeconds removes the fraction of a second from time, because the JSON of a time does not contain it.
 func truncateToSeconds(time *metav1.Time) { *time = time.Rfc3339Copy() }
 
-// cutMessage cuts a message to limit bytes, at a character boundary, and replaces invalid UTF-8. An API server would replace it
-// as well, and the message would differ from the sent one.
+// cutMessage cuts message to at most limit bytes, at a character boundary, and replaces invalid UTF-8. An API server would
+// replace it too; the stored message would then always differ from the agent's message.
 func cutMessage(message string, limit int) string {
 	if utf8.ValidString(message) && len(message) <= limit {
 		return message

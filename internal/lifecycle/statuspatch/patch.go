@@ -23,8 +23,8 @@ const (
 	orderPrefix     = "$setElementOrder/"
 )
 
-// mergeKey returns the key by which a list of the pod status is merged; "" if the list is replaced. Source: the tags of PodStatus
-// in k8s.io/api/core/v1.
+// mergeKey returns the key by which an API server merges the items of a list, for the field with this name in the pod status. It
+// returns "" if a patch replaces the whole list. Source: the tags of PodStatus in k8s.io/api/core/v1.
 func mergeKey(field string) string {
 	switch field {
 	case "conditions":
@@ -35,8 +35,9 @@ func mergeKey(field string) string {
 	return ""
 }
 
-// Patch returns the strategic merge patch from the server status to status; nil if they are equal. It contains the pod UID, which
-// the server verifies, and no claim statuses, which other clients own. Source: PatchPodStatus in pkg/util/pod/pod.go.
+// Patch returns the strategic merge patch that changes server, the status on the API server, to status. It returns nil if they
+// are equal. The patch contains the pod UID, which the API server verifies. It omits the claim statuses, which belong to other
+// clients. Source: PatchPodStatus in pkg/util/pod/pod.go.
 func Patch(uid types.UID, server, status *corev1.PodStatus) ([]byte, error) {
 	from, err := encodeStatus(server)
 	if err != nil {
@@ -53,7 +54,7 @@ func Patch(uid types.UID, server, status *corev1.PodStatus) ([]byte, error) {
 	return json.Marshal(object{"metadata": object{"uid": uid}, "status": changes})
 }
 
-// encodeStatus returns a status as a JSON object, without claims.
+// encodeStatus returns status as a JSON object, without the claim statuses.
 func encodeStatus(status *corev1.PodStatus) (out object, err error) {
 	own := *status
 	own.ResourceClaimStatuses, own.NodeAllocatableResourceClaimStatuses, own.ExtendedResourceClaimStatus = nil, nil, nil
@@ -66,7 +67,8 @@ func encodeStatus(status *corev1.PodStatus) (out object, err error) {
 	return out, d.Decode(&out)
 }
 
-// diffObjects returns the patch that changes object from to object to. Lists are merged only at the top level of the status.
+// diffObjects returns the patch that changes object from to object to. top is true for the pod status itself: only its lists are
+// merged by key, while lists further below are replaced.
 func diffObjects(from, to object, top bool) object {
 	changes := object{}
 	for name, value := range to {
@@ -101,7 +103,8 @@ func diffObjects(from, to object, top bool) object {
 	return changes
 }
 
-// diffLists returns the changed items of a merged list, and the order of the items of to.
+// diffLists compares two lists whose items are merged by key. changes has the items of to that are new or changed; order has the
+// keys of all items of to.
 func diffLists(from, to any, key string) (changes, order []any) {
 	had := map[any]object{}
 	before, _ := from.([]any)

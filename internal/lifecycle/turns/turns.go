@@ -25,7 +25,7 @@ type Queue[T any] struct {
 	timer     *time.Timer // calls grantNext when the next ticket expires
 }
 
-// New returns an empty queue. less orders the ranks of its tickets.
+// New returns an empty queue. less reports whether rank a runs before rank b.
 func New[T any](less func(a, b T) bool) *Queue[T] { return &Queue[T]{less: less} }
 
 // Ticket is an entry in a [Queue]. Its owner calls Wait to run, or Withdraw.
@@ -36,8 +36,8 @@ type Ticket[T any] struct {
 	granted chan struct{} // nil: the owner does not wait; closed when it may run
 }
 
-// Expect adds a ticket with this rank for an owner that may want to run. Until the owner calls Wait or Withdraw, the ticket
-// delays all other tickets, at most for [Timeout].
+// Expect adds a ticket with this rank for an owner that has not decided yet whether to run. Until the owner calls Wait or
+// Withdraw, no other owner may start to run. This lasts at most for [Timeout].
 func (q *Queue[T]) Expect(rank T) *Ticket[T] {
 	t := &Ticket[T]{queue: q, rank: rank, expires: time.Now().Add(Timeout)}
 	q.mu.Lock()
@@ -55,7 +55,8 @@ func (q *Queue[T]) insertTicket(ticket *Ticket[T]) {
 	q.tickets = slices.Insert(q.tickets, at, ticket)
 }
 
-// Withdraw removes the ticket, so that it no longer delays other tickets. The owner may still call Wait later.
+// Withdraw removes the ticket from the queue, so that other owners need not wait for its decision. The owner may still call Wait
+// later.
 func (t *Ticket[T]) Withdraw() {
 	q := t.queue
 	q.mu.Lock()
@@ -65,7 +66,7 @@ func (t *Ticket[T]) Withdraw() {
 	}
 }
 
-// removeTicket removes ticket from the queue, and reports whether it was there.
+// removeTicket removes ticket from the queue, and reports whether the queue contained it.
 func (q *Queue[T]) removeTicket(ticket *Ticket[T]) bool {
 	i := slices.Index(q.tickets, ticket)
 	if i >= 0 {
@@ -74,7 +75,8 @@ func (q *Queue[T]) removeTicket(ticket *Ticket[T]) bool {
 	return i >= 0
 }
 
-// Wait waits until the owner of the ticket may run, or ctx ends. Without an error, the owner must call done when it has finished.
+// Wait waits until the owner of the ticket may run, or ctx ends. If err is nil, the owner must call done when it has finished, so
+// that the next owner can run.
 func (t *Ticket[T]) Wait(ctx context.Context) (done func(), err error) {
 	q := t.queue
 	granted := make(chan struct{})
@@ -102,7 +104,7 @@ func (t *Ticket[T]) Wait(ctx context.Context) (done func(), err error) {
 	return nil, ctx.Err()
 }
 
-// endTurn records that the owner of the running ticket has finished, and lets the next one run.
+// endTurn records that the running owner has finished, and lets the next owner run.
 func (q *Queue[T]) endTurn() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -110,8 +112,8 @@ func (q *Queue[T]) endTurn() {
 	q.grantNext()
 }
 
-// grantNext lets the owner of the first waiting ticket run. While a ticket of unknown intent has not expired, it schedules
-// another call instead. q.mu is held.
+// grantNext lets the owner of the first waiting ticket run, unless an owner is running. If the owner of another ticket may still
+// decide to run, it schedules a later call. q.mu is held.
 func (q *Queue[T]) grantNext() {
 	if q.turnTaken || len(q.tickets) == 0 {
 		return
@@ -138,7 +140,7 @@ func (q *Queue[T]) grantNext() {
 	}
 }
 
-// scheduleGrant calls grantNext after wait, when the next ticket has expired. q.mu is held.
+// scheduleGrant calls grantNext again after wait, the time until the last undecided ticket expires. q.mu is held.
 func (q *Queue[T]) scheduleGrant(wait time.Duration) {
 	if q.timer == nil {
 		q.timer = time.AfterFunc(wait, func() {
