@@ -34,8 +34,8 @@ type client struct {
 	sendStatus func(status)   // sends the final status of the session to the client
 }
 
-// openClient answers an exec or attach request with an upgrade. taken is true once the connection is hijacked: before that, the
-// caller must send err as an HTTP response.
+// openClient upgrades the connection of an exec or attach request r, and waits until the client has opened the streams in opts.
+// If it fails before the connection is hijacked, taken is false: the caller then sends err as an HTTP response.
 func (s *session) openClient(w http.ResponseWriter, r *http.Request, opts cri.StreamOptions) (client *client, taken bool, err error) {
 	if upgrade.IsWebSocket(r) {
 		protocol, refusal := upgrade.NegotiateWebSocket(r, commandWebSockets(r))
@@ -51,8 +51,8 @@ func (s *session) openClient(w http.ResponseWriter, r *http.Request, opts cri.St
 	return s.openSPDY(w, opts, protocol)
 }
 
-// commandWebSockets returns the WebSocket protocols for exec and attach. If the client offers version 5, it is the only one, as
-// in the kubelet.
+// commandWebSockets returns the WebSocket protocols that an exec or attach client may use. If the client offers version 5, it
+// must use version 5, as in the kubelet.
 func commandWebSockets(r *http.Request) []string {
 	if upgrade.IsClosable(r) {
 		return []string{upgrade.ChannelV5}
@@ -60,14 +60,15 @@ func commandWebSockets(r *http.Request) []string {
 	return []string{"", upgrade.ChannelV1, upgrade.Base64V1, upgrade.ChannelV4, upgrade.Base64V4}
 }
 
-// abortInputs makes all readers of the client's streams return.
+// abortInputs makes all pending and later reads of the client's streams fail.
 func (c *client) abortInputs() {
 	for _, in := range c.inputs {
 		in.Abort(errSessionOver)
 	}
 }
 
-// closeWithStatus sends the final status, if any, lets the client read it, and closes the connection.
+// closeWithStatus sends result to the client, unless it is nil, and waits until the client has read it. Then it closes the
+// connection.
 func (c *client) closeWithStatus(result *status) {
 	c.abortInputs()
 	if result != nil {
@@ -80,7 +81,8 @@ func (c *client) closeWithStatus(result *status) {
 // maxSize is the maximum number of bytes for one terminal size from a client.
 const maxSize = 4 << 10
 
-// decodeSizes decodes terminal sizes from r until its end. The channel sizes, of capacity 1, holds the newest size.
+// decodeSizes decodes terminal sizes from r until r ends or a size is invalid, and then closes sizes. The channel sizes must have
+// capacity 1: a newer size replaces an unread one.
 func decodeSizes(r io.Reader, sizes chan cri.TerminalSize) {
 	defer close(sizes)
 	limited := &io.LimitedReader{R: r}
@@ -100,7 +102,8 @@ func decodeSizes(r io.Reader, sizes chan cri.TerminalSize) {
 	}
 }
 
-// awaitStreams waits until the client has opened its streams, for Options.CreationTimeout at most.
+// awaitStreams waits until ready is closed: the client has then opened its streams. It returns an error after
+// Options.CreationTimeout, or when the client disconnects or the session ends.
 func (c *client) awaitStreams(session *session, ready <-chan struct{}) error {
 	t := time.NewTimer(session.server.opts.CreationTimeout)
 	defer t.Stop()

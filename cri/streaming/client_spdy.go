@@ -40,7 +40,7 @@ type spdyClient struct {
 	complete bool // ready is closed
 }
 
-// writeSPDYUpgrade sends the response that upgrades the connection to SPDY.
+// writeSPDYUpgrade sends the response 101, which switches the connection to SPDY with the given stream protocol.
 func (c *conn) writeSPDYUpgrade(protocol string) error {
 	_, err := io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+upgrade.SPDY31+"\r\n"+
 		upgrade.HeaderProtocol+": "+protocol+"\r\n\r\n")
@@ -84,7 +84,7 @@ func (s *session) openSPDY(w http.ResponseWriter, opts cri.StreamOptions, protoc
 	return c.client, true, nil
 }
 
-// wantedStreams returns, by type, whether the client must open a stream.
+// wantedStreams maps each stream type to whether the client must open such a stream under opts.
 func wantedStreams(opts cri.StreamOptions, protocol string) map[string]bool {
 	return map[string]bool{
 		typeError: true, typeStdin: opts.Stdin, typeStdout: opts.Stdout, typeStderr: opts.Stderr,
@@ -108,8 +108,8 @@ func (c *spdyClient) acceptStream(stream *spdy.Stream) error {
 	return nil
 }
 
-// awaitReplies waits until the SYN_REPLY of every stream is sent. Data sent earlier could block the remaining replies, because
-// some clients read data only after all replies.
+// awaitReplies waits until a SYN_REPLY was sent for every stream that the client opened. Output sent earlier could block the
+// remaining replies, because some clients read output only after all replies.
 func (c *spdyClient) awaitReplies(ctx context.Context) error {
 	c.mu.Lock()
 	streams := slices.Collect(maps.Values(c.streams))
@@ -122,8 +122,8 @@ func (c *spdyClient) awaitReplies(ctx context.Context) error {
 	return nil
 }
 
-// hasAllStreams reports whether the client has opened all required streams. A client that attaches without a terminal to a
-// container with one opens an unused stderr stream instead of the resize stream. The caller holds mu.
+// hasAllStreams reports whether the client has opened all wanted streams. A stderr stream counts as the resize stream: a client
+// that expects no terminal opens stderr, although the container has a terminal. The caller holds mu.
 func (c *spdyClient) hasAllStreams() bool {
 	for kind, wanted := range c.wanted {
 		if wanted && c.streams[kind] == nil && (kind != typeSize || c.streams[typeStderr] == nil) {
@@ -133,7 +133,7 @@ func (c *spdyClient) hasAllStreams() bool {
 	return true
 }
 
-// attachStreams assigns the SPDY streams that the client opened to Stdin, Stdout, Stderr and Resize of the session.
+// attachStreams sets Stdin, Stdout, Stderr and Resize of the session to the SPDY streams that the client opened.
 func (c *spdyClient) attachStreams(opts cri.StreamOptions) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,15 +159,16 @@ func (c *spdyClient) attachStreams(opts cri.StreamOptions) {
 	}
 }
 
-// startResize decodes the terminal sizes from r into the session's Resize channel. input is the buffer behind r, which
-// abortInputs aborts.
+// startResize starts a goroutine that decodes terminal sizes from r and sends them to the channel Resize of the session. r must
+// read from input, which abortInputs aborts to stop the goroutine.
 func (c *client) startResize(r io.Reader, input *pipe.Pipe) {
 	to := make(chan cri.TerminalSize, 1)
 	c.Resize, c.inputs = to, append(c.inputs, input)
 	c.tasks.Go(func() { decodeSizes(r, to) })
 }
 
-// closeStreams writes the final status and closes the streams in the order in which clients wait for them.
+// closeStreams sends result on the error stream, and closes all streams, the error stream last. Some clients depend on this
+// order.
 func (c *spdyClient) closeStreams(result status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

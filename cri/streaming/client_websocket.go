@@ -35,7 +35,8 @@ type webSocket struct {
 	writeInput func(*pipe.Pipe, []byte)
 }
 
-// upgradeWebSocket hijacks the connection of a request and sends the response that upgrades it to a WebSocket.
+// upgradeWebSocket hijacks the connection of r and upgrades it to a WebSocket with the given protocol. It returns the network
+// connection and the WebSocket on it. A nil connection means that it was not hijacked.
 func (s *session) upgradeWebSocket(w http.ResponseWriter, r *http.Request, protocol string) (*conn, *websocket.Conn, error) {
 	c, err := s.hijackConn(w)
 	if err != nil {
@@ -94,7 +95,8 @@ func (s *session) openWebSocket(
 	return c, true, err
 }
 
-// readMessages copies messages to their channels until the client closes the connection or violates the protocol.
+// readMessages copies the data of each message to the input of its channel. It returns when the client closes the connection or
+// violates the protocol.
 func (ws *webSocket) readMessages() {
 	buf := make([]byte, 4<<10)
 	for {
@@ -129,7 +131,7 @@ func (ws *webSocket) readMessages() {
 	}
 }
 
-// copyMessage copies the current message to the buffer of its channel. Invalid base64 ends the message.
+// copyMessage copies the current message to input, by means of buf. Invalid base64 data ends the copy.
 func (ws *webSocket) copyMessage(input *pipe.Pipe, buf []byte) {
 	var r io.Reader = ws.frames
 	if ws.base64 {
@@ -148,7 +150,8 @@ func (ws *webSocket) copyMessage(input *pipe.Pipe, buf []byte) {
 	}
 }
 
-// closeChannel handles a close signal of protocol version 5: it closes the channel whose number is in the current message.
+// closeChannel handles a close signal, a message of protocol version 5 with a channel number. It closes the input of that
+// channel.
 func (ws *webSocket) closeChannel() error {
 	var rest [2]byte
 	if n, _ := io.ReadFull(ws.frames, rest[:]); n != 1 {
@@ -178,7 +181,7 @@ type channelWriter struct {
 	number byte
 }
 
-// Write sends b in messages of at most 32 KiB. It also sends an empty b, as an empty message.
+// Write sends b on the channel of c. In base64 a message has at most 32 KiB. An empty b is sent as an empty message.
 func (c channelWriter) Write(b []byte) (int, error) {
 	if !c.ws.base64 {
 		return c.ws.frames.WriteBinary([]byte{c.number}, b)

@@ -17,8 +17,8 @@ import (
 // runnerTimeout is how long a call of a Runner may take to return after its context has ended.
 const runnerTimeout = 10 * time.Second
 
-// ServeExec runs a command in a container for an authorized exec request. The caller has checked that the container exists. It
-// sends all errors to the client, and returns when the session has ended.
+// ServeExec runs cmd in a container, and connects its input and output with the client of r. The caller has authorized r and
+// checked that the container exists. ServeExec blocks until the session has ended, and sends all errors to the client.
 func (s *Server) ServeExec(w http.ResponseWriter, r *http.Request, containerID string, cmd []string, opts cri.StreamOptions) {
 	s.serveCommand(w, r, command{
 		kind: Exec, target: s.newTarget(containerID), options: opts,
@@ -35,8 +35,8 @@ func (s *Server) ServeExec(w http.ResponseWriter, r *http.Request, containerID s
 	})
 }
 
-// ServeAttach attaches to the main process of a container, like ServeExec otherwise. The caller sets opts.TTY as the container was
-// created.
+// ServeAttach connects the client of r with the input and output of the container's main process. opts.TTY must tell whether the
+// container was created with a terminal. Otherwise it is used like ServeExec.
 func (s *Server) ServeAttach(w http.ResponseWriter, r *http.Request, containerID string, opts cri.StreamOptions) {
 	s.serveCommand(w, r, command{
 		kind: Attach, target: s.newTarget(containerID), options: opts,
@@ -83,7 +83,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, cmd comman
 	}
 }
 
-// newTarget returns the session target for a container or sandbox ID, with the pod UID of Options.PodOf.
+// newTarget returns the target of a session: a container or sandbox ID, and the UID of its pod from Options.PodOf.
 func (s *Server) newTarget(id string) Target {
 	t := Target{ID: id}
 	if f := s.opts.PodOf; f != nil {
@@ -99,7 +99,8 @@ func (s *Server) reportWebSocket(kind Kind) {
 	}
 }
 
-// runCommand runs a command for a client whose protocol the Server implements, until command and client are finished.
+// runCommand calls run with the streams of a new client, and sends the returned status to the client. It returns after the client
+// has disconnected and its session is finished.
 func (s *session) runCommand(
 	w http.ResponseWriter, r *http.Request, opts cri.StreamOptions, run func(context.Context, cri.Session) status,
 ) {
@@ -130,8 +131,8 @@ func (s *session) runCommand(
 	s.finishSession(result.hookError())
 }
 
-// awaitCommand waits for the end of a command. If the session must end before, it waits for runnerTimeout at most; returned is
-// false if the command has not returned by then.
+// awaitCommand waits for the status of a command on done. If the session is canceled or the client disconnects, it aborts the
+// input and waits at most runnerTimeout longer. After that, returned is false: the command still runs.
 func (s *session) awaitCommand(client *client, done <-chan status) (result status, returned bool) {
 	select {
 	case result = <-done:
@@ -154,5 +155,5 @@ func (s *session) awaitCommand(client *client, done <-chan status) (result statu
 	}
 }
 
-// endReason returns the reason why the session must end, or nil.
+// endReason returns the reason for which the session was canceled, or nil if it was not.
 func (s *session) endReason() error { return context.Cause(s.ctx) }

@@ -30,7 +30,7 @@ func (s *session) newConn(c net.Conn, client bool, early []byte) *conn {
 	return one
 }
 
-// Read returns the bytes read with the headers first, then those of the connection.
+// Read returns the bytes that were received together with the HTTP headers, and after them the bytes of the network connection.
 func (c *conn) Read(b []byte) (n int, err error) {
 	if len(c.early) > 0 {
 		n = copy(b, c.early)
@@ -46,7 +46,7 @@ func (c *conn) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
-// Write writes b to the connection and records the start of the write while it blocks.
+// Write writes b to the network connection. While it blocks, writeStart has its start time, by which the session detects a stall.
 func (c *conn) Write(b []byte) (int, error) {
 	c.writeStart.Store(time.Now().UnixNano())
 	n, err := c.Conn.Write(b)
@@ -57,7 +57,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite closes the write side of the connection, or the whole connection if it has no half-close.
+// CloseWrite closes the write side only. A connection without this feature is closed completely.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -65,8 +65,8 @@ func (c *conn) CloseWrite() error {
 	return c.Close()
 }
 
-// Raw returns the socket of a runtime connection and the bytes that were read before. Both are nil if the connection is of the
-// client or has no socket.
+// Raw returns the socket of a connection to the runtime, and early, the bytes that were received before and must be used first.
+// Both are nil for a connection to a client, and for one that is no plain TCP connection.
 func (c *conn) Raw() (early []byte, socket syscall.RawConn) {
 	one, ok := c.Conn.(*net.TCPConn)
 	if !ok || c.client {
@@ -80,10 +80,9 @@ func (c *conn) Raw() (early []byte, socket syscall.RawConn) {
 	return early, socket
 }
 
-// newReader returns a reader of the connection with a buffer of 16 KiB.
 func (c *conn) newReader() *bufio.Reader { return bufio.NewReaderSize(c, 16<<10) }
 
-// hijackConn takes over the connection of an HTTP request from its server.
+// hijackConn returns the network connection of a request, which the HTTP server then no longer uses.
 func (s *session) hijackConn(w http.ResponseWriter) (*conn, error) {
 	c, rw, err := http.NewResponseController(w).Hijack()
 	if errors.Is(err, http.ErrNotSupported) {
@@ -100,8 +99,9 @@ func (s *session) hijackConn(w http.ResponseWriter) (*conn, error) {
 	return s.newConn(c, true, early), nil
 }
 
-// closeGracefully closes the write side, and the connection after clientClosed or Options.Linger: closing with unread input
-// resets a TCP connection and discards output. The owner of clientClosed reads the remaining input.
+// closeGracefully closes the write side of the connection. It closes the connection when clientClosed is closed, after
+// Options.Linger at the latest. An immediate close would reset the TCP connection and discard output if input is unread. The
+// goroutine that closes clientClosed reads the remaining input.
 func (c *conn) closeGracefully(clientClosed <-chan struct{}) {
 	_ = c.CloseWrite()
 	t := time.NewTimer(c.session.server.opts.Linger)

@@ -72,8 +72,8 @@ func isLoopback(host string) bool {
 	return err == nil && a.IsLoopback() || host == "localhost"
 }
 
-// buildRequest returns the bytes of the upgrade request. It contains only the given upgrade headers: none of the client's
-// credentials, and no header about the length of the request.
+// buildRequest returns an HTTP upgrade request for the URL of e. Of the headers it contains only the given ones, so that no
+// credentials of the client reach the runtime.
 func (e endpoint) buildRequest(method string, headers http.Header) []byte {
 	target := e.url.EscapedPath()
 	if !strings.HasPrefix(target, "/") {
@@ -92,7 +92,8 @@ func (e endpoint) buildRequest(method string, headers http.Header) []byte {
 	return b.Bytes()
 }
 
-// forwardedHeaders returns the upgrade headers of r that are sent to the runtime.
+// forwardedHeaders returns the headers of r that the runtime needs for the upgrade, such as the protocols. Credentials are left
+// out.
 func forwardedHeaders(r *http.Request) http.Header {
 	h := http.Header{"Connection": {"Upgrade"}, "Upgrade": r.Header["Upgrade"]}
 	for _, name := range []string{
@@ -108,7 +109,8 @@ func forwardedHeaders(r *http.Request) http.Header {
 	return h
 }
 
-// dialRuntime connects to the session URL location, requests an upgrade and returns the response, which may be a refusal.
+// dialRuntime connects to location, the session URL of the runtime, and sends an upgrade request. It returns the connection with
+// the response, also if the runtime refuses the upgrade: see readRefusal.
 func (s *session) dialRuntime(ctx context.Context, location, method string, headers http.Header) (*runtimeConn, error) {
 	o := s.server.opts
 	e, err := parseURL(location, o.AllowAnyHost)
@@ -151,7 +153,8 @@ func tlsConfig(c *tls.Config, host string) *tls.Config {
 	return c
 }
 
-// readHead reads a response up to the end of its headers. Bytes read beyond them are returned by the next reads of conn.
+// readHead reads an HTTP response without its body. It returns the response and the received bytes of its headers. Received bytes
+// of the body are stored in conn.early.
 func readHead(conn *conn) (*http.Response, []byte, error) {
 	var seen bytes.Buffer
 	br := bufio.NewReader(io.TeeReader(io.LimitReader(conn, maxHead), &seen))
@@ -168,7 +171,7 @@ func readHead(conn *conn) (*http.Response, []byte, error) {
 	return response, all[:len(all)-len(rest)], nil
 }
 
-// readRefusal returns the response for the client if the runtime refused the upgrade, otherwise nil.
+// readRefusal reads the response of a runtime that refused the upgrade, for the client. It returns nil if the runtime accepted.
 func (b *runtimeConn) readRefusal() *upgrade.Refusal {
 	code := b.response.StatusCode
 	switch {
@@ -196,7 +199,7 @@ func (b *runtimeConn) readRefusal() *upgrade.Refusal {
 	return r
 }
 
-// isHopByHop reports whether a header concerns only one connection and must not be forwarded.
+// isHopByHop reports whether the named header applies only to one connection, so that a proxy must not forward it.
 func isHopByHop(name string) bool {
 	switch name {
 	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",

@@ -24,8 +24,9 @@ const (
 	headerPair = "requestID"
 )
 
-// ServePortForward forwards ports of a sandbox for an authorized request. The caller has checked that the sandbox exists, and
-// passes the ports of [ParsePorts]. It sends all errors to the client, and returns when the session has ended.
+// ServePortForward forwards connections of the client of r to ports of a sandbox. The caller has authorized r and checked that
+// the sandbox exists. ports is the result of [ParsePorts]. ServePortForward blocks until the session has ended, and sends all
+// errors to the client.
 func (s *Server) ServePortForward(w http.ResponseWriter, r *http.Request, sandboxID string, ports []int32) {
 	if refusal := upgrade.Check(r); refusal != nil {
 		writeRefusal(w, refusal)
@@ -50,7 +51,7 @@ func (s *Server) ServePortForward(w http.ResponseWriter, r *http.Request, sandbo
 	}
 }
 
-// servePortForward implements the port-forward protocols with Options.Runner.
+// servePortForward runs a port-forward session with Options.Runner, over the protocol that the client requests.
 func (s *session) servePortForward(w http.ResponseWriter, r *http.Request, ports []int32) error {
 	switch {
 	case upgrade.IsTunnel(r):
@@ -94,7 +95,8 @@ type streamPair struct {
 	expiry       *time.Timer
 }
 
-// forwardSPDY serves a SPDY port-forward session until its client disconnects. finish is called before the connection is closed.
+// forwardSPDY serves a port-forward session over SPDY until the client disconnects or the session is canceled. It reads frames
+// from r and writes them to w. At the end it calls finish, and then closes conn.
 func (s *session) forwardSPDY(conn *conn, r *bufio.Reader, w io.Writer, finish func()) error {
 	f := &forwarder{session: s, pairs: map[string]*streamPair{}}
 	mux, err := spdy.New(r, w, spdy.Options{
@@ -121,7 +123,7 @@ func (s *session) forwardSPDY(conn *conn, r *bufio.Reader, w io.Writer, finish f
 	return nil
 }
 
-// waitFor waits until all tasks have returned, for limit at most.
+// waitFor waits until all tasks have returned, at most for the duration limit.
 func waitFor(tasks *sync.WaitGroup, limit time.Duration) {
 	done := make(chan struct{})
 	go func() {
@@ -136,7 +138,8 @@ func waitFor(tasks *sync.WaitGroup, limit time.Duration) {
 	}
 }
 
-// acceptStream adds a new data or error stream to its pair, and starts the forwarded connection when the pair is complete.
+// acceptStream handles a stream that the client opens. A forwarded connection is a pair of streams, for data and for errors.
+// Forwarding starts when the pair is complete.
 func (f *forwarder) acceptStream(stream *spdy.Stream) error {
 	kind, h := stream.Header().Get(streamType), stream.Header().Get(headerPort)
 	if h == "" {
@@ -171,7 +174,8 @@ func (f *forwarder) acceptStream(stream *spdy.Stream) error {
 	return f.addStream(id, p, kind, stream)
 }
 
-// addStream stores a data or error stream in its pair. The caller holds mu.
+// addStream adds stream to pair as its data or error stream, depending on kind. It starts forwarding if the pair is complete. id
+// is the key of the pair. The caller holds mu.
 func (f *forwarder) addStream(id string, pair *streamPair, kind string, stream *spdy.Stream) error {
 	stream.RelatedStreams = 1
 	slot := &pair.data
@@ -194,7 +198,7 @@ func (f *forwarder) addStream(id string, pair *streamPair, kind string, stream *
 	return nil
 }
 
-// expirePair gives up a forwarded connection whose second stream was not opened in time.
+// expirePair removes an incomplete pair after Options.CreationTimeout, and reports the timeout to the client.
 func (f *forwarder) expirePair(id string, pair *streamPair) {
 	f.mu.Lock()
 	pending := f.pairs[id] == pair
@@ -214,7 +218,7 @@ func (f *forwarder) expirePair(id string, pair *streamPair) {
 	}
 }
 
-// closePairs refuses further streams and gives up forwarded connections with a single stream.
+// closePairs removes all pairs that have only one stream. Later streams are refused.
 func (f *forwarder) closePairs() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -224,7 +228,7 @@ func (f *forwarder) closePairs() {
 	f.pairs = nil
 }
 
-// runPair forwards a connection with both streams to its port until it ends, and closes the streams.
+// runPair forwards data between the streams of pair and its port. At the end it closes both streams.
 func (f *forwarder) runPair(pair *streamPair) {
 	err := f.session.runForward(pair.port, pair.data)
 	if err != nil {
@@ -235,7 +239,8 @@ func (f *forwarder) runPair(pair *streamPair) {
 	_ = pair.errors.Close()
 }
 
-// runForward forwards one connection with Options.Runner. It returns the error for the client.
+// runForward calls Options.Runner to forward data between stream and a port of the sandbox. The returned error is meant for the
+// client. It is nil if the client has disconnected.
 func (s *session) runForward(port int32, stream io.ReadWriteCloser) error {
 	err := s.server.opts.Runner.RunPortForward(s.ctx, s.Target.ID, port, stream)
 	if why := s.endReason(); why != nil {

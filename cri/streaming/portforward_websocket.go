@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/websocket"
 )
 
-// forwardWebSocket serves a port-forward over a WebSocket with two channels per port: data and errors.
+// forwardWebSocket serves a port-forward session over a WebSocket. Each port has two channels: one for data and one for errors.
 func (s *session) forwardWebSocket(w http.ResponseWriter, r *http.Request, ports []int32) error {
 	if len(ports) == 0 {
 		refusal := &upgrade.Refusal{Code: http.StatusBadRequest, Text: `query parameter "port" is required`}
@@ -45,8 +45,8 @@ func (s *session) forwardWebSocket(w http.ResponseWriter, r *http.Request, ports
 	return s.forwardChannels(c, ws, channels)
 }
 
-// writeChannel copies data to the buffer of a channel and waits for space. If blocksOthers is set, other channels wait meanwhile,
-// so the channel is reset after BlockedForwardTimeout.
+// writeChannel writes data to input, the buffer of a channel, and blocks while the buffer is full. If blocksOthers is true, other
+// channels cannot receive meanwhile: then it aborts the channel after Options.BlockedForwardTimeout.
 func (s *session) writeChannel(input *pipe.Pipe, data []byte, blocksOthers bool) {
 	limit := s.server.opts.BlockedForwardTimeout
 	if !blocksOthers {
@@ -57,7 +57,8 @@ func (s *session) writeChannel(input *pipe.Pipe, data []byte, blocksOthers bool)
 	}
 }
 
-// forwardChannels forwards the connections of all ports until they or the session end.
+// forwardChannels runs one forwarded connection per channel. It returns after all connections have ended or the session was
+// canceled, and closes conn.
 func (s *session) forwardChannels(conn *conn, ws *webSocket, channels []*portChannel) error {
 	clientClosed := make(chan struct{})
 	s.tasks.Go(func() {

@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/flow"
 )
 
-// proxyUpgrade forwards an upgrade request to the runtime and then copies all bytes between client and runtime. locate returns
-// the URL of the session at the runtime.
+// proxyUpgrade sends the upgrade request r on to the runtime, at the session URL that locate returns. If the runtime accepts, it
+// copies bytes between client and runtime until the session ends.
 func (s *session) proxyUpgrade(w http.ResponseWriter, r *http.Request, locate func(context.Context) (string, error)) {
 	b, err := s.openRuntime(r.Method, forwardedHeaders(r), locate)
 	if err != nil {
@@ -35,7 +35,8 @@ func (s *session) proxyUpgrade(w http.ResponseWriter, r *http.Request, locate fu
 	s.finishSession(err)
 }
 
-// openRuntime requests the upgrade at the runtime URL that locate returns.
+// openRuntime sends an upgrade request to the session URL that locate returns. The error is an *upgrade.Refusal if the runtime
+// refuses.
 func (s *session) openRuntime(
 	method string, upgrade http.Header, locate func(context.Context) (string, error),
 ) (*runtimeConn, error) {
@@ -55,8 +56,8 @@ func (s *session) openRuntime(
 	return b, nil
 }
 
-// copyBoth copies bytes in both directions between client and runtime until the session ends. in and out are the readers and
-// writers of the client connection, possibly through a WebSocket.
+// copyBoth copies bytes from in to the runtime, and from the runtime to out, until the session ends. in and out read from and
+// write to client, directly or through a WebSocket.
 func (s *session) copyBoth(client *conn, in io.Reader, out io.Writer, runtime *runtimeConn) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()

@@ -17,7 +17,7 @@ import (
 // retryAfter is the Retry-After header, in seconds, of a request refused because of a limit, as in the kubelet.
 const retryAfter = 60
 
-// writeRefusal sends err as the response to a request that is not upgraded.
+// writeRefusal sends err as the HTTP response, in place of an upgrade of the connection.
 func writeRefusal(w http.ResponseWriter, err error) {
 	var r *upgrade.Refusal
 	if !errors.As(err, &r) {
@@ -32,7 +32,8 @@ func writeRefusal(w http.ResponseWriter, err error) {
 	_, _ = io.WriteString(w, r.Text)
 }
 
-// newRefusal returns the HTTP response for an error, with the kubelet's status for errors of the runtime.
+// newRefusal returns the HTTP response for err. Errors of the runtime get the kubelet's status codes, such as 404 for
+// cri.ErrNotFound.
 func newRefusal(err error) *upgrade.Refusal {
 	r := &upgrade.Refusal{Code: http.StatusInternalServerError, Text: err.Error()}
 	switch {

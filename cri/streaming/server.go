@@ -70,7 +70,7 @@ func New(opts Options) (*Server, error) {
 	return s, nil
 }
 
-// listSessions returns all sessions that have not ended, in no particular order.
+// listSessions returns all running sessions, in no particular order.
 func (s *Server) listSessions() []Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,10 +81,11 @@ func (s *Server) listSessions() []Session {
 	return all
 }
 
-// CloseSessions ends all sessions of a container, sandbox or pod, by its ID or UID, and returns their number. It does not wait.
+// CloseSessions ends all sessions whose container ID, sandbox ID or pod UID is id. It returns their number and does not wait for
+// their end. Clients get reason as an error message, unless their session is proxied to the runtime.
 //
-// A session has half a second to end normally. Then its command is killed, and the client gets the reason if the Server
-// implements its protocol. A proxied session that still transfers output continues for Options.Linger at most.
+// A session has half a second to end normally before it is canceled. If a slow client has not received all output by then, its
+// session continues for at most Options.Linger.
 func (s *Server) CloseSessions(id, reason string) int {
 	return s.endSessions(fmt.Errorf("%w: %s", ErrSessionClosed, reason), func(t Target) bool {
 		return id != "" && (t.ID == id || t.PodUID == id)
@@ -106,8 +107,8 @@ func (s *Server) endSessions(reason error, matches func(Target) bool) int {
 	return len(found)
 }
 
-// Shutdown refuses new sessions with status 503 and waits for the remaining ones. When ctx ends, it closes them as
-// [Server.CloseSessions] does and waits until their resources are released. It may be called repeatedly.
+// Shutdown refuses new sessions with HTTP status 503, and waits until all running sessions have ended. When ctx ends, it ends the
+// remaining sessions like [Server.CloseSessions], and returns once their resources are released. It may be called repeatedly.
 func (s *Server) Shutdown(ctx context.Context) {
 	none := s.stopAdmission()
 	select {
@@ -119,15 +120,15 @@ func (s *Server) Shutdown(ctx context.Context) {
 	<-none
 }
 
-// Close refuses new sessions, closes all sessions, and waits until their resources are released. This takes about a second, or as
-// long as calls of a Runner take to return.
+// Close refuses new sessions, ends all running sessions, and waits until their resources are released. It takes about a second,
+// or longer if a call of the Runner does not return.
 func (s *Server) Close() {
 	none := s.stopAdmission()
 	s.endSessions(ErrShutdown, func(Target) bool { return true })
 	<-none
 }
 
-// stopAdmission refuses new sessions from now on. It returns a channel that is closed when no session is left.
+// stopAdmission makes the server refuse new sessions. The returned channel is closed when no session is left.
 func (s *Server) stopAdmission() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +142,8 @@ func (s *Server) stopAdmission() <-chan struct{} {
 	return s.drained
 }
 
-// startSession admits a session under the limits and starts its idle checks, or returns the reason for refusing it.
+// startSession starts a session, unless the server shuts down or a session limit is reached. It also starts the timers of the
+// idle and stall timeouts.
 func (s *Server) startSession(ctx context.Context, kind Kind, target Target) (*session, error) {
 	session := newSession(ctx, s, Session{Kind: kind, Target: target, Started: time.Now()})
 	if err := s.admitSession(session); err != nil {
@@ -179,7 +181,7 @@ func (s *Server) admitSession(session *session) error {
 	return nil
 }
 
-// removeSession removes an ended session and calls Hooks.SessionFinished with err.
+// removeSession calls Hooks.SessionFinished with err, and removes session from the server, which no longer counts it.
 func (s *Server) removeSession(session *session, err error) {
 	if f := s.opts.Hooks.SessionFinished; f != nil {
 		f(session.Session, err)

@@ -46,7 +46,7 @@ func newSession(ctx context.Context, s *Server, info Session) *session {
 	return session
 }
 
-// addConn registers a network connection of the session, so that closeConns closes it at the end of the session.
+// addConn adds a network connection to the session, which closeConns closes. After closeConns it closes conn at once.
 func (s *session) addConn(conn *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,8 @@ func (s *session) addConn(conn *conn) {
 	}
 }
 
-// endSoon ends the session for a reason after exitGrace, unless it ends before. The first reason counts.
+// endSoon cancels the session with reason after exitGrace. A session that ends normally before is not canceled. Only the first
+// call has an effect.
 func (s *session) endSoon(reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +67,8 @@ func (s *session) endSoon(reason error) {
 	}
 }
 
-// endWhenDrained ends the session for a reason once no write to a peer is blocked, or at time last.
+// endWhenDrained cancels the session with reason. While a write to the client or the runtime is blocked, it waits, at most until
+// the time last.
 func (s *session) endWhenDrained(reason error, last time.Time) {
 	s.mu.Lock()
 	now := time.Now()
@@ -81,8 +83,8 @@ func (s *session) endWhenDrained(reason error, last time.Time) {
 	}
 }
 
-// cancelSession ends the session now for a reason. It closes the connections after reasonTimeout, in which the client can receive
-// the reason.
+// cancelSession cancels the session with reason. The client then has the duration reasonTimeout to receive the reason, before the
+// connections are closed.
 func (s *session) cancelSession(reason error) {
 	s.cancel(reason)
 	s.mu.Lock()
@@ -102,7 +104,8 @@ func (s *session) closeConns() {
 	}
 }
 
-// finishSession releases the resources of the session and reports its end with err, or with the reason of an early end.
+// finishSession closes the connections, releases the session and reports its result to the hooks: err, or the reason of a
+// cancellation. The disconnection of the client is not an error.
 func (s *session) finishSession(err error) {
 	s.closeConns()
 	s.tasks.Wait()
@@ -124,7 +127,8 @@ func (s *session) finishSession(err error) {
 	s.server.removeSession(s, err)
 }
 
-// checkLimits ends the session if it is idle or stalled for too long. Otherwise it sets a timer for the next check.
+// checkLimits cancels the session if its idle timeout or its stall timeout has passed. Otherwise it starts a timer for the next
+// check.
 func (s *session) checkLimits() {
 	if reason := s.checkLimitsAt(time.Now()); reason != nil {
 		s.cancelSession(reason)
@@ -146,7 +150,8 @@ func (s *session) checkLimitsAt(now time.Time) error {
 	return reason
 }
 
-// oldestWrite returns the start of the oldest blocked write to a peer, or the zero time. The caller holds mu.
+// oldestWrite returns the start time of the write that has been blocked for the longest time. It is zero if no write is blocked.
+// The caller holds mu.
 func (s *session) oldestWrite() (since time.Time) {
 	for _, c := range s.conns {
 		if at := c.writeStart.Load(); at != 0 && (since.IsZero() || at < since.UnixNano()) {
@@ -159,8 +164,8 @@ func (s *session) oldestWrite() (since time.Time) {
 // idleLimits are the times after which an idle or stalled session ends. Zero or less disables a limit.
 type idleLimits struct{ idle, stall time.Duration }
 
-// check returns the reason why a session must end, or the time of the next check, which is zero if there is none. moved is the
-// time of the last transferred byte, waiting the start of the oldest blocked write or zero.
+// check returns a reason if a timeout of l has passed at now. Otherwise next is the time of the next check; zero means that no
+// timeout is set. moved is the time of the last transferred byte. waiting is the start of the oldest blocked write, or zero.
 func (l idleLimits) check(now, moved, waiting time.Time) (next time.Time, reason error) {
 	if l.stall > 0 {
 		since := waiting

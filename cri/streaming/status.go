@@ -31,7 +31,7 @@ type cause struct {
 
 const success, failure = "Success", "Failure"
 
-// exitStatus returns the status of a command that exited with code.
+// exitStatus returns the status that a client receives after cmd has exited with code.
 func exitStatus(cmd []string, code int) status {
 	if code == 0 {
 		return status{Status: success}
@@ -43,7 +43,7 @@ func exitStatus(cmd []string, code int) status {
 	}
 }
 
-// errorStatus returns the status of a session that ended with err.
+// errorStatus returns the status that a client receives if its session fails with err.
 func errorStatus(err error) status {
 	return status{
 		Status: failure, Reason: "InternalError", Code: http.StatusInternalServerError,
@@ -51,7 +51,8 @@ func errorStatus(err error) status {
 	}
 }
 
-// hookError returns the error for Hooks.SessionFinished. A nonzero exit code is no error.
+// hookError returns the error that Hooks.SessionFinished gets for status s. It is nil for a command that exited, even with a
+// nonzero code.
 func (s status) hookError() error {
 	if s.Status == success || s.Reason == "NonZeroExitCode" {
 		return nil
@@ -59,7 +60,8 @@ func (s status) hookError() error {
 	return errors.New(s.Message)
 }
 
-// encode returns the bytes for the error stream: JSON since protocol version 4, before that the message of a failure.
+// encode returns the bytes that are sent on the error stream. asJSON is true since version 4 of the protocol. Without it, the
+// result is the message of a failure, and nil for a success.
 func (s status) encode(asJSON bool) []byte {
 	if !asJSON {
 		if s.Status == success {
@@ -74,7 +76,7 @@ func (s status) encode(asJSON bool) []byte {
 	return b
 }
 
-// parseStatus parses the status that a runtime sent on the error stream.
+// parseStatus parses text, the status that the runtime sent on the error stream.
 func parseStatus(text []byte) (status, error) {
 	var s status
 	if err := json.Unmarshal(text, &s); err != nil {

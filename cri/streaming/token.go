@@ -22,7 +22,8 @@ type pendingSession struct {
 	expires time.Time
 }
 
-// addSession stores a session for a new URL path. It returns false if the limit of unused URLs is reached.
+// addSession stores serve, the handler of a requested session, under path. It returns false if the limit of unused URLs is
+// reached.
 func (t *urlTokens) addSession(now time.Time, path string, serve http.HandlerFunc) bool {
 	t.removeExpired(now)
 	if len(t.pending) >= t.limit {
@@ -32,7 +33,8 @@ func (t *urlTokens) addSession(now time.Time, path string, serve http.HandlerFun
 	return true
 }
 
-// takeSession removes and returns the session at a path. It returns nil if the path is unknown, used or expired.
+// takeSession returns the handler stored under path, and removes it: a URL is valid for one request. It returns nil if path is
+// unknown or expired.
 func (t *urlTokens) takeSession(now time.Time, path string) http.HandlerFunc {
 	w, found := t.pending[path]
 	delete(t.pending, path)

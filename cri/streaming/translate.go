@@ -26,7 +26,7 @@ const pingPeriod = time.Minute
 // maxStatus is the maximum number of bytes of a status from the runtime.
 const maxStatus = 64 << 10
 
-// translateToSPDY serves a WebSocket client of version 5 with a runtime session over SPDY.
+// translateToSPDY runs a session whose client uses version 5 of the WebSocket protocol, while the runtime uses SPDY.
 func (s *session) translateToSPDY(w http.ResponseWriter, r *http.Request, cmd command) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.server.opts.CreationTimeout)
 	location, err := cmd.url(ctx, cmd.options)
@@ -45,7 +45,8 @@ func (s *session) translateToSPDY(w http.ResponseWriter, r *http.Request, cmd co
 	})
 }
 
-// runOnRuntime runs a command at the runtime's session URL location over SPDY, and returns the status that the runtime sends.
+// runOnRuntime connects to location, the session URL of the runtime, over SPDY. It copies between streams and the runtime, and
+// returns the status that the runtime sends at the end.
 func (s *session) runOnRuntime(ctx context.Context, location string, streams cri.Session) (status, error) {
 	headers := http.Header{"Connection": {"Upgrade"}, "Upgrade": {upgrade.SPDY31}, upgrade.HeaderProtocol: {upgrade.ChannelV4}}
 	b, err := s.openRuntime(http.MethodPost, headers, func(context.Context) (string, error) { return location, nil })
@@ -71,7 +72,7 @@ func (s *session) runOnRuntime(ctx context.Context, location string, streams cri
 	return s.copyStreams(ctx, mux, b, opened, streams)
 }
 
-// sendPings sends SPDY pings to the runtime until over is closed.
+// sendPings sends periodic SPDY pings to the runtime until the channel over is closed.
 func sendPings(mux *spdy.Conn, over <-chan struct{}) {
 	t := time.NewTicker(pingPeriod)
 	defer t.Stop()
@@ -85,7 +86,7 @@ func sendPings(mux *spdy.Conn, over <-chan struct{}) {
 	}
 }
 
-// openStreams opens a SPDY stream to the runtime for each stream of the session. The result has them by stream type.
+// openStreams opens a SPDY stream to the runtime for each stream that is set in streams. It returns them by stream type.
 func openStreams(mux *spdy.Conn, streams cri.Session) (map[string]*spdy.Stream, error) {
 	opened := map[string]*spdy.Stream{}
 	for _, one := range []struct {
@@ -110,7 +111,7 @@ func openStreams(mux *spdy.Conn, streams cri.Session) (map[string]*spdy.Stream, 
 	return opened, nil
 }
 
-// awaitAccepted waits until the runtime has accepted all opened SPDY streams.
+// awaitAccepted waits until the runtime has accepted all opened streams, at most for the duration timeout.
 func awaitAccepted(ctx context.Context, opened map[string]*spdy.Stream, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errors.New("timed out waiting for the runtime to accept streams"))
 	defer cancel()
@@ -122,8 +123,8 @@ func awaitAccepted(ctx context.Context, opened map[string]*spdy.Stream, timeout 
 	return nil
 }
 
-// copyStreams copies between the streams of client and runtime until the runtime sends its status. The runtime may send output on
-// a stream before it accepts another one.
+// copyStreams copies between streams, which belong to the client, and opened, the SPDY streams to the runtime. It returns the
+// status that the runtime sends at the end. Output is copied even before the runtime has accepted all streams.
 func (s *session) copyStreams(
 	ctx context.Context, mux *spdy.Conn, runtime *runtimeConn, opened map[string]*spdy.Stream, streams cri.Session,
 ) (status, error) {

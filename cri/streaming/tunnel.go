@@ -42,7 +42,8 @@ func (t tunnelConn) Write(b []byte) (int, error) { return t.frames.WriteBinary(n
 // closeWrite sends a close frame: no more data follows.
 func (t tunnelConn) closeWrite() { _ = t.frames.WriteClose(websocket.Normal, "") }
 
-// upgradeTunnel upgrades a request to a WebSocket that carries the SPDY protocol inner.
+// upgradeTunnel upgrades the request to a WebSocket whose messages carry SPDY with the stream protocol inner. It returns the
+// network connection and a reader and writer of the carried bytes.
 func (s *session) upgradeTunnel(w http.ResponseWriter, r *http.Request, inner string) (*conn, tunnelConn, error) {
 	protocol, refusal := upgrade.NegotiateWebSocket(r, []string{upgrade.SPDY31 + "+" + inner})
 	if refusal != nil {
@@ -56,7 +57,8 @@ func (s *session) upgradeTunnel(w http.ResponseWriter, r *http.Request, inner st
 	return c, tunnelConn{ws}, err
 }
 
-// serveTunnelSession connects a client whose WebSocket carries SPDY with a runtime that speaks SPDY.
+// serveTunnelSession runs a session whose client sends SPDY inside a WebSocket, while the runtime uses plain SPDY. locate returns
+// the session URL of the runtime.
 func (s *session) serveTunnelSession(w http.ResponseWriter, r *http.Request, locate func(context.Context) (string, error)) {
 	s.finishSession(s.serveTunnel(w, r, locate))
 }

@@ -17,7 +17,7 @@ import (
 
 var _ cri.Streamer = (*URLServer)(nil)
 
-// Exec returns the URL of a session that runs cmd. The command starts when a client connects to the URL.
+// Exec returns the URL of a session that runs cmd in the container. cmd is started when a client sends a request to the URL.
 func (s *URLServer) Exec(_ context.Context, containerID string, cmd []string, opts cri.StreamOptions) (string, error) {
 	cmd = slices.Clone(cmd)
 	url, err := s.addURL("/exec/", func(w http.ResponseWriter, r *http.Request) {
@@ -26,7 +26,8 @@ func (s *URLServer) Exec(_ context.Context, containerID string, cmd []string, op
 	return url, urlError("Exec", containerID, err)
 }
 
-// Attach returns the URL of a session with the main process of the container. opts.TTY must be set as the container was created.
+// Attach returns the URL of a session that attaches to the container's main process. opts.TTY must tell whether the container was
+// created with a terminal.
 func (s *URLServer) Attach(_ context.Context, containerID string, opts cri.StreamOptions) (string, error) {
 	url, err := s.addURL("/attach/", func(w http.ResponseWriter, r *http.Request) {
 		s.sessions.ServeAttach(w, r, containerID, opts)
@@ -34,8 +35,8 @@ func (s *URLServer) Attach(_ context.Context, containerID string, opts cri.Strea
 	return url, urlError("Attach", containerID, err)
 }
 
-// PortForward returns the URL of a session that forwards ports of the sandbox. A SPDY client names its ports itself and needs no
-// ports here.
+// PortForward returns the URL of a session that forwards ports of the sandbox. ports is only needed for WebSocket clients: a SPDY
+// client sends the port with each stream.
 func (s *URLServer) PortForward(_ context.Context, sandboxID string, ports []int32) (string, error) {
 	ports = slices.Clone(ports)
 	url, err := s.addURL("/portforward/", func(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +45,7 @@ func (s *URLServer) PortForward(_ context.Context, sandboxID string, ports []int
 	return url, urlError("PortForward", sandboxID, err)
 }
 
-// addURL creates the URL of a session. serve is called for its first request; kind is the first part of the path, such as /exec/.
+// addURL returns a new URL, whose first request is passed to serve. kind is the first part of the URL path, such as /exec/.
 func (s *URLServer) addURL(kind string, serve http.HandlerFunc) (string, error) {
 	path := kind + rand.Text()
 	s.mu.Lock()

@@ -47,8 +47,8 @@ type URLServer struct {
 	conns  int // connections that have not started a session
 }
 
-// NewURLServer returns a URLServer that runs its sessions on sessions, which it closes at the end of Serve. It panics if sessions
-// is nil.
+// NewURLServer returns a URLServer that runs its sessions on the Server sessions. Serve closes that Server when it returns.
+// NewURLServer panics if sessions is nil.
 func NewURLServer(sessions *Server, opts URLOptions) *URLServer {
 	required.MustArgs("streaming.NewURLServer", required.Arg{Name: "sessions", Value: sessions, Hint: "a *streaming.Server"})
 	opts.MaxConns = cmp.Or(max(opts.MaxConns, 0), 1000)
@@ -60,8 +60,8 @@ func NewURLServer(sessions *Server, opts URLOptions) *URLServer {
 	}}
 }
 
-// Serve serves sessions on listener, which must be on the loopback, until ctx ends. Then it closes all sessions, waits until their
-// resources are released, closes listener and returns nil. It must be called only once.
+// Serve accepts connections on listener, which must have a loopback address. When ctx ends, it ends all sessions, waits until
+// their resources are released, closes listener and returns nil. It must be called only once.
 func (s *URLServer) Serve(ctx context.Context, listener net.Listener) error {
 	if err := s.guard.Begin(); err != nil {
 		return errors.Join(fmt.Errorf("streaming: Serve: %w: make another URLServer", err), listener.Close())
@@ -100,7 +100,7 @@ func (s *URLServer) Serve(ctx context.Context, listener net.Listener) error {
 	return failure
 }
 
-// expireURLs removes expired URLs periodically, and all URLs when ctx ends.
+// expireURLs periodically removes expired URLs. When ctx ends, it removes all URLs and returns.
 func (s *URLServer) expireURLs(ctx context.Context) {
 	t := time.NewTicker(s.tokens.lifetime)
 	defer t.Stop()
@@ -119,7 +119,7 @@ func (s *URLServer) expireURLs(ctx context.Context) {
 	clear(s.tokens.pending)
 }
 
-// countConn counts the connections without a session and closes a new one beyond MaxConns.
+// countConn counts the connections that have not started a session. If there are more than MaxConns, it closes conn, a new one.
 func (s *URLServer) countConn(conn net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,8 +152,8 @@ func (s *URLServer) serveURL(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// takeSession registers a handler and returns the session of the requested URL, or nil if the URL is not valid. late is true
-// after the end of Serve: no handler is registered then.
+// takeSession returns the handler of the requested URL, or nil if the URL is not valid, and counts it in s.handlers. If Serve has
+// ended, late is true and nothing is counted.
 func (s *URLServer) takeSession(r *http.Request) (session http.HandlerFunc, late bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
