@@ -15,7 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// buildNodeStats builds the node part of a summary; full is false for CPU and memory only.
+// buildNodeStats builds the node part of a summary from the values in node. If full is false, it contains only CPU, memory and
+// swap.
 func (k *Collector) buildNodeStats(node *nodeSample, full bool) statsapi.NodeStats {
 	out := statsapi.NodeStats{NodeName: k.opts.NodeName, StartTime: metav1.NewTime(node.bootTime)}
 	if root := node.cgroups[nodeCgroup]; root.found {
@@ -58,7 +59,8 @@ func (k *Collector) buildNodeStats(node *nodeSample, full bool) statsapi.NodeSta
 	return out
 }
 
-// imageFsStats combines the size of a file system of the runtime with the usage that the runtime reports for it.
+// imageFsStats returns the size of an image file system, measured in m, with the usage that the runtime reports for it. It
+// returns nil if the runtime reports no image file system.
 func (n *nodeSample) imageFsStats(m *fsMeasurement, usage cri.FilesystemUsage) *statsapi.FsStats {
 	if !n.imagesKnown {
 		return nil
@@ -69,7 +71,7 @@ func (n *nodeSample) imageFsStats(m *fsMeasurement, usage cri.FilesystemUsage) *
 	return out
 }
 
-// fsStats returns the size of the file system, without a usage.
+// fsStats returns the size and free space of the file system in m. The used space is not set.
 func (m *fsMeasurement) fsStats() *statsapi.FsStats {
 	if m == nil {
 		return &statsapi.FsStats{}
@@ -82,7 +84,7 @@ func (m *fsMeasurement) fsStats() *statsapi.FsStats {
 	return out
 }
 
-// cpuStats returns the CPU time of a cgroup, and its CPU rate since the previous sample under name.
+// cpuStats returns the CPU time in sample, and the CPU usage since the previous sample with the same name.
 func (k *Collector) cpuStats(name string, sample *cgroupSample) *statsapi.CPUStats {
 	used := sample.stats.CPU.Usage
 	return &statsapi.CPUStats{
@@ -110,7 +112,7 @@ func swapStats(sample *cgroupSample) *statsapi.SwapStats {
 	return out
 }
 
-// nodeSwapStats returns the swap usage of the node, with the swap space of the machine as the limit.
+// nodeSwapStats returns the swap usage of the root cgroup. The available swap is computed from the swap space of the machine.
 func (n *nodeSample) nodeSwapStats(root *cgroupSample) *statsapi.SwapStats {
 	out := swapStats(root)
 	if n.memoryOK {
@@ -124,8 +126,8 @@ func ioStats(sample *cgroupSample) *statsapi.IOStats {
 	return &statsapi.IOStats{Time: metav1.NewTime(sample.at), PSI: psiStats(sample.stats.IO.Pressure)}
 }
 
-// psiStats converts pressure stall information. Totals are in microseconds, as in the kernel and the kubelet, although the type
-// names nanoseconds.
+// psiStats converts p, the pressure stall information of a cgroup. Totals are in microseconds, as in the kernel and the kubelet,
+// although the API documents nanoseconds.
 func psiStats(p *cgroups.Pressure) *statsapi.PSIStats {
 	if p == nil {
 		return nil
@@ -136,8 +138,8 @@ func psiStats(p *cgroups.Pressure) *statsapi.PSIStats {
 	return &statsapi.PSIStats{Some: line(p.Some), Full: line(p.Full)}
 }
 
-// networkStats returns the traffic of all interfaces, with eth0 as the default interface. It returns nil if at is zero: the
-// traffic was not read.
+// networkStats returns the traffic of all interfaces, read at the time at. The interface eth0 is the default interface of the
+// result. It returns nil if at is zero: the traffic was not read.
 func networkStats(all []Interface, at time.Time) *statsapi.NetworkStats {
 	if at.IsZero() {
 		return nil

@@ -21,18 +21,20 @@ type CachedCollector struct {
 	cpuAndMemory *latest.Value[*statsapi.Summary]
 }
 
-// Cached returns a CachedCollector whose summaries are at most maxAge old; zero or less disables the cache. A call during a
-// measurement waits for it, and returns nil and the cause if its ctx ends first. Summaries returned with an error are not cached.
+// Cached returns a collector whose summaries are at most maxAge old. If maxAge is zero or less, each call measures. A call during
+// a running measurement waits for its result, or returns nil and the cause of ctx once ctx ends. A summary with an error is not
+// cached.
 func (k *Collector) Cached(maxAge time.Duration) *CachedCollector {
 	return &CachedCollector{collector: k, full: latest.New(maxAge, k.Summary), cpuAndMemory: latest.New(maxAge, k.CPUAndMemory)}
 }
 
-// Summary returns a cached summary, or calls [Collector.Summary]. The result is shared and must not be modified.
+// Summary returns the summary of [Collector.Summary], which may be cached. Callers share the result and must not modify it.
 func (c *CachedCollector) Summary(ctx context.Context) (*statsapi.Summary, error) {
 	return c.full.Get(ctx)
 }
 
-// CPUAndMemory returns a cached summary, or calls [Collector.CPUAndMemory]. The result is shared and must not be modified.
+// CPUAndMemory returns the summary of [Collector.CPUAndMemory], which may be cached. Callers share the result and must not modify
+// it.
 func (c *CachedCollector) CPUAndMemory(ctx context.Context) (*statsapi.Summary, error) {
 	return c.cpuAndMemory.Get(ctx)
 }

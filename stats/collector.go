@@ -60,8 +60,9 @@ type Collector struct {
 	bootTime time.Time // boot time of the machine; zero: not read yet
 }
 
-// New returns a collector for the pods of runtime, and starts nothing. If the runtime has the method ContainerStats of
-// [cri.StatsLister], it measures writable layers; if it has ImageUsage of [cri.Images], it reports the file systems of images.
+// New returns a Collector that measures the cgroups in c and the pods that runtime lists. It starts no goroutine, see Run.
+// Writable layers are measured if runtime has the method ContainerStats of [cri.StatsLister]. Image file systems are measured if
+// runtime has the method ImageUsage of [cri.Images].
 func New(c Cgroups, runtime cri.Lister, opts Options) (*Collector, error) {
 	if err := required.Args("stats.New", required.Arg{Name: "c", Value: c, Hint: "a *driver.Driver"}, required.Arg{Name: "runtime", Value: runtime, Hint: "a *remote.Client"}); err != nil {
 		return nil, err
@@ -88,8 +89,8 @@ func New(c Cgroups, runtime cri.Lister, opts Options) (*Collector, error) {
 	return k, nil
 }
 
-// Run measures logs and volumes in the background until ctx ends, and returns nil. Without it summaries lack these values; the
-// first call of [Collector.Summary] then logs a warning within 10 s. A measurement that hangs in the kernel is abandoned, see
+// Run measures the disk usage of logs and volumes in the background until ctx ends, and returns nil. Summaries lack these values
+// while Run does not run: [Collector.Summary] logs a warning then. A measurement that hangs in the kernel is abandoned, see
 // [Collector.HungCalls].
 func (k *Collector) Run(ctx context.Context) error {
 	if err := k.guard.Begin(); err != nil {
@@ -125,8 +126,8 @@ type HungCall struct {
 	Since time.Duration
 }
 
-// HungCalls returns the calls that exceed [Options].Timeout. Each occupies a thread of the operating system until it returns, and
-// its path is not measured again before.
+// HungCalls returns the calls to the kernel and the runtime that have been running for longer than [Options].Timeout. A hung call
+// to the kernel occupies a thread. A path or runtime list is not measured again before its hung call returns.
 func (k *Collector) HungCalls() (all []HungCall) {
 	add := func(path string, since time.Duration) { all = append(all, HungCall{path, since}) }
 	k.filesystems.listHung(k.opts.Timeout, add)
@@ -145,20 +146,20 @@ func (k *Collector) HungCalls() (all []HungCall) {
 	return all
 }
 
-// Summary returns the content of the kubelet's GET /stats/summary. It is never nil: values of a failed source are missing, and
-// the error, possibly several joined ones, names the source by an [*Error].
+// Summary measures node and pods. It returns the content of the kubelet's GET /stats/summary. The result is never nil: if a
+// source fails, its values are missing, and the returned error joins an [*Error] per failed source.
 func (k *Collector) Summary(ctx context.Context) (*statsapi.Summary, error) {
 	k.guard.Require("stats.Collector", k.opts.Logger, nil)
 	return k.buildSummary(ctx, true)
 }
 
-// CPUAndMemory returns a summary with CPU, memory and swap only, as with ?only_cpu_and_memory=true. Errors are as in
-// [Collector.Summary].
+// CPUAndMemory returns a summary with only CPU, memory and swap, as GET /stats/summary?only_cpu_and_memory=true does. See
+// [Collector.Summary] for errors.
 func (k *Collector) CPUAndMemory(ctx context.Context) (*statsapi.Summary, error) {
 	return k.buildSummary(ctx, false)
 }
 
-// buildSummary measures node and pods and builds their summary; full is false for CPU and memory only.
+// buildSummary measures node and pods and builds their summary. If full is false, it contains only CPU, memory and swap.
 func (k *Collector) buildSummary(ctx context.Context, full bool) (*statsapi.Summary, error) {
 	var errs failures
 	parts := partsBasic

@@ -39,7 +39,8 @@ type filesystems struct {
 	calls map[string]*sharedCall[fsMeasurement]
 }
 
-// startStatfs starts statfs for path, or returns the running call. It returns nil if maxFilesystems calls hang.
+// startStatfs starts a statfs call for path and returns it, or returns the running call of path. It returns nil if maxFilesystems
+// other calls hang.
 func (d *filesystems) startStatfs(path string) *pendingCall[fsMeasurement] {
 	s := d.callFor(path)
 	if s == nil {
@@ -52,7 +53,8 @@ func (d *filesystems) startStatfs(path string) *pendingCall[fsMeasurement] {
 	})
 }
 
-// awaitStatfs waits for a call of startStatfs until it has run for the given time, and returns its result.
+// awaitStatfs waits for the result of p, a call that startStatfs has returned. It returns an error when p has been running for
+// the duration wait, or when ctx ends.
 func (d *filesystems) awaitStatfs(ctx context.Context, p *pendingCall[fsMeasurement], wait time.Duration) (fsMeasurement, error) {
 	if p == nil {
 		return fsMeasurement{}, errors.New("too many file systems do not answer")
@@ -63,7 +65,7 @@ func (d *filesystems) awaitStatfs(ctx context.Context, p *pendingCall[fsMeasurem
 // maxFilesystems is the largest number of remembered file systems, because a runtime could name ever new ones.
 const maxFilesystems = 64
 
-// callFor returns the shared statfs call of path, or nil if maxFilesystems calls hang.
+// callFor returns the statfs call of path, which concurrent callers share. It returns nil if maxFilesystems other calls hang.
 func (d *filesystems) callFor(path string) *sharedCall[fsMeasurement] {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,7 +87,7 @@ func (d *filesystems) callFor(path string) *sharedCall[fsMeasurement] {
 	return s
 }
 
-// listHung calls add for each file system whose statfs runs longer than threshold.
+// listHung calls add for each file system whose statfs call has been running for longer than threshold. since is that duration.
 func (d *filesystems) listHung(threshold time.Duration, add func(path string, since time.Duration)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,8 +98,9 @@ func (d *filesystems) listHung(threshold time.Duration, add func(path string, si
 	}
 }
 
-// Filesystems returns size and free space of the file systems mounted at paths. The calls run concurrently, each for at most
-// [Options].Timeout. A file system that hangs is missing, and named by the error; it is called again after its call has returned.
+// Filesystems returns the size and free space of the file system that contains each path. It calls statfs for all paths at the
+// same time, and waits at most [Options].Timeout. The result lacks paths whose call failed or hangs: the error names them. A hung
+// call is not repeated before it returns.
 func (k *Collector) Filesystems(ctx context.Context, paths []string) (map[string]Filesystem, error) {
 	var errs failures
 	calls := make([]*pendingCall[fsMeasurement], len(paths))

@@ -56,7 +56,7 @@ func (f *failures) joinErrors() error {
 	return errors.Join(f.all...)
 }
 
-// isRemoved reports whether err means that a file or process was removed after it was listed, which is not a failure.
+// isRemoved reports whether err means that a listed file or process no longer exists. That is not a failed measurement.
 func isRemoved(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }

@@ -18,14 +18,15 @@ type leafCache struct {
 	byPod map[cgroups.Path]map[string]string // pod cgroup → container or sandbox ID → cgroup name; the inner maps are read only
 }
 
-// podLeaves returns the cached names below a pod cgroup, by container or sandbox ID; nil if it is not cached.
+// podLeaves returns the cached names of the cgroups in the cgroup of pod, by container or sandbox ID. It returns nil if none are
+// cached.
 func (l *leafCache) podLeaves(pod cgroups.Path) map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.byPod[pod]
 }
 
-// setLeaves caches the names listed below a pod cgroup, and returns them by container or sandbox ID.
+// setLeaves caches names, the cgroups that were listed in the cgroup of pod. It returns them by container or sandbox ID.
 func (l *leafCache) setLeaves(pod cgroups.Path, names []string) map[string]string {
 	byID := make(map[string]string, len(names))
 	for _, leaf := range names {
@@ -42,15 +43,14 @@ func (l *leafCache) setLeaves(pod cgroups.Path, names []string) map[string]strin
 	return byID
 }
 
-// removePod drops the names of a pod cgroup, because a cached one does not exist any more. They are listed again at the next
-// sample.
+// removePod removes the cached names of pod after one of its cgroups was not found. The next sample lists the cgroups again.
 func (l *leafCache) removePod(pod cgroups.Path) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.byPod, pod)
 }
 
-// retainPods drops the cached cgroup names of all pods except the given ones.
+// retainPods removes the cached names of all pods that are not in pods.
 func (l *leafCache) retainPods(pods map[string]cgroups.Path) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,8 +64,8 @@ func (l *leafCache) retainPods(pods map[string]cgroups.Path) {
 	maps.DeleteFunc(l.byPod, func(pod cgroups.Path, _ map[string]string) bool { return !there[pod] })
 }
 
-// containerID returns the container ID in a cgroup name that a runtime has chosen: ID, crio-ID, or cri-containerd-ID.scope. It is empty
-// for the conmon process of CRI-O.
+// containerID returns the container or sandbox ID in leaf, the name of a cgroup that a runtime created: ID, crio-ID, or
+// cri-containerd-ID.scope. It returns an empty string for the cgroup of conmon, a helper process of CRI-O.
 func containerID(leaf string) string {
 	name, _ := strings.CutSuffix(leaf, ".scope")
 	if strings.HasPrefix(name, "crio-conmon-") {

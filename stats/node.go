@@ -44,7 +44,8 @@ type nodeSample struct {
 	imagesKnown, separateLayers bool // separateLayers: layers have another mount point than images
 }
 
-// sampleNode reads all values of the node except its file systems.
+// sampleNode reads all values of the node except its file systems. parts selects the counters of cgroups. If network is true, it
+// also reads the network traffic. Errors are added to errs.
 func (k *Collector) sampleNode(ctx context.Context, parts cgroups.Parts, network bool, errs *failures) nodeSample {
 	n := nodeSample{cgroups: map[string]cgroupSample{}, bootTime: k.readBootTime(errs)}
 	n.cgroups[nodeCgroup] = k.sampleCgroup(ctx, "", "", parts, errs)
@@ -64,7 +65,7 @@ func (k *Collector) sampleNode(ctx context.Context, parts cgroups.Parts, network
 	return n
 }
 
-// readMachine reads memory and task counts of the machine from /proc.
+// readMachine stores memory size, task count and task limit of the machine in node, read from /proc.
 func (k *Collector) readMachine(node *nodeSample, errs *failures) {
 	var err error
 	node.memory, err = k.proc.readMeminfo()
@@ -77,7 +78,8 @@ func (k *Collector) readMachine(node *nodeSample, errs *failures) {
 	errs.addError("proc", "", err)
 }
 
-// sampleCgroup reads the counters of a cgroup. A cgroup that does not exist is not an error: found is then false.
+// sampleCgroup reads the counters of the cgroup leaf in cgroup; without leaf, of cgroup itself. The field found of the result is
+// false if it does not exist or reading fails. Only a failure is added to errs.
 func (k *Collector) sampleCgroup(ctx context.Context, cgroup cgroups.Path, leaf string, parts cgroups.Parts, errs *failures) cgroupSample {
 	s := cgroupSample{path: cgroup, leaf: leaf, at: time.Now()}
 	var err error
@@ -92,7 +94,8 @@ func (k *Collector) sampleCgroup(ctx context.Context, cgroup cgroups.Path, leaf 
 	return s
 }
 
-// readBootTime returns the boot time of the machine, which it reads once.
+// readBootTime returns the boot time of the machine. The first successful call reads it from /proc, later calls return that
+// result.
 func (k *Collector) readBootTime(errs *failures) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -104,7 +107,8 @@ func (k *Collector) readBootTime(errs *failures) time.Time {
 	return k.bootTime
 }
 
-// measureNodeDisks measures the file systems of the node, at mount points that the runtime reports for images and layers.
+// measureNodeDisks stores the sizes of the node's file systems in node. The runtime reports the mount points of the file systems
+// for images and writable layers.
 func (k *Collector) measureNodeDisks(ctx context.Context, node *nodeSample, errs *failures) {
 	u, err := k.readImageUsage(ctx, k.opts.RuntimePeriod, k.opts.Timeout)
 	if err != nil {
@@ -113,7 +117,8 @@ func (k *Collector) measureNodeDisks(ctx context.Context, node *nodeSample, errs
 	k.measureDisks(ctx, node, u, k.opts.Timeout, errs)
 }
 
-// measureDisks measures nodefs, imagefs and containerfs concurrently, so that a hanging file system does not delay the remaining ones.
+// measureDisks stores the sizes of nodefs, imagefs and containerfs in node. usage has the mount points of the latter two. The
+// three calls run at the same time, each for at most the duration wait.
 func (k *Collector) measureDisks(ctx context.Context, node *nodeSample, usage cri.ImageUsage, wait time.Duration, errs *failures) {
 	if len(usage.Images) > 0 {
 		node.images, node.layers, node.imagesKnown = usage.Images[0], usage.Images[0], true
@@ -148,8 +153,8 @@ type diskCall struct {
 	call         *pendingCall[fsMeasurement]
 }
 
-// readImageUsage returns the file systems of images and layers with their usage, at most age old. If the runtime fails it returns
-// the last result and the error.
+// readImageUsage returns the file systems of images and writable layers, with their usage. It calls the runtime, for at most the
+// duration wait, if the last result is older than age. If the call fails, it returns the last result and the error.
 func (k *Collector) readImageUsage(ctx context.Context, age, wait time.Duration) (cri.ImageUsage, error) {
 	last, at := k.imageUsageCall.lastResult()
 	if k.images == nil || !at.IsZero() && time.Since(at) < age {

@@ -42,8 +42,8 @@ type container struct {
 	runtime *cri.ContainerStats // measured by the runtime; nil: not measured
 }
 
-// listPods returns the pod list of the runtime, at most age old. If the runtime fails or hangs it returns the last list and an
-// error.
+// listPods returns the pods listed by the runtime. It calls the runtime if the last list is older than age. If the call fails or
+// hangs, it returns the last list and an error.
 func (k *Collector) listPods(ctx context.Context, age time.Duration) (cri.Snapshot, error) {
 	last, at := k.list.lastResult()
 	if !at.IsZero() && time.Since(at) < age {
@@ -66,9 +66,10 @@ func (k *Collector) listPods(ctx context.Context, age time.Duration) (cri.Snapsh
 // minListAge is the least age of a pod list before it is read again because a pod cgroup is missing in it.
 const minListAge = time.Second
 
-// samplePods returns the running pods with samples of their cgroups, sorted by namespace and name. parts are read of pods and
-// containers, sandbox of sandboxes; with [cgroups.PartProcs] in sandbox the network traffic is read too.
-func (k *Collector) samplePods(ctx context.Context, parts, sandbox cgroups.Parts, errs *failures) []pod {
+// samplePods returns all running pods with the counters of their cgroups, sorted by namespace and name. parts selects the
+// counters of pods and containers, sandboxParts the counters of sandboxes. If sandboxParts includes [cgroups.PartProcs], it also
+// reads the network traffic.
+func (k *Collector) samplePods(ctx context.Context, parts, sandboxParts cgroups.Parts, errs *failures) []pod {
 	snapshot, err := k.listPods(ctx, k.opts.RuntimePeriod)
 	paths := k.listPodCgroups(ctx, errs)
 	if err == nil && hasUnlistedPod(snapshot, paths) {
@@ -90,7 +91,7 @@ func (k *Collector) samplePods(ctx context.Context, parts, sandbox cgroups.Parts
 		p := &pods[i]
 		if path, ok := paths[p.UID]; ok {
 			p.path = path
-			k.samplePod(ctx, p, parts, sandbox, errs)
+			k.samplePod(ctx, p, parts, sandboxParts, errs)
 		}
 	}
 	return pods
@@ -115,8 +116,8 @@ func (k *Collector) listPodCgroups(ctx context.Context, errs *failures) map[stri
 	return paths
 }
 
-// hasUnlistedPod reports whether paths has the cgroup of a pod without a running container in the list: it may have started
-// later. A pod missing in a summary would count as not measured, and such pods are evicted first.
+// hasUnlistedPod reports whether paths has the cgroup of a pod without a running container in snapshot. The pod may have started
+// since the snapshot. Evictions treat a pod without a measurement as unmeasured and evict it first, so the list must be complete.
 func hasUnlistedPod(snapshot cri.Snapshot, paths map[string]cgroups.Path) bool {
 	runs := make(map[string]bool, len(snapshot.Sandboxes)) // by sandbox
 	for i := range snapshot.Containers {
@@ -138,8 +139,8 @@ func hasUnlistedPod(snapshot cri.Snapshot, paths map[string]cgroups.Path) bool {
 	return false
 }
 
-// unlistedPods returns pods with a cgroup that are not in pods, because the runtime hung after their start. They have a UID and
-// the sample of the pod cgroup, which is enough for evictions.
+// unlistedPods returns the pods in paths that are missing in pods, because the runtime hangs and the list is old. They have only
+// a UID, by which their pod cgroup is sampled. Evictions need no more.
 func unlistedPods(pods []pod, paths map[string]cgroups.Path) (more []pod) {
 	listed := make(map[string]bool, len(pods))
 	for i := range pods {
@@ -153,8 +154,8 @@ func unlistedPods(pods []pod, paths map[string]cgroups.Path) (more []pod) {
 	return more
 }
 
-// runningPods returns the pods with a running container, sorted by namespace and name. Of sandboxes with equal pod names it uses
-// the ready ones, or else the newest, as pkg/kubelet/stats/cri_stats_provider.go.
+// runningPods returns the pods in snapshot that have a running container, sorted by namespace and name. If several sandboxes have
+// the same pod name, it uses those that are ready, or else the newest, like pkg/kubelet/stats/cri_stats_provider.go.
 func runningPods(snapshot cri.Snapshot) []pod {
 	run := make(map[string]int, len(snapshot.Sandboxes)) // containers by sandbox
 	for i := range snapshot.Containers {
@@ -186,7 +187,8 @@ func runningPods(snapshot cri.Snapshot) []pod {
 	return pods
 }
 
-// sandboxesByName returns the sandboxes grouped by pod name, in order of the names, and each group sorted by ID.
+// sandboxesByName groups sandboxes by the namespace and name of their pod. It yields the groups in the order of these names. Each
+// group is sorted by sandbox ID.
 func sandboxesByName(sandboxes []cri.Sandbox) iter.Seq[[]*cri.Sandbox] {
 	all := make([]*cri.Sandbox, len(sandboxes))
 	for i := range sandboxes {
@@ -209,7 +211,8 @@ func sandboxesByName(sandboxes []cri.Sandbox) iter.Seq[[]*cri.Sandbox] {
 	}
 }
 
-// currentSandboxes returns the ready sandboxes of a pod name, or the newest sandbox if none is ready.
+// currentSandboxes returns those of all that are ready. If none is ready, it returns only the newest. all are the sandboxes with
+// one pod name.
 func currentSandboxes(all []*cri.Sandbox) []*cri.Sandbox {
 	if len(all) == 1 {
 		return all
@@ -223,8 +226,9 @@ func currentSandboxes(all []*cri.Sandbox) []*cri.Sandbox {
 	})}
 }
 
-// samplePod reads the cgroups of a pod, its containers and its sandbox, and with PartProcs in sandbox the network traffic of the pod.
-func (k *Collector) samplePod(ctx context.Context, p *pod, parts, sandbox cgroups.Parts, errs *failures) {
+// samplePod stores in p the counters of its pod cgroup, its containers and its sandbox. For parts and sandboxParts see
+// samplePods. If sandboxParts includes PartProcs, it also reads the network traffic of the pod.
+func (k *Collector) samplePod(ctx context.Context, p *pod, parts, sandboxParts cgroups.Parts, errs *failures) {
 	s := k.sampleCgroup(ctx, p.path, "", parts, errs)
 	if !s.found {
 		return
@@ -245,20 +249,20 @@ func (k *Collector) samplePod(ctx context.Context, p *pod, parts, sandbox cgroup
 			k.leaves.removePod(p.path)
 		}
 	}
-	if p.leaf = leaves[p.sandbox.ID]; p.leaf != "" && sandbox != 0 {
-		if p.sandboxSample = k.sampleCgroup(ctx, p.path, p.leaf, sandbox, errs); !p.sandboxSample.found {
+	if p.leaf = leaves[p.sandbox.ID]; p.leaf != "" && sandboxParts != 0 {
+		if p.sandboxSample = k.sampleCgroup(ctx, p.path, p.leaf, sandboxParts, errs); !p.sandboxSample.found {
 			k.leaves.removePod(p.path)
 		}
 	}
-	if sandbox.Has(cgroups.PartProcs) {
+	if sandboxParts.Has(cgroups.PartProcs) {
 		if pid := k.networkProcess(ctx, p, errs); pid != 0 {
 			k.readNetwork(p, strconv.Itoa(pid), errs)
 		}
 	}
 }
 
-// networkProcess returns the ID of a process in the network namespace of a pod: of its sandbox, or of a container if the sandbox
-// has no process, as in CRI-O by default (drop_infra_ctr). It returns zero if the pod has no process.
+// networkProcess returns the process ID of a process in the network namespace of pod p, or zero if the pod has no process. It
+// prefers the sandbox. A sandbox of CRI-O usually has no process (option drop_infra_ctr): then it uses a container.
 func (k *Collector) networkProcess(ctx context.Context, p *pod, errs *failures) int {
 	if procs := p.sandboxSample.stats.Pids.Procs; len(procs) > 0 {
 		return procs[0]
@@ -279,8 +283,8 @@ func (k *Collector) networkProcess(ctx context.Context, p *pod, errs *failures) 
 	return 0
 }
 
-// listLeaves returns the cgroup names of a pod's containers, by container or sandbox ID. It uses the cache unless an ID is
-// missing there.
+// listLeaves returns the names of the cgroups in the cgroup of pod p, by container or sandbox ID. It lists the cgroups only if
+// the cached names lack one of these IDs.
 func (k *Collector) listLeaves(ctx context.Context, p *pod, errs *failures) map[string]string {
 	known := k.leaves.podLeaves(p.path)
 	unknown := func(c container) bool { return known[c.ID] == "" }
@@ -294,7 +298,7 @@ func (k *Collector) listLeaves(ctx context.Context, p *pod, errs *failures) map[
 	return k.leaves.setLeaves(p.path, names)
 }
 
-// readNetwork reads the traffic of a pod in the network namespace of process pid.
+// readNetwork stores in p the network traffic of the network namespace of process pid.
 func (k *Collector) readNetwork(p *pod, pid string, errs *failures) {
 	at := time.Now()
 	all, err := k.proc.readInterfaces(pid)
@@ -306,7 +310,8 @@ func (k *Collector) readNetwork(p *pod, pid string, errs *failures) {
 	}
 }
 
-// addRuntimeStats adds the values measured by the runtime: writable layers, and all values of containers without a cgroup.
+// addRuntimeStats stores the values that the runtime measures in each container of pods: the usage of the writable layer, and the
+// CPU and memory usage, for containers without a cgroup.
 func (k *Collector) addRuntimeStats(ctx context.Context, pods []pod, errs *failures) {
 	if k.layers == nil || len(pods) == 0 {
 		return
@@ -339,7 +344,7 @@ func (k *Collector) addRuntimeStats(ctx context.Context, pods []pod, errs *failu
 	}
 }
 
-// dropUnmeasured drops containers without any measurement, because they have exited since they were listed, and pods without
+// dropUnmeasured removes the containers without any measurement, which have exited since the list, and then the pods without
 // containers.
 func dropUnmeasured(pods []pod) []pod {
 	for i := range pods {
@@ -350,7 +355,8 @@ func dropUnmeasured(pods []pod) []pod {
 	})
 }
 
-// hasContainerWithoutCgroup reports whether a container has no cgroup sample, so that the values of the runtime are needed.
+// hasContainerWithoutCgroup reports whether a container of pods has no cgroup counters. The runtime must measure such a
+// container.
 func hasContainerWithoutCgroup(pods []pod) bool {
 	return slices.ContainsFunc(pods, func(p pod) bool {
 		return slices.ContainsFunc(p.containers, func(c container) bool { return !c.found })

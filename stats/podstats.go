@@ -15,7 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// buildPodStats builds the summary of a pod; full is false for CPU and memory only.
+// buildPodStats builds the pod p of a summary. node has the size of its disks. If full is false, the result has only CPU, memory
+// and swap.
 func (k *Collector) buildPodStats(p *pod, node *nodeSample, full bool) statsapi.PodStats {
 	out := statsapi.PodStats{
 		PodRef:    statsapi.PodReference{Name: p.Name, Namespace: p.Namespace, UID: p.UID},
@@ -42,7 +43,8 @@ func (k *Collector) buildPodStats(p *pod, node *nodeSample, full bool) statsapi.
 	return out
 }
 
-// containerStats builds the summary of a container from its cgroup or, without one, from the values of the runtime.
+// buildContainerStats builds the container c of a summary from the counters of its cgroup. If it has no cgroup, the values of the
+// runtime are used.
 func (k *Collector) buildContainerStats(p *pod, c *container, node *nodeSample, full bool) statsapi.ContainerStats {
 	out := statsapi.ContainerStats{Name: c.Name, StartTime: metav1.NewTime(c.CreatedAt)}
 	switch {
@@ -66,8 +68,8 @@ func (k *Collector) buildContainerStats(p *pod, c *container, node *nodeSample, 
 	return out
 }
 
-// applyRuntimeStats copies the values measured by the runtime into out. If the runtime reports no CPU rate, it is computed from
-// the CPU time.
+// applyRuntimeStats copies r, the values measured by the runtime, into out. If r has no CPU rate, it is computed from the CPU
+// time.
 func (k *Collector) applyRuntimeStats(r *cri.ContainerStats, out *statsapi.ContainerStats) {
 	if c := r.CPU; c != nil {
 		out.CPU = &statsapi.CPUStats{Time: metav1.NewTime(c.Time), UsageCoreNanoSeconds: c.UsageCoreNanoSeconds, UsageNanoCores: c.UsageNanoCores}
@@ -89,7 +91,7 @@ func (k *Collector) applyRuntimeStats(r *cri.ContainerStats, out *statsapi.Conta
 	}
 }
 
-// sumContainers sets the values of a pod without a cgroup to the sums over its containers, as the kubelet does.
+// sumContainers sets CPU, memory and swap of p to the sums of its containers, as the kubelet does for a pod without a cgroup.
 func sumContainers(p *statsapi.PodStats) {
 	for i := range p.Containers {
 		c := &p.Containers[i]
@@ -131,8 +133,8 @@ func laterTime(a, b metav1.Time) metav1.Time {
 	return a
 }
 
-// addStorage adds the volumes of a pod, and its ephemeral-storage usage: writable layers, logs, ephemeral volumes, hosts file and
-// termination messages.
+// addStorage adds to out the usage of each volume of p, and the ephemeral-storage usage of p. The latter is the sum of writable
+// layers, logs, ephemeral volumes, hosts file and termination messages.
 func (k *Collector) addStorage(p *pod, node *nodeSample, out *statsapi.PodStats) {
 	total := node.root.fsStats()
 	count := func(f *statsapi.FsStats) {
@@ -168,7 +170,8 @@ func (k *Collector) addStorage(p *pod, node *nodeSample, out *statsapi.PodStats)
 	out.EphemeralStorage = total
 }
 
-// pathUsage returns the measured usage of a path on nodefs. It has no usage before the first measurement.
+// pathUsage returns the last measured usage of path, a directory or file on nodefs. The usage is nil before the first
+// measurement.
 func (k *Collector) pathUsage(path string, node *nodeSample) *statsapi.FsStats {
 	out := node.root.fsStats()
 	if m, ok := k.walker.targets.lastMeasurement(path); path != "" && ok {
@@ -177,8 +180,8 @@ func (k *Collector) pathUsage(path string, node *nodeSample) *statsapi.FsStats {
 	return out
 }
 
-// logDir returns the log directory of a pod, or of a container if container is not empty. It returns an empty string if a name is
-// not a valid path element.
+// logDir returns the log directory of pod p, or of its container if that is not empty. It returns an empty string if a name from
+// the runtime is not a valid file name.
 func (k *Collector) logDir(p cri.PodIdentity, container string) string {
 	pod := p.Namespace + "_" + p.Name + "_" + p.UID
 	if !isPathElement(pod) || p.UID == "" || container != "" && !isPathElement(container) {
@@ -187,7 +190,7 @@ func (k *Collector) logDir(p cri.PodIdentity, container string) string {
 	return filepath.Join(k.opts.LogRoot, pod, container)
 }
 
-// hostsFile returns the path of a pod's hosts file, or an empty string for an invalid UID.
+// hostsFile returns the path of the hosts file of the pod with this UID. It returns an empty string for an invalid UID.
 func (k *Collector) hostsFile(uid string) string {
 	if !isPathElement(uid) {
 		return ""
@@ -195,8 +198,8 @@ func (k *Collector) hostsFile(uid string) string {
 	return k.opts.HostsFile(uid)
 }
 
-// messageDir returns the directory with a pod's termination messages, or an empty string for an invalid UID. It is measured
-// because a container may write any amount of data to its message file.
+// messageDir returns the directory with the termination messages of the pod with this UID. Its size must be measured, because a
+// container may write any amount of data to it. It returns an empty string for an invalid UID.
 func (k *Collector) messageDir(uid string) string {
 	if !isPathElement(uid) {
 		return ""
@@ -204,12 +207,13 @@ func (k *Collector) messageDir(uid string) string {
 	return k.opts.TerminationMessageDir(uid)
 }
 
-// isPathElement reports whether name, which comes from the runtime, is a single valid element of a path.
+// isPathElement reports whether name, which the runtime reports, is valid as a single element of a path.
 func isPathElement(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) < 256 && !strings.ContainsAny(name, "/\x00")
 }
 
-// listTargets returns the paths to measure for the running pods: walked ones by counting files, byDriver ones by their CSI driver.
+// listTargets returns the paths whose usage is measured, for all running pods in snapshot. The usage of walked paths is measured
+// by counting their files. byDriver paths are volumes that their CSI driver measures.
 func (k *Collector) listTargets(snapshot cri.Snapshot) (walked, byDriver []target) {
 	add := func(path string, t target) {
 		if t.path = path; path != "" {

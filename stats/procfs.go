@@ -25,7 +25,7 @@ const (
 // procfs reads files of /proc.
 type procfs struct{ root fs.FS }
 
-// readFile returns the first maxFile bytes of a file in /proc.
+// readFile returns at most the first maxFile bytes of the file name in /proc.
 func (p procfs) readFile(name string) ([]byte, error) {
 	f, err := p.root.Open(name)
 	if err != nil {
@@ -82,7 +82,8 @@ func parseMeminfo(text []byte) (m meminfo, err error) {
 	return m, nil
 }
 
-// countTasks returns the number of tasks (processes and threads), and the lower of the kernel limits pid_max and threads-max.
+// countTasks returns the number of tasks (processes and threads) of the machine, and most, the largest number allowed. That is
+// the lower of the kernel limits pid_max and threads-max.
 func (p procfs) countTasks() (running, most int64, err error) {
 	most = math.MaxInt64
 	for _, file := range []string{"sys/kernel/pid_max", "sys/kernel/threads-max"} {
@@ -104,7 +105,7 @@ func (p procfs) countTasks() (running, most int64, err error) {
 	return running, most, err
 }
 
-// parseLoadavg returns the number of tasks in /proc/loadavg: 3518 for "1.36 3.49 4.53 2/3518 3715089".
+// parseLoadavg returns the number of tasks in text, the content of /proc/loadavg. For "1.36 3.49 4.53 2/3518 3715089" it is 3518.
 func parseLoadavg(text string) (int64, error) {
 	fields := strings.Fields(text)
 	if len(fields) >= 5 {
@@ -117,7 +118,7 @@ func parseLoadavg(text string) (int64, error) {
 	return 0, fmt.Errorf("loadavg: no tasks in %.80q", text)
 }
 
-// bootTime returns the boot time of the machine, from btime in /proc/stat.
+// bootTime returns the boot time of the machine: the value of btime in /proc/stat.
 func (p procfs) bootTime() (time.Time, error) {
 	text, err := p.readFile("stat")
 	if err != nil {
@@ -141,7 +142,8 @@ type Interface struct {
 	TxBytes, TxPackets, TxErrors, TxDropped uint64
 }
 
-// readInterfaces returns the traffic in the network namespace of process pid. It omits the interfaces that cAdvisor omits.
+// readInterfaces returns the network traffic per interface, in the network namespace of process pid. Interfaces that cAdvisor
+// ignores are left out.
 func (p procfs) readInterfaces(pid string) ([]Interface, error) {
 	text, err := p.readFile(pid + "/net/dev")
 	if err != nil {
@@ -150,8 +152,8 @@ func (p procfs) readInterfaces(pid string) ([]Interface, error) {
 	return parseNetDev(text)
 }
 
-// parseNetDev parses /proc/PID/net/dev: two header lines, then a line with sixteen counters per interface. Programs in a pod may
-// create any number of interfaces, so it omits those above maxInterfaces and an incomplete last line.
+// parseNetDev parses text, the content of /proc/PID/net/dev: two header lines, then one line per interface with sixteen counters.
+// It returns at most maxInterfaces, because the programs in a pod may create any number. It ignores an incomplete last line.
 func parseNetDev(text []byte) (all []Interface, err error) {
 	number := 0
 	cut := len(text) >= maxFile
@@ -181,8 +183,8 @@ func parseNetDev(text []byte) (all []Interface, err error) {
 	return all, nil
 }
 
-// isIgnored reports whether an interface is loopback, or one that container runtimes create on the host, as in lib/container of
-// cAdvisor.
+// isIgnored reports whether name is the loopback interface or the host's end of a container interface. lib/container of cAdvisor
+// ignores the same names.
 func isIgnored(name string) bool {
 	name = strings.ToLower(name)
 	for _, prefix := range []string{"lo", "veth", "docker", "nerdctl"} {

@@ -31,7 +31,8 @@ type rate struct {
 	valid bool      // cores is set
 }
 
-// updateRate returns the CPU nanoseconds per second since the previous sample of name, or nil for the first sample.
+// updateRate stores usage, the total CPU time of name in nanoseconds at the time at. It returns the CPU nanoseconds used per
+// second since the previous sample, or nil for the first sample.
 func (r *cpuRates) updateRate(name string, usage uint64, at time.Time) *uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,12 +48,13 @@ func (r *cpuRates) updateRate(name string, usage uint64, at time.Time) *uint64 {
 	return &now.cores
 }
 
-// nextRate returns the rate after a new sample. As in pkg/kubelet/stats/cri_stats_provider.go, a decreased counter restarts the
-// rate. Unlike there, a sample within rateWindow changes nothing.
-func (r rate) nextRate(ok bool, usage uint64, at time.Time) rate {
+// nextRate returns the rate after a new sample: usage is the total CPU time at the time at. If usage has decreased, the counter
+// was reset: the result then counts as the first sample, as in pkg/kubelet/stats/cri_stats_provider.go. A sample less than
+// rateWindow after the previous one is ignored, which the kubelet does not do.
+func (r rate) nextRate(hasPrevious bool, usage uint64, at time.Time) rate {
 	past := at.Sub(r.time)
 	switch {
-	case !ok || usage < r.usage:
+	case !hasPrevious || usage < r.usage:
 		return rate{usage: usage, time: at}
 	case past < 0: // the clock was set back
 		return rate{usage: usage, time: at, cores: r.cores, valid: r.valid}
@@ -64,7 +66,7 @@ func (r rate) nextRate(ok bool, usage uint64, at time.Time) rate {
 	return rate{usage: usage, time: at, cores: uint64(min(cores, most)), valid: true}
 }
 
-// dropOld drops the rates of cgroups and containers that were not sampled within rateAge.
+// dropOld removes the rates whose last sample is older than rateAge.
 func (r *cpuRates) dropOld(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -34,19 +34,20 @@ func (e hungError) Error() string {
 	return fmt.Sprintf("no answer for %v", e.since.Round(time.Millisecond))
 }
 
-// Timeout returns true, as for other timeout errors of package net.
+// Timeout returns true. It implements the interface of timeout errors in package net.
 func (e hungError) Timeout() bool { return true }
 
 // Is reports whether target is context.DeadlineExceeded.
 func (e hungError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// callAndWait starts f, or joins the running call, and waits until it returns, it has run for wait, or ctx ends. f must not use
-// ctx, which may end earlier than f.
+// callAndWait starts f, or joins the running call of s, and returns its result. It returns an error when the call has been
+// running for the duration wait, or when ctx ends. f must not use ctx, because f may run longer.
 func (s *sharedCall[T]) callAndWait(ctx context.Context, wait time.Duration, f func() (T, error)) (T, error) {
 	return s.startCall(f).waitResult(ctx, wait)
 }
 
-// waitResult waits until the call returns, it has run for wait, or ctx ends.
+// waitResult returns the result of the call p. It returns an error when p has been running for the duration wait, or when ctx
+// ends.
 func (p *pendingCall[T]) waitResult(ctx context.Context, wait time.Duration) (T, error) {
 	var none T
 	select {
@@ -70,7 +71,8 @@ func (p *pendingCall[T]) waitResult(ctx context.Context, wait time.Duration) (T,
 	}
 }
 
-// startCall starts f, unless a call is running, and returns the running call.
+// startCall starts f on a goroutine and returns the call. If a call of s is running already, it returns that call and does not
+// start f.
 func (s *sharedCall[T]) startCall(f func() (T, error)) *pendingCall[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,14 +94,15 @@ func (s *sharedCall[T]) startCall(f func() (T, error)) *pendingCall[T] {
 	return p
 }
 
-// lastResult returns the result of the last successful call and the start time of that call: zero if none has succeeded.
+// lastResult returns the result of the last successful call and the time when that call started. The time is zero before the
+// first success.
 func (s *sharedCall[T]) lastResult() (T, time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last, s.lastStart
 }
 
-// pendingDuration returns how long a call has been running; zero if none is.
+// pendingDuration returns how long the current call has been running, or zero if no call is running.
 func (s *sharedCall[T]) pendingDuration() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

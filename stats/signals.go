@@ -54,9 +54,9 @@ const partsSignals = cgroups.PartMemory | cgroups.PartMemoryLimit | cgroups.Part
 // partsPods are the cgroup files read for Signals from the cgroup of all pods only.
 const partsPods = cgroups.PartPids | cgroups.PartPidsLimit
 
-// Signals measures the eviction signals: a few files, and the sizes of the file systems. It calls the runtime only until that has
-// reported the file systems of images once. Each call has [Options].SignalTimeout. Amounts of a failed source are nil, and the
-// error names the source.
+// Signals measures the eviction signals: it reads a few files and calls statfs for the file systems. It calls the runtime only
+// until the runtime has once reported its image file systems. Each call takes at most [Options].SignalTimeout. If a source fails,
+// its amounts are nil and the error names it.
 func (k *Collector) Signals(ctx context.Context) (Signals, error) {
 	var errs failures
 	n := nodeSample{cgroups: map[string]cgroupSample{}}
@@ -87,7 +87,7 @@ func (k *Collector) Signals(ctx context.Context) (Signals, error) {
 	return s, errs.joinErrors()
 }
 
-// memoryAmount returns memory.available of the node. Its capacity is the available memory plus the working set.
+// memoryAmount returns the signal memory.available of the node. Its capacity is the sum of available memory and working set.
 func (n *nodeSample) memoryAmount() *Amount {
 	root := n.cgroups[nodeCgroup]
 	if !root.found || !n.memoryOK {
@@ -97,13 +97,13 @@ func (n *nodeSample) memoryAmount() *Amount {
 	return &Amount{root.at, toInt64(free), toInt64(addSaturated(free, root.stats.Memory.WorkingSet()))}
 }
 
-// availableBytes returns the memory of the machine minus working set and huge pages, which are not counted in cgroup memory (gate
-// HugepageAwareEviction).
+// availableBytes returns the memory of the machine minus the working set and the huge pages. Huge pages are subtracted because
+// cgroup memory does not include them (feature gate HugepageAwareEviction).
 func (n *nodeSample) availableBytes(root *cgroups.Stats) uint64 {
 	return subSaturated(subSaturated(n.memory.total, root.Memory.WorkingSet()), n.memory.hugePages)
 }
 
-// memoryAmount returns the memory that a cgroup may still use; nil without a limit.
+// memoryAmount returns how much memory the cgroup may still use up to its limit, or nil if it has no limit.
 func (s *cgroupSample) memoryAmount() *Amount {
 	free := availableBytes(&s.stats)
 	if !s.found || free == nil {
@@ -112,7 +112,7 @@ func (s *cgroupSample) memoryAmount() *Amount {
 	return &Amount{s.at, toInt64(*free), toInt64(addSaturated(*free, s.stats.Memory.WorkingSet()))}
 }
 
-// pidAmount returns the number of tasks that a cgroup may still create; nil without a limit.
+// pidAmount returns how many tasks the cgroup may still create up to its limit, or nil if it has no limit.
 func (s *cgroupSample) pidAmount() *Amount {
 	most := s.stats.Pids.Max
 	if !s.found || most == nil || *most < 0 {
@@ -121,7 +121,7 @@ func (s *cgroupSample) pidAmount() *Amount {
 	return &Amount{s.at, *most - toInt64(s.stats.Pids.Current), *most}
 }
 
-// availableBytes returns the memory limit minus the working set; nil without a limit.
+// availableBytes returns the memory limit of a cgroup minus its working set, or nil if it has no limit.
 func availableBytes(s *cgroups.Stats) *uint64 {
 	limit := s.Memory.Max
 	if limit == nil || *limit < 0 || *limit > 1<<62 {
@@ -131,7 +131,7 @@ func availableBytes(s *cgroups.Stats) *uint64 {
 	return &free
 }
 
-// deviceID returns the device number of the file system; zero if it was not measured.
+// deviceID returns the device number of the file system, or zero if m is nil: the file system was not measured.
 func (m *fsMeasurement) deviceID() uint64 {
 	if m == nil {
 		return 0
@@ -139,7 +139,8 @@ func (m *fsMeasurement) deviceID() uint64 {
 	return m.filesystem.Device
 }
 
-// diskAmounts returns the available and total bytes and inodes of a file system; nil if it was not measured.
+// diskAmounts returns the available and total bytes, and the free and total inodes, of a file system. Both are nil if it was not
+// measured.
 func (m *fsMeasurement) diskAmounts() (bytes, inodes *Amount) {
 	if m == nil {
 		return nil, nil

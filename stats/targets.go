@@ -52,7 +52,7 @@ type targetSet struct {
 	all map[string]*measurement // by path
 }
 
-// lastMeasurement returns the last measurement of a path, and false if none has succeeded yet.
+// lastMeasurement returns the last successful measurement of path. ok is false before the first success.
 func (k *targetSet) lastMeasurement(path string) (m measurement, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -62,7 +62,8 @@ func (k *targetSet) lastMeasurement(path string) (m measurement, ok bool) {
 	return m, false
 }
 
-// setTargets replaces the targets. Measurements of removed targets are dropped when their job has returned.
+// setTargets replaces the set of targets by targets, and keeps the measurements of remaining targets. A removed target that is
+// being measured stays until its job returns.
 func (k *targetSet) setTargets(targets []target) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -83,8 +84,8 @@ func (k *targetSet) setTargets(targets []target) {
 	maps.DeleteFunc(k.all, func(_ string, m *measurement) bool { return !m.wanted && m.job == nil })
 }
 
-// dueTargets returns the targets to measure at now, the longest waiting first, and the time when the next one is due: zero if
-// there is none.
+// dueTargets returns the measurements that are due at now, those that wait longest first. wake is the time when the next target
+// becomes due, or zero if no target is waiting.
 func (k *targetSet) dueTargets(now time.Time) (due []*measurement, wake time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -104,7 +105,7 @@ func (k *targetSet) dueTargets(now time.Time) (due []*measurement, wake time.Tim
 	return due, wake
 }
 
-// startJob records that job j measures entry from now on, and returns the target to measure.
+// startJob records that job j has started to measure entry. It returns the target of entry.
 func (k *targetSet) startJob(entry *measurement, j *job) target {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -112,7 +113,7 @@ func (k *targetSet) startJob(entry *measurement, j *job) target {
 	return entry.target
 }
 
-// abandonJob records that job j hangs. Its target then has an error until the job returns.
+// abandonJob records that job j hangs. Until j returns, the measurement entry has an error.
 func (k *targetSet) abandonJob(entry *measurement, j *job) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -121,7 +122,7 @@ func (k *targetSet) abandonJob(entry *measurement, j *job) {
 	}
 }
 
-// eachError calls add for each target whose last measurement failed or hangs, sorted by path.
+// eachError calls add for each target whose last measurement failed or hangs, in the order of the paths.
 func (k *targetSet) eachError(add func(path string, err error)) {
 	k.mu.Lock()
 	failed := map[string]error{}

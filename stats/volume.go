@@ -26,9 +26,9 @@ type Volume struct {
 	Measure func(ctx context.Context) (statsapi.FsStats, error)
 }
 
-// VolumesOf returns the volumes of pod that are directories below root/pods/UID/volumes, as in the kubelet and package volume:
-// emptyDir, configMap, secret, downwardAPI and projected. root is [Options].Root. Ephemeral is set as by IsLocalEphemeralVolume
-// of the kubelet. It does not return persistent volume claims.
+// VolumesOf returns the volumes of pod whose directory is in root/pods/UID/volumes: emptyDir, configMap, secret, downwardAPI and
+// projected. root is [Options].Root. The kubelet and package volume use the same directories. The field Ephemeral is set by the
+// rule of IsLocalEphemeralVolume in the kubelet. Persistent volume claims are not returned.
 func VolumesOf(root string, pod *corev1.Pod) (all []Volume) {
 	if !isPathElement(string(pod.UID)) {
 		return nil

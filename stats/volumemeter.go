@@ -25,13 +25,13 @@ func newVolumeMeter(timeout time.Duration) *volumeMeter {
 	return &volumeMeter{timeout: timeout, wake: make(chan struct{}, 1)}
 }
 
-// setTargets replaces the volumes to measure. It wakes measureLoop and does not wait for measurements.
+// setTargets replaces the volumes that measureLoop measures, and wakes it. It does not block.
 func (a *volumeMeter) setTargets(targets []target) {
 	a.targets.setTargets(targets)
 	sleep.Wake(a.wake)
 }
 
-// measureLoop measures the volumes that are due until ctx ends.
+// measureLoop measures each volume when it is due, until ctx ends.
 func (a *volumeMeter) measureLoop(ctx context.Context) {
 	for {
 		var due <-chan time.Time
@@ -50,7 +50,8 @@ func (a *volumeMeter) measureLoop(ctx context.Context) {
 // maxConcurrent is the number of volumes that a volumeMeter measures at a time.
 const maxConcurrent = 8
 
-// measureDue measures the volumes that are due, and returns when the next one is: zero if there is none.
+// measureDue measures all volumes that are due and returns the time when the next volume is due. The time is zero if there is no
+// volume.
 func (a *volumeMeter) measureDue(ctx context.Context) time.Time {
 	due, _ := a.targets.dueTargets(time.Now())
 	free := make(chan struct{}, maxConcurrent)
@@ -71,8 +72,8 @@ func (a *volumeMeter) measureDue(ctx context.Context) time.Time {
 	return wake
 }
 
-// measureVolume measures one volume on a goroutine of its own. It returns when the measurement is complete or late; a late one is
-// abandoned.
+// measureVolume measures one volume on a new goroutine. It returns when the measurement is complete. It abandons a measurement
+// that runs longer than timeout and a grace time.
 func (a *volumeMeter) measureVolume(ctx context.Context, entry *measurement) {
 	if ctx.Err() != nil {
 		return
@@ -96,7 +97,7 @@ func (a *volumeMeter) measureVolume(ctx context.Context, entry *measurement) {
 	}
 }
 
-// runJob measures a volume by its driver and stores the result in entry. It is the goroutine of job j.
+// runJob is the goroutine of job j. It calls the measure function of tgt, usually a CSI driver, and stores the result in entry.
 func (a *volumeMeter) runJob(ctx context.Context, j *job, entry *measurement, tgt target) {
 	at := time.Now()
 	limited, cancel := context.WithTimeout(ctx, a.timeout)
