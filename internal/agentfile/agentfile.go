@@ -13,11 +13,11 @@ import (
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 )
 
-// Marshal returns the YAML documents of a configuration file. A field of KubeletConfiguration is written to that document, any
-// other field to NodeConfiguration.
+// Marshal returns the content of an agent's configuration file: a KubeletConfiguration and a NodeConfiguration as two YAML
+// documents. Each entry of fields, by its JSON name, goes into the document that has a field of that name.
 //
-// Tests share their machine with other agents, so some defaults differ from the kubelet: without cgroupRoot pods get no cgroup,
-// without evictionHard and evictionSoft no pod is evicted, and healthzPort is 0.
+// Some defaults differ from the kubelet, because tests share their machine with other agents. Without cgroupRoot, pods get no
+// cgroup. Without evictionHard and evictionSoft, no pod is evicted. healthzPort is 0.
 func Marshal(fields map[string]any) ([]byte, error) {
 	kubelet := map[string]any{"apiVersion": kubeletconfig.APIVersion, "kind": kubeletconfig.Kind, "healthzPort": 0}
 	node := map[string]any{"apiVersion": kubeletconfig.NodeAPIVersion, "kind": kubeletconfig.NodeKind}
@@ -42,7 +42,7 @@ func Marshal(fields map[string]any) ([]byte, error) {
 	return append(append(append(first, "\n---\n"...), second...), '\n'), err
 }
 
-// isKubeletField reports whether name is a field of KubeletConfiguration.
+// isKubeletField reports whether KubeletConfiguration has the JSON field name.
 func isKubeletField(name string) bool {
 	t := reflect.TypeFor[kubeletconfig.Configuration]()
 	for i := range t.NumField() {

@@ -25,8 +25,9 @@ func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	return wrapError(path, replaceFile(path, data, perm, true))
 }
 
-// Replace is WriteFile without waiting for the disk, at a hundredth of the cost. After a power failure the file may have the old
-// content, be empty or be missing. After a kill it has the old or the new content.
+// Replace replaces the content of the file at path like [WriteFile], but does not wait for the disk, which makes it a hundred
+// times cheaper. After a kill of this process the file has the old or the new content. After a power failure it may have the old
+// content, be empty or be missing.
 func Replace(path string, data []byte, perm fs.FileMode) error {
 	return wrapError(path, replaceFile(path, data, perm, false))
 }
@@ -65,7 +66,8 @@ func replaceFile(path string, data []byte, perm fs.FileMode, durable bool) error
 // suffix is the extension of temporary files.
 const suffix = ".tmp"
 
-// writeTemp writes a temporary file, which is private until its content is complete.
+// writeTemp writes data to the temporary file f and then sets its mode to perm, so that an incomplete file stays private. With
+// durable it waits until data is on disk.
 func writeTemp(f *os.File, data []byte, perm fs.FileMode, durable bool) error {
 	if _, err := f.Write(data); err != nil {
 		return err
@@ -79,7 +81,8 @@ func writeTemp(f *os.File, data []byte, perm fs.FileMode, durable bool) error {
 	return f.Sync()
 }
 
-// SyncDir syncs the names in a directory to disk. It does nothing on Windows and on file systems without that call.
+// SyncDir waits until the file names in the directory dir are on disk. It does nothing on Windows, and on file systems that
+// cannot sync a directory.
 func SyncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -95,8 +98,8 @@ func SyncDir(dir string) error {
 	return nil
 }
 
-// Clean removes the temporary files that killed writers of the file at path have left. It must not run concurrently with a
-// writer. A missing directory is no error.
+// Clean removes temporary files of the file at path, which writers leave in its directory when they are killed. It must not run
+// concurrently with a writer of path. A missing directory is no error.
 func Clean(path string) error {
 	dir, name := filepath.Split(path)
 	if dir == "" {

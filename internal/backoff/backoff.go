@@ -13,7 +13,8 @@ type Policy struct {
 	Max   time.Duration // the longest wait
 }
 
-// After returns the wait after the given number of consecutive failures. It returns zero if failures is zero.
+// After returns the time to wait before the next retry, after failures consecutive failures: p.First after one failure, then
+// doubled up to p.Max. It returns zero if failures is zero.
 func (p Policy) After(failures int) time.Duration {
 	if failures <= 0 {
 		return 0
@@ -25,7 +26,7 @@ func (p Policy) After(failures int) time.Duration {
 	return d
 }
 
-// Next returns the wait that follows the given wait: twice as long, at least p.First and at most p.Max.
+// Next returns the wait after one more failure, if the last one was wait: twice as long, but at least p.First and at most p.Max.
 func (p Policy) Next(wait time.Duration) time.Duration {
 	if wait > p.Max/2 {
 		return p.Max // avoids an overflow
@@ -33,8 +34,8 @@ func (p Policy) Next(wait time.Duration) time.Duration {
 	return min(max(2*wait, p.First), p.Max)
 }
 
-// Jitter returns wait times a factor between low and high that is chosen by random, a number in [0,1). It spreads the retries of
-// operations that fail at one time.
+// Jitter returns wait times a factor between low and high. random, a number in [0,1), selects the factor. Operations that fail
+// together are then not all retried together.
 func Jitter(wait time.Duration, low, high, random float64) time.Duration {
 	return time.Duration(float64(wait) * (low + (high-low)*random))
 }

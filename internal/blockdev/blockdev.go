@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plugincmd"
 )
 
-// Resolve returns the path of the block device that path refers to through symbolic links.
+// Resolve follows the symbolic links of path and returns the path of the block device. Any other kind of file is an error.
 func Resolve(path string) (string, error) {
 	device, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -52,11 +52,11 @@ func Size(path string) (uint64, error) {
 	return uint64(max(n, 0)), err
 }
 
-// Hold keeps a block device open until Release, also after the agent has exited, by attaching a loop device to it. It does
-// nothing if there is one.
+// Hold attaches a loop device to the block device at path, unless one is attached already. The loop device keeps the block device
+// open until [Release], even if the agent exits.
 func Hold(ctx context.Context, path string) error { return attachLoop(ctx, path) }
 
-// Release undoes Hold. It does nothing for a device without a loop device.
+// Release detaches the loop device that [Hold] has attached to the block device at path. Without a loop device it does nothing.
 func Release(ctx context.Context, path string) error { return detachLoop(ctx, path) }
 
 // Limits of the program output that is kept, and of its part in an error, in bytes.
@@ -65,7 +65,8 @@ const (
 	maxText   = 1 << 10
 )
 
-// runProgram runs a program and returns its output and exit code. err is not nil only if the program did not exit by itself.
+// runProgram runs the program name. It returns the combined standard output and error, and the exit code. err is set only if the
+// program was not started, or did not exit by itself.
 func runProgram(ctx context.Context, name string, args ...string) (output string, code int, err error) {
 	out := &plugincmd.Output{Max: maxOutput, Drop: true}
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -78,7 +79,7 @@ func runProgram(ctx context.Context, name string, args ...string) (output string
 	return output, 0, err
 }
 
-// exitError returns an error with the exit code and the end of the output of a program.
+// exitError returns an error for a run of the program name on device, with its exit code and the end of its output.
 func exitError(name, device, output string, code int) error {
 	if len(output) > maxText {
 		output = "…" + output[len(output)-maxText:]

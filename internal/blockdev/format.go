@@ -17,7 +17,8 @@ const partitions = "unknown data, probably partitions"
 // blkidNothingFound is the exit code of blkid for an empty device.
 const blkidNothingFound = 2
 
-// Probe returns the format of a block device, such as "ext4"; "" for an empty device.
+// Probe returns the content type of device as blkid detects it: a file system type such as "ext4", or "" for an empty device. For
+// a partition table it returns a text that is no file system type.
 func Probe(ctx context.Context, device string) (format string, err error) {
 	if is, err := IsDevice(device); err != nil || !is { // blkid has one exit code for an empty device and for another file
 		return "", errors.Join(err, fmt.Errorf("%s is not a block device", device))
@@ -45,13 +46,14 @@ func Probe(ctx context.Context, device string) (format string, err error) {
 	return format, nil
 }
 
-// isType reports whether name can be a file system type, for which a program mkfs.NAME exists.
+// isType reports whether name has only characters of a file system type, so that it can be part of the program name mkfs.NAME.
 func isType(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// Format creates a file system on an empty device, and checks and repairs an existing one with fsck -a. With readOnly it writes
-// nothing, and an empty device is an error. A device with another format is kept; mounting it will fail.
+// Format creates a file system of type fstype on an empty device. On a device with any content it runs fsck -a, which repairs the
+// file system. The content is never replaced, even if its type is not fstype: the later mount fails then. With readOnly it writes
+// nothing, and an empty device is an error.
 func Format(ctx context.Context, device, fstype string, readOnly bool) error {
 	if !isType(fstype) {
 		return fmt.Errorf("%.64q is not a file system type", fstype)
@@ -105,8 +107,8 @@ func checkFileSystem(ctx context.Context, device string) error {
 	return nil
 }
 
-// Grow extends the file system of a device, which is mounted on dir, to the size of the device. It does nothing if the file
-// system has that size or the device is empty.
+// Grow extends the file system on device, which is mounted at dir, to the size of the device. It does nothing if the file system
+// already has that size, or if the device is empty.
 func Grow(ctx context.Context, device, dir string) error {
 	format, err := Probe(ctx, device)
 	if err != nil || format == "" {

@@ -66,7 +66,8 @@ func attachLoop(ctx context.Context, path string) error {
 	return errors.New("other programs take all free loop devices")
 }
 
-// configureLoop attaches a loop device to an open block device.
+// configureLoop attaches the loop device at path loop to the open block device. path is the name of the block device, which the
+// kernel stores for information.
 func configureLoop(loop string, device *os.File, path string) error {
 	f, err := os.OpenFile(loop, os.O_RDWR, 0)
 	if err != nil {
@@ -109,7 +110,8 @@ func detachLoop(ctx context.Context, path string) error {
 	return fmt.Errorf("%s still has a loop device", path)
 }
 
-// findLoop returns the loop device that is attached to path, or "".
+// findLoop returns the path of the loop device that is attached to the block device at path. It returns "" if no loop device is
+// attached.
 func findLoop(path string) (string, error) {
 	target, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {

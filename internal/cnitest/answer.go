@@ -32,10 +32,10 @@ const (
 // Succeed returns the default behaviour.
 func Succeed() Answer { return Answer{} }
 
-// Return returns an answer with a result, or any other JSON, as output.
+// Return returns an Answer with which the plugin succeeds and prints result, usually a CNI result in JSON.
 func Return(result string) Answer { return Answer{Stdout: result} }
 
-// Fail returns an answer with a CNI error and its code. Details are optional.
+// Fail returns an Answer with which the plugin prints a CNI error with code, message and details, and exits with code 1.
 func Fail(code uint, message string, details ...string) Answer {
 	data, _ := json.Marshal(struct {
 		Code    uint   `json:"code"`
@@ -45,7 +45,8 @@ func Fail(code uint, message string, details ...string) Answer {
 	return Answer{Stdout: string(data), Exit: 1}
 }
 
-// Hang returns an answer without output: the plugin and its child process do not exit.
+// Hang returns an Answer with which the plugin prints nothing and does not exit until the test ends. It also starts the child
+// process child, if any.
 func Hang(child Child) Answer { return Answer{Hang: true, Child: child} }
 
 // Crash returns an answer in which a signal kills the plugin.

@@ -39,7 +39,7 @@ func Main() {
 	os.Exit(code)
 }
 
-// waitForTestEnd exits when the test ends, which removes the directory.
+// waitForTestEnd blocks until the end of the test, which removes the directory dir, and then exits this process.
 func waitForTestEnd(dir string) {
 	for {
 		if _, err := os.Lstat(filepath.Join(dir, scriptFile)); err != nil {
@@ -49,7 +49,8 @@ func waitForTestEnd(dir string) {
 	}
 }
 
-// runScript behaves as scripted for this call and returns the exit code.
+// runScript reads the CNI call from the environment and standard input, and prints the scripted answer of the plugin. It returns
+// the exit code for the process.
 func runScript(dir, plugin string) (exit int, err error) {
 	call := Call{
 		Plugin: plugin, Command: os.Getenv("CNI_COMMAND"), ContainerID: os.Getenv("CNI_CONTAINERID"), Netns: os.Getenv("CNI_NETNS"),
@@ -84,8 +85,8 @@ func runScript(dir, plugin string) (exit int, err error) {
 	return answer.Exit, nil
 }
 
-// recordCall appends the call to the file of calls and returns its answer, which depends on the number of equal calls before. It
-// starts the child process of the answer, so that the record has its PID.
+// recordCall appends call to the file of calls in dir, and returns the scripted answer for the nth identical command of this
+// plugin. It starts the child process of the answer first, so that the recorded call has its PID.
 func recordCall(dir string, call *Call) (answer Answer, err error) {
 	f, err := os.OpenFile(filepath.Join(dir, callsFile), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -140,7 +141,8 @@ func startChild(kind Child) (pid int, err error) {
 	return cmd.Process.Pid, nil
 }
 
-// defaultOutput returns the output of a plugin without a script.
+// defaultOutput returns the output of a plugin without a script. For ADD it is the previous result or, without one, a result with
+// an address that depends on the container ID and the interface.
 func defaultOutput(call Call) []byte {
 	switch call.Command {
 	case "VERSION":
@@ -160,7 +162,8 @@ func defaultOutput(call Call) []byte {
 		version, call.Interface, call.Netns, versionField(version), sum[0], sum[1], sum[2])
 }
 
-// versionField returns the field "version" of addresses, which CNI versions before 1.0.0 have.
+// versionField returns the JSON field "version" of an IP address in a result. It returns "" for CNI version 1.0.0 and later,
+// which have no such field.
 func versionField(version string) string {
 	if version < `"1` {
 		return `"version":"4",`

@@ -46,15 +46,16 @@ type Call struct {
 // String returns the plugin and the command, such as "bridge ADD".
 func (c Call) String() string { return c.Plugin + " " + c.Command }
 
-// Field returns a field of the configuration, such as "prevResult" or "runtimeConfig", as JSON, or "" if it is missing.
+// Field returns the field name of the network configuration, such as "prevResult" or "runtimeConfig", as JSON. It returns "" if
+// the field is missing.
 func (c Call) Field(name string) string {
 	var fields map[string]json.RawMessage
 	_ = json.Unmarshal(c.Config, &fields)
 	return string(fields[name])
 }
 
-// New creates a directory with plugins of these names, which is removed when the test ends. On systems other than Linux it skips
-// the test.
+// New creates a directory with executable plugins of the given names. The directory is removed when the test ends. On systems
+// other than Linux the test is skipped.
 func New(t testing.TB, names ...string) *Plugins {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -88,7 +89,8 @@ func (p *Plugins) Uninstall(name string) {
 	}
 }
 
-// Script sets the answers of a plugin to a command from now on. Without answers, the plugin behaves by default.
+// Script sets the answers of plugin to command: the nth call gets the nth answer, and all later calls get the last one. Without
+// answers, the plugin succeeds with a default result.
 func (p *Plugins) Script(plugin, command string, answers ...Answer) {
 	p.t.Helper()
 	s, err := readScript(p.Dir)
@@ -99,7 +101,7 @@ func (p *Plugins) Script(plugin, command string, answers ...Answer) {
 	p.writeScript(s)
 }
 
-// writeScript replaces the script file atomically, because plugins may be reading it.
+// writeScript replaces the script file atomically, because a plugin may read it at any time.
 func (p *Plugins) writeScript(answers script) {
 	p.t.Helper()
 	data, err := json.Marshal(answers)
@@ -124,7 +126,8 @@ func readScript(dir string) (script, error) {
 	return s, json.Unmarshal(data, &s)
 }
 
-// Calls returns the recorded calls of these commands, or all calls.
+// Calls returns the recorded calls of all plugins in order. If commands is not empty, it returns only calls of these CNI
+// commands, such as "ADD".
 func (p *Plugins) Calls(commands ...string) []Call {
 	p.t.Helper()
 	data, err := os.ReadFile(filepath.Join(p.Dir, callsFile))
@@ -140,7 +143,7 @@ func (p *Plugins) Calls(commands ...string) []Call {
 	})
 }
 
-// CallNames returns the recorded calls as text, such as "bridge ADD, portmap ADD".
+// CallNames returns the calls that [Plugins.Calls] returns for commands as one text, such as "bridge ADD, portmap ADD".
 func (p *Plugins) CallNames(commands ...string) string {
 	p.t.Helper()
 	var words []string

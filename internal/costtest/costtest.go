@@ -36,7 +36,7 @@ type Limit struct {
 	Time time.Duration
 }
 
-// withDefaults returns the limit with defaults for zero fields, raised if the race detector is on.
+// withDefaults returns l with defaults for its zero fields. With the race detector, it raises both limits.
 func (l Limit) withDefaults() Limit {
 	if l.Bytes == 0 {
 		l.Bytes = DefaultBytes
@@ -51,8 +51,8 @@ func (l Limit) withDefaults() Limit {
 	return l
 }
 
-// Check runs f, and fails the test if f costs more than limit. If so, it runs f again, at most twice, and passes if one run is
-// within the limit. f must do the same work each time.
+// Check runs f, and fails the test if f exceeds limit. Because a busy machine distorts a run, f has up to three runs, and the
+// lowest number of bytes and the lowest time count. f must do the same work each time.
 func Check(t testing.TB, limit Limit, f func()) {
 	t.Helper()
 	if err := checkCost(limit.withDefaults(), f); err != nil {
@@ -60,7 +60,7 @@ func Check(t testing.TB, limit Limit, f func()) {
 	}
 }
 
-// checkCost returns an error if f exceeds limit, which has no zero fields, in all of its runs.
+// checkCost implements [Check]: it returns an error if f exceeds limit in all of its runs. limit must have no zero fields.
 func checkCost(limit Limit, f func()) error {
 	least := measureCost(f)
 	for i := 1; i < maxRuns && (least.Bytes > limit.Bytes || least.Time > limit.Time); i++ {
@@ -76,7 +76,8 @@ func checkCost(limit Limit, f func()) error {
 	return nil
 }
 
-// measureCost runs f once and returns its allocated bytes and its duration.
+// measureCost runs f once, and returns the bytes that it allocated and its CPU time. The time is at least a quarter of the
+// elapsed time, so that a function that only waits also counts.
 func measureCost(f func()) Limit {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -41,7 +41,8 @@ type Options struct {
 	AfterCall func(c Call, err error) error
 }
 
-// AllCapabilities returns all capabilities of a CSI node service that package volume/csi uses.
+// AllCapabilities returns the capabilities of a CSI node service that package volume/csi can use, for Options of a driver that
+// supports them all.
 func AllCapabilities() []csi.NodeServiceCapability_RPC_Type {
 	return []csi.NodeServiceCapability_RPC_Type{
 		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME, csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
@@ -94,7 +95,8 @@ func Start(t testing.TB, opts Options) *Driver {
 // Socket returns the path of the CSI socket.
 func (d *Driver) Socket() string { return filepath.Join(d.dir, "csi.sock") }
 
-// RegistrationSocket returns the path of the registration socket, which exists only if Options.Registry is set.
+// RegistrationSocket returns the path of the registration socket, through which the kubelet's plugin watcher finds the driver.
+// The socket exists only if Options.Registry is set.
 func (d *Driver) RegistrationSocket() string {
 	return filepath.Join(d.opts.Registry, d.opts.Name+"-reg.sock")
 }
@@ -117,7 +119,7 @@ func (d *Driver) Restart() {
 	d.server, d.reg = g, reg
 }
 
-// startServer serves g on a new socket at path. It removes an existing socket.
+// startServer serves the gRPC server on a new unix socket at path, in place of an existing socket.
 func (d *Driver) startServer(server *grpc.Server, path string) {
 	d.t.Helper()
 	_ = os.Remove(path)
@@ -128,7 +130,8 @@ func (d *Driver) startServer(server *grpc.Server, path string) {
 	d.wg.Go(func() { _ = server.Serve(l) })
 }
 
-// Stop stops the driver and its registration at once, as a crash does: running calls get no response. The sockets are removed.
+// Stop stops the driver and its registration at once, like a crash: running calls get no response, and both sockets are removed.
+// The driver keeps its records of volumes for Restart.
 func (d *Driver) Stop() {
 	d.mu.Lock()
 	servers := []*grpc.Server{d.server, d.reg}
@@ -149,7 +152,7 @@ func (d *Driver) SetCapabilities(capabilities ...csi.NodeServiceCapability_RPC_T
 	d.opts.Capabilities = slices.Clone(capabilities)
 }
 
-// Calls returns the recorded calls in order, except NodeGetCapabilities.
+// Calls returns the CSI calls that the driver has received, in order. NodeGetCapabilities is omitted.
 func (d *Driver) Calls() []Call {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -172,7 +175,8 @@ func (d *Driver) ClearCalls() {
 	d.calls = nil
 }
 
-// Volumes returns the staged and published volumes, sorted, as "staged HANDLE PATH" and "published HANDLE PATH".
+// Volumes returns a sorted line for each path at which a volume is staged or published: "staged HANDLE PATH" or "published HANDLE
+// PATH".
 func (d *Driver) Volumes() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,7 +188,8 @@ func (d *Driver) Volumes() []string {
 	return all
 }
 
-// RegistrationResults returns the results that the driver received for its registrations: "registered" or the error.
+// RegistrationResults returns the results that the agent sent for each registration of the driver, in order: "registered" or the
+// error text.
 func (d *Driver) RegistrationResults() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -199,7 +204,8 @@ func (d *Driver) RegistrationResults() []string {
 	return all
 }
 
-// interceptCall records a call and calls Options.BeforeCall and AfterCall.
+// interceptCall records the CSI call, handles it with handle, and calls the hooks Options.BeforeCall and Options.AfterCall around
+// it. An error of BeforeCall is the response.
 func (d *Driver) interceptCall(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	message, _ := request.(proto.Message)
 	c := Call{Method: filepath.Base(info.FullMethod), Request: message}
@@ -220,7 +226,7 @@ func (d *Driver) interceptCall(ctx context.Context, request any, info *grpc.Unar
 	return answer, err
 }
 
-// Hang is an Options.BeforeCall that blocks until the client or the driver ends the call.
+// Hang is a hook for Options.BeforeCall. It blocks until the client cancels the call or the driver stops.
 func Hang(ctx context.Context, _ Call) error {
 	<-ctx.Done()
 	return ctx.Err()
@@ -233,12 +239,12 @@ type registrar struct {
 	d *Driver
 }
 
-// GetInfo returns name, CSI socket and versions of the driver.
+// GetInfo returns the driver's name, supported versions and the path of its CSI socket.
 func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{Type: "CSIPlugin", Name: r.d.opts.Name, Endpoint: r.d.Socket(), SupportedVersions: r.d.opts.Versions}, nil
 }
 
-// NotifyRegistrationStatus records the result of the registration.
+// NotifyRegistrationStatus records status, the result of a registration.
 func (r *registrar) NotifyRegistrationStatus(_ context.Context, status *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()

@@ -68,8 +68,8 @@ func (n *node) hasCapability(capability csi.NodeServiceCapability_RPC_Type) bool
 	return slices.Contains(n.d.opts.Capabilities, capability)
 }
 
-// addMountPoint records a volume at a path. It fails if the path has another volume, or the volume with another capability.
-// n.d.mu is held.
+// addMountPoint records that the volume point.handle with capability c is staged or published at point.path. It fails if another
+// volume is at the path, or if this volume is there with another capability. n.d.mu is held.
 func (n *node) addMountPoint(point mountPoint, c *csi.VolumeCapability) error {
 	if point.handle == "" || point.path == "" || c.GetAccessMode() == nil || c.GetAccessType() == nil {
 		return status.Error(codes.InvalidArgument, "handle, path or capability is missing")
@@ -86,7 +86,8 @@ func (n *node) addMountPoint(point mountPoint, c *csi.VolumeCapability) error {
 	return nil
 }
 
-// countMountPoints returns at how many paths a volume is staged or published. n.d.mu is held.
+// countMountPoints returns the number of paths at which the volume handle is staged or published, depending on kind. n.d.mu is
+// held.
 func (n *node) countMountPoints(kind, handle string) (found int) {
 	for p := range n.d.state {
 		if p.kind == kind && p.handle == handle {
@@ -96,7 +97,7 @@ func (n *node) countMountPoints(kind, handle string) (found int) {
 	return found
 }
 
-// NodeStageVolume records a volume as staged at a directory, which must exist.
+// NodeStageVolume records the volume as staged at the staging directory of r. It fails if the directory does not exist.
 func (n *node) NodeStageVolume(_ context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	n.d.mu.Lock()
 	defer n.d.mu.Unlock()
@@ -106,7 +107,7 @@ func (n *node) NodeStageVolume(_ context.Context, r *csi.NodeStageVolumeRequest)
 	return &csi.NodeStageVolumeResponse{}, n.addMountPoint(mountPoint{staged, r.GetVolumeId(), r.GetStagingTargetPath()}, r.GetVolumeCapability())
 }
 
-// NodeUnstageVolume removes the record, unless the volume is published.
+// NodeUnstageVolume removes the record of the staged volume. It fails while the volume is published.
 func (n *node) NodeUnstageVolume(_ context.Context, r *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
 	n.d.mu.Lock()
 	defer n.d.mu.Unlock()
@@ -117,8 +118,8 @@ func (n *node) NodeUnstageVolume(_ context.Context, r *csi.NodeUnstageVolumeRequ
 	return &csi.NodeUnstageVolumeResponse{}, nil
 }
 
-// NodePublishVolume records a volume as published and creates its directory, or the file of a block volume. The parent directory
-// must exist.
+// NodePublishVolume records the volume as published, and creates the target: a file for a block volume, else a directory. The
+// parent directory of the target must exist.
 func (n *node) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	n.d.mu.Lock()
 	defer n.d.mu.Unlock()
@@ -144,7 +145,7 @@ func (n *node) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRequ
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-// NodeUnpublishVolume removes the directory or file of a volume, and its record.
+// NodeUnpublishVolume removes the target, which is a directory or a file, and the record of the published volume.
 func (n *node) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	n.d.mu.Lock()
 	defer n.d.mu.Unlock()
@@ -155,7 +156,7 @@ func (n *node) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolume
 	return &csi.NodeUnpublishVolumeResponse{}, nil
 }
 
-// NodeExpandVolume returns the requested size if the volume is published.
+// NodeExpandVolume returns the requested size as the new size of a published volume. It fails if the volume is not published.
 func (n *node) NodeExpandVolume(_ context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	n.d.mu.Lock()
 	defer n.d.mu.Unlock()
@@ -165,7 +166,7 @@ func (n *node) NodeExpandVolume(_ context.Context, r *csi.NodeExpandVolumeReques
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: r.GetCapacityRange().GetRequiredBytes()}, nil
 }
 
-// NodeGetVolumeStats returns fixed statistics for a published volume.
+// NodeGetVolumeStats returns the same fixed usage for each published volume.
 func (n *node) NodeGetVolumeStats(_ context.Context, r *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
 	n.d.mu.Lock()
 	defer n.d.mu.Unlock()

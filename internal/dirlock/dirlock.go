@@ -39,8 +39,8 @@ func (e *LockedError) Error() string {
 // Lock is the lock of a directory. The kernel releases it when the process exits.
 type Lock struct{ file *os.File }
 
-// Acquire locks the existing directory dir, using the file name in it, which is created if necessary. If the directory is locked,
-// also by this process, the error is a [*LockedError].
+// Acquire locks the existing directory dir by locking the file name in it, which is created if necessary. It waits briefly for
+// another holder of the lock. If the directory stays locked, even by this process, the error is a [*LockedError].
 func Acquire(dir, name string) (*Lock, error) {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -60,8 +60,8 @@ func Acquire(dir, name string) (*Lock, error) {
 	return &Lock{file: f}, nil
 }
 
-// IsLocked reports whether any process has locked the directory. It does not wait, and returns false if the lock file does not
-// exist.
+// IsLocked reports whether a process has locked the directory dir by [Acquire] with the same file name. It does not wait. If the
+// file does not exist, it returns false.
 func IsLocked(dir, name string) (bool, error) {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -84,7 +84,8 @@ func (l *Lock) Release() error { return l.file.Close() }
 // errLocked means that the lock is held by another agent.
 var errLocked = errors.New("taken")
 
-// acquireInTime locks a file, and retries until its timeout. It returns errLocked if that fails.
+// acquireInTime locks the file f. While another process has the lock, it retries for retryTimeout, or for orphanTimeout if that
+// process has exited. Then it returns errLocked.
 func acquireInTime(f *os.File) error {
 	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		err := tryLock(f)
@@ -95,7 +96,7 @@ func acquireInTime(f *os.File) error {
 	}
 }
 
-// writePID writes the process ID of this process, the holder of the lock, to the lock file.
+// writePID writes the ID of this process, which has the lock, to the lock file f.
 func writePID(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err

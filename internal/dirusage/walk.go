@@ -41,10 +41,13 @@ type Walk struct {
 	linked map[uint64]struct{} // inodes of files with several names
 }
 
-// Steps returns a number that grows while the measurement makes progress. It is safe for concurrent use.
+// Steps returns a number that grows while Run makes progress. A caller can detect a hung file system by it. It is safe for
+// concurrent use.
 func (w *Walk) Steps() uint64 { return w.steps.Load() }
 
-// countFile adds a file to the usage. blocks are of 512 bytes; names is its number of hard links.
+// countFile adds a file to w.Bytes and w.Inodes. blocks is its size in units of 512 bytes, and names its number of hard links. A
+// file with several links counts once. If there are too many of these to remember, each link counts for its fraction of the
+// bytes.
 func (w *Walk) countFile(inode, blocks, names uint64, directory bool) {
 	bytes := min(blocks, math.MaxUint64/512) * 512
 	if names > 1 && !directory {
@@ -64,7 +67,7 @@ func (w *Walk) countFile(inode, blocks, names uint64, directory bool) {
 	w.Inodes++
 }
 
-// takeStep is called between some files. It sleeps if the pace requires it, and returns the error of ctx.
+// takeStep counts a step of the walk, which includes some files. If w.Pace requires it, it sleeps. It returns the error of ctx.
 func (w *Walk) takeStep(ctx context.Context) error {
 	w.steps.Add(1)
 	if w.Pace == nil {
@@ -86,7 +89,8 @@ const MaxSleep = 2 * time.Second
 // workPeriod is how long a measurement works between two sleeps.
 const workPeriod = 10 * time.Millisecond
 
-// sleepIfDue sleeps if the work period is over, and returns the error of ctx.
+// sleepIfDue sleeps if the walk has worked for workPeriod since its last sleep, so that it uses at most p.CPUFraction of a CPU.
+// It returns the error of ctx.
 func (p *Pace) sleepIfDue(ctx context.Context) error {
 	now := time.Now()
 	if p.workStarted.IsZero() {

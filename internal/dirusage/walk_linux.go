@@ -18,7 +18,8 @@ import (
 // stepFiles is the number of files between two calls of takeStep.
 const stepFiles = 64
 
-// Run measures a directory or one file. The path itself may contain symbolic links; links below it are not followed.
+// Run adds the usage of the directory or file at path to w. Symbolic links in the parent directories of path are followed. A
+// symbolic link at path or below it is counted, but not followed.
 func (w *Walk) Run(ctx context.Context, path string) error {
 	if err := w.takeStep(ctx); err != nil {
 		return err
@@ -60,8 +61,9 @@ func (w *Walk) Run(ctx context.Context, path string) error {
 	return nil
 }
 
-// countDirectory adds the files of an open directory. fd may be replaced by another descriptor of that directory. It reads a
-// block of entries before it enters the subdirectories in that block, so one buffer suffices.
+// countDirectory adds the files in and below the open directory *fd. If the tree is deep, it closes *fd in between, and stores a
+// new descriptor of the same directory. It enters the subdirectories of a block of entries before it reads the next block, so
+// that all levels share buf.
 func (w *Walk) countDirectory(ctx context.Context, fd *int, buf []byte, level int) error {
 	for {
 		var below []string
@@ -95,7 +97,8 @@ func (w *Walk) countDirectory(ctx context.Context, fd *int, buf []byte, level in
 	}
 }
 
-// countEntry adds one entry, and reports whether it is a directory to enter. Removed entries and mount points are skipped.
+// countEntry adds the entry name of the directory parent to the usage. It reports whether the entry is a directory that the walk
+// has to enter. Mount points and entries that were removed meanwhile are not counted.
 func (w *Walk) countEntry(parent int, name string) bool {
 	st, err := statEntry(parent, name)
 	if err != nil || deviceOf(&st) != w.device || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
@@ -109,8 +112,8 @@ func (w *Walk) countEntry(parent int, name string) bool {
 	return directory
 }
 
-// statEntry returns the attributes of a directory entry, or of fd itself if name is empty. It does not contact a file server, so
-// a hung server does not block it.
+// statEntry returns the attributes of the entry name in the directory fd, or of fd itself if name is empty. It uses the
+// attributes that the kernel has cached, so that a file server that hangs does not block it.
 func statEntry(fd int, name string) (st unix.Statx_t, err error) {
 	const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC | unix.AT_EMPTY_PATH
 	const what = unix.STATX_TYPE | unix.STATX_NLINK | unix.STATX_INO | unix.STATX_BLOCKS
@@ -125,8 +128,8 @@ func isDirectory(st *unix.Statx_t) bool { return st.Mode&unix.S_IFMT == unix.S_I
 // errMoved means that a directory was moved during the measurement.
 var errMoved = errors.New("a directory was moved during the measurement")
 
-// enterDirectory measures a subdirectory. openat2 prevents entering a file system that was mounted there meanwhile, even of the
-// same device.
+// enterDirectory adds the files of the subdirectory name of *parent. It does not enter a file system that was mounted on name
+// after countEntry, even one of the same device.
 func (w *Walk) enterDirectory(ctx context.Context, parent *int, name string, buf []byte, level int) error {
 	if level >= maxLevels {
 		w.TooDeep = true
@@ -161,8 +164,9 @@ func (w *Walk) enterDirectory(ctx context.Context, parent *int, name string, buf
 	return reopen(fd)
 }
 
-// suspendDir closes a directory to save descriptors in a deep tree. reopen opens it again as the parent of subdirectory, at the
-// previous position.
+// suspendDir closes the directory *dir, because a deep tree would need too many open descriptors. reopen opens it again as the
+// parent of the open directory subdirectory, and continues at the previous position. The error is errMoved if the parent is
+// another directory by then.
 func suspendDir(dir *int) (reopen func(subdirectory int) error, err error) {
 	st, err := statEntry(*dir, "")
 	if err != nil {

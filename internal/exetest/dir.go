@@ -22,7 +22,7 @@ func NewDir(t testing.TB) Dir {
 	return Dir{Path: t.TempDir(), t: t}
 }
 
-// Write creates or replaces a file atomically. The name may contain directories, which are created.
+// Write atomically creates or replaces the file name in d with content. name may contain directories, which are created.
 func (d Dir) Write(name, content string) {
 	d.t.Helper()
 	path := filepath.Join(d.Path, name)

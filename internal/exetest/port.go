@@ -17,7 +17,8 @@ const (
 	lastPort  = 32_000
 )
 
-// FreePort returns a TCP port of the loopback address on which no process listens, for the configuration of a program.
+// FreePort returns a TCP port on which no process listens at 127.0.0.1. A test writes it into the configuration of a program that
+// will listen there.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 100 {

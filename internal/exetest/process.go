@@ -35,7 +35,8 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// StartCommand starts a command that itself runs the program, for example in a cgroup. It is killed when the test ends.
+// StartCommand starts cmd, which must run the program itself, for example after it has entered a cgroup. The process is killed
+// when the test ends.
 func StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	return startProcess(t, cmd)
@@ -69,15 +70,15 @@ func startProcess(t testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// Output returns the standard output and standard error of the process so far.
+// Output returns the standard output and standard error that the process has written so far.
 func (p *Process) Output() string {
 	p.out.mu.Lock()
 	defer p.out.mu.Unlock()
 	return string(p.out.text)
 }
 
-// AwaitLine waits until the process has printed a line with all words, and returns the first such line. The test fails if none is
-// printed within TimeoutFactor times within.
+// AwaitLine waits until the process has written a line that contains all words, and returns the first such line. It fails the
+// test after TimeoutFactor times within.
 func (p *Process) AwaitLine(within time.Duration, words ...string) string {
 	p.t.Helper()
 	var found string
@@ -102,13 +103,14 @@ func containsAll(line string, words []string) bool {
 	return true
 }
 
-// Kill kills the process with SIGKILL and waits until it has exited. It may have exited before.
+// Kill sends SIGKILL to the process, unless it has exited already, and waits until it has exited.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
-// Terminate sends SIGTERM to the process, waits until it exits, and returns its exit code.
+// Terminate sends SIGTERM to the process and returns its exit code, or -1 if a signal killed it. It fails the test if the process
+// has not exited after TimeoutFactor times within.
 func (p *Process) Terminate(within time.Duration) int {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -117,7 +119,8 @@ func (p *Process) Terminate(within time.Duration) int {
 	return p.Wait(within)
 }
 
-// Wait waits until the process exits and returns its exit code, or -1 after a signal.
+// Wait waits until the process exits and returns its exit code, or -1 if a signal killed it. It fails the test after
+// TimeoutFactor times within.
 func (p *Process) Wait(within time.Duration) int {
 	p.t.Helper()
 	select {
@@ -131,7 +134,8 @@ func (p *Process) Wait(within time.Duration) int {
 // TimeoutFactor multiplies all timeouts of tests, because other tests and the race detector slow the machine down.
 const TimeoutFactor = 5
 
-// Eventually calls check until it returns nil, and fails the test with the last error after TimeoutFactor times within.
+// Eventually calls check repeatedly until it returns nil. After TimeoutFactor times within, it fails the test with the last error
+// of check.
 func Eventually(t testing.TB, within time.Duration, check func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(TimeoutFactor * within); ; time.Sleep(20 * time.Millisecond) {

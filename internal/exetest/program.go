@@ -26,7 +26,8 @@ type Program struct {
 	err  error
 }
 
-// Main runs the tests, removes the built program, and returns the exit code for TestMain.
+// Main runs the tests of m and returns their exit code. Then it removes the program that [Program.Start] has built. Call it in
+// TestMain.
 func (p *Program) Main(m *testing.M) int {
 	code := m.Run()
 	if p.dir != "" {
@@ -35,7 +36,7 @@ func (p *Program) Main(m *testing.M) int {
 	return code
 }
 
-// Start runs the program with arguments, and builds it on first use. When the test ends, the program is killed, and the test
+// Start runs the program with args. The first call builds the program. When the test ends, the process is killed, and the test
 // fails if the race detector reported a race in it.
 func (p *Program) Start(t testing.TB, args ...string) *Process {
 	t.Helper()

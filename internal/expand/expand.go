@@ -29,8 +29,9 @@ const (
 // Lookup returns the value of a variable. ok is false if it does not exist.
 type Lookup func(name string) (value string, ok bool)
 
-// Command expands the words of a command. Each may have less than [MaxArgument] bytes, and all together [MaxArguments]. A larger
-// result is a *field.Error about path. An empty command yields nil.
+// Command returns the words of command with each $(NAME) replaced as in [String]. After this, each word must be shorter than
+// [MaxArgument] bytes, and all words together at most [MaxArguments]. Otherwise the error is a *field.Error about path. An empty
+// command yields nil.
 func Command(command []string, path *field.Path, lookup Lookup) ([]string, error) {
 	r := Room(MaxArguments)
 	return r.Expand(command, path, lookup)
@@ -39,7 +40,7 @@ func Command(command []string, path *field.Path, lookup Lookup) ([]string, error
 // Room is the remaining number of bytes for the arguments and variables of a process. Its initial value is [MaxArguments].
 type Room int
 
-// Expand expands words like [Command], within the remaining room.
+// Expand expands words like [Command], but all words must fit into r, the space that earlier calls have left. It reduces r.
 func (r *Room) Expand(words []string, path *field.Path, lookup Lookup) ([]string, error) {
 	var expanded []string
 	for i, word := range words {
@@ -55,15 +56,15 @@ func (r *Room) Expand(words []string, path *field.Path, lookup Lookup) ([]string
 	return expanded, nil
 }
 
-// Reserve reserves room for a string of n bytes, and reports whether there was enough.
+// Reserve reduces r by the space of a string of n bytes with its zero byte and pointer. It reports whether r was large enough.
 func (r *Room) Reserve(n int) bool {
 	*r -= Room(n + 1 + pointerSize)
 	return *r >= 0
 }
 
-// String replaces each $(NAME) in text by the value that lookup returns for NAME. A reference to an unknown variable is kept, and
-// $$ yields $. Any other $, such as in an unclosed "$(", is kept (third_party/forked/golang/expansion). It returns false if the
-// result has more than limit bytes; no more than limit bytes are allocated.
+// String replaces each $(NAME) in text by the value that lookup returns for NAME. A reference to an unknown variable is kept. $$
+// becomes $, and every other $ is kept, for example in an unclosed "$(". It returns false if the result is longer than limit
+// bytes; it allocates no more than limit. Source: third_party/forked/golang/expansion.
 func String(text string, limit int, lookup Lookup) (string, bool) {
 	if strings.IndexByte(text, '$') < 0 {
 		if len(text) > limit {
@@ -115,7 +116,7 @@ type boundedBuilder struct {
 	exceeded bool
 }
 
-// writeString appends text, or sets exceeded if the limit does not allow it.
+// writeString appends text, or sets b.exceeded if the result would be longer than b.limit.
 func (b *boundedBuilder) writeString(text string) {
 	b.exceeded = b.exceeded || len(text) > b.limit-b.text.Len()
 	if !b.exceeded {

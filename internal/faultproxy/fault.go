@@ -28,7 +28,8 @@ type Fault struct {
 	RetryAfter time.Duration
 }
 
-// Inject adds a fault until remove is called. Requests that hang or wait at that time continue to do so.
+// Inject applies fault to each request that it matches, until the caller calls remove. Requests that are delayed or hang at that
+// time remain delayed or hung.
 func (p *Proxy) Inject(fault Fault) (remove func()) {
 	added := &fault
 	p.mu.Lock()
@@ -54,7 +55,8 @@ func (p *Proxy) takeFault(request Request) *Fault {
 	return nil
 }
 
-// apply applies the fault to a request, and reports whether the request is forwarded afterwards.
+// apply delays, hangs, cuts off or refuses a request as f defines. It returns true if the proxy must then forward the request to
+// the API server.
 func (f *Fault) apply(ctx context.Context, w http.ResponseWriter) bool {
 	if f.Delay > 0 {
 		timer := time.NewTimer(f.Delay)
@@ -66,8 +68,8 @@ func (f *Fault) apply(ctx context.Context, w http.ResponseWriter) bool {
 		}
 	}
 	switch {
-	case f.Hang: // at the latest, the end of the connection cancels it
-		<-ctx.Done() // which ends with the connection, at the latest
+	case f.Hang:
+		<-ctx.Done() // at the latest, the end of the connection cancels ctx
 		return false
 	case f.Cut:
 		panic(http.ErrAbortHandler)
@@ -78,7 +80,7 @@ func (f *Fault) apply(ctx context.Context, w http.ResponseWriter) bool {
 	return true
 }
 
-// writeStatus writes the error response of the fault as a Kubernetes Status.
+// writeStatus writes an error response with the HTTP status f.Code and a Kubernetes Status object as its body.
 func (f *Fault) writeStatus(w http.ResponseWriter) {
 	status := map[string]any{
 		"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "injected by a test", "code": f.Code,
@@ -94,7 +96,7 @@ func (f *Fault) writeStatus(w http.ResponseWriter) {
 	_ = json.NewEncoder(w).Encode(status) // the client may have closed the connection
 }
 
-// statusReason returns the reason of a Kubernetes Status for an HTTP status code.
+// statusReason returns the reason, such as NotFound, that a Kubernetes Status has for the HTTP status code.
 func statusReason(code int) string {
 	switch code {
 	case http.StatusConflict:

@@ -45,7 +45,7 @@ func (l *faultListener) setMode(m mode) {
 	}
 }
 
-// countConnections returns the number of accepted connections.
+// countConnections returns the number of connections that l has accepted so far.
 func (l *faultListener) countConnections() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +91,8 @@ type conn struct {
 	lost, closed chan struct{}
 }
 
-// applyMode applies the mode of the listener to the connection. The listener's lock is held.
+// applyMode makes c follow mode m: in mode refusing it closes c, in mode swallowing it starts to drop all data. The caller holds
+// the listener's lock.
 func (c *conn) applyMode(m mode) {
 	switch m {
 	case refusing:

@@ -56,7 +56,7 @@ func Start(t testing.TB, opts Options) *Proxy {
 	return p
 }
 
-// newProxy returns a proxy that listens, and a function that serves requests until its listener is closed.
+// newProxy returns a proxy that listens already. The caller must run serve, which handles requests until the listener is closed.
 func newProxy(opts Options) (p *Proxy, serve func(), err error) {
 	target, err := url.Parse(opts.Target)
 	if err == nil && (target.Scheme != "https" || target.Host == "") {
@@ -98,10 +98,11 @@ func newProxy(opts Options) (p *Proxy, serve func(), err error) {
 	}, nil
 }
 
-// URL returns the address of the proxy: https://127.0.0.1:PORT.
+// URL returns the base URL of the proxy: https://127.0.0.1:PORT.
 func (p *Proxy) URL() string { return p.url }
 
-// Count returns the number of requests with the verb, resource and subresource of match; its other fields are ignored.
+// Count returns the number of requests so far with the verb, resource and subresource of match. Its namespace, name and path are
+// ignored.
 func (p *Proxy) Count(match Match) (n int) {
 	match.Namespace, match.Name, match.Path = "", "", ""
 	p.mu.Lock()
@@ -114,7 +115,7 @@ func (p *Proxy) Count(match Match) (n int) {
 	return n
 }
 
-// Connections returns the number of connections that clients have opened, including refused and cut off ones.
+// Connections returns the number of connections that clients have opened so far. Refused connections count too.
 func (p *Proxy) Connections() int { return p.line.countConnections() }
 
 // ServeHTTP implements [http.Handler].
@@ -131,7 +132,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.reverse.ServeHTTP(w, r)
 }
 
-// trackWatch returns a context for a watch request that CutWatches cancels, and a function to call when the watch ends.
+// trackWatch registers a watch request. It returns the context for the request, which CutWatches cancels, and a function that the
+// caller calls when the watch ends.
 func (p *Proxy) trackWatch(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.mu.Lock()
@@ -147,7 +149,7 @@ func (p *Proxy) trackWatch(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// CutWatches closes all open watches in the middle of their streams, and returns their number.
+// CutWatches aborts all open watch responses, and returns the number of watches.
 func (p *Proxy) CutWatches() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,10 +159,10 @@ func (p *Proxy) CutWatches() int {
 	return len(p.watches)
 }
 
-// SetUnavailable makes the API server unavailable: it closes all connections and refuses new ones. With false it accepts
-// connections again.
+// SetUnavailable simulates an API server that is down: with true it closes all connections and refuses new ones. With false it
+// accepts connections again.
 func (p *Proxy) SetUnavailable(unavailable bool) { p.line.setMode(modeIf(unavailable, refusing)) }
 
-// SetBlackHole drops all data of existing and new connections without closing them. With false it forwards the data of new
-// connections again.
+// SetBlackHole simulates a network that loses all packets: with true, data on existing and new connections is dropped, but no
+// connection is closed. With false, data on new connections is forwarded again; connections that have lost data stay silent.
 func (p *Proxy) SetBlackHole(enabled bool) { p.line.setMode(modeIf(enabled, swallowing)) }

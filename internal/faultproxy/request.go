@@ -28,8 +28,8 @@ func (m Match) Matches(r Request) bool {
 		match(m.Namespace, r.Namespace) && match(m.Name, r.Name) && strings.HasPrefix(r.Path, m.Path)
 }
 
-// parseRequest parses the path of a request: /api/VERSION/... or /apis/GROUP/VERSION/..., followed by
-// [namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
+// parseRequest returns the group, resource, namespace and name that the path of r contains. A path is /api/VERSION/... or
+// /apis/GROUP/VERSION/..., followed by [namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
 func parseRequest(r *http.Request) Request {
 	parsed := Request{Verb: r.Method, Path: r.URL.Path}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -53,7 +53,8 @@ func parseRequest(r *http.Request) Request {
 	return parsed
 }
 
-// requestVerb returns the Kubernetes verb of a request. named says that its path has the name of an object.
+// requestVerb returns the Kubernetes verb of r, such as "list". named must be true if the path contains the name of an object: a
+// GET is then "get".
 func requestVerb(r *http.Request, named bool) string {
 	switch r.Method {
 	case http.MethodPost:

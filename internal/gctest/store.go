@@ -52,13 +52,13 @@ var (
 	_ cri.Inspector = (*Store)(nil)
 )
 
-// NewStore returns an empty store on a disk of capacity bytes.
+// NewStore returns a store without images on a disk of capacity bytes.
 func NewStore(capacity uint64) *Store {
 	return &Store{capacity: capacity, layers: map[string][]Layer{}}
 }
 
-// AddImage adds an image with a tag and a digest, as after a pull, and returns its ID. The size of the image is the sum of the sizes
-// of its layers, including shared ones.
+// AddImage adds an image as if it was pulled: with the tag name:latest and a digest. It returns the ID. The image is as large as
+// the sum of layers, even if other images share some of them.
 func (s *Store) AddImage(name string, layers ...Layer) (id string) {
 	id = "sha256:" + name
 	var size uint64
@@ -69,7 +69,8 @@ func (s *Store) AddImage(name string, layers ...Layer) (id string) {
 	return id
 }
 
-// PutImage adds an image exactly as the runtime will list it, or replaces the image with the same ID.
+// PutImage adds image to the list of images, or replaces the listed image with the same ID. layers determine the disk space that
+// it uses.
 func (s *Store) PutImage(image cri.Image, layers ...Layer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,8 +79,8 @@ func (s *Store) PutImage(image cri.Image, layers ...Layer) {
 	s.layers[image.ID] = layers
 }
 
-// AddContainer adds an exited container that uses the image with ID image. The name of the container is also its ID. mounts are the
-// IDs of images that it mounts.
+// AddContainer adds an exited container that runs the image with ID image. name is both the name and the ID of the container.
+// mounts are the IDs of the images that it mounts as volumes.
 func (s *Store) AddContainer(name, image string, mounts ...string) {
 	c := cri.Container{ID: name, Name: name, PodUID: "pod-of-" + name, ImageID: image, State: cri.ContainerExited}
 	for _, m := range mounts {
@@ -90,35 +91,35 @@ func (s *Store) AddContainer(name, image string, mounts ...string) {
 	s.containers = append(s.containers, c)
 }
 
-// RemoveContainer removes the container with this name, so that it no longer uses its images.
+// RemoveContainer removes the container name. The images that only this container used become unused.
 func (s *Store) RemoveContainer(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.containers = slices.DeleteFunc(s.containers, func(c cri.Container) bool { return c.ID == name })
 }
 
-// SetOtherBytes sets the number of bytes on the disk used by other data than images.
+// SetOtherBytes sets the used bytes of the disk that do not belong to images.
 func (s *Store) SetOtherBytes(bytes uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.otherBytes = bytes
 }
 
-// HasImage reports whether the store has an image with this ID.
+// HasImage reports whether the image with this ID is in the store.
 func (s *Store) HasImage(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.images, func(i cri.Image) bool { return i.ID == id })
 }
 
-// RemovedIDs returns the IDs of removed images in the order of their removal.
+// RemovedIDs returns the IDs of the images that RemoveImage has removed, in order.
 func (s *Store) RemovedIDs() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.removed)
 }
 
-// Disk returns the capacity and available space of the disk. It is suitable as gc.ImageOptions.Disk.
+// Disk returns the capacity and the available space of the disk. Use it as gc.ImageOptions.Disk.
 func (s *Store) Disk(ctx context.Context) (gc.Disk, error) {
 	if err := s.callFault(ctx, "Disk", ""); err != nil {
 		return gc.Disk{}, err
@@ -134,7 +135,7 @@ func (s *Store) Disk(ctx context.Context) (gc.Disk, error) {
 	return gc.Disk{Capacity: s.capacity, Available: max(s.capacity, used) - used}, nil
 }
 
-// layerBytes returns the number of bytes used by the layers of all images, each counted once. The caller holds s.mu.
+// layerBytes returns the disk space of all images in bytes. A layer that several images share counts once. The caller holds s.mu.
 func (s *Store) layerBytes() (bytes uint64) {
 	layers := map[string]uint64{}
 	for _, image := range s.images {
@@ -163,7 +164,7 @@ func (s *Store) List(ctx context.Context) (cri.Snapshot, error) {
 	return snap, nil
 }
 
-// SandboxStatus returns cri.ErrNotFound: the store has no sandboxes.
+// SandboxStatus always returns cri.ErrNotFound, because the store has no sandboxes.
 func (s *Store) SandboxStatus(_ context.Context, id string) (cri.Sandbox, error) {
 	return cri.Sandbox{}, &cri.Error{Op: "PodSandboxStatus", ID: id, Err: cri.ErrNotFound}
 }
@@ -204,7 +205,8 @@ func (s *Store) ImageStatus(ctx context.Context, spec cri.ImageSpec) (cri.Image,
 	return cri.Image{}, &cri.Error{Op: "ImageStatus", ID: spec.Image, Err: cri.ErrNotFound}
 }
 
-// RemoveImage removes the image whose ID is spec.Image, even if containers use it, like containerd.
+// RemoveImage removes the image with ID spec.Image. Like containerd, it also removes an image that containers use. An unknown
+// image is no error.
 func (s *Store) RemoveImage(ctx context.Context, spec cri.ImageSpec) error {
 	if err := s.callFault(ctx, "RemoveImage", spec.Image); err != nil {
 		return err
@@ -224,7 +226,7 @@ func (s *Store) RemoveImage(ctx context.Context, spec cri.ImageSpec) error {
 	return nil
 }
 
-// ImageUsage returns the bytes used by images, without a mount point.
+// ImageUsage returns the bytes that all images use on the disk, without the path of a mount point.
 func (s *Store) ImageUsage(ctx context.Context) (cri.ImageUsage, error) {
 	if err := s.callFault(ctx, "ImageFsInfo", ""); err != nil {
 		return cri.ImageUsage{}, err

@@ -28,7 +28,8 @@ type Subject struct {
 	ImageSize uint64
 }
 
-// TestImageGC tests a collector against the documentation of gc.ImageGC. newSubject is called once per test case.
+// TestImageGC tests that an image collector behaves as the documentation of gc.ImageGC requires. It calls newSubject for the
+// collector and the node of each test case.
 func TestImageGC(t *testing.T, newSubject func(t *testing.T) Subject) {
 	cases := map[string]func(c *check){
 		"Enough":   (*check).enough,
@@ -49,7 +50,7 @@ type check struct {
 	Subject
 }
 
-// loadUnused adds unused images to the node and returns their IDs.
+// loadUnused adds an image that no container uses for each of names, and returns the image IDs.
 func (c *check) loadUnused(names ...string) (ids []string) {
 	for _, name := range names {
 		ids = append(ids, c.AddImage(c.T, name, c.ImageSize))
@@ -57,7 +58,7 @@ func (c *check) loadUnused(names ...string) (ids []string) {
 	return ids
 }
 
-// countPresent returns the number of these images that are still on the node.
+// countPresent returns how many of the images ids are still on the node.
 func (c *check) countPresent(ids []string) (count int) {
 	present := c.ImageIDs(c.T)
 	for _, id := range ids {

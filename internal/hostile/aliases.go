@@ -5,8 +5,8 @@ package hostile
 
 import "strings"
 
-// aliasManifests returns small manifests whose YAML aliases expand to much data. size is the approximate number of bytes of the
-// largest ones.
+// aliasManifests returns manifests that are small as text, but large after YAML aliases are replaced by their anchors. size is
+// the approximate maximum length of a text in bytes.
 func aliasManifests(size int) []Manifest {
 	long := strings.Repeat("x", min(size, 100_000))
 	uses := strings.Repeat("*a,", min(size/3, 10_000))

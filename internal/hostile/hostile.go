@@ -20,7 +20,7 @@ type Manifest struct {
 	Fine bool // an agent may accept it and run its pods
 }
 
-// All returns the whole corpus. Generated manifests have about size bytes.
+// All returns all manifests of the corpus. Those that are generated are about size bytes long.
 func All(size int) []Manifest {
 	all := slices.Concat(embeddedManifests(), aliasManifests(size), nestedManifests(size), manyManifests(size), longManifests(size))
 	for i := range all {
@@ -29,8 +29,8 @@ func All(size int) []Manifest {
 	return all
 }
 
-// embeddedManifests returns the files of the directory manifests. Fine is set for attacks that only show later: variables that
-// expand when a container is started, and quantities that are parsed when their field is used.
+// embeddedManifests returns the files of the directory manifests. Manifest.Fine is set if parsing must succeed because the attack
+// comes later: a variable that expands when a container starts, or a quantity that is parsed when its field is used.
 func embeddedManifests() []Manifest {
 	var all []Manifest
 	_ = fs.WalkDir(manifests, ".", func(path string, d fs.DirEntry, err error) error {
@@ -45,7 +45,8 @@ func embeddedManifests() []Manifest {
 	return all
 }
 
-// podManifest returns the manifest of a pod. metadata, spec and container are lines to add to these parts.
+// podManifest returns the YAML of a pod. metadata, spec and container are YAML lines that are appended to the section of that
+// name.
 func podManifest(name, metadata, spec, container string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: " + name + "\n" + metadata +
 		"spec:\n  terminationGracePeriodSeconds: 1\n" + spec + "  containers:\n  - name: main\n    image: i\n    command: [sleep, '1000']\n" + container

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// manyManifests returns manifests with very many small elements, in total about size bytes.
+// manyManifests returns manifests of about size bytes, each with as many elements of one kind as fit into it.
 func manyManifests(size int) []Manifest {
 	const container, mount = "{name: c%d, image: i}", "{name: v, mountPath: /%d}"
 	text := func(name, text string) Manifest { return Manifest{Name: name, Text: []byte(text)} }
@@ -58,7 +58,8 @@ func manyManifests(size int) []Manifest {
 	}
 }
 
-// repeatNumbered repeats element until the text has about size bytes. A %d in element becomes the number of the repetition.
+// repeatNumbered repeats element at least twice, and until the text has about size bytes. A %d in element is replaced by the
+// number of the repetition, from zero.
 func repeatNumbered(element string, size int) string {
 	var b strings.Builder
 	for i := 0; b.Len()+len(element) < size || i < 2; i++ {

@@ -5,8 +5,8 @@ package hostile
 
 import "strings"
 
-// nestedManifests returns manifests with too many nested levels: as many as fit into size, and as many as YAML and JSON parsers
-// permit.
+// nestedManifests returns manifests with deeply nested values. Each kind of nesting exists twice: as deep as size bytes permit,
+// and slightly less deep than the maximum of YAML and JSON parsers.
 func nestedManifests(size int) []Manifest {
 	var all []Manifest
 	for _, n := range []struct{ name, open, closed string }{

@@ -24,8 +24,9 @@ const (
 	Network                  // a network namespace with nothing but a loopback interface that is down
 )
 
-// Run runs this test program again in new namespaces and returns its exit code. Inside them, for users other than root, and for a
-// fuzzer, which must start its own workers, it returns the result of run.
+// Run executes the current test program again in new namespaces of the given kinds, and returns its exit code. In that second
+// process it calls run. It also calls run directly if the user is not root, if the program is a fuzzer, which must start its own
+// workers, or if no namespace can be created.
 func Run(kinds Kind, run func() int) int {
 	if os.Geteuid() != 0 || os.Getenv(Inside) != "" || isFuzzing(os.Args[1:]) {
 		return run()
@@ -36,7 +37,7 @@ func Run(kinds Kind, run func() int) int {
 	return run()
 }
 
-// isFuzzing reports whether the arguments of a test program start a fuzzer or one of its workers.
+// isFuzzing reports whether args, the arguments of a test program, make it a fuzzer or a worker of one.
 func isFuzzing(args []string) bool {
 	for _, arg := range args {
 		if strings.HasPrefix(arg, "-test.fuzz=") || arg == "-test.fuzzworker" {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runIsolated runs this program with its arguments in new namespaces and returns its exit code. ok is false if namespaces cannot
-// be created.
+// runIsolated executes this program with its own arguments in new namespaces, and returns its exit code. ok is false if the
+// namespaces cannot be created.
 func runIsolated(kinds Kind) (code int, ok bool) {
 	runtime.LockOSThread() // the child is killed with the thread that started it
 	defer runtime.UnlockOSThread()

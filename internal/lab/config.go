@@ -55,7 +55,8 @@ Root = %[16]q
 SystemdCgroup = false
 `
 
-// writeConfig writes the configuration of containerd and of the pod network.
+// writeConfig writes the configuration files of containerd and of the pod network. restrictOOMScore is for a host that does not
+// permit lower OOM scores. With portMappings, the network supports host ports.
 func (l *Lab) writeConfig(restrictOOMScore, portMappings bool) error {
 	conf := filepath.Join(l.Dir(), "cni", "net.d")
 	text := fmt.Sprintf(configText,
@@ -78,7 +79,8 @@ func (l *Lab) writeConfig(restrictOOMScore, portMappings bool) error {
 	return os.WriteFile(filepath.Join(conf, "10-lab.conflist"), list, 0o600)
 }
 
-// networkConfig returns the CNI configuration: a bridge with an address of the host, so that tests can reach the pods.
+// networkConfig returns the CNI configuration of the pod network: a bridge that has an address of the host, so that tests can
+// connect to pods. With portMappings it includes the plugin portmap.
 func (l *Lab) networkConfig(portMappings bool) map[string]any {
 	plugins := []map[string]any{{
 		"type":      "bridge",
@@ -99,13 +101,14 @@ func (l *Lab) networkConfig(portMappings bool) map[string]any {
 
 const cniVersion = "1.1.0"
 
-// networkName returns the name of the pod network. It identifies the lab's CNI results and firewall rules on the machine.
+// networkName returns the name of the pod network, which is unique on the machine. Down finds the lab's CNI results and firewall
+// rules by it.
 func (l *Lab) networkName() string { return "lab-" + l.record.ID }
 
 func (l *Lab) configPath() string { return filepath.Join(l.Dir(), "config.toml") }
 
-// runcRoot returns the directory with runc's state of the CRI containers.
+// runcRoot returns the directory in which runc stores the state of its containers.
 func (l *Lab) runcRoot() string { return filepath.Join(l.StateDir(), "runc") }
 
-// addressDir returns the directory in which host-local stores one file per used address.
+// addressDir returns the directory in which the CNI plugin host-local stores a file per assigned IP address.
 func (l *Lab) addressDir() string { return filepath.Join(l.Dir(), "cni", "addresses") }

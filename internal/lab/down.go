@@ -22,8 +22,8 @@ const cniResults = "/var/lib/cni/results"
 // downTimeout limits Down, which takes a second and 0.1 s per container.
 const downTimeout = 2 * time.Minute
 
-// Down stops all processes and pods of the lab, and removes its files. It also works for a lab that has crashed, is half started,
-// or does not exist.
+// Down stops all processes and pods of the lab, and removes its files. It also works if the lab has crashed, has started only in
+// part, or does not exist.
 func (l *Lab) Down(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, downTimeout)
 	defer cancel()
@@ -38,7 +38,7 @@ func (l *Lab) Down(ctx context.Context) error {
 	return nil
 }
 
-// downIfOnDemand stops the lab unless it was requested by name meanwhile.
+// downIfOnDemand stops the lab, unless a call of [Up] has meanwhile made it a lab that runs until Down.
 func (l *Lab) downIfOnDemand(ctx context.Context) error {
 	lock, err := lockHome(ctx, l.home)
 	if err != nil {
@@ -51,9 +51,9 @@ func (l *Lab) downIfOnDemand(ctx context.Context) error {
 	return l.removeAll(ctx)
 }
 
-// removeAll stops the lab; the caller holds the lock. It does not use containerd, which may be dead or hung, but removes the
-// parts of pods itself. Every step runs, also after an error. The directories are removed last, and only if nothing is mounted
-// below them.
+// removeAll implements Down; the caller holds the lock of the home directory. It removes the parts of each pod itself, without
+// containerd, which may have crashed or hang. After an error it continues with the next step. It removes the directories last,
+// and only if nothing is mounted below them.
 func (l *Lab) removeAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, downTimeout)
 	defer cancel()
@@ -76,7 +76,7 @@ func (l *Lab) removeAll(ctx context.Context) error {
 	return err
 }
 
-// removeContainers kills and removes all containers of runc, including sandboxes.
+// removeContainers kills and removes all containers of the lab through runc, including the sandbox containers.
 func (l *Lab) removeContainers(ctx context.Context) error {
 	root := filepath.Join(l.runcRoot(), "k8s.io")
 	var errs []error
@@ -87,8 +87,8 @@ func (l *Lab) removeContainers(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// removeAttachments removes the firewall rules of pods, by portmap, and the results that libcni stores. The name of the pod
-// network identifies both.
+// removeAttachments removes the host port rules of all pods, and the CNI results that libcni stores. It finds both by the name of
+// the pod network.
 func (l *Lab) removeAttachments(ctx context.Context) error {
 	results, err := filepath.Glob(filepath.Join(cniResults, l.networkName()+"-*"))
 	errs := []error{err}
@@ -137,7 +137,8 @@ func (l *Lab) listMounts() ([]string, error) {
 	return slices.Concat(state, stored), err
 }
 
-// removeBridge removes the bridge and the host ends of the pods' interfaces. The other ends are removed with them.
+// removeBridge removes the bridge of the pod network and the host ends of the pods' veth pairs. The kernel removes the ends in
+// the pods with them.
 func (l *Lab) removeBridge(ctx context.Context) error {
 	links := append(l.listPorts(), l.Bridge())
 	var errs []error
@@ -163,9 +164,9 @@ func (l *Lab) listPorts() []string {
 	return listDir("/sys/class/net/" + l.Bridge() + "/brif")
 }
 
-// Leftovers lists the existing resources of pods, one "kind name" per line, sorted: sandboxes, containers, shims, mounts, network
-// namespaces, interfaces and addresses. An empty lab has none, so that resources that remain in a private lab after its pods were
-// removed are leaks.
+// Leftovers returns the resources of pods that exist in the lab, as sorted lines "kind name": sandboxes, containers, shims,
+// mounts, network namespaces, interfaces and addresses. A lab without pods has none. After a test has removed all pods of its
+// private lab, each line is therefore a leak.
 func (l *Lab) Leftovers(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -207,7 +208,7 @@ func (l *Lab) Leftovers(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// listDir returns the entries of a directory; none if it does not exist.
+// listDir returns the names of the entries in dir, or nil if dir cannot be read.
 func listDir(dir string) []string {
 	entries, _ := os.ReadDir(dir)
 	var names []string

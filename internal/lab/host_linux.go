@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// unsupportedReason returns why a lab cannot run on this host; empty if it can.
+// unsupportedReason returns the reason why a lab cannot run on this host, or "".
 func unsupportedReason() string {
 	if os.Geteuid() != 0 {
 		return "a lab needs root: namespaces, mounts and cgroups"
@@ -25,8 +25,8 @@ func unsupportedReason() string {
 
 func newSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// processStart returns the start time of a process in clock ticks since boot. ok is false if the process has exited or is a
-// zombie.
+// processStart returns the start time of process pid in clock ticks since boot, which distinguishes it from a later process with
+// that pid. ok is false if the process has exited or is a zombie.
 func processStart(pid int) (ticks uint64, ok bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -41,14 +41,14 @@ func processStart(pid int) (ticks uint64, ok bool) {
 	return start, err == nil
 }
 
-// reapProcess waits for an exited child process. init reaps processes of other parents.
+// reapProcess reaps process pid if it is an exited child of this process. Processes of other parents are reaped by init.
 func reapProcess(pid int) {
 	var status syscall.WaitStatus
 	_, _ = syscall.Wait4(pid, &status, syscall.WNOHANG, nil)
 }
 
-// findProcesses returns the processes that run the executable exe with the argument arg. It resolves symbolic links, because
-// checkouts may share the executables.
+// findProcesses returns the running processes of the executable exe that have arg among their arguments. exe may be a symbolic
+// link, because several checkouts can share the executables.
 func findProcesses(exe, arg string) []process {
 	if target, err := filepath.EvalSymlinks(exe); err == nil {
 		exe = target
@@ -90,7 +90,8 @@ func tryLock(f *os.File, shared bool) error {
 	return err
 }
 
-// mountsBelow returns the mount points at or below dir, the newest first, which is the order for unmounting.
+// mountsBelow returns the mount points at dir or below it. The newest one is first, because mounts must be unmounted in that
+// order.
 func mountsBelow(dir string) ([]string, error) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -114,7 +115,8 @@ func mountsBelow(dir string) ([]string, error) {
 // unescapeMount decodes white space and backslashes in mountinfo.
 var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// unmountLazily detaches a mount point, which stays usable for processes with open files.
+// unmountLazily detaches the mount at point from the file tree. Processes that have files open on it can still use them. A point
+// without a mount is no error.
 func unmountLazily(point string) error {
 	if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
 		return fmt.Errorf("unmount %s: %w", point, err)
@@ -122,8 +124,8 @@ func unmountLazily(point string) error {
 	return nil
 }
 
-// pickSnapshotter returns "overlayfs" if an overlay can be mounted below dir, and "native" otherwise, for example on another
-// overlay.
+// pickSnapshotter returns the containerd snapshotter for images in dir: "overlayfs", or "native" if the kernel cannot mount an
+// overlay below dir.
 func pickSnapshotter(dir string) (string, error) {
 	probe, err := os.MkdirTemp(dir, "overlay")
 	if err != nil {

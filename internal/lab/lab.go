@@ -49,7 +49,7 @@ type labRecord struct {
 	RegistryDigest string  `json:"registryDigest"`
 }
 
-// Endpoint returns the address of the CRI as in kubelet flags: unix:///path.
+// Endpoint returns the address of the lab's CRI socket in the notation of kubelet flags: unix:///path.
 func (l *Lab) Endpoint() string { return "unix://" + l.socketPath() }
 
 // Dir returns the directory with configuration, logs and images of the lab.
@@ -67,14 +67,15 @@ func (l *Lab) Subnet() netip.Prefix { return netip.MustParsePrefix(l.record.Subn
 // RegistryHost returns host and port of the lab's registry. It uses plain HTTP and accepts pushes.
 func (l *Lab) RegistryHost() string { return l.record.RegistryHost }
 
-// MirrorDir returns the directory in which containerd reads REGISTRY/hosts.toml for mirrors at each pull. A test that needs a
-// mirror creates it.
+// MirrorDir returns containerd's directory for registry mirrors. At each pull, containerd reads REGISTRY/hosts.toml in it. The
+// directory does not exist until a test that needs a mirror creates it.
 func (l *Lab) MirrorDir() string { return filepath.Join(l.Dir(), "certs.d") }
 
-// RegistryImage returns the tag of an image in the registry. The runtime does not have it until a test pulls it.
+// RegistryImage returns the name of an image in the lab's registry, with a tag. The runtime does not have the image until a test
+// pulls it.
 func (l *Lab) RegistryImage() string { return l.record.RegistryHost + "/busybox:1" }
 
-// RegistryImageByDigest returns the image of RegistryImage by digest.
+// RegistryImageByDigest returns the name of the image of RegistryImage with its digest in place of the tag.
 func (l *Lab) RegistryImageByDigest() string { return l.record.RegistryDigest }
 
 // ContainerdPID returns the process ID of containerd, which changes at every [Lab.Restart].
@@ -92,7 +93,7 @@ func (l *Lab) binPath(name string) string { return filepath.Join(l.BinDir(), nam
 
 func (l *Lab) recordPath() string { return filepath.Join(l.Dir(), "lab.json") }
 
-// FindHome returns the .lab directory of the checkout that contains the working directory.
+// FindHome returns the directory .lab at the root of the checkout that contains the current working directory.
 func FindHome() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -108,7 +109,8 @@ func FindHome() (string, error) {
 	}
 }
 
-// Open returns the lab of that name in home, running or not. It returns an error that wraps [fs.ErrNotExist] if there is none.
+// Open returns the lab name in the directory home, whether it runs or not. If the lab does not exist, the error wraps
+// [fs.ErrNotExist].
 func Open(home, name string) (*Lab, error) {
 	l := newLab(home, name)
 	b, err := os.ReadFile(l.recordPath())
@@ -124,7 +126,7 @@ func Open(home, name string) (*Lab, error) {
 	return l, nil
 }
 
-// Instances returns the names of the labs in home, running or not.
+// Instances returns the names of all labs in home, whether they run or not.
 func Instances(home string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(home, "instances"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -157,8 +159,8 @@ func (l *Lab) saveRecord() error {
 	return os.Rename(tmp, l.recordPath())
 }
 
-// pickSubnet returns a /22 of 10.0.0.0/8 that overlaps none of the used addresses. The search starts at a subnet that depends on
-// id.
+// pickSubnet returns a subnet with prefix length 22 in 10.0.0.0/8 that overlaps none of the addresses in used. It starts the
+// search at a subnet that id determines, so that labs rarely choose the same one.
 func pickSubnet(id string, used []net.Addr) (netip.Prefix, error) {
 	raw, err := hex.DecodeString(id)
 	if err != nil || len(raw) != 4 {

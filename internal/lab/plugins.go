@@ -9,21 +9,22 @@ import (
 	"testing"
 )
 
-// PluginDir returns the directory of the lab's CNI plugins, for tests that run them without containerd. The test is skipped if a
-// lab cannot run, or if one of the plugins is missing.
+// PluginDir returns the directory of the lab's CNI plugins, for tests that run plugins without containerd. If a lab cannot run,
+// or one of plugins is missing in the directory, the test is skipped.
 func PluginDir(t testing.TB, plugins ...string) string {
 	t.Helper()
 	return toolDir(t, plugins...)
 }
 
-// Tool returns the path of a program that `make lab` has built, such as crictl. The test is skipped if a lab cannot run, or if
-// the program is missing.
+// Tool returns the path of the program name, such as crictl, which `make lab` has built. If a lab cannot run, or the program is
+// missing, the test is skipped.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	return filepath.Join(toolDir(t, name), name)
 }
 
-// toolDir returns the directory of the programs, and skips or fails the test if one is missing.
+// toolDir returns the directory of the programs that `make lab` has built. If one of names is missing there, it skips the test,
+// or fails it if the environment requires a lab.
 func toolDir(t testing.TB, names ...string) string {
 	t.Helper()
 	dir := filepath.Join(homeFor(t), "bin")

@@ -23,8 +23,8 @@ type process struct {
 	Start uint64 `json:"start"` // clock ticks since boot
 }
 
-// startProcess starts a program in a session of its own, so that it outlives the caller. Its output is appended to the file
-// logPath.
+// startProcess starts the program at path in the directory dir. The program has its own session, so that it outlives this
+// process. Its output is appended to the file logPath.
 func startProcess(logPath, dir, path string, args ...string) (process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -50,7 +50,7 @@ func startProcess(logPath, dir, path string, args ...string) (process, error) {
 	return process{PID: pid, Start: start}, nil
 }
 
-// isAlive reports whether the process still runs. A zombie does not.
+// isAlive reports whether the process runs. It returns false for a zombie.
 func (p process) isAlive() bool {
 	if p.PID == 0 {
 		return false
@@ -64,7 +64,8 @@ func (p process) killProcess(ctx context.Context) error {
 	return p.signalAndWait(ctx, syscall.SIGKILL)
 }
 
-// stopProcess sends SIGTERM, and SIGKILL after the grace period.
+// stopProcess sends SIGTERM to the process, and SIGKILL if it has not exited after grace. It waits until the process has exited
+// or ctx ends.
 func (p process) stopProcess(ctx context.Context, grace time.Duration) error {
 	asked, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -103,7 +104,7 @@ func (p process) signalAndWait(ctx context.Context, sig syscall.Signal) error {
 	return nil
 }
 
-// sleepFor waits for d, or returns the error of ctx if that ends first.
+// sleepFor waits for d. If ctx ends first, it returns the error of ctx.
 func sleepFor(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -113,8 +114,8 @@ func sleepFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// acquireLock locks a file, shared or exclusive, and waits for the lock until ctx ends. Closing the file or the exit of the
-// process releases it.
+// acquireLock locks the file at path, for shared use or exclusively, and waits for the lock until ctx ends. The lock is released
+// when the returned file is closed or this process exits.
 func acquireLock(ctx context.Context, path string, shared bool) (*os.File, error) {
 	for {
 		f, err := tryAcquireLock(path, shared)

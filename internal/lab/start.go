@@ -22,8 +22,8 @@ const RequiredEnv = "NODEAGENT_LAB"
 // and started within this time.
 const idleTimeout = time.Minute
 
-// Start returns the lab that all tests on the machine share, and starts it if necessary. It stops a minute after its last test.
-// The test is skipped if a lab cannot run.
+// Start returns the lab that all tests on the machine share, and starts it if necessary. The lab stops a minute after the end of
+// the last test that uses it. If a lab cannot run, the test is skipped.
 func Start(t testing.TB) *Lab {
 	t.Helper()
 	l, release, err := Use(t.Context(), homeFor(t))
@@ -34,7 +34,8 @@ func Start(t testing.TB) *Lab {
 	return l
 }
 
-// Use returns the shared lab, starts it if necessary, and keeps it running until release is called. home is the .lab directory.
+// Use returns the shared lab of the .lab directory home, and starts it if necessary. The lab keeps running until the caller calls
+// release.
 func Use(ctx context.Context, home string) (l *Lab, release func(), err error) {
 	use, err := useLock(ctx, home, MainName, true)
 	if err != nil {
@@ -48,7 +49,8 @@ func Use(ctx context.Context, home string) (l *Lab, release func(), err error) {
 	return l, func() { use.Close() }, nil
 }
 
-// StartPrivate starts a lab for this test only and removes it when the test ends. The test is skipped if a lab cannot run.
+// StartPrivate starts a lab that only this test uses, and removes it when the test ends. If a lab cannot run, the test is
+// skipped.
 func StartPrivate(t testing.TB) *Lab {
 	t.Helper()
 	home := homeFor(t)
@@ -77,7 +79,7 @@ func StartPrivate(t testing.TB) *Lab {
 	return l
 }
 
-// homeFor returns the .lab directory. It skips or fails the test if no lab can be started from it.
+// homeFor returns the .lab directory. If a lab cannot run here, it skips the test, or fails it if the environment requires a lab.
 func homeFor(t testing.TB) string {
 	t.Helper()
 	reason := unsupportedReason()
@@ -98,7 +100,7 @@ func homeFor(t testing.TB) string {
 	return ""
 }
 
-// useLock marks a lab as used until the returned file is closed.
+// useLock marks the lab name as used until the returned file is closed. With shared, other processes can use the lab too.
 func useLock(ctx context.Context, home, name string, shared bool) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Join(home, "use"), 0o700); err != nil {
 		return nil, err
@@ -108,13 +110,13 @@ func useLock(ctx context.Context, home, name string, shared bool) (*os.File, err
 
 func usePath(home, name string) string { return filepath.Join(home, "use", name+".lock") }
 
-// DownAll stops the shared lab, and every private lab whose test process has exited.
+// DownAll stops the shared lab, even if tests use it. It also stops every private lab whose test process has exited.
 func DownAll(ctx context.Context, home string) error {
 	return errors.Join(newLab(home, MainName).Down(ctx), removeLeftovers(ctx, home))
 }
 
-// DownUnused stops the shared lab unless it was started by [Up] or is in use, and every private lab whose test process has
-// exited.
+// DownUnused stops the shared lab, unless tests use it or it was started by [Up]. It also stops every private lab whose test
+// process has exited.
 func DownUnused(ctx context.Context, home string) error {
 	removed := removeLeftovers(ctx, home)
 	use, err := tryAcquireLock(usePath(home, MainName), false)
@@ -127,7 +129,7 @@ func DownUnused(ctx context.Context, home string) error {
 	return errors.Join(removed, newLab(home, MainName).downIfOnDemand(ctx), use.Close())
 }
 
-// removeLeftovers removes private labs of test processes that were killed.
+// removeLeftovers removes each private lab whose test process was killed before it could do so.
 func removeLeftovers(ctx context.Context, home string) error {
 	names, err := Instances(home)
 	if err != nil {
@@ -151,8 +153,8 @@ func removeLeftovers(ctx context.Context, home string) error {
 	return errors.Join(errs...)
 }
 
-// Watch stops the lab of that name after a minute without a user. It returns when the lab has stopped, or if it is no longer an
-// on-demand lab.
+// Watch stops the on-demand lab name after a minute without a user. It returns when it has stopped the lab, or when [Up] was
+// called for the lab, which then runs until Down.
 func Watch(ctx context.Context, home, name string) error {
 	idle := time.Now()
 	for {

@@ -22,12 +22,13 @@ const (
 	logTailSize = 4 << 10          // bytes
 )
 
-// Up starts the lab of that name in home, or returns the running one. It first removes remains of a previous lab of that name.
+// Up starts the lab name in home, or returns it if it runs already. Remains of a previous lab with that name are removed first.
+// The lab runs until [Lab.Down].
 func Up(ctx context.Context, home, name string) (*Lab, error) {
 	return startLab(ctx, home, name, false)
 }
 
-// startLab implements Up. An onDemand lab stops after its last user.
+// startLab implements [Up] and [Use]. A lab that is started with onDemand stops after its last user.
 func startLab(ctx context.Context, home, name string, onDemand bool) (*Lab, error) {
 	if reason := unsupportedReason(); reason != "" {
 		return nil, errors.New(reason)
@@ -64,7 +65,8 @@ func startLab(ctx context.Context, home, name string, onDemand bool) (*Lab, erro
 	return l, nil
 }
 
-// Built returns an error that names the first missing file of `make lab` in home.
+// Built returns an error that names the first file that `make lab` should have built in home and that is missing. It returns nil
+// if all files exist.
 func Built(home string) error {
 	for _, path := range []string{
 		"bin/containerd", "bin/containerd-shim-runc-v2", "bin/ctr", "bin/runc", "bin/crane",
@@ -78,7 +80,7 @@ func Built(home string) error {
 	return nil
 }
 
-// lockHome locks the .lab directory home, so that only one process at a time starts or stops labs there.
+// lockHome locks the .lab directory home, so that only one process at a time starts or stops labs in it.
 func lockHome(ctx context.Context, home string) (*os.File, error) {
 	return acquireLock(ctx, filepath.Join(home, "lock"), false)
 }
@@ -115,7 +117,7 @@ func (l *Lab) startAll(ctx context.Context) error {
 	return err
 }
 
-// prepareConfig selects subnet and snapshotter, and writes the configuration files.
+// prepareConfig selects the subnet and the snapshotter of the lab, and writes its configuration files.
 func (l *Lab) prepareConfig() error {
 	used, err := net.InterfaceAddrs()
 	if err != nil {
@@ -137,8 +139,8 @@ func (l *Lab) prepareConfig() error {
 	return l.writeConfig(!mayLower, err == nil)
 }
 
-// startContainerd starts containerd and waits until its CRI responds. It saves the process ID first, for processes that inspect a
-// starting lab.
+// startContainerd starts containerd and waits until its CRI responds. Before it waits it saves the process ID, so that other
+// processes can stop a lab that is still starting.
 func (l *Lab) startContainerd(ctx context.Context) error {
 	p, err := startProcess(l.LogPath(), l.Dir(), l.binPath("containerd"), "--config", l.configPath())
 	if err != nil {
@@ -151,8 +153,8 @@ func (l *Lab) startContainerd(ctx context.Context) error {
 	return l.awaitReady(ctx)
 }
 
-// awaitReady waits until the CRI responds. It returns an error at once if containerd has exited. If containerd is only slow it
-// waits until ctx ends, because a busy lab is not broken.
+// awaitReady waits until the CRI responds. If containerd has exited, it returns an error at once. Otherwise it waits until ctx
+// ends, because a slow lab may only be busy.
 func (l *Lab) awaitReady(ctx context.Context) error {
 	for {
 		err := l.Ready(ctx)
@@ -182,7 +184,7 @@ func (l *Lab) Ready(ctx context.Context) error {
 	return err
 }
 
-// awaitRegistry waits until the registry has logged its port, and records its address.
+// awaitRegistry waits until the registry has written its port to its log, and stores the address of the registry in l.
 func (l *Lab) awaitRegistry(ctx context.Context) error {
 	for {
 		b, err := os.ReadFile(l.registryLog())
@@ -203,7 +205,7 @@ func (l *Lab) awaitRegistry(ctx context.Context) error {
 	}
 }
 
-// loadImages imports the images into containerd, and pushes busybox to the registry.
+// loadImages imports the images pause and busybox into containerd, and pushes busybox to the lab's registry.
 func (l *Lab) loadImages(ctx context.Context) error {
 	if err := l.Import(ctx, "pause", "busybox"); err != nil {
 		return err
@@ -217,7 +219,7 @@ func (l *Lab) loadImages(ctx context.Context) error {
 	return nil
 }
 
-// Import loads images into containerd. names are those of their archives in .lab/images.
+// Import loads images into containerd. Each of names is an archive in .lab/images, without ".tar".
 func (l *Lab) Import(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		_, err := l.runTool(ctx, "ctr", "--address", l.socketPath(), "--namespace", "k8s.io",
@@ -229,7 +231,7 @@ func (l *Lab) Import(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// runTool runs a program of the lab and returns its standard output.
+// runTool runs the program name of the lab with args and returns its standard output.
 func (l *Lab) runTool(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, l.binPath(name), args...)
 	cmd.WaitDelay = time.Second
@@ -248,7 +250,7 @@ func (l *Lab) registryLog() string { return filepath.Join(l.Dir(), "registry.log
 
 func (l *Lab) registryDir() string { return filepath.Join(l.Dir(), "registry") }
 
-// logTail returns the end of containerd's log, as part of an error text.
+// logTail returns the end of containerd's log, to be appended to the text of an error.
 func (l *Lab) logTail() string {
 	b, err := os.ReadFile(l.LogPath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -260,11 +262,11 @@ func (l *Lab) logTail() string {
 	return fmt.Sprintf("\nend of %s:\n%s", l.LogPath(), b[max(0, len(b)-logTailSize):])
 }
 
-// Kill kills containerd with SIGKILL. Pods continue under their shims. Only for private labs, because other tests use the shared
-// one.
+// Kill kills containerd with SIGKILL. The pods continue to run under their shims. Call it only for private labs, because other
+// tests use the shared lab.
 func (l *Lab) Kill(ctx context.Context) error { return l.record.Containerd.killProcess(ctx) }
 
-// Restart kills containerd if it runs, starts it with the same state and waits until it responds. Pods are not changed.
+// Restart kills containerd if it runs, starts it with its previous state, and waits until it responds. The pods continue to run.
 func (l *Lab) Restart(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()

@@ -17,9 +17,9 @@ const (
 	reasonImagePullBackOff = "ImagePullBackOff"
 )
 
-// Find returns the ID, such as containerd://0123, of the running instance of a container, else of the instance that terminated
-// last. With previous set it returns the instance before. The error is the reason why there is no such instance. Source:
-// validateContainerLogStatus in pkg/kubelet/kubelet_pods.go.
+// Find returns the ID, such as containerd://0123, of the instance of container whose log a request gets. That is the running
+// instance or, if none runs, the instance that terminated last. With previous it is the instance before the current one. The
+// error states why no such instance exists. Source: validateContainerLogStatus in pkg/kubelet/kubelet_pods.go.
 func Find(status *corev1.PodStatus, pod, container string, previous bool) (id string, err error) {
 	c := findStatus(status, container)
 	if c == nil {
@@ -55,7 +55,7 @@ func Find(status *corev1.PodStatus, pod, container string, previous bool) (id st
 	return "", fmt.Errorf("container %q in pod %q is waiting to start%s", container, pod, waitingText(c.State.Waiting))
 }
 
-// waitingText returns the end of the error for a container that is waiting to start.
+// waitingText returns the end of the error text for a container that is waiting to start, with the reason for which it waits.
 func waitingText(waiting *corev1.ContainerStateWaiting) string {
 	switch {
 	case waiting == nil:
@@ -68,7 +68,8 @@ func waitingText(waiting *corev1.ContainerStateWaiting) string {
 	return ": " + waiting.Reason
 }
 
-// findStatus returns the status of the named container of any kind, or nil.
+// findStatus returns the status of the container name, which may be an init, regular or ephemeral container. It returns nil if
+// there is none.
 func findStatus(status *corev1.PodStatus, name string) *corev1.ContainerStatus {
 	for _, list := range [][]corev1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses} {
 		for i := range list {

@@ -42,7 +42,8 @@ type Limits struct {
 	Pattern   string // PCRE2 expression that lines must match
 }
 
-// Parse parses the query parameters of a request. It returns nil if there are none; then the path of the request names the file.
+// Parse parses the query parameters of a request for node logs. It returns a nil Query if values has none of them: the path of
+// the request then names the log file.
 func Parse(values url.Values) (*Query, field.ErrorList) {
 	var q Query
 	var all field.ErrorList
@@ -95,8 +96,7 @@ func parseInt(values url.Values, name string, all *field.ErrorList) *int {
 	return &n
 }
 
-// Validate returns the errors of a query. stat is called if the query names one file; its error tells why the file cannot be
-// read.
+// Validate returns the errors of q. If q names one file, Validate calls stat with its name, and reports the error of stat.
 func (q *Query) Validate(stat func(name string) error) field.ErrorList {
 	at := field.NewPath("query")
 	var all field.ErrorList
@@ -145,7 +145,8 @@ func (l *Limits) validateLimits() (all field.ErrorList) {
 
 var unsafeInService = regexp.MustCompile(`[^a-zA-Z\-_.:0-9@]`)
 
-// validateService returns an error for a name that is not a systemd unit, because journalctl could interpret it otherwise.
+// validateService returns an error if name has characters that no systemd unit name has. journalctl would interpret some of them
+// as a pattern or a flag.
 func validateService(name string) error {
 	if len(name) > maxServiceLength {
 		return fmt.Errorf("length must be less than %d", maxServiceLength)
@@ -159,8 +160,8 @@ func validateService(name string) error {
 // timeLayout is a time format that journalctl accepts.
 const timeLayout = "2006-1-2 15:4:5"
 
-// JournalArguments returns the journalctl arguments for services. No argument begins with a value of the query, which could be
-// taken for a flag.
+// JournalArguments returns the arguments with which journalctl prints the logs of services within q.Limits. Every argument starts
+// with a flag of our own, so that journalctl takes no value of q for a flag.
 func (q *Query) JournalArguments(services []string) []string {
 	args := []string{"--utc", "--no-pager", "--output=short-precise"}
 	if q.Limits.SinceTime != nil {

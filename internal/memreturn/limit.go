@@ -44,8 +44,8 @@ type hierarchy struct {
 	file             string // that holds the limit
 }
 
-// cgroupLimit returns the lowest memory limit of the process's cgroup and its parents, in bytes. ok is false if there is none. root is the
-// file system of the machine.
+// cgroupLimit returns the effective memory limit of this process in bytes: the lowest limit of its cgroup and of the parents of
+// that. ok is false if no cgroup has a limit. root is the root directory of the host.
 func cgroupLimit(root fs.FS) (limit int64, ok bool) {
 	h, found := memoryHierarchy(root)
 	if !found {
@@ -73,7 +73,8 @@ func cgroupLimit(root fs.FS) (limit int64, ok bool) {
 	}
 }
 
-// memoryHierarchy returns the v1 hierarchy of the memory controller, or else that of v2.
+// memoryHierarchy returns the cgroup v1 hierarchy of the memory controller or, if there is none, the cgroup v2 hierarchy. root is
+// the root directory of the host.
 func memoryHierarchy(root fs.FS) (h hierarchy, found bool) {
 	for fields := range procLines(root, "proc/self/mountinfo", " ") {
 		at := slices.Index(fields, "-")
@@ -90,7 +91,7 @@ func memoryHierarchy(root fs.FS) (h hierarchy, found bool) {
 	return h, found
 }
 
-// memoryCgroup returns the path of the process's cgroup in a hierarchy.
+// memoryCgroup returns the path of this process's cgroup in the hierarchy h. root is the root directory of the host.
 func memoryCgroup(root fs.FS, h hierarchy) (cgroup string, found bool) {
 	for fields := range procLines(root, "proc/self/cgroup", ":") {
 		v2 := fields[0] == "0" && len(fields) > 1 && fields[1] == ""
@@ -101,7 +102,7 @@ func memoryCgroup(root fs.FS, h hierarchy) (cgroup string, found bool) {
 	return "", false
 }
 
-// procLines yields the fields of each line of a file of procfs.
+// procLines yields each line of the procfs file name, split at separator. It yields nothing if the file cannot be opened.
 func procLines(root fs.FS, name, separator string) func(yield func([]string) bool) {
 	return func(yield func([]string) bool) {
 		file, err := root.Open(name)

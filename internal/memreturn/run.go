@@ -16,8 +16,8 @@ import (
 // period is the time between two measurements.
 const period = time.Minute
 
-// Run returns memory whenever the process is idle, until ctx ends. It sets GOGC of the process, except where the environment variable
-// GOGC is set: the operator has then decided about the heap. A nil logger discards.
+// Run returns unused memory to the kernel whenever the process is idle, until ctx ends. It also sets GOGC of the process, unless
+// the environment variable GOGC is set: then it leaves that decision to the operator. A nil logger discards all messages.
 func Run(ctx context.Context, logger *slog.Logger) error {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -53,7 +53,7 @@ func measureMemory() usage {
 	return usage{allocated: heap[0].Value.Uint64(), live: heap[1].Value.Uint64(), resident: residentBytes()}
 }
 
-// residentBytes returns the resident memory of the process, or 0 where the kernel does not report it.
+// residentBytes returns the resident memory of this process, or 0 if the kernel does not report it.
 func residentBytes() (bytes int64) {
 	text, _ := os.ReadFile("/proc/self/statm")
 	_, _ = fmt.Sscan(string(text), new(int64), &bytes)

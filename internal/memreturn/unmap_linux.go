@@ -38,8 +38,8 @@ func unmapProgram() error {
 // mapping is a range of addresses.
 type mapping struct{ start, end uintptr }
 
-// cleanMappings returns the mappings of file in smaps, the content of /proc/PID/smaps, that are read-only and have no anonymous page. A
-// page is anonymous after a write, by a dynamic linker or by a debugger that sets a breakpoint: its content is not in the file.
+// cleanMappings returns the memory mappings of file that are read-only and whose pages all equal the file. smaps is the content
+// of /proc/PID/smaps. A mapping with an anonymous page is excluded: a dynamic linker or a debugger has written to that page.
 func cleanMappings(smaps, file string) (all []mapping) {
 	var current *mapping // nil: the mapping is of another file, writable, or already counted
 	for line := range strings.Lines(smaps) {

@@ -32,7 +32,7 @@ func (e *Error) Error() string { return e.Op + " " + e.Path + ": " + e.Err.Error
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// wrapError returns err as an [*Error] with operation and path; nil for nil.
+// wrapError returns err as an [*Error] with the operation op and path, or nil if err is nil.
 func wrapError(op, path string, err error) error {
 	if err == nil {
 		return nil
@@ -46,19 +46,20 @@ type BindOptions struct {
 	Attrs     Attr // of the new mount, and with Recursive of the mounts below it
 }
 
-// Bind mounts source on target. Target must exist: a directory for a directory, else a file. Symbolic links in source are
-// followed.
+// Bind bind-mounts source on the existing target. If source is a directory, target must be a directory, otherwise a file.
+// Symbolic links in source are followed.
 func Bind(source, target string, opts BindOptions) error {
 	return wrapError("bind", target, bindPath(source, target, opts))
 }
 
-// BindFD mounts an open file or directory on target. sourceFD may be opened with O_PATH, and stays open.
+// BindFD bind-mounts the open file or directory sourceFD on the existing target. sourceFD may be opened with O_PATH. The caller
+// closes it.
 func BindFD(sourceFD int, target string, opts BindOptions) error {
 	return wrapError("bind", target, bindFD(sourceFD, target, opts))
 }
 
-// SetAttrs sets and clears attributes of the mount at target. With recursive it does so for all mounts below it too, which
-// requires Linux 5.12; on older kernels the error wraps errors.ErrUnsupported.
+// SetAttrs sets the attributes set and clears the attributes unset of the mount at target. With recursive, it also changes all
+// mounts below target. This requires Linux 5.12; on older kernels the error wraps errors.ErrUnsupported.
 func SetAttrs(target string, set, unset Attr, recursive bool) error {
 	return wrapError("remount", target, setAttrs(target, set, unset, recursive))
 }
@@ -76,12 +77,13 @@ func Tmpfs(target string, opts TmpfsOptions) error {
 	return wrapError("mount tmpfs", target, mountTmpfs(target, opts))
 }
 
-// Hugetlbfs mounts a file system of huge pages, each of pageSize bytes, on the directory target.
+// Hugetlbfs mounts a hugetlbfs with huge pages of pageSize bytes on the directory target.
 func Hugetlbfs(target string, pageSize int64, attrs Attr) error {
 	return wrapError("mount hugetlbfs", target, mountHugetlbfs(target, pageSize, attrs))
 }
 
-// ParseAttrs returns the attributes in a list of mount options, such as "ro" and "nosuid".
+// ParseAttrs returns the attributes that the mount options options contain, such as "ro" and "nosuid". It ignores all other
+// options.
 func ParseAttrs(options []string) (a Attr) {
 	for _, o := range options {
 		switch o {
@@ -98,22 +100,24 @@ func ParseAttrs(options []string) (a Attr) {
 	return a
 }
 
-// Disk mounts the file system of a block device on a directory. options are those of mount(8): flags are passed to the kernel,
-// options of the mount command are ignored, and all remaining options are passed to the file system.
+// Disk mounts the block device source, which has a file system of type kind, on the directory target. options are written as for
+// mount(8). Options that only the program mount interprets are ignored, and options that are no mount flags are passed to the
+// file system.
 func Disk(source, target, kind string, options []string) error {
 	return wrapError("mount "+kind, target, mountDisk(source, target, kind, options))
 }
 
-// IsMountPoint reports whether path is a mount point, including a bind mount of the same file system. It accesses only the parent
-// directory, so a hung file server does not block it. It does not follow a symbolic link. A missing path is fs.ErrNotExist.
+// IsMountPoint reports whether path is a mount point, including a bind mount of a part of the same file system. A symbolic link
+// at path is not followed. It does not access the mounted file system, so that a file server that hangs cannot block it. If path
+// does not exist, the error wraps fs.ErrNotExist.
 func IsMountPoint(path string) (bool, error) {
 	mounted, err := isMountPoint(path)
 	return mounted, wrapError("look at mount", path, err)
 }
 
-// MakeShared makes mounts below dir propagate to other mount namespaces, such as those of containers. If dir is not on a shared
-// mount, it is bind-mounted on itself, with all mounts below it, and made shared. Call it once, before mounting below dir:
-// earlier mounts would appear twice.
+// MakeShared makes mounts that are created below dir visible in other mount namespaces, such as those of containers. If dir is
+// not on a shared mount, it bind-mounts dir with all mounts below it on itself. Call it once, before anything is mounted below
+// dir: an earlier mount would exist twice.
 func MakeShared(dir string) error {
 	return wrapError("make shared", dir, makeShared(dir))
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setattrFlags returns the attributes as flags of mount_setattr(2).
+// setattrFlags returns a as flags of mount_setattr(2).
 func (a Attr) setattrFlags() uint64 {
 	var flags uint64
 	for _, f := range []struct {
@@ -32,13 +32,13 @@ func (a Attr) setattrFlags() uint64 {
 	return flags
 }
 
-// mountFlags returns the attributes as flags of mount(2), which have equal values.
+// mountFlags returns a as flags of mount(2), which have equal values.
 func (a Attr) mountFlags() uintptr { return uintptr(a.setattrFlags()) }
 
-// fdPath returns a path that refers to an open file, even if the file was renamed.
+// fdPath returns a path that refers to the open file fd, even if that file is renamed.
 func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// openTarget opens a mount target with O_PATH. A symbolic link is an error.
+// openTarget opens the mount target path with O_PATH and returns its descriptor. If path is a symbolic link, it returns an error.
 func openTarget(path string) (int, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -77,10 +77,11 @@ func bindFD(sourceFD int, target string, opts BindOptions) error {
 	return bindAndRemount(sourceFD, targetFD, target, opts)
 }
 
-// isUnsupported reports whether the kernel, or a seccomp filter, may lack the system call that returned err.
+// isUnsupported reports whether err can mean that the kernel does not have a system call, or that a seccomp filter blocks it.
 func isUnsupported(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }
 
-// bindTree creates a bind mount with the system calls of Linux 5.12, so that it has its attributes before it becomes visible.
+// bindTree bind-mounts sourceFD on targetFD. It uses the system calls of Linux 5.12, which set the attributes before the mount
+// becomes visible.
 func bindTree(sourceFD, targetFD int, opts BindOptions) error {
 	recursive := uint(0)
 	if opts.Recursive {
@@ -100,8 +101,8 @@ func bindTree(sourceFD, targetFD int, opts BindOptions) error {
 	return unix.MoveMount(tree, "", targetFD, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// bindAndRemount creates a bind mount with mount(2), and sets the attributes in a second step. If that fails, it removes the
-// mount.
+// bindAndRemount bind-mounts sourceFD on targetFD, which is at path target, on older kernels: it mounts first and sets the
+// attributes afterwards. If it cannot set them, it removes the mount.
 func bindAndRemount(sourceFD, targetFD int, target string, opts BindOptions) error {
 	flags := uintptr(unix.MS_BIND)
 	if opts.Recursive {
@@ -141,7 +142,8 @@ func setAttrs(target string, set, unset Attr, recursive bool) error {
 	return remountAttrs(target, set, unset)
 }
 
-// remountAttrs changes attributes with mount(2), which also needs the attributes that stay.
+// remountAttrs sets and clears attributes of the mount at target with mount(2). It reads the current attributes first, because
+// mount(2) would clear them.
 func remountAttrs(target string, set, unset Attr) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(target, &st); err != nil {

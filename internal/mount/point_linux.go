@@ -32,8 +32,8 @@ func isMountPoint(path string) (bool, error) {
 	return mounted, err
 }
 
-// crossesMount reports whether an entry of a directory is a mount point. The kernel does not enter the mount (RESOLVE_NO_XDEV,
-// Linux 5.6), so a hung file server does not matter; statx would access it.
+// crossesMount reports whether the entry name of the open directory dir is a mount point. It uses RESOLVE_NO_XDEV of Linux 5.6,
+// with which the kernel does not access the mounted file system. With statx, a file server that hangs would block it.
 func crossesMount(dir int, name string) (bool, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV}
 	fd, err := unix.Openat2(dir, name, &how)
@@ -46,8 +46,8 @@ func crossesMount(dir int, name string) (bool, error) {
 	return false, unix.Close(fd)
 }
 
-// isListed reports whether an entry of a directory is a mount point according to the mount table. It is slow on a node with many
-// mounts.
+// isListed reports whether the mount table lists the entry name of the open directory dir as a mount point. It is slow on a node
+// with many mounts.
 func isListed(dir int, name string) (bool, error) {
 	parent, err := os.Readlink(fdPath(dir))
 	if err != nil {
@@ -93,7 +93,8 @@ func makeShared(dir string) error {
 	return unix.Mount("", path, "", unix.MS_SHARED|unix.MS_REC, "")
 }
 
-// mountOf returns the mount that path is on: the last mount with the longest mount point that contains path.
+// mountOf returns the mount in table that contains path: the one with the longest mount point and, among several of these, the
+// last. ok is false if there is none.
 func mountOf(table []Info, path string) (on Info, ok bool) {
 	for i := range table {
 		if isWithin(path, table[i].Point) && (!ok || len(table[i].Point) >= len(on.Point)) {

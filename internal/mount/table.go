@@ -37,13 +37,13 @@ type Info struct {
 	SuperOptions string // of the file system, such as "rw,size=65536k"
 }
 
-// IsShared reports whether mounts below this mount propagate to its peers.
+// IsShared reports whether mounts that are created below m propagate to other mounts of its peer group.
 func (m *Info) IsShared() bool {
 	return slices.ContainsFunc(m.Propagation, func(s string) bool { return strings.HasPrefix(s, "shared:") })
 }
 
-// ReadTable reads all mounts of the mount namespace in the order of the kernel: of two mounts at one mount point, the later one
-// is on top. Its cost grows with the mounts of the host, so call it at a start, not per volume.
+// ReadTable returns all mounts of the mount namespace in the order of the kernel. If two mounts have the same mount point, the
+// later one covers the earlier one. It reads every mount of the host, so do not call it per volume.
 func ReadTable() ([]Info, error) {
 	f, err := os.Open(tableFile)
 	if err != nil {
@@ -54,7 +54,7 @@ func ReadTable() ([]Info, error) {
 	return table, wrapError("read", tableFile, err)
 }
 
-// unwrapPathError returns the cause of an error of package os.
+// unwrapPathError returns the cause of an *os.PathError, or err itself.
 func unwrapPathError(err error) error {
 	if e, ok := errors.AsType[*os.PathError](err); ok {
 		return e.Err
@@ -62,7 +62,7 @@ func unwrapPathError(err error) error {
 	return err
 }
 
-// ParseTable parses a mount table in the format of proc_pid_mountinfo(5). An error contains the line number.
+// ParseTable parses a mount table in the format of proc_pid_mountinfo(5). An error names the number of the invalid line.
 func ParseTable(r io.Reader) ([]Info, error) {
 	limited := &io.LimitedReader{R: r, N: maxTable}
 	lines := bufio.NewScanner(limited)
@@ -111,8 +111,8 @@ func parseLine(line string) (m Info, err error) {
 	return m, nil
 }
 
-// unescapeField replaces the escapes of the kernel for spaces, tabs, newlines and backslashes: a backslash and three octal
-// digits.
+// unescapeField replaces the kernel's octal escapes in s, a backslash and three digits, by the space, tab, newline or backslash
+// that they represent.
 func unescapeField(s string) string {
 	at := strings.IndexByte(s, '\\')
 	if at < 0 {
@@ -143,8 +143,8 @@ func parseOctal(s string) (byte, bool) {
 	return byte(c), err == nil
 }
 
-// MountsBelow returns the mounts at path and below it, in the order in which they can be unmounted: deepest first, topmost first.
-// path must be clean and without symbolic links.
+// MountsBelow returns the mounts of table at path and below it in an order for unmounting: deeper mount points first, and later
+// mounts first at each mount point. path must be clean and contain no symbolic links.
 func MountsBelow(table []Info, path string) []Info {
 	var found []Info
 	for _, m := range slices.Backward(table) {
@@ -164,8 +164,8 @@ func isWithin(path, dir string) bool {
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// OtherMounts returns the mounts elsewhere that show the topmost mount at path or a part of it. Mounts of other directories of
-// the file system are not included.
+// OtherMounts returns the mounts of table outside of path that show the file tree mounted at path or a part of it. If several
+// mounts are at path, the topmost one counts. Mounts that show other directories of the same file system are not included.
 func OtherMounts(table []Info, path string) (others []Info) {
 	at := -1
 	for i := range table {

@@ -56,7 +56,7 @@ type attempt struct {
 	err      error
 }
 
-// Pending returns the sorted targets of unmount calls that have not returned.
+// Pending returns the sorted targets of unmount system calls that have started and not returned.
 func (u *Unmounter) Pending() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -68,9 +68,9 @@ func (u *Unmounter) Pending() []string {
 	return slices.Compact(targets)
 }
 
-// Unmount removes all mounts at target, which must not be a symbolic link. A missing path, and one without a mount, are no error.
-// It returns after at most three times Grace, or when ctx ends. The error can be retried: the mount is busy (EBUSY), or
-// [ErrTimeout].
+// Unmount removes all mounts at target, which must not be a symbolic link. It returns nil if target does not exist or has no
+// mount. It returns when ctx ends, or after three times Grace at most per mount. The caller can retry after an error: the mount
+// is busy (EBUSY), or a call hangs ([ErrTimeout]).
 func (u *Unmounter) Unmount(ctx context.Context, target string) error {
 	for range maxStacked {
 		mounted, err := IsMountPoint(target)
@@ -89,7 +89,7 @@ func (u *Unmounter) Unmount(ctx context.Context, target string) error {
 	return wrapError("unmount", target, errors.New("new mounts keep appearing"))
 }
 
-// unmountTop removes the topmost mount at target. It tries the unmount modes one after another.
+// unmountTop removes the topmost mount at target. It tries plain, forced and lazy unmount, until one succeeds.
 func (u *Unmounter) unmountTop(ctx context.Context, target string) error {
 	var err error
 	for _, flags := range unmountFlags(u.NoForce) {
@@ -108,7 +108,7 @@ func (u *Unmounter) unmountTop(ctx context.Context, target string) error {
 	return err
 }
 
-// unmountWith retries one unmount mode while the mount is busy, for at most Grace.
+// unmountWith calls unmount(2) with flags for target. While the mount is busy it retries, for at most u.Grace in total.
 func (u *Unmounter) unmountWith(ctx context.Context, target string, flags int) error {
 	grace := u.Grace
 	if grace <= 0 {
@@ -139,7 +139,8 @@ func (u *Unmounter) unmountWith(ctx context.Context, target string, flags int) e
 	}
 }
 
-// startUnmount starts an unmount system call, or returns the pending call for this target and mode.
+// startUnmount starts the system call unmount(2) in a goroutine. If a call with this target and these flags has not returned yet,
+// it returns that attempt instead.
 func (u *Unmounter) startUnmount(target string, flags int) *attempt {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -166,5 +167,5 @@ func (u *Unmounter) startUnmount(target string, flags int) *attempt {
 	return a
 }
 
-// canRetryOtherMode reports whether another unmount mode may succeed after err.
+// canRetryOtherMode reports whether another mode, such as a lazy unmount, may succeed after err.
 func canRetryOtherMode(err error) bool { return isBusy(err) || errors.Is(err, ErrTimeout) }

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unmountFlags returns the unmount modes in the order in which they are tried: plain, forced, lazy.
+// unmountFlags returns the flags of the unmount modes in the order to try them: plain, forced, lazy. With noForce the forced mode
+// is omitted.
 func unmountFlags(noForce bool) []int {
 	flags := []int{unix.UMOUNT_NOFOLLOW, unix.UMOUNT_NOFOLLOW | unix.MNT_FORCE, unix.UMOUNT_NOFOLLOW | unix.MNT_DETACH}
 	if noForce {
@@ -26,8 +27,8 @@ func unmountOnce(target string, flags int) error {
 	}
 }
 
-// isBusy reports whether err means that a process uses the mount or that it contains mounts.
+// isBusy reports whether err is EBUSY: a process uses the mount, or another mount is below it.
 func isBusy(err error) bool { return errors.Is(err, unix.EBUSY) }
 
-// isAbsent reports whether err means that the path does not exist.
+// isAbsent reports whether err means that a path does not exist.
 func isAbsent(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) }

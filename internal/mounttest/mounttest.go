@@ -20,10 +20,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/isolated"
 )
 
-// Main runs the tests in their own mount namespace and exits; see [isolated.Run].
+// Main runs the tests of m in a new mount namespace, as described at [isolated.Run], and exits with their exit code. Call it in
+// TestMain.
 func Main(m *testing.M) { os.Exit(isolated.Run(isolated.Mounts, m.Run)) }
 
-// Need skips the test if it has no mount namespace of its own.
+// Need skips the test unless it runs in the mount namespace that [Main] creates.
 func Need(t testing.TB) {
 	t.Helper()
 	if os.Getenv(isolated.Inside) == "" {
@@ -31,30 +32,31 @@ func Need(t testing.TB) {
 	}
 }
 
-// DeadFUSE mounts a FUSE file system without a server on the directory target: every access hangs. abort makes all pending
-// accesses fail; it is also called at the end of the test.
+// DeadFUSE mounts a FUSE file system that has no server on the directory target, so that every access to it hangs. abort makes
+// all pending accesses fail. It is called when the test ends, if not before.
 func DeadFUSE(t testing.TB, target string) (abort func()) {
 	t.Helper()
 	Need(t)
 	return mountDeadFUSE(t, target)
 }
 
-// LoopDevice returns an empty block device of size bytes, which exists until the end of the test. Without loop devices it skips
-// the test.
+// LoopDevice returns the path of an empty block device of size bytes, which is removed when the test ends. If the host has no
+// loop devices, the test is skipped.
 func LoopDevice(t testing.TB, size int64) string {
 	t.Helper()
 	Need(t)
 	return createLoopDevice(t, size)
 }
 
-// Blocked runs f in a goroutine. It returns when f has returned or waits in the kernel, for example for a hung file system.
-// returned is closed when f has returned.
+// Blocked runs f in a goroutine, and returns once f has returned or hangs in the kernel, for example in an access to a dead file
+// system. The channel returned is closed when f has returned.
 func Blocked(t testing.TB, f func()) (returned <-chan struct{}) {
 	t.Helper()
 	return runUntilBlocked(t, f)
 }
 
-// RaceTime returns how long a test lets a container race against an agent: the duration in NODEAGENT_RACE, else 2 s.
+// RaceTime returns the duration for which a test lets a container race with an agent. It is the value of the environment variable
+// NODEAGENT_RACE, or 2 s by default.
 func RaceTime(t testing.TB) time.Duration {
 	t.Helper()
 	text := os.Getenv("NODEAGENT_RACE")

@@ -5,15 +5,16 @@ package mounttest
 
 import "testing"
 
-// QuotaFS mounts an ext4 file system of 64 MiB for a test and returns its root. enforced reports whether the kernel enforces
-// project quotas, as those of hack/vm do. Without a loop device or mkfs.ext4 it skips the test.
+// QuotaFS mounts an ext4 file system of 64 MiB for the test and returns its root directory. enforced reports whether the kernel
+// enforces project quotas; the kernel of hack/vm does. If the host has no loop device or no mkfs.ext4, the test is skipped.
 func QuotaFS(t testing.TB) (root string, enforced bool) {
 	t.Helper()
 	Need(t)
 	return mountQuotaFS(t)
 }
 
-// WriteLimited creates a file of the given size, without the capability to exceed quotas.
+// WriteLimited creates the file path with the given number of bytes. It drops the capability CAP_SYS_RESOURCE, so that quotas
+// apply to it, and returns the error of the write.
 func WriteLimited(t testing.TB, path string, bytes int) error {
 	t.Helper()
 	return writeLimited(t, path, bytes)

@@ -70,7 +70,7 @@ func Start(socket string) (*Logind, error) {
 	return l, nil
 }
 
-// Close closes all connections, and returns after all goroutines have returned.
+// Close closes all connections, and waits until all goroutines of l have returned.
 func (l *Logind) Close() {
 	l.mu.Lock()
 	l.closed = true
@@ -83,7 +83,7 @@ func (l *Logind) Close() {
 	l.running.Wait()
 }
 
-// CloseConnections closes all connections, as a restart of the message bus. Inhibitors remain.
+// CloseConnections closes all connections, like a restart of the message bus. Inhibitors remain in effect.
 func (l *Logind) CloseConnections() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,14 +92,14 @@ func (l *Logind) CloseConnections() {
 	}
 }
 
-// SetDenied makes calls of a method fail with AccessDenied, or succeed again.
+// SetDenied makes calls of method fail with the D-Bus error AccessDenied. If deny is false, they succeed again.
 func (l *Logind) SetDenied(method string, deny bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.denied[method] = deny
 }
 
-// SetSilent makes calls of a method get no reply, or a reply again.
+// SetSilent suppresses the replies to calls of method. If mute is false, calls get replies again.
 func (l *Logind) SetSilent(method string, mute bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +113,8 @@ func (l *Logind) SetDelay(d time.Duration) {
 	l.delay = d
 }
 
-// Shutdown starts a shutdown: the property PreparingForShutdown becomes true, and the signal is sent.
+// Shutdown simulates the start of a shutdown: the property PreparingForShutdown becomes true, and clients get the signal
+// PrepareForShutdown.
 func (l *Logind) Shutdown() { l.setShutdown(true) }
 
 // CancelShutdown cancels the shutdown.
@@ -126,7 +127,8 @@ func (l *Logind) setShutdown(shutdown bool) {
 	l.signalLocked(shutdown)
 }
 
-// SendSignal sends the signal PrepareForShutdown without a change of the property, as another program on the bus may.
+// SendSignal sends the signal PrepareForShutdown with the argument shutdown, but does not change the property
+// PreparingForShutdown. Any program on a real bus can send such a signal.
 func (l *Logind) SendSignal(shutdown bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,7 +197,8 @@ func (l *Logind) serveConnection(p *peer) {
 	}
 }
 
-// authenticate runs the server side of the SASL mechanism EXTERNAL, and accepts every user.
+// authenticate runs the server side of the SASL mechanism EXTERNAL on the connection p, whose input is in. It accepts every user,
+// and returns false only if the connection fails.
 func authenticate(in *bufio.Reader, p *peer) bool {
 	if zero, err := in.ReadByte(); err != nil || zero != 0 {
 		return false
@@ -266,7 +269,8 @@ func (l *Logind) propertyLocked(msg *dbus.Message) dbus.Variant {
 	return dbus.MakeVariant(l.shutdown)
 }
 
-// inhibitLocked sends the write end of a pipe, and waits until the client closes it.
+// inhibitLocked handles a call of Inhibit by p. It replies with the write end of a pipe, and counts an inhibitor until the client
+// has closed it. During a shutdown it replies with an error. The caller holds l.mu.
 func (l *Logind) inhibitLocked(p *peer, reply map[dbus.HeaderField]dbus.Variant) {
 	if l.shutdown {
 		reply[dbus.FieldErrorName] = dbus.MakeVariant("org.freedesktop.login1.OperationInProgress")
@@ -292,7 +296,8 @@ func (l *Logind) inhibitLocked(p *peer, reply map[dbus.HeaderField]dbus.Variant)
 	_ = theirs.Close()
 }
 
-// reloadLocked reads InhibitDelayMaxSec from the last file in ConfigDir that sets it.
+// reloadLocked sets l.delay to InhibitDelayMaxSec of the last file in ConfigDir that contains this setting. The caller holds
+// l.mu.
 func (l *Logind) reloadLocked() {
 	files, _ := filepath.Glob(filepath.Join(l.ConfigDir, "*.conf"))
 	for _, file := range files {
@@ -310,7 +315,7 @@ func (l *Logind) reloadLocked() {
 	}
 }
 
-// sendMessage sends a message with file descriptors. Logind.mu is held.
+// sendMessage sends a D-Bus message of type kind with the file descriptors fds to the client. The caller holds Logind.mu.
 func (p *peer) sendMessage(kind dbus.Type, headers map[dbus.HeaderField]dbus.Variant, fds []int, body ...any) {
 	headers[dbus.FieldSender] = dbus.MakeVariant(":1.0")
 	if len(body) > 0 {
