@@ -10,20 +10,19 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// List returns all sandboxes and containers with details, in order of creation.
+// List returns all sandboxes and containers with all details, in order of creation.
 func (r *Runtime) List(ctx context.Context) (cri.Snapshot, error) {
 	snapshot, err := r.snapshot(ctx, func(string) bool { return true })
 	return snapshot, wrapError("List", "", err)
 }
 
-// ListPod returns the sandboxes and containers of the pod with this UID, with all details. For an unknown pod it returns a
-// Pod without objects.
+// ListPod returns the sandboxes and containers of the pod with this UID, with all details. For an unknown UID both are empty.
 func (r *Runtime) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
 	snapshot, err := r.snapshot(ctx, func(other string) bool { return other == uid })
 	return snapshot.Pod(uid), wrapError("ListPod", uid, err)
 }
 
-// snapshot returns the current sandboxes and containers of the pods for which want returns true.
+// snapshot returns the sandboxes and containers of the pods for whose UID want returns true, with their current states.
 func (r *Runtime) snapshot(ctx context.Context, want func(podUID string) bool) (cri.Snapshot, error) {
 	s := cri.Snapshot{Time: time.Now()}
 	if ctx.Err() != nil {
@@ -48,8 +47,8 @@ func (r *Runtime) snapshot(ctx context.Context, want func(podUID string) bool) (
 	return s, nil
 }
 
-// podIdentity returns the identity of a container's pod, of which only the UID is known after the sandbox was removed. The
-// caller holds mu.
+// podIdentity returns the identity of a container's pod. If the sandbox was removed, it contains only the UID. The caller holds
+// mu.
 func (r *Runtime) podIdentity(ctr *container) cri.PodIdentity {
 	for _, s := range r.sandboxes {
 		if s.ID == ctr.SandboxID {

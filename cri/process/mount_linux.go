@@ -19,8 +19,8 @@ const (
 	resolvConf     = "/etc/resolv.conf"
 )
 
-// unsupportedMount returns why this runtime cannot implement mount i of a container config, or "". mounted means that
-// Options.Mounts is set.
+// unsupportedMount describes why this runtime cannot implement mnt, the mount with index i of a container config. It returns ""
+// if it can. mounted reports whether Options.Mounts is set.
 func unsupportedMount(i int, mnt *cri.Mount, mounted bool) string {
 	at := fmt.Sprintf("mounts[%d]: container_path %q", i, mnt.ContainerPath)
 	options := slices.DeleteFunc(slices.Clone(mnt.Options), isSupportedOption)
@@ -43,8 +43,8 @@ func unsupportedMount(i int, mnt *cri.Mount, mounted bool) string {
 	return ""
 }
 
-// unsupportedDevice returns why this runtime cannot implement device i of a container config, or "". mounted means that
-// Options.Mounts is set.
+// unsupportedDevice describes why this runtime cannot implement device, the device with index i of a container config. It returns
+// "" if it can. mounted reports whether Options.Mounts is set.
 func unsupportedDevice(i int, device cri.Device, mounted bool) string {
 	at := fmt.Sprintf("devices[%d]: container_path %q", i, device.ContainerPath)
 	switch {
@@ -56,8 +56,8 @@ func unsupportedDevice(i int, device cri.Device, mounted bool) string {
 	return ""
 }
 
-// unsupportedPaths returns why nothing can be mounted from path host to path container, or "". at is the prefix of the
-// message.
+// unsupportedPaths describes why the path host of the host cannot be mounted at the path container. It returns "" if it can. at
+// is the beginning of the text.
 func unsupportedPaths(at, host, container string) string {
 	switch {
 	case !filepath.IsAbs(container) || filepath.Clean(container) == "/":
@@ -70,7 +70,8 @@ func unsupportedPaths(at, host, container string) string {
 
 func isSupportedOption(o string) bool { return o == "noexec" || o == "nodev" || o == "nosuid" }
 
-// addMounts adds to the spec the mounts and devices of a container and the DNS settings of its sandbox.
+// addMounts adds mounts to spec: those of config, the devices of config, and the resolv.conf of the sandbox. It does nothing if
+// Options.Mounts is not set. Of several mounts at a path, only the last remains.
 func (r *Runtime) addMounts(config *cri.ContainerConfig, sb *sandbox, spec *shim.Spec) {
 	if !r.options.Mounts {
 		return

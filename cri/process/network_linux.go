@@ -18,7 +18,8 @@ import (
 // undoTimeout limits the teardown of a network whose sandbox could not be persisted.
 const undoTimeout = 30 * time.Second
 
-// setUpNetwork sets up the network of a new sandbox and records it in sb. It does nothing for a sandbox on the host network.
+// setUpNetwork sets up the network of a new sandbox with Options.Network, and stores its namespace and addresses in sb. It does
+// nothing for a sandbox on the host network.
 func (r *Runtime) setUpNetwork(ctx context.Context, sb *sandbox, config *cri.SandboxConfig) error {
 	if r.options.Network == nil || config.Security.Namespaces.Network == cri.NamespaceNode {
 		return nil
@@ -46,15 +47,16 @@ func (r *Runtime) setUpNetwork(ctx context.Context, sb *sandbox, config *cri.San
 	return nil
 }
 
-// undoNetwork tears down the network of a sandbox that could not be created, even if ctx has ended.
+// undoNetwork tears down the network of a sandbox whose creation has failed. It does so even if ctx has ended.
 func (r *Runtime) undoNetwork(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	return r.options.Network.Teardown(ctx, id)
 }
 
-// retainNetworks calls Network.Retain once, to tear down remains of a previous agent process. Concurrent callers wait, because
-// the list passed to Retain lacks their sandbox. After an error the next call retries.
+// retainNetworks calls Network.Retain once, which tears down networks that a previous agent process left for removed sandboxes.
+// Other callers wait during that call: their new networks must not be set up, because the list passed to Retain does not contain
+// them. After an error the next call tries again.
 func (r *Runtime) retainNetworks(ctx context.Context) error {
 	r.mu.Lock()
 	if r.networksRetained {
@@ -90,7 +92,7 @@ func (r *Runtime) retainNetworks(ctx context.Context) error {
 	return err
 }
 
-// tearDownNetwork tears down the network of a stopped sandbox. It does nothing if the sandbox has none.
+// tearDownNetwork tears down the network of a stopped sandbox. It does nothing for a sandbox without a network of its own.
 func (r *Runtime) tearDownNetwork(ctx context.Context, sb *sandbox) error {
 	r.mu.Lock()
 	network := sb.Network
@@ -107,7 +109,7 @@ func (r *Runtime) tearDownNetwork(ctx context.Context, sb *sandbox) error {
 	return nil
 }
 
-// isPresent reports whether the network namespace exists. After a reboot it does not.
+// isPresent reports whether the network namespace exists. A reboot removes it.
 func (n *SandboxNetwork) isPresent() bool {
 	var st unix.Statfs_t
 	return unix.Statfs(n.Netns, &st) == nil && st.Type == unix.NSFS_MAGIC

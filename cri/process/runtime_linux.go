@@ -74,9 +74,9 @@ var mainCalled atomic.Bool //nolint:gochecknoglobals // a property of the progra
 var errNoMain = errors.New("this program cannot be executed as the shim of a container: " +
 	"call process.Main first in main, and in TestMain of tests")
 
-// Main runs the shim and exits if the program was started as one; otherwise it does nothing. Every program that opens a [Runtime]
-// must call it first in main, and every test binary first in TestMain: otherwise [Open] fails. A program that was started as a
-// shim and has modified [os.Args] before the call exits with code 1.
+// Main runs the shim, and then exits, if this process was started as a shim. Otherwise it does nothing. Every program that opens
+// a [Runtime] must call Main first in main, and first in TestMain of tests: otherwise [Open] fails. A shim in which [os.Args] was
+// modified before the call exits with code 1.
 func Main() {
 	if len(os.Args) == 2 && os.Args[0] == shim.Name {
 		os.Exit(shim.Main(os.Args[1]))
@@ -88,9 +88,9 @@ func Main() {
 	mainCalled.Store(true)
 }
 
-// Open opens the runtime with the state directory root, which it creates if missing. It finds the containers that a previous
-// agent process started there, running or exited. Only one process at a time can open a root. If the program has not called
-// [Main], Open returns an error and changes nothing.
+// Open opens the runtime whose state is in the directory root, which it creates if missing. It finds the containers that a
+// previous agent process has started there, whether they are running or exited. Only one process at a time can open root. If the
+// program has not called [Main], Open returns an error and changes nothing.
 func Open(root string, opts Options) (*Runtime, error) {
 	root, err := filepath.Abs(root)
 	if err == nil && !mainCalled.Load() {
@@ -133,7 +133,7 @@ func (r *Runtime) openRoot() error {
 	return nil
 }
 
-// loadState loads the sandboxes and containers that a previous agent process persisted, and finds the running shims.
+// loadState loads the records of sandboxes and containers that a previous agent process has written, and finds the running shims.
 func (r *Runtime) loadState() error {
 	deadline := time.Now().Add(openTimeout)
 	err := r.loadDirs(sandboxesDir, func(dir string) error {
@@ -160,8 +160,9 @@ func (r *Runtime) loadState() error {
 	return err
 }
 
-// loadDirs calls load for every directory of a kind, and removes directories that are incomplete or have no record. It ignores
-// directories whose name is not an ID of this package.
+// loadDirs calls load for every directory of this kind, sandboxes or containers. If the directory is incomplete or load fails, it
+// removes the directory. It ignores directories whose name is not an ID of this package. If a file cannot be read now, loadDirs
+// returns the error and removes nothing.
 func (r *Runtime) loadDirs(kind string, load func(dir string) error) error {
 	entries, err := os.ReadDir(filepath.Join(r.root, kind))
 	if err != nil {
@@ -191,7 +192,8 @@ func (r *Runtime) loadDirs(kind string, load func(dir string) error) error {
 	return nil
 }
 
-// removeUnusable removes a directory whose record is lost, and kills its remaining processes.
+// removeUnusable removes the directory of a container or sandbox without a valid record, after it has killed the remaining
+// processes.
 func removeUnusable(dir string) error {
 	handle, err := shim.FindShim(dir, time.Now())
 	if err != nil {
@@ -209,8 +211,8 @@ func removeUnusable(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// Close releases the root for another agent and ends event streams. Containers continue to run. Their shims stay zombies after
-// their exit until this process exits. Other calls must have returned; later calls fail.
+// Close closes the runtime, so that another agent process can open its root. It ends event streams. Containers continue to run.
+// Shims that exit later stay zombies until this process exits. Other calls must have returned before Close, and fail afterwards.
 func (r *Runtime) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -230,7 +232,8 @@ func (r *Runtime) Close() error {
 	return r.lock.Release()
 }
 
-// createDir creates the directory of an object atomically: after a crash it exists with all its files, or not at all.
+// createDir creates the directory of a sandbox or container, and returns its path. fill writes the files. The directory is
+// created atomically: after a crash it exists with all files or not at all.
 func (r *Runtime) createDir(kind, id string, fill func(dir string) error) (string, error) {
 	dir := filepath.Join(r.root, kind, id)
 	tmp := filepath.Join(r.root, kind, unfinishedPrefix+id)
@@ -247,7 +250,7 @@ func (r *Runtime) createDir(kind, id string, fill func(dir string) error) (strin
 	return dir, nil
 }
 
-// removeDir removes the directory of an object. After a crash it exists in full or not at all.
+// removeDir removes the directory of a sandbox or container atomically: after a crash it exists with all files or not at all.
 func removeDir(dir string) error {
 	tmp := filepath.Join(filepath.Dir(dir), unfinishedPrefix+filepath.Base(dir))
 	if err := os.Rename(dir, tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -256,7 +259,8 @@ func removeDir(dir string) error {
 	return os.RemoveAll(tmp)
 }
 
-// reserveName reserves a name for an object that is being created.
+// reserveName reserves the name of a sandbox or container that is being created. If the name is in use, the error wraps
+// cri.ErrAlreadyExists.
 func (r *Runtime) reserveName(name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -293,7 +297,7 @@ func isID(name string) bool {
 	return err == nil && len(id) == idSize && name == hex.EncodeToString(id)
 }
 
-// wrapError wraps a non-nil err in a [cri.Error] with the call and the object.
+// wrapError wraps err in a [cri.Error] for the call op and the sandbox or container with this ID. nil stays nil.
 func wrapError(op, id string, err error) error {
 	if err == nil {
 		return nil

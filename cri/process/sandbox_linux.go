@@ -55,12 +55,13 @@ func (s *sandbox) uniqueName() string {
 	return fmt.Sprintf("%s_%s_%s_%d", s.Pod.Name, s.Pod.Namespace, s.Pod.UID, s.Attempt)
 }
 
-// podLogger returns a logger with attributes that identify a pod.
+// podLogger returns a logger that adds the name and the namespace of pod.
 func (r *Runtime) podLogger(pod cri.PodIdentity) *slog.Logger {
 	return r.log.With("namespace", pod.Namespace, "pod", pod.Name)
 }
 
-// RunSandbox sets up the network of a sandbox, if it has one, and persists the sandbox.
+// RunSandbox creates a sandbox and returns its ID. It sets up the network, unless the sandbox is on the host network. No process
+// is started.
 func (r *Runtime) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (string, error) {
 	id, err := r.runSandbox(ctx, config)
 	return id, wrapError("RunPodSandbox", config.Pod.Name, err)
@@ -110,7 +111,7 @@ func (r *Runtime) runSandbox(ctx context.Context, config *cri.SandboxConfig) (st
 	return s.ID, nil
 }
 
-// addSandbox sets up the network of a sandbox, persists it and adds it to the runtime.
+// addSandbox sets up the network of sb, writes its record and adds it to r.sandboxes. It emits the events of the new sandbox.
 func (r *Runtime) addSandbox(ctx context.Context, sb *sandbox, config *cri.SandboxConfig) (err error) {
 	r.mu.Lock()
 	r.pending[sb.ID] = true
@@ -142,7 +143,7 @@ func (r *Runtime) addSandbox(ctx context.Context, sb *sandbox, config *cri.Sandb
 	return err
 }
 
-// writeForAll writes a file that containers of any user can read.
+// writeForAll writes text to the file at path, which users of all containers can read.
 func writeForAll(path, text string) error {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		return err
@@ -150,7 +151,8 @@ func writeForAll(path, text string) error {
 	return os.Chmod(path, 0o644) // regardless of the agent's umask
 }
 
-// StopSandbox kills the containers of a sandbox concurrently and without grace period, and tears down its network.
+// StopSandbox kills the containers of a sandbox, concurrently and without a grace period. Then it tears down the network. A
+// missing sandbox is no error.
 func (r *Runtime) StopSandbox(ctx context.Context, id string) error {
 	s, err := r.findSandbox(id)
 	if errors.Is(err, cri.ErrNotFound) {
@@ -197,7 +199,7 @@ func (r *Runtime) stopSandbox(ctx context.Context, sb *sandbox) error {
 	return nil
 }
 
-// RemoveSandbox kills and removes the containers of a sandbox, and removes it.
+// RemoveSandbox stops a sandbox, and removes it and its containers. A missing sandbox is no error.
 func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 	s, err := r.findSandbox(id)
 	if errors.Is(err, cri.ErrNotFound) {

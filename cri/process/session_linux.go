@@ -14,8 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
 )
 
-// RunExec runs a command beside the process of a container, like ExecSync, with the streams of a session. When ctx ends, the
-// command and its child processes are killed. Background processes that outlive the command belong to the container.
+// RunExec runs cmd with the environment, working directory and user of the container, and with the streams of session. It returns
+// the exit code. When ctx ends, cmd and its child processes are killed. Background processes that remain after cmd has exited run
+// until the container exits.
 func (r *Runtime) RunExec(ctx context.Context, id string, cmd []string, session cri.Session) (int, error) {
 	code, err := r.runExec(ctx, id, cmd, session)
 	return code, wrapError("Exec", id, err)
@@ -34,7 +35,8 @@ func (r *Runtime) runExec(ctx context.Context, id string, cmd []string, streams 
 	})
 }
 
-// RunAttach connects a session to the process of a container. A client with more than 1 MiB of unread output is disconnected.
+// RunAttach connects the client of streams to the container's process. It disconnects a client that leaves 1 MiB of output
+// unread.
 func (r *Runtime) RunAttach(ctx context.Context, id string, streams cri.Session) error {
 	handle, err := r.runningShim(id)
 	if err == nil {
@@ -49,8 +51,8 @@ func (r *Runtime) RunAttach(ctx context.Context, id string, streams cri.Session)
 	return wrapError("Attach", id, err)
 }
 
-// RunPortForward connects conn to a port on the loopback interface of a sandbox, or of the host if the sandbox has no own
-// network. A port that does not read pending data for 5 s is disconnected with a TCP reset.
+// RunPortForward forwards conn to a port on the loopback interface of the sandbox. For a sandbox without a network of its own,
+// this is the host's interface. If the program at the port reads nothing for 5 s, the connection to it is reset.
 func (r *Runtime) RunPortForward(ctx context.Context, id string, port int32, conn io.ReadWriteCloser) error {
 	netns, err := r.sandboxNetns(id)
 	if err == nil {
@@ -61,7 +63,7 @@ func (r *Runtime) RunPortForward(ctx context.Context, id string, port int32, con
 	return wrapError("PortForward", id, err)
 }
 
-// sandboxNetns returns the path of the network namespace of a ready sandbox, or "" for the host's.
+// sandboxNetns returns the path of the network namespace of a ready sandbox. It is empty for a sandbox on the host network.
 func (r *Runtime) sandboxNetns(id string) (string, error) {
 	s, err := r.findSandbox(id)
 	if err != nil {

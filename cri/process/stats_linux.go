@@ -15,14 +15,14 @@ import (
 // clockTick is the unit of CPU times in /proc: 1/100 s on every architecture since Linux 2.6.
 const clockTick = 10 * time.Millisecond
 
-// ContainerStats returns the CPU time and memory of every running container, including its shim. Shared memory is counted once
-// per process.
+// ContainerStats returns the CPU time and the memory of every running container, including its shim. Memory that processes share
+// is counted for each of them.
 func (r *Runtime) ContainerStats(ctx context.Context) ([]cri.ContainerStats, error) {
 	stats, _, err := r.measureContainers(ctx)
 	return stats, wrapError("ListContainerStats", "", err)
 }
 
-// SandboxStats returns the sums over the containers of every ready sandbox. Network usage is not reported.
+// SandboxStats returns the usage of every ready sandbox: the sums over its running containers. It reports no network usage.
 func (r *Runtime) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
 	containers, snapshot, err := r.measureContainers(ctx)
 	if err != nil {
@@ -61,7 +61,8 @@ func (r *Runtime) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) 
 	return all, nil
 }
 
-// measureContainers returns the usage of the running containers from one scan of /proc, and the snapshot that lists them.
+// measureContainers returns the usage of every running container, from one scan of /proc, and the list of sandboxes and
+// containers on which it is based.
 func (r *Runtime) measureContainers(ctx context.Context) ([]cri.ContainerStats, cri.Snapshot, error) {
 	snapshot, err := r.snapshot(ctx, func(string) bool { return true })
 	if err != nil {
@@ -96,7 +97,7 @@ func (r *Runtime) measureContainers(ctx context.Context) ([]cri.ContainerStats, 
 	return all, snapshot, nil
 }
 
-// shimPIDs returns the process IDs of the running shims, by container ID.
+// shimPIDs returns the process IDs of the running shims. The keys are container IDs.
 func (r *Runtime) shimPIDs() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Version returns the name of this runtime, nodeagent-process, and the CRI version that it implements.
+// Version returns the runtime name "nodeagent-process" and the implemented version of the CRI.
 func (r *Runtime) Version(context.Context) (cri.Version, error) {
 	return cri.Version{
 		Version:           "0.1.0",
@@ -19,7 +19,8 @@ func (r *Runtime) Version(context.Context) (cri.Version, error) {
 	}, nil
 }
 
-// Status reports the runtime as ready, and the network as ready unless its NetworkReadier returns an error.
+// Status reports the runtime as ready. It reports the network as ready too, unless Options.Network is a NetworkReadier whose
+// Ready method returns an error.
 func (r *Runtime) Status(ctx context.Context) (cri.Status, error) {
 	network := cri.Condition{Type: cri.ConditionNetworkReady, Status: true}
 	if readier, ok := r.options.Network.(NetworkReadier); ok {
@@ -34,7 +35,7 @@ func (r *Runtime) Status(ctx context.Context) (cri.Status, error) {
 	}, nil
 }
 
-// CgroupDriver returns cgroupfs. Without Options.Cgroups it has no effect.
+// CgroupDriver returns cgroupfs. The value has no meaning if Options.Cgroups is nil.
 func (r *Runtime) CgroupDriver(context.Context) (cri.CgroupDriver, error) {
 	return cri.CgroupDriverCgroupfs, nil
 }

@@ -26,8 +26,8 @@ const (
 	maxExamineRetry = 30 * time.Second
 )
 
-// StopContainer sends the stop signal to the process group of a container, and after grace SIGKILL to its process and all
-// descendants.
+// StopContainer sends the stop signal to the process group of a container. After grace it kills the process and all its
+// descendants. It returns when they have exited. A missing container is no error.
 func (r *Runtime) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	c, err := r.findContainer(id)
 	if errors.Is(err, cri.ErrNotFound) {
@@ -57,7 +57,8 @@ func (r *Runtime) stopContainer(ctx context.Context, ctr *container, grace time.
 	return r.refreshState(ctr)
 }
 
-// shimToStop returns the shim of a container, or nil if no process runs.
+// shimToStop returns the shim of a container that must be stopped, or nil if the container has no process. It finds the shim even
+// if the state of the container is unknown.
 func (r *Runtime) shimToStop(ctr *container) (*shim.Handle, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,7 +79,8 @@ func (r *Runtime) shimToStop(ctr *container) (*shim.Handle, error) {
 	return handle, nil
 }
 
-// terminateShim sends the stop signal, waits for grace, and kills until the shim has exited.
+// terminateShim stops a running container: it sends the stop signal, waits for grace, kills the container's processes and, if
+// that fails, the shim. It returns when the shim has exited.
 func (r *Runtime) terminateShim(ctx context.Context, ctr *container, handle *shim.Handle, grace time.Duration) error {
 	if grace > 0 {
 		sig, err := translate.Signal(ctr.StopSignal)
@@ -115,8 +117,9 @@ func (r *Runtime) terminateShim(ctx context.Context, ctr *container, handle *shi
 	return errors.New("the container survives SIGKILL")
 }
 
-// sendStopSignal sends the stop signal and reports whether it was delivered or the shim has exited. It retries for the grace
-// period, for example while the agent has no free file descriptor, so that this alone causes no SIGKILL.
+// sendStopSignal sends the signal sig to the container. It returns true if the shim has received it or has exited. After an error
+// it retries until grace has passed: a temporary lack of file descriptors, for example, must not lead to a kill without a stop
+// signal.
 func (r *Runtime) sendStopSignal(ctx context.Context, ctr *container, handle *shim.Handle, sig int, grace time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -133,7 +136,7 @@ func (r *Runtime) sendStopSignal(ctx context.Context, ctr *container, handle *sh
 	}
 }
 
-// awaitExit waits for the exit of a shim, and reports whether it exited within limit.
+// awaitExit waits until a shim has exited, for limit at most. ended reports whether it has exited.
 func awaitExit(ctx context.Context, handle *shim.Handle, limit time.Duration) (ended bool, err error) {
 	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -144,8 +147,8 @@ func awaitExit(ctx context.Context, handle *shim.Handle, limit time.Duration) (e
 	return err == nil, err
 }
 
-// roundUpToSeconds rounds d up to whole seconds, the resolution of the CRI. Negative values become zero, and too large values the
-// maximum.
+// roundUpToSeconds rounds d up to whole seconds, the unit of CRI durations. Negative values become zero, and values near the
+// maximum of [time.Duration] become the maximum.
 func roundUpToSeconds(d time.Duration) time.Duration {
 	whole := max(d, 0).Truncate(time.Second)
 	switch {

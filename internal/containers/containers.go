@@ -27,10 +27,11 @@ type Container struct {
 	Index int // index in the list of its kind
 }
 
-// IsSidecar reports whether the container is a sidecar: an init container that keeps running beside later containers (KEP-753).
+// IsSidecar reports whether c is a sidecar: an init container that continues to run while later containers start and run
+// (KEP-753).
 func (c Container) IsSidecar() bool { return c.Kind == Init && IsSidecar(c.Container) }
 
-// All yields all containers of a pod: init containers, then regular, then ephemeral ones.
+// All yields all containers of a pod: first the init containers, then the regular containers, then the ephemeral containers.
 func All(pod *corev1.PodSpec) iter.Seq[Container] {
 	return func(yield func(Container) bool) {
 		for i := range pod.InitContainers {
@@ -53,7 +54,7 @@ func All(pod *corev1.PodSpec) iter.Seq[Container] {
 	}
 }
 
-// NotEphemeral yields the init and regular containers of a pod: those that can have resources.
+// NotEphemeral yields the init containers and the regular containers of a pod. Ephemeral containers have no resources.
 func NotEphemeral(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
 	return func(yield func(*corev1.Container) bool) {
 		for c := range All(pod) {
@@ -64,7 +65,8 @@ func NotEphemeral(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
 	}
 }
 
-// Find returns the container with this name. If there is none, its Container field is nil. Names are unique within a pod.
+// Find returns the container of any kind with this name, which is unique within a pod. If there is none, the field Container of
+// the result is nil.
 func Find(pod *corev1.PodSpec, name string) Container {
 	for c := range All(pod) {
 		if c.Name == name {
@@ -74,7 +76,7 @@ func Find(pod *corev1.PodSpec, name string) Container {
 	return Container{}
 }
 
-// Named returns the container with this name of any kind, or nil.
+// Named returns the container of any kind with this name, or nil if there is none.
 func Named(pod *corev1.PodSpec, name string) *corev1.Container { return Find(pod, name).Container }
 
 // IsInit reports whether the pod has an init container with the name of container.
@@ -83,8 +85,8 @@ func IsInit(pod *corev1.PodSpec, container *corev1.Container) bool {
 	return found.Container != nil && found.Kind == Init
 }
 
-// IsSidecar reports whether an init container is a sidecar, which runs beside the regular containers instead of exiting before
-// them (KEP-753). It must not be called for regular containers, which may have the same restart policy.
+// IsSidecar reports whether an init container is a sidecar: it continues to run beside the regular containers (KEP-753). It must
+// not be called for a regular container, which may have the restart policy of a sidecar without being one.
 func IsSidecar(init *corev1.Container) bool {
 	return init.RestartPolicy != nil && *init.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }

@@ -40,7 +40,7 @@ func EncodeContainerConfig(config *cri.ContainerConfig) (*v1.ContainerConfig, er
 	}, nil
 }
 
-// DecodeContainerConfig returns the config of a container, read from its CRI message. nil stays nil.
+// DecodeContainerConfig converts the CRI message msg to the config of a container. nil stays nil.
 func DecodeContainerConfig(msg *v1.ContainerConfig) *cri.ContainerConfig {
 	if msg == nil {
 		return nil
@@ -68,7 +68,7 @@ func DecodeContainerConfig(msg *v1.ContainerConfig) *cri.ContainerConfig {
 	}
 }
 
-// EncodeContainer returns the CRI message for a container as in lists, without details.
+// EncodeContainer converts an entry of a container list to a CRI message, which has no field for the details of a container.
 func EncodeContainer(container *cri.Container) *v1.Container {
 	return &v1.Container{
 		Id:           container.ID,
@@ -84,8 +84,8 @@ func EncodeContainer(container *cri.Container) *v1.Container {
 	}
 }
 
-// DecodeContainer returns a container as in lists, without details, read from its CRI message. PodUID comes from the pod UID
-// label.
+// DecodeContainer converts the CRI message msg to an entry of a container list, which contains no details. PodUID is read from
+// the label for the pod UID.
 func DecodeContainer(msg *v1.Container) cri.Container {
 	return cri.Container{
 		ID:          msg.GetId(),
@@ -103,8 +103,8 @@ func DecodeContainer(msg *v1.Container) cri.Container {
 	}
 }
 
-// EncodeContainerStatus returns the CRI message for a container with details. A stop signal unknown to the protocol becomes
-// the runtime's default, so that one field does not hide the whole status.
+// EncodeContainerStatus converts a container with details to a CRI message. A stop signal that the CRI does not define is
+// omitted, because an error would hide the whole status.
 func EncodeContainerStatus(container *cri.Container) *v1.ContainerStatus {
 	signal, err := EncodeSignal(container.StopSignal)
 	if err != nil {
@@ -140,7 +140,7 @@ func EncodeContainerStatus(container *cri.Container) *v1.ContainerStatus {
 	return s
 }
 
-// DecodeContainerStatus returns a container with details, read from its CRI message. PodUID comes from the pod UID label.
+// DecodeContainerStatus converts the CRI message msg to a container with details. PodUID is read from the label for the pod UID.
 // SandboxID is empty, because the message does not contain it.
 func DecodeContainerStatus(msg *v1.ContainerStatus) cri.Container {
 	c := cri.Container{

@@ -11,8 +11,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeEvent returns the CRI message for an event. A message has exactly one sandbox: that of the event, or else the pod's
-// first. For a pod without sandboxes it is a sandbox without an ID.
+// EncodeEvent converts an event to a CRI message. The message contains one sandbox of the pod: the sandbox that the event
+// concerns or, if there is none, the first. If the pod has no sandboxes, the message contains a sandbox with the pod's name and
+// UID but without an ID.
 func EncodeEvent(event *cri.Event) *v1.ContainerEventResponse {
 	p := &v1.ContainerEventResponse{
 		ContainerId:        event.ID,
@@ -34,8 +35,8 @@ func EncodeEvent(event *cri.Event) *v1.ContainerEventResponse {
 	return p
 }
 
-// DecodeEvent returns an event, read from its CRI message. The pod is that of the sandbox, or else of the labels of the first
-// container.
+// DecodeEvent converts the CRI message msg to an event. The pod of the event is that of the sandbox in msg. If msg names no pod
+// there, the pod is taken from the labels of the first container.
 func DecodeEvent(msg *v1.ContainerEventResponse) cri.Event {
 	e := cri.Event{
 		Type: decodeEnum[cri.EventType](msg.GetContainerEventType()),

@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeImageSpec returns the CRI message for the reference of an image.
+// EncodeImageSpec converts the reference of an image to a CRI message.
 func EncodeImageSpec(spec *cri.ImageSpec) *v1.ImageSpec {
 	return &v1.ImageSpec{
 		Image:              spec.Image,
@@ -20,7 +20,7 @@ func EncodeImageSpec(spec *cri.ImageSpec) *v1.ImageSpec {
 	}
 }
 
-// DecodeImageSpec returns the reference of an image, read from its CRI message.
+// DecodeImageSpec converts the CRI message msg to the reference of an image.
 func DecodeImageSpec(msg *v1.ImageSpec) cri.ImageSpec {
 	return cri.ImageSpec{
 		Image:              msg.GetImage(),
@@ -31,7 +31,7 @@ func DecodeImageSpec(msg *v1.ImageSpec) cri.ImageSpec {
 	}
 }
 
-// EncodeImage returns the CRI message for an image.
+// EncodeImage converts an image to a CRI message.
 func EncodeImage(image *cri.Image) *v1.Image {
 	return &v1.Image{
 		Id:          image.ID,
@@ -45,7 +45,7 @@ func EncodeImage(image *cri.Image) *v1.Image {
 	}
 }
 
-// DecodeImage returns an image, read from its CRI message.
+// DecodeImage converts the CRI message msg to an image.
 func DecodeImage(msg *v1.Image) cri.Image {
 	return cri.Image{
 		ID:          msg.GetId(),
@@ -59,7 +59,7 @@ func DecodeImage(msg *v1.Image) cri.Image {
 	}
 }
 
-// EncodeAuth returns the CRI message for a registry credential. nil stays nil.
+// EncodeAuth converts a registry credential to a CRI message. nil stays nil.
 func EncodeAuth(auth *cri.Auth) *v1.AuthConfig {
 	if auth == nil {
 		return nil
@@ -74,7 +74,7 @@ func EncodeAuth(auth *cri.Auth) *v1.AuthConfig {
 	}
 }
 
-// DecodeAuth returns a registry credential, read from its CRI message. nil stays nil.
+// DecodeAuth converts the CRI message msg to a registry credential. nil stays nil.
 func DecodeAuth(msg *v1.AuthConfig) *cri.Auth {
 	if msg == nil {
 		return nil
@@ -89,7 +89,7 @@ func DecodeAuth(msg *v1.AuthConfig) *cri.Auth {
 	}
 }
 
-// EncodeImageUsage returns the CRI message for the usage of the runtime's image file systems.
+// EncodeImageUsage converts the usage of the runtime's image file systems to a CRI message.
 func EncodeImageUsage(usage *cri.ImageUsage) *v1.ImageFsInfoResponse {
 	return &v1.ImageFsInfoResponse{
 		ImageFilesystems:     mapSlicePtr(usage.Images, encodeFilesystem),
@@ -97,7 +97,7 @@ func EncodeImageUsage(usage *cri.ImageUsage) *v1.ImageFsInfoResponse {
 	}
 }
 
-// DecodeImageUsage returns the usage of the runtime's image file systems, read from its CRI message.
+// DecodeImageUsage converts the CRI message msg to the usage of the runtime's image file systems.
 func DecodeImageUsage(msg *v1.ImageFsInfoResponse) cri.ImageUsage {
 	return cri.ImageUsage{
 		Images:     mapSlice(msg.GetImageFilesystems(), decodeFilesystem),

@@ -9,17 +9,17 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeMetricDescriptor returns the CRI message for the descriptor of a metric.
+// EncodeMetricDescriptor converts the descriptor of a metric to a CRI message.
 func EncodeMetricDescriptor(descriptor *cri.MetricDescriptor) *v1.MetricDescriptor {
 	return &v1.MetricDescriptor{Name: descriptor.Name, Help: descriptor.Help, LabelKeys: descriptor.LabelKeys}
 }
 
-// DecodeMetricDescriptor returns the descriptor of a metric, read from its CRI message.
+// DecodeMetricDescriptor converts the CRI message msg to the descriptor of a metric.
 func DecodeMetricDescriptor(msg *v1.MetricDescriptor) cri.MetricDescriptor {
 	return cri.MetricDescriptor{Name: msg.GetName(), Help: msg.GetHelp(), LabelKeys: msg.GetLabelKeys()}
 }
 
-// EncodeSandboxMetrics returns the CRI message for the metrics of a sandbox and its containers.
+// EncodeSandboxMetrics converts the metrics of a sandbox and its containers to a CRI message.
 func EncodeSandboxMetrics(metrics *cri.SandboxMetrics) *v1.PodSandboxMetrics {
 	return &v1.PodSandboxMetrics{
 		PodSandboxId: metrics.ID,
@@ -30,7 +30,7 @@ func EncodeSandboxMetrics(metrics *cri.SandboxMetrics) *v1.PodSandboxMetrics {
 	}
 }
 
-// DecodeSandboxMetrics returns the metrics of a sandbox and its containers, read from its CRI message.
+// DecodeSandboxMetrics converts the CRI message msg to the metrics of a sandbox and its containers.
 func DecodeSandboxMetrics(msg *v1.PodSandboxMetrics) cri.SandboxMetrics {
 	return cri.SandboxMetrics{
 		ID:      msg.GetPodSandboxId(),

@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeResources returns the CRI message for the resources of a container or pod. nil stays nil.
+// EncodeResources converts the resources of a container or pod to a CRI message. nil stays nil.
 func EncodeResources(resources *cri.Resources) *v1.LinuxContainerResources {
 	if resources == nil {
 		return nil
@@ -30,7 +30,7 @@ func EncodeResources(resources *cri.Resources) *v1.LinuxContainerResources {
 	}
 }
 
-// DecodeResources returns the resources of a container or pod, read from its CRI message. nil stays nil.
+// DecodeResources converts the CRI message msg to the resources of a container or pod. nil stays nil.
 func DecodeResources(msg *v1.LinuxContainerResources) *cri.Resources {
 	if msg == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// mapSlice applies fn to each element of a slice. nil stays nil.
+// mapSlice returns the results of fn for the elements of in. nil stays nil.
 func mapSlice[A, B any](in []A, fn func(A) B) []B {
 	if in == nil {
 		return nil
@@ -22,7 +22,7 @@ func mapSlice[A, B any](in []A, fn func(A) B) []B {
 	return out
 }
 
-// mapSlicePtr is mapSlice for a function with a pointer parameter.
+// mapSlicePtr returns the results of fn for pointers to the elements of in. nil stays nil.
 func mapSlicePtr[A, B any](in []A, fn func(*A) B) []B {
 	if in == nil {
 		return nil
@@ -34,8 +34,8 @@ func mapSlicePtr[A, B any](in []A, fn func(*A) B) []B {
 	return out
 }
 
-// decodeEnum converts an enumeration of a CRI message, whose numbers are those of the struct. Unknown numbers are kept, so
-// that they do not become a known value.
+// decodeEnum converts the number of an enumeration value in a CRI message to the type T, which has equal numbers. An unknown
+// number stays unknown: it never becomes one of the defined values.
 func decodeEnum[T ~uint8, P ~int32](number P) T {
 	if number < 0 || number > math.MaxUint8 {
 		return T(math.MaxUint8)
@@ -50,8 +50,8 @@ func encodeTime(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// decodeTime converts nanoseconds since 1970 of a CRI message to a time. Zero and negative values become the zero time,
-// because some runtimes send time.Time{}.UnixNano().
+// decodeTime converts nanoseconds since 1970 in a CRI message to a time. Zero and negative values become the zero time: some
+// runtimes send time.Time{}.UnixNano(), which is negative.
 func decodeTime(ns int64) time.Time {
 	if ns <= 0 {
 		return time.Time{}

@@ -97,8 +97,8 @@ func decodeContainerSecurity(msg *v1.LinuxContainerSecurityContext) cri.Containe
 	return s
 }
 
-// encodeNamespaces returns the CRI message for namespace options. It always sets a user namespace, as the kubelet does
-// (package kubelet/kuberuntime/util).
+// encodeNamespaces converts namespace options to their CRI message. The message always contains a user namespace, as from the
+// kubelet; without options.User it is the host's.
 func encodeNamespaces(options *cri.NamespaceOptions) *v1.NamespaceOption {
 	user := &v1.UserNamespace{Mode: v1.NamespaceMode_NODE}
 	if u := options.User; u != nil {
@@ -117,8 +117,8 @@ func encodeNamespaces(options *cri.NamespaceOptions) *v1.NamespaceOption {
 	}
 }
 
-// decodeNamespaces returns namespace options, read from their CRI message. A message without a user namespace means the
-// host's, as for containerd and CRI-O.
+// decodeNamespaces converts the CRI message msg to namespace options. A message without a user namespace means that of the host,
+// as in containerd and CRI-O.
 func decodeNamespaces(msg *v1.NamespaceOption) cri.NamespaceOptions {
 	n := cri.NamespaceOptions{
 		Network:  decodeEnum[cri.NamespaceMode](msg.GetNetwork()),

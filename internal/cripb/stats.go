@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeContainerStats returns the CRI message for the usage of a container.
+// EncodeContainerStats converts the usage of a container to a CRI message.
 func EncodeContainerStats(stats *cri.ContainerStats) *v1.ContainerStats {
 	p := &v1.ContainerStats{
 		Attributes: &v1.ContainerAttributes{
@@ -37,7 +37,7 @@ func EncodeContainerStats(stats *cri.ContainerStats) *v1.ContainerStats {
 	return p
 }
 
-// DecodeContainerStats returns the usage of a container, read from its CRI message.
+// DecodeContainerStats converts the CRI message msg to the usage of a container.
 func DecodeContainerStats(msg *v1.ContainerStats) cri.ContainerStats {
 	a := msg.GetAttributes()
 	s := cri.ContainerStats{
@@ -64,7 +64,7 @@ func DecodeContainerStats(msg *v1.ContainerStats) cri.ContainerStats {
 	return s
 }
 
-// EncodeSandboxStats returns the CRI message for the usage of a sandbox.
+// EncodeSandboxStats converts the usage of a sandbox to a CRI message.
 func EncodeSandboxStats(stats *cri.SandboxStats) *v1.PodSandboxStats {
 	p := &v1.PodSandboxStats{
 		Attributes: &v1.PodSandboxAttributes{
@@ -87,7 +87,7 @@ func EncodeSandboxStats(stats *cri.SandboxStats) *v1.PodSandboxStats {
 	return p
 }
 
-// DecodeSandboxStats returns the usage of a sandbox, read from its CRI message.
+// DecodeSandboxStats converts the CRI message msg to the usage of a sandbox.
 func DecodeSandboxStats(msg *v1.PodSandboxStats) cri.SandboxStats {
 	a, linux := msg.GetAttributes(), msg.GetLinux()
 	return cri.SandboxStats{

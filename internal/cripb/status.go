@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeVersion returns the CRI message for the versions of a runtime.
+// EncodeVersion converts the versions of a runtime to a CRI message.
 func EncodeVersion(version cri.Version) *v1.VersionResponse {
 	return &v1.VersionResponse{
 		Version:           version.Version,
@@ -19,7 +19,7 @@ func EncodeVersion(version cri.Version) *v1.VersionResponse {
 	}
 }
 
-// DecodeVersion returns the versions of a runtime, read from its CRI message.
+// DecodeVersion converts the CRI message msg to the versions of a runtime.
 func DecodeVersion(msg *v1.VersionResponse) cri.Version {
 	return cri.Version{
 		Version:           msg.GetVersion(),
@@ -29,7 +29,7 @@ func DecodeVersion(msg *v1.VersionResponse) cri.Version {
 	}
 }
 
-// EncodeStatus returns the CRI message for the status of a runtime.
+// EncodeStatus converts the status of a runtime to a CRI message.
 func EncodeStatus(status cri.Status) *v1.StatusResponse {
 	return &v1.StatusResponse{
 		Status: &v1.RuntimeStatus{
@@ -51,7 +51,7 @@ func EncodeStatus(status cri.Status) *v1.StatusResponse {
 	}
 }
 
-// DecodeStatus returns the status of a runtime, read from its CRI message.
+// DecodeStatus converts the CRI message msg to the status of a runtime.
 func DecodeStatus(msg *v1.StatusResponse) cri.Status {
 	f := msg.GetFeatures()
 	return cri.Status{
@@ -75,12 +75,12 @@ func DecodeStatus(msg *v1.StatusResponse) cri.Status {
 	}
 }
 
-// EncodeCgroupDriver returns the CRI message for the cgroup driver of a runtime.
+// EncodeCgroupDriver converts the cgroup driver of a runtime to a CRI message.
 func EncodeCgroupDriver(driver cri.CgroupDriver) *v1.RuntimeConfigResponse {
 	return &v1.RuntimeConfigResponse{Linux: &v1.LinuxRuntimeConfiguration{CgroupDriver: v1.CgroupDriver(driver)}}
 }
 
-// DecodeCgroupDriver returns the cgroup driver of a runtime, read from its CRI message.
+// DecodeCgroupDriver converts the CRI message msg to the cgroup driver of a runtime.
 func DecodeCgroupDriver(msg *v1.RuntimeConfigResponse) cri.CgroupDriver {
 	return decodeEnum[cri.CgroupDriver](msg.GetLinux().GetCgroupDriver())
 }

@@ -47,8 +47,8 @@ type client struct {
 	dropped chan error     // receives the reason once when the client is dropped
 }
 
-// addClient attaches a client to the output. It takes ownership of the client's descriptors. It returns ErrEnded after the
-// process has exited.
+// addClient adds a client to which output is copied. The hub closes the client's descriptors from now on. After the process has
+// exited, addClient returns ErrEnded.
 func (h *outputHub) addClient(attached *client) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,7 +66,8 @@ func (h *outputHub) addClient(attached *client) error {
 	return nil
 }
 
-// writeOutput writes output to every client. A client whose pipe is full is dropped, so that its output never has a gap.
+// writeOutput writes data, output of the process, to every client that receives the stream. A client whose pipe is full is
+// dropped, because its output would have a gap.
 func (h *outputHub) writeOutput(stream string, data []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,14 +99,15 @@ func (h *outputHub) removeClient(attached *client) {
 	}
 }
 
-// dropClient closes the streams of a client. The caller holds mu.
+// dropClient removes a client from the hub and closes the descriptors of its streams. The goroutine that serves the client
+// receives why, the reason; nil means that the client need not be told. The caller holds mu.
 func (h *outputHub) dropClient(attached *client, why error) {
 	delete(h.clients, attached)
 	closeAll(slices.Collect(maps.Values(attached.fds)))
 	attached.dropped <- why
 }
 
-// closeClients drops all clients after the process has exited, and waits up to limit until they are notified.
+// closeClients drops all clients after the process has exited. It waits until they are notified, for limit at most.
 func (h *outputHub) closeClients(limit time.Duration) {
 	h.mu.Lock()
 	h.closed = true
@@ -121,7 +123,8 @@ func (h *outputHub) closeClients(limit time.Duration) {
 	}
 }
 
-// attachClient copies output to a client until it disconnects, is dropped, or the process has exited.
+// attachClient serves an attach request: it copies the output of the process to the client's descriptors fds until the client
+// disconnects, is dropped, or the process exits. It sets *fds to nil when it has taken ownership of them.
 func (k *shimServer) attachClient(conn *net.UnixConn, req request, fds *[]int) error {
 	c, err := newClient(req, *fds)
 	if err != nil {
@@ -169,7 +172,8 @@ func (k *shimServer) attachClient(conn *net.UnixConn, req request, fds *[]int) e
 	return err
 }
 
-// newClient returns a client for an attach request, with the descriptors that were sent with the request.
+// newClient returns the client of an attach request. fds are the descriptors sent with the request: one for each requested
+// stream.
 func newClient(req request, fds []int) (*client, error) {
 	c := &client{fds: make(map[string]int), dropped: make(chan error, 1)}
 	var wanted []string
@@ -191,8 +195,8 @@ func newClient(req request, fds []int) (*client, error) {
 	return c, nil
 }
 
-// runSessionCommand runs a command with the descriptors of a client. If the client disconnects, it kills the command and its
-// child processes.
+// runSessionCommand runs the command of a request with the client's descriptors fds, and returns its exit code. If the client
+// disconnects, it kills the command and all processes that the command has started.
 func (k *shimServer) runSessionCommand(conn net.Conn, req request, fds *[]int) (int, error) {
 	want := 3
 	if req.TTY {
@@ -226,7 +230,8 @@ func (k *shimServer) runSessionCommand(conn net.Conn, req request, fds *[]int) (
 	return code, err
 }
 
-// sendResult sends the exit code of a command to its client, and reports whether the client received it.
+// sendResult sends the exit code of a command to the client. It returns false if the client disconnects before it has confirmed
+// the reception.
 func sendResult(conn net.Conn, code int) bool {
 	_ = conn.SetDeadline(time.Now().Add(replyTimeout))
 	if json.NewEncoder(conn).Encode(reply{Version: protocol, Code: code}) != nil {
@@ -238,8 +243,8 @@ func sendResult(conn net.Conn, code int) bool {
 
 func isTerm(entry string) bool { return strings.HasPrefix(entry, "TERM=") }
 
-// killMarked kills a command and its child processes until none is left. A process that has removed the mark from its environment
-// and left the process tree of the command belongs to the container.
+// killMarked kills the command with this PID and all processes with mark in their environment, until none is left. A process
+// escapes only if it has removed mark and is no longer a descendant of the command.
 func (k *shimServer) killMarked(pid int, mark string) {
 	k.killExec(pid)
 	clean := 0

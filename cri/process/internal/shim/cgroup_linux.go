@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
-// joinCgroups moves the calling thread to the cgroups of v1 among dirs, and returns a descriptor of the cgroup of v2, or -1. In
-// v2 a thread cannot be in another cgroup than its process, so that children are forked into the cgroup instead.
+// joinCgroups moves the calling thread to those of dirs that are v1 cgroups. v2 is a descriptor of the v2 cgroup among dirs, or
+// -1: a thread cannot join it without its process, so the caller must fork children into it.
 func joinCgroups(dirs []string) (v2 int, err error) {
 	v2 = -1
 	for _, dir := range dirs {
@@ -38,7 +38,7 @@ func joinCgroups(dirs []string) (v2 int, err error) {
 	return v2, nil
 }
 
-// writeFile writes to an existing file. It does not block on opening a named pipe.
+// writeFile writes text to an existing file. It returns an error for a named pipe without a reader, where it would block.
 func writeFile(path, text string) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -51,7 +51,7 @@ func writeFile(path, text string) error {
 	return nil
 }
 
-// wasOOMKilled reports whether the OOM killer killed a process of the cgroups.
+// wasOOMKilled reports whether the OOM killer has killed a process in one of the cgroups dirs.
 func wasOOMKilled(dirs []string) bool {
 	for _, dir := range dirs {
 		for _, file := range []string{"memory.events", "memory.oom_control"} { // of cgroup v2 and v1
@@ -75,8 +75,8 @@ const (
 	maxChildren    = 1000                   // maximum number of entries per directory and attempt
 )
 
-// killAndRemoveCgroups kills the remaining processes in cgroups, and removes the cgroups with their descendants. If this exceeds
-// limit, the removal of the container repeats it.
+// killAndRemoveCgroups kills the processes in the cgroups dirs, and removes these cgroups and their descendants. It returns an
+// error if a cgroup remains after limit. The removal of the container then tries again.
 func killAndRemoveCgroups(dirs []string, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	var errs []error
@@ -97,8 +97,8 @@ func killAndRemoveCgroups(dirs []string, limit time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// tryRemoveCgroup tries once to remove the cgroup dir. If that fails, it kills the processes in it and removes its
-// descendants, up to levels deep.
+// tryRemoveCgroup tries to remove the cgroup dir. If that fails, it kills the processes in it, removes its descendants down to
+// this number of levels, and tries once more.
 func tryRemoveCgroup(dir string, levels int, deadline time.Time) error {
 	err := rmdirCgroup(dir)
 	if err == nil || time.Now().After(deadline) {
@@ -114,7 +114,7 @@ func tryRemoveCgroup(dir string, levels int, deadline time.Time) error {
 	return rmdirCgroup(dir)
 }
 
-// rmdirCgroup removes an empty cgroup. It succeeds for a missing cgroup.
+// rmdirCgroup removes a cgroup without processes. A missing cgroup is no error.
 func rmdirCgroup(dir string) error {
 	if err := unix.Rmdir(dir); !errors.Is(err, unix.ENOENT) {
 		return err
@@ -122,7 +122,8 @@ func rmdirCgroup(dir string) error {
 	return nil
 }
 
-// listSubdirs returns the names of at most maxChildren subdirectories. It ignores errors, because the caller retries.
+// listSubdirs returns the names of subdirectories of dir, at most maxChildren. On error the result is incomplete, because the
+// caller retries.
 func listSubdirs(dir string) (names []string) {
 	file, err := os.Open(dir)
 	if err != nil {
@@ -138,7 +139,7 @@ func listSubdirs(dir string) (names []string) {
 	return names
 }
 
-// killCgroup kills the processes of a cgroup: in v2 with its descendants, in v1 without.
+// killCgroup kills the processes of the cgroup dir. In cgroup v2 it also kills the processes of its descendants.
 func killCgroup(dir string) {
 	if writeFile(filepath.Join(dir, "cgroup.kill"), "1") == nil {
 		return

@@ -66,14 +66,14 @@ var ErrEnded = errors.New("the container has exited")
 var ErrOldShim = fmt.Errorf("the shim of this container was started by an older agent and cannot do that until the container is restarted: %w",
 	errors.ErrUnsupported)
 
-// Signal sends a signal to the process group. It succeeds if the process has exited. If the shim does not respond, Signal waits
-// until ctx ends and does not retry, so that the shim receives the signal only once.
+// Signal sends a signal to the process group of the container's process. It succeeds if the process has exited. If the shim does
+// not respond, Signal waits until ctx ends. It does not retry, so that the process never receives the signal twice.
 func (h *Handle) Signal(ctx context.Context, sig int) error {
 	_, err := h.sendRequest(ctx, request{Op: opSignal, Signal: sig})
 	return endedIsSuccess(err)
 }
 
-// Kill kills the process and all its descendants. It does not wait for their exit.
+// Kill makes the shim kill the container's process and all its descendants. It does not wait until they have exited.
 func (h *Handle) Kill(ctx context.Context) error {
 	return endedIsSuccess(h.callWithTimeout(ctx, request{Op: opKill}))
 }
@@ -97,7 +97,8 @@ func (h *Handle) callWithTimeout(ctx context.Context, req request) error {
 	return err
 }
 
-// Exec runs a command beside the process and returns its exit code. When ctx ends, the command is killed.
+// Exec runs the command argv in the environment of the container, with output to stdout and stderr, and returns its exit code.
+// When ctx ends, the command is killed.
 func (h *Handle) Exec(ctx context.Context, argv []string, stdout, stderr *os.File) (int, error) {
 	answer, err := h.sendRequest(ctx, request{Op: opExec, Argv: argv}, int(stdout.Fd()), int(stderr.Fd()))
 	return answer.Code, err
@@ -111,7 +112,8 @@ func (h *Handle) sendRequest(ctx context.Context, req request, fds ...int) (repl
 	return answer, answer.replyError(req)
 }
 
-// explainError maps an error of the connection to the cause of ctx, to ErrEnded, or to an error that names the request.
+// explainError returns the reason for err, an error of the connection to the shim: the cause of ctx, if that has ended, or
+// ErrEnded, if the shim has exited. Otherwise it adds the kind of req to err.
 func (h *Handle) explainError(ctx context.Context, req request, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -127,7 +129,7 @@ func (h *Handle) explainError(ctx context.Context, req request, err error) error
 	return fmt.Errorf("%s through shim: %w", req.Op, err)
 }
 
-// replyError returns the error that a reply to req contains, or nil.
+// replyError returns the error that the reply a to req contains, or nil. If the shim does not support req, that is ErrOldShim.
 func (a reply) replyError(req request) error {
 	switch {
 	case a.Error == "":
@@ -193,8 +195,8 @@ const (
 	maxMessage     = 16 << 20 // maximum size of a message in bytes; longer than any command that the kernel accepts
 )
 
-// readMessage reads a message and the descriptors sent with it. The caller closes fds, even after an error. rest may have
-// buffered more input than the message.
+// readMessage reads a JSON message into message, and returns the descriptors sent with it. The caller closes fds, also after an
+// error. rest is the decoder for further messages, which may already have buffered input.
 func readMessage(conn *net.UnixConn, message any) (fds []int, rest *json.Decoder, err error) {
 	first, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(maxDescriptors*4))
 	n, oobn, flags, _, err := conn.ReadMsgUnix(first, oob)
@@ -225,8 +227,8 @@ func closeAll(fds []int) {
 	}
 }
 
-// socketPath returns a path of the socket in dir that fits into the 107 bytes of a unix socket address. The path is valid until
-// done is called.
+// socketPath returns a path to the socket of the shim in dir that is short enough for a unix socket address, which has 107 bytes.
+// The path is valid until the caller calls done.
 func socketPath(dir string) (path string, done func(), err error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/procfs"
 )
 
-// FindShim returns the running shim of a container directory, or nil if none runs. It waits until the deadline for a shim that
-// has not yet started its process.
+// FindShim returns the running shim of the container with directory dir, or nil if no shim runs. A shim may still be starting its
+// process: FindShim waits for that until deadline, and then returns an error.
 func FindShim(dir string, deadline time.Time) (*Handle, error) {
 	for {
 		handle, err := tryFind(dir)
@@ -46,8 +46,8 @@ func tryFind(dir string) (*Handle, error) {
 	return openHandle(dir, run.Shim)
 }
 
-// openHandle returns a handle of the shim process pid. It checks the lock after opening the pidfd: a locked directory proves that
-// the shim is alive and that pid was not reused.
+// openHandle returns a handle of the shim with this PID. It opens the pidfd first and then checks that the lock in dir is held:
+// the shim is then alive, so that no other process has its PID.
 func openHandle(dir string, pid int) (*Handle, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -64,8 +64,8 @@ func openHandle(dir string, pid int) (*Handle, error) {
 	return nil, err
 }
 
-// SearchShim finds the shim of a container directory among all processes, by its arguments. It also finds a shim that hangs
-// before it has recorded its process ID.
+// SearchShim finds the shim of the container with directory dir by its arguments, in the list of all processes. Unlike FindShim,
+// it finds a shim that hangs before it has recorded its process ID. It returns an error if there is none.
 func SearchShim(dir string) (*Handle, error) {
 	lives, err := isLocked(dir)
 	if err == nil && !lives {
@@ -94,8 +94,7 @@ func SearchShim(dir string) (*Handle, error) {
 	return nil, fmt.Errorf("search shim of %s: it lives, but no process has its name", dir)
 }
 
-// isLocked reports whether a shim holds the lock file of dir, that is, whether it is alive. Other file types than regular files
-// do not count.
+// isLocked reports whether a shim holds the lock file in dir, which means that the shim is alive.
 func isLocked(dir string) (bool, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {

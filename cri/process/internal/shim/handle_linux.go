@@ -33,18 +33,17 @@ func newHandle(dir string, pid, pidfd int) *Handle {
 	return &Handle{dir: dir, pid: pid, pidfd: pidfd}
 }
 
-// PID returns the process ID of the shim. It is valid until Exited returns true.
+// PID returns the process ID of the shim. After Exited has returned true, another process may have this ID.
 func (h *Handle) PID() int { return h.pid }
 
-// Exited reports whether the shim has exited, so that [ReadOutcome] returns the outcome of the process. It returns true for a
-// closed handle.
+// Exited reports whether the shim has exited, so that [ReadOutcome] can be called. It returns true for a closed handle.
 func (h *Handle) Exited() bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.pidfd < 0 || isReadable(uintptr(h.pidfd))
 }
 
-// isReadable reports whether a descriptor is readable; a pidfd is after its process has exited.
+// isReadable reports whether a descriptor is readable. A pidfd becomes readable when its process exits.
 func isReadable(fd uintptr) bool {
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
@@ -54,7 +53,7 @@ func isReadable(fd uintptr) bool {
 	}
 }
 
-// Wait waits until the shim has exited, or returns the cause of ctx.
+// Wait waits until the shim has exited. If ctx ends first, it returns the cause of ctx.
 func (h *Handle) Wait(ctx context.Context) error {
 	file, err := h.pollableFile()
 	if isResourceShortage(err) {
@@ -94,13 +93,13 @@ func (h *Handle) pollExited(ctx context.Context) error {
 	return nil
 }
 
-// isResourceShortage reports whether err means that the process or the machine lacks descriptors or memory, possibly temporarily.
+// isResourceShortage reports whether err means that descriptors or memory are exhausted, which may be temporary.
 func isResourceShortage(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOBUFS)
 }
 
-// pollableFile returns a duplicate of the pidfd that the Go runtime polls, so that no thread blocks and each waiter has its own
-// deadline. It returns nil if the handle is closed.
+// pollableFile returns a duplicate of the pidfd as a file that the Go runtime polls. So a waiter blocks no thread and has a
+// deadline of its own. It returns nil without an error if the handle is closed.
 func (h *Handle) pollableFile() (*os.File, error) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -118,7 +117,8 @@ func (h *Handle) pollableFile() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "pidfd"), nil
 }
 
-// KillShim sends SIGKILL to the shim, which also kills its process. It does not wait for their exit.
+// KillShim sends SIGKILL to the shim. The kernel then kills the container's process too. KillShim does not wait until they have
+// exited.
 func (h *Handle) KillShim() error {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -131,7 +131,7 @@ func (h *Handle) KillShim() error {
 	return nil
 }
 
-// KillAndClose kills the shim, waits for its exit and closes the handle.
+// KillAndClose kills the shim, waits until it has exited and closes the handle.
 func (h *Handle) KillAndClose() error {
 	defer h.Close()
 	err := h.KillShim()
@@ -143,8 +143,8 @@ func (h *Handle) KillAndClose() error {
 	return err
 }
 
-// Close closes the handle, and reaps the shim if it has exited and is a child of this process. A running shim continues to
-// run.
+// Close closes the handle. A running shim continues to run. If the shim has exited and is a child of this process, Close reaps
+// it.
 func (h *Handle) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -156,10 +156,12 @@ func (h *Handle) Close() {
 	h.pidfd = -1
 }
 
-// ReadOutcome returns the exit record of the process of a container directory; its shim must have exited. If the shim left no
-// record, ReadOutcome kills remaining processes and writes a record. mark is an environment entry that only this container has.
-// The error wraps [os.ErrNotExist] if the process was never started. After an error that matches [IsReadFailure] it may be called
-// again.
+// ReadOutcome returns the exit record of a container whose shim has exited. dir is the directory of the container, and mark an
+// environment entry that only its processes have. A shim that was killed leaves no record: ReadOutcome then kills the remaining
+// processes of the container and writes a record.
+//
+// The error wraps [os.ErrNotExist] if the process was never started. After an error for which [IsReadFailure] returns true,
+// ReadOutcome may be called again.
 func ReadOutcome(dir, mark string) (Exit, error) {
 	exit, err := ReadRecord[Exit](filepath.Join(dir, exitFile))
 	if err == nil || IsReadFailure(err) {
@@ -186,9 +188,9 @@ func ReadOutcome(dir, mark string) (Exit, error) {
 	return exit, writeExit(dir, exit)
 }
 
-// killLeftovers kills the processes that a killed shim left. The kernel has killed the container's process, unless that changed
-// its credentials. All processes with the mark in their environment are killed too. A process without the mark escapes, unless it
-// is in a cgroup. Two scans without a find are required, because a process may be in exec or may have forked during the scan.
+// killLeftovers kills the processes that a killed shim has left: the container's process, in case the kernel has not killed it
+// because it changed its credentials, and all processes with mark in their environment. A process that has removed mark escapes.
+// killLeftovers stops after two scans that find no process, because a process may fork or execute a program during one scan.
 func killLeftovers(run Run, mark string) {
 	_ = procfs.Kill(procfs.Process{PID: run.PID, Start: run.Start})
 	clean := 0

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/mountns"
 )
 
-// enterEnvironment moves the calling thread to the cgroups, namespaces and directory of the container. It runs on the fork
-// thread.
+// enterEnvironment moves the calling thread to the cgroups, the namespaces and the working directory of the container. It runs on
+// the thread that forks the container's processes.
 func (k *shimServer) enterEnvironment() (err error) {
 	if k.spec.NoNewPrivs {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -50,14 +50,15 @@ func (k *shimServer) enterEnvironment() (err error) {
 	return nil
 }
 
-// IsNetworkSysctl reports whether name is a kernel parameter of a network namespace, such as net.ipv4.ip_forward. The path of such a
-// parameter is below /proc/sys/net.
+// IsNetworkSysctl reports whether name is a kernel parameter of a network namespace, such as net.ipv4.ip_forward. These
+// parameters are the files below /proc/sys/net.
 func IsNetworkSysctl(name string) bool {
 	return strings.HasPrefix(name, "net.") && !strings.Contains(name, "/") && !strings.Contains(name, "..") && !strings.Contains(name, "\x00")
 }
 
-// enterNetwork enters the network namespace at path and sets its kernel parameters. It refuses every parameter that would change the host:
-// those of no network namespace, and all of them if path is the namespace of the shim, which is the agent's.
+// enterNetwork moves the thread to the network namespace at path and sets the kernel parameters sysctls there. An empty path does
+// nothing. enterNetwork returns an error for parameters that would change the host: those outside network namespaces, and all of
+// them if path is empty or the namespace of the agent.
 func enterNetwork(path string, sysctls map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(sysctls)) {
 		if path == "" || !IsNetworkSysctl(name) {
@@ -87,7 +88,7 @@ func enterNetwork(path string, sysctls map[string]string) error {
 	return nil
 }
 
-// isOwnNetwork reports whether fd is the network namespace of this thread.
+// isOwnNetwork reports whether fd refers to the network namespace of this thread.
 func isOwnNetwork(fd int) (bool, error) {
 	var own, other unix.Stat_t
 	if err := unix.Stat("/proc/thread-self/ns/net", &own); err != nil {
@@ -99,7 +100,7 @@ func isOwnNetwork(fd int) (bool, error) {
 	return own.Dev == other.Dev && own.Ino == other.Ino, nil
 }
 
-// enterUTS moves the thread to a new UTS namespace with this host name.
+// enterUTS moves the thread to a new UTS namespace, and sets its host name.
 func enterUTS(hostname string) error {
 	if err := unix.Unshare(unix.CLONE_NEWUTS); err != nil {
 		return os.NewSyscallError("unshare", err)
@@ -114,7 +115,7 @@ type oomScore struct {
 	adj  string
 }
 
-// newOOMScore opens the shim's oom_score_adj. It returns nil if adj is nil.
+// newOOMScore prepares to set the OOM score adjustment adj for forked processes. It returns nil if adj is nil.
 func newOOMScore(adj *int) (*oomScore, error) {
 	if adj == nil {
 		return nil, nil
@@ -131,7 +132,8 @@ func newOOMScore(adj *int) (*oomScore, error) {
 	return &oomScore{file: file, own: string(own[:n]), adj: fmt.Sprintln(*adj)}, nil
 }
 
-// callAdjusted calls fn while the adjustment is set. A shim without permission to lower it leaves it unchanged.
+// callAdjusted calls fn, which forks a process, while the shim has the OOM score adjustment that the process must inherit. A shim
+// without the permission to lower its adjustment calls fn with the current value.
 func (o *oomScore) callAdjusted(fn func()) {
 	if o == nil {
 		fn()

@@ -112,7 +112,8 @@ func ReadSpec(dir string) (Spec, error) { return ReadRecord[Spec](filepath.Join(
 // ReadRun reads the start record of a container directory.
 func ReadRun(dir string) (Run, error) { return ReadRecord[Run](filepath.Join(dir, runFile)) }
 
-// RecordStartFailure writes an exit record for a process that could not be started, and returns it.
+// RecordStartFailure writes and returns an exit record for a container whose process could not be started because of cause. dir
+// is the directory of the container.
 func RecordStartFailure(dir string, cause error) (Exit, error) {
 	e := Exit{Code: codeStartError, Reason: ReasonStartError, Message: cause.Error(), At: time.Now()}
 	return e, writeExit(dir, e)
@@ -121,8 +122,8 @@ func RecordStartFailure(dir string, cause error) (Exit, error) {
 // maxRecord is the maximum size of a record in bytes: four times the maximum of a CRI request.
 const maxRecord = 64 << 20
 
-// ReadRecord reads a JSON file. If the error matches [IsReadFailure], the content is unknown. Any other error means that the file
-// is missing, damaged, or not a record of this package.
+// ReadRecord reads a JSON file. After an error for which [IsReadFailure] returns true, the content of the file is unknown. After
+// any other error the file is missing or damaged.
 func ReadRecord[T any](path string) (T, error) {
 	var v T
 	data, err := readRegular(path)
@@ -135,7 +136,8 @@ func ReadRecord[T any](path string) (T, error) {
 	return v, nil
 }
 
-// readRegular reads a file of at most maxRecord bytes. It does not block on a named pipe that a program put in place of the file.
+// readRegular reads a regular file of at most maxRecord bytes. A program may have replaced the file by a named pipe: readRegular
+// returns an error for it and does not block.
 func readRegular(path string) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -154,8 +156,8 @@ func readRegular(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, maxRecord))
 }
 
-// IsReadFailure reports whether err means that the machine cannot read the file now, for example without a free descriptor. The
-// caller then must not assume that the process has exited.
+// IsReadFailure reports whether err, of reading an existing file, comes from the operating system, for example because no
+// descriptor is free. The file may then be readable later, and the caller must not conclude that the process has exited.
 func IsReadFailure(err error) bool {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false
@@ -165,14 +167,15 @@ func IsReadFailure(err error) bool {
 	return path || call
 }
 
-// WriteRecord replaces a JSON file atomically. After a power failure the file may be damaged; its directory is then discarded.
+// WriteRecord writes value to a JSON file and replaces the file atomically. It does not sync the file to disk: after a power
+// failure the file may be damaged, and the directory of the container is then discarded.
 func WriteRecord(path string, value any) error { return writeRecord(path, value, nil) }
 
-// writeExit writes the exit record and syncs it to disk: a completed job must not run again after a power failure.
+// writeExit writes the exit record to dir and syncs it to disk. Otherwise a completed job could run again after a power failure.
 func writeExit(dir string, exit Exit) error { return writeExitSynced(dir, exit, (*os.File).Sync) }
 
-// writeExitSynced writes the exit record and syncs all that is needed to find it after a power failure: its content before the
-// rename, the other records, which were not synced so far, the directory and its parent.
+// writeExitSynced writes the exit record to dir. With sync it flushes to disk everything that is needed to find the record after
+// a power failure: the record itself, the other records in dir, dir and its parent.
 func writeExitSynced(dir string, exit Exit, sync func(*os.File) error) error {
 	if err := writeRecord(filepath.Join(dir, exitFile), exit, sync); err != nil {
 		return err
@@ -190,7 +193,7 @@ func writeExitSynced(dir string, exit Exit, sync func(*os.File) error) error {
 	return errors.Join(errs...)
 }
 
-// syncPath syncs a file or directory to disk. It ignores file systems that do not support sync of directories.
+// syncPath calls sync for the file or directory at path. It ignores the error of a file system that cannot sync directories.
 func syncPath(path string, sync func(*os.File) error) error {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -203,7 +206,8 @@ func syncPath(path string, sync func(*os.File) error) error {
 	return nil
 }
 
-// writeRecord replaces a JSON file atomically. If sync is not nil, it is called before the rename.
+// writeRecord writes value to a JSON file and replaces the file atomically. If sync is not nil, it is called with the complete
+// temporary file before the rename.
 func writeRecord(path string, value any, sync func(*os.File) error) error {
 	data, err := json.Marshal(value)
 	if err != nil {

@@ -24,8 +24,8 @@ const (
 	requestTimeout = 10 * time.Second
 )
 
-// acceptRequests serves requests until the shim exits. It continues after every accept error, because stop signals arrive as
-// requests.
+// acceptRequests serves the requests of agents until the shim exits. It continues after an error of accept, because stop signals
+// arrive as requests.
 func (k *shimServer) acceptRequests(listener *net.UnixListener) {
 	for failing := false; ; {
 		conn, err := listener.AcceptUnix()
@@ -92,7 +92,7 @@ func (k *shimServer) handleRequest(conn *net.UnixConn) (code int, err error) {
 	return 0, fmt.Errorf("unknown request %q", r.Op)
 }
 
-// signalGroup sends a signal to the process group of the process.
+// signalGroup sends a signal to the process group of the container's process. It does nothing after the process has exited.
 func (k *shimServer) signalGroup(sig unix.Signal) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -105,8 +105,8 @@ func (k *shimServer) signalGroup(sig unix.Signal) error {
 	return nil
 }
 
-// execCommand runs a command until it exits, and kills it if the client disconnects. It takes ownership of the descriptors of
-// stdout and stderr.
+// execCommand runs the command argv and returns its exit code. If the client disconnects, it kills the command. fds are the
+// client's descriptors for stdout and stderr, which execCommand closes and removes from *fds.
 func (k *shimServer) execCommand(conn net.Conn, argv []string, fds *[]int) (int, error) {
 	null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -120,8 +120,9 @@ func (k *shimServer) execCommand(conn net.Conn, argv []string, fds *[]int) (int,
 	return k.awaitCommand(conn, status, fds, func() { k.killExec(pid) })
 }
 
-// awaitCommand waits for the exit of a command. It closes the shim's copies of the command's descriptors, so that the client sees
-// end of file when the command exits. It calls kill when the client disconnects.
+// awaitCommand waits until status receives the exit status of a command, and returns the exit code. It first closes fds, the
+// shim's copies of the command's descriptors: the client then sees end of file when the command exits. If the client disconnects,
+// it calls kill and returns an error.
 func (k *shimServer) awaitCommand(conn net.Conn, status chan syscall.WaitStatus, fds *[]int, kill func()) (int, error) {
 	closeAll(*fds)
 	*fds = nil
@@ -142,7 +143,8 @@ func (k *shimServer) awaitCommand(conn net.Conn, status chan syscall.WaitStatus,
 	}
 }
 
-// forkExec forks a command and registers it with the reaper. env is appended to the container's environment.
+// forkExec starts the command argv with the descriptors files. env is added to the environment of the container. status receives
+// the exit status of the command once. After the container's process has exited, forkExec returns ErrEnded.
 func (k *shimServer) forkExec(argv []string, files stdio, env []string) (pid int, status chan syscall.WaitStatus, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -157,7 +159,7 @@ func (k *shimServer) forkExec(argv []string, files stdio, env []string) (pid int
 	return pid, status, nil
 }
 
-// killExec kills the command pid if it still runs, with its process group and its other descendants.
+// killExec kills the command with this PID, if it still runs, and its process group and descendants.
 func (k *shimServer) killExec(pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -59,8 +59,8 @@ type shimServer struct {
 	execs    map[int]chan syscall.WaitStatus
 }
 
-// Main runs the shim of the container with directory dir, until the container has exited. It returns the exit code of the
-// program.
+// Main runs the shim of the container with directory dir. It starts the container's process, serves requests of agents and, when
+// the process has exited, writes the exit record. It returns the exit code of the shim.
 func Main(dir string) int {
 	unix.Umask(0o022)
 	closeOnExec(readyFD)
@@ -96,7 +96,8 @@ func Main(dir string) int {
 	return 0
 }
 
-// closeOnExec sets close-on-exec on all descriptors from first on, including descriptors that the agent inherited by accident.
+// closeOnExec sets the flag close-on-exec on all descriptors not below first. This includes descriptors that the shim inherited
+// from the agent by mistake.
 func closeOnExec(first int) {
 	if unix.CloseRange(uint(first), math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
@@ -112,8 +113,8 @@ func closeOnExec(first int) {
 	}
 }
 
-// startContainer starts the container's process, the goroutine that reaps children, and the server of the agent's requests.
-// It returns the start record.
+// startContainer starts the container's process, the goroutine that reaps child processes, and the server for requests of agents.
+// It returns the start record of the process, which it also writes to the directory of the container.
 func (k *shimServer) startContainer() (run Run, err error) {
 	if k.spec, err = ReadRecord[Spec](filepath.Join(k.dir, specFile)); err != nil {
 		return run, err
@@ -172,8 +173,8 @@ func (k *shimServer) forkProcess() error {
 	return err
 }
 
-// forkOnThread starts a program as a session leader. It runs on the fork thread, which is in the namespaces and cgroups of
-// the container. env is appended to the container's environment.
+// forkOnThread starts the program argv as a session leader. It runs on the thread that is in the namespaces and cgroups of the
+// container. env is added to the environment of the container.
 func (k *shimServer) forkOnThread(argv []string, files stdio, env []string) (pid int, err error) {
 	k.thread.runOnThread(func() {
 		k.oom.callAdjusted(func() { pid, err = k.forkHere(argv, files, env) })
@@ -217,7 +218,8 @@ func (k *shimServer) lookPath(name string) (string, error) {
 	return exec.LookPath(name)
 }
 
-// reapChildren waits for children: the process, commands, and their orphaned descendants.
+// reapChildren waits for the exits of child processes, until none is left: the container's process, commands, and orphaned
+// descendants. It records the exit status of the process and sends those of commands to their channels.
 func (k *shimServer) reapChildren() {
 	defer close(k.childrenReaped)
 	for {
@@ -245,7 +247,8 @@ func (k *shimServer) reapChildren() {
 	}
 }
 
-// recordExit kills remaining processes, completes the log and writes the exit record.
+// recordExit writes the exit record after the container's process has exited. Before that it kills the remaining processes, waits
+// for the last output and detaches the clients. run is the start record.
 func (k *shimServer) recordExit(run Run) error {
 	exit := Exit{Code: exitCode(k.status), Reason: ReasonCompleted, Started: run.At, At: k.exitTime}
 	if exit.Code != 0 {
@@ -271,7 +274,7 @@ func (k *shimServer) recordExit(run Run) error {
 	return writeExit(k.dir, exit)
 }
 
-// killUntil kills all descendants of the shim repeatedly until done is closed. It returns false if that takes longer than
+// killUntil kills all descendants of the shim, repeatedly, until done is closed. It returns false if done is not closed within
 // limit.
 func (k *shimServer) killUntil(done <-chan struct{}, limit time.Duration) bool {
 	deadline := time.Now().Add(limit)
@@ -287,7 +290,7 @@ func (k *shimServer) killUntil(done <-chan struct{}, limit time.Duration) bool {
 	return false
 }
 
-// killDescendants sends SIGKILL once to every current descendant of the shim. Processes that they fork meanwhile survive.
+// killDescendants sends SIGKILL to every descendant of the shim. It does not kill processes that they start during the call.
 func (k *shimServer) killDescendants() {
 	all, err := procfs.ListProcesses()
 	if err != nil {
@@ -301,7 +304,7 @@ func (k *shimServer) killDescendants() {
 	}
 }
 
-// exitCode returns an exit code as shells report it: 128+n for signal n.
+// exitCode returns the exit code in status. After a death by signal n it is 128+n, as in shells.
 func exitCode(status syscall.WaitStatus) int32 {
 	if status.Signaled() {
 		return 128 + int32(status.Signal())

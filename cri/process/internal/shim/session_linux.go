@@ -16,8 +16,9 @@ import (
 // killReplyTimeout limits the wait for the shim's reply after the client of a command has disconnected.
 const killReplyTimeout = 3 * time.Second
 
-// Run runs a command beside the process, with descriptors that it closes: stdin, stdout and stderr, or with tty one terminal.
-// When ctx ends, it kills the command and its child processes. A shim of an older agent returns [ErrOldShim].
+// Run runs the command argv in the environment of the container, and returns its exit code. fds are stdin, stdout and stderr of
+// the command or, if tty is set, one terminal. Run closes fds. When ctx ends, it kills the command and its child processes. If
+// the shim was started by an agent of an older version, it returns [ErrOldShim].
 func (h *Handle) Run(ctx context.Context, argv []string, tty bool, fds []int) (int, error) {
 	r := request{Op: opRun, Version: protocol, Argv: argv, TTY: tty}
 	conn, err := h.openRequest(ctx, r, fds)
@@ -64,8 +65,9 @@ type AttachOptions struct {
 	Terminal bool // terminal of the process, to set its size
 }
 
-// Attach copies the output of the process to fds, the descriptors of stdout and stderr, or -1. It closes fds. They do not block:
-// a client whose pipe is full is dropped. ctx limits only the call itself.
+// Attach makes the shim copy the output of the container's process to fds: fds[0] receives stdout and fds[1] stderr; -1 means
+// neither. Attach closes fds. The shim never waits for a reader: if a pipe is full, it disconnects this client. Once Attach has
+// returned, ctx has no effect.
 func (h *Handle) Attach(ctx context.Context, opts AttachOptions, fds [2]int) (*Attachment, error) {
 	r := request{Op: opAttach, Version: protocol, Stdin: opts.Input, Terminal: opts.Terminal, Stdout: fds[0] >= 0, Stderr: fds[1] >= 0}
 	var wanted []int
@@ -116,7 +118,8 @@ func (h *Handle) readAttached(ctx context.Context, req request, conn *net.UnixCo
 	return a, nil
 }
 
-// Input returns the stdin of the process, or nil if it has none or input was not requested. The caller closes it.
+// Input returns the stdin of the container's process. It is nil if the process has no stdin or AttachOptions.Input was not set.
+// The caller closes the file.
 func (a *Attachment) Input() *os.File {
 	if !a.attachedReply.Input {
 		return nil
@@ -124,8 +127,8 @@ func (a *Attachment) Input() *os.File {
 	return a.file
 }
 
-// Terminal returns the terminal master of the process, or nil if it has none or nothing was requested. It may be the same file as
-// Input. The caller closes it.
+// Terminal returns the master of the terminal of the container's process. It is nil if the process has no terminal or no file was
+// requested. It may be the same file as Input. The caller closes the file.
 func (a *Attachment) Terminal() *os.File {
 	if !a.attachedReply.TTY {
 		return nil
@@ -133,8 +136,8 @@ func (a *Attachment) Terminal() *os.File {
 	return a.file
 }
 
-// StaysAfterInput reports whether the client stays attached after the end of its input: this closes the stdin of the process, and
-// the client receives the remaining output.
+// StaysAfterInput reports whether the client must stay attached at the end of its input. This is the case if that end closes the
+// stdin of the process: the client then receives the remaining output.
 func (a *Attachment) StaysAfterInput() bool { return a.attachedReply.Once && !a.attachedReply.TTY }
 
 // EndInput signals that this client sends no more input.
@@ -142,7 +145,8 @@ func (a *Attachment) EndInput() {
 	_, _ = a.conn.Write([]byte{inputEnded}) // fails if the shim has exited
 }
 
-// Wait returns nil when the process has exited or the attachment was closed, and otherwise the reason of the disconnection.
+// Wait waits until the client is detached. It returns nil if the process has exited or Close was called, else the reason why the
+// shim has disconnected the client.
 func (a *Attachment) Wait(ctx context.Context) error {
 	var answer reply
 	err := a.rest.Decode(&answer)

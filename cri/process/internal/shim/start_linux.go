@@ -35,17 +35,17 @@ type startReport struct {
 // shimEnv is an environment variable of shims only. It identifies a shim even if the program has changed its arguments.
 const shimEnv = "NODEAGENT_SHIM"
 
-// IsShimProcess reports whether this program was started as a shim, whatever its arguments are now.
+// IsShimProcess reports whether this program was started as a shim, even if it has changed its arguments.
 func IsShimProcess() bool { return os.Getenv(shimEnv) != "" }
 
-// shimEnviron returns the environment of a shim. It keeps the Go runtime small, and avoids the exit delay of a second with the
-// race detector.
+// shimEnviron returns the environment of a shim. Its entries limit the memory of the Go runtime, and avoid a delay of one second
+// at the exit of a program with the race detector.
 func shimEnviron() []string {
 	return []string{"GOMAXPROCS=1", "GOGC=10", "GORACE=atexit_sleep_ms=0", shimEnv + "=1"}
 }
 
-// StartShim starts a shim for a container directory, and returns when its process runs. If ctx ends first, it kills the shim and
-// its process.
+// StartShim starts the shim of the container with directory dir, and returns when the container's process runs. Run is the start
+// record of the process. If ctx ends first, StartShim kills the shim and the process.
 func StartShim(ctx context.Context, dir string) (*Handle, Run, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -33,7 +33,8 @@ func (s stdio) close() {
 	}
 }
 
-// openStdio opens the descriptors for the process and starts to copy its output. The caller closes files, even after an error.
+// openStdio opens stdin, stdout and stderr for the container's process, and starts to copy its output. The caller closes files,
+// also after an error.
 func (k *shimServer) openStdio() (files stdio, err error) {
 	if k.spec.TTY {
 		return k.openTerminal()
@@ -69,7 +70,8 @@ func (k *shimServer) openTerminal() (stdio, error) {
 	return stdio{in: slave, out: slave, err: slave, tty: true}, nil
 }
 
-// openStdin returns a descriptor that yields the input of clients, or /dev/null.
+// openStdin returns the stdin for the container's process: a pipe to which attached clients write or, if the container has no
+// stdin, /dev/null.
 func (k *shimServer) openStdin() (int, error) {
 	if !k.spec.Stdin {
 		return unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -87,7 +89,7 @@ func (k *shimServer) openStdin() (int, error) {
 	return ends[0], nil
 }
 
-// openPipe returns the end of a pipe for the process to write to, and starts to copy the output.
+// openPipe returns the end of a pipe to which the container's process writes the stream, and starts to copy its output.
 func (k *shimServer) openPipe(stream string) (int, error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
@@ -108,7 +110,7 @@ const (
 	stderr = "stderr"
 )
 
-// copyOutput copies output from a descriptor to the log and to the attached clients.
+// copyOutput starts a goroutine that copies output of the stream from fd to the log and to the attached clients.
 func (k *shimServer) copyOutput(fd int, stream string) {
 	from := os.NewFile(uintptr(fd), stream)
 	k.output.Go(func() {
@@ -153,7 +155,8 @@ type processInput struct {
 	fd int // -1: closed
 }
 
-// lendFD calls fn with the descriptor, or without one if there is no input or it is closed.
+// lendFD calls fn with the descriptor of the input, or with nil if the container has no input or it is closed. The descriptor
+// stays open while fn runs.
 func (i *processInput) lendFD(fn func(fds []int) error) error {
 	if i == nil {
 		return fn(nil)
@@ -166,7 +169,8 @@ func (i *processInput) lendFD(fn func(fds []int) error) error {
 	return fn([]int{i.fd})
 }
 
-// closeAfterFirst is called when a client sends no more input. It closes the input if it was meant for one client.
+// closeAfterFirst is called when an attached client sends no more input. It closes the input if the container accepts only one
+// client's input.
 func (i *processInput) closeAfterFirst() {
 	if i == nil || !i.once {
 		return

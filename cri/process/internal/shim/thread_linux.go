@@ -19,7 +19,8 @@ type forkThread struct {
 	tid   int
 }
 
-// newThread starts the thread. It must not be the main thread, whose cgroup the kernel charges for the memory of the whole shim.
+// newThread starts a thread that forks processes. It is never the main thread, to whose cgroup the kernel would charge the memory
+// of the whole shim.
 func newThread() *forkThread {
 	t := &forkThread{calls: make(chan func()), quit: make(chan struct{})}
 	ready := make(chan struct{})
@@ -47,7 +48,7 @@ func (t *forkThread) runCalls(ready chan struct{}) {
 	}
 }
 
-// runOnThread calls a function on the thread and waits for it. It must not be called after stopThread.
+// runOnThread runs call on the thread and waits until it returns. It must not be called after stopThread.
 func (t *forkThread) runOnThread(call func()) {
 	done := make(chan struct{})
 	t.calls <- func() {
@@ -57,5 +58,5 @@ func (t *forkThread) runOnThread(call func()) {
 	<-done
 }
 
-// stopThread stops the thread. The kernel then kills its remaining children (PR_SET_PDEATHSIG). It does not wait.
+// stopThread stops the thread and does not wait. The kernel then kills the remaining children of the thread (PR_SET_PDEATHSIG).
 func (t *forkThread) stopThread() { close(t.quit) }

@@ -10,7 +10,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// ResolvConf returns the DNS settings of a pod as the content of resolv.conf(5). An empty value, or one with blanks, is an error.
+// ResolvConf returns the content of resolv.conf(5) for the DNS settings of a pod. A value that is empty or contains a blank is an
+// error.
 func ResolvConf(dns *cri.DNSConfig) (string, error) {
 	var text strings.Builder
 	for _, list := range []struct {

@@ -19,7 +19,7 @@ const (
 	sigRTMax = 64
 )
 
-// Signal returns the number of a signal such as "SIGTERM" or "SIGRTMIN+3". Empty means SIGTERM.
+// Signal returns the number of a signal, whose name is for example "SIGTERM" or "SIGRTMIN+3". The empty name means SIGTERM.
 func Signal(signal cri.Signal) (unix.Signal, error) {
 	if signal == "" {
 		return unix.SIGTERM, nil

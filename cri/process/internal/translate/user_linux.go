@@ -13,8 +13,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
 )
 
-// resolveUser returns the user and groups of a container, or nil for the agent's own. A user without a group gets the group from
-// the host's user database, or the group with its own number: never the agent's group, which may be root.
+// resolveUser returns the user and groups that security requests for a container, or nil for the agent's user. If no group is
+// requested, the user gets the group in the host's user database. A user missing there gets the group with the number of the
+// user. The agent's group, which may be root, is only used if no user is requested.
 func resolveUser(security cri.ContainerSecurity) (*shim.User, error) {
 	if security.RunAsUser == nil && security.RunAsUsername == "" && security.RunAsGroup == nil && len(security.SupplementalGroups) == 0 {
 		return nil, nil
@@ -58,7 +59,7 @@ func resolveUser(security cri.ContainerSecurity) (*shim.User, error) {
 	return u, nil
 }
 
-// ContainerUser converts the user of a shim to the form of cri.Container.
+// ContainerUser returns the user of a shim as it is reported in a cri.Container.
 func ContainerUser(shimUser *shim.User) *cri.ContainerUser {
 	c := &cri.ContainerUser{UID: int64(shimUser.UID), GID: int64(shimUser.GID)}
 	for _, g := range shimUser.Groups {
