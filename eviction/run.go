@@ -325,9 +325,9 @@ type singleCall[T any] struct {
 	pending chan struct{} // closed when the last call has returned; nil: none yet
 }
 
-// invoke calls fn in a goroutine of wg and returns its result. It returns an error if fn does not return within timeout, or if
-// the previous call of invoke still runs.
-func (q *singleCall[T]) invoke(ctx context.Context, wg *sync.WaitGroup, timeout time.Duration, fn func(context.Context) (T, error)) (value T, err error) {
+// invoke runs call in a goroutine of wg and returns its result. It returns an error if call does not return within timeout, or if
+// the call of a previous invoke is still running.
+func (q *singleCall[T]) invoke(ctx context.Context, wg *sync.WaitGroup, timeout time.Duration, call func(context.Context) (T, error)) (value T, err error) {
 	if q.pending != nil {
 		select {
 		case <-q.pending:
@@ -344,7 +344,7 @@ func (q *singleCall[T]) invoke(ctx context.Context, wg *sync.WaitGroup, timeout 
 	wg.Go(func() {
 		defer cancel()
 		defer close(returned)
-		v, err := fn(limited)
+		v, err := call(limited)
 		answers <- answer{v, err}
 	})
 	q.pending = returned
@@ -353,7 +353,7 @@ func (q *singleCall[T]) invoke(ctx context.Context, wg *sync.WaitGroup, timeout 
 		return a.value, a.err
 	case <-limited.Done():
 	}
-	select { // fn may have returned because of the timeout
+	select { // call may have returned because of the timeout
 	case a := <-answers:
 		return a.value, a.err
 	case <-time.After(returnGrace):

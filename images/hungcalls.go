@@ -66,24 +66,24 @@ type cancellableCall[V any] struct {
 	onLateReturn func(V, error) // called when the abandoned call returns; may be nil
 }
 
-// callOrAbandon runs callee and returns its result. If callee has not returned 5 s after the end of ctx, callOrAbandon abandons
-// it and returns the error of ctx. Until the abandoned call returns, another call with its identity fails at once.
-func callOrAbandon[V any](ctx context.Context, p *Puller, callee cancellableCall[V]) (value V, err error) {
-	if err := p.hungCalls.checkAllowed(callee.identity); err != nil {
-		return value, fmt.Errorf("%s: %w", callee.name, err)
+// callOrAbandon runs call and returns its result. If call has not returned 5 s after the end of ctx, callOrAbandon abandons it
+// and returns the error of ctx. Until the abandoned call returns, another call with its identity fails at once.
+func callOrAbandon[V any](ctx context.Context, p *Puller, call cancellableCall[V]) (value V, err error) {
+	if err := p.hungCalls.checkAllowed(call.identity); err != nil {
+		return value, fmt.Errorf("%s: %w", call.name, err)
 	}
 	done, abandoned := make(chan struct{}), make(chan struct{})
 	var result V
 	var resultErr error
 	go func() {
-		result, resultErr = callee.run(ctx)
+		result, resultErr = call.run(ctx)
 		select {
 		case done <- struct{}{}:
 		case <-abandoned:
-			if callee.onLateReturn != nil {
-				callee.onLateReturn(result, resultErr)
+			if call.onLateReturn != nil {
+				call.onLateReturn(result, resultErr)
 			}
-			p.hungCalls.addCount(callee.identity, -1)
+			p.hungCalls.addCount(call.identity, -1)
 		}
 	}()
 	select {
@@ -98,11 +98,11 @@ func callOrAbandon[V any](ctx context.Context, p *Puller, callee cancellableCall
 		return result, resultErr
 	case <-timer.C:
 	}
-	hung := p.hungCalls.addCount(callee.identity, 1)
-	if callee.onAbandoned != nil {
-		callee.onAbandoned()
+	hung := p.hungCalls.addCount(call.identity, 1)
+	if call.onAbandoned != nil {
+		call.onAbandoned()
 	}
 	close(abandoned)
-	p.reportError(fmt.Errorf("%s: has not returned %v after it was cancelled; abandoned calls: %d", callee.name, returnGrace, hung))
+	p.reportError(fmt.Errorf("%s: has not returned %v after it was cancelled; abandoned calls: %d", call.name, returnGrace, hung))
 	return value, ctx.Err()
 }

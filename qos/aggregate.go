@@ -71,8 +71,9 @@ func (o Options) addPodLimit(t *total, pod *corev1.Pod, name corev1.ResourceName
 	t.raiseToEntry(pod.Status.Resources.Limits, name)
 }
 
-// addContainerRequests sets t to the total request of the containers. With UseStatus it is the greatest of the totals in the
-// spec, allocated and in force. If the status has pod-level amounts, they replace the totals of its containers.
+// addContainerRequests sets t to the total request of the containers. With UseStatus it is the greatest of three totals: of the
+// requests in the spec, of the allocated requests, and of the requests in force. If the status has pod-level amounts, they
+// replace the last two totals.
 func (o Options) addContainerRequests(t *total, pod *corev1.Pod, name corev1.ResourceName) {
 	if !o.UseStatus {
 		addContainers(t, pod, name, specRequests)

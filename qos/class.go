@@ -75,7 +75,7 @@ func classifyResources(resources *corev1.ResourceRequirements) corev1.PodQOSClas
 	}
 }
 
-// classifyList returns the QoS class of a container with only requests or only limits, which are list.
+// classifyList returns the QoS class of a container that has only requests or only limits. list contains the one that it has.
 func classifyList(list corev1.ResourceList) corev1.PodQOSClass {
 	if len(list) > 0 {
 		if q := list[corev1.ResourceCPU]; !q.IsZero() {

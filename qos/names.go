@@ -87,30 +87,30 @@ func visitOthers(list corev1.ResourceList, visit func(corev1.ResourceName)) {
 	}
 }
 
-func visitContainers(pod *corev1.Pod, f func(*corev1.Container)) {
+func visitContainers(pod *corev1.Pod, visit func(*corev1.Container)) {
 	for _, containers := range [...][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
-			f(&containers[i])
+			visit(&containers[i])
 		}
 	}
 }
 
-func visitContainerStatuses(pod *corev1.Pod, f func(*corev1.ContainerStatus)) {
+func visitContainerStatuses(pod *corev1.Pod, visit func(*corev1.ContainerStatus)) {
 	for _, statuses := range [...][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for i := range statuses {
-			f(&statuses[i])
+			visit(&statuses[i])
 		}
 	}
 }
 
-// visitStatusResources calls f with each resources field in the status of the pod and of its containers.
-func visitStatusResources(pod *corev1.Pod, f func(*corev1.ResourceRequirements)) {
+// visitStatusResources calls visit with each field resources in the status of the pod and of its containers.
+func visitStatusResources(pod *corev1.Pod, visit func(*corev1.ResourceRequirements)) {
 	if r := pod.Status.Resources; r != nil {
-		f(r)
+		visit(r)
 	}
 	visitContainerStatuses(pod, func(s *corev1.ContainerStatus) {
 		if s.Resources != nil {
-			f(s.Resources)
+			visit(s.Resources)
 		}
 	})
 }

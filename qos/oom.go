@@ -69,7 +69,7 @@ func computeBurstableScore(request, capacity int64) int {
 	return min(max(1000-int(thousandths), minBurstableScore), maxBurstableScore)
 }
 
-// unclaimedMemoryShare returns an equal share, per container, of the pod-level memory request that exceeds the requests of the
+// unclaimedMemoryShare returns the part of the pod-level memory request that no container requests, divided by the number of
 // containers, in bytes. Init containers count as containers.
 func unclaimedMemoryShare(pod *corev1.Pod) int64 {
 	n := len(pod.Spec.Containers) + len(pod.Spec.InitContainers)
