@@ -187,7 +187,7 @@ func (n *Node) Candidates(ctx context.Context) (list []eviction.Candidate, err e
 	return list, nil
 }
 
-// Reclaim frees up to request.Missing bytes of caches for ReclaimCache. For other kinds it frees all of Options.Unused after FreeDelay.
+// Reclaim frees up to request.Missing bytes of caches for ReclaimCache. For other kinds it frees Options.Unused after FreeDelay.
 func (n *Node) Reclaim(_ context.Context, request eviction.Reclaim) (int64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
