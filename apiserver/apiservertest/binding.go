@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// createBinding binds a pod to a node, as the binding subresource does for a scheduler. Source: setPodNodeAndMetadata in
-// pkg/registry/core/pod/storage/storage.go.
+// createBinding handles a POST to the binding subresource of a pod: it binds the pod to the node that the Binding of the request
+// body names, and returns a success Status. Source: setPodNodeAndMetadata in pkg/registry/core/pod/storage/storage.go.
 func (c *call) createBinding() (runtime.Object, error) {
 	decoded, err := c.decodeBody(&corev1.Binding{})
 	if err != nil {
@@ -39,7 +39,8 @@ func (c *call) createBinding() (runtime.Object, error) {
 	return &metav1.Status{Status: metav1.StatusSuccess, Code: 201}, nil
 }
 
-// bindPod returns a copy of the stored pod before with the node of binding, or the error that a real API server returns.
+// bindPod returns a copy of the pod before, bound to the target node of binding. It returns the error that a real API server
+// returns, for example if the pod has a node already.
 func (c *call) bindPod(before Object, binding *corev1.Binding) (Object, error) {
 	if before == nil {
 		return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)

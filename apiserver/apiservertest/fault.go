@@ -29,8 +29,7 @@ type Fault struct {
 	Match
 	Times int // number of requests that it affects; zero: all, until it is removed
 	Skip  int // number of requests that pass before the first affected one
-	// Delay makes requests of a verb and a resource wait until the duration d has passed, before they are handled, until remove
-	// is called. An empty verb or resource matches all.
+
 	Delay time.Duration // pause before the request is handled
 	Hang  bool          // no response until the client gives up
 	Code  int           // HTTP status of an error response, without an effect of the request; zero: no error
@@ -56,7 +55,7 @@ type faults struct {
 	unavailable bool          // new connections are refused
 }
 
-// Inject makes matching requests fail, until remove is called or, with Fault.Times, for that number of requests.
+// Inject makes the requests that match fault fail. It ends after fault.Times requests, or when remove is called.
 func (s *Server) Inject(fault Fault) (remove func()) {
 	added := &activeFault{Fault: fault}
 	s.faults.mu.Lock()
@@ -69,30 +68,31 @@ func (s *Server) Inject(fault Fault) (remove func()) {
 	}
 }
 
-// Fail makes requests of a verb and a resource fail with an HTTP status until remove is called. An empty verb or resource matches
-// all.
+// Fail makes requests with this verb and resource fail with the HTTP status code, until remove is called. An empty verb or
+// resource matches all requests.
 func (s *Server) Fail(verb, resource string, code int) (remove func()) {
 	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Code: code})
 }
 
-// Delay makes requests of a verb and a resource wait for d until remove is called. An empty verb or resource matches all.
+// Delay makes requests with this verb and resource wait for d before they are handled, until remove is called. An empty verb or
+// resource matches all requests.
 func (s *Server) Delay(verb, resource string, d time.Duration) (remove func()) {
 	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Delay: d})
 }
 
-// Hang leaves requests of a verb and a resource without a response until remove is called. Requests that hang then keep hanging.
-// An empty verb or resource matches all.
+// Hang leaves requests with this verb and resource without a response. After remove is called, new requests are handled, but
+// those that hang stay without a response. An empty verb or resource matches all requests.
 func (s *Server) Hang(verb, resource string) (remove func()) {
 	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Hang: true})
 }
 
-// Disconnect closes the connection of requests of a verb and a resource instead of a response, until remove is called. An empty
-// verb or resource matches all. See DisconnectAll for open connections.
+// Disconnect closes the connection of each new request with this verb and resource instead of sending a response, until remove is
+// called. An empty verb or resource matches all requests. [Server.DisconnectAll] affects requests in flight.
 func (s *Server) Disconnect(verb, resource string) (remove func()) {
 	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Disconnect: true})
 }
 
-// DisconnectAll closes the connections of all requests in flight, including watches.
+// DisconnectAll closes the connections of all requests in flight, including watches. New requests are handled.
 func (s *Server) DisconnectAll() {
 	s.faults.mu.Lock()
 	defer s.faults.mu.Unlock()
@@ -100,12 +100,13 @@ func (s *Server) DisconnectAll() {
 	s.faults.disconnect = make(chan struct{})
 }
 
-// SetUnavailable makes the server close all connections and refuse new ones, or accept them again. Its objects stay.
-func (s *Server) SetUnavailable(away bool) {
+// SetUnavailable makes the server close all connections and refuse new connections if unavailable is true. With false, it accepts
+// connections again. The stored objects remain.
+func (s *Server) SetUnavailable(unavailable bool) {
 	s.faults.mu.Lock()
-	s.faults.unavailable = away
+	s.faults.unavailable = unavailable
 	s.faults.mu.Unlock()
-	if away {
+	if unavailable {
 		s.DisconnectAll()
 	}
 }
@@ -116,14 +117,15 @@ func (f *faults) isUnavailable() bool {
 	return f.unavailable
 }
 
-// disconnectSignal returns a channel that is closed when all connections are closed.
+// disconnectSignal returns a channel that the next call of DisconnectAll closes.
 func (f *faults) disconnectSignal() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.disconnect
 }
 
-// findFault returns the injected fault that applies to request, or nil. It counts the matching requests of each fault.
+// findFault returns the injected fault that applies to request, or nil. It also counts the request for the Skip and Times fields
+// of the faults that it matches.
 func (f *faults) findFault(request *call) *Fault {
 	request.server.log.mu.Lock()
 	logged := request.server.log.requests[max(request.index-request.server.log.offset, 0)]
@@ -145,7 +147,8 @@ func (f *faults) findFault(request *call) *Fault {
 	return nil
 }
 
-// applyFault delays, hangs or fails the request as fault describes. It reports whether the request must still be handled.
+// applyFault delays the request, leaves it without a response or fails it, as fault describes. It returns true if the caller must
+// still handle the request.
 func (c *call) applyFault(fault *Fault) bool {
 	disconnect := c.server.faults.disconnectSignal()
 	if fault.Delay > 0 {
@@ -179,7 +182,7 @@ func (c *call) applyFault(fault *Fault) bool {
 	return true
 }
 
-// faultError returns the API error with the HTTP status and Retry-After of fault.
+// faultError returns an API error with the HTTP status and the Retry-After delay of fault.
 func (c *call) faultError(fault *Fault) error {
 	err := apierrors.NewGenericServerResponse(fault.Code, c.verb, c.kind.groupResource(), c.name, "injected", int(fault.RetryAfter/time.Second), true)
 	if err.ErrStatus.Details == nil {

@@ -37,7 +37,7 @@ func applyJSONPatch(original, patch []byte) ([]byte, error) {
 	return json.Marshal(doc)
 }
 
-// applyTo applies the operation to doc, which it may change, and returns the new document.
+// applyTo applies the patch operation to doc, and returns the resulting document. It may change doc.
 func (op operation) applyTo(doc any) (any, error) {
 	switch op.Op {
 	case "add":
@@ -76,7 +76,7 @@ func (op operation) copyOrMove(doc any) (any, error) {
 	return editPath(doc, parsePointer(op.Path), func(any, bool) (any, editAction, error) { return value, insertValue, nil })
 }
 
-// checkExists returns the error of a JSON patch operation whose path does not exist, if ok is false.
+// checkExists returns nil if ok is true, and otherwise the error that the path of an operation does not exist.
 func checkExists(ok bool) error {
 	if ok {
 		return nil
@@ -105,7 +105,8 @@ const (
 	removeValue
 )
 
-// editPath calls change with the value at path, and applies the returned action to doc. ok is false if the path does not exist.
+// editPath calls change with the value v at path, and ok false if the path does not exist. change returns a new value and the
+// action to apply to doc at path: set, insert or remove. editPath returns the resulting document.
 func editPath(doc any, path []string, change func(v any, ok bool) (any, editAction, error)) (any, error) {
 	if len(path) == 0 {
 		v, _, err := change(doc, true)

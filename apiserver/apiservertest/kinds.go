@@ -114,7 +114,7 @@ func (k *kinds) addKind(version schema.GroupVersion, resource string, obj Object
 	return added
 }
 
-// kindOf returns the kind of obj, or nil if it is not supported.
+// kindOf returns the server's description of the kind of obj, or nil if the server does not support the kind.
 func (k *kinds) kindOf(obj Object) *kind {
 	typ := reflect.TypeOf(obj)
 	if typ == nil || typ.Kind() != reflect.Pointer {
@@ -131,7 +131,8 @@ type address struct {
 	subresource string
 }
 
-// parsePath parses the path of a request. ok is false if it names no supported resource.
+// parsePath returns the kind, namespace, name and subresource in a request path. ok is false if the server does not support the
+// resource.
 func (k *kinds) parsePath(path string) (parsed address, ok bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	var version schema.GroupVersion

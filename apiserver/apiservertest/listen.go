@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Listen opens a listener on the loopback interface, and returns a client config for it: TLS with HTTP/2, or plain HTTP/1.1 if
-// plain is true. stop closes the listener and all connections.
+// Listen opens a listener on the loopback interface, and returns a client config for it. The listener uses TLS with HTTP/2, or
+// HTTP/1.1 without TLS if plain is true. stop closes the listener and all connections.
 func (s *Server) Listen(plain bool) (config *rest.Config, stop func()) {
 	listener := httptest.NewUnstartedServer(s)
 	stop = func() {
@@ -29,7 +29,8 @@ func (s *Server) Listen(plain bool) (config *rest.Config, stop func()) {
 	return &rest.Config{Host: listener.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca, ServerName: "example.com"}}, stop
 }
 
-// Close disconnects all requests, and waits for those of [Server.Transport]. The server remains usable.
+// Close disconnects all requests in flight, and waits until the server has handled the requests of [Server.Transport]. The server
+// remains usable.
 func (s *Server) Close() {
 	s.DisconnectAll()
 	s.wg.Wait()

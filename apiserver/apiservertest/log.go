@@ -33,7 +33,7 @@ type requestLog struct {
 	watches  map[string]int
 }
 
-// addRequest logs the request of c with its body, and returns its index, by which setCode adds the response code.
+// addRequest appends the request of c and its body to the log. It returns the index of the log entry, for setCode.
 func (l *requestLog) addRequest(c *call) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +53,7 @@ func (l *requestLog) setCode(index, code int) {
 	}
 }
 
-// countWatches adds n, which may be negative, to the number of open watches of a resource.
+// countWatches adds n to the number of open watches of a resource. A negative n counts closed watches.
 func (l *requestLog) countWatches(resource string, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +63,7 @@ func (l *requestLog) countWatches(resource string, n int) {
 	l.watches[resource] += n
 }
 
-// Requests returns all matching requests in the order of arrival.
+// Requests returns the logged requests that match, in the order of arrival.
 func (s *Server) Requests(match Match) []Request {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()

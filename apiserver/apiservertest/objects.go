@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Put creates or replaces objects with their status, as controllers do. It sends no request, so that faults do not apply. UID and
-// creation time of an existing object are kept; a new object gets them. The arguments are not changed.
+// Put creates or replaces objects, including their status. It sends no request, so that injected faults do not apply. An existing
+// object keeps its UID and creation time; a new object gets a UID and the current time. Put does not change its arguments.
 func (s *Server) Put(objects ...Object) error {
 	for _, obj := range objects {
 		if err := s.putObject(cloneObject(obj)); err != nil {
@@ -45,13 +45,13 @@ func (s *Server) putObject(obj Object) error {
 	return nil
 }
 
-// Delete deletes an object as kubectl delete --grace-period does. grace is in seconds; nil means that of the object. A pod with a
-// node stays until the node deletes it with a grace of zero.
+// Delete deletes obj as kubectl delete --grace-period does. grace is in seconds; nil means the grace period in the spec of the
+// pod. A pod that is bound to a node stays until the node deletes it with a grace period of zero.
 func (s *Server) Delete(obj Object, grace *int64) error {
 	return s.editObject(obj, func(before Object) Object { return afterDeletion(before, grace, time.Now()) })
 }
 
-// Remove removes an object at once, without regard to grace period and finalizers.
+// Remove removes obj at once. It ignores the grace period and finalizers.
 func (s *Server) Remove(obj Object) error {
 	return s.editObject(obj, func(Object) Object { return nil })
 }
@@ -70,7 +70,8 @@ func (s *Server) editObject(obj Object, edit func(Object) Object) error {
 	return err
 }
 
-// Change edits an object and its status by calling edit with a copy of it. It sends no request.
+// Change calls edit with a copy of an object, including its status, and stores the edited copy. It sends no request, so that
+// injected faults do not apply.
 func Change[T Object](server *Server, namespace, name string, edit func(T)) error {
 	obj, ok := Get[T](server, namespace, name)
 	if !ok {
@@ -97,7 +98,7 @@ func Get[T Object](server *Server, namespace, name string) (object T, exists boo
 	return cloneObject(obj.(T)), true
 }
 
-// List returns copies of all objects of a kind, ordered by namespace and name.
+// List returns copies of all objects of type T, ordered by namespace and name.
 func List[T Object](server *Server) []T {
 	k := server.kinds.byType[reflect.TypeFor[T]().Elem()]
 	if k == nil {
@@ -111,7 +112,7 @@ func List[T Object](server *Server) []T {
 	return list
 }
 
-// DeleteSilently removes an object without a watch event, as after a restore of etcd: only a list shows it.
+// DeleteSilently removes obj without a watch event, as after a restore of etcd: clients notice it at their next list.
 func (s *Server) DeleteSilently(obj Object) error {
 	k, err := s.store.keyOf(obj)
 	if err != nil {
@@ -121,12 +122,12 @@ func (s *Server) DeleteSilently(obj Object) error {
 	return nil
 }
 
-// Compact deletes the history of changes. Requests for older versions fail with 410 Expired: watches that are behind, and lists
-// with a continue token.
+// Compact deletes the history of changes and all continue tokens. A watch from an older resource version, and a list with a
+// continue token, then fail with 410 Expired.
 func (s *Server) Compact() {
 	s.store.compactHistory()
 	s.pages.expireAll()
 }
 
-// ResourceVersion returns the newest resource version of the server.
+// ResourceVersion returns the current resource version of the server, which is that of the last change.
 func (s *Server) ResourceVersion() int64 { return s.store.currentVersion() }

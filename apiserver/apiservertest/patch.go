@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// patchObject applies the strategic merge patch, merge patch or JSON patch of the request to its object.
+// patchObject handles a PATCH request: it applies the strategic merge patch, merge patch or JSON patch of the body to the stored
+// object.
 func (c *call) patchObject() (Object, error) {
 	return c.server.store.updateObject(c.objectKey(), func(before Object) (Object, error) {
 		if before == nil {
@@ -37,7 +38,7 @@ func (c *call) patchObject() (Object, error) {
 	})
 }
 
-// applyPatch returns the JSON document original after the patch of the request.
+// applyPatch returns the JSON document that results from the patch of the request applied to original.
 func (c *call) applyPatch(original []byte) ([]byte, error) {
 	var patched []byte
 	var err error
@@ -57,7 +58,7 @@ func (c *call) applyPatch(original []byte) ([]byte, error) {
 	return patched, nil
 }
 
-// applyMergePatch applies a merge patch (RFC 7386) to a JSON document.
+// applyMergePatch returns the JSON document that results from a merge patch (RFC 7386) applied to original.
 func applyMergePatch(original, patch []byte) ([]byte, error) {
 	var o, p any
 	if err := json.Unmarshal(original, &o); err != nil {

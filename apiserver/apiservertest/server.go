@@ -61,7 +61,7 @@ func NewServer(opts Options) *Server {
 	return s
 }
 
-// Config returns a client config whose requests reach the server without a socket.
+// Config returns a client config whose requests reach the server without a socket, through [Server.Transport].
 func (s *Server) Config() *rest.Config {
 	return &rest.Config{Host: "http://apiserver.test", Transport: s.Transport()}
 }
@@ -96,7 +96,8 @@ type call struct {
 	disconnectAfter time.Duration // of a watch; zero: never
 }
 
-// parseRequest reads path, verb and body of the request and logs it. It returns false if it has sent an error response.
+// parseRequest reads path, verb and body of the request and logs the request. It returns false if the request is invalid: it has
+// then sent an error response.
 func (c *call) parseRequest() bool {
 	var ok bool
 	if c.address, ok = c.server.kinds.parsePath(c.r.URL.Path); !ok {
@@ -123,7 +124,8 @@ func (c *call) parseRequest() bool {
 	return false
 }
 
-// findVerb returns the API verb of the request; empty if it is not supported.
+// findVerb returns the API verb of the request, such as list or watch. It returns an empty string if the HTTP method is not
+// supported for the path.
 func (c *call) findVerb() string {
 	one := c.name != ""
 	switch c.r.Method {
@@ -157,7 +159,7 @@ func (c *call) findVerb() string {
 	return ""
 }
 
-// serveWithFaults handles the request, or fails it as the injected faults describe.
+// serveWithFaults handles the request, unless an injected fault delays or fails it.
 func (c *call) serveWithFaults() {
 	fault := c.server.faults.findFault(c)
 	if fault == nil {
@@ -218,7 +220,7 @@ func (d discardWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (d discardWriter) WriteHeader(int)             {}
 func (d discardWriter) Flush()                      {}
 
-// mediaType returns a Content-Type header without its parameters.
+// mediaType returns the media type in a Content-Type header, without parameters.
 func mediaType(header string) string {
 	name, _, _ := strings.Cut(header, ";")
 	return strings.TrimSpace(name)

@@ -54,7 +54,8 @@ func newStore(kinds *kinds, maxHistory int) *store {
 	}
 }
 
-// keyOf returns the key of obj, or an error if its kind is unsupported or it lacks a namespace.
+// keyOf returns the store key of obj: its kind, namespace and name. It returns an error if the kind is not supported or a
+// required namespace is empty.
 func (s *store) keyOf(obj Object) (key, error) {
 	k := s.kinds.kindOf(obj)
 	switch {
@@ -66,7 +67,7 @@ func (s *store) keyOf(obj Object) (key, error) {
 	return key{k, obj.GetNamespace(), obj.GetName()}, nil
 }
 
-// getObject returns a stored object, which is shared, or a NotFound error.
+// getObject returns the stored object of k, or a NotFound error. The object is shared and must not be changed.
 func (s *store) getObject(k key) (Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +81,8 @@ func (s *store) getLocked(k key) (Object, error) {
 	return nil, apierrors.NewNotFound(k.kind.groupResource(), k.name)
 }
 
-// listObjects returns the matching objects of a kind, ordered by namespace and name, and the version of the store.
+// listObjects returns the objects of a kind for which matches returns true, ordered by namespace and name. The int64 is the
+// resource version of the store.
 func (s *store) listObjects(kind *kind, matches func(Object) bool) ([]Object, int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,8 +102,9 @@ func (s *store) listLocked(kind *kind, matches func(Object) bool) []Object {
 	return list
 }
 
-// updateObject replaces an object by the result of edit. before is nil if there is none; after is nil to remove it. before is
-// shared; after belongs to the store from then on.
+// updateObject calls edit with the stored object of k, or nil if there is none, and stores the result. A nil result removes the
+// object. edit must not change before, and the store owns after. updateObject returns the stored or removed
+// object.
 func (s *store) updateObject(k key, edit func(before Object) (after Object, err error)) (Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,8 +116,9 @@ func (s *store) updateObject(k key, edit func(before Object) (after Object, err 
 	return s.putLocked(k, before, after), nil
 }
 
-// putLocked stores the replacement of before by after in the history. It returns the new object, or the last state of a removed
-// one. The caller holds the lock of the store.
+// putLocked replaces before by after in the store, and appends the change to the history. A nil before creates an object; a nil
+// after removes it. It returns the stored object, or a removed object with its last resource version. The caller holds the lock
+// of the store.
 func (s *store) putLocked(k key, before, after Object) Object {
 	if before != nil && after != nil && equalObjects(before, after) {
 		return before
@@ -151,8 +155,8 @@ func (s *store) wakeLocked() {
 	s.changed = make(chan struct{})
 }
 
-// changesSince returns the changes after version, the version of the store, and a channel that is closed at the next change. ok
-// is false if the history does not reach back to version.
+// changesSince returns the changes after version, and the resource version now of the store. next is closed at the following
+// change. ok is false if the history no longer reaches back to version.
 func (s *store) changesSince(version int64) (changes []change, now int64, next <-chan struct{}, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +167,7 @@ func (s *store) changesSince(version int64) (changes []change, now int64, next <
 	return slices.Clone(s.history[i:]), s.version, s.changed, true
 }
 
-// compactHistory deletes the history: watches from an older version get 410.
+// compactHistory deletes the history. Watches from an older resource version then fail with 410 Expired.
 func (s *store) compactHistory() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,10 +183,11 @@ func (s *store) deleteSilently(k key) {
 	s.version++
 }
 
-// currentTime returns the time with the precision of API objects, one second.
+// currentTime returns the time in whole seconds, as API objects store it.
 func currentTime() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
 
-// fillLocked sets name, UID, creation time and defaults of a new object. An empty name is generated from the name prefix.
+// fillLocked sets the UID, the creation time and default values of a new object. If obj has no name, it generates one from
+// generateName. The caller holds the lock of the store.
 func (s *store) fillLocked(obj Object) {
 	if obj.GetName() == "" {
 		const letters = "bcdfghjklmnpqrstvwxz2456789"
@@ -213,8 +218,9 @@ func equalObjects(a, b Object) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// watchEvent returns the event of a change for a watch of objects of kind that matches selects: ADDED or DELETED if the object
-// starts or stops to match. ok is false if the watch gets no event.
+// watchEvent returns the event that a watch for kind sends for the change. matches reports whether the selectors of the watch
+// select an object. An object that starts to match is ADDED, and one that stops to match is DELETED. ok is false if the watch
+// sends no event.
 func (c change) watchEvent(kind *kind, matches func(Object) bool) (eventType watch.EventType, obj runtime.Object, ok bool) {
 	if c.kind != kind {
 		return "", nil, false

@@ -24,7 +24,7 @@ const (
 	defaultExpiration = 3600
 )
 
-// createToken returns the response to a TokenRequest of a service account.
+// createToken handles a TokenRequest for a service account: it returns the request with a token in its status.
 func (c *call) createToken() (runtime.Object, error) {
 	decoded, err := c.decodeBody(&authenticationv1.TokenRequest{})
 	if err != nil {
@@ -55,7 +55,8 @@ func (c *call) createToken() (runtime.Object, error) {
 	return request, nil
 }
 
-// checkBoundObject returns an error unless the object that the token is bound to exists.
+// checkBoundObject returns an error unless the Pod, Secret or Node to which ref binds the token exists. A nil ref binds the token
+// to no object.
 func (c *call) checkBoundObject(ref *authenticationv1.BoundObjectReference) error {
 	if ref == nil {
 		return nil
@@ -83,7 +84,7 @@ func (c *call) checkBoundObject(ref *authenticationv1.BoundObjectReference) erro
 	return nil
 }
 
-// buildToken returns an unsigned JSON Web Token with the claims of a real service account token.
+// buildToken returns a JSON Web Token with the claims of a real service account token, but without a signature.
 func (c *call) buildToken(spec authenticationv1.TokenRequestSpec, expires time.Time) string {
 	bound := map[string]any{"namespace": c.namespace, "serviceaccount": map[string]string{"name": c.name}}
 	if ref := spec.BoundObjectRef; ref != nil && ref.Kind == "Pod" {

@@ -12,14 +12,14 @@ import (
 	"syscall"
 )
 
-// Transport returns a round tripper that reaches the server without a socket, for tests in virtual time. Each request is handled
-// in a goroutine that ends with it. It can be used in the synctest bubble in which the server was created. Tests that depend on
-// connections need [Server.Listen].
+// Transport returns a round tripper that reaches the server without a socket. It can be used in a synctest bubble if the server
+// was created in the bubble: every request has a goroutine that exits with the request. Tests of connections need
+// [Server.Listen].
 func (s *Server) Transport() http.RoundTripper { return transport{server: s} }
 
 type transport struct{ server *Server }
 
-// RoundTrip passes a request to the server, and returns when the response headers are sent.
+// RoundTrip passes req to the server, and returns when the server has sent the response headers.
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer closeBody(req)
 	if t.server.faults.isUnavailable() {
@@ -78,7 +78,8 @@ type pipeResponse struct {
 	aborted bool // the connection is closed without a response
 }
 
-// serveRequest handles a request, and returns [io.EOF], or [io.ErrUnexpectedEOF] if the handler aborts the response.
+// serveRequest lets server handle r. It returns [io.EOF] after a complete response, and [io.ErrUnexpectedEOF] if the handler
+// aborts the response.
 func (a *pipeResponse) serveRequest(server *Server, r *http.Request) (err error) {
 	defer func() {
 		if p := recover(); p == http.ErrAbortHandler { //nolint:errorlint // The panic value is never wrapped.

@@ -22,7 +22,8 @@ const (
 	defaultWatchTimeout = 45 * time.Minute
 )
 
-// parseSelectors returns a function that reports whether an object matches the namespace, labels and fields of the request.
+// parseSelectors returns a function that reports whether an object matches the request: its namespace, label selector and field
+// selector.
 func (c *call) parseSelectors() (func(Object) bool, error) {
 	query := c.r.URL.Query()
 	byLabel, err := labels.Parse(query.Get("labelSelector"))
@@ -52,7 +53,8 @@ func (c *call) parseSelectors() (func(Object) bool, error) {
 	}, nil
 }
 
-// checkVersion returns an error if the requested resource version is newer than version, as after a restore of etcd.
+// checkVersion returns an error if the resource version in query is newer than version, that of the store. This happens after a
+// restore of etcd.
 func checkVersion(query url.Values, version int64) error {
 	asked, err := strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
 	if err != nil || asked <= version {
@@ -72,7 +74,7 @@ type watchStream struct {
 	wantsBookmarks bool  // the client requested bookmarks
 }
 
-// watchObjects sends events until the client disconnects, the watch times out or a fault ends it.
+// watchObjects sends watch events until the client disconnects, the watch times out or a fault closes the connection.
 func (c *call) watchObjects() error {
 	matches, err := c.parseSelectors()
 	if err != nil {
@@ -110,7 +112,8 @@ func (s *store) currentVersion() int64 {
 	return s.version
 }
 
-// loadInitial determines the start version of a watch, and returns the objects to send first.
+// loadInitial sets the resource version after which the watch sends changes. It returns the objects to send as ADDED events
+// before.
 func (s *watchStream) loadInitial(query url.Values) (initial []Object, err error) {
 	text := query.Get("resourceVersion")
 	if text == "" || text == "0" || query.Get("sendInitialEvents") == "true" {
@@ -129,7 +132,8 @@ func (s *watchStream) loadInitial(query url.Values) (initial []Object, err error
 	return nil, nil
 }
 
-// streamChanges sends changes and bookmarks until the watch ends.
+// streamChanges sends changes and bookmarks. It returns when the client disconnects or the watch times out, and aborts the
+// response when cut is closed.
 func (s *watchStream) streamChanges(cut <-chan struct{}, query url.Values) {
 	limit := defaultWatchTimeout
 	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil && seconds > 0 {
@@ -167,7 +171,8 @@ func (s *watchStream) streamChanges(cut <-chan struct{}, query url.Values) {
 	}
 }
 
-// sendChanges sends all new changes. next is closed at the next change. ok is false if the watch has ended.
+// sendChanges sends all changes that the watch has not sent yet. next is closed at the following change. ok is false if the watch
+// must end.
 func (s *watchStream) sendChanges() (next <-chan struct{}, ok bool) {
 	changes, version, next, ok := s.call.server.store.changesSince(s.version)
 	if !ok {
@@ -188,7 +193,7 @@ func (s *watchStream) sendChanges() (next <-chan struct{}, ok bool) {
 	return next, true
 }
 
-// sendBookmark sends a bookmark event with the version of the watch.
+// sendBookmark sends a bookmark event with the resource version that the watch has reached.
 func (s *watchStream) sendBookmark(annotations map[string]string) {
 	obj := s.call.kind.newObject()
 	obj.SetResourceVersion(strconv.FormatInt(s.version, 10))

@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// dispatchVerb handles the request, and returns the object of the response and its HTTP status. The object is nil if the response
-// is already written.
+// dispatchVerb handles the request. It returns the object and the HTTP status code of the response. obj is nil for a watch, which
+// has sent its response already.
 func (c *call) dispatchVerb() (obj runtime.Object, code int, err error) {
 	if c.verb == "create" && c.subresource == "token" && c.kind.resource == "serviceaccounts" {
 		obj, err := c.createToken()
@@ -65,7 +65,7 @@ func orNone(obj Object) runtime.Object {
 	return obj
 }
 
-// hasSubresource reports whether the kind has the subresource of the path.
+// hasSubresource reports whether the server supports the subresource in the path for the kind and verb of the request.
 func (c *call) hasSubresource() bool {
 	switch c.subresource {
 	case "":
@@ -87,7 +87,8 @@ func (c *call) invalidError(name, path, detail string) error {
 	return apierrors.NewInvalid(c.kind.GroupKind(), name, field.ErrorList{field.Invalid(field.NewPath(path), "", detail)})
 }
 
-// callAdmit calls Options.Admit with a copy of obj, and returns its error as an API error.
+// callAdmit calls the hook Options.Admit with before and a copy of obj, and returns the hook's error as an API error. obj is nil
+// for a deletion.
 func (c *call) callAdmit(before, obj Object) error {
 	if c.server.opts.Admit == nil {
 		return nil
@@ -102,7 +103,7 @@ func (c *call) callAdmit(before, obj Object) error {
 	return apierrors.NewForbidden(c.kind.groupResource(), c.name, err)
 }
 
-// createObject handles a POST request: it stores the object of the body.
+// createObject handles a POST request: it stores the object in the request body as a new object.
 func (c *call) createObject() (Object, error) {
 	obj, err := c.decodeObject()
 	if err != nil {
@@ -124,7 +125,7 @@ func (c *call) createObject() (Object, error) {
 	return c.server.store.createObject(obj, func(obj Object) error { return c.callAdmit(nil, obj) })
 }
 
-// createObject stores a new object, unless admit returns an error.
+// createObject stores obj as a new object, unless admit returns an error for it.
 func (s *store) createObject(obj Object, admit func(Object) error) (Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +143,7 @@ func (s *store) createObject(obj Object, admit func(Object) error) (Object, erro
 	return s.putLocked(k, nil, obj), nil
 }
 
-// prepareCreate resets the fields that clients cannot set at creation.
+// prepareCreate resets the status and other fields that clients cannot set when they create obj.
 func prepareCreate(obj Object) {
 	switch obj := obj.(type) {
 	case *corev1.Pod:
@@ -157,7 +158,8 @@ func prepareCreate(obj Object) {
 	}
 }
 
-// updateObject handles a PUT request: it replaces the stored object or its subresource by the object of the body.
+// updateObject handles a PUT request: it replaces the stored object, or the part that the subresource writes, by the object in
+// the request body.
 func (c *call) updateObject() (Object, error) {
 	obj, err := c.decodeObject()
 	if err != nil {
@@ -181,8 +183,9 @@ func (c *call) conflictError(text string) error {
 	return apierrors.NewConflict(c.kind.groupResource(), c.name, fmt.Errorf("%s", text))
 }
 
-// prepareUpdate returns the object to store after an update or patch of before. It restores fields that clients cannot change and
-// fields of other subresources. A nil result removes the object.
+// prepareUpdate returns the object to store when an update or patch replaces before by obj. It restores the fields of obj that
+// clients cannot change or that belong to another subresource. A nil result removes the object, because its last finalizer was
+// removed.
 func (c *call) prepareUpdate(before, obj Object) (Object, error) {
 	if v := obj.GetResourceVersion(); v != "" && v != before.GetResourceVersion() {
 		return nil, c.conflictError("the object has been modified; please apply your changes to the latest version and try again")
@@ -210,7 +213,7 @@ func (c *call) prepareUpdate(before, obj Object) (Object, error) {
 	return obj, nil
 }
 
-// restoreOtherFields copies the fields that the subresource of the request does not write from before to obj.
+// restoreOtherFields copies from before to obj all fields that the subresource of the request does not write.
 func (c *call) restoreOtherFields(before, obj Object) {
 	old, is := reflect.ValueOf(before).Elem(), reflect.ValueOf(obj).Elem()
 	switch {
@@ -236,13 +239,13 @@ func (c *call) restoreOtherFields(before, obj Object) {
 	}
 }
 
-// hasGracePeriod reports whether a deleted object waits for its node.
+// hasGracePeriod reports whether a deleted object stays until its node deletes it with a grace period of zero.
 func hasGracePeriod(obj Object) bool {
 	grace := obj.GetDeletionGracePeriodSeconds()
 	return grace != nil && *grace > 0
 }
 
-// deleteObject handles a delete request, and returns the object after it.
+// deleteObject handles a DELETE request. It returns the deleted object, which may still be terminating.
 func (c *call) deleteObject() (runtime.Object, error) {
 	var o metav1.DeleteOptions
 	if len(c.body) > 0 {
@@ -284,8 +287,8 @@ func (c *call) checkPreconditions(preconditions *metav1.Preconditions, obj Objec
 	return nil
 }
 
-// afterDeletion returns the object after a delete request, or nil if it is removed. asked is the requested grace period in
-// seconds; nil: that of the object.
+// afterDeletion returns the object that remains after a DELETE request for before, or nil if the request removes it. asked is the
+// requested grace period in seconds; nil means the grace period in the spec of the pod.
 func afterDeletion(before Object, asked *int64, now time.Time) Object {
 	if pod, ok := before.(*corev1.Pod); ok {
 		grace := deletionGrace(pod, asked)
@@ -310,7 +313,8 @@ func afterDeletion(before Object, asked *int64, now time.Time) Object {
 	return obj
 }
 
-// deletionGrace returns the grace period of a pod deletion, in seconds.
+// deletionGrace returns the grace period of a pod deletion in seconds. asked is the requested grace period; nil means the grace
+// period in the spec of the pod.
 func deletionGrace(pod *corev1.Pod, asked *int64) int64 {
 	grace := int64(0)
 	switch {
@@ -326,7 +330,8 @@ func deletionGrace(pod *corev1.Pod, asked *int64) int64 {
 	return grace
 }
 
-// terminatingPod returns the pod with a deletion timestamp for this grace period, in seconds.
+// terminatingPod returns a copy of pod with a grace period of grace seconds, and a deletion timestamp that is grace seconds after
+// the start of the deletion.
 func terminatingPod(pod *corev1.Pod, grace int64, now time.Time) Object {
 	next := pod.DeepCopy()
 	began := now
