@@ -30,12 +30,12 @@ type readBudget struct {
 	waiting  int       // reads that wait for their slot
 }
 
-// isFull reports whether podReadBurst reads may be sent at once, because the pod has sent none lately. Such a budget need not be
-// stored.
+// isFull reports whether podReadBurst reads may be sent at once, because no recent read has used the budget. A full budget need
+// not be stored.
 func (b *readBudget) isFull(now time.Time) bool { return !b.nextSlot.After(now) }
 
-// reserveRead takes one read from the budget and returns how long the caller must wait before it sends the read. If that is
-// longer than maxWait, ok is false and the budget is unchanged.
+// reserveRead takes one read from the budget. It returns how long the caller must wait before it sends the read. If that exceeds
+// maxWait, ok is false and the budget is unchanged.
 func (b *readBudget) reserveRead(now time.Time, maxWait time.Duration) (wait time.Duration, ok bool) {
 	slot := b.nextSlot
 	if slot.Before(now) {
@@ -48,9 +48,9 @@ func (b *readBudget) reserveRead(now time.Time, maxWait time.Duration) (wait tim
 	return wait, true
 }
 
-// awaitReadBudget waits until a GET for an unwatched object may be sent. The budget keeps a pod that refers to thousands of
-// objects from using all requests of the node. An object that no listed pod refers to uses a budget of its namespace. The error
-// is a readBudgetError, or that of ctx.
+// awaitReadBudget waits until the rate limit permits a GET request for an object that is not watched. Each pod has its own limit,
+// so that a pod that refers to thousands of objects does not delay the requests of other pods. An object that no listed pod
+// refers to counts for its namespace. The error is a readBudgetError, or that of ctx.
 func (w *objectWatcher[T]) awaitReadBudget(ctx context.Context, namespace, key string) error {
 	pod, b, wait, ok := w.reservePodRead(namespace, key)
 	if !ok {
@@ -68,9 +68,9 @@ func (w *objectWatcher[T]) awaitReadBudget(ctx context.Context, namespace, key s
 	return sleep.For(ctx, wait)
 }
 
-// reservePodRead takes one direct read from the budget of the pod that refers to the object of key, or of the namespace if no
-// listed pod does. pod is the name of that budget. If wait is not zero, the caller must decrement budget.waiting after it. ok is
-// false if the read would wait too long.
+// reservePodRead takes one direct read from the budget of the pod that refers to the object of key. If no listed pod refers to
+// it, the budget is that of the namespace. pod is the name of the pod or the namespace. If wait is not zero, the caller must
+// decrement budget.waiting after the wait. ok is false if the read would have to wait too long.
 func (w *objectWatcher[T]) reservePodRead(namespace, key string) (pod string, budget *readBudget, wait time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

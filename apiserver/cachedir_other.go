@@ -11,7 +11,8 @@ import (
 	"io/fs"
 )
 
-// ensurePrivate returns an error that wraps [errors.ErrUnsupported]: this operating system has no owner and mode of directories.
+// ensurePrivate returns an error that wraps [errors.ErrUnsupported], because directories have no owner and mode on this operating
+// system.
 func ensurePrivate(string, fs.FileInfo) error {
 	return fmt.Errorf("owner and mode of directories: %w", errors.ErrUnsupported)
 }

@@ -23,8 +23,9 @@ const (
 	kindRuntimeClass = "RuntimeClass"
 )
 
-// cacheOrLoad completes a read of an API object. If err is nil, it stores object in the cache on disk, without managed fields,
-// and returns it. If err means that the API server is unavailable, it returns the cached copy.
+// cacheOrLoad completes a read of an API object. object and err are the result of the read. If err is nil, cacheOrLoad stores
+// object without managed fields in the cache on disk, and returns it. If err means that the API server is unavailable, it returns
+// the cached copy.
 func cacheOrLoad[T any, P interface {
 	*T
 	kubeapi.Object
@@ -45,8 +46,9 @@ func cacheOrLoad[T any, P interface {
 	return orNil[T](object, objects.loadFromCache(kind, namespace, name, object, err))
 }
 
-// RuntimeClass returns the handler of a runtime class, for podspec.Options.RuntimeClasses. Before the first list, ok is false,
-// except with CacheDir: then it returns the handler that was cached when a pod used the class.
+// RuntimeClass returns the handler of a runtime class. It is for podspec.Options.RuntimeClasses. ok is false if the class does
+// not exist, and before the first list of runtime classes. With CacheDir, it returns the handler from the cache on disk while the
+// first list fails.
 func (b *Objects) RuntimeClass(class string) (handler string, ok bool) {
 	handler, ok = b.classes.Get(class)
 	if b.cache == nil {
@@ -64,8 +66,8 @@ func (b *Objects) RuntimeClass(class string) (handler string, ok bool) {
 	return handler, ok
 }
 
-// addReferencedFiles adds to files the cache files of objects that pods refer to through claims and runtime classes: claims,
-// their volumes, CSI drivers, attachments and secrets.
+// addReferencedFiles adds to files the names of the cache files that pods need for their volumes and runtime classes. These are
+// the files of claims, persistent volumes, CSI drivers, volume attachments, runtime classes, and secrets of volumes.
 func (b *Objects) addReferencedFiles(pods []*corev1.Pod, files map[string]bool) {
 	for _, pod := range pods {
 		if class := pod.Spec.RuntimeClassName; class != nil {
@@ -90,7 +92,8 @@ func (b *Objects) addReferencedFiles(pods []*corev1.Pod, files map[string]bool) 
 	}
 }
 
-// addVolumeFiles adds to files the cache files of a persistent volume, its CSI driver, attachment and secrets.
+// addVolumeFiles adds to files the names of the cache files of a persistent volume, and of its CSI driver, volume attachment and
+// secrets.
 func (b *Objects) addVolumeFiles(pv *corev1.PersistentVolume, files map[string]bool) {
 	files[cacheFileName(kindPV, pv.Name)] = true
 	c := pv.Spec.CSI
@@ -106,7 +109,8 @@ func (b *Objects) addVolumeFiles(pv *corev1.PersistentVolume, files map[string]b
 	}
 }
 
-// attachmentName returns the name of the VolumeAttachment object of a volume (getAttachmentName in pkg/volume/csi).
+// attachmentName returns the name of the VolumeAttachment object that attaches the volume handle of a CSI driver to node. Source:
+// getAttachmentName in pkg/volume/csi.
 func attachmentName(handle, driver, node string) string {
 	sum := sha256.Sum256([]byte(handle + driver + node))
 	return "csi-" + hex.EncodeToString(sum[:])

@@ -38,8 +38,8 @@ func (b *Objects) reportClaimExpanded(ctx context.Context, claim *corev1.Persist
 	})
 }
 
-// buildExpandedPatch returns the JSON merge patch that sets the capacity of a claim to size bytes and ends its expansion, or nil
-// if the status needs no change.
+// buildExpandedPatch returns the JSON merge patch that sets status.capacity of claim to size bytes and removes its resize
+// conditions. It returns nil if the status of claim needs no change.
 func buildExpandedPatch(claim *corev1.PersistentVolumeClaim, size int64) ([]byte, error) {
 	status := map[string]any{}
 	if q := resource.NewQuantity(size, resource.BinarySI); q.Cmp(claim.Status.Capacity[corev1.ResourceStorage]) != 0 {

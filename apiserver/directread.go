@@ -17,7 +17,7 @@ import (
 // maxAbsences limits the objects of each kind that are recorded as not found.
 const maxAbsences = 20_000
 
-// absencePolicy returns the back-off between two reads of an object that does not exist.
+// absencePolicy returns the back-off before an object that does not exist is read again.
 func absencePolicy() backoff.Policy { return backoff.Policy{First: time.Minute, Max: 8 * time.Minute} }
 
 // absence records that an object was not found by direct reads.
@@ -26,8 +26,9 @@ type absence struct {
 	retryAt time.Time // earliest next read
 }
 
-// canWatch reports whether one more object may be watched. The object must be among the first maxPodWatches of its pod. If no
-// listed pod refers to it, its namespace may have maxPodWatches such watches. The caller holds w.mu.
+// canWatch reports whether the object of key may be watched. An object of a listed pod may be watched if it is among the first
+// maxPodWatches objects of the pod. Other objects may have at most maxPodWatches watches per namespace. It returns false if there
+// are maxWatches watches. The caller holds w.mu.
 func (w *objectWatcher[T]) canWatch(namespace, key string) bool {
 	if len(w.watches) >= maxWatches {
 		return false
@@ -44,7 +45,8 @@ func (w *objectWatcher[T]) canWatch(namespace, key string) bool {
 	return unknown < maxPodWatches
 }
 
-// setReferences stores the objects that pods refer to, and drops records of other objects; nil keeps them. The caller holds w.mu.
+// setReferences stores referenced, the objects that the listed pods refer to, and deletes the records of failed reads of all
+// other objects. A nil map changes no reference. It also deletes the unused read budgets. The caller holds w.mu.
 func (w *objectWatcher[T]) setReferences(now time.Time, referenced map[string]reference) {
 	maps.DeleteFunc(w.budgets, func(_ string, b *readBudget) bool { return b.isFull(now) })
 	if referenced == nil {
@@ -54,8 +56,8 @@ func (w *objectWatcher[T]) setReferences(now time.Time, referenced map[string]re
 	maps.DeleteFunc(w.absences, func(key string, _ absence) bool { _, still := referenced[key]; return !still })
 }
 
-// readDirect reads an unwatched object by a GET request, within the budget of its pod. An object that was not found is not read
-// again for a minute, doubling to 8 minutes.
+// readDirect sends a GET request for an object that is not watched, within the read budget of its pod. After the API server has
+// not found an object, readDirect returns exists false without a request for one minute, doubling to 8 minutes.
 func (w *objectWatcher[T]) readDirect(ctx context.Context, namespace, name string) (object T, exists bool, err error) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()

@@ -33,7 +33,8 @@ const (
 	reasonFailedValidation = "FailedValidation"
 )
 
-// newEvent returns an event with count 1 about an object. number makes the name of the event unique.
+// newEvent returns an event about the object that the reference about names, with count 1. number makes the name of the event
+// unique.
 func newEvent(about corev1.ObjectReference, node, eventType, reason, message string, now time.Time, number int64) *corev1.Event {
 	timestamp := metav1.Time{Time: now}
 	return &corev1.Event{
@@ -45,7 +46,7 @@ func newEvent(about corev1.ObjectReference, node, eventType, reason, message str
 	}
 }
 
-// eventName returns the name of an event: the name of the object, shortened if necessary, and number in hexadecimal.
+// eventName returns the name of an event: the name of the object, shortened if necessary, a dot, and number in hexadecimal.
 func eventName(object string, number int64) string {
 	suffix := fmt.Sprintf(".%x", number)
 	if maxLen := maxEventName - len(suffix); len(object) > maxLen {
@@ -63,25 +64,25 @@ func truncateMessage(message string) string {
 	return strings.ToValidUTF8(message[:maxEventMessage-len(more)], "") + more
 }
 
-// podReference returns a reference to a pod. For a static pod it has the UID of the static pod, not of its mirror: tools find
-// these events by the hash annotation of the mirror pod.
+// podReference returns a reference to a pod. For a static pod, the UID is that of the static pod and not of its mirror pod.
+// kubectl describe finds these events by the hash annotation of the mirror pod.
 func podReference(pod cri.PodIdentity) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}
 }
 
-// PodEvent records an event of a pod or of one of its containers. It is the hook Event of package lifecycle. It does not block.
+// PodEvent records an event of a pod or of one of its containers. It is the hook Event of package lifecycle and does not block.
 func (r *Recorder) PodEvent(pod cri.PodIdentity, event podevents.Event) {
 	r.AnnotatedPodEvent(pod, event, nil)
 }
 
-// AnnotatedPodEvent is [Recorder.PodEvent] with annotations for programs, such as those that podevict.Explain returns for an
-// eviction. It does not block.
+// AnnotatedPodEvent records a pod event like [Recorder.PodEvent] and adds annotations to it, for example those that
+// podevict.Explain returns for an eviction. It does not block.
 func (r *Recorder) AnnotatedPodEvent(pod cri.PodIdentity, event podevents.Event, annotations map[string]string) {
 	r.enqueueEvent(podReference(pod), event.Container, annotations, event.Type, event.Reason, event.Message)
 }
 
-// setFieldPath sets the field path of the container that an event is about, such as spec.initContainers{NAME}, and the resource
-// version of the pod. Source: GenerateContainerRef in pkg/kubelet/container/ref.go.
+// setFieldPath sets two fields of the event's object reference: the resource version of the pod, and the path of the container
+// that the event is about, such as spec.initContainers{NAME}. Source: GenerateContainerRef in pkg/kubelet/container/ref.go.
 func (r *Recorder) setFieldPath(queued *queuedEvent) {
 	about := &queued.event.InvolvedObject
 	if about.Kind != "Pod" {
@@ -115,9 +116,9 @@ func (r *Recorder) NodeEvent(eventType, reason, message string) {
 	r.Event(about, eventType, reason, message)
 }
 
-// PodRefused records a Warning event for a pod update that the agent cannot apply; the pod keeps running as before. A rejected
-// pod is skipped, because its rejection has an event already. The same error of a pod is recorded at most once in five minutes.
-// It is the hook of the same name of package lifecycle and does not block.
+// PodRefused records a Warning event for a pod update that the agent cannot apply: the pod continues to run with its previous
+// spec. It skips a rejected pod, which has an event for its rejection. It records an unchanged error of a pod at most once in
+// five minutes. It is the lifecycle hook of the same name and does not block.
 func (r *Recorder) PodRefused(err *lifecycle.RefusedError) {
 	if err.Rejection != nil {
 		return
@@ -146,7 +147,8 @@ const (
 	maxRefusalEntries  = 1024
 )
 
-// recordIfNew reports whether the error text of a pod must be recorded now. If so, it stores the text and the time.
+// recordIfNew reports whether an event with this error text must be recorded for the pod of uid. If so, it stores the text and
+// now, so that it returns false for the text in the next five minutes.
 func (t *refusalLog) recordIfNew(uid, text string, now time.Time) bool {
 	hash := sha256.Sum256([]byte(text))
 	if was, ok := t.entries[uid]; ok && was.hash == hash && now.Sub(was.at) < refusalRepeatAfter {
@@ -159,7 +161,8 @@ func (t *refusalLog) recordIfNew(uid, text string, now time.Time) bool {
 	return true
 }
 
-// dropExpired removes the entries that are old enough to be recorded again. If too many remain, it removes all.
+// dropExpired removes the entries that are older than refusalRepeatAfter. If at least maxRefusalEntries remain, it removes all
+// entries.
 func (t *refusalLog) dropExpired(now time.Time) {
 	kept := map[string]refusalEntry{}
 	for uid, was := range t.entries {

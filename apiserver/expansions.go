@@ -32,7 +32,7 @@ type expansion struct {
 	size  int64
 }
 
-// NewExpansions returns a reporter of expanded volumes. It panics if objects is nil. A nil log discards.
+// NewExpansions returns a reporter of expanded volumes. It panics if objects is nil. A nil log discards all messages.
 func NewExpansions(objects *Objects, log *slog.Logger) *Expansions {
 	required.MustArgs("apiserver.NewExpansions", required.Arg{Name: "objects", Value: objects, Hint: "Source.Objects"})
 	if log == nil {
@@ -48,14 +48,14 @@ func NewExpansions(objects *Objects, log *slog.Logger) *Expansions {
 	})}
 }
 
-// Expanded queues the report that the volume of claim now has size bytes on this node. It is the hook of the same name of package
-// volume, and does not block.
+// Expanded queues a status update of claim: its volume has been expanded to size bytes on this node. It is the hook of the same
+// name of package volume and does not block.
 func (e *Expansions) Expanded(claim *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume, size int64) {
 	e.guard.Require("apiserver.Expansions", e.log, nil)
 	e.queue.Put(claim.UID, &expansion{claim, size})
 }
 
-// Run sends the queued reports until ctx ends, and returns nil then. A second call returns an error.
+// Run sends the queued status updates until ctx ends, and returns nil then. A second call returns an error.
 func (e *Expansions) Run(ctx context.Context) error {
 	if err := e.guard.Begin(); err != nil {
 		return fmt.Errorf("apiserver.Expansions: %w", err)

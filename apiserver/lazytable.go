@@ -24,7 +24,8 @@ type lazyTable[T kubeapi.Object, V any] struct {
 	changed chan struct{} // closed and replaced at each change
 }
 
-// newLazyTable returns an empty table. onChange gets the keys of changed objects, in the goroutine of runTable; it may be nil.
+// newLazyTable returns an empty table, which is filled after its first use. onChange is called with the keys of changed objects,
+// in the goroutine of runTable. It may be nil.
 func newLazyTable[T kubeapi.Object, V any](resource kubeapi.Resource[T], opts kubeapi.TableOptions[T, V], onChange func(keys ...string)) *lazyTable[T, V] {
 	d := &lazyTable[T, V]{started: make(chan struct{}), ready: make(chan struct{}), changed: make(chan struct{})}
 	d.start = sync.OnceFunc(func() { close(d.started) })
@@ -43,7 +44,7 @@ func newLazyTable[T kubeapi.Object, V any](resource kubeapi.Resource[T], opts ku
 	return d
 }
 
-// runTable waits until the table is used, then fills it until ctx ends.
+// runTable waits for the first use of the table, and then lists and watches its objects until ctx ends.
 func (d *lazyTable[T, V]) runTable(ctx context.Context) error {
 	select {
 	case <-d.started:
@@ -60,8 +61,8 @@ func (d *lazyTable[T, V]) nextChange() <-chan struct{} {
 	return d.changed
 }
 
-// awaitFirstList starts the table, and waits at most firstListWait (2 s) for its first list. resource names the objects in the
-// error.
+// awaitFirstList makes runTable start to list, and waits at most firstListWait (2 s) for the first list. resource is the name of
+// the objects in the error text.
 func (d *lazyTable[T, V]) awaitFirstList(ctx context.Context, resource string) error {
 	d.start()
 	timer := time.NewTimer(firstListWait)

@@ -70,7 +70,7 @@ func podUID(pod *corev1.Pod) types.UID {
 	return pod.UID
 }
 
-// checkPod returns the reason why the node cannot run pod, or nil.
+// checkPod returns nil if pod is complete and bound to node, and otherwise an error with the invalid field.
 func checkPod(pod *corev1.Pod, node string) error {
 	switch {
 	case pod == nil:
@@ -83,8 +83,8 @@ func checkPod(pod *corev1.Pod, node string) error {
 	return nil
 }
 
-// withAPISource returns pod with the source annotation "api" and without managed fields: pod itself if it is so already,
-// otherwise a shallow copy.
+// withAPISource returns pod with the source annotation "api" and without managed fields. It returns pod itself if that needs no
+// change, and otherwise a shallow copy.
 func withAPISource(pod *corev1.Pod) *corev1.Pod {
 	if _, seen := pod.Annotations[annotationSeen]; !seen && pod.Annotations[annotationSource] == API && pod.ManagedFields == nil {
 		return pod
@@ -98,8 +98,7 @@ func withAPISource(pod *corev1.Pod) *corev1.Pod {
 	return &adopted
 }
 
-// isEqual reports whether two updates have the same pods, by pointer, and the same errors, so that the consumer need not be
-// called.
+// isEqual reports whether u and other contain the same pod pointers and equal errors, so that the consumer need not be called.
 func (u Update) isEqual(other Update) bool {
 	return u.Incomplete == other.Incomplete && slices.Equal(u.Pods, other.Pods) && slices.Equal(u.Mirrors, other.Mirrors) &&
 		slices.EqualFunc(u.Errs, other.Errs, func(a, b error) bool { return a.Error() == b.Error() })

@@ -17,7 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// applyAction deletes and then creates the mirror pod of one name in the API server, as action requires.
+// applyAction sends the requests of action for one pod name: it deletes the present mirror pod, creates a new mirror pod, or does
+// both in this order.
 func (m *Mirrors) applyAction(ctx context.Context, action MirrorAction) error {
 	pods := kubeapi.In(m.source.client, kubeapi.Pods, action.Namespace)
 	if mirror := action.Delete; mirror != nil {
@@ -56,8 +57,9 @@ func (m *Mirrors) applyAction(ctx context.Context, action MirrorAction) error {
 	return nil
 }
 
-// findExisting returns the mirror pod that a create request found in its place: a previous agent created it, or the response to
-// an earlier request was lost. The watch has not reported it yet. cause is the error of the create request.
+// findExisting returns the mirror pod for which a create request failed with cause, AlreadyExists. A previous agent created that
+// mirror pod, or the response to an earlier create request was lost. It returns an error if the existing pod is no mirror pod of
+// this node or is being deleted.
 func (m *Mirrors) findExisting(ctx context.Context, action MirrorAction, cause error) (*corev1.Pod, error) {
 	pod, err := kubeapi.In(m.source.client, kubeapi.Pods, action.Namespace).Get(ctx, action.Name)
 	switch {
@@ -71,14 +73,14 @@ func (m *Mirrors) findExisting(ctx context.Context, action MirrorAction, cause e
 	return pod, nil
 }
 
-// resetWatchSeen records that the watch has not reported the pod name of action since now, when its create request starts.
+// resetWatchSeen is called before a create request: it clears the mark that the watch has reported a pod with the name of action.
 func (m *Mirrors) resetWatchSeen(action MirrorAction) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.states[action.namespacedName()].watchSeen = false
 }
 
-// recordDeleted stores the deletion of a mirror pod, until the watch confirms it.
+// recordDeleted records that mirror is deleted, until the watch reports the deletion.
 func (m *Mirrors) recordDeleted(mirror *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,8 +90,8 @@ func (m *Mirrors) recordDeleted(mirror *corev1.Pod) {
 	}
 }
 
-// recordCreated stores a created mirror pod until the watch reports its name. If the watch has reported the name since the
-// request started, the mirror may be deleted already, and nothing is stored.
+// recordCreated records that mirror exists, until the watch reports a pod of its name. It records nothing if the watch has
+// reported the name since the create request started: mirror may then be deleted already.
 func (m *Mirrors) recordCreated(mirror *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,8 +101,8 @@ func (m *Mirrors) recordCreated(mirror *corev1.Pod) {
 }
 
 // expectedMirrors returns the mirror pods that the API server has now: the watched mirror pods, plus recorded creations, minus
-// recorded deletions. until is when the first of these records expires; the zero time if there is none. The caller holds the
-// lock.
+// recorded deletions. until is when the first record expires, because the watch has not confirmed it; zero means none. The caller
+// holds the lock.
 func (m *Mirrors) expectedMirrors(now time.Time) (mirrorPods []*corev1.Pod, until time.Time) {
 	watched := map[string]bool{}
 	listed := m.source.pods.store.List()
@@ -136,7 +138,7 @@ func (m *Mirrors) expectedMirrors(now time.Time) (mirrorPods []*corev1.Pod, unti
 	return mirrorPods, until
 }
 
-// isNameTaken reports whether a pod of the node that is not a mirror pod has the name.
+// isNameTaken reports whether the node has a pod with this name that is not a mirror pod.
 func (m *Mirrors) isNameTaken(namespace, name string) bool {
 	pod, ok := m.source.pods.getObject(namespace, name)
 	return ok && !qos.IsMirror(pod)
@@ -152,8 +154,8 @@ func (p *Pods) MirrorCount() (count int) {
 	return count
 }
 
-// mirrorOf returns the mirror pod that shows the status of a static pod. ok is false if there is none, if it mirrors another pod
-// of the same name, or if it is being deleted.
+// mirrorOf returns the mirror pod that shows the status of static. ok is false if there is none, if the mirror pod of that name
+// belongs to another static pod, or if it is being deleted.
 func (p *Pods) mirrorOf(static *corev1.Pod) (mirrorPod *corev1.Pod, ok bool) {
 	if static == nil {
 		return nil, false

@@ -88,8 +88,8 @@ type nameState struct {
 	watchSeen     bool      // the watch has reported the name since the last create request started
 }
 
-// Mirrors returns the manager of the mirror pods. Call it once per Source. It starts nothing; [Pods.Run] must run too. It returns
-// an error if an option is missing.
+// Mirrors returns the manager of the mirror pods of the node. Call it once per Source. It sends no requests until [Mirrors.Run]
+// and [Pods.Run] run. It returns an error if a required option is missing.
 func (s *Source) Mirrors(opts MirrorsOptions) (*Mirrors, error) {
 	if opts.Node == nil {
 		return nil, errors.New("apiserver.Source.Mirrors: Options.Node: required: a func that returns the Node object, which owns the mirrors")
@@ -105,7 +105,7 @@ func (s *Source) Mirrors(opts MirrorsOptions) (*Mirrors, error) {
 	return m, nil
 }
 
-// Set replaces the static pods of one source. Call it after lifecycle.Reconciler.Set, with the same set.
+// Set replaces the static pods of the source set.Source. Call it after lifecycle.Reconciler.Set, with the same argument.
 func (m *Mirrors) Set(set lifecycle.PodSet) {
 	m.guard.Require("apiserver.Mirrors", m.source.opts.Logger, nil)
 	m.mu.Lock()
@@ -120,7 +120,8 @@ func (m *Mirrors) Changed() {
 	sleep.Wake(m.wake)
 }
 
-// handleWatched drops the recorded creations of the pods with these keys, because the watch has reported them, and wakes Run.
+// handleWatched is called after the watch has reported the pods with these keys. It deletes their recorded creations and wakes
+// Run.
 func (m *Mirrors) handleWatched(keys ...string) {
 	m.mu.Lock()
 	watched := make(map[string]bool, len(keys))
@@ -159,7 +160,7 @@ func (m *Mirrors) Run(ctx context.Context) error {
 	return nil
 }
 
-// awaitWork blocks until next, a wake-up or the end of ctx. A zero next waits without a timer.
+// awaitWork blocks until time next, until Run is woken, or until ctx ends. A zero next sets no time limit.
 func (m *Mirrors) awaitWork(ctx context.Context, next time.Time) {
 	var timer <-chan time.Time
 	if !next.IsZero() {
@@ -174,8 +175,7 @@ func (m *Mirrors) awaitWork(ctx context.Context, next time.Time) {
 	}
 }
 
-// planActions returns the mirror actions that are due now. If none is due, next is the time of the next pass; the zero time
-// means that Run waits for a wake-up.
+// planActions returns the mirror actions to send now. next is when Run must plan again; the zero time means only after a wake-up.
 func (m *Mirrors) planActions(now time.Time) (due []MirrorAction, next time.Time) {
 	if !m.source.pods.isSynced() {
 		return nil, time.Time{} // the first list wakes Run
@@ -207,7 +207,7 @@ func (m *Mirrors) planActions(now time.Time) (due []MirrorAction, next time.Time
 	return due, next
 }
 
-// isRunningUnlisted reports whether a static pod of that name runs or terminates without being in listed.
+// isRunningUnlisted reports whether a static pod with this name still runs or terminates, but is not in listed.
 func (m *Mirrors) isRunningUnlisted(namespace, name string, listed []*corev1.Pod) bool {
 	if m.opts.RunningUIDs == nil {
 		return false
@@ -217,8 +217,8 @@ func (m *Mirrors) isRunningUnlisted(namespace, name string, listed []*corev1.Pod
 	})
 }
 
-// selectDue returns the actions whose back-off has passed, and the time when the next one is due. It logs and reports actions
-// that cannot be done.
+// selectDue returns the actions whose back-off has passed. next is when the back-off of another action passes; zero means none.
+// Actions that are blocked, for example because a pod has the name, are logged and passed to the hook for failures.
 func (m *Mirrors) selectDue(actions []MirrorAction, now time.Time) (due []MirrorAction, next time.Time) {
 	m.mu.Lock()
 	var blocked []MirrorAction
@@ -291,8 +291,9 @@ func (m *Mirrors) runActions(ctx context.Context, actions []MirrorAction) {
 	wg.Wait()
 }
 
-// recordResult stores when the pod name of action may be worked on again: after the back-off, or one second after a success, so
-// that a client that keeps deleting a mirror pod causes no busy loop. It logs an error once, until it changes.
+// recordResult stores err and the earliest time of the next action for the pod name. After an error, that time is the end of the
+// back-off. After a success it is one second later, so that a client that keeps deleting a mirror pod causes no busy loop. A
+// repeated equal error is logged once.
 func (m *Mirrors) recordResult(ctx context.Context, action MirrorAction, err error) {
 	if ctx.Err() != nil {
 		return
@@ -337,7 +338,7 @@ func lacksNamespace(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// staticPods returns the static pods of all sources that [Mirrors.Set] has received. The caller holds the lock.
+// staticPods returns the static pods of all sources, from the calls of [Mirrors.Set]. The caller holds the lock.
 func (m *Mirrors) staticPods() []*corev1.Pod {
 	var static []*corev1.Pod
 	for pod := range m.static.Pods() {

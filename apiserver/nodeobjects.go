@@ -24,9 +24,9 @@ import (
 // and doubles.
 const maxConflictTries = 5
 
-// EditNode changes labels and annotations of the Node object of this agent. edit changes a copy of the Node and reports whether
-// it has changed it. edit is called again if another client has changed the Node meanwhile. NodeInfo.AddToNode of package
-// volume/csi is an edit function.
+// EditNode changes labels and annotations of the Node object of this agent. It calls edit with a copy of the Node; edit returns
+// false if it made no change. If another client has changed the Node meanwhile, EditNode repeats the call with the new Node.
+// NodeInfo.AddToNode of package volume/csi can be used as edit.
 func (b *Objects) EditNode(ctx context.Context, edit func(*corev1.Node) (changed bool, err error)) error {
 	nodes := kubeapi.In(b.client, kubeapi.Nodes, "")
 	return retryOnConflict(ctx, func() error {
@@ -47,8 +47,8 @@ func (b *Objects) EditNode(ctx context.Context, edit func(*corev1.Node) (changed
 	})
 }
 
-// buildMetadataPatch returns the JSON merge patch that changes the labels and annotations of before to those of after. It fails
-// with a conflict if the object has changed.
+// buildMetadataPatch returns the JSON merge patch that changes the labels and annotations in before to those in after. The
+// request fails with a conflict if the object was changed after before was read.
 func buildMetadataPatch(before, after *metav1.ObjectMeta) ([]byte, error) {
 	metadata := map[string]any{"uid": before.UID, "resourceVersion": before.ResourceVersion}
 	if d := diffMap(before.Labels, after.Labels); len(d) > 0 {
@@ -60,7 +60,8 @@ func buildMetadataPatch(before, after *metav1.ObjectMeta) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": metadata})
 }
 
-// diffMap returns the new and changed values of after, and nil for each key that is only in before.
+// diffMap returns the changes from before to after for a JSON merge patch: the added and changed values, and nil for each removed
+// key.
 func diffMap(before, after map[string]string) map[string]any {
 	d := map[string]any{}
 	for key, value := range after {
@@ -76,8 +77,9 @@ func diffMap(before, after map[string]string) map[string]any {
 	return d
 }
 
-// EditCSINode changes the CSINode object of this agent, which lists the CSI drivers of the node. If there is none, it creates one
-// that the Node object owns. edit is called as by [Objects.EditNode].
+// EditCSINode changes the CSINode object of this agent, which lists the CSI drivers of the node. It calls edit with a copy; edit
+// returns false if it made no change. If there is no CSINode, it creates one that is owned by the Node. After a conflict it calls
+// edit again with the new object.
 func (b *Objects) EditCSINode(ctx context.Context, edit func(*storagev1.CSINode) (changed bool)) error {
 	nodes := kubeapi.In(b.client, kubeapi.CSINodes, "")
 	return retryOnConflict(ctx, func() error {
@@ -114,8 +116,8 @@ func (b *Objects) newCSINode(ctx context.Context) (*storagev1.CSINode, error) {
 	}}, nil
 }
 
-// retryOnConflict calls change again, up to maxConflictTries times, while it fails because another client changes or creates the
-// same object.
+// retryOnConflict calls change up to maxConflictTries times, with growing delays, while change returns a Conflict or
+// AlreadyExists error.
 func retryOnConflict(ctx context.Context, change func() error) error {
 	wait := 100 * time.Millisecond
 	for try := 1; ; try++ {

@@ -48,8 +48,8 @@ type cachedFile struct {
 	version string // resource version of the object; empty: a previous process wrote the file, and its version is not loaded
 }
 
-// openObjectCache opens the cache in dir, an absolute path, and creates dir with mode 0700 if necessary. A foreign file in dir is
-// an error: the cache deletes files, so that a directory with other content must not be used.
+// openObjectCache opens the cache in dir, an absolute path. It creates dir with mode 0700 if necessary. It returns an error if
+// dir contains a file that is no cache file: the cache must not delete foreign files.
 func openObjectCache(dir string) (*objectCache, error) {
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("object cache %q: must be absolute", dir)
@@ -74,8 +74,8 @@ func openObjectCache(dir string) (*objectCache, error) {
 	return k, nil
 }
 
-// scanDir records the files of earlier processes in the cache directory, and removes temporary files of a killed process. A
-// foreign file is an error.
+// scanDir records the cache files that earlier processes wrote, and removes the temporary files of a killed process. It returns
+// an error for any other file.
 func (k *objectCache) scanDir() error {
 	entries, err := os.ReadDir(k.dir)
 	if err != nil {
@@ -107,8 +107,8 @@ const (
 	cacheNameLen    = 32 // hexadecimal digits of the hash in a file name
 )
 
-// cacheFileName returns the file name of an object: a hash of kind and key, because namespace and name together can exceed the
-// limit of a file name.
+// cacheFileName returns the name of the cache file of an object: a hash of kind and key, because namespace and name together can
+// be too long for a file name.
 func cacheFileName(kind, key string) string {
 	sum := sha256.Sum256([]byte(kind + " " + key))
 	return hex.EncodeToString(sum[:])[:cacheNameLen] + cacheFileSuffix
@@ -121,8 +121,8 @@ type cacheEntry struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// storeObject writes object to the cache, unless its resource version is stored already. If the object does not fit, it removes
-// the previous version and returns an error that wraps errCacheFull.
+// storeObject writes object to the cache, unless the cache has this resource version. If object does not fit into the cache,
+// storeObject removes the cached older version and returns an error that wraps errCacheFull.
 func (k *objectCache) storeObject(kind string, object kubeapi.Object) error {
 	key := kubeapi.Key(object.GetNamespace(), object.GetName())
 	name := cacheFileName(kind, key)
@@ -152,8 +152,8 @@ func (k *objectCache) storeObject(kind string, object kubeapi.Object) error {
 	return nil
 }
 
-// loadObject reads the cached copy of an API object into object. It returns an error that wraps [fs.ErrNotExist] if there is
-// none. Errors quote no content, which may be a secret.
+// loadObject decodes the cached copy of an API object into object. The error wraps [fs.ErrNotExist] if there is no copy. Errors
+// never quote the content, which may be a secret.
 func (k *objectCache) loadObject(kind, namespace, name string, object kubeapi.Object) error {
 	key := kubeapi.Key(namespace, name)
 	k.mu.Lock()
@@ -197,7 +197,7 @@ func (k *objectCache) removeFileLocked(name string) error {
 	return nil
 }
 
-// retainFiles deletes all cache files whose name is not in wanted, because no pod refers to their objects any more.
+// retainFiles deletes all cache files that are not in wanted.
 func (k *objectCache) retainFiles(wanted map[string]bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

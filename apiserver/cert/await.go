@@ -16,8 +16,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// awaitCertificate watches a CertificateSigningRequest until it is issued, denied, failed or deleted, and returns the certificate
-// chain as PEM. It waits through an unavailable API server, until ctx ends. uid is that of the created request.
+// awaitCertificate waits until a CertificateSigningRequest is issued, denied, failed or deleted, and returns the certificate
+// chain as PEM. It continues to wait while the API server is unavailable, until ctx ends. uid is the UID of the created request:
+// a different request with this name is an error.
 func awaitCertificate(ctx context.Context, client *kubeapi.Client, name string, uid types.UID) ([]byte, error) {
 	changed := make(chan struct{}, 1)
 	store := kubeapi.NewStore(kubeapi.In(client, kubeapi.CertificateSigningRequests, ""), kubeapi.StoreOptions[*certificatesv1.CertificateSigningRequest]{

@@ -29,9 +29,9 @@ import (
 // bootstrapTimeout is how long [Bootstrap] waits for the approval of one request.
 const bootstrapTimeout = time.Hour
 
-// Bootstrap requests a client certificate for an agent without rotation, and writes the kubeconfig. It returns at once if the
-// kubeconfig is usable already. A failed request is logged and retried; Bootstrap returns when the certificate is stored, or with
-// the error of ctx.
+// Bootstrap requests a client certificate for an agent that does not rotate it, stores it and writes the kubeconfig. It returns
+// at once if the kubeconfig is already usable. It logs and retries a failed request, and returns early only with the error of
+// ctx.
 func Bootstrap(ctx context.Context, opts ClientOptions) error {
 	b, reason, err := newBootstrap(opts)
 	if err != nil {
@@ -68,7 +68,8 @@ type bootstrap struct {
 	discardStored bool // the key of the stored certificate must not be used: a request with it was refused
 }
 
-// newBootstrap opens the certificate store. reason is why the kubeconfig is unusable; nil if it is usable.
+// newBootstrap opens the certificate store. A nil reason means that the kubeconfig is usable and no certificate is required.
+// Otherwise reason says why it is unusable.
 func newBootstrap(opts ClientOptions) (b *bootstrap, reason, err error) {
 	if err := opts.checkRequired(); err != nil {
 		return nil, nil, err
@@ -86,7 +87,7 @@ func newBootstrap(opts ClientOptions) (b *bootstrap, reason, err error) {
 	return b, reason, err
 }
 
-// bootstrapOnce requests one certificate, stores it and writes the kubeconfig.
+// bootstrapOnce requests one certificate, stores it and writes the kubeconfig. It does not retry.
 func (b *bootstrap) bootstrapOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, bootstrapTimeout)
 	defer cancel()
@@ -123,8 +124,9 @@ func (b *bootstrap) bootstrapOnce(ctx context.Context) error {
 	return kubeconfig.Write(b.opts.Kubeconfig, k, b.base.store.CurrentPath())
 }
 
-// obtainCertificate creates a CertificateSigningRequest, or finds the one of an earlier attempt, and waits for its certificate.
-// It discards the key of a refused or foreign request, so that the next request has another name.
+// obtainCertificate creates the CertificateSigningRequest for key, or adopts the request of an earlier attempt, and returns the
+// issued certificate as PEM. If the request was denied, has failed or is not equivalent, it deletes key: the next attempt uses a
+// new key and so a new request name.
 func (b *bootstrap) obtainCertificate(ctx context.Context, client *kubeapi.Client, key crypto.Signer) ([]byte, error) {
 	name, uid, err := b.createRequest(ctx, client, key)
 	if err != nil {
@@ -137,8 +139,8 @@ func (b *bootstrap) obtainCertificate(ctx context.Context, client *kubeapi.Clien
 	return chain, err
 }
 
-// createRequest creates the CertificateSigningRequest, whose name is derived from the key. If the name exists, it adopts that
-// request after checking that it is equivalent.
+// createRequest creates the CertificateSigningRequest and returns its name and UID. The name is derived from key. If a request
+// with the name exists, createRequest adopts it, or returns an error if it is not equivalent.
 func (b *bootstrap) createRequest(ctx context.Context, client *kubeapi.Client, key crypto.Signer) (name string, uid types.UID, err error) {
 	template := certrequest.ClientTemplate(b.opts.NodeName)
 	wanted, err := certrequest.NewRequest(template, certificatesv1.KubeAPIServerClientKubeletSignerName, key)
@@ -164,12 +166,12 @@ func (b *bootstrap) createRequest(ctx context.Context, client *kubeapi.Client, k
 	return created.Name, created.UID, nil
 }
 
-// keyPath returns the file of the private key until its certificate is issued.
+// keyPath returns the path of the private key file. The file exists until a certificate is issued for the key.
 func (b *bootstrap) keyPath() string {
 	return filepath.Join(filepath.Dir(b.base.store.CurrentPath()), certstore.ClientPrefix+".key.tmp")
 }
 
-// discardKey removes the key, so that the next attempt creates a new one.
+// discardKey deletes the private key file, so that the next attempt creates a new key.
 func (b *bootstrap) discardKey() error {
 	b.discardStored = true
 	if err := notexist.Ignore(os.Remove(b.keyPath())); err != nil {
@@ -178,8 +180,8 @@ func (b *bootstrap) discardKey() error {
 	return nil
 }
 
-// loadKey returns the private key for a request, and its PEM: the key of the expired certificate, else that of the last attempt,
-// else a new one.
+// loadKey returns the private key for a request, and its PEM. It prefers the key of the stored certificate, which has expired.
+// The second choice is the key of the last attempt. Otherwise it creates a key and writes it to keyPath.
 func (b *bootstrap) loadKey() (key crypto.Signer, keyPEM []byte, err error) {
 	if pair, err := b.base.store.Current(); err == nil && !b.discardStored {
 		if key, text, err := certstore.EncodeKey(pair); err == nil {

@@ -62,8 +62,9 @@ type Client struct {
 	client *kubeapi.Client
 }
 
-// NewClient loads the present client certificate of the node, if any. If the kubeconfig is unusable, it writes one that is made
-// of the bootstrap kubeconfig. It requests no certificate; [Client.Run] does. An error names the file that cannot be used.
+// NewClient loads the stored client certificate of the node, if there is one. If the kubeconfig is unusable, it writes a new
+// kubeconfig with the cluster of the bootstrap kubeconfig. It requests no certificate; [Client.Run] does. An error names the file
+// that cannot be used.
 func NewClient(opts ClientOptions) (*Client, error) {
 	if err := opts.checkRequired(); err != nil {
 		return nil, fmt.Errorf("client certificate: %w", err)
@@ -78,7 +79,7 @@ func NewClient(opts ClientOptions) (*Client, error) {
 	return c, nil
 }
 
-// openStore opens the certificate store and configures the rotation and the REST config from the initial kubeconfig.
+// openStore opens the certificate store, loads the kubeconfig, and configures the rotation and the REST config from it.
 func (c *Client) openStore() (err error) {
 	if c.rotation.base.store, err = certstore.Open(certstore.Options{Dir: c.opts.Dir, Prefix: certstore.ClientPrefix}); err != nil { // first, because the kubeconfig may link to a file of the store
 		return err
@@ -106,7 +107,7 @@ func (c *Client) openStore() (err error) {
 }
 
 // loadInitialKubeconfig returns the kubeconfig if it is usable, or if there is no bootstrap kubeconfig. Otherwise it writes and
-// returns a new kubeconfig with the cluster of the bootstrap kubeconfig and the certificate file of store.
+// returns a new kubeconfig. Its cluster is that of the bootstrap kubeconfig, and its client certificate is the file of store.
 func loadInitialKubeconfig(opts *ClientOptions, store *certstore.Store, log *slog.Logger) (*kubeconfig.File, error) {
 	if opts.BootstrapKubeconfig == "" {
 		return kubeconfig.Load(opts.Kubeconfig)
@@ -131,8 +132,8 @@ func loadInitialKubeconfig(opts *ClientOptions, store *certstore.Store, log *slo
 	return k, nil
 }
 
-// checkKubeconfig returns the reason why the kubeconfig at path is unusable, or nil. err reports a file that cannot be read: an
-// administrator must repair it, and it must not be overwritten.
+// checkKubeconfig returns nil and nil if the kubeconfig at path is usable, and otherwise the reason. err is set if the file
+// cannot be read: it must not be overwritten, and an administrator must repair it.
 func checkKubeconfig(path string, now time.Time) (reason, err error) {
 	if _, err := os.Stat(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
@@ -140,8 +141,9 @@ func checkKubeconfig(path string, now time.Time) (reason, err error) {
 	return kubeconfig.CheckUsable(path, now), nil
 }
 
-// findCertificate loads the valid certificate of the store, or else that of the kubeconfig, which it copies to the store. force
-// reports that the certificate is from the kubeconfig and must be replaced at once: it may have more rights than a node.
+// findCertificate returns the certificate of the store, or if that is missing or expired, the certificate in the kubeconfig,
+// which it also stores. force is true for a certificate of the kubeconfig: it must be replaced at once, because it may have more
+// rights than a node.
 func (c *Client) findCertificate() (pair *tls.Certificate, force bool, err error) {
 	pair, err = c.rotation.base.store.Current()
 	if err == nil && c.rotation.base.now().Before(pair.Leaf.NotAfter) {
@@ -164,9 +166,9 @@ func (c *Client) findCertificate() (pair *tls.Certificate, force bool, err error
 	return &given, true, nil
 }
 
-// requestClient returns a client for certificate requests. It uses the current certificate, else the bootstrap kubeconfig, else
-// other credentials in the kubeconfig. The files are read at each call, because an administrator may have repaired them. The
-// returned function closes the client.
+// requestClient returns a client for certificate requests, and a function that closes it. The client uses the current
+// certificate. Without one, it uses the bootstrap kubeconfig, or other credentials in the kubeconfig. It reads these files at
+// each call, because an administrator may have repaired them.
 func (c *Client) requestClient() (client *kubeapi.Client, closeClient func(), err error) {
 	pair := c.rotation.currentPair()
 	other := pair != nil && isOtherNode(pair.Leaf.Subject.CommonName, c.opts.NodeName) && c.opts.BootstrapKubeconfig != ""
@@ -196,7 +198,7 @@ func (c *Client) requestClient() (client *kubeapi.Client, closeClient func(), er
 }
 
 // newRequestClient returns a client for certificate requests with the credentials in config, and a function that closes its
-// connections. path is the kubeconfig of config, for errors.
+// connections. path is the kubeconfig file of config, for error texts.
 func newRequestClient(config *rest.Config, path string, opts *ClientOptions) (client *kubeapi.Client, closeClient func(), err error) {
 	config, err = kubeconfig.Inline(config)
 	if err != nil {
@@ -222,7 +224,7 @@ func isOtherNode(commonName, node string) bool {
 }
 
 // Run requests the certificate and rotates it until ctx ends, and returns nil then. It retries after each failure. A second call
-// returns an error.
+// of Run returns an error.
 func (c *Client) Run(ctx context.Context) error { return c.rotation.runLoop(ctx) }
 
 // Config returns a config whose clients present the current certificate on each new connection. While there is no valid
@@ -230,7 +232,8 @@ func (c *Client) Run(ctx context.Context) error { return c.rotation.runLoop(ctx)
 // watches are closed after 15 s. Each client has connections of its own.
 func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// clientCertificate implements the callback of [tls.Config]. It returns an empty certificate if none is valid.
+// clientCertificate returns the current certificate for the GetClientCertificate field of [tls.Config]. It returns an empty
+// certificate if there is no valid certificate.
 func (c *Client) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	if pair := c.rotation.currentPair(); pair != nil {
 		return pair, nil

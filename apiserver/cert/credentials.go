@@ -19,8 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// LoadKubeconfig reads a kubeconfig, and returns the configuration of its current context. Relative paths in it start at its
-// directory. Files that it names must be regular files of at most 1 MiB; [CheckCredentials] examines their content.
+// LoadKubeconfig reads the kubeconfig at path, and returns the REST config of its current context. Relative paths in the
+// kubeconfig start at its directory. Files that it names must be regular files of at most 1 MiB; [CheckCredentials] examines
+// their content.
 //
 // The error is one line that names the file and the field, without keys or tokens. It wraps [fs.ErrNotExist] if the file does not
 // exist.
@@ -69,7 +70,7 @@ func CheckCredentials(config *rest.Config, node string, now time.Time) error {
 }
 
 // ExplainError adds to the error of a request the field of config that must be changed: the certificate authority, the server or
-// the credentials. Other errors, and nil, are returned unchanged. The result wraps err.
+// the credentials. The result wraps err. Errors that no field causes, and nil, are returned unchanged.
 func ExplainError(config *rest.Config, err error) error {
 	var unknown x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
@@ -88,7 +89,7 @@ func ExplainError(config *rest.Config, err error) error {
 	return err
 }
 
-// credentialsOf returns the name of the config field with the credentials.
+// credentialsOf returns the config field that holds the credentials, with its file, for error texts.
 func credentialsOf(config *rest.Config) string {
 	switch {
 	case config.CertFile != "" || len(config.CertData) > 0:
@@ -103,7 +104,8 @@ func credentialsOf(config *rest.Config) string {
 	return "user: there are no credentials"
 }
 
-// sourceOf returns the name of the field that has a certificate or key, with its file.
+// sourceOf returns the config field of a certificate or key for error texts: name with the suffix "-data" if it is inline, or
+// else name and file.
 func sourceOf(file string, inline bool, name string) string {
 	switch {
 	case inline:
@@ -114,8 +116,8 @@ func sourceOf(file string, inline bool, name string) string {
 	return name + " (of the system)"
 }
 
-// readField returns the content of a config field or of its file, and the name of that source. where is empty if the field is not
-// set.
+// readField returns the content of a config field: data if it is set, or else the content of file. where is the field name for
+// error texts. It is empty if the field is not set.
 func readField(data []byte, file, name string) (content []byte, where string, err error) {
 	if len(data) == 0 && file == "" {
 		return nil, "", nil

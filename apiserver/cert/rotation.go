@@ -45,7 +45,7 @@ type rotationBase struct {
 	hooks  Hooks
 }
 
-// setDefaults sets all fields but the store, and replaces a nil log and random by defaults.
+// setDefaults sets all fields except the store. A nil log discards all messages, and a nil random means [rand.Float64].
 func (c *rotationBase) setDefaults(name string, log *slog.Logger, hooks Hooks, random func() float64) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -89,7 +89,7 @@ type rotation struct {
 	reloadError string    // its last error, which was logged
 }
 
-// currentPair returns the certificate, or nil if none is valid.
+// currentPair returns the current certificate with its key, or nil if there is no valid certificate.
 func (r *rotation) currentPair() *tls.Certificate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,7 +110,8 @@ func (r *rotation) status() Status {
 	return s
 }
 
-// setCurrent replaces the current certificate, and returns the previous one, or nil. force makes Run replace pair at once.
+// setCurrent replaces the current certificate by pair, and returns the leaf of the previous certificate, or nil. If force is
+// true, Run replaces pair at once.
 func (r *rotation) setCurrent(pair *tls.Certificate, force bool) (old *x509.Certificate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +120,7 @@ func (r *rotation) setCurrent(pair *tls.Certificate, force bool) (old *x509.Cert
 	return old
 }
 
-// loadExisting makes a present valid certificate the current one. A missing certificate is no error.
+// loadExisting makes the certificate on disk the current certificate. It does nothing if there is none, and logs other errors.
 func (r *rotation) loadExisting() {
 	r.reloadedAt = r.base.now()
 	pair, force, err := r.findCertificate()
@@ -149,7 +150,7 @@ type attempt struct {
 	err    error
 }
 
-// runLoop calls nextAction, and starts, cancels and finishes requests, until ctx ends.
+// runLoop starts, cancels and finishes certificate requests as nextAction decides, until ctx ends.
 func (r *rotation) runLoop(ctx context.Context) error {
 	if err := r.guard.Begin(); err != nil {
 		return err
@@ -200,8 +201,8 @@ func (r *rotation) runLoop(ctx context.Context) error {
 	}
 }
 
-// nextAction decides whether to request a certificate, to cancel a request or to wait. It first reloads the files if no
-// certificate is valid.
+// nextAction decides whether to request a certificate, to cancel the pending request or to wait. If no certificate is valid, it
+// first reads the certificate files again, at most once per [certrequest.MaxSleep].
 func (r *rotation) nextAction() certrequest.Action {
 	template, known := r.template()
 	now := r.base.now()
@@ -227,7 +228,8 @@ func (r *rotation) isIdle() bool {
 	return r.state.Pending == nil
 }
 
-// startAttempt sends a certificate request in a goroutine, whose result finishAttempt records. reason is for the log.
+// startAttempt starts a goroutine that requests a certificate. The caller waits for attempt.done and then calls finishAttempt.
+// reason is logged.
 func (r *rotation) startAttempt(ctx context.Context, reason string) *attempt {
 	r.mu.Lock()
 	now, template := r.base.now(), *r.state.Template
@@ -245,7 +247,7 @@ func (r *rotation) startAttempt(ctx context.Context, reason string) *attempt {
 	return a
 }
 
-// requestCertificate creates a key, has it certified and stores key and certificate.
+// requestCertificate creates a key, requests a certificate for it and the names in template, and stores both.
 func (r *rotation) requestCertificate(ctx context.Context, template certrequest.Template) (*tls.Certificate, error) {
 	if err := r.base.store.CheckWritable(); err != nil {
 		return nil, err
@@ -275,8 +277,8 @@ func (r *rotation) requestCertificate(ctx context.Context, template certrequest.
 	return r.base.store.Update(chain, keyPEM)
 }
 
-// finishAttempt records the result of a certificate request: it makes an issued certificate the current one, or counts and
-// reports the failure. cancelReason is why the request was canceled; empty if it was not.
+// finishAttempt makes the issued certificate the current certificate, or records and reports the failure of the request.
+// cancelReason is why Run canceled the request; empty if it was not canceled.
 func (r *rotation) finishAttempt(finished *attempt, cancelReason string) {
 	r.mu.Lock()
 	now := r.base.now()

@@ -26,8 +26,8 @@ import (
 const selfSignedValidity = 365 * 24 * time.Hour
 
 // SelfSigned returns the paths of a self-signed serving certificate and its key: kubelet.crt and kubelet.key in dir, as in the
-// kubelet. Present files are kept while they are valid for at least another day and contain name and all ips; otherwise
-// SelfSigned writes new ones. Clients must skip verification: the API server must run without --kubelet-certificate-authority.
+// kubelet. It keeps existing files if the certificate is for name and all ips and is valid for at least another day; otherwise it
+// writes new files. Clients cannot verify the certificate: the API server must run without --kubelet-certificate-authority.
 func SelfSigned(dir, name string, ips []netip.Addr) (certFile, keyFile string, err error) {
 	certFile, keyFile = filepath.Join(dir, "kubelet.crt"), filepath.Join(dir, "kubelet.key")
 	if isStillValid(certFile, keyFile, name, ips, time.Now()) {
@@ -60,7 +60,7 @@ func isStillValid(certFile, keyFile, name string, ips []netip.Addr, now time.Tim
 	return good
 }
 
-// createSelfSigned returns a new self-signed serving certificate and its key, both as PEM.
+// createSelfSigned returns a new self-signed serving certificate for name and ips, and its key, as PEM.
 func createSelfSigned(name string, ips []netip.Addr, now time.Time) (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -36,8 +36,8 @@ type ServingOptions struct {
 // [NewServing].
 type Serving struct{ rotation rotation }
 
-// NewServing loads the present serving certificate, if any. It requests none; [Serving.Run] does. config has the credentials of
-// the node, such as those of [Client.Config].
+// NewServing loads the stored serving certificate, if there is one. It requests no certificate; [Serving.Run] does. config has
+// the credentials of the node, for example from [Client.Config].
 func NewServing(config *rest.Config, opts ServingOptions) (*Serving, error) {
 	switch {
 	case opts.NodeName == "":
@@ -66,8 +66,8 @@ func NewServing(config *rest.Config, opts ServingOptions) (*Serving, error) {
 	return s, nil
 }
 
-// findCertificate loads the certificate of the store, unless it has expired. The bool is always false: no certificate of the
-// store must be replaced at once.
+// findCertificate loads the certificate of the store, or returns nil if it has expired. force is always false: no serving
+// certificate must be replaced at once.
 func (s *Serving) findCertificate() (pair *tls.Certificate, force bool, err error) {
 	pair, err = s.rotation.base.store.Current()
 	if err != nil || !s.rotation.base.now().Before(pair.Leaf.NotAfter) {
@@ -76,12 +76,13 @@ func (s *Serving) findCertificate() (pair *tls.Certificate, force bool, err erro
 	return pair, false, nil
 }
 
-// Run requests the certificate, and replaces it before it expires and when a new address is added, until ctx ends. It retries
-// after each failure. A second call returns an error. No controller of Kubernetes approves these requests: see the package
+// Run requests the certificate until ctx ends, and replaces it before it expires and when the node gets a new address. It retries
+// after each failure. A second call of Run returns an error. No controller of Kubernetes approves these requests: see the package
 // comment.
 func (s *Serving) Run(ctx context.Context) error { return s.rotation.runLoop(ctx) }
 
-// GetCertificate implements the callback of [tls.Config]. It returns an error if no certificate is valid.
+// GetCertificate returns the current certificate, for the field of that name of [tls.Config]. It returns an error if there is no
+// valid certificate.
 func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if pair := s.rotation.currentPair(); pair != nil {
 		return pair, nil

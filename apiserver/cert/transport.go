@@ -29,8 +29,8 @@ type transports struct {
 	all []*transport
 }
 
-// wrapTransport is the WrapTransport function of a rest.Config. It gives each client connections of its own. A round tripper
-// without a [http.Transport], such as one in memory, is returned unchanged.
+// wrapTransport is the WrapTransport function of a rest.Config. It gives each client its own connections, which are replaced when
+// the certificate changes. If next contains no [http.Transport], wrapTransport returns next unchanged.
 func (t *transports) wrapTransport(next http.RoundTripper) http.RoundTripper {
 	base, ok := unwrapTransport(next)
 	if !ok {
@@ -44,7 +44,7 @@ func (t *transports) wrapTransport(next http.RoundTripper) http.RoundTripper {
 	return wrapped
 }
 
-// unwrapTransport returns the [http.Transport] that next wraps.
+// unwrapTransport returns the [http.Transport] that next is or wraps. found is false if there is none.
 func unwrapTransport(next http.RoundTripper) (base *http.Transport, found bool) {
 	for {
 		switch t := next.(type) {
@@ -58,13 +58,14 @@ func unwrapTransport(next http.RoundTripper) (base *http.Transport, found bool) 
 	}
 }
 
-// rotateAll makes all clients use new connections from now on.
+// rotateAll makes all clients open new connections for their next requests, and starts the grace period of their present
+// connections.
 func (t *transports) rotateAll(now time.Time) {
 	t.forEach(func(one *transport) { one.startGeneration(now) })
 }
 
-// closeExpired closes the connections of replaced certificates whose grace period has passed. next is the time when the next
-// grace period ends; the zero time if there is none.
+// closeExpired closes the connections of replaced certificates whose grace period has passed. next is when the next grace period
+// ends; the zero time means that there is none.
 func (t *transports) closeExpired(now time.Time) (next time.Time) {
 	t.forEach(func(one *transport) {
 		if at := one.closeExpired(now); next.IsZero() || !at.IsZero() && at.Before(next) {
@@ -103,8 +104,8 @@ type generation struct {
 	conns  map[*conn]struct{}
 }
 
-// newGeneration returns a generation that connects like base. It clears TLSNextProto, because a clone of a transport for HTTP/2
-// would share connections with it.
+// newGeneration returns a generation, a set of connections with one certificate, that connects like base. It clears TLSNextProto,
+// because a clone of an HTTP/2 transport would share the connections of the original.
 func (t *transport) newGeneration() *generation {
 	g := &generation{transport: t.base.Clone(), conns: map[*conn]struct{}{}}
 	dial := g.transport.DialContext
@@ -142,7 +143,7 @@ func (t *transport) CloseIdleConnections() {
 	t.current.transport.CloseIdleConnections()
 }
 
-// startGeneration uses new connections from now on, and starts the grace period of the present ones.
+// startGeneration makes t use new connections for its next requests, and starts the grace period of the present connections.
 func (t *transport) startGeneration(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,7 +167,8 @@ func (t *transport) closeExpired(now time.Time) (next time.Time) {
 	return next
 }
 
-// addConn registers a connection. If the generation has been closed meanwhile, it closes raw and returns [net.ErrClosed].
+// addConn returns raw as a connection that closeAll closes. If closeAll was called before, it closes raw and returns
+// [net.ErrClosed].
 func (g *generation) addConn(raw net.Conn) (net.Conn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -179,7 +181,7 @@ func (g *generation) addConn(raw net.Conn) (net.Conn, error) {
 	return c, nil
 }
 
-// closeAll closes all connections, including connections that are still being made.
+// closeAll closes all connections. A connection that is just being opened is closed by addConn.
 func (g *generation) closeAll() {
 	g.mu.Lock()
 	g.closed = true
