@@ -16,9 +16,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
-// reportClaimExpanded sets status.capacity of a claim to size bytes and removes its resize conditions, after the file system of
-// its volume has been expanded on this node. A claim that was deleted or recreated under its name is not changed: the error then
-// wraps [fs.ErrNotExist]. Source: pkg/volume/util/resize_util.go.
+// reportClaimExpanded sets status.capacity of claim to size bytes and removes its resize conditions, after the file system of its
+// volume has been expanded on this node. If claim was deleted, or recreated with its name, it changes nothing and the error wraps
+// [fs.ErrNotExist]. Source: pkg/volume/util/resize_util.go.
 func (b *Objects) reportClaimExpanded(ctx context.Context, claim *corev1.PersistentVolumeClaim, size int64) error {
 	claims := kubeapi.In(b.client, kubeapi.PersistentVolumeClaims, claim.Namespace)
 	return retryOnConflict(ctx, func() error {

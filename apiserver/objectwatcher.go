@@ -64,8 +64,9 @@ func newObjectWatcher[T kubeapi.Object](client, direct *kubeapi.Client, kind kub
 // errNotRunning reports that Objects.Run is not running, so that no object can be watched.
 var errNotRunning = errors.New("Objects.Run does not run: call it before pods get volumes")
 
-// getObject returns an object and whether it exists. It waits at most firstListWait (2 s) for the first list of a new watch.
-// While the API server is unavailable it returns the last known object.
+// getObject returns a watched object. It starts a watch at the first call for the object, and waits at most firstListWait (2 s)
+// for the first response. exists is false if the API server has no such object. While the API server is unavailable, it returns
+// the last version that the watch has received.
 func (w *objectWatcher[T]) getObject(ctx context.Context, namespace, name string) (object T, exists bool, err error) {
 	e, err := w.ensureWatch(namespace, name)
 	switch {
@@ -91,7 +92,8 @@ func (w *objectWatcher[T]) getObject(ctx context.Context, namespace, name string
 	return object, false, err
 }
 
-// getIfCurrent returns a watched object without a request. ok is false if the watch is not up to date.
+// getIfCurrent returns a watched object without a request. ok is false if the object is not watched, does not exist, or if its
+// watch is not up to date.
 func (w *objectWatcher[T]) getIfCurrent(namespace, name string) (object T, ok bool) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()
@@ -106,7 +108,8 @@ func (w *objectWatcher[T]) getIfCurrent(namespace, name string) (object T, ok bo
 	return e.store.Get(key)
 }
 
-// ensureWatch returns the watch of an object, and creates it if necessary. It returns nil for an object that must not be watched.
+// ensureWatch returns the watch of an object, and creates it if necessary. It returns nil if [objectWatcher.canWatch] permits no
+// watch of the object. The error is errNotRunning before runWatches.
 func (w *objectWatcher[T]) ensureWatch(namespace, name string) (*objectWatch[T], error) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()
@@ -127,7 +130,7 @@ func (w *objectWatcher[T]) ensureWatch(namespace, name string) (*objectWatch[T],
 	return e, nil
 }
 
-// newWatch returns the watch of one config map or secret by name. prepareRuns starts it.
+// newWatch returns a watch of one config map or secret. The watch does not run until prepareRuns returns its function.
 func (w *objectWatcher[T]) newWatch(namespace, name string) *objectWatch[T] {
 	e := &objectWatch[T]{namespace: namespace, name: name, ready: make(chan struct{})}
 	ready := sync.OnceFunc(func() { close(e.ready) })
@@ -144,7 +147,7 @@ func (w *objectWatcher[T]) newWatch(namespace, name string) *objectWatch[T] {
 	return e
 }
 
-// stopWatch ends the watch of an immutable object. Its store keeps the object.
+// stopWatch stops a watch whose object is immutable. Its store keeps the object.
 func (w *objectWatcher[T]) stopWatch(watch *objectWatch[T]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,7 +156,7 @@ func (w *objectWatcher[T]) stopWatch(watch *objectWatch[T]) {
 	}
 }
 
-// runWatches starts and stops watches until ctx ends, and returns when all have stopped.
+// runWatches starts new watches and stops unused watches until ctx ends. It returns when all watches have stopped.
 func (w *objectWatcher[T]) runWatches(ctx context.Context) error {
 	w.setRunning(true)
 	defer w.setRunning(false)
@@ -181,7 +184,8 @@ func (w *objectWatcher[T]) setRunning(running bool) {
 	w.running = running
 }
 
-// prepareRuns returns one function per new watch. Each of them runs its watch until ctx ends or the watch is stopped.
+// prepareRuns returns one function for each new watch. The caller runs each function in a goroutine. The function returns when
+// ctx ends or its watch is stopped.
 func (w *objectWatcher[T]) prepareRuns(ctx context.Context) (all []func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -196,9 +200,9 @@ func (w *objectWatcher[T]) prepareRuns(ctx context.Context) (all []func()) {
 	return all
 }
 
-// dropUnused stops the watches that were not read for 5 minutes, and those of objects that no pod refers to any more. referenced
-// nil means that the references are unchanged. A watch that no listed pod has referred to yet stays: volumes may read an object
-// before Retain lists its pod.
+// dropUnused stops the watches that were not read for 5 minutes, and the watches of objects that listed pods no longer refer to.
+// referenced has the objects that listed pods refer to; nil means unchanged. An object that no listed pod has ever referred to
+// stays watched, because a volume may read it before Retain lists the pod.
 func (w *objectWatcher[T]) dropUnused(now time.Time, referenced map[string]reference) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -220,7 +224,7 @@ func (w *objectWatcher[T]) dropUnused(now time.Time, referenced map[string]refer
 	}
 }
 
-// watchCount returns the number of config maps or secrets with a watch, including immutable ones whose watch has ended.
+// watchCount returns the number of objects with a watch, including immutable objects, whose watches have stopped.
 func (w *objectWatcher[T]) watchCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -63,7 +63,8 @@ type Parts struct {
 	log      *slog.Logger
 }
 
-// NewParts creates the components of a node. It sends no request. An error names the missing option or field of config.
+// NewParts creates the components of a node from config and opts. It sends no request. An error names the missing option or the
+// invalid field of config.
 func NewParts(config *rest.Config, opts PartsOptions) (*Parts, error) {
 	if opts.Pods == nil || opts.Node == nil {
 		return nil, errors.New("apiserver.NewParts: PartsOptions.Pods and PartsOptions.Node: required")
@@ -116,7 +117,7 @@ func NewParts(config *rest.Config, opts PartsOptions) (*Parts, error) {
 	return p, err
 }
 
-// podUIDs returns the UIDs of the pods with that namespace and name, whether a source lists them or not.
+// podUIDs returns the UIDs of all pods in pods with this namespace and name, including pods that no source lists any more.
 func podUIDs(pods []lifecycle.PodState, namespace, name string) (uids []types.UID) {
 	for _, p := range pods {
 		if p.Pod.Namespace == namespace && p.Pod.Name == name {
@@ -126,8 +127,8 @@ func podUIDs(pods []lifecycle.PodState, namespace, name string) (uids []types.UI
 	return uids
 }
 
-// Accounts returns the service accounts of pods, for credential provider plugins that need tokens. For a nil p, the node of no
-// cluster, it returns nil.
+// Accounts returns the service accounts of pods, for credential provider plugins that need tokens. It returns nil if p is nil, as
+// in an agent without an API server.
 func (p *Parts) Accounts() credential.Accounts {
 	if p == nil {
 		return nil
@@ -154,8 +155,8 @@ func (p *Parts) Hooks() lifecycle.Hooks {
 	}
 }
 
-// Set passes the pods of one source to the managers of mirror pods and cached objects. Call it after the Reconciler has received
-// the same set.
+// Set passes the pods of one source to the manager of mirror pods and to the retainer of API objects. Call it after
+// lifecycle.Reconciler.Set, with the same argument.
 func (p *Parts) Set(set lifecycle.PodSet) {
 	if set.Source != API {
 		p.Mirrors.Set(set)
@@ -163,7 +164,8 @@ func (p *Parts) Set(set lifecycle.PodSet) {
 	p.retainer.Set(set)
 }
 
-// RunPods calls set with the pods of the API server, first and after each change, until ctx ends. It logs invalid pods.
+// RunPods calls set with the pods that the API server lists, first and after each change, until ctx ends. It logs the errors of
+// invalid pods, which are not in the set.
 func (p *Parts) RunPods(ctx context.Context, set func(lifecycle.PodSet)) error {
 	return p.Source.Pods().Run(ctx, func(u Update) {
 		for _, err := range u.Errs {

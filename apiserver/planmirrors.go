@@ -83,18 +83,18 @@ func PlanMirrors(static, mirrorPods []*corev1.Pod, in MirrorInput) (actions []Mi
 	return actions
 }
 
-// isStillRunning reports whether a static pod of that name runs or terminates although no source lists it.
+// isStillRunning reports whether a static pod with this name runs or terminates although no source lists it any more.
 func (f *MirrorInput) isStillRunning(name types.NamespacedName) bool {
 	return f.StillRunning != nil && f.StillRunning(name.Namespace, name.Name)
 }
 
-// isMirrorOf reports whether mirror, which may be nil, belongs to static and is not being deleted.
+// isMirrorOf reports whether mirror is the mirror pod of static and is not being deleted. mirror may be nil.
 func isMirrorOf(mirror, static *corev1.Pod) bool {
 	return mirror != nil && mirror.DeletionTimestamp == nil && matchesStatic(mirror, static)
 }
 
-// planMirror returns the action that creates the mirror of static. mirror is the present mirror pod of the name, to be replaced;
-// it may be nil.
+// planMirror returns the action that creates the mirror pod of static, or its error. mirror is the present mirror pod of that
+// name, which the action deletes first; nil if there is none.
 func planMirror(static, mirror *corev1.Pod, in MirrorInput) MirrorAction {
 	action := MirrorAction{Namespace: static.Namespace, Name: static.Name, Delete: mirror}
 	node := in.Node
@@ -115,13 +115,14 @@ func namespacedNameOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// matchesStatic reports whether mirror has the name and the config hash of static.
+// matchesStatic reports whether mirror has the namespace and name of static, and the config hash of static in its annotation.
 func matchesStatic(mirror, static *corev1.Pod) bool {
 	hash, ok := mirror.Annotations[annotationMirror]
 	return ok && hash == static.Annotations[annotationHash] && namespacedNameOf(mirror) == namespacedNameOf(static)
 }
 
-// newMirror returns the mirror pod of static: a copy that node owns, with the config hash of static in its mirror annotation.
+// newMirror returns the mirror pod to create for static: a copy of static that is owned by node and has the config hash of static
+// in its mirror annotation.
 func newMirror(static *corev1.Pod, node *corev1.Node) *corev1.Pod {
 	controller := true
 	mirror := static.DeepCopy()
@@ -136,8 +137,9 @@ func newMirror(static *corev1.Pod, node *corev1.Node) *corev1.Pod {
 	return mirror
 }
 
-// findForbiddenReferences returns an error for each API object that pod refers to. A mirror pod must refer to none: the API
-// server would otherwise permit the node to read the object (plugin/pkg/admission/noderestriction and pkg/api/pod of Kubernetes).
+// findForbiddenReferences returns one error for each API object that pod refers to. The mirror pod of a pod with such a reference
+// must not be created: the API server would permit the node to read the object. Source: plugin/pkg/admission/noderestriction and
+// pkg/api/pod.
 func findForbiddenReferences(pod *corev1.Pod) field.ErrorList {
 	r := referenceFinder{}
 	spec, path := &pod.Spec, field.NewPath("spec")
@@ -183,8 +185,7 @@ func (r *referenceFinder) checkContainer(container *corev1.Container, path *fiel
 	}
 }
 
-// checkVolume adds an error unless the volume is of a type that is known to refer to no API object. An unknown volume type is an
-// error.
+// checkVolume adds an error if the volume refers to an API object, or if its volume type is unknown and so may refer to one.
 func (r *referenceFinder) checkVolume(volume *corev1.Volume, path *field.Path) {
 	switch {
 	case volume.Projected != nil:
@@ -197,7 +198,7 @@ func (r *referenceFinder) checkVolume(volume *corev1.Volume, path *field.Path) {
 	}
 }
 
-// hasNoAPIReference reports whether the volume type names no API object except a secret.
+// hasNoAPIReference reports whether the type of the volume is known to refer to no API object, except perhaps a secret.
 func hasNoAPIReference(volume *corev1.Volume) bool {
 	return volume.AWSElasticBlockStore != nil || volume.AzureDisk != nil || volume.CephFS != nil || volume.Cinder != nil || volume.DownwardAPI != nil ||
 		volume.EmptyDir != nil || volume.FC != nil || volume.FlexVolume != nil || volume.Flocker != nil || volume.GCEPersistentDisk != nil ||

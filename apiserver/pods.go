@@ -59,13 +59,15 @@ func newPods(source *Source) *Pods {
 	return p
 }
 
-// comparePods orders pods by importance: pods that may run, then deleted pods in a terminal phase, then other terminated pods.
-// Older pods come first, so that a new pod displaces no running one.
+// comparePods orders pods by importance: first pods that may run, then pods in a terminal phase that are being deleted, then
+// other pods in a terminal phase. Of pods with equal importance, the older pod comes first, so that a new pod displaces no
+// running pod from a full table.
 func comparePods(a, b *corev1.Pod) int {
 	return cmp.Or(cmp.Compare(podRank(a), podRank(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
 }
 
-// podRank returns 0 for a pod that may run, 1 for a deleted pod in a terminal phase, and 2 for other pods in a terminal phase.
+// podRank returns 0 for a pod that may run, 1 for a pod in a terminal phase that is being deleted, and 2 for other pods in a
+// terminal phase.
 func podRank(pod *corev1.Pod) int {
 	switch {
 	case !podstatus.IsTerminal(pod.Status.Phase):
@@ -76,8 +78,8 @@ func podRank(pod *corev1.Pod) int {
 	return 2
 }
 
-// limitTerminated removes the oldest pods in a terminal phase if there are more than limit. Deleted pods and mirror pods do not
-// count. It keeps the order and may reuse the slice.
+// limitTerminated removes the oldest pods in a terminal phase, so that at most limit of them remain. Mirror pods and pods that
+// are being deleted do not count and remain. It keeps the order and changes the slice pods.
 func limitTerminated(pods []*corev1.Pod, limit int) []*corev1.Pod {
 	var terminated []*corev1.Pod
 	for _, pod := range pods {
@@ -98,8 +100,8 @@ func limitTerminated(pods []*corev1.Pod, limit int) []*corev1.Pod {
 	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return omitted[pod.UID] })
 }
 
-// trimPod removes the managed fields of pod and sets the source annotation "api", so that [Merge] needs no copy of the pod.
-// Mirror pods keep their annotations.
+// trimPod changes pod: it removes the managed fields and sets the source annotation "api", so that [Merge] needs no copy. It
+// leaves the annotations of mirror pods unchanged.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	pod.ManagedFields = nil
 	if qos.IsMirror(pod) {
@@ -120,7 +122,7 @@ func (p *Pods) reportFailure(err error) {
 	}
 }
 
-// notifyChanged calls the listeners with the keys of added, changed and removed pods, and wakes Run.
+// notifyChanged calls all listeners with the keys of added, changed and removed pods, and wakes Run.
 func (p *Pods) notifyChanged(keys ...string) {
 	p.mu.Lock()
 	listeners := p.listeners
@@ -131,8 +133,8 @@ func (p *Pods) notifyChanged(keys ...string) {
 	sleep.Wake(p.wake)
 }
 
-// addListener makes each change call listen with the keys of added, changed and removed pods, mirror pods included. No lock is
-// held. listen must not block.
+// addListener registers listen. It is called after each change with the keys of added, changed and removed pods, including mirror
+// pods. It is called with no lock held and must not block.
 func (p *Pods) addListener(listen func(keys ...string)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,7 +169,8 @@ func (p *Pods) Run(ctx context.Context, sink func(Update)) error {
 	return p.sendUpdates(ctx, ended, sink)
 }
 
-// sendUpdates calls sink with the pods of the store after each change, until ctx ends or the store stops.
+// sendUpdates calls sink with the pods of the store after each change, until ctx ends. It returns the error from ended if the
+// store stops.
 func (p *Pods) sendUpdates(ctx context.Context, ended <-chan error, sink func(Update)) error {
 	var last *Update
 	for {
@@ -203,8 +206,8 @@ func (p *Pods) isSynced() bool { return p.store.Synced() }
 // Err returns the error of the last request, or nil.
 func (p *Pods) Err() error { return p.store.Status().Err }
 
-// getObject returns a pod of the node, mirror pods included. It is the object of the API server, except that the annotation
-// kubernetes.io/config.source of other pods is "api". The pod is shared and must not be changed.
+// getObject returns the watched pod of the node with this name, which may be a mirror pod. Apart from mirror pods, its annotation
+// kubernetes.io/config.source is "api". The pod is shared and must not be changed.
 func (p *Pods) getObject(namespace, name string) (pod *corev1.Pod, exists bool) {
 	return p.store.Get(kubeapi.Key(namespace, name))
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// forbiddenRetryDelays returns the waits between tries of a forbidden request. The API server's node authorizer may permit access
-// to the objects of a pod a moment after the node has seen the pod.
+// forbiddenRetryDelays returns the delays before the retries of a forbidden request. The node authorizer of the API server
+// permits access to the objects of a pod only a moment after the node has received the pod.
 func forbiddenRetryDelays() []time.Duration {
 	return []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond}
 }
 
-// retryForbidden calls send, which sends one request, again for about 1.5 s while it fails with Forbidden: the node authorizer
-// permits access to the objects of a pod with a delay.
+// retryForbidden calls send, and repeats the call for about 1.5 s while it returns a Forbidden error: the node authorizer of the
+// API server permits access to the objects of a new pod with a delay.
 func retryForbidden[T any](ctx context.Context, send func(context.Context) (T, error)) (T, error) {
 	o, err := send(ctx)
 	for _, d := range forbiddenRetryDelays() {
@@ -36,8 +36,8 @@ func retryForbidden[T any](ctx context.Context, send func(context.Context) (T, e
 	return o, err
 }
 
-// readObject reads an object that a pod of this node refers to, by a GET request. The error wraps [fs.ErrNotExist] if the object
-// does not exist, and has a method Unanswered if the API server is unavailable.
+// readObject sends a GET request for an object that a pod of this node refers to. The error wraps [fs.ErrNotExist] if the object
+// does not exist. It is an unavailableError if the API server is unavailable.
 func readObject[T kubeapi.Object](ctx context.Context, client *kubeapi.Client, kind kubeapi.Kind[T], namespace, name string) (T, error) {
 	o, err := retryForbidden(ctx, func(ctx context.Context) (T, error) { return kubeapi.In(client, kind, namespace).Get(ctx, name) })
 	if apierrors.IsNotFound(err) {
@@ -55,8 +55,8 @@ func (m notFoundError) Is(target error) bool { return target == fs.ErrNotExist }
 // Unwrap returns the error of the API server.
 func (m notFoundError) Unwrap() error { return m.error }
 
-// isUnavailable reports whether err means that the API server cannot be reached or does not accept the agent's credentials, and
-// is not about the requested object.
+// isUnavailable reports whether err means that the API server cannot be reached, fails, or does not accept the agent's
+// credentials. An error about the requested object returns false.
 func isUnavailable(err error) bool {
 	switch apierrors.ReasonForError(err) {
 	case metav1.StatusReasonNotFound, metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonBadRequest:
@@ -96,8 +96,8 @@ type sharedRequest[T any] struct {
 	canceled bool // the context of the caller that sent it has ended
 }
 
-// doShared calls send, or waits for the result of a concurrent call with the same key. If the context of that other call has
-// ended, it sends a request of its own.
+// doShared calls send and returns its result. During a call with the same key, it waits for the result of that call instead. If
+// the context of that call ends, doShared calls send itself.
 func (f *requestGroup[T]) doShared(ctx context.Context, key string, send func(context.Context) (T, error)) (T, error) {
 	for {
 		request, isOwner := f.joinRequest(key)
@@ -119,8 +119,8 @@ func (f *requestGroup[T]) doShared(ctx context.Context, key string, send func(co
 	}
 }
 
-// joinRequest returns the request in flight for key, or registers a new one. If isOwner is true, the caller must send the
-// request and call finishRequest.
+// joinRequest returns the request in flight for key. If there is none, it registers a new request and isOwner is true: the caller
+// must then call finishRequest after sending the request.
 func (f *requestGroup[T]) joinRequest(key string) (request *sharedRequest[T], isOwner bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,8 +135,7 @@ func (f *requestGroup[T]) joinRequest(key string) (request *sharedRequest[T], is
 	return request, true
 }
 
-// finishRequest makes the result of request available to the callers that wait for it. The next call with this key sends a new
-// request.
+// finishRequest wakes the callers that wait for the result of request. The next call of doShared with key sends a new request.
 func (f *requestGroup[T]) finishRequest(key string, request *sharedRequest[T]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

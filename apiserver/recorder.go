@@ -86,7 +86,7 @@ type queuedEvent struct {
 	container string // name of the container that it is about; empty: none
 }
 
-// newRecorder returns a Recorder of events of a node and its pods.
+// newRecorder returns a Recorder for events about node and its pods.
 func newRecorder(client *kubeapi.Client, node string, opts RecorderOptions) *Recorder {
 	if opts.Rand == nil {
 		opts.Rand = rand.Float64
@@ -103,7 +103,8 @@ func (r *Recorder) Event(about corev1.ObjectReference, eventType, reason, messag
 	r.enqueueEvent(about, "", nil, eventType, reason, message)
 }
 
-// enqueueEvent adds an event to the queue, or drops it if the queue is full. container may be empty and annotations nil.
+// enqueueEvent adds an event about an object to the queue, or drops it if the queue is full. container is the name of the
+// container that the event is about; empty for none. annotations may be nil.
 func (r *Recorder) enqueueEvent(about corev1.ObjectReference, container string, annotations map[string]string, eventType, reason, message string) {
 	r.guard.Require("apiserver.Recorder", r.opts.Logger, nil)
 	r.mu.Lock()
@@ -124,7 +125,8 @@ func (r *Recorder) enqueueEvent(about corev1.ObjectReference, container string, 
 	sleep.Wake(r.wakeup)
 }
 
-// Stats returns how many events were recorded, sent, skipped, dropped and queued since the creation of the Recorder.
+// Stats returns how many events were recorded, sent, skipped and dropped since the Recorder was created, and how many are queued
+// now.
 func (r *Recorder) Stats() RecorderStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,8 +135,8 @@ func (r *Recorder) Stats() RecorderStats {
 	return stats
 }
 
-// Run sends the queued events one by one until ctx ends, and returns nil then; the remaining events are lost. While the API
-// server is unreachable, each event is tried 12 times, 10 s apart. A second call returns an error.
+// Run sends the queued events one by one until ctx ends, and returns nil then. The events that are still queued are lost. While
+// the API server is unreachable, Run tries each event 12 times, 10 s apart. A second call of Run returns an error.
 func (r *Recorder) Run(ctx context.Context) error {
 	if err := r.guard.Begin(); err != nil {
 		return fmt.Errorf("apiserver.Recorder: %w", err)
@@ -155,7 +157,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// dequeueEvent removes and returns the oldest event of the queue. ok is false if the queue is empty.
+// dequeueEvent removes the oldest event from the queue and returns it. ok is false if the queue is empty.
 func (r *Recorder) dequeueEvent() (next queuedEvent, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,8 +172,8 @@ func (r *Recorder) dequeueEvent() (next queuedEvent, ok bool) {
 	return next, true
 }
 
-// processEvent passes an event to the correlator, which may combine it with earlier events or drop it, and sends the result with
-// retries.
+// processEvent passes an event to the correlator, which may merge it with earlier events or drop it. It sends the resulting
+// event, with retries while the API server is unreachable.
 func (r *Recorder) processEvent(ctx context.Context, next queuedEvent) {
 	r.setFieldPath(&next)
 	result := r.correlator.Correlate(next.event, time.Now())
@@ -200,8 +202,8 @@ func (r *Recorder) processEvent(ctx context.Context, next queuedEvent) {
 	}
 }
 
-// sendEvent updates the event that the API server has, if result has a patch. Without a patch, or if that event was deleted, it
-// creates a new event.
+// sendEvent patches the stored event if result has a patch. Without a patch, or if the stored event was deleted, it creates the
+// event of result.
 func (r *Recorder) sendEvent(ctx context.Context, result correlator.Result) error {
 	events := kubeapi.In(r.client, kubeapi.Events, result.Event.Namespace)
 	if result.Patch != nil {
@@ -217,8 +219,8 @@ func (r *Recorder) sendEvent(ctx context.Context, result correlator.Result) erro
 	return err
 }
 
-// isUnreachable reports whether err came from the connection, so that a retry may succeed. A request that the API server has
-// rejected is not retried.
+// isUnreachable reports whether err is a connection error, so that a retry may succeed. Errors that the API server has returned
+// are not retried.
 func isUnreachable(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status)

@@ -39,8 +39,9 @@ type rejectionPace struct {
 	wait time.Duration // delay of the next one after last
 }
 
-// reportTime returns when the Failed status of a rejected pod may be sent: at once for the first pod of a controller and reason,
-// 1 s later for the next one, then doubling up to 1 minute. A pod without a controller is never delayed.
+// reportTime returns when the Failed status of a rejected pod may be sent. The first pod of a controller with a reason is
+// reported at once. The next pod with the same controller and reason is delayed by 1 s, and later pods by twice the previous
+// delay, up to 1 minute. A pod without a controller is not delayed.
 func (r *rejectionLimiter) reportTime(pod *corev1.Pod, reason string, now time.Time) time.Time {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
@@ -59,7 +60,7 @@ func (r *rejectionLimiter) reportTime(pod *corev1.Pod, reason string, now time.T
 	return at
 }
 
-// storePace stores the pace of key. If too many are stored, it drops the oldest.
+// storePace stores the pace of key, a controller and a reason. If there are maxRejectionPaces paces, it deletes the oldest.
 func (r *rejectionLimiter) storePace(key rejectionKey, pace rejectionPace) {
 	if r.paces == nil {
 		r.paces = map[rejectionKey]rejectionPace{}

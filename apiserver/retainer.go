@@ -24,16 +24,15 @@ type Retainer struct {
 	listed []*corev1.Pod // pods that the API server lists
 }
 
-// Retainer returns a [Retainer] of objects. pods returns the pods that the agent works on, such as lifecycle.Reconciler.Pods. It
-// panics if an argument is nil.
+// Retainer returns a [Retainer] that calls Retain of objects. pods is a function that returns the pods of the agent, such as
+// lifecycle.Reconciler.Pods. It panics if an argument is nil.
 func (s *Source) Retainer(objects *Objects, pods func() []lifecycle.PodState) *Retainer {
 	required.MustArgs("Source.Retainer", required.Arg{Name: "objects", Value: objects, Hint: "Source.Objects"},
 		required.Arg{Name: "pods", Value: pods, Hint: "lifecycle.Reconciler.Pods"})
 	return &Retainer{source: s, objects: objects, pods: pods}
 }
 
-// Set stores the pods that the API server lists, and drops the objects of all other pods. For other sources it only drops
-// objects.
+// Set drops the API objects that no pod refers to any more. For the source of the API server it first stores the listed pods.
 func (r *Retainer) Set(set lifecycle.PodSet) {
 	if set.Source == API {
 		r.mu.Lock()
@@ -43,11 +42,11 @@ func (r *Retainer) Set(set lifecycle.PodSet) {
 	r.dropUnreferenced("")
 }
 
-// PodRemoved drops the objects of a pod that the agent has removed. It is for the lifecycle hook of the same name.
+// PodRemoved drops the API objects that only the removed pod referred to. It is for the lifecycle hook of the same name.
 func (r *Retainer) PodRemoved(uid string) { r.dropUnreferenced(uid) }
 
-// dropUnreferenced drops the objects that no pod refers to, not counting the pod removedUID. It does nothing before the API
-// server has listed the pods.
+// dropUnreferenced drops the API objects that no pod refers to. It ignores the pod with UID removedUID. It does nothing before
+// the first list of pods.
 func (r *Retainer) dropUnreferenced(removedUID string) {
 	if !r.source.Pods().isSynced() {
 		return

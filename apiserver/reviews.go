@@ -29,7 +29,7 @@ const (
 	reviewBurst = 100
 )
 
-// addReviewClients creates the two review clients, each with a budget of its own.
+// addReviewClients creates the clients for token reviews and access reviews. Each client has its own rate limit.
 func (s *Source) addReviewClients() (err error) {
 	if s.tokenReviews.client, err = s.client.WithBudget(reviewQPS, reviewBurst); err != nil {
 		return err
@@ -38,10 +38,10 @@ func (s *Source) addReviewClients() (err error) {
 	return err
 }
 
-// TokenReviews returns a client that looks up the user of a bearer token, with at most 50 requests a second.
+// TokenReviews returns a client that asks the API server for the user of a bearer token. It sends at most 50 requests a second.
 func (s *Source) TokenReviews() TokenReviews { return s.tokenReviews }
 
-// AccessReviews returns a client that looks up the permissions of a user, with at most 50 requests a second.
+// AccessReviews returns a client that asks the API server whether a user may do an action. It sends at most 50 requests a second.
 func (s *Source) AccessReviews() AccessReviews { return s.accessReviews }
 
 // Create sends a TokenReview and returns it with the status that the API server has set. The create options are ignored, because

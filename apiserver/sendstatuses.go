@@ -21,8 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// sendDue plans the requests of all pods and starts the due ones, until Options.Parallel requests are in flight. It returns the
-// time until the next pass, which an earlier change may start sooner.
+// sendDue plans the requests of all pods and starts the due requests, at most Options.Parallel at a time, in goroutines of the
+// wait group requests. It returns the delay until the next call; an earlier wake-up may shorten it.
 func (s *Statuses) sendDue(ctx context.Context, requests *sync.WaitGroup) time.Duration {
 	now := time.Now()
 	s.mu.Lock()
@@ -67,14 +67,14 @@ func (s *Statuses) sendDue(ctx context.Context, requests *sync.WaitGroup) time.D
 	return max(0, min(resyncPeriod, time.Until(next)))
 }
 
-// sendOrder orders requests. A request with a higher priority goes first, unless a lower one has waited 10 s longer per rank, so
-// that no request waits forever.
+// sendOrder returns the sort key of a due request: the request with the earliest time is sent first. The time is when the pod
+// began to wait, plus 10 s per rank, so that an urgent request overtakes others but none waits forever.
 func sendOrder(result *result) time.Time {
 	return result.pod.pendingSince.Add(time.Duration(result.request.rank) * 10 * time.Second)
 }
 
-// podViews returns the present state of each pod that may need a request, and drops the state of other pods. mayRun reports that
-// the API server has deleted pods that the agent does not list although they may still run.
+// podViews returns the current view of each pod that may need a request, by UID, and deletes the records of all other pods.
+// mayRun is true if the API server has deleted a pod that the agent does not list but that may still run.
 func (s *Statuses) podViews(released map[string]bool, now time.Time) (views map[string]podView, mayRun bool) {
 	states := s.opts.Pods()
 	views = make(map[string]podView, len(states))
@@ -107,7 +107,7 @@ func (s *Statuses) podViews(released map[string]bool, now time.Time) (views map[
 	return views, mayRun
 }
 
-// findPod returns the watched pod with the UID of a pod of the agent, or the mirror pod of a static pod. It returns nil if the
+// findPod returns the watched pod with the UID of state.Pod, or the mirror pod if state is of a static pod. It returns nil if the
 // API server has neither.
 func (s *Statuses) findPod(state *lifecycle.PodState) *corev1.Pod {
 	if pod, ok := s.pods.getObject(state.Pod.Namespace, state.Pod.Name); ok && string(pod.UID) == state.Pod.UID {
@@ -117,7 +117,7 @@ func (s *Statuses) findPod(state *lifecycle.PodState) *corev1.Pod {
 	return mirror
 }
 
-// trackPod returns the request state of the pod with this identity, and creates it if necessary.
+// trackPod returns the record of the pod id, and creates it if necessary.
 func (s *Statuses) trackPod(id cri.PodIdentity) *trackedPod {
 	t := s.tracked[id.UID]
 	if t == nil {
@@ -127,8 +127,9 @@ func (s *Statuses) trackPod(id cri.PodIdentity) *trackedPod {
 	return t
 }
 
-// finishPass ends a pass over all pods. It keeps the released marks of the pods that still exist, and stores the number of
-// pending pods. If none is pending, it wakes the callers of Flush that waited before the pass, the first waited ones.
+// finishPass ends a pass of sendDue over all pods. It restores the entries of released for the pods in views, and stores pending,
+// the number of pods with unsent changes. If pending is zero, it wakes the first waited callers of Flush, which were waiting when
+// the pass started.
 func (s *Statuses) finishPass(released map[string]bool, views map[string]podView, pending, waited int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +148,8 @@ func (s *Statuses) finishPass(released map[string]bool, views map[string]podView
 	s.waiters = slices.Clone(s.waiters[waited:])
 }
 
-// startRequest sends the request of result in a goroutine of its own, which passes the completed result to Run.
+// startRequest sends the request of result in a goroutine of the wait group requests. The goroutine sends the completed result to
+// s.results.
 func (s *Statuses) startRequest(ctx context.Context, requests *sync.WaitGroup, result result) {
 	result.pod.busy = true
 	s.inFlight++
@@ -157,7 +159,7 @@ func (s *Statuses) startRequest(ctx context.Context, requests *sync.WaitGroup, r
 	})
 }
 
-// sendRequest sends a PATCH, GET or DELETE request, and returns the pod of the response; nil after a DELETE.
+// sendRequest sends a PATCH, GET or DELETE request. It returns the pod in the response, or nil after a DELETE.
 func (s *Statuses) sendRequest(ctx context.Context, request *request) (*corev1.Pod, error) {
 	pod := request.pod
 	pods := kubeapi.In(s.client, kubeapi.Pods, pod.Namespace)
@@ -172,7 +174,7 @@ func (s *Statuses) sendRequest(ctx context.Context, request *request) (*corev1.P
 	})
 }
 
-// finishRequest records the response to a status request, reports it to the hooks, and logs the first failure in a row.
+// finishRequest records the response to a status request and calls the hooks. Of several failures in a row, it logs the first.
 func (s *Statuses) finishRequest(result *result) {
 	now := time.Now()
 	s.inFlight--
@@ -196,8 +198,8 @@ func (s *Statuses) finishRequest(result *result) {
 	}
 }
 
-// reportFailure calls the hook Error for a failed status request that is retried after wait. It logs the first of several
-// failures in a row.
+// reportFailure calls the hook Error for a failed request of pod, which is retried after wait. Of several failures in a row, it
+// logs the first.
 func (s *Statuses) reportFailure(pod *trackedPod, err error, wait time.Duration) {
 	if !s.failing {
 		s.failing = true
@@ -208,7 +210,7 @@ func (s *Statuses) reportFailure(pod *trackedPod, err error, wait time.Duration)
 	}
 }
 
-// reportRecovery logs that requests succeed again after failures.
+// reportRecovery logs the first success after a failure.
 func (s *Statuses) reportRecovery() {
 	if s.failing {
 		s.failing = false
@@ -216,8 +218,8 @@ func (s *Statuses) reportRecovery() {
 	}
 }
 
-// reportContradiction logs err and calls the hook Error, if a pod status contradicts the previous one. It reports the same error
-// of a pod once.
+// reportContradiction logs err and calls the hook Error, unless err is nil or was reported for pod before. err means that a
+// status of the agent contradicts its previous status, for example by leaving a terminal phase.
 func (s *Statuses) reportContradiction(pod *trackedPod, err error) {
 	if err == nil || err.Error() == pod.contradiction {
 		return

@@ -85,7 +85,8 @@ type result struct {
 	err      error
 }
 
-// Statuses returns a sender of pod statuses. [Pods.Run] of the Source must be running. An error names the missing option.
+// Statuses returns a sender of pod statuses. [Pods.Run] must run too, because it provides the present statuses of the API server.
+// An error names the missing or invalid option.
 func (s *Source) Statuses(opts StatusesOptions) (*Statuses, error) {
 	switch {
 	case opts.Pods == nil:
@@ -110,11 +111,11 @@ func (s *Source) Statuses(opts StatusesOptions) (*Statuses, error) {
 	return statuses, nil
 }
 
-// Changed wakes Run to compare the statuses. It is for the lifecycle hook StatusChanged and does not block.
+// Changed wakes Run to compare the statuses of all pods. It is the lifecycle hook StatusChanged and does not block.
 func (s *Statuses) Changed(*corev1.Pod, *corev1.PodStatus) { s.requestPass() }
 
-// ResourcesReleased records that the resources of a terminated pod are released. Run then removes a terminating pod object once
-// its terminal phase is sent. It is the lifecycle hook of the same name and does not block.
+// ResourcesReleased records that the resources of the terminated pod are released. If its pod object is being deleted, Run then
+// deletes the object, once the API server has the terminal phase. It is the lifecycle hook of the same name and does not block.
 func (s *Statuses) ResourcesReleased(pod cri.PodIdentity) {
 	s.mu.Lock()
 	s.released[pod.UID] = true
@@ -122,18 +123,19 @@ func (s *Statuses) ResourcesReleased(pod cri.PodIdentity) {
 	s.requestPass()
 }
 
-// PodRemoved wakes Run after a pod has left StatusesOptions.Pods. It is the lifecycle hook of the same name and does not block.
+// PodRemoved wakes Run after a pod was removed from StatusesOptions.Pods. It is the lifecycle hook of the same name and does not
+// block.
 func (s *Statuses) PodRemoved(cri.PodIdentity) { s.requestPass() }
 
-// pendingPods returns how many pods had an unsent status or removal at the last pass.
+// pendingPods returns how many pods had an unsent status or deletion at the last pass.
 func (s *Statuses) pendingPods() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pending
 }
 
-// Flush returns when the API server has the present status of every pod. The statuses of rejected pods are sent without their
-// delay. Run must be running. If ctx ends first, the error has the number of unsent statuses.
+// Flush waits until the API server has the current status of every pod. During Flush, Run sends the statuses of rejected pods
+// without delay. Run must be running. If ctx ends first, the error has the number of unsent statuses.
 func (s *Statuses) Flush(ctx context.Context) error {
 	done := make(chan struct{})
 	s.mu.Lock()
@@ -158,7 +160,7 @@ func (s *Statuses) requestPass() {
 // syncPeriod in pkg/kubelet/status/status_manager.go.
 const resyncPeriod = 10 * time.Second
 
-// Run sends statuses until ctx ends. It returns nil after its last request has returned. A second call returns an error.
+// Run sends statuses until ctx ends. It returns nil after its last request has returned. A second call of Run returns an error.
 func (s *Statuses) Run(ctx context.Context) error {
 	if err := s.guard.Begin(); err != nil {
 		return fmt.Errorf("apiserver.Statuses: %w", err)

@@ -35,7 +35,7 @@ func retryPolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 10 * time.Second}
 }
 
-// repeatPolicy is the back-off for a status that the API server accepts but does not keep.
+// repeatPolicy is the back-off before a patch is repeated that the API server accepted but whose result it does not keep.
 func repeatPolicy() backoff.Policy {
 	return backoff.Policy{First: 10 * time.Second, Max: 5 * time.Minute}
 }
@@ -104,8 +104,8 @@ type trackedPod struct {
 	contradiction  string    // the reported contradiction between two statuses; empty: none
 }
 
-// newestPod returns the newer of two versions of the pod: api, the watched one, and the one in the last response of the API
-// server.
+// newestPod returns the newer version of the pod: the watched pod api, or the pod in the last response of the API server. It
+// ignores a response that is older than responseLifetime.
 func (t *trackedPod) newestPod(api *corev1.Pod, now time.Time) *corev1.Pod {
 	if api == nil || t.response == nil {
 		return api
@@ -118,9 +118,11 @@ func (t *trackedPod) newestPod(api *corev1.Pod, now time.Time) *corev1.Pod {
 	return t.response
 }
 
-// planRequest returns the request that the pod needs now, or the time of the next check; the zero time means not before a
-// change. err reports that the agent's status contradicts the previous one; the valid part of it is sent. If flushing is set,
-// rejections are sent without their delay. limiter computes that delay.
+// planRequest returns the request that the pod needs now. If it needs none, req is zero and next is when to check again; a zero
+// next means after the next change.
+//
+// err reports that the agent's status contradicts its previous status; the request then has only the valid changes. limiter
+// delays the statuses of rejected pods; if flushing is true, they are not delayed.
 func (t *trackedPod) planRequest(view podView, limiter *rejectionLimiter, flushing bool, now time.Time) (req request, next time.Time, err error) {
 	if t.busy || t.deleted || view.api == nil {
 		return request{}, time.Time{}, nil
@@ -167,13 +169,13 @@ func (t *trackedPod) planRequest(view podView, limiter *rejectionLimiter, flushi
 	return request{}, t.recheckTime(), err
 }
 
-// markIdle stores that the pod needs no request in this state, so that the next pass skips it until the state differs.
+// markIdle records that the pod needs no request for view. Later passes skip the pod until its view changes.
 func (t *trackedPod) markIdle(view podView) {
 	t.idle, t.idleView, t.pendingSince = true, view, time.Time{}
 }
 
-// recheckTime returns when the pod of the last response is too old to be trusted and the watched pod is used again; the zero
-// time if there was no response.
+// recheckTime returns when the last response of the API server is outdated, so that newestPod uses the watched pod again. It
+// returns the zero time if there is no response.
 func (t *trackedPod) recheckTime() time.Time {
 	if t.response == nil {
 		return time.Time{}
@@ -181,8 +183,8 @@ func (t *trackedPod) recheckTime() time.Time {
 	return t.respondedAt.Add(responseLifetime + time.Second)
 }
 
-// repeatTime returns when patch may be sent. If the API server accepted the same patch before and it is needed again, the delay
-// grows: the server does not keep the value, or another client changes it back.
+// repeatTime returns when patch may be sent. The time is now, unless the API server has already accepted an equal patch. Then the
+// server does not keep the value, or another client reverts it, and each repetition is delayed further.
 func (t *trackedPod) repeatTime(patch []byte, now time.Time) time.Time {
 	if t.lastPatch == nil || !bytes.Equal(t.lastPatch, patch) || now.Sub(t.lastPatchAt) > repeatReset {
 		return now
@@ -190,8 +192,8 @@ func (t *trackedPod) repeatTime(patch []byte, now time.Time) time.Time {
 	return t.lastPatchAt.Add(repeatPolicy().After(t.repeats + 1))
 }
 
-// rejectionTime returns when the Failed status of a rejected pod may be sent. It returns the zero time for all other statuses,
-// which are sent at once.
+// rejectionTime returns when agentStatus may be sent if it is the Failed status of a rejected pod. For all other statuses it
+// returns the zero time: they are not delayed.
 func (t *trackedPod) rejectionTime(base *corev1.Pod, agentStatus *corev1.PodStatus, limiter *rejectionLimiter, now time.Time) time.Time {
 	if base.DeletionTimestamp != nil || podstatus.IsTerminal(base.Status.Phase) || !podstatus.IsRejected(agentStatus) {
 		return time.Time{}
@@ -202,8 +204,8 @@ func (t *trackedPod) rejectionTime(base *corev1.Pod, agentStatus *corev1.PodStat
 	return t.rejectionUntil
 }
 
-// recordResult stores the response or error of a request for the pod. wait is the delay before a retry; zero after a success, or
-// if the pod was not found. random in [0,1) is the jitter.
+// recordResult records the response or err of request. wait is the delay before a retry; zero after a success, and if the API
+// server has no such pod. random, in [0,1), is the jitter of wait.
 func (t *trackedPod) recordResult(request *request, response *corev1.Pod, err error, random float64, now time.Time) (wait time.Duration) {
 	t.busy, t.idle, t.mustGet = false, false, false
 	if request.verb == verbPatch {
@@ -231,7 +233,8 @@ func (t *trackedPod) recordResult(request *request, response *corev1.Pod, err er
 	return wait
 }
 
-// retryWait returns the delay before the next request. It is longer for an invalid status, because a retry is rejected too.
+// retryWait returns the delay before a failed request is retried. The delay is longer for a status that the API server has
+// rejected as invalid. random, in [0,1), is the jitter.
 func (t *trackedPod) retryWait(random float64) time.Duration {
 	policy := retryPolicy()
 	if t.invalidStatus != nil && !t.mustGet {
@@ -240,13 +243,15 @@ func (t *trackedPod) retryWait(random float64) time.Duration {
 	return backoff.Jitter(policy.After(t.failures), 0.75, 1.25, random)
 }
 
-// recordNotFound stores that the API server has no such pod, until the watch reports it.
+// recordNotFound records that the API server has no such pod. The pod needs no request until the watch reports a change of it, or
+// until responseLifetime has passed.
 func (t *trackedPod) recordNotFound(request *request, now time.Time) {
 	t.notFoundAt = now
 	t.notFoundPod, t.response, t.failures, t.notBefore, t.pendingSince = request.view.api, nil, 0, time.Time{}, time.Time{}
 }
 
-// recordSuccess stores the pod of a successful response, which newestPod uses until the watch has reported that version.
+// recordSuccess records the successful request and the pod in its response. newestPod uses the response until the watch has
+// reported this version.
 func (t *trackedPod) recordSuccess(request *request, response *corev1.Pod, now time.Time) {
 	t.notBefore = time.Time{}
 	switch {
@@ -269,7 +274,8 @@ func (t *trackedPod) recordSuccess(request *request, response *corev1.Pod, now t
 	t.response, t.respondedAt = response, now
 }
 
-// statusRank returns how urgent a change of the pod status is for other components, such as rankTerminal or rankReady.
+// statusRank returns how urgently other components need the change from before to after, such as rankTerminal or rankReady. Lower
+// ranks are sent first.
 func statusRank(before, after *corev1.PodStatus) int {
 	switch {
 	case podstatus.IsTerminal(after.Phase) && !podstatus.IsTerminal(before.Phase):
@@ -288,15 +294,16 @@ func isReady(status *corev1.PodStatus) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// canRemove reports whether a DELETE request can remove a terminating pod object: it has a terminal phase at the API server, and
-// released says that its resources are released. It is false for a mirror pod, and for a pod that waits only for its finalizers.
+// canRemove reports whether the agent may send a DELETE request for a terminating pod object. It must have a terminal phase, and
+// released must be true: the pod's resources are released. It returns false for a mirror pod, and for a pod that only its
+// finalizers keep.
 func canRemove(pod *corev1.Pod, released bool) bool {
 	waits := pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 && len(pod.Finalizers) > 0
 	return released && pod.DeletionTimestamp != nil && !qos.IsMirror(pod) && podstatus.IsTerminal(pod.Status.Phase) && !waits
 }
 
-// failedStatus returns the Failed status of a pod that was deleted before the agent ran it: a controller may wait for its
-// terminal phase.
+// failedStatus returns the status of pod with the phase Failed, for a deleted pod that the agent no longer lists: a controller
+// may wait for a terminal phase.
 func failedStatus(pod *corev1.Pod) *corev1.PodStatus {
 	st := pod.Status.DeepCopy()
 	if podstatus.IsTerminal(st.Phase) {

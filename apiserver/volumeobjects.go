@@ -26,21 +26,21 @@ type VolumeObjects struct{ objects *Objects }
 // Volumes returns the config maps and secrets for volumes.
 func (b *Objects) Volumes() VolumeObjects { return VolumeObjects{b} }
 
-// ConfigMap returns the watched config map, or the cached copy of [ObjectsOptions].CacheDir while the API server is unavailable.
-// The error wraps [fs.ErrNotExist] if there is none.
+// ConfigMap returns a watched config map, or its cached copy in [ObjectsOptions].CacheDir while the API server is unavailable.
+// The error wraps [fs.ErrNotExist] if the config map does not exist.
 func (v VolumeObjects) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	o, err := readWatched(ctx, v.objects.configMaps, namespace, name)
 	return v.objects.cacheOrLoadConfigMap(o, err, namespace, name)
 }
 
-// Secret returns the watched secret, or the cached copy of [ObjectsOptions].CacheDir while the API server is unavailable. The
-// error wraps [fs.ErrNotExist] if there is none.
+// Secret returns a watched secret, or its cached copy in [ObjectsOptions].CacheDir while the API server is unavailable. The error
+// wraps [fs.ErrNotExist] if the secret does not exist.
 func (v VolumeObjects) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	o, err := readWatched(ctx, v.objects.secrets, namespace, name)
 	return v.objects.cacheOrLoadSecret(o, err, namespace, name)
 }
 
-// readWatched returns the object of an objectWatcher. The error wraps [fs.ErrNotExist] if the object does not exist.
+// readWatched returns an object from watcher. The error wraps [fs.ErrNotExist] if the object does not exist.
 func readWatched[T kubeapi.Object](ctx context.Context, watcher *objectWatcher[T], namespace, name string) (T, error) {
 	o, exists, err := watcher.getObject(ctx, namespace, name)
 	switch {
@@ -54,13 +54,15 @@ func readWatched[T kubeapi.Object](ctx context.Context, watcher *objectWatcher[T
 
 func isNotFound(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// Watch calls changed with kind, namespace and name of each changed config map, secret, CSI driver and cluster trust bundle,
-// until ctx ends. It implements volume.Watcher. Claims and persistent volumes are not reported: a node may only read them.
+// Watch calls changed for each changed config map, secret, CSI driver and cluster trust bundle, with the kind, namespace and name
+// of the object, until ctx ends. It implements volume.Watcher. It does not report changes of claims and persistent volumes,
+// because a node is not permitted to watch them.
 func (b *Objects) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	return b.watchers.Watch(ctx, changed)
 }
 
-// PersistentVolumeClaim reads a claim of a pod of this node, or its cached copy while the API server is unavailable.
+// PersistentVolumeClaim reads a claim that a pod of this node uses. While the API server is unavailable, it returns the cached
+// copy.
 func (b *Objects) PersistentVolumeClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	ctx, cancel := b.withReadTimeout(ctx)
 	defer cancel()
@@ -68,7 +70,8 @@ func (b *Objects) PersistentVolumeClaim(ctx context.Context, namespace, name str
 	return cacheOrLoad(b, kindClaim, namespace, name, o, err)
 }
 
-// PersistentVolume reads a volume that is bound to a claim of this node, or its cached copy while the API server is unavailable.
+// PersistentVolume reads a volume that is bound to a claim of a pod of this node. While the API server is unavailable, it returns
+// the cached copy.
 func (b *Objects) PersistentVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	ctx, cancel := b.withReadTimeout(ctx)
 	defer cancel()
@@ -76,8 +79,8 @@ func (b *Objects) PersistentVolume(ctx context.Context, name string) (*corev1.Pe
 	return cacheOrLoad(b, kindPV, "", name, o, err)
 }
 
-// VolumeAttachment reads the object by which the attach/detach controller reports a volume as attached to this node, or its
-// cached copy while the API server is unavailable.
+// VolumeAttachment reads the VolumeAttachment object that reports whether a volume is attached to this node. While the API server
+// is unavailable, it returns the cached copy.
 func (b *Objects) VolumeAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
 	ctx, cancel := b.withReadTimeout(ctx)
 	defer cancel()
@@ -85,7 +88,7 @@ func (b *Objects) VolumeAttachment(ctx context.Context, name string) (*storagev1
 	return cacheOrLoad(b, kindAttachment, "", name, o, err)
 }
 
-// CSIDriver returns the CSIDriver object of that name from a watch, or its cached copy while the API server is unavailable.
+// CSIDriver returns the watched CSIDriver object of that name. While the API server is unavailable, it returns the cached copy.
 func (b *Objects) CSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
 	if status := b.drivers.Status(); status.Synced.IsZero() && isUnavailable(status.Err) { // the API server is unavailable
 		if o, err := cacheOrLoad[storagev1.CSIDriver](b, kindCSIDriver, "", name, nil, status.Err); err == nil {

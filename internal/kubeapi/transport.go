@@ -62,8 +62,8 @@ func (g limitTransport) roundTripWatch(r *http.Request) (*http.Response, error) 
 	timer := time.AfterFunc(watchStartTimeout, cancel)
 	response, err := g.next.RoundTrip(r.WithContext(ctx))
 	late := !timer.Stop() && r.Context().Err() == nil
-	if late && err == nil { // the context has closed it already
-		_ = response.Body.Close() // the context has ended it already
+	if late && err == nil {
+		_ = response.Body.Close() // canceling ctx has ended the response already
 	}
 	if late {
 		err = fmt.Errorf("the watch has not begun within %s: %w", watchStartTimeout, context.DeadlineExceeded)
