@@ -21,7 +21,8 @@ type callInfo struct {
 	extra time.Duration
 }
 
-// invoke makes one RPC within its time limit. It reports the call to Options.CallReturned and wraps its error in a [cri.Error].
+// invoke sends request with rpc, within the time limit of the call that info describes, and returns the response. It reports the
+// call to Options.CallReturned, and wraps an error in a [cri.Error].
 func invoke[Q, A any](
 	ctx context.Context, client *Client, info callInfo, rpc func(context.Context, Q, ...grpc.CallOption) (A, error), request Q,
 ) (A, error) {
@@ -39,15 +40,15 @@ func invoke[Q, A any](
 	return answer, nil
 }
 
-// reportCall reports a call that has returned to Options.CallReturned.
+// reportCall calls Options.CallReturned, if set, for a call that has returned: with its name, its duration since began, and err.
 func (c *Client) reportCall(info callInfo, began time.Time, err error) {
 	if c.callReturned != nil {
 		c.callReturned(info.name, time.Since(began), err)
 	}
 }
 
-// timeLimit returns the time limit of a call: that of Options.Timeouts or the default of the kubelet, plus info.extra. Zero
-// means none.
+// timeLimit returns the time limit of a call: the limit in Options.Timeouts or, without one, the kubelet's default. It adds
+// info.extra. Zero means no limit.
 func (c *Client) timeLimit(info callInfo) time.Duration {
 	d, ok := c.timeouts[info.name]
 	switch {
@@ -66,7 +67,7 @@ func (c *Client) timeLimit(info callInfo) time.Duration {
 	return d + extra
 }
 
-// wrapError wraps err in a [cri.Error] with the name and the object of the call.
+// wrapError wraps err in a [cri.Error] with the name of the call and the ID of its object.
 func (o callInfo) wrapError(err error) error { return &cri.Error{Op: o.name, ID: o.id, Err: err} }
 
 // requiredField is a response field that the CRI protocol requires, and whether it is set.
@@ -75,7 +76,7 @@ type requiredField struct {
 	set  bool
 }
 
-// requireFields returns an error that names the first field that is not set, or nil.
+// requireFields returns an error that names the first of the response fields that is not set, or nil if all are set.
 func (o callInfo) requireFields(fields ...requiredField) error {
 	for _, f := range fields {
 		if !f.set {
@@ -85,8 +86,8 @@ func (o callInfo) requireFields(fields ...requiredField) error {
 	return nil
 }
 
-// roundUpToSeconds rounds d up to whole seconds, the unit of the protocol. It never exceeds the range of [time.Duration]:
-// containerd would treat an overflow as an expired grace period.
+// roundUpToSeconds returns d in seconds, rounded up: the CRI has no smaller unit. Negative values become zero. The result never
+// exceeds the maximum of [time.Duration], which containerd would take for a grace period that has expired.
 func roundUpToSeconds(d time.Duration) int64 {
 	s := int64(max(d, 0) / time.Second)
 	if d%time.Second > 0 && s < math.MaxInt64/int64(time.Second) {

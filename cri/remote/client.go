@@ -71,8 +71,8 @@ var (
 // defaultTimeout is the default of the kubelet's runtimeRequestTimeout.
 const defaultTimeout = 2 * time.Minute
 
-// Dial returns a client of the runtime at endpoint, "unix:///path" or an absolute path. It does not connect: the first call does,
-// for example [Client.Check]. It returns an error if the endpoint or an option is invalid.
+// Dial returns a client of the runtime at endpoint, which is "unix:///path" or an absolute path. It returns an error if endpoint
+// or an option is invalid. Dial does not connect to the runtime: the first call does, for example [Client.Check].
 func Dial(endpoint string, opts Options) (*Client, error) {
 	if opts.Timeout < 0 {
 		return nil, fmt.Errorf("dial runtime: timeout %v: negative", opts.Timeout)
@@ -110,7 +110,7 @@ func (c *Client) Close() error {
 	return err
 }
 
-// isCall reports whether the CRI has a unary call with this name.
+// isCall reports whether name is a CRI call with one request and one response.
 func isCall(name string) bool {
 	named := func(m grpc.MethodDesc) bool { return m.MethodName == name }
 	return slices.ContainsFunc(v1.RuntimeService_ServiceDesc.Methods, named) ||
@@ -124,8 +124,8 @@ const (
 	checkTimeout = 10 * time.Second
 )
 
-// Check verifies within seconds that a CRI v1 runtime serves the socket. Its error advises what to check if no program listens on
-// the socket or the program is not a CRI v1 runtime.
+// Check returns nil if a CRI v1 runtime serves the socket. Otherwise it returns an error within 10 s. The error says what to
+// check if no program listens on the socket, or if a program listens that is no CRI v1 runtime.
 func (c *Client) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -173,7 +173,7 @@ func (c *Client) Status(ctx context.Context) (cri.Status, error) {
 	return cripb.DecodeStatus(r), o.requireFields(requiredField{"status.conditions", len(r.GetStatus().GetConditions()) >= 2})
 }
 
-// CgroupDriver returns the driver that determines the form of cgroup names for the runtime.
+// CgroupDriver returns the runtime's cgroup driver, which determines the form of cgroup names.
 func (c *Client) CgroupDriver(ctx context.Context) (cri.CgroupDriver, error) {
 	o := callInfo{name: "RuntimeConfig"}
 	r, err := invoke(ctx, c, o, c.runtime.RuntimeConfig, &v1.RuntimeConfigRequest{})
@@ -183,8 +183,8 @@ func (c *Client) CgroupDriver(ctx context.Context) (cri.CgroupDriver, error) {
 	return cripb.DecodeCgroupDriver(r), o.requireFields(requiredField{"linux", r.GetLinux() != nil})
 }
 
-// SetPodCIDRs sends the node's pod CIDRs to the runtime. A runtime with its own CNI configuration, such as containerd, ignores
-// them.
+// SetPodCIDRs sends the pod CIDRs of the node to the runtime. A runtime with its own CNI configuration, such as containerd,
+// ignores them.
 func (c *Client) SetPodCIDRs(ctx context.Context, cidrs []netip.Prefix) error {
 	all := make([]string, len(cidrs))
 	for i, cidr := range cidrs {

@@ -83,11 +83,11 @@ func newConn(endpoint string) (*conn, error) {
 	return c, nil
 }
 
-// bufferSizes returns the sizes of pooled receive buffers as powers of two, from 256 bytes to 1 MiB. The default pool has no size
-// between 32 KiB and 1 MiB, so that each list of a hundred pods would clear a buffer of 1 MiB.
+// bufferSizes returns the sizes of the pooled receive buffers, as exponents of two: from 256 bytes to 1 MiB. The default pool of
+// gRPC has no size between 32 KiB and 1 MiB: each list of a hundred pods would then need, and clear, a buffer of 1 MiB.
 func bufferSizes() []uint8 { return []uint8{8, 12, 14, 15, 16, 17, 18, 19, 20} }
 
-// socketPath returns the path of the unix socket in an endpoint.
+// socketPath returns the path of the unix socket that endpoint names.
 func socketPath(endpoint string) (string, error) {
 	path, ok := strings.CutPrefix(endpoint, "unix://")
 	if !ok {
@@ -99,7 +99,7 @@ func socketPath(endpoint string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
-// dialSocket connects to the socket and stores the error, if any, in c.dialErr.
+// dialSocket connects to the socket. It stores the error, or nil after success, in c.dialErr.
 func (c *conn) dialSocket(ctx context.Context, _ string) (net.Conn, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "unix", c.path)
@@ -112,7 +112,7 @@ func (c *conn) dialSocket(ctx context.Context, _ string) (net.Conn, error) {
 	return nc, nil
 }
 
-// explainDialError adds advice to an error of connecting to the socket at path.
+// explainDialError adds to err, an error of connecting to the socket at path, a hint what to check.
 func explainDialError(path string, err error) error {
 	advice := "check the path, and that the runtime runs"
 	cause := err
@@ -131,7 +131,8 @@ func explainDialError(path string, err error) error {
 	return fmt.Errorf("socket %s: %w (%s)", path, cause, advice)
 }
 
-// explainCallError adds advice to the error of the first call over an established connection.
+// explainCallError adds a hint what to check to err, the error of the first call. It returns err unchanged if the connection
+// failed, because err then has the hint of explainDialError.
 func (c *conn) explainCallError(err error) error {
 	switch {
 	case c.dialErr.Load() != nil:
@@ -147,7 +148,7 @@ func (c *conn) explainCallError(err error) error {
 	}
 }
 
-// translateErrors is a gRPC interceptor that translates the errors of all unary calls.
+// translateErrors is a gRPC interceptor that passes the error of each unary call through translateError.
 func (c *conn) translateErrors(
 	ctx context.Context, method string, request, answer any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
 	opts ...grpc.CallOption,

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cripb"
 )
 
-// CreateContainer creates a container in a sandbox, and returns its ID.
+// CreateContainer creates a container in a sandbox and returns the ID of the container.
 func (c *Client) CreateContainer(
 	ctx context.Context, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig,
 ) (string, error) {
@@ -40,21 +40,21 @@ func (c *Client) StartContainer(ctx context.Context, id string) error {
 	return err
 }
 
-// StopContainer sends the stop signal, and kills the container after grace. It succeeds if the container does not exist.
+// StopContainer sends the stop signal to a container, and kills it after grace. A missing container is no error.
 func (c *Client) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	_, err := invoke(ctx, c, callInfo{name: "StopContainer", id: id, extra: grace}, c.runtime.StopContainer,
 		&v1.StopContainerRequest{ContainerId: id, Timeout: roundUpToSeconds(grace)})
 	return ignoreNotFound(err)
 }
 
-// RemoveContainer removes a container, by force if it runs. It succeeds if the container does not exist.
+// RemoveContainer removes a container, which the runtime kills first if it runs. A missing container is no error.
 func (c *Client) RemoveContainer(ctx context.Context, id string) error {
 	_, err := invoke(ctx, c, callInfo{name: "RemoveContainer", id: id}, c.runtime.RemoveContainer,
 		&v1.RemoveContainerRequest{ContainerId: id})
 	return ignoreNotFound(err)
 }
 
-// ContainerStatus returns the container with all details except SandboxID.
+// ContainerStatus returns a container with all details. SandboxID is empty, because the CRI message does not contain it.
 func (c *Client) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
 	o := callInfo{name: "ContainerStatus", id: id}
 	r, err := invoke(ctx, c, o, c.runtime.ContainerStatus, &v1.ContainerStatusRequest{ContainerId: id})
@@ -70,7 +70,7 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (cri.Container,
 	)
 }
 
-// UpdateContainer sets the resources of a container. Zero fields of resources remain unchanged.
+// UpdateContainer changes the resources of a container. Zero fields of resources leave the current values.
 func (c *Client) UpdateContainer(
 	ctx context.Context, id string, resources *cri.Resources, annotations map[string]string,
 ) error {
@@ -81,7 +81,8 @@ func (c *Client) UpdateContainer(
 	return err
 }
 
-// ReopenContainerLog makes the runtime reopen the container's log file by its path, after a rotation.
+// ReopenContainerLog makes the runtime open the container's log file again by its path, after the caller has renamed the old
+// file.
 func (c *Client) ReopenContainerLog(ctx context.Context, id string) error {
 	_, err := invoke(ctx, c, callInfo{name: "ReopenContainerLog", id: id}, c.runtime.ReopenContainerLog,
 		&v1.ReopenContainerLogRequest{ContainerId: id})

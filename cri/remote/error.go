@@ -30,7 +30,8 @@ func (e *callError) Unwrap() []error {
 	return []error{e.sentinel, e.cause}
 }
 
-// translateError converts a gRPC error into an error that package cri documents. nil stays nil.
+// translateError converts a gRPC error into an error that matches one of the errors in the documentation of package cri. nil
+// stays nil.
 func (c *conn) translateError(err error) error {
 	if err == nil {
 		return nil
@@ -55,7 +56,8 @@ func (c *conn) translateError(err error) error {
 	return e
 }
 
-// sentinelError returns the documented error that a gRPC status represents, or nil.
+// sentinelError returns the error in the documentation of package cri, such as [cri.ErrNotFound], that st stands for, or nil if
+// there is none.
 func sentinelError(st *status.Status) error {
 	switch st.Code() {
 	case codes.NotFound:
@@ -86,25 +88,26 @@ func sentinelError(st *status.Status) error {
 	return nil
 }
 
-// isUnknownID recognises CRI-O's Unknown error for an unknown ID by its text, which comes from pkg/truncindex of
-// containers/storage.
+// isUnknownID reports whether message is CRI-O's error for an unknown ID. CRI-O returns it with the code Unknown, so only the
+// text, from pkg/truncindex of containers/storage, identifies it.
 func isUnknownID(message string) bool {
 	return strings.HasSuffix(message, "not found: ID does not exist")
 }
 
-// isNameReserved recognises the error for a name in use by its text, because runtimes have no own code for it: containerd 2
-// returns FailedPrecondition, containerd 1 and CRI-O Unknown.
+// isNameReserved reports whether message is a runtime's error for a name that is in use. Only the text identifies it, because no
+// code means this: containerd 2 returns FailedPrecondition, and containerd 1 and CRI-O return Unknown.
 func isNameReserved(message string) bool {
 	return strings.Contains(message, `" is reserved for "`) || strings.Contains(message, "name is reserved")
 }
 
-// isTooLarge recognises a response that exceeds the message size of client or server by its text, because gRPC uses the code of
-// an exceeded quota for it. The second text is that of package criserver.
+// isTooLarge reports whether message is the error for a response that exceeds the message size of client or server. Only the text
+// identifies it, because gRPC has one code for this and for an exceeded quota. The second text checked is that of package
+// criserver.
 func isTooLarge(message string) bool {
 	return strings.Contains(message, "larger than max") || strings.Contains(message, cri.ErrTooLarge.Error())
 }
 
-// ignoreNotFound returns nil if err is ErrNotFound, else err: an object to stop or remove may be missing.
+// ignoreNotFound returns nil if err is ErrNotFound, else err. Stopping or removing a missing object counts as success.
 func ignoreNotFound(err error) error {
 	if errors.Is(err, cri.ErrNotFound) {
 		return nil

@@ -21,8 +21,9 @@ const (
 	maxReceiving = 2       // ExecSync responses received at a time without cri.WithMaxOutput
 )
 
-// ExecSync runs a command in a container until it exits. [cri.WithMaxOutput] limits the response. Without it, a response can have
-// 16 MiB; then only two are received at a time, which limits memory when many commands exit together.
+// ExecSync runs a command in a container until it exits, and returns its output and exit code. [cri.WithMaxOutput] limits the
+// size of the response. Without a limit, a response may have 16 MiB. Only two such responses are received at a time, to save
+// memory when many commands exit together.
 func (c *Client) ExecSync(
 	ctx context.Context, containerID string, cmd []string, timeout time.Duration,
 ) (cri.ExecResult, error) {
@@ -48,8 +49,8 @@ func (c *Client) ExecSync(
 	return cri.ExecResult{Stdout: r.GetStdout(), Stderr: r.GetStderr(), ExitCode: int(r.GetExitCode())}, nil
 }
 
-// execWithSlot calls ExecSync, and receives the response when one of maxReceiving slots is free. Until then the runtime
-// retains the response except for windowSize bytes.
+// execWithSlot makes the ExecSync call of req, and receives the response when one of maxReceiving slots is free. Until then at
+// most windowSize bytes of the response are received.
 func (c *Client) execWithSlot(ctx context.Context, req *v1.ExecSyncRequest, options ...grpc.CallOption) (*v1.ExecSyncResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // closes the stream
@@ -73,12 +74,13 @@ func (c *Client) execWithSlot(ctx context.Context, req *v1.ExecSyncRequest, opti
 	return answer, nil
 }
 
-// isTimeout recognises CRI-O's response for a command that timed out: success with exit code -1, which no process has.
+// isTimeout reports whether resp means that a command with this timeout was killed after it. took is the duration of the call.
+// CRI-O reports a timeout as success with exit code -1, which no process returns.
 func isTimeout(resp *v1.ExecSyncResponse, timeout, took time.Duration) bool {
 	return resp.GetExitCode() == -1 && timeout > 0 && took >= timeout
 }
 
-// Exec returns the URL of a session that runs cmd in the container.
+// Exec returns a URL of the runtime. A client that connects to it runs cmd in the container, with the streams in opts.
 func (c *Client) Exec(
 	ctx context.Context, containerID string, cmd []string, opts cri.StreamOptions,
 ) (string, error) {
@@ -90,7 +92,8 @@ func (c *Client) Exec(
 	return sessionURL(o, r, err)
 }
 
-// Attach returns the URL of a session connected to the container's own process.
+// Attach returns a URL of the runtime. A client that connects to it is attached to the container's own process, with the streams
+// in opts.
 func (c *Client) Attach(ctx context.Context, containerID string, opts cri.StreamOptions) (string, error) {
 	o := callInfo{name: "Attach", id: containerID}
 	r, err := invoke(ctx, c, o, c.runtime.Attach, &v1.AttachRequest{
@@ -100,7 +103,7 @@ func (c *Client) Attach(ctx context.Context, containerID string, opts cri.Stream
 	return sessionURL(o, r, err)
 }
 
-// PortForward returns the URL of a session that forwards connections to ports of the sandbox.
+// PortForward returns a URL of the runtime. A client that connects to it can forward connections to ports of the sandbox.
 func (c *Client) PortForward(ctx context.Context, sandboxID string, ports []int32) (string, error) {
 	o := callInfo{name: "PortForward", id: sandboxID}
 	r, err := invoke(ctx, c, o, c.runtime.PortForward,
@@ -108,8 +111,8 @@ func (c *Client) PortForward(ctx context.Context, sandboxID string, ports []int3
 	return sessionURL(o, r, err)
 }
 
-// Checkpoint makes the runtime write a checkpoint archive of a container. timeout is added to the time limit of the call. A
-// runtime that cannot checkpoint, such as containerd without CRIU, returns an error.
+// Checkpoint makes the runtime write a checkpoint archive of a container to location. The time limit of the call is extended by
+// timeout. A runtime that cannot checkpoint, such as containerd without CRIU, returns an error.
 func (c *Client) Checkpoint(ctx context.Context, containerID, location string, timeout time.Duration) error {
 	o := callInfo{name: "CheckpointContainer", id: containerID, extra: timeout}
 	_, err := invoke(ctx, c, o, c.runtime.CheckpointContainer,

@@ -21,7 +21,7 @@ func (c *Client) ListImages(ctx context.Context) ([]cri.Image, error) {
 	return decodeList(r.GetImages(), cripb.DecodeImage), nil
 }
 
-// ImageStatus returns the image with this reference or ID, or [cri.ErrNotFound].
+// ImageStatus returns the image with this reference or ID. If it does not exist, the error wraps [cri.ErrNotFound].
 func (c *Client) ImageStatus(ctx context.Context, image cri.ImageSpec) (cri.Image, error) {
 	o := callInfo{name: "ImageStatus", id: image.Image}
 	r, err := invoke(ctx, c, o, c.images.ImageStatus, &v1.ImageStatusRequest{Image: cripb.EncodeImageSpec(&image)})
@@ -35,14 +35,14 @@ func (c *Client) ImageStatus(ctx context.Context, image cri.ImageSpec) (cri.Imag
 	return i, o.requireFields(requiredField{"image.id", i.ID != ""}, requiredField{"image.size", i.Size != 0})
 }
 
-// RemoveImage removes an image with all its tags. It succeeds if the image does not exist.
+// RemoveImage removes an image and all its tags. A missing image is no error.
 func (c *Client) RemoveImage(ctx context.Context, image cri.ImageSpec) error {
 	_, err := invoke(ctx, c, callInfo{name: "RemoveImage", id: image.Image}, c.images.RemoveImage,
 		&v1.RemoveImageRequest{Image: cripb.EncodeImageSpec(&image)})
 	return ignoreNotFound(err)
 }
 
-// ImageUsage returns the usage of the file systems that store images and container layers.
+// ImageUsage returns the disk usage of the runtime's images and of the writable container layers.
 func (c *Client) ImageUsage(ctx context.Context) (cri.ImageUsage, error) {
 	r, err := invoke(ctx, c, callInfo{name: "ImageFsInfo"}, c.images.ImageFsInfo, &v1.ImageFsInfoRequest{})
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *Client) ImageUsage(ctx context.Context) (cri.ImageUsage, error) {
 	return cripb.DecodeImageUsage(r), nil
 }
 
-// PullImage pulls an image and returns the reference to create containers with. Only ctx limits its time.
+// PullImage pulls an image and returns the reference that CreateContainer accepts. Only ctx limits the duration.
 func (c *Client) PullImage(
 	ctx context.Context, image cri.ImageSpec, auth *cri.Auth, config *cri.SandboxConfig,
 ) (string, error) {

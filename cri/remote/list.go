@@ -24,8 +24,7 @@ func (c *Client) List(ctx context.Context) (cri.Snapshot, error) {
 	return s, err
 }
 
-// listFiltered lists sandboxes and containers concurrently, with the filters of the requests. id is the object that errors
-// name.
+// listFiltered lists sandboxes and containers at the same time, with the two requests. Errors name id as their object.
 func (c *Client) listFiltered(
 	ctx context.Context, id string, sandboxes *v1.ListPodSandboxRequest, containers *v1.ListContainersRequest,
 ) (cri.Snapshot, error) {
@@ -58,8 +57,8 @@ func decodeList[P, S any](in []P, decode func(P) S) []S {
 	return out
 }
 
-// assignPodUIDs sets the pod UID of each container from its sandbox, if that is listed. Other containers keep the UID of their
-// label.
+// assignPodUIDs sets PodUID of each container to the pod UID of its sandbox. If the sandbox is not listed, PodUID remains the UID
+// in the container's label.
 func assignPodUIDs(snapshot cri.Snapshot) {
 	uids := make(map[string]string, len(snapshot.Sandboxes))
 	for i := range snapshot.Sandboxes {

@@ -46,7 +46,8 @@ func (m *mislabelled) contains(uid string) bool {
 	return m.uids[uid]
 }
 
-// updateFrom replaces the set of UIDs by those found in a complete list.
+// updateFrom replaces the UIDs in m by those of pods in snapshot that cannot be listed by label. snapshot must be a complete
+// list.
 func (m *mislabelled) updateFrom(snapshot *cri.Snapshot) {
 	var uids map[string]bool
 	see := func(uid string, labels map[string]string) {

@@ -25,14 +25,14 @@ func (c *Client) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (str
 	return r.GetPodSandboxId(), o.requireFields(requiredField{"pod_sandbox_id", r.GetPodSandboxId() != ""})
 }
 
-// StopSandbox kills the containers of the sandbox and tears down its network. It succeeds if the sandbox does not exist.
+// StopSandbox kills the containers of a sandbox and tears down its network. A missing sandbox is no error.
 func (c *Client) StopSandbox(ctx context.Context, id string) error {
 	_, err := invoke(ctx, c, callInfo{name: "StopPodSandbox", id: id}, c.runtime.StopPodSandbox,
 		&v1.StopPodSandboxRequest{PodSandboxId: id})
 	return ignoreNotFound(err)
 }
 
-// RemoveSandbox removes the sandbox and every container in it. It succeeds if the sandbox does not exist.
+// RemoveSandbox removes a sandbox and all its containers. A missing sandbox is no error.
 func (c *Client) RemoveSandbox(ctx context.Context, id string) error {
 	_, err := invoke(ctx, c, callInfo{name: "RemovePodSandbox", id: id}, c.runtime.RemovePodSandbox,
 		&v1.RemovePodSandboxRequest{PodSandboxId: id})
@@ -55,7 +55,8 @@ func (c *Client) SandboxStatus(ctx context.Context, id string) (cri.Sandbox, err
 	)
 }
 
-// UpdateSandbox sends the new sum of a pod's container resources, and its overhead, to the runtime.
+// UpdateSandbox sends the changed resources of a pod to the runtime: resources is the sum over its containers, and overhead that
+// of its sandbox.
 func (c *Client) UpdateSandbox(ctx context.Context, id string, overhead, resources *cri.Resources) error {
 	_, err := invoke(ctx, c, callInfo{name: "UpdatePodSandboxResources", id: id}, c.runtime.UpdatePodSandboxResources,
 		&v1.UpdatePodSandboxResourcesRequest{

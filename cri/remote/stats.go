@@ -23,7 +23,8 @@ func (c *Client) ContainerStats(ctx context.Context) ([]cri.ContainerStats, erro
 	return decodeList(r.GetStats(), cripb.DecodeContainerStats), nil
 }
 
-// PodContainerStats returns the usage of every running container in a sandbox: none if the sandbox does not exist.
+// PodContainerStats returns the usage of every running container in a sandbox. For a missing sandbox it returns none, and no
+// error.
 func (c *Client) PodContainerStats(ctx context.Context, sandboxID string) ([]cri.ContainerStats, error) {
 	r, err := invoke(ctx, c, callInfo{name: "ListContainerStats", id: sandboxID}, c.runtime.ListContainerStats,
 		&v1.ListContainerStatsRequest{Filter: &v1.ContainerStatsFilter{PodSandboxId: sandboxID}})
@@ -46,7 +47,7 @@ func (c *Client) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
 	return decodeList(r.GetStats(), cripb.DecodeSandboxStats), nil
 }
 
-// MetricDescriptors returns the descriptors of the metrics that the runtime itself defines.
+// MetricDescriptors returns the descriptors of the metrics that only this runtime has.
 func (c *Client) MetricDescriptors(ctx context.Context) ([]cri.MetricDescriptor, error) {
 	r, err := invoke(ctx, c, callInfo{name: "ListMetricDescriptors"}, c.runtime.ListMetricDescriptors,
 		&v1.ListMetricDescriptorsRequest{})
