@@ -27,7 +27,7 @@ type Error struct {
 	Err error  // cause, matched by errors.Is
 }
 
-// Error returns "Op ID: cause", or "Op: cause" without an ID.
+// Error returns "Op ID: cause". Without an ID it returns "Op: cause".
 func (e *Error) Error() string {
 	if e.ID == "" {
 		return e.Op + ": " + e.Err.Error()
@@ -35,5 +35,5 @@ func (e *Error) Error() string {
 	return e.Op + " " + e.ID + ": " + e.Err.Error()
 }
 
-// Unwrap returns the cause.
+// Unwrap returns e.Err, the cause.
 func (e *Error) Unwrap() error { return e.Err }

@@ -49,10 +49,10 @@ func (a Auth) String() string {
 	return "credential of " + a.Username + " at " + a.ServerAddress
 }
 
-// GoString returns String, so that %#v omits the secrets too.
+// GoString returns a.String(), so that the format %#v omits the secrets.
 func (a Auth) GoString() string { return a.String() }
 
-// LogValue returns String, for package log/slog.
+// LogValue returns a.String(), so that logs of package log/slog contain no secrets.
 func (a Auth) LogValue() slog.Value { return slog.StringValue(a.String()) }
 
 // MarshalJSON returns a.String() as a JSON string, so that logs in JSON contain no secrets. The result cannot be decoded into an

@@ -18,7 +18,7 @@ type Lister interface {
 // ListerFunc adapts a function to a [Lister].
 type ListerFunc func(ctx context.Context) (Snapshot, error)
 
-// List calls f.
+// List returns the results of f.
 func (f ListerFunc) List(ctx context.Context) (Snapshot, error) { return f(ctx) }
 
 // Sandboxes creates, stops and removes sandboxes.

@@ -70,7 +70,7 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// errMissingField returns the error for a request without a required field.
+// errMissingField returns the error for a request whose required field is not set.
 func errMissingField(field string) error {
 	return status.Errorf(codes.InvalidArgument, "%s: not set", field)
 }

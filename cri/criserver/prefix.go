@@ -35,7 +35,7 @@ type idCache struct {
 	added int
 }
 
-// contains reports whether the cache contains the full ID.
+// contains reports whether id, a full ID, is cached.
 func (x *idCache) contains(kind idKind, id string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *Server) expandPrefix(ctx context.Context, kind idKind, prefix string) (
 	return full, err
 }
 
-// collectIDs returns the IDs of all sandboxes and containers.
+// collectIDs returns the IDs of the sandboxes and containers in snapshot.
 func collectIDs(snapshot cri.Snapshot) map[idKind]map[string]bool {
 	ids := map[idKind]map[string]bool{
 		sandboxID:   make(map[string]bool, len(snapshot.Sandboxes)),

@@ -153,7 +153,7 @@ func (r *CRIO) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
 	return r.SummaryRuntime.SandboxStats(ctx)
 }
 
-// StreamEvents streams all events except EventCreated.
+// StreamEvents calls fn for every later change of a sandbox or container, except for creations.
 func (r *CRIO) StreamEvents(ctx context.Context, fn func(cri.Event) error) error {
 	return r.SummaryRuntime.StreamEvents(ctx, func(e cri.Event) error {
 		if e.Type == cri.EventCreated {

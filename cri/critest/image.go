@@ -90,7 +90,8 @@ func (r *Runtime) ImageUsage(ctx context.Context) (u cri.ImageUsage, err error) 
 	}}}, nil
 }
 
-// PullImage calls Options.Pull and stores the returned image.
+// PullImage stores the image that Options.Pull returns, and returns the reference for CreateContainer. Without Options.Pull it
+// stores an image of size zero.
 func (r *Runtime) PullImage(ctx context.Context, image cri.ImageSpec, auth *cri.Auth, _ *cri.SandboxConfig) (ref string, err error) {
 	call := r.recordCall(Call{Op: "PullImage", Name: image.Image})
 	defer r.recordResult(call, &err)

@@ -30,7 +30,7 @@ func exitsOnTERM(onTERM int) program {
 	}
 }
 
-// exitsAfter returns a program that exits with code after the delay after.
+// exitsAfter returns a program that waits for the duration after, and exits with code.
 func exitsAfter(after time.Duration, code int) program {
 	return program{
 		name:  "exits",
@@ -140,7 +140,7 @@ func SuiteScript(config *cri.ContainerConfig) Script {
 	return s
 }
 
-// suiteExec plays the ExecSync commands of the suite.
+// suiteExec simulates the commands that the suite runs with ExecSync.
 func suiteExec(ctx context.Context, cmd []string) (cri.ExecResult, error) {
 	name, arg := suiteProgram(cmd)
 	switch name {

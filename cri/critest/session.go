@@ -102,7 +102,8 @@ func (r *Runtime) runSession(ctx context.Context, op, id string, play func(conte
 	return false, err
 }
 
-// RunPortForward plays Options.Port for one connection.
+// RunPortForward calls Options.Port for one connection to a ready sandbox. If Options.Port is nil, the connection is refused. It
+// closes conn.
 func (r *Runtime) RunPortForward(ctx context.Context, sandboxID string, port int32, conn io.ReadWriteCloser) (err error) {
 	defer conn.Close()
 	call := r.recordCall(Call{Op: "PortForward", ID: sandboxID})

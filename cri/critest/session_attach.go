@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// withStdin makes the container keep its stdin open.
+// withStdin makes the runtime keep the stdin of the container open.
 func withStdin(config *cri.ContainerConfig) { config.Stdin = true }
 
 // startAttach calls RunAttach for container id in a goroutine. The returned channel receives the error of RunAttach, once.

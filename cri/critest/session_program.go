@@ -35,7 +35,7 @@ func sessionPrograms() []sessionProgram {
 	return []sessionProgram{sleepsUntilTERM(), printsToBothStreams(0), copiesStdin(), printsBytes(0), checksTerminal(), runsForeverWithChild(""), echoesLines(), copiesStdinOnce(), echoesTypedLines(), printsFloods()}
 }
 
-// sleepsUntilTERM returns a program that waits for SIGTERM.
+// sleepsUntilTERM returns a program that prints nothing and exits on SIGTERM.
 func sleepsUntilTERM() sessionProgram {
 	return sessionProgram{name: "sleeps", shell: `trap 'exit 0' TERM; while :; do sleep 1; done`, play: func(ctx context.Context, _ func(int) string, _ cri.Session) int {
 		_ = Hang(ctx)
@@ -53,7 +53,7 @@ func printsToBothStreams(code int) sessionProgram {
 	}}
 }
 
-// copiesStdin returns a program that copies stdin to stdout.
+// copiesStdin returns a program that copies stdin to stdout, and exits at the end of stdin.
 func copiesStdin() sessionProgram {
 	return sessionProgram{name: "copies", shell: `cat; echo end >&2`, play: func(_ context.Context, _ func(int) string, s cri.Session) int {
 		if s.Stdin != nil {
@@ -64,7 +64,7 @@ func copiesStdin() sessionProgram {
 	}}
 }
 
-// printsBytes returns a program that prints n bytes and exits.
+// printsBytes returns a program that prints n bytes to stdout and exits.
 func printsBytes(n int) sessionProgram {
 	return sessionProgram{name: "prints", shell: `head -c "$1" /dev/zero | tr '\0' x; exit 4`, args: []string{strconv.Itoa(n)}, play: func(_ context.Context, arg func(int) string, s cri.Session) int {
 		n, _ := strconv.Atoi(arg(1))
@@ -114,7 +114,7 @@ func echoesTypedLines() sessionProgram {
 	return sessionProgram{name: "typed", shell: awaitSize + `while read line && [ "$line" != end ]; do echo "got $line" >&2; done; echo bye; exit 8`}
 }
 
-// printsFloods returns a program that prints 250 kB for each line of stdin.
+// printsFloods returns a program that prints 250 kB for each line of its input.
 func printsFloods() sessionProgram {
 	return sessionProgram{name: "floods", shell: `while read go; do i=0; while [ $i -lt 4000 ]; do echo "line $i of many lines of output, each of which is of some length"; i=$((i+1)); done; echo "flood $go"; done`}
 }

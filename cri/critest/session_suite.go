@@ -143,7 +143,7 @@ func (t *sessionTestCase) startContainer(prog sessionProgram, change func(*cri.C
 	return id
 }
 
-// execProgram runs prog in a container with RunExec.
+// execProgram runs prog in the container with this ID, and returns the results of RunExec.
 func (t *sessionTestCase) execProgram(id string, prog sessionProgram, session cri.Session) (int, error) {
 	return t.run.RunExec(t.ctx, id, prog.argv(), session)
 }
@@ -182,7 +182,7 @@ func (b *outputBuffer) String() string {
 	return b.all.String()
 }
 
-// awaitOutput waits until out contains want.
+// awaitOutput waits until out contains want. After a minute the test fails, as a violation of rule.
 func (t *sessionTestCase) awaitOutput(out *outputBuffer, want, rule string) {
 	t.Helper()
 	t.Until(rule, func() (bool, string) {
@@ -191,7 +191,7 @@ func (t *sessionTestCase) awaitOutput(out *outputBuffer, want, rule string) {
 	})
 }
 
-// quoteTruncated quotes s, shortened to about 200 bytes.
+// quoteTruncated returns s in quotes. A long s is shortened to its first and last 100 bytes.
 func quoteTruncated(s string) string {
 	if len(s) > 300 {
 		s = s[:100] + " ... " + s[len(s)-100:]

@@ -39,7 +39,7 @@ func (r *Runtime) Status(ctx context.Context) (s cri.Status, err error) {
 	}, nil
 }
 
-// CgroupDriver returns cgroupfs.
+// CgroupDriver returns cgroupfs, as for all runtimes of this package.
 func (r *Runtime) CgroupDriver(ctx context.Context) (d cri.CgroupDriver, err error) {
 	call := r.recordCall(Call{Op: "RuntimeConfig"})
 	defer r.recordResult(call, &err)

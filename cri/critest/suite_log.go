@@ -119,7 +119,7 @@ func containerLogReopened(t *testCase) {
 	}
 }
 
-// awaitLines waits until a log has at least want lines.
+// awaitLines waits until the log file at path has at least want lines.
 func (t *testCase) awaitLines(path string, want int) {
 	t.Helper()
 	t.Until(ruleReopen, func() (bool, string) {

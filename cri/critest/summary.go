@@ -20,7 +20,7 @@ var (
 	_ cri.PodLister = SummaryRuntime{}
 )
 
-// List returns all sandboxes and containers without details.
+// List returns all sandboxes and containers, without details.
 func (s SummaryRuntime) List(ctx context.Context) (cri.Snapshot, error) {
 	snap, err := s.Runtime.List(ctx)
 	hideDetails(snap.Sandboxes, snap.Containers)
@@ -35,7 +35,7 @@ func (s SummaryRuntime) ListPod(ctx context.Context, uid string) (cri.Pod, error
 	return pod, err
 }
 
-// SandboxStatus returns a sandbox with all details.
+// SandboxStatus returns the sandbox with this ID and all its details.
 func (s SummaryRuntime) SandboxStatus(ctx context.Context, id string) (status cri.Sandbox, err error) {
 	call := s.recordCall(Call{Op: "PodSandboxStatus", ID: id})
 	defer s.recordResult(call, &err)
@@ -51,7 +51,7 @@ func (s SummaryRuntime) SandboxStatus(ctx context.Context, id string) (status cr
 	return sb.Sandbox, nil
 }
 
-// ContainerStatus returns a container with all details.
+// ContainerStatus returns the container with this ID and all its details.
 func (s SummaryRuntime) ContainerStatus(ctx context.Context, id string) (status cri.Container, err error) {
 	call := s.recordCall(Call{Op: "ContainerStatus", ID: id})
 	defer s.recordResult(call, &err)

@@ -84,7 +84,7 @@ func (t *testCase) requireError(err, want error, rule, call string) {
 	t.Hold(ok && e.Op != "", ruleError, "%s: error %v is no *cri.Error that names the call", call, err)
 }
 
-// newPodConfig returns the config of a sandbox of a new pod.
+// newPodConfig returns the config of a sandbox for a new pod, with a random name and UID.
 func (t *testCase) newPodConfig() *cri.SandboxConfig {
 	uid := strings.ToLower(rand.Text())
 	pod := cri.PodIdentity{UID: uid, Name: "critest-" + uid[:8], Namespace: "critest"}
@@ -159,7 +159,7 @@ func (t *testCase) tryRunSandbox(config *cri.SandboxConfig) (id string, err erro
 	return id, err
 }
 
-// runSandbox is tryRunSandbox that fails the test on error.
+// runSandbox runs a sandbox like tryRunSandbox, and returns its ID. On error, the test fails.
 func (t *testCase) runSandbox(config *cri.SandboxConfig) string {
 	t.Helper()
 	id, err := t.tryRunSandbox(config)
@@ -238,7 +238,7 @@ func (t *testCase) startInNewPod(prog program) string {
 	return t.startContainer(t.runSandbox(s), s, t.newContainerConfig(s, "main", prog))
 }
 
-// awaitExit waits until a container has exited, and returns its status.
+// awaitExit waits until the container with this ID has exited, and returns its status.
 func (t *testCase) awaitExit(id string) (c cri.Container) {
 	t.Helper()
 	t.Until(ruleStates, func() (bool, string) {
@@ -248,7 +248,7 @@ func (t *testCase) awaitExit(id string) (c cri.Container) {
 	return c
 }
 
-// listPod returns one pod from List.
+// listPod returns the pod with this UID from List.
 func (t *testCase) listPod(uid string) cri.Pod {
 	t.Helper()
 	snap, err := t.rt.List(t.ctx)
@@ -270,7 +270,7 @@ func (t *testCase) findContainer(id string) (cri.Container, bool) {
 	return cri.Container{}, false
 }
 
-// containerStatus returns a container with details.
+// containerStatus returns the container with this ID and all its details.
 func (t *testCase) containerStatus(id string) cri.Container {
 	t.Helper()
 	if i, ok := t.rt.(cri.Inspector); ok {
@@ -283,7 +283,7 @@ func (t *testCase) containerStatus(id string) cri.Container {
 	return c
 }
 
-// sandboxStatus returns a sandbox with details.
+// sandboxStatus returns the sandbox with this ID, in the pod of config, and all its details.
 func (t *testCase) sandboxStatus(config *cri.SandboxConfig, id string) cri.Sandbox {
 	t.Helper()
 	if i, ok := t.rt.(cri.Inspector); ok {

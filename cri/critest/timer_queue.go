@@ -21,7 +21,7 @@ type timerEvent struct {
 	run func() // called with Runtime.mu held
 }
 
-// schedule runs do after d. r.mu is held.
+// schedule calls do after d, with r.mu held. It does nothing if d is Never. The caller holds r.mu.
 func (r *Runtime) schedule(d time.Duration, do func()) {
 	if d == Never {
 		return

@@ -125,7 +125,8 @@ func (c *logChain) openAfter(prev string) error {
 	}
 }
 
-// openFile opens a file and closes the previous one.
+// openFile opens the file at path as the next file of the chain, and closes the open file. rotated is its parsed name, empty for
+// the current file, and prev the key of the file before it.
 func (c *logChain) openFile(path string, rotated rotatedFile, prev string) error {
 	file, err := openRegular(path)
 	if err != nil {

@@ -33,7 +33,7 @@ type dirWatch struct {
 	changed chan struct{} // capacity 1; has an element after an event since the last wait
 }
 
-// watchDir starts to watch a directory.
+// watchDir starts to watch the directory dir for changes of its files. The caller closes the watch with closeWatch.
 func (w *Watcher) watchDir(dir string) (*dirWatch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +96,7 @@ func (d *dirWatch) awaitEvent(ctx context.Context, most time.Duration) error {
 	}
 }
 
-// readQueue reads events until one concerns d, or until end.
+// readQueue reads inotify events and wakes the watches of their directories, until one event is for d, or until end.
 func (d *dirWatch) readQueue(ctx context.Context, end time.Time) error {
 	if err := d.queue.file.SetReadDeadline(end); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (d *dirWatch) readQueue(ctx context.Context, end time.Time) error {
 	}
 }
 
-// dispatchEvents wakes the watches that the events concern.
+// dispatchEvents wakes the watches of the directories in which the events occurred.
 func (w *Watcher) dispatchEvents(notices []inotifyEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +139,7 @@ func (w *Watcher) dispatchEvents(notices []inotifyEvent) {
 	}
 }
 
-// wakeWatches signals an event to all watches.
+// wakeWatches wakes the goroutines that wait for an event of one of the watches.
 func wakeWatches(watches map[*dirWatch]struct{}) {
 	for d := range watches {
 		sleep.Wake(d.changed)

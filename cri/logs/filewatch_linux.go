@@ -46,7 +46,7 @@ func (w *fileWatch) awaitWrite(path string) (fileWatchRequest, error) {
 	return n, nil
 }
 
-// cancelWait cancels a request.
+// cancelWait cancels a request of awaitWrite: its channel is no longer closed on a write.
 func (w *fileWatch) cancelWait(req fileWatchRequest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,7 +56,7 @@ func (w *fileWatch) cancelWait(req fileWatchRequest) {
 	}
 }
 
-// readEvents signals requests until closeQueue is called.
+// readEvents reads inotify events and closes the channels of the requests, until closeQueue is called.
 func (w *fileWatch) readEvents() error {
 	for {
 		notices, err := w.queue.readEvents()

@@ -44,7 +44,7 @@ func (c *logChain) findTail(ctx context.Context) error {
 	return err
 }
 
-// skipToTail skips the lines before the tail.
+// skipToTail skips the first skipLines lines of the file, if it is the file in which the tail starts.
 func (c *logChain) skipToTail() error {
 	if c.key != c.tailKey && c.tailKey != "" {
 		return nil // the file with the start of the tail was removed: this is the next file

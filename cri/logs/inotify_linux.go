@@ -45,7 +45,7 @@ func (n *inotifyQueue) removeWatch(watch int) {
 	_, _ = unix.InotifyRmWatch(n.fd, uint32(watch))
 }
 
-// readEvents blocks until there are events.
+// readEvents waits for inotify events and returns them.
 func (n *inotifyQueue) readEvents() ([]inotifyEvent, error) {
 	got, err := n.file.Read(n.buf[:])
 	if err != nil {

@@ -58,7 +58,7 @@ func newLogKeeper(r *Rotator, l Log, cancel context.CancelFunc) *logKeeper {
 	}
 }
 
-// run checks and rotates the log until ctx ends.
+// run checks the log, and rotates it when it is due, until ctx ends.
 func (k *logKeeper) run(ctx context.Context) {
 	defer close(k.done)
 	defer k.disarmWatch()

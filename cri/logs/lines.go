@@ -65,7 +65,7 @@ func (l *lineReader) takeUnfinished() []byte {
 	return rest
 }
 
-// dropBuffered drops all buffered text.
+// dropBuffered empties the buffer.
 func (l *lineReader) dropBuffered() {
 	l.start, l.end, l.searched, l.skippingLong = 0, 0, 0, false
 }

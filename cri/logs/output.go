@@ -70,7 +70,7 @@ func (o *entryWriter) writeEntry(entry Entry) error {
 	return o.writeLimited(w, entry.Content)
 }
 
-// writeLimited writes data up to LimitBytes.
+// writeLimited writes data to w, up to LimitBytes. At the limit it returns errLogEnd.
 func (o *entryWriter) writeLimited(w *bufio.Writer, data []byte) error {
 	data = data[:min(int64(len(data)), o.bytesLeft)]
 	o.bytesLeft -= int64(len(data))
@@ -83,7 +83,7 @@ func (o *entryWriter) writeLimited(w *bufio.Writer, data []byte) error {
 	return nil
 }
 
-// flushLast flushes the buffered output.
+// flushLast flushes the writer of the last written entry.
 func (o *entryWriter) flushLast() error {
 	if o.last == nil {
 		return nil

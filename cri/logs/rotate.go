@@ -54,7 +54,7 @@ func (k *logKeeper) rotateLog(ctx context.Context) error {
 	return nil
 }
 
-// readDir returns the regular files of a directory.
+// readDir returns the names and sizes of the regular files in dir.
 func readDir(dir string) ([]File, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

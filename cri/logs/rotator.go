@@ -24,7 +24,7 @@ type Log struct {
 	Container   string          // name of the container, for log lines; may be empty
 }
 
-// logAttrs returns the slog attributes that identify the log.
+// logAttrs returns attributes for slog that identify the pod and the container of the log.
 func (l Log) logAttrs() []any {
 	return []any{
 		"namespace", l.Pod.Namespace, "pod", l.Pod.Name, "container", l.Container, "containerID", l.ContainerID, "path", l.Path,

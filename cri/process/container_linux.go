@@ -281,7 +281,7 @@ func (c *container) lockOp(ctx context.Context) error {
 // unlockOp releases the lock that lockOp acquired.
 func (c *container) unlockOp() { <-c.opLock }
 
-// findContainer returns a container by its ID.
+// findContainer returns the container with this ID, or cri.ErrNotFound.
 func (r *Runtime) findContainer(id string) (*container, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

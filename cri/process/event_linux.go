@@ -161,7 +161,7 @@ func (r *Runtime) removeStream(stream *eventStream) {
 	delete(r.streams, stream)
 }
 
-// takeEvents returns and empties the queue of a stream.
+// takeEvents returns the queued events of stream, and empties the queue.
 func (r *Runtime) takeEvents(stream *eventStream) ([]queuedEvent, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -78,7 +78,7 @@ func (r *Runtime) ReopenContainerLog(ctx context.Context, id string) error {
 	return wrapError("ReopenContainerLog", id, err)
 }
 
-// runningShim returns the shim of a running container.
+// runningShim returns the shim of the container with this ID. It returns an error if the container is not running.
 func (r *Runtime) runningShim(id string) (*shim.Handle, error) {
 	c, err := r.findContainer(id)
 	if err != nil {

@@ -57,7 +57,7 @@ func (r *Runtime) ImageStatus(_ context.Context, image cri.ImageSpec) (cri.Image
 	return nominalImage(image), nil
 }
 
-// PullImage returns the name without fetching anything.
+// PullImage returns the image name as the reference, and pulls nothing.
 func (r *Runtime) PullImage(_ context.Context, image cri.ImageSpec, _ *cri.Auth, _ *cri.SandboxConfig) (string, error) {
 	return image.Image, nil
 }

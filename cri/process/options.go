@@ -39,7 +39,7 @@ func (o Options) checkUser(euid int) error {
 	return nil
 }
 
-// logger returns Logger, or a logger that discards everything.
+// logger returns o.Logger or, if that is nil, a logger that discards everything.
 func (o Options) logger() *slog.Logger {
 	if o.Logger == nil {
 		return slog.New(slog.DiscardHandler)

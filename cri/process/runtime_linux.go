@@ -274,7 +274,7 @@ func (r *Runtime) reserveName(name string) error {
 	return nil
 }
 
-// releaseName releases a reserved name.
+// releaseName makes a reserved name available again.
 func (r *Runtime) releaseName(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -284,14 +284,14 @@ func (r *Runtime) releaseName(name string) {
 // idSize is the length of an ID in bytes, before hexadecimal encoding.
 const idSize = 16
 
-// newID returns a random ID.
+// newID returns a random ID in hexadecimal form.
 func newID() string {
 	var id [idSize]byte
 	_, _ = rand.Read(id[:]) // never fails, as package rand says
 	return hex.EncodeToString(id[:])
 }
 
-// isID reports whether name has the form of an ID from newID.
+// isID reports whether name has the form of the IDs of newID.
 func isID(name string) bool {
 	id, err := hex.DecodeString(name)
 	return err == nil && len(id) == idSize && name == hex.EncodeToString(id)

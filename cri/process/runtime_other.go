@@ -30,7 +30,7 @@ type Runtime struct {
 // Main does nothing.
 func Main() {}
 
-// Open returns an error wrapping [errors.ErrUnsupported].
+// Open returns an error that wraps [errors.ErrUnsupported], because the runtime requires Linux.
 func Open(string, Options) (*Runtime, error) {
 	return nil, fmt.Errorf("open process runtime on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }

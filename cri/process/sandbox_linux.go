@@ -249,7 +249,7 @@ func (r *Runtime) findSandbox(id string) (*sandbox, error) {
 	return nil, cri.ErrNotFound
 }
 
-// containersIn returns the containers of a sandbox.
+// containersIn returns the containers of sandbox sb.
 func (r *Runtime) containersIn(sb *sandbox) []*container {
 	r.mu.Lock()
 	defer r.mu.Unlock()

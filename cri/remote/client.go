@@ -101,7 +101,7 @@ func Dial(endpoint string, opts Options) (*Client, error) {
 	return c, nil
 }
 
-// Close closes the connection. Calls in progress fail.
+// Close closes the connections to the runtime. Calls in progress fail.
 func (c *Client) Close() error {
 	err := c.conn.Close()
 	if c.imageConn != c.conn {

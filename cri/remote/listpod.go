@@ -39,7 +39,7 @@ type mislabelled struct {
 	uids map[string]bool
 }
 
-// contains reports whether the pod cannot be listed by label.
+// contains reports whether the pod with this UID cannot be listed by label.
 func (m *mislabelled) contains(uid string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

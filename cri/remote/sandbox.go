@@ -39,7 +39,7 @@ func (c *Client) RemoveSandbox(ctx context.Context, id string) error {
 	return ignoreNotFound(err)
 }
 
-// SandboxStatus returns the sandbox with all details.
+// SandboxStatus returns the sandbox with this ID and all its details.
 func (c *Client) SandboxStatus(ctx context.Context, id string) (cri.Sandbox, error) {
 	o := callInfo{name: "PodSandboxStatus", id: id}
 	r, err := invoke(ctx, c, o, c.runtime.PodSandboxStatus, &v1.PodSandboxStatusRequest{PodSandboxId: id})

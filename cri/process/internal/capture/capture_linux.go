@@ -72,7 +72,7 @@ func (o *Output) readBuffered() {
 	})
 }
 
-// Writer returns the blocking end of the pipe for a command.
+// Writer returns the end of the pipe to which the command writes. Its writes block.
 func (o *Output) Writer() *os.File { return o.to }
 
 // Bytes returns the kept output. The caller must wait for the readers of [Start] first.

@@ -134,7 +134,7 @@ func (e *encoder) addPiece(piece []byte, newline bool) {
 	e.line = append(e.line, piece...)
 }
 
-// flushLine finishes a line without a newline.
+// flushLine appends the unfinished line, if any, as an entry with tag P.
 func (e *encoder) flushLine() {
 	if len(e.line) > 0 {
 		e.appendEntry('P', nil)

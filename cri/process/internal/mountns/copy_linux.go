@@ -142,7 +142,7 @@ func closeAll(entries []clonedEntry) {
 	}
 }
 
-// cloneEntries clones the entries of a directory.
+// cloneEntries returns clones of all entries of the directory dir. More than maxEntries are an error.
 func cloneEntries(dir int) ([]clonedEntry, error) {
 	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -172,7 +172,8 @@ func cloneEntries(dir int) ([]clonedEntry, error) {
 	return entries, nil
 }
 
-// cloneEntry clones one entry.
+// cloneEntry returns a clone of the entry name in the directory dir: the target of a symbolic link, or a detached mount of a file
+// or directory.
 func cloneEntry(dir int, name string) (clonedEntry, error) {
 	e := clonedEntry{name: name, tree: -1}
 	// AT_STATX_DONT_SYNC avoids a hang on a network file system whose server is down.
@@ -195,7 +196,7 @@ func cloneEntry(dir int, name string) (clonedEntry, error) {
 	return e, nil
 }
 
-// mountInto creates the entry in a directory.
+// mountInto creates the entry in the directory dir, and mounts the clone there.
 func (e *clonedEntry) mountInto(dir int) error {
 	if e.tree < 0 {
 		return os.NewSyscallError("symlinkat", unix.Symlinkat(e.link, dir, e.name))

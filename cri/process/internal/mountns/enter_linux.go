@@ -84,7 +84,7 @@ func (s *namespaceBuilder) prepareMountPoint(mounts []Mount, i int, dir bool) er
 	return s.createMissing(p, dir)
 }
 
-// attachMount mounts a cloned source at its target.
+// attachMount mounts source, the clone for mnt, at the target of mnt, which it creates if it is missing.
 func (s *namespaceBuilder) attachMount(mnt *Mount, source clonedTree) error {
 	p, err := s.resolvePath(mnt.Target)
 	if err != nil {

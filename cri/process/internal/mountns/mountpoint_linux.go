@@ -25,7 +25,7 @@ type pathPosition struct {
 
 func (p *pathPosition) closeFD() { _ = unix.Close(p.fd) }
 
-// moveTo replaces the current descriptor.
+// moveTo closes the descriptor of p and replaces it by fd.
 func (p *pathPosition) moveTo(fd int) {
 	p.closeFD()
 	p.fd = fd

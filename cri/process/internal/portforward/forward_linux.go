@@ -110,7 +110,8 @@ func callInNetns(netns string, fn func() error) error {
 	return err
 }
 
-// copyBoth copies in both directions until both have ended.
+// copyBoth copies data in both directions between the port connection to and conn. It returns when both directions have ended or
+// ctx ends, and closes both connections.
 func copyBoth(ctx context.Context, to *net.TCPConn, conn io.ReadWriteCloser) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -205,7 +206,7 @@ func writeToPort(to *net.TCPConn, data []byte) error {
 	}
 }
 
-// copyFromPort copies from the port to the stream.
+// copyFromPort copies from the port connection from to the client, until the port closes it.
 func copyFromPort(to io.Writer, from *net.TCPConn) error {
 	buf := make([]byte, 1<<10)
 	for {

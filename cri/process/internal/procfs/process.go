@@ -33,7 +33,7 @@ const (
 	fieldRSS      = 21
 )
 
-// ParseStat parses the content of /proc/<pid>/stat.
+// ParseStat parses stat, the content of a file /proc/<pid>/stat.
 func ParseStat(stat []byte) (Process, error) {
 	// The name is in parentheses and may itself contain spaces, parentheses and newlines: the last parenthesis ends it.
 	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
@@ -105,7 +105,7 @@ func ListProcesses() ([]Process, error) {
 // Tree contains processes by the PID of their parent.
 type Tree map[int][]Process
 
-// NewTree groups processes by their parent.
+// NewTree returns the processes grouped by their parents.
 func NewTree(all []Process) Tree {
 	t := make(Tree, len(all))
 	for _, p := range all {
@@ -155,7 +155,7 @@ func HasArgs(pid int, args ...string) bool {
 	return err == nil && string(line) == strings.Join(args, "\x00")+"\x00"
 }
 
-// BootID returns the ID of the current boot of the machine.
+// BootID returns the random ID of this boot of the machine.
 func BootID() (string, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -114,7 +114,8 @@ func openNull(mode int) (int, error) {
 // nonblocking selects the non-blocking ends of a pipe. A command expects a blocking descriptor.
 type nonblocking struct{ read, write bool }
 
-// createPipe creates a pipe with close-on-exec.
+// createPipe creates a pipe. It returns the end to read from and the end to write to. n selects which of the ends are
+// non-blocking.
 func createPipe(n nonblocking) (from, to int, err error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {

@@ -53,7 +53,7 @@ func (o *outputCopier) setCommandExited(now time.Time) {
 	}
 }
 
-// stopCopying stops the copying, even if output is left.
+// stopCopying stops the copying at once. Output that is not yet copied is lost.
 func (o *outputCopier) stopCopying() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -121,7 +121,7 @@ func (o *outputCopier) extendDeadline(rest int) bool {
 	return o.from.SetReadDeadline(until) == nil
 }
 
-// bufferedBytes returns the number of readable bytes.
+// bufferedBytes returns the number of bytes that can be read from conn at once.
 func bufferedBytes(conn syscall.RawConn) (n int) {
 	_ = conn.Control(func(fd uintptr) {
 		n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ)

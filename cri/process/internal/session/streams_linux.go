@@ -31,7 +31,7 @@ type sessionStreams struct {
 	done   chan struct{}  // closed by closeFiles
 }
 
-// startCopying starts the copying goroutines.
+// startCopying starts the goroutines that copy the streams and set the terminal size.
 func (w *sessionStreams) startCopying() {
 	for _, o := range w.outputs {
 		w.copies.Go(func() {

@@ -90,7 +90,7 @@ func (h *outputHub) writeOutput(stream string, data []byte) {
 	}
 }
 
-// removeClient drops a client, unless it was dropped already.
+// removeClient removes a client that has disconnected, unless it was dropped before.
 func (h *outputHub) removeClient(attached *client) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -85,7 +85,7 @@ func endedIsSuccess(err error) error {
 	return err
 }
 
-// ReopenLog returns when the shim writes to a new log file.
+// ReopenLog makes the shim open a new log file, and returns when the shim writes to it.
 func (h *Handle) ReopenLog(ctx context.Context) error {
 	return h.callWithTimeout(ctx, request{Op: opReopen})
 }
@@ -154,7 +154,8 @@ func (h *Handle) exchangeMessages(ctx context.Context, req request, fds []int) (
 	return answer, json.NewDecoder(conn).Decode(&answer)
 }
 
-// openRequest connects to the shim and sends a request.
+// openRequest connects to the shim and sends req with the descriptors fds. It returns the connection, from which the caller reads
+// the reply.
 func (h *Handle) openRequest(ctx context.Context, req request, fds []int) (*net.UnixConn, error) {
 	path, done, err := socketPath(h.dir)
 	if err != nil {
@@ -176,7 +177,7 @@ func (h *Handle) openRequest(ctx context.Context, req request, fds []int) (*net.
 	return conn, nil
 }
 
-// writeMessage writes a message as JSON, with descriptors.
+// writeMessage writes message as JSON, and sends the descriptors fds with it.
 func writeMessage(conn *net.UnixConn, message any, fds []int) error {
 	data, err := json.Marshal(message)
 	if err != nil {

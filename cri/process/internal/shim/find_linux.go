@@ -31,7 +31,7 @@ func FindShim(dir string, deadline time.Time) (*Handle, error) {
 	}
 }
 
-// tryFind is FindShim without waiting.
+// tryFind is FindShim without waiting: it returns an error for a shim that has not yet started its process.
 func tryFind(dir string) (*Handle, error) {
 	if lives, err := isLocked(dir); err != nil || !lives {
 		return nil, err

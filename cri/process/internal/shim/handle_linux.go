@@ -79,7 +79,7 @@ func (h *Handle) Wait(ctx context.Context) error {
 // pollPeriod is the polling period of Wait when no file descriptor is free.
 const pollPeriod = 20 * time.Millisecond
 
-// pollExited is Wait without a descriptor of its own.
+// pollExited is Wait for the case that no file descriptor is free: it polls Exited.
 func (h *Handle) pollExited(ctx context.Context) error {
 	ticker := time.NewTicker(pollPeriod)
 	defer ticker.Stop()

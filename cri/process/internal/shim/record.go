@@ -103,13 +103,13 @@ const (
 	codeLost       = 137 // 128+SIGKILL
 )
 
-// WriteSpec writes the spec file of a container directory.
+// WriteSpec writes the spec to its file in dir, the directory of a container.
 func WriteSpec(dir string, spec Spec) error { return WriteRecord(filepath.Join(dir, specFile), spec) }
 
-// ReadSpec reads the spec file of a container directory.
+// ReadSpec reads the spec from dir, the directory of a container.
 func ReadSpec(dir string) (Spec, error) { return ReadRecord[Spec](filepath.Join(dir, specFile)) }
 
-// ReadRun reads the start record of a container directory.
+// ReadRun reads the start record from dir, the directory of a container.
 func ReadRun(dir string) (Run, error) { return ReadRecord[Run](filepath.Join(dir, runFile)) }
 
 // RecordStartFailure writes and returns an exit record for a container whose process could not be started because of cause. dir

@@ -51,7 +51,7 @@ func (k *shimServer) acceptRequests(listener *net.UnixListener) {
 	}
 }
 
-// handleRequest reads and executes the request of one client.
+// handleRequest reads a request from conn and executes it. It returns the exit code if the request runs a command.
 func (k *shimServer) handleRequest(conn *net.UnixConn) (code int, err error) {
 	_ = conn.SetReadDeadline(time.Now().Add(requestTimeout))
 	var r request

@@ -163,7 +163,7 @@ func listenRequests(dir string) (*net.UnixListener, error) {
 	return net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 }
 
-// forkProcess forks the process of the container.
+// forkProcess starts the process of the container.
 func (k *shimServer) forkProcess() error {
 	files, err := k.openStdio()
 	if err == nil {
@@ -182,7 +182,7 @@ func (k *shimServer) forkOnThread(argv []string, files stdio, env []string) (pid
 	return pid, err
 }
 
-// forkHere is forkOnThread for a caller on the fork thread.
+// forkHere starts a program as forkOnThread does. The caller is on the fork thread.
 func (k *shimServer) forkHere(argv []string, files stdio, env []string) (int, error) {
 	path, err := k.lookPath(argv[0])
 	if err != nil {
@@ -206,7 +206,7 @@ func (k *shimServer) forkHere(argv []string, files stdio, env []string) (int, er
 	return pid, nil
 }
 
-// lookPath finds a program in the PATH of the container.
+// lookPath returns the path of the program name, which it searches in the PATH of the container.
 func (k *shimServer) lookPath(name string) (string, error) {
 	for _, entry := range k.spec.Env {
 		if path, ok := strings.CutPrefix(entry, "PATH="); ok {

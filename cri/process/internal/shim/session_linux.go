@@ -90,7 +90,7 @@ func (h *Handle) Attach(ctx context.Context, opts AttachOptions, fds [2]int) (*A
 	return a, err
 }
 
-// readAttached reads the first reply to an attach request.
+// readAttached reads the shim's reply to an attach request, and returns the attachment.
 func (h *Handle) readAttached(ctx context.Context, req request, conn *net.UnixConn) (*Attachment, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Now()) })
 	defer stop()
@@ -140,7 +140,7 @@ func (a *Attachment) Terminal() *os.File {
 // stdin of the process: the client then receives the remaining output.
 func (a *Attachment) StaysAfterInput() bool { return a.attachedReply.Once && !a.attachedReply.TTY }
 
-// EndInput signals that this client sends no more input.
+// EndInput tells the shim that this client sends no more input.
 func (a *Attachment) EndInput() {
 	_, _ = a.conn.Write([]byte{inputEnded}) // fails if the shim has exited
 }
@@ -161,5 +161,5 @@ func (a *Attachment) Wait(ctx context.Context) error {
 	return a.handle.explainError(ctx, a.req, err)
 }
 
-// Close detaches from the process.
+// Close disconnects from the process. Wait then returns nil.
 func (a *Attachment) Close() { a.close() }

@@ -78,7 +78,8 @@ func StartShim(ctx context.Context, dir string) (*Handle, Run, error) {
 	return nil, Run{}, errors.Join(err, h.KillAndClose())
 }
 
-// startProcess executes the program again as a shim.
+// startProcess starts this program again, as the shim of the container with directory dir. The shim inherits report, a pipe for
+// its start report, and lock, the locked file.
 func startProcess(dir string, report, lock *os.File) (*Handle, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -109,7 +110,7 @@ func startProcess(dir string, report, lock *os.File) (*Handle, error) {
 	return h, process.Release()
 }
 
-// awaitStarted reads the report of a new shim.
+// awaitStarted reads the start report of a new shim from the pipe ready. It returns the start record, or the error of the start.
 func (h *Handle) awaitStarted(ready io.Reader) (Run, error) {
 	data, err := io.ReadAll(ready)
 	if err != nil {

@@ -24,7 +24,7 @@ type stdio struct {
 // noFiles is a stdio without descriptors.
 var noFiles = stdio{in: -1, out: -1, err: -1} //nolint:gochecknoglobals // a constant
 
-// close closes all open descriptors.
+// close closes the descriptors that are open.
 func (s stdio) close() {
 	for i, fd := range []int{s.in, s.out, s.err} {
 		if fd >= 0 && (i == 0 || !s.tty) {
@@ -50,7 +50,7 @@ func (k *shimServer) openStdio() (files stdio, err error) {
 	return files, err
 }
 
-// openTerminal opens the terminal of the process.
+// openTerminal opens a terminal as stdin, stdout and stderr of the container's process, and starts to copy its output.
 func (k *shimServer) openTerminal() (stdio, error) {
 	uid := -1
 	if u := k.spec.User; u != nil {

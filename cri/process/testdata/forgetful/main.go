@@ -49,7 +49,7 @@ func main() {
 	fmt.Println("starts:", len(read(filepath.Join(dir, "starts"))))
 }
 
-// run starts a container, in a new state directory as a test would.
+// run starts a container, as a test would, with a new state directory.
 func run() error {
 	ctx := context.Background()
 	root, err := os.MkdirTemp("", "forgetful")
