@@ -26,8 +26,8 @@ type Host struct {
 	Err error
 }
 
-// validateNodeIP returns an error if ip cannot be an address of this node, as validateNodeIP in
-// pkg/kubelet/kubelet_node_status.go.
+// validateNodeIP returns an error unless ip is a usable address of a network interface of this machine. It follows validateNodeIP
+// in pkg/kubelet/kubelet_node_status.go.
 func (h *Host) validateNodeIP(ip netip.Addr) error {
 	if ip = ip.Unmap(); slices.ContainsFunc(h.Interfaces, func(a netip.Addr) bool { return a.Unmap() == ip }) {
 		return checkUnusableIP(ip)
@@ -41,7 +41,7 @@ func (h *Host) validateNodeIP(ip netip.Addr) error {
 	return fmt.Errorf("node IP %s: not found in the host's network interfaces", ip)
 }
 
-// validateNodeIPs returns an error if one of ips cannot be an address of this node, as validateNodeIP does for a single address.
+// validateNodeIPs calls validateNodeIP for each of ips, and returns the first error.
 func (h *Host) validateNodeIPs(ips []netip.Addr) error {
 	for _, ip := range ips {
 		if err := h.validateNodeIP(ip); err != nil {
@@ -51,7 +51,7 @@ func (h *Host) validateNodeIPs(ips []netip.Addr) error {
 	return nil
 }
 
-// checkUnusableIP returns an error for an address that no node can have, such as a loopback address.
+// checkUnusableIP returns an error if ip is of a kind that no node can have, such as a loopback or multicast address.
 func checkUnusableIP(ip netip.Addr) error {
 	for _, kind := range []struct {
 		is   bool
@@ -70,8 +70,8 @@ func checkUnusableIP(ip netip.Addr) error {
 	return nil
 }
 
-// configuredIPs returns the valid and specific addresses of NodeIPs, and whether IPv4 is preferred: it is unless the first node
-// IP is IPv6.
+// configuredIPs returns the addresses in NodeIPs without 0.0.0.0 and ::, which only select the IP family. preferIPv4 is false if
+// the first of NodeIPs is an IPv6 address.
 func (c *Config) configuredIPs() (ips []netip.Addr, preferIPv4 bool) {
 	for i, ip := range c.NodeIPs {
 		if i == 0 && !ip.Unmap().Is4() {
@@ -84,22 +84,23 @@ func (c *Config) configuredIPs() (ips []netip.Addr, preferIPv4 bool) {
 	return ips, !preferIPv4
 }
 
-// hostAddress returns the host name as an IP address, and whether it is one.
+// hostAddress parses the host name as an IP address. The bool is false if the host name is not an IP address.
 func (c *Config) hostAddress() (netip.Addr, bool) {
 	ip, err := netip.ParseAddr(c.hostnameOrName())
 	return ip.Unmap(), err == nil && ip.Zone() == ""
 }
 
-// needsLookup reports whether the node addresses depend on DNS and the default route.
+// needsLookup reports whether choosing the node addresses requires a DNS query and the default route. Configured addresses
+// require neither.
 func (c *Config) needsLookup() bool {
 	ips, _ := c.configuredIPs()
 	_, isAddress := c.hostAddress()
 	return len(ips) == 0 && !isAddress && (!c.ExternalCloudProvider || len(c.NodeIPs) > 0)
 }
 
-// nodeAddresses returns the status.addresses of the Node. It uses the first available of: the configured node IPs, a host name
-// that is an IP address, the node name in DNS, and the default route. With an external cloud provider existing addresses are
-// kept. On error it returns current.
+// nodeAddresses returns the value of status.addresses for the Node. The first of these that exists is used: the configured node
+// IPs, a host name that is an IP address, the node name in DNS, the default route. With an external cloud provider, the existing
+// addresses in current are kept. On error it returns current and the error.
 func nodeAddresses(config *Config, host Host, current []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
 	ips, preferIPv4 := config.configuredIPs()
 	if err := host.validateNodeIPs(ips); err != nil {
@@ -123,8 +124,9 @@ func nodeAddresses(config *Config, host Host, current []corev1.NodeAddress) ([]c
 	return formatAddresses([]netip.Addr{ip}, config.hostnameOrName()), nil
 }
 
-// chooseAddress returns the InternalIP of a node without configured node IPs: the host name if it is an address, a DNS address of the node
-// name that belongs to this machine, or the address of the default route.
+// chooseAddress returns the InternalIP of a node without configured node IPs. It is the host name if that is an IP address, or a
+// DNS address of the node name that belongs to this machine, or the address of the default route. preferIPv4 selects among
+// several DNS addresses.
 func chooseAddress(config *Config, host Host, preferIPv4 bool) (netip.Addr, error) {
 	if ip, is := config.hostAddress(); is {
 		return ip, nil
@@ -152,7 +154,7 @@ func chooseAddress(config *Config, host Host, preferIPv4 bool) (netip.Addr, erro
 	return netip.Addr{}, errors.New("the name has no address of this machine, and there is no default route")
 }
 
-// formatAddresses returns ips as InternalIP addresses, followed by the Hostname address.
+// formatAddresses returns one InternalIP address per element of ips, followed by the Hostname address.
 func formatAddresses(ips []netip.Addr, hostname string) []corev1.NodeAddress {
 	all := make([]corev1.NodeAddress, 0, len(ips)+1)
 	for _, ip := range ips {
@@ -161,7 +163,8 @@ func formatAddresses(ips []netip.Addr, hostname string) []corev1.NodeAddress {
 	return append(all, corev1.NodeAddress{Type: corev1.NodeHostName, Address: hostname})
 }
 
-// setAddresses sets the addresses, and the annotation that passes configured node IPs to an external cloud provider.
+// setAddresses sets status.addresses. For an external cloud provider it also sets the annotation with the configured node IPs. An
+// invalid configured IP leaves both unchanged.
 func (b *builder) setAddresses() {
 	c := &b.in.Config
 	ips, _ := c.configuredIPs()

@@ -33,21 +33,22 @@ type builder struct {
 	events []Event
 }
 
-// Build returns the Node object that follows from previous, the version at the API server, and the facts in. It sets only fields
-// that a node agent owns. Emit the events after the API server has accepted the object. The result shares no memory with
-// previous.
+// Build returns the Node object to report: previous, as received from the API server, with the fields that a node agent owns set
+// from facts. The caller must record the returned events once the API server has accepted the Node. The result shares no memory
+// with previous.
 //
-// [Changed] reports whether the result must be sent at once, and [FactErrors] why a field kept its value.
-func Build(previous *corev1.Node, in Facts) (*corev1.Node, []Event) {
-	b := builder{in: &in, now: in.timestamp(), node: previous.DeepCopy()}
+// [Changed] reports whether the Node must be sent at once. [FactErrors] returns the reasons why fields of previous are kept.
+func Build(previous *corev1.Node, facts Facts) (*corev1.Node, []Event) {
+	b := builder{in: &facts, now: facts.timestamp(), node: previous.DeepCopy()}
 	b.setPlatform()
 	b.setStatus()
 	return b.node, b.events
 }
 
-// Initial returns the Node object to create if the API server has none, and the events to emit after its creation.
-func Initial(in Facts) (*corev1.Node, []Event) {
-	c := &in.Config
+// Initial returns the Node object for a node that the API server does not have yet. The caller must record the returned events
+// after creating the Node.
+func Initial(facts Facts) (*corev1.Node, []Event) {
+	c := &facts.Config
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: map[string]string{
 		corev1.LabelHostname: c.hostnameOrName(), corev1.LabelOSStable: c.operatingSystem(), corev1.LabelArchStable: c.architecture(),
 		labelBetaOS: c.operatingSystem(), labelBetaArch: c.architecture(),
@@ -62,21 +63,22 @@ func Initial(in Facts) (*corev1.Node, []Event) {
 	}
 	node.Spec.ProviderID = c.ProviderID
 
-	b := builder{in: &in, now: in.timestamp(), node: node}
+	b := builder{in: &facts, now: facts.timestamp(), node: node}
 	b.setStatus()
 	return b.node, b.events
 }
 
-// FactErrors returns the errors because of which Build keeps fields of previous, currently those of finding addresses.
-func FactErrors(previous *corev1.Node, in Facts) []error {
+// FactErrors returns the errors for which Build keeps fields of previous unchanged. At present only addresses can fail.
+func FactErrors(previous *corev1.Node, facts Facts) []error {
 	var errs []error
-	if _, err := nodeAddresses(&in.Config, in.Host, previous.Status.Addresses); err != nil {
+	if _, err := nodeAddresses(&facts.Config, facts.Host, previous.Status.Addresses); err != nil {
 		errs = append(errs, err)
 	}
 	return errs
 }
 
-// setPlatform restores the labels for operating system and architecture, which schedulers rely on.
+// setPlatform sets the labels for operating system and architecture, in case another client has changed them. Schedulers rely on
+// them.
 func (b *builder) setPlatform() {
 	for label, value := range map[string]string{corev1.LabelOSStable: b.in.Config.operatingSystem(), corev1.LabelArchStable: b.in.Config.architecture()} {
 		if b.node.Labels[label] == value {
@@ -89,7 +91,8 @@ func (b *builder) setPlatform() {
 	}
 }
 
-// setStatus sets the fields of the status in the order of defaultNodeStatusFuncs in pkg/kubelet/kubelet_node_status.go.
+// setStatus sets all status fields that a node agent owns. The order is that of defaultNodeStatusFuncs in
+// pkg/kubelet/kubelet_node_status.go.
 func (b *builder) setStatus() {
 	b.setAddresses()
 	b.setMachine()
@@ -106,7 +109,7 @@ func (b *builder) setStatus() {
 	b.node.Status.DeclaredFeatures = b.in.Config.declaredFeatures()
 }
 
-// setSchedulable adds an event if spec.unschedulable, which other clients set, has changed.
+// setSchedulable adds an event if another client has changed spec.unschedulable since the last such event.
 func (b *builder) setSchedulable() {
 	switch now := b.node.Spec.Unschedulable; {
 	case now && !b.in.Announced.Unschedulable:

@@ -24,7 +24,7 @@ type pressureCondition struct {
 	reason, message, event [2]string
 }
 
-// pressureConditions returns the pressure conditions in the order of a new Node object.
+// pressureConditions returns the conditions for memory, disk and PID pressure, in their order in a new Node object.
 func pressureConditions() [3]pressureCondition {
 	return [...]pressureCondition{
 		{
@@ -48,7 +48,7 @@ func pressureConditions() [3]pressureCondition {
 	}
 }
 
-// setConditions sets the four conditions that the agent owns and keeps all other conditions.
+// setConditions sets the four conditions that a node agent owns: three for pressure, and Ready. It keeps all other conditions.
 func (b *builder) setConditions() {
 	h, all := &b.in.Health, pressureConditions()
 	for i, is := range []bool{h.MemoryPressure, h.DiskPressure, h.PIDPressure} {
@@ -57,10 +57,11 @@ func (b *builder) setConditions() {
 	b.setReady()
 }
 
-// setPressure sets a pressure condition. Reason and message are written only when the status changes, as in the kubelet.
-func (b *builder) setPressure(p *pressureCondition, is bool) {
+// setPressure sets the condition p to True if hasPressure is true, else to False. As in the kubelet, reason and message are only
+// set when the status changes.
+func (b *builder) setPressure(p *pressureCondition, hasPressure bool) {
 	status, which := corev1.ConditionFalse, 0
-	if is {
+	if hasPressure {
 		status, which = corev1.ConditionTrue, 1
 	}
 	all := b.node.Status.Conditions
@@ -77,7 +78,7 @@ func (b *builder) setPressure(p *pressureCondition, is bool) {
 	}
 }
 
-// setReady replaces condition Ready. It keeps the transition time while the status is unchanged.
+// setReady sets the condition Ready. Its transition time changes only with its status.
 func (b *builder) setReady() {
 	ready := corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status",
@@ -106,7 +107,7 @@ func (b *builder) setReady() {
 	*c = ready
 }
 
-// notReadyReasons returns the errors that make the node not ready. It may contain nil errors.
+// notReadyReasons returns the errors that make the node not ready. Elements may be nil, and count as no error.
 func (b *builder) notReadyReasons() []error {
 	h := &b.in.Health
 	errs := append(b.in.Runtime.notReadyReasons(b.in.Now, h.Unhealthy), h.Storage)
@@ -129,7 +130,7 @@ func (b *builder) notReadyReasons() []error {
 	return errs
 }
 
-// truncateMessage limits a condition message to maxMessage bytes of valid UTF-8.
+// truncateMessage returns the condition message s, cut to at most maxMessage bytes. Invalid UTF-8 is replaced.
 func truncateMessage(s string) string {
 	if len(s) > maxMessage {
 		s = s[:maxMessage-len("...")] + "..."
@@ -141,8 +142,8 @@ func firstConditionIndex(all []corev1.NodeCondition, kind corev1.NodeConditionTy
 	return slices.IndexFunc(all, func(c corev1.NodeCondition) bool { return c.Type == kind })
 }
 
-// lastConditionIndex returns the index of the last condition of a type, or -1. The kubelet uses the last one too, if the type
-// occurs twice.
+// lastConditionIndex returns the index of the last condition of type kind, or -1. The kubelet also uses the last condition if a
+// type occurs twice.
 func lastConditionIndex(all []corev1.NodeCondition, kind corev1.NodeConditionType) int {
 	for i, c := range slices.Backward(all) {
 		if c.Type == kind {

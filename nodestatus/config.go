@@ -76,7 +76,7 @@ func (c *Config) maxPods() int {
 	return c.MaxPods
 }
 
-// maxImages returns how many of the n images on the node are listed in its status.
+// maxImages returns how many images the node status lists, if the node has n images.
 func (c *Config) maxImages(n int) int {
 	limit := defaultMaxImages
 	if c.MaxImages != nil {

@@ -33,12 +33,12 @@ type Event struct {
 	Message string
 }
 
-// StartingEvent returns the event that an agent emits at its start: reason Starting, as the kubelet.
+// StartingEvent returns the event with reason Starting, which an agent records when it starts, as the kubelet does.
 func StartingEvent() Event {
 	return Event{Type: corev1.EventTypeNormal, Reason: ReasonStarting, Message: "Starting kubelet."}
 }
 
-// newStatusEvent returns the event for a new status of the node, such as NodeReady.
+// newStatusEvent returns an event about the named node. reason is its new state, such as NodeReady.
 func newStatusEvent(node, reason string) Event {
 	return Event{Type: corev1.EventTypeNormal, Reason: reason, Message: fmt.Sprintf("Node %s status is now: %s", node, reason)}
 }
@@ -50,7 +50,8 @@ type Announced struct {
 	Unschedulable bool
 }
 
-// WithEvents returns a updated for emitted events: a reboot, and changes of spec.unschedulable.
+// WithEvents returns a copy of a, updated after the caller has recorded events. Only events about a reboot and about
+// spec.unschedulable matter.
 func (a Announced) WithEvents(events []Event) Announced {
 	for _, e := range events {
 		switch e.Reason {

@@ -19,7 +19,7 @@ type Fixed struct {
 // Machine returns f.Info.
 func (f Fixed) Machine(context.Context) (machine.Info, error) { return f.Info, nil }
 
-// Host returns f.IPs as interface addresses, with the first as default.
+// Host returns a Host whose interface addresses are f.IPs and whose default address is the first of them.
 func (f Fixed) Host(context.Context, *Config) Host {
 	h := Host{Interfaces: f.IPs}
 	if len(f.IPs) > 0 {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// ownLabels returns the labels of kubernetes.io and k8s.io that a node may set on its own object, as KubeletLabels in
-// k8s.io/kubelet.
+// ownLabels returns the labels in the domains kubernetes.io and k8s.io that a node may set on its own Node object. They are
+// KubeletLabels in k8s.io/kubelet.
 func ownLabels() []string {
 	return []string{
 		corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
@@ -24,8 +24,8 @@ func ownLabels() []string {
 	}
 }
 
-// ParseLabels parses labels in the format of the kubelet's --node-labels, such as "disk=ssd,example.com/rack=4". For a repeated
-// key the last value is used. [Config.Validate] validates the labels.
+// ParseLabels parses s, labels in the format of the kubelet's flag --node-labels: "disk=ssd,example.com/rack=4". If a key is
+// repeated, its last value is used. The labels are not checked, see [Config.Validate].
 func ParseLabels(s string) map[string]string {
 	labels := map[string]string{}
 	for pair := range strings.SplitSeq(s, ",") {
@@ -38,7 +38,7 @@ func ParseLabels(s string) map[string]string {
 	return labels
 }
 
-// validateLabels returns an error per label that the API server would reject.
+// validateLabels returns a joined error for each label that the API server would reject.
 func validateLabels(labels map[string]string) error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
@@ -59,7 +59,7 @@ func validateLabels(labels map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// isReserved reports whether a label belongs to a Kubernetes domain in which a node must not set it.
+// isReserved reports whether the label key is in a Kubernetes domain, and is not one of the labels that a node may set there.
 func isReserved(key string) bool {
 	namespace, _, found := strings.Cut(key, "/")
 	if !found || !isInDomain(namespace, "kubernetes.io") && !isInDomain(namespace, "k8s.io") || slices.Contains(ownLabels(), key) {
@@ -73,8 +73,8 @@ func isInDomain(domain, other string) bool {
 	return domain == other || strings.HasSuffix(domain, "."+other)
 }
 
-// ParseTaints parses and validates taints in the format of the kubelet's --register-with-taints, such as
-// "gpu=a100:NoSchedule,example.com/new:NoExecute".
+// ParseTaints parses s, taints in the format of the kubelet's flag --register-with-taints:
+// "gpu=a100:NoSchedule,example.com/new:NoExecute". It returns an error for a taint that the API server would reject.
 func ParseTaints(s string) ([]corev1.Taint, error) {
 	var taints []corev1.Taint
 	if s == "" {
@@ -91,7 +91,7 @@ func ParseTaints(s string) ([]corev1.Taint, error) {
 	return taints, validateTaints(taints)
 }
 
-// validateTaints returns an error per taint that the API server would reject.
+// validateTaints returns a joined error for each taint that the API server would reject.
 func validateTaints(taints []corev1.Taint) error {
 	var errs []error
 	for i, t := range taints {

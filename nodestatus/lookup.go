@@ -23,8 +23,9 @@ type Lookup struct {
 	Timeout  time.Duration // of a DNS query; zero means [DefaultLookupTimeout]
 }
 
-// Host reads the network interfaces. If c requires it, Host also resolves the node name in DNS and reads the default route. It
-// returns at the latest when ctx ends. A name without a response in time has no addresses.
+// Host returns the addresses of the network interfaces. If the addresses in config are not sufficient, it also queries DNS for
+// the node name and determines the address of the default route. It returns when ctx ends at the latest. A failed DNS query
+// counts as a name without addresses.
 func (l Lookup) Host(ctx context.Context, config *Config) Host {
 	var h Host
 	h.Interfaces, h.Err = interfaceAddresses()
@@ -68,7 +69,7 @@ func (l Lookup) resolveName(ctx context.Context, name string) []netip.Addr {
 	return ips
 }
 
-// interfaceAddresses returns the addresses of all network interfaces, without zones.
+// interfaceAddresses returns the addresses of all network interfaces, without IPv6 zones.
 func interfaceAddresses() (ips []netip.Addr, err error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {

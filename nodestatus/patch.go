@@ -13,10 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Patch returns the strategic merge patch, for subresource status, from previous to built. It contains labels, annotations, and
-// the status fields that a node agent owns. It has the UID of previous, so that the API server rejects it for a recreated Node.
+// Patch returns the strategic merge patch that changes previous into built, for the subresource status of a Node. It contains the
+// changed labels, annotations and status fields that a node agent owns. It contains the UID of previous: if the Node was
+// recreated, the API server rejects the patch.
 //
-// Addresses are replaced as a whole: the API merges them by type, although a node may have two of a type.
+// The patch replaces all addresses together. The API server would merge them by type, and lose the second address of a type.
 func Patch(previous, built *corev1.Node) ([]byte, error) {
 	patch, err := buildPatch(previous, built)
 	if err != nil {
@@ -63,7 +64,7 @@ func buildPatch(previous, built *corev1.Node) ([]byte, error) {
 // jsonObject is a JSON object of a strategic merge patch.
 type jsonObject map[string]any
 
-// addPart adds a field to o unless its value is empty, and returns o.
+// addPart sets the field name of o to part, unless part is empty. It returns o.
 func (o jsonObject) addPart(name string, part jsonObject) jsonObject {
 	if len(part) > 0 {
 		o[name] = part
@@ -71,7 +72,8 @@ func (o jsonObject) addPart(name string, part jsonObject) jsonObject {
 	return o
 }
 
-// addDiff adds the difference of two values under name: the changed fields of an object, or else the new value.
+// addDiff sets the field name of o to the difference between old and now: for an object its changed fields, otherwise the value
+// now. It sets nothing if they are equal.
 func (o jsonObject) addDiff(name string, old, now any) error {
 	was, err := toJSONValue(old)
 	if err != nil {
@@ -85,7 +87,8 @@ func (o jsonObject) addDiff(name string, old, now any) error {
 	return nil
 }
 
-// addJSONDiff adds the difference of two decoded JSON values under name. For objects it adds the changed fields, recursively.
+// addJSONDiff sets the field name of o to the difference between the decoded JSON values was and is. For objects it is an object
+// with the changed fields; a removed field is null. It sets nothing if they are equal.
 func (o jsonObject) addJSONDiff(name string, was, is any) {
 	if reflect.DeepEqual(was, is) {
 		return
@@ -108,7 +111,7 @@ func (o jsonObject) addJSONDiff(name string, was, is any) {
 	o[name] = part
 }
 
-// toJSONValue converts v to decoded JSON. An empty list or map becomes nil.
+// toJSONValue encodes v as JSON and returns the decoded result. For an empty list or map it returns nil.
 func toJSONValue(v any) (out any, err error) {
 	if value := reflect.ValueOf(v); value.Kind() != reflect.Struct && value.Kind() != reflect.Pointer && value.Len() == 0 {
 		return nil, nil
@@ -122,8 +125,8 @@ func toJSONValue(v any) (out any, err error) {
 	return out, decoder.Decode(&out)
 }
 
-// changedConditions returns the new and changed conditions with all fields, because the API merges them by type. A new heartbeat
-// time counts as a change.
+// changedConditions returns each new or changed condition in now, with all its fields. The API server merges conditions by type,
+// so unchanged conditions can be omitted. A new heartbeat time is a change.
 func changedConditions(old, now []corev1.NodeCondition) (changed []jsonObject) {
 	for _, c := range now {
 		if at := lastConditionIndex(old, c.Type); at >= 0 && isSameOnServer(&old[at], &c) {
@@ -137,8 +140,8 @@ func changedConditions(old, now []corev1.NodeCondition) (changed []jsonObject) {
 	return changed
 }
 
-// elementOrder returns the types of conditions for $setElementOrder. Otherwise the API server moves unchanged conditions to the
-// end.
+// elementOrder returns the types of conditions in their order, for the patch field $setElementOrder. Without this field, the API
+// server would move unchanged conditions to the end.
 func elementOrder(conditions []corev1.NodeCondition) (types []jsonObject) {
 	for _, c := range conditions {
 		types = append(types, jsonObject{"type": c.Type})
@@ -146,7 +149,7 @@ func elementOrder(conditions []corev1.NodeCondition) (types []jsonObject) {
 	return types
 }
 
-// isSameOnServer reports whether two conditions are equal at the API server, which stores times in seconds.
+// isSameOnServer reports whether a and b are equal if times are rounded down to seconds, as the API server stores them.
 func isSameOnServer(a, b *corev1.NodeCondition) bool {
 	second := func(a, b metav1.Time) bool { return a.Unix() == b.Unix() && a.IsZero() == b.IsZero() }
 	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message &&

@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// reconciledLabels returns the labels of an existing Node that are set from the configuration.
+// reconciledLabels returns the keys of the labels that are updated from the configuration when a Node exists already.
 func reconciledLabels() []string { return append(ownLabels(), corev1.LabelWindowsBuild) }
 
-// Reconcile returns the Node to send when an agent registers and its Node exists already, and whether it differs from existing,
-// as tryRegisterWithAPIServer in pkg/kubelet/kubelet_node_status.go.
+// Reconcile returns the Node to send when an agent registers a Node that exists already, like tryRegisterWithAPIServer in
+// pkg/kubelet/kubelet_node_status.go. The bool reports whether this Node differs from existing, and must be sent.
 //
-// The attach-detach annotation, the labels that every node has and huge page resources are taken from initial. Taints, other
-// labels and the spec are kept. The result shares no memory with the arguments.
+// The result has the attach-detach annotation, the default labels and the huge page resources of initial. Taints, other labels
+// and the spec are those of existing. The result shares no memory with the arguments.
 func Reconcile(existing, initial *corev1.Node) (*corev1.Node, bool) {
 	node := existing.DeepCopy()
 	changed := reconcileAttachDetach(node, initial)
@@ -25,7 +25,8 @@ func Reconcile(existing, initial *corev1.Node) (*corev1.Node, bool) {
 	return node, changed
 }
 
-// reconcileAttachDetach sets the attach-detach annotation from initial. An empty annotation counts as missing.
+// reconcileAttachDetach sets the attach-detach annotation of node to that of initial, or removes it if initial has none. It
+// reports whether node was changed.
 func reconcileAttachDetach(node, initial *corev1.Node) bool {
 	want, wanted := initial.Annotations[annotationAttachDetach]
 	if node.Annotations[annotationAttachDetach] == want {
@@ -42,7 +43,8 @@ func reconcileAttachDetach(node, initial *corev1.Node) bool {
 	return true
 }
 
-// reconcileLabels sets the default labels from initial and removes labels whose value is empty.
+// reconcileLabels sets the default labels of node to the values in initial, and removes a label whose value there is empty. It
+// reports whether node was changed.
 func reconcileLabels(node, initial *corev1.Node) (changed bool) {
 	for _, label := range reconciledLabels() {
 		want, wanted := initial.Labels[label]
@@ -65,7 +67,8 @@ func reconcileLabels(node, initial *corev1.Node) (changed bool) {
 	return changed
 }
 
-// reconcileResources sets capacity and allocatable from initial if the Node has none.
+// reconcileResources sets capacity and allocatable of node to those of initial if node has none. It reports whether node was
+// changed.
 func reconcileResources(node, initial *corev1.Node) (changed bool) {
 	for _, list := range []struct{ is, want *corev1.ResourceList }{
 		{&node.Status.Capacity, &initial.Status.Capacity}, {&node.Status.Allocatable, &initial.Status.Allocatable},
@@ -81,8 +84,8 @@ func reconcileResources(node, initial *corev1.Node) (changed bool) {
 	return changed
 }
 
-// reconcileHugePages sets the huge page resources of node to those in initial: amounts are updated, and sizes that the machine lacks are
-// removed.
+// reconcileHugePages sets the huge page resources of node to those of initial, and removes page sizes that initial does not have.
+// It reports whether node was changed.
 func reconcileHugePages(node, initial *corev1.Node) (changed bool) {
 	s := &node.Status
 	set := func(list corev1.ResourceList, name corev1.ResourceName, want resource.Quantity, missing bool) {
@@ -108,8 +111,9 @@ func reconcileHugePages(node, initial *corev1.Node) (changed bool) {
 	return changed
 }
 
-// ZeroExtendedResources returns a copy of node whose extended resources are zero in capacity and allocatable, and whether it has
-// any. Until device plugins register again, the scheduler then places no pod that requests a device.
+// ZeroExtendedResources returns a copy of node with zero for each extended resource in capacity and allocatable. The bool reports
+// whether node has extended resources. The scheduler then binds no pod that requests a device to the node, until the device
+// plugins have registered again.
 func ZeroExtendedResources(node *corev1.Node) (*corev1.Node, bool) {
 	out, found := node.DeepCopy(), false
 	for name := range out.Status.Capacity {

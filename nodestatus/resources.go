@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// machineCapacity returns the capacity of a machine, as CapacityFromMachineInfo in pkg/kubelet/cadvisor. It omits resources whose
-// amount is unknown.
+// machineCapacity returns the resources of a machine, without those of unknown amount. It follows CapacityFromMachineInfo in
+// pkg/kubelet/cadvisor.
 func machineCapacity(info *machine.Info) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	if info.CPUs > 0 {
@@ -34,7 +34,7 @@ func machineCapacity(info *machine.Info) corev1.ResourceList {
 	return list
 }
 
-// podCapacity returns the largest number of pods on a node with the given number of CPUs.
+// podCapacity returns the largest number of pods that a node with this number of CPUs may run.
 func (c *Config) podCapacity(cpus int) int64 {
 	if c.PodsPerCore <= 0 {
 		return int64(c.maxPods())
@@ -42,7 +42,8 @@ func (c *Config) podCapacity(cpus int) int64 {
 	return min(int64(cpus)*int64(c.PodsPerCore), int64(c.maxPods()))
 }
 
-// setCapacity sets the capacity of the machine and its devices. It keeps extended resources that other clients have set.
+// setCapacity sets status.capacity to the resources of the machine and of device plugins. Extended resources that other clients
+// have set are kept.
 func (b *builder) setCapacity() {
 	list, m := b.node.Status.Capacity, &b.in.Machine
 	has := machineCapacity(m)
@@ -61,7 +62,8 @@ func (b *builder) setCapacity() {
 	}
 }
 
-// setAllocatable sets allocatable: capacity minus reserved resources, and the healthy devices.
+// setAllocatable sets status.allocatable: capacity minus reserved resources. For resources of device plugins it is the number of
+// healthy devices.
 func (b *builder) setAllocatable() {
 	s := &b.node.Status
 	if s.Allocatable == nil {
@@ -78,7 +80,8 @@ func (b *builder) setAllocatable() {
 	}
 }
 
-// isExtended reports whether name is an extended resource, as IsExtendedResourceName in pkg/apis/core/v1/helper.
+// isExtended reports whether name is an extended resource, such as example.com/gpu. It follows IsExtendedResourceName in
+// pkg/apis/core/v1/helper.
 func isExtended(name corev1.ResourceName) bool {
 	s := string(name)
 	if !strings.Contains(s, "/") || strings.Contains(s, corev1.ResourceDefaultNamespacePrefix) ||

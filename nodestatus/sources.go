@@ -46,7 +46,7 @@ type Root struct {
 
 var _ Capacity = Root{}
 
-// Machine reads the machine, and its root file system size if RootFS is set.
+// Machine returns the hardware and operating system of the machine, and the size of its root file system if r.RootFS is set.
 func (r Root) Machine(ctx context.Context) (machine.Info, error) {
 	m, err := machine.Read(r.FS)
 	if r.RootFS != nil {

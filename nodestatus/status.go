@@ -17,11 +17,11 @@ import (
 // maxImageNames is the number of names published per image, digests before tags.
 const maxImageNames = 5
 
-// DeclaredFeatures returns the default of Config.DeclaredFeatures: features of package lifecycle that a pod or pod update may
-// require of its node. The API server rejects pods that need an undeclared feature.
+// DeclaredFeatures returns the default of Config.DeclaredFeatures. These are features of package lifecycle that a pod, or an
+// update of a pod, may require of its node. The API server rejects pods that require a feature which the node does not declare.
 //
-// A kubelet 1.37.1 declares them with its default feature gates. It also declares ExtendWebSocketsToKubelet, which an agent adds
-// if it serves the kubelet API. Source: k8s.io/component-helpers/nodedeclaredfeatures.
+// The kubelet 1.37.1 declares these features by default. It also declares ExtendWebSocketsToKubelet, which an agent must add if
+// it serves the kubelet API. Source: k8s.io/component-helpers/nodedeclaredfeatures.
 func DeclaredFeatures() []string {
 	return []string{
 		"InPlacePodLevelResourcesVerticalScaling",
@@ -30,7 +30,7 @@ func DeclaredFeatures() []string {
 	}
 }
 
-// declaredFeatures returns the features to publish, sorted and without duplicates.
+// declaredFeatures returns the value of status.declaredFeatures: sorted names without duplicates.
 func (c *Config) declaredFeatures() []string {
 	names := c.DeclaredFeatures
 	if names == nil {
@@ -41,7 +41,7 @@ func (c *Config) declaredFeatures() []string {
 	return slices.Compact(names)
 }
 
-// setVersions sets the versions of kubelet and runtime, and the platform, in status.nodeInfo.
+// setVersions sets the versions of kubelet and container runtime, the operating system and the architecture in status.nodeInfo.
 func (b *builder) setVersions() {
 	info := &b.node.Status.NodeInfo
 	if b.in.Runtime.Name != "" { // the version was read
@@ -52,7 +52,7 @@ func (b *builder) setVersions() {
 	info.OperatingSystem, info.Architecture = b.in.Config.operatingSystem(), b.in.Config.architecture()
 }
 
-// setImages sets the largest images, unless the images were not read yet.
+// setImages sets status.images to the largest images of the runtime. It keeps the previous value until the images were read.
 func (b *builder) setImages() {
 	if !b.in.ImagesKnown {
 		return
@@ -71,7 +71,7 @@ func (b *builder) setImages() {
 	b.node.Status.Images = images
 }
 
-// setRuntime sets runtime handlers and features, once the runtime was ready.
+// setRuntime sets the handlers and features of the runtime. It keeps the previous values until the runtime was ready once.
 func (b *builder) setRuntime() {
 	r := &b.in.Runtime
 	if r.LastReady.IsZero() {
@@ -87,7 +87,7 @@ func (b *builder) setRuntime() {
 	b.node.Status.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: new(r.Features.SupplementalGroupsPolicy)}
 }
 
-// setMachine sets the facts of the machine that were read, in status.nodeInfo and status.capacity.
+// setMachine sets the values of the machine in status.nodeInfo and status.capacity. A value that was not read is kept.
 func (b *builder) setMachine() {
 	if b.node.Status.Capacity == nil {
 		b.node.Status.Capacity = corev1.ResourceList{}
@@ -114,7 +114,7 @@ func (b *builder) setMachine() {
 	b.setCapacity()
 }
 
-// setBootID sets the boot ID, and adds an event if it has changed: the machine was rebooted.
+// setBootID sets status.nodeInfo.bootID. A changed boot ID means that the machine was rebooted: an event is added.
 func (b *builder) setBootID() {
 	info, id := &b.node.Status.NodeInfo, b.in.Machine.BootID
 	if id == "" {

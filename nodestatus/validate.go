@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// NodeName derives the node name from a host name, as the kubelet does: trimmed and in lower case.
+// NodeName returns the node name for a host name: in lower case and without surrounding spaces, as in the kubelet.
 func NodeName(hostname string) (string, error) {
 	name := strings.ToLower(strings.TrimSpace(hostname))
 	if name == "" {
@@ -25,8 +25,8 @@ func NodeName(hostname string) (string, error) {
 	return name, nil
 }
 
-// ParseNodeIPs parses and validates node IPs in the format of the kubelet's --node-ip: one address, or an IPv4 and an IPv6
-// address with a comma in between. It returns nil for an empty string.
+// ParseNodeIPs parses s, node IPs in the format of the kubelet's flag --node-ip: one address, or an IPv4 and an IPv6 address with
+// a comma between them. It returns an error for addresses that a node cannot have. For an empty s it returns nil.
 func ParseNodeIPs(s string) (ips []netip.Addr, err error) {
 	if s == "" {
 		return nil, nil
@@ -62,8 +62,8 @@ func validateNodeIPs(ips []netip.Addr) error {
 // featureName is the format of feature names that the API server accepts.
 var featureName = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*$`)
 
-// Validate returns one error per invalid field, naming field and value, or nil. It includes values that the API server would
-// reject at each registration, which a kubelet retries forever without an error.
+// Validate returns a joined error for each invalid field, with the name and value of the field. It also rejects values with which
+// the API server would reject every registration. The kubelet retries such a registration forever.
 func (c *Config) Validate() error {
 	var errs []error
 	if why := validation.IsDNS1123Subdomain(c.Name); len(why) > 0 {
@@ -93,8 +93,8 @@ func (c *Config) Validate() error {
 	return errors.Join(append(errs, validateLabels(c.Labels), validateTaints(c.Taints), validateNodeIPs(c.NodeIPs))...)
 }
 
-// ValidateReserved returns one error per resource of which more is reserved than m has, or nil. Resources of unknown amount are
-// not checked.
+// ValidateReserved returns a joined error for each resource of which more is reserved than the machine has according to info. It
+// does not check resources whose amount is unknown.
 func (c *Config) ValidateReserved(info machine.Info) error {
 	return c.Reserved.Validate(machineCapacity(&info))
 }

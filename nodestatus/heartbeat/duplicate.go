@@ -31,8 +31,9 @@ type duplicateName struct {
 	lastReport time.Time
 }
 
-// reportDuplicate reports a second agent. how describes the evidence, for example its lease renewal.
-func (n *duplicateName) reportDuplicate(now time.Time, how string) {
+// reportDuplicate logs that a second agent uses the node name, and records an event, at most once a minute. evidence says how the
+// second agent was noticed, for example by its lease renewal.
+func (n *duplicateName) reportDuplicate(now time.Time, evidence string) {
 	n.mu.Lock()
 	quiet := !n.lastReport.IsZero() && now.Sub(n.lastReport) < minDuplicateGap
 	if !quiet {
@@ -42,10 +43,10 @@ func (n *duplicateName) reportDuplicate(now time.Time, how string) {
 	if quiet {
 		return
 	}
-	n.log.Error("another agent has the name of this node: stop one, or give it another name", "node", n.node, "how", how)
+	n.log.Error("another agent has the name of this node: stop one, or give it another name", "node", n.node, "how", evidence)
 	callHook(n.event, nodestatus.Event{
 		Type: corev1.EventTypeWarning, Reason: ReasonNameConflict,
-		Message: fmt.Sprintf("Another agent has the name of node %s: %s", n.node, how),
+		Message: fmt.Sprintf("Another agent has the name of node %s: %s", n.node, evidence),
 	})
 }
 
@@ -56,7 +57,8 @@ func callHook[T any](hook func(T), v T) {
 	}
 }
 
-// signal wakes the receiver of ch, a channel with a buffer of one. It does not block: a pending token suffices.
+// signal wakes the receiver of ch, a channel with a buffer of one, and does not block. If a value is already in the buffer, it
+// adds none.
 func signal(ch chan<- struct{}) {
 	sleep.Wake(ch)
 }

@@ -23,7 +23,7 @@ type Handle struct {
 
 var errNoReporter = errors.New("the node is not reported yet: Handle.Set was not called")
 
-// Set makes the methods of the Handle call reporter. It may be called while other methods run.
+// Set sets the Reporter that all methods of the Handle call. It may be called while other methods run.
 func (h *Handle) Set(reporter *Reporter) { h.reporter.Store(reporter) }
 
 // Node calls [Reporter.Node]. Before Set it returns an empty Node.
@@ -34,8 +34,8 @@ func (h *Handle) Node() *corev1.Node {
 	return &corev1.Node{}
 }
 
-// Allocatable returns the allocatable resources of the last computed node status, or Initial if there is none, like getNodeAnyWay
-// in the kubelet.
+// Allocatable returns the allocatable resources of [Handle.Node]. If that Node has none yet, it returns h.Initial, like
+// getNodeAnyWay in the kubelet.
 func (h *Handle) Allocatable() corev1.ResourceList {
 	list := h.Node().Status.Allocatable
 	if _, computed := list[corev1.ResourceCPU]; computed {

@@ -72,7 +72,8 @@ type Lease struct {
 	orphanLogged bool       // it was logged that the Node is missing
 }
 
-// NewLease returns a lease and sends no request. The error names the missing or invalid field of config or o.
+// NewLease returns a Lease for the node named in opts, and sends no request. The error names the missing or invalid field of
+// config or opts.
 func NewLease(config *rest.Config, opts LeaseOptions) (*Lease, error) {
 	if opts.Reporter != nil {
 		opts.NodeName = cmp.Or(opts.NodeName, opts.Reporter.name)
@@ -117,7 +118,8 @@ func NewLease(config *rest.Config, opts LeaseOptions) (*Lease, error) {
 	return l, nil
 }
 
-// newHeartbeatClient returns an API client with a connection of its own.
+// newHeartbeatClient returns a client of the API server that uses a connection of its own, so that other requests cannot delay
+// heartbeats.
 func newHeartbeatClient(config *rest.Config) (*kubeapi.Client, error) {
 	c, err := kubeapi.New(config, kubeapi.Options{Timeout: heartbeatTimeout})
 	if err != nil {
@@ -126,8 +128,9 @@ func newHeartbeatClient(config *rest.Config) (*kubeapi.Client, error) {
 	return c.HeartbeatClient()
 }
 
-// Run renews the lease until ctx ends, then returns nil. API errors are retried and do not end it. A second call returns an error
-// at once. During a node shutdown Run must continue until all pods are stopped, or the control plane considers the node dead.
+// Run renews the lease periodically until ctx ends, then returns nil. It retries after errors of the API server. A second call
+// returns an error at once. During a shutdown of the node, ctx must not end before all pods have stopped: without renewals, the
+// control plane marks the node as not ready.
 func (l *Lease) Run(ctx context.Context) error {
 	if err := l.guard.Begin(); err != nil {
 		return fmt.Errorf("heartbeat.Lease: %w", err)
@@ -149,13 +152,13 @@ func (l *Lease) Run(ctx context.Context) error {
 	}
 }
 
-// isNodeDeleted reports whether the Reporter has observed the deletion of the Node.
+// isNodeDeleted reports whether the Reporter has observed that the Node was deleted. Renewals then pause.
 func (l *Lease) isNodeDeleted() bool {
 	return l.opts.Reporter != nil && l.opts.Reporter.nodeDeleted.Load()
 }
 
-// renewOnce runs one renewal round: it gets, creates or updates the Lease object, with retries, until the renewal is accepted or the
-// attempts are used up.
+// renewOnce renews the Lease object once: it gets the object if necessary, and creates or updates it. It returns when the API
+// server has accepted the renewal, or after a limited number of attempts.
 func (l *Lease) renewOnce(ctx context.Context) {
 	step := l.state.startRound(l.wallClock())
 	var last error
@@ -195,7 +198,7 @@ func (l *Lease) renewOnce(ctx context.Context) {
 	}
 }
 
-// sendRequest sends the request of step to the API server, and returns the step that follows from the response.
+// sendRequest sends the request that step describes, and returns the next step of the renewal.
 func (l *Lease) sendRequest(ctx context.Context, step leaseStep) leaseStep {
 	var lease *coordinationv1.Lease
 	var uid types.UID
@@ -216,7 +219,7 @@ func (l *Lease) sendRequest(ctx context.Context, step leaseStep) leaseStep {
 	return l.state.handleResponse(l.wallClock(), lease, uid, err)
 }
 
-// nodeUID returns the UID of the Node from the Reporter, or else from the API server.
+// nodeUID returns the UID of the Node. It sends a request to the API server only if the Reporter does not have the UID.
 func (l *Lease) nodeUID(ctx context.Context) (types.UID, error) {
 	if r := l.opts.Reporter; r != nil {
 		if uid := r.Node().UID; uid != "" {

@@ -68,7 +68,8 @@ type leaseState struct {
 	readFailures int       // failures in a row to get or create the lease
 }
 
-// startRound starts a renewal round. Its first step updates the lease, or gets it if this process has not received it yet.
+// startRound starts a round, the renewal at one time with all its retries, and returns its first step. The step updates the
+// lease, or gets the lease if this process has not received it yet.
 func (s *leaseState) startRound(now time.Time) leaseStep {
 	s.uid, s.tries, s.ensured, s.conflict, s.readFailures = "", 0, false, false, 0
 	if s.latest == nil {
@@ -79,7 +80,8 @@ func (s *leaseState) startRound(now time.Time) leaseStep {
 	return s.writeLease(now, leaseStep{})
 }
 
-// handleResponse returns the step that follows from the response to the previous one: a lease, the UID of the Node, or an error.
+// handleResponse returns the next step of the round. It depends on the response to the previous step: a lease, the UID of the
+// Node, or err.
 func (s *leaseState) handleResponse(now time.Time, lease *coordinationv1.Lease, uid types.UID, err error) leaseStep {
 	switch s.verb {
 	case leaseGet:
@@ -98,7 +100,8 @@ func (s *leaseState) handleResponse(now time.Time, lease *coordinationv1.Lease, 
 	}
 }
 
-// handleLease returns the step after the response to a get of the lease: create, update, or a retry of the get.
+// handleLease handles the response to a get request for the lease. It returns the next step: create or update the lease, or get
+// it again after an error.
 func (s *leaseState) handleLease(now time.Time, lease *coordinationv1.Lease, err error) leaseStep {
 	if apierrors.IsNotFound(err) {
 		s.base = nil
@@ -118,7 +121,8 @@ func (s *leaseState) handleLease(now time.Time, lease *coordinationv1.Lease, err
 	return s.writeLease(now, step)
 }
 
-// handleUpdate returns the step after the response to an update of the lease: done, a get after a conflict, or a retry.
+// handleUpdate handles the response to an update of the lease. It returns the next step: none after success, get the lease after
+// a conflict, or update again.
 func (s *leaseState) handleUpdate(now time.Time, lease *coordinationv1.Lease, err error) leaseStep {
 	if err == nil {
 		return s.finishRound(lease)
@@ -136,7 +140,8 @@ func (s *leaseState) handleUpdate(now time.Time, lease *coordinationv1.Lease, er
 	return s.retryUpdate(now, step)
 }
 
-// handleNode returns the step after the response to a get of the Node, whose UID is needed for the owner reference of the lease.
+// handleNode handles the response to a get request for the Node. The lease needs the Node's UID for its owner reference. It
+// returns the next step.
 func (s *leaseState) handleNode(now time.Time, uid types.UID, err error) leaseStep {
 	if err == nil {
 		s.uid = uid
@@ -153,7 +158,8 @@ func (s *leaseState) handleNode(now time.Time, uid types.UID, err error) leaseSt
 	return s.retryUpdate(now, leaseStep{err: err})
 }
 
-// retryUpdate returns the step after an update that failed without a conflict.
+// retryUpdate returns the next step after an update failed for another reason than a conflict: update again, unless the attempts
+// are used up.
 func (s *leaseState) retryUpdate(now time.Time, step leaseStep) leaseStep {
 	step.reconnect = s.tries > 1 || !isServerError(step.err)
 	if s.tries == maxHeartbeatTries {
@@ -162,8 +168,8 @@ func (s *leaseState) retryUpdate(now time.Time, step leaseStep) leaseStep {
 	return s.writeLease(now, step)
 }
 
-// endSeries returns the step after a series of failed updates: get the lease and start a second series, or end the round after
-// that.
+// endSeries is called when all attempts to update the lease have failed. It returns the next step. The first time it is a get of
+// the lease, after which all attempts are repeated. The second time the round ends.
 func (s *leaseState) endSeries(step leaseStep) leaseStep {
 	if s.ensured {
 		step.verb, step.reconnect = leaseDone, false
@@ -179,14 +185,15 @@ func (s *leaseState) readLease(step leaseStep) leaseStep {
 	return step
 }
 
-// retryRead returns a step that gets the lease after a back-off.
+// retryRead returns a step that gets the lease after a back-off, because err has occurred.
 func (s *leaseState) retryRead(err error) leaseStep {
 	s.readFailures++
 	s.uid = "" // the Node may be recreated during the back-off
 	return s.readLease(leaseStep{err: err, delay: ensureBackoff.After(s.readFailures), reconnect: !isServerError(err)})
 }
 
-// writeLease returns the step that creates or updates the lease, or gets the Node first for the UID of the owner.
+// writeLease returns step as a request that creates or updates the lease. If the lease has no owner and the UID of the Node is
+// unknown, the request gets the Node first.
 func (s *leaseState) writeLease(now time.Time, step leaseStep) leaseStep {
 	var lease *coordinationv1.Lease
 	s.verb = leaseUpdate
@@ -214,20 +221,20 @@ func (s *leaseState) writeLease(now time.Time, step leaseStep) leaseStep {
 	return step
 }
 
-// finishRound stores the accepted lease, and returns the last step of the round.
+// finishRound stores lease, which the API server has accepted, and returns the last step of the round.
 func (s *leaseState) finishRound(lease *coordinationv1.Lease) leaseStep {
 	s.latest, s.written = lease, true
 	return leaseStep{verb: leaseDone, renewed: true}
 }
 
-// isForeign reports whether another agent has renewed the lease. Renewals of this process count as own even if their response was
-// lost.
+// isForeign reports whether another agent has renewed lease: its renew time is none that this process has sent. A renewal of this
+// process whose response was lost is not foreign.
 func (s *leaseState) isForeign(lease *coordinationv1.Lease) bool {
 	t := lease.Spec.RenewTime
 	return t != nil && !slices.ContainsFunc(s.sentRenewTimes, t.Truncate(time.Microsecond).Equal)
 }
 
-// isServerError reports whether err is a response of the API server, which shows that the connection works.
+// isServerError reports whether err is an error response of the API server. The connection then works, and need not be replaced.
 func isServerError(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code != 0

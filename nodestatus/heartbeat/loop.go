@@ -109,7 +109,7 @@ const (
 	requestReport           // send the status
 )
 
-// chooseRequest returns the request to the API server that is due: registration, check of the Node, status report, or none.
+// chooseRequest returns the request to send now: register the Node, check whether the Node exists, report its status, or none.
 func (s requestInput) chooseRequest() request {
 	switch {
 	case s.busy:
@@ -133,7 +133,8 @@ func (s requestInput) chooseRequest() request {
 	return requestNone
 }
 
-// nextRequest updates the local Node, and returns a function that sends the next request, or nil if none is due.
+// nextRequest computes the Node and publishes it to Reporter.Node. It returns a function that sends the request which is due, or
+// nil if none is due. Run calls the function on another goroutine.
 func (l *loop) nextRequest(now time.Time) func(context.Context) outcome {
 	r := l.r
 	if r.takeUpdateRequest() {
@@ -168,7 +169,7 @@ func (l *loop) nextRequest(now time.Time) func(context.Context) outcome {
 	return l.buildRequest(kind, s.changed)
 }
 
-// updateKind returns the extent of the update that is due at now. A waiting call of Report needs a full one.
+// updateKind returns the kind of the status update that is due at now. If a caller of Report waits, it is a full update.
 func (l *loop) updateKind(now time.Time) updateKind {
 	due, full := l.schedule.updateDue(now)
 	switch {
@@ -180,7 +181,7 @@ func (l *loop) updateKind(now time.Time) updateKind {
 	return publishOnly
 }
 
-// finishUnchangedUpdate completes a full update that sends no request: it answers the callers of Report.
+// finishUnchangedUpdate completes a full update that required no request. It lets the waiting calls of Report return.
 func (l *loop) finishUnchangedUpdate() {
 	var err error
 	if l.phase != registered {
@@ -213,7 +214,7 @@ func (l *loop) buildInput(now time.Time, update updateKind, node *corev1.Node) r
 	return s
 }
 
-// nextWake returns the time at which Run must call nextRequest again.
+// nextWake returns the time of the next call of nextRequest by Run.
 func (l *loop) nextWake() time.Time {
 	if l.busy {
 		return time.Now().Add(l.schedule.updatePeriod) // Run wakes earlier when the request completes
@@ -225,7 +226,7 @@ func (l *loop) nextWake() time.Time {
 	return wake
 }
 
-// observeWatch reads the Node from the watch cache and stores it if it is newer than the last response.
+// observeWatch gets the Node from the watch. If it is newer than serverNode, it becomes serverNode.
 func (l *loop) observeWatch() {
 	node, present := l.r.store.Get(l.r.name)
 	if !present {
@@ -241,8 +242,8 @@ func (l *loop) observeWatch() {
 	}
 }
 
-// storeNode stores a Node received from the API server. A boot ID of another machine means that a second agent uses the node
-// name.
+// storeNode stores node, received from the API server, as serverNode. If its boot ID is that of another machine, a second agent
+// uses the node name: this is reported.
 func (l *loop) storeNode(node *corev1.Node) {
 	l.serverNode = node
 	if len(node.Spec.PodCIDRs) > 0 {
@@ -254,8 +255,8 @@ func (l *loop) storeNode(node *corev1.Node) {
 	}
 }
 
-// isNewer reports whether node is newer than current. A node with another UID counts as newer, and so does one whose resource
-// versions cannot be compared.
+// isNewer reports whether node is a newer version of the Node than current. It is true if current is nil or has another UID, or
+// if the resource versions cannot be compared.
 func isNewer(node, current *corev1.Node) bool {
 	if current == nil || current.UID != node.UID {
 		return true
@@ -264,7 +265,8 @@ func isNewer(node, current *corev1.Node) bool {
 	return err != nil || order > 0
 }
 
-// buildNode builds the Node from facts, based on the newest version of the API server if there is one.
+// buildNode returns the Node with the status that follows from facts, and new events. The other fields are those of serverNode,
+// if it is set.
 func (l *loop) buildNode(facts nodestatus.Facts) (*corev1.Node, []nodestatus.Event) {
 	if l.serverNode == nil {
 		return nodestatus.Initial(facts)
@@ -272,7 +274,7 @@ func (l *loop) buildNode(facts nodestatus.Facts) (*corev1.Node, []nodestatus.Eve
 	return nodestatus.Build(l.serverNode, facts)
 }
 
-// emitEvents passes events to Options.Event, and remembers them so that they are not emitted again.
+// emitEvents passes events to Options.Event, and records them as announced: Build does not return them again.
 func (l *loop) emitEvents(events []nodestatus.Event) {
 	l.announced = l.announced.WithEvents(events)
 	for _, e := range events {
@@ -280,7 +282,8 @@ func (l *loop) emitEvents(events []nodestatus.Event) {
 	}
 }
 
-// publishNode makes node the result of Reporter.Node and calls the listeners of Notify if it has changed.
+// publishNode makes node the result of Reporter.Node. If it differs from the previous result, it calls the functions registered
+// with Notify.
 func (l *loop) publishNode(node *corev1.Node) {
 	previous := l.r.node.Load()
 	l.r.node.Store(node)
@@ -292,13 +295,14 @@ func (l *loop) publishNode(node *corev1.Node) {
 	}
 }
 
-// isSameNode reports whether two Nodes differ at most in resource versions and time stamps.
+// isSameNode reports whether a and b are equal, except for resource versions and heartbeat times.
 func isSameNode(a, b *corev1.Node) bool {
 	return a.UID == b.UID && !nodestatus.Changed(a, b) && equality.Semantic.DeepEqual(a.Spec, b.Spec) &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Annotations, b.Annotations)
 }
 
-// enterPhase sets the phase. A deletion count is reset after registerReset in phase registered.
+// enterPhase sets the phase to p. If the Node was registered for longer than registerReset, the count of deletions restarts at
+// zero.
 func (l *loop) enterPhase(p phase, now time.Time) {
 	if l.phase == p {
 		return
@@ -310,7 +314,8 @@ func (l *loop) enterPhase(p phase, now time.Time) {
 	l.r.nodeDeleted.Store(p == deleted)
 }
 
-// duePodCIDRs returns the pod CIDRs to apply, and whether an attempt is due. It delays the next attempt by one update period.
+// duePodCIDRs returns the pod CIDRs of the Node, and true if they must be passed to Options.PodCIDRs now. An attempt that fails
+// is repeated after one update period.
 func (l *loop) duePodCIDRs(now time.Time) ([]string, bool) {
 	if slices.Equal(l.cidrs, l.appliedCIDRs) || now.Before(l.nextCIDRTry) {
 		return nil, false
@@ -319,7 +324,7 @@ func (l *loop) duePodCIDRs(now time.Time) ([]string, bool) {
 	return l.cidrs, true
 }
 
-// isReady reports whether the Node has condition Ready with status True. If the type occurs twice, the last one counts.
+// isReady reports whether the condition Ready of node is True. If there are two such conditions, the last one counts.
 func isReady(node *corev1.Node) bool {
 	ready := false
 	for _, c := range node.Status.Conditions {

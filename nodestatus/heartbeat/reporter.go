@@ -113,7 +113,8 @@ type Reporter struct {
 	loop loop // used by Run alone
 }
 
-// NewReporter returns a reporter and sends no request. The error names the missing or invalid field of config or o.
+// NewReporter returns a Reporter for the node in opts.Config, and sends no request. The error names the missing or invalid field
+// of config or opts.
 func NewReporter(config *rest.Config, opts ReporterOptions) (*Reporter, error) {
 	if opts.Config.Name == "" {
 		return nil, errors.New("heartbeat: NewReporter: ReporterOptions.Config.Name: required: see nodestatus.NodeName")
@@ -163,12 +164,12 @@ func NewReporter(config *rest.Config, opts ReporterOptions) (*Reporter, error) {
 	return r, nil
 }
 
-// Node returns the current Node: metadata and spec from the API server, with the status computed last. It is never nil; its UID
-// is empty until the API server has the Node. It is shared and must not be modified. Node does not block.
+// Node returns the current Node: metadata and spec from the API server, and the status that was computed last. It is never nil.
+// Its UID is empty until the Node is registered. Callers share the result and must not modify it. Node does not block.
 func (r *Reporter) Node() *corev1.Node { return r.node.Load() }
 
-// WaitRegistered blocks until the Node exists at the API server, or returns an error when ctx ends first. From then on
-// [Reporter.Node] has the labels by which pods are admitted. It fits apiserver.Options.WaitForNode.
+// WaitRegistered blocks until the Node exists at the API server, and returns an error if ctx ends before. After that,
+// [Reporter.Node] has the labels that the admission of pods requires. It can be used as apiserver.Options.WaitForNode.
 func (r *Reporter) WaitRegistered(ctx context.Context) error {
 	select {
 	case <-r.registered:
@@ -178,8 +179,8 @@ func (r *Reporter) WaitRegistered(ctx context.Context) error {
 	}
 }
 
-// Changed makes Run compute the node status and report it if it differs, for example after a condition has changed. Run does this
-// at most once a second. Changed does not block.
+// Changed makes Run compute the node status soon, and report it if it has changed. Call it, for example, after a condition has
+// changed. Run does this at most once a second. Changed does not block.
 func (r *Reporter) Changed() {
 	r.mu.Lock()
 	r.updateRequested = true
@@ -187,8 +188,8 @@ func (r *Reporter) Changed() {
 	signal(r.wake)
 }
 
-// Report computes the node status and sends it if it has changed. It blocks until the API server has accepted the status, sending
-// has failed, or ctx ends.
+// Report computes the node status, and sends it to the API server if it has changed. It returns nil when the API server has the
+// current status. It returns an error if sending fails or ctx ends.
 func (r *Reporter) Report(ctx context.Context) error {
 	result := make(chan error, 1)
 	r.mu.Lock()
@@ -205,8 +206,8 @@ func (r *Reporter) Report(ctx context.Context) error {
 	}
 }
 
-// Notify registers fn, which Run calls after [Reporter.Node] has changed in more than the time stamps of conditions. fn is called
-// with no lock held, possibly without a change, and must not block. It panics if fn is nil.
+// Notify registers fn. Run calls fn after [Reporter.Node] has changed, and sometimes without a change. A change of heartbeat
+// times alone is no reason for a call. fn is called with no lock held and must not block. Notify panics if fn is nil.
 func (r *Reporter) Notify(fn func()) {
 	if fn == nil {
 		panic("heartbeat: Reporter.Notify: nil function")
@@ -214,8 +215,8 @@ func (r *Reporter) Notify(fn func()) {
 	r.nodeChanged.Add(func(...string) { fn() })
 }
 
-// Run registers the node and reports its status until ctx ends, then returns nil. API errors are retried and do not end it. A
-// second call returns an error at once. The Node object is not deleted.
+// Run registers the Node and reports its status until ctx ends, then returns nil. It retries after errors of the API server. A
+// second call returns an error at once. Run does not delete the Node object.
 func (r *Reporter) Run(ctx context.Context) error {
 	if err := r.guard.Begin(); err != nil {
 		return fmt.Errorf("heartbeat.Reporter: %w", err)
@@ -248,7 +249,8 @@ func (r *Reporter) Run(ctx context.Context) error {
 	}
 }
 
-// awaitFacts starts the sources and waits until each was read once, at most 2 s, so that a new Node has complete facts.
+// awaitFacts starts to read all sources. It waits until each source was read once, so that a new Node object is complete, but at
+// most 2 s.
 func (r *Reporter) awaitFacts(ctx context.Context, wg *sync.WaitGroup) {
 	first := r.sources.startReading(ctx, wg)
 	timer := time.NewTimer(firstReadTimeout)
@@ -268,7 +270,7 @@ func (r *Reporter) takeReportWaiters() []chan error {
 	return waiters
 }
 
-// takeUpdateRequest reports whether Changed was called since the previous takeUpdateRequest.
+// takeUpdateRequest reports whether Changed was called since the last call of takeUpdateRequest.
 func (r *Reporter) takeUpdateRequest() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -277,7 +279,7 @@ func (r *Reporter) takeUpdateRequest() bool {
 	return requested
 }
 
-// applyPodCIDRs calls Options.PodCIDRs if the pod CIDRs of the Node have changed and the retry interval has passed.
+// applyPodCIDRs calls Options.PodCIDRs if the pod CIDRs of the Node have changed. After a failed call it waits one update period.
 func (r *Reporter) applyPodCIDRs(ctx context.Context) {
 	cidrs, due := r.loop.duePodCIDRs(time.Now())
 	if !due || r.opts.PodCIDRs == nil {

@@ -44,15 +44,16 @@ type schedule struct {
 	nextRegister     time.Time // earliest next registration; zero: now
 }
 
-// start makes a full update due now and starts the fast updates, which only check whether the node has become ready.
+// start makes a full update due at now. It also starts the fast updates, which only check whether the node has become ready.
 func (s *schedule) start(now time.Time) {
 	s.nextUpdate, s.nextFast, s.fastUntil = now, now, now.Add(fastTimeout)
 }
 
-// requestUpdate makes a full update due, at the earliest minRequestGap after the last requested one.
+// requestUpdate requests a full update. It becomes due at once, or minRequestGap after the previous requested update.
 func (s *schedule) requestUpdate() { s.requested = true }
 
-// updateDue reports whether an update is due, and whether it is a full one.
+// updateDue reports whether an update of the node status is due at now. full is true if all changes must be reported, false if
+// only readiness is checked.
 func (s *schedule) updateDue(now time.Time) (due, full bool) {
 	full = !now.Before(s.nextUpdate) || s.requested && !now.Before(s.requestTime())
 	return full || !s.fastUntil.IsZero() && !now.Before(s.nextFast), full
@@ -60,14 +61,15 @@ func (s *schedule) updateDue(now time.Time) (due, full bool) {
 
 func (s *schedule) requestTime() time.Time { return s.lastRequest.Add(minRequestGap) }
 
-// updateStarted records the start of an update. It fulfils a pending request if that was due.
+// updateStarted records that an update starts at now. If a requested update was due, the request is thereby fulfilled.
 func (s *schedule) updateStarted(now time.Time) {
 	if s.requested && !now.Before(s.requestTime()) {
 		s.requested, s.lastRequest = false, now
 	}
 }
 
-// updateCompleted sets the times of the next updates. It is called after an update and the report that followed from it.
+// updateCompleted sets the time of the next updates. It is called after each update, and after the report of its result. full is
+// true if that was a full update.
 func (s *schedule) updateCompleted(now time.Time, full bool) {
 	if full {
 		s.nextUpdate = now.Add(backoff.Jitter(s.updatePeriod, 1, 1+periodJitter, s.random()))
@@ -78,16 +80,16 @@ func (s *schedule) updateCompleted(now time.Time, full bool) {
 	}
 }
 
-// stopFastUpdates stops the fast updates. It is called once the API server has the node as ready.
+// stopFastUpdates stops the fast updates. It is called once the API server has received that the node is ready.
 func (s *schedule) stopFastUpdates() { s.fastUntil = time.Time{} }
 
-// reportDue reports whether the report period has passed, so that even an unchanged status must be sent.
+// reportDue reports whether the status must be sent at now even if it has not changed, because the report period has passed.
 func (s *schedule) reportDue(now time.Time) bool {
 	return s.lastReport.IsZero() || now.Sub(s.lastReport) >= s.reportPeriod+s.reportJitter
 }
 
-// reportStarted chooses the jitter of the next periodic report. It spreads the reports of nodes whose status changed at the same time, as
-// tryUpdateNodeStatus in the kubelet.
+// reportStarted sets a random change of the next report period, if changed or for the first report. Nodes whose status changes at
+// the same time then report at different times, as with tryUpdateNodeStatus in the kubelet.
 func (s *schedule) reportStarted(changed bool) {
 	s.reportJitter = 0
 	if changed || s.lastReport.IsZero() {
@@ -95,13 +97,14 @@ func (s *schedule) reportStarted(changed bool) {
 	}
 }
 
-// reportAccepted records that the API server has accepted a status at now.
+// reportAccepted records that the API server accepted a status at now.
 func (s *schedule) reportAccepted(now time.Time) { s.lastReport = now }
 
-// canRegister reports whether the back-off after a failed registration, or after a deletion of the Node, has passed.
+// canRegister reports whether the Node may be registered at now. After a failed registration or a deletion of the Node, a
+// back-off must pass first.
 func (s *schedule) canRegister(now time.Time) bool { return !now.Before(s.nextRegister) }
 
-// registerAttempted records the result of a registration: after an error it starts a back-off.
+// registerAttempted records an attempt to register the Node. If err is not nil, a back-off starts.
 func (s *schedule) registerAttempted(now time.Time, err error) {
 	if err == nil {
 		s.registerFailures, s.nextRegister = 0, time.Time{}
@@ -111,12 +114,14 @@ func (s *schedule) registerAttempted(now time.Time, err error) {
 	s.nextRegister = now.Add(registerBackoff.After(s.registerFailures))
 }
 
-// nodeDeleted schedules the registration after the Node was deleted. deletions counts the deletions in a row, from 1.
+// nodeDeleted sets the time at which a deleted Node is registered again. It is later for a higher number of consecutive
+// deletions.
 func (s *schedule) nodeDeleted(now time.Time, deletions int) {
 	s.nextRegister = now.Add(backoff.Jitter(reregisterBackoff.After(deletions), 1, 1.5, s.random()))
 }
 
-// nextWake returns the time of the next update or, if awaitsRegistration, of the next registration.
+// nextWake returns the time of the next update. If awaitsRegistration is true, it returns the time of the next registration if
+// that is earlier.
 func (s *schedule) nextWake(awaitsRegistration bool) time.Time {
 	wake := s.nextUpdate
 	if s.requested {

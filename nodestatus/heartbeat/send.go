@@ -32,8 +32,8 @@ type outcome struct {
 	attempts int
 }
 
-// buildRequest returns a function that sends a request of the given kind, or nil for requestNone. The function runs on another
-// goroutine and shares no mutable state with the loop.
+// buildRequest returns a function that sends a request of this kind, or nil for requestNone. changed is true if the status
+// differs from that at the API server. The function is called on another goroutine, and shares no mutable state with the loop.
 func (l *loop) buildRequest(kind request, changed bool) func(context.Context) outcome {
 	r, previous, announced := l.r, l.serverNode, l.announced
 	switch kind {
@@ -49,14 +49,15 @@ func (l *loop) buildRequest(kind request, changed bool) func(context.Context) ou
 	}
 }
 
-// currentFacts returns the current facts of all sources, with the events recorded so far.
+// currentFacts returns the last results of all sources. The result contains announced, the events that were already recorded.
 func (r *Reporter) currentFacts(announced nodestatus.Announced) nodestatus.Facts {
 	f := r.sources.currentFacts(r.wallClock())
 	f.Announced = announced
 	return f
 }
 
-// registerNode creates the Node, or reconciles the existing Node with the initial one.
+// registerNode creates the Node at the API server. If the Node exists already, it updates the fields that [nodestatus.Reconcile]
+// changes.
 func (r *Reporter) registerNode(ctx context.Context, announced nodestatus.Announced) outcome {
 	initial, events := nodestatus.Initial(r.currentFacts(announced))
 	node, err := r.nodes.Create(ctx, initial)
@@ -85,7 +86,8 @@ func (r *Reporter) registerNode(ctx context.Context, announced nodestatus.Announ
 	return outcome{request: requestRegister, node: node, err: err}
 }
 
-// patchNode sends the difference between old and node as a patch of subresource status, and returns the Node in the response.
+// patchNode sends the difference between old and node as a patch of the subresource status. It returns the Node that the API
+// server responds with.
 func (r *Reporter) patchNode(ctx context.Context, old, node *corev1.Node) (*corev1.Node, error) {
 	patch, err := nodestatus.Patch(old, node)
 	if err != nil {
@@ -107,8 +109,8 @@ func (r *Reporter) confirmNode(ctx context.Context) outcome {
 	return outcome{request: requestConfirm, node: node}
 }
 
-// reportStatus sends the node status, with at most five attempts. The first attempt is based on previous, each further one on a
-// Node that it gets from the API server.
+// reportStatus sends the node status in at most five attempts. The first attempt changes previous. Each later attempt first gets
+// the Node from the API server.
 func (r *Reporter) reportStatus(ctx context.Context, previous *corev1.Node, announced nodestatus.Announced) outcome {
 	out := outcome{request: requestReport}
 	for out.attempts = 1; ; out.attempts++ {
@@ -127,7 +129,8 @@ func (r *Reporter) reportStatus(ctx context.Context, previous *corev1.Node, anno
 	}
 }
 
-// tryReport makes one attempt of reportStatus. If previous is nil it gets the Node first. On success it fills in out.
+// tryReport computes the node status and sends it once. If previous is nil, it first gets the Node from the API server. On
+// success it sets the result in out.
 func (r *Reporter) tryReport(ctx context.Context, previous *corev1.Node, announced nodestatus.Announced, out *outcome) error {
 	var err error
 	if previous == nil {
@@ -144,7 +147,7 @@ func (r *Reporter) tryReport(ctx context.Context, previous *corev1.Node, announc
 	return nil
 }
 
-// finishRequest applies the result of a completed request: it stores the Node of the response, calls the hooks, and schedules the next
+// finishRequest handles out, the result of a request. It stores the received Node, calls the hooks, and sets the time of the next
 // request.
 func (l *loop) finishRequest(out outcome, now time.Time) {
 	l.busy = false
@@ -177,7 +180,8 @@ func (l *loop) finishRequest(out outcome, now time.Time) {
 	}
 }
 
-// recordAccepted records that the API server has accepted a status, and calls the hooks.
+// recordAccepted handles out, the result of a request with which the API server accepted a status. It records the time and the
+// events, and calls the hooks.
 func (l *loop) recordAccepted(out outcome, now time.Time) {
 	hooks := &l.r.opts.Hooks
 	if out.request == requestRegister {
@@ -204,7 +208,7 @@ func (l *loop) finishRegister(out outcome, now time.Time) {
 	l.startReporting(now)
 }
 
-// startReporting records that the Node object exists, so that Run reports its status from now on.
+// startReporting enters phase registered, after the Node was created or received. Run then reports the status of the Node.
 func (l *loop) startReporting(now time.Time) {
 	l.enterPhase(registered, now)
 	l.nextConfirm = now.Add(confirmGap) // gives the watch time to list the Node
@@ -224,7 +228,8 @@ func (l *loop) finishConfirm(out outcome, now time.Time) {
 	}
 }
 
-// handleDeleted enters phase deleted. If the loop is in that phase already, it delays the next check of the Node's existence.
+// handleDeleted enters phase deleted, after the API server has responded that the Node does not exist. If the phase is deleted
+// already, it delays the next check whether the Node exists.
 func (l *loop) handleDeleted(now time.Time) {
 	if l.phase == deleted {
 		l.confirmCount++

@@ -44,7 +44,7 @@ type sourceReader struct {
 	loggedErrors map[string]string // last logged error by source; empty: none
 }
 
-// currentFacts returns the facts of all sources. wall is the current wall-clock time.
+// currentFacts returns the last results of all sources, for the status of the Node at wall, the current time.
 func (g *sourceReader) currentFacts(wall time.Time) nodestatus.Facts {
 	g.mu.Lock()
 	f := g.facts
@@ -65,15 +65,15 @@ func (g *sourceReader) currentFacts(wall time.Time) nodestatus.Facts {
 	return f
 }
 
-// machineInfo returns the last result of Options.Capacity; zero before the first.
+// machineInfo returns the last result of Options.Capacity. It is the zero value before the first result.
 func (g *sourceReader) machineInfo() machine.Info {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.facts.Machine
 }
 
-// startReading starts a goroutine per source, which stops when ctx ends and its source returns. The returned channel is closed
-// when each source was read once, successfully or not.
+// startReading starts one goroutine per source in wg, which reads the source periodically until ctx ends. The returned channel is
+// closed once each source was read, successfully or not.
 func (g *sourceReader) startReading(ctx context.Context, wg *sync.WaitGroup) <-chan struct{} {
 	reads := []func(context.Context) (period time.Duration){g.readRuntime}
 	if g.opts.Hosts != nil {
@@ -107,7 +107,7 @@ func (g *sourceReader) startReading(ctx context.Context, wg *sync.WaitGroup) <-c
 	return done
 }
 
-// updateFacts changes the facts under the lock, and calls factsChanged if change returns true.
+// updateFacts calls change to modify the facts, with mu held. If change returns true, it calls factsChanged.
 func (g *sourceReader) updateFacts(change func(*nodestatus.Facts) (changed bool)) {
 	g.mu.Lock()
 	changed := change(&g.facts)
@@ -117,8 +117,8 @@ func (g *sourceReader) updateFacts(change func(*nodestatus.Facts) (changed bool)
 	}
 }
 
-// reportSourceError logs err and passes it to Hooks.Error. Nil means that the source works again. An unchanged error is logged
-// once.
+// reportSourceError logs err, the error of the named source, and passes it to Hooks.Error. A repeated error is not reported
+// again. A nil err after an error means that the source has recovered: this is logged.
 func (g *sourceReader) reportSourceError(ctx context.Context, source string, err error) {
 	if ctx.Err() != nil {
 		return
@@ -154,7 +154,8 @@ func (g *sourceReader) readHost(ctx context.Context) time.Duration {
 	return hostPeriod
 }
 
-// isSameHost reports whether two results are equal. It ignores the error texts, which may vary at each read.
+// isSameHost reports whether a and b have equal addresses, and both have an error or none. Error texts are not compared, because
+// they may vary.
 func isSameHost(a, b nodestatus.Host) bool {
 	return (a.Err == nil) == (b.Err == nil) && a.Default == b.Default && slices.Equal(a.Interfaces, b.Interfaces) && slices.Equal(a.Named, b.Named)
 }
@@ -174,7 +175,8 @@ func (g *sourceReader) readMachine(ctx context.Context) time.Duration {
 	return machinePeriod
 }
 
-// readImages reads the images of the runtime. A change does not cause a report, because every image pull is one.
+// readImages reads the images of the runtime. It returns the period until the next read. Changed images alone do not cause a
+// status report, because images change often.
 func (g *sourceReader) readImages(ctx context.Context) time.Duration {
 	within, cancel := context.WithTimeout(ctx, imagesTimeout)
 	defer cancel()
@@ -189,7 +191,8 @@ func (g *sourceReader) readImages(ctx context.Context) time.Duration {
 	return imagesPeriod
 }
 
-// readRuntime reads the status and version of the runtime, more often while it is not ready.
+// readRuntime reads the status and version of the runtime. It returns the period until the next read, which is shorter while the
+// runtime is not ready.
 func (g *sourceReader) readRuntime(ctx context.Context) time.Duration {
 	if g.opts.Runtime == nil {
 		g.updateFacts(func(f *nodestatus.Facts) bool {
@@ -222,8 +225,8 @@ func (g *sourceReader) readRuntime(ctx context.Context) time.Duration {
 	return nodestatus.RuntimePeriod
 }
 
-// retryPeriod returns the time until the status of a runtime that is not ready is read again: 100 ms in the first two minutes, then a
-// second.
+// retryPeriod returns the period until the status of a runtime that is not ready is read again. It is 100 ms in the first two
+// minutes of Run, later a second.
 func (g *sourceReader) retryPeriod() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -233,7 +236,8 @@ func (g *sourceReader) retryPeriod() time.Duration {
 	return unreadyPeriod
 }
 
-// applyStatus stores a runtime status and reports whether it may change the Ready condition of the node. The caller holds mu.
+// applyStatus stores status in f. It reports whether the condition Ready of the node may change because of it. The caller holds
+// mu.
 func (g *sourceReader) applyStatus(f *nodestatus.Facts, status cri.Status) (changed bool) {
 	previous := f.Runtime
 	f.Runtime = previous.WithStatus(status, time.Now())
@@ -252,7 +256,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// readVersion reads the name and version of the runtime, at most once a minute.
+// readVersion reads the name and version of the runtime, unless they were read in the last minute.
 func (g *sourceReader) readVersion(ctx context.Context) {
 	g.mu.Lock()
 	fresh := !g.lastVersion.IsZero() && time.Since(g.lastVersion) < versionPeriod

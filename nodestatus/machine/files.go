@@ -22,7 +22,8 @@ const (
 // files reads files below the root directory of a machine, with limits on their sizes.
 type files struct{ fs.FS }
 
-// readFile reads a regular file of at most maxFile bytes. It opens no other file, such as a pipe, which could block.
+// readFile returns the content of the file name, which must be a regular file of at most maxFile bytes. It does not open other
+// kinds of files, because opening a pipe could block.
 func (f files) readFile(name string) ([]byte, error) {
 	info, err := fs.Stat(f.FS, name) // the method fs.FS.Stat of f could open the file
 	if err != nil {
@@ -43,7 +44,7 @@ func (f files) readFile(name string) ([]byte, error) {
 	return text, err
 }
 
-// readID reads a file that contains a single printable ASCII word.
+// readID returns the content of the file name, a single word of printable ASCII characters.
 func (f files) readID(name string) (string, error) {
 	text, err := f.readFile(name)
 	if err != nil {
@@ -56,7 +57,7 @@ func (f files) readID(name string) (string, error) {
 	return id, nil
 }
 
-// firstID returns the first ID that can be read, or an empty string.
+// firstID returns the ID in the first of the named files that can be read. It returns an empty string if none can be read.
 func (f files) firstID(names ...string) string {
 	for _, name := range names {
 		if id, err := f.readID(name); err == nil {

@@ -16,7 +16,8 @@ type Host struct {
 	Root string
 }
 
-// Machine reads the machine. The error names the values that cannot be read; the remaining values are valid.
+// Machine returns the hardware and operating system of the machine. If values cannot be read, they are zero and the error names
+// them. The other values are valid nevertheless.
 func (h Host) Machine(context.Context) (Info, error) {
 	info, err := Read(os.DirFS("/"))
 	size, failed := diskSize(cmp.Or(h.Root, "/"))

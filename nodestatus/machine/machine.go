@@ -33,8 +33,9 @@ type Info struct {
 	RootFS int64
 }
 
-// Read reads the facts that cAdvisor reads for the kubelet (lib/machine/info.go), from files below root. Fields that cannot be
-// read are zero. The error names them if they exist on every machine: boot ID, kernel version, CPUs, memory, huge pages.
+// Read reads the Info of a machine from the files below root, its root directory. It reads the values that cAdvisor reads for the
+// kubelet (lib/machine/info.go). Values that cannot be read are zero. The error names those that exist on every machine: boot ID,
+// kernel version, CPUs, memory, huge pages.
 func Read(root fs.FS) (m Info, err error) {
 	if root == nil {
 		return Info{}, errors.New("read machine: the file system is nil: hand in that of its root, on a host os.DirFS(\"/\")")
@@ -65,7 +66,7 @@ func Read(root fs.FS) (m Info, err error) {
 	return m, errors.Join(errs...)
 }
 
-// readOSImage returns the PRETTY_NAME in os-release, or Unknown if there is no such file.
+// readOSImage returns the value of PRETTY_NAME in the file os-release, or "Unknown" without such a file.
 func (f files) readOSImage() string {
 	text, err := f.readFile("etc/os-release")
 	if err != nil {
@@ -83,8 +84,8 @@ func (f files) readOSImage() string {
 	return "Linux"
 }
 
-// inUserNamespace reports whether this process runs in a user namespace. The initial user namespace maps all IDs to themselves
-// (user_namespaces(7)).
+// inUserNamespace returns whether this process runs in a user namespace other than the initial one. Only the initial user
+// namespace maps all IDs to themselves, see user_namespaces(7).
 func (f files) inUserNamespace() *bool {
 	text, err := f.readFile("proc/self/uid_map")
 	if err != nil {
@@ -112,7 +113,7 @@ func (f files) countCPUs() (int, error) {
 	return n, err
 }
 
-// countCPUList returns the number of CPUs in a list such as "0-3,8".
+// countCPUList returns the number of CPUs in list, for example 5 for "0-3,8".
 func countCPUList(list string) (n int, err error) {
 	last := -1
 	for part := range strings.SplitSeq(list, ",") {
@@ -130,7 +131,7 @@ func countCPUList(list string) (n int, err error) {
 	return n, nil
 }
 
-// countProcessors counts the CPUs in /proc/cpuinfo, for a kernel without /sys/devices/system/cpu.
+// countProcessors returns the number of CPUs in /proc/cpuinfo. It is used if the kernel has no /sys/devices/system/cpu.
 func (f files) countProcessors() (n int, err error) {
 	file, err := f.Open("proc/cpuinfo")
 	if err != nil {
@@ -149,7 +150,7 @@ func (f files) countProcessors() (n int, err error) {
 	return n, err
 }
 
-// readMemory returns the total memory and swap space of the machine in bytes, from /proc/meminfo.
+// readMemory returns the sizes of the machine's memory and swap space in bytes, read from /proc/meminfo.
 func (f files) readMemory() (memory, swap int64, err error) {
 	text, err := f.readFile("proc/meminfo")
 	if err != nil {
@@ -174,7 +175,8 @@ func (f files) readMemory() (memory, swap int64, err error) {
 	return memory, swap, nil
 }
 
-// readHugePages returns the preallocated bytes by page size in bytes; nil if the kernel has no huge pages.
+// readHugePages returns the preallocated huge pages: their total bytes, by page size in bytes. It returns nil if the kernel does
+// not support huge pages.
 func (f files) readHugePages() (map[int64]int64, error) {
 	const dir = "sys/kernel/mm/hugepages"
 	entries, err := f.listDir(dir)
