@@ -22,7 +22,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority returns a self-signed authority that is valid for one day.
+// NewAuthority returns a certificate authority with a self-signed certificate that is valid for one day.
 func NewAuthority(t testing.TB, name string) *Authority {
 	t.Helper()
 	template := &x509.Certificate{
@@ -45,8 +45,8 @@ func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// Sign signs a certificate with a new key. Unless template says otherwise, it is for client and server authentication and valid
-// for one day.
+// Sign returns a certificate for a new key, signed by the authority. Unless template sets other values, it is valid for one day,
+// for client and server authentication.
 func (a *Authority) Sign(t testing.TB, template x509.Certificate) tls.Certificate {
 	t.Helper()
 	if template.ExtKeyUsage == nil {

@@ -54,7 +54,7 @@ func (r *Reviewer) RemoveToken(token string) {
 	delete(r.tokens, token)
 }
 
-// Allow replaces the rules of a user, each a verb and a node subresource, such as "get metrics".
+// Allow replaces the rules of a user. Each rule permits a verb on a subresource of nodes, such as "get metrics".
 func (r *Reviewer) Allow(user string, rules ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,29 +71,30 @@ func (r *Reviewer) SetError(err error) {
 	r.err = err
 }
 
-// SetHang makes reviews block until their contexts end, like an API server that does not respond.
+// SetHang sets whether reviews block until their contexts end, like requests to an API server that does not respond.
 func (r *Reviewer) SetHang(hang bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hang = hang
 }
 
-// SetHangTokens makes token reviews block until their contexts end; access reviews still work.
+// SetHangTokens sets whether token reviews block until their contexts end. Access reviews still work.
 func (r *Reviewer) SetHangTokens(hang bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hangTokens = hang
 }
 
-// SetPace makes reviews complete one after another, each after this time, like a client with a rate limit. Zero removes the
-// limit.
+// SetPace makes reviews complete one after another with the duration each between them, like requests of a client with a rate
+// limit. Zero removes the limit.
 func (r *Reviewer) SetPace(each time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pace = each
 }
 
-// TakeReviews returns the reviews since the last call: tokens, and users with verb and subresource.
+// TakeReviews returns the reviews since the last call, in order. A token review is its token; an access review is USER VERB
+// SUBRESOURCE.
 func (r *Reviewer) TakeReviews() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +103,8 @@ func (r *Reviewer) TakeReviews() []string {
 	return asked
 }
 
-// beginReview records a review, then waits, blocks or fails as configured. token is true for a token review.
+// beginReview records a review, and then waits, blocks or returns an error, as the setters of the Reviewer configured. token is
+// true for a token review.
 func (r *Reviewer) beginReview(ctx context.Context, review string, token bool) error {
 	r.mu.Lock()
 	r.reviews = append(r.reviews, review)
@@ -126,10 +128,10 @@ func (r *Reviewer) beginReview(ctx context.Context, review string, token bool) e
 	return err
 }
 
-// Tokens returns the TokenReview API of the reviewer, for package nodeapi/auth.
+// Tokens returns the TokenReview client of the reviewer, for package nodeapi/auth.
 func (r *Reviewer) Tokens() Tokens { return Tokens{r} }
 
-// Access returns the SubjectAccessReview API of the reviewer, for package nodeapi/auth.
+// Access returns the SubjectAccessReview client of the reviewer, for package nodeapi/auth.
 func (r *Reviewer) Access() Access { return Access{r} }
 
 // Tokens implements the TokenReview API. Create one with [Reviewer.Tokens].
@@ -153,7 +155,7 @@ func (t Tokens) Create(
 // Access implements the SubjectAccessReview API. Create one with [Reviewer.Access].
 type Access struct{ r *Reviewer }
 
-// Create returns review with the decision whether a rule of its user permits the action.
+// Create returns a copy of review with the decision: the action is permitted if the user has a matching rule.
 func (a Access) Create(
 	ctx context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions,
 ) (*authorizationv1.SubjectAccessReview, error) {

@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/certstore"
 )
 
-// Usages returns the key usages of a certificate of signerName. For an RSA key they include key encipherment.
+// Usages returns the key usages to request for a certificate of signerName. They include key encipherment for an RSA key.
 func Usages(signerName string, public crypto.PublicKey) []certificatesv1.KeyUsage {
 	usages := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature}
 	if _, ok := public.(*rsa.PublicKey); ok {
@@ -34,7 +34,8 @@ func Usages(signerName string, public crypto.PublicKey) []certificatesv1.KeyUsag
 	return append(usages, certificatesv1.UsageClientAuth)
 }
 
-// NewRequest returns a CertificateSigningRequest for these names, signed with key. Its generateName is csr-.
+// NewRequest returns a CertificateSigningRequest for the names in the template, signed with key. The API server generates its
+// name, which starts with csr-.
 func NewRequest(names Template, signerName string, key crypto.Signer) (*certificatesv1.CertificateSigningRequest, error) {
 	template := &x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: names.CommonName, Organization: names.Organization}, DNSNames: names.DNSNames,
@@ -54,8 +55,8 @@ func NewRequest(names Template, signerName string, key crypto.Signer) (*certific
 	return r, nil
 }
 
-// RequestName returns the name of the CertificateSigningRequest that cert.Bootstrap creates. It is derived from the key and the
-// names in the certificate, so that a restarted agent finds its earlier request.
+// RequestName returns the name of the CertificateSigningRequest that cert.Bootstrap creates. The name is a hash of the public key
+// and the names in the certificate, so that a restarted agent finds its earlier request.
 func RequestName(names Template, public crypto.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
@@ -78,8 +79,8 @@ func RequestName(names Template, public crypto.PublicKey) (string, error) {
 	return "node-csr-" + base64.RawURLEncoding.EncodeToString(sum[:]), nil
 }
 
-// CheckReusable returns an error unless the request existing has the same subject and signer as wanted, was made with this key,
-// and its certificate has not expired.
+// CheckReusable returns nil if the request existing can be used in place of wanted. Both must have the same subject and signer,
+// and existing must be signed with the key of public. If existing has a certificate, it must not have expired at now.
 func CheckReusable(existing, wanted *certificatesv1.CertificateSigningRequest, public crypto.PublicKey, now time.Time) error {
 	have, err := parseRequest(existing.Spec.Request)
 	if err != nil {

@@ -31,14 +31,14 @@ const (
 	MaxSleep = 10 * time.Second
 )
 
-// RetryDelay returns the delay after a number of failed requests in a row: 2 s, doubling to 32 s, plus up to 10 %. random is in
-// [0,1).
+// RetryDelay returns the delay after a number of failed requests in a row: 2 s, doubling to 32 s, plus up to 10 %. random, in
+// [0,1), selects the addition.
 func RetryDelay(failures int, random float64) time.Duration {
 	policy := backoff.Policy{First: 2 * time.Second, Max: 32 * time.Second}
 	return backoff.Jitter(policy.After(failures), 1, 1.1, random)
 }
 
-// RotationDeadline returns when a certificate must be replaced: after 70 to 90 % of its lifetime. random in [0,1) selects the
+// RotationDeadline returns when a certificate must be replaced: after 70 to 90 % of its lifetime. random, in [0,1), selects the
 // time, so that the nodes of a cluster do not request certificates all at once.
 func RotationDeadline(notBefore, notAfter time.Time, random float64) time.Time {
 	total := notAfter.Sub(notBefore)
@@ -82,8 +82,8 @@ type Action struct {
 	Wake   time.Time // latest time of the next step; zero: at once
 }
 
-// Step decides which action the certificate needs at now. Equal arguments give equal results. State has no names yet if Template
-// is nil; Step then waits.
+// Step decides at time now whether to request a certificate, to cancel the pending request or to wait. It depends only on its
+// arguments. While State.Template is nil, the names are not known and Step waits.
 func Step(state State, now time.Time) Action {
 	if state.Pending != nil {
 		return state.stepPending(now)
@@ -102,8 +102,8 @@ func Step(state State, now time.Time) Action {
 	return Action{Verb: Request, Reason: reason}
 }
 
-// stepPending decides about the request in flight. It cancels a request that has timed out, and one for outdated names if the
-// current certificate does not match either.
+// stepPending decides whether to cancel the pending request. It cancels a request that has timed out. It also cancels a request
+// with outdated names, unless the current certificate has the new names.
 func (s *State) stepPending(now time.Time) Action {
 	switch end := s.Pending.Since.Add(Timeout); {
 	case !now.Before(end):
@@ -115,7 +115,8 @@ func (s *State) stepPending(now time.Time) Action {
 	}
 }
 
-// mismatch returns why the current certificate does not have the required names; empty if it has them.
+// mismatch returns which required name the current certificate does not have, for the log. It is empty if the certificate has all
+// names.
 func (s *State) mismatch() string {
 	if s.Leaf == nil {
 		return "there is no certificate"
@@ -126,7 +127,7 @@ func (s *State) mismatch() string {
 	return ""
 }
 
-// requestTime returns why and when a certificate must be requested.
+// requestTime returns the reason for the next certificate request, for the log, and when the request is due.
 func (s *State) requestTime(now time.Time) (string, time.Time) {
 	if cause := s.mismatch(); cause != "" {
 		return cause, now
@@ -167,7 +168,8 @@ func (s *State) earliestRequest(now time.Time) (at time.Time) {
 	return at
 }
 
-// AppendRequestTime returns requests with now appended, limited to the last times that Step reads.
+// AppendRequestTime returns a copy of requests with now appended. It keeps only the last times, which Step needs for its rate
+// limit.
 func AppendRequestTime(requests []time.Time, now time.Time) []time.Time {
 	requests = append(slices.Clone(requests), now)
 	return requests[max(0, len(requests)-maxRequests):]

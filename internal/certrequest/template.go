@@ -28,13 +28,13 @@ type Template struct {
 	IPs          []netip.Addr // sorted by text and unique; IPv4 addresses are not in IPv6 form
 }
 
-// ClientTemplate returns the names for the client certificate of a node: the user system:node:NAME in the group system:nodes.
+// ClientTemplate returns the names for the client certificate of a node: the user system:node:NAME and the group system:nodes.
 func ClientTemplate(node string) Template {
 	return Template{CommonName: UserPrefix + node, Organization: []string{NodesGroup}}
 }
 
-// ServingTemplate returns the names for the serving certificate of a node with these addresses. The bool is false if no address
-// is an IP address: the kubelet requests no certificate then.
+// ServingTemplate returns the names for the serving certificate of a node with these addresses. hasIP is false if no address is
+// an IP address; as in the kubelet, no certificate must be requested then.
 func ServingTemplate(node string, addresses []corev1.NodeAddress) (names Template, hasIP bool) {
 	t := ClientTemplate(node)
 	for _, a := range addresses {
@@ -63,7 +63,7 @@ func ServingTemplate(node string, addresses []corev1.NodeAddress) (names Templat
 	return t, len(t.IPs) > 0
 }
 
-// parseIP parses an IP address. As in Kubernetes, numbers may have leading zeros: 010.0.0.1 is 10.0.0.1.
+// parseIP parses an IP address. It accepts leading zeros in decimal numbers, as Kubernetes does: 010.0.0.1 is 10.0.0.1.
 func parseIP(text string) (ip netip.Addr, ok bool) {
 	if at := strings.LastIndexByte(text, ':') + 1; strings.Contains(text[at:], ".") {
 		parts := strings.Split(text[at:], ".")
@@ -87,7 +87,7 @@ func (t Template) Equal(other Template) bool {
 		slices.Equal(t.DNSNames, other.DNSNames) && slices.Equal(t.IPs, other.IPs)
 }
 
-// Missing returns the first name of the template that the certificate leaf lacks, as text for a log line; empty if it has all.
+// Missing returns the first name of t that the certificate leaf does not have, for the log. It is empty if leaf has all names.
 func (t Template) Missing(leaf *x509.Certificate) string {
 	if t.CommonName != leaf.Subject.CommonName {
 		return fmt.Sprintf("common name %q, not %q", t.CommonName, leaf.Subject.CommonName)

@@ -51,7 +51,8 @@ type Store struct {
 	beforeStep func(operation string) // test hook, called before each operation that changes a file; nil: none
 }
 
-// Open returns the store of a directory, which need not exist. It completes an interrupted update.
+// Open returns the store of the directory opts.Dir, which need not exist. It completes an update that a killed process has
+// started.
 func Open(opts Options) (*Store, error) {
 	if opts.Prefix == "" || strings.ContainsAny(opts.Prefix, `/\`) {
 		return nil, fmt.Errorf("open store of certificates: Options.Prefix must be part of a file name, and is %q", opts.Prefix)
@@ -71,14 +72,15 @@ func Open(opts Options) (*Store, error) {
 	return s, nil
 }
 
-// CurrentPath returns the path of the link to the current certificate. Certificate and key are in one file.
+// CurrentPath returns the path of the symbolic link to the current certificate. Its target file has both the certificate and the
+// key.
 func (s *Store) CurrentPath() string { return s.filePath("-current.pem") }
 
 func (s *Store) updatedPath() string { return s.filePath("-updated.pem") }
 
 func (s *Store) filePath(end string) string { return filepath.Join(s.opts.Dir, s.opts.Prefix+end) }
 
-// finishUpdate completes the update of a killed process: the updated link exists and the current link does not.
+// finishUpdate completes the update of a killed process, which has created the updated link and removed the current link.
 func (s *Store) finishUpdate() error {
 	if there, err := allExist(s.CurrentPath()); err != nil || there {
 		return err
@@ -89,8 +91,8 @@ func (s *Store) finishUpdate() error {
 	return s.runStep("recover", func() error { return os.Rename(s.updatedPath(), s.CurrentPath()) })
 }
 
-// runStep calls operate, which changes one file. Tests set a hook that is called first with the name of the operation, and kills
-// the process there.
+// runStep calls operate, which changes one file. Before that, it calls the hook of a test with the name of the operation, so that
+// the test can simulate a crash at this point.
 func (s *Store) runStep(operation string, operate func() error) error {
 	if s.beforeStep != nil {
 		s.beforeStep(operation)
@@ -98,8 +100,9 @@ func (s *Store) runStep(operation string, operate func() error) error {
 	return operate()
 }
 
-// Current reads the current certificate: the last stored one, else CertFile and KeyFile, else PREFIX.crt and PREFIX.key in Dir.
-// Its Leaf is set. The error wraps [ErrNoCertificate] if none of them exists, and otherwise names the unusable file.
+// Current reads the current certificate: the certificate that was stored last, or else CertFile and KeyFile, or else PREFIX.crt
+// and PREFIX.key in Dir. The Leaf of the result is set. The error wraps [ErrNoCertificate] if none of these files exists, and
+// otherwise names the unusable file.
 func (s *Store) Current() (*tls.Certificate, error) {
 	for _, files := range [][2]string{
 		{s.CurrentPath(), s.CurrentPath()}, {s.opts.CertFile, s.opts.KeyFile}, {s.filePath(".crt"), s.filePath(".key")},
@@ -115,8 +118,8 @@ func (s *Store) Current() (*tls.Certificate, error) {
 	return nil, fmt.Errorf("%w at %s", ErrNoCertificate, s.CurrentPath())
 }
 
-// Update stores a certificate and its key, both PEM, as the current one, and syncs them to disk. After an error the previous
-// certificate is still current.
+// Update stores the PEM certificate cert and its PEM key as the current certificate, and syncs them to disk. If it returns an
+// error, the previous certificate is still current.
 func (s *Store) Update(cert, key []byte) (*tls.Certificate, error) {
 	data, err := joinPEM(cert, key)
 	if err != nil {
@@ -132,7 +135,8 @@ func (s *Store) Update(cert, key []byte) (*tls.Certificate, error) {
 	return loaded, nil
 }
 
-// CheckWritable returns an error if a regular file is in the place of a link of the store, so that no update can succeed.
+// CheckWritable returns an error if another type of file is in the place of one of the store's symbolic links, so that Update
+// would fail.
 func (s *Store) CheckWritable() error {
 	_, currentErr := isLink(s.CurrentPath())
 	_, updatedErr := isLink(s.updatedPath())
@@ -167,8 +171,8 @@ func (s *Store) replaceCurrent(data []byte) (*tls.Certificate, error) {
 	return loaded, s.runStep("sync directory", func() error { return atomicfile.SyncDir(s.opts.Dir) })
 }
 
-// writeFile creates the file of a certificate, named after the time now. It never overwrites a file, which could be the current
-// one.
+// writeFile writes data to a new certificate file with the time now in its name, and returns the path. It never overwrites a
+// file, because an existing file may be current.
 func (s *Store) writeFile(data []byte, now time.Time) (path string, err error) {
 	var f *os.File
 	err = s.runStep("create", func() (err error) {
@@ -197,7 +201,8 @@ func (s *Store) writeFile(data []byte, now time.Time) (path string, err error) {
 	return path, nil
 }
 
-// joinPEM returns the content of a certificate file: the chain, the leaf first, and the key. They must match.
+// joinPEM returns the content of a certificate file: the chain in cert with the leaf first, and the private key. It returns an
+// error if the key does not match the leaf.
 func joinPEM(cert, key []byte) ([]byte, error) {
 	chain, err := ParseChain(cert)
 	if err != nil {
@@ -247,7 +252,7 @@ func ReadFile(path string) ([]byte, error) {
 	return plainfile.Read(found, MaxFile)
 }
 
-// allExist reports whether all files exist. A dangling link and an empty path do not exist.
+// allExist reports whether a file exists at each of paths. It returns false for a dangling link and for an empty path.
 func allExist(paths ...string) (bool, error) {
 	for _, path := range paths {
 		if path == "" {
@@ -262,7 +267,8 @@ func allExist(paths ...string) (bool, error) {
 	return true, nil
 }
 
-// isLink reports whether path is a symbolic link, and false if nothing exists there. It returns an error for any other file.
+// isLink reports whether path is a symbolic link. It returns false without an error if nothing exists at path, and an error for a
+// file of another type.
 func isLink(path string) (bool, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

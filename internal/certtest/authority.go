@@ -31,7 +31,7 @@ type Authority struct {
 	number atomic.Int64
 }
 
-// NewAuthority returns a self-signed authority that is valid for 100 years.
+// NewAuthority returns a certificate authority with a self-signed certificate that is valid for 100 years.
 func NewAuthority(name string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -93,7 +93,7 @@ func (a *Authority) signCertificate(template, parent *x509.Certificate, public c
 	return der, nil
 }
 
-// isIssuerOf reports whether the client certificate leaf is signed by the authority and valid now.
+// isIssuerOf reports whether a signed the client certificate leaf and the certificate is valid now.
 func (a *Authority) isIssuerOf(leaf *x509.Certificate) bool {
 	roots := x509.NewCertPool()
 	roots.AddCert(a.cert)
@@ -101,7 +101,7 @@ func (a *Authority) isIssuerOf(leaf *x509.Certificate) bool {
 	return err == nil
 }
 
-// DecidePending decides all CertificateSigningRequests without a decision, as Options.Decide says.
+// DecidePending approves or denies all CertificateSigningRequests that have no condition yet, as Options.Decide decides.
 func (c *Cluster) DecidePending() {
 	c.mu.Lock()
 	decide := c.decide
@@ -118,7 +118,8 @@ func (c *Cluster) DecidePending() {
 	}
 }
 
-// Decide sets the decision on one CertificateSigningRequest. It does nothing for [Postpone] or if the request does not exist.
+// Decide applies verdict to one CertificateSigningRequest: it issues the certificate, or sets the condition Denied or Failed. It
+// does nothing for [Postpone], and if the request does not exist.
 func (c *Cluster) Decide(name string, verdict Verdict) {
 	if verdict == Postpone {
 		return
@@ -144,7 +145,7 @@ func (c *Cluster) Decide(name string, verdict Verdict) {
 	})
 }
 
-// signRequest returns the certificate that a CertificateSigningRequest asks for, as PEM.
+// signRequest returns the certificate that request asks for, as PEM.
 func (c *Cluster) signRequest(request *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	block, _ := pem.Decode(request.Spec.Request)
 	if block == nil {

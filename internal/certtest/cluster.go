@@ -74,7 +74,7 @@ type Cluster struct {
 	conns  int
 }
 
-// Start returns a running cluster. The caller must call [Cluster.Close].
+// Start returns a running API server that issues certificates. The caller must call [Cluster.Close].
 func Start(opts Options) (*Cluster, error) {
 	opts.TTL, opts.Backdate = cmp.Or(opts.TTL, time.Hour), max(cmp.Or(opts.Backdate, 5*time.Minute), 0)
 	ca, err := NewAuthority("certtest")
@@ -115,7 +115,7 @@ func (c *Cluster) Close() {
 // CA returns the authority that signs all certificates of the cluster.
 func (c *Cluster) CA() *Authority { return c.ca }
 
-// Dial opens a connection in memory to the API server, for any address.
+// Dial returns a connection in memory to the API server. It ignores network and address.
 func (c *Cluster) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	here, there := net.Pipe()
 	select {
@@ -128,14 +128,15 @@ func (c *Cluster) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// SetToken replaces the valid bootstrap token; empty: no token is valid.
+// SetToken replaces the bootstrap token that the API server accepts. With an empty token it accepts none.
 func (c *Cluster) SetToken(token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.token = token
 }
 
-// SetDecide replaces Options.Decide, which decides each new CertificateSigningRequest; nil issues all.
+// SetDecide replaces Options.Decide, which returns the verdict on each new CertificateSigningRequest. With nil, all certificates
+// are issued.
 func (c *Cluster) SetDecide(decide func(*certificatesv1.CertificateSigningRequest) Verdict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +151,7 @@ func (c *Cluster) TokenKubeconfig(token string) []byte {
 	return c.buildKubeconfig(&clientcmdapi.AuthInfo{Token: token})
 }
 
-// Kubeconfig returns a kubeconfig with an inline client certificate and key, both PEM.
+// Kubeconfig returns a kubeconfig for the cluster with the client certificate and its key inline, both PEM.
 func (c *Cluster) Kubeconfig(certPEM, keyPEM []byte) []byte {
 	return c.buildKubeconfig(&clientcmdapi.AuthInfo{ClientCertificateData: certPEM, ClientKeyData: keyPEM})
 }
@@ -177,7 +178,7 @@ func (c *Cluster) Calls() []Call {
 
 type connection struct{}
 
-// numberConnection stores the number of a new connection in its context.
+// numberConnection returns ctx with the number of a new connection, which ServeHTTP records for each request.
 func (c *Cluster) numberConnection(ctx context.Context, _ net.Conn) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,7 +186,7 @@ func (c *Cluster) numberConnection(ctx context.Context, _ net.Conn) context.Cont
 	return context.WithValue(ctx, connection{}, c.conns)
 }
 
-// ServeHTTP authenticates a request, and passes it to the API server.
+// ServeHTTP authenticates a request and passes it to the API server. It records the request and its response code.
 func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	number, _ := r.Context().Value(connection{}).(int)
 	call := Call{Connection: number, Method: r.Method, Path: r.URL.Path, Code: http.StatusOK}
@@ -208,8 +209,8 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// authenticate returns the user of a request, and the serial number of its client certificate. user is empty if the request is
-// not authenticated.
+// authenticate returns the user of a request. serial is the serial number of the client certificate; empty for a bootstrap token.
+// user is empty if the credentials are missing or invalid.
 func (c *Cluster) authenticate(r *http.Request) (user, serial string) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		leaf := r.TLS.PeerCertificates[0]

@@ -74,7 +74,8 @@ func New() *Correlator {
 	return &Correlator{recorded: newLRU[sentEvent](Remembered), groups: newLRU[*group](Remembered), objects: newLRU[*bucket](Remembered)}
 }
 
-// Correlate records an event and returns whether and how to send it. The event is not changed.
+// Correlate records an event, and returns whether to send it, and whether to send it as a patch of an earlier event. It does not
+// change the argument.
 func (c *Correlator) Correlate(recorded *corev1.Event, now time.Time) Result {
 	event, id := c.groupEvent(recorded, now)
 	out := *event
@@ -90,7 +91,8 @@ func (c *Correlator) Correlate(recorded *corev1.Event, now time.Time) Result {
 	return Result{Event: &out, Patch: patch}
 }
 
-// groupEvent returns event, or a combined event if its group has too many different messages, and the key of the returned event.
+// groupEvent returns the event to send, and the key under which it is counted. The result is event itself, or a combined event if
+// there were too many similar events with different messages.
 func (c *Correlator) groupEvent(event *corev1.Event, now time.Time) (*corev1.Event, key) {
 	id := hashKey(kindGroup, sourceAndObject(event), []string{event.Type, event.Reason, event.ReportingController, event.ReportingInstance})
 	g, ok := c.groups.getValue(id)
@@ -108,7 +110,8 @@ func (c *Correlator) groupEvent(event *corev1.Event, now time.Time) (*corev1.Eve
 	return event, hashKey(kindEvent, sourceAndObject(event), []string{event.InvolvedObject.FieldPath, event.Type, event.Reason, event.Message})
 }
 
-// combinedEvent returns the event that stands for a group of similar events.
+// combinedEvent returns an event that is sent in place of similar events with different messages. Its message is that of event
+// with a prefix.
 func combinedEvent(event *corev1.Event, now time.Time) *corev1.Event {
 	t := metav1.Time{Time: now}
 	return &corev1.Event{
@@ -118,7 +121,7 @@ func combinedEvent(event *corev1.Event, now time.Time) *corev1.Event {
 	}
 }
 
-// objectBucket returns the rate limit of the object of an event.
+// objectBucket returns the token bucket that limits the events about an object, and creates it if necessary.
 func (c *Correlator) objectBucket(event *corev1.Event) *bucket {
 	id := hashKey(kindObject, sourceAndObject(event), []string{event.Type})
 	b, ok := c.objects.getValue(id)
@@ -148,7 +151,7 @@ func (b *bucket) takeToken(now time.Time) bool {
 	return true
 }
 
-// buildPatch returns the patch of count, time and message of a stored event.
+// buildPatch returns the patch that sets count, last time and message of a stored event to those of event.
 func buildPatch(event *corev1.Event) []byte {
 	patch, err := json.Marshal(struct {
 		Count         int32       `json:"count"`
@@ -161,7 +164,7 @@ func buildPatch(event *corev1.Event) []byte {
 	return patch
 }
 
-// sourceAndObject returns the fields of an event that identify its source and object.
+// sourceAndObject returns the fields of event that identify its source and its object.
 func sourceAndObject(event *corev1.Event) []string {
 	o := &event.InvolvedObject
 	return []string{event.Source.Component, event.Source.Host, o.Kind, o.Namespace, o.Name, string(o.UID), o.APIVersion}
@@ -191,7 +194,7 @@ func hashKey(kind byte, texts ...[]string) (k key) {
 	return k
 }
 
-// writeText hashes text with its length, so that different lists of strings have different hashes.
+// writeText hashes the length of text and text, so that lists such as "ab","c" and "a","bc" have different hashes.
 func writeText(h hash.Hash, text string) {
 	var length [8]byte
 	binary.LittleEndian.PutUint64(length[:], uint64(len(text)))

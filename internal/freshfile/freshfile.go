@@ -37,9 +37,9 @@ type Value[T any] struct {
 	checked  time.Time // last read of the files
 }
 
-// New reads the files at paths, which must exist and have at most [MaxSize] bytes each, and parses them together. If a later
-// change cannot be read or parsed, the error is passed to fail once and the value is kept. fail may be nil; it is called with the
-// lock held.
+// New reads the files at paths, and calls parse with the contents of all files. The files must exist and have at most [MaxSize]
+// bytes each. If a later version cannot be read or parsed, the previous value stays, and fail is called once with the error. fail
+// may be nil. It is called with the lock held.
 func New[T any](parse func(contents [][]byte) (T, error), fail func(error), paths ...string) (*Value[T], error) {
 	v := &Value[T]{parse: parse, paths: paths, fail: fail}
 	contents, err := readAll(paths)
@@ -64,7 +64,7 @@ func (v *Value[T]) Get() T {
 	return v.value
 }
 
-// refreshValue reads the files, and replaces the value if their contents have changed and can be parsed.
+// refreshValue reads the files. If a content has changed and can be parsed, it replaces the value.
 func (v *Value[T]) refreshValue() {
 	contents, err := readAll(v.paths)
 	if err != nil {
@@ -116,7 +116,7 @@ func readAll(paths []string) ([][]byte, error) {
 	return contents, nil
 }
 
-// readRegular reads a regular file, also through symbolic links, as secrets are mounted. It does not block on a pipe.
+// readRegular reads a regular file. It follows symbolic links, which mounted secrets consist of, and does not block on a pipe.
 func readRegular(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 // maxFile is the largest size of a certificate, key or token file, in bytes.
 const maxFile = 1 << 20
 
-// fileCertificate returns a function that reads the client certificate from two files, or one file with both. It is called for
-// each new connection, so that a rotation only has to close connections. Links are followed: the kubelet's current certificate is
-// one.
+// fileCertificate returns a function that reads the client certificate from certFile and its key from keyFile; the two may be one
+// file. The function is called for each new connection, so that a rotation only has to close connections. It follows symbolic
+// links, such as the kubelet's kubelet-client-current.pem.
 func fileCertificate(certFile, keyFile string) func() (*tls.Certificate, error) {
 	return func() (*tls.Certificate, error) {
 		cert, err := readFile(certFile)

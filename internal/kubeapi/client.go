@@ -60,7 +60,7 @@ type Client struct {
 	rest   map[schema.GroupVersion]*rest.RESTClient
 }
 
-// New returns a client with a copy of config. It sends nothing. An error names the invalid field of config or opts.
+// New returns a client with a copy of config. It sends no request. An error names the invalid field of config or opts.
 func New(config *rest.Config, opts Options) (*Client, error) {
 	if config == nil {
 		return nil, errors.New("kubeapi: config is nil: want the rest.Config of an API server")
@@ -86,15 +86,17 @@ func New(config *rest.Config, opts Options) (*Client, error) {
 	return buildClient(copied, opts, false)
 }
 
-// HeartbeatClient returns a client of the same server with its own connections and no rate limit, for requests that must not wait
-// for other requests. A request that times out closes these connections, so that the next one uses a new connection.
+// HeartbeatClient returns a client for requests that must not wait for other requests. It has its own connections to the server
+// of c, and no rate limit. When one of its requests times out, it closes its connections, so that the next request opens a new
+// connection.
 func (c *Client) HeartbeatClient() (*Client, error) {
 	config := rest.CopyConfig(c.config)
 	config.RateLimiter = flowcontrol.NewFakeAlwaysRateLimiter()
 	return buildClient(config, c.options, true)
 }
 
-// WithBudget returns a client that shares the connections of c and has its own rate limit.
+// WithBudget returns a client that uses the connections of c and has its own rate limit: qps requests a second, and burst
+// requests at once.
 func (c *Client) WithBudget(qps float32, burst int) (*Client, error) {
 	shared := *c
 	shared.config = rest.CopyConfig(c.config)
@@ -108,14 +110,15 @@ func (c *Client) WithBudget(qps float32, burst int) (*Client, error) {
 	return &shared, nil
 }
 
-// CloseConnections closes all connections, including watches. The next request opens one with the present certificate. If the
-// config has its own Transport, only its idle connections are closed.
+// CloseConnections closes all connections, including those of watches. The next request opens a connection with the current
+// certificate. If the config has its own Transport, only idle connections are closed.
 func (c *Client) CloseConnections() {
 	c.dialer.closeAll()
 	closeIdle(c.http.Transport)
 }
 
-// buildClient creates the transport and REST clients of a Client. closeAll makes each timeout close all connections.
+// buildClient creates a Client with its transport and REST clients. If closeAll is true, each request that times out closes all
+// connections of the client.
 func buildClient(config *rest.Config, opts Options, closeAll bool) (*Client, error) {
 	scheme, err := newScheme()
 	if err != nil {
@@ -156,8 +159,8 @@ func (c *Client) addGroup(group schema.GroupVersion) error {
 	return nil
 }
 
-// buildTransport returns the transport of client-go with connections of this client only. Token and certificate files are read
-// when they are used.
+// buildTransport returns the transport of client-go, with connections that no other client shares. It reads token and certificate
+// files each time they are needed, so that it uses rotated files.
 func (c *Client) buildTransport() (http.RoundTripper, error) {
 	config := rest.CopyConfig(c.config)
 	var wrap []transport.WrapperFunc
@@ -189,8 +192,8 @@ func (c *Client) buildTransport() (http.RoundTripper, error) {
 	return transport.New(tc)
 }
 
-// doWithRetry sends a request until it succeeds or fails for good, or its deadline is reached. It waits for as long as the
-// server's Retry-After says. If the deadline is sooner, it returns the error at once; see [RetryAfter].
+// doWithRetry calls request until it succeeds, returns an error without Retry-After, or Options.Timeout has passed. It waits for
+// the time in the server's Retry-After. If that exceeds the timeout, it returns the error at once; see [RetryAfter].
 func (c *Client) doWithRetry(ctx context.Context, request func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(logr.NewContext(ctx, c.log), c.options.Timeout)
 	defer cancel()
@@ -214,7 +217,8 @@ func (c *Client) doWithRetry(ctx context.Context, request func(ctx context.Conte
 // minRetry is the shortest wait for a server that sends a Retry-After of zero.
 const minRetry = 100 * time.Millisecond
 
-// closeDeadConns closes the connections that may be dead after a request without a response. begin is when the request started.
+// closeDeadConns closes connections that may be dead, if err means that a request got no response in time. begin is when the
+// request started.
 func (c *Client) closeDeadConns(ctx context.Context, err error, begin time.Time) {
 	switch {
 	case !errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // the server responded, or the connection is closed

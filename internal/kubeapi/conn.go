@@ -24,7 +24,7 @@ type dialer struct {
 	conns map[*conn]struct{}
 }
 
-// newDialer returns a dialer that uses dial; nil means package net.
+// newDialer returns a dialer that opens connections with dial. A nil dial means [net.Dialer].
 func newDialer(dial dialFunc) *dialer {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
@@ -54,7 +54,7 @@ func (d *dialer) removeConn(c *conn) {
 	delete(d.conns, c)
 }
 
-// closeSilent closes the connections on which nothing was received after since.
+// closeSilent closes all connections that have received nothing since the time since.
 func (d *dialer) closeSilent(since time.Time) {
 	for _, c := range d.listConns() {
 		if c.lastRead.Load() < since.UnixNano() {

@@ -38,7 +38,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // RetryAfter returns how long the API server asks the client to wait before the next request, at most 5 minutes. ok is false if
-// it does not ask for a wait.
+// err contains no such delay.
 func RetryAfter(err error) (wait time.Duration, ok bool) {
 	seconds, asked := apierrors.SuggestsClientDelay(err)
 	return time.Duration(min(max(seconds, 0), maxRetryAfter)) * time.Second, asked
@@ -50,8 +50,9 @@ const maxRetryAfter = 300
 // errUndecodable replaces the error of a decoder, which may quote the response.
 var errUndecodable = errors.New("the answer is not what was asked for")
 
-// sanitizeError removes content of responses from err: all of it if secret is set, else the end of a long text. ctxErr is the
-// error of the request's context; if it is set, it replaces a decoding error that the end of the context has caused.
+// sanitizeError removes quoted responses from err: the whole text if secret is true, otherwise the end of a long text. ctxErr is
+// the error of the request's context, or nil. It replaces an error of the decoder, because the end of the context may have cut
+// the response.
 func sanitizeError(err, ctxErr error, secret bool) error {
 	switch {
 	case err == nil, isSafeError(err):
@@ -65,7 +66,8 @@ func sanitizeError(err, ctxErr error, secret bool) error {
 	}
 }
 
-// isSafeError reports whether err comes from the API server's Status or from the network, and so quotes no response.
+// isSafeError reports whether the text of err quotes no response: it is a Status of the API server, or an error of the network or
+// the context.
 func isSafeError(err error) bool {
 	var status apierrors.APIStatus
 	var wire *url.Error

@@ -18,20 +18,20 @@ type omission[V any] struct {
 	first row[V] // the most important omitted row
 }
 
-// Omitted returns how many objects the full table does not keep, and the most important omitted object. Lists set the count and
-// watch events increase it, so that it can be too high.
+// Omitted returns how many objects the table omits because it is full, and the most important omitted object. A list sets count.
+// Watch events only increase it, so that it can be too high until the next list.
 func (t *Table[T, V]) Omitted() (count int, first V) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.omitted.count, t.omitted.first.value
 }
 
-// compareRows orders two rows of a table by importance, as TableOptions.Compare does, and then by key.
+// compareRows compares two rows by the importance of their objects, with TableOptions.Compare, and then by key.
 func (t *Table[T, V]) compareRows(a, b row[V]) int {
 	return cmp.Or(t.options.Compare(a.value, b.value), cmp.Compare(a.key, b.key))
 }
 
-// omitLeastImportant removes the least important rows from a list that exceeds MaxObjects, and adds them to omitted.
+// omitLeastImportant returns the MaxObjects most important rows of list, which has more. It adds the other rows to omitted.
 func (t *Table[T, V]) omitLeastImportant(list rows[V], omitted *omission[V]) rows[V] {
 	slices.SortFunc(list, t.compareRows)
 	most := t.options.MaxObjects
@@ -40,7 +40,7 @@ func (t *Table[T, V]) omitLeastImportant(list rows[V], omitted *omission[V]) row
 	return list[:most]
 }
 
-// countOmitted adds count rows, of which row is the most important one, to omitted.
+// countOmitted adds count omitted rows to omitted. row is the most important of them.
 func (t *Table[T, V]) countOmitted(omitted *omission[V], row row[V], count int) {
 	if omitted.count == 0 || t.compareRows(row, omitted.first) < 0 {
 		omitted.first = row
@@ -48,8 +48,8 @@ func (t *Table[T, V]) countOmitted(omitted *omission[V], row row[V], count int) 
 	omitted.count += count
 }
 
-// putFull inserts a row into a full table in place of the least important row, or omits it. It returns the changed keys. The
-// caller holds the lock of the table.
+// putFull inserts r into a full table in place of the least important row. If r is less important, it omits r instead. It returns
+// the keys of the inserted and the removed row. The caller holds the lock of the table.
 func (t *Table[T, V]) putFull(r row[V]) (changed []string) {
 	least := slices.MaxFunc(t.rows, t.compareRows)
 	if t.compareRows(r, least) >= 0 {

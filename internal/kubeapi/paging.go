@@ -24,8 +24,8 @@ func (p *paging) nextSize() int64 {
 	return p.limit
 }
 
-// halveSize halves the number of objects per page of a list, after a page that exceeded its limit in bytes. It returns false if
-// a page has one object already.
+// halveSize halves the number of objects per page of a list, after a response that was too large. It returns false if a page has
+// only one object already.
 func (p *paging) halveSize() bool {
 	if p.nextSize() == 1 {
 		return false
@@ -34,15 +34,15 @@ func (p *paging) halveSize() bool {
 	return true
 }
 
-// growSize doubles the number of objects per page of a list, up to the default, after a page whose size in bytes was at most a
-// quarter of limit.
+// growSize doubles the number of objects per page of a list, up to pageSize, after a page of at most a quarter of limit. bytes is
+// the size of the page.
 func (p *paging) growSize(bytes, limit int64) {
 	if bytes <= limit/4 {
 		p.limit = min(2*p.nextSize(), pageSize)
 	}
 }
 
-// listMetadata reads a page of one object without spec and status, because the whole object is too large.
+// listMetadata reads only the metadata of a page. It is for a page of one object that is too large to be read completely.
 func (r Resource[T]) listMetadata(ctx context.Context, opts metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	err := r.client.doWithRetry(ctx, func(ctx context.Context) error {
@@ -59,8 +59,8 @@ func (r Resource[T]) listMetadata(ctx context.Context, opts metav1.ListOptions) 
 	return list, r.wrapError("list", "", err)
 }
 
-// nextPage reads the next page of a list. If a page is too large, it retries with half the objects. It skips an object that is
-// too large by itself, reports it, and returns the row that the table has of it.
+// nextPage reads the next page of a list. If the response is too large, it retries with half the objects per page. It skips a
+// single object that is too large, and reports it. skipped then has the row of this object in the table, if there is one.
 func (r *reflection[T, V]) nextPage(ctx context.Context, opts *metav1.ListOptions) (page Page[T], skipped rows[V], err error) {
 	for {
 		page, err := r.table.resource.List(ctx, *opts)
@@ -81,7 +81,8 @@ func (r *reflection[T, V]) nextPage(ctx context.Context, opts *metav1.ListOption
 	}
 }
 
-// skipOversized returns a page without its only object, which is too large, and the row that the table has of this object.
+// skipOversized returns an empty page in place of a page with one object that is too large, and calls the hook Failed. skipped
+// has the row of this object in the table, if there is one. cause is the error of the list.
 func (r *reflection[T, V]) skipOversized(ctx context.Context, opts metav1.ListOptions, cause error) (page Page[T], skipped rows[V], err error) {
 	list, err := r.table.resource.listMetadata(ctx, opts)
 	if err != nil {

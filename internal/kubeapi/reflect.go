@@ -53,9 +53,9 @@ type reflection[T Object, V any] struct {
 	paging     paging
 }
 
-// runLoop lists and watches until ctx ends. It lists from the API server's etcd at first, after each relist period, and when the
-// watch has lost its version. After other failures it lists at least the last known version, which the API server may serve from
-// memory.
+// runLoop lists and watches until ctx ends. It reads the first list, the periodic lists, and the list after a lost resource
+// version from the API server's etcd. Other lists may have any version that is not older than the last one: the API server serves
+// them from memory.
 func (r *reflection[T, V]) runLoop(ctx context.Context) {
 	policy := backoff.Policy{First: r.table.options.Retry, Max: maxRetry}
 	from, failures := "", 0
@@ -95,7 +95,8 @@ func (r *reflection[T, V]) runLoop(ctx context.Context) {
 	}
 }
 
-// waitAfterError waits for d, or for as long as the API server asks.
+// waitAfterError waits for wait with jitter, or for the Retry-After delay of err if that is longer. It returns an error if ctx
+// ends first.
 func (r *reflection[T, V]) waitAfterError(ctx context.Context, err error, wait time.Duration) error {
 	if asked, ok := RetryAfter(err); ok && asked > wait {
 		wait = asked
@@ -107,8 +108,9 @@ func (r *reflection[T, V]) addJitter(d time.Duration, high float64) time.Duratio
 	return backoff.Jitter(d, 1, high, r.table.options.Rand())
 }
 
-// listAll replaces the rows of the table by a complete list. With an empty version it reads pages of one version. A list from a
-// version is read as a whole, because a limit would request that exact version.
+// listAll replaces the rows of the table by a complete list. With an empty from it reads pages, all at one resource version.
+// Otherwise from is the oldest acceptable version, and the list is one response: with a limit, the API server would return
+// exactly that version.
 func (r *reflection[T, V]) listAll(ctx context.Context, from string) error {
 	o := metav1.ListOptions{
 		LabelSelector: r.table.options.LabelSelector, FieldSelector: r.table.options.FieldSelector, ResourceVersion: from,
@@ -151,8 +153,8 @@ func (r *reflection[T, V]) listAll(ctx context.Context, from string) error {
 	return nil
 }
 
-// watchFor applies watch events for a period with client-go's reflector. It returns the version that the next list starts from;
-// empty: list from etcd.
+// watchFor applies watch events to the table for a period. It returns the resource version for the next list; an empty version
+// means that the next list must be read from etcd. It uses the reflector of client-go.
 func (r *reflection[T, V]) watchFor(ctx context.Context, period time.Duration) (from string) {
 	round, cancel := context.WithTimeout(ctx, period)
 	defer cancel()
@@ -175,7 +177,7 @@ func (r *reflection[T, V]) watchFor(ctx context.Context, period time.Duration) (
 	return r.version
 }
 
-// isVersionLost reports whether the API server no longer has the requested resource version.
+// isVersionLost reports whether err means that the API server does not have the requested resource version.
 func isVersionLost(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
@@ -187,7 +189,7 @@ type reflectorSource[T Object, V any] struct {
 	ctx        context.Context // context of the watch period, for methods without a context
 }
 
-// IsWatchListSemanticsUnSupported returns true, so that the reflector does not list by a watch.
+// IsWatchListSemanticsUnSupported returns true: the reflector must not use a watch in place of a list.
 func (*reflectorSource[T, V]) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (s *reflectorSource[T, V]) List(opts metav1.ListOptions) (runtime.Object, error) {
@@ -239,7 +241,7 @@ func (s *reflectorSink[T, V]) Bookmark(string) error {
 // UpdateResourceVersion stores the version of each event.
 func (s *reflectorSink[T, V]) UpdateResourceVersion(version string) { s.reflection.version = version }
 
-// Replace does nothing: the table has the listed objects already, see reflectorSource.
+// Replace does nothing, because reflectorSource has already stored the listed objects in the table.
 func (s *reflectorSink[T, V]) Replace([]any, string) error { return nil }
 
 func (s *reflectorSink[T, V]) Update(o any) error {

@@ -31,8 +31,8 @@ type Page[T Object] struct {
 	Size            int64  // bytes of the decompressed response
 }
 
-// In returns the resource of a kind. namespace is empty for kinds without a namespace, and for lists and watches of all
-// namespaces.
+// In returns the resource of a kind in a namespace. namespace is empty for a kind without namespaces, and for lists and watches
+// of all namespaces.
 func In[T Object](client *Client, kind Kind[T], namespace string) Resource[T] {
 	return Resource[T]{client: client, kind: kind, namespace: namespace}
 }
@@ -42,7 +42,8 @@ func (r Resource[T]) Get(ctx context.Context, name string) (T, error) {
 	return r.getObject(ctx, name, &metav1.GetOptions{})
 }
 
-// GetCached reads an object from the memory of the API server, which is cheaper. The object may be outdated.
+// GetCached reads an object from the memory of the API server. That is cheaper than a read from etcd, but the object may be
+// outdated.
 func (r Resource[T]) GetCached(ctx context.Context, name string) (T, error) {
 	return r.getObject(ctx, name, &metav1.GetOptions{ResourceVersion: "0"})
 }
@@ -56,7 +57,8 @@ func (r Resource[T]) Create(ctx context.Context, object T) (T, error) {
 	return r.doObject(ctx, "create", "", func(c *rest.RESTClient) *rest.Request { return c.Post().Body(object) })
 }
 
-// Update replaces the object of the same resourceVersion and returns it as stored. Otherwise it fails with a conflict.
+// Update replaces an object and returns the stored object. It fails with a conflict if the stored object has a different
+// resourceVersion.
 func (r Resource[T]) Update(ctx context.Context, object T, subresources ...string) (T, error) {
 	return r.doObject(ctx, "update", object.GetName(), func(c *rest.RESTClient) *rest.Request { return c.Put().Body(object) }, subresources...)
 }
@@ -66,13 +68,12 @@ func (r Resource[T]) Patch(ctx context.Context, name string, patchType types.Pat
 	return r.doObject(ctx, "patch", name, func(c *rest.RESTClient) *rest.Request { return c.Patch(patchType).Body(patch) }, subresources...)
 }
 
-// Delete deletes an object. opts may have preconditions, for example the UID, so that another object of that name is not
-// deleted.
+// Delete deletes the object of that name. With the precondition UID in opts, a recreated object of that name is not deleted.
 func (r Resource[T]) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
 	return r.doRequest(ctx, "delete", name, nil, func(c *rest.RESTClient) *rest.Request { return c.Delete().Body(&opts) })
 }
 
-// List reads one page of opts.Limit objects. A limit of zero reads all objects.
+// List reads one page of at most opts.Limit objects. A limit of zero reads all objects.
 func (r Resource[T]) List(ctx context.Context, opts metav1.ListOptions) (Page[T], error) {
 	if !r.isUsable() {
 		return Page[T]{}, errNoClient
@@ -105,7 +106,7 @@ func (r Resource[T]) List(ctx context.Context, opts metav1.ListOptions) (Page[T]
 	return page, nil
 }
 
-// CreateToken requests a token of a service account. Its errors never contain the token.
+// CreateToken requests a token for a service account. The response has the token in its status. Errors never contain the token.
 func CreateToken(ctx context.Context, client *Client, namespace, account string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	r := In(client, ServiceAccounts, namespace)
 	r.kind.secret = true
@@ -117,7 +118,8 @@ func CreateToken(ctx context.Context, client *Client, namespace, account string,
 	return answer, nil
 }
 
-// doObject sends a request whose response is an object of the kind.
+// doObject sends a request whose response is an object of the kind. request returns the HTTP request without its path. verb is
+// for the error text.
 func (r Resource[T]) doObject(ctx context.Context, verb, name string, request func(*rest.RESTClient) *rest.Request, subresources ...string) (T, error) {
 	var none T
 	if !r.isUsable() {
@@ -138,7 +140,8 @@ var errNoClient = errors.New("kubeapi: the resource has no client or no kind: wa
 
 func (r Resource[T]) isUsable() bool { return r.client != nil && r.kind.newObject != nil }
 
-// doRequest sends a request, with retries, and decodes its response into into, unless that is nil.
+// doRequest sends a request, with retries, and decodes the response into into, unless into is nil. request returns the HTTP
+// request without its path. verb is for the error text.
 func (r Resource[T]) doRequest(ctx context.Context, verb, name string, into runtime.Object, request func(*rest.RESTClient) *rest.Request, subresources ...string) error {
 	if !r.isUsable() {
 		return errNoClient
@@ -154,7 +157,7 @@ func (r Resource[T]) doRequest(ctx context.Context, verb, name string, into runt
 	return r.wrapError(verb, name, err, subresources...)
 }
 
-// setPath sets namespace, resource, name and subresources of a request.
+// setPath adds namespace, resource, name and subresources to the path of request.
 func (r Resource[T]) setPath(request *rest.Request, name string, subresources []string) *rest.Request {
 	request.NamespaceIfScoped(r.namespace, r.kind.namespaced && r.namespace != "").Resource(r.kind.resource)
 	if name != "" {
@@ -163,7 +166,7 @@ func (r Resource[T]) setPath(request *rest.Request, name string, subresources []
 	return request.SubResource(subresources...)
 }
 
-// wrapError returns err as an [*Error] that names the request; nil stays nil.
+// wrapError returns err as an [*Error] with the verb, resource and name of the request. It returns nil if err is nil.
 func (r Resource[T]) wrapError(verb, name string, err error, subresources ...string) error {
 	if err == nil {
 		return nil

@@ -24,19 +24,20 @@ var (
 	}
 )
 
-// ReviewToken asks the API server for the user of a token. Its errors never contain the token.
+// ReviewToken asks the API server for the user of the token in review. The user is in the status of the response. Errors never
+// contain the token.
 func ReviewToken(ctx context.Context, client *Client, review *authenticationv1.TokenReview) (*authenticationv1.TokenReview, error) {
 	answer := &authenticationv1.TokenReview{}
 	return answer, sendReview(ctx, In(client, tokenReviews, ""), review, answer)
 }
 
-// ReviewAccess asks the API server whether a user may do an action.
+// ReviewAccess asks the API server whether the user in review may do an action. The decision is in the status of the response.
 func ReviewAccess(ctx context.Context, client *Client, review *authorizationv1.SubjectAccessReview) (*authorizationv1.SubjectAccessReview, error) {
 	answer := &authorizationv1.SubjectAccessReview{}
 	return answer, sendReview(ctx, In(client, accessReviews, ""), review, answer)
 }
 
-// sendReview creates a review object and decodes the reviewed object into response.
+// sendReview sends a POST request with review, and decodes the response of the API server into response.
 func sendReview[T Object](ctx context.Context, resource Resource[T], review, response runtime.Object) error {
 	return resource.doRequest(ctx, "create", "", response, func(c *rest.RESTClient) *rest.Request { return c.Post().Body(review) })
 }

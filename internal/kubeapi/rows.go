@@ -18,12 +18,12 @@ type row[V any] struct {
 // adjacent. Insertion moves rows, but inserts are rare compared with lists.
 type rows[V any] []row[V]
 
-// findRow returns the index of the row of key, or where it would be inserted.
+// findRow returns the index of the row with key. If found is false, at is the index at which to insert the row.
 func (r rows[V]) findRow(key string) (at int, found bool) {
 	return slices.BinarySearchFunc(r, key, func(r row[V], key string) int { return cmp.Compare(r.key, key) })
 }
 
-// inNamespace returns the rows of a namespace; empty means all.
+// inNamespace returns the rows of a namespace. An empty namespace means all rows.
 func (r rows[V]) inNamespace(namespace string) rows[V] {
 	if namespace == "" {
 		return r
@@ -33,7 +33,7 @@ func (r rows[V]) inNamespace(namespace string) rows[V] {
 	return r[first:end]
 }
 
-// sortRows returns the rows sorted by key, in a slice of exact size. Of rows with the same key the last one stays.
+// sortRows sorts r by key and returns a slice without spare capacity. Of several rows with the same key it keeps the last row.
 func (r rows[V]) sortRows() rows[V] {
 	slices.SortStableFunc(r, func(a, b row[V]) int { return cmp.Compare(a.key, b.key) })
 	all := r[:0]
@@ -45,7 +45,7 @@ func (r rows[V]) sortRows() rows[V] {
 	return slices.Clone(all)
 }
 
-// changedKeys returns the keys that are added, changed or removed in others.
+// changedKeys returns the keys of the rows that are only in r, only in others, or in both with different versions.
 func (r rows[V]) changedKeys(others rows[V]) (keys []string) {
 	for _, other := range others {
 		if at, was := r.findRow(other.key); !was || r[at].version != other.version {

@@ -70,7 +70,7 @@ type Status struct {
 	Failures int
 }
 
-// Key returns the table key of an object: NAMESPACE/NAME, or NAME without a namespace.
+// Key returns the table key of an object: NAMESPACE/NAME, or NAME if namespace is empty.
 func Key(namespace, name string) string {
 	if namespace == "" {
 		return name
@@ -88,7 +88,7 @@ func NewTable[T Object, V any](resource Resource[T], opts TableOptions[T, V]) *T
 	return &Table[T, V]{resource: resource, options: opts.withDefaults()}
 }
 
-// Get returns the value of an object by its [Key], and whether it exists.
+// Get returns the value of the object with a [Key], and whether the table has it.
 func (t *Table[T, V]) Get(key string) (value V, exists bool) {
 	r, ok := t.getRow(key)
 	return r.value, ok
@@ -97,13 +97,13 @@ func (t *Table[T, V]) Get(key string) (value V, exists bool) {
 // List returns all values, sorted by key.
 func (t *Table[T, V]) List() []V { return t.ListIn("") }
 
-// ListIn returns the values of a namespace, sorted by key; empty means all.
+// ListIn returns the values of the objects in a namespace, sorted by key. An empty namespace means all objects.
 func (t *Table[T, V]) ListIn(namespace string) []V {
 	_, values := t.RowsIn(namespace)
 	return values
 }
 
-// RowsIn returns the keys and values of a namespace, sorted by key; empty means all.
+// RowsIn returns the keys and values of the objects in a namespace, sorted by key. An empty namespace means all objects.
 func (t *Table[T, V]) RowsIn(namespace string) (keys []string, values []V) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,7 +122,7 @@ func (t *Table[T, V]) Len() int {
 	return len(t.rows)
 }
 
-// Synced reports whether the table has received a complete list.
+// Synced reports whether the table has received its first complete list.
 func (t *Table[T, V]) Synced() bool { return !t.Status().Synced.IsZero() }
 
 // Status returns how current the table is.
@@ -136,7 +136,7 @@ func (t *Table[T, V]) Status() Status {
 	return status
 }
 
-// Run lists and watches until ctx ends, and returns nil then. A second call returns an error.
+// Run lists and watches the resource until ctx ends, and returns nil then. A second call returns an error.
 func (t *Table[T, V]) Run(ctx context.Context) error {
 	switch {
 	case !t.resource.isUsable():
@@ -155,8 +155,8 @@ func (t *Table[T, V]) Run(ctx context.Context) error {
 // errNoTransform is the error of Run if V is not T and Transform is nil.
 var errNoTransform = errors.New("kubeapi: a table of other values than objects wants TableOptions.Transform")
 
-// rowOf returns the table row for object. If the table has this version already, it returns the existing row, so that its value
-// keeps its pointer, and fresh is false.
+// rowOf returns the table row for object. If the table has a row of the same resource version, it returns that row, so that the
+// pointer in its value stays the same, and fresh is false.
 func (t *Table[T, V]) rowOf(object T) (r row[V], fresh bool) {
 	key := Key(object.GetNamespace(), object.GetName())
 	if before, was := t.getRow(key); was {
@@ -179,7 +179,7 @@ func (t *Table[T, V]) getRow(key string) (r row[V], ok bool) {
 	return r, ok
 }
 
-// replaceAll replaces all rows by a complete list, and returns the changed keys.
+// replaceAll replaces all rows by a complete list received at now. It returns the keys of added, changed and removed objects.
 func (t *Table[T, V]) replaceAll(list rows[V], omitted omission[V], now time.Time) (changed []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -189,7 +189,8 @@ func (t *Table[T, V]) replaceAll(list rows[V], omitted omission[V], now time.Tim
 	return changed
 }
 
-// putObject inserts or replaces an object, and returns the changed keys.
+// putObject inserts or replaces the row of object. It returns the keys of changed rows; none if the resource version is
+// unchanged.
 func (t *Table[T, V]) putObject(object T, now time.Time) (changed []string) {
 	r, fresh := t.rowOf(object)
 	t.mu.Lock()
@@ -226,12 +227,12 @@ func (t *Table[T, V]) removeKey(key string, now time.Time) (changed []string) {
 	return changed
 }
 
-// recordResponse stores the time of a response of the API server and clears the error. The caller holds the lock of the table.
+// recordResponse records that the API server responded at now, and clears the last error. The caller holds the lock of the table.
 func (t *Table[T, V]) recordResponse(now time.Time) {
 	t.status.LastResponse, t.status.Err, t.status.Failures = now, nil, 0
 }
 
-// recordFailure stores the error of a request and calls the hook Failed.
+// recordFailure records the error of a request and calls the hook Failed.
 func (t *Table[T, V]) recordFailure(err error) {
 	t.mu.Lock()
 	t.status.Err = err
@@ -242,7 +243,7 @@ func (t *Table[T, V]) recordFailure(err error) {
 	}
 }
 
-// recordBookmark stores that the API server is reachable and has no newer events.
+// recordBookmark records a bookmark event, which means that the API server is reachable and the table is up to date.
 func (t *Table[T, V]) recordBookmark(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

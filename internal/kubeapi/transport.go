@@ -36,7 +36,7 @@ type limitTransport struct {
 	next http.RoundTripper
 }
 
-// WrappedRoundTripper returns the next round tripper, for client-go.
+// WrappedRoundTripper returns the wrapped round tripper, as client-go requires.
 func (g limitTransport) WrappedRoundTripper() http.RoundTripper { return g.next }
 
 func (g limitTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -56,7 +56,8 @@ func (g limitTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// roundTripWatch sends a watch request. It cancels a watch that does not start in time, or is silent for too long.
+// roundTripWatch sends a watch request. It cancels the watch if no response starts within watchStartTimeout, or if no event
+// arrives for watchIdleTimeout.
 func (g limitTransport) roundTripWatch(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	timer := time.AfterFunc(watchStartTimeout, cancel)
@@ -134,7 +135,7 @@ type tokenFile struct {
 // tokenMaxAge is how long a token is used before its file is read again.
 const tokenMaxAge = 10 * time.Second
 
-// WrappedRoundTripper returns the next round tripper, for client-go.
+// WrappedRoundTripper returns the wrapped round tripper, as client-go requires.
 func (t *tokenFile) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 func (t *tokenFile) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -147,7 +148,8 @@ func (t *tokenFile) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// currentToken returns the token of the file. If the file cannot be read, it returns the previous token.
+// currentToken returns the token in the file, which it reads at most once per tokenMaxAge. If the file cannot be read, it returns
+// the previous token.
 func (t *tokenFile) currentToken(now time.Time) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -168,7 +170,7 @@ func (t *tokenFile) currentToken(now time.Time) (string, error) {
 	return t.token, nil
 }
 
-// closeIdle closes the idle connections of a transport, if it supports that.
+// closeIdle closes the idle connections of t, if t has a method for it.
 func closeIdle(t http.RoundTripper) {
 	for t != nil {
 		if c, ok := t.(interface{ CloseIdleConnections() }); ok {

@@ -18,15 +18,15 @@ type Value[T any] struct {
 	measuredAt time.Time // start of its measurement; zero: no value
 }
 
-// New returns a cache for the results of measure. Get returns a result that is at most maxAge old. Zero or less disables the
-// cache.
+// New returns a cache for the result of measure. [Value.Get] returns a result that is at most maxAge old. If maxAge is zero or
+// less, each call measures.
 func New[T any](maxAge time.Duration, measure func(context.Context) (T, error)) *Value[T] {
 	return &Value[T]{maxAge: maxAge, measure: measure, lock: make(chan struct{}, 1)}
 }
 
-// Get returns the cached value if it is recent enough, and measures otherwise. A concurrent call waits for the measurement, and
-// returns the cause of its own ctx if that ends first. A value with an error, which may be incomplete, is returned and not
-// cached.
+// Get returns the cached value if it is at most maxAge old, and otherwise calls measure. Concurrent calls wait until measure
+// returns; if ctx ends first, Get returns the cause of ctx. A value that measure returns with an error may be incomplete: Get
+// returns both and does not cache the value.
 func (v *Value[T]) Get(ctx context.Context) (value T, err error) {
 	select {
 	case v.lock <- struct{}{}:

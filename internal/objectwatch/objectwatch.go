@@ -18,7 +18,7 @@ type Watchers struct {
 	funcs  map[int]func(kind, namespace, name string)
 }
 
-// Notify calls all registered functions in the goroutine of the caller, with no lock held.
+// Notify calls all functions that Watch has registered, in the goroutine of the caller and with no lock held.
 func (l *Watchers) Notify(kind, namespace, name string) {
 	l.mu.Lock()
 	all := make([]func(kind, namespace, name string), 0, len(l.funcs))
@@ -31,7 +31,7 @@ func (l *Watchers) Notify(kind, namespace, name string) {
 	}
 }
 
-// Watch calls changed for each object that Notify reports, until ctx ends, and returns nil then.
+// Watch registers changed until ctx ends, and returns nil then. Notify calls changed for each changed object.
 func (l *Watchers) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	defer l.addFunc(changed)()
 	<-ctx.Done()

@@ -28,7 +28,8 @@ type Queue[K comparable, V any] struct {
 	pending map[K]*V
 }
 
-// New returns an empty queue whose Run passes each report to send until send returns true. send is called by Run alone, with no lock held.
+// New returns an empty queue. Run passes each report to send until send returns true, which means that the report was sent. Only
+// Run calls send, with no lock held.
 func New[K comparable, V any](send func(ctx context.Context, report *V) (sent bool)) *Queue[K, V] {
 	return &Queue[K, V]{send: send, wake: make(chan struct{}, 1), pending: map[K]*V{}}
 }
@@ -48,14 +49,14 @@ func (q *Queue[K, V]) Remove(key K) {
 	delete(q.pending, key)
 }
 
-// Pending reports whether a report waits to be sent, and was neither removed nor replaced.
+// Pending reports whether the queue still has report for key. It returns false after the report was sent, removed or replaced.
 func (q *Queue[K, V]) Pending(key K, report *V) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.pending[key] == report
 }
 
-// removeSent drops the report of key unless Put has replaced it.
+// removeSent removes report, which was sent, unless Put has replaced it with a newer report for key.
 func (q *Queue[K, V]) removeSent(key K, report *V) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -64,7 +65,8 @@ func (q *Queue[K, V]) removeSent(key K, report *V) {
 	}
 }
 
-// Run sends reports until ctx ends. After a failure it pauses for 1 s, then twice as long each time, up to 10 s; Put cuts the pause short.
+// Run sends the reports until ctx ends. After a report could not be sent, it pauses for 1 s, doubling to 10 s. Put ends the pause
+// early.
 func (q *Queue[K, V]) Run(ctx context.Context) error {
 	pause := minPause
 	for {
@@ -83,7 +85,7 @@ func (q *Queue[K, V]) Run(ctx context.Context) error {
 	}
 }
 
-// sendAll passes each pending report to send once, and reports whether all were sent.
+// sendAll calls send once for each pending report. It returns true if all of them were sent.
 func (q *Queue[K, V]) sendAll(ctx context.Context) bool {
 	q.mu.Lock()
 	pending := maps.Clone(q.pending)
