@@ -27,7 +27,7 @@ type Access struct {
 // URL returns the address of the API server: https://HOST:PORT.
 func (a *Access) URL() string { return a.url }
 
-// CA returns the CA certificate that signed the API server's certificate, as PEM.
+// CA returns the certificate of the authority that signed the API server's certificate, as PEM.
 func (a *Access) CA() []byte { return a.ca.pem }
 
 // Admin returns a client in the group system:masters, which is permitted every request. Each call returns the same client.
@@ -37,7 +37,8 @@ func (a *Access) Admin() *Client {
 	return a.admin
 }
 
-// Client returns a client with a certificate of this user and groups. An agent is system:node:NAME in system:nodes.
+// Client returns a client with a certificate for this user and groups. The user of an agent is system:node:NAME in the group
+// system:nodes.
 func (a *Access) Client(user string, groups ...string) (*Client, error) {
 	cert, err := a.ClientCertificate(user, groups...)
 	if err != nil {
@@ -46,7 +47,7 @@ func (a *Access) Client(user string, groups ...string) (*Client, error) {
 	return newClient(a.url, &tls.Config{RootCAs: a.RootPool(), Certificates: []tls.Certificate{cert}}, ""), nil
 }
 
-// ClientCertificate returns a certificate of this user and groups, for tests with their own API client.
+// ClientCertificate returns a certificate for this user and groups, for tests with their own API client.
 func (a *Access) ClientCertificate(user string, groups ...string) (tls.Certificate, error) {
 	issued, err := a.ca.clientPair(user, groups...)
 	if err != nil {
@@ -55,7 +56,7 @@ func (a *Access) ClientCertificate(user string, groups ...string) (tls.Certifica
 	return tls.X509KeyPair(issued.cert, issued.key)
 }
 
-// ServerCertificate returns a certificate for a server on loopback, signed by the CA of the API server.
+// ServerCertificate returns a certificate for a server on the loopback interface, signed by the authority of the API server.
 func (a *Access) ServerCertificate(name string) (tls.Certificate, error) {
 	issued, err := a.ca.serverPair(name)
 	if err != nil {
@@ -69,14 +70,14 @@ func (a *Access) TokenClient(token string) *Client {
 	return newClient(a.url, &tls.Config{RootCAs: a.RootPool()}, token)
 }
 
-// Kubeconfig writes a kubeconfig for this user and groups, with files for certificates and key, and returns its path. The files
-// are in the directory of the control plane and are removed with it.
+// Kubeconfig writes a kubeconfig for this user and groups, and files with its certificates and key. It returns the path of the
+// kubeconfig. The files are removed together with the control plane.
 func (a *Access) Kubeconfig(user string, groups ...string) (string, error) {
 	return a.KubeconfigAt(a.url, user, groups...)
 }
 
-// KubeconfigAt writes a kubeconfig like [Access.Kubeconfig] for a server at another address, such as a proxy with a certificate
-// of [Access.ServerCertificate].
+// KubeconfigAt writes a kubeconfig like [Access.Kubeconfig], but with the server at url, for example a proxy that has a
+// certificate from [Access.ServerCertificate].
 func (a *Access) KubeconfigAt(url, user string, groups ...string) (string, error) {
 	base := a.newBase()
 	return base + ".conf", a.writeConfig(base, url, user, groups...)
@@ -92,7 +93,7 @@ func (a *Access) ExpiredKubeconfig(user string, groups ...string) (string, error
 	return base + ".conf", a.writePair(base, a.url, issued)
 }
 
-// newBase returns a new path prefix for the files of a kubeconfig.
+// newBase returns a new path prefix for the kubeconfig, certificate and key files of one user.
 func (a *Access) newBase() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,7 +101,8 @@ func (a *Access) newBase() string {
 	return filepath.Join(a.dir, fmt.Sprintf("client%d", a.files))
 }
 
-// writeConfig writes a kubeconfig, its certificate and key; base is the prefix of their paths.
+// writeConfig writes a kubeconfig for the server at url, and certificate and key for this user and groups. The paths of the files
+// start with base.
 func (a *Access) writeConfig(base, url, user string, groups ...string) error {
 	issued, err := a.ca.clientPair(user, groups...)
 	if err != nil {
@@ -109,7 +111,8 @@ func (a *Access) writeConfig(base, url, user string, groups ...string) error {
 	return a.writePair(base, url, issued)
 }
 
-// writePair writes a kubeconfig with the certificate and key issued; base is the prefix of the paths.
+// writePair writes a kubeconfig for the server at url with the client certificate and key issued. The paths of the files start
+// with base.
 func (a *Access) writePair(base, url string, issued keyPair) error {
 	files := map[string][]byte{
 		base + "-ca.crt": a.ca.pem, base + ".crt": issued.cert, base + ".key": issued.key,
@@ -131,7 +134,7 @@ contexts: [{name: context, context: {cluster: cluster, user: user}}]
 current-context: context
 `
 
-// RootPool returns a pool with the CA certificate of the API server.
+// RootPool returns a pool with the certificate of the authority that signed the API server's certificate.
 func (a *Access) RootPool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.ca.cert)
@@ -146,7 +149,8 @@ func (a *Access) openAdmin() (err error) {
 	return err
 }
 
-// writeFiles writes certificate and key to dir/name.crt and dir/name.key, and returns the paths.
+// writeFiles writes the certificate to dir/NAME.crt and the key to dir/NAME.key, and returns the two paths. NAME is the parameter
+// name.
 func (p keyPair) writeFiles(dir, name string) (cert, key string, err error) {
 	cert, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 	if err := os.WriteFile(cert, p.cert, 0o600); err != nil {
@@ -160,7 +164,7 @@ func loopbackURL(scheme string, port int) string {
 	return fmt.Sprintf("%s://127.0.0.1:%d", scheme, port)
 }
 
-// buildFlags returns --NAME=VALUE arguments from pairs of names and values.
+// buildFlags returns one argument --NAME=VALUE for each two elements of pairs, a name and its value.
 func buildFlags(pairs ...string) []string {
 	var args []string
 	for i := 0; i+1 < len(pairs); i += 2 {

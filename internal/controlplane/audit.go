@@ -33,7 +33,7 @@ type Request struct {
 	Time                  time.Time // when the API server received it
 }
 
-// writeAudit writes the audit policy, and returns the flags of the API server for it.
+// writeAudit writes the audit policy file, and returns the flags with which the API server writes the audit log.
 func (p *Plane) writeAudit() ([]string, error) {
 	policy := filepath.Join(p.dir, "audit.yaml")
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
@@ -43,7 +43,7 @@ func (p *Plane) writeAudit() ([]string, error) {
 }
 
 // Requests returns the completed requests that the API server received at or after since, in the order of completion. A watch is
-// one request, logged when it starts. Options.Audit must be set.
+// one request and counts as completed when it starts. Options.Audit must be set.
 func (p *Plane) Requests(since time.Time) ([]Request, error) {
 	text, err := os.ReadFile(filepath.Join(p.dir, auditName))
 	if errors.Is(err, os.ErrNotExist) {
@@ -76,7 +76,8 @@ type auditEvent struct {
 	} `json:"responseStatus"`
 }
 
-// parseAudit parses an audit log. It ignores an incomplete last line.
+// parseAudit returns the requests in the audit log text that the API server received at or after since. It ignores an incomplete
+// last line.
 func parseAudit(text []byte, since time.Time) ([]Request, error) {
 	var requests []Request
 	for line := range bytes.Lines(text) {

@@ -55,7 +55,7 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{cert: cert, key: key, pem: encodePEM("CERTIFICATE", der)}, nil
 }
 
-// readAuthority reads the certificate and key of an authority, for example of kubeadm.
+// readAuthority reads the certificate and key of a certificate authority, such as one that kubeadm created.
 func readAuthority(certFile, keyFile string) (*authority, error) {
 	text, err := os.ReadFile(certFile)
 	if err != nil {
@@ -89,12 +89,13 @@ func (a *authority) keyPEM() ([]byte, error) {
 	return encodeKey(key)
 }
 
-// clientPair issues a client certificate for this user and groups.
+// clientPair issues a client certificate for this user and groups, and returns it with its key.
 func (a *authority) clientPair(user string, groups ...string) (keyPair, error) {
 	return a.clientPairUntil(time.Now().Add(certificateValidity), user, groups...)
 }
 
-// clientPairUntil issues a client certificate that expires at end.
+// clientPairUntil issues a client certificate for this user and groups that expires at end. It returns the certificate with its
+// key.
 func (a *authority) clientPairUntil(end time.Time, user string, groups ...string) (keyPair, error) {
 	return a.issuePair(&x509.Certificate{
 		Subject: pkix.Name{CommonName: user, Organization: groups}, NotAfter: end,
@@ -126,7 +127,8 @@ func (a *authority) issuePair(template *x509.Certificate) (keyPair, error) {
 	return keyPair{cert: encodePEM("CERTIFICATE", der), key: keyPEM}, err
 }
 
-// signCertificate sets the serial number and validity of template, and signs it.
+// signCertificate sets a serial number and the validity in template, signs it with the key of parent, and returns the certificate
+// as DER.
 func signCertificate(template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
@@ -144,7 +146,7 @@ func signCertificate(template, parent *x509.Certificate, public crypto.PublicKey
 	return der, nil
 }
 
-// newSigningKey returns a key for service account tokens, private and public, as PEM.
+// newSigningKey returns a new private key that signs service account tokens, and its public key, both as PEM.
 func newSigningKey() (private, public []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

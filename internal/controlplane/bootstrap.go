@@ -16,8 +16,9 @@ import (
 // bootstrappersGroup is the group of users with a bootstrap token.
 const bootstrappersGroup = "system:bootstrappers"
 
-// AllowBootstrap binds the roles that kubeadm binds: holders of a bootstrap token may request client certificates of nodes, and
-// the controller manager approves these requests and the renewals of nodes.
+// AllowBootstrap creates the role bindings that kubeadm creates for bootstrap tokens. With them, a client with a bootstrap token
+// may request client certificates of nodes. The controller manager approves these requests, and the requests by which nodes renew
+// their certificates.
 func (a *Access) AllowBootstrap(ctx context.Context) error {
 	for _, b := range []struct{ role, group string }{
 		{"system:node-bootstrapper", bootstrappersGroup},
@@ -31,7 +32,7 @@ func (a *Access) AllowBootstrap(ctx context.Context) error {
 	return nil
 }
 
-// BindClusterRole binds a cluster role to a user or group. kind is "User" or "Group".
+// BindClusterRole binds a cluster role to the user or group with this name. kind is "User" or "Group".
 func (a *Access) BindClusterRole(ctx context.Context, role, kind, name string) error {
 	return a.Admin().Do(ctx, http.MethodPost, rbacPath+"/clusterrolebindings", map[string]any{
 		"apiVersion": rbac + "/v1", "kind": "ClusterRoleBinding",
@@ -41,7 +42,7 @@ func (a *Access) BindClusterRole(ctx context.Context, role, kind, name string) e
 	}, nil)
 }
 
-// CreateBootstrapToken creates a bootstrap token as a Secret, and returns it.
+// CreateBootstrapToken creates the Secret of a new bootstrap token, and returns the token.
 func (a *Access) CreateBootstrapToken(ctx context.Context) (string, error) {
 	id, secret := strings.ToLower(rand.Text()[:6]), strings.ToLower(rand.Text()[:16])
 	err := a.Admin().Do(ctx, http.MethodPost, "/api/v1/namespaces/kube-system/secrets", map[string]any{
@@ -54,7 +55,7 @@ func (a *Access) CreateBootstrapToken(ctx context.Context) (string, error) {
 	return id + "." + secret, err
 }
 
-// TokenKubeconfig writes a kubeconfig with a token, and returns its path.
+// TokenKubeconfig writes a kubeconfig that authenticates with token, and returns its path.
 func (a *Access) TokenKubeconfig(token string) (string, error) {
 	a.mu.Lock()
 	a.files++

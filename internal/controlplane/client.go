@@ -40,7 +40,7 @@ func (e *StatusError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s %s", e.Code, e.Reason, e.Message))
 }
 
-// StatusCode returns the HTTP status of a [*StatusError] that err is or wraps, and zero for other errors.
+// StatusCode returns the HTTP status code if err is or wraps a [*StatusError], and zero otherwise.
 func StatusCode(err error) int {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Code
@@ -53,8 +53,9 @@ func newClient(url string, config *tls.Config, token string) *Client {
 	return &Client{url: url, token: token, http: &http.Client{Transport: transport, Timeout: callTimeout}}
 }
 
-// Do sends one request. body is sent as JSON; nil sends no body, and a []byte is sent unchanged. The response is decoded into
-// out; nil ignores it, and a *[]byte gets it unchanged. A PATCH is a JSON merge patch.
+// Do sends one request. A nil body sends no body, a []byte is sent unchanged, and any other body is sent as JSON. The response is
+// stored unchanged if out is a *[]byte, ignored if out is nil, and otherwise decoded from JSON into out. A PATCH request is sent
+// as a JSON merge patch.
 func (c *Client) Do(ctx context.Context, method, path string, body, out any) error {
 	payload, err := encodeBody(body)
 	if err != nil {
@@ -121,7 +122,7 @@ func decodeAnswer(code int, answer []byte, out any) error {
 	}
 }
 
-// CheckReady returns an error with the response of /readyz if the API server is not ready.
+// CheckReady returns nil if the API server is ready, and otherwise an error with the response of its /readyz endpoint.
 func (c *Client) CheckReady(ctx context.Context) error {
 	return c.Do(ctx, http.MethodGet, "/readyz?verbose", nil, nil)
 }

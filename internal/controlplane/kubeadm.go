@@ -31,14 +31,14 @@ type Cluster struct {
 // kubeadmTimeout limits one phase of kubeadm. Most take a second.
 const kubeadmTimeout = 2 * time.Minute
 
-// kubeadmPhases returns the phases of `kubeadm init` that write the manifests and their files.
+// kubeadmPhases returns the phases of `kubeadm init` that write the static pod manifests and the files that they mount.
 func kubeadmPhases() [][]string {
 	return [][]string{{"certs", "all"}, {"kubeconfig", "all"}, {"etcd", "local"}, {"control-plane", "all"}}
 }
 
-// PrepareKubeadm prepares a control plane of static pods for the node of that name. advertise is an address of the host other
-// than loopback, which kubeadm rejects. The test is skipped if the programs are not built, or without root, because kubeadm
-// changes its root directory.
+// PrepareKubeadm writes the manifests of a control plane whose components are static pods of the node. advertise is an address of
+// the host other than loopback, because kubeadm rejects loopback. It skips the test if kubeadm is not built, or without root,
+// which kubeadm needs to change its root directory.
 func PrepareKubeadm(t testing.TB, node string, advertise netip.Addr) *Cluster {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -115,11 +115,12 @@ const (
 	schedulerPort  = "10259"
 )
 
-// fixedPorts returns the ports that kubeadm does not let users configure: those of etcd for clients, peers and probes, and of
-// controller manager and scheduler.
+// fixedPorts returns the ports that kubeadm does not let users configure: three of etcd, for clients, peers and probes, and those
+// of controller manager and scheduler.
 func fixedPorts() []string { return []string{"2379", "2380", "2381", controllerPort, schedulerPort} }
 
-// adaptManifests reads the manifests, and replaces ports and host paths.
+// adaptManifests reads the manifests that kubeadm wrote, and replaces ports and host paths in them. ports maps each old port to
+// its new port.
 func (c *Cluster) adaptManifests(ports map[string]string) error {
 	dir := filepath.Join(c.Root, "etc", "kubernetes", "manifests")
 	for _, name := range []string{Etcd, APIServer, ControllerManager, Scheduler} {
@@ -138,7 +139,8 @@ var hostPathPattern = regexp.MustCompile(`(?m)^( *(?:- )?hostPath:\n +path: )/`)
 // portPattern matches numbers that may be ports.
 var portPattern = regexp.MustCompile(`\b[0-9]{4,5}\b`)
 
-// adaptManifest returns a manifest with other ports, and with host paths below root.
+// adaptManifest returns manifest with the host paths below root, and with the ports replaced. ports maps each old port to its new
+// port.
 func adaptManifest(manifest, root string, ports map[string]string) string {
 	manifest = portPattern.ReplaceAllStringFunc(manifest, func(found string) string {
 		if port, ok := ports[found]; ok {

@@ -21,8 +21,8 @@ const (
 	rbacPath    = "/apis/" + rbac + "/v1"
 )
 
-// writeFrontProxy creates the authority and client certificate with which the API server forwards the user of a request to
-// extension servers, and returns the flags for it.
+// writeFrontProxy creates a client certificate for requests of the API server to extension servers, and the authority that signs
+// it. With it, the API server may forward requests of any user. It returns the flags of the API server for both.
 func (p *Plane) writeFrontProxy() ([]string, error) {
 	const user = "front-proxy-client"
 	authority, err := newAuthority("front-proxy-ca")
@@ -49,9 +49,9 @@ func (p *Plane) writeFrontProxy() ([]string, error) {
 	), err
 }
 
-// StartMetricsServer runs a metrics-server that queries all nodes every ten seconds, and registers its API. It has the
-// permissions of the metrics-server of a cluster, and connects only to nodes with a serving certificate of the cluster. Call it
-// once; [Plane.Close] stops it. Values of containers are available after two queries.
+// StartMetricsServer runs a metrics-server that queries all nodes every ten seconds, and registers its API. It has the usual
+// permissions of a metrics-server. It connects only to nodes whose serving certificate was signed for the cluster. Metrics of
+// containers are available after two queries. Call it once; [Plane.Close] stops it.
 func (p *Plane) StartMetricsServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
@@ -91,8 +91,8 @@ type apiObject struct {
 	object map[string]any
 }
 
-// metricsObjects returns the objects that register a metrics-server on loopback, and the roles that clusters lack by default. An
-// endpoint must not be on loopback, so the service is an ExternalName.
+// metricsObjects returns the objects that register a metrics-server on the given port of the loopback interface, and its roles.
+// Its service has the type ExternalName, because an endpoint must not have a loopback address.
 func (p *Plane) metricsObjects(port int) []apiObject {
 	const namespace = "kube-system"
 	named := func(name string) map[string]any { return map[string]any{"name": name} }

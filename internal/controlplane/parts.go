@@ -28,7 +28,7 @@ type credentials struct {
 	controller, scheduler string // kubeconfigs of controller manager and scheduler
 }
 
-// planParts chooses ports and arguments of all components, and writes their files.
+// planParts selects the ports of all components, writes their files and sets their arguments. It starts no process.
 func (p *Plane) planParts(opts Options) error {
 	ports, err := freePorts(5)
 	if err != nil {
@@ -115,7 +115,8 @@ func (p *Plane) writeCredentials() (c credentials, err error) {
 	return c, err
 }
 
-// newEtcd returns the etcd of the control plane. It keeps its data in the directory of p, and does not sync to disk.
+// newEtcd returns the etcd of the control plane, with the given URLs for clients and peers. Its data is in the directory of p and
+// is not synced to disk.
 func (p *Plane) newEtcd(clients, peers string) *program {
 	return p.newProgram(Etcd, buildFlags(
 		"name", "default", "data-dir", filepath.Join(p.dir, "etcd"), "unsafe-no-fsync", "true", "log-level", "warn",
@@ -124,8 +125,8 @@ func (p *Plane) newEtcd(clients, peers string) *program {
 	))
 }
 
-// newAPIServer returns the API server with the flags of kubeadm, except for flags of clusters with several machines. Endpoints
-// must not be on loopback, so the service kubernetes has none.
+// newAPIServer returns the API server with the flags of kubeadm, except for the flags of clusters with several machines. etcd is
+// the URL of etcd. The service kubernetes has no endpoint, because an endpoint must not have a loopback address.
 func (p *Plane) newAPIServer(port int, etcd string, files credentials) *program {
 	return p.newProgram(APIServer, buildFlags(
 		"etcd-servers", etcd, "bind-address", "127.0.0.1", "advertise-address", "127.0.0.1", "endpoint-reconciler-type", "none",

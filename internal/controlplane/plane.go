@@ -55,8 +55,8 @@ type Plane struct {
 	parts []*program // in the order of their start
 }
 
-// Start runs a control plane until the test ends. It skips the test if the programs are not built. For several tests, call
-// [StartPlane] in TestMain.
+// Start runs a control plane until the test ends. It skips the test if the programs are not built. To share a control plane
+// between tests, call [StartPlane] in TestMain.
 func Start(t testing.TB, opts Options) *Plane {
 	t.Helper()
 	dir := RequirePrograms(t, opts.programs()...)
@@ -79,8 +79,8 @@ func Start(t testing.TB, opts Options) *Plane {
 	return p
 }
 
-// StartPlane runs a control plane with the programs in the directory bin. It writes its files to dir, an empty directory. The
-// caller calls [Plane.Close] and then removes dir.
+// StartPlane runs a control plane. bin is the directory of the programs. The files are written to dir, which must be empty. The
+// caller must call [Plane.Close] and then remove dir.
 func StartPlane(ctx context.Context, bin, dir string, opts Options) (*Plane, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(opts.Timeout, DefaultTimeout))
 	defer cancel()
@@ -120,8 +120,8 @@ func (p *Plane) startPart(ctx context.Context, part *program) error {
 	return part.awaitReady(ctx)
 }
 
-// awaitNamespaces waits until the API server has created its namespaces and, with accounts, until the controller manager has
-// created the default service account, which pods need.
+// awaitNamespaces waits until the API server has created its namespaces. If accounts is true, it also waits for the default
+// service account and its root CA config map, which pods need and the controller manager creates.
 func (p *Plane) awaitNamespaces(ctx context.Context, accounts bool) error {
 	paths := []string{"/api/v1/namespaces/default", "/api/v1/namespaces/kube-system"}
 	if accounts {
@@ -143,7 +143,7 @@ func (p *Plane) awaitNamespaces(ctx context.Context, accounts bool) error {
 	return nil
 }
 
-// isPortTaken reports whether the start failed because another process has one of the ports.
+// isPortTaken reports whether err means that a component exited at its start because another process uses one of its ports.
 func (p *Plane) isPortTaken(err error) bool {
 	if _, ended := errors.AsType[*exitError](err); !ended {
 		return false
@@ -156,7 +156,7 @@ func (p *Plane) isPortTaken(err error) bool {
 	return false
 }
 
-// Close kills all processes in reverse order. Their files remain.
+// Close kills the processes of all components, the last started first. The files remain.
 func (p *Plane) Close() error {
 	var errs []error
 	for _, part := range slices.Backward(p.parts) {
@@ -168,7 +168,7 @@ func (p *Plane) Close() error {
 	return errors.Join(errs...)
 }
 
-// Kill kills a component by its name, such as [APIServer]. [Plane.Restart] starts it again.
+// Kill kills the component with this name, such as [APIServer]. [Plane.Restart] starts it again.
 func (p *Plane) Kill(name string) error {
 	part, err := p.findPart(name)
 	if err != nil {
@@ -177,7 +177,8 @@ func (p *Plane) Kill(name string) error {
 	return part.killProcess()
 }
 
-// Restart kills a component if it runs, starts it with the same arguments, data and port, and waits until it is ready.
+// Restart starts a component with its previous arguments, data and port, and waits until it is ready. If the component runs,
+// Restart first kills it.
 func (p *Plane) Restart(ctx context.Context, name string) error {
 	part, err := p.findPart(name)
 	if err != nil {
@@ -203,7 +204,8 @@ func (p *Plane) findPart(name string) (*program, error) {
 // LogPath returns the log file of a component.
 func (p *Plane) LogPath(name string) string { return filepath.Join(p.dir, name+".log") }
 
-// newHealthCheck returns a function that requests the health path of a server on loopback.
+// newHealthCheck returns a function that requests path from the server at port on the loopback interface. It returns an error
+// unless the server is healthy.
 func (p *Plane) newHealthCheck(scheme string, port int, path string) func(context.Context) error {
 	client := newClient(loopbackURL(scheme, port), &tls.Config{RootCAs: p.RootPool()}, "")
 	return func(ctx context.Context) error {

@@ -9,7 +9,7 @@ import (
 	"net"
 )
 
-// freePorts returns n different free TCP ports. Another process may take one before it is used.
+// freePorts returns n different TCP ports that no process uses now. Another process may use a port before the caller does.
 func freePorts(n int) (ports []int, err error) {
 	var listeners []net.Listener
 	defer func() {

@@ -35,8 +35,8 @@ const (
 	etcdTag    = "3.7.0-0"
 )
 
-// Images returns the image names that `make cluster-tools` writes, by program. The archives in .lab/images have the names of the
-// programs. The image of kubectl has a shell; the other images have only their program.
+// Images returns the name of the container image of each program; `make cluster-tools` writes them. The archive of an image is
+// the file with the name of the program in .lab/images. Only the image of kubectl has a shell.
 func Images() map[string]string {
 	images := map[string]string{Etcd: repository + "/" + Etcd + ":" + etcdTag}
 	for _, name := range []string{APIServer, ControllerManager, Scheduler, Kubectl} {
@@ -45,8 +45,8 @@ func Images() map[string]string {
 	return images
 }
 
-// RequirePrograms returns the directory of the programs. If one is not built, it skips the test, or fails it if [RequiredEnv] is
-// set.
+// RequirePrograms returns the directory that contains the given programs. If one of them is not built, it skips the test, or
+// fails the test if the environment variable [RequiredEnv] is set.
 func RequirePrograms(t testing.TB, programs ...string) string {
 	t.Helper()
 	home, err := lab.FindHome()
@@ -63,7 +63,7 @@ func RequirePrograms(t testing.TB, programs ...string) string {
 	return ""
 }
 
-// skipOrFail skips the test, or fails it if [RequiredEnv] is set.
+// skipOrFail skips the test with reason, or fails it if the environment variable [RequiredEnv] is set.
 func skipOrFail(t testing.TB, reason any) {
 	t.Helper()
 	if os.Getenv(RequiredEnv) == "required" {

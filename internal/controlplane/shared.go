@@ -41,9 +41,9 @@ type planeRecord struct {
 	PIDs map[string]int `json:"own"` // process IDs of the components, by name
 }
 
-// Serve runs a control plane until ctx ends, or returns an error when a component exits. Other processes find it by [Open]. dir
-// must have no other use: remains of a previous call are removed first, and all files but logs at the end. A concurrent call for
-// the same directory fails. Bootstrap tokens work as with kubeadm, and the audit log is on.
+// Serve runs a control plane until ctx ends; other processes use it with [Open]. It returns an error if a component exits. dir
+// must have no other use: Serve first deletes the files of a previous call, and leaves its own files after it returns. A concurrent
+// call for dir returns an error. Bootstrap tokens work as in a cluster of kubeadm, and the audit log is enabled.
 func Serve(ctx context.Context, bin, dir string, opts Options) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (p *Plane) writeRecord(dir string) error {
 	return os.Rename(path+".tmp", path)
 }
 
-// awaitExit returns nil when ctx ends, and an error when a component exits.
+// awaitExit waits until ctx ends and returns nil. If a component exits before, it returns an error.
 func (p *Plane) awaitExit(ctx context.Context) error {
 	ended := make(chan *program, len(p.parts))
 	for _, part := range p.parts {
@@ -107,7 +107,8 @@ func (p *Plane) awaitExit(ctx context.Context) error {
 	}
 }
 
-// Open returns access to the control plane that [Serve] runs in dir. The error wraps [fs.ErrNotExist] if there is none.
+// Open returns access to the control plane that another process runs with [Serve] in dir. The error wraps [fs.ErrNotExist] if no
+// process does.
 func Open(dir string) (*SharedPlane, error) {
 	text, err := os.ReadFile(filepath.Join(dir, recordName))
 	if err != nil {
@@ -145,12 +146,13 @@ func (s *SharedPlane) LogPath(name string) string { return filepath.Join(s.recor
 // AuditPath returns the audit log of the API server.
 func (s *SharedPlane) AuditPath() string { return filepath.Join(s.record.Dir, auditName) }
 
-// AdminKubeconfig writes a kubeconfig of the group system:masters, and returns its path, which is always the same.
+// AdminKubeconfig writes a kubeconfig for a user in the group system:masters, and returns its path, which
+// never changes.
 func (s *SharedPlane) AdminKubeconfig() (string, error) {
 	return s.writeUserKubeconfig("admin", "admin", "system:masters")
 }
 
-// NodeKubeconfig writes a kubeconfig for a node, and returns its path, which depends only on the name.
+// NodeKubeconfig writes a kubeconfig for the node with this name, and returns its path. The path depends only on name.
 func (s *SharedPlane) NodeKubeconfig(name string) (string, error) {
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
 		return "", fmt.Errorf("write kubeconfig of node %q: it is no name of a node", name)
@@ -163,7 +165,7 @@ func (s *SharedPlane) writeUserKubeconfig(name, user string, groups ...string) (
 	return base + ".conf", s.writeConfig(base, s.url, user, groups...)
 }
 
-// Stop terminates the process of [Serve], and waits until it has stopped the control plane.
+// Stop terminates the process that runs [Serve], and waits until its control plane has stopped.
 func (s *SharedPlane) Stop(ctx context.Context) error {
 	process, err := os.FindProcess(s.record.PID)
 	if err == nil {

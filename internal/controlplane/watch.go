@@ -20,8 +20,8 @@ type Event struct {
 }
 
 // Watch calls handle for each existing object at path, such as /api/v1/pods, and then for each change. It returns nil when ctx
-// ends, and the error when handle fails or the watch breaks, which may happen at any time. A watch has no other deadline than
-// ctx.
+// ends, and the error that handle returns. It also returns an error if the connection breaks, which may happen at any time. Only
+// ctx limits the time of a watch.
 func (c *Client) Watch(ctx context.Context, path string, handle func(Event) error) error {
 	separator := "?"
 	if strings.Contains(path, "?") {
