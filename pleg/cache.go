@@ -39,7 +39,8 @@ type entry struct {
 	inEmptyUIDs bool      // the UID is in cache.emptyUIDs
 }
 
-// lookUpLocked returns the cached pod with the time at which it was valid, and the error of its last inspection.
+// lookUpLocked returns the cached state of the pod with this UID and the error of its last inspection. Pod.Time is the time at
+// which the state was known to be valid. c.mu is held.
 func (c *cache) lookUpLocked(uid string) (cri.Pod, error) {
 	e, ok := c.pods[uid]
 	if !ok {
@@ -59,8 +60,8 @@ func (c *cache) get(uid string) (cri.Pod, error) {
 	return c.lookUpLocked(uid)
 }
 
-// getNewer returns the pod if it is newer than minTime. Otherwise changed is a channel that is closed when the pod may have become
-// newer.
+// getNewer returns the cached pod. If its state is newer than minTime, changed is nil. Otherwise changed is a channel that is
+// closed when the pod may have become newer.
 func (c *cache) getNewer(uid string, minTime time.Time) (pod cri.Pod, changed <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,8 +77,8 @@ func (c *cache) getNewer(uid string, minTime time.Time) (pod cri.Pod, changed <-
 	return pod, ch, err
 }
 
-// listPods returns all pods with containers or sandboxes, sorted by UID. A pod that was never inspected is returned as listed.
-// The error is the reason why pods may be missing.
+// listPods returns all pods that have containers or sandboxes, sorted by UID. A pod that was never inspected is returned as
+// listed by the runtime. The error is the reason why pods may be missing from the result.
 func (c *cache) listPods() ([]cri.Pod, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,8 +95,8 @@ func (c *cache) listPods() ([]cri.Pod, error) {
 	return pods, c.incomplete
 }
 
-// recordListError stores why the full list failed. It also removes empty entries older than maxEmptyAge, which otherwise the next
-// full list would remove.
+// recordListError stores err as the reason why the last full list failed. It also removes pods without containers and sandboxes
+// that are older than maxEmptyAge. Usually the next successful full list removes them.
 func (c *cache) recordListError(err error, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +116,8 @@ func (c *cache) recordListError(err error, now time.Time) {
 	})
 }
 
-// update applies change to the entry of a pod, which it creates if needed, and wakes the callers that wait for the pod.
+// update calls change with the cache entry of the pod with this UID, which it creates if necessary. It then wakes the callers
+// that wait for a newer state of the pod.
 func (c *cache) update(uid string, change func(*entry)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,8 +137,8 @@ func (c *cache) update(uid string, change func(*entry)) {
 	}
 }
 
-// recordFullList records that a successful full list started at start. It wakes all waiting callers, and removes empty entries:
-// lastFull now describes these pods.
+// recordFullList records that a full list, which has succeeded, was started at start. It wakes all waiting callers. It removes
+// the entries of pods without containers and sandboxes, because lastFull now implies that such pods do not exist.
 func (c *cache) recordFullList(start time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,8 +157,9 @@ func (c *cache) recordFullList(start time.Time) {
 	clear(c.waiting)
 }
 
-// markOutdated records that a newer list of the pod is not evaluated yet. It ignores an empty list, because another list in
-// progress may contain the pod. It also ignores a list older than the stored one, which a failed job may return late.
+// markOutdated records that listed, a newer list of the pod, is not evaluated yet. It does not store an empty list, because
+// another list in progress may contain the pod. It does not store a list older than the stored one, which a failed job may return
+// late.
 func (e *entry) markOutdated(listed cri.Pod) {
 	e.outdated = true
 	if !isEmptyPod(listed) && !listed.Time.Before(e.listed.Time) {

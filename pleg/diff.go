@@ -45,8 +45,8 @@ const (
 	unknown
 )
 
-// stateOfContainer returns the reduced state of a CRI container state. States that CRI does not define become unknown, so that a
-// newer runtime causes no panic.
+// stateOfContainer converts a CRI container state to the states that matter for events. A state that CRI does not define becomes
+// unknown, so that a newer runtime causes no panic.
 func stateOfContainer(criState cri.ContainerState) state {
 	switch criState {
 	case cri.ContainerRunning:
@@ -73,7 +73,7 @@ type object struct {
 	state   state
 }
 
-// listObjects yields the containers and then the sandboxes of snapshot that have a pod UID.
+// listObjects yields the containers of snapshot and then its sandboxes. It skips those without a pod UID.
 func listObjects(snapshot cri.Snapshot) iter.Seq[object] {
 	return func(yield func(object) bool) {
 		for i := range snapshot.Containers {
@@ -91,7 +91,8 @@ func listObjects(snapshot cri.Snapshot) iter.Seq[object] {
 	}
 }
 
-// haveSameStates reports whether both snapshots list the same containers and sandboxes in the same order and states.
+// haveSameStates reports whether prev and next list the same containers and sandboxes in the same order, and each has the same
+// state in both.
 func haveSameStates(prev, next cri.Snapshot) bool {
 	if len(prev.Containers) != len(next.Containers) || len(prev.Sandboxes) != len(next.Sandboxes) {
 		return false
@@ -121,8 +122,8 @@ func indexByID(snapshot cri.Snapshot) map[string]object {
 	return m
 }
 
-// takeState returns the state that objects has for obj, and removes it from objects. It returns absent if the ID is unknown or
-// belongs to another pod. After the removal a repeated ID yields absent on both sides and thus no event.
+// takeState removes obj from objects and returns the state that it had there. It returns absent if objects has no such ID or has
+// it for another pod. If a list contains an ID twice, the second one thus causes no event.
 func takeState(objects map[string]object, obj object) state {
 	found, ok := objects[obj.id]
 	if !ok || found.uid != obj.uid {

@@ -25,7 +25,7 @@ const (
 	PodSync
 )
 
-// String returns the name of the type, such as "ContainerStarted".
+// String returns the name of the event type, such as "ContainerStarted".
 func (t EventType) String() string {
 	switch t {
 	case ContainerStarted:

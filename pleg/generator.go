@@ -87,8 +87,8 @@ type Generator struct {
 	listeners listener.List
 }
 
-// New returns a Generator for the pods of lister. It also uses the interfaces [cri.EventStreamer], [cri.Inspector] and
-// [cri.PodLister] if lister implements them. It panics if lister is nil. It does not call lister before Run.
+// New returns a Generator of events for the pods that lister lists. If lister implements [cri.EventStreamer], [cri.Inspector] or
+// [cri.PodLister], the Generator uses that interface too. New panics if lister is nil. It does not call lister.
 func New(lister cri.Lister, opts Options) *Generator {
 	required.MustArgs("pleg.New", required.Arg{Name: "lister", Value: lister, Hint: "a *remote.Client"})
 	g := &Generator{
@@ -104,8 +104,8 @@ func New(lister cri.Lister, opts Options) *Generator {
 	return g
 }
 
-// Run lists the runtime until ctx ends, then returns nil. Errors of the runtime do not end Run. A second call returns an error at
-// once.
+// Run lists the containers and sandboxes of the runtime until ctx ends, and then returns nil. Errors of the runtime do not end
+// Run. A second call of Run returns an error at once.
 func (g *Generator) Run(ctx context.Context) error {
 	if err := g.guard.Begin(); err != nil {
 		return fmt.Errorf("pleg.Generator: %w", err)
@@ -136,23 +136,23 @@ func (g *Generator) Run(ctx context.Context) error {
 	}
 }
 
-// Notify registers fn, which is called after Options.Sink with the sorted UIDs of the pods of a relist's events. fn runs on Run's
-// goroutine with no lock held and must not block. Each call adds a function, which receives later relists only and is never
-// removed. Notify panics if fn is nil.
+// Notify registers fn, which is called with the sorted UIDs of the pods that have new events, after Options.Sink. fn runs on the
+// goroutine of Run without locks and must not block. Several functions can be registered, none can be removed, and each receives
+// later events only. Notify panics if fn is nil.
 func (g *Generator) Notify(fn func(uids ...string)) { g.listeners.Add(fn) }
 
-// Get returns the cached state of a pod. Pod.Time is a time at or after which the state was valid; zero means that the pod was
-// never seen. A pod unknown to the runtime has neither sandboxes nor containers.
+// Get returns the cached state of the pod with this UID. The state was valid at Pod.Time or later; a zero Pod.Time means that the
+// pod was never listed. A pod that the runtime does not have is returned without sandboxes and containers.
 //
-// err is the error of the last inspection. The returned pod is then the last state that could be read, and Pod.Time is when that
-// state was found outdated.
+// If the last inspection of the pod failed, the error is that of the inspection. The returned pod is then the last state that
+// could be read, and Pod.Time is the time at which it was found to be outdated.
 func (g *Generator) Get(uid string) (cri.Pod, error) {
 	g.requireRun()
 	return g.cache.get(uid)
 }
 
-// NewerThan returns the pod as Get does once Pod.Time is after minTime. If it has to wait, it requests a relist of the pod.
-// If ctx ends first, the error is the cause of ctx.
+// NewerThan waits until the cached state of the pod is newer than minTime, and returns the state like Get. If it must wait, it
+// requests a relist of the pod. If ctx ends first, the error wraps the cause of ctx.
 func (g *Generator) NewerThan(ctx context.Context, uid string, minTime time.Time) (cri.Pod, error) {
 	for {
 		p, changed, err := g.cache.getNewer(uid, minTime)
@@ -168,33 +168,35 @@ func (g *Generator) NewerThan(ctx context.Context, uid string, minTime time.Time
 	}
 }
 
-// requireRun starts a timer after which the generator logs that Run was not called.
+// requireRun makes the generator log an error if Run is not called soon.
 func (g *Generator) requireRun() { g.guard.Require("pleg.Generator", g.opts.Logger, nil) }
 
 // Pods returns all cached pods that have containers or sandboxes, sorted by UID. A pod that was listed but not yet inspected
-// lacks the fields marked "detail". With an error the list may be incomplete: no full list has succeeded yet, or the last one
-// failed.
+// lacks the fields marked "detail". If the error is not nil, pods may be missing, because no full list has succeeded yet or the
+// last one failed.
 func (g *Generator) Pods() ([]cri.Pod, error) {
 	g.requireRun()
 	return g.cache.listPods()
 }
 
-// Relist requests a relist of one pod and returns at once. Requests are never lost; several requests before the relist starts
-// count as one.
+// Relist requests that the runtime is queried for the pod with this UID, and returns at once. No request is lost. Several
+// requests before the query starts count as one.
 func (g *Generator) Relist(uid string) {
 	g.requireRun()
 	g.inbox.requestRelist(uid, false)
 }
 
-// Reinspect requests a relist of one pod that inspects all its containers and sandboxes, and returns at once. If no state has
-// changed, a PodSync event is published.
+// Reinspect requests a relist of the pod with this UID that reads the details of all its containers and sandboxes. It returns at
+// once. If no state has changed, the relist still publishes a PodSync event.
 func (g *Generator) Reinspect(uid string) { g.inbox.requestRelist(uid, true) }
 
-// Healthy returns nil if a successful full relist started within Options.Threshold. It returns an error, which does not pass by
-// itself, if the newest list exceeds the maximum message size of the runtime. Pods that cannot be inspected do not count.
+// Healthy returns nil if a successful full relist was started within the last Options.Threshold. Otherwise it returns an error.
+// It returns an error at once if the last full list exceeded the maximum message size of the runtime, because later lists will fail
+// too. Pods that cannot be inspected do not affect the result.
 func (g *Generator) Healthy() error { return g.Status().checkHealth(time.Now()) }
 
-// PodHealthy returns a [*PodError] if the last inspection of the pod failed or the current one hangs; otherwise nil.
+// PodHealthy returns a [*PodError] if the last inspection of the pod with this UID failed or its current inspection hangs.
+// Otherwise it returns nil.
 func (g *Generator) PodHealthy(uid string) error {
 	if e := g.health.podError(uid, time.Now()); e != nil {
 		return e
@@ -202,7 +204,7 @@ func (g *Generator) PodHealthy(uid string) error {
 	return nil
 }
 
-// Status returns the state of the full relists, of the event stream, and the failing pods.
+// Status returns the state of the full relists and of the event stream, and the pods that cannot be inspected.
 func (g *Generator) Status() Status {
 	s := Status{Threshold: g.opts.Threshold, Streaming: g.inbox.isStreaming()}
 	s.LastRelist, s.Pods, s.ListErr = g.health.listErrors(time.Now())

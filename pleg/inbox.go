@@ -34,7 +34,7 @@ type runtimeEvent struct {
 	event   cri.EventType
 }
 
-// request applies change to the pending requests and wakes the loop.
+// request calls change with the pending requests and wakes the loop of Run.
 func (b *inbox) request(change func(*requests)) {
 	b.mu.Lock()
 	change(&b.pending)
@@ -46,7 +46,7 @@ func (b *inbox) wakeLoop() {
 	sleep.Wake(b.wake)
 }
 
-// takeRequests returns the pending requests and empties the inbox.
+// takeRequests returns the pending requests and removes them from the inbox.
 func (b *inbox) takeRequests() requests {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -22,8 +22,8 @@ type indexedObject struct {
 	replacement uint64     // number of the last replacePod call of the owner that kept it
 }
 
-// markChanged compares a list of all pods with the published states, and marks the record of each pod that differs as changed.
-// recordOf returns the record of a pod UID, which it creates if needed.
+// markChanged compares snapshot, a list of all pods, with the published states. For each pod that differs, it sets the field
+// changed of the pod's record. recordOf returns the record for a pod UID, and creates it if necessary.
 func (x *objectIndex) markChanged(snapshot cri.Snapshot, recordOf func(uid string) *podRecord) {
 	x.listing++
 	x.reordered = false
@@ -60,8 +60,9 @@ func (x *objectIndex) markChanged(snapshot cri.Snapshot, recordOf func(uid strin
 	}
 }
 
-// lookUp returns the indexed container or sandbox with this ID, or nil, and stores it at its position in the list. Once a list
-// has left the order of the previous one, all remaining lookups use the map.
+// lookUp returns the indexed container or sandbox with this ID, or nil. position is its position in the current list. If the
+// previous list has the ID at that position, lookUp needs no map access. After the first difference in order, it uses the map for
+// the remaining list.
 func (x *objectIndex) lookUp(position int, id string) *indexedObject {
 	switch {
 	case position == len(x.order):
@@ -77,7 +78,7 @@ func (x *objectIndex) lookUp(position int, id string) *indexedObject {
 	return k
 }
 
-// replacePod replaces the indexed containers and sandboxes prev of a pod by next. rec is the record of the pod.
+// replacePod replaces prev by next in the index: the published containers and sandboxes of the pod whose record is rec.
 func (x *objectIndex) replacePod(rec *podRecord, prev, next cri.Pod) {
 	rec.replaced++
 	for o := range listObjects(podSnapshot(next)) {
@@ -99,7 +100,7 @@ func (x *objectIndex) replacePod(rec *podRecord, prev, next cri.Pod) {
 	}
 }
 
-// podSnapshot returns the sandboxes and containers of one pod as a snapshot.
+// podSnapshot returns a snapshot that contains only the sandboxes and containers of pod.
 func podSnapshot(pod cri.Pod) cri.Snapshot {
 	return cri.Snapshot{Time: pod.Time, Sandboxes: pod.Sandboxes, Containers: pod.Containers}
 }

@@ -32,8 +32,8 @@ type result struct {
 	err       error
 }
 
-// runJob lists and inspects one pod within Options.PodTimeout. It calls release, which frees the job's slot, after slowAfter or
-// at its end, so that hung jobs do not block other pods.
+// runJob lists and inspects one pod as work requires, within Options.PodTimeout. It calls release to free the slot of the job. It
+// does so when the job ends, but at the latest after slowAfter, so that hung jobs do not block other pods.
 func (g *Generator) runJob(ctx context.Context, work job, release func()) result {
 	defer release()
 	defer time.AfterFunc(slowAfter, release).Stop()
@@ -57,8 +57,9 @@ func (g *Generator) runJob(ctx context.Context, work job, release func()) result
 	return r
 }
 
-// inspectPod returns the listed pod with the details of its containers and sandboxes. It reads details from the runtime if the
-// state changed or inspectAll is set, and otherwise copies them from published. It omits objects that the runtime no longer has.
+// inspectPod returns listed with the details of its containers and sandboxes. If the state of a container or sandbox is
+// unchanged, it copies the details from published, unless inspectAll is true. Otherwise it reads them from the runtime. It omits
+// containers and sandboxes that the runtime no longer has.
 func (g *Generator) inspectPod(ctx context.Context, listed, published cri.Pod, inspectAll bool) (cri.Pod, error) {
 	if g.inspector == nil {
 		return keepLostFields(listed, published), nil
@@ -124,8 +125,8 @@ func (g *Generator) inspectContainers(ctx context.Context, listed, published cri
 	return full, nil
 }
 
-// keepLostFields returns next with fields of published that the runtime no longer returns: the name of a pod without sandbox, and
-// the IP addresses of its sandboxes. It restores addresses only if no sandbox is ready and none has an address.
+// keepLostFields returns next with fields of published that the runtime no longer returns: the pod name, if no sandbox exists,
+// and the IP addresses of sandboxes. It restores addresses only if no sandbox is ready and no sandbox has an address.
 func keepLostFields(next, published cri.Pod) cri.Pod {
 	if next.Name == "" && next.Namespace == "" {
 		next.Name, next.Namespace = published.Name, published.Namespace

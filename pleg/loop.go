@@ -99,8 +99,8 @@ func newLoop(g *Generator, wg *sync.WaitGroup) *loop {
 	return l
 }
 
-// startDueWork reads the inbox and starts the full list and the jobs that are due. It returns the time at which it must be called
-// again at the latest.
+// startDueWork reads the inbox and starts each list and job that is due. It must be called again at next, or earlier if the inbox
+// changes.
 func (l *loop) startDueWork(ctx context.Context) (next time.Time) {
 	l.applyRequests(l.gen.inbox.takeRequests())
 	now := time.Now()
@@ -110,7 +110,7 @@ func (l *loop) startDueWork(ctx context.Context) (next time.Time) {
 	return l.startJobs(ctx, now)
 }
 
-// nextFullRelist returns the time at which the next full relist may start.
+// nextFullRelist returns the earliest time at which the next full relist may start.
 func (l *loop) nextFullRelist() time.Time {
 	wait := l.gen.opts.Period
 	switch {
@@ -124,7 +124,7 @@ func (l *loop) nextFullRelist() time.Time {
 	return l.lastEnd.Add(wait)
 }
 
-// applyRequests queues the pods that requests and runtime events name.
+// applyRequests queues a relist of each pod that reqs names directly or in a runtime event.
 func (l *loop) applyRequests(reqs requests) {
 	l.fullRequested = l.fullRequested || reqs.full
 	l.streaming = reqs.streaming
@@ -144,8 +144,8 @@ func (l *loop) applyRequests(reqs requests) {
 	}
 }
 
-// podForEvent returns the UID of the pod that a runtime event requires to relist, or "" if no relist of one pod is needed.
-// eventTime is the time of the event. If the pod is unknown, podForEvent requests a full relist.
+// podForEvent returns the UID of the pod that must be relisted because of event, which occurred at eventTime. It returns "" if no
+// relist of a single pod is needed. If the pod is unknown, it requests a full relist.
 func (l *loop) podForEvent(event runtimeEvent, eventTime time.Time) string {
 	k, uid := l.index.byID[event.id], event.uid
 	if uid == "" && k != nil {
@@ -196,7 +196,8 @@ func (l *loop) isCovered(uid string, eventTime time.Time) bool {
 	return ok && eventTime.Before(rec.relistStart)
 }
 
-// startList starts a full list in a goroutine. It also covers the relists of single pods that are queued now.
+// startList starts a full list at now, in a goroutine. The full list replaces the relists of single pods that are queued at
+// present.
 func (l *loop) startList(ctx context.Context, now time.Time) {
 	l.listing, l.fullRequested, l.lastStart = true, false, now
 	for _, rec := range l.queue {
@@ -212,8 +213,8 @@ func (l *loop) startList(ctx context.Context, now time.Time) {
 	})
 }
 
-// startJobs starts the queued jobs that neither wait for the running full list nor for a retry time, while slots are free. It
-// returns the time at which it must be called again.
+// startJobs starts the queued jobs while slots are free. It skips jobs that wait for the running full list or for their retry
+// time. It must be called again at next.
 func (l *loop) startJobs(ctx context.Context, now time.Time) (next time.Time) {
 	next = l.nextFullRelist()
 	if l.listing {
@@ -248,7 +249,7 @@ func (l *loop) startJobs(ctx context.Context, now time.Time) (next time.Time) {
 	return next
 }
 
-// startJob starts the queued task of a pod in a goroutine, which occupies one of Options.Parallel slots.
+// startJob starts the queued task of the pod whose record is rec, in a goroutine. The job occupies one of Options.Parallel slots.
 func (l *loop) startJob(ctx context.Context, rec *podRecord, now time.Time) {
 	j := job{
 		rec: rec, published: rec.published, listed: rec.pod, clock: rec.podClock,
@@ -270,7 +271,8 @@ func (l *loop) startJob(ctx context.Context, rec *podRecord, now time.Time) {
 	l.wg.Go(func() { sendUnlessDone(ctx, l.results, l.gen.runJob(ctx, j, release)) })
 }
 
-// enqueuePod queues a pod for the task next. If a job of the pod is running, the pod is relisted after that job.
+// enqueuePod queues task next for the pod whose record is rec. If a job of the pod is running, it instead requests a relist after
+// that job.
 func (l *loop) enqueuePod(rec *podRecord, next task) {
 	if rec.busy {
 		rec.repeat = true
@@ -284,7 +286,7 @@ func (l *loop) enqueuePod(rec *podRecord, next task) {
 	}
 }
 
-// recordOf returns the record of a pod, which it creates if needed.
+// recordOf returns the record of the pod with this UID, and creates it if necessary.
 func (l *loop) recordOf(uid string) *podRecord {
 	rec, ok := l.records[uid]
 	if !ok {
@@ -294,7 +296,8 @@ func (l *loop) recordOf(uid string) *podRecord {
 	return rec
 }
 
-// publishEvents passes the collected events to the sink, and the UIDs of their pods to the functions of Notify.
+// publishEvents passes the collected events to Options.Sink, and then the UIDs of their pods to the functions registered with
+// Notify.
 func (l *loop) publishEvents() {
 	if len(l.events) == 0 {
 		return
@@ -311,7 +314,8 @@ func (l *loop) publishEvents() {
 	}
 }
 
-// podsOf returns the distinct UIDs of events, which are sorted by UID. It returns nil if no function is registered with Notify.
+// podsOf returns the UIDs in events without duplicates. events must be sorted by UID. It returns nil if no function is registered
+// with Notify.
 func (l *loop) podsOf(events []Event) []string {
 	if l.gen.listeners.IsEmpty() {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// applyList evaluates a completed full list, successful or not, calls Hooks.Relisted, and publishes the events.
+// applyList evaluates list, the result or error of a full list. It then calls Hooks.Relisted and publishes the events.
 func (l *loop) applyList(list listResult) {
 	last := l.lastSuccess
 	l.listing = false
@@ -34,8 +34,9 @@ func (l *loop) applyList(list listResult) {
 	l.publishEvents()
 }
 
-// applyListError records a failed full list. Pod states stay unchanged. Relists that the list should have covered are due again.
-// If the list is too large, all known pods are relisted one by one.
+// applyListError records err as the error of a full list. The states of the pods stay unchanged. Relists of single pods that the
+// full list should have replaced become due again. If the full list is too large for the runtime's messages, each known pod is
+// relisted alone.
 func (l *loop) applyListError(err error) {
 	if !l.lastFailed {
 		l.gen.opts.Logger.Warn("full relist failed", "error", err)
@@ -51,7 +52,7 @@ func (l *loop) applyListError(err error) {
 	}
 }
 
-// relistKnownPods queues a relist of each known pod, because the full list is too large for the runtime's messages.
+// relistKnownPods queues a relist of each known pod. It replaces a full list that is too large for the runtime's messages.
 func (l *loop) relistKnownPods() {
 	for _, rec := range slices.SortedFunc(maps.Values(l.records), compareRecords) {
 		switch {
@@ -94,7 +95,7 @@ func (l *loop) applySnapshot(list listResult) {
 	l.reportRunning(list.snap)
 }
 
-// splitSnapshot appends the sandboxes and containers of snapshot to the records of the changed pods.
+// splitSnapshot appends the sandboxes and containers of snapshot to the records of the changed pods they belong to.
 func (l *loop) splitSnapshot(snapshot cri.Snapshot) {
 	for _, sb := range snapshot.Sandboxes {
 		if rec, ok := l.records[sb.Pod.UID]; ok && !rec.pod.Time.IsZero() {
@@ -109,9 +110,9 @@ func (l *loop) splitSnapshot(snapshot cri.Snapshot) {
 	}
 }
 
-// applyListedPod handles a pod that changed or has work pending, with the full list that contains it. It publishes the listed
-// state or queues an inspection. If a job makes it unclear which state is newer, it marks the cached pod as outdated and relists
-// it.
+// applyListedPod evaluates list for the pod whose record is rec. The pod has changed, or a task or job of the pod is pending. It
+// publishes the listed state, or queues an inspection if details are missing. If a job ran at the same time, so that the newer
+// state is unknown, it marks the cached pod as outdated and relists it.
 func (l *loop) applyListedPod(rec *podRecord, list listResult) {
 	rec.podClock = list.clock
 	listed := rec.pod
@@ -144,7 +145,7 @@ func (l *loop) applyListedPod(rec *podRecord, list listResult) {
 	}
 }
 
-// applyResult evaluates a completed job: it publishes the pod or queues a retry, and calls Hooks.PodRelisted.
+// applyResult evaluates res, the result of a completed job. It publishes the pod or queues a retry, and calls Hooks.PodRelisted.
 func (l *loop) applyResult(res result) {
 	rec := res.rec
 	rec.busy = false
@@ -170,8 +171,8 @@ func (l *loop) applyResult(res result) {
 	l.publishEvents()
 }
 
-// retryPod queues a failed job again after Options.Period. Its changes remain unpublished until a job succeeds. If a full list
-// arrived during the job, only the inspection is repeated.
+// retryPod queues a failed job again after Options.Period. The changes of the pod are not published until a job succeeds. If a
+// full list has listed the pod during the job, only the inspection is retried.
 func (l *loop) retryPod(rec *podRecord, res result) {
 	if l.gen.health.recordFailure(rec.uid, res.err) {
 		l.gen.opts.Logger.Warn("pod cannot be inspected", "podUID", rec.uid, "error", res.err)
@@ -195,8 +196,9 @@ func (l *loop) retryPod(rec *podRecord, res result) {
 	l.enqueuePod(rec, next)
 }
 
-// publishPod stores pod as the state of rec in the cache and the index, and adds the events for the sink. newer is a newer listed
-// state that is not inspected yet, or empty. listedAt is the logical time of the list behind pod.
+// publishPod stores pod as the published state of rec in the cache and the index, and adds events for the differences. newer is a
+// later listed state that is not inspected yet, or empty. reinspected requests a PodSync event if nothing differs. listedAt is
+// the logical time at which the list that contains pod was started.
 func (l *loop) publishPod(rec *podRecord, pod, newer cri.Pod, reinspected bool, listedAt uint64) {
 	l.clock++
 	rec.listedAt, rec.inspectedAt = listedAt, l.clock
@@ -229,7 +231,7 @@ func (l *loop) publishPod(rec *podRecord, pod, newer cri.Pod, reinspected bool, 
 	}
 }
 
-// reportRunning calls Hooks.RunningCounted with the number of running pods, and of containers by state.
+// reportRunning calls Hooks.RunningCounted with the number of running pods and the number of containers in each state.
 func (l *loop) reportRunning(snapshot cri.Snapshot) {
 	if l.gen.opts.Hooks.RunningCounted == nil {
 		return

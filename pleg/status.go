@@ -52,7 +52,7 @@ type PodError struct {
 	Err    error     // error of the last attempt; nil: the first attempt hangs
 }
 
-// Error returns the pod, the start of the failures, the call and the cause.
+// Error returns a text with the pod, the time of the first failure, the failed call and the cause.
 func (e *PodError) Error() string {
 	what := fmt.Sprintf("inspect pod %s, since %s: ", e.PodUID, e.Since.Format(time.RFC3339))
 	if e.Err != nil {
@@ -61,7 +61,7 @@ func (e *PodError) Error() string {
 	return what + e.Call + ": no answer"
 }
 
-// Unwrap returns Err, which is nil while the first attempt hangs.
+// Unwrap returns Err. It returns nil while the first inspection hangs, because no call has failed yet.
 func (e *PodError) Unwrap() error { return e.Err }
 
 // podHealth records the running runtime call and the errors of each pod, and the error of the full relists.
@@ -99,7 +99,8 @@ func (h *podHealth) setCall(uid, call, id string) {
 	}
 }
 
-// recordFailure stores the error of an inspection and reports whether it is the first failure in a row.
+// recordFailure stores err as the error of the last inspection of a pod. It reports whether the inspection before that did not
+// fail.
 func (h *podHealth) recordFailure(uid string, err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,7 +116,7 @@ func (h *podHealth) recordFailure(uid string, err error) bool {
 	return first
 }
 
-// recordSuccess removes the attempt of a pod and reports whether its last attempt had failed.
+// recordSuccess records a successful inspection of a pod. It reports whether the inspection before that failed.
 func (h *podHealth) recordSuccess(uid string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,7 +137,7 @@ func (h *podHealth) recordListError(err error) {
 	h.listErr = err
 }
 
-// podError returns the error of a pod whose inspection fails or hangs, or nil.
+// podError returns the error of the pod with this UID if its last inspection failed or its current one hangs, otherwise nil.
 func (h *podHealth) podError(uid string, now time.Time) *PodError {
 	h.mu.Lock()
 	defer h.mu.Unlock()

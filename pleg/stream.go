@@ -62,7 +62,7 @@ func (g *Generator) followEvents(ctx context.Context) {
 	}
 }
 
-// readEvents adds the events of one stream connection to the inbox until the connection breaks or ctx ends.
+// readEvents connects to the event stream and adds its events to the inbox, until the connection breaks or ctx ends.
 func (g *Generator) readEvents(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -91,8 +91,9 @@ func (g *Generator) readEvents(ctx context.Context) error {
 	})
 }
 
-// markConnected records that the stream works and requests a full relist if it did not work before. proof is the first event of
-// the connection, received at eventTime, or nil if no event arrived within assumeConnectedAfter.
+// markConnected records that the event stream works, and requests a full relist for the changes before that. proof is the first
+// event of the connection, which occurred at eventTime. proof is nil if no event arrived within assumeConnectedAfter; no relist
+// is then requested if the stream was known to work.
 func (g *Generator) markConnected(proof *runtimeEvent, eventTime time.Time) {
 	first := false
 	g.inbox.request(func(r *requests) {

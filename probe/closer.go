@@ -13,8 +13,8 @@ import (
 // maxClosing is how many probers are closed concurrently. Closing one whose peer does not respond may block a thread for a while.
 const maxClosing = 64
 
-// proberCloser returns prober as an [io.Closer] that the set must close, or nil. A prober that is not comparable is never closed,
-// because its uses cannot be counted.
+// proberCloser returns prober as the [io.Closer] that the set must close. It returns nil if prober has no Close method, or if it
+// is not comparable: a prober without identity cannot be counted.
 func proberCloser(prober Prober) io.Closer {
 	if c, ok := prober.(io.Closer); ok && reflect.ValueOf(prober).Comparable() {
 		return c
@@ -36,15 +36,16 @@ func newClosers(logger *slog.Logger) *proberClosers {
 	return &proberClosers{logger: logger, uses: make(map[io.Closer]int), slots: make(chan struct{}, maxClosing)}
 }
 
-// retainProber counts a target or running probe that uses a closable prober, which then stays open. closer may be nil.
+// retainProber adds one user of closer, a prober: a target or a running probe. The prober stays open while it has users. A nil
+// closer is ignored.
 func (s *proberClosers) retainProber(closer io.Closer) {
 	if closer != nil {
 		s.uses[closer]++
 	}
 }
 
-// releaseProber removes a target or running probe that uses a closable prober. closeUnused closes the prober if no user remains.
-// closer may be nil.
+// releaseProber removes one user of closer, a prober. If no user remains, the next closeUnused closes the prober. A nil closer is
+// ignored.
 func (s *proberClosers) releaseProber(closer io.Closer) {
 	if closer == nil {
 		return
@@ -54,8 +55,8 @@ func (s *proberClosers) releaseProber(closer io.Closer) {
 	}
 }
 
-// closeUnused closes released probers that have no user. It is called after all changes of one loop step, in which a prober may
-// move from one target to another.
+// closeUnused closes the released probers that still have no user. The loop calls it after it has applied all requests, because a
+// prober may move from one target to another.
 func (s *proberClosers) closeUnused() {
 	for _, c := range s.released {
 		if n, ok := s.uses[c]; ok && n == 0 {
@@ -65,7 +66,7 @@ func (s *proberClosers) closeUnused() {
 	s.released = nil
 }
 
-// closeAll closes all probers and returns when they are closed, including probers released before.
+// closeAll closes all probers, and waits until these and the probers closed earlier are closed.
 func (s *proberClosers) closeAll() {
 	for c := range s.uses {
 		s.startClose(c)

@@ -15,12 +15,12 @@ const detachTimeout = time.Second
 // detachKey is the context key of the function that implements [DetachContext].
 type detachKey struct{}
 
-// DetachContext returns a context for a call that a [Prober] must leave running when its own context ends, such as a CRI call
-// that must not be cancelled. ctx is the context that the set passed to Probe. The prober calls ended once, after the call has
-// returned.
+// DetachContext returns a context for a call that must continue after the context of its [Prober] has ended, for example a CRI
+// call that must not be cancelled. ctx is the context that the prober received. The prober must call ended once, after the call
+// has returned.
 //
-// In a [Set], the returned context ends a second after the context of Run, and Run waits until ended is called. Outside of a set
-// it never ends.
+// If a [Set] runs the prober, the returned context ends a second after the context of Run, and Run does not return before ended
+// is called. Otherwise the returned context never ends.
 func DetachContext(ctx context.Context) (call context.Context, ended func()) {
 	if outlast, ok := ctx.Value(detachKey{}).(func(context.Context) (context.Context, func())); ok {
 		return outlast(ctx)
@@ -28,7 +28,7 @@ func DetachContext(ctx context.Context) (call context.Context, ended func()) {
 	return context.WithoutCancel(ctx), func() {}
 }
 
-// withDetachContext returns the context of Run with the function that [DetachContext] calls.
+// withDetachContext returns ctx, the context of Run, with a value that [DetachContext] finds: the function that implements it.
 func (l *loop) withDetachContext(ctx context.Context) context.Context {
 	run := ctx
 	return context.WithValue(ctx, detachKey{}, func(ctx context.Context) (context.Context, func()) {

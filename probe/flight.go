@@ -46,8 +46,8 @@ type flight struct {
 	cancel      context.CancelFunc
 }
 
-// nextCheck returns when the running probe becomes slow or hung unless its prober returns before. It returns the zero time if
-// neither can happen any more.
+// nextCheck returns the time at which the running probe becomes slow or hung, unless its prober returns earlier. It returns the
+// zero time if the probe is already hung or cancelled.
 func (f *flight) nextCheck() time.Time {
 	switch slowAt := f.started.Add(slowAfter); {
 	case f.phase == inFlight && slowAt.Before(f.deadline):
@@ -65,7 +65,7 @@ type attemptResult struct {
 	err    error
 }
 
-// startWaitingProbes starts due probes, one of each pod in turn, until the limits are reached.
+// startWaitingProbes starts waiting probes, one of each pod in turn, until no further probe may run.
 func (l *loop) startWaitingProbes(ctx context.Context, now time.Time) {
 	for l.status.InFlight < l.set.opts.Parallel {
 		e := l.queue.takeNext(l.hasCapacity)
@@ -89,13 +89,14 @@ func (l *loop) startWaitingProbes(ctx context.Context, now time.Time) {
 	}
 }
 
-// hasCapacity reports whether a pod may run one more probe. The number is limited because running probes hold goroutines, memory
-// and connections for as long as the timeouts that the pod itself sets.
+// hasCapacity reports whether pod may run one more probe. Without this limit, a pod with long timeouts could occupy the
+// goroutines, memory and connections of all pods.
 func (l *loop) hasCapacity(pod *pod) bool {
 	return pod.flights < l.set.opts.PodParallel && (l.flights < totalFactor*l.set.opts.Parallel || pod.flights < reservedFlights)
 }
 
-// setPhase changes how a running probe is counted in the status. A hung probe is counted until its prober returns.
+// setPhase changes the phase under which the status counts a running probe. The phase of a hung probe is counted until its prober
+// returns.
 func (l *loop) setPhase(running *flight, next flightPhase) {
 	l.addToStatus(running.phase, -1)
 	l.addToStatus(next, 1)
@@ -114,7 +115,7 @@ func (l *loop) addToStatus(p flightPhase, n int) {
 	}
 }
 
-// startAttempt calls the prober of a running probe in a goroutine, with the timeout of the probe.
+// startAttempt calls the prober of a running probe in a goroutine. The call has the timeout of the probe.
 func (l *loop) startAttempt(ctx context.Context, running *flight) {
 	timeout := running.entry.state.target.Spec.Timeout
 	running.attempts++
@@ -133,8 +134,8 @@ func (l *loop) startAttempt(ctx context.Context, running *flight) {
 	l.reschedule(running.entry)
 }
 
-// applyResult handles the return of a prober call: it repeats the call after an error, or applies the result to the state of the
-// probe.
+// applyResult evaluates the result of a prober call. After an error it calls the prober again, up to the maximum number of
+// attempts. Otherwise it applies the outcome to the state of the probe.
 func (l *loop) applyResult(ctx context.Context, result attemptResult) {
 	f := result.flight
 	e := f.entry
@@ -159,7 +160,8 @@ func (l *loop) applyResult(ctx context.Context, result attemptResult) {
 	l.removeIfEmpty(e.pod)
 }
 
-// updateFlightPhase marks a running probe as slow, or gives it up as hung once its deadline has passed.
+// updateFlightPhase marks the running probe as slow. If the deadline of its prober call has passed, it gives the probe up as
+// hung.
 func (l *loop) updateFlightPhase(probe *entry, now time.Time) {
 	if now.Before(probe.flight.deadline) {
 		l.setPhase(probe.flight, slow)
@@ -169,14 +171,14 @@ func (l *loop) updateFlightPhase(probe *entry, now time.Time) {
 	l.giveUpFlight(probe.flight)
 }
 
-// giveUpFlight ignores the result of a running probe from now on and no longer counts it against Options.Parallel. The probe
-// still counts as running, so that a prober that does not return is not called a second time.
+// giveUpFlight marks a running probe as hung: its result will be ignored, and it no longer counts against Options.Parallel. Its
+// prober is not called again before it has returned.
 func (l *loop) giveUpFlight(running *flight) {
 	l.setPhase(running, hung)
 	l.reportProbe(running, attemptResult{err: ErrHung})
 }
 
-// cancelFlight cancels a running probe whose container has terminated or must not be probed any more.
+// cancelFlight cancels the prober call of a probe whose container has terminated or must not be probed any more.
 func (l *loop) cancelFlight(probe *entry) {
 	probe.flight.cancel()
 	if probe.flight.phase != hung {
@@ -185,7 +187,7 @@ func (l *loop) cancelFlight(probe *entry) {
 	probe.flight = nil
 }
 
-// reportProbe logs the result of a probe and calls Hooks.ProbeFinished.
+// reportProbe logs the result of a running probe and calls Hooks.ProbeFinished with it.
 func (l *loop) reportProbe(running *flight, result attemptResult) {
 	k, took := running.entry.state.target.Key, time.Since(running.started)
 	switch {

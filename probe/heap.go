@@ -8,7 +8,8 @@ import "container/heap"
 // entryHeap is a heap of the probes of a Set, ordered by the time of their next start or phase change.
 type entryHeap struct{ entries dueHeap }
 
-// setEntry moves a probe to the position of its due time, or adds it; a zero due time removes it.
+// setEntry updates the position of probe in the heap after a change of its due time, and adds or removes it if necessary. A probe
+// with a zero due time is not in the heap.
 func (s *entryHeap) setEntry(probe *entry) {
 	switch in := probe.index >= 0; {
 	case !in && probe.due.IsZero():
@@ -21,7 +22,7 @@ func (s *entryHeap) setEntry(probe *entry) {
 	}
 }
 
-// nextEntry returns the probe with the earliest due time, or nil.
+// nextEntry returns the probe with the earliest due time, or nil if no probe is due at any time.
 func (s *entryHeap) nextEntry() *entry {
 	if len(s.entries) == 0 {
 		return nil

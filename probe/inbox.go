@@ -29,7 +29,7 @@ type requests struct {
 	dropped map[io.Closer]struct{}
 }
 
-// setTargets records a call of Sync for the loop. It replaces all pending targets.
+// setTargets stores targets, passed to Sync, until the loop reads them. They replace all targets stored earlier.
 func (r *requests) setTargets(targets []Target) {
 	r.dropProbers(r.targets)
 	for _, of := range r.pods {
@@ -38,7 +38,8 @@ func (r *requests) setTargets(targets []Target) {
 	r.replaceAll, r.targets, r.pods = true, targets, nil
 }
 
-// setPodTargets records a call of SyncPod for the loop. It replaces the pending targets of the pod.
+// setPodTargets stores targets, passed to SyncPod, until the loop reads them. They replace the targets stored earlier for the pod
+// with this UID.
 func (r *requests) setPodTargets(uid string, targets []Target) {
 	r.dropProbers(r.pods[uid])
 	if r.pods == nil {
@@ -47,7 +48,8 @@ func (r *requests) setPodTargets(uid string, targets []Target) {
 	r.pods[uid] = targets
 }
 
-// dropProbers records the closable probers of replaced pending targets, so that the loop closes them.
+// dropProbers records the closable probers of targets. These targets were replaced before the loop has read them, so that the
+// loop must close their probers.
 func (r *requests) dropProbers(targets []Target) {
 	for i := range targets {
 		c := proberCloser(targets[i].Prober)
@@ -61,7 +63,7 @@ func (r *requests) dropProbers(targets []Target) {
 	}
 }
 
-// addTrigger records a call of Trigger for the loop: the probe runs now.
+// addTrigger stores that the probe with this key must run now, until the loop reads it.
 func (r *requests) addTrigger(key Key) {
 	if r.triggers == nil {
 		r.triggers = make(map[Key]struct{})

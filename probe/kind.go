@@ -18,7 +18,7 @@ const (
 	Liveness
 )
 
-// String returns the kind as in events and metrics of the kubelet: "Startup", "Readiness" or "Liveness".
+// String returns the kind in the form of the kubelet's events and metrics: "Startup", "Readiness" or "Liveness".
 func (k Kind) String() string {
 	switch k {
 	case Startup:

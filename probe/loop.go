@@ -63,7 +63,7 @@ func newLoop(s *Set) *loop {
 	return l
 }
 
-// removeUnclaimedResults removes stored results of a previous agent whose containers no target has named.
+// removeUnclaimedResults removes the stored results of a previous agent process for containers that are not in any target.
 func (l *loop) removeUnclaimedResults() {
 	for _, k := range l.set.store.removeUnclaimed() {
 		if e := l.entries[k]; e == nil || !e.state.hasValue {
@@ -72,7 +72,7 @@ func (l *loop) removeUnclaimedResults() {
 	}
 }
 
-// releaseAll waits for the prober calls, then closes the store and all probers.
+// releaseAll waits until all prober calls have returned. It then closes the store and all probers.
 func (l *loop) releaseAll() {
 	l.wg.Wait()
 	l.set.store.closeFile()
@@ -91,7 +91,7 @@ func (l *loop) reportStoreError(err error) {
 	}
 }
 
-// runDueWork applies the requests, starts due probes, and returns the time until it must be called again.
+// runDueWork applies the pending requests and starts the probes that are due. It returns the time to wait until the next call.
 func (l *loop) runDueWork(ctx context.Context) time.Duration {
 	r := l.set.inbox.takeRequests()
 	l.applySyncs(r)
@@ -123,7 +123,7 @@ func (l *loop) runDueWork(ctx context.Context) time.Duration {
 	return idleWait
 }
 
-// applySyncs applies the requested Sync and SyncPod calls: it adds, updates and removes probes.
+// applySyncs adds, updates and removes probes as required by the calls of Sync and SyncPod that are recorded in reqs.
 func (l *loop) applySyncs(reqs requests) {
 	if reqs.replaceAll {
 		l.addTargets(reqs.targets)
@@ -141,7 +141,8 @@ func (l *loop) applySyncs(reqs requests) {
 	}
 }
 
-// addTargets creates or updates the probes of the targets. removeStaleEntries then removes the probes without a target.
+// addTargets creates a probe for each new target and updates the probes of the other targets. Probes without a target remain
+// until removeStaleEntries.
 func (l *loop) addTargets(targets []Target) {
 	l.syncCount++
 	now := time.Now()
@@ -166,7 +167,7 @@ func (l *loop) addTargets(targets []Target) {
 	}
 }
 
-// podOf returns the pod with a UID, which it creates if needed.
+// podOf returns the state of the pod with this UID, and creates it if necessary.
 func (l *loop) podOf(uid string) *pod {
 	p := l.pods[uid]
 	if p == nil {
@@ -176,7 +177,7 @@ func (l *loop) podOf(uid string) *pod {
 	return p
 }
 
-// removeStaleEntries removes the probes of a pod that the targets of the last addTargets call did not contain.
+// removeStaleEntries removes the probes of the pod with this UID for which the last call of addTargets had no target.
 func (l *loop) removeStaleEntries(uid string) {
 	p := l.pods[uid]
 	if p == nil {
@@ -192,15 +193,15 @@ func (l *loop) removeStaleEntries(uid string) {
 	l.removeIfEmpty(p)
 }
 
-// removeIfEmpty removes a pod that has no probes and no running prober calls.
+// removeIfEmpty removes the state of pod if the pod has no probes and no running prober calls.
 func (l *loop) removeIfEmpty(pod *pod) {
 	if len(pod.entries) == 0 && pod.flights == 0 {
 		delete(l.pods, pod.uid)
 	}
 }
 
-// firstProbeTime returns when a new target may be probed first. Shortly after the start of the agent, it spreads first probes
-// over their period. Source: worker.run in pkg/kubelet/prober/worker.go.
+// firstProbeTime returns the earliest time of the first probe of a new target. Shortly after the start of the agent, it spreads
+// the first probes over one period. Source: worker.run in pkg/kubelet/prober/worker.go.
 func (l *loop) firstProbeTime(target Target, now time.Time) time.Time {
 	if period := target.Spec.Period; now.Sub(l.start) < period {
 		return now.Add(time.Duration(l.set.opts.Rand() * float64(period)))
@@ -224,7 +225,8 @@ func (l *loop) removeEntry(probe *entry) {
 	}
 }
 
-// setState stores the next state of a probe. If its value has changed, it updates the store and the results and calls the hooks.
+// setState stores next as the state of probe. If the value of the probe has changed, it updates the store and the results, and
+// calls the hooks and listeners.
 func (l *loop) setState(probe *entry, next State) {
 	before, hadValue := probe.state.Value()
 	probe.state = next
@@ -251,8 +253,8 @@ func (l *loop) setState(probe *entry, next State) {
 	}
 }
 
-// reschedule updates the time at which the loop handles a probe next. A waiting probe keeps its position in the queue, unless it
-// is due later now or not at all.
+// reschedule updates the time at which the loop must handle probe next. A probe that waits for its start keeps its position in
+// the queue, unless it is no longer due.
 func (l *loop) reschedule(probe *entry) {
 	due := probe.state.NextProbe()
 	switch {

@@ -25,7 +25,7 @@ type waitingQueue struct {
 	entries int       // waiting entries of all pods
 }
 
-// addEntry appends a due probe to the waiting probes of its pod.
+// addEntry appends probe, which is due, to the waiting probes of its pod.
 func (q *waitingQueue) addEntry(probe *entry) {
 	p := probe.pod
 	probe.waiting = true
@@ -49,8 +49,9 @@ func (q *waitingQueue) removeEntry(probe *entry) {
 	}
 }
 
-// takeNext removes and returns the oldest waiting probe of the first pod that hasCapacity accepts. It moves that pod and the pods
-// before it to the end of the queue. It returns nil if no pod is accepted.
+// takeNext removes a probe from the queue and returns it: the oldest waiting probe of the first pod for which hasCapacity returns
+// true. It moves the pods up to that pod to the end of the queue, so that pods take turns. It returns nil if hasCapacity returns
+// false for all pods.
 func (q *waitingQueue) takeNext(hasCapacity func(*pod) bool) *entry {
 	for range q.pods.Len() {
 		front := q.pods.Front()

@@ -22,7 +22,7 @@ type Spec struct {
 	FailureThreshold int           // consecutive failures for the outcome Failure; zero means 3
 }
 
-// Validate returns an error that names the first field that is invalid.
+// Validate returns an error that names the first invalid field and its value, or nil.
 func (s Spec) Validate() error {
 	switch {
 	case s.InitialDelay < 0:
@@ -39,8 +39,8 @@ func (s Spec) Validate() error {
 	return nil
 }
 
-// withDefaults replaces zero fields by the defaults of the Kubernetes API, and raises Period to MinPeriod, because a State
-// divides by Period.
+// withDefaults returns s with the defaults of the Kubernetes API in place of zero fields. It raises Period to at least MinPeriod,
+// because a State divides by Period.
 func (s Spec) withDefaults() Spec {
 	s.Period = max(s.Period, MinPeriod)
 	if s.Timeout == 0 {

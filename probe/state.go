@@ -36,16 +36,17 @@ type PreviousRun struct {
 	Outcome    Outcome   // stored by the previous agent; Unknown: none
 }
 
-// NewState returns the state of a probe without a target. Its probes run at first at the earliest, and then on a grid of periods
-// from first.
+// NewState returns the state of a probe that has no target yet. The probe will run at first or later, and then each period after
+// first.
 func NewState(first time.Time) State {
 	return State{lastResult: Success, earliestProbe: first, nextTick: first}
 }
 
-// Value returns the current value of the probe, and whether there is one.
+// Value returns the current value of the probe. ok is false if there is none.
 func (s State) Value() (value Value, ok bool) { return s.value, s.hasValue }
 
-// NextProbe returns the time of the next probe. It returns the zero time if no probe is due until the target changes.
+// NextProbe returns the time of the next probe. It returns the zero time if the container cannot be probed: the next call of
+// UpdateTarget may change that.
 func (s State) NextProbe() time.Time {
 	if !s.probable {
 		return time.Time{}
@@ -53,8 +54,9 @@ func (s State) NextProbe() time.Time {
 	return s.nextTick
 }
 
-// UpdateTarget returns the state after a change of the target, such as a new container instance. It reads Target.Started as
-// given, also for a container without a startup probe.
+// UpdateTarget returns the state after its target was changed to target, for example because of a new container instance. It does
+// not infer Target.Started: the caller sets it to true for a container without a startup probe. past is the result of a previous
+// agent process.
 func (s State) UpdateTarget(target Target, past PreviousRun, now time.Time) State {
 	target.Spec = target.Spec.withDefaults()
 	if target.StartedAt.IsZero() && target.Running {
@@ -74,8 +76,8 @@ func (s State) UpdateTarget(target Target, past PreviousRun, now time.Time) Stat
 	return s
 }
 
-// applyTarget returns the state with the value that follows from the target without a probe: an initial value, or Failure for a
-// stopped container.
+// applyTarget returns the state with the value that follows from its target before any probe: the initial value of a new
+// container instance, or Failure for a stopped container. past is the result of a previous agent process.
 func (s State) applyTarget(past PreviousRun) State {
 	t := &s.target
 	if t.ContainerID != s.value.ContainerID || s.notRunning && t.Running {
@@ -93,7 +95,8 @@ func (s State) applyTarget(past PreviousRun) State {
 	return s
 }
 
-// initialOutcome returns the outcome before the first probe, and whether there is one.
+// initialOutcome returns the outcome that a probe has before its first run. ok is false if it has no outcome then. past is the
+// result of a previous agent process.
 func (t *Target) initialOutcome(past PreviousRun) (outcome Outcome, ok bool) {
 	adopted := !t.StartedAt.IsZero() && t.StartedAt.Before(past.AgentStart.Add(-adoptedAge))
 	switch {
@@ -112,14 +115,14 @@ func (t *Target) initialOutcome(past PreviousRun) (outcome Outcome, ok bool) {
 	}
 }
 
-// isConclusive reports whether an outcome is final for a probe of this kind, so that the container instance is not probed again.
-// Startup probes end with any outcome, liveness probes with Failure.
+// isConclusive reports whether outcome ends the probes of a container instance, for a probe of this kind. A startup probe ends
+// with each outcome, a liveness probe only with Failure, a readiness probe never.
 func (k Kind) isConclusive(outcome Outcome) bool {
 	return k == Startup || k == Liveness && outcome == Failure
 }
 
-// canProbe reports whether the container can be probed: it runs, the value of this instance is not final, and the startup probe
-// has succeeded or is this probe. A container of a pod that is being deleted has only readiness probes.
+// canProbe reports whether the container can be probed now. It must run, and its value must not be final. Startup probes require
+// that it has not started, other probes that it has started. If the pod is being deleted, only readiness probes run.
 func (s State) canProbe() bool {
 	t := &s.target
 	return t.ContainerID != "" && t.Running && !s.final &&
@@ -128,8 +131,8 @@ func (s State) canProbe() bool {
 }
 
 // firstProbeTime returns the time of the first probe of a container that can be probed from now on. A readiness probe runs at
-// once, because clients wait for it. Other kinds stay on the grid of periods, because an early probe could be an early failure
-// that counts.
+// once, because clients wait for the container to become ready. Other probes keep their periodic schedule, because an additional
+// early failure would count towards the threshold.
 func (s State) firstProbeTime(now time.Time) time.Time {
 	at := s.earliestProbeTime(now)
 	if s.target.Kind == Readiness {
@@ -138,15 +141,15 @@ func (s State) firstProbeTime(now time.Time) time.Time {
 	return maxTime(nextTickAfter(s.nextTick, at, s.target.Spec.Period), s.earliestProbe)
 }
 
-// earliestProbeTime returns the earliest time from now on at which the container may be probed. A start time in the future, from
-// a wrong clock, delays a probe by the initial delay at most.
+// earliestProbeTime returns the earliest time, not before now, at which the initial delay permits a probe. If the start time of
+// the container is in the future because of a wrong clock, the wait is at most the initial delay.
 func (s State) earliestProbeTime(now time.Time) time.Time {
 	delay := s.target.Spec.InitialDelay
 	return maxTime(now.Add(max(0, min(delay, s.target.StartedAt.Add(delay).Sub(now)))), s.earliestProbe)
 }
 
-// triggerProbe returns the state with the next probe due now; the grid of periods restarts at now. Nothing changes while the
-// container cannot be probed.
+// triggerProbe returns the state with the next probe due now, and further probes each period after now. It returns s unchanged if
+// the container cannot be probed.
 func (s State) triggerProbe(now time.Time) State {
 	if s.probable {
 		s.nextTick = s.earliestProbeTime(now)
@@ -154,14 +157,15 @@ func (s State) triggerProbe(now time.Time) State {
 	return s
 }
 
-// StartProbe returns the state after a probe was started at now. Missed ticks count as one.
+// StartProbe returns the state after a probe was started at now. The next probe is one period later. Periods in which no probe
+// was started are skipped.
 func (s State) StartProbe(now time.Time) State {
 	s.nextTick = nextTickAfter(s.nextTick, now.Add(1), s.target.Spec.Period)
 	return s
 }
 
-// AddResult returns the state after a probe of the current container instance returned outcome. Warning counts as success,
-// Unknown as failure. Nothing changes if the container can no longer be probed.
+// AddResult returns the state after a probe of the current container instance has returned outcome. Warning counts as Success,
+// and Unknown as Failure. It returns s unchanged if the container can no longer be probed.
 func (s State) AddResult(outcome Outcome) State {
 	if !s.probable {
 		return s
@@ -186,7 +190,7 @@ func (s State) AddResult(outcome Outcome) State {
 	return s
 }
 
-// nextTickAfter returns the first time, not before after, that is a whole number of periods away from tick.
+// nextTickAfter returns the first time at or after time after whose distance from tick is a multiple of period.
 func nextTickAfter(tick, after time.Time, period time.Duration) time.Time {
 	behind := after.Sub(tick)
 	n := behind / period // rounded towards zero: up for a tick in the future

@@ -44,7 +44,8 @@ type store struct {
 	pending   []byte           // lines to append
 }
 
-// readStore reads the store file at path, which may be missing. An empty path returns a store that keeps nothing.
+// readStore returns a store with the records of the file at path, which may be missing. If path is empty, the store keeps
+// nothing.
 func readStore(path string) *store {
 	s := &store{path: path, records: make(map[Key]Value), unclaimed: make(map[Key]struct{})}
 	if path == "" {
@@ -59,7 +60,8 @@ func readStore(path string) *store {
 	return s
 }
 
-// startWriting rewrites the file. From now on it reports errors to onError, including the error of readStore.
+// startWriting opens the store for changes and rewrites the file. It stores onError, which receives all errors from now on, and
+// first the error of readStore.
 func (s *store) startWriting(onError func(error)) {
 	s.onError = onError
 	if s.readError != nil {
@@ -68,7 +70,7 @@ func (s *store) startWriting(onError func(error)) {
 	s.writePending()
 }
 
-// readFile reads the records of the file and skips damaged lines.
+// readFile reads the records of the store file. It skips damaged lines and returns an error with their number.
 func (s *store) readFile() error {
 	f, err := os.Open(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -109,7 +111,8 @@ func (s *store) applyRecord(record storeRecord) {
 	}
 }
 
-// outcomeOf returns the stored outcome of a container instance, or Unknown.
+// outcomeOf returns the stored outcome of the probe with this key for the container instance containerID. It returns Unknown if
+// there is none.
 func (s *store) outcomeOf(key Key, containerID string) Outcome {
 	if v := s.records[key]; v.ContainerID == containerID {
 		return v.Outcome
@@ -117,7 +120,8 @@ func (s *store) outcomeOf(key Key, containerID string) Outcome {
 	return Unknown
 }
 
-// setRecord stores the value of a probe. If the value has changed, the next writePending appends a line.
+// setRecord stores value as the value of the probe with this key. If the value has changed, the next writePending writes it to
+// the file.
 func (s *store) setRecord(key Key, value Value) {
 	if s.path == "" {
 		return
@@ -128,7 +132,7 @@ func (s *store) setRecord(key Key, value Value) {
 	}
 }
 
-// removeRecord removes the value of a probe. The next writePending appends a line about the removal.
+// removeRecord removes the value of the probe with this key. The next writePending writes the removal to the file.
 func (s *store) removeRecord(key Key) {
 	delete(s.unclaimed, key)
 	if _, ok := s.records[key]; ok {
@@ -136,7 +140,7 @@ func (s *store) removeRecord(key Key) {
 	}
 }
 
-// removeUnclaimed removes the records of a previous agent that no target has used, and returns their keys.
+// removeUnclaimed removes the records of a previous agent process that no target has used, and returns the keys of these records.
 func (s *store) removeUnclaimed() (forgotten []Key) {
 	forgotten = slices.Collect(maps.Keys(s.unclaimed))
 	for _, k := range forgotten {
@@ -153,7 +157,8 @@ func (s *store) appendRecord(record storeRecord) {
 	}
 }
 
-// writePending appends the pending lines to the file, or rewrites it.
+// writePending appends the pending lines to the file. If most lines of the file are obsolete or the file is not open, it rewrites
+// the file.
 func (s *store) writePending() {
 	var err error
 	switch {
@@ -171,7 +176,7 @@ func (s *store) writePending() {
 	}
 }
 
-// rewriteFile replaces the file by one with a line for each record.
+// rewriteFile replaces the file by a new file that has one line for each record.
 func (s *store) rewriteFile() error {
 	s.closeFile()
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
@@ -198,7 +203,7 @@ func (s *store) rewriteFile() error {
 	return nil
 }
 
-// closeFile closes the store file. The next writePending rewrites the file.
+// closeFile closes the store file. The next call of writePending creates a new file.
 func (s *store) closeFile() {
 	if s.file != nil {
 		_ = s.file.Close() // every write was checked

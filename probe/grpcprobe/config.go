@@ -24,7 +24,7 @@ type Config struct {
 	FreshConnections bool
 }
 
-// validateFields returns an error that names the invalid field.
+// validateFields returns an error with the name of the first invalid field, or nil.
 func (c *Config) validateFields() error {
 	if err := probeconn.CheckAddress(c.Host, c.Port); err != nil {
 		return err
@@ -35,5 +35,5 @@ func (c *Config) validateFields() error {
 	return nil
 }
 
-// hostPort returns host:port, with brackets around an IPv6 address.
+// hostPort returns host and port as one string, with brackets around an IPv6 address.
 func (c *Config) hostPort() string { return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) }

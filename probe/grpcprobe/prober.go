@@ -32,7 +32,7 @@ type Prober struct {
 
 var _ probe.Prober = (*Prober)(nil)
 
-// New returns a prober, or an error that names the invalid field of cfg. It opens no connection.
+// New returns a prober for cfg. It returns an error that names the field if a field of cfg is invalid. It opens no connection.
 func New(cfg Config) (*Prober, error) {
 	if err := cfg.validateFields(); err != nil {
 		return nil, err
@@ -40,8 +40,8 @@ func New(cfg Config) (*Prober, error) {
 	return &Prober{cfg: cfg}, nil
 }
 
-// Probe calls the health service once. A context without a deadline gets one of a second. If ctx is cancelled, Probe returns an
-// error.
+// Probe calls the health service of the server once. If ctx has no deadline, the timeout is one second. If ctx is cancelled,
+// Probe returns an error.
 func (p *Prober) Probe(ctx context.Context) (probe.Result, error) {
 	ctx, cancel, timeout := withTimeout(ctx)
 	defer cancel()
@@ -63,8 +63,8 @@ func (p *Prober) Close() error {
 	return nil
 }
 
-// withTimeout returns a context with a deadline, and the timeout for messages: the remaining time, rounded up to the configured
-// value.
+// withTimeout returns a context with a deadline and its cancel function. It adds a default deadline if ctx has none. The duration
+// is the timeout for error messages.
 func withTimeout(ctx context.Context) (context.Context, context.CancelFunc, time.Duration) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -74,8 +74,8 @@ func withTimeout(ctx context.Context) (context.Context, context.CancelFunc, time
 	return ctx, func() {}, roundTimeout(time.Until(deadline))
 }
 
-// roundTimeout rounds the remaining time up to the timeout that the probe was configured with, because a moment has passed
-// already.
+// roundTimeout rounds left, the time until the deadline, up to the timeout that was probably configured. left is a little
+// shorter, because some time has passed since the probe started.
 func roundTimeout(left time.Duration) time.Duration {
 	unit := time.Millisecond
 	if left > 900*unit { // the API counts in seconds
@@ -84,7 +84,7 @@ func roundTimeout(left time.Duration) time.Duration {
 	return max(0, (left + unit - 1).Truncate(unit))
 }
 
-// swapConn stores conn, which may be nil, as the idle connection and returns the previous one.
+// swapConn stores conn as the idle connection and returns the previous idle connection. Both may be nil.
 func (p *Prober) swapConn(conn *connection) *connection {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +92,7 @@ func (p *Prober) swapConn(conn *connection) *connection {
 	return conn
 }
 
-// probeOnce checks the server on the idle connection, or on a new one if there is none or it is broken.
+// probeOnce checks the server over the idle connection. If there is none or it is broken, probeOnce uses a new connection.
 func (p *Prober) probeOnce(ctx context.Context, timeout time.Duration) (probe.Result, error) {
 	if conn := p.swapConn(nil); conn != nil {
 		result, broken, err := p.probeConn(ctx, conn, timeout)
@@ -108,8 +108,8 @@ func (p *Prober) probeOnce(ctx context.Context, timeout time.Duration) (probe.Re
 	return result, err
 }
 
-// probeConn calls the health service on conn, and then keeps or closes conn. broken reports that there was no response because
-// conn could not connect or broke.
+// probeConn calls the health service over conn, and then keeps or closes conn. broken is true if the server did not respond
+// because conn could not connect or was interrupted. timeout is used for messages only.
 func (p *Prober) probeConn(ctx context.Context, conn *connection, timeout time.Duration) (result probe.Result, broken bool, err error) {
 	if failed := p.awaitReady(ctx, conn, timeout); failed != "" {
 		_ = conn.Close() // it has failed already
@@ -123,8 +123,8 @@ func (p *Prober) probeConn(ctx context.Context, conn *connection, timeout time.D
 	return newResult(response, err, timeout), status.Code(err) == codes.Unavailable, nil
 }
 
-// keepOrClose keeps conn as the idle connection if err is nil, and closes the connection that it replaces. Otherwise it closes
-// conn.
+// keepOrClose keeps conn as the idle connection if err is nil, and closes the previous idle connection. If err is not nil, it
+// closes conn. err is the result of a call over conn.
 func (p *Prober) keepOrClose(conn *connection, err error) {
 	if err == nil && !p.cfg.FreshConnections {
 		conn = p.swapConn(conn)
@@ -134,13 +134,14 @@ func (p *Prober) keepOrClose(conn *connection, err error) {
 	}
 }
 
-// callCheck calls Check of grpc.health.v1 for the configured service on conn.
+// callCheck calls method Check of service grpc.health.v1 over conn, for the configured service name.
 func (p *Prober) callCheck(ctx context.Context, conn *connection) (*grpc_health_v1.HealthCheckResponse, error) {
 	request := &grpc_health_v1.HealthCheckRequest{Service: p.cfg.Service}
 	return grpc_health_v1.NewHealthClient(conn).Check(ctx, request)
 }
 
-// awaitReady waits until conn is connected. It returns the text of a failure, or "".
+// awaitReady waits until conn is connected. If the connection fails or ctx ends, failed is the message for the probe result,
+// otherwise "". timeout is used in messages only.
 func (p *Prober) awaitReady(ctx context.Context, conn *connection, timeout time.Duration) (failed string) {
 	for {
 		state := conn.GetState()
@@ -161,7 +162,7 @@ func (p *Prober) awaitReady(ctx context.Context, conn *connection, timeout time.
 	}
 }
 
-// newResult converts the response or error of a Check call to a probe result.
+// newResult converts response, or the error err of the call, to a probe result. timeout is used in messages only.
 func newResult(response *grpc_health_v1.HealthCheckResponse, err error, timeout time.Duration) probe.Result {
 	failure := func(format string, args ...any) probe.Result {
 		return probe.Result{Outcome: probe.Failure, Output: fmt.Sprintf(format, args...)}

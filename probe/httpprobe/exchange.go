@@ -31,7 +31,7 @@ func newExchange() *exchange {
 	return e
 }
 
-// attachConn prepares the exchange for a request on conn. The end of ctx interrupts reads and writes of conn.
+// attachConn prepares the exchange for one request on conn. If ctx ends, reads and writes of conn fail.
 func (e *exchange) attachConn(ctx context.Context, conn net.Conn) {
 	e.ctx, e.conn = ctx, conn
 	e.limited = io.LimitedReader{R: conn, N: maxHeader}
@@ -40,7 +40,8 @@ func (e *exchange) attachConn(ctx context.Context, conn net.Conn) {
 	e.stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 }
 
-// sendRequest sends the request and reads the header of the response. The caller must reject a status below 200.
+// sendRequest sends req and reads the header of the response. It does not handle informational responses: the caller must reject
+// a status below 200.
 func (e *exchange) sendRequest(req *http.Request) (*http.Response, error) {
 	if err := req.Write(e.w); err != nil {
 		return nil, e.contextError(err)
@@ -56,7 +57,8 @@ func (e *exchange) sendRequest(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// contextError returns the error of the context if it has ended, otherwise err: the connection has no deadline of its own.
+// contextError returns the error of the request's context if that has ended, otherwise err. It is needed because conn itself does
+// not know the deadline.
 func (e *exchange) contextError(err error) error {
 	if e.ctx.Err() != nil {
 		return e.ctx.Err()
@@ -64,8 +66,8 @@ func (e *exchange) contextError(err error) error {
 	return err
 }
 
-// detachConn releases the connection and reports whether it can be reused: no byte was read ahead, and ctx has not ended, which
-// would interrupt it later.
+// detachConn separates the exchange from its connection. clean is true if the connection can be reused: no byte after the
+// response was read, and ctx has not ended.
 func (e *exchange) detachConn() (clean bool) {
 	clean = e.stop() && e.r.Buffered() == 0
 	e.ctx, e.conn, e.stop = nil, nil, nil

@@ -37,7 +37,8 @@ type idleConn struct {
 	idleSince time.Time
 }
 
-// RoundTrip sends the request on an idle connection, or on a new one. The caller must close the body of the response.
+// RoundTrip sends req on an idle connection, or on a new connection if none is idle. The caller must close the body of the
+// response.
 func (k *keepAliveTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, address := req.Context(), hostPort(req.URL)
 	conn := k.takeConn(address)
@@ -61,7 +62,7 @@ func (k *keepAliveTransport) RoundTrip(req *http.Request) (*http.Response, error
 	return res, nil
 }
 
-// hostPort returns the host:port of an http URL. The URL of a redirect may have no port.
+// hostPort returns the host and port of target, an http URL. The port is 80 if the URL has none, as it may be in a redirect.
 func hostPort(target *url.URL) string {
 	if target.Port() == "" {
 		return net.JoinHostPort(target.Hostname(), "80")
@@ -69,7 +70,8 @@ func hostPort(target *url.URL) string {
 	return target.Host
 }
 
-// finishExchange releases an exchange. It keeps the connection for reuse if keep is set and the connection is clean.
+// finishExchange ends the use of ex, an exchange of one request and response. If keep is true and the connection can be reused,
+// it keeps the connection as an idle connection to address. Otherwise it closes it.
 func (k *keepAliveTransport) finishExchange(ex *exchange, address string, keep bool) {
 	conn := ex.conn
 	clean := ex.detachConn()
@@ -79,7 +81,8 @@ func (k *keepAliveTransport) finishExchange(ex *exchange, address string, keep b
 	}
 }
 
-// takeConn removes and returns an unchanged idle connection to an address, or nil.
+// takeConn removes an idle connection to address from the pool and returns it. It closes idle connections on which the server has
+// sent data or closed. It returns nil if no connection is left.
 func (k *keepAliveTransport) takeConn(address string) net.Conn {
 	for {
 		conn := k.removeNewest(address)
@@ -90,7 +93,8 @@ func (k *keepAliveTransport) takeConn(address string) net.Conn {
 	}
 }
 
-// removeNewest removes and returns the most recently used idle connection to an address, or nil.
+// removeNewest removes the most recently used idle connection to address from the pool and returns it. It returns nil if there is
+// none.
 func (k *keepAliveTransport) removeNewest(address string) net.Conn {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -103,7 +107,7 @@ func (k *keepAliveTransport) removeNewest(address string) net.Conn {
 	return nil
 }
 
-// keepConn stores an idle connection. It returns false if the pool is full.
+// keepConn stores conn as an idle connection to address. It returns false if the pool is full; the caller must then close conn.
 func (k *keepAliveTransport) keepConn(conn net.Conn, address string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -120,7 +124,7 @@ func (k *keepAliveTransport) keepConn(conn net.Conn, address string) bool {
 	return true
 }
 
-// closeIdle closes the connections that became idle at or before a time.
+// closeIdle closes the connections that have been idle since time after or longer.
 func (k *keepAliveTransport) closeIdle(after time.Time) {
 	k.mu.Lock()
 	n := 0

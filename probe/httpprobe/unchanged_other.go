@@ -7,5 +7,6 @@ package httpprobe
 
 import "net"
 
-// isUnchanged returns false: this platform cannot show what happened to an idle connection, so it is not reused.
+// isUnchanged returns false, so that connections are not reused. This platform cannot show whether the server has closed an idle
+// connection.
 func isUnchanged(net.Conn) bool { return false }

@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// listProbedContainers yields the containers that may have probes: the regular containers, then the sidecars. Source:
-// manager.AddPod in pkg/kubelet/prober/prober_manager.go.
+// listProbedContainers yields the containers of pod that may have probes: first the regular containers, then the sidecars.
+// Source: manager.AddPod in pkg/kubelet/prober/prober_manager.go.
 func listProbedContainers(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
 	return func(yield func(*corev1.Container) bool) {
 		for i := range pod.Containers {
@@ -41,7 +41,7 @@ func listProbes(container *corev1.Container) iter.Seq2[probe.Kind, *corev1.Probe
 	}
 }
 
-// getProbe returns the probe of a container of one kind, or nil.
+// getProbe returns the probe of this kind in the container spec, or nil if the container has none.
 func getProbe(container *corev1.Container, kind probe.Kind) *corev1.Probe {
 	switch kind {
 	case probe.Startup:
@@ -54,7 +54,7 @@ func getProbe(container *corev1.Container, kind probe.Kind) *corev1.Probe {
 	return nil
 }
 
-// kindName returns the kind as written in the API and in events: "startup", "readiness" or "liveness".
+// kindName returns the kind in the spelling of the API and of events: "startup", "readiness" or "liveness".
 func kindName(kind probe.Kind) string { return strings.ToLower(kind.String()) }
 
 // isSidecar reports whether container is an init container of pod with restartPolicy Always.
@@ -62,7 +62,7 @@ func isSidecar(pod *corev1.PodSpec, container *corev1.Container) bool {
 	return containers.IsInit(pod, container) && containers.IsSidecar(container)
 }
 
-// findStatus returns the status of the container with this name, or nil if it has no container ID yet.
+// findStatus returns the status of the container with this name. It returns nil if there is none or it has no container ID yet.
 func findStatus(status *corev1.PodStatus, name string) *corev1.ContainerStatus {
 	for _, list := range [][]corev1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses} {
 		for i := range list {
@@ -74,7 +74,7 @@ func findStatus(status *corev1.PodStatus, name string) *corev1.ContainerStatus {
 	return nil
 }
 
-// containerID returns the container ID in status without the prefix of the runtime, as in containerd://ID.
+// containerID returns the container ID in status without its prefix: for containerd://ID it returns ID.
 func containerID(status *corev1.ContainerStatus) string {
 	if _, id, found := strings.Cut(status.ContainerID, "://"); found {
 		return id

@@ -17,8 +17,8 @@ import (
 // no values.
 type Results func(probe.Key) (probe.Value, bool)
 
-// decidedOutcome returns the outcome of a probe for the container instance of status. It returns false if the outcome is Unknown
-// or of another instance.
+// decidedOutcome returns the outcome of the probe of this kind, for the container instance in status. The bool is false if the
+// probe has no result for this instance or the outcome is Unknown.
 func (r Results) decidedOutcome(pod *corev1.Pod, status *corev1.ContainerStatus, kind probe.Kind) (probe.Outcome, bool) {
 	if r == nil {
 		return probe.Unknown, false
@@ -30,7 +30,7 @@ func (r Results) decidedOutcome(pod *corev1.Pod, status *corev1.ContainerStatus,
 	return v.Outcome, true
 }
 
-// sameInstance returns before if it has the container ID of status, otherwise nil.
+// sameInstance returns before if it has the same container ID as status, otherwise nil.
 func sameInstance(status, before *corev1.ContainerStatus) *corev1.ContainerStatus {
 	if before == nil || before.ContainerID == "" || containerID(before) != containerID(status) {
 		return nil
@@ -38,9 +38,9 @@ func sameInstance(status, before *corev1.ContainerStatus) *corev1.ContainerStatu
 	return before
 }
 
-// Started reports whether a container has started: it runs, and its startup probe, if any, has succeeded. Without a result, it
-// returns the value in before, the previous status, if that is of the same container instance; before may be nil. Source:
-// isContainerStarted in pkg/kubelet/prober/prober_manager.go.
+// Started reports whether a container has started: it runs, and its startup probe has succeeded if it has one. If the probe has
+// no result yet, the value in before counts, which is the previous status of the container. before counts only for the same
+// container instance and may be nil. Source: isContainerStarted in pkg/kubelet/prober/prober_manager.go.
 func Started(pod *corev1.Pod, container *corev1.Container, status, before *corev1.ContainerStatus, results Results) bool {
 	if status.State.Running == nil {
 		return false
@@ -85,9 +85,9 @@ type Kill struct {
 	GracePeriod time.Duration // time to terminate before SIGKILL
 }
 
-// MustKill returns why a container must be killed because of its liveness or startup probe, and false if it must not be killed.
-// Kill.Restart follows the restart policy of the container or pod; restart rules for exit codes do not apply, because the
-// container has not exited. Source: computePodActions and computeInitContainerActions in pkg/kubelet/kuberuntime.
+// MustKill returns why and how a container must be killed because its liveness or startup probe has failed. The bool is false if
+// no probe requires that. Kill.Restart depends on the restart policy only, not on restart rules: the container has no exit code
+// yet. Source: computePodActions and computeInitContainerActions in pkg/kubelet/kuberuntime.
 func MustKill(pod *corev1.Pod, container *corev1.Container, status *corev1.ContainerStatus, results Results) (Kill, bool) {
 	sidecar := isSidecar(&pod.Spec, container)
 	order := []probe.Kind{probe.Liveness, probe.Startup}
@@ -113,7 +113,7 @@ func MustKill(pod *corev1.Pod, container *corev1.Container, status *corev1.Conta
 	return Kill{}, false
 }
 
-// isRestarted reports whether a container is started again after it was killed for a failed probe.
+// isRestarted reports whether the restart policy permits a restart of the container after it was killed for a failed probe.
 func isRestarted(pod *corev1.Pod, container *corev1.Container) bool {
 	if container.RestartPolicy != nil {
 		return *container.RestartPolicy != corev1.ContainerRestartPolicyNever
@@ -124,9 +124,10 @@ func isRestarted(pod *corev1.Pod, container *corev1.Container) bool {
 // minGraceSeconds is the shortest grace period of a container (minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime).
 const minGraceSeconds = 2
 
-// gracePeriod returns the time to terminate of a container whose probe has failed, at least two seconds. It comes from the
-// deletion of the pod, else from spec, the probe, else from the pod spec. The probe counts only if the pod spec has a grace
-// period. Source: setTerminationGracePeriod in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// gracePeriod returns the grace period for killing a container whose probe spec has failed. It returns the first that is set:
+// that of the deletion of the pod, that of the probe, that of the pod spec. If the pod spec has none, that of the probe is
+// ignored. The result is at least two seconds. Source: setTerminationGracePeriod in
+// pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func gracePeriod(pod *corev1.Pod, spec *corev1.Probe) time.Duration {
 	var seconds int64
 	switch {

@@ -83,8 +83,9 @@ func (e *execer) Exec(ctx context.Context, containerID string, command []string)
 	return nil, 0, ctx.Err()
 }
 
-// detachCall lets a runtime call continue in the background without its caller, for detachedTimeout at most. If maxDetached calls
-// already continue in the background, it returns false, and the caller must cancel the call.
+// detachCall lets a runtime call continue in the background for at most detachedTimeout. call is the context of the call, and
+// cancel cancels it. If maxDetached calls already continue in the background, detachCall returns false, and the caller must
+// cancel the call itself.
 func (e *execer) detachCall(call context.Context, cancel context.CancelFunc) bool {
 	select {
 	case e.detached <- struct{}{}:
@@ -99,7 +100,7 @@ func (e *execer) detachCall(call context.Context, cancel context.CancelFunc) boo
 	return true
 }
 
-// joinOutput returns a copy of the first [probe.MaxOutput] bytes of stdout followed by stderr.
+// joinOutput returns the first [probe.MaxOutput] bytes of stdout followed by stderr. The result is a copy.
 func joinOutput(stdout, stderr []byte) []byte {
 	stdout = stdout[:min(len(stdout), probe.MaxOutput)]
 	stderr = stderr[:min(len(stderr), probe.MaxOutput-len(stdout))]

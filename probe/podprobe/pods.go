@@ -27,14 +27,15 @@ type Pods struct {
 	targets map[string][]probe.Target // by pod UID, as last passed to the set
 }
 
-// NewPods returns a Pods that uses set, which must have no other user. It panics if set is nil.
+// NewPods returns a Pods that adds its probes to set. No other code may change the targets of set. NewPods panics if set is nil.
 func NewPods(set *probe.Set, opts Options) *Pods {
 	required.MustArgs("podprobe.NewPods", required.Arg{Name: "set", Value: set, Hint: "probe.NewSet(probe.Options{})"})
 	return &Pods{set: set, options: opts, targets: make(map[string][]probe.Target)}
 }
 
-// Sync updates the probes of a pod to its spec and its published status. The error joins the errors of probes that can never run;
-// the remaining probes take effect. As in the kubelet, a container that has started and is not ready is probed at once.
+// Sync updates the probes of pod to its spec and its published status. The error joins an error for each probe that can never
+// run; the remaining probes take effect. If a container has started and is not ready, Sync triggers its readiness probe, as the
+// kubelet does.
 func (p *Pods) Sync(pod *corev1.Pod, status *corev1.PodStatus) error {
 	uid := string(pod.UID)
 	targets, errs := Targets(pod, status, p.getTargets(uid), p.options)
@@ -54,8 +55,8 @@ func (p *Pods) Sync(pod *corev1.Pod, status *corev1.PodStatus) error {
 	return errors.Join(errs...)
 }
 
-// Check returns an error for each probe of a pod that needs an option which is nil. Such a probe could never run, and the kubelet
-// would stop the container for a failed liveness probe.
+// Check returns an error for each probe of pod that needs a nil field of [Options], such as Options.GRPC. Such a probe could
+// never run, and a liveness probe that never runs would hide failures.
 func (p *Pods) Check(pod *corev1.Pod) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	for name, list := range map[string][]corev1.Container{"initContainers": pod.Spec.InitContainers, "containers": pod.Spec.Containers} {
@@ -75,8 +76,8 @@ func (p *Pods) Check(pod *corev1.Pod) (errs field.ErrorList) {
 	return errs
 }
 
-// Remove removes the probes of a pod and their stored results. It is called when no container of the pod runs any more, but not
-// when the agent stops: a restarted agent continues with the results.
+// Remove removes the probes of the pod with this UID and their stored results. The caller calls it when no container of the pod
+// runs any more. It must not call it when the agent stops, because the restarted agent continues with the stored results.
 func (p *Pods) Remove(uid string) {
 	p.mu.Lock()
 	_, known := p.targets[uid]
@@ -87,13 +88,15 @@ func (p *Pods) Remove(uid string) {
 	}
 }
 
-// Healthy returns an error if there are probes and the set does not run.
+// Healthy returns an error if there are probes, but Run of the set is not running.
 func (p *Pods) Healthy() error { return p.set.Healthy() }
 
-// Result returns the current value of a probe, and whether it has one. Its type is [Results].
+// Result returns the current value of the probe with this key. The bool is false if the probe has no value. The method can be
+// used as [Results].
 func (p *Pods) Result(key probe.Key) (probe.Value, bool) { return p.set.Result(key) }
 
-// Notify registers fn, which is called with the UID of a pod after a probe value of the pod has changed: see [probe.Set.Notify].
+// Notify registers fn, which is called with the UID of a pod after the value of one of its probes has changed. See
+// [probe.Set.Notify].
 func (p *Pods) Notify(fn func(uids ...string)) { p.set.Notify(fn) }
 
 func (p *Pods) getTargets(uid string) []probe.Target {

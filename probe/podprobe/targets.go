@@ -76,7 +76,8 @@ func Targets(
 	return targets, errs
 }
 
-// fieldError adds the pod, container and probe to the error of a probe field.
+// fieldError returns err with the names of the pod, the container and the probe. err starts with the name of a field of the
+// probe.
 func fieldError(pod *corev1.Pod, container *corev1.Container, kind probe.Kind, err error) error {
 	return fmt.Errorf("pod %s/%s: container %q: %sProbe.%w", pod.Namespace, pod.Name, container.Name, kindName(kind), err)
 }
@@ -94,7 +95,8 @@ type closablePodProber struct {
 	io.Closer
 }
 
-// newPodProber adds the pod IP to a prober, so that the next call of Targets can decide whether to reuse it.
+// newPodProber returns prober together with podIP, the pod IP that it was created for. The next call of Targets needs the pod IP
+// to decide whether it can reuse the prober.
 func newPodProber(prober probe.Prober, podIP string) probe.Prober {
 	m := &podProber{prober, podIP}
 	if c, ok := prober.(io.Closer); ok {
@@ -106,8 +108,8 @@ func newPodProber(prober probe.Prober, podIP string) probe.Prober {
 // servesAt reports whether the prober was created for this pod IP.
 func (m *podProber) servesAt(podIP string) bool { return m.podIP == podIP }
 
-// reuseProber returns the prober of the equal probe in previous, or nil if the container instance or the pod IP has changed. All
-// other inputs of a prober are immutable.
+// reuseProber returns the prober of the target in previous that has the key and the container ID of target. It returns nil if
+// there is none, or if its prober was created for another pod IP. All other inputs of a prober are immutable.
 func reuseProber(previous []probe.Target, target probe.Target, podIP string) probe.Prober {
 	for i := range previous {
 		if previous[i].Key != target.Key || previous[i].ContainerID != target.ContainerID {
@@ -120,7 +122,7 @@ func reuseProber(previous []probe.Target, target probe.Target, podIP string) pro
 	return nil
 }
 
-// newTarget returns a target with the fields that are common to all probes of a container.
+// newTarget returns a probe target with the fields that all probes of the container share.
 func newTarget(pod *corev1.Pod, container *corev1.Container, status *corev1.ContainerStatus) probe.Target {
 	t := probe.Target{
 		Key: probe.Key{PodUID: string(pod.UID), Container: container.Name},
@@ -138,8 +140,8 @@ func newTarget(pod *corev1.Pod, container *corev1.Container, status *corev1.Cont
 	return t
 }
 
-// newSpec converts the schedule and thresholds of a probe. Zero fields get the API defaults in probe.Spec too, except for the
-// period, which is required.
+// newSpec converts the schedule and the thresholds of spec. It keeps zero fields, because zero means the API default in
+// probe.Spec too. Only the period has no default.
 func newSpec(spec *corev1.Probe) probe.Spec {
 	return probe.Spec{
 		InitialDelay:     time.Duration(spec.InitialDelaySeconds) * time.Second,
