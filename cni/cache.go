@@ -17,7 +17,8 @@ import (
 // maxCached is the maximum size of a cache file of libcni: a configuration in base64 and a result.
 const maxCached = 4 << 20
 
-// removeDamagedCache removes the cached result of an attachment if the file is damaged so that libcni could panic on it.
+// removeDamagedCache removes the cached result of an attachment from libcni's cache if the file is damaged. libcni could panic
+// when it reads such a file.
 func (p *Plugins) removeDamagedCache(network *Network, attachment Attachment) error {
 	file, err := p.cachePath(network, attachment)
 	if err != nil {
@@ -44,7 +45,7 @@ func (p *Plugins) removeDamagedCache(network *Network, attachment Attachment) er
 	return nil
 }
 
-// removeCachedResult removes the cached result of a deleted attachment from libcni's cache.
+// removeCachedResult removes the result of an attachment from libcni's cache. A missing result is no error.
 func (p *Plugins) removeCachedResult(network *Network, attachment Attachment) error {
 	file, err := p.cachePath(network, attachment)
 	if err == nil {
@@ -56,8 +57,9 @@ func (p *Plugins) removeCachedResult(network *Network, attachment Attachment) er
 	return err
 }
 
-// isDetached reports whether an attachment no longer exists after DEL returned err. Some plugins fail for a missing namespace or
-// object, although the CNI specification expects success. It examines CNI error objects only, not the standard error.
+// isDetached reports whether an attachment no longer exists, given err, the result of DEL. Some plugins fail if the namespace or
+// an object is missing, although the CNI specification expects success. netns is the path of the namespace, or "" if it was
+// removed. isDetached reads the CNI error object only, not the standard error.
 func isDetached(err error, netns string) bool {
 	if err == nil {
 		return true
@@ -71,8 +73,8 @@ func isDetached(err error, netns string) bool {
 		netns == "" && strings.Contains(text, "no such file or directory")
 }
 
-// cachedAttachments returns the attachments of a container in libcni's cache, or of all containers if container is empty. Entries
-// without a usable configuration are skipped, because DEL could not use them.
+// cachedAttachments returns the attachments of a container that libcni's cache contains. If container is empty, it returns those
+// of all containers. It skips entries whose configuration cannot be used, because DEL would fail for them.
 func (p *Plugins) cachedAttachments(container string) ([]networkAttachment, error) {
 	all, err := p.lib.GetCachedAttachments(container)
 	if err != nil {

@@ -47,10 +47,10 @@ type Dir struct {
 	lastGood map[string]*Network // last good version of each file
 }
 
-// NewDir returns a Dir for a path. The directory need not exist.
+// NewDir returns a Dir that reads the directory at path. The directory need not exist.
 func NewDir(path string) *Dir { return &Dir{path: path, lastGood: map[string]*Network{}} }
 
-// Load reads the directory. A missing directory has no networks and no problems.
+// Load reads all configuration files of the directory. If the directory does not exist, the result is empty.
 func (d *Dir) Load() Config {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,7 +80,8 @@ func (d *Dir) Load() Config {
 	return c
 }
 
-// loadFile reads one file. While a file is being written, it returns its last good version.
+// loadFile reads one configuration file. If the file is invalid and was modified at most a second ago, it may be incomplete:
+// loadFile then returns the last valid version of the file.
 func (d *Dir) loadFile(file string, now time.Time) (*Network, error) {
 	n, err := readNetworkFile(file)
 	if err == nil {
@@ -93,8 +94,8 @@ func (d *Dir) loadFile(file string, now time.Time) (*Network, error) {
 	return nil, err
 }
 
-// readNetworkFile reads a configuration file. For a list it also reads the files of single plugins in the directory named after
-// the network.
+// readNetworkFile reads a configuration file. If the file contains a plugin list, it also reads the files of further plugins from
+// the directory that has the name of the network.
 func readNetworkFile(file string) (*Network, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -146,7 +147,8 @@ func readPluginFiles(dir string) ([][]byte, error) {
 	return found, nil
 }
 
-// listConfFiles returns the sorted paths of the files in dir with one of the extensions. A missing directory has none.
+// listConfFiles returns the sorted paths of the files in dir that have one of these extensions. It returns none if dir does not
+// exist.
 func listConfFiles(dir string, extensions ...string) ([]string, error) {
 	f, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -173,7 +175,7 @@ func listConfFiles(dir string, extensions ...string) ([]string, error) {
 	return files, nil
 }
 
-// readFile returns the content of a regular file of at most maxConfig bytes.
+// readFile returns the content of a file. It fails if the file is not regular or has more than maxConfig bytes.
 func readFile(file string) ([]byte, error) {
 	// O_NONBLOCK: opening a named pipe must not block.
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -191,7 +193,7 @@ func readFile(file string) ([]byte, error) {
 	return data, checkSize(data)
 }
 
-// Run calls sink with the content of the directory, at first at once and then after each change, until ctx ends. It returns nil.
+// Run calls sink with the content of the directory at once, and again after each change, until ctx ends. It then returns nil.
 func (d *Dir) Run(ctx context.Context, sink func(Config)) error {
 	last := d.Load()
 	sink(last)
@@ -204,7 +206,7 @@ func (d *Dir) Run(ctx context.Context, sink func(Config)) error {
 	return nil
 }
 
-// isEqual reports whether both configurations have equal networks and problems.
+// isEqual reports whether c and config have equal networks and equal problems.
 func (c Config) isEqual(config Config) bool {
 	return slices.EqualFunc(c.Networks, config.Networks, func(a, b *Network) bool {
 		return a.File == b.File && bytes.Equal(a.configJSON(), b.configJSON())

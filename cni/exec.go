@@ -58,7 +58,8 @@ func (r *pluginRunner) FindInPath(plugin string, dirs []string) (string, error) 
 	return invoke.FindInPath(plugin, dirs)
 }
 
-// ExecPlugin runs a plugin and returns its standard output. The result of an ADD is checked before libcni parses it.
+// ExecPlugin runs the plugin at path and returns its standard output. It checks the result of an ADD, because libcni could panic
+// when it parses an invalid one.
 func (r *pluginRunner) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	command := getCommand(environ)
 	began := time.Now()
@@ -98,7 +99,7 @@ func runWithRetry(ctx context.Context, path string, stdin []byte, environ []stri
 	}
 }
 
-// runPlugin runs a plugin once. A failure that the plugin reports is a [types.Error].
+// runPlugin runs the plugin at path once. If the plugin itself reports an error, the returned error is a [types.Error].
 func runPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	stdout, stderr := plugincmd.Output{Max: maxOutput}, plugincmd.Output{Max: maxStderr, Drop: true}
 	cmd := exec.CommandContext(ctx, path)
@@ -120,8 +121,8 @@ func runPlugin(ctx context.Context, path string, stdin []byte, environ []string)
 	return nil, err // the plugin was not started
 }
 
-// parsePluginError parses the CNI error that a plugin prints. Other output is not part of the error, because it may be a
-// configuration with secrets.
+// parsePluginError returns the CNI error that a failed plugin has printed to stdout. ended is its exit error. If stdout contains
+// no CNI error, stdout is not included in the error, because it may be a configuration with secrets.
 func parsePluginError(ended error, stdout, stderr []byte) error {
 	if len(stdout) == 0 {
 		return fmt.Errorf("exited with %w and no error message%s", ended, quoteStderr(stderr))
@@ -134,7 +135,7 @@ func parsePluginError(ended error, stdout, stderr []byte) error {
 	return e
 }
 
-// truncateText returns at most maxText bytes of s, as valid UTF-8.
+// truncateText cuts s to about maxText bytes and replaces invalid UTF-8.
 func truncateText(s string) string {
 	if len(s) > maxText {
 		s = s[:maxText] + "..."
@@ -142,7 +143,7 @@ func truncateText(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// quoteStderr returns ": " and the quoted standard error of a plugin, or "" if it is empty.
+// quoteStderr returns ": " followed by the quoted standard error of a plugin. It returns "" if the standard error is blank.
 func quoteStderr(stderr []byte) string {
 	if said := strings.TrimSpace(string(stderr)); said != "" {
 		return fmt.Sprintf(": %q", said)

@@ -41,16 +41,17 @@ type Plugin struct {
 	Capabilities []string // requested capabilities, sorted
 }
 
-// configJSON returns the configuration of the network with all plugins, as JSON. It may contain secrets. The caller must not
+// configJSON returns the JSON configuration of the network, including all plugins. It may contain secrets. The caller must not
 // modify it.
 func (n *Network) configJSON() []byte { return n.list.Bytes }
 
-// HasCapability reports whether a plugin of the network requests a capability.
+// HasCapability reports whether at least one plugin of the network requests this capability, such as "portMappings".
 func (n *Network) HasCapability(capability string) bool {
 	return slices.ContainsFunc(n.Plugins, func(p Plugin) bool { return slices.Contains(p.Capabilities, capability) })
 }
 
-// ParseNetwork parses a configuration list, the content of a .conflist file, without plugins in files of their own: see [Dir].
+// ParseNetwork parses data, the content of a .conflist file, as a network. It does not read plugins that have files of their own;
+// see [Dir].
 func ParseNetwork(data []byte) (*Network, error) {
 	list, err := parseList(data)
 	if err != nil {
@@ -59,7 +60,7 @@ func ParseNetwork(data []byte) (*Network, error) {
 	return newNetwork(list)
 }
 
-// parsePlugin parses the configuration of a single plugin, the content of a .conf file, as a network with that plugin.
+// parsePlugin parses data, the content of a .conf file, as a network with a single plugin.
 func parsePlugin(data []byte) (*Network, error) {
 	if err := checkSize(data); err != nil {
 		return nil, err
@@ -95,7 +96,8 @@ func checkSize(data []byte) error {
 	return nil
 }
 
-// newNetwork checks a parsed list more strictly than libcni, which reports some errors only at the first ADD.
+// newNetwork returns the network that list configures. It checks list more strictly than libcni, which finds some errors only at
+// the first ADD.
 func newNetwork(list *libcni.NetworkConfigList) (*Network, error) {
 	switch known := version.All.SupportedVersions(); {
 	case !validName.MatchString(list.Name) || len(list.Name) > maxName:
@@ -119,8 +121,8 @@ func newNetwork(list *libcni.NetworkConfigList) (*Network, error) {
 	return n, nil
 }
 
-// appendPlugins adds the plugins of separate files to a list. The result is complete, so that DEL uses the configuration of ADD
-// without reading files.
+// appendPlugins returns list with the plugins in more added, which come from files of their own. The record of an attachment then
+// contains the whole configuration, so that DEL need not read these files.
 func appendPlugins(list *libcni.NetworkConfigList, more [][]byte) (*libcni.NetworkConfigList, error) {
 	if len(more) == 0 {
 		return list, nil
@@ -147,8 +149,8 @@ func appendPlugins(list *libcni.NetworkConfigList, more [][]byte) (*libcni.Netwo
 	return parseList(data)
 }
 
-// ChooseNetworks returns the networks to which pods are attached: up to count of networks, but at least one, in their order.
-// The first is the network with this name, or the first of networks if name is empty.
+// ChooseNetworks returns the networks to which a pod is attached. The first is the network called name, or the first of networks
+// if name is empty. Up to count-1 of the networks after it follow. A count below one counts as one.
 func ChooseNetworks(networks []*Network, name string, count int) ([]*Network, error) {
 	first := 0
 	if name != "" {

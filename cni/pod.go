@@ -55,7 +55,7 @@ func checkID(id string) error {
 	return nil
 }
 
-// podArgs returns the CNI_ARGS of a pod, in the order of containerd's list.
+// podArgs returns the CNI_ARGS for pod, in the order in which containerd lists them. It fails if a value contains a separator.
 func podArgs(pod Pod) ([][2]string, error) {
 	args := [][2]string{
 		{"IgnoreUnknown", "1"},
@@ -88,7 +88,7 @@ type portMapping struct {
 	HostIP        string `json:"hostIP,omitempty"`
 }
 
-// newPortMappings returns the JSON of the port mappings that have a host port.
+// newPortMappings converts ports to the JSON for plugins. It skips mappings without a host port.
 func newPortMappings(ports []PortMapping) ([]portMapping, error) {
 	var mapped []portMapping
 	for i, p := range ports {
@@ -149,7 +149,7 @@ func newIPRanges(sets [][]IPRange) ([][]ipRange, error) {
 	return all, nil
 }
 
-// addrText returns an address as text, or "" for the zero Addr.
+// addrText returns addr as text, or "" if addr is the zero Addr.
 func addrText(addr netip.Addr) string {
 	if !addr.IsValid() {
 		return ""

@@ -55,8 +55,8 @@ type Pods struct {
 	collecting map[string]chan struct{} // networks with a running garbage collection; the channel is closed at its end
 }
 
-// Open returns a Pods that keeps its records in dir, which it creates if needed. Only one Pods at a time may use dir and
-// Options.NetnsDir, which it locks; [Pods.Close] releases the locks.
+// Open returns a Pods that keeps its records, a JSON file per sandbox, in dir. It creates dir if necessary and locks dir and
+// Options.NetnsDir. [Pods.Close] releases the locks. Open fails if another Pods has locked one of the directories.
 func Open(dir string, opts Options) (*Pods, error) {
 	opts.ConfDir = cmp.Or(opts.ConfDir, DefaultConfDir)
 	opts.NetnsDir = cmp.Or(opts.NetnsDir, DefaultNetnsDir)
@@ -89,7 +89,8 @@ func Open(dir string, opts Options) (*Pods, error) {
 	return p, nil
 }
 
-// Close releases the locks of the directories. No other method may be called meanwhile or later. Networks stay set up.
+// Close releases the locks of the directories. The networks of pods stay set up. No other method may be called during or after
+// Close.
 func (p *Pods) Close() error {
 	var errs []error
 	for _, lock := range p.locks {
@@ -99,10 +100,10 @@ func (p *Pods) Close() error {
 	return errors.Join(errs...)
 }
 
-// Config returns the networks and the bad files in the configuration directory now.
+// Config returns the current networks and the invalid files of the configuration directory.
 func (p *Pods) Config() Config { return p.confDir.Load() }
 
-// podNetworks returns the networks to which a pod is attached now.
+// podNetworks reads the configuration directory and returns the networks to which a new pod is attached.
 func (p *Pods) podNetworks() ([]*Network, error) {
 	c := p.confDir.Load()
 	chosen, err := ChooseNetworks(c.Networks, p.opts.Network, p.opts.NetworkCount)
@@ -115,8 +116,8 @@ func (p *Pods) podNetworks() ([]*Network, error) {
 	return chosen, err
 }
 
-// Ready returns an error if no pod can be set up now: the network is not configured, a plugin is missing, or a plugin reports
-// that it is not ready. It waits for no other call.
+// Ready returns an error if no pod can be set up now: no network is configured, a plugin is missing, or a plugin reports that it
+// is not ready. Ready does not wait for calls of other methods.
 func (p *Pods) Ready(ctx context.Context) error {
 	networks, err := p.podNetworks()
 	if err != nil {
@@ -144,7 +145,8 @@ type PodNetwork struct {
 	Result    Result
 }
 
-// Inspect returns the network status of a sandbox as recorded by its set-up. The error is [fs.ErrNotExist] if there is none.
+// Inspect returns the network status of a sandbox as Setup has recorded it. If there is no record of the sandbox, the error wraps
+// [fs.ErrNotExist].
 func (p *Pods) Inspect(sandboxID string) (*PodStatus, error) {
 	r, err := p.records.readRecord(sandboxID)
 	if err != nil {
@@ -167,7 +169,8 @@ func (p *Pods) Inspect(sandboxID string) (*PodStatus, error) {
 	return status, nil
 }
 
-// addNetwork adds an interface to the status. The first one provides the addresses of the pod.
+// addNetwork adds the interface of attached, with its result, to the status. If it is the first interface, it provides the
+// addresses of the pod, and prefer is the family of the primary address.
 func (s *PodStatus) addNetwork(attached networkAttachment, result *Result, prefer Family) {
 	if len(s.Networks) == 0 {
 		s.IPs = podIPs(result, attached.attachment.Interface, prefer)
@@ -175,7 +178,7 @@ func (s *PodStatus) addNetwork(attached networkAttachment, result *Result, prefe
 	s.Networks = append(s.Networks, PodNetwork{Network: attached.network.Name, Interface: attached.attachment.Interface, Result: *result})
 }
 
-// readCachedResult returns the result of the ADD of an attachment from libcni's cache.
+// readCachedResult reads the result of ADD for an attachment from libcni's cache.
 func (p *Plugins) readCachedResult(network *Network, attachment Attachment) (*Result, error) {
 	if err := p.removeDamagedCache(network, attachment); err != nil {
 		return nil, err
@@ -190,7 +193,7 @@ func (p *Plugins) readCachedResult(network *Network, attachment Attachment) (*Re
 	return convertResult(r)
 }
 
-// lockSandbox waits until no other call works on a sandbox, and locks it until unlock is called.
+// lockSandbox waits until no other call uses the sandbox. It then locks the sandbox until the caller calls unlock.
 func (p *Pods) lockSandbox(ctx context.Context, sandbox string) (unlock func(), err error) {
 	for {
 		p.mu.Lock()
@@ -230,8 +233,8 @@ func (p *Pods) isOwn(sandbox string) bool {
 	return p.own[sandbox] != nil
 }
 
-// addOwn records that this Pods sets up a sandbox. It first waits for garbage collections of its networks, which would remove the
-// new attachments.
+// addOwn records that this Pods sets up the sandbox of rec. It first waits for running garbage collections of the networks in
+// rec, because they would remove the new attachments.
 func (p *Pods) addOwn(ctx context.Context, rec *record) error {
 	for {
 		p.mu.Lock()

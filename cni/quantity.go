@@ -22,8 +22,8 @@ const (
 
 var errQuantity = errors.New("not a quantity")
 
-// parseQuantity parses a Kubernetes quantity and rounds it up to a whole number. Values beyond 63 bits become the largest number.
-// It replaces resource.Quantity, which would add dependencies.
+// parseQuantity parses a Kubernetes quantity and rounds it up to a whole number. A value of more than 63 bits becomes the largest
+// int64. The package does not use resource.Quantity, because that would add dependencies.
 func parseQuantity(s string) (int64, error) {
 	if len(s) > maxQuantity {
 		return 0, errQuantity
@@ -75,7 +75,8 @@ func indexOfByte(s string, c byte) int {
 	return 0
 }
 
-// roundUp rounds a number away from zero to a whole number within 64 bits.
+// roundUp rounds number away from zero to a whole number. A number that does not fit into 64 bits becomes the largest or smallest
+// possible result.
 func roundUp(number *big.Rat) int64 {
 	whole, rest := new(big.Int).QuoRem(number.Num(), number.Denom(), new(big.Int))
 	if sign := rest.Sign(); sign != 0 {

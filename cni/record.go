@@ -42,7 +42,7 @@ type recordAttachment struct {
 	Capabilities Capabilities    `json:"capabilities,omitempty"`
 }
 
-// newRecord returns the record of a pod that is attached to networks as eth0, eth1 and so on.
+// newRecord returns the record of pod for an attachment to each of networks. The interfaces are named eth0, eth1 and so on.
 func newRecord(pod Pod, networks []*Network) (*record, error) {
 	if err := checkID(pod.SandboxID); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func newRecord(pod Pod, networks []*Network) (*record, error) {
 	return r, nil
 }
 
-// interfaceName returns the name of the pod's interface in network number i.
+// interfaceName returns the name of a pod's interface in its network with index i.
 func interfaceName(i int) string { return fmt.Sprintf("eth%d", i) }
 
 // parseRecord parses and checks the record of a sandbox.
@@ -83,7 +83,8 @@ func parseRecord(data []byte, sandbox string) (*record, error) {
 	return r, err
 }
 
-// parseAttachments returns the attachments of a sandbox with their networks, in the order of ADD.
+// parseAttachments returns the attachments in the record with their networks, in the order of ADD. netns is the path of the
+// network namespace of the sandbox, or "" if it was removed.
 func (r *record) parseAttachments(netns string) ([]networkAttachment, error) {
 	var all []networkAttachment
 	for i, a := range r.Attachments {
@@ -116,7 +117,7 @@ func (s recordDir) recordPath(sandbox string) string {
 	return filepath.Join(s.dir, sandbox+recordSuffix)
 }
 
-// readRecord returns the record of a sandbox. The error is fs.ErrNotExist if there is none.
+// readRecord reads the record of a sandbox. If there is none, the error wraps fs.ErrNotExist.
 func (s recordDir) readRecord(sandbox string) (*record, error) {
 	if err := checkID(sandbox); err != nil {
 		return nil, err
@@ -135,7 +136,7 @@ func (s recordDir) readRecord(sandbox string) (*record, error) {
 	return r, nil
 }
 
-// writeRecord writes a record. It does not sync it to the disk: IPAM plugins do not sync their leases either.
+// writeRecord writes rec to its file. It does not sync the file to disk, because IPAM plugins do not sync their leases either.
 func (s recordDir) writeRecord(rec *record) error {
 	data, err := json.Marshal(rec)
 	if err != nil {
@@ -147,7 +148,7 @@ func (s recordDir) writeRecord(rec *record) error {
 	return atomicfile.Replace(s.recordPath(rec.Sandbox), data, 0o600)
 }
 
-// removeRecord removes a record. A missing record is no error.
+// removeRecord removes the record of a sandbox. A missing record is no error.
 func (s recordDir) removeRecord(sandbox string) error {
 	if err := os.Remove(s.recordPath(sandbox)); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -170,7 +171,7 @@ func (s recordDir) listSandboxes() ([]string, error) {
 	return sandboxes, nil
 }
 
-// removeTemporary removes the temporary files of an agent that was killed while it wrote a record.
+// removeTemporary removes temporary files, which remain if an agent is killed while it writes a record.
 func (s recordDir) removeTemporary() error {
 	entries, err := os.ReadDir(s.dir)
 	errs := []error{err}

@@ -60,7 +60,8 @@ type DNS struct {
 	Options  []string
 }
 
-// checkResult rejects invalid output of an ADD before libcni parses it, because null entries make libcni panic.
+// checkResult returns an error if data is not a valid result of ADD. It is called before libcni parses data, because null entries
+// make libcni panic.
 func checkResult(data []byte) error {
 	var r struct {
 		Interfaces []json.RawMessage `json:"interfaces"`
@@ -107,7 +108,7 @@ func checkList(field string, list []json.RawMessage, limit int) error {
 	return nil
 }
 
-// convertResult converts a libcni result that passed checkResult.
+// convertResult converts from, a libcni result. checkResult must have accepted its JSON.
 func convertResult(from types.Result) (*Result, error) {
 	r, err := types100.GetResult(from)
 	if err != nil {
@@ -179,8 +180,8 @@ const (
 	AnyFamily // the order of the plugin
 )
 
-// podIPs returns the addresses of a pod at interface iface: the first one of the family first, then the remaining ones in order.
-// An address without an interface counts for iface.
+// podIPs returns the addresses of a pod: those in result that belong to interface iface or name no interface. The first address
+// of family first comes first. The remaining addresses keep their order.
 func podIPs(result *Result, iface string, first Family) []netip.Addr {
 	var ips []netip.Addr
 	for _, ip := range result.IPs {

@@ -15,9 +15,10 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// Retain tears down the network of every sandbox that is neither in sandboxIDs nor set up by this Pods, even if its configuration
-// file was removed. Then it calls GC for the networks of pods that support it. The agent calls it at its start with the sandboxes
-// of the runtime, and may call it later. It continues after an error; the next call retries failed sandboxes.
+// Retain tears down the network of each sandbox that is neither in sandboxIDs nor set up by this Pods, even if the configuration
+// file of the network was removed. It then calls GC for the networks of pods that support it. The agent calls Retain at its start
+// with the sandboxes of the runtime, and may call it later. Retain continues after an error. The next call retries the failed
+// sandboxes.
 func (p *Pods) Retain(ctx context.Context, sandboxIDs []string) error {
 	h, err := p.collectSandboxIDs()
 	if err != nil {
@@ -45,7 +46,7 @@ type sandboxSets struct {
 	own      []string // set up or being set up by this Pods
 }
 
-// orphans returns the sorted IDs of sandboxes that are neither valid nor set up by this Pods.
+// orphans returns the sorted IDs of the sandboxes in h that are neither in valid nor set up by this Pods.
 func (h sandboxSets) orphans(valid []string) []string {
 	all := slices.Concat(h.recorded, h.cached, h.pinned)
 	slices.Sort(all)
@@ -57,7 +58,8 @@ func (h sandboxSets) orphans(valid []string) []string {
 	return slices.DeleteFunc(all, func(id string) bool { return kept[id] })
 }
 
-// collectSandboxIDs reads own last: a sandbox that is set up during the listing is then in own and not taken for an orphan.
+// collectSandboxIDs returns the IDs of all sandboxes that have a record, a cached result or a namespace, and of the sandboxes in
+// p.own. It reads p.own last. A sandbox that is set up during the listing is then in p.own and not taken for an orphan.
 func (p *Pods) collectSandboxIDs() (h sandboxSets, err error) {
 	if h.recorded, err = p.records.listSandboxes(); err != nil {
 		return h, err
@@ -80,7 +82,8 @@ func (p *Pods) collectSandboxIDs() (h sandboxSets, err error) {
 	return h, nil
 }
 
-// tearDownAll tears down sandboxes, Options.Parallel at a time, and returns the errors.
+// tearDownAll tears down the networks of these sandboxes, at most Options.Parallel at the same time. It returns the errors, nil
+// for each success.
 func (p *Pods) tearDownAll(ctx context.Context, sandboxes []string) []error {
 	errs := make([]error, len(sandboxes))
 	slots := make(chan struct{}, p.opts.Parallel)
@@ -98,7 +101,7 @@ func (p *Pods) tearDownAll(ctx context.Context, sandboxes []string) []error {
 	return errs
 }
 
-// tearDownOrphan tears down a sandbox unless it has been set up since the listing.
+// tearDownOrphan tears down the network of a sandbox. It does nothing if this Pods has meanwhile set up the sandbox.
 func (p *Pods) tearDownOrphan(ctx context.Context, sandbox string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -114,7 +117,8 @@ func (p *Pods) tearDownOrphan(ctx context.Context, sandbox string) error {
 	return p.tearDownPod(ctx, sandbox)
 }
 
-// collectGarbage calls GC for a network if its version supports it. Set-ups in the network wait meanwhile.
+// collectGarbage calls GC for network if its CNI version supports GC. Calls of Setup for pods in this network wait until GC has
+// returned.
 func (p *Pods) collectGarbage(ctx context.Context, network *Network) error {
 	if able, err := version.GreaterThanOrEqualTo(network.Version, "1.1.0"); err != nil || !able || network.list.DisableGC {
 		return err
@@ -141,7 +145,7 @@ func (p *Pods) collectGarbage(ctx context.Context, network *Network) error {
 	return p.plugins.GC(ctx, network, dedupAttachments(append(valid, others...)))
 }
 
-// ownAttachments returns the attachments to a network that this Pods has made or is making. p.mu is held.
+// ownAttachments returns the attachments to network of the sandboxes that this Pods has set up or is setting up. p.mu is held.
 func (p *Pods) ownAttachments(network string) []Attachment {
 	var found []Attachment
 	for _, r := range p.own {
@@ -150,8 +154,8 @@ func (p *Pods) ownAttachments(network string) []Attachment {
 	return found
 }
 
-// recordedAttachments returns the attachments to a network in records and in libcni's cache. GC needs all of them, because it
-// removes attachments that it does not list.
+// recordedAttachments returns the attachments to network that are in records or in libcni's cache. GC needs the complete list,
+// because it removes all attachments that are not listed.
 func (p *Pods) recordedAttachments(network string) ([]Attachment, error) {
 	sandboxes, err := p.records.listSandboxes()
 	if err != nil {
@@ -177,7 +181,7 @@ func (p *Pods) recordedAttachments(network string) ([]Attachment, error) {
 	return found, err
 }
 
-// attachmentsTo returns the attachments of a sandbox to a network.
+// attachmentsTo returns the attachments to network in the record.
 func (r *record) attachmentsTo(network string) []Attachment {
 	var found []Attachment
 	for _, a := range r.Attachments {

@@ -12,8 +12,9 @@ import (
 	"slices"
 )
 
-// Setup creates the network namespace of a sandbox and attaches it to the networks of pods. It undoes a failed set-up, even after
-// ctx has ended. If the undo fails, the next Retain, or a Teardown of the sandbox, repeats it.
+// Setup creates the network namespace of a sandbox and attaches it to the networks of pods. If Setup fails, it removes the
+// namespace and the attachments, even if ctx has ended. If that fails too, the next Retain or a Teardown of the sandbox removes
+// them.
 func (p *Pods) Setup(ctx context.Context, pod Pod) (*PodStatus, error) {
 	status, err := p.setUpPod(ctx, pod)
 	if err != nil {
@@ -60,7 +61,7 @@ func (p *Pods) setUpPod(ctx context.Context, pod Pod) (*PodStatus, error) {
 	return status, err
 }
 
-// hasRemains reports whether a record or a namespace of a sandbox exists.
+// hasRemains reports whether a record or a network namespace of the sandbox exists.
 func (p *Pods) hasRemains(sandbox string) bool {
 	for _, path := range []string{p.records.recordPath(sandbox), p.namespaces.Path(sandbox)} {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -70,8 +71,8 @@ func (p *Pods) hasRemains(sandbox string) bool {
 	return false
 }
 
-// attachPod writes the record, creates the namespace and runs the ADDs of the record. The record comes first, so that an agent
-// that was killed meanwhile can remove the namespace and its attachments after its restart.
+// attachPod writes the record rec, creates the network namespace and runs ADD for each attachment in rec. It writes the record
+// first. If the agent is killed, the restarted agent can thus remove the namespace and the attachments.
 func (p *Pods) attachPod(ctx context.Context, rec *record) (*PodStatus, error) {
 	if err := p.records.writeRecord(rec); err != nil {
 		return nil, err
@@ -98,9 +99,9 @@ func (p *Pods) attachPod(ctx context.Context, rec *record) (*PodStatus, error) {
 	return status, nil
 }
 
-// Teardown detaches a sandbox from its networks, with the configuration of its set-up, and removes its network namespace. It
-// succeeds if there is nothing to tear down. After an error, remaining attachments and the namespace are kept until it is called
-// again.
+// Teardown detaches a sandbox from its networks and removes its network namespace. It uses the network configuration from the
+// time of Setup. It succeeds if there is nothing to tear down. If it fails, the caller must repeat it to remove the remaining
+// attachments and the namespace.
 func (p *Pods) Teardown(ctx context.Context, sandboxID string) error {
 	unlock, err := p.lockSandbox(ctx, sandboxID)
 	if err != nil {
@@ -133,8 +134,9 @@ func (p *Pods) tearDownPod(ctx context.Context, sandbox string) error {
 	return errors.Join(damaged, p.records.removeRecord(sandbox))
 }
 
-// findAttachments returns the attachments of a sandbox from its record. If the record is missing or damaged, it returns those in
-// libcni's cache, which has the attachments whose ADD succeeded.
+// findAttachments returns the attachments of a sandbox from its record. If the record is missing or damaged, it returns the
+// attachments in libcni's cache, which contains each one whose ADD has succeeded. damaged is the error of a damaged record; the
+// result is usable nevertheless.
 func (p *Pods) findAttachments(sandbox string) (all []networkAttachment, damaged, err error) {
 	path := ""
 	if p.namespaces.Pinned(sandbox) {
@@ -158,7 +160,7 @@ func (p *Pods) findAttachments(sandbox string) (all []networkAttachment, damaged
 	return all, damaged, err
 }
 
-// Check returns an error if the network of a sandbox is not in the state that its set-up left.
+// Check returns an error if the network of a sandbox has changed since Setup.
 func (p *Pods) Check(ctx context.Context, sandboxID string) error {
 	if err := p.checkPod(ctx, sandboxID); err != nil {
 		return fmt.Errorf("check network of sandbox %s: %w", sandboxID, err)

@@ -36,13 +36,14 @@ type Dir struct {
 	ready bool       // the directory is bind-mounted onto itself
 }
 
-// New returns a Dir for an absolute path. The directory is created when it is needed.
+// New returns a Dir for the directory at path, which must be absolute. [Dir.Create] creates the directory.
 func New(path string) *Dir { return &Dir{path: filepath.Clean(path)} }
 
-// Path returns the path of the namespace with this name, existing or not.
+// Path returns the path of the network namespace with this name, whether or not it exists.
 func (d *Dir) Path(name string) string { return filepath.Join(d.path, name) }
 
-// Create creates a network namespace, pins it and returns its path. It fails with [fs.ErrExist] if the name exists.
+// Create creates a network namespace with this name. It mounts the namespace on a file, so that it exists without processes, and
+// returns the path of the file. It fails with [fs.ErrExist] if the name exists.
 func (d *Dir) Create(name string) (path string, err error) {
 	path = d.Path(name)
 	if err := d.createPinned(name, path); err != nil {
@@ -68,7 +69,7 @@ func (d *Dir) createPinned(name, path string) error {
 	return nil
 }
 
-// prepareDir creates the directory and bind-mounts it onto itself, once.
+// prepareDir creates the directory and bind-mounts it onto itself. Only the first successful call has an effect.
 func (d *Dir) prepareDir() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,8 +86,8 @@ func (d *Dir) prepareDir() error {
 	return nil
 }
 
-// Remove unmounts and removes a namespace, or the file that a killed program left. The kernel frees the namespace when no process
-// is in it. A missing name is no error.
+// Remove unmounts the network namespace with this name and removes its file. The file may have no mount, because a program was
+// killed in Create. The kernel frees the namespace when no process uses it. A missing name is no error.
 func (d *Dir) Remove(name string) error {
 	path := d.Path(name)
 	err := checkName(name)
@@ -102,7 +103,7 @@ func (d *Dir) Remove(name string) error {
 	return nil
 }
 
-// Names returns the sorted names of all files in the directory. A missing directory has none.
+// Names returns the sorted names of all files in the directory. It returns none if the directory does not exist.
 func (d *Dir) Names() ([]string, error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -117,13 +118,13 @@ func (d *Dir) Names() ([]string, error) {
 	return names, nil
 }
 
-// Pinned reports whether a namespace with this name exists. After a reboot none exists.
+// Pinned reports whether a network namespace is mounted on the file with this name. After a reboot no namespace is mounted.
 func (d *Dir) Pinned(name string) bool { return checkName(name) == nil && isMounted(d.Path(name)) }
 
 // maxName is the maximum length of a name in bytes.
 const maxName = 200
 
-// checkName returns an error unless name is a visible file name without a separator.
+// checkName returns an error if name is not safe as a file name: it must not start with a dot or contain a separator.
 func checkName(name string) error {
 	switch {
 	case name == "" || len(name) > maxName:
@@ -134,7 +135,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// stripPath removes the path from an error of package os, because Error has the path itself.
+// stripPath removes the path from err, an error of package os. The type Error already contains the path.
 func stripPath(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%s: %w", e.Op, e.Err)

@@ -15,8 +15,8 @@ import (
 // currentNetns is the network namespace of the calling thread.
 const currentNetns = "/proc/thread-self/ns/net"
 
-// Do calls fn in the network namespace at path and returns its error. fn runs on a goroutine of its own. Sockets that fn opens stay
-// in that namespace; goroutines that fn starts are not in it.
+// Do calls fn in the network namespace at path and returns its error. fn runs on another goroutine. Sockets that fn opens stay in
+// that namespace. Goroutines that fn starts run in the namespace of the process.
 func Do(path string, fn func() error) error {
 	target, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -31,8 +31,8 @@ func Do(path string, fn func() error) error {
 	})
 }
 
-// runOnThread calls fn on a thread of its own, which may change its network namespace, and waits for it. The thread then returns
-// to its previous namespace, or ends if it cannot.
+// runOnThread calls fn on a thread that fn may move to another network namespace, and waits for fn. The thread then returns to
+// its previous namespace. If that fails, the thread ends.
 func runOnThread(fn func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -55,7 +55,7 @@ func runOnThread(fn func() error) error {
 	return <-result
 }
 
-// createAndMount creates a network namespace and mounts it on the file at path.
+// createAndMount creates a network namespace and mounts it on the existing file at path.
 func createAndMount(path string) error {
 	return runOnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -71,7 +71,7 @@ func createAndMount(path string) error {
 	})
 }
 
-// raiseLoopback sets the interface lo of the thread's namespace up. The kernel then adds its addresses.
+// raiseLoopback activates the interface lo in the network namespace of the thread. The kernel then adds its addresses.
 func raiseLoopback() error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -92,7 +92,7 @@ func raiseLoopback() error {
 // maxUnmounts is how many mounts on one file are removed. Normally there is one.
 const maxUnmounts = 8
 
-// unmount removes the mount from a file. A file without a mount is no error.
+// unmount removes all mounts from the file at path. A file without a mount is no error.
 func unmount(path string) error {
 	for range maxUnmounts {
 		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
@@ -113,7 +113,7 @@ func isMounted(path string) bool {
 	return unix.Statfs(path, &st) == nil && st.Type == unix.NSFS_MAGIC
 }
 
-// bindOverItself bind-mounts a directory onto itself and makes the mount shared.
+// bindOverItself bind-mounts the directory at path onto itself, unless it is a mount point already. It makes the mount shared.
 func bindOverItself(path string) error {
 	mounted, err := isMountPoint(path)
 	if err != nil {
@@ -130,7 +130,7 @@ func bindOverItself(path string) error {
 	return nil
 }
 
-// isMountPoint reports whether a directory is a mount point. A symbolic link is an error.
+// isMountPoint reports whether the directory at path is a mount point. A symbolic link is an error.
 func isMountPoint(path string) (bool, error) {
 	inner, err := mountID(path)
 	if err != nil {

@@ -28,7 +28,8 @@ type RawSource interface {
 	Raw() (early []byte, socket syscall.RawConn)
 }
 
-// Copy copies bytes until the end of from or an error. It holds a large buffer only while much data arrives.
+// Copy copies bytes until it reaches the end of from or an error occurs. The end of from is no error. Copy uses a large buffer
+// only while many bytes arrive.
 func Copy(to io.Writer, from io.Reader) error {
 	if c, ok := from.(RawSource); ok && canReadSocket {
 		if early, raw := c.Raw(); raw != nil {
@@ -67,8 +68,8 @@ func Copy(to io.Writer, from io.Reader) error {
 	}
 }
 
-// copyFromSocket writes early, the bytes that were read before, and then the data of a socket. It holds no buffer while it waits
-// for data. It reads all available bytes at once, so that many small writes of the runtime become a single TLS record.
+// copyFromSocket writes early, which was already read from the socket, and then the data of the socket raw. It has no buffer
+// while it waits for data. It reads all available bytes at once, so that many small writes of the runtime become one TLS record.
 func copyFromSocket(to io.Writer, early []byte, raw syscall.RawConn) error {
 	if len(early) > 0 {
 		if _, err := to.Write(early); err != nil {

@@ -15,8 +15,8 @@ import (
 // canReadSocket is true if readSocket works on this platform.
 const canReadSocket = true
 
-// readSocket waits for data and reads until the socket is empty or half of the buffer is full. It may return
-// bytes together with an error. The caller returns buf to buffers; buf is nil if there are no bytes.
+// readSocket waits for data and reads until the socket is empty or half of the buffer is full. buf contains size bytes, even if
+// err is not nil, and the caller must return it to buffers. buf is nil if no bytes were read.
 func readSocket(raw syscall.RawConn) (buf *[bufferSize]byte, size int, err error) {
 	waitErr := raw.Read(func(fd uintptr) bool {
 		buf = buffers.Get().(*[bufferSize]byte)
@@ -34,7 +34,7 @@ func readSocket(raw syscall.RawConn) (buf *[bufferSize]byte, size int, err error
 	return buf, size, err
 }
 
-// readAvailable reads without blocking. n and err are zero if there is no data.
+// readAvailable reads from fd without blocking. It returns zero and nil if no data is available.
 func readAvailable(fd int, buf []byte) (n int, err error) {
 	for n < len(buf)/2 {
 		m, err := syscall.Read(fd, buf[n:])

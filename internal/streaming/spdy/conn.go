@@ -70,7 +70,7 @@ type Conn struct {
 	headersSent bool // the zlib stream of the headers has started
 }
 
-// New returns one side of a connection that is read from r and written to w.
+// New returns one side of a SPDY connection. It reads the frames of the peer from r and writes frames to w.
 func New(r *bufio.Reader, w io.Writer, opts Options) (*Conn, error) {
 	opts.MaxStreams, opts.Buffer = cmp.Or(opts.MaxStreams, 16), cmp.Or(opts.Buffer, 64<<10)
 	framer, err := frames.NewFramerWithOptions(io.Discard, r, frames.WithMaxControlFramePayloadSize(maxControl),
@@ -81,7 +81,8 @@ func New(r *bufio.Reader, w io.Writer, opts Options) (*Conn, error) {
 	return &Conn{opts: opts, r: r, w: w, framer: framer, streams: map[uint32]*Stream{}, next: 1}, nil
 }
 
-// Serve reads the connection until its end, and then closes all streams. It returns nil if the peer sent GOAWAY before.
+// Serve reads frames until the connection ends or the peer sends GOAWAY, and then closes all streams. It returns nil after
+// GOAWAY, otherwise the error that ended the connection.
 func (c *Conn) Serve() error {
 	err := c.readFrames()
 	c.mu.Lock()
@@ -118,7 +119,8 @@ func (c *Conn) readFrames() error {
 	}
 }
 
-// readData copies a data frame to the buffer of its stream, in parts. header is the frame header, not yet consumed.
+// readData reads a data frame and copies its data to the buffer of its stream, as the data arrives. header is the header of the
+// frame, which is still unread in c.r.
 func (c *Conn) readData(header []byte) error {
 	id := binary.BigEndian.Uint32(header)
 	fin, left := header[4]&1 != 0, int64(binary.BigEndian.Uint32(header[4:])&0xffffff)
@@ -149,8 +151,8 @@ func (c *Conn) readData(header []byte) error {
 	return nil
 }
 
-// writeToStream copies data to the buffer of stream and waits for space. It resets stream if the buffer stays full
-// for UnreadTimeout while other streams are open.
+// writeToStream copies data to the buffer of stream, and waits while the buffer is full. If the buffer stays full for
+// UnreadTimeout while other streams are open, it resets stream.
 func (c *Conn) writeToStream(stream *Stream, data []byte) {
 	for {
 		n, err := stream.in.WriteWithTimeout(data, c.opts.UnreadTimeout)
@@ -170,7 +172,7 @@ func (c *Conn) writeToStream(stream *Stream, data []byte) {
 
 var errGoAway = errors.New("the peer sent GOAWAY")
 
-// handleControl reads and handles a control frame. header is the frame header, not yet consumed.
+// handleControl reads and handles a control frame. header is the header of the frame, which is still unread in c.r.
 func (c *Conn) handleControl(header []byte) error {
 	kind, size := binary.BigEndian.Uint16(header[2:]), binary.BigEndian.Uint32(header[4:])&0xffffff
 	if least, ok := minFrameSize[frames.ControlFrameType(kind)]; !ok || size < least || size > maxControl {
@@ -209,7 +211,7 @@ var minFrameSize = map[frames.ControlFrameType]uint32{ //nolint:gochecknoglobals
 	frames.TypePing: 4, frames.TypeGoAway: 8, frames.TypeHeaders: 4, frames.TypeWindowUpdate: 8,
 }
 
-// handleSynStream adds or refuses a stream that the peer opens.
+// handleSynStream accepts or refuses the stream that the peer opens with frame.
 func (c *Conn) handleSynStream(frame *frames.SynStreamFrame) error {
 	id := uint32(frame.StreamId)
 	s := newStream(c, id, frame.Headers)
@@ -255,7 +257,8 @@ func (c *Conn) removeStream(stream *Stream) {
 	delete(c.streams, stream.id)
 }
 
-// closeHalf records that one direction of a stream is closed, and removes the stream when both are.
+// closeHalf records that one direction of stream is closed: the direction to the peer if local is true, otherwise that from the
+// peer. It removes the stream when both directions are closed.
 func (c *Conn) closeHalf(stream *Stream, local bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -269,7 +272,7 @@ func (c *Conn) closeHalf(stream *Stream, local bool) {
 	}
 }
 
-// Open opens a stream with the given SYN_STREAM headers. It does not wait for the reply of the peer: see [Stream.AwaitReply].
+// Open opens a stream with these headers. It does not wait for the reply of the peer; see [Stream.AwaitReply].
 func (c *Conn) Open(headers http.Header) (*Stream, error) {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -288,11 +291,11 @@ func (c *Conn) Open(headers http.Header) (*Stream, error) {
 	return s, c.writeLocked(append(f, block...), nil)
 }
 
-// Ping sends a ping, which keeps an idle connection from being closed.
+// Ping sends a ping frame, so that proxies do not close an idle connection.
 func (c *Conn) Ping() error { return c.writeFrame(newControlFrame(frames.TypePing, 0, 1), nil) }
 
-// Abort discards unread data and all further data of the peer. A Serve that waits for a reader then continues to the end of the
-// connection.
+// Abort discards the unread data of all streams and all data that arrives later. If Serve is blocked because a stream is not
+// read, it thus continues until the connection ends.
 func (c *Conn) Abort() {
 	c.mu.Lock()
 	c.err = cmp.Or(c.err, ErrClosed)
@@ -303,7 +306,7 @@ func (c *Conn) Abort() {
 	}
 }
 
-// GoAway sends a GOAWAY frame: this side opens and accepts no further streams.
+// GoAway sends a GOAWAY frame to the peer. This side then opens no further streams.
 func (c *Conn) GoAway() error {
 	c.mu.Lock()
 	last := c.last

@@ -40,13 +40,14 @@ func newStream(c *Conn, id uint32, headers http.Header) *Stream {
 	return &Stream{conn: c, id: id, header: headers, in: pipe.New(c.opts.Buffer), replied: make(chan struct{})}
 }
 
-// ID returns the ID of the stream. Streams of a client have odd, increasing IDs.
+// ID returns the ID of the stream. The IDs of streams that a client opens are odd and increase.
 func (s *Stream) ID() uint32 { return s.id }
 
 // Header returns the headers of the SYN_STREAM frame.
 func (s *Stream) Header() http.Header { return s.header }
 
-// AwaitReply waits until the peer has accepted the stream, and returns the error if the peer refused it.
+// AwaitReply waits until the peer has replied to the stream. It returns nil if the peer has accepted it, and an error if the peer
+// has refused it or ctx ends.
 func (s *Stream) AwaitReply(ctx context.Context) error {
 	select {
 	case <-s.replied:
@@ -63,7 +64,7 @@ func (s *Stream) setReply(err error) {
 	})
 }
 
-// Read reads data of the peer. It returns io.EOF after the last byte.
+// Read reads data of the peer. It returns io.EOF after all data was read.
 func (s *Stream) Read(b []byte) (int, error) { return s.in.Read(b) }
 
 // Write sends all of b, in frames of at most 32 KiB.
@@ -106,21 +107,21 @@ func (s *Stream) sendData(b []byte, fin bool) error {
 	return s.conn.writeFrame(h[:], b)
 }
 
-// CloseWrite closes the write side of the stream; reads continue.
+// CloseWrite closes the direction to the peer. The stream can still be read.
 func (s *Stream) CloseWrite() error {
 	err := s.sendData(nil, true)
 	s.conn.closeHalf(s, true)
 	return err
 }
 
-// Close closes both directions: written data still arrives, and further data of the peer is discarded.
+// Close closes both directions of the stream. The peer still receives data written before. Data that the peer sends is discarded.
 func (s *Stream) Close() error {
 	err := s.CloseWrite()
 	s.in.Abort(io.ErrClosedPipe)
 	return err
 }
 
-// Reset closes both directions at once. Data written before still arrives.
+// Reset closes both directions of the stream at once and sends RST_STREAM. The peer still receives data written before.
 func (s *Stream) Reset() error {
 	s.mu.Lock()
 	ended := s.writeClosed
@@ -134,7 +135,7 @@ func (s *Stream) Reset() error {
 	return s.conn.writeFrame(newControlFrame(frames.TypeRstStream, 0, s.id, uint32(frames.Cancel)), nil)
 }
 
-// closeByReset closes both directions after the peer reset the stream. Received data can still be read.
+// closeByReset closes both directions after the peer has reset the stream. Data received before can still be read.
 func (s *Stream) closeByReset() {
 	s.mu.Lock()
 	s.writeErr = ErrReset
@@ -142,7 +143,7 @@ func (s *Stream) closeByReset() {
 	s.in.CloseWrite()
 }
 
-// closeByConn closes both directions after the end of the connection.
+// closeByConn closes both directions after the connection has ended.
 func (s *Stream) closeByConn() {
 	s.setReply(ErrClosed)
 	s.mu.Lock()

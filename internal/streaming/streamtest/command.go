@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/websocket"
 )
 
-// Protocols returns the protocols for exec and attach, as values of Command.Protocol.
+// Protocols returns all values of Command.Protocol, the protocols for exec and attach.
 func Protocols() []string {
 	return []string{
 		"SPDY channel.k8s.io", "SPDY v2.channel.k8s.io", "SPDY v3.channel.k8s.io", "SPDY v4.channel.k8s.io",
@@ -43,7 +43,7 @@ type Command struct {
 	Header   http.Header        // added to the upgrade headers
 }
 
-// Run opens a session and runs it to its end. It returns the content of the error stream.
+// Run opens an exec or attach session and runs it until the server ends it. It returns the content of the error stream.
 func (c Command) Run(ctx context.Context) (string, error) {
 	kind, protocol, _ := strings.Cut(c.Protocol, " ")
 	if kind == "SPDY" {
@@ -128,7 +128,8 @@ func (c Command) runSPDY(ctx context.Context, protocol string) (string, error) {
 // Key is the Sec-WebSocket-Key header of all clients.
 const Key = "dGhlIHNhbXBsZSBub25jZQ=="
 
-// DialWebSocket opens a WebSocket. protocol is the Sec-WebSocket-Protocol header, which may be a list or empty.
+// DialWebSocket opens a WebSocket. protocol is the value of the Sec-WebSocket-Protocol header, a list or empty. It returns the
+// connection with the response of the server, and the WebSocket on that connection.
 func DialWebSocket(ctx context.Context, url, protocol string, headers http.Header) (*Upgraded, *websocket.Conn, error) {
 	if headers == nil {
 		headers = http.Header{}
@@ -185,8 +186,8 @@ func (c Command) runWebSocket(ctx context.Context, protocol string) (string, err
 	return c.readMessages(ws, w.base64)
 }
 
-// readMessages copies the messages of the server to the outputs until the server closes. It returns the content of the error
-// channel.
+// readMessages copies the messages of the server to Stdout and Stderr until the server closes ws. inBase64 is true if messages
+// are encoded in base64. It returns the content of the error channel.
 func (c Command) readMessages(ws *websocket.Conn, inBase64 bool) (string, error) {
 	var fault bytes.Buffer
 	for {

@@ -26,7 +26,7 @@ type Forwarder struct {
 	tasks sync.WaitGroup
 }
 
-// Forward opens a port-forward session. With tunnel, a WebSocket carries the SPDY connection.
+// Forward opens a port-forward session. If tunnel is true, the SPDY connection runs inside a WebSocket.
 func Forward(ctx context.Context, url string, tunnel bool) (*Forwarder, error) {
 	f := &Forwarder{}
 	var r *bufio.Reader
@@ -106,7 +106,7 @@ func (f *Forwarder) Connect(ctx context.Context, port int) (*Connection, error) 
 	return c, c.errors.CloseWrite()
 }
 
-// ReadError returns the content of the error stream, at its end.
+// ReadError waits for the end of the error stream and returns its content.
 func (c *Connection) ReadError() (string, error) {
 	b, err := io.ReadAll(c.errors)
 	return string(b), err
@@ -125,7 +125,7 @@ type PortSocket struct {
 	base64 bool
 }
 
-// ForwardPorts opens a port-forward session to the ports in the query of url.
+// ForwardPorts opens a WebSocket port-forward session for the ports in the query of url. protocol is the WebSocket protocol.
 func ForwardPorts(ctx context.Context, url, protocol string) (*PortSocket, error) {
 	u, ws, err := DialWebSocket(ctx, url, protocol, nil)
 	if err != nil {
@@ -134,13 +134,13 @@ func ForwardPorts(ctx context.Context, url, protocol string) (*PortSocket, error
 	return &PortSocket{ws, u, protocol == "v4.base64.channel.k8s.io"}, nil
 }
 
-// Send sends data on a channel. The data channel of a port is twice its index in the URL.
+// Send sends data on the channel with this number. The number of a port's data channel is twice the index of the port in the URL.
 func (p *PortSocket) Send(number byte, data []byte) error {
 	_, err := channel{sender{p.ws, p.base64}, number}.Write(data)
 	return err
 }
 
-// Receive passes messages to fn until fn returns false or the server closes.
+// Receive calls fn with each message and the number of its channel, until fn returns false or the server closes the connection.
 func (p *PortSocket) Receive(fn func(number byte, b []byte) bool) error {
 	for {
 		if err := p.ws.NextMessage(); err != nil {

@@ -24,7 +24,8 @@ type Relay struct {
 	dropped bool
 }
 
-// StartRelay listens on the loopback and forwards connections to target, a host:port. Close, or the end of ctx, stops it.
+// StartRelay listens on a loopback address and forwards connections to target, a host:port. Close, or the end of ctx, stops the
+// relay.
 func StartRelay(ctx context.Context, target string) (*Relay, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -39,14 +40,15 @@ func StartRelay(ctx context.Context, target string) (*Relay, error) {
 // Address returns the host:port of the relay.
 func (r *Relay) Address() string { return r.listener.Addr().String() }
 
-// SetDelay limits the data from the server to one byte per delay. Meanwhile the relay reads no further bytes.
+// SetDelay slows down the data from the server: the relay forwards one byte per delay and reads no further bytes in between.
 func (r *Relay) SetDelay(delay time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.delay = delay
 }
 
-// DropPackets makes the relay drop all further data and closes, without closing its connections.
+// DropPackets makes the relay discard all further data and hide closed connections from the other side. The connections stay
+// open, as after a network failure.
 func (r *Relay) DropPackets() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +99,8 @@ func (r *Relay) relayConn(client net.Conn) {
 	tasks.Wait()
 }
 
-// copyBytes copies data and its end from one connection to the other. slow applies the delay.
+// copyBytes copies data from one connection to the other until from ends, and then closes the write side of to. If slow is true,
+// the delay of SetDelay applies.
 func (r *Relay) copyBytes(to, from net.Conn, slow bool) {
 	buf := make([]byte, 4<<10)
 	for {

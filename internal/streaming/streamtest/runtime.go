@@ -136,7 +136,8 @@ func (r *Runtime) waitStep(ctx context.Context, name, value string) error {
 	return nil
 }
 
-// runUntilDone runs fn until it returns or ctx ends. After the end of ctx, fn continues until its input or output is closed.
+// runUntilDone calls fn and waits until it returns or ctx ends. If ctx ends first, fn continues in the background until its input
+// or output is closed.
 func runUntilDone(ctx context.Context, fn func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- fn() }()
@@ -174,7 +175,8 @@ func countStdin(out io.Writer, in io.Reader) error {
 	return err
 }
 
-// FillPattern fills buf with the bytes that flood writes at offset from. The pattern shows which bytes are missing.
+// FillPattern fills buf with the test data that flood writes, starting at offset from. The data differs between offsets, so that
+// missing bytes are found.
 func FillPattern(from int64, buf []byte) {
 	for i := range buf {
 		at := from + int64(i)

@@ -61,7 +61,7 @@ func (s *Streamer) Requests() []*http.Request {
 	return append([]*http.Request(nil), s.requests...)
 }
 
-// UnusedURLs returns the number of URLs that were not used yet.
+// UnusedURLs returns the number of session URLs that no client has used yet.
 func (s *Streamer) UnusedURLs() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

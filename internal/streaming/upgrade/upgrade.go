@@ -33,7 +33,8 @@ const (
 	bearer      = "base64url.bearer.authorization.k8s.io."
 )
 
-// IsUpgrade reports whether r requests an upgrade: a Connection header contains "upgrade" in any case, as the kubelet checks it.
+// IsUpgrade reports whether r requests an upgrade. As in the kubelet, a Connection header must contain "upgrade" in upper or
+// lower case.
 func IsUpgrade(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header["Connection"], func(v string) bool {
 		return strings.Contains(strings.ToLower(v), "upgrade")
@@ -49,17 +50,17 @@ func isSPDY(r *http.Request) bool {
 	return strings.Contains(strings.ToUpper(r.Header.Get("Upgrade")), SPDY31) && IsUpgrade(r)
 }
 
-// IsClosable reports whether r requests a WebSocket of version 5, in which a client can close a stream.
+// IsClosable reports whether r requests a WebSocket with protocol version 5, in which the client can close its standard input.
 func IsClosable(r *http.Request) bool {
 	return IsWebSocket(r) && slices.Contains(Subprotocols(r), ChannelV5)
 }
 
-// IsTunnel reports whether r requests a WebSocket that carries SPDY.
+// IsTunnel reports whether r requests a WebSocket that carries a SPDY connection.
 func IsTunnel(r *http.Request) bool {
 	return IsWebSocket(r) && len(TunnelledProtocols(r)) > 0
 }
 
-// TunnelledProtocols returns the SPDY protocols that the WebSocket of r may carry.
+// TunnelledProtocols returns the SPDY protocols that r offers for a SPDY connection inside a WebSocket.
 func TunnelledProtocols(r *http.Request) (protocols []string) {
 	for _, p := range Subprotocols(r) {
 		if inner, ok := strings.CutPrefix(p, SPDY31+"+"); ok && strings.HasSuffix(inner, ".k8s.io") {
@@ -69,7 +70,7 @@ func TunnelledProtocols(r *http.Request) (protocols []string) {
 	return protocols
 }
 
-// Subprotocols returns the WebSocket protocols that r offers, without a bearer token among them.
+// Subprotocols returns the WebSocket protocols that r offers. It omits a bearer token, which clients send in the same header.
 func Subprotocols(r *http.Request) []string {
 	return slices.DeleteFunc(splitList(r.Header[HeaderWebSocket]), func(p string) bool { return strings.HasPrefix(p, bearer) })
 }
@@ -97,8 +98,8 @@ type Refusal struct {
 // Error returns the text of the response.
 func (e *Refusal) Error() string { return e.Text }
 
-// Check returns a refusal for a request that cannot be upgraded. A request with a body is refused, because proxy and runtime
-// could disagree on where the body ends.
+// Check returns a refusal if r cannot be upgraded, otherwise nil. It refuses a request with a body, because a proxy and the
+// runtime could disagree on the end of the body.
 func Check(r *http.Request) *Refusal {
 	switch {
 	case !IsUpgrade(r):
@@ -111,7 +112,7 @@ func Check(r *http.Request) *Refusal {
 	return nil
 }
 
-// NegotiateSPDY returns the first SPDY protocol of the client that the server supports, or a refusal.
+// NegotiateSPDY returns the first SPDY protocol that r offers and server contains. If there is none, it returns a refusal.
 func NegotiateSPDY(r *http.Request, server []string) (string, *Refusal) {
 	values, ok := r.Header[HeaderProtocol]
 	client := splitList(values)
@@ -137,8 +138,8 @@ func NegotiateSPDY(r *http.Request, server []string) (string, *Refusal) {
 	}
 }
 
-// NegotiateWebSocket checks the WebSocket handshake and returns the first protocol of the client that the server supports. It
-// returns "" if the client offers none and server contains "", otherwise a refusal.
+// NegotiateWebSocket checks the WebSocket handshake in r and returns the first protocol that r offers and server contains. If r
+// offers none and server contains "", it returns "". In all other cases it returns a refusal.
 func NegotiateWebSocket(r *http.Request, server []string) (string, *Refusal) {
 	switch {
 	case r.Method != http.MethodGet:

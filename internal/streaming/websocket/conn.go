@@ -60,7 +60,7 @@ type FrameError struct{ Text string }
 // Error returns the violation.
 func (e *FrameError) Error() string { return "invalid WebSocket frame: " + e.Text }
 
-// AcceptKey returns the Sec-WebSocket-Accept header for a Sec-WebSocket-Key header.
+// AcceptKey returns the value of the Sec-WebSocket-Accept header for key, the value of the Sec-WebSocket-Key header.
 func AcceptKey(key string) string {
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // as above
 	return base64.StdEncoding.EncodeToString(sum[:])
@@ -87,12 +87,13 @@ type Conn struct {
 	closed bool       // a close frame was written
 }
 
-// New returns one side of a connection that is read from r and written to w.
+// New returns one side of a WebSocket connection. It reads frames from r and writes frames to w. client is true for the side of
+// the client, which must mask its frames.
 func New(r *bufio.Reader, w io.Writer, client bool) *Conn {
 	return &Conn{r: r, w: w, client: client, final: true}
 }
 
-// NextMessage skips the remaining current message and waits for the next one. It replies to pings meanwhile.
+// NextMessage skips the unread part of the current message and waits for the next message. It replies to pings while it waits.
 func (c *Conn) NextMessage() error {
 	for c.inMessage && c.readErr == nil {
 		if _, err := io.Copy(io.Discard, onlyReader{c}); err != nil {
@@ -112,7 +113,7 @@ func (c *Conn) NextMessage() error {
 // onlyReader hides all methods but Read from io.Copy.
 type onlyReader struct{ io.Reader }
 
-// Read reads the message that NextMessage has found. It returns io.EOF at the end of the message.
+// Read reads the current message, for which NextMessage has waited. It returns io.EOF at the end of the message.
 func (c *Conn) Read(b []byte) (int, error) {
 	if c.readErr != nil {
 		return 0, c.readErr
@@ -146,8 +147,8 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// readHeader reads the header of the next data frame, and handles control frames before it. If continued is set, the frame must
-// continue a message.
+// readHeader reads the header of the next data frame and handles control frames before it. If continued is true, the frame must
+// continue the current message, otherwise it must start a message.
 func (c *Conn) readHeader(continued bool) error {
 	for {
 		op, err := c.readFrameHeader()
@@ -167,7 +168,8 @@ func (c *Conn) readHeader(continued bool) error {
 	}
 }
 
-// readFrameHeader reads the header of the next frame, checks it against RFC 6455, and stores its length and mask.
+// readFrameHeader reads the header of the next frame and stores its length and mask in c. It returns an error if the header
+// violates RFC 6455.
 func (c *Conn) readFrameHeader() (opcode byte, err error) {
 	var h [8]byte
 	if _, err := io.ReadFull(c.r, h[:2]); err != nil {
@@ -230,7 +232,7 @@ func (c *Conn) handleControl(opcode byte) error {
 	}
 }
 
-// handleClose replies to a close frame of the peer and returns its code and reason as a CloseError.
+// handleClose replies to a close frame of the peer. It returns a CloseError with the code and the reason in payload.
 func (c *Conn) handleClose(payload []byte) error {
 	e := &CloseError{Code: 1005}
 	switch {
@@ -245,7 +247,8 @@ func (c *Conn) handleClose(payload []byte) error {
 	return e
 }
 
-// failRead stores err for all further reads. It sends a close frame if the peer violated the protocol.
+// failRead stores err, which all further reads return, and returns it. If err is a violation of the protocol by the peer, it
+// sends a close frame.
 func (c *Conn) failRead(err error) error {
 	c.readErr = err
 	if e, ok := err.(*FrameError); ok { //nolint:errorlint // frame and control return it bare
@@ -257,12 +260,12 @@ func (c *Conn) failRead(err error) error {
 // IsText reports whether the current message is a text message.
 func (c *Conn) IsText() bool { return c.opcode == text }
 
-// WriteBinary writes payload as binary messages of at most 32 KiB, each with the prefix.
+// WriteBinary writes payload as binary messages. Each message has prefix and at most 32 KiB of payload.
 func (c *Conn) WriteBinary(prefix, payload []byte) (int, error) {
 	return c.writeAll(binaryFrame, prefix, payload)
 }
 
-// WriteText writes payload as text messages of at most 32 KiB, each with the prefix.
+// WriteText writes payload as text messages. Each message has prefix and at most 32 KiB of payload.
 func (c *Conn) WriteText(prefix, payload []byte) (int, error) {
 	return c.writeAll(text, prefix, payload)
 }
@@ -279,7 +282,7 @@ func (c *Conn) writeAll(opcode byte, prefix, payload []byte) (n int, err error) 
 	}
 }
 
-// WriteClose writes a close frame with a code and a reason, once. Later writes fail.
+// WriteClose writes a close frame with this code and reason. Further calls have no effect, and later writes of messages fail.
 func (c *Conn) WriteClose(code int, reason string) error {
 	if len(reason) > maxControl-2 {
 		reason = reason[:maxControl-2]
@@ -293,7 +296,7 @@ func (c *Conn) WriteClose(code int, reason string) error {
 // errClosed is the error of a write after a close frame.
 var errClosed = fmt.Errorf("write on a closed WebSocket: %w", io.ErrClosedPipe)
 
-// writeFrame writes one frame with the payload prefix + payload.
+// writeFrame writes one frame that contains prefix followed by payload.
 func (c *Conn) writeFrame(opcode byte, prefix, payload []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -322,7 +325,8 @@ func (c *Conn) writeFrame(opcode byte, prefix, payload []byte) error {
 	return err
 }
 
-// appendHeader appends the header of a frame with size payload bytes to buf, without the mask.
+// appendHeader appends a frame header without the mask to buf. size is the number of payload bytes. masked is true if a mask
+// follows the header.
 func appendHeader(buf []byte, opcode byte, size int, masked bool) []byte {
 	var m byte
 	if masked {
@@ -339,8 +343,8 @@ func appendHeader(buf []byte, opcode byte, size int, masked bool) []byte {
 	}
 }
 
-// applyMask masks or unmasks data in place. pos is the position in mask at which data starts; the result is the position after
-// data.
+// applyMask masks or unmasks data in place. pos is the index in mask for the first byte of data. The result is the index for the
+// byte after data.
 func applyMask(data []byte, mask [4]byte, pos int) int {
 	for len(data) > 0 && pos != 0 {
 		data[0] ^= mask[pos]
