@@ -13,8 +13,8 @@ func QuotaFS(t testing.TB) (root string, enforced bool) {
 	return mountQuotaFS(t)
 }
 
-// WriteLimited creates the file path with the given number of bytes. It drops the capability CAP_SYS_RESOURCE, so that quotas
-// apply to it, and returns the error of the write.
+// WriteLimited creates the file path with about the given number of bytes. It runs without CAP_SYS_RESOURCE, so that quotas apply
+// even to root. The error is EDQUOT or ENOSPC if a quota prevents the write.
 func WriteLimited(t testing.TB, path string, bytes int) error {
 	t.Helper()
 	return writeLimited(t, path, bytes)

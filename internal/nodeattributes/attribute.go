@@ -16,9 +16,9 @@ type Attribute struct {
 	Subresource string // of nodes, such as proxy
 }
 
-// ForRequest returns the attributes of a request in the order in which they are checked; one allowed attribute suffices. path is
-// unescaped, as in [net/url.URL]. exec, attach, portForward and run need the verb create even with method GET, which WebSocket
-// clients use.
+// ForRequest returns the attributes that an authorizer checks for a request, in this order. The request is permitted if one of
+// them is allowed. path is unescaped, like Path of [net/url.URL]. For exec, attach, portForward and run the verb is create even
+// with method GET, because WebSocket clients use GET.
 func ForRequest(method, path string) []Attribute {
 	all := ForKubeletRequest(method, path)
 	if method == http.MethodGet && isSessionPath(path) {
@@ -29,9 +29,9 @@ func ForRequest(method, path string) []Attribute {
 	return all
 }
 
-// ForKubeletRequest returns the attributes that a kubelet checks. The verb depends on the HTTP method only, so that get on
-// nodes/proxy permits commands in containers. Source: GetRequestAttributes in pkg/kubelet/server/auth.go, with the gate
-// KubeletFineGrainedAuthz (KEP-2862).
+// ForKubeletRequest returns the attributes that a kubelet checks for a request. Unlike in [ForRequest], the verb depends only on
+// the HTTP method: get on nodes/proxy permits commands in containers. Source: GetRequestAttributes in pkg/kubelet/server/auth.go,
+// with the gate KubeletFineGrainedAuthz (KEP-2862).
 func ForKubeletRequest(method, path string) []Attribute {
 	verb := verbOf(method)
 	var all []Attribute
@@ -41,7 +41,7 @@ func ForKubeletRequest(method, path string) []Attribute {
 	return all
 }
 
-// verbOf returns the Kubernetes verb of an HTTP method, or an empty string.
+// verbOf returns the Kubernetes verb of an HTTP method, or "" for an unknown method.
 func verbOf(method string) string {
 	switch method {
 	case http.MethodPost:
@@ -58,7 +58,8 @@ func verbOf(method string) string {
 	return ""
 }
 
-// subresources returns the subresources of nodes for a path, the most specific first. The default is proxy.
+// subresources returns the subresources of nodes that protect path. A narrow one, such as pods, comes before proxy, which covers
+// every path.
 func subresources(path string) []string {
 	switch {
 	case isWithin(path, "/pods"), isWithin(path, "/allocatedPods"), isWithin(path, "/runningpods"):
@@ -89,7 +90,8 @@ func isWithin(path, dir string) bool {
 	return found && (rest == "" || rest[0] == '/')
 }
 
-// isSessionPath reports whether a path runs a command in a pod or connects to it. Like the handler, it ignores leading slashes.
+// isSessionPath reports whether a request for path runs a command in a pod or connects to the pod. It ignores extra leading
+// slashes, as the HTTP handler does.
 func isSessionPath(path string) bool {
 	first, _, _ := strings.Cut(strings.TrimLeft(path, "/"), "/")
 	switch first {

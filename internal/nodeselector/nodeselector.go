@@ -16,9 +16,9 @@ import (
 // nameField is the only supported field of a node selector term.
 const nameField = "metadata.name"
 
-// Match reports whether any term matches a node with this name and these labels. A term without requirements matches nothing. An
-// invalid term is an error only if no other term matches. If name is empty, requirements on fields are ignored. Source:
-// LazyErrorNodeSelector in k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
+// Match reports whether at least one of terms matches a node with the given name and the labels node. A term without requirements
+// matches no node. If no term matches, the errors of all invalid terms are returned. An empty name disables the requirements on
+// fields. Source: LazyErrorNodeSelector in k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
 func Match(terms []corev1.NodeSelectorTerm, name string, node map[string]string) (bool, error) {
 	var errs []error
 	for i := range terms {
@@ -36,8 +36,8 @@ func Match(terms []corev1.NodeSelectorTerm, name string, node map[string]string)
 	return false, errors.Join(errs...)
 }
 
-// matchTerm reports whether all requirements of a term match. It checks every requirement, so that an invalid one is always an
-// error.
+// matchTerm reports whether the node matches all requirements of term. After a requirement that does not match it checks the
+// remaining ones too, so that an invalid requirement is always an error.
 func matchTerm(term *corev1.NodeSelectorTerm, name string, node map[string]string) (bool, error) {
 	matches := true
 	for _, f := range term.MatchFields {
@@ -65,7 +65,7 @@ func matchTerm(term *corev1.NodeSelectorTerm, name string, node map[string]strin
 	return matches, nil
 }
 
-// nodeField returns the value of a node field. All fields except the name are empty.
+// nodeField returns the value of the node field key: name for metadata.name, and "" for any other field.
 func nodeField(key, name string) string {
 	if key == nameField {
 		return name
@@ -73,7 +73,8 @@ func nodeField(key, name string) string {
 	return ""
 }
 
-// labelOperator returns the label selector operator for a node selector operator, and false for an unsupported one.
+// labelOperator returns the operator of label selectors that has the meaning of op. It returns false for an operator that does
+// not exist.
 func labelOperator(op corev1.NodeSelectorOperator) (selection.Operator, bool) {
 	switch op {
 	case corev1.NodeSelectorOpIn:

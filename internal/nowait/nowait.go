@@ -25,9 +25,9 @@ type Calls struct {
 	pending map[string]chan struct{}
 }
 
-// Do runs call in a goroutine and returns its result. If ctx ends first, it returns an error that wraps [ErrNoAnswer] and the
-// error of ctx, and the call continues. For each key one call runs at a time, so that retries of a hanging call take no more
-// goroutines: Do waits for an earlier call first.
+// Do runs call in a goroutine and returns its result. If ctx ends first, Do returns an error that wraps [ErrNoAnswer] and the
+// error of ctx, while call continues. Only one call per key runs at a time: Do first waits until an earlier call with key has
+// returned. A call that hangs therefore costs one goroutine, however often it is retried.
 func (c *Calls) Do(ctx context.Context, key string, call func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err // no call is started
@@ -61,7 +61,8 @@ func (c *Calls) Pending() int {
 	return len(c.pending)
 }
 
-// acquireKey waits until no call with the key runs, and then registers one. done is closed when that call returns.
+// acquireKey waits until no call with key runs, and then registers a call with key. The result done is passed to releaseKey,
+// which closes it.
 func (c *Calls) acquireKey(ctx context.Context, key string) (done chan struct{}, err error) {
 	for {
 		c.mu.Lock()
@@ -85,7 +86,7 @@ func (c *Calls) acquireKey(ctx context.Context, key string) (done chan struct{},
 	}
 }
 
-// releaseKey unregisters the call with the key, and wakes the calls that wait for it.
+// releaseKey unregisters the call with key. By closing done it wakes the callers that wait for this call.
 func (c *Calls) releaseKey(key string, done chan struct{}) {
 	c.mu.Lock()
 	delete(c.pending, key)
@@ -93,5 +94,5 @@ func (c *Calls) releaseKey(key string, done chan struct{}) {
 	close(done)
 }
 
-// timeoutError returns the error of a call that has not returned before ctx ended: it wraps [ErrNoAnswer] and the error of ctx.
+// timeoutError returns the error for a call that was still running when ctx ended. It wraps [ErrNoAnswer] and the error of ctx.
 func timeoutError(ctx context.Context) error { return fmt.Errorf("%w: %w", ErrNoAnswer, ctx.Err()) }

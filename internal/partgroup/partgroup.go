@@ -29,8 +29,8 @@ func (g *Group) Add(name string, run func(context.Context) error) {
 // Len returns the number of parts.
 func (g *Group) Len() int { return len(g.parts) }
 
-// Start runs each part in a goroutine of wg until ctx ends. It logs the error of a part and passes it to fail, which must not
-// block.
+// Start runs each part of g in a goroutine of wg and passes ctx to it. If a part returns an error, Start logs it and calls fail
+// with it. fail must not block.
 func (g *Group) Start(ctx context.Context, wg *sync.WaitGroup, fail func(error), log *slog.Logger) {
 	for _, p := range g.parts {
 		wg.Go(func() {

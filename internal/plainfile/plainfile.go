@@ -41,7 +41,8 @@ func Open(root *os.Root, name string, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// Read returns the content of a regular file of at most maxBytes. The error is an [fs.PathError].
+// Read returns the content of the regular file at path. A file of more than maxBytes bytes is an error. Every error is an
+// [fs.PathError].
 func Read(path string, maxBytes int64) ([]byte, error) {
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -60,7 +61,8 @@ func Read(path string, maxBytes int64) ([]byte, error) {
 	return data, wrapError(path, err)
 }
 
-// wrapError returns err with the full path of the file, which errors of an [os.Root] lack.
+// wrapError returns err as an [fs.PathError] with the full path, because errors of an [os.Root] contain only the base name. It
+// returns nil if err is nil.
 func wrapError(path string, err error) error {
 	if err == nil {
 		return nil

@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run runs a command in a process group of its own, and kills the group if the context of the command ends first. After the
-// command has exited, it also kills the remaining processes of the group, unless stay is set, for plugins that leave a server
-// running.
+// Run runs cmd in a new process group and waits until it exits. If the context of cmd ends first, Run kills the group. When cmd
+// has exited, it also kills child processes that still run, unless stay is true. Plugins that start a server need stay.
 func Run(cmd *exec.Cmd, stay bool) error {
 	var mu sync.Mutex // guards ended
 	ended := false    // the process group ID may be reused
@@ -42,7 +41,8 @@ func Run(cmd *exec.Cmd, stay bool) error {
 	return cmd.Wait()
 }
 
-// awaitExit waits until a child exits and leaves it a zombie. Until it is reaped, the kernel does not reuse its process group ID.
+// awaitExit waits until the child process pid exits, but does not reap it. While it is a zombie, the kernel does not reuse the ID
+// of its process group.
 func awaitExit(pid int) error {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

@@ -7,5 +7,6 @@ package plugincmd
 
 import "os/exec"
 
-// Run runs a command and kills it when its context ends. It does not kill children of the command.
+// Run runs cmd and waits until it exits. If the context of cmd ends first, Run kills the process, but not its children. The bool
+// is ignored.
 func Run(cmd *exec.Cmd, _ bool) error { return cmd.Run() }

@@ -42,7 +42,7 @@ const maxPath = 4096
 // errConnLost is the error of calls after the connection was lost.
 var errConnLost = errors.New("the connection was lost")
 
-// CheckPath returns an error unless path is a clean absolute path: without "..", duplicate slashes and zero bytes.
+// CheckPath returns an error unless path is absolute and clean: it contains no "..", no duplicate slashes and no zero bytes.
 func CheckPath(path string) error {
 	switch {
 	case len(path) > maxPath:
@@ -53,8 +53,8 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// Connect returns a connection to the server at the socket path. It fails at once if no process listens, and after [Timeout] if
-// the server does not respond.
+// Connect connects to the gRPC server at the unix socket path. If no process listens, it fails at once. If the server does not
+// respond, it fails after [Timeout]. The connection is not re-established when it is lost.
 func Connect(ctx context.Context, path string) (*grpc.ClientConn, error) {
 	if err := CheckPath(path); err != nil {
 		return nil, err
@@ -90,7 +90,8 @@ type dialer struct {
 	err  atomic.Pointer[error] // error of the only attempt
 }
 
-// dialOnce connects to the socket at its first call, and later returns errConnLost.
+// dialOnce connects to the socket of d at its first call. Each later call returns errConnLost, so that gRPC does not reconnect to
+// another process.
 func (d *dialer) dialOnce(ctx context.Context, _ string) (net.Conn, error) {
 	if d.used.Swap(true) {
 		return nil, errConnLost
@@ -103,7 +104,7 @@ func (d *dialer) dialOnce(ctx context.Context, _ string) (net.Conn, error) {
 	return c, nil
 }
 
-// awaitReady waits until the connection is established, or returns the reason why it cannot be.
+// awaitReady waits until conn is connected to the server. It returns the reason if the connection fails or ctx ends.
 func (d *dialer) awaitReady(ctx context.Context, conn *grpc.ClientConn) error {
 	conn.Connect()
 	connecting := false

@@ -49,7 +49,8 @@ type action struct {
 	step step
 }
 
-// retryPolicy is the back-off after a failed registration (pkg/util/goroutinemap/exponentialbackoff).
+// retryPolicy returns the back-off between attempts to register a plugin. It equals that of the kubelet, in
+// pkg/util/goroutinemap/exponentialbackoff.
 func retryPolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
 }
@@ -57,7 +58,8 @@ func retryPolicy() backoff.Policy {
 // sockets has the state of all sockets by path.
 type sockets map[string]*socket
 
-// setFound records the sockets in the directory. A replaced socket resets the back-off.
+// setFound stores which sockets the directory contains: found maps their paths to their IDs. If a socket was replaced, its
+// back-off starts again, because the new plugin may succeed.
 func (s sockets) setFound(found map[string]socketID, now time.Time) {
 	for path, id := range found {
 		k := s[path]
@@ -78,8 +80,8 @@ func (s sockets) setFound(found map[string]socketID, now time.Time) {
 	}
 }
 
-// planSteps returns the steps to start now, and the time of the next step. It removes sockets that no longer exist and need no
-// step.
+// planSteps returns the steps to start at now, for example registrations, and the time of the next step after these. It also
+// deletes the entries of sockets that no longer exist and need no step.
 func (s sockets) planSteps(now time.Time) (actions []action, wake time.Time) {
 	for _, path := range slices.Sorted(maps.Keys(s)) {
 		k := s[path]
@@ -122,7 +124,8 @@ func (k *socket) startStep(next step) {
 	}
 }
 
-// finishStep records the result of the running step. ignored is set for a plugin whose type has no handler.
+// finishStep stores the result of the step of k that has just returned. plugin is the registered plugin. ignored is true if no
+// handler exists for its type. After an error it sets the time of the next attempt.
 func (k *socket) finishStep(plugin Plugin, ignored bool, err error, now time.Time) {
 	s, canceled := k.running, k.canceled
 	k.running, k.canceled, k.registered = none, false, false

@@ -32,7 +32,8 @@ const (
 // errIgnored is the error for a plugin whose type has no handler.
 var errIgnored = errors.New("no handler for plugins of this type")
 
-// registerPlugin calls GetInfo of the plugin at a socket, registers it with the handler of its type, and sends it the result.
+// registerPlugin registers the plugin at the socket path: it calls the plugin's GetInfo, then the handler for its type, and then
+// reports the result to the plugin.
 func (w *Watcher) registerPlugin(ctx context.Context, path string) (Plugin, error) {
 	conn, err := plugingrpc.Connect(ctx, path)
 	if err != nil {
@@ -79,7 +80,7 @@ func getInfo(ctx context.Context, client registration.RegistrationClient, path s
 	return p, p.checkLimits()
 }
 
-// checkLimits returns an error if the information of a plugin exceeds the limits or its endpoint is no valid path.
+// checkLimits returns an error if a text or list of p exceeds its limit, or if its endpoint is not a valid path.
 func (p *Plugin) checkLimits() error {
 	if len(p.Versions) > maxVersions {
 		return fmt.Errorf("%d versions, more than %d", len(p.Versions), maxVersions)
@@ -95,7 +96,8 @@ func (p *Plugin) checkLimits() error {
 	return nil
 }
 
-// refusePlugin sends a plugin the reason why it is not registered, and returns the reason.
+// refusePlugin tells the plugin that it is not registered because of why, and returns why. If the plugin cannot be told, the
+// returned error contains that error too.
 func refusePlugin(ctx context.Context, client registration.RegistrationClient, why error) error {
 	if err := notifyPlugin(ctx, client, why); err != nil {
 		return fmt.Errorf("%w; notify plugin: %w", why, err)
@@ -103,7 +105,8 @@ func refusePlugin(ctx context.Context, client registration.RegistrationClient, w
 	return why
 }
 
-// notifyPlugin sends a plugin that it is registered, or the reason why it is not.
+// notifyPlugin tells the plugin that it is registered if why is nil. Otherwise it tells the plugin that why prevented the
+// registration.
 func notifyPlugin(ctx context.Context, client registration.RegistrationClient, why error) error {
 	ctx, cancel := context.WithTimeout(ctx, NotifyTimeout)
 	defer cancel()

@@ -21,8 +21,8 @@ const (
 	maxEntries = 4096 // in all directories
 )
 
-// scanDir returns the sockets in a directory and below it, and all directories. Beyond the limits they are omitted and the result
-// has an error. Symbolic links and names with a leading dot are ignored.
+// scanDir returns the sockets at any depth below dir by path, and all directories to watch, including dir. If there are too many
+// entries, the result is incomplete and err is set. Symbolic links and names with a leading dot are ignored.
 func scanDir(dir string) (sockets map[string]socketID, dirs []string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -76,7 +76,7 @@ type stepResult struct {
 	err    error
 }
 
-// New returns a watcher and starts nothing. An error names the invalid option.
+// New returns a watcher with opts. It starts nothing; call [Watcher.Run]. An invalid option is an error that names the option.
 func New(opts Options) (*Watcher, error) {
 	if !filepath.IsAbs(opts.Dir) {
 		return nil, fmt.Errorf("pluginregistry: field Dir: %q is no absolute path", opts.Dir)
@@ -98,7 +98,7 @@ func New(opts Options) (*Watcher, error) {
 	return w, nil
 }
 
-// Run registers plugins until ctx ends. It must be called only once.
+// Run registers and deregisters plugins until ctx ends. It must be called only once.
 func (w *Watcher) Run(ctx context.Context) error {
 	if err := w.guard.Begin(); err != nil {
 		return fmt.Errorf("pluginregistry: %w", err)
@@ -122,7 +122,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// loop reads the directory after changes and periodically, and starts the steps that follow.
+// loop scans the plugin directory periodically, and soon after each event of changes. After each scan it starts the registrations
+// and deregistrations that are due, in goroutines of wg. changes may be nil.
 func (w *Watcher) loop(ctx context.Context, wg *sync.WaitGroup, changes *fsnotify.Watcher) {
 	var events <-chan fsnotify.Event
 	var failures <-chan error
@@ -159,7 +160,8 @@ func (w *Watcher) loop(ctx context.Context, wg *sync.WaitGroup, changes *fsnotif
 	}
 }
 
-// readDir reads the directory, watches all its directories, and records the sockets.
+// readDir scans the plugin directory and stores the sockets that it contains. It also adds every subdirectory to changes, so that
+// new sockets there cause events.
 func (w *Watcher) readDir(changes *fsnotify.Watcher, now time.Time) {
 	found, dirs, err := scanDir(w.opts.Dir)
 	switch {
@@ -185,7 +187,8 @@ func (w *Watcher) readDir(changes *fsnotify.Watcher, now time.Time) {
 	w.state.setFound(found, now)
 }
 
-// keepExisting returns found, the result of an incomplete scan, and the known sockets that the scan missed but that still exist.
+// keepExisting returns found and the sockets of the previous scan that still exist. found is the incomplete result of a scan,
+// from which existing sockets may be missing.
 func (w *Watcher) keepExisting(found map[string]socketID) map[string]socketID {
 	all := map[string]socketID{}
 	for path, k := range w.state {
@@ -197,7 +200,8 @@ func (w *Watcher) keepExisting(found map[string]socketID) map[string]socketID {
 	return all
 }
 
-// startSteps starts the steps that are due, and returns the time of the next one.
+// startSteps starts each registration and deregistration that is due, in a goroutine of wg. It returns the time at which the next
+// one is due; zero means none.
 func (w *Watcher) startSteps(ctx context.Context, wg *sync.WaitGroup) time.Time {
 	actions, wake := w.state.planSteps(time.Now())
 	for _, a := range actions {
@@ -227,7 +231,7 @@ func (w *Watcher) runRegistration(ctx context.Context, path string) stepResult {
 	return stepResult{path, p, err}
 }
 
-// sendResult sends the result of a step to the loop, unless Run has ended.
+// sendResult sends res, the result of a step, to the loop. If Run is stopping, the result is dropped.
 func (w *Watcher) sendResult(ctx context.Context, res stepResult) {
 	select {
 	case w.ended <- res:

@@ -18,12 +18,12 @@ type Container struct {
 	Path *field.Path
 }
 
-// IsPrivileged reports whether the security context of the container sets privileged.
+// IsPrivileged reports whether securityContext.privileged of the container is true.
 func (c Container) IsPrivileged() bool {
 	return c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
 }
 
-// Containers yields all containers of a pod with their field paths: init, regular and ephemeral containers.
+// Containers yields all init, regular and ephemeral containers of spec, each with its field path.
 func Containers(spec *corev1.PodSpec) iter.Seq[Container] {
 	return func(yield func(Container) bool) {
 		for c := range containers.All(spec) {
@@ -34,8 +34,8 @@ func Containers(spec *corev1.PodSpec) iter.Seq[Container] {
 	}
 }
 
-// PathOf returns the field path of the named container. If the pod does not have it, the path is spec.containers with the name as
-// key.
+// PathOf returns the field path of the container name, such as spec.initContainers[0]. If spec has no such container, the path is
+// spec.containers[name].
 func PathOf(spec *corev1.PodSpec, name string) *field.Path {
 	c := containers.Find(spec, name)
 	if c.Container == nil {
@@ -44,7 +44,7 @@ func PathOf(spec *corev1.PodSpec, name string) *field.Path {
 	return containerPath(c)
 }
 
-// containerPath returns the field path of a container, such as spec.initContainers[0].
+// containerPath returns the field path of container, such as spec.initContainers[0].
 func containerPath(container containers.Container) *field.Path {
 	list := "containers"
 	switch container.Kind {

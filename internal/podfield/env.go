@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// FieldPaths returns the pod fields that an environment variable may refer to, in addition to single labels and annotations.
+// FieldPaths returns the pod fields that fieldRef of an environment variable permits. Single labels and annotations are permitted
+// too, but not listed.
 func FieldPaths() []string {
 	return []string{
 		"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
@@ -19,13 +20,14 @@ func FieldPaths() []string {
 	}
 }
 
-// VolumeFieldPaths returns the pod fields that a file of a downward API volume may show, in addition to single labels and
-// annotations.
+// VolumeFieldPaths returns the pod fields that fieldRef of a downward API volume permits. Single labels and annotations are
+// permitted too, but not listed.
 func VolumeFieldPaths() []string {
 	return []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
 }
 
-// SplitSubscript splits a field path such as metadata.labels['key'] into its name and key. ok is false if path has no subscript.
+// SplitSubscript splits a path such as metadata.labels['app'] into the name metadata.labels and the key app. ok is false if path
+// does not end with a subscript.
 func SplitSubscript(path string) (name, key string, ok bool) {
 	s, ok := strings.CutSuffix(path, "']")
 	if !ok {
@@ -35,7 +37,8 @@ func SplitSubscript(path string) (name, key string, ok bool) {
 	return name, key, ok && name != ""
 }
 
-// ResourceFields returns the requests and limits that an environment variable may refer to, in addition to those of huge pages.
+// ResourceFields returns the requests and limits that resourceFieldRef of an environment variable permits. Those of huge pages
+// are permitted too, but not listed.
 func ResourceFields() []string {
 	return []string{
 		"limits.cpu", "limits.ephemeral-storage", "limits.memory",
@@ -43,8 +46,8 @@ func ResourceFields() []string {
 	}
 }
 
-// IsContainerResource reports whether Kubernetes itself defines the resource for containers: CPU, memory, ephemeral storage or
-// huge pages.
+// IsContainerResource reports whether name is a container resource of Kubernetes itself, not of a device plugin: CPU, memory,
+// ephemeral storage or huge pages.
 func IsContainerResource(name corev1.ResourceName) bool {
 	switch name {
 	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
@@ -53,8 +56,9 @@ func IsContainerResource(name corev1.ResourceName) bool {
 	return IsHugePages(name)
 }
 
-// Quotient returns quantity divided by divisor, rounded up to an integer; CPU is compared in millicores. A divisor of zero or
-// less counts as 1. Source: convertResourceCPUToString in pkg/api/v1/resource/helpers.go.
+// Quotient returns quantity divided by divisor, rounded up, as decimal text. It is the value of a resourceFieldRef. If name is
+// cpu, both are in millicores. A divisor of zero or less counts as 1. Source: convertResourceCPUToString in
+// pkg/api/v1/resource/helpers.go.
 func Quotient(name corev1.ResourceName, quantity, divisor resource.Quantity) string {
 	if divisor.Sign() <= 0 {
 		divisor = resource.MustParse("1")
@@ -70,7 +74,7 @@ func Quotient(name corev1.ResourceName, quantity, divisor resource.Quantity) str
 	return strconv.FormatInt(quotient, 10)
 }
 
-// IsHugePages reports whether the resource is one of huge pages, such as hugepages-2Mi.
+// IsHugePages reports whether name is a huge page resource, such as hugepages-2Mi.
 func IsHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }

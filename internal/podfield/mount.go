@@ -11,21 +11,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// PropagationModes returns the valid values of mountPropagation.
+// PropagationModes returns the valid values of mountPropagation in a volume mount.
 func PropagationModes() []corev1.MountPropagationMode {
 	return []corev1.MountPropagationMode{
 		corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone,
 	}
 }
 
-// RecursiveModes returns the valid values of recursiveReadOnly.
+// RecursiveModes returns the valid values of recursiveReadOnly in a volume mount.
 func RecursiveModes() []corev1.RecursiveReadOnlyMode {
 	return []corev1.RecursiveReadOnlyMode{
 		corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible,
 	}
 }
 
-// CheckRelative returns messages if subPath is absolute or contains "..", else nil.
+// CheckRelative returns an error text if subPath is absolute or has an element "..". It returns nil for a valid subPath.
 func CheckRelative(subPath string) []string {
 	if path.IsAbs(subPath) {
 		return []string{"must be a relative path"}
@@ -33,7 +33,7 @@ func CheckRelative(subPath string) []string {
 	return CheckNoBacksteps(subPath)
 }
 
-// CheckNoBacksteps returns messages if subPath contains "..", else nil.
+// CheckNoBacksteps returns an error text if subPath has an element "..". It returns nil otherwise.
 func CheckNoBacksteps(subPath string) []string {
 	if slices.Contains(strings.Split(subPath, "/"), "..") {
 		return []string{"must not contain '..'"}

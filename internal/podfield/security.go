@@ -9,20 +9,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// GroupsPolicies returns the valid values of supplementalGroupsPolicy.
+// GroupsPolicies returns the valid values of supplementalGroupsPolicy in a pod security context.
 func GroupsPolicies() []corev1.SupplementalGroupsPolicy {
 	return []corev1.SupplementalGroupsPolicy{corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict}
 }
 
-// AppArmorTypes returns the valid types of an AppArmor profile.
+// AppArmorTypes returns the valid values of the type of an AppArmor profile.
 func AppArmorTypes() []corev1.AppArmorProfileType {
 	return []corev1.AppArmorProfileType{
 		corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined,
 	}
 }
 
-// ParseAppArmorAnnotation converts the value of the deprecated AppArmor annotation of a container to a profile. It returns nil
-// for an invalid value.
+// ParseAppArmorAnnotation returns the profile that value, a container's AppArmor annotation, stands for. The annotation is
+// deprecated in favor of the field appArmorProfile. It returns nil if value is invalid.
 func ParseAppArmorAnnotation(value string) *corev1.AppArmorProfile {
 	switch value {
 	case corev1.DeprecatedAppArmorBetaProfileRuntimeDefault:
@@ -37,8 +37,8 @@ func ParseAppArmorAnnotation(value string) *corev1.AppArmorProfile {
 	return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
 }
 
-// SysctlName returns a sysctl name with dots as separators. If its first separator is a slash, dots and slashes are exchanged
-// (sysctl.d(5)): net/ipv4/conf/eno2.100/rp_filter becomes net.ipv4.conf.eno2/100.rp_filter.
+// SysctlName returns the sysctl name with dots as separators. If the first separator of name is a slash, each dot becomes a slash
+// and each slash a dot, as in sysctl.d(5): net/ipv4/conf/eno2.100/rp_filter becomes net.ipv4.conf.eno2/100.rp_filter.
 func SysctlName(name string) string {
 	i := strings.IndexAny(name, "./")
 	if i < 0 || name[i] == '.' {

@@ -39,7 +39,8 @@ func Addresses(hostNetwork bool, ips []string, previous []corev1.PodIP, hostIPs 
 	return picked
 }
 
-// pickPerFamily returns the first IPv6 and the first IPv4 address of ips, in the order that first6 selects.
+// pickPerFamily returns the first IPv4 and the first IPv6 address in ips. With first6, the IPv6 address comes first. Invalid
+// addresses are ignored.
 func pickPerFamily(ips []string, first6 bool) []netip.Addr {
 	var picked []netip.Addr
 	for _, is6 := range [...]bool{first6, !first6} {
@@ -53,8 +54,8 @@ func pickPerFamily(ips []string, first6 bool) []netip.Addr {
 	return picked
 }
 
-// Parse parses an IP address like the kubelet, which accepts more than [netip.ParseAddr]: numbers may have leading zeros, as some
-// CNI plugins write them. An IPv4-mapped IPv6 address becomes an IPv4 address. Zones are invalid.
+// Parse parses an IP address like the kubelet. Unlike [netip.ParseAddr], it permits leading zeros in numbers, because some CNI
+// plugins write them. It returns an IPv4-mapped IPv6 address as an IPv4 address. An address with a zone is invalid.
 func Parse(text string) (netip.Addr, bool) {
 	var b strings.Builder
 	digits := 0 // of the current number, without leading zeros

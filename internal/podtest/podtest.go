@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// Pod returns the valid pod default/web with one container "c" and defaults applied. The first fragment is YAML of its spec, and
-// the second is YAML of its container.
+// Pod returns a valid pod with the name web in namespace default, one container c, and all defaults set. fragments can change it:
+// the first is YAML of the pod spec, the second is YAML of the container.
 func Pod(t testing.TB, fragments ...string) *corev1.Pod {
 	t.Helper()
 	p := &corev1.Pod{}

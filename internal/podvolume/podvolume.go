@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/containers"
 )
 
-// SourceOf returns the JSON name of the source field of a volume, such as "configMap", or "" if it has no source.
+// SourceOf returns the type of vol as the JSON name of its source field, such as "configMap". It returns "" if no source is set.
 func SourceOf(vol *corev1.Volume) string {
 	switch { // the common ones, without reflection
 	case vol.ConfigMap != nil:
@@ -34,12 +34,13 @@ func SourceOf(vol *corev1.Volume) string {
 	return firstFieldSet(reflect.ValueOf(&vol.VolumeSource).Elem())
 }
 
-// PVSourceOf returns the JSON name of the source field of a PV, such as "csi", or "" if it has no source.
+// PVSourceOf returns the type of pv as the JSON name of its source field, such as "csi". It returns "" if no source is set.
 func PVSourceOf(pv *corev1.PersistentVolume) string {
 	return firstFieldSet(reflect.ValueOf(&pv.Spec.PersistentVolumeSource).Elem())
 }
 
-// firstFieldSet returns the JSON name of the first non-nil field of a struct of pointers.
+// firstFieldSet returns the JSON name of the first field of the struct sources that is not nil, or "". All fields of sources must
+// be pointers.
 func firstFieldSet(sources reflect.Value) string {
 	for i := range sources.NumField() {
 		if !sources.Field(i).IsNil() {
@@ -50,8 +51,8 @@ func firstFieldSet(sources reflect.Value) string {
 	return ""
 }
 
-// UsedByPod returns the names of the volumes that a container of any kind mounts or has as a device. Other volumes are not set
-// up.
+// UsedByPod returns the names of the volumes that at least one container of spec uses, as a mount or as a device. Only these
+// volumes need to be set up.
 func UsedByPod(spec *corev1.PodSpec) map[string]bool {
 	names := make(map[string]bool, len(spec.Volumes))
 	for c := range containers.All(spec) {
@@ -62,7 +63,7 @@ func UsedByPod(spec *corev1.PodSpec) map[string]bool {
 	return names
 }
 
-// UsedByContainer yields the names of the volumes that a container mounts or has as devices.
+// UsedByContainer yields the name of the volume of each mount and each device of container.
 func UsedByContainer(container *corev1.Container) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range container.VolumeMounts {
@@ -88,7 +89,7 @@ func Find(pod *corev1.Pod, name string) *corev1.Volume {
 	return nil
 }
 
-// ReadOnly reports whether the source of a volume in the pod spec is read-only.
+// ReadOnly reports whether the pod spec makes the volume read-only by the field readOnly of its source.
 func ReadOnly(vol *corev1.Volume) bool {
 	switch {
 	case vol.PersistentVolumeClaim != nil:

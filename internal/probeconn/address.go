@@ -11,8 +11,8 @@ import (
 	"unicode"
 )
 
-// CheckAddress returns an error that names the field, Host or Port, that is invalid. It does not resolve host: it rejects only
-// characters that no host name contains.
+// CheckAddress returns an error that names the invalid field: Host or Port. It does not resolve host. A host is invalid if it is
+// empty or has a character that no host name contains.
 func CheckAddress(host string, port int) error {
 	if port < 1 || port > 65535 {
 		return fmt.Errorf("field Port: %d is not from 1 to 65535", port)
@@ -29,7 +29,8 @@ func CheckAddress(host string, port int) error {
 	return nil
 }
 
-// isInvalidInHost reports whether char cannot be part of a host name in a URL. Characters beyond ASCII are left to the resolver.
+// isInvalidInHost reports whether no host name in a URL contains char. It accepts letters beyond ASCII, which the resolver
+// interprets.
 func isInvalidInHost(char rune) bool {
 	return char == unicode.ReplacementChar || !unicode.IsGraphic(char) || unicode.IsSpace(char) || strings.ContainsRune("/?#@[]:%\\<>\"^`{|}", char)
 }

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// Dial connects to a container for a probe. It disables TCP keep-alives, because no probe connection is idle for long, and avoids
-// TIME_WAIT after the connection is closed.
+// Dial connects to a container for a probe. It sends no TCP keep-alives, because a probe connection is never idle for long. After
+// the connection is closed, its port does not stay in TIME_WAIT where the system permits it.
 func Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{KeepAlive: -1}
 	conn, err := d.DialContext(ctx, network, address)
@@ -27,8 +27,9 @@ func Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// AgentError returns the error of a probe that failed because of the agent: the cause of ctx if it was cancelled, or err if no
-// file descriptor is left. It returns nil if err is a failure of the container, such as an expired deadline.
+// AgentError returns an error if a probe with ctx failed with err because of the agent, not because of the container. That is the
+// cause of a canceled ctx, or err if no file descriptor is left. It returns nil for all other failures, such as an expired
+// deadline.
 func AgentError(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -39,7 +40,7 @@ func AgentError(ctx context.Context, err error) error {
 	return nil
 }
 
-// IsOutOfFiles reports whether a call failed because the process or the host has no file descriptor left.
+// IsOutOfFiles reports whether err means that this process or the host has no file descriptor left.
 func IsOutOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }

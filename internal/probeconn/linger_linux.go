@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setLinger makes the kernel forget a closed connection once the peer has acknowledged its end (TCP_LINGER2), so that the port is
-// not in TIME_WAIT for a minute. The peer reads a normal end of file.
+// setLinger makes the kernel release the port of conn soon after conn is closed, not a minute later: once the peer has
+// acknowledged the close, TIME_WAIT is skipped (TCP_LINGER2). The peer reads a normal end of file.
 //
-// The kubelet sets SO_LINGER to one second, which on Linux does not avoid TIME_WAIT and makes Close wait for the peer.
+// The kubelet sets SO_LINGER to one second instead. On Linux this does not avoid TIME_WAIT, and it makes Close wait for the peer.
 func setLinger(conn *net.TCPConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -7,5 +7,6 @@ package probeconn
 
 import "net"
 
-// setLinger sets SO_LINGER to one second as the kubelet does: Close waits for the peer for a second at most.
+// setLinger sets SO_LINGER to one second, as the kubelet does. Closing conn then waits at most a second for the peer to receive
+// all data.
 func setLinger(conn *net.TCPConn) error { return conn.SetLinger(1) }

@@ -63,7 +63,7 @@ type quotaState struct {
 	_       [252]byte
 }
 
-// openDir opens a directory. It does not follow a symbolic link at the end.
+// openDir opens the directory dir. If dir is a symbolic link, it returns an error.
 func openDir(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -93,7 +93,7 @@ func callQuotactl(f *os.File, cmd, id uint32, arg unsafe.Pointer) error {
 	return nil
 }
 
-// getQuota returns the quota of a project; empty for an unused project.
+// getQuota returns the limits and usage of the project id on the file system of f. For an unused project it returns a zero q.
 func getQuota(f *os.File, id uint32) (q projectQuota, err error) {
 	err = callQuotactl(f, cmdGet, id, unsafe.Pointer(&q))
 	if errors.Is(err, unix.ENOENT) {
@@ -111,7 +111,7 @@ func writeLimit(f *os.File, id uint32, bytes uint64) error {
 	return callQuotactl(f, cmdSet, id, unsafe.Pointer(&q))
 }
 
-// checkEnforced returns an error unless the file system enforces project quotas.
+// checkEnforced returns an error unless the file system of f counts and enforces project quotas.
 func checkEnforced(f *os.File) error {
 	s := quotaState{version: stateVersion}
 	if err := callQuotactl(f, cmdState, 0, unsafe.Pointer(&s)); err != nil {
@@ -123,7 +123,8 @@ func checkEnforced(f *os.File) error {
 	return nil
 }
 
-// isUnsupported reports whether err means that project quotas are unavailable, or not permitted to this process.
+// isUnsupported reports whether err means that the kernel or the file system has no project quotas, or that this process may not
+// use them.
 func isUnsupported(err error) bool {
 	for _, errno := range []unix.Errno{
 		unix.ENOSYS, unix.ENOTTY, unix.EOPNOTSUPP, unix.ESRCH, unix.EPERM, unix.EACCES, unix.ENOTBLK, unix.EINVAL, unix.ENODEV,

@@ -46,7 +46,7 @@ func (p *Projects) setLimit(dir string, bytes uint64) error {
 	return wrapError("limit", dir, err)
 }
 
-// findFreeID returns a project ID without usage and without limit.
+// findFreeID returns a project ID that has no usage and no limit on the file system of f.
 func (p *Projects) findFreeID(f *os.File) (uint32, error) {
 	id := p.firstCandidate()
 	for range maxTries {
@@ -101,8 +101,8 @@ func releaseProject(dir string, id uint32) error {
 	return wrapError("release project on", dir, writeLimit(f, id, 0))
 }
 
-// readProject returns the attributes of a directory. own reports whether its project was assigned by this package, and not
-// inherited from its parent.
+// readProject returns the project attributes of the directory dir, which is open as f. own is true if Limit has assigned the
+// project to dir itself, and false if dir has inherited it from its parent.
 func readProject(f *os.File, dir string) (a fileAttr, own bool, err error) {
 	if a, err = getAttr(f); err != nil {
 		return a, false, err
@@ -119,7 +119,8 @@ func readProject(f *os.File, dir string) (a fileAttr, own bool, err error) {
 	return a, err == nil && above.project != a.project, err
 }
 
-// wrapError returns err with action and directory; it wraps errors.ErrUnsupported if quotas are unavailable.
+// wrapError returns err with the text of action and dir, or nil if err is nil. If project quotas are unavailable, the result also
+// wraps errors.ErrUnsupported.
 func wrapError(action, dir string, err error) error {
 	if err == nil {
 		return nil

@@ -50,7 +50,8 @@ type verdict struct {
 	used               bool
 }
 
-// findMismatch returns how the metrics contradict the verdict, or "". ours is nil if we lack the metric.
+// findMismatch returns a text if the metric does not differ in the way that the verdict v claims, or "" if v is right. theirs is
+// the kubelet's metric. ours is nodeagent's, or nil if nodeagent does not have it.
 func (v *verdict) findMismatch(theirs, ours *Family) string {
 	switch {
 	case v.kind == "varies":
@@ -99,8 +100,8 @@ func parseVerdicts(text string) (list verdictList, problems []string) {
 	return list, problems
 }
 
-// findVerdict returns the verdict about a metric, and marks it as used. Without a line with the whole name, it is the longest
-// matching prefix.
+// findVerdict returns the verdict for the metric name, and marks it as used. A verdict with this name precedes verdicts with a
+// prefix and "*", of which the longest matching prefix wins. It returns nil if none matches.
 func (l verdictList) findVerdict(name string) *verdict {
 	var best *verdict
 	for _, v := range l {

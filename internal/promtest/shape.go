@@ -50,8 +50,9 @@ func (f Family) String() string {
 	return b.String()
 }
 
-// Kubelet returns the shape of a page of the kubelet, such as [PageCadvisor], sorted by name. For [PageMetrics] it includes
-// metrics that only the kubelet's code shows, because the scraped kubelet had no series of them.
+// Kubelet returns the metric families on a page of the kubelet, such as [PageCadvisor], sorted by name. They are recorded from a
+// running kubelet. For [PageMetrics] they also include families that only occur in the kubelet's code, because the running
+// kubelet had no series of them.
 func Kubelet(page string) ([]Family, error) {
 	files := []string{page}
 	if page == PageMetrics {
@@ -77,7 +78,7 @@ func sortByName(families []Family) {
 	slices.SortFunc(families, func(a, b Family) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// Parse returns the shape of a page in the text format of Prometheus, sorted by name.
+// Parse returns the metric families on page, which is in the text format of Prometheus, sorted by name.
 func Parse(page io.Reader) ([]Family, error) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(page)
@@ -87,7 +88,7 @@ func Parse(page io.Reader) ([]Family, error) {
 	return Shape(slices.Collect(maps.Values(families))), nil
 }
 
-// Shape returns the shape of gathered metrics, sorted by name.
+// Shape returns name, type and labels of each of families, without values, sorted by name.
 func Shape(families []*dto.MetricFamily) []Family {
 	shape := make([]Family, 0, len(families))
 	for _, family := range families {
@@ -119,7 +120,7 @@ func newFamily(family *dto.MetricFamily) Family {
 	}
 }
 
-// ParseList parses a list of shapes, one a line. Empty lines and lines with # are ignored.
+// ParseList parses a text with one metric family per line. Empty lines and lines that start with # are ignored.
 func ParseList(text string) ([]Family, error) {
 	var list []Family
 	for number, line := range listLines(text) {
@@ -151,7 +152,7 @@ func parseLine(line string) (Family, error) {
 	return family, nil
 }
 
-// listLines yields the lines of text that are not comments, with their numbers.
+// listLines yields each line of text with its line number. It omits empty lines and comments.
 func listLines(text string) func(yield func(int, string) bool) {
 	return func(yield func(int, string) bool) {
 		number := 0

@@ -61,8 +61,9 @@ func parseName(image string) (Reference, error) {
 	return Reference{Short: short, Domain: domain, Path: path, Tag: tag, Digest: digest}, nil
 }
 
-// Split splits an image name into its registry, with [DockerHub] as default, and the rest: "localhost/app" has the registry
-// localhost, "team/app" has DockerHub. It accepts any string without checking it; see [Parse].
+// Split splits an image name into the registry and rest, the repository with its tag and digest. Without a registry in name,
+// registry is [DockerHub]: "localhost/app" has the registry localhost, but "team/app" has DockerHub. Split does not check name;
+// see [Parse].
 func Split(name string) (registry, rest string) {
 	first, rest, found := strings.Cut(name, "/")
 	switch {

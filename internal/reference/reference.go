@@ -35,7 +35,7 @@ type Reference struct {
 	Digest string // for example "sha256:" and 64 digits; empty: no digest
 }
 
-// Repository returns registry and path, for example "docker.io/library/busybox". It is the key for credentials.
+// Repository returns the registry and the path, for example "docker.io/library/busybox". Credentials are stored by this name.
 func (r Reference) Repository() string {
 	if r.Domain == "" {
 		return r.Path
@@ -43,15 +43,14 @@ func (r Reference) Repository() string {
 	return r.Domain + "/" + r.Path
 }
 
-// String returns the full reference, with [DefaultTag] if it has neither tag nor digest.
+// String returns the reference with its registry, and with [DefaultTag] if it has no tag and no digest.
 func (r Reference) String() string { return r.Repository() + r.tagAndDigest() }
 
-// Tagged returns the reference as given, with [DefaultTag] if it has neither tag nor digest. It does not add a registry,
-// because the runtime decides how to resolve a short name.
+// Tagged returns the reference as the user wrote it, with [DefaultTag] if it has no tag and no digest. It adds no registry,
+// because the runtime decides which registry a short name refers to.
 func (r Reference) Tagged() string { return r.Short + r.tagAndDigest() }
 
-// Identity returns the full reference without redundant parts: if there is a digest, the tag is omitted, because runtimes
-// ignore it.
+// Identity returns the full reference. If it has a digest, the tag is omitted, because runtimes ignore the tag then.
 func (r Reference) Identity() string {
 	if r.Digest != "" {
 		r.Tag = ""
@@ -59,8 +58,8 @@ func (r Reference) Identity() string {
 	return r.String()
 }
 
-// Identity returns the same string for all names of one image, for example "busybox" and "docker.io/library/busybox:latest". A
-// string that is no valid reference, for example an ID, is returned unchanged.
+// Identity returns a string that is equal for all names of one image, such as "busybox" and "docker.io/library/busybox:latest".
+// If name is no valid reference, for example an image ID, it is returned unchanged.
 func Identity(name string) string {
 	ref, err := Parse(name)
 	if err != nil {
@@ -83,8 +82,8 @@ func (r Reference) tagAndDigest() string {
 	return b.String()
 }
 
-// IsLatest reports whether an image name in a pod has the tag [DefaultTag], explicitly or by default. It returns false for
-// invalid names. The default pull policy of such images is Always. Source: SetDefaults_Container in
+// IsLatest reports whether image, the image name of a container, has the tag [DefaultTag] or has neither tag nor digest. For such
+// images the default pull policy is Always. It returns false for an invalid name. Source: SetDefaults_Container in
 // pkg/apis/core/v1/defaults.go of Kubernetes.
 func IsLatest(image string) bool {
 	r, err := Parse(image)
