@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// checkInitFunctions reports each func init, because importing a package must have no effect.
+// checkInitFunctions reports each func init. Importing a package must not have an effect.
 func checkInitFunctions(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
 		for _, decl := range f.Go.Decls {
@@ -24,8 +24,8 @@ func checkInitFunctions(t *Tree) (found []Complaint) {
 	return found
 }
 
-// checkGlobals reports package-level variables that can be changed. Errors, compiled expressions and templates, embedded files
-// and interface assertions are permitted. A read-only table must have a nolint:gochecknoglobals comment.
+// checkGlobals reports package-level variables whose values can be changed. It permits errors, compiled expressions and
+// templates, embedded files, and interface assertions. Another read-only table needs a comment nolint:gochecknoglobals.
 func checkGlobals(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
 		excused := t.linesWithComment(f, "//nolint:gochecknoglobals // ")
@@ -44,7 +44,7 @@ func checkGlobals(t *Tree) (found []Complaint) {
 	return found
 }
 
-// mutableVariables returns the names in a variable declaration whose values can be changed.
+// mutableVariables returns the names in the variable declaration d whose values can be changed after initialization.
 func mutableVariables(d *ast.GenDecl) (names []*ast.Ident) {
 	for _, spec := range d.Specs {
 		s, _ := spec.(*ast.ValueSpec)
@@ -57,7 +57,7 @@ func mutableVariables(d *ast.GenDecl) (names []*ast.Ident) {
 	return names
 }
 
-// linesWithComment returns the lines of f with a comment that starts with prefix.
+// linesWithComment returns the numbers of the lines of f on which a comment starts with prefix.
 func (t *Tree) linesWithComment(f *File, prefix string) map[int]bool {
 	lines := map[int]bool{}
 	for _, group := range f.Go.Comments {
@@ -70,7 +70,7 @@ func (t *Tree) linesWithComment(f *File, prefix string) map[int]bool {
 	return lines
 }
 
-// rawComment returns the text of a comment group with its directives, which the method Text omits.
+// rawComment returns the complete text of doc. Unlike the method Text, it includes directives such as go:embed.
 func rawComment(doc *ast.CommentGroup) string {
 	var b strings.Builder
 	if doc != nil {
@@ -81,7 +81,7 @@ func rawComment(doc *ast.CommentGroup) string {
 	return b.String()
 }
 
-// isImmutable reports whether an expression calls a function, such as errors.New, whose result cannot be changed.
+// isImmutable reports whether e is a call, for example of errors.New, whose result cannot be changed.
 func isImmutable(e ast.Expr) bool {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {
@@ -94,7 +94,8 @@ func isImmutable(e ast.Expr) bool {
 	return false
 }
 
-// checkContexts reports context.Background and context.TODO outside of commands and tests, because the caller cannot cancel them.
+// checkContexts reports context.Background and context.TODO outside of commands and tests, because the caller cannot cancel these
+// contexts.
 func checkContexts(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() && !f.IsMain() }) {
 		pkg := importName(f.Go, "context")
@@ -110,7 +111,8 @@ func checkContexts(t *Tree) (found []Complaint) {
 	return found
 }
 
-// importName returns the name under which f imports a package of the standard library; empty if it does not.
+// importName returns the name by which the code of f refers to the imported package importPath. It returns "" if f does not
+// import the package.
 func importName(f *ast.File, importPath string) string {
 	for _, spec := range f.Imports {
 		switch p, _ := strconv.Unquote(spec.Path.Value); {
@@ -127,8 +129,8 @@ func importName(f *ast.File, importPath string) string {
 // constructorName matches the names of constructors.
 var constructorName = regexp.MustCompile(`^(New|Open|Dial)([A-Z0-9]|$)`)
 
-// checkConstructors reports constructors that start a goroutine, which the caller could not stop. It finds go statements and
-// calls of a method Go, but not those in called functions.
+// checkConstructors reports constructors that start a goroutine, which the caller could not stop. It checks only the body of the
+// constructor for go statements and calls of a method Go, not the functions that the body calls.
 func checkConstructors(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
 		for _, decl := range f.Go.Decls {
@@ -147,7 +149,7 @@ func checkConstructors(t *Tree) (found []Complaint) {
 	return found
 }
 
-// startsGoroutine reports whether a node is a go statement or a call of a method Go.
+// startsGoroutine reports whether n is a go statement or a call of a method Go.
 func startsGoroutine(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.GoStmt:

@@ -39,8 +39,8 @@ type listedPackage struct {
 	}
 }
 
-// LoadClosure runs go list for the module in dir, as built for Linux. Packages of golang.org/x/sys are not counted, because they
-// extend the standard library.
+// LoadClosure runs go list in the directory dir of a module, and returns the third-party dependencies of each package when built
+// for Linux. Packages of golang.org/x/sys do not count, because they extend the standard library.
 func LoadClosure(ctx context.Context, dir string) (Closure, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-json=ImportPath,Standard,Imports,Module", "./...")
 	cmd.Dir = dir
@@ -71,7 +71,8 @@ func LoadClosure(ctx context.Context, dir string) (Closure, error) {
 	return closure, nil
 }
 
-// thirdPartyDependencies returns the third-party packages that can be reached from a package in the import graph.
+// thirdPartyDependencies returns all third-party packages that the package from imports directly or indirectly. graph has the
+// imports of each package.
 func thirdPartyDependencies(graph map[string]listedPackage, from string) (deps []Dependency) {
 	seen := map[string]bool{from: true}
 	for queue := []string{from}; len(queue) > 0; {
@@ -90,7 +91,8 @@ func thirdPartyDependencies(graph map[string]listedPackage, from string) (deps [
 	return deps
 }
 
-// CheckBudgets reports each package with more third-party packages in its closure than the policy permits, and their modules.
+// CheckBudgets reports each package that has more third-party dependencies in closure than the policy permits. The complaint
+// lists the modules of these dependencies.
 func (p *Policy) CheckBudgets(closure Closure) (found []Complaint) {
 	for _, name := range slices.Sorted(maps.Keys(closure)) {
 		deps := closure[name]

@@ -31,9 +31,9 @@ var (
 	pinned = regexp.MustCompile(`\((?:conformance: ([^()/]+)(?:/([^()]+))?|no conformance case: \S.*)\)$`)
 )
 
-// checkDifferences reports package comments with more than maxDifferences differences, and items of differences files that name
-// neither an existing conformance case nor a reason. It also reports differences that package conformance names and no file
-// lists.
+// checkDifferences checks the documentation of differences from Kubernetes. It reports a package comment with more than
+// maxDifferences items, and an item of a differences file that names neither an existing conformance case nor a reason for having
+// none. It also reports a difference that the tests of package conformance permit, but no differences file lists.
 func checkDifferences(t *Tree) (found []Complaint) {
 	comments := map[string]*File{} // by directory: the file with the package comment
 	sources := map[string]bool{}   // directories of packages
@@ -68,7 +68,8 @@ func checkDifferences(t *Tree) (found []Complaint) {
 	return found
 }
 
-// checkDifferencesFile returns the invalid items of a differences file. It adds the conformance cases of all items to named.
+// checkDifferencesFile returns the complaints about the items of the differences file f. cases has the existing conformance
+// cases. It adds the cases that the items name to named.
 func checkDifferencesFile(f *File, cases, named map[string]bool) (found []Complaint) {
 	number := 0
 	for line := range strings.Lines(f.Text) {
@@ -94,8 +95,8 @@ func checkDifferencesFile(f *File, cases, named map[string]bool) (found []Compla
 	return found
 }
 
-// checkConformanceNames reports differences that the tests in package conformance permit, as values with a name and a reason,
-// but no DIFFERENCES.md lists. named has the listed names.
+// checkConformanceNames reports each difference that package conformance permits and that is not in named. Such a difference is a
+// composite literal with the fields Name and Reason. named has the cases that the differences files name.
 func (t *Tree) checkConformanceNames(named map[string]bool) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return f.IsTest() && f.Dir() == conformanceDir }) {
 		ast.Inspect(f.Go, func(n ast.Node) bool {
@@ -113,7 +114,8 @@ func (t *Tree) checkConformanceNames(named map[string]bool) (found []Complaint) 
 	return found
 }
 
-// literalField returns the string value of a field in a composite literal.
+// literalField returns the value of the field in the composite literal list. ok is false if the field is missing or its value is
+// not a string literal.
 func literalField(list *ast.CompositeLit, field string) (text string, ok bool) {
 	for _, element := range list.Elts {
 		pair, isPair := element.(*ast.KeyValueExpr)
@@ -129,8 +131,8 @@ func literalField(list *ast.CompositeLit, field string) (text string, ok bool) {
 	return "", false
 }
 
-// conformanceCases returns the names of all tests in package conformance. It also returns all strings in their code after a
-// slash, because each may be the name of a case.
+// conformanceCases returns the possible names of conformance cases: the names of all tests in package conformance, and "/" with
+// each string in their code, since a string may name a subtest.
 func (t *Tree) conformanceCases() map[string]bool {
 	cases := map[string]bool{}
 	for f := range t.goFiles(func(f *File) bool { return f.IsTest() && f.Dir() == conformanceDir }) {
@@ -149,10 +151,10 @@ func (t *Tree) conformanceCases() map[string]bool {
 	return cases
 }
 
-// goCaseName returns the name of a case as the go command prints it, with underscores.
+// goCaseName returns name as the go command prints it in the name of a subtest, with underscores for spaces.
 func goCaseName(name string) string { return strings.ReplaceAll(name, " ", "_") }
 
-// countDifferences returns the number of list items in the differences section of a package comment.
+// countDifferences returns the number of list items under the heading about differences in the package comment doc.
 func countDifferences(doc string) (n int) {
 	section := false
 	for line := range strings.Lines(doc) {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// checkPackageComments reports packages without a package comment, or with more than one.
+// checkPackageComments reports each package that has no package comment, or that has several.
 func checkPackageComments(t *Tree) (found []Complaint) {
 	carriers := map[string][]string{}
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
@@ -35,8 +35,8 @@ func checkPackageComments(t *Tree) (found []Complaint) {
 	return found
 }
 
-// checkExportedDocs reports exported types, functions, methods, constants and variables without a comment. A group of constants
-// or variables may share one. Fields, and the only method of an interface, need none.
+// checkExportedDocs reports exported types, functions, methods, constants and variables that have no comment. Constants or
+// variables of one group can share a comment. Struct fields, and the method of an interface with only one, need no comment.
 func checkExportedDocs(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() && !f.IsMain() }) {
 		missing := func(pos token.Pos, kind, name string) {
@@ -58,7 +58,7 @@ func checkExportedDocs(t *Tree) (found []Complaint) {
 	return found
 }
 
-// checkSpecDocs calls missing for each undocumented exported name of a specification.
+// checkSpecDocs calls missing for each exported name without a comment in spec, a specification of the declaration d.
 func checkSpecDocs(d *ast.GenDecl, spec ast.Spec, missing func(pos token.Pos, kind, name string)) {
 	switch s := spec.(type) {
 	case *ast.TypeSpec:
@@ -88,7 +88,8 @@ func checkSpecDocs(d *ast.GenDecl, spec ast.Spec, missing func(pos token.Pos, ki
 	}
 }
 
-// funcName returns the name of a function, or "T.M" for a method, and whether it is exported.
+// funcName returns the name of d: "F" for a function and "T.M" for a method. exported is true if the name, and for a method also
+// the type, is exported.
 func funcName(d *ast.FuncDecl) (name string, exported bool) {
 	if d.Recv == nil {
 		return d.Name.Name, d.Name.IsExported()

@@ -62,7 +62,8 @@ type exportUse struct {
 	seen    map[types.Type]bool
 }
 
-// isPublic reports whether other modules can import a package, and are meant to.
+// isPublic reports whether the package path is part of the public API: other modules can import it, and it is no example, tool or
+// test.
 func (u *exportUse) isPublic(path string) bool {
 	switch {
 	case path == u.module, strings.Contains(path+"/", "/internal/"), strings.HasSuffix(path, ".test"), strings.HasSuffix(path, "_test"):
@@ -72,7 +73,7 @@ func (u *exportUse) isPublic(path string) bool {
 	return area != "examples" && area != "hack" && area != "tools"
 }
 
-// rootDir returns the directory at the root of the module that contains a package; empty for a package of another module.
+// rootDir returns the first directory in path below the module, such as "cri". It returns "" for a package of another module.
 func (u *exportUse) rootDir(path string) string {
 	rest, ok := strings.CutPrefix(strings.TrimSuffix(path, "_test"), u.module+"/")
 	if !ok {
@@ -113,7 +114,8 @@ func methodsOf(t *types.TypeName) func(func(*types.Func) bool) {
 	}
 }
 
-// collectInterfaces adds the names of the methods of the interfaces in a package and in those that it imports.
+// collectInterfaces adds to u.methods the names of all methods of interfaces that p declares or that the packages imported by p
+// declare. Methods with such names can be called through an interface.
 func (u *exportUse) collectInterfaces(p *packages.Package) {
 	scopes := []*types.Scope{p.Types.Scope()}
 	for _, imported := range p.Types.Imports() {
@@ -133,7 +135,7 @@ func (u *exportUse) collectInterfaces(p *packages.Package) {
 	}
 }
 
-// collectUses marks the names that a package uses as a user of them does.
+// collectUses marks each name as used that the code of p refers to, if p is a user as [UnusedExports] defines it.
 func (u *exportUse) collectUses(p *packages.Package) {
 	area := u.rootDir(p.PkgPath)
 	for _, file := range p.Syntax {
@@ -160,7 +162,8 @@ func (u *exportUse) collectUses(p *packages.Package) {
 	}
 }
 
-// collectMethods adds the names of the methods of an interface that has no name, such as that of a type assertion.
+// collectMethods adds the names of the methods of i to u.methods. It is called for unnamed interface types too, such as in a type
+// assertion.
 func (u *exportUse) collectMethods(i *ast.InterfaceType) {
 	for _, m := range i.Methods.List {
 		for _, name := range m.Names {
@@ -169,12 +172,13 @@ func (u *exportUse) collectMethods(i *ast.InterfaceType) {
 	}
 }
 
-// isExampleHelper reports whether a test file exists for Examples, whose surrounding code counts as part of them.
+// isExampleHelper reports whether file contains testable examples: its name starts with "example_". All code in such a file
+// counts as part of an example.
 func isExampleHelper(p *packages.Package, file *ast.File) bool {
 	return strings.HasPrefix(filepath.Base(p.Fset.Position(file.Pos()).Filename), "example_")
 }
 
-// markUsed records an object as used, with the names that its declaration mentions.
+// markUsed records that o is used, and with it the types and names that the declaration of o mentions.
 func (u *exportUse) markUsed(o types.Object) {
 	k := objectKey(o)
 	if u.used[k] {
@@ -239,7 +243,7 @@ func (u *exportUse) markType(t types.Type) {
 	}
 }
 
-// unusedNames returns the sorted exported names without a user.
+// unusedNames returns the exported names of public packages that have no user, sorted.
 func (u *exportUse) unusedNames() (names []string) {
 	for name, o := range u.names {
 		if c, ok := o.(*types.Const); ok {
@@ -258,7 +262,8 @@ func (u *exportUse) unusedNames() (names []string) {
 	return names
 }
 
-// objectKey returns a name of an object that is unique in the module and equal for a package that is also loaded for its tests.
+// objectKey returns a unique name of o in the module. When a package is loaded a second time for its tests, the copy of o there
+// has the same name.
 func objectKey(o types.Object) string {
 	if o.Pkg() == nil {
 		return o.Name()

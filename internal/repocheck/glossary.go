@@ -61,8 +61,8 @@ func ParseGlossary(text string) (*Glossary, error) {
 	return g, nil
 }
 
-// Check reports each forbidden word in comments, strings, names and file names of Go files, and in Markdown files. It skips test
-// data and the files in except.
+// Check reports each forbidden word in Go files and Markdown files of t: in comments, strings, identifiers and file names. It
+// skips test data and the files in except.
 func (g *Glossary) Check(t *Tree, except ...string) (found []Complaint) {
 	for i := range t.Files {
 		f := &t.Files[i]
@@ -88,7 +88,8 @@ func (g *Glossary) Check(t *Tree, except ...string) (found []Complaint) {
 	return found
 }
 
-// findWords calls complain for each match of a pattern in text, with its offset, the replacement and the matched words.
+// findWords calls complain for each forbidden word in text: at is its offset, say is the replacement, and words is the text that
+// matched.
 func (g *Glossary) findWords(text string, complain func(at int, say, words string)) {
 	if !g.all.MatchString(text) {
 		return
@@ -104,12 +105,12 @@ func (g *Glossary) findWords(text string, complain func(at int, say, words strin
 // commentMark matches the start of a comment line.
 var commentMark = regexp.MustCompile(`(?m)^([ \t]*)//`)
 
-// isMarkdown reports whether f is a Markdown file outside of test data.
+// isMarkdown reports whether f is a Markdown file that is no test data.
 func (f *File) isMarkdown() bool {
 	return strings.HasSuffix(f.Path, ".md") && !slices.Contains(strings.Split(f.Path, "/"), "testdata")
 }
 
-// checkNames reports forbidden words in the identifiers of a Go file, at the first use of each identifier.
+// checkNames calls complain for each identifier of the Go file f that contains a forbidden word, once per identifier.
 func (g *Glossary) checkNames(t *Tree, f *File, complain func(line int, say, words string)) {
 	if f.Go == nil {
 		return
@@ -124,7 +125,7 @@ func (g *Glossary) checkNames(t *Tree, f *File, complain func(line int, say, wor
 	})
 }
 
-// splitName returns the words of an identifier, such as "exit Code" for exitCode and exit_Code.
+// splitName separates the words of an identifier by spaces: "exit Code" for both exitCode and exit_Code.
 func splitName(name string) string {
 	return wordStart.ReplaceAllString(strings.ReplaceAll(name, "_", " "), "$1$3 $2$4")
 }

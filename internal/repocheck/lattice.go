@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// CheckImports reports each import that the policy does not grant, and each package that the policy does not know. It reads the
-// files of all operating systems. Nested modules are skipped.
+// CheckImports reports each import that the policy does not grant, and each package for which the policy has no line. It checks
+// the files for all operating systems. Nested modules are skipped.
 func (p *Policy) CheckImports(t *Tree) (found []Complaint) {
 	unknown := map[string]bool{}
 	for f := range t.goFiles(func(f *File) bool { return !f.Nested }) {
@@ -31,7 +31,8 @@ func (p *Policy) CheckImports(t *Tree) (found []Complaint) {
 	return found
 }
 
-// checkImport checks one import of a file. g is the grant of its package.
+// checkImport checks the import spec of the file f. g is the grant for the package of f. The bool is true if the import is
+// forbidden, and the Complaint is valid only then.
 func (p *Policy) checkImport(t *Tree, f *File, spec *ast.ImportSpec, g grant) (Complaint, bool) {
 	full, err := strconv.Unquote(spec.Path.Value)
 	if err != nil { // the parser has checked the syntax
@@ -53,7 +54,7 @@ func (p *Policy) checkImport(t *Tree, f *File, spec *ast.ImportSpec, g grant) (C
 	return t.complaintAt(f, spec.Pos(), "imports %s, which the policy does not grant to %s", name, f.Dir()), true
 }
 
-// localPath returns an import path relative to the repository. own is false for a package of another module.
+// localPath returns importPath relative to the module of t, and true for own. For a package of another module, own is false.
 func (t *Tree) localPath(importPath string) (name string, own bool) {
 	if importPath == t.Module {
 		return ".", true
@@ -62,12 +63,12 @@ func (t *Tree) localPath(importPath string) (name string, own bool) {
 	return name, own
 }
 
-// isRelated reports whether one package contains the other or equals it.
+// isRelated reports whether a and b are the same directory, or one is below the other.
 func isRelated(a, b string) bool {
 	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
 }
 
-// isStandard reports whether an import path is in the standard library: its first element has no dot.
+// isStandard reports whether importPath is a package of the standard library: its first element contains no dot.
 func isStandard(importPath string) bool {
 	first, _, _ := strings.Cut(importPath, "/")
 	return !strings.Contains(first, ".")

@@ -13,8 +13,8 @@ import (
 // logKey matches a valid key of a log line.
 var logKey = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
 
-// checkLogKeys reports keys of log lines that are not lowerCamel, and the key err, which must be error. Uniform keys make the log
-// of an agent searchable.
+// checkLogKeys reports keys of log attributes that are not in lowerCamel, and the key err, which must be error. Uniform keys make
+// the log of an agent easier to search.
 func checkLogKeys(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
 		slog := importName(f.Go, "log/slog")
@@ -33,7 +33,8 @@ func checkLogKeys(t *Tree) (found []Complaint) {
 	return found
 }
 
-// logKeysOf returns the keys in a call that logs or creates an attribute, or in a list of log arguments.
+// logKeysOf returns the literal keys of log attributes in n. n may be a call that logs, a call that creates an attribute, or a
+// list of log arguments. slog is the name by which the file refers to package log/slog.
 func logKeysOf(n ast.Node, slog string) []*ast.BasicLit {
 	if list, ok := n.(*ast.CompositeLit); ok {
 		array, ok := list.Type.(*ast.ArrayType)
@@ -60,7 +61,8 @@ func logKeysOf(n ast.Node, slog string) []*ast.BasicLit {
 	return literalKeys(call.Args[message+1:])
 }
 
-// elementType returns the name of the element type of a slice literal.
+// elementType returns the name of the element type of array, and whether that type is a plain name. If ok is false, array is not
+// valid and the result is "", false.
 func elementType(array *ast.ArrayType, ok bool) (name string, isName bool) {
 	if !ok {
 		return "", false
@@ -86,7 +88,8 @@ var attributes = map[string]bool{ //nolint:gochecknoglobals // only read
 	"Duration": true, "Time": true,
 }
 
-// literalKeys returns the literal keys among alternating keys and values. An attribute is a key and a value in one.
+// literalKeys returns the keys that are string literals in args, a list of alternating keys and values. An slog.Attr in args
+// stands for both a key and its value.
 func literalKeys(args []ast.Expr) (keys []*ast.BasicLit) {
 	for i := 0; i < len(args); {
 		key := stringLiteral(args[i])

@@ -59,8 +59,8 @@ func (c Complaint) String() string {
 	return fmt.Sprintf("%s:%d: %s", c.Path, c.Line, c.Text)
 }
 
-// Load reads a repository, except for .git and .lab. A Go file that does not parse is no error, but a violation of the first of
-// [Rules].
+// Load reads all files of the repository fsys, except for .git and .lab, and parses the Go files. A syntax error is not an error
+// of Load: the first of [Rules] reports it.
 func Load(fsys fs.FS) (*Tree, error) {
 	t := &Tree{fset: token.NewFileSet()}
 	var nested []string
@@ -97,7 +97,8 @@ func Load(fsys fs.FS) (*Tree, error) {
 	return t, nil
 }
 
-// parseFile returns the File for a path and its content, and parses Go source.
+// parseFile returns the File with path name and content text. If it is Go source, it is parsed. A syntax error is added to
+// t.parseErrors.
 func (t *Tree) parseFile(name, text string) File {
 	f := File{Path: name, Text: text}
 	if !strings.HasSuffix(name, ".go") || slices.Contains(strings.Split(name, "/"), "testdata") {
@@ -112,7 +113,7 @@ func (t *Tree) parseFile(name, text string) File {
 	return f
 }
 
-// modulePath returns the module path of a go.mod; empty if it has none.
+// modulePath returns the module path in gomod, the content of a go.mod file, or "" if it has none.
 func modulePath(gomod string) string {
 	m := regexp.MustCompile(`(?m)^module\s+(\S+)`).FindStringSubmatch(gomod)
 	if m == nil {
@@ -121,7 +122,7 @@ func modulePath(gomod string) string {
 	return m[1]
 }
 
-// Packages returns the sorted directories of the public packages, except for the root.
+// Packages returns the sorted directories of all public packages except the root.
 func (t *Tree) Packages() (dirs []string) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() && !f.IsMain() && !f.Nested }) {
 		if dir := f.Dir(); dir != "." && !slices.Contains(strings.Split(dir, "/"), "internal") {
@@ -132,7 +133,7 @@ func (t *Tree) Packages() (dirs []string) {
 	return slices.Compact(dirs)
 }
 
-// goFiles iterates over the parsed Go files for which keep returns true.
+// goFiles yields each Go file of t that has no syntax error and for which keep returns true.
 func (t *Tree) goFiles(keep func(*File) bool) func(yield func(*File) bool) {
 	return func(yield func(*File) bool) {
 		for i := range t.Files {
@@ -143,7 +144,7 @@ func (t *Tree) goFiles(keep func(*File) bool) func(yield func(*File) bool) {
 	}
 }
 
-// complaintAt returns a Complaint about a position in a Go file.
+// complaintAt returns a Complaint about the position pos in f, with the text that format and args yield.
 func (t *Tree) complaintAt(f *File, pos token.Pos, format string, args ...any) Complaint {
 	return Complaint{Path: f.Path, Line: t.fset.Position(pos).Line, Text: fmt.Sprintf(format, args...)}
 }

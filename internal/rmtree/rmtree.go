@@ -20,10 +20,9 @@ func (e *MountError) Error() string {
 	return fmt.Sprintf("remove %s: something is mounted there", e.Path)
 }
 
-// Remove removes the file or directory tree at path. It follows no symbolic links, and a missing path is no error. A mount at
-// path or below it is kept, with its parent directories, and the error is a [*MountError].
-//
-// On systems other than Linux mounts are not detected.
+// Remove removes the file or directory tree at path. It does not follow symbolic links. A missing path is no error. It does not
+// remove mounts at path or below it, nor their parent directories, and returns a [*MountError] for them. On systems other than
+// Linux it does not detect mounts.
 func Remove(path string) error {
 	info, err := os.Lstat(path)
 	switch {

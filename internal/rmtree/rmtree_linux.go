@@ -40,7 +40,8 @@ type removal struct {
 	moved int // number of directories moved to top
 }
 
-// removeEntry removes a directory entry and everything below it. path is its path for errors.
+// removeEntry removes the entry name of the directory parent with all entries below it. path is the full path of the entry, for
+// error texts.
 func (t *removal) removeEntry(parent int, name, path string, depth int) error {
 	err := unix.Unlinkat(parent, name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
@@ -79,7 +80,8 @@ func (t *removal) removeEntry(parent int, name, path string, depth int) error {
 	return nil
 }
 
-// moveToTop moves a deep directory to the top of the tree. The top is read again after a removal.
+// moveToTop renames the directory name of parent to a new name in the top directory of the tree, to limit the number of open
+// directories. The caller removes it there, because the top is read again after a removal.
 func (t *removal) moveToTop(parent int, name, path string) error {
 	for {
 		t.moved++
@@ -94,7 +96,8 @@ func (t *removal) moveToTop(parent int, name, path string) error {
 	}
 }
 
-// leafError returns why an entry that is not a directory cannot be removed: it may be a mount point.
+// leafError returns the error for the entry name of parent, which is not a directory and whose removal failed with err. If name
+// is a mount point, it is a [*MountError].
 func (t *removal) leafError(parent int, name, path string, err error) error {
 	if mount, statErr := mountOf(parent, name); statErr == nil && mount != t.mount {
 		return &MountError{Path: path}
@@ -102,7 +105,8 @@ func (t *removal) leafError(parent int, name, path string, err error) error {
 	return &os.PathError{Op: "remove", Path: path, Err: err}
 }
 
-// removeContents removes the entries of a directory, and returns the first error.
+// removeContents removes all entries of dir. After an error it continues with the next entry, and returns the first error. path
+// is the full path of dir, for error texts.
 func (t *removal) removeContents(dir *os.File, path string, depth int) error {
 	var first error
 	for {
@@ -128,7 +132,7 @@ func (t *removal) removeContents(dir *os.File, path string, depth int) error {
 	}
 }
 
-// mountOf returns the mount ID of a directory, or of the entry name in it.
+// mountOf returns the ID of the mount that contains the entry name of the directory dir. An empty name means dir itself.
 func mountOf(dir int, name string) (uint64, error) {
 	var st unix.Statx_t
 	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT

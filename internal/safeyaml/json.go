@@ -10,7 +10,8 @@ import (
 	"fmt"
 )
 
-// JSON checks the JSON document raw against the limits and the remaining budget, and removes its values from the budget.
+// JSON reduces the budget by the values of the JSON document raw. It returns an error if raw is not valid JSON, or exceeds the
+// budget or another limit, for example that of the nesting depth.
 func (b *Budget) JSON(raw []byte) error {
 	if !json.Valid(raw) { // the error of Unmarshal has the position
 		return json.Unmarshal(raw, new(json.RawMessage))
@@ -47,7 +48,7 @@ func (b *Budget) JSON(raw []byte) error {
 	return s.scanDocument()
 }
 
-// checkLength returns an error if length, in bytes, exceeds limit. kind, such as "string", is for the error.
+// checkLength returns an error if length is greater than limit, both in bytes. The error text names kind, such as "string".
 func checkLength(kind string, length, limit int) error {
 	if length > limit {
 		return fmt.Errorf("a %s of %d bytes, the limit is %d", kind, length, limit)
@@ -67,7 +68,7 @@ type scanner struct {
 // errEnd is returned for JSON that ends within a value.
 var errEnd = errors.New("unexpected end of JSON")
 
-// scanDocument visits all values. An error has the path of the value at which it occurred.
+// scanDocument scans all values of the document. An error of a hook contains the path of the value for which the hook was called.
 func (s *scanner) scanDocument() error {
 	if err := s.scanValue(); err != nil {
 		return &Error{Path: formatPath(s.path), Err: err}
@@ -75,7 +76,7 @@ func (s *scanner) scanDocument() error {
 	return nil
 }
 
-// peekByte skips white space and returns the next byte without consuming it, or zero at the end.
+// peekByte skips white space and returns the next byte, which remains unread. It returns zero at the end of the document.
 func (s *scanner) peekByte() byte {
 	for s.at < len(s.data) {
 		switch c := s.data[s.at]; c {
@@ -88,7 +89,8 @@ func (s *scanner) peekByte() byte {
 	return 0
 }
 
-// scanValue visits the next value and its children. After an error, s.path is the path of the value that caused it.
+// scanValue scans the next value with its children, and calls the hooks of s for each. After an error, s.path is the path of the
+// value that caused it.
 func (s *scanner) scanValue() error {
 	if s.enter != nil {
 		if err := s.enter(s); err != nil {
@@ -112,7 +114,7 @@ func (s *scanner) scanValue() error {
 	return s.scalar(s, text)
 }
 
-// scanChildren visits the elements of a list or, if keyed is true, the values of an object.
+// scanChildren scans the values in a list, or in an object if keyed is true, up to the closing bracket.
 func (s *scanner) scanChildren(keyed bool) error {
 	s.at++
 	for i := 0; ; i++ {
@@ -142,7 +144,7 @@ func (s *scanner) scanChildren(keyed bool) error {
 	}
 }
 
-// scanString consumes the next string and returns it with its quotes.
+// scanString reads the next string, and returns it with its quotes.
 func (s *scanner) scanString() []byte {
 	begin := s.at
 	for s.at++; s.at < len(s.data); s.at++ {
@@ -157,7 +159,7 @@ func (s *scanner) scanString() []byte {
 	return s.data[begin:]
 }
 
-// unquoteString returns the content of a JSON string, or text itself if it is not a string.
+// unquoteString returns the content of text if text is a JSON string, and text itself otherwise.
 func unquoteString(text []byte) []byte {
 	if text[0] != '"' {
 		return text

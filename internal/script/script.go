@@ -19,9 +19,10 @@ var update = flag.Bool("update", false, "rewrite the scripts in testdata") //nol
 // sectionTitle matches the first line of a section of a script file.
 var sectionTitle = regexp.MustCompile(`(?m)^-- (.+) --\n`)
 
-// Run executes the scripts in the files that match pattern, each as a subtest. play returns the script with the actual output,
-// which must equal the script; with the flag -update the file is rewritten instead. A file is one script, or a comment and
-// sections that start with a line "-- NAME --" and hold one script each.
+// Run executes each script in the files that match pattern as a subtest. It calls play with the script, which contains commands
+// and their expected output. play returns the script with the actual output instead, and the subtest fails if the two differ.
+// With the flag -update, Run writes the actual output to the file. A file is a single script, or a comment followed by scripts
+// that each start with a line "-- NAME --".
 func Run(t *testing.T, pattern string, play func(t *testing.T, script string) string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -43,7 +44,7 @@ func Run(t *testing.T, pattern string, play func(t *testing.T, script string) st
 	}
 }
 
-// runSections executes the scripts of a file and returns the new content of the file.
+// runSections executes the scripts in text, the content of the file name. It returns the content with the actual output.
 func runSections(t *testing.T, name, text string, play func(t *testing.T, script string) string) string {
 	t.Helper()
 	titles, scripts := sectionTitle.FindAllStringSubmatch(text, -1), sectionTitle.Split(text, -1)
@@ -59,7 +60,8 @@ func runSections(t *testing.T, name, text string, play func(t *testing.T, script
 	return result.String()
 }
 
-// runScript executes one script as a subtest and returns its actual content, or script if the test fails early.
+// runScript executes script as the subtest name. It returns the script with its actual output, or script unchanged if the test
+// stops early.
 func runScript(t *testing.T, name, script string, play func(t *testing.T, script string) string) string {
 	t.Helper()
 	result := script
@@ -79,8 +81,9 @@ func runScript(t *testing.T, name, script string, play func(t *testing.T, script
 	return result
 }
 
-// Lines executes a script line by line. do writes the output of each line, split into words, to out. Lines that start with mark
-// are previous output and are dropped. Blank lines and comments, which start with "#", are copied.
+// Lines executes script line by line, and returns it with the actual output. It calls do with the words of each command line; do
+// writes the output of the command to out. Lines that start with mark are the expected output, and are dropped. Blank lines, and
+// comments that start with "#", are copied.
 func Lines(script, mark string, do func(out *strings.Builder, words []string)) string {
 	var out strings.Builder
 	for line := range strings.Lines(script) {

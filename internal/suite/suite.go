@@ -17,7 +17,7 @@ type Check struct {
 	Poll    time.Duration // between two calls of the condition in Until
 }
 
-// Hold fails the test if ok is false, with a message that quotes the violated rule.
+// Hold fails the test if ok is false. The message consists of format with args, and rule, the documented rule that is broken.
 func (c *Check) Hold(ok bool, rule, format string, args ...any) {
 	c.Helper()
 	if !ok {
@@ -25,13 +25,15 @@ func (c *Check) Hold(ok bool, rule, format string, args ...any) {
 	}
 }
 
-// Succeed fails the test if err, the result of call, is not nil.
+// Succeed fails the test if err is not nil. call is the text of the call that returned err, and rule is the documented rule that
+// is broken.
 func (c *Check) Succeed(err error, rule, call string) {
 	c.Helper()
 	c.Hold(err == nil, rule, "%s: %v", call, err)
 }
 
-// Until waits until cond returns true. missing describes the unmet condition for the failure message.
+// Until calls cond repeatedly until ok is true, and fails the test after c.Timeout. The message contains missing, the condition
+// that is not met, and rule, the documented rule that is broken.
 func (c *Check) Until(rule string, cond func() (ok bool, missing string)) {
 	c.Helper()
 	for begin := time.Now(); ; time.Sleep(c.Poll) {

@@ -24,9 +24,9 @@ type Volumes interface {
 	Usage(ctx context.Context, uid, name string) (volume.Usage, error)
 }
 
-// ListMeasured returns the volumes of a pod whose usage is reported: its own volumes, such as emptyDir, and its claims. A CSI
-// volume is measured by its driver, a block device by its size, and any other claim by its file system. hostPath volumes are not
-// measured. root is the parent of the pod directories.
+// ListMeasured returns the volumes of pod whose usage is reported: local volumes such as emptyDir, and claims, but no hostPath
+// volumes. The driver measures a CSI volume, and the plugin of a block device returns its size. For all other volumes the caller
+// measures the file system. root is the directory that contains the directories of all pods.
 func ListMeasured(root string, pod *corev1.Pod, volumes Volumes) []stats.Volume {
 	list, uid := stats.VolumesOf(root, pod), string(pod.UID)
 	places := volumes.Locations(uid)
@@ -49,7 +49,7 @@ func ListMeasured(root string, pod *corev1.Pod, volumes Volumes) []stats.Volume 
 	return list
 }
 
-// measureUsage returns the usage of a volume, as its plugin measures it, for the statistics of its pod.
+// measureUsage returns the usage of the volume name of the pod uid as its plugin measures it.
 func measureUsage(ctx context.Context, volumes Volumes, uid, name string) (statsapi.FsStats, error) {
 	u, err := volumes.Usage(ctx, uid, name)
 	return statsapi.FsStats{

@@ -17,8 +17,9 @@ import (
 	"testing"
 )
 
-// Documented finds the rules of a suite, which are the string constants of a file, word for word in the comments of Go
-// files. A rule begins with what it is about and a colon, which is not looked for. There are at least so many.
+// Documented fails the test if a rule of a test suite is not documented. The rules are the string constants in the Go file rules.
+// The text after ": " of each must occur literally in a comment of the Go files that match the pattern files. The test also fails
+// if there are fewer than atLeast rules.
 func Documented(t *testing.T, rules, files string, atLeast int) {
 	t.Helper()
 	paths, err := filepath.Glob(files)
@@ -77,8 +78,9 @@ func constants(t *testing.T, file string) map[string]string {
 	return found
 }
 
-// FindsFault runs TestMutant of this test binary, or a test whose name ends so, in a process of its own, since it is to fail, with the name of a mutant
-// in the environment. It looks for words of the rule that the mutant breaks in what the case says.
+// FindsFault fails the test unless the test suite detects a defect. It executes this test binary in a new process, with the
+// environment variable set to mutant, the name of the defect, and runs the case testCase of the tests named Test...Mutant. That
+// process must fail, and its output must contain broken, a part of the rule that the defect breaks.
 func FindsFault(t *testing.T, variable, mutant, testCase, broken string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], `-test.run=^Test\w*Mutant$/`+testCase)
