@@ -50,10 +50,10 @@ func NewFlags(set *flag.FlagSet) Flags {
 	return Flags{seed: set.Uint64("seed", 1, "which inputs to generate; 0 for new ones"), inputs: inputs, asked: inputs}
 }
 
-// Inputs returns the number of inputs, for tests that are no Comparison.
+// Inputs returns the number of inputs that the flags request, for tests that are not a Comparison.
 func (f Flags) Inputs() int { return *f.inputs }
 
-// Seed returns the seed of the inputs. If the flag is zero, it returns a new seed at each call.
+// Seed returns the seed for the inputs that the flags request. If they request none, each call returns a new seed.
 func (f Flags) Seed() uint64 {
 	if *f.seed == 0 {
 		return uint64(time.Now().UnixNano())
@@ -61,7 +61,7 @@ func (f Flags) Seed() uint64 {
 	return *f.seed
 }
 
-// AtMost returns flags with a limited number of inputs, for slow comparisons.
+// AtMost returns flags that request no more inputs than f, and at most inputs. Slow comparisons use it.
 func (f Flags) AtMost(inputs int) Flags {
 	inputs = min(inputs, *f.inputs)
 	return Flags{seed: f.seed, inputs: &inputs, asked: f.asked}
@@ -70,8 +70,9 @@ func (f Flags) AtMost(inputs int) Flags {
 // enough is the number of inputs with which every exception must occur, or fewer for comparisons that are limited by AtMost.
 const enough = 100_000
 
-// Run compares the inputs of the seed. It fails with a minimal input if the results differ, or if an exception does not occur any
-// more.
+// Run compares the results of the kubelet and nodeagent for as many inputs as flags request. If the results differ for an input,
+// it reduces that input to a minimal one and fails the test. If flags request enough inputs, it also fails the test if an
+// exception of c occurs for none of them.
 func (c Comparison[In, Out]) Run(t *testing.T, flags Flags) {
 	t.Helper()
 	seed := flags.Seed()
@@ -157,8 +158,9 @@ func (c Comparison[In, Out]) compare(data []byte) (r result[In, Out]) {
 	return r
 }
 
-// explain returns the index of the exception that turns the kubelet's result into that of nodeagent, the last one if several are
-// needed. It returns different if there is none.
+// explain returns the index of the exception that explains why the results of the kubelet and nodeagent differ. If several
+// exceptions together turn the kubelet's result into that of nodeagent, it returns the last of them. If none explains it, it
+// returns different.
 func (c Comparison[In, Out]) explain(r result[In, Out]) int {
 	want := r.kubelet.value
 	for i, e := range c.Exceptions {
@@ -177,8 +179,8 @@ func (c Comparison[In, Out]) explain(r result[In, Out]) int {
 	return different
 }
 
-// changed reports whether nodeagent has written to its input. To save time it checks only inputs whose last byte is a multiple of
-// 8.
+// changed reports whether nodeagent has modified its input r.in, which it must not. generate builds the input a second time from
+// data. To save time, it returns false without a check unless the last byte of data is a multiple of 8.
 func (r result[In, Out]) changed(generate func(*Choices) In, data []byte) bool {
 	if len(data) == 0 || data[len(data)-1]%8 != 0 {
 		return false
@@ -186,7 +188,7 @@ func (r result[In, Out]) changed(generate func(*Choices) In, data []byte) bool {
 	return !reflect.DeepEqual(r.in, generate(NewChoices(data)))
 }
 
-// equal reports whether two results are equal, by Same if it is set.
+// equal reports whether the results kubelet and ours are equal, as c.Same decides if it is set.
 func (c Comparison[In, Out]) equal(kubelet, ours Out) bool {
 	if c.Same != nil {
 		return c.Same(kubelet, ours)
@@ -201,7 +203,8 @@ func call[In, Out any](f func(In) Out, in In) (o outcome[Out]) {
 	return o
 }
 
-// shrink returns shorter data, or data with more zeros, for which the results still differ.
+// shrink returns the shortest and simplest data that it can find for which the results still differ. It removes parts of data or
+// replaces them by zeros.
 func (c Comparison[In, Out]) shrink(data []byte) []byte {
 	fails := func(data []byte) bool { return c.compare(data).exception == different }
 	for again := true; again; {
@@ -225,7 +228,7 @@ func cut(data []byte, at, size int) []byte {
 	return append(append([]byte{}, data[:at]...), data[at+size:]...)
 }
 
-// blank returns data with size zero bytes at index at, or nil if they are zero already.
+// blank returns a copy of data with size zero bytes from index at on. It returns nil if these bytes are zero already.
 func blank(data []byte, at, size int) []byte {
 	out := append([]byte{}, data...)
 	clear(out[at : at+size])
@@ -254,7 +257,7 @@ func (o outcome[Out]) String() string {
 	return show(o.value)
 }
 
-// show returns a value as YAML, or in Go syntax if it cannot be encoded.
+// show returns v as YAML, or in the syntax of Go if v cannot be encoded.
 func show(v any) string {
 	text, err := yaml.Marshal(v)
 	if err != nil {

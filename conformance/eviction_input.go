@@ -16,8 +16,8 @@ import (
 // Mi is the unit of memory and disk sizes below: 1 MiB.
 const Mi = 1 << 20
 
-// EvictionPod returns pod number i of a node and its statistics, which are nil if it was not measured. Pods with different
-// requests exceed them by different amounts, so that few pods are equal in a ranking.
+// EvictionPod returns a random pod and its statistics. The number i makes name and UID unique. The statistics are nil for a pod
+// that was not measured. Requests and usage differ from pod to pod, so that few pods are equal in the eviction order.
 func EvictionPod(c *Choices, i int) (*corev1.Pod, *statsapi.PodStats) {
 	pod := &corev1.Pod{}
 	pod.Name, pod.Namespace, pod.UID = fmt.Sprint("pod", i), "default", types.UID(fmt.Sprint("uid-", i))
@@ -61,7 +61,8 @@ func EvictionPod(c *Choices, i int) (*corev1.Pod, *statsapi.PodStats) {
 	return pod, podStats(c, pod)
 }
 
-// evictionContainer returns a container with requests of memory and local storage.
+// evictionContainer returns a container with random requests for memory and local storage. i makes the amounts differ from those
+// of other containers.
 func evictionContainer(c *Choices, name string, i int) corev1.Container {
 	container := corev1.Container{Name: name}
 	container.Resources.Requests = corev1.ResourceList{}
@@ -76,12 +77,12 @@ func evictionContainer(c *Choices, name string, i int) corev1.Container {
 	return container
 }
 
-// bytesOf returns a number of MiB plus i bytes, so that containers differ.
+// bytesOf returns a random number of MiB plus i bytes. With different i, the amounts of any two containers differ.
 func bytesOf(c *Choices, i int) resource.Quantity {
 	return *resource.NewQuantity(int64(c.Int(200))*Mi+int64(i), resource.BinarySI)
 }
 
-// evictionVolumes adds volumes on local disks and of other types to the pod.
+// evictionVolumes adds up to two random volumes to pod, on a local disk, in memory, or of another type. i makes the sizes differ.
 func evictionVolumes(c *Choices, pod *corev1.Pod, i int) {
 	for n := range Pick(c, 0, 0, 1, 2) {
 		v := corev1.Volume{Name: fmt.Sprint("v", n)}
@@ -150,10 +151,10 @@ func fs(c *Choices) *statsapi.FsStats {
 	return f
 }
 
-// used returns an amount of memory or storage in bytes, or nil.
+// used returns a random amount of used memory or storage in bytes, or nil for an unknown amount.
 func used(c *Choices) *uint64 { return number(c, 250, Mi) }
 
-// number returns a number below the limit, as a multiple of unit, or nil.
+// number returns a random multiple of unit, less than below times unit. It returns nil for an unknown number.
 func number(c *Choices, below int, unit uint64) *uint64 {
 	if c.OneIn(12) {
 		return nil
@@ -162,7 +163,8 @@ func number(c *Choices, below int, unit uint64) *uint64 {
 	return &n
 }
 
-// EvictionSettings returns the maps of an eviction configuration. They are valid if sound is true.
+// EvictionSettings returns random maps for evictionHard, evictionSoft, evictionSoftGracePeriod and evictionMinimumReclaim. If
+// sound is true, the configuration is valid. signals are the names to use.
 func EvictionSettings(c *Choices, sound bool, signals []string) (hard, soft, grace, reclaim map[string]string) {
 	hard, soft, grace, reclaim = map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}
 	value := func() string {

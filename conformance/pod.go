@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pod returns a pod with all fields that affect its resources. It may be invalid: the kubelet computes resources before
-// validation, and static pods are not validated by an API server.
+// Pod returns a random pod that sets all fields on which its resources depend. The pod may be invalid: the kubelet computes
+// resources before it validates a pod, and no API server validates static pods.
 func Pod(c *Choices) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name:        "pod",
@@ -48,7 +48,7 @@ func Pod(c *Choices) *corev1.Pod {
 	return pod
 }
 
-// annotations returns the annotations of static or mirror pods, or mostly none.
+// annotations returns nil in most cases, and otherwise the annotations of a static pod or mirror pod.
 func annotations(c *Choices) map[string]string {
 	switch c.Int(16) {
 	case 15:
@@ -87,7 +87,7 @@ func guaranteed(c *Choices) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Limits: l, Requests: l.DeepCopy()}
 }
 
-// burstable returns requests, and limits that are not lower, or none.
+// burstable returns random requests for CPU and memory. Some have limits too, which are not lower than the requests.
 func burstable(c *Choices) corev1.ResourceRequirements {
 	l := corev1.ResourceList{corev1.ResourceCPU: CPU(c), corev1.ResourceMemory: Bytes(c)}
 	r := corev1.ResourceRequirements{Requests: l}
@@ -101,7 +101,7 @@ func burstable(c *Choices) corev1.ResourceRequirements {
 	return r
 }
 
-// besteffort returns no requests, or requests that do not affect the QoS class.
+// besteffort returns no requests, or a request for a resource that does not affect the QoS class.
 func besteffort(c *Choices) corev1.ResourceRequirements {
 	if !c.OneIn(4) {
 		return corev1.ResourceRequirements{}
@@ -124,7 +124,8 @@ func container(c *Choices, kind string, i int, shape shape) corev1.Container {
 	return ctr
 }
 
-// status sets the status that a kubelet has reported: the QoS class, and the resources during a resize.
+// status sets the status of pod to one that a kubelet may have reported before: the QoS class, and the resources of containers
+// during a resize.
 func status(c *Choices, pod *corev1.Pod) {
 	if c.OneIn(4) {
 		pod.Status.QOSClass = Pick(c, corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort)
@@ -164,7 +165,7 @@ func status(c *Choices, pod *corev1.Pod) {
 	}
 }
 
-// Container returns one of the regular and init containers of a pod, or nil if it has none.
+// Container returns a random regular or init container of pod, or nil if pod has none.
 func Container(c *Choices, pod *corev1.Pod) *corev1.Container {
 	regular, initial := len(pod.Spec.Containers), len(pod.Spec.InitContainers)
 	if regular+initial == 0 {

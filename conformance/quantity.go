@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// CPU returns a typical quantity of CPU, and sometimes an odd one unless c.Plain is set.
+// CPU returns a typical quantity of CPU. Unless c.Plain is set, some results are unusual, such as a negative one.
 func CPU(c *Choices) resource.Quantity {
 	if c.OneIn(12) && !c.Plain {
 		return odd(c)
@@ -19,7 +19,7 @@ func CPU(c *Choices) resource.Quantity {
 		"1100m", "333m", "999m", "256", "300"))
 }
 
-// Bytes returns a typical quantity of memory or storage, and sometimes an odd one unless c.Plain is set.
+// Bytes returns a typical quantity of memory or storage. Unless c.Plain is set, some results are unusual, such as a negative one.
 func Bytes(c *Choices) resource.Quantity {
 	if c.OneIn(12) && !c.Plain {
 		return odd(c)
@@ -28,7 +28,7 @@ func Bytes(c *Choices) resource.Quantity {
 		"1G", "1e9", "1.5Gi", "2.5Gi", "0.7Gi", "1000", "1", "4096", "123456789", "40Gi", "1Ti"))
 }
 
-// odd returns a quantity that users do not write, but that the API accepts, or that a sum may yield.
+// odd returns an unusual quantity: one that the API accepts although no user writes it, or that is the result of a sum.
 func odd(c *Choices) resource.Quantity {
 	switch c.Int(6) {
 	case 0:
@@ -53,7 +53,7 @@ func odd(c *Choices) resource.Quantity {
 	}
 }
 
-// name returns the name of a resource other than cpu and memory.
+// name returns a random resource name other than cpu and memory.
 func name(c *Choices) corev1.ResourceName {
 	if c.Plain {
 		return Pick[corev1.ResourceName](c, "ephemeral-storage", "hugepages-2Mi", "example.com/gpu")
@@ -63,7 +63,7 @@ func name(c *Choices) corev1.ResourceName {
 		"hugepages-many", "hugepages--2Mi", "hugepages-512", "hugepages-9Ei", "storage", "pods", "attachable-volumes-x", "cpu.x", "")
 }
 
-// list returns requests or limits of arbitrary resources; one third of them are empty.
+// list returns requests or limits of random resources. One third of the lists are empty.
 func list(c *Choices) corev1.ResourceList {
 	switch c.Int(6) {
 	case 0:

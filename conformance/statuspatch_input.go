@@ -19,7 +19,7 @@ type Said struct {
 	MayRun         bool // a container of the pod may run
 }
 
-// NewSaid returns a pod with two statuses, whose container statuses belong to containers of the spec.
+// NewSaid returns a random pod with the status before and a new status. Each container status is that of a container in the spec.
 func NewSaid(c *Choices) Said {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod", UID: "u1", Generation: int64(c.Int(5))}}
 	pod.Spec.RestartPolicy = Pick(c, corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever, corev1.RestartPolicyAlways)
@@ -42,7 +42,7 @@ func NewSaid(c *Choices) Said {
 	return s
 }
 
-// restarted returns a container with its own restart policy or rules, or none.
+// restarted returns a container that may have its own restart policy and restart rules.
 func restarted(c *Choices, name string) corev1.Container {
 	ctr := corev1.Container{Name: name}
 	if c.OneIn(3) {

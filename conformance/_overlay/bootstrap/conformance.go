@@ -11,10 +11,11 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// ConformanceName calls digestedName: it returns the name of the certificate signing request for a key, subject and usages.
+// ConformanceName calls digestedName. It returns the name of the certificate signing request that the kubelet creates for
+// publicKey, subject and usages.
 func ConformanceName(publicKey any, subject *pkix.Name, usages []certificatesv1.KeyUsage) (string, error) {
 	return digestedName(publicKey, subject, usages)
 }
 
-// ConformanceValid calls isClientConfigStillValid: it reports whether the kubelet uses the existing kubeconfig at path.
+// ConformanceValid calls isClientConfigStillValid. It reports whether the kubelet continues to use the kubeconfig at path.
 func ConformanceValid(path string) (bool, error) { return isClientConfigStillValid(path) }

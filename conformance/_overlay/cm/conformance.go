@@ -23,8 +23,9 @@ import (
 // ConformanceNode is a started container manager that works on cgroups of the caller.
 type ConformanceNode struct{ m *containerManagerImpl }
 
-// NewConformanceNode returns the container manager of a node with the given capacity and number of process IDs, which runs the
-// pods. config.CgroupRoot is the root cgroup, in the notation of the cgroupfs driver; pods are below kubepods in it.
+// NewConformanceNode returns a container manager for a node with the given capacity and pids, the maximum number of process IDs.
+// pods returns the active pods. The cgroup of all pods is kubepods in config.CgroupRoot, which is written as for the cgroupfs
+// driver.
 func NewConformanceNode(ctx context.Context, config NodeConfig, capacity v1.ResourceList, pids int64, cgroups CgroupManager, pods ActivePodsFunc) *ConformanceNode {
 	root := NewCgroupName(ParseCgroupfsToCgroupName(config.CgroupRoot), defaultNodeAllocatableCgroupName)
 	internal := capacity.DeepCopy()
@@ -60,14 +61,14 @@ func NewConformanceNode(ctx context.Context, config NodeConfig, capacity v1.Reso
 // Pods returns the manager of the pods' cgroups.
 func (n *ConformanceNode) Pods() PodContainerManager { return n.m.NewPodContainerManager() }
 
-// Allocatable returns the node allocatable that is enforced by the cgroup of all pods, and the resources that are reserved from
-// the scheduler. err is set if the configuration is refused.
+// Allocatable returns two amounts: absolute, the node allocatable that the cgroup of all pods enforces, and reserved, the
+// resources that the scheduler must not use. err is set if the kubelet rejects the configuration.
 func (n *ConformanceNode) Allocatable() (absolute, reserved v1.ResourceList, err error) {
 	return n.m.GetNodeAllocatableAbsolute(), n.m.GetNodeAllocatableReservation(), n.m.validateNodeAllocatable()
 }
 
-// Start performs the cgroup writes of a starting kubelet in its order, and those of its first periodic update a minute later. It
-// calls enforced after the node allocatable is enforced. The update of the cgroup of all pods is asynchronous.
+// Start writes the cgroups that a starting kubelet writes, in the same order, and those of its first periodic update a minute
+// later. It calls enforced after it has enforced the node allocatable. The update of the cgroup of all pods is asynchronous.
 func (n *ConformanceNode) Start(ctx context.Context, enforced func()) error {
 	logger := klog.FromContext(ctx)
 	if err := n.m.createNodeAllocatableCgroups(logger); err != nil {
@@ -81,8 +82,8 @@ func (n *ConformanceNode) Start(ctx context.Context, enforced func()) error {
 	return errors.Join(err, n.m.qosContainerManager.UpdateCgroups(logger))
 }
 
-// startClasses starts a manager of the QoS classes' cgroups. Its loop never stops by itself, so the function that returns the
-// pods stops it. n.m.qosContainerManager is used instead of it.
+// startClasses starts a second manager of the cgroups of the QoS classes, to create them, and stops its loop at once. The loop
+// has no other end than in the function end, which it calls for the pods. All later calls use n.m.qosContainerManager.
 func (n *ConformanceNode) startClasses(ctx context.Context) error {
 	classes, err := NewQOSContainerManager(nil, n.m.cgroupRoot, n.m.NodeConfig, n.m.cgroupManager)
 	if err != nil {
@@ -101,7 +102,7 @@ func (n *ConformanceNode) startClasses(ctx context.Context) error {
 	return nil
 }
 
-// ConformanceResources returns the resources that the kubelet passes to the cgroup library for config, on a host with all
+// ConformanceResources returns the resources that the kubelet passes to the cgroup library for config. The host has all cgroup
 // controllers.
 func ConformanceResources(ctx context.Context, config *ResourceConfig) *libcontainercgroups.Resources {
 	availableRootControllersOnce.Do(func() {
@@ -111,8 +112,8 @@ func ConformanceResources(ctx context.Context, config *ResourceConfig) *libconta
 	return m.toResources(klog.FromContext(ctx), config)
 }
 
-// ConformanceWeight returns the cpu.weight of cgroup v2 that the kubelet writes for CPU shares.
+// ConformanceWeight returns the cpu.weight of cgroup v2 that the kubelet writes for shares, the CPU shares of cgroup v1.
 func ConformanceWeight(shares uint64) uint64 { return getCPUWeight(&shares) }
 
-// ConformanceShares returns the CPU shares that the kubelet computes from a cpu.weight of cgroup v2.
+// ConformanceShares returns the CPU shares of cgroup v1 that the kubelet computes from weight, the cpu.weight of cgroup v2.
 func ConformanceShares(weight uint64) uint64 { return cpuWeightToCPUShares(weight) }

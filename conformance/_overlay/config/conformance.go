@@ -21,13 +21,14 @@ type ConformanceSource struct {
 	name    string
 }
 
-// NewConformanceSource returns a source that has not sent pods yet.
+// NewConformanceSource returns the pod source name, which has not sent any pods yet.
 func NewConformanceSource(name string) *ConformanceSource {
 	updates := make(chan kubetypes.PodUpdate, 8) // more than one list of pods causes
 	return &ConformanceSource{newPodStorage(updates, &record.FakeRecorder{}, unobserved{}), updates, name}
 }
 
-// Send replaces the pods of the source. It returns the updates that the kubelet's sync loop gets, and all pods after the update.
+// Send replaces the pods of the source by pods. told has the updates that the kubelet sends to its sync loop, and all has the
+// pods of the source afterwards.
 func (s *ConformanceSource) Send(ctx context.Context, pods []*v1.Pod) (told []kubetypes.PodUpdate, all []*v1.Pod) {
 	if err := s.storage.Merge(ctx, s.name, sourceUpdate{Pods: pods}); err != nil {
 		panic(err) // it never returns an error

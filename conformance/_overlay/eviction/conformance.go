@@ -21,7 +21,7 @@ import (
 // ConformanceManager is an eviction manager whose passes a test runs one by one.
 type ConformanceManager struct{ m *managerImpl }
 
-// NewConformanceManager returns an eviction manager with the given parts, like the kubelet's.
+// NewConformanceManager returns the kubelet's eviction manager, which calls the given components.
 func NewConformanceManager(summary stats.SummaryProvider, config Config, kill KillPodFunc, images ImageGC, containers ContainerGC,
 	recorder record.EventRecorder, c clock.WithTicker, localStorage bool,
 ) *ConformanceManager {
@@ -35,21 +35,21 @@ func (c *ConformanceManager) Synchronize(ctx context.Context, disks DiskInfoProv
 	return err
 }
 
-// Conditions returns the types of the node conditions that are True.
+// Conditions returns the types of the node conditions that the manager reports as True.
 func (c *ConformanceManager) Conditions() []v1.NodeConditionType { return c.m.nodeConditions }
 
-// SetConditions sets the types of the node conditions that are True.
+// SetConditions replaces the types of the node conditions that the manager reports as True.
 func (c *ConformanceManager) SetConditions(conditions []v1.NodeConditionType) {
 	c.m.nodeConditions = conditions
 }
 
-// Admit returns the admission result of the eviction manager for a pod.
+// Admit returns the decision of the manager whether pod may start on the node.
 func (c *ConformanceManager) Admit(ctx context.Context, pod *v1.Pod) lifecycle.PodAdmitResult {
 	return c.m.Admit(ctx, &lifecycle.PodAdmitAttributes{Pod: pod})
 }
 
-// Save returns a function that restores the current state. Thresholds of one rank are handled in the order of a map, so that a
-// test may have to repeat a pass until it gets the expected order.
+// Save saves the state of the manager, and returns a function that restores it. A test may have to repeat a pass from one state:
+// the kubelet handles thresholds of equal rank in random order, the order of a map.
 func (c *ConformanceManager) Save() (restore func()) {
 	conditions, observed, first, met, last := c.m.nodeConditions, c.m.nodeConditionsLastObservedAt, c.m.thresholdsFirstObservedAt, c.m.thresholdsMet, c.m.lastObservations
 	return func() {
@@ -57,8 +57,8 @@ func (c *ConformanceManager) Save() (restore func()) {
 	}
 }
 
-// ConformanceRank sorts the pods in the order in which the kubelet evicts them for a signal. dedicated means that images have
-// their own filesystem, and split that only the writable layers have.
+// ConformanceRank sorts pods in the order in which the kubelet evicts them for signal. dedicated means that images have a
+// filesystem of their own. split means that images and writable layers are on different filesystems.
 func ConformanceRank(signal evictionapi.Signal, dedicated, split bool, pods []*v1.Pod, summary *statsapi.Summary) {
 	_, statsOf := makeSignalObservations(klog.Background(), summary)
 	buildSignalToRankFunc(dedicated, split)[signal](pods, statsOf)

@@ -17,12 +17,13 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/runtimeclass"
 )
 
-// ConformancePhase calls getPhase: it returns the phase of a pod from the statuses of its containers.
+// ConformancePhase calls getPhase, which computes the phase of pod from the statuses of its containers. terminal and initialized
+// are the arguments podIsTerminal and podHasInitialized.
 func ConformancePhase(ctx context.Context, pod *v1.Pod, statuses []v1.ContainerStatus, terminal, initialized bool) v1.PodPhase {
 	return getPhase(klog.FromContext(ctx), pod, statuses, terminal, initialized)
 }
 
-// ConformanceGrace returns the grace period in seconds of a pod that is deleted now.
+// ConformanceGrace returns the grace period in seconds with which the kubelet terminates pod if it is deleted now.
 func ConformanceGrace(pod *v1.Pod) int64 {
 	seconds, _ := calculateEffectiveGracePeriod(&podSyncStatus{}, pod, nil)
 	return seconds
@@ -38,7 +39,7 @@ type ConformanceStatus struct {
 	reasons *ReasonCache
 }
 
-// Fail records the reason why a container could not be started.
+// Fail records that the container name could not be started, with reason and message.
 func (s *ConformanceStatus) Fail(name, reason, message string) {
 	if s.reasons == nil {
 		s.reasons = NewReasonCache()
@@ -46,7 +47,8 @@ func (s *ConformanceStatus) Fail(name, reason, message string) {
 	s.reasons.add(s.Pod.UID, name, errors.New(reason), message)
 }
 
-// Status returns the status of the pod, with placeholders for its phase and conditions. The containers must not have probes.
+// Status returns the status that the kubelet computes for s.Pod. Its phase and conditions are not computed. The containers must
+// not have probes.
 func (s *ConformanceStatus) Status(ctx context.Context) *v1.PodStatus {
 	kl := &Kubelet{
 		reasonCache:         s.reasons,

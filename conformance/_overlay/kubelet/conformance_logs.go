@@ -19,7 +19,7 @@ type ConformanceQuery struct {
 	Arguments           []string // arguments of journalctl; nil unless the query is valid and for services
 }
 
-// ConformanceLogQuery parses and validates a query for logs of the node, for a host without log files.
+// ConformanceLogQuery parses and validates values, a query for logs of the node. The host has no log files.
 func ConformanceLogQuery(values url.Values) (q ConformanceQuery) {
 	n, errs := newNodeLogQuery(values)
 	if q.Unreadable = conformanceText(errs); q.Unreadable != "" || n == nil {
@@ -32,7 +32,7 @@ func ConformanceLogQuery(values url.Values) (q ConformanceQuery) {
 	return q
 }
 
-// conformanceText returns the text of field errors, or "" without errors.
+// conformanceText returns the text of errs, or "" if there are no errors.
 func conformanceText(errs field.ErrorList) string {
 	if len(errs) == 0 {
 		return ""
@@ -40,7 +40,8 @@ func conformanceText(errs field.ErrorList) string {
 	return errs.ToAggregate().Error()
 }
 
-// ConformanceLogContainer returns the ID of the container whose log the kubelet returns for a request, or its error.
+// ConformanceLogContainer returns the ID of the instance of container whose log the kubelet returns. previous requests the
+// instance before the current one. The error is that of the kubelet if there is no such instance.
 func ConformanceLogContainer(ctx context.Context, status *v1.PodStatus, pod, container string, previous bool) (string, error) {
 	id, err := (&Kubelet{}).validateContainerLogStatus(klog.FromContext(ctx), pod, status, container, previous)
 	return id.String(), err

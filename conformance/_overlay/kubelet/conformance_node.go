@@ -54,7 +54,7 @@ type ConformanceNode struct {
 	kl *Kubelet
 }
 
-// kubelet returns a Kubelet with these parts, like its constructor.
+// kubelet returns a Kubelet with the fields of n, which it creates at the first call.
 func (n *ConformanceNode) kubelet() *Kubelet {
 	if n.kl != nil {
 		return n.kl
@@ -83,27 +83,28 @@ func (n *ConformanceNode) kubelet() *Kubelet {
 	return kl
 }
 
-// AskRuntime updates the runtime state, like the kubelet every five seconds.
+// AskRuntime updates the kubelet's state of the container runtime. A real kubelet does this every five seconds.
 func (n *ConformanceNode) AskRuntime(ctx context.Context) { n.kubelet().updateRuntimeUp(ctx) }
 
-// Initial returns the Node object with which a kubelet registers a node.
+// Initial returns the Node object that a kubelet creates to register the node.
 func (n *ConformanceNode) Initial(ctx context.Context) (*v1.Node, error) {
 	return n.kubelet().initialNode(ctx)
 }
 
-// Update returns the Node object with the status that the kubelet computes.
+// Update returns a copy of node with the status that the kubelet computes now.
 func (n *ConformanceNode) Update(ctx context.Context, node *v1.Node) *v1.Node {
 	updated, _ := n.kubelet().updateNode(ctx, node)
 	return updated
 }
 
-// ConformanceChanged reports whether the kubelet sends an updated Node status to the API server.
+// ConformanceChanged reports whether the status of updated differs from that of old so that the kubelet sends it to the API
+// server at once.
 func ConformanceChanged(old, updated *v1.Node) bool {
 	return nodeStatusHasChanged(&old.Status, &updated.Status)
 }
 
-// ConformanceReconcile updates the existing Node object of a kubelet that registers again. initial is the object that it would
-// create. It reports whether the kubelet sends the result to the API server.
+// ConformanceReconcile changes existing, the Node object that exists when a kubelet registers again, as the kubelet does. initial
+// is the object that the kubelet would create. It reports whether the kubelet sends the changed object to the API server.
 func ConformanceReconcile(ctx context.Context, initial, existing *v1.Node) bool {
 	kl := &Kubelet{containerManager: cm.NewStubContainerManager()}
 	logger := klog.FromContext(ctx)
@@ -113,12 +114,12 @@ func ConformanceReconcile(ctx context.Context, initial, existing *v1.Node) bool 
 	return kl.reconcileHugePageResource(logger, initial, existing) || update
 }
 
-// ConformanceZeroDevices sets the device resources of the node to zero, like a kubelet that has no state of its device plugins.
-// It reports whether the node has changed.
+// ConformanceZeroDevices sets the extended resources in the status of node to zero. A kubelet does this if it has lost the state
+// of its device plugins. It reports whether it has changed node.
 func ConformanceZeroDevices(ctx context.Context, node *v1.Node) bool {
 	kl := &Kubelet{containerManager: cm.NewStubContainerManagerWithExtendedResource(true)}
 	return kl.reconcileExtendedResource(klog.FromContext(ctx), node, node)
 }
 
-// ConformanceNodeIP calls validateNodeIP: it returns an error for an invalid node IP.
+// ConformanceNodeIP calls validateNodeIP, which returns an error if the node cannot have the address ip.
 func ConformanceNodeIP(ip net.IP) error { return validateNodeIP(ip) }

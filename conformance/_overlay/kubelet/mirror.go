@@ -14,9 +14,9 @@ import (
 	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
 )
 
-// ConformanceMirrors updates the mirror pods of static pods like the kubelet: first those of the syncs of static pods, then those
-// of the housekeeping. terminating reports whether a pod with this full name terminates. The pod worker does not sync a static
-// pod while another pod of its name terminates (allowStaticPodStart in pod_workers.go).
+// ConformanceMirrors creates and deletes mirror pods in client as the kubelet does for pods: first those of existing static pods,
+// as in a pod sync, then those without a static pod, as in the housekeeping. terminating reports whether a pod with this full
+// name is terminating. The kubelet does not sync a static pod during this time (allowStaticPodStart in pod_workers.go).
 func ConformanceMirrors(
 	ctx context.Context, client clientset.Interface, nodes corelisters.NodeLister, node string, pods []*v1.Pod, terminating func(fullName string) bool,
 ) {

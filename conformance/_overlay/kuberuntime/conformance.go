@@ -29,7 +29,7 @@ type ConformanceNode struct {
 	SingleProcessOOMKill         *bool
 }
 
-// manager returns a runtime manager with these settings and without a runtime.
+// manager returns a runtime manager with the settings of n. It has no container runtime.
 func (n ConformanceNode) manager() *kubeGenericRuntimeManager {
 	return &kubeGenericRuntimeManager{
 		machineInfo:                &cadvisorapi.MachineInfo{MemoryCapacity: n.MemoryCapacity, SwapCapacity: n.SwapCapacity},
@@ -45,12 +45,12 @@ func (n ConformanceNode) manager() *kubeGenericRuntimeManager {
 	}
 }
 
-// Container returns the resources of a container in its CRI config.
+// Container returns the Linux resources that the kubelet passes to the CRI to create the container c of pod.
 func (n ConformanceNode) Container(ctx context.Context, pod *v1.Pod, c *v1.Container) *runtimeapi.LinuxContainerResources {
 	return n.manager().generateContainerResources(ctx, pod, c).GetLinux()
 }
 
-// Sandbox returns the resources and the overhead of a pod in the CRI config of its sandbox.
+// Sandbox returns the resources of pod and its overhead, as the kubelet passes them to the CRI to create the sandbox.
 func (n ConformanceNode) Sandbox(ctx context.Context, pod *v1.Pod) (resources, overhead *runtimeapi.LinuxContainerResources) {
 	config := &runtimeapi.PodSandboxConfig{Linux: &runtimeapi.LinuxPodSandboxConfig{}}
 	if err := n.manager().applySandboxResources(ctx, pod, config); err != nil {

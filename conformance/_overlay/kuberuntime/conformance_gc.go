@@ -11,7 +11,7 @@ import (
 // ConformancePods has the state of pods that the kubelet's pod workers report to the garbage collection.
 type ConformancePods struct{ Content, Runtime func(uid types.UID) bool }
 
-// IsPodTerminationRequested returns false. The garbage collection does not call it.
+// IsPodTerminationRequested returns false. The garbage collection never calls it.
 func (p ConformancePods) IsPodTerminationRequested(types.UID) bool { return false }
 
 // ShouldPodContentBeRemoved calls Content.
@@ -20,7 +20,7 @@ func (p ConformancePods) ShouldPodContentBeRemoved(uid types.UID) bool { return 
 // ShouldPodRuntimeBeRemoved calls Runtime.
 func (p ConformancePods) ShouldPodRuntimeBeRemoved(uid types.UID) bool { return p.Runtime(uid) }
 
-// ConformanceGC runs the container garbage collection of a runtime manager, with the given states of pods.
+// ConformanceGC makes the container garbage collection of manager use pods as the state of the pods.
 func ConformanceGC(manager KubeGenericRuntime, pods ConformancePods) {
 	m := manager.(*kubeGenericRuntimeManager)
 	m.podStateProvider = pods

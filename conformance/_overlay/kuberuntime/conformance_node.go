@@ -5,7 +5,7 @@ package kuberuntime
 
 import kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 
-// ConformanceVersion calls newRuntimeVersion: it parses the version of a runtime.
+// ConformanceVersion calls newRuntimeVersion, which parses the version that a container runtime reports.
 func ConformanceVersion(version string) (kubecontainer.Version, error) {
 	return newRuntimeVersion(version)
 }

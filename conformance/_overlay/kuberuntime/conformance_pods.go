@@ -26,7 +26,7 @@ type ConformanceParts struct {
 	Liveness, Startup proberesults.Manager
 }
 
-// NewConformanceManager returns the runtime manager that syncs pods, with parts of the caller.
+// NewConformanceManager returns the kubelet's runtime manager, which syncs pods by calling the components in p.
 func NewConformanceManager(ctx context.Context, p ConformanceParts) (KubeGenericRuntime, error) {
 	m, err := newFakeKubeRuntimeManager(ctx, p.Runtime, p.Images, &cadvisorapi.MachineInfo{MemoryCapacity: 32 << 30}, p.OS, p.Kubelet,
 		nil, &record.FakeRecorder{})
@@ -39,7 +39,8 @@ func NewConformanceManager(ctx context.Context, p ConformanceParts) (KubeGeneric
 	return m, nil
 }
 
-// ConformanceOrder returns, for each container of a terminating pod, the names of the running containers that it waits for.
+// ConformanceOrder returns the termination order of the containers of pod. The result maps a container name to the containers in
+// running that must terminate before it.
 func ConformanceOrder(pod *v1.Pod, running []string) map[string][]string {
 	order := newTerminationOrdering(pod, running)
 	waits := map[string][]string{}

@@ -19,8 +19,8 @@ type ConformanceResize struct {
 	InProgress bool
 }
 
-// NewConformanceResize returns the actions of runtime manager m for a resized pod, whose containers have the resources of
-// actuated.
+// NewConformanceResize returns the actions with which the runtime manager m resizes the containers of pod. The containers
+// currently have the resources that actuated specifies. seen is the status from the runtime.
 func NewConformanceResize(ctx context.Context, m KubeGenericRuntime, pod, actuated *v1.Pod, seen *kubecontainer.PodStatus) (ConformanceResize, error) {
 	r := m.(*kubeGenericRuntimeManager)
 	out := ConformanceResize{Update: map[string]bool{}, Restart: map[string]bool{}}

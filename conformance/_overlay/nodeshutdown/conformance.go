@@ -24,8 +24,9 @@ type ConformanceGroup struct {
 	Pods     []string
 }
 
-// ConformanceGroups returns the groups of pods in their order of termination, and the grace period of each pod. If list is empty,
-// the kubelet uses the older settings total and critical.
+// ConformanceGroups returns the groups of pods that the kubelet terminates together at a node shutdown, in order. It also returns
+// the grace period of each pod in seconds, by pod name. list has the grace periods by priority. If list is empty, the kubelet
+// uses the older settings total and critical.
 func ConformanceGroups(ctx context.Context, list []kubeletconfig.ShutdownGracePeriodByPodPriority, total, critical time.Duration, pods []*v1.Pod) ([]ConformanceGroup, map[string]int64) {
 	var mu sync.Mutex
 	var killed sync.WaitGroup

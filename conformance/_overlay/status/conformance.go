@@ -10,8 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// ConformanceAccept passes a new status of a pod to the status manager, which has the status before. kept is the stored status,
-// and changed reports whether it counts as new. ok is false if the status is dropped.
+// ConformanceAccept passes status to a status manager whose current status of pod is before. kept is the status that the manager
+// compares and stores. changed reports whether it differs from before. ok is false if the manager rejects status.
 func ConformanceAccept(pod *v1.Pod, before, status v1.PodStatus) (kept v1.PodStatus, changed, ok bool) {
 	m := &manager{
 		podStatuses:      map[types.UID]versionedPodStatus{pod.UID: {status: before}},
@@ -27,8 +27,8 @@ func ConformanceAccept(pod *v1.Pod, before, status v1.PodStatus) (kept v1.PodSta
 	return m.podStatuses[pod.UID].status, changed, true
 }
 
-// ConformanceMerge calls mergePodStatus: it returns the status to send to the API server, which has the status server. mayRun
-// means that a container may still run.
+// ConformanceMerge calls mergePodStatus. It returns the status that the kubelet sends to the API server, if the API server has
+// the status server and the kubelet has computed status. mayRun means that a container of pod may still run.
 func ConformanceMerge(pod *v1.Pod, server, status v1.PodStatus, mayRun bool) v1.PodStatus {
 	return mergePodStatus(pod, server, status, mayRun)
 }

@@ -6,8 +6,8 @@ package volumemanager
 
 import v1 "k8s.io/api/core/v1"
 
-// ConformanceExtraGroup returns the supplemental group that the annotation of a volume adds to those of pod, and whether there is
-// one.
+// ConformanceExtraGroup calls getExtraSupplementalGID with annotation, the value of the GID annotation of a PersistentVolume. It
+// returns the group and true if the group is valid and pod does not have it already.
 func ConformanceExtraGroup(annotation string, pod *v1.Pod) (int64, bool) {
 	return getExtraSupplementalGID(annotation, pod)
 }
