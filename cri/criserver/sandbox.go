@@ -97,8 +97,8 @@ func (r *runtimeService) UpdatePodSandboxResources(
 	return &v1.UpdatePodSandboxResourcesResponse{}, err
 }
 
-// matchesFilter reports whether want, a field of a list filter, is empty or equals have.
-func matchesFilter(want, have string) bool { return want == "" || want == have }
+// matchesFilter reports whether filter, a field of a list filter, is empty or equals value.
+func matchesFilter(filter, value string) bool { return filter == "" || filter == value }
 
 // matchesLabels reports whether labels contains all entries of selector.
 func matchesLabels(selector, labels map[string]string) bool {

@@ -21,21 +21,21 @@ type program struct {
 	args  []string
 }
 
-// exitsOnTERM returns a program that prints "ready", and on SIGTERM exits with code onTERM.
-func exitsOnTERM(onTERM int) program {
+// exitsOnTERM returns a program that prints "ready", and on SIGTERM exits with code.
+func exitsOnTERM(code int) program {
 	return program{
 		name:  "forever",
 		shell: `trap 'kill $! 2>/dev/null; exit "$1"' TERM; echo ready; while :; do sleep 5 & wait $!; done`,
-		args:  []string{strconv.Itoa(onTERM)},
+		args:  []string{strconv.Itoa(code)},
 	}
 }
 
-// exitsAfter returns a program that waits for the duration after, and exits with code.
-func exitsAfter(after time.Duration, code int) program {
+// exitsAfter returns a program that waits for delay and then exits with code.
+func exitsAfter(delay time.Duration, code int) program {
 	return program{
 		name:  "exits",
 		shell: `sleep "$1"; exit "$2"`,
-		args:  []string{fmt.Sprintf("%g", after.Seconds()), strconv.Itoa(code)},
+		args:  []string{fmt.Sprintf("%g", delay.Seconds()), strconv.Itoa(code)},
 	}
 }
 

@@ -21,15 +21,15 @@ type timerEvent struct {
 	run func() // called with Runtime.mu held
 }
 
-// schedule calls do after d, with r.mu held. It does nothing if d is Never. The caller holds r.mu.
-func (r *Runtime) schedule(d time.Duration, do func()) {
-	if d == Never {
+// schedule calls do after delay, with r.mu held. It does nothing if delay is Never. The caller holds r.mu.
+func (r *Runtime) schedule(delay time.Duration, do func()) {
+	if delay == Never {
 		return
 	}
-	at := time.Now().Add(d)
+	at := time.Now().Add(delay)
 	a := &r.timers
-	i, _ := slices.BinarySearchFunc(a.events, at, func(d timerEvent, at time.Time) int {
-		if d.at.After(at) {
+	i, _ := slices.BinarySearchFunc(a.events, at, func(e timerEvent, at time.Time) int {
+		if e.at.After(at) {
 			return 1
 		}
 		return -1 // events at the same time keep the order of scheduling

@@ -12,8 +12,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// UpdateContainer sets the non-zero fields of res in the resources of the container. As in containerd, it ignores annotations.
-func (r *Runtime) UpdateContainer(ctx context.Context, id string, res *cri.Resources, _ map[string]string) (err error) {
+// UpdateContainer sets the non-zero fields of resources in the resources of the container. As in containerd, it ignores
+// annotations.
+func (r *Runtime) UpdateContainer(ctx context.Context, id string, resources *cri.Resources, _ map[string]string) (err error) {
 	call := r.recordCall(Call{Op: "UpdateContainerResources", ID: id})
 	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
@@ -25,7 +26,7 @@ func (r *Runtime) UpdateContainer(ctx context.Context, id string, res *cri.Resou
 	if c == nil {
 		return cri.ErrNotFound
 	}
-	c.Resources = mergeResources(c.Resources, res)
+	c.Resources = mergeResources(c.Resources, resources)
 	return nil
 }
 

@@ -95,39 +95,39 @@ func (c *logChain) openFirst(ctx context.Context) error {
 	return err
 }
 
-// openAfter opens the oldest rotated file that is newer than prev, or else the current file. prev is the key of a file: the time
-// in its name. Files can be rotated, compressed or removed at any time, so openAfter lists the directory again after it has
+// openAfter opens the oldest rotated file whose key is after previousKey, or else the current file. The key is the time in the
+// name of a file. Files can be rotated, compressed or removed at any time, so openAfter lists the directory again after it has
 // opened the current file.
-func (c *logChain) openAfter(prev string) error {
+func (c *logChain) openAfter(previousKey string) error {
 	for {
 		found, err := listRotated(c.path)
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(found, func(r rotatedFile) bool { return r.key > prev })
+		i := slices.IndexFunc(found, func(r rotatedFile) bool { return r.key > previousKey })
 		if i >= 0 {
-			err := c.openFile(filepath.Join(filepath.Dir(c.path), found[i].name), found[i], prev)
+			err := c.openFile(filepath.Join(filepath.Dir(c.path), found[i].name), found[i], previousKey)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // compressed or removed since the listing
 			}
 			return err
 		}
-		if err := c.openFile(c.path, rotatedFile{}, prev); err != nil {
+		if err := c.openFile(c.path, rotatedFile{}, previousKey); err != nil {
 			return err
 		}
 		found, err = listRotated(c.path)
 		if err != nil {
 			return err
 		}
-		if len(found) == 0 || found[len(found)-1].key <= prev {
+		if len(found) == 0 || found[len(found)-1].key <= previousKey {
 			return nil
 		}
 	}
 }
 
-// openFile opens the file at path as the next file of the chain, and closes the open file. rotated is its parsed name, empty for
-// the current file, and prev the key of the file before it.
-func (c *logChain) openFile(path string, rotated rotatedFile, prev string) error {
+// openFile opens the file at path as the next file to read, and closes the open file. rotated is its parsed name, empty for the
+// current file. previousKey is the key of the file before it.
+func (c *logChain) openFile(path string, rotated rotatedFile, previousKey string) error {
 	file, err := openRegular(path)
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (c *logChain) openFile(path string, rotated rotatedFile, prev string) error
 	if c.file != nil {
 		c.file.Close() // read only
 	}
-	c.file, c.key, c.previousKey = file, rotated.key, prev
+	c.file, c.key, c.previousKey = file, rotated.key, previousKey
 	c.lines.source = source
 	c.lines.dropBuffered()
 	return nil

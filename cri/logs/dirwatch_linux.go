@@ -77,11 +77,11 @@ func (d *dirWatch) closeWatch() {
 	w.closeUnused()
 }
 
-// awaitEvent waits for a change in the directory since its last call, for most at most. It returns nil in both cases, and
+// awaitEvent waits for a change in the directory since its last call, for limit at most. It returns nil in both cases, and
 // ctx.Err() if ctx ends first. One of the waiting goroutines reads the inotify events for all of them.
-func (d *dirWatch) awaitEvent(ctx context.Context, most time.Duration) error {
-	end := time.Now().Add(most)
-	timer := time.NewTimer(most)
+func (d *dirWatch) awaitEvent(ctx context.Context, limit time.Duration) error {
+	end := time.Now().Add(limit)
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-d.changed:

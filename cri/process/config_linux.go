@@ -33,10 +33,10 @@ func (r *Runtime) rejectUnsupported(log *slog.Logger, unsupported []string) erro
 	return nil
 }
 
-// unsupportedSandbox describes the fields of config that this runtime cannot implement, one text per field. networks reports
+// unsupportedSandbox describes the fields of config that this runtime cannot implement, one text per field. hasNetwork reports
 // whether Options.Network is set.
-func unsupportedSandbox(config *cri.SandboxConfig, networks bool) []string {
-	own := networks && config.Security.Namespaces.Network != cri.NamespaceNode
+func unsupportedSandbox(config *cri.SandboxConfig, hasNetwork bool) []string {
+	own := hasNetwork && config.Security.Namespaces.Network != cri.NamespaceNode
 	var fields []string
 	if config.RuntimeHandler != "" {
 		fields = append(fields, fmt.Sprintf("runtime_handler %q", config.RuntimeHandler))
@@ -63,16 +63,16 @@ func networkSysctls(sysctls map[string]string) map[string]string {
 }
 
 // unsupportedContainer describes the fields of config that this runtime cannot implement, one text per field. euid is the
-// effective user ID of the agent. mounted reports whether Options.Mounts is set.
-func unsupportedContainer(config *cri.ContainerConfig, euid int, mounted bool) []string {
+// effective user ID of the agent. hasMounts reports whether Options.Mounts is set.
+func unsupportedContainer(config *cri.ContainerConfig, euid int, hasMounts bool) []string {
 	var fields []string
 	for i := range config.Mounts {
-		if field := unsupportedMount(i, &config.Mounts[i], mounted); field != "" {
+		if field := unsupportedMount(i, &config.Mounts[i], hasMounts); field != "" {
 			fields = append(fields, field)
 		}
 	}
 	for i, d := range config.Devices {
-		if field := unsupportedDevice(i, d, mounted); field != "" {
+		if field := unsupportedDevice(i, d, hasMounts); field != "" {
 			fields = append(fields, field)
 		}
 	}

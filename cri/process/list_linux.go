@@ -22,8 +22,8 @@ func (r *Runtime) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
 	return snapshot.Pod(uid), wrapError("ListPod", uid, err)
 }
 
-// snapshot returns the sandboxes and containers of the pods for whose UID want returns true, with their current states.
-func (r *Runtime) snapshot(ctx context.Context, want func(podUID string) bool) (cri.Snapshot, error) {
+// snapshot returns the sandboxes and containers of the pods for whose UID accept returns true, with their current states.
+func (r *Runtime) snapshot(ctx context.Context, accept func(podUID string) bool) (cri.Snapshot, error) {
 	s := cri.Snapshot{Time: time.Now()}
 	if ctx.Err() != nil {
 		return s, context.Cause(ctx)
@@ -34,12 +34,12 @@ func (r *Runtime) snapshot(ctx context.Context, want func(podUID string) bool) (
 		return s, errClosed
 	}
 	for _, sb := range r.sandboxes {
-		if want(sb.Pod.UID) {
+		if accept(sb.Pod.UID) {
 			s.Sandboxes = append(s.Sandboxes, sb.Sandbox)
 		}
 	}
 	for _, c := range r.containers {
-		if want(c.PodUID) {
+		if accept(c.PodUID) {
 			_ = r.refreshState(c) // after an error the next list retries
 			s.Containers = append(s.Containers, c.Container)
 		}

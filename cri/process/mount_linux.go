@@ -20,18 +20,18 @@ const (
 )
 
 // unsupportedMount describes why this runtime cannot implement mnt, the mount with index i of a container config. It returns ""
-// if it can. mounted reports whether Options.Mounts is set.
-func unsupportedMount(i int, mnt *cri.Mount, mounted bool) string {
+// if it can. hasMounts reports whether Options.Mounts is set.
+func unsupportedMount(i int, mnt *cri.Mount, hasMounts bool) string {
 	at := fmt.Sprintf("mounts[%d]: container_path %q", i, mnt.ContainerPath)
 	options := slices.DeleteFunc(slices.Clone(mnt.Options), isSupportedOption)
 	switch {
 	case mnt.Image != nil:
 		return fmt.Sprintf("%s of image %q", at, mnt.Image.Image)
-	case !mounted && filepath.Clean(mnt.HostPath) != filepath.Clean(mnt.ContainerPath):
+	case !hasMounts && filepath.Clean(mnt.HostPath) != filepath.Clean(mnt.ContainerPath):
 		return fmt.Sprintf("%s with host_path %q", at, mnt.HostPath)
 	case len(mnt.UIDMappings)+len(mnt.GIDMappings) > 0:
 		return at + " with ID mappings"
-	case !mounted:
+	case !hasMounts:
 		return ""
 	case len(options) > 0:
 		return fmt.Sprintf("%s with options %q", at, options)
@@ -44,11 +44,11 @@ func unsupportedMount(i int, mnt *cri.Mount, mounted bool) string {
 }
 
 // unsupportedDevice describes why this runtime cannot implement device, the device with index i of a container config. It returns
-// "" if it can. mounted reports whether Options.Mounts is set.
-func unsupportedDevice(i int, device cri.Device, mounted bool) string {
+// "" if it can. hasMounts reports whether Options.Mounts is set.
+func unsupportedDevice(i int, device cri.Device, hasMounts bool) string {
 	at := fmt.Sprintf("devices[%d]: container_path %q", i, device.ContainerPath)
 	switch {
-	case mounted:
+	case hasMounts:
 		return unsupportedPaths(at, device.HostPath, device.ContainerPath)
 	case filepath.Clean(device.HostPath) != filepath.Clean(device.ContainerPath):
 		return fmt.Sprintf("%s with host_path %q", at, device.HostPath)
@@ -56,14 +56,14 @@ func unsupportedDevice(i int, device cri.Device, mounted bool) string {
 	return ""
 }
 
-// unsupportedPaths describes why the path host of the host cannot be mounted at the path container. It returns "" if it can. at
-// is the beginning of the text.
-func unsupportedPaths(at, host, container string) string {
+// unsupportedPaths describes why hostPath cannot be mounted at containerPath. It returns "" if it can. prefix is the beginning of
+// the text.
+func unsupportedPaths(prefix, hostPath, containerPath string) string {
 	switch {
-	case !filepath.IsAbs(container) || filepath.Clean(container) == "/":
-		return at + ": it must be absolute and below /"
-	case !filepath.IsAbs(host):
-		return fmt.Sprintf("%s with host_path %q, which must be absolute", at, host)
+	case !filepath.IsAbs(containerPath) || filepath.Clean(containerPath) == "/":
+		return prefix + ": it must be absolute and below /"
+	case !filepath.IsAbs(hostPath):
+		return fmt.Sprintf("%s with host_path %q, which must be absolute", prefix, hostPath)
 	}
 	return ""
 }

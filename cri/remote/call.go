@@ -86,11 +86,11 @@ func (o callInfo) requireFields(fields ...requiredField) error {
 	return nil
 }
 
-// roundUpToSeconds returns d in seconds, rounded up: the CRI has no smaller unit. Negative values become zero. The result never
-// exceeds the maximum of [time.Duration], which containerd would take for a grace period that has expired.
-func roundUpToSeconds(d time.Duration) int64 {
-	s := int64(max(d, 0) / time.Second)
-	if d%time.Second > 0 && s < math.MaxInt64/int64(time.Second) {
+// roundUpToSeconds returns duration in seconds, rounded up: the CRI has no smaller unit. Negative values become zero. The result
+// never exceeds the maximum of [time.Duration], which containerd would take for a grace period that has expired.
+func roundUpToSeconds(duration time.Duration) int64 {
+	s := int64(max(duration, 0) / time.Second)
+	if duration%time.Second > 0 && s < math.MaxInt64/int64(time.Second) {
 		s++
 	}
 	return s

@@ -10,26 +10,26 @@ import (
 	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// mapSlice returns the results of fn for the elements of in. nil stays nil.
-func mapSlice[A, B any](in []A, fn func(A) B) []B {
-	if in == nil {
+// mapSlice returns the results of fn for the elements of slice. nil stays nil.
+func mapSlice[A, B any](slice []A, fn func(A) B) []B {
+	if slice == nil {
 		return nil
 	}
-	out := make([]B, len(in))
-	for i := range in {
-		out[i] = fn(in[i])
+	out := make([]B, len(slice))
+	for i := range slice {
+		out[i] = fn(slice[i])
 	}
 	return out
 }
 
-// mapSlicePtr returns the results of fn for pointers to the elements of in. nil stays nil.
-func mapSlicePtr[A, B any](in []A, fn func(*A) B) []B {
-	if in == nil {
+// mapSlicePtr returns the results of fn for pointers to the elements of slice. nil stays nil.
+func mapSlicePtr[A, B any](slice []A, fn func(*A) B) []B {
+	if slice == nil {
 		return nil
 	}
-	out := make([]B, len(in))
-	for i := range in {
-		out[i] = fn(&in[i])
+	out := make([]B, len(slice))
+	for i := range slice {
+		out[i] = fn(&slice[i])
 	}
 	return out
 }

@@ -51,9 +51,9 @@ func (s *namespaceBuilder) writableCopy(dir int) (int, error) {
 	return own, nil
 }
 
-// replaceDirectory mounts own, a tmpfs, over the directory dir with status st, and entries, the clones of the entries of dir,
-// into own. If dir is the root directory, own becomes the new root.
-func (s *namespaceBuilder) replaceDirectory(dir int, st unix.Statx_t, own int, entries []clonedEntry) error {
+// replaceDirectory mounts tmpfs over the directory dir, and entries, the clones of the entries of dir, into tmpfs. st is the
+// status of dir. If dir is the root directory, tmpfs becomes the new root.
+func (s *namespaceBuilder) replaceDirectory(dir int, st unix.Statx_t, tmpfs int, entries []clonedEntry) error {
 	var root unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, "/", 0, unix.STATX_INO|unix.STATX_MNT_ID, &root); err != nil {
 		return os.NewSyscallError("statx", err)
@@ -68,18 +68,18 @@ func (s *namespaceBuilder) replaceDirectory(dir int, st unix.Statx_t, own int, e
 		defer unix.Close(at)
 	}
 	// Before Linux 6.15, nothing can be mounted on a detached mount.
-	if err := unix.MoveMount(own, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+	if err := unix.MoveMount(tmpfs, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 		return os.NewSyscallError("move_mount", err)
 	}
 	for i := range entries {
-		if err := entries[i].mountInto(own); err != nil {
+		if err := entries[i].mountInto(tmpfs); err != nil {
 			return fmt.Errorf("entry %q: %w", entries[i].name, err)
 		}
 	}
 	if !isRoot {
 		return nil
 	}
-	return changeRoot(own)
+	return changeRoot(tmpfs)
 }
 
 // changeRoot makes root, a mount, the root directory of the mount namespace and of this thread.

@@ -64,32 +64,32 @@ func (s *namespaceBuilder) resolvePath(target string) (*pathPosition, error) {
 	return p, nil
 }
 
-// resolveElement resolves the element rest[0], which is open as next. It moves pos to a directory or file. It follows a symbolic
-// link of the host by prepending the elements of its target. It returns the elements that remain to be resolved. links counts the
-// links followed so far. resolveElement closes next or passes it to pos.
-func (s *namespaceBuilder) resolveElement(pos *pathPosition, next int, rest []string, links *int) ([]string, error) {
-	st, err := statMount(next)
+// resolveElement resolves elements[0], a path element that is open as fd. It moves pos to a directory or file. For a symbolic
+// link of the host, it replaces the element by those of the link's target. It returns the elements that remain to be resolved.
+// links counts the links followed so far. resolveElement closes fd or passes it to pos.
+func (s *namespaceBuilder) resolveElement(pos *pathPosition, fd int, elements []string, links *int) ([]string, error) {
+	st, err := statMount(fd)
 	if err != nil {
-		_ = unix.Close(next)
+		_ = unix.Close(fd)
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
-		pos.moveTo(next)
+		pos.moveTo(fd)
 		if m := s.containerMounts[st.Mnt_id]; m != nil {
 			pos.inside = m
 		}
-		return rest[1:], nil
+		return elements[1:], nil
 	}
-	defer unix.Close(next)
+	defer unix.Close(fd)
 	if pos.inside != nil {
-		return nil, fmt.Errorf("element %q is a link in the mount at %s, which is not followed", rest[0], pos.inside.Target)
+		return nil, fmt.Errorf("element %q is a link in the mount at %s, which is not followed", elements[0], pos.inside.Target)
 	}
 	if *links++; *links > maxLinks {
-		return nil, fmt.Errorf("element %q: %w", rest[0], unix.ELOOP)
+		return nil, fmt.Errorf("element %q: %w", elements[0], unix.ELOOP)
 	}
-	to, err := readLink(next, "")
+	to, err := readLink(fd, "")
 	if err != nil {
-		return nil, fmt.Errorf("element %q: %w", rest[0], err)
+		return nil, fmt.Errorf("element %q: %w", elements[0], err)
 	}
 	if strings.HasPrefix(to, "/") {
 		root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -98,7 +98,7 @@ func (s *namespaceBuilder) resolveElement(pos *pathPosition, next int, rest []st
 		}
 		pos.moveTo(root)
 	}
-	return append(splitPath(to), rest[1:]...), nil
+	return append(splitPath(to), elements[1:]...), nil
 }
 
 // splitPath splits a path into its elements. It omits empty elements and ".".
@@ -142,21 +142,21 @@ func (s *namespaceBuilder) createMissing(pos *pathPosition, dir bool) error {
 	return nil
 }
 
-// createElement creates name in the directory at, as a directory if dir is set, else as an empty file. It returns a descriptor of
-// the new or existing element.
-func createElement(at int, name string, dir bool) (int, error) {
+// createElement creates name in the directory parent, as a directory if dir is set, else as an empty file. It returns a
+// descriptor of the new or existing element.
+func createElement(parent int, name string, dir bool) (int, error) {
 	flags := openElement
 	var err error
 	if dir {
 		flags |= unix.O_DIRECTORY
-		err = unix.Mkdirat(at, name, 0o755)
+		err = unix.Mkdirat(parent, name, 0o755)
 	} else {
-		err = unix.Mknodat(at, name, unix.S_IFREG|0o644, 0)
+		err = unix.Mknodat(parent, name, unix.S_IFREG|0o644, 0)
 	}
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return -1, fmt.Errorf("make it: %w", err)
 	}
-	fd, err := unix.Openat(at, name, flags, 0)
+	fd, err := unix.Openat(parent, name, flags, 0)
 	if err != nil {
 		return -1, fmt.Errorf("open it: %w", err)
 	}

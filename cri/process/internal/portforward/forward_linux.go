@@ -110,26 +110,26 @@ func callInNetns(netns string, fn func() error) error {
 	return err
 }
 
-// copyBoth copies data in both directions between the port connection to and conn. It returns when both directions have ended or
-// ctx ends, and closes both connections.
-func copyBoth(ctx context.Context, to *net.TCPConn, conn io.ReadWriteCloser) error {
+// copyBoth copies data in both directions between port and conn. It returns when both directions have ended or ctx ends, and
+// closes both connections.
+func copyBoth(ctx context.Context, port *net.TCPConn, conn io.ReadWriteCloser) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	closed := sync.OnceValue(conn.Close)
 	stop := context.AfterFunc(ctx, func() {
-		_ = to.SetLinger(0) // a reset, so that the program does not mistake this for the end of the data
-		to.Close()
+		_ = port.SetLinger(0) // a reset, so that the program does not mistake this for the end of the data
+		port.Close()
 		_ = closed()
 	})
 	var copies sync.WaitGroup
 	var over atomic.Bool // the stream was closed because the port has ended
 	copies.Go(func() {
-		if err := copyToPort(to, conn); err != nil && !over.Load() {
+		if err := copyToPort(port, conn); err != nil && !over.Load() {
 			cancel(err)
 		}
 	})
 	copies.Go(func() {
-		if err := copyFromPort(conn, to); err != nil {
+		if err := copyFromPort(conn, port); err != nil {
 			cancel(err)
 			return
 		}
@@ -153,23 +153,23 @@ func copyBoth(ctx context.Context, to *net.TCPConn, conn io.ReadWriteCloser) err
 	if !stop() {
 		return context.Cause(ctx)
 	}
-	to.Close()
+	port.Close()
 	_ = closed() // both directions have ended, so the error has no meaning
 	return nil
 }
 
-// copyToPort copies from the reader from to the port until the end of from. It then closes the write side of the connection.
-func copyToPort(to *net.TCPConn, from io.Reader) error {
+// copyToPort copies from client to port until client ends. It then closes the write side of the connection to port.
+func copyToPort(port *net.TCPConn, client io.Reader) error {
 	buf := make([]byte, 1<<10) // most connections carry little
 	for {
-		n, err := from.Read(buf)
+		n, err := client.Read(buf)
 		if n > 0 {
-			if err := writeToPort(to, buf[:n]); err != nil {
+			if err := writeToPort(port, buf[:n]); err != nil {
 				return err
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			_ = to.CloseWrite() // fails if the program has exited
+			_ = port.CloseWrite() // fails if the program has exited
 			return nil
 		}
 		if err != nil {
@@ -181,15 +181,15 @@ func copyToPort(to *net.TCPConn, from io.Reader) error {
 	}
 }
 
-// writeToPort writes data to the port. It returns ErrStalled if the program there reads nothing for stallTimeout.
-func writeToPort(to *net.TCPConn, data []byte) error {
+// writeToPort writes data to port. It returns ErrStalled if the program there reads nothing for stallTimeout.
+func writeToPort(port *net.TCPConn, data []byte) error {
 	progress := time.Now()
 	for {
-		err := to.SetWriteDeadline(time.Now().Add(progressPeriod))
+		err := port.SetWriteDeadline(time.Now().Add(progressPeriod))
 		if err != nil {
 			return fmt.Errorf("write to port: %w", err)
 		}
-		n, err := to.Write(data)
+		n, err := port.Write(data)
 		if err == nil {
 			return nil
 		}
@@ -206,13 +206,13 @@ func writeToPort(to *net.TCPConn, data []byte) error {
 	}
 }
 
-// copyFromPort copies from the port connection from to the client, until the port closes it.
-func copyFromPort(to io.Writer, from *net.TCPConn) error {
+// copyFromPort copies from port to client until the program at port closes the connection.
+func copyFromPort(client io.Writer, port *net.TCPConn) error {
 	buf := make([]byte, 1<<10)
 	for {
-		n, err := from.Read(buf)
+		n, err := port.Read(buf)
 		if n > 0 {
-			if _, err := to.Write(buf[:n]); err != nil {
+			if _, err := client.Write(buf[:n]); err != nil {
 				return fmt.Errorf("write to client: %w", err)
 			}
 		}

@@ -91,14 +91,15 @@ func (w *sessionStreams) openInput() (int, error) {
 	return from, err
 }
 
-// openOutput returns stdout or stderr, named name, of the command: the end of a pipe, or /dev/null if to is nil.
-func (w *sessionStreams) openOutput(to io.Writer, name string) (int, error) {
-	if to == nil {
+// openOutput returns stdout or stderr, named name, of the command: the end of a pipe that is copied to writer, or /dev/null if
+// writer is nil.
+func (w *sessionStreams) openOutput(writer io.Writer, name string) (int, error) {
+	if writer == nil {
 		return openNull(unix.O_WRONLY)
 	}
 	from, end, err := createPipe(nonblocking{read: true})
 	if err == nil {
-		w.outputs = append(w.outputs, newOutputCopier(os.NewFile(uintptr(from), name), to, name, false))
+		w.outputs = append(w.outputs, newOutputCopier(os.NewFile(uintptr(from), name), writer, name, false))
 	}
 	return end, err
 }

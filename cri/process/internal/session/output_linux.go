@@ -101,10 +101,10 @@ func (o *outputCopier) copyOutput() error {
 	}
 }
 
-// extendDeadline sets the deadline for more output after the command has exited, and reports whether to continue. rest is the
-// number of bytes that the command is known to have written and that are not yet read. While rest is positive, the deadline is
+// extendDeadline sets the deadline for more output after the command has exited, and reports whether to continue. unread is the
+// number of bytes that the command is known to have written and that are not yet read. While it is positive, the deadline is
 // extended. Output of background processes is read only for LeftoverTime after the exit.
-func (o *outputCopier) extendDeadline(rest int) bool {
+func (o *outputCopier) extendDeadline(unread int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.stopped {
@@ -112,7 +112,7 @@ func (o *outputCopier) extendDeadline(rest int) bool {
 	}
 	now := time.Now()
 	until := o.commandExited.Add(LeftoverTime)
-	if rest > 0 {
+	if unread > 0 {
 		until = now.Add(LeftoverTime)
 	}
 	if !until.After(now) {

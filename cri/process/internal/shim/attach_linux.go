@@ -99,12 +99,12 @@ func (h *outputHub) removeClient(attached *client) {
 	}
 }
 
-// dropClient removes a client from the hub and closes the descriptors of its streams. The goroutine that serves the client
-// receives why, the reason; nil means that the client need not be told. The caller holds mu.
-func (h *outputHub) dropClient(attached *client, why error) {
+// dropClient removes a client from the hub and closes the descriptors of its streams. reason is sent to the goroutine that serves
+// the client; nil means that the client was not at fault. The caller holds mu.
+func (h *outputHub) dropClient(attached *client, reason error) {
 	delete(h.clients, attached)
 	closeAll(slices.Collect(maps.Values(attached.fds)))
-	attached.dropped <- why
+	attached.dropped <- reason
 }
 
 // closeClients drops all clients after the process has exited. It waits until they are notified, for limit at most.

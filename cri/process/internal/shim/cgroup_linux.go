@@ -98,18 +98,18 @@ func killAndRemoveCgroups(dirs []string, limit time.Duration) error {
 }
 
 // tryRemoveCgroup tries to remove the cgroup dir. If that fails, it kills the processes in it, removes its descendants down to
-// this number of levels, and tries once more.
-func tryRemoveCgroup(dir string, levels int, deadline time.Time) error {
+// maxDepth levels, and tries once more. It gives up at deadline.
+func tryRemoveCgroup(dir string, maxDepth int, deadline time.Time) error {
 	err := rmdirCgroup(dir)
 	if err == nil || time.Now().After(deadline) {
 		return err
 	}
 	killCgroup(dir)
-	if levels == 0 {
+	if maxDepth == 0 {
 		return err
 	}
 	for _, name := range listSubdirs(dir) {
-		_ = tryRemoveCgroup(filepath.Join(dir, name), levels-1, deadline) // on error this cgroup is not empty either
+		_ = tryRemoveCgroup(filepath.Join(dir, name), maxDepth-1, deadline) // on error this cgroup is not empty either
 	}
 	return rmdirCgroup(dir)
 }
