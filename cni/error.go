@@ -57,7 +57,7 @@ type FileError struct {
 	Err  error
 }
 
-// Error returns the path and the cause.
+// Error returns the path of the file and the cause.
 func (e *FileError) Error() string { return e.File + ": " + e.Err.Error() }
 
 // Unwrap returns the cause.

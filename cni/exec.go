@@ -53,7 +53,7 @@ type pluginRunner struct {
 
 var _ invoke.Exec = (*pluginRunner)(nil)
 
-// FindInPath returns the path of a plugin in dirs.
+// FindInPath returns the path of the first executable called plugin in dirs.
 func (r *pluginRunner) FindInPath(plugin string, dirs []string) (string, error) {
 	return invoke.FindInPath(plugin, dirs)
 }

@@ -79,7 +79,7 @@ type Attachment struct {
 	Capabilities Capabilities
 }
 
-// runtimeConf returns the attachment as a libcni.RuntimeConf.
+// runtimeConf converts the attachment to a libcni.RuntimeConf.
 func (a Attachment) runtimeConf() *libcni.RuntimeConf {
 	rt := &libcni.RuntimeConf{ContainerID: a.ContainerID, NetNS: a.Netns, IfName: a.Interface, Args: a.Args}
 	if len(a.Capabilities) > 0 {
@@ -181,7 +181,7 @@ func (p *Plugins) findPlugins(network *Network) error {
 	return nil
 }
 
-// Versions returns the CNI versions that a plugin supports.
+// Versions calls the plugin with VERSION and returns the CNI versions that it supports. plugin is its file name.
 func (p *Plugins) Versions(ctx context.Context, plugin string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeouts.Version)
 	defer cancel()

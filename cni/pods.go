@@ -226,7 +226,7 @@ func awaitClosed(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// isOwn reports whether this Pods has set up a sandbox.
+// isOwn reports whether this Pods has set up the sandbox or is setting it up.
 func (p *Pods) isOwn(sandbox string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -252,7 +252,7 @@ func (p *Pods) addOwn(ctx context.Context, rec *record) error {
 	}
 }
 
-// removeOwn removes the entry of addOwn.
+// removeOwn removes the sandbox that addOwn has recorded.
 func (p *Pods) removeOwn(sandbox string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

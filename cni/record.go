@@ -67,7 +67,7 @@ func newRecord(pod Pod, networks []*Network) (*record, error) {
 // interfaceName returns the name of a pod's interface in its network with index i.
 func interfaceName(i int) string { return fmt.Sprintf("eth%d", i) }
 
-// parseRecord parses and checks the record of a sandbox.
+// parseRecord parses data, the content of a record file. It returns an error if the record is invalid or of another sandbox.
 func parseRecord(data []byte, sandbox string) (*record, error) {
 	r := &record{}
 	if err := json.Unmarshal(data, r); err != nil {
@@ -189,7 +189,7 @@ type damagedError struct {
 	err  error
 }
 
-// Error returns the file and the cause.
+// Error returns a text with the path of the record file and the cause.
 func (e *damagedError) Error() string { return fmt.Sprintf("damaged record %s: %v", e.file, e.err) }
 
 // Unwrap returns the cause.

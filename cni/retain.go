@@ -192,7 +192,7 @@ func (r *record) attachmentsTo(network string) []Attachment {
 	return found
 }
 
-// dedupAttachments sorts attachments and removes duplicates.
+// dedupAttachments returns the attachments sorted and without duplicates. It modifies all.
 func dedupAttachments(all []Attachment) []Attachment {
 	compare := func(a, b Attachment) int {
 		if c := strings.Compare(a.ContainerID, b.ContainerID); c != 0 {

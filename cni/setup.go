@@ -115,7 +115,7 @@ func (p *Pods) Teardown(ctx context.Context, sandboxID string) error {
 	return nil
 }
 
-// tearDownPod implements Teardown for a locked sandbox.
+// tearDownPod does the work of Teardown. The caller has locked the sandbox.
 func (p *Pods) tearDownPod(ctx context.Context, sandbox string) error {
 	all, damaged, err := p.findAttachments(sandbox)
 	if err != nil {

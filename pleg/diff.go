@@ -11,12 +11,12 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Diff returns the events between two snapshots, by the states of containers and sandboxes. Events are sorted by pod UID. Within
-// a pod, the order is: containers and sandboxes of prev in listed order, then the new objects of next. A running container that
-// disappears yields ContainerDied and ContainerRemoved.
+// Diff returns an event for each container and sandbox whose state differs between the snapshots prev and next. Events are sorted
+// by pod UID. Within a pod, the objects of prev come first, in listed order, and then the new objects of next. A running
+// container that is missing in next yields ContainerDied and ContainerRemoved.
 //
-// For an ID that is listed repeatedly, the first object counts, containers before sandboxes. Objects without a pod UID are
-// ignored. The result is nil if nothing changed; no memory is allocated if both snapshots list the same objects in the same
+// If an ID is listed several times, its first object counts, and containers come before sandboxes. Objects without a pod UID are
+// ignored. The result is nil if nothing has changed. Diff allocates no memory if both snapshots list the same objects in the same
 // order.
 func Diff(prev, next cri.Snapshot) []Event {
 	if haveSameStates(prev, next) {

@@ -49,7 +49,7 @@ type Event struct {
 	Type   EventType
 }
 
-// String returns the event as "pod type id".
+// String returns the pod UID, the type and the object ID of the event.
 func (e Event) String() string {
 	s := e.PodUID + " " + e.Type.String()
 	if e.ID != "" {

@@ -211,7 +211,7 @@ func (g *Generator) Status() Status {
 	return s
 }
 
-// sendUnlessDone sends value to ch, or returns when ctx ends.
+// sendUnlessDone sends value to ch. It returns without sending if ctx ends first.
 func sendUnlessDone[T any](ctx context.Context, ch chan<- T, value T) {
 	select {
 	case ch <- value:

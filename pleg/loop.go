@@ -179,9 +179,9 @@ func (l *loop) podForEvent(event runtimeEvent, eventTime time.Time) string {
 	return uid
 }
 
-// isCovered reports whether a list that started after the event already contains its effect: the last successful full list, a
-// running one, or the last list of the pod. Thus a burst of events costs two lists of a pod at most. A starting agent does not
-// list the pods of old events that the runtime has stored.
+// isCovered reports whether a list that started after eventTime already contains the effect of the event. It checks the last
+// successful full list, a running full list, and the last list of the pod with this UID. A burst of events therefore causes at
+// most two lists of a pod. A starting agent does not list the pods of old events that the runtime has stored.
 //
 // The times are comparable because the runtime uses the clock of this machine. If that clock is set back, the next full relist
 // finds missed changes.

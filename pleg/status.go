@@ -26,7 +26,7 @@ type Status struct {
 // errNeverRelisted is the error of Healthy and Pods before the first successful full relist.
 var errNeverRelisted = errors.New("relist: none has succeeded yet")
 
-// checkHealth implements [Generator.Healthy] at time now.
+// checkHealth returns the result of [Generator.Healthy] at time now.
 func (s Status) checkHealth(now time.Time) error {
 	age := now.Sub(s.LastRelist)
 	switch {

@@ -39,7 +39,7 @@ type Key struct {
 	Kind      Kind
 }
 
-// String returns the key as text for errors and logs.
+// String returns a text with the pod, the container and the kind, for errors and logs.
 func (k Key) String() string {
 	return fmt.Sprintf("%s probe of container %q of pod %q", k.Kind, k.Container, k.PodUID)
 }

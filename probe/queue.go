@@ -36,7 +36,7 @@ func (q *waitingQueue) addEntry(probe *entry) {
 	}
 }
 
-// removeEntry removes a waiting probe from the queue.
+// removeEntry removes probe, which waits for its start, from the queue.
 func (q *waitingQueue) removeEntry(probe *entry) {
 	p := probe.pod
 	at := slices.Index(p.waiting, probe)

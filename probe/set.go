@@ -159,7 +159,7 @@ func (s *Set) allResults() map[Key]Value { return s.board.copyValues() }
 // removed, and each receives later changes only. Notify panics if fn is nil.
 func (s *Set) Notify(fn func(podUIDs ...string)) { s.listeners.Add(fn) }
 
-// Status returns the number of running and waiting probes.
+// Status returns the numbers of targets and of running and waiting probes.
 func (s *Set) Status() Status { return s.board.getStatus() }
 
 // Run runs probes until ctx ends. It then waits until all prober calls have returned, including calls with a context of

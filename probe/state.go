@@ -29,8 +29,8 @@ type State struct {
 	nextTick      time.Time // while probable, the next probe; otherwise any time on the probe's grid of periods
 }
 
-// PreviousRun is the information about a container of which the state has no value yet: what a previous agent process may have
-// done.
+// PreviousRun is the information about a container from before the start of this agent process. A State uses it until the probe
+// has a value.
 type PreviousRun struct {
 	AgentStart time.Time // containers started well before it were started by a previous agent
 	Outcome    Outcome   // stored by the previous agent; Unknown: none
@@ -200,7 +200,7 @@ func nextTickAfter(tick, after time.Time, period time.Duration) time.Time {
 	return tick.Add(n * period)
 }
 
-// maxTime returns the later of two times.
+// maxTime returns the later time of a and b.
 func maxTime(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

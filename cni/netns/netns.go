@@ -20,7 +20,7 @@ type Error struct {
 	Err  error
 }
 
-// Error returns "verb network namespace path: cause".
+// Error returns a text with the operation, the path of the network namespace and the cause.
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s network namespace %s: %v", e.Op, e.Path, e.Err)
 }

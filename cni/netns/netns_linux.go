@@ -107,7 +107,7 @@ func unmount(path string) error {
 	return errors.New("still mounted after several unmounts")
 }
 
-// isMounted reports whether a namespace is mounted on a file.
+// isMounted reports whether a network namespace is mounted on the file at path.
 func isMounted(path string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(path, &st) == nil && st.Type == unix.NSFS_MAGIC

@@ -12,7 +12,7 @@ import (
 
 var errUnsupported = fmt.Errorf("network namespaces are a feature of Linux: %w", errors.ErrUnsupported)
 
-// Do is not supported on this system and returns an error.
+// Do returns an error: network namespaces are not supported on this system.
 func Do(path string, _ func() error) error {
 	return &Error{Op: "enter", Path: path, Err: errUnsupported}
 }

@@ -89,7 +89,7 @@ type keptBody struct {
 
 var _ io.ReadCloser = (*keptBody)(nil)
 
-// Read reads the body of the response.
+// Read reads the body of the response from the connection.
 func (b *keptBody) Read(p []byte) (int, error) {
 	if b.exchange == nil {
 		return 0, http.ErrBodyReadAfterClose
@@ -104,7 +104,7 @@ func (b *keptBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the exchange. Further calls do nothing.
+// Close ends the exchange and keeps or closes its connection. Further calls have no effect.
 func (b *keptBody) Close() error {
 	if b.exchange != nil {
 		b.transport.finishExchange(b.exchange, b.address, b.complete && !b.closeAfter)

@@ -142,5 +142,5 @@ func (k *keepAliveTransport) closeIdle(after time.Time) {
 	}
 }
 
-// CloseIdleConnections closes all idle connections.
+// CloseIdleConnections closes all connections that no request uses.
 func (k *keepAliveTransport) CloseIdleConnections() { k.closeIdle(time.Now()) }

@@ -30,7 +30,7 @@ func listProbedContainers(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
 	}
 }
 
-// listProbes yields the probes of a container by kind.
+// listProbes yields each probe in the container spec with its kind.
 func listProbes(container *corev1.Container) iter.Seq2[probe.Kind, *corev1.Probe] {
 	return func(yield func(probe.Kind, *corev1.Probe) bool) {
 		for _, kind := range []probe.Kind{probe.Startup, probe.Readiness, probe.Liveness} {

@@ -55,11 +55,13 @@ func Started(pod *corev1.Pod, container *corev1.Container, status, before *corev
 	return before != nil && before.Started != nil && *before.Started
 }
 
-// Ready reports whether a container is ready: it has [Started], and its readiness probe, if any, has succeeded. Without a result,
-// it returns the value in before, the previous status, if that is of the same container instance; before may be nil.
+// Ready reports whether a container is ready: it has [Started], and its readiness probe has succeeded if it has one. If the probe
+// has no result yet, the value in before counts, which is the previous status of the container. before counts only for the same
+// container instance and may be nil.
 //
 // An init container that is not a sidecar is ready once it has terminated with exit code 0. Source: UpdatePodStatus in
-// pkg/kubelet/prober/prober_manager.go. The kubelet probes a container that is not ready at once: see [probe.Set.Trigger].
+// pkg/kubelet/prober/prober_manager.go. If a container is not ready, the kubelet triggers its readiness probe; a caller can use
+// [probe.Set.Trigger].
 func Ready(pod *corev1.Pod, container *corev1.Container, status, before *corev1.ContainerStatus, results Results) bool {
 	if containers.IsInit(&pod.Spec, container) && !containers.IsSidecar(container) {
 		return status.State.Terminated != nil && status.State.Terminated.ExitCode == 0

@@ -52,7 +52,7 @@ type execResult struct {
 	err    error
 }
 
-// Exec runs a command until it exits or ctx ends.
+// Exec runs a command in the container until it exits or ctx ends.
 func (e *execer) Exec(ctx context.Context, containerID string, command []string) (output []byte, exitCode int, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err

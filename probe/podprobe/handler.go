@@ -70,7 +70,7 @@ func (h proberBuilder) newProber(spec *corev1.Probe) (prober probe.Prober, err e
 	return newPodProber(prober, h.podIP), nil
 }
 
-// needsIP reports whether the probe connects to the pod IP.
+// needsIP reports whether the probe in spec connects to the pod IP.
 func needsIP(spec *corev1.Probe) bool {
 	switch {
 	case spec.Exec != nil:

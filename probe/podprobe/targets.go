@@ -35,12 +35,12 @@ type Options struct {
 	FreshConnections bool
 }
 
-// Targets returns the probe targets of a pod, and an error for each probe that can never run. status is the published status: its
-// Started field counts for containers with a startup probe. A pod in a terminal phase has no targets. A probe with invalid
-// numbers has no target, and if it is a startup probe, neither have the probes that wait for it.
+// Targets returns the probe targets of a pod, and an error for each probe that can never run. status is the published status; its
+// Started fields decide whether a container with a startup probe has started. A pod in a terminal phase has no targets. A probe
+// with invalid numbers has no target. If it is a startup probe, the other probes of the container have no target either.
 //
-// previous is the result of the last call for this pod, nil for the first call: probers of unchanged containers are reused with
-// their connections.
+// previous is the result of the last call for this pod, or nil. Targets reuses the probers of unchanged containers, so that their
+// connections stay open.
 func Targets(
 	pod *corev1.Pod, status *corev1.PodStatus, previous []probe.Target, opts Options,
 ) (targets []probe.Target, errs []error) {

@@ -25,7 +25,7 @@ type Reporter struct {
 	events  sync.Mutex // held during a call of the Event hook
 }
 
-// Log logs msg at level info, with the identity of the pod.
+// Log logs msg at level info, with the identity of the pod. args are further attributes.
 func (t *Reporter) Log(msg string, args ...any) { t.node.Logger.Info(msg, t.withPodAttrs(args)...) }
 
 // Warn logs msg at level warning, with the identity of the pod.
@@ -55,7 +55,7 @@ func (t *Reporter) RecordWarning(reason string, subject Subject, format string, 
 	t.sendEvent(subject.newEvent(corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)))
 }
 
-// sendEvent calls the Event hook, one call at a time.
+// sendEvent calls the Event hook with event. Calls of the hook do not overlap.
 func (t *Reporter) sendEvent(event podevents.Event) {
 	hook := t.node.Event
 	if hook == nil {

@@ -135,8 +135,8 @@ func (z *Resizer) refreshState(pod *corev1.Pod, observed cri.Pod, accepted bool)
 	}
 }
 
-// isCgroupUpToDate reports whether sizes, those that the pod cgroup was set up for, are the allocated sizes. It ignores init
-// containers that have completed.
+// isCgroupUpToDate reports whether the pod cgroup has the allocated sizes. sizes are the sizes that the cgroup was last set up
+// for. Init containers that have completed are ignored.
 func (z *Resizer) isCgroupUpToDate(sizes *resize.Sizes, observed cri.Pod) bool {
 	if z.allocatedPod == nil || sizes.Equal(z.allocatedSizes) {
 		return sizes.Equal(z.allocatedSizes)

@@ -64,7 +64,7 @@ func (v *Volumes) prepareVolumes(ctx context.Context, pod *corev1.Pod, actions *
 	return fmt.Errorf("prepare volumes: %w", err)
 }
 
-// Update passes a new version of the pod to [PodVolumes].
+// Update passes pod to [PodVolumes] if pod differs from the pod of the previous call.
 func (v *Volumes) Update(pod *corev1.Pod) {
 	if v.node.Volumes != nil && pod != v.updated {
 		v.node.Volumes.Update(pod)

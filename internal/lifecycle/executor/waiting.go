@@ -49,7 +49,7 @@ func (w *WaitingReasons) setError(name, reason string, err error) {
 	w.storeReason(name, why)
 }
 
-// SetReason sets why the container name is not started.
+// SetReason stores reason as the waiting reason of the container with this name.
 func (w *WaitingReasons) SetReason(name string, reason podstatus.Waiting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

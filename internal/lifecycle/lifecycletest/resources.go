@@ -43,7 +43,7 @@ type Resources struct {
 
 var _ lifecycle.PodResources = (*Resources)(nil)
 
-// Check returns the errors of Refuse.
+// Check returns the errors that Refuse returns for pod.
 func (r *Resources) Check(pod *corev1.Pod) field.ErrorList {
 	if r.Refuse == nil {
 		return nil
@@ -51,8 +51,8 @@ func (r *Resources) Check(pod *corev1.Pod) field.ErrorList {
 	return r.Refuse(pod)
 }
 
-// Prepare records that the volumes of pod are prepared. It does so even if Fault returns an error: a real implementation may have
-// set up some volumes before it fails.
+// Prepare records that the volumes of pod are prepared, even if Fault returns an error. A real implementation may have set up
+// some volumes before it fails.
 func (r *Resources) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	uid := string(pod.UID)
 	r.mu.Lock()
@@ -64,7 +64,7 @@ func (r *Resources) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	return r.recordCall(ctx, Call{Op: "Prepare", UID: uid})
 }
 
-// Update records the call.
+// Update records the call and does nothing else.
 func (r *Resources) Update(pod *corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +93,7 @@ func (r *Resources) Container(ctx context.Context, pod *corev1.Pod, container *c
 	return nil
 }
 
-// Release releases all volumes of the pod.
+// Release removes all volumes of the pod with this UID.
 func (r *Resources) Release(ctx context.Context, uid string) error {
 	if err := r.recordCall(ctx, Call{Op: "Release", UID: uid}); err != nil {
 		return err

@@ -66,7 +66,7 @@ func (l Logs) CreateLink(container, id string, attempt uint32) error {
 	return err
 }
 
-// RemoveLinks removes the links to the logs of containers.
+// RemoveLinks removes the links to the log files of these containers. The log files stay.
 func (l Logs) RemoveLinks(containers []cri.Container) error {
 	var errs []error
 	for i := range containers {

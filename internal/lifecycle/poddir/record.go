@@ -97,7 +97,7 @@ type Recorder struct {
 // read the file; see [Recorder.Load].
 func NewRecorder(dir Dir, pod string) *Recorder { return &Recorder{path: dir.recordPath(), pod: pod} }
 
-// SetSource sets the source name that the next Update stores.
+// SetSource sets the name of the source that lists the pod. The next Update stores it in the record.
 func (r *Recorder) SetSource(source string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

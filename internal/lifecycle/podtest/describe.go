@@ -120,7 +120,7 @@ func DescribeObserved(pod cri.Pod) (s string) {
 // LazyText is a failure message that is built only when it is printed.
 type LazyText func() string
 
-// String builds the message.
+// String calls s to build the message.
 func (s LazyText) String() string { return s() }
 
 // ExamplePods returns functions that each add one feature to a plain pod. The key names the feature, such as "sidecar" or

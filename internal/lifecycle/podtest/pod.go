@@ -37,18 +37,18 @@ func Pod(name string, containers ...string) *corev1.Pod {
 	return pod
 }
 
-// Init returns an init container.
+// Init returns an init container with this name.
 func Init(name string) corev1.Container {
 	return corev1.Container{Name: name, Image: "busybox"}
 }
 
-// Sidecar returns a restartable init container.
+// Sidecar returns an init container with this name and restart policy Always.
 func Sidecar(name string) corev1.Container {
 	always := corev1.ContainerRestartPolicyAlways
 	return corev1.Container{Name: name, Image: "busybox", RestartPolicy: &always}
 }
 
-// Exec returns a hook that runs a command.
+// Exec returns a lifecycle handler that runs words as a command.
 func Exec(words ...string) *corev1.LifecycleHandler {
 	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: words}}
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// HideReplacement returns observed without the replacement of containers that the agent is stopping, or removing before their
-// start, in order to start a successor. replaced has their previous states, which are kept until the successor has started. A
-// status of the result shows neither the exit nor the wait for the successor. The kubelet computes a status only when a sync
-// starts, and replaces a container within one sync. Source: SyncPod in pkg/kubelet/kubelet.go.
+// HideReplacement returns observed as it was before the agent began to replace containers. replaced has the previous states of
+// the containers that are being stopped or removed so that a successor can be started. A status computed from the result shows
+// neither their exit nor the wait for the successor. Once a successor has started, observed shows it. The kubelet replaces a
+// container within one sync, and computes a status only when a sync starts. Source: SyncPod in pkg/kubelet/kubelet.go.
 func HideReplacement(observed cri.Pod, replaced []cri.Container) cri.Pod {
 	if len(replaced) == 0 {
 		return observed

@@ -18,7 +18,7 @@ const (
 	messageNoAddress    = "pod sandbox has no IP address"
 )
 
-// SandboxChange reports whether a pod needs a new sandbox, for example because its sandbox is not ready.
+// SandboxChange is the decision whether a pod needs a new sandbox, for example because its sandbox is not ready.
 type SandboxChange struct {
 	Create  bool
 	Attempt uint32 // of the sandbox to create, or of the sandbox in use

@@ -59,7 +59,7 @@ func (s *Sizes) SizeOf(container string) (size cgroups.ContainerSize, ok bool) {
 	return size, false
 }
 
-// podLevelOnly returns s without the sizes of its containers.
+// podLevelOnly returns a copy of s that has only the pod-level resources.
 func (s *Sizes) podLevelOnly() *Sizes {
 	if s == nil || len(s.Containers) == 0 {
 		return s

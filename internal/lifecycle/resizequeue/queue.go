@@ -95,7 +95,7 @@ func sortResizes(resizes []Resize) []Resize {
 	})
 }
 
-// compareBool orders true before false.
+// compareBool returns the order of a and b, in which true is before false.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:

@@ -26,7 +26,7 @@ type TransitionError struct {
 	Mismatch  bool  // the statuses of the init containers are not in the order of the spec
 }
 
-// Error names the pod, the container and its exit code.
+// Error returns a text with the pod, the container and the exit code.
 func (e *TransitionError) Error() string {
 	kind := "container"
 	if e.Init {
@@ -38,11 +38,11 @@ func (e *TransitionError) Error() string {
 	return fmt.Sprintf("status of pod %s: %s %q has left its terminated state (exit code %d) although it must not restart", e.Pod, kind, e.Container, e.ExitCode)
 }
 
-// Accept completes a new status with the data of the previous status before. It keeps the start time, the transition time of
-// conditions with unchanged status, the volume health and the observed generation. The result is a normalized copy: times in
-// seconds, containers in order, termination messages of at most 12 KiB together. The error has a [*TransitionError] for each
-// container that left a terminated state; the result keeps that state and is valid. Source: updateStatusInternal in
-// pkg/kubelet/status/status_manager.go.
+// Accept completes status, the new status of pod, with data of before, its previous status: the start time, the transition times
+// of conditions with unchanged status, the volume health and the observed generation. The result is a normalized copy: times in
+// seconds, containers in the order of the spec, termination messages of at most 12 KiB together. If a container has left a
+// terminated state although it must not restart, the result keeps that state, and the error contains a [*TransitionError]. The
+// result is valid even with an error. Source: updateStatusInternal in pkg/kubelet/status/status_manager.go.
 func Accept(pod *corev1.Pod, before, status *corev1.PodStatus, now time.Time) (corev1.PodStatus, error) {
 	out := *status.DeepCopy()
 	err := keepTerminated(pod, before, &out)
@@ -87,10 +87,11 @@ func keepTransitionTime(condition *corev1.PodCondition, before []corev1.PodCondi
 	}
 }
 
-// keepTerminated restores the terminated state of each container that left it although it must not restart, and returns a
-// [*TransitionError] for each. If a rule can restart all containers, only ephemeral containers are checked. The rules are those
-// of an API server: the restart policy of the container has precedence over that of the pod. Source:
-// checkContainerStateTransition in pkg/kubelet/status/status_manager.go, ValidatePodStatusUpdate in pkg/apis/core/validation.
+// keepTerminated compares before, the previous status, with status. If a container has left a terminated state although it must
+// not restart, keepTerminated restores that state and returns a [*TransitionError]. If a rule can restart all containers, it
+// checks only ephemeral containers. As in an API server, the restart policy of a container has precedence over that of the pod.
+// Source: checkContainerStateTransition in pkg/kubelet/status/status_manager.go, ValidatePodStatusUpdate in
+// pkg/apis/core/validation.
 func keepTerminated(pod *corev1.Pod, before, status *corev1.PodStatus) error {
 	spec := &pod.Spec
 	k := stateKeeper{pod: pod}

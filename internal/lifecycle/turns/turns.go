@@ -22,7 +22,7 @@ type Queue[T any] struct {
 	mu        sync.Mutex // guards all below
 	tickets   []*Ticket[T]
 	turnTaken bool        // the owner of a ticket runs
-	timer     *time.Timer // calls grantNext when the next ticket expires
+	timer     *time.Timer // calls grantNext when the last undecided ticket expires
 }
 
 // New returns an empty queue. less reports whether rank a runs before rank b.
@@ -46,7 +46,7 @@ func (q *Queue[T]) Expect(rank T) *Ticket[T] {
 	return t
 }
 
-// insertTicket adds ticket behind the tickets of equal rank.
+// insertTicket adds ticket to the queue, behind all tickets of equal rank.
 func (q *Queue[T]) insertTicket(ticket *Ticket[T]) {
 	at := slices.IndexFunc(q.tickets, func(other *Ticket[T]) bool { return q.less(ticket.rank, other.rank) })
 	if at < 0 {

@@ -34,7 +34,7 @@ func New(limit int) *Pipe {
 	return &Pipe{limit: limit, readable: make(chan struct{}, 1), writable: make(chan struct{}, 1)}
 }
 
-// Write writes all of b and waits for space.
+// Write writes all of b. It waits while the pipe is full.
 func (p *Pipe) Write(b []byte) (int, error) { return p.WriteWithTimeout(b, 0) }
 
 // WriteWithTimeout writes all of data, like Write. If the pipe is full and the reader reads nothing for timeout, it returns

@@ -154,5 +154,5 @@ func (s *Stream) closeByConn() {
 	s.in.CloseWrite()
 }
 
-// Input returns the buffer with unread data of the peer.
+// Input returns the pipe that buffers the unread data of the peer.
 func (s *Stream) Input() *pipe.Pipe { return s.in }

@@ -84,7 +84,7 @@ type Connection struct {
 	errors *spdy.Stream
 }
 
-// Connect opens a connection to a port.
+// Connect opens a forwarded connection to this port of the pod.
 func (f *Forwarder) Connect(ctx context.Context, port int) (*Connection, error) {
 	id := strconv.FormatInt(f.next.Add(1), 10)
 	h := func(kind string) http.Header {
@@ -112,7 +112,7 @@ func (c *Connection) ReadError() (string, error) {
 	return string(b), err
 }
 
-// Close closes the session.
+// Close closes the session and waits until its goroutine has returned.
 func (f *Forwarder) Close() {
 	_ = f.conn.Close()
 	f.tasks.Wait()

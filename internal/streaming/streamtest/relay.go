@@ -55,7 +55,7 @@ func (r *Relay) DropPackets() {
 	r.dropped = true
 }
 
-// Close closes all connections.
+// Close stops the relay, closes all connections and waits for its goroutines.
 func (r *Relay) Close() {
 	r.end()
 	_ = r.listener.Close()

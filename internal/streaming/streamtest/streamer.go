@@ -41,7 +41,7 @@ type Streamer struct {
 
 var _ cri.Streamer = (*Streamer)(nil)
 
-// Serve starts the server of a runtime. Close stops it.
+// Serve starts an HTTP server that serves sessions, as a container runtime does. Close stops it.
 func Serve(handler Handler) *Streamer {
 	s := &Streamer{handler: handler, sessions: map[string]http.HandlerFunc{}}
 	s.server = httptest.NewServer(http.HandlerFunc(s.serveURL))
@@ -54,7 +54,7 @@ func (s *Streamer) Close() {
 	s.server.Close()
 }
 
-// Requests returns all received requests.
+// Requests returns all requests that the server has received.
 func (s *Streamer) Requests() []*http.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,17 +99,17 @@ func (s *Streamer) addURL(id string, f http.HandlerFunc) (string, error) {
 	return s.server.URL + path, nil
 }
 
-// Exec returns the URL of an exec session.
+// Exec returns a URL for one exec session.
 func (s *Streamer) Exec(_ context.Context, id string, cmd []string, opts cri.StreamOptions) (string, error) {
 	return s.addURL(id, func(w http.ResponseWriter, r *http.Request) { s.handler.Exec(w, r, id, cmd, opts) })
 }
 
-// Attach returns the URL of an attach session.
+// Attach returns a URL for one attach session.
 func (s *Streamer) Attach(_ context.Context, id string, opts cri.StreamOptions) (string, error) {
 	return s.addURL(id, func(w http.ResponseWriter, r *http.Request) { s.handler.Attach(w, r, id, opts) })
 }
 
-// PortForward returns the URL of a port-forward session.
+// PortForward returns a URL for one port-forward session.
 func (s *Streamer) PortForward(_ context.Context, id string, ports []int32) (string, error) {
 	return s.addURL(id, func(w http.ResponseWriter, r *http.Request) { s.handler.PortForward(w, r, id, ports) })
 }

@@ -75,7 +75,7 @@ func Subprotocols(r *http.Request) []string {
 	return slices.DeleteFunc(splitList(r.Header[HeaderWebSocket]), func(p string) bool { return strings.HasPrefix(p, bearer) })
 }
 
-// splitList returns the elements of a comma-separated header.
+// splitList returns the elements of a header whose values are comma-separated lists.
 func splitList(values []string) (parts []string) {
 	for _, v := range values {
 		for part := range strings.SplitSeq(v, ",") {

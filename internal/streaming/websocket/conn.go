@@ -46,18 +46,18 @@ type CloseError struct {
 	Reason string
 }
 
-// Error returns the code and the reason.
+// Error returns a text with the code and the reason.
 func (e *CloseError) Error() string {
 	return fmt.Sprintf("closed by the peer: %d %s", e.Code, e.Reason)
 }
 
-// Unwrap returns io.EOF.
+// Unwrap returns io.EOF, because a closed connection has no further messages.
 func (*CloseError) Unwrap() error { return io.EOF }
 
 // FrameError is the error for a frame that violates RFC 6455.
 type FrameError struct{ Text string }
 
-// Error returns the violation.
+// Error returns a text that describes the violation.
 func (e *FrameError) Error() string { return "invalid WebSocket frame: " + e.Text }
 
 // AcceptKey returns the value of the Sec-WebSocket-Accept header for key, the value of the Sec-WebSocket-Key header.
@@ -211,7 +211,7 @@ func (c *Conn) readFrameHeader() (opcode byte, err error) {
 	return opcode, eofToUnexpected(err)
 }
 
-// handleControl handles a ping, pong or close frame.
+// handleControl handles a ping, pong or close frame whose header was read.
 func (c *Conn) handleControl(opcode byte) error {
 	var buf [maxControl]byte
 	b := buf[:c.left]
