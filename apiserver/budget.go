@@ -15,19 +15,19 @@ import (
 // The limits of direct reads: single GET requests for config maps and secrets that pod volumes refer to and that the agent does
 // not watch. They apply per pod and kind, and to the whole node.
 const (
-	podReadInterval = 100 * time.Millisecond // between two reads for one pod, once podReadBurst is used up
+	podReadInterval = 100 * time.Millisecond // between two reads for one pod, after podReadBurst reads
 	podReadBurst    = 100                    // reads that one pod may send at once
 	directReadQPS   = 25                     // reads of the node per second, per client
 	directReadBurst = 100                    // reads that the node may send at once
-	maxReadWait     = cacheFallbackWait      // a read that would wait longer for its slot fails
-	maxWaitingReads = 2                      // reads of one pod that may wait at a time; more fail, because each one blocks a worker of package volume
+	maxReadWait     = cacheFallbackWait      // a read that would have to wait longer returns an error
+	maxWaitingReads = 2                      // reads of one pod that may wait at a time, since each blocks a worker of package volume
 )
 
 // readBudget limits the rate of direct reads (GET requests for objects that are not watched) of one pod. The zero value allows
 // podReadBurst reads at once.
 type readBudget struct {
 	nextSlot time.Time // when the next read would be due if all reads were spaced by podReadInterval
-	waiting  int       // reads that wait for their slot
+	waiting  int       // reads that wait for the rate limit
 }
 
 // isFull reports whether podReadBurst reads may be sent at once, because no recent read has used the budget. A full budget need

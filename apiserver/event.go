@@ -131,7 +131,8 @@ func (r *Recorder) PodRefused(err *lifecycle.RefusedError) {
 	}
 }
 
-// refusalLog holds the refused pod updates that were recorded as events, so that the same error is not recorded at each sync.
+// refusalLog holds the refused pod updates that were recorded as events, so that an unchanged error is not
+// recorded at each sync.
 type refusalLog struct {
 	entries map[string]refusalEntry // by pod UID
 }
@@ -141,10 +142,10 @@ type refusalEntry struct {
 	at   time.Time
 }
 
-// The limits of a refusalLog: the time after which the same error is recorded again, and the number of pods.
+// Limits of a refusalLog.
 const (
-	refusalRepeatAfter = 5 * time.Minute
-	maxRefusalEntries  = 1024
+	refusalRepeatAfter = 5 * time.Minute // after this time an unchanged error of a pod is recorded again
+	maxRefusalEntries  = 1024            // pods
 )
 
 // recordIfNew reports whether an event with this error text must be recorded for the pod of uid. If so, it stores the text and

@@ -26,7 +26,7 @@ type Expansions struct {
 	guard runonce.Guard
 }
 
-// expansion is the size in bytes that the volume of a claim has on this node.
+// expansion is one report: the volume of claim has size bytes on this node.
 type expansion struct {
 	claim *corev1.PersistentVolumeClaim
 	size  int64

@@ -16,7 +16,7 @@ import (
 // objects, and an old API server does not serve them.
 type lazyTable[T kubeapi.Object, V any] struct {
 	table   *kubeapi.Table[T, V]
-	start   func()        // makes runTable list and watch
+	start   func()        // called at the first use of the table: makes runTable list and watch
 	started chan struct{} // closed by start
 	ready   chan struct{} // closed after the first list
 

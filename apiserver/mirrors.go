@@ -26,16 +26,15 @@ import (
 )
 
 const (
-	maxParallelMirrors = 4               // pod names with a request at a time
-	mirrorPollInterval = time.Second     // how often to check conditions without a notification, such as the Node object
-	watchWait          = 1 * time.Minute // how long a created or deleted mirror is expected to reach the watch
+	maxParallelMirrors = 4               // actions at a time, each for one pod name
+	mirrorPollInterval = time.Second     // between checks of conditions whose change does not wake Run, such as the Node object
+	watchWait          = 1 * time.Minute // time limit for the watch to report a created or deleted mirror pod
 )
 
-// The longest waits after a failed action, in general and while the namespace of the mirror does not exist or is being deleted.
-// Only the next attempt shows that a namespace exists.
+// Longest delays before a failed action is retried.
 const (
 	maxMirrorRetry    = time.Minute
-	maxNamespaceRetry = 10 * time.Minute
+	maxNamespaceRetry = 10 * time.Minute // while the namespace does not exist or is being deleted
 )
 
 // MirrorsOptions configures [Mirrors]. Node is required.
@@ -46,13 +45,13 @@ type MirrorsOptions struct {
 	// Node returns the Node object in the API server, or nil while there is none. It is called often. Required.
 	Node func() *corev1.Node
 	// RunningUIDs returns the UIDs of all static pods with that name that run or terminate, as listed by
-	// lifecycle.Reconciler.Pods. A mirror pod is kept while one of them is in no source. Nil: no such pods.
+	// lifecycle.Reconciler.Pods. While no source lists one of these pods, the mirror pod is kept. Nil: no such pods.
 	RunningUIDs func(namespace, name string) []types.UID
 	// Admitted reports whether the static pod of uid is admitted, as lifecycle.Reconciler.Pod reports it. Without admission no
 	// mirror pod is created. It is called often. Nil: all pods are admitted.
 	Admitted func(uid types.UID) bool
-	// ActionFailed is called for each failed create or delete request, with the time until the next attempt. It is called once,
-	// with zero, for a pod that cannot have a mirror pod. Nil: no hook.
+	// ActionFailed is called for each failed create or delete request, with the delay before the retry. For a pod that cannot have a
+	// mirror pod it is called once, with retry zero. Nil: no hook.
 	ActionFailed func(pod types.NamespacedName, err error, retry time.Duration)
 	// Rand returns jitter in [0,1). Nil means math/rand/v2.
 	Rand func() float64
@@ -68,8 +67,8 @@ type Mirrors struct {
 
 	mu      sync.Mutex // guards the fields below
 	static  *podset.Merge
-	created map[types.NamespacedName]createdMirror // created, until the watch reports them
-	deleted map[types.UID]time.Time                // deleted, until the watch reports it
+	created map[types.NamespacedName]createdMirror // created by this agent, until the watch reports the pod
+	deleted map[types.UID]time.Time                // time of deletion, until the watch reports it
 	states  map[types.NamespacedName]*nameState
 }
 

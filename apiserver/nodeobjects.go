@@ -20,8 +20,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// maxConflictTries is how often a change is tried against a newer version of its object. The pause between tries starts at 100 ms
-// and doubles.
+// maxConflictTries is the largest number of attempts to change an object that another client changes too. The pause between
+// attempts starts at 100 ms and doubles.
 const maxConflictTries = 5
 
 // EditNode changes labels and annotations of the Node object of this agent. It calls edit with a copy of the Node; edit returns

@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
-// The limits of an objectCache.
+// Limits of an objectCache.
 const (
 	maxCachedObjects = 2000     // objects
 	maxCacheBytes    = 64 << 20 // bytes of all files
@@ -45,7 +45,7 @@ type objectCache struct {
 // cachedFile describes one file of an objectCache.
 type cachedFile struct {
 	size    int64  // bytes
-	version string // resource version of the object; empty: a previous process wrote the file, and its version is not loaded
+	version string // resource version of the object; empty: a previous process wrote the file, and it was not decoded
 }
 
 // openObjectCache opens the cache in dir, an absolute path. It creates dir with mode 0700 if necessary. It returns an error if

@@ -23,10 +23,10 @@ import (
 // ObjectsOptions configures [Objects]. The zero value stores nothing on disk.
 type ObjectsOptions struct {
 	// CacheDir is an absolute directory for copies of the objects that pods refer to, readable by this user only. The copies are
-	// used while the API server is unavailable. Services are not among them: see ServicesFile. Empty: no copies.
+	// used while the API server is unavailable. For services see ServicesFile. Empty: no copies.
 	CacheDir string
-	// ServicesFile is an absolute path of a file with the services whose variables pods have. A restarted agent reads it while
-	// the API server is unavailable. Empty: without a list of services, no container with variables of services is started.
+	// ServicesFile is an absolute path of a file that stores the services of namespaces with pods. A restarted agent reads it while
+	// the API server is unavailable. Empty: without it, no container with service variables starts before the first list.
 	ServicesFile string
 	// Logger gets the errors of CacheDir and ServicesFile. Nil means that of the Source.
 	Logger *slog.Logger

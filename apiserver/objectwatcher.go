@@ -18,19 +18,19 @@ import (
 
 // Times and limits of the watches of single objects.
 const (
-	firstListWait    = 2 * time.Second        // wait of a read for the first list of a new watch
-	firstListRetry   = 200 * time.Millisecond // wait after a failed first list, as before the API server permits this node to read the object
-	watchIdleTimeout = 5 * time.Minute        // a watch without a read ends; mounted volumes are read at least every 90 s
+	firstListWait    = 2 * time.Second        // how long a read waits for the first list of a new watch
+	firstListRetry   = 200 * time.Millisecond // delay after a failed first list: access may be permitted a moment later
+	watchIdleTimeout = 5 * time.Minute        // a watch stops after this time without a read; mounted volumes are read at least every 90 s
 	idleCheckPeriod  = time.Minute
-	maxWatches       = 5000 // objects of a kind; more are read by GET requests
+	maxWatches       = 5000 // watches per kind; further objects are read by GET requests
 )
 
-// objectWatcher watches config maps or secrets one by one, by name, because the API server permits a node nothing else. The first
-// read of an object starts its watch. The watch ends after 5 minutes without a read, when no pod refers to the object, or when
-// the object is immutable.
+// objectWatcher watches config maps or secrets one by one, by name, because the API server permits a node no other watch of them.
+// The first read of an object starts its watch. The watch ends after 5 minutes without a read, when no pod refers to the object,
+// or when the object is immutable.
 type objectWatcher[T kubeapi.Object] struct {
 	client       *kubeapi.Client
-	directClient *kubeapi.Client // with a budget of its own, for objects that are not watched
+	directClient *kubeapi.Client // with its own rate limit, for objects that are not watched
 	kind         kubeapi.Kind[T]
 	isImmutable  func(T) bool
 	onChange     func(namespace, name string) // called with no lock held
@@ -39,7 +39,7 @@ type objectWatcher[T kubeapi.Object] struct {
 	mu         sync.Mutex // guards the fields below
 	running    bool
 	watches    map[string]*objectWatch[T]
-	references map[string]reference   // objects that pods refer to; nil: not known yet
+	references map[string]reference   // objects that listed pods refer to; nil before the first call of Retain
 	absences   map[string]absence     // objects that do not exist
 	budgets    map[string]*readBudget // of direct reads, by pod
 }

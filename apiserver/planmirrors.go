@@ -24,11 +24,12 @@ const (
 type MirrorInput struct {
 	Node            *corev1.Node // in the API server; nil or without a UID: not registered
 	SourcesComplete bool         // all sources have reported, so that a mirror without a static pod is orphaned
-	// StillRunning reports whether a static pod of that name runs or terminates although no source lists it. Nil: none.
+	// StillRunning reports whether a static pod of that name runs or terminates although no source lists it. Nil: no
+	// such pod.
 	StillRunning func(namespace, name string) bool
-	// Admitted reports whether a static pod is admitted to the node. Nil: all are.
+	// Admitted reports whether a static pod is admitted to the node. Nil: all static pods are admitted.
 	Admitted func(static *corev1.Pod) bool
-	// NameTaken reports whether a pod in the API server that is not a mirror pod has the name. Nil: none.
+	// NameTaken reports whether a pod in the API server that is not a mirror pod has the name. Nil: no such pod.
 	NameTaken func(namespace, name string) bool
 }
 

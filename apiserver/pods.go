@@ -22,12 +22,12 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// maxPods is the largest number of pods of the node that are listed. The first in the order of [comparePods] are kept, and
-// [Pods.Err] reports how many are omitted.
+// maxPods is the largest number of pods of the node that are listed. Further pods, in the order of [comparePods], are
+// omitted, and [Pods.Err] reports their number.
 const maxPods = 10_000
 
-// maxTerminated limits the pods in a terminal phase that are not deleted: the newest are kept. The node only keeps their logs,
-// but 10,000 of them need as much memory as 10,000 running pods.
+// maxTerminated is the largest number of pods in a terminal phase that are not being deleted; older pods are omitted. The node
+// only keeps their logs, but each of them needs as much memory as a running pod.
 const maxTerminated = 1_000
 
 // relistPeriod is the time between two lists from the API server's etcd, times a factor between 1 and 1.25. A pod whose deletion

@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// The limits of a [Recorder]. Source: maxQueuedEvents, maxTriesPerEvent and defaultSleepDuration in tools/record/event.go of
+// Limits of a [Recorder]. Source: maxQueuedEvents, maxTriesPerEvent and defaultSleepDuration in tools/record/event.go of
 // client-go.
 const (
 	maxQueuedEvents = 1000
@@ -42,7 +42,7 @@ type RecorderOptions struct {
 	Rand func() float64
 	// Logger gets dropped events. Nil means that of the Source.
 	Logger *slog.Logger
-	// EventDropped is called for each lost event with the cause, either by the caller of Event or by Run. Nil: no hook.
+	// EventDropped is called for each lost event with the reason why, in the goroutine of Event or of Run. Nil: no hook.
 	EventDropped func(event *corev1.Event, why error)
 }
 
@@ -57,12 +57,12 @@ type RecorderStats struct {
 
 // Causes of dropped events.
 var (
-	// ErrQueueFull is the cause of an event that is dropped at once, because 1,000 events wait.
+	// ErrQueueFull is passed to EventDropped for an event that is dropped at once, because the queue has 1,000 events.
 	ErrQueueFull = errors.New("1000 events wait to be sent")
 )
 
 // Recorder sends events to the API server with the source "kubelet", so that tools find them. It counts repeated events, combines
-// similar ones and limits the events of one object, as client-go does (package internal/correlator). Recording never blocks;
+// similar events and limits the events of one object, as client-go does (package internal/correlator). Recording never blocks;
 // [Recorder.Run] sends. Create one with [Source.Recorder].
 type Recorder struct {
 	client *kubeapi.Client

@@ -13,11 +13,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
-// The limits of a rejectionLimiter: the time after which the delay of a controller and reason starts anew, and the number of
-// tracked pairs.
+// Limits of a rejectionLimiter.
 const (
-	rejectionReset    = 10 * time.Minute
-	maxRejectionPaces = 1024
+	rejectionReset    = 10 * time.Minute // without a rejection for this time, a controller and reason start without delay again
+	maxRejectionPaces = 1024             // pairs of controller and reason
 )
 
 func rejectionPolicy() backoff.Policy { return backoff.Policy{First: time.Second, Max: time.Minute} }
@@ -35,8 +34,8 @@ type rejectionKey struct {
 
 // rejectionPace is the state of one controller and reason.
 type rejectionPace struct {
-	last time.Time     // when its last rejected pod is or was reported
-	wait time.Duration // delay of the next one after last
+	last time.Time     // when the last rejected pod was or will be reported
+	wait time.Duration // delay of the next rejected pod after last
 }
 
 // reportTime returns when the Failed status of a rejected pod may be sent. The first pod of a controller with a reason is

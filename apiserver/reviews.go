@@ -22,8 +22,8 @@ type TokenReviews struct{ client *kubeapi.Client }
 // client-go. The zero value returns an error. Source: SubjectAccessReview in authorization.k8s.io/v1.
 type AccessReviews struct{ client *kubeapi.Client }
 
-// The request budget of each kind of review. Unauthenticated clients cause token reviews, which must not use up the budget of
-// other requests.
+// Rate limit of each kind of review. It is separate from that of other requests, because unauthenticated clients can cause many
+// token reviews.
 const (
 	reviewQPS   = 50
 	reviewBurst = 100

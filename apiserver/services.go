@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 )
 
-// service holds the fields of a Service that environment variables are made of. In memory it is encoded as a packedService.
+// service holds the fields of a Service that its environment variables need. In memory it is encoded as a packedService.
 type service struct {
 	Name  string        `json:"name"`
 	IP    string        `json:"ip"`
@@ -30,7 +30,7 @@ type servicePort struct {
 	Port     int32           `json:"port"`
 }
 
-// serviceTable watches the services of all namespaces that are not headless.
+// serviceTable watches the services of all namespaces, except headless services.
 type serviceTable struct {
 	table *kubeapi.Table[*corev1.Service, packedService]
 	ready chan struct{}

@@ -46,8 +46,8 @@ type StatusHooks struct {
 	StatusSent func(pod cri.PodIdentity, took time.Duration)
 	// PodDeleted is called when a terminating pod object has been removed from the API server.
 	PodDeleted func(pod cri.PodIdentity)
-	// Error is called for each failed request, with the time until the retry. It is called once, with zero, for a status that
-	// contradicts the previous one (a statuspatch.TransitionError): the valid part of that status is sent.
+	// Error is called for each failed request, with the delay before the retry. A status that contradicts the previous status
+	// (a statuspatch.TransitionError) is sent without its invalid changes; Error is then called once, with retry zero.
 	Error func(pod cri.PodIdentity, err error, retry time.Duration)
 }
 
@@ -70,7 +70,7 @@ type Statuses struct {
 	pending  int             // pods whose status or removal is not sent yet
 
 	// Used by the goroutine of Run only.
-	tracked    map[string]*trackedPod // by the UID that the agent uses
+	tracked    map[string]*trackedPod // by UID; for a static pod, not that of its mirror pod
 	rejections rejectionLimiter
 	results    chan result
 	inFlight   int

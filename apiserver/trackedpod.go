@@ -21,12 +21,12 @@ import (
 
 // Times of the statuses of pods. The kubelet has none of them: it retries all pods one by one every 10 s.
 const (
-	// responseLifetime is how long the pod in a response of the API server counts as newer than the watched pod. After that the
-	// watch is trusted again: after a restore of etcd, resource versions are lower.
+	// responseLifetime is how long the pod in a response of the API server is used if it is newer than the watched pod. After that
+	// the watched pod is used: after a restore of etcd, the watched pod may have a lower resource version.
 	responseLifetime = time.Minute
-	// abandonedAfter is how long a deleted pod must be missing in the agent before it is treated as never run.
+	// abandonedAfter is how long the agent must not list a deleted pod before the pod is treated as never run.
 	abandonedAfter = time.Second
-	// repeatReset is the time after which an equal patch counts as a new one.
+	// repeatReset is the time after which an equal patch is no longer counted as a repetition.
 	repeatReset = 10 * time.Minute
 )
 
@@ -40,7 +40,7 @@ func repeatPolicy() backoff.Policy {
 	return backoff.Policy{First: 10 * time.Second, Max: 5 * time.Minute}
 }
 
-// podView is the present state of a pod at the API server and in the agent. Two views are equal if their pointers are.
+// podView is the present state of a pod at the API server and in the agent. Views are compared by their pointers.
 type podView struct {
 	api         *corev1.Pod       // the watched pod, or the mirror pod of a static pod; nil: none
 	agentStatus *corev1.PodStatus // nil: the agent has no status
@@ -81,7 +81,7 @@ const (
 type trackedPod struct {
 	id           cri.PodIdentity // as the agent identifies it
 	pendingSince time.Time       // when the first unsent change was seen; zero: none
-	idleView     podView         // state for which no request was needed
+	idleView     podView         // view for which no request was needed
 	idle         bool            // idleView is set
 
 	busy        bool
@@ -91,15 +91,15 @@ type trackedPod struct {
 	lastPatchAt time.Time
 	repeats     int // how often lastPatch was needed again
 
-	failures      int
+	failures      int               // failed requests in a row
 	notBefore     time.Time         // earliest next request
 	invalidStatus *corev1.PodStatus // status that the API server rejected as invalid; a different one is sent at once
 	mustGet       bool              // the next request must be a GET, to check the UID of the pod
 	notFoundPod   *corev1.Pod       // the watched pod when the API server returned NotFound for it
-	notFoundAt    time.Time         // when that was
+	notFoundAt    time.Time         // when it returned NotFound
 	deleted       bool              // the DELETE was accepted; nothing else to send
 
-	abandoned      time.Time // since when the agent does not list it; zero: it does
+	abandoned      time.Time // since when the agent does not list the pod; zero: it lists the pod
 	rejectionUntil time.Time // earliest time to send a rejection; zero: no rejection, or not computed
 	contradiction  string    // the reported contradiction between two statuses; empty: none
 }

@@ -46,7 +46,7 @@ func Images() map[string]string {
 }
 
 // RequirePrograms returns the directory that contains the given programs. If one of them is not built, it skips the test, or
-// fails the test if the environment variable [RequiredEnv] is set.
+// fails the test if the environment variable [RequiredEnv] is "required".
 func RequirePrograms(t testing.TB, programs ...string) string {
 	t.Helper()
 	home, err := lab.FindHome()
@@ -63,7 +63,7 @@ func RequirePrograms(t testing.TB, programs ...string) string {
 	return ""
 }
 
-// skipOrFail skips the test with reason, or fails it if the environment variable [RequiredEnv] is set.
+// skipOrFail skips the test with reason, or fails it if the environment variable [RequiredEnv] is "required".
 func skipOrFail(t testing.TB, reason any) {
 	t.Helper()
 	if os.Getenv(RequiredEnv) == "required" {
