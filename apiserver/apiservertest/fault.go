@@ -27,15 +27,15 @@ func (m Match) matchesRequest(request Request) bool {
 // Fault describes how requests fail. If several faults match a request, the one that was injected last applies.
 type Fault struct {
 	Match
-	Times int // number of requests that it affects; zero: all, until it is removed
-	Skip  int // number of requests that pass before the first affected one
+	Times int // number of matching requests that fail; zero: all requests until the fault is removed
+	Skip  int // number of matching requests that do not fail before the first that does
 
 	Delay time.Duration // pause before the request is handled
 	Hang  bool          // no response until the client gives up
 	Code  int           // HTTP status of an error response, without an effect of the request; zero: no error
 	// RetryAfter is the Retry-After header of the error; zero: none.
 	RetryAfter   time.Duration
-	Err          error // API error to return, instead of one made from Code
+	Err          error // API error of the response, in place of Code
 	LoseResponse bool  // the request takes effect, and the connection is closed without a response
 	Disconnect   bool  // the connection is closed, and the request has no effect
 	// DisconnectAfter closes the connection of a watch after this time; zero: never.

@@ -27,7 +27,7 @@ type Object interface {
 	metav1.Object
 }
 
-// kind describes one resource of the API.
+// kind describes one API resource: its kind, Go type, and properties that the server models.
 type kind struct {
 	schema.GroupVersionKind
 	resource   string

@@ -23,7 +23,7 @@ type pages struct {
 	remainders map[string]remainder
 }
 
-// remainder is the rest of a list after a page.
+// remainder holds the objects of a list that follow a page, and the resource version of the list.
 type remainder struct {
 	objects []Object
 	version int64

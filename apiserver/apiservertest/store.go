@@ -26,7 +26,7 @@ type key struct {
 	namespace, name string
 }
 
-// change is one entry of the history. Its objects are never modified.
+// change is one entry of the history: the replacement of before by after. Its objects are never modified.
 type change struct {
 	version       int64
 	kind          *kind
@@ -39,11 +39,11 @@ type store struct {
 
 	mu      sync.Mutex // guards the fields below
 	seed    uint64     // part of generated UIDs
-	version int64      // of the newest change
+	version int64      // resource version of the newest change
 	objects map[key]Object
 	history []change
 	limit   int           // maximum length of history
-	oldest  int64         // changes up to this version are deleted
+	oldest  int64         // changes up to this version are not in history any more
 	changed chan struct{} // closed at the next change, and replaced
 }
 

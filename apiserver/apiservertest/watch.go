@@ -16,10 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// bookmarkPeriod is the time between two bookmarks. defaultWatchTimeout ends a watch without timeoutSeconds.
 const (
-	bookmarkPeriod      = time.Minute
-	defaultWatchTimeout = 45 * time.Minute
+	bookmarkPeriod      = time.Minute      // between two bookmarks of a watch
+	defaultWatchTimeout = 45 * time.Minute // duration of a watch without timeoutSeconds
 )
 
 // parseSelectors returns a function that reports whether an object matches the request: its namespace, label selector and field
@@ -70,7 +69,7 @@ type watchStream struct {
 	call           *call
 	events         *watchWriter
 	matches        func(Object) bool
-	version        int64 // changes up to this version are sent
+	version        int64 // resource version up to which changes are sent
 	wantsBookmarks bool  // the client requested bookmarks
 }
 

@@ -28,7 +28,7 @@ import (
 // ClientOptions configures a [Client] and [Bootstrap]. NodeName and Kubeconfig are required.
 type ClientOptions struct {
 	NodeName string // required
-	// Kubeconfig is the path of the kubeconfig. It is read if it has a valid client certificate, and otherwise written from
+	// Kubeconfig is the path of the kubeconfig. If it has no valid client certificate, it is written from
 	// BootstrapKubeconfig. Required.
 	Kubeconfig string
 	// BootstrapKubeconfig is the path of a kubeconfig with credentials for the first request, and for requests after a

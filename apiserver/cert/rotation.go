@@ -22,8 +22,8 @@ import (
 
 // Hooks reports issued certificates and failed requests. Any hook may be nil. Hooks are called from Run and must not block.
 type Hooks struct {
-	Rotated func(old, current *x509.Certificate) // a certificate was issued; old is nil for the first one
-	Failed  func(error)                          // a request has failed, or no certificate can be requested
+	Rotated func(old, current *x509.Certificate) // a certificate was issued and stored; old is nil if there was none
+	Failed  func(error)                          // a certificate could not be requested, issued or stored
 }
 
 // Status is the state of a certificate and its requests.
@@ -70,14 +70,14 @@ type rotation struct {
 
 	signer       string
 	pollInterval time.Duration                       // longest time between two calls of template; at most certrequest.MaxSleep
-	template     func() (certrequest.Template, bool) // names for the certificate; false: not known yet
+	template     func() (certrequest.Template, bool) // names for the certificate; false: the names are not known yet
 	// requestClient returns a client for certificate requests, and a function that closes it.
 	requestClient func() (*kubeapi.Client, func(), error)
-	// findCertificate loads a present certificate. force reports that it was not issued for the node and must be replaced at
+	// findCertificate loads the certificate on disk. force is true if it was not issued for the node: it must be replaced at
 	// once.
 	findCertificate func() (pair *tls.Certificate, force bool, err error)
-	onRotated       func(now time.Time)           // called before the hook; nil: nothing to do
-	closeExpired    func(now time.Time) time.Time // closes connections of replaced certificates; nil: nothing to do
+	onRotated       func(now time.Time)           // called after a new current certificate, before the hook Rotated; nil: not called
+	closeExpired    func(now time.Time) time.Time // closes connections of replaced certificates, returns the next call; nil: not called
 	guard           runonce.Guard
 
 	mu          sync.Mutex // guards the fields below
@@ -86,7 +86,7 @@ type rotation struct {
 	reason      string
 	err         error
 	reloadedAt  time.Time // last call of findCertificate
-	reloadError string    // its last error, which was logged
+	reloadError string    // last error of findCertificate, which was logged
 }
 
 // currentPair returns the current certificate with its key, or nil if there is no valid certificate.

@@ -25,7 +25,7 @@ type ServingOptions struct {
 	// Addresses returns the present addresses of the node. Run calls it once a second. Required.
 	Addresses func() []corev1.NodeAddress
 	Dir       string // of certificates; empty: /var/lib/kubelet/pki
-	// CertFile and KeyFile are served until a certificate is issued. Empty: none.
+	// CertFile and KeyFile are the certificate and key to use until a certificate is issued. Empty: none.
 	CertFile, KeyFile string
 	Rand              func() float64 // jitter in [0,1); nil: math/rand/v2
 	Logger            *slog.Logger   // nil discards

@@ -97,7 +97,7 @@ type transport struct {
 type generation struct {
 	transport *http.Transport
 
-	expires time.Time // end of its grace period; zero: current
+	expires time.Time // end of the grace period; zero: it is the current generation
 
 	mu     sync.Mutex // guards the fields below
 	closed bool

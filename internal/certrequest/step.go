@@ -15,10 +15,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// Times and limits of certificate requests.
+// Durations and limits of certificate requests.
 const (
-	// MinInterval is the least time between two requests for the same names, if the first was issued or refused. It prevents a
-	// tight loop with a signer whose certificates must be replaced at once.
+	// MinInterval is the shortest time between two requests for equal names, after the first was issued or refused. Without it,
+	// a signer whose certificates must be replaced at once would cause a busy loop.
 	MinInterval = time.Minute
 	// maxRequests is the largest number of requests in one MinInterval.
 	maxRequests = 5
@@ -26,8 +26,8 @@ const (
 	Timeout = 15 * time.Minute
 	// PollInterval is the time between two checks of the node's addresses.
 	PollInterval = time.Second
-	// MaxSleep is the longest time between two steps: the clock may be set at any time. While no certificate is valid, it is also
-	// the time between two reads of the certificate files, which an administrator may have replaced.
+	// MaxSleep is the longest time between two calls of [Step], because the clock may be set at any time. While no certificate is
+	// valid, it is also the time between two reads of the certificate files, which an administrator may have replaced.
 	MaxSleep = 10 * time.Second
 )
 
@@ -45,7 +45,7 @@ func RotationDeadline(notBefore, notAfter time.Time, random float64) time.Time {
 	return notBefore.Add(total + time.Duration(random*0.2*float64(total)) - time.Duration(float64(total)*0.3))
 }
 
-// Pending is a request that has no result yet.
+// Pending is the certificate request in flight.
 type Pending struct {
 	Template Template
 	Since    time.Time
@@ -53,13 +53,13 @@ type Pending struct {
 
 // State is the input of [Step].
 type State struct {
-	Leaf         *x509.Certificate // of the current certificate; nil: none
+	Leaf         *x509.Certificate // leaf of the current certificate; nil: no valid certificate
 	Random       float64           // selects the rotation deadline of Leaf; in [0,1)
 	IsBootstrap  bool              // Leaf is a bootstrap credential, not issued for this node
 	Template     *Template         // names that the certificate must have; nil: not known yet
 	Pending      *Pending          // nil: no request in flight
 	LastTemplate *Template         // names of the last request; nil: none
-	RequestTimes []time.Time       // times of requests, oldest first; the last five suffice
+	RequestTimes []time.Time       // start times of requests, oldest first; only the last five are used
 	Failures     int               // failed requests in a row
 	LastRefused  bool              // the last failed request was denied, or the signer has failed
 	FailedAt     time.Time         // time of the last failure
@@ -79,7 +79,7 @@ const (
 type Action struct {
 	Verb   Verb
 	Reason string    // for log lines
-	Wake   time.Time // latest time of the next step; zero: at once
+	Wake   time.Time // latest time for the next call of Step; zero: at once
 }
 
 // Step decides at time now whether to request a certificate, to cancel the pending request or to wait. It depends only on its

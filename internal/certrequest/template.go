@@ -20,7 +20,7 @@ const (
 	NodesGroup = "system:nodes"
 )
 
-// Template holds the names that a certificate must have. It may have more.
+// Template holds the names that a certificate must have. The certificate may have further names.
 type Template struct {
 	CommonName   string
 	Organization []string

@@ -38,8 +38,8 @@ const MaxFile = 1 << 20
 
 // Options configures a [Store]. Prefix is required.
 type Options struct {
-	Dir    string // of all files, created at the first update; empty: DefaultDir
-	Prefix string // of the file names; required
+	Dir    string // directory of the files, created at the first update; empty: DefaultDir
+	Prefix string // prefix of the file names, such as ClientPrefix; required
 	// CertFile and KeyFile are used while Dir has no other certificate. Empty: none.
 	CertFile, KeyFile string
 }

@@ -34,23 +34,23 @@ type Verdict string
 // The decisions on a request.
 const (
 	Issue    Verdict = "issue" // approve and sign
-	Deny     Verdict = "deny"  // deny
-	Fail     Verdict = "fail"  // approve, and fail to sign
+	Deny     Verdict = "deny"  // set the condition Denied
+	Fail     Verdict = "fail"  // set the condition Failed, as a signer does
 	Postpone Verdict = "leave" // no decision until DecidePending is called
 )
 
 // Options configures a [Cluster]. The zero value issues a certificate for one hour for each request.
 type Options struct {
-	TTL      time.Duration // validity of issued certificates from now on; zero: one hour
+	TTL      time.Duration // time from issuance to expiry of certificates; zero: one hour
 	Backdate time.Duration // how far in the past their validity starts; zero: 5 min, as in Kubernetes; negative: now
-	// Decide returns the decision on each request; nil issues all.
+	// Decide returns the decision on each request. Nil issues all certificates.
 	Decide func(*certificatesv1.CertificateSigningRequest) Verdict
 }
 
 // Call is a request that the API server has received.
 type Call struct {
 	User       string // empty: not authenticated
-	Serial     string // serial number of the client certificate
+	Serial     string // serial number of the client certificate; empty: none
 	Connection int    // number of the connection, from 1
 	Method     string
 	Path       string

@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// certificateValidity is the lifetime of certificates. It is longer than any control plane runs. Certificates start in the past,
-// because clocks differ.
+// certificateValidity is the lifetime of certificates. No test control plane runs longer. Certificates are valid from two
+// hours before their creation, because clocks differ.
 const certificateValidity = 365 * 24 * time.Hour
 
 // authority is a certificate authority.

@@ -28,7 +28,7 @@ type Cluster struct {
 	Manifests map[string]string
 }
 
-// kubeadmTimeout limits one phase of kubeadm. Most take a second.
+// kubeadmTimeout limits one phase of kubeadm. Most phases take a second.
 const kubeadmTimeout = 2 * time.Minute
 
 // kubeadmPhases returns the phases of `kubeadm init` that write the static pod manifests and the files that they mount.
@@ -95,7 +95,7 @@ func runPhase(ctx context.Context, program, root string, phase []string) error {
 	return nil
 }
 
-// kubeadmConfig has the defaults of kubeadm except for ports. The container runtime is only named.
+// kubeadmConfig has the defaults of kubeadm except for ports. kubeadm does not connect to the container runtime that it names.
 const kubeadmConfig = `apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
 localAPIEndpoint: {advertiseAddress: %q, bindPort: %d}

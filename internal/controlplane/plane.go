@@ -25,8 +25,8 @@ const maxAttempts = 3
 
 // Options configures a control plane. The zero value runs etcd and the API server only.
 type Options struct {
-	ControllerManager bool // for service accounts, root certificates, node lifecycle, garbage collection and signing
-	Scheduler         bool
+	ControllerManager bool // run the controller manager: service accounts, root certificates, node lifecycle, garbage collection and signing
+	Scheduler         bool // run the scheduler
 	Audit             bool // log all requests: see [Plane.Requests]
 
 	APIServerArgs         []string      // additional flags of the API server, such as --feature-gates=X=true

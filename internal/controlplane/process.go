@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	pollInterval = 25 * time.Millisecond // between two checks of another process
-	killTimeout  = 10 * time.Second      // for the exit of a killed process
+	pollInterval = 25 * time.Millisecond // between two checks whether a process is ready or has exited
+	killTimeout  = 10 * time.Second      // time limit for the exit of a killed process
 	maxLogTail   = 4 << 10               // largest quoted end of a log, in bytes
 )
 

@@ -22,18 +22,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The limits. Source: tools/record/events_cache.go of client-go.
+// Limits of a [Correlator]. Source: tools/record/events_cache.go of client-go.
 const (
-	// Remembered is the largest number of stored events, groups and objects, each. The least recently used one is removed.
+	// Remembered is the largest number of stored events, of stored groups and of stored objects. The least recently used entry
+	// is removed.
 	Remembered = 4096
-	// SimilarMessages is the number of different messages after which events are combined. Each message must follow the previous
-	// one within SimilarWithin.
+	// SimilarMessages is the number of different messages after which similar events are combined. Each event must follow the
+	// previous similar event within SimilarWithin.
 	SimilarMessages = 10
-	// SimilarWithin is the time without a similar event after which combining starts anew.
+	// SimilarWithin is the time after which an event without earlier similar events starts a new group.
 	SimilarWithin = 600 * time.Second
-	// Burst is how many events of one type an object may have at once. After that it may have one per Refill.
+	// Burst is how many events of one type may be sent about an object at once. Further events are sent at a rate of one per
+	// Refill.
 	Burst = 25
-	// Refill is the time after which an object may have one more event.
+	// Refill is the time after which one more event of an object may be sent.
 	Refill = 300 * time.Second
 
 	combined = "(combined from similar events): "
@@ -41,22 +43,22 @@ const (
 
 // Result is the outcome of an event.
 type Result struct {
-	// Event is the event to store at the API server. Its count is above 1 if the API server has it already.
+	// Event is the event to store at the API server. Its count is above 1 if an equal event was recorded before.
 	Event *corev1.Event
-	// Patch is the strategic merge patch that updates the stored event to Event; nil: create it.
+	// Patch is the strategic merge patch that updates the stored event to Event. Nil: Event must be created.
 	Patch []byte
 	// Skip reports that the object has too many events, so that this one must not be sent.
 	Skip bool
 }
 
-// Correlator stores which events were seen. Create one with [New].
+// Correlator counts, combines and limits events. Create one with [New].
 type Correlator struct {
 	recorded *lru[sentEvent]
 	groups   *lru[*group]
 	objects  *lru[*bucket]
 }
 
-// sentEvent is the last state of an event.
+// sentEvent is the last sent state of an event.
 type sentEvent struct {
 	name  string
 	first metav1.Time

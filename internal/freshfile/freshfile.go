@@ -20,7 +20,7 @@ import (
 // MaxSize is the largest size of a file, in bytes.
 const MaxSize = 1 << 20
 
-// MaxAge is how old a returned value may be.
+// MaxAge is the longest time between two reads of the files, while Get is called.
 const MaxAge = time.Second
 
 // Value is the parsed content of a group of files. Create one with [New]. Its methods may be called from any goroutine.

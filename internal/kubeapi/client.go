@@ -32,9 +32,9 @@ type Options struct {
 	Burst int
 	// Timeout limits a request, including its wait for the rate limit. Zero means 10 s.
 	Timeout time.Duration
-	// Certificate returns the client certificate for each new connection. Nil means that of the config.
+	// Certificate returns the client certificate for each new connection. Nil means the certificate of the config.
 	Certificate func() (*tls.Certificate, error)
-	// Logger gets the log lines of client-go. Nil discards them.
+	// Logger gets the log messages of client-go. Nil discards them.
 	Logger *slog.Logger
 }
 
@@ -50,7 +50,7 @@ type Client struct {
 	config            *rest.Config // a copy, without the parts that this package implements itself
 	options           Options
 	log               logr.Logger
-	closeAllOnTimeout bool // a request that times out closes all connections, instead of silent ones only
+	closeAllOnTimeout bool // a request that times out closes all connections, not only silent connections
 	maxList           int64
 
 	codec  runtime.NegotiatedSerializer

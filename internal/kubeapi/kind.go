@@ -22,11 +22,11 @@ type Object interface {
 	metav1.Object
 }
 
-// Kind describes the objects of one resource: their path, and how to create empty ones. The zero Kind is invalid.
+// Kind describes one API resource: its path, and functions that create empty objects and lists. The zero Kind is invalid.
 type Kind[T Object] struct {
 	gv         schema.GroupVersion
-	name       string // Pod
-	resource   string // pods
+	name       string // such as Pod
+	resource   string // such as pods
 	namespaced bool
 	secret     bool // errors never quote a response of this kind
 	newObject  func() T

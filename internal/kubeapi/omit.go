@@ -9,10 +9,10 @@ import (
 	"slices"
 )
 
-// maxOmitted limits a list with Compare: it stops after omitting maxOmitted times MaxObjects objects.
+// maxOmitted limits the omitted objects of a list: the table reads no further pages after maxOmitted times MaxObjects of them.
 const maxOmitted = 19
 
-// omission counts the objects that a full table does not keep.
+// omission counts the objects that a table omits because it is full.
 type omission[V any] struct {
 	count int
 	first row[V] // the most important omitted row

@@ -26,11 +26,11 @@ const (
 	defaultMaxObjects  = 100_000
 	minWatch           = 10 * time.Minute // lifetime of a watch, times a factor between 1 and 2; the kubelet's is half of that
 	pageSize           = 500
-	failedRelistPeriod = time.Minute      // watch time after a failed periodic list, before the next list
+	failedRelistPeriod = time.Minute      // between a failed periodic list and the next list; the watch continues
 	stableWatch        = time.Minute      // a watch that lasts this long resets the back-off
 	minWatchGap        = time.Second      // least time between two watch requests
-	firstRetry         = time.Second      // after a failed list
-	maxRetry           = 15 * time.Second // after many failures, times a factor between 1 and 2
+	firstRetry         = time.Second      // delay after the first failed list
+	maxRetry           = 15 * time.Second // longest delay after failed lists, times a factor between 1 and 2
 )
 
 func (o TableOptions[T, V]) withDefaults() TableOptions[T, V] {
@@ -49,7 +49,7 @@ type reflection[T Object, V any] struct {
 	table      *Table[T, V]
 	version    string    // resource version of the table; empty: unknown
 	lastWatch  time.Time // start of the last watch request
-	watchError error     // its error, which was reported; nil: none
+	watchError error     // error of the last watch request, which was reported; nil: none
 	paging     paging
 }
 
@@ -182,8 +182,8 @@ func isVersionLost(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// reflectorSource is the ListerWatcher of the reflector. It lists no objects, only the version of the table, from which the
-// reflector then watches. Thus this package controls pages, deadlines and back-off of lists.
+// reflectorSource is the ListerWatcher of the reflector. Its list has no objects, only the resource version of
+// the table, at which the reflector starts to watch. The objects were listed by reflection, which controls pages and back-off.
 type reflectorSource[T Object, V any] struct {
 	reflection *reflection[T, V]
 	ctx        context.Context // context of the watch period, for methods without a context

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The kinds of reviews, which the API server does not store.
+// Kinds of reviews. The API server does not store reviews.
 var (
 	tokenReviews = Kind[*authenticationv1.TokenReview]{ //nolint:gochecknoglobals // only read
 		authenticationv1.SchemeGroupVersion, "TokenReview", "tokenreviews", false, true,

@@ -14,8 +14,8 @@ type row[V any] struct {
 	value        V
 }
 
-// rows are sorted by key, and each key is unique. The slice needs about half the memory of a map, and rows of a namespace are
-// adjacent. Insertion moves rows, but inserts are rare compared with lists.
+// rows holds the rows of a table, sorted by key. Each key is unique, and rows of a namespace are adjacent. The slice needs about
+// half the memory of a map. An insertion moves rows, but insertions are rare compared with lists.
 type rows[V any] []row[V]
 
 // findRow returns the index of the row with key. If found is false, at is the index at which to insert the row.

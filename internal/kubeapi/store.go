@@ -22,7 +22,8 @@ type StoreOptions[T Object] = TableOptions[T, T]
 type TableOptions[T Object, V any] struct {
 	// LabelSelector and FieldSelector select the objects, as in the Kubernetes API. Empty means all.
 	LabelSelector, FieldSelector string
-	// Transform returns the value to keep of an object. It may change the object. Nil keeps the object, if V is T.
+	// Transform returns the value that the table stores for an object. It may change the object. Nil stores the object itself;
+	// V must then be T.
 	Transform func(T) V
 	// Changed is called with the keys of added, changed and removed objects, from Run's goroutine with no lock held. It is always
 	// called after the first list, even without keys. Nil: not called.
@@ -35,8 +36,8 @@ type TableOptions[T Object, V any] struct {
 	Retry time.Duration
 	// MaxObjects limits the number of rows. A longer list is an error unless Compare is set. Zero means 100,000.
 	MaxObjects int
-	// Compare orders objects by importance. If there are more than MaxObjects, the table keeps the first ones, reports the number
-	// of omitted objects as an error, and lists again after a quarter of Relist. Nil: all objects are required.
+	// Compare orders objects by importance. If there are more than MaxObjects, the table keeps the first in this order, calls
+	// Failed with the number of omitted objects, and lists again after a quarter of Relist. Nil: more objects are an error.
 	Compare func(a, b V) int
 	// Rand returns jitter in [0,1). Nil means math/rand/v2.
 	Rand func() float64
@@ -45,8 +46,8 @@ type TableOptions[T Object, V any] struct {
 // Store is a [Table] that keeps whole objects.
 type Store[T Object] = Table[T, T]
 
-// Table keeps a value per object of a resource in memory, filled by lists and a watch. The values stay while the API server is
-// unavailable. They are shared and must not be changed. A Table is safe for concurrent use.
+// Table holds one value for each object of a resource in memory. [Table.Run] fills it by lists and a watch. The values stay while
+// the API server is unavailable. They are shared and must not be changed. A Table is safe for concurrent use.
 type Table[T Object, V any] struct {
 	resource Resource[T]
 	options  TableOptions[T, V]

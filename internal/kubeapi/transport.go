@@ -15,8 +15,8 @@ import (
 
 // Size limits of one response in bytes, after decompression. client-go limits a watch event to 16 MiB.
 const (
-	MaxObject = 8 << 20  // an object; the API server stores none above 3 MiB
-	MaxList   = 16 << 20 // a page of a list; a larger one is requested again with fewer objects
+	MaxObject = 8 << 20  // one object; the API server stores objects of at most 3 MiB
+	MaxList   = 16 << 20 // one page of a list; a larger page is requested again with fewer objects
 )
 
 // Timeouts of a watch.
@@ -31,7 +31,7 @@ type limitKey struct{}
 // responseLimit limits the size of a response, and counts the bytes read.
 type responseLimit struct{ limit, read int64 }
 
-// limitTransport is a round tripper that limits the size of responses and the silence of watches.
+// limitTransport is a round tripper that limits the size of responses and the time without an event of watches.
 type limitTransport struct {
 	next http.RoundTripper
 }

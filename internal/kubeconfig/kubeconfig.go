@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeconfig loads and writes the kubeconfig files of a node agent, and reports whether their client certificates are usable. It sends no
-// requests. Package cert exports the loader.
+// Package kubeconfig loads and writes the kubeconfig files of a node agent, and reports whether their client certificates are
+// usable. It sends no requests. Package cert exports the loader.
 package kubeconfig
 
 import (
