@@ -35,7 +35,8 @@ import (
 type Faults struct {
 	Runtime cri.Runtime // the wrapped runtime
 
-	// Around wraps every call; it makes the call by calling call. If nil, all calls are made.
+	// Around runs in place of every call. It makes the call by calling call, or skips it, and returns the error for the caller.
+	// If Around is nil, all calls are made.
 	Around func(ctx context.Context, op, id string, call func() error) error
 
 	ListFunc            func(ctx context.Context, next cri.Runtime) (cri.Snapshot, error)

@@ -51,9 +51,11 @@ type FullRuntime interface {
 type Interceptor struct {
 	Runtime FullRuntime // the wrapped runtime
 
-	// Latency returns the duration of a call, without the wrapped runtime. Nil and values below zero mean none.
+	// Latency returns the time that a call takes in addition to the wrapped runtime. If Latency is nil or its result negative,
+	// that is zero.
 	Latency func(op, id string) time.Duration
-	// Around makes the call or skips it, and may replace its error. If nil, all calls are made.
+	// Around runs in place of every call. It makes the call by calling call, or skips it, and returns the error for the caller.
+	// If Around is nil, all calls are made.
 	Around func(ctx context.Context, op, id string, call func(context.Context) error) error
 }
 

@@ -22,7 +22,8 @@ type SessionFaults struct {
 
 	// Latency returns the delay of the start of the session and of each of its reads and writes.
 	Latency func(op, id string) time.Duration
-	// Around runs the session by calling session, or skips it, or hangs (see [Hang]). Its error is the session's.
+	// Around runs in place of every session. It runs the session by calling session, skips it, or hangs (see [Hang]), and returns
+	// the error of the session. If Around is nil, all sessions run.
 	Around func(ctx context.Context, op, id string, session func(context.Context) error) error
 	// CutAfter returns the number of bytes, over all streams, after which the session breaks with [cri.ErrUnavailable]. A
 	// negative number means never.

@@ -28,7 +28,7 @@ type Watcher struct {
 type dirWatch struct {
 	shared  *Watcher
 	queue   *inotifyQueue
-	reading chan struct{} // capacity 1; the waiting goroutine whose token it holds reads the queue for all
+	reading chan struct{} // capacity 1; has an element while one of the waiting goroutines reads the queue for all
 	watch   int
 	changed chan struct{} // capacity 1; has an element after an event since the last wait
 }

@@ -28,7 +28,8 @@ const (
 	firstRetry = 100 * time.Millisecond
 )
 
-// logKeeper keeps one log within the policy. One goroutine rotates, another compresses while files are due.
+// logKeeper keeps the files of one log within the Policy. One goroutine rotates the log. A second compresses rotated files and
+// exits when none is left.
 type logKeeper struct {
 	r       *Rotator
 	log     Log

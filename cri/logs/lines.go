@@ -14,7 +14,7 @@ const (
 	maxLine = 16 << 20
 )
 
-// lineReader splits a source into lines. Unlike bufio.Reader it continues after io.EOF, since the source may have grown.
+// lineReader reads the lines of a source. Unlike a bufio.Reader, it continues after io.EOF, because a log file grows.
 type lineReader struct {
 	source       io.Reader
 	buf          []byte

@@ -70,12 +70,12 @@ type Action struct {
 	To   string // new name, for OpRename and OpCompress
 }
 
-// Plan returns the steps that bring the log named log within the policy, in order. dir lists the files in its directory; files
-// with other names are ignored. Without steps the log is within the policy.
+// Plan returns the steps, in order, that bring the log whose current file is named log within the policy. dir lists the files in
+// its directory; files with other names are ignored. Plan returns no steps if the log is within the policy.
 //
 // Plan removes remains of interrupted compressions. It compresses all rotated files except the newest, so that a log shipper can
 // finish reading that file before the next rotation. It rotates a current file of MaxSize, after it has removed the oldest files
-// until MaxFiles and [Policy.MaxBytes] hold. It reopens a missing current file.
+// until MaxFiles and [Policy.MaxBytes] hold. If the current file is missing, the runtime must reopen it.
 func (p Policy) Plan(log string, dir []File, now time.Time) (steps []Action) {
 	p = p.withDefaults()
 	if p.MaxSize < 0 {

@@ -20,7 +20,7 @@ type eventStream struct {
 	ready chan struct{} // capacity 1; has a token if the queue is not empty or the runtime was closed
 }
 
-// queuedEvent is an event in the queue of a stream. For the start of a container, started is that container.
+// queuedEvent is an event in the queue of a stream. If the event reports the start of a container, started is the container.
 type queuedEvent struct {
 	event   cri.Event
 	started *container

@@ -13,11 +13,12 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// ListPod returns the sandboxes of the pod with this UID and the containers in them, as [Client.List] would.
+// ListPod returns the sandboxes of the pod with this UID and the containers in them, as [Client.List] does.
 //
-// The CRI has a filter for labels only. Objects created by the kubelet or package podspec have the label [cri.LabelPodUID], so
-// that two filtered calls are enough. If the last List showed objects of the pod without this label, such as those of crictl,
-// ListPod lists everything instead, if that fits into a message. A pod without labels is not found before the first List.
+// The CRI can only filter by labels. Sandboxes and containers that the kubelet or package podspec creates have the label
+// [cri.LabelPodUID], so that two filtered calls are enough. Sandboxes of crictl, for example, lack the label. If the last List
+// returned objects of the pod without the label, ListPod lists everything, unless the list is too large for a message. A pod
+// without labels is not found before the first List.
 func (c *Client) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
 	if c.mislabelled.contains(uid) {
 		s, err := c.List(ctx)

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Output collects the output written to one pipe. [Start] returns one.
+// Output collects the output of a command from one pipe. [Start] creates it.
 type Output struct {
 	from, to  *os.File
 	limit     int

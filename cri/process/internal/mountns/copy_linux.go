@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits of a replaced directory. Each entry is a mount, and additions of the container are in memory.
+// Limits of a directory that a tmpfs replaces: its entries, each of which becomes a mount, and the memory for files that the
+// container adds.
 const (
 	maxEntries = 1000
 	copySize   = "64m"
@@ -126,7 +127,8 @@ func newTmpfs(like unix.Statx_t) (int, error) {
 	return fd, nil
 }
 
-// clonedEntry is an entry of a directory: a symbolic link, or a detached clone with the mounts below it.
+// clonedEntry is an entry of a directory: the target of a symbolic link, or a clone of a file or directory, with the mounts below
+// it, that is not yet attached.
 type clonedEntry struct {
 	name string
 	link string

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mount"
 )
 
-// clonedTree is a detached clone of the source of a mount.
+// clonedTree is a clone of the source of a mount, with all mounts below it, that is not yet attached to a directory.
 type clonedTree struct {
 	fd  int
 	dir bool

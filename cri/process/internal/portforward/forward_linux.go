@@ -24,12 +24,12 @@ import (
 const (
 	// dialTimeout limits the connection to one address. On the loopback interface a port responds at once or never.
 	dialTimeout = 5 * time.Second
-	// stallTimeout is how long the port may leave pending data unread. Pending data blocks other streams that share the
-	// transport, so that it must not wait forever.
+	// stallTimeout is the maximum time for which the program at the port may read nothing while data waits. Waiting data blocks
+	// other streams of the client's connection.
 	stallTimeout = 5 * time.Second
 	// progressPeriod is the period of checks whether the port reads data.
 	progressPeriod = 250 * time.Millisecond
-	// closeTimeout limits the wait for a Read or Write of the stream in progress after the stream was closed.
+	// closeTimeout is the maximum wait, after conn was closed, for a Read or Write of conn that is still in progress.
 	closeTimeout = time.Second
 	// bufferSize is the maximum buffer size per direction of a connection.
 	bufferSize = 32 << 10

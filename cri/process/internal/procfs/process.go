@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package procfs reads processes from /proc and kills them safely. It knows nothing of containers.
+// Package procfs reads processes from /proc, and kills a process only if its PID was not reused. It is independent of containers.
 package procfs
 
 import (
@@ -102,7 +102,7 @@ func ListProcesses() ([]Process, error) {
 	return all, nil
 }
 
-// Tree contains processes by the PID of their parent.
+// Tree contains the children of each process, by the PID of the parent.
 type Tree map[int][]Process
 
 // NewTree returns the processes grouped by their parents.

@@ -18,7 +18,7 @@ import (
 // maxBuffered is the maximum unread output of an attached client in bytes, if the kernel grants a pipe of this size.
 const maxBuffered = 1 << 20
 
-// Container is the container's side of an attached session.
+// Container is an attached container, as the session of one client sees it.
 type Container interface {
 	// Input returns the stdin of the container, or nil if it has none. The caller closes it.
 	Input() *os.File
@@ -27,16 +27,18 @@ type Container interface {
 	Terminal() *os.File
 	// EndInput signals that this client sends no more input.
 	EndInput()
-	// StaysAfterInput reports whether the client stays attached after the end of its input.
+	// StaysAfterInput reports whether the client stays attached after its input has ended.
 	StaysAfterInput() bool
-	// Wait returns nil when the container has exited, or the reason why this client was disconnected earlier.
+	// Wait waits until the container has exited or Close is called, and returns nil. If the client is disconnected earlier, Wait
+	// returns the reason.
 	Wait(ctx context.Context) error
 	// Close detaches from the container, so that Wait returns.
 	Close()
 }
 
-// Attach connects to a container, which writes to fds, the descriptors of stdout and stderr, or -1. Attach has closed fds when it
-// returns. With input the container's stdin is requested, and with sizes its terminal.
+// Attach attaches a client to a container. The container writes its output to fds: stdout to fds[0] and stderr to fds[1]; -1
+// means that the client does not receive the stream. Attach closes fds before it returns. input requests the stdin of the
+// container, and sizes its terminal, to set the size.
 type Attach func(ctx context.Context, input, sizes bool, fds [2]int) (Container, error)
 
 // AttachSession attaches the client of session to a container with attach. It returns when the container has exited or the client

@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/pty"
 )
 
-// Run runs a command until it exits, with fds as stdin, stdout and stderr, or with tty as one terminal. It closes fds as soon as
-// the command has them. When ctx ends, it kills the command.
+// Run runs a command until it exits, and returns its exit code. fds are stdin, stdout and stderr of the command or, if tty is
+// set, one terminal. Run closes fds as soon as the command has inherited them. When ctx ends, it kills the command.
 type Run func(ctx context.Context, tty bool, fds []int) (exitCode int, err error)
 
 // ExecSession runs a command with the streams of session, by calling run, and returns its exit code. It returns when the command
@@ -112,7 +112,7 @@ func openNull(mode int) (int, error) {
 	return fd, nil
 }
 
-// nonblocking selects the non-blocking ends of a pipe. A command expects a blocking descriptor.
+// nonblocking selects the ends of a pipe whose calls do not block. The end for a command must block.
 type nonblocking struct{ read, write bool }
 
 // createPipe creates a pipe. It returns the end to read from and the end to write to. n selects which of the ends are

@@ -20,7 +20,7 @@ const LeftoverTime = 200 * time.Millisecond
 
 const (
 	bufferSize = 32 << 10
-	// terminalBuffer is more than a terminal buffers. The amount of buffered output of a terminal cannot be queried.
+	// terminalBuffer is an upper bound of the output that a terminal buffers: the amount cannot be queried.
 	terminalBuffer = 128 << 10
 )
 

@@ -38,15 +38,16 @@ type request struct {
 	Version int      // protocol version that the request requires; 0 means 1
 	Signal  int      // for opSignal
 	Argv    []string // for opExec, sent with descriptors of stdout and stderr, and for opRun
-	// For opRun: with TTY one descriptor, of a terminal, is sent; without it three, of stdin, stdout and stderr.
+	// For opRun: whether the command runs on a terminal. If set, the descriptor of the terminal is sent, otherwise three
+	// descriptors: stdin, stdout and stderr.
 	TTY bool
 	// For opAttach: the requested streams. Descriptors of the requested stdout and stderr are sent.
 	Stdin, Stdout, Stderr bool
 	Terminal              bool // for opAttach: request the terminal, if there is one, to set its size
 }
 
-// reply is the reply to a request. An attach request has two replies: one when it is attached, with the requested input
-// descriptor, and one at the end.
+// reply is the reply to a request. An attach request has two replies: the first when the client is attached, with the descriptor
+// of the requested input, and the second when it is detached.
 type reply struct {
 	Version int
 	Error   string
@@ -56,7 +57,7 @@ type reply struct {
 	Once    bool // for opAttach: the input of the process ends with that of its first client
 }
 
-// callTimeout limits requests that a shim handles at once.
+// callTimeout is the time limit of requests that a shim handles without waiting.
 const callTimeout = 10 * time.Second
 
 // ErrEnded means that the process has exited and its shim accepts no more requests.

@@ -93,7 +93,7 @@ const (
 	ReasonCompleted  = "Completed"
 	ReasonError      = "Error"
 	ReasonStartError = "StartError"
-	ReasonOOMKilled  = "OOMKilled" // the OOM killer killed one of its processes, whatever the exit code
+	ReasonOOMKilled  = "OOMKilled" // the OOM killer killed one of its processes; the exit code is not considered
 	ReasonUnknown    = "Unknown"   // the shim exited before it wrote a record
 )
 

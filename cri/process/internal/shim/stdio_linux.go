@@ -128,7 +128,7 @@ func (k *shimServer) copyOutput(fd int, stream string) {
 	})
 }
 
-// hubReader is a reader that also copies its data to the attached clients.
+// hubReader is a reader of output that also copies the output to the attached clients.
 type hubReader struct {
 	from   io.Reader
 	hub    *outputHub

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command forgetful opens package process without calling process.Main as it should. What it does wrong is its
-// argument; a child of it, whose arguments are others, reads that from a file beside the program. It prints how often
-// the program was started, and ends itself where that is too often.
+// Command forgetful opens package process but does not call process.Main as it must. Its argument selects the mistake. A child
+// process, which has other arguments, reads it from a file beside the program. The program prints how often it was started, and
+// exits if that is too often.
 package main
 
 import (
