@@ -8,11 +8,11 @@ import (
 	"math/rand/v2"
 )
 
-// inputSize is the number of bytes of a generated input, more than almost every input uses.
+// inputSize is the number of bytes of a generated input. Almost no function that creates a value from it needs more.
 const inputSize = 1024
 
-// Choices derives decisions from bytes: equal bytes yield equal decisions. The zero byte selects the simplest alternative, and so
-// do missing bytes after the end. So a shorter input, or one with more zeros, is simpler.
+// Choices makes decisions from bytes: equal bytes yield equal decisions. A zero byte selects the simplest alternative, and so
+// does a byte after the end. A shorter input, or one with more zeros, is therefore simpler.
 type Choices struct {
 	Plain bool // excludes values that no user should write
 

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Comparison compares a function of the kubelet with the corresponding one of nodeagent, on generated inputs.
+// Comparison compares a function of the kubelet with the corresponding function of nodeagent, on generated inputs.
 type Comparison[In, Out any] struct {
 	Make          func(*Choices) In
 	Kubelet, Ours func(In) Out
@@ -26,8 +26,8 @@ type Comparison[In, Out any] struct {
 	Exceptions    []Exception[In, Out]
 }
 
-// Exception is an intended difference. It may only occur for inputs that When selects, and it must occur: the comparison fails if
-// no selected input differs any more.
+// Exception is an intended difference between the kubelet and nodeagent. It is permitted only for inputs that When selects. It
+// must also occur: the comparison fails if the results no longer differ for any of these inputs.
 type Exception[In, Out any] struct {
 	Name   string
 	Reason string
@@ -67,7 +67,7 @@ func (f Flags) AtMost(inputs int) Flags {
 	return Flags{seed: f.seed, inputs: &inputs, asked: f.asked}
 }
 
-// enough is the number of inputs with which every exception must occur, or fewer for comparisons that are limited by AtMost.
+// enough is the number of inputs among which every exception must occur. A comparison limited by AtMost may use fewer.
 const enough = 100_000
 
 // Run compares the results of the kubelet and nodeagent for as many inputs as flags request. If the results differ for an input,
@@ -122,13 +122,13 @@ func (c Comparison[In, Out]) Fuzz(f *testing.F) {
 	})
 }
 
-// Results of a comparison besides the index of an exception.
+// Values of result.exception that are no index of an exception.
 const (
 	same      = -1
 	different = -2
 )
 
-// result is the result of both functions for one input.
+// result has the results of both functions for one input.
 type result[In, Out any] struct {
 	in            In
 	kubelet, ours outcome[Out]

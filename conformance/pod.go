@@ -63,8 +63,8 @@ func annotations(c *Choices) map[string]string {
 	return nil
 }
 
-// shape creates the resource requirements of a container. All containers of a pod have one shape, so that QoS classes are about
-// equally likely.
+// shape returns the resource requirements of a container. All containers of a pod use one shape, so that the QoS classes are
+// about equally frequent.
 type shape func(*Choices) corev1.ResourceRequirements
 
 // shapes returns one of the shapes.

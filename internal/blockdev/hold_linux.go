@@ -19,7 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
-// maxTries is how often attaching a loop device is retried after another program was faster.
+// maxTries is the maximum number of attempts to attach a loop device. An attempt fails if another program takes the free loop
+// device first.
 const maxTries = 16
 
 func isSameDevice(a, b string) (bool, error) {

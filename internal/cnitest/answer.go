@@ -14,8 +14,8 @@ type Answer struct {
 	Repeat int    // how often Stdout is printed; zero: once
 	Stderr string
 	Exit   int  // exit code
-	Crash  bool // it kills itself after its output
-	Hang   bool // it does not exit after its output
+	Crash  bool // the plugin kills itself after its output
+	Hang   bool // the plugin does not exit after its output
 	Child  Child
 }
 

@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// The limits of a zero [Limit], for a manifest of 1 MiB.
+// Defaults for the fields of [Limit]. They suffice for a function that parses a manifest of 1 MiB.
 const (
 	DefaultBytes = 64 << 20
 	DefaultTime  = time.Second
 )
 
-// maxRuns is how often a function is run before Check fails. Other programs only add to the measured cost, so the cheapest run
+// maxRuns is the number of runs after which Check fails. Other programs can only make a run more expensive, so the cheapest
 // counts.
 const maxRuns = 3
 
-// Limit is the largest cost of a function.
+// Limit is the maximum cost of one run of a function.
 type Limit struct {
 	// Bytes is the largest total allocation, including garbage. Zero means [DefaultBytes]. With the race detector the limit is
 	// doubled, because a sync.Pool then drops buffers at random.

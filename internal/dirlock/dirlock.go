@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// Timeouts of Acquire. A child process that was forked just when its parent was killed holds the lock until it executes another
-// program. If the recorded process has exited, the holder is such a child, and Acquire retries until orphanTimeout. A process in
-// another PID namespace also looks as if it had exited.
+// Timeouts of Acquire. retryTimeout applies while the process whose ID is in the lock file exists, and orphanTimeout otherwise.
+// In the second case a child process can hold the lock: it was forked just before its parent was killed, and keeps the lock until
+// it executes another program. A process in another PID namespace seems not to exist either.
 const (
 	retryTimeout  = time.Second
 	orphanTimeout = 15 * time.Second
 )
 
-// LockedError means that another agent has locked the directory.
+// LockedError is the error of [Acquire] if another agent has locked the directory.
 type LockedError struct {
 	Dir string
 	PID int // of the holder; 0: unknown
@@ -81,7 +81,7 @@ func IsLocked(dir, name string) (bool, error) {
 // Release unlocks the directory.
 func (l *Lock) Release() error { return l.file.Close() }
 
-// errLocked means that the lock is held by another agent.
+// errLocked is the error of tryLock if another process has locked the file.
 var errLocked = errors.New("taken")
 
 // acquireInTime locks the file f. While another process has the lock, it retries for retryTimeout, or for orphanTimeout if that

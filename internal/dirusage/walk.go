@@ -19,15 +19,16 @@ type Usage struct {
 	Inodes uint64
 }
 
-// Limits of a measurement. Directories below maxLevels are not counted and cause an error. A file with several names counts once
-// while at most maxLinked such files are known; further ones count a fraction per name.
+// Limits of a measurement. If there are directories deeper than maxLevels, they are not counted, and Run fails. The first
+// maxLinked files with several hard links count once each. Every further one counts at each of its links, with a fraction of its
+// bytes.
 const (
 	maxLevels = 10_000
-	maxOpen   = 256 // levels whose directories stay open; deeper ones are reopened through their subdirectories
+	maxOpen   = 256 // levels whose directories stay open; deeper directories are reopened through a subdirectory
 	maxLinked = 1 << 18
 )
 
-// Walk is one measurement. The zero value measures everything below a path at full speed. Run may be called once.
+// Walk is one measurement of a directory. The zero value measures everything below a path at full speed. Run may be called once.
 type Walk struct {
 	Pace *Pace  // nil: full speed
 	Flat bool   // only the files directly in the directory, not the directory itself
@@ -76,17 +77,17 @@ func (w *Walk) takeStep(ctx context.Context) error {
 	return w.Pace.sleepIfDue(ctx)
 }
 
-// Pace limits measurements to a fraction of a CPU: they work for a moment and then sleep. Elapsed time counts as work, so waiting
-// for a disk counts too. It must be used by one goroutine at a time.
+// Pace limits measurements to a fraction of a CPU: after each short period of work they sleep. The time in which a measurement
+// waits for a disk counts as work. One goroutine at a time can use a Pace.
 type Pace struct {
 	CPUFraction float64 // more than 0; 1 means no limit
 	workStarted time.Time
 }
 
-// MaxSleep is the longest sleep of a measurement because of its pace.
+// MaxSleep is the longest time for which a measurement sleeps at once because of its Pace.
 const MaxSleep = 2 * time.Second
 
-// workPeriod is how long a measurement works between two sleeps.
+// workPeriod is the time for which a measurement works before it sleeps.
 const workPeriod = 10 * time.Millisecond
 
 // sleepIfDue sleeps if the walk has worked for workPeriod since its last sleep, so that it uses at most p.CPUFraction of a CPU.

@@ -125,7 +125,7 @@ func deviceOf(st *unix.Statx_t) [2]uint32 { return [2]uint32{st.Dev_major, st.De
 
 func isDirectory(st *unix.Statx_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFDIR }
 
-// errMoved means that a directory was moved during the measurement.
+// errMoved means that a directory was moved to another parent during the measurement.
 var errMoved = errors.New("a directory was moved during the measurement")
 
 // enterDirectory adds the files of the subdirectory name of *parent. It does not enter a file system that was mounted on name

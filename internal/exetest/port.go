@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Range of ports for [FreePort]. It is below the kernel's ephemeral ports, so that no other socket takes the port before the
-// program starts or restarts.
+// Range of ports for [FreePort], from firstPort to lastPort. It is below the ephemeral ports of the kernel. The kernel therefore
+// gives none of these ports to another socket before the program listens on it.
 const (
 	firstPort = 20_000
 	lastPort  = 32_000

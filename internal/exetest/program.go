@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// BuiltEnv is the environment variable with the path of a built program to use, for kernels in which the go command takes
-// minutes.
+// BuiltEnv is an environment variable with the path of a program that is built already, for slow virtual machines in which the go
+// command would take minutes.
 const BuiltEnv = "NODEAGENT_PROGRAM"
 
 // Program is the main package of the working directory. The zero value is ready for use.

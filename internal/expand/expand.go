@@ -37,7 +37,7 @@ func Command(command []string, path *field.Path, lookup Lookup) ([]string, error
 	return r.Expand(command, path, lookup)
 }
 
-// Room is the remaining number of bytes for the arguments and variables of a process. Its initial value is [MaxArguments].
+// Room is the number of bytes that further arguments and variables of a process may use. Its initial value is [MaxArguments].
 type Room int
 
 // Expand expands words like [Command], but all words must fit into r, the space that earlier calls have left. It reduces r.

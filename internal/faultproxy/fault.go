@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Fault is a fault of the requests that Match selects. If several faults match a request, the last injected one applies.
+// Fault makes the requests that Match selects fail or wait. If several faults match a request, the last injected one applies.
 type Fault struct {
 	Match
 	// Delay is the time for which a request waits first. Zero: it does not wait.

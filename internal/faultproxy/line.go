@@ -25,7 +25,7 @@ func modeIf(on bool, m mode) mode {
 	return passing
 }
 
-// faultListener is a listener whose connections can be closed or cut off from data.
+// faultListener is a listener that can close its connections or drop their data.
 type faultListener struct {
 	listener net.Listener
 
@@ -82,7 +82,7 @@ func (l *faultListener) Close() error { return l.listener.Close() }
 // Addr implements [net.Listener].
 func (l *faultListener) Addr() net.Addr { return l.listener.Addr() }
 
-// conn is a connection that can be cut off: written data is then dropped, and reads block until it is closed.
+// conn is an accepted connection. Once it has lost data, writes are dropped, and reads block until the connection is closed.
 type conn struct {
 	net.Conn
 	line *faultListener

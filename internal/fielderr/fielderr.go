@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The limits of the errors of one pod in a log or an event.
+// Limits of the errors of one pod, so that they fit in a log or an event.
 const (
 	// MaxErrors is the number of errors that [Short] returns, in addition to an error about the remaining ones.
 	MaxErrors = 100

@@ -40,7 +40,7 @@ type Store struct {
 	removed    []string // image IDs in the order of their removal
 }
 
-// delayedSpace is space of a removed image that becomes available later.
+// delayedSpace is disk space of a removed image that becomes available only at the time at.
 type delayedSpace struct {
 	at    time.Time
 	bytes uint64

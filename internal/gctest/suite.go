@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/suite"
 )
 
-// Subject is a collector tested by [TestImageGC], with access to its node. The collector has no minimum age, and the images share no
-// layers.
+// Subject is a collector that [TestImageGC] tests, with functions that change its node. The collector must not have a minimum
+// image age, and the images must not share layers.
 type Subject struct {
 	Collector gc.ImageGC
 	// AddImage adds an unused image of about this size to the node and returns its ID.

@@ -14,7 +14,7 @@ import (
 	"net/http"
 )
 
-// maxReply is the largest response of the runtime, in bytes.
+// maxReply is the maximum size of a response of the runtime in bytes.
 const maxReply = 16 << 20
 
 // runtimeClient makes the few CRI calls that a lab needs to start and to be checked. It frames gRPC by hand over net/http, so

@@ -36,7 +36,7 @@ type Lab struct {
 	record labRecord
 }
 
-// labRecord is the content of lab.json, for other processes and for cleanup after a crash.
+// labRecord is the content of lab.json, with which another process finds or removes the lab, even after a crash.
 type labRecord struct {
 	Name           string  `json:"name"`
 	ID             string  `json:"id"` // 8 hex digits of a hash of home and name, for unique names on the machine

@@ -18,8 +18,8 @@ import (
 // RequiredEnv is an environment variable. With the value "required", tests fail instead of being skipped if no lab can run.
 const RequiredEnv = "NODEAGENT_LAB"
 
-// idleTimeout is how long a lab that was started on demand runs without a user. The next test binary of the same run is linked
-// and started within this time.
+// idleTimeout is the time after which an on-demand lab without a user stops. Within this time, the next test binary of a test run
+// is linked and starts.
 const idleTimeout = time.Minute
 
 // Start returns the lab that all tests on the machine share, and starts it if necessary. The lab stops a minute after the end of

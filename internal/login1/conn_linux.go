@@ -40,7 +40,7 @@ type Conn struct {
 	bus      *dbus.Conn
 	socket   *net.UnixConn
 	timeout  time.Duration
-	signaled chan struct{} // holds a token after a shutdown signal
+	signaled chan struct{} // capacity 1; DeliverSignal sends to it
 }
 
 // Dial connects to logind through the system message bus, and subscribes to the signals of shutdowns.

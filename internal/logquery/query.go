@@ -28,8 +28,8 @@ const (
 
 // Query selects systemd services or a log file, and log lines of the services. Source: kubelet_server_journal.go in pkg/kubelet.
 type Query struct {
-	Services []string // systemd units without .service, or log files in the directory
-	Files    []string // log files in the directory
+	Services []string // systemd units without .service, or log files in the log directory
+	Files    []string // log files in the log directory
 	Limits   Limits
 }
 

@@ -16,8 +16,8 @@ import (
 	"strings"
 )
 
-// limitPercent is the part of the cgroup's memory that the Go runtime may use. Page cache of the program and memory of the kernel, such as
-// socket buffers, have the rest.
+// limitPercent is the percentage of the cgroup's memory that the Go runtime may use. The rest is for the page cache of the
+// program and for memory of the kernel, such as socket buffers.
 const limitPercent = 80
 
 // LimitToCgroup sets the memory limit of the Go runtime to 80 % of the memory limit of the process's cgroup, v1 or v2, and logs it: the

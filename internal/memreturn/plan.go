@@ -19,11 +19,11 @@ const (
 	maxRegrowth = 3 << 20
 )
 
-// state is the result of the previous period.
+// state is the result of the last period of measurement.
 type state struct {
 	idle      bool
 	allocated uint64 // bytes since the start of the process
-	returned  int64  // resident bytes after memory was returned last
+	returned  int64  // resident bytes when memory was last returned
 }
 
 // usage is the memory of the process at the end of a period, in bytes.
@@ -33,7 +33,7 @@ type usage struct {
 	resident  int64  // zero where the kernel does not report it
 }
 
-// plan is the action at the end of a period.
+// plan is the action for Run at the end of a period of measurement.
 type plan struct {
 	gcPercent    int  // GOGC until the next period
 	returnMemory bool // the process has become idle, or has grown while it was idle

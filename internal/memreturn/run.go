@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// period is the time between two measurements.
+// period is the time between two measurements of the process's memory.
 const period = time.Minute
 
 // Run returns unused memory to the kernel whenever the process is idle, until ctx ends. It also sets GOGC of the process, unless

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Attr is a set of restrictions of a mount.
+// Attr is a set of mount attributes, each of which restricts the use of the mount.
 type Attr uint
 
 // Attributes of a mount, which can be combined.
@@ -19,7 +19,7 @@ const (
 	NoExec                    // programs cannot be executed
 )
 
-// Error is the error of one operation.
+// Error is the error of a mount or unmount operation.
 type Error struct {
 	Op   string // such as "bind"
 	Path string // the target

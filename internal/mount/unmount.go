@@ -16,7 +16,7 @@ import (
 // maxStacked is the maximum number of mounts on one mount point that Unmount removes.
 const maxStacked = 100
 
-// Back-off between attempts to unmount a busy mount.
+// Back-off between two attempts to unmount a mount that is busy.
 const (
 	busyFirst = 5 * time.Millisecond
 	busyMax   = 500 * time.Millisecond

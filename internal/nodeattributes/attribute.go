@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodeattributes returns the attributes that a request to the HTTP API of a node is authorized by: verbs on subresources of its
-// Node. It is pure.
+// Package nodeattributes returns the attributes for the authorization of a request to the HTTP API of a node: verbs on
+// subresources of its Node. It is pure.
 package nodeattributes
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Attribute is a verb on a subresource of the Node, for authorization.
+// Attribute is a verb on a subresource of the Node, as an authorizer checks it.
 type Attribute struct {
 	Verb        string // verb of the Kubernetes API; empty for HTTP methods without one, such as HEAD
 	Subresource string // of nodes, such as proxy

@@ -19,7 +19,7 @@ import (
 // ErrNoAnswer is wrapped by the error of a call that has not returned in time.
 var ErrNoAnswer = errors.New("the file system does not answer")
 
-// Calls has the running calls of one owner. The zero value is ready for use, by several goroutines.
+// Calls is the set of running calls of one component. The zero value is ready for use, by several goroutines.
 type Calls struct {
 	mu      sync.Mutex // guards the fields below
 	pending map[string]chan struct{}

@@ -16,7 +16,7 @@ import (
 	"syscall"
 )
 
-// Reasons for not reading an existing file.
+// Reasons for which a file that exists is not read.
 var (
 	ErrIrregular = errors.New("it is no regular file")
 	ErrTooLarge  = errors.New("it is too large")

@@ -26,7 +26,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Limits for data from a server.
+// Limits of the data that the server sends, and of the buffers for it, in bytes.
 const (
 	MaxMessage = 1 << 20 // bytes of a message
 	maxHeaders = 64 << 10
@@ -83,7 +83,7 @@ func Connect(ctx context.Context, path string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// dialer connects at most once.
+// dialer connects to the socket at path once. Later attempts fail.
 type dialer struct {
 	path string
 	used atomic.Bool

@@ -12,13 +12,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// socketID identifies a socket, so that a new socket at its path is recognized. The zero value means no socket.
+// socketID identifies a socket file, to detect that a new socket has replaced it at its path. The zero value means no socket.
 type socketID struct {
 	dev, ino uint64
 	modTime  int64 // nanoseconds; chmod and connections do not change it
 }
 
-// step is what the Watcher can do with the plugin at a socket path.
+// step is an operation of the Watcher on the plugin at one socket path.
 type step int
 
 const (
@@ -28,10 +28,10 @@ const (
 	cancel // the running step is no longer needed
 )
 
-// socket is the registration state of the plugin at one socket path.
+// socket is the state of one socket path and of the registration of its plugin.
 type socket struct {
-	current socketID // socket in the directory now
-	target  socketID // socket that the remaining fields are about
+	current socketID // socket that now is at the path
+	target  socketID // socket to which the fields below apply
 
 	running    step // step that is running
 	canceled   bool
@@ -43,7 +43,7 @@ type socket struct {
 	notBefore time.Time // when registration is retried
 }
 
-// action is a step that is due, with the socket path that it is for.
+// action is a step to start now, with the path of its socket.
 type action struct {
 	path string
 	step step
@@ -55,7 +55,7 @@ func retryPolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
 }
 
-// sockets has the state of all sockets by path.
+// sockets maps each socket path to its state.
 type sockets map[string]*socket
 
 // setFound stores which sockets the directory contains: found maps their paths to their IDs. If a socket was replaced, its

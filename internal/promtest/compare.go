@@ -44,7 +44,7 @@ func Compare(kubelet, ours []Family, verdicts string, own ...string) []string {
 	return problems
 }
 
-// verdict is the expected difference of a metric, or of all metrics with a prefix.
+// verdict is an expected difference between the metrics of a kubelet and ours: for one metric, or for all with a prefix.
 type verdict struct {
 	kind, name, reason string
 	used               bool

@@ -32,7 +32,7 @@ const (
 	PageSLIs     = "slis"     // /metrics/slis
 )
 
-// Family is the shape of all series of one metric.
+// Family is the shape of a metric: its name, type, labels and buckets, without values.
 type Family struct {
 	Name    string
 	Type    string    // counter, gauge, histogram, summary or untyped

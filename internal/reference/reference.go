@@ -16,7 +16,8 @@ const DefaultTag = "latest"
 // DockerHub is the registry of names without a registry.
 const DockerHub = "docker.io"
 
-// legacyDockerHub is the older name of DockerHub, and defaultNamespace its namespace for names without one.
+// Parts of short names: legacyDockerHub is the older name of [DockerHub]. defaultNamespace is the namespace of an image of
+// DockerHub whose name has none.
 const (
 	legacyDockerHub  = "index.docker.io"
 	defaultNamespace = "library/"

@@ -53,7 +53,8 @@ func UnusedExports(ctx context.Context, dir string) ([]string, error) {
 	return u.unusedNames(), nil
 }
 
-// exportUse is the state of [UnusedExports]. Names of objects are those of key: a package that is loaded for its tests has objects of its own.
+// exportUse is the state of [UnusedExports]. It identifies an object by its objectKey, because a package that is loaded for its
+// tests has objects of its own.
 type exportUse struct {
 	module  string
 	names   map[string]types.Object // exported names of public packages

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// quantityDir is the package that parses quantities. Its parser is bounded, that of resourcePackage can take minutes.
+// quantityDir is the directory of the package that parses quantities in limited time. The parser in resourcePackage can take
+// minutes.
 const (
 	quantityDir     = "internal/quantity"
 	resourcePackage = "k8s.io/apimachinery/pkg/api/resource"

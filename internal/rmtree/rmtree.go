@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-// MountError means that a tree contains a mount and was not removed completely. Everything else in it was removed.
+// MountError means that a mount in the tree was kept. All other files and directories were removed, except the parents of mounts.
 type MountError struct {
 	Path string // the first mount point
 }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDepth is the maximum number of open directory levels, to limit descriptors. Deeper directories are moved to the top of the
-// tree and removed from there.
+// maxDepth is the maximum number of directory levels that are open at a time, to limit descriptors. A deeper directory is moved
+// to the top of the tree and removed there.
 const maxDepth = 100
 
 // removeTree removes a directory tree except mounts.
@@ -33,7 +33,7 @@ func removeTree(path string) error {
 	return t.removeEntry(parent, filepath.Base(path), path, 0)
 }
 
-// removal is the state of one call of Remove. Entries on another mount are kept.
+// removal is the state of one call of Remove. Entries on another mount than mount are kept.
 type removal struct {
 	mount uint64
 	top   int // descriptor of the directory to remove; -1: not open yet

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Wait is how long a used component may lack a running Run before that is reported.
+// Wait is the time after the first use of a component within which its Run must be called. A missing Run is reported then.
 const Wait = 8 * time.Second
 
 // Errors about calls of Run.

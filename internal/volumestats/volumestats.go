@@ -24,9 +24,9 @@ type Volumes interface {
 	Usage(ctx context.Context, uid, name string) (volume.Usage, error)
 }
 
-// ListMeasured returns the volumes of pod whose usage is reported: local volumes such as emptyDir, and claims, but no hostPath
-// volumes. The driver measures a CSI volume, and the plugin of a block device returns its size. For all other volumes the caller
-// measures the file system. root is the directory that contains the directories of all pods.
+// ListMeasured returns the volumes of pod whose usage is reported: local volumes such as emptyDir, CSI volumes and claims, but no
+// hostPath volumes. The driver measures a CSI volume, and the plugin of a block device returns its size. For all other volumes
+// the caller measures the file system. root is the directory that contains the directories of all pods.
 func ListMeasured(root string, pod *corev1.Pod, volumes Volumes) []stats.Volume {
 	list, uid := stats.VolumesOf(root, pod), string(pod.UID)
 	places := volumes.Locations(uid)

@@ -20,7 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/stats/pidlimit"
 )
 
-// ConformanceNode is a started container manager that works on cgroups of the caller.
+// ConformanceNode is a started container manager. It writes to the CgroupManager of the caller.
 type ConformanceNode struct{ m *containerManagerImpl }
 
 // NewConformanceNode returns a container manager for a node with the given capacity and pids, the maximum number of process IDs.

@@ -14,7 +14,7 @@ import (
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
-// ConformanceSource has the pods of one source.
+// ConformanceSource is one pod source of the kubelet, with its pods.
 type ConformanceSource struct {
 	storage *podStorage
 	updates chan kubetypes.PodUpdate

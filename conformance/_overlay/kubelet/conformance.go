@@ -29,7 +29,7 @@ func ConformanceGrace(pod *v1.Pod) int64 {
 	return seconds
 }
 
-// ConformanceStatus is the input of a pod's status.
+// ConformanceStatus has the inputs from which the kubelet computes the status of a pod.
 type ConformanceStatus struct {
 	Pod               *v1.Pod
 	Seen              *kubecontainer.PodStatus

@@ -24,7 +24,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ConformanceNode has the parts that a kubelet computes its Node object from.
+// ConformanceNode has the values and components from which a kubelet computes its Node object.
 type ConformanceNode struct {
 	Name, Hostname, ProviderID string
 	IPs                        []net.IP

@@ -10,7 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 )
 
-// conformanceCgroups are the cgroups of a pod with the given resources.
+// conformanceCgroups simulates the cgroup of a pod. The cgroup has the resources that actuated specifies.
 type conformanceCgroups struct {
 	cm.PodContainerManager
 	actuated *v1.Pod
@@ -37,7 +37,7 @@ func ConformancePodResources(pod, actuated *v1.Pod) *v1.ResourceRequirements {
 	return kl.convertToAPIPodLevelResourcesStatus(klog.Background(), pod, v1.PodStatus{})
 }
 
-// conformanceManager is a container manager that returns these cgroups.
+// conformanceManager is a container manager with a conformanceCgroups of actuated.
 type conformanceManager struct {
 	cm.ContainerManager
 	actuated *v1.Pod

@@ -35,7 +35,7 @@ func ConformanceHost(pods []*v1.Pod, running []*kubecontainer.Pod, files map[str
 	return kl
 }
 
-// conformanceStatuses has no statuses, so that the server uses those of the pods.
+// conformanceStatuses has no pod statuses, so that the server uses the statuses in the API objects.
 type conformanceStatuses struct{ status.Manager }
 
 func (conformanceStatuses) GetPodStatus(types.UID) (v1.PodStatus, bool) { return v1.PodStatus{}, false }

@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ConformancePods has the state of pods that the kubelet's pod workers report to the garbage collection.
+// ConformancePods reports, for a pod UID, whether the content of the pod, and whether its sandboxes and containers, may be
+// removed.
 type ConformancePods struct{ Content, Runtime func(uid types.UID) bool }
 
 // IsPodTerminationRequested returns false. The garbage collection never calls it.

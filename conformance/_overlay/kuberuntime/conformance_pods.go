@@ -15,7 +15,7 @@ import (
 	proberesults "k8s.io/kubernetes/pkg/kubelet/prober/results"
 )
 
-// ConformanceParts has the parts of a runtime manager.
+// ConformanceParts has the components that a runtime manager calls.
 type ConformanceParts struct {
 	Runtime           internalapi.RuntimeService
 	Images            internalapi.ImageManagerService

@@ -12,7 +12,7 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// ConformanceResize is the result of a resize of a pod: the actions on its containers.
+// ConformanceResize has the actions of the kubelet on the containers of a resized pod.
 type ConformanceResize struct {
 	Update     map[string]bool // containers that are resized while they run
 	Restart    map[string]bool // containers that are restarted

@@ -17,7 +17,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ConformanceGroup is a group of pods that the kubelet terminates at one time.
+// ConformanceGroup is a group of pods that the kubelet terminates together, with its lowest priority and its grace period in
+// seconds.
 type ConformanceGroup struct {
 	Priority int32
 	Seconds  int64
