@@ -18,7 +18,8 @@ const maxBody = 1 << 20
 // deadlineStep is the least time between two changes of a write deadline, so that it is not set for each log line.
 const deadlineStep = time.Second
 
-// limitBody sets the deadline and the maximum size of the request body, also for handlers that do not read it.
+// limitBody limits the request body to maxBody bytes and the time for reading it to Options.BodyTimeout. It applies before the
+// handler runs, even if the handler never reads the body.
 func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		return
@@ -74,11 +75,11 @@ func (w *stallWriter) Flush() {
 	_ = w.control.Flush()
 }
 
-// Unwrap returns the wrapped writer, for [http.ResponseController].
+// Unwrap returns the wrapped ResponseWriter, as [http.ResponseController] requires.
 func (w *stallWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// withStallTimeout returns h with Options.StallTimeout for each write. The last deadline also applies to data that net/http
-// writes after the handler has returned.
+// withStallTimeout returns a handler that calls h. If the client does not accept data for Options.StallTimeout, the connection
+// fails. The timeout also covers the data that net/http writes after h has returned.
 func (s *Server) withStallTimeout(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := &stallWriter{ResponseWriter: w, control: http.NewResponseController(w), timeout: s.o.StallTimeout}
@@ -90,20 +91,20 @@ func (s *Server) withStallTimeout(h http.Handler) http.Handler {
 
 type handlerFunc = func(http.ResponseWriter, *http.Request, params)
 
-// routeWithStallTimeout returns handler with Options.StallTimeout for each write of the response.
+// routeWithStallTimeout is withStallTimeout for the handler of a route.
 func (s *Server) routeWithStallTimeout(handler handlerFunc) handlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, p params) {
 		s.withStallTimeout(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler(w, r, p) })).ServeHTTP(w, r)
 	}
 }
 
-// longRunning wraps the handler of requests that may last forever, such as followed logs: it sets the stall timeout, and cancels their
-// context when Run ends.
+// longRunning wraps the handler of requests that may last forever, such as followed logs. It sets the stall timeout, and cancels
+// the request when Server.Run ends.
 func (s *Server) longRunning(handler handlerFunc) handlerFunc {
 	return s.cancelOnStop(s.routeWithStallTimeout(handler))
 }
 
-// cancelOnStop returns handler with a request context that is canceled when Server.Run ends.
+// cancelOnStop returns a handler that calls handler with a context that is canceled when Server.Run ends.
 func (s *Server) cancelOnStop(handler handlerFunc) handlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, p params) {
 		ctx, cancel := context.WithCancelCause(r.Context())
@@ -124,8 +125,8 @@ type longRequests struct {
 	canceled bool
 }
 
-// addRequest tracks a request by its cancel function, and returns a function that removes it. After cancelAll it cancels the
-// request at once.
+// addRequest tracks a long-running request, so that cancelAll calls its cancel function. After cancelAll, addRequest calls cancel
+// at once. The returned function ends the tracking.
 func (l *longRequests) addRequest(cancel context.CancelCauseFunc) (remove func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,7 +147,7 @@ func (l *longRequests) addRequest(cancel context.CancelCauseFunc) (remove func()
 	}
 }
 
-// cancelAll cancels the context of all tracked requests, and of requests that are added later.
+// cancelAll cancels all tracked requests, and makes addRequest cancel later requests at once.
 func (l *longRequests) cancelAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

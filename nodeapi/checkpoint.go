@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// serveCheckpoint writes a checkpoint of a running container by the runtime, and responds with its path. Source: checkpoint in
-// pkg/kubelet/server/server.go (KEP-2008).
+// serveCheckpoint lets the runtime write a checkpoint of a running container to a file, and responds with the path of the file.
+// Source: checkpoint in pkg/kubelet/server/server.go (KEP-2008).
 func (s *Server) serveCheckpoint(w http.ResponseWriter, r *http.Request, pathParams params) {
 	pod := s.findPodOrReply(w, pathParams)
 	if pod == nil {
@@ -55,7 +55,8 @@ func (s *Server) serveCheckpoint(w http.ResponseWriter, r *http.Request, pathPar
 	writeJSON(w, body)
 }
 
-// checkpointTimeout parses the last of values, in seconds. Zero, without a value, means the runtime's default.
+// checkpointTimeout parses the last element of values as seconds. It returns zero if values is empty: the runtime then uses its
+// default.
 func checkpointTimeout(values []string) (time.Duration, error) {
 	if len(values) == 0 {
 		return 0, nil

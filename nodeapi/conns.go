@@ -35,7 +35,7 @@ type countedConn struct {
 	once       sync.Once     // for removing the connection from the counts
 }
 
-// Accept returns the next connection within the limits. It closes connections above maxAll.
+// Accept returns the next connection. If maxAll connections are open, it closes the new connection and waits for another.
 func (l *connLimiter) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
@@ -58,8 +58,8 @@ func (l *connLimiter) Accept() (net.Conn, error) {
 	}
 }
 
-// addConn counts an accepted connection. oldest, if not nil, must be closed in its place. c is nil if the limit maxAll is
-// reached.
+// addConn counts accepted as an open connection. It returns nil for c if maxAll connections are open: the caller then closes
+// accepted. If oldest is not nil, the caller closes oldest, because too many connections are unauthenticated.
 func (l *connLimiter) addConn(accepted net.Conn) (c, oldest *countedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +76,7 @@ func (l *connLimiter) addConn(accepted net.Conn) (c, oldest *countedConn) {
 	return c, oldest
 }
 
-// markAuthenticated removes c from the unauthenticated connections. The caller holds mu.
+// markAuthenticated removes c from the list of unauthenticated connections, if it is there. The caller holds mu.
 func (l *connLimiter) markAuthenticated(c *countedConn) {
 	if c.queueEntry != nil {
 		l.unauthenticated.Remove(c.queueEntry)
@@ -97,7 +97,7 @@ func (c *countedConn) Close() error {
 
 type connKey struct{}
 
-// withConn stores the connection in the context of its requests, for authenticatedHandler.
+// withConn stores conn in ctx, the base context of all its requests. authenticatedHandler reads it.
 func withConn(ctx context.Context, conn net.Conn) context.Context {
 	if inner, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = inner.NetConn()
@@ -105,7 +105,8 @@ func withConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
-// authenticatedHandler returns h, which only authorized requests reach: their connection is marked as authenticated first.
+// authenticatedHandler returns a handler that marks the connection of a request as authenticated, and then calls h. Only
+// authorized requests may reach it.
 func authenticatedHandler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connKey{}).(*countedConn); ok {

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// serveProfile serves the pages of [net/http/pprof] below /debug/pprof/.
+// serveProfile serves the profiles of [net/http/pprof] at the paths below /debug/pprof/.
 func serveProfile(w http.ResponseWriter, r *http.Request, _ params) {
 	switch strings.TrimPrefix(r.URL.Path, "/debug/pprof/") {
 	case "profile":
@@ -29,7 +29,7 @@ func serveProfile(w http.ResponseWriter, r *http.Request, _ params) {
 	}
 }
 
-// serveLevel sets the log level from a klog verbosity in the request body. Source: StringFlagPutHandler in
+// serveLevel sets the log level of the agent to the klog verbosity in the request body. Source: StringFlagPutHandler in
 // k8s.io/apiserver/pkg/server/routes.
 func (s *Server) serveLevel(w http.ResponseWriter, r *http.Request) {
 	answer := func(code int, line string) {
@@ -56,8 +56,8 @@ func (s *Server) serveLevel(w http.ResponseWriter, r *http.Request) {
 	answer(http.StatusOK, "successfully set klog.logging.verbosity to "+string(body))
 }
 
-// parseVerbosity converts a klog verbosity to a slog level: 0 to 2 is Info, 3 and 4 are Debug, and each further step is one level
-// lower.
+// parseVerbosity converts a klog verbosity to a slog level. 0 to 2 are Info, 3 and 4 are Debug. Each higher verbosity is one
+// level below Debug.
 func parseVerbosity(verbosity string) (slog.Level, error) {
 	v, err := strconv.ParseUint(verbosity, 10, 32)
 	switch {
@@ -71,7 +71,7 @@ func parseVerbosity(verbosity string) (slog.Level, error) {
 	return slog.LevelDebug - slog.Level(min(v-4, 100)), nil
 }
 
-// serveSettings responds with the configuration of the agent. Source: package configz of k8s.io/component-base.
+// serveSettings responds with the configuration of the agent in JSON. Source: package configz of k8s.io/component-base.
 func (s *Server) serveSettings(w http.ResponseWriter, _ *http.Request) {
 	body, err := json.Marshal(map[string]any{"kubeletconfig": s.o.Settings()})
 	if err != nil {

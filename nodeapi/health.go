@@ -16,8 +16,8 @@ import (
 
 func alwaysHealthy(context.Context) error { return nil }
 
-// allChecks returns the kubelet's health checks and Options.HealthChecks. Source: InstallAuthNotRequiredHandlers in
-// pkg/kubelet/server/server.go.
+// allChecks returns the health checks log and syncloop, which the kubelet also has, and Options.HealthChecks. Source:
+// InstallAuthNotRequiredHandlers in pkg/kubelet/server/server.go.
 func (s *Server) allChecks() []HealthCheck {
 	syncLoop := s.o.SyncLoop
 	if syncLoop == nil {
@@ -26,8 +26,8 @@ func (s *Server) allChecks() []HealthCheck {
 	return slices.Concat([]HealthCheck{{"log", alwaysHealthy}, {"syncloop", syncLoop}}, s.o.HealthChecks)
 }
 
-// addHealthChecks adds /healthz with the check ping and the extra ones, and a page for each check. Source: InstallPathHandler in
-// k8s.io/apiserver/pkg/server/healthz.
+// addHealthChecks adds to r the page /healthz, which runs the check ping and all extra checks, and a page per check. Source:
+// InstallPathHandler in k8s.io/apiserver/pkg/server/healthz.
 func (s *Server) addHealthChecks(r *router, extra []HealthCheck) {
 	all := slices.Concat([]HealthCheck{{"ping", alwaysHealthy}}, extra)
 	r.addHandler("/healthz", s.withStallTimeout(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { s.serveHealth(w, req, all) })))
@@ -42,8 +42,8 @@ func (s *Server) addHealthChecks(r *router, extra []HealthCheck) {
 	}
 }
 
-// serveHealth runs all checks except those excluded by the query. The response names failed checks without their errors, which
-// may be confidential and are on the page of the check.
+// serveHealth runs all checks, except those named by the query parameter exclude. The response names the failed checks without
+// their errors, which may be confidential. An error is only on the page of its check, such as /healthz/ping.
 func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request, all []HealthCheck) {
 	query := r.URL.Query()
 	var lines strings.Builder
@@ -84,7 +84,8 @@ func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request, all []Healt
 	_, _ = io.WriteString(w, lines.String()+"healthz check passed\n")
 }
 
-// validateChecks returns an error for a check that cannot have a page of its own.
+// validateChecks returns an error if a check lacks a function, or if its name is taken or not a valid path element: each check
+// has a page with its name.
 func validateChecks(all []HealthCheck) error {
 	taken := []string{"ping", "log", "syncloop"}
 	for i, c := range all {

@@ -19,7 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/loginstance"
 )
 
-// serveLogs writes the log of a container, and follows it if the query requests that.
+// serveLogs responds with the log of a container. If the query has follow=true, it continues with new lines until the container
+// exits.
 func (s *Server) serveLogs(w http.ResponseWriter, r *http.Request, pathParams params) {
 	for _, part := range []struct{ name, missing string }{
 		{"pod", "podID"}, {"container", "container name"}, {"namespace", "podNamespace"},
@@ -132,7 +133,7 @@ func (l *logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// scheduleFlush starts the flush timer unless it runs. The caller holds mu.
+// scheduleFlush starts the timer that flushes the buffer, unless the timer is running. The caller holds mu.
 func (l *logWriter) scheduleFlush() {
 	if l.timer == nil {
 		l.timer = time.AfterFunc(logLatency, l.flushBuffer)
@@ -147,7 +148,8 @@ func (l *logWriter) flushBuffer() {
 	l.writeBuffer(true)
 }
 
-// writeBuffer writes the buffered lines, and flushes the response if flush is true. The caller holds mu.
+// writeBuffer writes the buffered lines to the response. If flush is true, it also sends the response data to the client. The
+// caller holds mu.
 func (l *logWriter) writeBuffer(flush bool) {
 	if l.err == nil && len(l.buf) > 0 {
 		_, l.err = l.w.Write(l.buf)
@@ -158,7 +160,8 @@ func (l *logWriter) writeBuffer(flush bool) {
 	}
 }
 
-// close sends the buffered lines. Afterwards the response is not used any more.
+// close sends the buffered lines. Later calls of Write fail, because the response must not be used after its handler has
+// returned.
 func (l *logWriter) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

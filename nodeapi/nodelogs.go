@@ -54,7 +54,7 @@ type NodeLogs struct {
 
 var _ http.Handler = (*NodeLogs)(nil)
 
-// NewNodeLogs returns a handler and opens no file. The error names the invalid options.
+// NewNodeLogs returns a handler for opts. It opens no file. The error names the invalid options.
 func NewNodeLogs(opts NodeLogsOptions) (*NodeLogs, error) {
 	if opts.Timeout < 0 || opts.MaxOutput < 0 || opts.MaxQueries < 0 {
 		return nil, fmt.Errorf("nodeapi: NewNodeLogs: Options: Timeout %s, MaxOutput %d, MaxQueries %d: must not be negative",
@@ -75,7 +75,7 @@ func NewNodeLogs(opts NodeLogsOptions) (*NodeLogs, error) {
 	return h, nil
 }
 
-// ServeHTTP serves a file, a directory listing, or the response to a query.
+// ServeHTTP responds with a log file, a directory listing, or the result of a log query.
 func (h *NodeLogs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.StripPrefix(nodeLogsPath, http.HandlerFunc(h.serveRequest)).ServeHTTP(w, r)
 }
@@ -109,7 +109,8 @@ func (h *NodeLogs) serveRequest(w http.ResponseWriter, r *http.Request) {
 	h.serveFiles(w, r, false)
 }
 
-// serveFiles serves files and directory listings of Options.Dir.
+// serveFiles responds with a file or a directory listing of Options.Dir. If followLinks is true, symbolic links may lead out of
+// the directory.
 func (h *NodeLogs) serveFiles(w http.ResponseWriter, r *http.Request, followLinks bool) {
 	if followLinks {
 		http.FileServer(http.Dir(h.o.Dir)).ServeHTTP(w, r)
@@ -172,7 +173,8 @@ type limitedWriter struct {
 
 var errTooMuch = errors.New("the answer is too large")
 
-// Write passes p to the underlying writer, up to the limit. Above it, Write adds a line about the cut and returns an error.
+// Write writes p to the underlying writer. If p exceeds the remaining limit, it writes the part within the limit and a line about
+// the truncation, and returns an error.
 func (l *limitedWriter) Write(p []byte) (int, error) {
 	if l.remaining < 0 {
 		return 0, errTooMuch
@@ -190,7 +192,7 @@ func (l *limitedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// serviceLogPaths returns the possible paths of the log file of a service.
+// serviceLogPaths returns the paths, relative to the log directory, at which a service may have its log file.
 func serviceLogPaths(service string) [3]string {
 	return [3]string{service, service + ".log", strings.Join([]string{service, service + ".log"}, "/")}
 }

@@ -22,8 +22,8 @@ const (
 	maxUnits  = 4 << 20         // bytes of the list of systemd units
 )
 
-// writeServiceLogs writes the logs of services: first of those with a systemd unit in the journal, then the log files of the
-// remaining services.
+// writeServiceLogs writes the logs of the services in query to out. A service with a systemd unit in the journal comes first,
+// from the journal. The logs of the other services are read from files.
 func (h *NodeLogs) writeServiceLogs(ctx context.Context, out io.Writer, query *logquery.Query) {
 	var inJournal, inFiles []string
 	unitList := h.listUnits(ctx)
@@ -50,7 +50,7 @@ func (h *NodeLogs) writeServiceLogs(ctx context.Context, out io.Writer, query *l
 	}
 }
 
-// listUnits returns the systemd units in the journal, one per line; empty without a journal.
+// listUnits returns the systemd units that have entries in the journal, one per line. Without a journal the result is empty.
 func (h *NodeLogs) listUnits(ctx context.Context) string {
 	var out bytes.Buffer
 	cmd := h.journalCommand(ctx, "--field", "_SYSTEMD_UNIT")
@@ -64,7 +64,8 @@ func (h *NodeLogs) listUnits(ctx context.Context) string {
 	return out.String()
 }
 
-// writeJournal writes the output of journalctl for services. It kills journalctl when ctx ends.
+// writeJournal runs journalctl for services with the limits in query, and writes its output to out. It kills journalctl when ctx
+// ends.
 func (h *NodeLogs) writeJournal(ctx context.Context, out io.Writer, query *logquery.Query, services []string) {
 	cmd := h.journalCommand(ctx, query.JournalArguments(services)...)
 	cmd.Stdout, cmd.Stderr = out, out
@@ -84,7 +85,7 @@ func (h *NodeLogs) journalCommand(ctx context.Context, args ...string) *exec.Cmd
 	return cmd
 }
 
-// writeServiceFile writes the first existing log file of a service.
+// writeServiceFile writes to out the first log file of service that exists, or a line with the error.
 func (h *NodeLogs) writeServiceFile(ctx context.Context, out io.Writer, service string) {
 	err := h.copyFirst(ctx, out, service)
 	switch {
@@ -109,7 +110,7 @@ func (h *NodeLogs) copyFirst(ctx context.Context, out io.Writer, service string)
 	return err
 }
 
-// copyFile writes a regular file to out. A directory counts as missing.
+// copyFile writes the content of the regular file name to out. For a directory it returns fs.ErrNotExist.
 func (t *logTree) copyFile(ctx context.Context, out io.Writer, name string) error {
 	f, err := t.openFile(name)
 	if err != nil {
@@ -133,7 +134,7 @@ type contextReader struct {
 	r   io.Reader
 }
 
-// Read reads from the underlying reader unless the context has ended.
+// Read reads from the underlying reader. It returns an error once the context has ended.
 func (r *contextReader) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err

@@ -59,7 +59,7 @@ func (t *logTree) Open(name string) (http.File, error) {
 	return &boundedFile{File: f}, nil
 }
 
-// checkFile returns an error if the named file cannot be opened.
+// checkFile returns an error if the file name cannot be opened within the log directory.
 func (t *logTree) checkFile(name string) error {
 	f, err := t.openFile(strings.TrimLeft(filepath.ToSlash(name), "/"))
 	if err != nil {
@@ -68,8 +68,8 @@ func (t *logTree) checkFile(name string) error {
 	return f.Close()
 }
 
-// openFile opens a regular file or directory by name. The checks of links may be outdated when the file is opened; then os.Root
-// returns an error rather than leave the directory.
+// openFile opens the regular file or directory name. If a symbolic link is replaced after it was checked, os.Root returns an
+// error, so that no file outside of the log directory is opened.
 func (t *logTree) openFile(name string) (*os.File, error) {
 	if name == "" {
 		name = "."
@@ -104,7 +104,7 @@ func (t *logTree) openFile(name string) (*os.File, error) {
 
 func isRegularOrDir(mode fs.FileMode) bool { return mode.IsRegular() || mode.IsDir() }
 
-// asNotExist adds fs.ErrNotExist to ENOTDIR errors, as package http does.
+// asNotExist adds fs.ErrNotExist to an ENOTDIR error, so that net/http responds with 404.
 func asNotExist(err error) error {
 	if errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
@@ -112,7 +112,8 @@ func asNotExist(err error) error {
 	return err
 }
 
-// resolveLinks returns name with all its symbolic links resolved. Links that lead out of the directory are an error.
+// resolveLinks returns name with all symbolic links replaced by their targets. It returns an error if a link leads out of the log
+// directory.
 func (t *logTree) resolveLinks(name string) (string, error) {
 	for range maxLinks {
 		link, target, err := t.firstLink(name)
@@ -137,7 +138,8 @@ func (t *logTree) resolveLinks(name string) (string, error) {
 	return "", &fs.PathError{Op: "open", Path: name, Err: syscall.ELOOP}
 }
 
-// firstLink returns the first prefix of name that is a symbolic link, and its target. link is empty if there is none.
+// firstLink finds the shortest prefix of name that is a symbolic link. It returns this prefix as link, with the target of the
+// link. link is empty if no prefix is a symbolic link.
 func (t *logTree) firstLink(name string) (link, target string, err error) {
 	for end := 0; end < len(name); end++ {
 		next := strings.IndexByte(name[end:], '/')
@@ -158,7 +160,8 @@ func (t *logTree) firstLink(name string) (link, target string, err error) {
 	return "", "", nil
 }
 
-// relativeToRoot returns the name of an absolute path within the directory, or an empty string.
+// relativeToRoot returns the absolute path target relative to the log directory. It returns an empty string if target is outside
+// of the directory.
 func (t *logTree) relativeToRoot(target string) string {
 	target = path.Clean(target)
 	for _, dir := range t.dirs {
@@ -175,7 +178,7 @@ func (t *logTree) relativeToRoot(target string) string {
 // boundedFile is an open file whose directory listings are limited.
 type boundedFile struct{ *os.File }
 
-// Readdir lists a directory up to maxEntries. Package http prefers ReadDir.
+// Readdir returns at most maxEntries entries of the directory. net/http calls ReadDir instead, if a file has both.
 func (f *boundedFile) Readdir(n int) ([]fs.FileInfo, error) { return f.File.Readdir(limitEntries(n)) }
 
 // ReadDir lists a directory up to maxEntries.

@@ -19,9 +19,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// PodsWithStatus returns a Pods that merges each pod of list with its status. A nil status keeps pod.Status; a nil pod is
-// skipped. As long as list yields the same two pointers, the merged pod has the same pointer, so that its JSON stays cached. list
-// is never called concurrently.
+// PodsWithStatus returns a Pods that combines each pod of list with its status. A pod whose status is nil keeps its own status. A
+// nil pod is skipped. While list yields the same two pointers for a pod, the combined pod also has the same pointer: its encoded
+// JSON can then be cached. list is never called concurrently.
 func PodsWithStatus(list iter.Seq2[*corev1.Pod, *corev1.PodStatus]) Pods {
 	type known struct {
 		status *corev1.PodStatus
@@ -59,8 +59,8 @@ func (s *Server) servePods(w http.ResponseWriter, _ *http.Request, _ params) {
 	writePods(w, body, err)
 }
 
-// serveRunningPods lists the pods with a running container or ready sandbox, including terminating pods that no source lists any
-// more.
+// serveRunningPods responds with the pods that have a running container or a ready sandbox. These may include pods that are
+// terminating and that no source lists any more.
 func (s *Server) serveRunningPods(w http.ResponseWriter, r *http.Request, _ params) {
 	snapshot, err := s.o.Runtime.List(r.Context())
 	if err != nil {
@@ -90,7 +90,7 @@ type podEncoder struct {
 	expiry *time.Timer // drops the cache; nil: no request yet
 }
 
-// encodeList returns the JSON of a v1.PodList with the pods. It encodes only pods that are not in the cache.
+// encodeList returns pods as the JSON of a v1.PodList. It encodes only the pods that are not cached.
 func (e *podEncoder) encodeList(pods []*corev1.Pod) (body []byte, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -110,8 +110,8 @@ func (e *podEncoder) dropCache() {
 	e.cached = nil
 }
 
-// encodePods returns the JSON of a PodList, and the JSON of each pod for the next call. Pods in cached are not encoded again.
-// Without pods the items are null, as in the kubelet.
+// encodePods returns pods as the JSON of a v1.PodList in body. encoded has the JSON of each pod, to be passed as cached to the
+// next call: a pod in cached is not encoded again. Without pods, the field items is null, as in the kubelet.
 func encodePods(pods []*corev1.Pod, cached map[*corev1.Pod][]byte) (body []byte, encoded map[*corev1.Pod][]byte, err error) {
 	const head, tail = `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":`, "]}\n"
 	if len(pods) == 0 {
@@ -140,8 +140,8 @@ func encodePods(pods []*corev1.Pod, cached map[*corev1.Pod][]byte) (body []byte,
 	return append(body, tail...), encoded, nil
 }
 
-// runningPods returns the pods with a ready sandbox or a running container, newest first. They have name, UID, and the names and
-// images of their running containers. Source: GetRunningPods in pkg/kubelet/kubelet_getters.go.
+// runningPods returns the pods in snapshot that have a ready sandbox or a running container, newest first. The result contains
+// only names, UIDs, and the names and images of running containers. Source: GetRunningPods in pkg/kubelet/kubelet_getters.go.
 func runningPods(snapshot cri.Snapshot) []*corev1.Pod {
 	var all []cri.Pod
 	for pod := range snapshot.Pods() {
@@ -161,7 +161,8 @@ func runningPods(snapshot cri.Snapshot) []*corev1.Pod {
 	return pods
 }
 
-// runningParts returns p with only its ready sandboxes and running containers, newest first.
+// runningParts returns p without the sandboxes that are not ready and the containers that do not run. Both lists are sorted,
+// newest first.
 func runningParts(p cri.Pod) cri.Pod {
 	p.Sandboxes = slices.DeleteFunc(slices.Clone(p.Sandboxes), func(sb cri.Sandbox) bool { return sb.State != cri.SandboxReady })
 	p.Containers = slices.DeleteFunc(slices.Clone(p.Containers), func(c cri.Container) bool { return c.State != cri.ContainerRunning })

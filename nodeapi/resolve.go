@@ -17,8 +17,8 @@ import (
 // mirrorAnnotation is the annotation of mirror pods, the copies of static pods at the API server.
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
-// findPod returns the pod named by the path, or nil. If a static pod and its mirror pod match, it returns the static pod, which
-// is the one that runs.
+// findPod returns the pod with the namespace and name in pathParams, or nil. A static pod is preferred to its mirror pod, because
+// only the static pod has containers.
 func (s *Server) findPod(pathParams params) *corev1.Pod {
 	var found *corev1.Pod
 	for _, pod := range s.o.Pods.Pods() {
@@ -33,7 +33,8 @@ func (s *Server) findPod(pathParams params) *corev1.Pod {
 	return found
 }
 
-// findPodOrReply returns the pod named by the path. If it does not exist it writes a 404 response and returns nil.
+// findPodOrReply returns the pod with the namespace and name in pathParams. If there is none, it writes a 404 response and
+// returns nil.
 func (s *Server) findPodOrReply(w http.ResponseWriter, pathParams params) *corev1.Pod {
 	pod := s.findPod(pathParams)
 	if pod == nil {
@@ -42,10 +43,11 @@ func (s *Server) findPodOrReply(w http.ResponseWriter, pathParams params) *corev
 	return pod
 }
 
-// fullName returns the pod name as it appears in the kubelet's errors and checkpoint names.
+// fullName returns "name_namespace", the form that the kubelet uses in errors and in names of checkpoints.
 func fullName(pod *corev1.Pod) string { return pod.Name + "_" + pod.Namespace }
 
-// runningPart returns the running sandboxes and containers of a pod. It lists this pod only, if the runtime can.
+// runningPart returns the ready sandboxes and running containers of pod. It asks the runtime for this pod only, or for all pods
+// if the runtime cannot list a single pod.
 func (s *Server) runningPart(ctx context.Context, pod *corev1.Pod) (cri.Pod, error) {
 	uid := string(pod.UID)
 	if s.podLister != nil {
@@ -56,7 +58,8 @@ func (s *Server) runningPart(ctx context.Context, pod *corev1.Pod) (cri.Pod, err
 	return runningParts(snapshot.Pod(uid)), err
 }
 
-// runningContainer returns the ID of the newest running container with a name, or an empty string.
+// runningContainer returns the ID of the newest running container of pod with this name. It returns an empty string if there is
+// none.
 func (s *Server) runningContainer(ctx context.Context, pod *corev1.Pod, name string) (id string, err error) {
 	part, err := s.runningPart(ctx, pod)
 	if err != nil {
@@ -70,7 +73,7 @@ func (s *Server) runningContainer(ctx context.Context, pod *corev1.Pod, name str
 	return "", nil
 }
 
-// containerSpec returns the regular, init or ephemeral container with a name, or nil.
+// containerSpec returns the regular, init or ephemeral container of pod with this name, or nil.
 func containerSpec(pod *corev1.Pod, name string) *corev1.Container {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
@@ -87,7 +90,7 @@ func containerSpec(pod *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// containerStatus returns the status of a container by its ID, from the runtime or, if it has no such call, from a full list.
+// containerStatus returns the status of the container id. If the runtime cannot report a single status, it lists all containers.
 func (s *Server) containerStatus(ctx context.Context, id string) (cri.Container, error) {
 	if s.inspector != nil {
 		return s.inspector.ContainerStatus(ctx, id)
@@ -104,7 +107,8 @@ func (s *Server) containerStatus(ctx context.Context, id string) (cri.Container,
 	return cri.Container{}, &cri.Error{Op: "ContainerStatus", ID: id, Err: cri.ErrNotFound}
 }
 
-// replyRuntimeError writes a response for an error of the runtime, before a session has started.
+// replyRuntimeError writes the HTTP response for err, an error of the runtime: status 404 if the container or pod was not found,
+// otherwise 500.
 func replyRuntimeError(w http.ResponseWriter, err error) {
 	code := http.StatusInternalServerError
 	if errors.Is(err, cri.ErrNotFound) {
@@ -113,7 +117,7 @@ func replyRuntimeError(w http.ResponseWriter, err error) {
 	writeText(w, code, err.Error())
 }
 
-// sandboxCreation returns the creation time of the newest sandbox of a pod.
+// sandboxCreation returns the time at which the newest sandbox of p was created, or zero without a sandbox.
 func sandboxCreation(p cri.Pod) (at time.Time) {
 	for _, sb := range p.Sandboxes {
 		if sb.CreatedAt.After(at) {

@@ -36,13 +36,13 @@ func newRouter(guard func(http.Handler) http.Handler) *router {
 	return &router{mux: http.NewServeMux(), guard: guard, metricPaths: make(map[string]bool)}
 }
 
-// addHandler serves a path with any method; a path that ends in a slash includes all paths below.
+// addHandler makes h serve path, for all methods. If path ends in a slash, h also serves all paths below it.
 func (r *router) addHandler(path string, h http.Handler) {
 	r.mux.Handle(path, r.guard(h))
 	r.paths = append(r.paths, path)
 }
 
-// addRoot sends requests for root, and for paths below it, to the routes of addRoute.
+// addRoot makes the routes of addRoute serve root and all paths below it.
 func (r *router) addRoot(root string) {
 	h := r.guard(http.HandlerFunc(r.serveRoute))
 	r.mux.Handle(root, h)
@@ -51,22 +51,24 @@ func (r *router) addRoot(root string) {
 	}
 }
 
-// addRoute adds a path pattern with a handler. The first element of the path must be added with addRoot.
+// addRoute adds a route: handler serves the paths that match the pattern path, for the given methods. produces is the media type
+// of its responses. The first element of path must have been passed to addRoot.
 func (r *router) addRoute(path, produces string, handler func(http.ResponseWriter, *http.Request, params), methods ...string) {
 	r.routes = append(r.routes, route{elements: splitPath(path), methods: methods, produces: produces, handler: handler})
 }
 
-// addMetricPaths adds path names that get a metric label value of their own; all other paths count as other.
+// addMetricPaths adds names as values of the metric label path. All other paths get the value other.
 func (r *router) addMetricPaths(names ...string) {
 	for _, name := range names {
 		r.metricPaths[name] = true
 	}
 }
 
-// splitPath returns the elements of a path. Empty elements within it count.
+// splitPath returns the elements of path. Two adjacent slashes enclose an empty element.
 func splitPath(path string) []string { return strings.Split(strings.Trim(path, "/"), "/") }
 
-// serveRoute calls the handler of the first route that matches the path, or responds with 404, 405 or 406.
+// serveRoute calls the handler of the first route that matches the request. If none matches, it responds with 404 for the path,
+// 405 for the method, or 406 for the Accept header.
 func (r *router) serveRoute(w http.ResponseWriter, req *http.Request) {
 	got := splitPath(req.URL.Path)
 	var found *route
@@ -112,7 +114,8 @@ func (r *route) matchPath(got []string) (params, bool) {
 	return values, len(got) == len(r.elements)
 }
 
-// acceptsMedia reports whether an Accept header accepts a media type. It ignores parameters.
+// acceptsMedia reports whether header, the value of an Accept header, accepts the media type produces. Media type parameters are
+// ignored.
 func acceptsMedia(header, produces string) bool {
 	if header == "" {
 		return true
@@ -127,7 +130,7 @@ func acceptsMedia(header, produces string) bool {
 	return false
 }
 
-// writeText writes a text response. net/http detects its content type, as for the kubelet's errors.
+// writeText writes a text response. net/http derives the content type from text, as for the kubelet's errors.
 func writeText(w http.ResponseWriter, code int, text string) {
 	w.WriteHeader(code)
 	_, _ = io.WriteString(w, text)

@@ -15,7 +15,7 @@ const (
 	containerUIDPath = podUIDPath + "/{container}"
 )
 
-// addCommonRoutes adds the paths that the kubelet serves on its main and its read-only port.
+// addCommonRoutes adds the paths that the kubelet serves on both of its ports, the main port and the read-only port.
 func (s *Server) addCommonRoutes(r *router) {
 	r.addMetricPaths("healthz", "pods", "stats", "metrics", "metrics/cadvisor", "metrics/probes", "metrics/resource")
 	s.addHealthChecks(r, s.allChecks())
@@ -43,7 +43,8 @@ func (s *Server) addCommonRoutes(r *router) {
 	}
 }
 
-// addDebugRoutes adds the remaining paths, which the kubelet serves on its main port unless enableDebuggingHandlers is false.
+// addDebugRoutes adds all other paths. The kubelet serves them on its main port only, and not if enableDebuggingHandlers is
+// false.
 func (s *Server) addDebugRoutes(r *router) {
 	s.addMachineRoutes(r)
 	ofPods := s.o.Pods != nil && s.o.Runtime != nil
@@ -84,7 +85,8 @@ func (s *Server) addDebugRoutes(r *router) {
 	r.addHandler("/statusz", s.withStallTimeout(s.serveStatus(paths)))
 }
 
-// addMachineRoutes adds the paths about machine and process: logs, profiles and log level. Disabled ones answer 405.
+// addMachineRoutes adds the paths for log files of the machine, profiles and the log level. A path that Options disable responds
+// with 405.
 func (s *Server) addMachineRoutes(r *router) {
 	r.addMetricPaths("logs", "debug")
 	if s.o.NodeLogs != nil {
@@ -108,7 +110,7 @@ func (s *Server) addMachineRoutes(r *router) {
 	}
 }
 
-// addSessionRoutes adds exec, attach and portForward. Their response writers are not wrapped, because the connection is hijacked.
+// addSessionRoutes adds the paths exec, attach and portForward. It sets no stall timeout, because sessions have their own.
 func (s *Server) addSessionRoutes(r *router) {
 	r.addMetricPaths("exec", "attach", "portForward")
 	both := []string{http.MethodGet, http.MethodPost}
@@ -123,7 +125,7 @@ func (s *Server) addSessionRoutes(r *router) {
 	r.addRoute("/portForward/"+podUIDPath, "", s.cancelOnStop(s.servePortForward), both...)
 }
 
-// addDisabledRoutes answers the paths of addDebugRoutes with 405.
+// addDisabledRoutes adds the paths of addDebugRoutes with handlers that respond with 405.
 func (s *Server) addDisabledRoutes(r *router) {
 	r.addMetricPaths("run", "exec", "attach", "portForward", "containerLogs", "runningpods", "pprof", "logs")
 	for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/debug/pprof/", "/logs/"} {

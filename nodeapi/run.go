@@ -20,14 +20,14 @@ const maxStreams = 64
 // Endpoint is a listener and the handler served on it. The listener must enable TCP keep-alive, as package net does by default,
 // so that dead peers are detected.
 type Endpoint struct {
-	Listener net.Listener // one of the handlers of a Server
-	Handler  http.Handler // nil serves without encryption; see [TLSConfig]
-	TLS      *tls.Config  // nil serves without encryption; see [ServingFiles]
+	Listener net.Listener // Run closes it
+	Handler  http.Handler // one of the handlers of a Server, such as [Server.ReadOnly]
+	TLS      *tls.Config  // result of [TLSConfig]; nil serves without encryption
 }
 
-// Run serves all endpoints until ctx ends or an endpoint fails, whose error it returns. It closes the listeners. At the end it
-// cancels streams and followed logs, waits Options.DrainTimeout for other requests, and returns after the last handler. A second
-// call returns an error.
+// Run serves all endpoints until ctx ends, and returns nil. If an endpoint fails, it stops all endpoints and returns the error.
+// To stop, it closes the listeners, cancels streams and followed logs, and waits up to Options.DrainTimeout for other requests.
+// It returns after the last handler has returned. A second call returns an error.
 func (s *Server) Run(ctx context.Context, endpoints ...Endpoint) error {
 	if err := s.guard.Begin(); err != nil {
 		return errors.Join(fmt.Errorf("nodeapi: Run: %w: make another Server", err), closeListeners(endpoints))
@@ -73,7 +73,8 @@ func serveListener(server *http.Server, listener net.Listener, config *tls.Confi
 	return server.ServeTLS(listener, "", "")
 }
 
-// newHTTPServer returns a server without absolute read and write timeouts, because handlers extend their own deadlines.
+// newHTTPServer returns an HTTP server for the endpoint e. It sets no read or write timeout for whole requests, because some
+// requests last long: handlers set deadlines themselves. base is the context of all requests.
 func (s *Server) newHTTPServer(base context.Context, e Endpoint, handling *handlerCounter) *http.Server {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !handling.startHandler() {
@@ -110,7 +111,7 @@ func (s *Server) http2Config() *http.HTTP2Config {
 	}
 }
 
-// shutdownServers shuts down the servers, and closes their connections after Options.DrainTimeout.
+// shutdownServers shuts all servers down, and closes the connections that are still in use after Options.DrainTimeout.
 func (s *Server) shutdownServers(base context.Context, servers []*http.Server) {
 	ctx, cancel := context.WithTimeout(base, s.o.DrainTimeout)
 	defer cancel()
@@ -145,7 +146,7 @@ type handlerCounter struct {
 
 func newHandlerCounter() *handlerCounter { return &handlerCounter{allReturned: make(chan struct{})} }
 
-// startHandler counts a handler and returns true, or returns false after stopAndWait.
+// startHandler counts a handler as running and returns true. After stopAndWait it returns false: the handler must not run.
 func (f *handlerCounter) startHandler() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -164,7 +165,7 @@ func (f *handlerCounter) endHandler() {
 	}
 }
 
-// stopAndWait prevents further handlers and waits for the running ones.
+// stopAndWait makes startHandler return false, and waits until all running handlers have returned.
 func (f *handlerCounter) stopAndWait() {
 	f.mu.Lock()
 	f.stopped = true

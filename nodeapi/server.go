@@ -29,7 +29,7 @@ type Server struct {
 	all, readOnly, healthz http.Handler
 }
 
-// New returns a server and does not listen. The error names the missing or invalid option.
+// New returns a Server for opts. It does not listen, see Run. The error names the missing or invalid option.
 func New(opts Options) (*Server, error) {
 	if err := opts.validate(); err != nil {
 		return nil, fmt.Errorf("nodeapi: New: Options: %w", err)
@@ -58,17 +58,19 @@ func New(opts Options) (*Server, error) {
 	return s, nil
 }
 
-// Handler returns the handler of all paths, authorized by Options.Access: the kubelet's port 10250.
+// Handler returns the handler for the kubelet's port 10250. It serves all paths, and authorizes each request by Options.Access.
 func (s *Server) Handler() http.Handler { return s.all }
 
-// ReadOnly returns the handler of the kubelet's former read-only port 10255: health, metrics, pods and summaries. It does not
-// authenticate.
+// ReadOnly returns the handler for the kubelet's former read-only port 10255. It serves health, metrics, pods and summaries,
+// without authentication.
 func (s *Server) ReadOnly() http.Handler { return s.readOnly }
 
-// Healthz returns the handler of /healthz and /healthz/ping: the kubelet's port 10248. It responds as long as the process runs.
+// Healthz returns the handler for the kubelet's port 10248. It serves /healthz and /healthz/ping, which succeed as long as the
+// process runs.
 func (s *Server) Healthz() http.Handler { return s.healthz }
 
-// withHooks returns the handler of r that calls Options.Hooks and limits request bodies.
+// withHooks returns the handler of r. It also limits request bodies and calls Options.Hooks, unless serverType is empty.
+// serverType is a metric label.
 func (s *Server) withHooks(r *router, serverType string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if serverType != "" {
@@ -86,7 +88,7 @@ func (s *Server) withHooks(r *router, serverType string) http.Handler {
 	})
 }
 
-// metricLabels returns the metric labels of a request. Source: getMetricBucket in pkg/kubelet/server/server.go.
+// metricLabels returns the values of the metric labels for req. Source: getMetricBucket in pkg/kubelet/server/server.go.
 func (r *router) metricLabels(req *http.Request, serverType string) Request {
 	l := Request{Method: "other", Path: "other", ServerType: serverType}
 	switch req.Method {

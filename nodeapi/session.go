@@ -19,7 +19,7 @@ const (
 	tunnelSuffix = ".k8s.io"
 )
 
-// serveExec finds the container of the path and starts an exec session. It ignores the pod UID in the path, as the kubelet does.
+// serveExec starts an exec session in the container that pathParams name. It ignores a pod UID in the path, as the kubelet does.
 func (s *Server) serveExec(w http.ResponseWriter, r *http.Request, pathParams params) {
 	o, err := parseStreamOptions(r)
 	if err != nil {
@@ -41,8 +41,8 @@ func (s *Server) serveExec(w http.ResponseWriter, r *http.Request, pathParams pa
 	}
 }
 
-// serveAttach finds the container of the path and starts an attach session. The container spec decides whether it has a terminal,
-// because the terminal was created at its start.
+// serveAttach starts an attach session with the container that pathParams name. The container has a terminal if its spec says so,
+// whatever the client requests.
 func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, pathParams params) {
 	o, err := parseStreamOptions(r)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, pathParams 
 	}
 }
 
-// servePortForward finds the sandbox of the path and starts port forwarding.
+// servePortForward starts a port-forward session with the newest ready sandbox of the pod that pathParams name.
 func (s *Server) servePortForward(w http.ResponseWriter, r *http.Request, pathParams params) {
 	ports, err := parseForwardPorts(r)
 	if err != nil {
@@ -97,7 +97,8 @@ func (s *Server) servePortForward(w http.ResponseWriter, r *http.Request, pathPa
 	}
 }
 
-// serveRun runs a command, whose words are separated by single spaces, and responds with its output after it has exited.
+// serveRun runs the command in the form value cmd, and responds with its output after it has exited. The words of the command are
+// separated by single spaces.
 func (s *Server) serveRun(w http.ResponseWriter, r *http.Request, pathParams params) {
 	pod := s.findPodOrReply(w, pathParams)
 	if pod == nil {
@@ -128,8 +129,8 @@ func (s *Server) serveRun(w http.ResponseWriter, r *http.Request, pathParams par
 	writeJSON(w, output)
 }
 
-// parseStreamOptions parses which streams a client requests. With a terminal there is no stderr. Source: NewOptions in
-// k8s.io/cri-streaming/pkg/streaming/remotecommand.
+// parseStreamOptions returns the streams that the form values of r request. With a terminal, Stderr is false. Source: NewOptions
+// in k8s.io/cri-streaming/pkg/streaming/remotecommand.
 func parseStreamOptions(r *http.Request) (cri.StreamOptions, error) {
 	wants := func(name string) bool { return r.FormValue(name) == "1" }
 	o := cri.StreamOptions{Stdin: wants("input"), Stdout: wants("output"), Stderr: wants("error"), TTY: wants("tty")}
@@ -140,7 +141,8 @@ func parseStreamOptions(r *http.Request) (cri.StreamOptions, error) {
 	return o, nil
 }
 
-// parseForwardPorts parses the ports that a WebSocket client requests; other protocols name them later. Source: NewV4Options in
+// parseForwardPorts returns the ports in the query of a WebSocket request. It returns nil for a SPDY request, plain or inside a
+// WebSocket: such a client sends the port with each stream. Source: NewV4Options in
 // k8s.io/cri-streaming/pkg/streaming/portforward.
 func parseForwardPorts(r *http.Request) (ports []int32, err error) {
 	if !isWebSocket(r) || isTunnel(r) {
@@ -168,7 +170,7 @@ func parseForwardPorts(r *http.Request) (ports []int32, err error) {
 	return ports, nil
 }
 
-// isWebSocket reports whether a request is a WebSocket upgrade.
+// isWebSocket reports whether r asks for an upgrade to a WebSocket.
 func isWebSocket(r *http.Request) bool {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		return false
@@ -181,8 +183,8 @@ func isWebSocket(r *http.Request) bool {
 	return false
 }
 
-// isTunnel reports whether a WebSocket request tunnels a SPDY connection. Like the kubelet, it reads only the first line of the
-// header.
+// isTunnel reports whether r asks for a WebSocket that carries a SPDY connection. Like the kubelet, it reads only the first
+// header line with subprotocols.
 func isTunnel(r *http.Request) bool {
 	for name := range strings.SplitSeq(r.Header.Get("Sec-Websocket-Protocol"), ",") {
 		if name = strings.TrimSpace(name); strings.HasPrefix(name, tunnelPrefix) && strings.HasSuffix(name, tunnelSuffix) {

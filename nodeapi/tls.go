@@ -24,8 +24,8 @@ type TLSOptions struct {
 	CurvePreferences []tls.CurveID // nil means those of package tls
 }
 
-// TLSConfig returns the TLS configuration of an [Endpoint], with HTTP/2. The handshake requests a client certificate and does not
-// verify it: an invalid one gets a 401 response, not a broken connection.
+// TLSConfig returns the TLS configuration for an [Endpoint], with HTTP/2. The TLS handshake requests a client certificate without
+// verifying it. A request with an invalid certificate gets a 401 response.
 func TLSConfig(opts TLSOptions) (*tls.Config, error) {
 	if opts.GetCertificate == nil {
 		return nil, fmt.Errorf("nodeapi: TLSConfig: TLSOptions.GetCertificate: required: see ServingFiles")
@@ -55,8 +55,8 @@ type ServingFiles struct {
 	value *freshfile.Value[*tls.Certificate]
 }
 
-// NewServingFiles reads a certificate chain and its key, both in PEM. Both files must exist. fail is called once per error of a
-// later reload; it must not block and may be nil.
+// NewServingFiles reads a certificate chain and its private key from two PEM files, which must exist. It reloads them after a
+// change. fail is called when a reload fails, once per error. fail must not block, and may be nil.
 func NewServingFiles(certFile, keyFile string, fail func(error)) (*ServingFiles, error) {
 	value, err := freshfile.New(func(contents [][]byte) (*tls.Certificate, error) {
 		pair, err := tls.X509KeyPair(contents[0], contents[1])
@@ -71,7 +71,7 @@ func NewServingFiles(certFile, keyFile string, fail func(error)) (*ServingFiles,
 	return &ServingFiles{value: value}, nil
 }
 
-// GetCertificate returns the current certificate, which is read from the files at most a second after a change.
+// GetCertificate returns the current certificate. A changed file is read within a second.
 func (f *ServingFiles) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return f.value.Get(), nil
 }

@@ -79,7 +79,8 @@ func (s *Server) serveFlags(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serveZ responds with the text that plain writes or with the JSON of object, depending on the Accept header.
+// serveZ responds in text, written by plain, or in JSON, returned by object. The Accept header of r selects the format. kind is
+// the kind of the JSON object.
 func (s *Server) serveZ(
 	w http.ResponseWriter, r *http.Request, kind string, plain func(io.Writer), object func(metav1.TypeMeta, zMeta) any,
 ) {
@@ -99,8 +100,8 @@ func (s *Server) serveZ(
 	}
 }
 
-// acceptedForm returns the first form that an Accept header accepts, text or json, or an empty string. A request for JSON must
-// name version, group and kind.
+// acceptedForm returns "text" or "json", the first format that the Accept header accepts, or an empty string if it accepts
+// neither. A clause for JSON must contain the API version and kind.
 func acceptedForm(accept, kind string) string {
 	if strings.TrimSpace(accept) == "" {
 		return "text"
@@ -122,7 +123,7 @@ func acceptedForm(accept, kind string) string {
 	return ""
 }
 
-// programVersion returns Options.Version or the version of the main module.
+// programVersion returns Options.Version. If that is empty, it returns the version of the main module.
 func (s *Server) programVersion() string {
 	if s.o.Version != "" {
 		return s.o.Version
@@ -133,7 +134,7 @@ func (s *Server) programVersion() string {
 	return ""
 }
 
-// uniqueRoots returns the first elements of paths, sorted and without duplicates, for the list of paths in /statusz.
+// uniqueRoots returns the first element of each path, sorted and without duplicates. /statusz lists them.
 func uniqueRoots(paths []string) []string {
 	var all []string
 	for _, path := range paths {

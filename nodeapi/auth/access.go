@@ -82,7 +82,7 @@ type Access struct {
 	lines   logBudget
 }
 
-// New returns an Access and sends no request. The error names the missing or invalid option.
+// New returns an Access for opts. It sends no request. The error names the missing or invalid option.
 func New(opts Options) (*Access, error) {
 	if err := opts.validate(); err != nil {
 		return nil, fmt.Errorf("auth: New: Options: %w", err)
@@ -135,9 +135,9 @@ func (o *Options) setDefaults() {
 // errUnauthenticated is the error of a request without usable credentials.
 var errUnauthenticated = errors.New("the request has no credentials that count here")
 
-// authenticate returns the user of a request. It tries the client certificate, the bearer token, and a token in the WebSocket
-// subprotocols; the first valid one is used, and all credentials are removed from the headers. Invalid credentials never become
-// anonymous. The error is for the log, not for the client.
+// authenticate returns the user of the request r. It tries the client certificate first, then the bearer token, then a token in
+// the WebSocket subprotocols. After success it removes all credentials from the headers of r. Invalid credentials are an error,
+// and never make the user anonymous. The error is for the log, not for the client.
 func (a *Access) authenticate(r *http.Request) (User, error) {
 	var failures []error
 	token, bad := protocolToken(r.Header)
@@ -209,7 +209,7 @@ func (r *Refusal) Error() string {
 // Unwrap returns the cause.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// authorize returns nil if the user may send a request with this method and path, else the response to send.
+// authorize returns nil if user may send a request with this method and path. Otherwise it returns the response.
 func (a *Access) authorize(ctx context.Context, user User, method, path string) *Refusal {
 	if a.o.AlwaysAllow {
 		return nil
@@ -238,7 +238,7 @@ func (a *Access) authorize(ctx context.Context, user User, method, path string) 
 		"Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)\n", user.Name, all[0].Verb, names)}
 }
 
-// Check authenticates and authorizes a request. A nil Refusal means that the request is authorized.
+// Check authenticates and authorizes r. If r is allowed, it returns the user and nil. Otherwise the Refusal is the response.
 func (a *Access) Check(r *http.Request) (User, *Refusal) {
 	user, err := a.authenticate(r)
 	if errors.Is(err, errBusy) {
@@ -250,12 +250,13 @@ func (a *Access) Check(r *http.Request) (User, *Refusal) {
 	return user, a.authorize(r.Context(), user, r.Method, r.URL.Path)
 }
 
-// newBusyRefusal returns the response for a request above the limits of Options.MaxReviews.
+// newBusyRefusal returns the response 429 for a request beyond the limits that follow from Options.MaxReviews.
 func newBusyRefusal(err error) *Refusal {
 	return &Refusal{Code: http.StatusTooManyRequests, Text: "Too many requests wait to be authorized\n", Err: err}
 }
 
-// Handler returns a handler that passes authorized requests to next, and responds to all others itself.
+// Handler returns a handler that calls next for authorized requests. It responds to all other requests itself, with status 401,
+// 403, 429 or 500.
 func (a *Access) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, refusal := a.Check(r)

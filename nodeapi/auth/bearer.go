@@ -17,7 +17,7 @@ const (
 	protocolPrefix = "base64url.bearer.authorization.k8s.io."
 )
 
-// bearerToken returns the token of the Authorization header, or an empty string. Source: bearertoken.go in
+// bearerToken returns the bearer token in the Authorization header, or an empty string. Source: bearertoken.go in
 // k8s.io/apiserver/pkg/authentication/request/bearertoken.
 func bearerToken(header http.Header) string {
 	scheme, rest, _ := strings.Cut(strings.TrimSpace(header.Get("Authorization")), " ")
@@ -28,8 +28,8 @@ func bearerToken(header http.Header) string {
 	return token
 }
 
-// protocolToken returns the token in the WebSocket subprotocols, or an empty string. Browsers send it there because they cannot
-// set headers. Source: protocol.go in k8s.io/apiserver/pkg/authentication/request/websocket.
+// protocolToken returns the bearer token among the WebSocket subprotocols, or an empty string. Browsers send tokens there,
+// because they cannot set other headers. Source: protocol.go in k8s.io/apiserver/pkg/authentication/request/websocket.
 func protocolToken(header http.Header) (token string, err error) {
 	if !isWebSocket(header) {
 		return "", nil
@@ -60,7 +60,7 @@ func protocolToken(header http.Header) (token string, err error) {
 	return token, nil
 }
 
-// isWebSocket reports whether the headers are of a WebSocket upgrade.
+// isWebSocket reports whether header is that of a request for an upgrade to a WebSocket.
 func isWebSocket(header http.Header) bool {
 	if !strings.EqualFold(header.Get("Upgrade"), "websocket") {
 		return false
@@ -73,8 +73,7 @@ func isWebSocket(header http.Header) bool {
 	return false
 }
 
-// removeCredentials removes all credentials from the headers, used or not, so that no later handler and no container runtime
-// receives them.
+// removeCredentials removes all bearer tokens from header, so that no handler and no container runtime receives them.
 func removeCredentials(header http.Header) {
 	header.Del("Authorization")
 	lines := header[protocolHeader]

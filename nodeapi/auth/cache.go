@@ -33,7 +33,7 @@ func newCache[V any](most int) *cache[V] {
 	return &cache[V]{maxEntries: most, elements: make(map[cacheKey]*list.Element)}
 }
 
-// getValue returns the value of key unless it has expired at now.
+// getValue returns the value stored under key. found is false if there is none, or if it has expired at now.
 func (c *cache[V]) getValue(key cacheKey, now time.Time) (value V, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +51,7 @@ func (c *cache[V]) getValue(key cacheKey, now time.Time) (value V, found bool) {
 	return e.value, true
 }
 
-// putValue adds a value that expires at until. In a full cache it evicts the least recently used one.
+// putValue stores value under key until the time until. If the cache is full, it removes the least recently used value.
 func (c *cache[V]) putValue(key cacheKey, value V, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,8 +83,9 @@ type sharedCall[V any] struct {
 
 var errAborted = errors.New("the review was aborted")
 
-// shareCall returns the result of ask. The first caller with a key runs ask with its own context. Other callers wait for its result until
-// their ctx ends; if the first request is canceled, one of them runs ask again.
+// shareCall returns the result of ask. Concurrent calls with equal keys share one call of ask, which runs with the context of the
+// first caller. The other callers wait for its result, or until their own ctx ends. If the first caller's request is canceled,
+// another caller runs ask again.
 func (f *sharedCalls[V]) shareCall(ctx context.Context, key cacheKey, ask func(context.Context) (V, error)) (V, error) {
 	for {
 		f.mu.Lock()
@@ -111,7 +112,7 @@ func (f *sharedCalls[V]) shareCall(ctx context.Context, key cacheKey, ask func(c
 	}
 }
 
-// runCall runs ask, and passes its result to the callers that wait in shareCall.
+// runCall runs ask, stores its result in own, and wakes the callers that wait in shareCall for the result.
 func (f *sharedCalls[V]) runCall(ctx context.Context, key cacheKey, own *sharedCall[V], ask func(context.Context) (V, error)) (V, error) {
 	defer func() { // also if ask panics
 		f.mu.Lock()

@@ -16,8 +16,8 @@ type CAFile struct {
 	value *freshfile.Value[*x509.CertPool]
 }
 
-// NewCAFile reads the file at path, which must exist. fail is called once per error of a later reload; it must not block and may
-// be nil.
+// NewCAFile reads CA certificates from the PEM file at path, which must exist. It reloads the file after a change. fail is called
+// when a reload fails, once per error. fail must not block, and may be nil.
 func NewCAFile(path string, fail func(error)) (*CAFile, error) {
 	value, err := freshfile.New(func(contents [][]byte) (*x509.CertPool, error) {
 		pool := x509.NewCertPool()
@@ -32,5 +32,5 @@ func NewCAFile(path string, fail func(error)) (*CAFile, error) {
 	return &CAFile{value: value}, nil
 }
 
-// Pool returns the current certificates, which are read from the file at most a second after a change.
+// Pool returns the current certificates. A changed file is read within a second.
 func (c *CAFile) Pool() *x509.CertPool { return c.value.Get() }

@@ -25,7 +25,8 @@ type logBudget struct {
 	withheld int        // suppressed lines since the last written one
 }
 
-// takeLine reports whether a line may be written at now, and returns the number of lines suppressed before it.
+// takeLine reports in ok whether a log line may be written at now. withheld is then the number of lines suppressed since the
+// previous line.
 func (b *logBudget) takeLine(now time.Time) (withheld int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -41,7 +42,7 @@ func (b *logBudget) takeLine(now time.Time) (withheld int, ok bool) {
 	return withheld, true
 }
 
-// logRefusal logs a refused request: at level Debug, or Info if the API server did not decide.
+// logRefusal logs that the request r was refused, at level Debug. It uses level Info if the API server could not decide about r.
 func (a *Access) logRefusal(r *http.Request, user User, refusal *Refusal) {
 	level := slog.LevelDebug
 	if refusal.Code == http.StatusInternalServerError {

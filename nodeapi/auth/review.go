@@ -78,8 +78,8 @@ func newReviewer(opts *Options) *reviewer {
 	return r                 // never fails
 }
 
-// reviewToken returns the identity of a bearer token. client is the key of the client address. Responses are cached, errors are
-// not.
+// reviewToken returns the identity of a bearer token: from the cache, or from a TokenReview of the API server. client is the
+// result of clientKey, by which reviews are limited. Errors are not cached.
 func (r *reviewer) reviewToken(ctx context.Context, client, token string) (identity, error) {
 	k := r.cacheKey([]byte(token))
 	now := time.Now()
@@ -121,7 +121,8 @@ func (r *reviewer) reviewToken(ctx context.Context, client, token string) (ident
 	})
 }
 
-// reviewAccess reports whether the user has the verb of attribute on that subresource of the Node.
+// reviewAccess reports whether user is allowed the verb and subresource of attribute on this Node. The result comes from the
+// cache, or from a SubjectAccessReview of the API server.
 func (r *reviewer) reviewAccess(ctx context.Context, user User, attribute nodeattributes.Attribute) (bool, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User: user.Name, UID: user.UID, Groups: user.Groups, Extra: convertExtra(user.Extra),
@@ -180,15 +181,16 @@ func (r *reviewer) requestAccessReview(
 	})
 }
 
-// newWaitLimit returns a limit for requests that wait, given the limit of concurrent reviews.
+// newWaitLimit returns the limit for the number of waiting requests. most is the largest number of concurrent reviews.
 func newWaitLimit(most int) waitLimit {
 	return waitLimit{maxTotal: 8 * most, maxPerClient: 2 * most, reserved: 2}
 }
 
-// newSlots returns the limit for most concurrent reviews, a quarter of them per client.
+// newSlots returns the limit for concurrent reviews: most in total, and a quarter of most per client.
 func newSlots(most int) slots { return slots{maxTotal: most, maxPerClient: max(1, most/4)} }
 
-// retryReview sends a review with up to maxAttempts attempts, until ctx ends.
+// retryReview calls send, which sends a review to the API server. After a temporary error it calls send again, at most
+// maxAttempts times and until ctx ends.
 func retryReview[T any](ctx context.Context, r *reviewer, kind Review, send func() (*T, error)) (*T, error) {
 	if err := ctx.Err(); err != nil { // select may choose the slot although ctx has ended
 		return nil, err
@@ -216,7 +218,7 @@ func retryReview[T any](ctx context.Context, r *reviewer, kind Review, send func
 	}
 }
 
-// isRetryable reports whether a later attempt may succeed after err. Source: DefaultShouldRetry in
+// isRetryable reports whether err is temporary, so that the review may succeed if it is sent again. Source: DefaultShouldRetry in
 // k8s.io/apiserver/pkg/util/webhook.
 func isRetryable(err error) bool {
 	_, delay := apierrors.SuggestsClientDelay(err)

@@ -19,8 +19,8 @@ import (
 // errBusy is the cause of responses with status 429: too many requests of this client, or of all clients, wait for reviews.
 var errBusy = errors.New("too many reviews are under way")
 
-// clientKey returns the client to which a request counts, from its remote address: the IPv4 address or the IPv6 /64 network, all
-// of which one host may own.
+// clientKey returns the key under which the requests of a client are counted: its IPv4 address or its IPv6 /64 network. One host
+// may own all addresses of such a network. remote is the address and port of the client.
 func clientKey(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
@@ -48,7 +48,8 @@ type waitLimit struct {
 	clients map[string]int
 }
 
-// startWait counts a request and returns true, or returns false above the limit. After true, the caller must call endWait.
+// startWait counts a waiting request of client and returns true. It returns false if the limit is reached. After true, the caller
+// must call endWait.
 func (r *waitLimit) startWait(client string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +92,8 @@ type clientQueue struct {
 	turn    *list.Element   // element in slots.turnOrder; nil: waiting is empty
 }
 
-// acquireSlot waits for a slot until ctx ends. After a nil error, the caller must call releaseSlot.
+// acquireSlot waits until client may send a review, and returns an error if ctx ends before. After a nil error, the caller must
+// call releaseSlot.
 func (s *slots) acquireSlot(ctx context.Context, client string) error {
 	granted := make(chan struct{})
 	s.mu.Lock()
@@ -127,14 +129,14 @@ func (s *slots) acquireSlot(ctx context.Context, client string) error {
 	return fmt.Errorf("%w: %w", errBusy, cmp.Or(ctx.Err(), context.DeadlineExceeded))
 }
 
-// hasEnded reports whether ctx has ended or its deadline has passed: its timer may fire later than that of the review that
-// released the slot.
+// hasEnded reports whether ctx has ended or its deadline has passed. The deadline is checked because the timer of ctx may be
+// late.
 func hasEnded(ctx context.Context) bool {
 	deadline, limited := ctx.Deadline()
 	return ctx.Err() != nil || limited && !time.Now().Before(deadline)
 }
 
-// releaseSlot ends a review of client, and grants its slot to a waiting review.
+// releaseSlot records that a review of client has ended, and lets a waiting review start.
 func (s *slots) releaseSlot(client string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +150,7 @@ func (s *slots) endReview(queue *clientQueue) {
 	s.grantSlots()
 }
 
-// grantSlots grants free slots to waiting reviews, one per client in turn.
+// grantSlots lets waiting reviews start while the limits permit it. Clients take turns, one review each.
 func (s *slots) grantSlots() {
 	for skipped := 0; s.running < s.maxTotal && skipped < s.turnOrder.Len(); {
 		l, _ := s.turnOrder.Front().Value.(*clientQueue)
@@ -166,7 +168,7 @@ func (s *slots) grantSlots() {
 	}
 }
 
-// removeIdle removes l from the turns if it has no waiting reviews, and from the clients if it has no reviews at all.
+// removeIdle removes queue from the turn order if no review of its client waits. If none runs either, it forgets the client.
 func (s *slots) removeIdle(queue *clientQueue) {
 	if len(queue.waiting) > 0 {
 		return

@@ -32,10 +32,10 @@ type User struct {
 	Extra  map[string][]string // further attributes from the credentials, for authorization
 }
 
-// anonymousUser returns the user of a request without credentials.
+// anonymousUser returns the user system:anonymous, for a request without credentials.
 func anonymousUser() User { return User{Name: anonymousName, Groups: []string{groupUnauthenticated}} }
 
-// addAuthenticatedGroup returns u with the group system:authenticated, unless it is anonymous.
+// addAuthenticatedGroup returns u with the additional group system:authenticated. It returns an anonymous user unchanged.
 func (u User) addAuthenticatedGroup() User {
 	if u.Name == anonymousName || slices.Contains(u.Groups, groupAuthenticated) || slices.Contains(u.Groups, groupUnauthenticated) {
 		return u
@@ -44,9 +44,9 @@ func (u User) addAuthenticatedGroup() User {
 	return u
 }
 
-// verifyCertificate returns the user of a client certificate: its common name, with its organizations as groups. chain has the
-// client certificate first. The bool is false, without an error, if the certificate has no common name. Source: x509.go in
-// k8s.io/apiserver/pkg/authentication/request/x509.
+// verifyCertificate verifies the client certificate chain[0], with the remaining elements of chain as intermediates, and returns
+// its user. The name is the common name of the certificate, the groups are its organizations. The bool is false if there is no
+// certificate, or if it is invalid or has no common name. Source: x509.go in k8s.io/apiserver/pkg/authentication/request/x509.
 func verifyCertificate(chain []*x509.Certificate, roots *x509.CertPool, now time.Time) (User, bool, error) {
 	if len(chain) == 0 {
 		return User{}, false, nil
@@ -78,7 +78,7 @@ func verifyCertificate(chain []*x509.Certificate, roots *x509.CertPool, now time
 	}, true, nil
 }
 
-// certificateUID returns the UID in the subject of a certificate, or an empty string.
+// certificateUID returns the user's UID in the subject of the certificate c. It is empty if the subject has no UID.
 func certificateUID(c *x509.Certificate) (string, error) {
 	oid := asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}
 	uid, found := "", false

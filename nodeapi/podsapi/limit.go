@@ -22,7 +22,7 @@ func newRateLimiter(rate, burst int) *rateLimiter {
 	return &rateLimiter{rate: float64(rate), burst: float64(burst), tokens: float64(burst)}
 }
 
-// takeToken reports whether a call is admitted at now, and takes a token for it.
+// takeToken reports whether a call is allowed at now, and counts it if it is.
 func (l *rateLimiter) takeToken(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,9 +18,9 @@ import (
 // dialTimeout is how long a process that listens on an existing socket may take to accept a connection.
 const dialTimeout = time.Second
 
-// Listen returns a listener on the unix socket path, which is at most about 100 bytes long, with mode 0600. It creates the
-// directory with mode 0750, and replaces a socket on which no process listens. Another existing file, also a symbolic link, is an
-// error. Close removes the socket unless it was replaced.
+// Listen listens on a unix socket with mode 0600 at path, which may have about 100 bytes. It creates the directory of path with
+// mode 0750. It replaces an old socket on which no process listens. Any other existing file or symbolic link is an error. Closing
+// the listener removes the socket, unless another process has replaced it.
 func Listen(path string) (net.Listener, error) {
 	l, err := listenPrivately(path)
 	if err != nil {
@@ -56,7 +56,8 @@ func listenPrivately(path string) (net.Listener, error) {
 	return &listener{UnixListener: l, path: path, info: info}, nil
 }
 
-// checkUnused returns an error unless path does not exist, or is a socket on which no process listens.
+// checkUnused returns nil if path does not exist, or if it is a socket on which no process listens. Otherwise it returns an
+// error.
 func checkUnused(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -77,16 +78,16 @@ func checkUnused(path string) error {
 	return errors.Join(errors.New("another process listens on it"), c.Close())
 }
 
-// publishSocket sets the mode of a socket and renames it to path.
-func publishSocket(made, path string) (fs.FileInfo, error) {
-	if err := os.Chmod(made, 0o600); err != nil {
+// publishSocket sets the mode of the socket made and renames it to path. It returns the file info of the socket.
+func publishSocket(socket, path string) (fs.FileInfo, error) {
+	if err := os.Chmod(socket, 0o600); err != nil {
 		return nil, err
 	}
-	info, err := os.Lstat(made)
+	info, err := os.Lstat(socket)
 	if err != nil {
 		return nil, err
 	}
-	return info, os.Rename(made, path)
+	return info, os.Rename(socket, path)
 }
 
 // listener is a unix socket listener that removes its socket file on Close.

@@ -102,8 +102,8 @@ func New(source Source, opts Options) *Server {
 	return &Server{source: source, opts: opts, limit: newRateLimiter(opts.Rate, opts.Burst), stopping: make(chan struct{})}
 }
 
-// Run serves calls on l until ctx ends; then it ends the watches, waits up to 5 s for other calls, and returns nil. It closes l.
-// A second call returns an error.
+// Run serves calls on listener until ctx ends. Then it ends all watches, waits at most 5 s for other calls, closes listener and
+// returns nil. A second call returns an error.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	if err := s.once.Begin(); err != nil {
 		return fmt.Errorf("serve pods on %s: %w; make another server", listener.Addr(), err)
@@ -137,7 +137,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	return fmt.Errorf("serve pods on %s: %w", listener.Addr(), err)
 }
 
-// stopServer stops a server after its calls have returned, at the latest after stopTimeout.
+// stopServer waits until all calls have returned and stops g. After stopTimeout it stops g without waiting.
 func stopServer(g *grpc.Server) {
 	var wg sync.WaitGroup
 	wg.Go(g.GracefulStop)
@@ -146,33 +146,34 @@ func stopServer(g *grpc.Server) {
 	timer.Stop()
 }
 
-// StatusChanged sends the pod with its status to all watchers, as ADDED the first time and else as MODIFIED. It is the lifecycle
-// hook of the same name. It does not modify or retain its arguments.
+// StatusChanged sends pod with status to all watchers. The event is ADDED if none was sent for pod before and pod is not being
+// deleted, otherwise MODIFIED. Use it as the lifecycle hook StatusChanged. It does not modify or retain its arguments.
 func (s *Server) StatusChanged(pod *corev1.Pod, status *corev1.PodStatus) {
 	sent := *pod
 	sent.Status = *status
 	s.reportDropped(s.watchers.sendUpdate(string(pod.UID), pod.DeletionTimestamp != nil, sent.Marshal))
 }
 
-// ResourcesReleased sends DELETED for a pod that has terminated and released its resources, although its source still lists it.
-// No further event is sent for the pod. It is the lifecycle hook of the same name.
+// ResourcesReleased sends DELETED for a pod that has terminated and released its resources. Its source may still list it, but no
+// later event is sent for it. Use it as the lifecycle hook ResourcesReleased.
 func (s *Server) ResourcesReleased(pod cri.PodIdentity) {
 	s.reportDropped(s.watchers.sendDeleted(pod.UID, true, encodeDeleted(pod)))
 }
 
-// PodRemoved sends DELETED for a pod of which nothing remains on the node, unless ResourcesReleased has sent it. It is the
-// lifecycle hook of the same name.
+// PodRemoved sends DELETED for a pod that was removed from the node, unless ResourcesReleased has sent it already. Use it as the
+// lifecycle hook PodRemoved.
 func (s *Server) PodRemoved(pod cri.PodIdentity) {
 	s.reportDropped(s.watchers.sendDeleted(pod.UID, false, encodeDeleted(pod)))
 }
 
-// encodeDeleted returns a function that encodes the pod object of a DELETED event.
+// encodeDeleted returns a function that encodes pod as the object of a DELETED event, which has only names and UID.
 func encodeDeleted(pod cri.PodIdentity) func() ([]byte, error) {
 	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}}
 	return p.Marshal
 }
 
-// reportDropped logs the error of encoding a pod and the dropped watchers, and calls the hook.
+// reportDropped logs err, an error of encoding a pod, and the number of dropped watchers. It calls the hook WatcherDropped once
+// per dropped watcher.
 func (s *Server) reportDropped(dropped int, err error) {
 	if err != nil {
 		s.opts.Logger.Error("encode pod for the pods API", "error", err)
@@ -187,7 +188,8 @@ func (s *Server) reportDropped(dropped int, err error) {
 	}
 }
 
-// sortedPods returns the pods of the source sorted by UID, and whether the source is ready.
+// sortedPods returns the pods of the source, sorted by UID. The bool is false if the source is not ready: no pods are returned
+// then.
 func (s *Server) sortedPods() ([]Pod, bool) {
 	pods, ready := s.source.Pods()
 	if !ready {
@@ -198,7 +200,7 @@ func (s *Server) sortedPods() ([]Pod, bool) {
 	return pods, true
 }
 
-// encodePod returns the protobuf encoding of the pod with its status.
+// encodePod returns the protobuf encoding of the pod, with p.Status as its status.
 func (p Pod) encodePod() ([]byte, error) {
 	sent := *p.Pod
 	if p.Status != nil {
@@ -209,8 +211,8 @@ func (p Pod) encodePod() ([]byte, error) {
 	return sent.Marshal()
 }
 
-// unconfirmedStatus returns a status that this agent process has not confirmed yet: an empty phase becomes Pending, and Ready
-// becomes false.
+// unconfirmedStatus returns a copy of s, the status that a pod had before this agent process started. An empty phase is replaced
+// by Pending. The condition Ready is set to False, until the agent has observed the containers.
 func unconfirmedStatus(s *corev1.PodStatus) corev1.PodStatus {
 	status := *s
 	status.Phase = cmp.Or(status.Phase, corev1.PodPending)

@@ -35,8 +35,8 @@ type watcher struct {
 	dropped chan struct{}                     // closed when the watcher is dropped
 }
 
-// addWatcher returns a new watcher with a queue of the given length, or an error if there are maxWatchers.
-func (w *watchers) addWatcher(queue, maxWatchers int) (*watcher, error) {
+// addWatcher adds a watcher with a queue for queueLength events. It returns an error if there are maxWatchers already.
+func (w *watchers) addWatcher(queueLength, maxWatchers int) (*watcher, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.all) >= maxWatchers {
@@ -45,21 +45,22 @@ func (w *watchers) addWatcher(queue, maxWatchers int) (*watcher, error) {
 	if w.all == nil {
 		w.all = make(map[*watcher]bool)
 	}
-	added := &watcher{events: make(chan *podsv1alpha1.WatchPodsEvent, queue), dropped: make(chan struct{})}
+	added := &watcher{events: make(chan *podsv1alpha1.WatchPodsEvent, queueLength), dropped: make(chan struct{})}
 	w.all[added] = true
 	return added, nil
 }
 
-// removeWatcher removes the watcher of a WatchPods call that has ended; it may have been dropped before.
+// removeWatcher removes a watcher after its WatchPods call has ended. It does nothing if the watcher was dropped before.
 func (w *watchers) removeWatcher(removed *watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.all, removed)
 }
 
-// sendUpdate sends ADDED or MODIFIED for a pod to all watchers, and returns the number of watchers dropped. It calls pod to
-// encode the pod only if there are watchers.
-func (w *watchers) sendUpdate(uid string, deleting bool, pod func() ([]byte, error)) (dropped int, err error) {
+// sendUpdate sends an event ADDED or MODIFIED for a pod to all watchers. The first event is ADDED, unless the pod is being
+// deleted. encode returns the encoded pod, and is called only if there are watchers. dropped is the number of watchers dropped
+// because they are too slow.
+func (w *watchers) sendUpdate(uid string, deleting bool, encode func() ([]byte, error)) (dropped int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.sent == nil {
@@ -71,14 +72,14 @@ func (w *watchers) sendUpdate(uid string, deleting bool, pod func() ([]byte, err
 	}
 	w.sent[uid] = sentPod
 	if before == sentNothing && !deleting {
-		return w.broadcast(podsv1alpha1.EventType_ADDED, pod)
+		return w.broadcast(podsv1alpha1.EventType_ADDED, encode)
 	}
-	return w.broadcast(podsv1alpha1.EventType_MODIFIED, pod)
+	return w.broadcast(podsv1alpha1.EventType_MODIFIED, encode)
 }
 
-// sendDeleted sends DELETED for a pod to all watchers, once per pod. If a source still lists the pod, no later event is sent for
-// it.
-func (w *watchers) sendDeleted(uid string, listed bool, pod func() ([]byte, error)) (dropped int, err error) {
+// sendDeleted sends an event DELETED for a pod to all watchers, at most once per pod. listed is true if a source still lists the
+// pod: later updates are then not sent. For encode and dropped see sendUpdate.
+func (w *watchers) sendDeleted(uid string, listed bool, encode func() ([]byte, error)) (dropped int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before := w.sent[uid]
@@ -93,15 +94,16 @@ func (w *watchers) sendDeleted(uid string, listed bool, pod func() ([]byte, erro
 	if before == sentTerminated {
 		return 0, nil
 	}
-	return w.broadcast(podsv1alpha1.EventType_DELETED, pod)
+	return w.broadcast(podsv1alpha1.EventType_DELETED, encode)
 }
 
-// broadcast sends an event to all watchers. The caller holds mu, so that all watchers get events in the same order.
-func (w *watchers) broadcast(kind podsv1alpha1.EventType, pod func() ([]byte, error)) (dropped int, err error) {
+// broadcast sends an event to all watchers. It drops each watcher whose queue is full, and all watchers if encode fails. It
+// returns the number of dropped watchers. The caller holds mu, so that all watchers receive events in the same order.
+func (w *watchers) broadcast(kind podsv1alpha1.EventType, encode func() ([]byte, error)) (dropped int, err error) {
 	if len(w.all) == 0 {
 		return 0, nil
 	}
-	data, err := pod()
+	data, err := encode()
 	if err != nil {
 		// All watchers miss this event and must start a new watch.
 		for one := range w.all {
@@ -122,7 +124,7 @@ func (w *watchers) broadcast(kind podsv1alpha1.EventType, pod func() ([]byte, er
 	return dropped, nil
 }
 
-// dropWatcher ends the WatchPods call of a watcher that is too slow. The caller holds mu.
+// dropWatcher removes a watcher that is too slow, which ends its WatchPods call. The caller holds mu.
 func (w *watchers) dropWatcher(dropped *watcher) {
 	delete(w.all, dropped)
 	close(dropped.dropped)
