@@ -58,7 +58,7 @@ func (c *Cleaner) RemoveCgroup(ctx context.Context) error {
 	return c.node.Cgroups.Remove(ctx, c.reporter.id.UID)
 }
 
-// RemoveFiles removes the log directory and the pod directory. It logs an error and returns none.
+// RemoveFiles removes the log directory and the pod directory. It logs errors and does not return them.
 func (c *Cleaner) RemoveFiles() {
 	if !c.shared {
 		c.logs.removeAll()

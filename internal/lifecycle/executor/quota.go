@@ -35,7 +35,7 @@ type Quota struct {
 // enforceTimeout limits one attempt to enforce the CPU quota of a pod cgroup.
 const enforceTimeout = 30 * time.Second
 
-// clearRuns discards a signal that an earlier start has left in q.runs.
+// clearRuns discards a signal of an earlier start that is still pending in the channel of [Quota.RunsUnlimited].
 func (q *Quota) clearRuns() {
 	select {
 	case <-q.runs:

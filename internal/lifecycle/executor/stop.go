@@ -128,8 +128,8 @@ func waitUntil(done <-chan struct{}, deadline *time.Timer) bool {
 	}
 }
 
-// stoppedSandboxes returns the IDs of the sandboxes in observed that s has stopped and that are not ready. It forgets all other
-// sandbox IDs.
+// stoppedSandboxes returns the IDs of the sandboxes in observed that s has stopped and that are not ready. It discards the stored
+// IDs of all other sandboxes.
 func (s *stopper) stoppedSandboxes(observed cri.Pod) map[string]bool {
 	maps.DeleteFunc(s.stoppedIDs, func(id string, _ bool) bool {
 		return !slices.ContainsFunc(observed.Sandboxes, func(s cri.Sandbox) bool { return s.ID == id && s.State != cri.SandboxReady })

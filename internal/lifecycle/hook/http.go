@@ -25,7 +25,8 @@ const (
 )
 
 // newClient returns an HTTP/1 client without proxy. It does not verify certificates, because they rarely contain a pod address.
-// When connCtx ends, all its connections are closed, also unfinished dials: net/http alone would keep those without limit.
+// When connCtx ends, all connections of the client are closed, including unfinished dials. net/http alone would let unfinished
+// dials continue without limit.
 func newClient(connCtx context.Context) *http.Client {
 	t := &http.Transport{
 		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {

@@ -267,8 +267,8 @@ type Work struct {
 	cancel  context.CancelFunc
 }
 
-// StartWork registers a sync that starts now. It returns the context for the sync, which a deletion or an eviction may cancel,
-// and the Work. The caller must call [Work.End] after the sync.
+// StartWork registers a sync that starts now and returns a Work for it. The returned context is for the sync; a deletion or an
+// eviction of the pod may cancel it. The caller must call [Work.End] after the sync.
 func (m *Mailbox) StartWork(ctx context.Context) (context.Context, *Work) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -59,7 +59,7 @@ type EvictionHistory struct {
 }
 
 // Next returns the eviction history after a further temporary eviction at now. wait determines how long the pod stays evicted
-// before it may be admitted again. If that time of the last eviction ended longer than reset ago, the count restarts at one.
+// before it may be admitted again. If the last eviction ended longer than reset ago, the count of evictions restarts at one.
 func (h EvictionHistory) Next(now time.Time, wait backoff.Policy, reset time.Duration) EvictionHistory {
 	if h.Count > 0 && now.Sub(h.Until) > reset {
 		h.Count = 0

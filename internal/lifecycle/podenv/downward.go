@@ -63,7 +63,7 @@ func joinAddresses(ips []netip.Addr, onlyFirst bool) string {
 }
 
 // resourceValue returns the request or limit that ref selects, divided by the divisor of ref and rounded up. For a missing limit
-// it uses allocatable, the allocatable resources of the node. Errors name path.
+// it uses allocatable, the allocatable resources of the node. path is the field path for errors.
 func resourceValue(pod *corev1.Pod, container *corev1.Container, ref *corev1.ResourceFieldSelector, path *field.Path, allocatable corev1.ResourceList) (string, error) {
 	source, defaulted := container, true
 	if ref.ContainerName != "" {

@@ -170,7 +170,7 @@ func (e *Environment) setVariable(pod *corev1.Pod, container *corev1.Container, 
 }
 
 // setFromObject sets a variable for each key of the config map or secret that from names, in the order of the keys. refs contains
-// these objects. Errors name path.
+// these objects. path is the field path for errors.
 func (e *Environment) setFromObject(from *corev1.EnvFromSource, path *field.Path, refs *References) error {
 	switch {
 	case from.ConfigMapRef != nil:
@@ -190,7 +190,7 @@ func (e *Environment) setFromObject(from *corev1.EnvFromSource, path *field.Path
 }
 
 // addObjectData sets a variable for each key of data, the content of a config map or secret. prefix is prepended to the names.
-// Errors name path.
+// path is the field path for errors.
 func addObjectData[T ~string | ~[]byte](e *Environment, path *field.Path, prefix string, data map[string]T) error {
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if err := e.reserveRoom(path, prefix+key, len(data[key])); err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // valueFrom returns the value of a variable whose source is from. It returns nil if from is optional and its object or key does
-// not exist. Errors name path.
+// not exist. path is the field path for errors.
 func (e *Environment) valueFrom(
 	pod *corev1.Pod, container *corev1.Container, from *corev1.EnvVarSource, path *field.Path, sources *Sources,
 ) (*string, error) {
@@ -50,7 +50,7 @@ func (e *Environment) valueFrom(
 }
 
 // fileValue returns the value of the variable ref.Key in an environment file. It returns nil if the value is empty or missing and
-// the reference is optional. The file itself must always exist. Errors name path.
+// the reference is optional. The file itself must always exist. path is the field path for errors.
 func (e *Environment) fileValue(container *corev1.Container, ref *corev1.FileKeySelector, path *field.Path, sources *Sources) (*string, error) {
 	if _, ok := sources.Volumes[ref.VolumeName]; !ok {
 		return nil, field.NotFound(path.Child("volumeName"), ref.VolumeName)

@@ -14,9 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// actualSize returns the resources that a container instance has at present. It returns the size last sent to the runtime, if
-// there is one. Otherwise the instance has size, the requested one, or the size in its annotation: the resources that the runtime
-// reports decide. An instance without the annotation was not created by an agent, and is assumed to have size.
+// actualSize returns the resources that a container instance has at present. If a size was sent to the runtime, it returns the
+// last one. Otherwise it compares the resources that the runtime reports with size, which the spec requests, and with the size in
+// the annotation of the instance. An instance without the annotation was not created by an agent, and is assumed to have size.
 func (s *State) actualSize(container *corev1.Container, instance *cri.Container, size cgroups.ContainerSize) cgroups.ContainerSize {
 	if sent, ok := s.SentSizes[instance.ID]; ok {
 		return sent

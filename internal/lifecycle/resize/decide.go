@@ -107,8 +107,8 @@ func Decide(state State) Decision {
 	return z
 }
 
-// decideActuation returns the decision for pod, whose spec has the resources that are or become allocated. The decision has the
-// containers to resize and the actual resources.
+// decideActuation returns the decision for pod on the assumption that the resources in its spec are allocated. The decision lists
+// the containers whose actual resources differ from the spec.
 func (s State) decideActuation(pod *corev1.Pod) Decision {
 	if s.Sizes == nil || s.Pod != pod {
 		s.Pod, s.Sizes = pod, SizesOf(pod)
@@ -270,7 +270,7 @@ func WithInitSizes(pod *corev1.Pod, sizes *Sizes) *corev1.Pod {
 }
 
 // withSizes returns a copy of pod in which each container of resizes has the resources in its field From. A limit that a
-// container inherits from the pod stays out of the container.
+// container inherits from the pod is not written to the container.
 func withSizes(pod *corev1.Pod, resizes []Container) *corev1.Pod {
 	p := *pod
 	p.Spec.Containers, p.Spec.InitContainers = slices.Clone(p.Spec.Containers), slices.Clone(p.Spec.InitContainers)

@@ -122,9 +122,9 @@ func (k *stateKeeper) addError(e TransitionError) {
 	k.errs = append(k.errs, &e)
 }
 
-// keepStates restores the terminated state of each container that has left it in list without permission to restart, and records
-// an error for it. list has the new and before the previous statuses of the containers in specs. isInit is true for init
-// containers.
+// keepStates compares list, the new statuses of the containers in specs, with before, the previous statuses. If a container has
+// left its terminated state although its spec forbids a restart, keepStates restores that state in list and records an error.
+// isInit is true for init containers.
 func (k *stateKeeper) keepStates(before, list []corev1.ContainerStatus, specs []corev1.Container, isInit bool) {
 	for i := range before {
 		previous := &before[i]
