@@ -95,8 +95,8 @@ func (c *cache) listPods() ([]cri.Pod, error) {
 	return pods, c.incomplete
 }
 
-// recordListError stores err as the reason why the last full list failed. It also removes pods without containers and sandboxes
-// that are older than maxEmptyAge. Usually the next successful full list removes them.
+// recordListError stores err as the reason why the last full list failed. It also removes entries without containers and
+// sandboxes that are older than maxEmptyAge. Otherwise only a successful full list would remove these entries.
 func (c *cache) recordListError(err error, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

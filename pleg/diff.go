@@ -122,8 +122,8 @@ func indexByID(snapshot cri.Snapshot) map[string]object {
 	return m
 }
 
-// takeState removes obj from objects and returns the state that it had there. It returns absent if objects has no such ID or has
-// it for another pod. If a list contains an ID twice, the second one thus causes no event.
+// takeState removes obj from objects and returns the state that it had there. It returns absent if objects does not contain the
+// ID for this pod. If a list contains an ID twice, the second object therefore causes no event.
 func takeState(objects map[string]object, obj object) state {
 	found, ok := objects[obj.id]
 	if !ok || found.uid != obj.uid {

@@ -78,7 +78,8 @@ func (x *objectIndex) lookUp(position int, id string) *indexedObject {
 	return k
 }
 
-// replacePod replaces prev by next in the index: the published containers and sandboxes of the pod whose record is rec.
+// replacePod updates the indexed containers and sandboxes of a pod from prev, its previous published state, to next. rec is the
+// record of the pod.
 func (x *objectIndex) replacePod(rec *podRecord, prev, next cri.Pod) {
 	rec.replaced++
 	for o := range listObjects(podSnapshot(next)) {

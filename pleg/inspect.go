@@ -32,8 +32,9 @@ type result struct {
 	err       error
 }
 
-// runJob lists and inspects one pod as work requires, within Options.PodTimeout. It calls release to free the slot of the job. It
-// does so when the job ends, but at the latest after slowAfter, so that hung jobs do not block other pods.
+// runJob lists and inspects one pod as work requires, within Options.PodTimeout. It calls release, which frees the slot of the
+// job, when the job ends. If the job takes longer than slowAfter, it calls release then, so that hung jobs do not block other
+// pods.
 func (g *Generator) runJob(ctx context.Context, work job, release func()) result {
 	defer release()
 	defer time.AfterFunc(slowAfter, release).Stop()

@@ -95,7 +95,7 @@ func (l *loop) applySnapshot(list listResult) {
 	l.reportRunning(list.snap)
 }
 
-// splitSnapshot appends the sandboxes and containers of snapshot to the records of the changed pods they belong to.
+// splitSnapshot appends each sandbox and container of snapshot to the record of its pod, if that pod has changed.
 func (l *loop) splitSnapshot(snapshot cri.Snapshot) {
 	for _, sb := range snapshot.Sandboxes {
 		if rec, ok := l.records[sb.Pod.UID]; ok && !rec.pod.Time.IsZero() {
@@ -110,9 +110,9 @@ func (l *loop) splitSnapshot(snapshot cri.Snapshot) {
 	}
 }
 
-// applyListedPod evaluates list for the pod whose record is rec. The pod has changed, or a task or job of the pod is pending. It
-// publishes the listed state, or queues an inspection if details are missing. If a job ran at the same time, so that the newer
-// state is unknown, it marks the cached pod as outdated and relists it.
+// applyListedPod updates one pod after the full list with the result list. rec is the record of the pod, which has changed or has
+// a pending task or job. It publishes the listed state, or queues an inspection if details must be read. If a job of the pod ran
+// at the same time, it is unknown which state is newer: applyListedPod then marks the cached pod as outdated and relists it.
 func (l *loop) applyListedPod(rec *podRecord, list listResult) {
 	rec.podClock = list.clock
 	listed := rec.pod

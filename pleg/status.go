@@ -99,8 +99,8 @@ func (h *podHealth) setCall(uid, call, id string) {
 	}
 }
 
-// recordFailure stores err as the error of the last inspection of a pod. It reports whether the inspection before that did not
-// fail.
+// recordFailure stores err as the error of the last inspection of a pod. It reports whether this is the first failure after a
+// success.
 func (h *podHealth) recordFailure(uid string, err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 // maxClosing is how many probers are closed concurrently. Closing one whose peer does not respond may block a thread for a while.
 const maxClosing = 64
 
-// proberCloser returns prober as the [io.Closer] that the set must close. It returns nil if prober has no Close method, or if it
-// is not comparable: a prober without identity cannot be counted.
+// proberCloser returns prober as the [io.Closer] that the set must close. It returns nil if prober has no Close method. It also
+// returns nil if prober is not comparable, because the set cannot count the users of such a prober.
 func proberCloser(prober Prober) io.Closer {
 	if c, ok := prober.(io.Closer); ok && reflect.ValueOf(prober).Comparable() {
 		return c
@@ -66,7 +66,7 @@ func (s *proberClosers) closeUnused() {
 	s.released = nil
 }
 
-// closeAll closes all probers, and waits until these and the probers closed earlier are closed.
+// closeAll closes all probers. It returns when these probers, and the probers that were being closed before, are closed.
 func (s *proberClosers) closeAll() {
 	for c := range s.uses {
 		s.startClose(c)

@@ -147,9 +147,9 @@ func (s *Set) Trigger(key Key) {
 	s.inbox.request(func(r *requests) { r.addTrigger(key) })
 }
 
-// Result returns the current value of the probe with this key. The bool is false if the probe has no value. The value may belong
-// to a previous container instance: the caller must compare Value.ContainerID.
-func (s *Set) Result(key Key) (Value, bool) { return s.board.getValue(key) }
+// Result returns the current value of the probe with this key. ok is false if the probe has no value. The value may belong to a
+// previous container instance: the caller must compare value.ContainerID.
+func (s *Set) Result(key Key) (value Value, ok bool) { return s.board.getValue(key) }
 
 // allResults returns the values of all probes that have one.
 func (s *Set) allResults() map[Key]Value { return s.board.copyValues() }

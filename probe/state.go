@@ -55,8 +55,8 @@ func (s State) NextProbe() time.Time {
 }
 
 // UpdateTarget returns the state after its target was changed to target, for example because of a new container instance. It does
-// not infer Target.Started: the caller sets it to true for a container without a startup probe. past is the result of a previous
-// agent process.
+// not infer Target.Started: the caller sets it to true for a container without a startup probe. past is information from before
+// the start of this agent process.
 func (s State) UpdateTarget(target Target, past PreviousRun, now time.Time) State {
 	target.Spec = target.Spec.withDefaults()
 	if target.StartedAt.IsZero() && target.Running {
@@ -76,8 +76,8 @@ func (s State) UpdateTarget(target Target, past PreviousRun, now time.Time) Stat
 	return s
 }
 
-// applyTarget returns the state with the value that follows from its target before any probe: the initial value of a new
-// container instance, or Failure for a stopped container. past is the result of a previous agent process.
+// applyTarget returns the state with the value that follows from its target without a probe: the initial value of a new container
+// instance, or Failure for a stopped container. past is information from before the start of this agent process.
 func (s State) applyTarget(past PreviousRun) State {
 	t := &s.target
 	if t.ContainerID != s.value.ContainerID || s.notRunning && t.Running {
@@ -95,8 +95,8 @@ func (s State) applyTarget(past PreviousRun) State {
 	return s
 }
 
-// initialOutcome returns the outcome that a probe has before its first run. ok is false if it has no outcome then. past is the
-// result of a previous agent process.
+// initialOutcome returns the outcome that a probe has before its first run. ok is false if it has no outcome then. past is
+// information from before the start of this agent process.
 func (t *Target) initialOutcome(past PreviousRun) (outcome Outcome, ok bool) {
 	adopted := !t.StartedAt.IsZero() && t.StartedAt.Before(past.AgentStart.Add(-adoptedAge))
 	switch {
@@ -115,8 +115,8 @@ func (t *Target) initialOutcome(past PreviousRun) (outcome Outcome, ok bool) {
 	}
 }
 
-// isConclusive reports whether outcome ends the probes of a container instance, for a probe of this kind. A startup probe ends
-// with each outcome, a liveness probe only with Failure, a readiness probe never.
+// isConclusive reports whether a probe of this kind is not repeated for the container instance after this outcome. A startup
+// probe ends with its first outcome, a liveness probe with Failure. A readiness probe never ends.
 func (k Kind) isConclusive(outcome Outcome) bool {
 	return k == Startup || k == Liveness && outcome == Failure
 }
@@ -190,7 +190,7 @@ func (s State) AddResult(outcome Outcome) State {
 	return s
 }
 
-// nextTickAfter returns the first time at or after time after whose distance from tick is a multiple of period.
+// nextTickAfter returns the first time, not before parameter after, that is a whole number of periods before or after tick.
 func nextTickAfter(tick, after time.Time, period time.Duration) time.Time {
 	behind := after.Sub(tick)
 	n := behind / period // rounded towards zero: up for a tick in the future

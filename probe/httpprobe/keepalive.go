@@ -71,7 +71,7 @@ func hostPort(target *url.URL) string {
 }
 
 // finishExchange ends the use of ex, an exchange of one request and response. If keep is true and the connection can be reused,
-// it keeps the connection as an idle connection to address. Otherwise it closes it.
+// it keeps the connection as an idle connection to address. Otherwise it closes the connection.
 func (k *keepAliveTransport) finishExchange(ex *exchange, address string, keep bool) {
 	conn := ex.conn
 	clean := ex.detachConn()
@@ -81,8 +81,8 @@ func (k *keepAliveTransport) finishExchange(ex *exchange, address string, keep b
 	}
 }
 
-// takeConn removes an idle connection to address from the pool and returns it. It closes idle connections on which the server has
-// sent data or closed. It returns nil if no connection is left.
+// takeConn removes the newest usable idle connection to address from the pool and returns it. A connection that the server has
+// closed, or on which it has sent data, is not usable: takeConn closes it. It returns nil if there is no usable connection.
 func (k *keepAliveTransport) takeConn(address string) net.Conn {
 	for {
 		conn := k.removeNewest(address)
@@ -124,17 +124,17 @@ func (k *keepAliveTransport) keepConn(conn net.Conn, address string) bool {
 	return true
 }
 
-// closeIdle closes the connections that have been idle since time after or longer.
-func (k *keepAliveTransport) closeIdle(after time.Time) {
+// closeIdle closes the connections that became idle at time latest or earlier.
+func (k *keepAliveTransport) closeIdle(latest time.Time) {
 	k.mu.Lock()
 	n := 0
-	for n < len(k.idle) && !k.idle[n].idleSince.After(after) {
+	for n < len(k.idle) && !k.idle[n].idleSince.After(latest) {
 		n++
 	}
 	closing := slices.Clone(k.idle[:n])
 	k.idle = slices.Delete(k.idle, 0, n)
 	if len(k.idle) > 0 {
-		k.timer.Reset(k.idle[0].idleSince.Sub(after))
+		k.timer.Reset(k.idle[0].idleSince.Sub(latest))
 	}
 	k.mu.Unlock()
 	for _, c := range closing {

@@ -17,9 +17,9 @@ import (
 // no values.
 type Results func(probe.Key) (probe.Value, bool)
 
-// decidedOutcome returns the outcome of the probe of this kind, for the container instance in status. The bool is false if the
+// decidedOutcome returns the outcome of the probe of this kind, for the container instance in status. decided is false if the
 // probe has no result for this instance or the outcome is Unknown.
-func (r Results) decidedOutcome(pod *corev1.Pod, status *corev1.ContainerStatus, kind probe.Kind) (probe.Outcome, bool) {
+func (r Results) decidedOutcome(pod *corev1.Pod, status *corev1.ContainerStatus, kind probe.Kind) (outcome probe.Outcome, decided bool) {
 	if r == nil {
 		return probe.Unknown, false
 	}
@@ -87,10 +87,10 @@ type Kill struct {
 	GracePeriod time.Duration // time to terminate before SIGKILL
 }
 
-// MustKill returns why and how a container must be killed because its liveness or startup probe has failed. The bool is false if
-// no probe requires that. Kill.Restart depends on the restart policy only, not on restart rules: the container has no exit code
-// yet. Source: computePodActions and computeInitContainerActions in pkg/kubelet/kuberuntime.
-func MustKill(pod *corev1.Pod, container *corev1.Container, status *corev1.ContainerStatus, results Results) (Kill, bool) {
+// MustKill reports whether a container must be killed because its liveness or startup probe has failed. If must is true, kill
+// contains the reason and the grace period. kill.Restart depends on the restart policy only, not on restart rules, because the
+// container has no exit code yet. Source: computePodActions and computeInitContainerActions in pkg/kubelet/kuberuntime.
+func MustKill(pod *corev1.Pod, container *corev1.Container, status *corev1.ContainerStatus, results Results) (kill Kill, must bool) {
 	sidecar := isSidecar(&pod.Spec, container)
 	order := []probe.Kind{probe.Liveness, probe.Startup}
 	if sidecar {

@@ -56,7 +56,7 @@ func (p *Pods) Sync(pod *corev1.Pod, status *corev1.PodStatus) error {
 }
 
 // Check returns an error for each probe of pod that needs a nil field of [Options], such as Options.GRPC. Such a probe could
-// never run, and a liveness probe that never runs would hide failures.
+// never succeed, and a failed liveness probe would kill the container.
 func (p *Pods) Check(pod *corev1.Pod) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	for name, list := range map[string][]corev1.Container{"initContainers": pod.Spec.InitContainers, "containers": pod.Spec.Containers} {
@@ -91,9 +91,9 @@ func (p *Pods) Remove(uid string) {
 // Healthy returns an error if there are probes, but Run of the set is not running.
 func (p *Pods) Healthy() error { return p.set.Healthy() }
 
-// Result returns the current value of the probe with this key. The bool is false if the probe has no value. The method can be
-// used as [Results].
-func (p *Pods) Result(key probe.Key) (probe.Value, bool) { return p.set.Result(key) }
+// Result returns the current value of the probe with this key. ok is false if the probe has no value. The method can be used as
+// [Results].
+func (p *Pods) Result(key probe.Key) (value probe.Value, ok bool) { return p.set.Result(key) }
 
 // Notify registers fn, which is called with the UID of a pod after the value of one of its probes has changed. See
 // [probe.Set.Notify].

@@ -69,9 +69,9 @@ func newEnvironment(node []cri.EnvVar) *Environment {
 	return e
 }
 
-// Lookup returns the value of the variable with this name. The bool is false if there is no such variable.
-func (e *Environment) Lookup(name string) (string, bool) {
-	value, ok := e.values[name]
+// Lookup returns the value of the variable with this name. ok is false if there is no such variable.
+func (e *Environment) Lookup(name string) (value string, ok bool) {
+	value, ok = e.values[name]
 	if !ok {
 		value, ok = e.nodeValues[name]
 	}
