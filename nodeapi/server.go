@@ -69,8 +69,8 @@ func (s *Server) ReadOnly() http.Handler { return s.readOnly }
 // process runs.
 func (s *Server) Healthz() http.Handler { return s.healthz }
 
-// withHooks returns the handler of r. It also limits request bodies and calls Options.Hooks, unless serverType is empty.
-// serverType is a metric label.
+// withHooks returns the handler of r, with a limit for request bodies. It calls Options.Hooks for each request, with serverType
+// as a metric label. If serverType is empty, it calls no hooks.
 func (s *Server) withHooks(r *router, serverType string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if serverType != "" {

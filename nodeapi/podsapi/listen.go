@@ -78,7 +78,7 @@ func checkUnused(path string) error {
 	return errors.Join(errors.New("another process listens on it"), c.Close())
 }
 
-// publishSocket sets the mode of the socket made and renames it to path. It returns the file info of the socket.
+// publishSocket sets the mode of socket, a socket file, and renames it to path. It returns the file's info.
 func publishSocket(socket, path string) (fs.FileInfo, error) {
 	if err := os.Chmod(socket, 0o600); err != nil {
 		return nil, err

@@ -34,7 +34,7 @@ func (m *Metrics) buildEviction(group *group) {
 	}
 }
 
-// Eviction returns hooks for the metrics of package eviction. They also call the hooks in with.
+// Eviction returns hooks for package eviction that record its metrics. They also call the hooks in with.
 func (m *Metrics) Eviction(with ...eviction.Hooks) eviction.Hooks {
 	e := &m.eviction
 	e.group.enabled.Store(true)
@@ -69,7 +69,8 @@ func (m *Metrics) Eviction(with ...eviction.Hooks) eviction.Hooks {
 	}
 }
 
-// Preempted counts a pod that is evicted for a critical pod. resource is the resource that the critical pod needs, such as cpu.
+// Preempted counts a pod that was evicted to let a critical pod run. resource is the resource that the critical pod lacked, such
+// as cpu.
 func (m *Metrics) Preempted(resource string) {
 	m.eviction.group.enabled.Store(true)
 	m.eviction.preemptions.inc(resource)
@@ -98,7 +99,8 @@ func (m *Metrics) buildCgroups(group *group) {
 	}
 }
 
-// Cgroups returns hooks for the metrics of package podtree, on a machine with cgroups v1 or v2. They also call the hooks in with.
+// Cgroups returns hooks for package podtree that record its metrics. They also call the hooks in with. version is the cgroup
+// version of the machine, 1 or 2.
 func (m *Metrics) Cgroups(version int, with ...podtree.Hooks) podtree.Hooks {
 	c := &m.cgroups
 	c.group.enabled.Store(true)

@@ -31,7 +31,7 @@ func (m *Metrics) buildImages(group *group) {
 	}
 }
 
-// Images returns hooks for the metrics of package images. They also call the hooks in with.
+// Images returns hooks for package images that record its metrics. They also call the hooks in with.
 func (m *Metrics) Images(with ...images.Hooks) images.Hooks {
 	i := &m.images
 	i.group.enabled.Store(true)
@@ -68,7 +68,8 @@ func (i *imageMetrics) countRequest(request images.Request, present, required st
 	i.requests.inc(strings.ToLower(string(policy)), present, required)
 }
 
-// countFailure counts an image request that failed. For policy Never it is unknown whether a pull was required.
+// countFailure counts an image request that failed with err. The label pull_required is unknown if the policy is Never or the
+// image could not be inspected.
 func (i *imageMetrics) countFailure(request images.Request, err *images.Error) {
 	i.errors.inc(err.Reason)
 	switch {
@@ -81,8 +82,8 @@ func (i *imageMetrics) countFailure(request images.Request, err *images.Error) {
 	}
 }
 
-// presentLabel returns the label value for whether an image was present before it was pulled: unknown for policy Always, which
-// does not check.
+// presentLabel returns the label value for whether an image was present before the pull. With policy Always it is "unknown",
+// because the agent does not check, otherwise "false".
 func presentLabel(policy images.Policy) string {
 	if policy == images.PullAlways {
 		return "unknown"
@@ -90,7 +91,7 @@ func presentLabel(policy images.Policy) string {
 	return "false"
 }
 
-// sizeLabel returns the label value for the size of an image, such as 100MB-500MB.
+// sizeLabel returns the label value for an image of this size, for example "100MB-500MB".
 func sizeLabel(bytes uint64) string {
 	const mb, gb = 1 << 20, 1 << 30
 	sizes := [...]struct {
@@ -130,7 +131,7 @@ func (m *Metrics) buildImageGC(group *group) {
 	}
 }
 
-// ImageGC returns hooks for the metrics of image garbage collection. They also call the hooks in with.
+// ImageGC returns hooks for image garbage collection in package gc that record its metrics. They also call the hooks in with.
 func (m *Metrics) ImageGC(with ...gc.ImageHooks) gc.ImageHooks {
 	m.imageGC.group.enabled.Store(true)
 	return gc.ImageHooks{

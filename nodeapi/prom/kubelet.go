@@ -34,7 +34,8 @@ type Kubelet struct {
 	slis, processMetrics *prometheus.Registry // nil: the pages are not served
 }
 
-// NewKubelet creates the registries and the metrics. An error is returned by Registerer or names the invalid option.
+// NewKubelet creates the metrics and the registries of the pages. The error names an invalid option, or comes from
+// opts.Registerer.
 func NewKubelet(opts KubeletOptions) (*Kubelet, error) {
 	k := &Kubelet{all: prometheus.NewRegistry(), probes: prometheus.NewRegistry()}
 	opts.Options.Probes = k.probes
@@ -58,15 +59,15 @@ func NewKubelet(opts KubeletOptions) (*Kubelet, error) {
 	return k, err
 }
 
-// Register adds a collector to the page /metrics and to Registerer.
+// Register adds the metrics of collector to the page /metrics and to KubeletOptions.Registerer.
 func (k *Kubelet) Register(collector prometheus.Collector) error { return k.all.Register(collector) }
 
-// Pages returns handlers for /metrics, /metrics/probes and /metrics/slis. KubeletOptions.Served must be set.
+// Pages returns the handlers of /metrics, /metrics/probes and /metrics/slis. It requires that KubeletOptions.Served was true.
 func (k *Kubelet) Pages(opts PageOptions) (all, probes, slis http.Handler) {
 	return Page(prometheus.Gatherers{k.all, k.processMetrics}, opts), Page(k.probes, opts), Page(k.slis, opts)
 }
 
-// Close unregisters the metrics from Registerer, so that another agent can register its own.
+// Close unregisters the metrics from KubeletOptions.Registerer. Another agent of the process can then register its own.
 func (k *Kubelet) Close() {
 	if k.registerer != nil {
 		k.registerer.Unregister(k.all)

@@ -87,7 +87,7 @@ func (m *Metrics) buildLifecycle(group *group) {
 	}
 }
 
-// Lifecycle returns hooks for the metrics of package lifecycle. They also call the hooks in with.
+// Lifecycle returns hooks for package lifecycle that record its metrics. They also call the hooks in with.
 func (m *Metrics) Lifecycle(with ...lifecycle.Hooks) lifecycle.Hooks {
 	l := &m.lifecycle
 	l.group.enabled.Store(true)
@@ -127,7 +127,7 @@ func (m *Metrics) Lifecycle(with ...lifecycle.Hooks) lifecycle.Hooks {
 	}
 }
 
-// workHooks returns the hooks for sandboxes, syncs and image volumes, which also call the hooks in with.
+// workHooks returns the hooks about sandboxes, syncs of pods, and image volumes. They also call the hooks in with.
 func (l *lifecycleMetrics) workHooks(with []lifecycle.Hooks) lifecycle.WorkHooks {
 	return lifecycle.WorkHooks{
 		SandboxStartAttempted: func(pod cri.PodIdentity, start podevents.SandboxStart) {
@@ -189,8 +189,8 @@ func (l *lifecycleMetrics) countStart(start podevents.ContainerStart) {
 	l.containerErrors.inc(string(start.Type), code)
 }
 
-// countRejection counts a rejected pod by reason. Reasons that the kubelet does not have count as Other or
-// OutOfExtendedResources, so that a user cannot fill the page with reasons.
+// countRejection counts a rejected pod, with reason as its label. If the kubelet has no such reason, the label is
+// OutOfExtendedResources or Other: users must not be able to create any number of label values.
 func (l *lifecycleMetrics) countRejection(reason string) {
 	switch {
 	case isRejectionReason(reason):
@@ -202,7 +202,7 @@ func (l *lifecycleMetrics) countRejection(reason string) {
 	}
 }
 
-// isRejectionReason reports whether the kubelet counts a rejection reason by its name. Source: admissionRejectionReasons in
+// isRejectionReason reports whether the kubelet has a label value for reason. Source: admissionRejectionReasons in
 // pkg/kubelet/kubelet.go.
 func isRejectionReason(reason string) bool {
 	switch reason {
@@ -217,7 +217,7 @@ func isRejectionReason(reason string) bool {
 	}
 }
 
-// priorityLabel returns the label value for the priority of a pod, such as high.
+// priorityLabel returns the label value for the priority of pod, for example "high".
 func priorityLabel(pod *corev1.Pod) string {
 	if pod == nil {
 		return "unknown"

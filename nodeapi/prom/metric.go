@@ -46,7 +46,8 @@ type labels struct {
 	kept  []int
 }
 
-// keptLabels returns the labels of a metric, and false if the metric is excluded by Options.Without.
+// keptLabels returns names, the labels of the metric family, without the labels in Options.WithoutLabels. The bool is false if
+// the metric is excluded by Options.Without.
 func (m *Metrics) keptLabels(family string, names []string) (labels, bool) {
 	if matchesAny(m.opts.Without, family) {
 		return labels{}, false
@@ -60,7 +61,8 @@ func (m *Metrics) keptLabels(family string, names []string) (labels, bool) {
 	return l, true
 }
 
-// keptValues returns the values of the labels that are kept, as valid UTF-8.
+// keptValues returns those of values whose label is kept. values are in the original order of the labels. Invalid UTF-8 is
+// replaced.
 func (l *labels) keptValues(values []string) []string {
 	kept := make([]string, len(l.kept))
 	for i, at := range l.kept {
@@ -82,7 +84,7 @@ type counter struct {
 	vec *prometheus.CounterVec
 }
 
-// addCounter adds a counter to the group. Without labels it starts at 0, as in the kubelet.
+// addCounter adds a counter with the labels names to the group. Without labels its value 0 appears at once, as in the kubelet.
 func (g *group) addCounter(name, help string, names ...string) *counter {
 	l, ok := g.metrics.keptLabels(name, names)
 	if !ok {
@@ -104,8 +106,8 @@ func (c *counter) add(n float64, values ...string) {
 	}
 }
 
-// remove removes the series with these label values. If a label of the metric is excluded, other series share its value, so it
-// stays.
+// remove removes the series with these label values from the page. It does nothing if a label of the metric is excluded, because
+// other series are then counted in the same series.
 func (c *counter) remove(values ...string) {
 	if c != nil && len(c.kept) == len(values) {
 		c.vec.DeleteLabelValues(c.keptValues(values)...)
@@ -143,7 +145,7 @@ func (v *gauge) add(n float64, values ...string) {
 	}
 }
 
-// setTime sets the gauge to a time in seconds since the epoch, or 0 for the zero time.
+// setTime sets the gauge to at in seconds since 1970, or to 0 if at is zero.
 func (v *gauge) setTime(at time.Time, values ...string) {
 	if at.IsZero() {
 		v.set(0, values...)
@@ -158,7 +160,8 @@ type histogram struct {
 	vec *prometheus.HistogramVec
 }
 
-// addHistogram adds a histogram to the group. Without buckets it has only +Inf.
+// addHistogram adds a histogram with the labels names to the group. Without buckets it counts observations and their sum only.
+// Without labels its value 0 appears at once.
 func (g *group) addHistogram(name, help string, buckets []float64, names ...string) *histogram {
 	h := g.addLateHistogram(name, help, buckets, names...)
 	if h != nil && len(names) == 0 {
@@ -167,7 +170,7 @@ func (g *group) addHistogram(name, help string, buckets []float64, names ...stri
 	return h
 }
 
-// addLateHistogram adds a histogram that appears on the page only once it has a value.
+// addLateHistogram adds a histogram like addHistogram. It does not appear on the page before its first observation.
 func (g *group) addLateHistogram(name, help string, buckets []float64, names ...string) *histogram {
 	l, ok := g.metrics.keptLabels(name, names)
 	if !ok {

@@ -67,8 +67,8 @@ type NodeHooks struct {
 	Reported    func(*corev1.Node)
 }
 
-// Node returns hooks that measure the time until the node is ready. They measure nothing for a Node object that existed before
-// the agent started.
+// Node returns hooks that measure how long the start of the node takes, until the node is ready. They do not measure it if the
+// Node object was created before the agent started.
 func (m *Metrics) Node(opts NodeOptions) NodeHooks {
 	n := &m.node
 	n.group.enabled.Store(true)
@@ -130,7 +130,8 @@ func (s *nodeStartup) recordReport(node *corev1.Node) {
 	}
 }
 
-// Shutdown returns functions for the fields ShutdownStarted and ShutdownCompleted of the hooks of package shutdown.
+// Shutdown returns two functions for the hooks ShutdownStarted and ShutdownCompleted of package shutdown. They record the times
+// of a node shutdown.
 func (m *Metrics) Shutdown() (started, completed func(at time.Time)) {
 	n := &m.node
 	n.group.enabled.Store(true)
@@ -158,8 +159,8 @@ func (m *Metrics) buildClientCert(group *group) {
 		"Attempts to renew the client certificate that failed.")
 }
 
-// ServingCertificate returns functions for the fields Rotated and Failed of the hooks of apiserver/cert, for the serving
-// certificate. current returns the certificate in use, or nil.
+// ServingCertificate returns two functions for the hooks Rotated and Failed of package apiserver/cert. They record metrics of the
+// serving certificate. The function current returns the certificate in use, or nil.
 func (m *Metrics) ServingCertificate(current func() *x509.Certificate) (rotated func(old, current *x509.Certificate), failed func(error)) {
 	c := &m.node.server
 	c.mu.Lock()
@@ -169,8 +170,8 @@ func (m *Metrics) ServingCertificate(current func() *x509.Certificate) (rotated 
 	return c.recordRotation, c.countError
 }
 
-// ClientCertificate returns functions for the fields Rotated and Failed of the hooks of apiserver/cert, for the client
-// certificate.
+// ClientCertificate returns two functions for the hooks Rotated and Failed of package apiserver/cert. They record metrics of the
+// client certificate.
 func (m *Metrics) ClientCertificate() (rotated func(old, current *x509.Certificate), failed func(error)) {
 	c := &m.node.client
 	c.group.enabled.Store(true)

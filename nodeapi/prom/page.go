@@ -36,8 +36,8 @@ type PageOptions struct {
 	Error func(error)
 }
 
-// Page returns an HTTP handler that serves the metrics of from, in the text format of Prometheus or another format that the
-// client prefers. Failed collectors and duplicate series are missing on the page.
+// Page returns an HTTP handler that serves the metrics of from, as text or in another Prometheus format that the client prefers.
+// If a collector fails or a series is duplicated, the page lacks its values.
 func Page(from prometheus.Gatherer, opts PageOptions) http.Handler {
 	if opts.Timeout <= 0 {
 		opts.Timeout = defaultPageTimeout
@@ -66,7 +66,8 @@ type gatherResult struct {
 // errGatherTimeout is reported when collectors do not return within PageOptions.Timeout.
 var errGatherTimeout = errors.New("prom: a collector does not return; the page is served again when it has")
 
-// ServeHTTP collects and writes the metrics. It returns 503 above PageOptions.InFlight and after PageOptions.Timeout.
+// ServeHTTP responds with the metrics. The response is 503 if PageOptions.InFlight requests are running, or if collecting takes
+// longer than PageOptions.Timeout.
 func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -95,8 +96,8 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.writePage(w, r, result.families)
 }
 
-// gatherMetrics calls the collectors and waits for PageOptions.Timeout at most. The slot of the request is free once the
-// collectors have returned.
+// gatherMetrics calls all collectors, and returns an error after PageOptions.Timeout. If collectors hang, the request still
+// counts for PageOptions.InFlight until they return.
 func (p *page) gatherMetrics(ctx context.Context) (gatherResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
@@ -114,7 +115,8 @@ func (p *page) gatherMetrics(ctx context.Context) (gatherResult, error) {
 	}
 }
 
-// writePage writes the metrics in the format that the client prefers. A metric that cannot be encoded is missing.
+// writePage writes families, the collected metrics, in the format that the client prefers. It omits a metric that cannot be
+// encoded.
 func (p *page) writePage(w http.ResponseWriter, r *http.Request, families []*dto.MetricFamily) {
 	format := expfmt.Negotiate(r.Header)
 	var body, one bytes.Buffer

@@ -36,7 +36,7 @@ func (m *Metrics) buildPLEG(group *group) {
 	}
 }
 
-// PLEG returns hooks for the metrics of package pleg. They also call the hooks in with.
+// PLEG returns hooks for package pleg that record its metrics. They also call the hooks in with.
 func (m *Metrics) PLEG(with ...pleg.Hooks) pleg.Hooks {
 	p := &m.pleg
 	p.group.enabled.Store(true)
@@ -85,7 +85,8 @@ func (p *plegMetrics) recordRelist(relist pleg.Relist) {
 	}
 }
 
-// recordRunning sets the gauges of running pods and containers. A state without containers has no series.
+// recordRunning sets the gauges for the numbers of running pods and of containers per state. If no container has a state, the
+// series of the state is removed.
 func (p *plegMetrics) recordRunning(count pleg.RunningCount) {
 	p.pods.set(float64(count.Pods))
 	for state, n := range count.Containers {
@@ -101,7 +102,7 @@ func (p *plegMetrics) recordRunning(count pleg.RunningCount) {
 	}
 }
 
-// stateLabel returns the kubelet's label value for a container state.
+// stateLabel returns the kubelet's label value for a container state, for example "running".
 func stateLabel(criState cri.ContainerState) string {
 	switch criState {
 	case cri.ContainerCreated:
@@ -122,7 +123,7 @@ func callHooks[H any](hooks []H, fn func(H)) {
 	}
 }
 
-// callHook calls a hook that may be nil. callHook2 and callHook3 do this for hooks with more arguments.
+// callHook calls hook unless it is nil. callHook2 and callHook3 call hooks with two and three arguments.
 func callHook[A any](hook func(A), a A) {
 	if hook != nil {
 		hook(a)

@@ -67,7 +67,7 @@ const (
 	lifecycleTerminated  = "terminated"
 )
 
-// newZeroValues returns gauge values with 0 for all series that exist without pods.
+// newZeroValues returns the value 0 for each series that appears even if there are no pods.
 func (l *podGauges) newZeroValues() gaugeValues {
 	t := gaugeValues{}
 	t.addValue(l.ephemeral, 0)

@@ -23,7 +23,8 @@ func newPodTable() *podTable {
 	return &podTable{pods: map[string]*podRecord{}, probes: map[probe.Key]podName{}}
 }
 
-// updatePod calls update with the record of a pod, which it creates if needed.
+// updatePod calls update with the record of the pod uid: its last known spec and status. It creates the record if there is none.
+// The table is locked meanwhile.
 func (t *podTable) updatePod(uid string, update func(*podRecord)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,7 +36,7 @@ func (t *podTable) updatePod(uid string, update func(*podRecord)) {
 	update(r)
 }
 
-// updateKnownPod calls update with the record of a pod, if there is one.
+// updateKnownPod calls update with the record of the pod uid. It does nothing if there is no record.
 func (t *podTable) updateKnownPod(uid string, update func(*podRecord)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -44,15 +45,15 @@ func (t *podTable) updateKnownPod(uid string, update func(*podRecord)) {
 	}
 }
 
-// removePod removes the record of a pod that the agent no longer manages.
+// removePod removes the record of the pod uid, which the agent no longer manages.
 func (t *podTable) removePod(uid string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.pods, uid)
 }
 
-// nameForProbe returns the pod name of a probe: the name returned before, else the name in the table, else the result of lookup,
-// which is called without a lock.
+// nameForProbe returns the pod name for the metrics of a probe. The first result for key is stored, and returned by all later
+// calls. It comes from the record of the pod, or else from lookup, which is called without a lock.
 func (t *podTable) nameForProbe(key probe.Key, lookup func() podName) podName {
 	t.mu.Lock()
 	name, known := t.probes[key]
@@ -71,7 +72,8 @@ func (t *podTable) nameForProbe(key probe.Key, lookup func() podName) podName {
 	return name
 }
 
-// removeProbe removes the pod name of a probe without a target, and returns the name for the removal of its series.
+// removeProbe removes the stored pod name of a probe that has ended, and returns it. The caller removes the probe's series with
+// this name.
 func (t *podTable) removeProbe(key probe.Key) podName {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -36,8 +36,8 @@ const (
 	probeUnknown    = "unknown"
 )
 
-// Probes returns hooks for the metrics of package probe. They also call the hooks in with. The series of a probe are removed with
-// its target.
+// Probes returns hooks for package probe that record its metrics. They also call the hooks in with. When a probe target is
+// removed, its series are removed from the page.
 func (m *Metrics) Probes(with ...probe.Hooks) probe.Hooks {
 	p := &m.probes
 	p.group.enabled.Store(true)
@@ -87,8 +87,8 @@ func (p *probeMetrics) removeSeries(key probe.Key, pod podName) {
 	p.took.remove(kind, key.Container, pod.name, pod.namespace)
 }
 
-// podNameOfProbe returns the pod name in the series of a probe. It stays unchanged as long as the probe has a target, so that the
-// series can be removed.
+// podNameOfProbe returns the pod name for the metrics of a probe. It does not change until the probe target is removed: the
+// series can then be found and removed.
 func (m *Metrics) podNameOfProbe(key probe.Key) podName {
 	return m.pods.nameForProbe(key, func() podName {
 		if m.opts.PodName != nil {

@@ -58,8 +58,9 @@ type Metrics struct {
 	podsAPI   podsAPIMetrics
 }
 
-// New registers the metrics of all packages; they appear on the page once their hooks were requested. An error names an invalid
-// option or a metric that is already registered; then nothing is registered.
+// New registers the metrics of all packages with registry. The metrics of a package appear on the page only after a method of
+// Metrics has returned its hooks. On error nothing is registered. The error names an invalid option, or a metric that is
+// registered already.
 func New(registry prometheus.Registerer, opts Options) (*Metrics, error) {
 	if err := required.Args("prom.New", required.Arg{Name: "registry", Value: registry, Hint: "that of prometheus.NewRegistry"}); err != nil {
 		return nil, err
@@ -113,8 +114,8 @@ func New(registry prometheus.Registerer, opts Options) (*Metrics, error) {
 	return m, nil
 }
 
-// RegisterProcess registers the metrics of the process and of the Go runtime that the kubelet has, and nodeagent_build_info with
-// the version of the agent.
+// RegisterProcess registers the metrics of the process and the Go runtime that the kubelet also has. It also registers
+// nodeagent_build_info, with version as a label.
 func RegisterProcess(registry prometheus.Registerer, version string) error {
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nodeagent_build_info", Help: "The version of the agent. The value is always 1.",
@@ -132,8 +133,7 @@ func RegisterProcess(registry prometheus.Registerer, version string) error {
 	return nil
 }
 
-// registerStartTime registers only process_start_time_seconds, which the kubelet has on several pages with registries of their
-// own.
+// registerStartTime registers only the metric process_start_time_seconds. The kubelet has it on each page.
 func registerStartTime(registry prometheus.Registerer) error {
 	start := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "process_start_time_seconds", Help: "Start time of the process since unix epoch in seconds.",
@@ -145,8 +145,7 @@ func registerStartTime(registry prometheus.Registerer) error {
 	return nil
 }
 
-// processStartTime returns the start time of the process in seconds since the epoch, or now if the process collector of
-// client_golang cannot read it.
+// processStartTime returns when the process started, in seconds since 1970. If this cannot be read, it returns the current time.
 func processStartTime() float64 {
 	own := prometheus.NewRegistry()
 	own.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -32,8 +32,8 @@ type podRecord struct {
 // annotationSeen is the annotation with the time at which a kubelet first read a static pod.
 const annotationSeen = "kubernetes.io/config.seen"
 
-// countStatus counts the changes between the last recorded status of the pod and a new one: rejection, start, terminated
-// containers, and resizes.
+// countStatus counts what has changed in the status of the pod since the last call: a rejection, the start, terminated
+// containers, and resizes. It then stores pod and status.
 func (r *podRecord) countStatus(metrics *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	first := r.status == nil
 	if first {
@@ -56,7 +56,8 @@ func (r *podRecord) countStatus(metrics *lifecycleMetrics, pod *corev1.Pod, stat
 	r.pod, r.status = pod, status
 }
 
-// initRecord stores when the pod was first seen, and counts the pod if it was admitted.
+// initRecord initializes the record when the first status of the pod is known. It counts the pod as admitted, unless it has
+// failed or succeeded already.
 func (r *podRecord) initRecord(metrics *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	r.name = podName{pod.Namespace, pod.Name}
 	r.firstSeen = now
@@ -70,7 +71,8 @@ func (r *podRecord) initRecord(metrics *lifecycleMetrics, pod *corev1.Pod, statu
 	metrics.admitted.inc(resourceMode(pod), strings.ToLower(string(qos.StatusClass(pod))))
 }
 
-// resourceMode returns the label value for where a pod specifies resources: for the pod, its containers, or both.
+// resourceMode returns the label value for where pod specifies its resources, for example "pod_level". It is empty if there are
+// none.
 func resourceMode(pod *corev1.Pod) string {
 	ofPod := pod.Spec.Resources != nil && len(pod.Spec.Resources.Requests)+len(pod.Spec.Resources.Limits) > 0
 	ofContainers := false
@@ -91,16 +93,17 @@ func resourceMode(pod *corev1.Pod) string {
 	}
 }
 
-// noteRejection stores the reason of a warning event of the pod, which may be a rejection. Rejections by a previous agent have no
-// event.
+// noteRejection stores the reason of event, if it is a warning about the pod itself. countStatus counts a rejection only if its
+// reason is stored. A rejection by a previous agent process has no event, and is not counted again.
 func (r *podRecord) noteRejection(event podevents.Event) {
 	if event.Type == corev1.EventTypeWarning && event.Container == "" {
 		r.rejected = event.Reason
 	}
 }
 
-// countTerminated counts each terminated container once, also one that was replaced since the last status. It does not count the
-// containers of the first status, which a previous agent has counted.
+// countTerminated counts each terminated container in status once. A container that was replaced since the last status is found
+// in the last state of its successor. If first is true, the containers are not counted: a previous agent process has counted
+// them.
 func (r *podRecord) countTerminated(metrics *lifecycleMetrics, status *corev1.PodStatus, first bool) {
 	known := map[string]bool{}
 	for _, list := range [...]struct {
@@ -129,7 +132,7 @@ func (r *podRecord) countTerminated(metrics *lifecycleMetrics, status *corev1.Po
 	}
 }
 
-// countResizes counts the requests and limits of containers that differ between two versions of a pod.
+// countResizes counts each request and limit of a container that differs between before and after, two versions of a pod.
 func countResizes(metrics *lifecycleMetrics, before, after *corev1.Pod) {
 	for _, lists := range [...][2][]corev1.Container{
 		{before.Spec.InitContainers, after.Spec.InitContainers}, {before.Spec.Containers, after.Spec.Containers},
@@ -169,8 +172,8 @@ func resizeOperation(before, after resource.Quantity) string {
 	}
 }
 
-// countResizeStatus counts resizes that became infeasible, were accepted, or were reverted, by the conditions of the old and the
-// new status.
+// countResizeStatus counts a resize that has become infeasible, and the end of a deferred resize: accepted or reverted. It
+// compares the conditions in status with those of the last status.
 func (r *podRecord) countResizeStatus(metrics *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	before := podstatus.FindCondition(r.status.Conditions, corev1.PodResizePending)
 	after := podstatus.FindCondition(status.Conditions, corev1.PodResizePending)
@@ -190,8 +193,8 @@ func (r *podRecord) countResizeStatus(metrics *lifecycleMetrics, pod *corev1.Pod
 	}
 }
 
-// countDeferred counts how long a resize was deferred. pending is the last PodResizePending condition; it returns false if that
-// is not a deferred resize.
+// countDeferred records how long a resize was deferred, with resolution as a label. pending is the condition PodResizePending of
+// the last status. It returns false if pending is not about a deferred resize.
 func (r *podRecord) countDeferred(metrics *lifecycleMetrics, pending *corev1.PodCondition, resolution string, now time.Time) bool {
 	if pending == nil || pending.Reason != corev1.PodReasonDeferred || pending.LastTransitionTime.IsZero() {
 		return false
@@ -200,15 +203,15 @@ func (r *podRecord) countDeferred(metrics *lifecycleMetrics, pending *corev1.Pod
 	return true
 }
 
-// countRemoval counts a deferred resize that ends with the removal of the pod.
+// countRemoval records how long a resize was deferred, if it was still deferred when the pod was removed.
 func (r *podRecord) countRemoval(metrics *lifecycleMetrics, now time.Time) {
 	if r.status != nil {
 		r.countDeferred(metrics, podstatus.FindCondition(r.status.Conditions, corev1.PodResizePending), "terminated", now)
 	}
 }
 
-// detailLabel returns the label value for the reason of an infeasible resize. The message contains numbers, so it cannot be a
-// label value.
+// detailLabel returns the label value for message, the reason why a resize is infeasible. The message itself cannot be a label
+// value, because it contains numbers.
 func detailLabel(message string) string {
 	if strings.Contains(strings.ToLower(message), "swap") {
 		return "swap_limitation"

@@ -27,8 +27,8 @@ func (m *Metrics) buildRuntime(group *group) {
 	}
 }
 
-// Runtime returns a function that counts the calls of a container runtime by their CRI method, such as RunPodSandbox. It belongs
-// into the field CallReturned of the options of cri/remote. It also calls the functions in with.
+// Runtime returns a function for the option CallReturned of package cri/remote. The function records the number and duration of
+// calls per CRI method, such as RunPodSandbox. It also calls the functions in with.
 func (m *Metrics) Runtime(with ...func(method string, took time.Duration, err error)) func(method string, took time.Duration, err error) {
 	r := &m.runtime
 	r.group.enabled.Store(true)
@@ -45,7 +45,7 @@ func (m *Metrics) Runtime(with ...func(method string, took time.Duration, err er
 	}
 }
 
-// operationType returns the kubelet's label value for a CRI method: snake case, with PodSandbox as one word.
+// operationType returns the kubelet's label value for a CRI method, for example "run_podsandbox" for RunPodSandbox.
 func operationType(method string) string {
 	if method == "UpdateContainerResources" {
 		return "update_container"

@@ -36,9 +36,9 @@ func (m *Metrics) buildStatuses(group *group) {
 	m.statuses.first = group.addGauge("kubelet_first_network_pod_start_sli_duration_seconds", "Start time of the first pod without host network, without image pulls and init containers.")
 }
 
-// StatusSent returns a function that counts the pod statuses accepted by the API server; took is the time since the status
-// changed. It belongs into the field StatusSent of apiserver.PartsOptions or StatusHooks. With [Metrics.Lifecycle] it also measures
-// how long pods take to start. It also calls the functions in with.
+// StatusSent returns a function for the field StatusSent of apiserver.PartsOptions or StatusHooks. The function is called when
+// the API server has accepted a pod status. It records took, the time since the status changed, and also how long the start of
+// the pod took if [Metrics.Lifecycle] is in use. It also calls the functions in with.
 func (m *Metrics) StatusSent(with ...func(pod cri.PodIdentity, took time.Duration)) func(pod cri.PodIdentity, took time.Duration) {
 	s := &m.statuses
 	s.group.enabled.Store(true)
@@ -51,8 +51,8 @@ func (m *Metrics) StatusSent(with ...func(pod cri.PodIdentity, took time.Duratio
 	}
 }
 
-// recordSent measures the start of a pod once all its containers run. It ignores static pods, and pods created before the agent
-// started, which may have been running already.
+// recordSent records how long the start of a pod took, once all its containers run. It ignores static pods. It also ignores pods
+// created before the agent started, because their containers may have been running already.
 func (s *statusMetrics) recordSent(rec *podRecord, now time.Time) {
 	if rec.startCounted || rec.pod == nil || !hasStarted(rec.status) || rec.pod.CreationTimestamp.Time.Before(s.agentStart) || qos.IsStatic(rec.pod) {
 		return
@@ -83,8 +83,8 @@ func hasStarted(status *corev1.PodStatus) bool {
 	return true
 }
 
-// hasPersistentVolume reports whether a pod has a volume other than secret, configMap, downwardAPI, emptyDir and projected. The
-// agent does not control how long its setup takes.
+// hasPersistentVolume reports whether pod has a volume of a type other than secret, configMap, downwardAPI, emptyDir and
+// projected. The agent cannot influence how long the setup of such a volume takes.
 func hasPersistentVolume(pod *corev1.Pod) bool {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -95,7 +95,7 @@ func hasPersistentVolume(pod *corev1.Pod) bool {
 	return false
 }
 
-// initDuration returns the total run time of the init containers of a pod, without sidecars.
+// initDuration returns the sum of the run times of all init containers in status, except sidecars.
 func initDuration(pod *corev1.Pod, status *corev1.PodStatus) (total time.Duration) {
 	for i := range status.InitContainerStatuses {
 		c := &status.InitContainerStatuses[i]

@@ -18,7 +18,7 @@ type volumeMetrics struct {
 	errors *counter
 }
 
-// storageBuckets returns the histogram buckets for volume operations, in seconds.
+// storageBuckets returns the histogram buckets for durations of volume operations, in seconds.
 func storageBuckets() []float64 {
 	return []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
 }
@@ -32,7 +32,7 @@ func (m *Metrics) buildVolumes(group *group) {
 	}
 }
 
-// Volumes returns hooks for the metrics of package volume. They also call the hooks in with.
+// Volumes returns hooks for package volume that record its metrics. They also call the hooks in with.
 func (m *Metrics) Volumes(with ...volume.Hooks) volume.Hooks {
 	v := &m.volumes
 	v.group.enabled.Store(true)
@@ -62,7 +62,7 @@ func (m *Metrics) Volumes(with ...volume.Hooks) volume.Hooks {
 	}
 }
 
-// volumeOperation returns the kubelet's label value for a step of package volume.
+// volumeOperation returns the kubelet's label value for step, a step of setting up or tearing down a volume.
 func volumeOperation(step volume.Step) string {
 	switch step {
 	case volume.StepTearDown:
@@ -96,8 +96,8 @@ func (m *Metrics) buildCSI(group *group) {
 	}
 }
 
-// CSI returns a function that counts the calls of CSI drivers. It belongs into the field CallCompleted of the hooks of volume/csi.
-// If err has a method Code() string, as CallError of that package has, it is the label for the gRPC code. It also calls the
+// CSI returns a function for the hook CallCompleted of package volume/csi. The function records the duration of calls of CSI
+// drivers. The gRPC code of an error, a label, is the result of its method Code() string, if err has one. It also calls the
 // functions in with.
 func (m *Metrics) CSI(with ...func(driver, method string, took time.Duration, err error)) func(driver, method string, took time.Duration, err error) {
 	c := &m.csi
@@ -112,7 +112,7 @@ func (m *Metrics) CSI(with ...func(driver, method string, took time.Duration, er
 	}
 }
 
-// grpcCode returns the label value for the gRPC code of an error.
+// grpcCode returns the label value for the gRPC code of err, for example "DeadlineExceeded".
 func grpcCode(err error) string {
 	var coded interface{ Code() string }
 	switch {

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// Cadvisor returns the page /metrics/cadvisor: the kernel's counters for the node, its pods and containers, and the machine
-// information in [Options].Machine.
+// Cadvisor returns the page /metrics/cadvisor. It has the kernel's counters for the cgroups of the node, of pods and of
+// containers, and the machine information in opts.Machine. source measures them. The error names the invalid option.
 func Cadvisor(source Source, opts Options) (*Page, error) {
 	if err := required.Args("usage.Cadvisor", required.Arg{Name: "source", Value: source, Hint: "a *stats.Collector"}); err != nil {
 		return nil, err
@@ -70,7 +70,8 @@ type processInfo struct {
 	hasLimit      bool  // openFileLimit was read
 }
 
-// measureAll measures the data that the families (metrics) need. Data that cannot be measured is missing and named by the error.
+// measureAll measures the data that families, the metrics of the page, need. Data that cannot be measured is missing, and the
+// error names it.
 func measureAll(ctx context.Context, source Source, opts Options, families []family) (result measurement, err error) {
 	var parts cgroups.Parts
 	var reads procParts
@@ -169,7 +170,8 @@ func kindOf(sample *stats.Sample) rowKind {
 	return ofPod
 }
 
-// cgroupID returns the path of a cgroup in the hierarchy, for the label id.
+// cgroupID returns the value of the label id: the path of the cgroup of sample in the cgroup hierarchy. root is the cgroup that
+// contains sample.Path. systemd selects the names of systemd slices.
 func cgroupID(sample *stats.Sample, root cgroups.Path, systemd bool) string {
 	if sample.Path == "" && sample.Leaf == "" {
 		return "/"
@@ -193,7 +195,8 @@ func cgroupID(sample *stats.Sample, root cgroups.Path, systemd bool) string {
 	return id + "/" + sample.Leaf
 }
 
-// buildLabels returns the labels of a cgroup. All cgroups have the same label names; unknown values are empty.
+// buildLabels returns the labels of the cgroup, with id as one value. All cgroups have the same label names: a value that does
+// not apply is empty. It omits the labels image and name if without has them.
 func (r *cgroupRow) buildLabels(id string, opts Options, without map[string]bool) string {
 	var image, name string
 	switch r.kind {
@@ -240,15 +243,15 @@ type emitter struct {
 	at  time.Time
 }
 
-// writeValue writes a series of the cgroup without labels of its own, such as device.
+// writeValue writes value as a series that has only the labels of the cgroup.
 func (e *emitter) writeValue(value float64) { e.writeSeries(e.row.labels, "", value, e.at) }
 
-// writeWithLabels writes a series of the cgroup with labels of its own, such as device.
+// writeWithLabels writes value as a series with the labels of the cgroup and additional labels, such as device.
 func (e *emitter) writeWithLabels(labels string, value float64) {
 	e.writeSeries(e.row.labels, labels, value, e.at)
 }
 
-// writeFamily writes the metric for all rows, and nothing if it has no series.
+// writeFamily writes the metric f with its series for all rows. It writes nothing if there is no series.
 func (f *family) writeFamily(page *text, rows []cgroupRow) {
 	begun := page.startFamily(f.name, f.help, f.kind)
 	header := len(page.buf)
@@ -261,7 +264,7 @@ func (f *family) writeFamily(page *text, rows []cgroupRow) {
 	}
 }
 
-// writeVersion writes the kernel and operating system version of the machine.
+// writeVersion writes cadvisor_version_info, with the versions of the kernel and the operating system as labels.
 func writeVersion(page *text, opts Options) {
 	const name = "cadvisor_version_info"
 	if !opts.isIncluded(name) || opts.Machine.KernelVersion == "" {
@@ -299,7 +302,7 @@ func writeMachine(page *text, opts Options) {
 	writeMachineScrapeError(page, opts)
 }
 
-// writeMachineScrapeError writes 0: Options.Machine was read before without an error.
+// writeMachineScrapeError writes machine_scrape_error with the value 0, because opts.Machine is never read by the page.
 func writeMachineScrapeError(page *text, opts Options) {
 	const name = "machine_scrape_error"
 	if opts.isIncluded(name) {

@@ -5,7 +5,8 @@ package usage
 
 import "slices"
 
-// capacityFamily returns a metric about size and usage of the machine's file systems.
+// capacityFamily returns a metric about the capacity of file systems: one series per file system of the machine. value returns
+// the value for a file system.
 func capacityFamily(name, help string, value func(m *mountedFS) uint64) family {
 	return family{name: name, kind: gauge, help: help, procParts: procDisks | procMounts | procCapacity, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.mounts {
@@ -16,15 +17,16 @@ func capacityFamily(name, help string, value func(m *mountedFS) uint64) family {
 	}}
 }
 
-// diskFamily returns a metric about the machine's disks, with a series for each file system on them.
+// diskFamily returns a metric about disks: one series per file system of the machine, with the value for its disk. value reads
+// the value from the counters in /proc/diskstats.
 func diskFamily(name, kind, help string, value func(counts *[11]uint64) float64) family {
 	return family{name: name, kind: kind, help: help, procParts: procDisks | procMounts, emit: func(e *emitter, r *cgroupRow) {
 		e.writeDisks(r, value, nil)
 	}}
 }
 
-// writeDisks writes the counters of the disks of the machine's file systems, except for the device labels in written, which the
-// cgroup has counted.
+// writeDisks writes one series per file system of the machine, with the value for its disk. It skips the device labels in
+// written, for which the caller has written counters of the cgroup already.
 func (e *emitter) writeDisks(row *cgroupRow, value func(counts *[11]uint64) float64, written []string) {
 	for i := range row.mounts {
 		if m := &row.mounts[i]; m.disk != nil && !slices.Contains(written, m.label) {
@@ -33,13 +35,14 @@ func (e *emitter) writeDisks(row *cgroupRow, value func(counts *[11]uint64) floa
 	}
 }
 
-// diskCounter returns a function that reads one counter of a disk. index is its index in /proc/diskstats, such as diskReads.
+// diskCounter returns a function that returns one of the counters of a disk. index is the position of the counter in
+// /proc/diskstats, such as diskReads.
 func diskCounter(index int) func(counts *[11]uint64) float64 {
 	return func(counts *[11]uint64) float64 { return float64(counts[index]) }
 }
 
-// diskSeconds returns a function that reads one time counter of a disk in seconds. index is its index in /proc/diskstats, such as
-// diskReadTime.
+// diskSeconds returns a function that returns one of the time counters of a disk, converted to seconds. index is the position of
+// the counter in /proc/diskstats, such as diskReadTime.
 func diskSeconds(index int) func(counts *[11]uint64) float64 {
 	return func(counts *[11]uint64) float64 { return float64(counts[index]) / 1000 }
 }

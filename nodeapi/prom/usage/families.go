@@ -13,13 +13,13 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// containerFamilies returns the metrics of the kubelet's page that cgroups and the runtime's list can provide.
+// containerFamilies returns the metrics on the kubelet's page /metrics/cadvisor, as far as cgroups and the runtime provide them.
 func containerFamilies() []family {
 	return slices.Concat(cpuFamilies(), timeFamilies(), memoryFamilies(), ioFamilies(), diskFamilies(), networkFamilies(), taskFamilies(),
 		processFamilies(), pressureFamilies(), specFamilies())
 }
 
-// timeFamilies returns the metrics about the creation and start of containers.
+// timeFamilies returns the metrics about when containers were created, started and last seen.
 func timeFamilies() []family {
 	return []family{
 		{
@@ -47,15 +47,14 @@ func timeFamilies() []family {
 	}
 }
 
-// writeTime writes a series whose value is a time in seconds since the epoch, without a timestamp. It writes nothing for the zero
-// time.
+// writeTime writes a series whose value is the time value, in seconds since 1970. It writes nothing if value is zero.
 func (e *emitter) writeTime(value time.Time) {
 	if !value.IsZero() {
 		e.writeSeries(e.row.labels, "", float64(value.Unix()), time.Time{})
 	}
 }
 
-// createdAt returns when the container or sandbox of the cgroup was created, or the zero time if unknown.
+// createdAt returns the time at which the container or sandbox of the cgroup was created, or zero if it is unknown.
 func (r *cgroupRow) createdAt() time.Time {
 	if r.kind == ofContainer {
 		return r.Container.CreatedAt
@@ -63,12 +62,12 @@ func (r *cgroupRow) createdAt() time.Time {
 	return r.Sandbox.CreatedAt
 }
 
-// cgroupFamily returns a metric with one value for each cgroup.
+// cgroupFamily returns a metric with one series per cgroup. value returns its value. parts is the cgroup data that value reads.
 func cgroupFamily(name, kind, help string, parts cgroups.Parts, value func(s *cgroups.Stats) float64) family {
 	return family{name: name, kind: kind, help: help, parts: parts, emit: func(e *emitter, r *cgroupRow) { e.writeValue(value(&r.Stats)) }}
 }
 
-// quotaFamily returns a metric about CPU quotas, for cgroups with a quota.
+// quotaFamily returns a metric about CPU quotas, with one series per cgroup that has a quota. value returns its value.
 func quotaFamily(name, help string, value func(c *cgroups.CPUStat) float64) family {
 	return family{name: name, kind: counter, help: help, parts: cgroups.PartCPU | cgroups.PartCPULimit, emit: func(e *emitter, r *cgroupRow) {
 		if r.cpuLimit().Quota > 0 {
@@ -161,8 +160,8 @@ func memoryFamilies() []family {
 	}
 }
 
-// deviceFamily returns a metric with a series for each block device. If ofDisk is not nil, the root cgroup also has series for
-// the disks of its file systems that it has not counted.
+// deviceFamily returns a metric with one series per cgroup and block device. value returns its value. If ofDisk is not nil, the
+// root cgroup also has a series for each disk that it has not counted: ofDisk returns the value from the counters of the disk.
 func deviceFamily(name, help string, value func(d *cgroups.IODevice) uint64, ofDisk func(counts *[11]uint64) float64) family {
 	f := family{name: name, kind: counter, help: help, parts: cgroups.PartIO, procParts: procDisks, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.Stats.IO.Devices {
@@ -198,7 +197,7 @@ func ioFamilies() []family {
 	}
 }
 
-// interfaceFamily returns a metric with a series for each network interface.
+// interfaceFamily returns a metric with one series per network interface of the node and of each pod. value returns its value.
 func interfaceFamily(name, help string, value func(i *stats.Interface) uint64) family {
 	return family{name: name, kind: counter, help: help, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.interfaces {
@@ -231,7 +230,8 @@ func taskFamilies() []family {
 	}
 }
 
-// pressureFamily returns a metric about pressure stalls (PSI). It has no series if the kernel does not measure them.
+// pressureFamily returns a metric about pressure stalls (PSI) with one series per cgroup. If full is true, its value is the time
+// for which all tasks were stalled, otherwise at least one task. Without PSI in the kernel there is no series.
 func pressureFamily(name, help string, part cgroups.Parts, value func(s *cgroups.Stats) *cgroups.Pressure, full bool) family {
 	return family{name: name, kind: counter, help: help, parts: part, emit: func(e *emitter, r *cgroupRow) {
 		p := value(&r.Stats)
@@ -245,7 +245,7 @@ func pressureFamily(name, help string, part cgroups.Parts, value func(s *cgroups
 	}}
 }
 
-// roundToMicros returns a duration in seconds, rounded to the kernel's resolution of microseconds.
+// roundToMicros returns duration in seconds, rounded to whole microseconds, the resolution of the kernel.
 func roundToMicros(duration time.Duration) float64 { return math.Round(float64(duration)/1e3) / 1e6 }
 
 func pressureFamilies() []family {

@@ -70,8 +70,8 @@ type machineDisks struct {
 	disks  []disk
 }
 
-// readDisks reads the counters of disks and, if mounts is set, the mounted file systems. Data that cannot be read is missing and
-// named by the error. A missing file is no error.
+// readDisks reads the counters of all disks from proc. If mounts is true, it also reads the mounted file systems. Data that
+// cannot be read is missing and named by the error. If a file does not exist, its data is missing without an error.
 func readDisks(proc fs.FS, mounts bool) (result machineDisks, err error) {
 	var errs []error
 	text, err := readLimited(proc, "diskstats", maxDiskstats)
@@ -96,7 +96,8 @@ func readDisks(proc fs.FS, mounts bool) (result machineDisks, err error) {
 	return result, errors.Join(errs...)
 }
 
-// findDisk returns the disk of a file system, or nil if it is on none.
+// findDisk returns the disk of a file system on the block device with this path and number. It returns nil if there is no such
+// disk.
 func (m *machineDisks) findDisk(device string, number [2]uint32) *disk {
 	for i := range m.disks {
 		if name, ok := strings.CutPrefix(device, "/dev/"); ok && name == m.disks[i].name || m.disks[i].number == number {
@@ -106,7 +107,8 @@ func (m *machineDisks) findDisk(device string, number [2]uint32) *disk {
 	return nil
 }
 
-// devicePath returns the path of a block device, such as "/dev/sda", or "" if /proc/diskstats does not contain it.
+// devicePath returns the path of the block device with this major and minor number, such as "/dev/sda". It returns an empty
+// string if /proc/diskstats does not list the device.
 func (m *machineDisks) devicePath(number [2]uint32) string {
 	for i := range m.disks {
 		if m.disks[i].number == number {
@@ -116,7 +118,7 @@ func (m *machineDisks) devicePath(number [2]uint32) string {
 	return ""
 }
 
-// measureCapacity measures size and usage of the file systems.
+// measureCapacity stores the size and usage of all mounted file systems in m. source measures them.
 func (m *machineDisks) measureCapacity(ctx context.Context, source Filesystems) error {
 	paths := make([]string, len(m.mounts))
 	for i := range m.mounts {
@@ -142,8 +144,8 @@ func readLimited(proc fs.FS, name string, limit int64) ([]byte, error) {
 	return text, err
 }
 
-// parseDiskstats parses /proc/diskstats: "8 0 sda 1166 412 23242 ...", with at least eleven counters. It omits devices whose
-// counters are all zero.
+// parseDiskstats parses text, the content of /proc/diskstats. A line has numbers, name and at least eleven counters of a device:
+// "8 0 sda 1166 412 23242 ...". Devices that were never used are omitted.
 func parseDiskstats(text []byte) (disks []disk, err error) {
 	for line := range bytes.Lines(text) {
 		fields := strings.Fields(string(line))
@@ -170,8 +172,8 @@ func parseDiskstats(text []byte) (disks []disk, err error) {
 	return disks, nil
 }
 
-// parseMountinfo parses /proc/PID/mountinfo (proc_pid_mountinfo(5)). It returns the file systems that cAdvisor lists (lib/fs),
-// each device once, at most maxFilesystems, without those of pods and containers.
+// parseMountinfo parses text, the content of /proc/PID/mountinfo, see proc_pid_mountinfo(5). It returns the file systems that
+// cAdvisor lists (lib/fs), but at most maxFilesystems, and one per device. File systems of pods and containers are omitted.
 func parseMountinfo(text []byte) (all []mountedFS, err error) {
 	seen := map[string]bool{}
 	for line := range bytes.Lines(text) {
@@ -207,7 +209,7 @@ func parseMountinfo(text []byte) (all []mountedFS, err error) {
 	return all, nil
 }
 
-// isCountedType reports whether cAdvisor lists file systems of a type.
+// isCountedType reports whether cAdvisor lists file systems of type kind.
 func isCountedType(kind string) bool {
 	switch kind {
 	case "tmpfs", "overlay", "btrfs", "zfs", "xfs", "squashfs", "f2fs", "jfs", "reiserfs", "hfs", "hfsplus", "ntfs", "vfat", "fat",
@@ -217,8 +219,8 @@ func isCountedType(kind string) bool {
 	return strings.HasPrefix(kind, "ext") || strings.HasPrefix(kind, "nfs")
 }
 
-// isPodMount reports whether a mount point is a pod volume or a CSI staging directory, or belongs to a container or sandbox.
-// Runtimes mount below a directory that is named by the ID.
+// isPodMount reports whether path is a mount point of a pod volume, a CSI driver, a container or a sandbox. A runtime mounts the
+// latter two below a directory that is named after their ID.
 func isPodMount(path string) bool {
 	last, before := "", ""
 	for part := range strings.SplitSeq(path, "/") {

@@ -21,7 +21,8 @@ func newPage(write func(ctx context.Context, t *text)) *Page {
 	return &Page{lock: make(chan struct{}, 1), write: write}
 }
 
-// ServeHTTP measures and writes the page, compressed if the client accepts gzip.
+// ServeHTTP measures, unless a measurement is recent enough, and responds with the page. It uses gzip if the client accepts gzip.
+// Concurrent requests wait for each other.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")

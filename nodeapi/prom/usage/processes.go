@@ -37,8 +37,8 @@ type procReader struct {
 // errTooMany reports that a cgroup has more processes and open files than the limit.
 var errTooMany = errors.New("too many")
 
-// readProcesses reads the open files and limits of the processes of a cgroup. Limits are those of the first process, for
-// containers, sandboxes and the machine only.
+// readProcesses reads the open files and the limit of open files for the processes of the cgroup of sample. parts selects these
+// values. The limit is that of the first process. It is read only for containers, sandboxes and the root cgroup.
 func (p *procReader) readProcesses(sample *stats.Sample, parts procParts) (info processInfo) {
 	pids := sample.Stats.Pids.Procs
 	if parts&procOpenFiles != 0 {
@@ -56,8 +56,8 @@ func (p *procReader) readProcesses(sample *stats.Sample, parts procParts) (info 
 	return info
 }
 
-// countOpenFiles counts the open files of processes. The result is invalid above maxPerCgroup, and if the agent may not read a
-// process. A process that has exited has none.
+// countOpenFiles counts the open files of the processes pids. The result is not valid if there are more than maxPerCgroup, or if
+// a process cannot be read. A process that has exited counts as having none.
 func (p *procReader) countOpenFiles(pids []int) openCounts {
 	o := openCounts{valid: true}
 	budget := min(p.budget, maxPerCgroup)
@@ -72,7 +72,8 @@ func (p *procReader) countOpenFiles(pids []int) openCounts {
 	return o
 }
 
-// countProcess adds the open files of one process to counts. It reduces budget, and returns errTooMany when it is used up.
+// countProcess adds the open files listed in dir, a directory /proc/PID/fd, to counts. It subtracts them from budget, and returns
+// errTooMany once the budget is used up.
 func (p *procReader) countProcess(dir string, counts *openCounts, budget *int) error {
 	if *budget--; *budget < 0 {
 		*budget = 0
@@ -108,7 +109,8 @@ func (p *procReader) countProcess(dir string, counts *openCounts, budget *int) e
 	}
 }
 
-// readOpenFileLimit returns the soft limit of open files of a process, -1 for unlimited.
+// readOpenFileLimit returns the soft limit of open files of process pid; -1 means unlimited. ok is false if the limit cannot be
+// read.
 func (p *procReader) readOpenFileLimit(pid int) (limit int64, ok bool) {
 	f, err := p.Open(strconv.Itoa(pid) + "/limits")
 	if err != nil {
@@ -122,7 +124,8 @@ func (p *procReader) readOpenFileLimit(pid int) (limit int64, ok bool) {
 	return parseOpenFileLimit(text)
 }
 
-// parseOpenFileLimit returns the soft limit in /proc/PID/limits: "Max open files 1024 524288 files".
+// parseOpenFileLimit returns the soft limit of open files in text, the content of /proc/PID/limits. The line "Max open files 1024
+// 524288 files" has the soft limit 1024. The result -1 means unlimited. ok is false if there is no such line.
 func parseOpenFileLimit(text []byte) (limit int64, ok bool) {
 	for line := range bytes.Lines(text) {
 		rest, found := bytes.CutPrefix(line, []byte("Max open files"))
@@ -142,7 +145,7 @@ func parseOpenFileLimit(text []byte) (limit int64, ok bool) {
 	return 0, false
 }
 
-// processFamilies returns the metrics about open files and limits of processes.
+// processFamilies returns the metrics about open files of processes, and about the limit of open files.
 func processFamilies() []family {
 	ofOpened := func(name, help string, value func(o openCounts) int) family {
 		return family{name: name, kind: gauge, help: help, procParts: procOpenFiles, parts: partsProcs, emit: func(e *emitter, r *cgroupRow) {

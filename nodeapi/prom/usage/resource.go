@@ -29,7 +29,7 @@ type resourceFamily struct {
 	container        func(*statsapi.ContainerStats) measuredValue
 }
 
-// resourceFamilies returns the metrics of the kubelet's page, sorted by name.
+// resourceFamilies returns the metrics on the kubelet's page /metrics/resource, sorted by name.
 func resourceFamilies() []resourceFamily {
 	return []resourceFamily{
 		{
@@ -108,7 +108,8 @@ func swapValue(s *statsapi.SwapStats) measuredValue {
 	return measuredValue{float64(*s.SwapUsageBytes), s.Time.Time, true}
 }
 
-// Resource returns the page /metrics/resource: CPU, memory and swap of the node, its pods and containers.
+// Resource returns the page /metrics/resource: CPU, memory and swap of the node, its pods and containers. source measures them.
+// The error names the invalid option.
 func Resource(source Source, opts Options) (*Page, error) {
 	if err := required.Args("usage.Resource", required.Arg{Name: "source", Value: source, Hint: "a *stats.Collector"}); err != nil {
 		return nil, err
@@ -163,8 +164,8 @@ type resourceRow struct {
 	container *statsapi.ContainerStats
 }
 
-// newResourceRows returns the pods and containers of summary without duplicate labels. The first one counts, for example of a
-// terminating pod and its replacement with one name.
+// newResourceRows returns a row for each pod and container in summary. If two pods have the same name, for example a terminating
+// pod and its replacement, only the first has rows.
 func newResourceRows(summary *statsapi.Summary) (rows []resourceRow) {
 	seen := make(map[string]bool)
 	add := func(row resourceRow) {

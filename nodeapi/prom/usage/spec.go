@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// limitOrZero returns a limit in bytes or processes, and 0 if there is none.
+// limitOrZero returns the value of limit, or 0 if limit is nil or means unlimited.
 func limitOrZero(limit *int64) float64 {
 	if limit == nil || *limit < 0 || *limit > 1<<62 {
 		return 0
@@ -17,7 +17,8 @@ func limitOrZero(limit *int64) float64 {
 	return float64(*limit)
 }
 
-// specFamily returns a metric about limits of cgroups. As in cAdvisor, it has no timestamps.
+// specFamily returns a metric about limits of cgroups, with one series per cgroup. value returns its value. The series have no
+// timestamps, as in cAdvisor.
 func specFamily(name, help string, parts cgroups.Parts, value func(r *cgroupRow) float64) family {
 	return family{name: name, kind: gauge, help: help, parts: parts, emit: func(e *emitter, r *cgroupRow) {
 		e.writeSeries(r.labels, "", value(r), time.Time{})
@@ -45,7 +46,7 @@ func specFamilies() []family {
 	}
 }
 
-// cpuLimit returns the CPU weight and quota of the cgroup. It is zero if they were not read.
+// cpuLimit returns the CPU weight and quota of the cgroup, or the zero value if they were not read.
 func (r *cgroupRow) cpuLimit() cgroups.CPULimit {
 	if r.Stats.CPU.Limit == nil {
 		return cgroups.CPULimit{}
@@ -53,7 +54,8 @@ func (r *cgroupRow) cpuLimit() cgroups.CPULimit {
 	return *r.Stats.CPU.Limit
 }
 
-// cpuShares converts a CPU weight to shares with cAdvisor's linear formula, also for weights that another formula has set.
+// cpuShares returns the CPU shares of the cgroup. It converts a CPU weight of cgroup v2 with cAdvisor's linear formula, even if
+// the weight was computed with another formula.
 func cpuShares(row *cgroupRow) float64 {
 	l := row.cpuLimit()
 	if l.Weight > 0 {

@@ -23,7 +23,8 @@ type text struct {
 	name string // name of the current metric
 }
 
-// startFamily writes the header of a metric, and returns its position: the caller removes the header if the metric has no series.
+// startFamily appends the header of a metric. It returns the position of the header, at which the caller truncates the text if
+// the metric has no series.
 func (t *text) startFamily(name, help, kind string) (start int) {
 	start = len(t.buf)
 	t.name = name
@@ -33,7 +34,8 @@ func (t *text) startFamily(name, help, kind string) (start int) {
 	return start
 }
 
-// writeSeries writes one value. labels and more are results of formatLabel, joined by commas. A zero time writes no timestamp.
+// writeSeries appends one series of the current metric. labels and more are labels in the format of formatLabel, joined by
+// commas. A zero time at means no timestamp.
 func (t *text) writeSeries(labels, more string, value float64, at time.Time) {
 	t.buf = append(t.buf, t.name...)
 	if labels != "" || more != "" {
@@ -52,7 +54,7 @@ func (t *text) writeSeries(labels, more string, value float64, at time.Time) {
 	t.buf = append(t.buf, '\n')
 }
 
-// appendNumber appends a value. It writes whole numbers, the most frequent ones, without searching for the shortest form.
+// appendNumber appends value to buf in the shortest form. Whole numbers are most frequent and have a faster path.
 func appendNumber(buf []byte, value float64) []byte {
 	switch {
 	case math.IsInf(value, 1):
