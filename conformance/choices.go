@@ -20,10 +20,10 @@ type Choices struct {
 	used int
 }
 
-// NewChoices returns the choices that are derived from data.
+// NewChoices returns choices that are determined by data.
 func NewChoices(data []byte) *Choices { return &Choices{data: data} }
 
-// RandomBytes returns the bytes of input number i for a seed.
+// RandomBytes returns the data of input i. An equal seed and i yield equal data.
 func RandomBytes(seed, i uint64) []byte {
 	source := rand.NewPCG(seed, i)
 	data := make([]byte, inputSize)
@@ -60,7 +60,7 @@ func (c *Choices) Int64() int64 {
 	return int64(c.Uint64() >> 1)
 }
 
-// Int returns a number from 0 to n-1, where n is at most 256.
+// Int returns a number from 0 to n-1. n is at most 256.
 func (c *Choices) Int(n int) int { return int(c.next()) % n }
 
 // OneIn returns true with probability 1/n. For a zero byte of the data it returns false, which should be the simpler choice.

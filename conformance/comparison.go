@@ -44,7 +44,7 @@ type Flags struct {
 	asked  *int // value of the flag; inputs may be lower for slow comparisons
 }
 
-// NewFlags adds the flags seed and inputs to a set.
+// NewFlags adds the command line flags seed and inputs to set.
 func NewFlags(set *flag.FlagSet) Flags {
 	inputs := set.Int("inputs", 200_000, "how many inputs each comparison gets")
 	return Flags{seed: set.Uint64("seed", 1, "which inputs to generate; 0 for new ones"), inputs: inputs, asked: inputs}
@@ -108,7 +108,7 @@ func (c Comparison[In, Out]) Run(t *testing.T, flags Flags) {
 	t.Logf("seed %d: %d inputs in %v", seed, *flags.inputs, time.Since(start).Round(time.Millisecond))
 }
 
-// Fuzz compares inputs of the fuzzer.
+// Fuzz compares the kubelet and nodeagent for the inputs of a fuzzer. It fails if their results differ without an exception.
 func (c Comparison[In, Out]) Fuzz(f *testing.F) {
 	f.Helper()
 	f.Add([]byte{})
@@ -141,7 +141,7 @@ type outcome[Out any] struct {
 	panic any
 }
 
-// compare runs both functions on the input that data yields.
+// compare runs both functions on the input that data determines.
 func (c Comparison[In, Out]) compare(data []byte) (r result[In, Out]) {
 	r.in = c.Make(NewChoices(data))
 	// Each function gets its own input: code of the kubelet writes to quantities in it.
@@ -196,7 +196,7 @@ func (c Comparison[In, Out]) equal(kubelet, ours Out) bool {
 	return reflect.DeepEqual(kubelet, ours)
 }
 
-// call runs f and catches a panic.
+// call calls f with in. The outcome contains the result, or the panic if f panics.
 func call[In, Out any](f func(In) Out, in In) (o outcome[Out]) {
 	defer func() { o.panic = recover() }()
 	o.value = f(in)
@@ -223,7 +223,7 @@ func (c Comparison[In, Out]) shrink(data []byte) []byte {
 	return data
 }
 
-// cut returns data without the size bytes at index at.
+// cut returns a copy of data without the size bytes from index at on.
 func cut(data []byte, at, size int) []byte {
 	return append(append([]byte{}, data[:at]...), data[at+size:]...)
 }
@@ -238,7 +238,7 @@ func blank(data []byte, at, size int) []byte {
 	return out
 }
 
-// report returns a text with the input and both results.
+// report returns a text with the input that data determines, and how both results for it differ.
 func (c Comparison[In, Out]) report(data []byte) string {
 	r := c.compare(data)
 	if r.ours.panic == nil && r.changed(c.Make, append(data, 0)) {

@@ -106,7 +106,7 @@ func evictionVolumes(c *Choices, pod *corev1.Pod, i int) {
 	}
 }
 
-// podStats returns the usage of a pod, in MiB.
+// podStats returns random statistics of pod. Each amount is a number of MiB, or missing.
 func podStats(c *Choices, pod *corev1.Pod) *statsapi.PodStats {
 	s := &statsapi.PodStats{PodRef: statsapi.PodReference{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)}}
 	if !c.OneIn(12) {
@@ -142,7 +142,7 @@ func podStats(c *Choices, pod *corev1.Pod) *statsapi.PodStats {
 	return s
 }
 
-// fs returns the usage of a filesystem, or nil.
+// fs returns random statistics of a filesystem, or nil.
 func fs(c *Choices) *statsapi.FsStats {
 	if c.OneIn(8) {
 		return nil

@@ -67,15 +67,16 @@ func annotations(c *Choices) map[string]string {
 // about equally frequent.
 type shape func(*Choices) corev1.ResourceRequirements
 
-// shapes returns one of the shapes.
+// shapes returns a random one of the four shapes.
 func shapes(c *Choices) shape { return Pick[shape](c, guaranteed, anything, burstable, besteffort) }
 
-// anything returns independent requests and limits.
+// anything returns requests and limits that are independent of each other.
 func anything(c *Choices) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Limits: list(c), Requests: list(c)}
 }
 
-// guaranteed returns requests that equal the limits.
+// guaranteed returns limits and equal requests for CPU and memory, as a Guaranteed pod needs them. A few results are arbitrary
+// instead.
 func guaranteed(c *Choices) corev1.ResourceRequirements {
 	if c.OneIn(16) {
 		return anything(c)
@@ -109,7 +110,7 @@ func besteffort(c *Choices) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: corev1.ResourceList{name(c): Bytes(c)}}
 }
 
-// container returns a container whose name starts with kind.
+// container returns a container with the name kind and i. shape creates its resources.
 func container(c *Choices, kind string, i int, shape shape) corev1.Container {
 	ctr := corev1.Container{Name: kind + strconv.Itoa(i), Resources: shape(c)}
 	if c.OneIn(3) {

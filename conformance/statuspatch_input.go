@@ -57,7 +57,7 @@ func restarted(c *Choices, name string) corev1.Container {
 	return ctr
 }
 
-// alter changes at most one field of the status.
+// alter changes one random field of s, or none.
 func alter(c *Choices, s *corev1.PodStatus) {
 	switch c.Int(7) {
 	case 1:
@@ -168,7 +168,7 @@ func containerStateOf(c *Choices) corev1.ContainerState {
 	}}
 }
 
-// saidTime returns a time in 2020.
+// saidTime returns a random time in the first minute of 2020.
 func saidTime(c *Choices) metav1.Time {
 	return metav1.Time{Time: time.Date(2020, 1, 1, 0, 0, c.Int(60), Pick(c, 0, 0, 999), time.UTC)}
 }

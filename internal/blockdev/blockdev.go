@@ -29,7 +29,7 @@ func Resolve(path string) (string, error) {
 	return device, err
 }
 
-// IsDevice reports whether path is a block device. It follows symbolic links.
+// IsDevice reports whether path is a block device or a symbolic link to one.
 func IsDevice(path string) (bool, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -38,10 +38,10 @@ func IsDevice(path string) (bool, error) {
 	return info.Mode()&os.ModeDevice != 0 && info.Mode()&os.ModeCharDevice == 0, nil
 }
 
-// Same reports whether two paths are the same block device.
+// Same reports whether the paths a and b refer to the same block device.
 func Same(a, b string) (bool, error) { return isSameDevice(a, b) }
 
-// Size returns the size of a block device in bytes.
+// Size returns the size of the block device at path in bytes.
 func Size(path string) (uint64, error) {
 	f, err := os.Open(path)
 	if err != nil {

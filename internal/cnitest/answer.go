@@ -29,7 +29,7 @@ const (
 	SessionChild Child = "session" // in a session of its own, which a signal to the group does not reach
 )
 
-// Succeed returns the default behaviour.
+// Succeed returns the default Answer: the plugin succeeds with a result of its own.
 func Succeed() Answer { return Answer{} }
 
 // Return returns an Answer with which the plugin succeeds and prints result, usually a CNI result in JSON.
@@ -49,5 +49,5 @@ func Fail(code uint, message string, details ...string) Answer {
 // process child, if any.
 func Hang(child Child) Answer { return Answer{Hang: true, Child: child} }
 
-// Crash returns an answer in which a signal kills the plugin.
+// Crash returns an Answer with which the plugin kills itself by a signal.
 func Crash() Answer { return Answer{Crash: true} }

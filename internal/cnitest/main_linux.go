@@ -18,7 +18,8 @@ import (
 // childArg is the argument with which a plugin starts its child process.
 const childArg = "cnitest-child"
 
-// Main runs the scripted plugin and exits if this process was started as one. TestMain calls it first.
+// Main runs the scripted plugin and exits if this process was started as a plugin. Otherwise it returns at once. Call it first in
+// TestMain.
 func Main() {
 	dir, plugin := filepath.Split(os.Args[0])
 	if len(os.Args) == 2 && os.Args[1] == childArg {

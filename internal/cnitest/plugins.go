@@ -43,7 +43,7 @@ type Call struct {
 	Child       int // PID of its child process; zero: none
 }
 
-// String returns the plugin and the command, such as "bridge ADD".
+// String returns the plugin and the CNI command, such as "bridge ADD".
 func (c Call) String() string { return c.Plugin + " " + c.Command }
 
 // Field returns the field name of the network configuration, such as "prevResult" or "runtimeConfig", as JSON. It returns "" if
@@ -69,7 +69,7 @@ func New(t testing.TB, names ...string) *Plugins {
 	return p
 }
 
-// Install adds a plugin.
+// Install adds an executable plugin with this name to the directory.
 func (p *Plugins) Install(name string) {
 	p.t.Helper()
 	self, err := os.Executable()
@@ -81,7 +81,7 @@ func (p *Plugins) Install(name string) {
 	}
 }
 
-// Uninstall removes a plugin.
+// Uninstall removes the plugin name from the directory.
 func (p *Plugins) Uninstall(name string) {
 	p.t.Helper()
 	if err := os.Remove(filepath.Join(p.Dir, name)); err != nil {
@@ -153,7 +153,7 @@ func (p *Plugins) CallNames(commands ...string) string {
 	return strings.Join(words, ", ")
 }
 
-// ClearCalls removes the recorded calls.
+// ClearCalls deletes the records of all calls so far.
 func (p *Plugins) ClearCalls() {
 	p.t.Helper()
 	if err := os.Remove(filepath.Join(p.Dir, callsFile)); err != nil && !os.IsNotExist(err) {

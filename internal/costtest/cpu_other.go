@@ -7,7 +7,7 @@ package costtest
 
 import "time"
 
-// cpuTime returns the elapsed time, because the CPU time is not available on this operating system.
+// cpuTime returns the elapsed time instead of the CPU time, which this operating system does not report.
 func cpuTime() time.Duration { return time.Since(epoch) }
 
 var epoch = time.Now() //nolint:gochecknoglobals // a constant

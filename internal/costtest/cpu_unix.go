@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// cpuTime returns the CPU time of all threads of the process.
+// cpuTime returns the CPU time that all threads of this process have used so far.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // fails only for bad arguments

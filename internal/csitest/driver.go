@@ -67,7 +67,7 @@ type Driver struct {
 	wg sync.WaitGroup
 }
 
-// Start starts a driver, and stops it at the end of the test.
+// Start starts a driver with opts. The driver is stopped when the test ends.
 func Start(t testing.TB, opts Options) *Driver {
 	t.Helper()
 	if opts.Name == "" {
@@ -92,7 +92,7 @@ func Start(t testing.TB, opts Options) *Driver {
 	return d
 }
 
-// Socket returns the path of the CSI socket.
+// Socket returns the path of the socket with the CSI services.
 func (d *Driver) Socket() string { return filepath.Join(d.dir, "csi.sock") }
 
 // RegistrationSocket returns the path of the registration socket, through which the kubelet's plugin watcher finds the driver.
@@ -101,7 +101,7 @@ func (d *Driver) RegistrationSocket() string {
 	return filepath.Join(d.opts.Registry, d.opts.Name+"-reg.sock")
 }
 
-// Restart starts the driver after Stop, with the same volumes.
+// Restart starts the driver again after Stop. It keeps its records of staged and published volumes.
 func (d *Driver) Restart() {
 	d.t.Helper()
 	g := grpc.NewServer(grpc.UnaryInterceptor(d.interceptCall))
@@ -145,7 +145,7 @@ func (d *Driver) Stop() {
 	d.wg.Wait()
 }
 
-// SetCapabilities replaces the capabilities of the driver.
+// SetCapabilities replaces the capabilities that the driver reports.
 func (d *Driver) SetCapabilities(capabilities ...csi.NodeServiceCapability_RPC_Type) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -159,7 +159,7 @@ func (d *Driver) Calls() []Call {
 	return slices.Clone(d.calls)
 }
 
-// Methods returns the methods of [Driver.Calls] in order.
+// Methods returns the method of each call that [Driver.Calls] returns, in order.
 func (d *Driver) Methods() []string {
 	var names []string
 	for _, c := range d.Calls() {
@@ -168,7 +168,7 @@ func (d *Driver) Methods() []string {
 	return names
 }
 
-// ClearCalls deletes the recorded calls.
+// ClearCalls deletes the records of all calls so far.
 func (d *Driver) ClearCalls() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

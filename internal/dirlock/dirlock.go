@@ -28,7 +28,7 @@ type LockedError struct {
 	PID int // of the holder; 0: unknown
 }
 
-// Error names the holder, but not the directory.
+// Error returns a text with the process that has the lock. The text does not contain the directory.
 func (e *LockedError) Error() string {
 	if e.PID == 0 {
 		return "another agent has it open"
@@ -78,7 +78,7 @@ func IsLocked(dir, name string) (bool, error) {
 	return false, err
 }
 
-// Release unlocks the directory.
+// Release unlocks the directory, so that another agent can lock it.
 func (l *Lock) Release() error { return l.file.Close() }
 
 // errLocked is the error of tryLock if another process has locked the file.
@@ -105,7 +105,7 @@ func writePID(f *os.File) error {
 	return err
 }
 
-// readPID returns the process ID in a lock file, or 0.
+// readPID returns the process ID in the lock file f, or 0 if it has none.
 func readPID(f *os.File) int {
 	var text [20]byte
 	n, _ := f.ReadAt(text[:], 0)

@@ -11,8 +11,8 @@ import (
 	"os"
 )
 
-// tryLock fails: this system has no flock.
+// tryLock always fails, because this system has no flock.
 func tryLock(*os.File) error { return fmt.Errorf("flock: %w", errors.ErrUnsupported) }
 
-// hasExited is not used on this system.
+// hasExited is never called on this system.
 func hasExited(int) bool { return false }

@@ -11,7 +11,7 @@ import (
 	"fmt"
 )
 
-// Run returns [errors.ErrUnsupported].
+// Run returns [errors.ErrUnsupported] on this system.
 func (w *Walk) Run(context.Context, string) error {
 	return fmt.Errorf("measuring directories: %w", errors.ErrUnsupported)
 }

@@ -38,7 +38,7 @@ func (d Dir) Write(name, content string) {
 	}
 }
 
-// Remove removes a file.
+// Remove removes the file name from d.
 func (d Dir) Remove(name string) {
 	d.t.Helper()
 	if err := os.Remove(filepath.Join(d.Path, name)); err != nil {

@@ -42,7 +42,7 @@ func StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 	return startProcess(t, cmd)
 }
 
-// PID returns the process ID.
+// PID returns the ID of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 func startProcess(t testing.TB, cmd *exec.Cmd) *Process {

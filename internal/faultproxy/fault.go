@@ -42,7 +42,7 @@ func (p *Proxy) Inject(fault Fault) (remove func()) {
 	}
 }
 
-// takeFault counts a request, and returns its fault or nil.
+// takeFault counts the request, and returns the last injected fault that matches it. It returns nil if none matches.
 func (p *Proxy) takeFault(request Request) *Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,7 @@ const (
 	swallowing      // connections stay open, and their data is dropped
 )
 
-// modeIf returns m if on is true, else passing.
+// modeIf returns m if on is true, and passing otherwise.
 func modeIf(on bool, m mode) mode {
 	if on {
 		return m
@@ -35,7 +35,7 @@ type faultListener struct {
 	conns map[*conn]struct{}
 }
 
-// setMode sets the mode for existing and new connections.
+// setMode applies m to all existing and later connections.
 func (l *faultListener) setMode(m mode) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,7 +52,7 @@ func (l *faultListener) countConnections() int {
 	return l.made
 }
 
-// closeAll closes the listener and all connections.
+// closeAll closes the listener and all its connections.
 func (l *faultListener) closeAll() {
 	_ = l.listener.Close()
 	l.setMode(refusing)

@@ -39,7 +39,7 @@ type Proxy struct {
 	line    faultListener
 }
 
-// Start starts a proxy that runs until the end of the test.
+// Start starts a proxy with opts. It runs until the test ends.
 func Start(t testing.TB, opts Options) *Proxy {
 	t.Helper()
 	p, serve, err := newProxy(opts)

@@ -21,7 +21,7 @@ type Request struct {
 // Match selects requests. An empty field matches any value, and "-" an empty value. Path is a prefix.
 type Match Request
 
-// Matches reports whether m selects the request.
+// Matches reports whether r has the values of all fields of m that are set.
 func (m Match) Matches(r Request) bool {
 	match := func(want, is string) bool { return want == "" || want == is || want == "-" && is == "" }
 	return match(m.Verb, r.Verb) && match(m.Resource, r.Resource) && match(m.Subresource, r.Subresource) &&

@@ -149,7 +149,7 @@ func (s *Store) layerBytes() (bytes uint64) {
 	return bytes
 }
 
-// List returns the containers without their mounts.
+// List returns all containers. As in the list of a real runtime, their mounts are missing.
 func (s *Store) List(ctx context.Context) (cri.Snapshot, error) {
 	snap := cri.Snapshot{Time: time.Now()}
 	if err := s.callFault(ctx, "List", ""); err != nil {
@@ -169,7 +169,7 @@ func (s *Store) SandboxStatus(_ context.Context, id string) (cri.Sandbox, error)
 	return cri.Sandbox{}, &cri.Error{Op: "PodSandboxStatus", ID: id, Err: cri.ErrNotFound}
 }
 
-// ContainerStatus returns a container with its mounts.
+// ContainerStatus returns the container with this id, including its mounts.
 func (s *Store) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
 	if err := s.callFault(ctx, "ContainerStatus", id); err != nil {
 		return cri.Container{}, err
@@ -182,7 +182,7 @@ func (s *Store) ContainerStatus(ctx context.Context, id string) (cri.Container, 
 	return cri.Container{}, &cri.Error{Op: "ContainerStatus", ID: id, Err: cri.ErrNotFound}
 }
 
-// ListImages returns all images, or an error of Fault.
+// ListImages returns all images of the store.
 func (s *Store) ListImages(ctx context.Context) ([]cri.Image, error) {
 	if err := s.callFault(ctx, "ListImages", ""); err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (s *Store) ListImages(ctx context.Context) ([]cri.Image, error) {
 	return slices.Clone(s.images), nil
 }
 
-// ImageStatus returns the image whose ID is spec.Image.
+// ImageStatus returns the image with the ID spec.Image.
 func (s *Store) ImageStatus(ctx context.Context, spec cri.ImageSpec) (cri.Image, error) {
 	if err := s.callFault(ctx, "ImageStatus", spec.Image); err != nil {
 		return cri.Image{}, err
@@ -237,7 +237,7 @@ func (s *Store) ImageUsage(ctx context.Context) (cri.ImageUsage, error) {
 	return cri.ImageUsage{Images: []cri.FilesystemUsage{{Time: time.Now(), UsedBytes: &bytes}}}, nil
 }
 
-// callFault returns the error of ctx or of Fault.
+// callFault returns the error of ctx, or the error of the hook Fault for the operation op on the object id.
 func (s *Store) callFault(ctx context.Context, op, id string) error {
 	err := ctx.Err()
 	if err == nil && s.Fault != nil {

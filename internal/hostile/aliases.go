@@ -36,5 +36,5 @@ func aliasManifests(size int) []Manifest {
 	}
 }
 
-// levelSuffix returns a text that is different for each n.
+// levelSuffix returns a text with n letters, which makes a name unique.
 func levelSuffix(n int) string { return strings.Repeat("i", n) }

@@ -159,7 +159,7 @@ func linkExists(name string) bool {
 	return err == nil
 }
 
-// listPorts returns the host ends of the pods' interfaces.
+// listPorts returns the names of the host ends of the pods' veth pairs.
 func (l *Lab) listPorts() []string {
 	return listDir("/sys/class/net/" + l.Bridge() + "/brif")
 }

@@ -52,19 +52,19 @@ type labRecord struct {
 // Endpoint returns the address of the lab's CRI socket in the notation of kubelet flags: unix:///path.
 func (l *Lab) Endpoint() string { return "unix://" + l.socketPath() }
 
-// Dir returns the directory with configuration, logs and images of the lab.
+// Dir returns the directory for the configuration, logs and images of the lab.
 func (l *Lab) Dir() string { return filepath.Join(l.home, "instances", l.record.Name) }
 
-// StateDir returns the directory with mounts, network namespaces and sockets of the lab.
+// StateDir returns the directory for the mounts, network namespaces and sockets of the lab.
 func (l *Lab) StateDir() string { return filepath.Join(runBase, l.record.ID) }
 
-// Bridge returns the name of the bridge for the pods.
+// Bridge returns the name of the network bridge to which the pods are connected.
 func (l *Lab) Bridge() string { return "nal-" + l.record.ID }
 
-// Subnet returns the subnet of the pod addresses.
+// Subnet returns the subnet from which pods get their addresses.
 func (l *Lab) Subnet() netip.Prefix { return netip.MustParsePrefix(l.record.Subnet) }
 
-// RegistryHost returns host and port of the lab's registry. It uses plain HTTP and accepts pushes.
+// RegistryHost returns host:port of the lab's image registry, which uses plain HTTP and accepts pushes.
 func (l *Lab) RegistryHost() string { return l.record.RegistryHost }
 
 // MirrorDir returns containerd's directory for registry mirrors. At each pull, containerd reads REGISTRY/hosts.toml in it. The
@@ -78,10 +78,10 @@ func (l *Lab) RegistryImage() string { return l.record.RegistryHost + "/busybox:
 // RegistryImageByDigest returns the name of the image of RegistryImage with its digest in place of the tag.
 func (l *Lab) RegistryImageByDigest() string { return l.record.RegistryDigest }
 
-// ContainerdPID returns the process ID of containerd, which changes at every [Lab.Restart].
+// ContainerdPID returns the process ID of containerd. Each [Lab.Restart] changes it.
 func (l *Lab) ContainerdPID() int { return l.record.Containerd.PID }
 
-// LogPath returns the log file of containerd.
+// LogPath returns the path of containerd's log file.
 func (l *Lab) LogPath() string { return filepath.Join(l.Dir(), "containerd.log") }
 
 // BinDir returns the directory with containerd, runc, ctr, crane and the CNI plugins.
@@ -146,7 +146,7 @@ func newLab(home, name string) *Lab {
 	return &Lab{home: home, record: labRecord{Name: name, ID: hex.EncodeToString(sum[:4])}}
 }
 
-// saveRecord writes lab.json atomically.
+// saveRecord writes l.record to lab.json atomically.
 func (l *Lab) saveRecord() error {
 	b, err := json.MarshalIndent(l.record, "", "\t")
 	if err != nil {

@@ -59,7 +59,7 @@ func (p process) isAlive() bool {
 	return ok && start == p.Start
 }
 
-// killProcess sends SIGKILL and waits until the process has exited.
+// killProcess sends SIGKILL to the process and waits until it has exited.
 func (p process) killProcess(ctx context.Context) error {
 	return p.signalAndWait(ctx, syscall.SIGKILL)
 }
@@ -83,7 +83,7 @@ func stopAll(ctx context.Context, all []process, grace time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// signalAndWait sends a signal and waits until the process has exited or ctx ends.
+// signalAndWait sends sig to the process and waits until it has exited or ctx ends.
 func (p process) signalAndWait(ctx context.Context, sig syscall.Signal) error {
 	if !p.isAlive() {
 		return nil

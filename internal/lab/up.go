@@ -85,7 +85,7 @@ func lockHome(ctx context.Context, home string) (*os.File, error) {
 	return acquireLock(ctx, filepath.Join(home, "lock"), false)
 }
 
-// startAll starts the processes of a new lab and loads its images.
+// startAll starts containerd and the registry of a new lab, and loads its images.
 func (l *Lab) startAll(ctx context.Context) error {
 	for _, dir := range []string{l.Dir(), filepath.Join(l.Dir(), "tmp"), l.registryDir(), l.StateDir()} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {

@@ -27,7 +27,7 @@ func (l *List) Add(fn func(uids ...string)) {
 	l.fns = append(slices.Clip(l.fns), fn)
 }
 
-// IsEmpty reports whether no function was added.
+// IsEmpty reports whether Add was never called.
 func (l *List) IsEmpty() bool { return len(l.functions()) == 0 }
 
 // Call calls every registered function, one after another, with uids, the UIDs of the changed pods. It holds no lock during the

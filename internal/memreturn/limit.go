@@ -20,10 +20,12 @@ import (
 // program and for memory of the kernel, such as socket buffers.
 const limitPercent = 80
 
-// LimitToCgroup sets the memory limit of the Go runtime to 80 % of the memory limit of the process's cgroup, v1 or v2, and logs it: the
-// garbage collector then works harder near the limit, where the heap would otherwise grow to twice the live heap and the kernel would kill the
-// process. It does nothing where the cgroup has no limit, where the cgroup cannot be read, and where the environment variable GOMEMLIMIT is
-// set: the operator has then decided. A nil logger discards.
+// LimitToCgroup sets the memory limit of the Go runtime to 80 % of the memory limit of the process's cgroup, v1 or v2, and logs
+// it. Near the limit the garbage collector then works harder. Without it, the heap would grow to twice the live heap, and the
+// kernel could kill the process.
+//
+// It does nothing if the cgroup has no limit or cannot be read. It also does nothing if the environment variable GOMEMLIMIT is
+// set, with which the operator sets the limit. A nil logger discards all messages.
 func LimitToCgroup(logger *slog.Logger) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return

@@ -46,7 +46,7 @@ func Run(ctx context.Context, logger *slog.Logger) error {
 	}
 }
 
-// measure returns the memory of the process.
+// measureMemory returns the current memory usage of this process.
 func measureMemory() usage {
 	heap := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
 	metrics.Read(heap)

@@ -12,11 +12,13 @@ import (
 	"syscall"
 )
 
-// unmapProgram unmaps the read-only pages of the program's own file: code and tables, of which a start uses most and an idle agent few.
-// The process maps a page again on its next use, 16 pages at a time, without a read of the disk while the kernel has the page cached.
+// unmapProgram unmaps the read-only pages of the program's own file: code and tables, most of which only a starting agent uses.
+// At the next use the kernel maps 16 pages at a time again. It need not read the disk if it still has the pages in its page
+// cache.
 //
-// This lowers the resident memory, which monitoring and operators compare. It frees no memory by itself: the pages stay in the page cache
-// until the kernel reclaims them, which it can do sooner. Pages that were written to stay mapped.
+// This lowers the resident memory, which monitoring and operators compare. It frees no memory by itself: the pages stay in the
+// page cache until the kernel reclaims them, which is possible sooner than for mapped pages. Pages that were written to stay
+// mapped.
 func unmapProgram() error {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {

@@ -26,10 +26,10 @@ type Error struct {
 	Err  error
 }
 
-// Error returns "operation path: cause".
+// Error returns the operation, the path and the cause as one text.
 func (e *Error) Error() string { return e.Op + " " + e.Path + ": " + e.Err.Error() }
 
-// Unwrap returns the cause.
+// Unwrap returns the cause of the error.
 func (e *Error) Unwrap() error { return e.Err }
 
 // wrapError returns err as an [*Error] with the operation op and path, or nil if err is nil.
@@ -72,7 +72,7 @@ type TmpfsOptions struct {
 	Attrs  Attr
 }
 
-// Tmpfs mounts a tmpfs on the directory target.
+// Tmpfs mounts a new tmpfs with opts on the directory target.
 func Tmpfs(target string, opts TmpfsOptions) error {
 	return wrapError("mount tmpfs", target, mountTmpfs(target, opts))
 }

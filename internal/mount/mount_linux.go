@@ -178,7 +178,7 @@ func mountTmpfs(target string, opts TmpfsOptions) error {
 	return mountFileSystem("tmpfs", target, strings.Join(data, ","), opts.Attrs)
 }
 
-// unixMode returns mode as a mode of the kernel.
+// unixMode returns m in the representation of the kernel.
 func unixMode(m fs.FileMode) uint32 {
 	mode := uint32(m.Perm())
 	if m&fs.ModeSetuid != 0 {
@@ -200,7 +200,7 @@ func mountHugetlbfs(target string, pageSize int64, attrs Attr) error {
 	return mountFileSystem("hugetlbfs", target, "pagesize="+strconv.FormatInt(pageSize, 10), attrs)
 }
 
-// mountFileSystem mounts a file system without a device.
+// mountFileSystem mounts a file system of type kind that needs no device on target. data has its options.
 func mountFileSystem(kind, target, data string, attrs Attr) error {
 	at, err := openTarget(target)
 	if err != nil {

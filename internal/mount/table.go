@@ -87,7 +87,7 @@ func ParseTable(r io.Reader) ([]Info, error) {
 // errInvalidLine is the error of a line that is not an entry of the mount table.
 var errInvalidLine = errors.New("not an entry of the mount table")
 
-// parseLine parses one entry of the mount table. Fields are separated by one space and may be empty.
+// parseLine parses line, one entry of the mount table. Its fields are separated by single spaces, and some may be empty.
 func parseLine(line string) (m Info, err error) {
 	left, right, ok := strings.Cut(line, " - ")
 	if !ok {
@@ -134,7 +134,7 @@ func unescapeField(s string) string {
 	return b.String()
 }
 
-// parseOctal parses a backslash and three octal digits.
+// parseOctal parses s, which must be a backslash and three octal digits.
 func parseOctal(s string) (byte, bool) {
 	if len(s) < 4 {
 		return 0, false

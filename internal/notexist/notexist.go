@@ -9,7 +9,7 @@ import (
 	"io/fs"
 )
 
-// Ignore returns nil if err wraps [fs.ErrNotExist], else err.
+// Ignore returns nil if err wraps [fs.ErrNotExist], and err otherwise.
 func Ignore(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -15,7 +15,7 @@ type Output struct {
 	Exceeded bool // more than Max bytes were written, and Drop is not set
 }
 
-// Write appends p up to Max bytes.
+// Write appends p to o.Text. If o.Text would exceed o.Max, it returns an error; with o.Drop it instead drops the excess bytes.
 func (o *Output) Write(p []byte) (int, error) {
 	room := o.Max - len(o.Text)
 	if len(p) > room && !o.Drop {

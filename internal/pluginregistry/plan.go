@@ -112,7 +112,7 @@ func (k *socket) nextStep() (step, time.Time) {
 	return register, k.notBefore
 }
 
-// startStep records that a step has started.
+// startStep records that the step next of k has started.
 func (k *socket) startStep(next step) {
 	if next == cancel {
 		k.canceled = true

@@ -65,7 +65,7 @@ func (w *Watcher) registerPlugin(ctx context.Context, path string) (Plugin, erro
 	return p, nil
 }
 
-// getInfo calls GetInfo of a plugin and checks the result.
+// getInfo calls GetInfo of the plugin at the socket path, and checks that the result is within the limits.
 func getInfo(ctx context.Context, client registration.RegistrationClient, path string) (Plugin, error) {
 	ctx, cancel := context.WithTimeout(ctx, InfoTimeout)
 	defer cancel()

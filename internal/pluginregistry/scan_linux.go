@@ -54,7 +54,7 @@ type scanner struct {
 	err     error // the last error; the scan continues after it
 }
 
-// readDir reads the entries of one directory.
+// readDir adds the entries of the directory dir to the result of the scan.
 func (s *scanner) readDir(dir string) error {
 	f, err := s.root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *scanner) readDir(dir string) error {
 	return nil
 }
 
-// addEntry adds a socket, or queues a directory.
+// addEntry adds the entry name to the result if it is a socket. If it is a directory, it is read later.
 func (s *scanner) addEntry(name string) {
 	info, err := s.root.Lstat(name)
 	if err != nil {

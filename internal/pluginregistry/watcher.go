@@ -239,7 +239,7 @@ func (w *Watcher) sendResult(ctx context.Context, res stepResult) {
 	}
 }
 
-// finishStep records the result of a step and logs it.
+// finishStep stores and logs res, the result of a step that has returned.
 func (w *Watcher) finishStep(res stepResult) {
 	k := w.state[res.path]
 	if stop := w.cancels[res.path]; stop != nil {

@@ -11,11 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Addresses returns the IP addresses of a pod, the primary one first: the first address in ips of the node's IP family, and the
-// first of the other family. ips are the addresses from the runtime, in any order; invalid ones are omitted.
+// Addresses returns the IP addresses of a pod for its status, at most one per IP family. The first is the first address in ips of
+// the node's primary family, that of hostIPs[0]. The second is the first address in ips of the other family. ips has the
+// addresses from the runtime in any order; invalid ones are ignored.
 //
-// A pod with host network and without addresses in ips keeps its previous ones, or else gets those of the node. If it has one
-// address, the second node address is added if its family differs, because the node may have become dual stack. Source:
+// A pod with host network and without addresses in ips keeps its previous addresses, or gets hostIPs[0] if it has none. If it
+// then has one address, it also gets hostIPs[1] of the other family, because the node may have become dual stack. Source:
 // sortPodIPs and generateAPIPodStatus in pkg/kubelet/kubelet_pods.go.
 func Addresses(hostNetwork bool, ips []string, previous []corev1.PodIP, hostIPs []netip.Addr) []netip.Addr {
 	first6 := len(hostIPs) > 0 && hostIPs[0].Is6()

@@ -85,7 +85,8 @@ func callIoctl(f *os.File, request uintptr, a *fileAttr) error {
 	return nil
 }
 
-// callQuotactl calls quotactl_fd(2), Linux 5.14.
+// callQuotactl calls quotactl_fd(2) of Linux 5.14 with cmd for the project id on the file system of f. arg is its input or
+// output.
 func callQuotactl(f *os.File, cmd, id uint32, arg unsafe.Pointer) error {
 	if _, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, f.Fd(), uintptr(cmd), uintptr(id), uintptr(arg), 0, 0); errno != 0 {
 		return errno

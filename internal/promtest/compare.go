@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Compare checks our metrics against those of the kubelet and a list of verdicts, and returns all mismatches, sorted. Each metric
-// of the kubelet needs a verdict, which must be true, and each verdict must match a metric. A metric that only we have needs a
-// name with one of the prefixes own, such as nodeagent_.
+// Compare compares our metrics with those of the kubelet, and returns a sorted text for each difference that verdicts does not
+// permit. Each metric of the kubelet needs a verdict, which must be true. Each verdict must match a metric. A metric that only we
+// have must have a name that begins with one of the prefixes own, such as nodeagent_.
 //
 // A verdict is a line: "same NAME", "absent NAME: reason", "labels NAME: reason" for a metric that differs only in its labels, or
-// "varies NAME: reason" for a metric that either side may lack. NAME may end in * for all metrics with the prefix, unless a line
-// has the whole name. Empty lines and lines with # are comments.
+// "varies NAME: reason" for a metric that the kubelet or nodeagent may lack. A NAME that ends with * stands for all metrics with
+// that prefix, except those that have a line with their whole name. Empty lines and lines that start with # are comments.
 func Compare(kubelet, ours []Family, verdicts string, own ...string) []string {
 	list, problems := parseVerdicts(verdicts)
 	theirs, mine := indexByName(kubelet), indexByName(ours)

@@ -40,7 +40,7 @@ type Family struct {
 	Buckets []float64 // upper bounds of a histogram without +Inf, or quantiles of a summary
 }
 
-// String returns the shape as a line of a list.
+// String returns the line that ParseList parses to f.
 func (f Family) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s {%s}", f.Name, f.Type, strings.Join(f.Labels, ","))

@@ -130,7 +130,8 @@ func isPath(text string) bool {
 	return true
 }
 
-// isPathComponent reports whether text starts and ends with a letter or digit and has only single separators in between.
+// isPathComponent reports whether text is a valid part of a path between slashes: it starts and ends with a letter or digit, and
+// all its separators stand alone.
 func isPathComponent(text string) bool {
 	alphanumeric := func(c byte) bool { return c >= 'a' && c <= 'z' || isDigit(c) }
 	for {

@@ -17,11 +17,13 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// UnusedExports returns the exported names of the public packages of the module at dir for which no user is visible. The names are functions,
-// types, variables, constants and methods, as "package.Name" or "package.Type.Method". A user is an example, an Example, or a package of
-// another area: another directory at the root of the module, without its tests. A name is also used if the declaration of a used name mentions
-// it, and if it is a constant of a used type. A method is used if an interface of this module, or of a package that it imports, has a method of
-// its name: the type can then be passed as that interface.
+// UnusedExports returns the exported names of the public packages of the module at dir that have no visible user, as
+// "package.Name" or "package.Type.Method". A user is an example or a package outside of the area of the name. An area is a
+// directory at the root of the module, and tests are no users.
+//
+// A name is also used if the declaration of a used name mentions it, or if it is a constant of a used type. A method is also used
+// if an interface of this module, or of a package that it imports, has a method of that name: code can then call it through the
+// interface.
 func UnusedExports(ctx context.Context, dir string) ([]string, error) {
 	loaded, err := packages.Load(&packages.Config{
 		Context: ctx, Dir: dir, Tests: true,
@@ -84,7 +86,7 @@ func (u *exportUse) rootDir(path string) string {
 	return first
 }
 
-// collectNames adds the exported names of a package.
+// collectNames adds the exported names of package p to u.names.
 func (u *exportUse) collectNames(p *types.Package) {
 	for _, name := range p.Scope().Names() {
 		o := p.Scope().Lookup(name)
@@ -102,7 +104,7 @@ func (u *exportUse) collectNames(p *types.Package) {
 	}
 }
 
-// methodsOf yields the methods that are declared for a type.
+// methodsOf yields the methods that are declared for the type t.
 func methodsOf(t *types.TypeName) func(func(*types.Func) bool) {
 	return func(yield func(*types.Func) bool) {
 		if named, ok := t.Type().(*types.Named); ok {
@@ -197,7 +199,7 @@ func (u *exportUse) markUsed(o types.Object) {
 	u.markType(o.Type())
 }
 
-// markType marks the names that a type mentions.
+// markType marks all names that occur in t as used.
 func (u *exportUse) markType(t types.Type) {
 	if t == nil || u.seen[t] {
 		return

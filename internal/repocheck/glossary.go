@@ -29,7 +29,7 @@ type glossaryEntry struct {
 	replacement string
 }
 
-// ParseGlossary parses a glossary. An error names the line.
+// ParseGlossary parses the text of a [Glossary]. An error contains the number of the invalid line.
 func ParseGlossary(text string) (*Glossary, error) {
 	g := new(Glossary)
 	var patterns []string

@@ -44,7 +44,7 @@ type grant struct {
 // pattern matches a valid package path of a policy.
 var pattern = regexp.MustCompile(`^(\.|C|[a-z0-9][\w.-]*(/[\w.-]+)*)$`)
 
-// ParsePolicy parses a policy. An error names the line.
+// ParsePolicy parses the text of a [Policy]. An error contains the number of the invalid line.
 func ParsePolicy(text string) (*Policy, error) {
 	p := &Policy{groups: map[string][]string{}, grants: map[string]grant{}, tests: map[string][]string{}}
 	number := 0

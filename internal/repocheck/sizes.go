@@ -27,7 +27,7 @@ type Sizes struct {
 // sizeKinds are the kinds of files with a limit.
 var sizeKinds = []string{"file", "test file"} //nolint:gochecknoglobals // only read
 
-// ParseSizes parses limits. An error names the line.
+// ParseSizes parses the text of a [Sizes]. An error contains the number of the invalid line.
 func ParseSizes(text string) (*Sizes, error) {
 	s := &Sizes{limits: map[string]int{}, exceptions: map[string]int{}}
 	number := 0

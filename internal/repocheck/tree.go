@@ -35,13 +35,13 @@ type File struct {
 	Nested bool      // is in a module below the root
 }
 
-// Dir returns the directory of the file, "." for the root.
+// Dir returns the directory of the file relative to the repository, or "." for its root.
 func (f *File) Dir() string { return path.Dir(f.Path) }
 
-// IsTest reports whether the file is a Go test file.
+// IsTest reports whether f is a Go test file.
 func (f *File) IsTest() bool { return strings.HasSuffix(f.Path, "_test.go") }
 
-// IsMain reports whether the file is part of a command.
+// IsMain reports whether f is part of a command: its package is main.
 func (f *File) IsMain() bool { return f.Go != nil && f.Go.Name.Name == "main" }
 
 // Complaint is one violation of a rule.
@@ -51,7 +51,7 @@ type Complaint struct {
 	Text string
 }
 
-// String returns "path:line: text".
+// String returns the violation as "path:line: text".
 func (c Complaint) String() string {
 	if c.Line == 0 {
 		return c.Path + ": " + c.Text

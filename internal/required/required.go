@@ -28,7 +28,7 @@ func Args(constructor string, args ...Arg) error {
 	return nil
 }
 
-// MustArgs panics with the error of [Args], if there is one.
+// MustArgs panics with the error of [Args] if a value is nil.
 func MustArgs(constructor string, args ...Arg) {
 	if err := Args(constructor, args...); err != nil {
 		panic(err.Error())

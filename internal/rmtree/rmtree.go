@@ -15,7 +15,7 @@ type MountError struct {
 	Path string // the first mount point
 }
 
-// Error names the mount point.
+// Error returns a text with the path of the mount point.
 func (e *MountError) Error() string {
 	return fmt.Sprintf("remove %s: something is mounted there", e.Path)
 }

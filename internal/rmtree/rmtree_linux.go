@@ -17,7 +17,7 @@ import (
 // to the top of the tree and removed there.
 const maxDepth = 100
 
-// removeTree removes a directory tree except mounts.
+// removeTree implements [Remove] on Linux.
 func removeTree(path string) error {
 	path = filepath.Clean(path)
 	parent, err := unix.Open(filepath.Dir(path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

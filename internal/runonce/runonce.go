@@ -51,7 +51,7 @@ func (g *Guard) Begin() error {
 	return nil
 }
 
-// End is called when Run returns.
+// End records that Run returns. Run calls it last.
 func (g *Guard) End() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

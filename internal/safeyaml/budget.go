@@ -62,7 +62,7 @@ func (b *Budget) Spend(values int) error {
 // Spent returns the number of values by which the budget was reduced so far.
 func (b *Budget) Spent() int { return b.maxValues - max(0, min(b.values, b.nodes)) }
 
-// tooManyValues returns the error for an exceeded budget.
+// tooManyValues returns the error for a file with more values than its budget permits.
 func (b *Budget) tooManyValues() error {
 	return fmt.Errorf("more than %d values in the file", b.maxValues)
 }

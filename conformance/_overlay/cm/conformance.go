@@ -58,7 +58,7 @@ func NewConformanceNode(ctx context.Context, config NodeConfig, capacity v1.Reso
 	return &ConformanceNode{m}
 }
 
-// Pods returns the manager of the pods' cgroups.
+// Pods returns the manager of the cgroups of single pods.
 func (n *ConformanceNode) Pods() PodContainerManager { return n.m.NewPodContainerManager() }
 
 // Allocatable returns two amounts: absolute, the node allocatable that the cgroup of all pods enforces, and reserved, the

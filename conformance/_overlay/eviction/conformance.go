@@ -29,7 +29,7 @@ func NewConformanceManager(summary stats.SummaryProvider, config Config, kill Ki
 	return &ConformanceManager{m.(*managerImpl)}
 }
 
-// Synchronize runs one pass of the eviction manager.
+// Synchronize runs one pass: the manager reads its summary, and evicts a pod if necessary. pods returns the active pods.
 func (c *ConformanceManager) Synchronize(ctx context.Context, disks DiskInfoProvider, pods ActivePodsFunc) error {
 	_, err := c.m.synchronize(ctx, disks, pods)
 	return err

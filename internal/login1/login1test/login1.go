@@ -59,7 +59,7 @@ type peer struct {
 	subscribed bool
 }
 
-// Start starts a Logind that listens on the unix socket.
+// Start starts a Logind that listens on a new unix socket at path socket. The caller calls [Logind.Close].
 func Start(socket string) (*Logind, error) {
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
@@ -106,7 +106,7 @@ func (l *Logind) SetSilent(method string, mute bool) {
 	l.silent[method] = mute
 }
 
-// SetDelay sets InhibitDelayMaxSec.
+// SetDelay sets the property InhibitDelayMaxUSec, the maximum delay of a shutdown, to d.
 func (l *Logind) SetDelay(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +117,7 @@ func (l *Logind) SetDelay(d time.Duration) {
 // PrepareForShutdown.
 func (l *Logind) Shutdown() { l.setShutdown(true) }
 
-// CancelShutdown cancels the shutdown.
+// CancelShutdown ends the simulated shutdown. Clients get the signal PrepareForShutdown with the argument false.
 func (l *Logind) CancelShutdown() { l.setShutdown(false) }
 
 func (l *Logind) setShutdown(shutdown bool) {
@@ -146,14 +146,14 @@ func (l *Logind) signalLocked(shutdown bool) {
 	}
 }
 
-// InhibitorCount returns the number of open inhibitors.
+// InhibitorCount returns the number of inhibitors that clients have not closed.
 func (l *Logind) InhibitorCount() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.inhibitors
 }
 
-// Calls returns all calls so far, as method and arguments.
+// Calls returns a text for each call so far, with its method and arguments.
 func (l *Logind) Calls() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

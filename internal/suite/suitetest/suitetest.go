@@ -51,7 +51,7 @@ func Documented(t *testing.T, rules, files string, atLeast int) {
 	}
 }
 
-// constants returns the string constants of a file.
+// constants returns the string constants that the Go file declares, by name.
 func constants(t *testing.T, file string) map[string]string {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
