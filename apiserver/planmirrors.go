@@ -44,13 +44,13 @@ type MirrorAction struct {
 // errNotRegistered reports that no mirror pod can be created, because there is no Node object to own it.
 var errNotRegistered = errors.New("the node is not registered, or is being deleted")
 
-// PlanMirrors returns the actions that give each static pod one mirror pod in the API server, and delete all other mirror pods. A
-// mirror belongs to the static pod with its name and with the hash in its annotation kubernetes.io/config.mirror. A mirror with
-// another hash, or that is being deleted, is replaced.
+// PlanMirrors returns the actions after which each static pod has one mirror pod in the API server, and no other mirror pods
+// exist. A mirror pod belongs to the static pod with its name and with the hash in its annotation kubernetes.io/config.mirror. A
+// mirror pod with a different hash, or that is being deleted, is replaced.
 //
-// The mirror of a static pod in no source stays until the pod has terminated, even if a new static pod has its name: the
-// kubelet's pod worker does the same. A static pod that is not admitted gets no mirror. Of two static pods with one name the
-// first counts. PlanMirrors does not change its arguments.
+// The mirror pod of a static pod that no source lists stays until the static pod has terminated, even if a new static pod has its
+// name: the kubelet's pod worker does that too. A static pod that is not admitted gets no mirror pod. If two static pods have one
+// name, the first gets the mirror pod. PlanMirrors does not change its arguments.
 func PlanMirrors(static, mirrorPods []*corev1.Pod, in MirrorInput) (actions []MirrorAction) {
 	byName := make(map[types.NamespacedName]*corev1.Pod, len(mirrorPods))
 	for _, mirror := range mirrorPods {

@@ -76,7 +76,7 @@ func markUnavailable(err error) error {
 // unavailableError is the error of a read while the API server is unavailable.
 type unavailableError struct{ error }
 
-// Unanswered returns true. Package volume then retries soon.
+// Unanswered returns true, so that package volume retries soon.
 func (unavailableError) Unanswered() bool { return true }
 
 // Unwrap returns the cause.

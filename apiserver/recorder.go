@@ -237,7 +237,7 @@ func (r *Recorder) dropEvent(event *corev1.Event, cause error) {
 	}
 }
 
-// updateStats calls change with the counts, under the lock.
+// updateStats calls change with the event counts, with the lock held.
 func (r *Recorder) updateStats(change func(*RecorderStats)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 // unavailable, it returns the last known object.
 type VolumeObjects struct{ objects *Objects }
 
-// Volumes returns the config maps and secrets for volumes.
+// Volumes returns a reader of config maps and secrets for package volume.
 func (b *Objects) Volumes() VolumeObjects { return VolumeObjects{b} }
 
 // ConfigMap returns a watched config map, or its cached copy in [ObjectsOptions].CacheDir while the API server is unavailable.

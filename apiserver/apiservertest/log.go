@@ -70,7 +70,7 @@ func (s *Server) Requests(match Match) []Request {
 	return slices.DeleteFunc(slices.Clone(s.log.requests), func(r Request) bool { return !match.matchesRequest(r) })
 }
 
-// CountRequests returns the number of matching requests.
+// CountRequests returns the number of logged requests that match.
 func (s *Server) CountRequests(match Match) int { return len(s.Requests(match)) }
 
 // ForgetRequests deletes the log of requests.

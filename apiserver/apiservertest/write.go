@@ -57,7 +57,7 @@ func (c *call) dispatchVerb() (obj runtime.Object, code int, err error) {
 	}
 }
 
-// orNone converts a nil Object to a nil runtime.Object.
+// orNone returns obj, or an untyped nil if obj is nil.
 func orNone(obj Object) runtime.Object {
 	if obj == nil {
 		return nil

@@ -241,8 +241,8 @@ func (c *Client) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificat
 	return &tls.Certificate{}, nil
 }
 
-// Current returns the certificate, or nil if none is valid.
+// Current returns the current certificate, or nil if there is no valid certificate.
 func (c *Client) Current() *tls.Certificate { return c.rotation.currentPair() }
 
-// Status returns the state of the certificate.
+// Status returns the state of the certificate and its requests.
 func (c *Client) Status() Status { return c.rotation.status() }

@@ -99,7 +99,7 @@ func (r *rotation) currentPair() *tls.Certificate {
 	return r.pair
 }
 
-// status returns the state of the certificate.
+// status returns the state of the certificate and its requests.
 func (r *rotation) status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -90,8 +90,8 @@ func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return nil, fmt.Errorf("serve this node: %w that is valid: %s", certstore.ErrNoCertificate, s.rotation.status().Reason)
 }
 
-// Current returns the certificate, or nil if none is valid.
+// Current returns the current certificate, or nil if there is no valid certificate.
 func (s *Serving) Current() *tls.Certificate { return s.rotation.currentPair() }
 
-// Status returns the state of the certificate.
+// Status returns the state of the certificate and its requests.
 func (s *Serving) Status() Status { return s.rotation.status() }

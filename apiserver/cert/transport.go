@@ -200,7 +200,7 @@ type conn struct {
 	owner *generation
 }
 
-// Close closes the connection.
+// Close closes the connection and removes it from its generation.
 func (c *conn) Close() error {
 	c.owner.mu.Lock()
 	delete(c.owner.conns, c)

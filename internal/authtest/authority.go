@@ -40,7 +40,7 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// PEM returns the certificate of the authority.
+// PEM returns the certificate of the authority as PEM.
 func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }

@@ -64,7 +64,7 @@ func (r *Reviewer) Allow(user string, rules ...string) {
 	r.rules[user] = rules
 }
 
-// SetError makes all reviews return err; nil restores them.
+// SetError makes all reviews return err. With nil, they work again.
 func (r *Reviewer) SetError(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +137,7 @@ func (r *Reviewer) Access() Access { return Access{r} }
 // Tokens implements the TokenReview API. Create one with [Reviewer.Tokens].
 type Tokens struct{ r *Reviewer }
 
-// Create returns review with the user of its token.
+// Create returns a copy of review with the user of its token.
 func (t Tokens) Create(
 	ctx context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions,
 ) (*authenticationv1.TokenReview, error) {

@@ -50,7 +50,7 @@ func NewAuthority(name string) (*Authority, error) {
 	return a, err
 }
 
-// PEM returns the certificate of the authority.
+// PEM returns the certificate of the authority as PEM.
 func (a *Authority) PEM() []byte { return encodePEM("CERTIFICATE", a.cert.Raw) }
 
 // ClientCertificate returns a client certificate in the group system:nodes, and its key, both as PEM.

@@ -103,7 +103,7 @@ func (a *authority) clientPairUntil(end time.Time, user string, groups ...string
 	})
 }
 
-// serverPair issues a certificate for a server on loopback.
+// serverPair issues a certificate for a server on the loopback interface, and returns it with its key.
 func (a *authority) serverPair(name string) (keyPair, error) {
 	return a.issuePair(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},

@@ -74,7 +74,7 @@ func (p *Plane) planParts(opts Options) error {
 	return nil
 }
 
-// writeCredentials writes certificates, keys and kubeconfigs.
+// writeCredentials writes certificates, keys and kubeconfigs, and returns their paths.
 func (p *Plane) writeCredentials() (c credentials, err error) {
 	caKey, err := p.ca.keyPEM()
 	if err != nil {

@@ -34,7 +34,7 @@ type Options struct {
 	Timeout               time.Duration // of the start; zero: DefaultTimeout
 }
 
-// programs returns the programs that must be built.
+// programs returns the names of the programs that o requires.
 func (o Options) programs() []string {
 	programs := []string{Etcd, APIServer}
 	if o.ControllerManager {
@@ -201,7 +201,7 @@ func (p *Plane) findPart(name string) (*program, error) {
 	return nil, fmt.Errorf("the control plane has no %s: it is asked for in Options", name)
 }
 
-// LogPath returns the log file of a component.
+// LogPath returns the path of the log file of a component.
 func (p *Plane) LogPath(name string) string { return filepath.Join(p.dir, name+".log") }
 
 // newHealthCheck returns a function that requests path from the server at port on the loopback interface. It returns an error

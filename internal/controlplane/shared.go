@@ -140,10 +140,10 @@ func Open(dir string) (*SharedPlane, error) {
 // PIDs returns the process IDs of the components, by name.
 func (s *SharedPlane) PIDs() map[string]int { return maps.Clone(s.record.PIDs) }
 
-// LogPath returns the log file of a component.
+// LogPath returns the path of the log file of a component.
 func (s *SharedPlane) LogPath(name string) string { return filepath.Join(s.record.Dir, name+".log") }
 
-// AuditPath returns the audit log of the API server.
+// AuditPath returns the path of the audit log of the API server.
 func (s *SharedPlane) AuditPath() string { return filepath.Join(s.record.Dir, auditName) }
 
 // AdminKubeconfig writes a kubeconfig for a user in the group system:masters, and returns its path, which

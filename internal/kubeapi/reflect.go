@@ -238,7 +238,7 @@ func (s *reflectorSink[T, V]) Bookmark(string) error {
 	return nil
 }
 
-// UpdateResourceVersion stores the version of each event.
+// UpdateResourceVersion stores the version up to which events were received.
 func (s *reflectorSink[T, V]) UpdateResourceVersion(version string) { s.reflection.version = version }
 
 // Replace does nothing, because reflectorSource has already stored the listed objects in the table.

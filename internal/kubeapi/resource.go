@@ -52,7 +52,7 @@ func (r Resource[T]) getObject(ctx context.Context, name string, opts *metav1.Ge
 	return r.doObject(ctx, "get", name, func(c *rest.RESTClient) *rest.Request { return c.Get().VersionedParams(opts, r.client.params) })
 }
 
-// Create creates an object and returns it as stored.
+// Create creates object and returns the stored object.
 func (r Resource[T]) Create(ctx context.Context, object T) (T, error) {
 	return r.doObject(ctx, "create", "", func(c *rest.RESTClient) *rest.Request { return c.Post().Body(object) })
 }
@@ -63,7 +63,7 @@ func (r Resource[T]) Update(ctx context.Context, object T, subresources ...strin
 	return r.doObject(ctx, "update", object.GetName(), func(c *rest.RESTClient) *rest.Request { return c.Put().Body(object) }, subresources...)
 }
 
-// Patch patches an object or its subresource, and returns it.
+// Patch patches an object or one subresource of it, and returns the stored object.
 func (r Resource[T]) Patch(ctx context.Context, name string, patchType types.PatchType, patch []byte, subresources ...string) (T, error) {
 	return r.doObject(ctx, "patch", name, func(c *rest.RESTClient) *rest.Request { return c.Patch(patchType).Body(patch) }, subresources...)
 }

@@ -79,12 +79,12 @@ func Key(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// NewStore returns an empty store. Its Run fills it.
+// NewStore returns an empty store. [Table.Run] fills it.
 func NewStore[T Object](resource Resource[T], opts StoreOptions[T]) *Store[T] {
 	return NewTable(resource, opts)
 }
 
-// NewTable returns an empty table. Its Run fills it.
+// NewTable returns an empty table. [Table.Run] fills it.
 func NewTable[T Object, V any](resource Resource[T], opts TableOptions[T, V]) *Table[T, V] {
 	return &Table[T, V]{resource: resource, options: opts.withDefaults()}
 }
@@ -215,7 +215,7 @@ func (t *Table[T, V]) putObject(object T, now time.Time) (changed []string) {
 	return []string{r.key}
 }
 
-// removeKey removes an object, and returns the changed keys.
+// removeKey removes the row of an object, and returns its key if there was a row.
 func (t *Table[T, V]) removeKey(key string, now time.Time) (changed []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

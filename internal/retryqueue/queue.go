@@ -34,7 +34,7 @@ func New[K comparable, V any](send func(ctx context.Context, report *V) (sent bo
 	return &Queue[K, V]{send: send, wake: make(chan struct{}, 1), pending: map[K]*V{}}
 }
 
-// Put replaces the report of key and wakes Run.
+// Put stores report as the newest report for key, and wakes Run.
 func (q *Queue[K, V]) Put(key K, report *V) {
 	q.mu.Lock()
 	q.pending[key] = report
@@ -42,7 +42,7 @@ func (q *Queue[K, V]) Put(key K, report *V) {
 	sleep.Wake(q.wake)
 }
 
-// Remove drops the report of key.
+// Remove drops the report for key.
 func (q *Queue[K, V]) Remove(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
