@@ -99,7 +99,7 @@ func withAPISource(pod *corev1.Pod) *corev1.Pod {
 	return &adopted
 }
 
-// isEqual reports whether u and other contain the same pod pointers and equal errors, so that the consumer need not be called.
+// isEqual reports whether u and other contain identical pod pointers and equal errors. If so, the consumer need not be called.
 func (u Update) isEqual(other Update) bool {
 	return u.Incomplete == other.Incomplete && slices.Equal(u.Pods, other.Pods) && slices.Equal(u.Mirrors, other.Mirrors) &&
 		slices.EqualFunc(u.Errs, other.Errs, func(a, b error) bool { return a.Error() == b.Error() })

@@ -57,9 +57,9 @@ func (m *Mirrors) applyAction(ctx context.Context, action MirrorAction) error {
 	return nil
 }
 
-// findExisting returns the mirror pod for which a create request failed with cause, AlreadyExists. A previous agent created that
-// mirror pod, or the response to an earlier create request was lost. It returns an error if the existing pod is no mirror pod of
-// this node or is being deleted.
+// findExisting returns the existing mirror pod after a create request has failed with cause, an AlreadyExists error. A previous
+// agent created that mirror pod, or the response to an earlier create request was lost. It returns an error if the existing pod
+// is no mirror pod of this node or is being deleted.
 func (m *Mirrors) findExisting(ctx context.Context, action MirrorAction, cause error) (*corev1.Pod, error) {
 	pod, err := kubeapi.In(m.source.client, kubeapi.Pods, action.Namespace).Get(ctx, action.Name)
 	switch {
@@ -144,7 +144,7 @@ func (m *Mirrors) isNameTaken(namespace, name string) bool {
 	return ok && !qos.IsMirror(pod)
 }
 
-// MirrorCount returns the number of mirror pods of the node in the API server.
+// MirrorCount returns the number of mirror pods that the API server lists for the node.
 func (p *Pods) MirrorCount() (count int) {
 	for _, pod := range p.store.List() {
 		if qos.IsMirror(pod) {

@@ -113,8 +113,8 @@ func (m *Mirrors) Set(set lifecycle.PodSet) {
 	m.Changed()
 }
 
-// Changed makes Run check all mirror pods now, for example after the Node was registered or a static pod was admitted or has
-// terminated. Without a call, Run checks these conditions once a second. Changed does not block.
+// Changed makes Run check all mirror pods now. Call it, for example, after the Node was registered or a static pod was admitted
+// or has terminated. Without a call, Run notices such a change within one second. Changed does not block.
 func (m *Mirrors) Changed() {
 	sleep.Wake(m.wake)
 }
@@ -141,8 +141,8 @@ func (m *Mirrors) handleWatched(keys ...string) {
 	m.Changed()
 }
 
-// Run creates, replaces and deletes mirror pods until ctx ends, and returns nil then. A second call returns an error at once. A
-// failed action is retried after 1 s, doubling to 1 minute, or to 10 minutes while the namespace does not exist.
+// Run creates, replaces and deletes mirror pods until ctx ends, and returns nil then. A failed action is retried after 1 s,
+// doubling to 1 minute, or to 10 minutes while the namespace does not exist. A second call of Run returns an error at once.
 func (m *Mirrors) Run(ctx context.Context) error {
 	if err := m.guard.Begin(); err != nil {
 		return fmt.Errorf("apiserver.Mirrors: %w", err)
@@ -275,8 +275,8 @@ func (m *Mirrors) callFailed(action MirrorAction, err error, retry time.Duration
 	}
 }
 
-// runActions sends the delete and create requests of the actions, at most maxParallelMirrors actions at a time, and returns when
-// all have completed.
+// runActions sends the delete and create requests of actions. It returns when all requests have completed. At most
+// maxParallelMirrors actions run at a time.
 func (m *Mirrors) runActions(ctx context.Context, actions []MirrorAction) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, maxParallelMirrors)
@@ -327,7 +327,7 @@ func (m *Mirrors) recordResult(ctx context.Context, action MirrorAction, err err
 	m.callFailed(action, err, wait)
 }
 
-// lacksNamespace reports whether a request failed because its namespace does not exist or is being deleted.
+// lacksNamespace reports whether err means that the namespace of a request does not exist or is being deleted.
 func lacksNamespace(err error) bool {
 	var refusal apierrors.APIStatus
 	if apierrors.IsNotFound(err) && errors.As(err, &refusal) {

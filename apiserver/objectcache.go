@@ -210,7 +210,7 @@ func (k *objectCache) retainFiles(wanted map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// minimalMeta returns the metadata that the cache stores: namespace, name, UID and resource version.
+// minimalMeta returns a copy of meta with namespace, name, UID and resource version only, for the cache.
 func minimalMeta(meta metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion}
 }

@@ -136,7 +136,7 @@ func (p *Parts) Accounts() credential.Accounts {
 	return p.Source.Tokens().Accounts()
 }
 
-// Hooks returns lifecycle hooks that report the changes of pods to the API server, for [lifecycle.Options].
+// Hooks returns hooks for [lifecycle.Options]. They report changes of pods to the components of p.
 func (p *Parts) Hooks() lifecycle.Hooks {
 	return lifecycle.Hooks{
 		StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) {

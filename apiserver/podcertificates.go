@@ -38,8 +38,8 @@ type requestOutcome struct {
 	err    error // why it was not issued, if final
 }
 
-// addCertificateTables creates two tables: the cluster trust bundles, and the pod certificate requests of node. A table sends no
-// request before its first use.
+// addCertificateTables creates two watched tables: one of the cluster trust bundles, and one of the pod certificate requests of
+// node. A table sends no request before its first use.
 func (b *Objects) addCertificateTables(client *kubeapi.Client, node string) {
 	b.bundles = newLazyTable(kubeapi.In(client, kubeapi.ClusterTrustBundles, ""), kubeapi.TableOptions[*certificatesv1.ClusterTrustBundle, volume.TrustBundle]{
 		MaxObjects: maxTrustBundles,

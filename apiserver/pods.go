@@ -141,9 +141,9 @@ func (p *Pods) addListener(listen func(keys ...string)) {
 	p.listeners = append(slices.Clip(p.listeners), listen)
 }
 
-// Run lists and watches the pods of the node until ctx ends, and returns nil then. It calls sink with the complete set after the
-// first list and after each change; changes during a call are combined. While the API server is unavailable, the last set stays
-// valid and sink is not called. A second call returns an error at once.
+// Run lists and watches the pods of the node until ctx ends, and returns nil then. It calls sink with the complete set of pods
+// after the first list and after each change. Changes during a call of sink are combined into one call. While the API server is
+// unavailable, it does not call sink: the last set stays valid. A second call of Run returns an error at once.
 func (p *Pods) Run(ctx context.Context, sink func(Update)) error {
 	if sink == nil {
 		return errors.New("apiserver.Pods: Run: sink is nil: it passes the set to podstore.Store.Update and lifecycle.Reconciler.Set")
@@ -200,7 +200,7 @@ func (p *Pods) sendUpdates(ctx context.Context, ended <-chan error, sink func(Up
 	}
 }
 
-// isSynced reports whether the API server has listed the pods of the node once.
+// isSynced reports whether the first list of pods is complete.
 func (p *Pods) isSynced() bool { return p.store.Synced() }
 
 // Err returns the error of the last request, or nil.

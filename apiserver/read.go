@@ -65,7 +65,8 @@ func isUnavailable(err error) bool {
 	return err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotRunning) && !isReadBudgetError(err)
 }
 
-// markUnavailable wraps err in an unavailableError if the API server is unavailable.
+// markUnavailable returns err as an unavailableError if err means that the API server is unavailable. Other errors are returned
+// unchanged.
 func markUnavailable(err error) error {
 	if isUnavailable(err) {
 		return unavailableError{err}

@@ -97,8 +97,8 @@ func newRecorder(client *kubeapi.Client, node string, opts RecorderOptions) *Rec
 	return &Recorder{client: client, node: node, opts: opts, wakeup: make(chan struct{}, 1), correlator: correlator.New()}
 }
 
-// Event records an event about an object, with the type [corev1.EventTypeNormal] or [corev1.EventTypeWarning]. It does not block:
-// if the queue is full, the event is dropped and counted. All users that may read events of the namespace can read message.
+// Event records an event about an object. eventType is [corev1.EventTypeNormal] or [corev1.EventTypeWarning]. All users that may
+// read events of the namespace can read message. Event does not block: if the queue is full, it drops and counts the event.
 func (r *Recorder) Event(about corev1.ObjectReference, eventType, reason, message string) {
 	r.enqueueEvent(about, "", nil, eventType, reason, message)
 }

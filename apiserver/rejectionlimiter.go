@@ -59,7 +59,8 @@ func (r *rejectionLimiter) reportTime(pod *corev1.Pod, reason string, now time.T
 	return at
 }
 
-// storePace stores the pace of key, a controller and a reason. If there are maxRejectionPaces paces, it deletes the oldest.
+// storePace stores pace, the last report and the next delay, for key, a controller and a reason. If there are maxRejectionPaces
+// entries, it deletes the oldest.
 func (r *rejectionLimiter) storePace(key rejectionKey, pace rejectionPace) {
 	if r.paces == nil {
 		r.paces = map[rejectionKey]rejectionPace{}

@@ -44,8 +44,8 @@ func (s *Source) TokenReviews() TokenReviews { return s.tokenReviews }
 // AccessReviews returns a client that asks the API server whether a user may do an action. It sends at most 50 requests a second.
 func (s *Source) AccessReviews() AccessReviews { return s.accessReviews }
 
-// Create sends a TokenReview and returns it with the status that the API server has set. The create options are ignored, because
-// the API server does not store reviews.
+// Create sends review, and returns the response of the API server, whose status has the user of the token. It ignores the create
+// options, because the API server does not store reviews.
 func (r TokenReviews) Create(ctx context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
 	if r.client == nil {
 		return nil, errNoSource
@@ -53,7 +53,7 @@ func (r TokenReviews) Create(ctx context.Context, review *authenticationv1.Token
 	return kubeapi.ReviewToken(ctx, r.client, review)
 }
 
-// Create sends a SubjectAccessReview and returns it with the status that the API server has set. The create options are ignored,
+// Create sends review, and returns the response of the API server, whose status has the decision. It ignores the create options,
 // because the API server does not store reviews.
 func (r AccessReviews) Create(
 	ctx context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions,

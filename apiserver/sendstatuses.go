@@ -68,13 +68,15 @@ func (s *Statuses) sendDue(ctx context.Context, requests *sync.WaitGroup) time.D
 }
 
 // sendOrder returns the sort key of a due request: the request with the earliest time is sent first. The time is when the pod
-// began to wait, plus 10 s per rank, so that an urgent request overtakes others but none waits forever.
+// began to wait, plus 10 s times the rank, which is lower for urgent requests. So urgent requests overtake others, but no request
+// waits forever.
 func sendOrder(result *result) time.Time {
 	return result.pod.pendingSince.Add(time.Duration(result.request.rank) * 10 * time.Second)
 }
 
-// podViews returns the current view of each pod that may need a request, by UID, and deletes the records of all other pods.
-// mayRun is true if the API server has deleted a pod that the agent does not list but that may still run.
+// podViews returns the view of each pod that may need a request, by UID. A view is the state of the pod at the API server and in
+// the agent. It deletes the records of all other pods. mayRun is true if the API server has deleted a pod that the agent does not
+// list but that may still run.
 func (s *Statuses) podViews(released map[string]bool, now time.Time) (views map[string]podView, mayRun bool) {
 	states := s.opts.Pods()
 	views = make(map[string]podView, len(states))
@@ -117,7 +119,7 @@ func (s *Statuses) findPod(state *lifecycle.PodState) *corev1.Pod {
 	return mirror
 }
 
-// trackPod returns the record of the pod id, and creates it if necessary.
+// trackPod returns the trackedPod of id, and creates it if necessary.
 func (s *Statuses) trackPod(id cri.PodIdentity) *trackedPod {
 	t := s.tracked[id.UID]
 	if t == nil {

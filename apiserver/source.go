@@ -43,7 +43,7 @@ type Source struct {
 	accessReviews AccessReviews
 }
 
-// New returns a Source for the API server of config, which is copied. It sends nothing until one of its components runs. An
+// New returns a Source for the API server of config, which it copies. No request is sent until a component of the Source runs. An
 // error names the missing field of config or opts.
 func New(config *rest.Config, opts Options) (*Source, error) {
 	if opts.NodeName == "" {
@@ -68,5 +68,5 @@ func New(config *rest.Config, opts Options) (*Source, error) {
 	return s, nil
 }
 
-// Pods returns the pods of the node. Each call returns the same value.
+// Pods returns the lister and watcher of the pods of the node. Each call returns the same value.
 func (s *Source) Pods() *Pods { return s.pods }

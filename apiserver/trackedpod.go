@@ -169,7 +169,7 @@ func (t *trackedPod) planRequest(view podView, limiter *rejectionLimiter, flushi
 	return request{}, t.recheckTime(), err
 }
 
-// markIdle records that the pod needs no request for view. Later passes skip the pod until its view changes.
+// markIdle records that the pod needs no request for view, its present state. Later passes skip the pod until the view changes.
 func (t *trackedPod) markIdle(view podView) {
 	t.idle, t.idleView, t.pendingSince = true, view, time.Time{}
 }

@@ -55,7 +55,8 @@ type faults struct {
 	unavailable bool          // new connections are refused
 }
 
-// Inject makes the requests that match fault fail. It ends after fault.Times requests, or when remove is called.
+// Inject makes the requests that match fault fail, until remove is called. If fault.Times is not zero, only that number of
+// requests fails.
 func (s *Server) Inject(fault Fault) (remove func()) {
 	added := &activeFault{Fault: fault}
 	s.faults.mu.Lock()

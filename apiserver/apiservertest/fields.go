@@ -11,7 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// selectableField returns the value of a field of obj for field selectors. ok is false if the field cannot be selected.
+// selectableField returns the value of the field of obj that a field selector calls name, such as spec.nodeName. ok is false if
+// field selectors do not support the field.
 func selectableField(obj Object, name string) (value string, ok bool) {
 	switch name {
 	case "metadata.name":

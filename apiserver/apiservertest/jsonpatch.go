@@ -18,7 +18,7 @@ type operation struct {
 	Value          any
 }
 
-// applyJSONPatch applies a JSON patch (RFC 6902) to a JSON document.
+// applyJSONPatch returns the JSON document that results from a JSON patch (RFC 6902) applied to original.
 func applyJSONPatch(original, patch []byte) ([]byte, error) {
 	var doc any
 	if err := json.Unmarshal(original, &doc); err != nil {

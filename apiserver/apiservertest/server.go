@@ -227,5 +227,5 @@ func mediaType(header string) string {
 	return strings.TrimSpace(name)
 }
 
-// clientContext returns the context of the request, which ends when the client disconnects.
+// clientContext returns the context of the request. It ends when the client disconnects.
 func (c *call) clientContext() context.Context { return c.r.Context() }

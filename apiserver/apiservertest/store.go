@@ -175,7 +175,7 @@ func (s *store) compactHistory() {
 	s.wakeLocked()
 }
 
-// deleteSilently removes an object without an entry in the history.
+// deleteSilently removes an object without an entry in the history, so that watches do not notice it.
 func (s *store) deleteSilently(k key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

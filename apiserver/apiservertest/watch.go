@@ -132,8 +132,8 @@ func (s *watchStream) loadInitial(query url.Values) (initial []Object, err error
 }
 
 // streamChanges sends changes and bookmarks. It returns when the client disconnects or the watch times out, and aborts the
-// response when cut is closed.
-func (s *watchStream) streamChanges(cut <-chan struct{}, query url.Values) {
+// response when disconnect is closed.
+func (s *watchStream) streamChanges(disconnect <-chan struct{}, query url.Values) {
 	limit := defaultWatchTimeout
 	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil && seconds > 0 {
 		limit = time.Duration(seconds) * time.Second
@@ -162,7 +162,7 @@ func (s *watchStream) streamChanges(cut <-chan struct{}, query url.Values) {
 			return
 		case <-disconnectNow:
 			panic(http.ErrAbortHandler)
-		case <-cut:
+		case <-disconnect:
 			panic(http.ErrAbortHandler)
 		case <-s.call.clientContext().Done():
 			return

@@ -287,13 +287,13 @@ func (c *call) checkPreconditions(preconditions *metav1.Preconditions, obj Objec
 	return nil
 }
 
-// afterDeletion returns the object that remains after a DELETE request for before, or nil if the request removes it. asked is the
-// requested grace period in seconds; nil means the grace period in the spec of the pod.
-func afterDeletion(before Object, asked *int64, now time.Time) Object {
+// afterDeletion returns the object that remains after a DELETE request for before, or nil if the request removes it. requested is
+// the grace period of the request in seconds; nil means the grace period in the spec of the pod.
+func afterDeletion(before Object, requested *int64, now time.Time) Object {
 	if pod, ok := before.(*corev1.Pod); ok {
-		grace := deletionGrace(pod, asked)
+		grace := deletionGrace(pod, requested)
 		if was := pod.DeletionGracePeriodSeconds; pod.DeletionTimestamp != nil && was != nil {
-			if asked == nil && *was > 0 || grace >= *was && *was > 0 {
+			if requested == nil && *was > 0 || grace >= *was && *was > 0 {
 				return before // only a shorter grace period has an effect
 			}
 		}
@@ -313,14 +313,14 @@ func afterDeletion(before Object, asked *int64, now time.Time) Object {
 	return obj
 }
 
-// deletionGrace returns the grace period of a pod deletion in seconds. asked is the requested grace period; nil means the grace
-// period in the spec of the pod.
-func deletionGrace(pod *corev1.Pod, asked *int64) int64 {
+// deletionGrace returns the grace period of a pod deletion in seconds. requested is the grace period of the request; nil means
+// the grace period in the spec of the pod.
+func deletionGrace(pod *corev1.Pod, requested *int64) int64 {
 	grace := int64(0)
 	switch {
 	case pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
-	case asked != nil:
-		grace = *asked
+	case requested != nil:
+		grace = *requested
 	case pod.Spec.TerminationGracePeriodSeconds != nil:
 		grace = *pod.Spec.TerminationGracePeriodSeconds
 	}

@@ -212,12 +212,12 @@ func newRequestClient(config *rest.Config, path string, opts *ClientOptions) (cl
 	return client, client.CloseConnections, nil
 }
 
-// hasCredentials reports whether config has credentials other than a client certificate.
+// hasCredentials reports whether config has other credentials than a client certificate, such as a token.
 func hasCredentials(config *rest.Config) bool {
 	return config.BearerToken != "" || config.BearerTokenFile != "" || config.Username != "" || config.ExecProvider != nil || config.AuthProvider != nil
 }
 
-// isOtherNode reports whether commonName is the user name of a node other than node.
+// isOtherNode reports whether commonName is the user name of a node, but not of the node with the name node.
 func isOtherNode(commonName, node string) bool {
 	name, isNode := strings.CutPrefix(commonName, certrequest.UserPrefix)
 	return isNode && name != node
@@ -227,9 +227,9 @@ func isOtherNode(commonName, node string) bool {
 // of Run returns an error.
 func (c *Client) Run(ctx context.Context) error { return c.rotation.runLoop(ctx) }
 
-// Config returns a config whose clients present the current certificate on each new connection. While there is no valid
-// certificate, they have no credentials. After a rotation, clients use new connections: requests in flight may complete, and
-// watches are closed after 15 s. Each client has connections of its own.
+// Config returns a REST config whose clients present the current certificate on each new connection. While there is no valid
+// certificate, they present no credentials. After a rotation, requests use new connections; requests in flight may complete, and
+// watches are closed after 15 s. Each client has its own connections.
 func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
 // clientCertificate returns the current certificate for the GetClientCertificate field of [tls.Config]. It returns an empty

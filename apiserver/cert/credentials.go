@@ -33,9 +33,9 @@ func LoadKubeconfig(path string) (*rest.Config, error) {
 	return k.REST, nil
 }
 
-// CheckCredentials returns an error if the API server cannot accept the credentials in config for node. Causes are an unreadable
-// file, a client certificate that is expired or not yet valid, and a certificate of another node. The error names the field and
-// the file. Tokens and credential plugins are not checked, and no request is sent.
+// CheckCredentials returns an error if the API server cannot accept the credentials in config for node. It detects an unreadable
+// file, a client certificate that has expired or is not valid yet, and a certificate of another node. The error names the field
+// and the file. CheckCredentials sends no request, and does not check tokens and credential plugins.
 func CheckCredentials(config *rest.Config, node string, now time.Time) error {
 	if ca, where, err := readField(config.CAData, config.CAFile, "certificate-authority"); err != nil {
 		return err

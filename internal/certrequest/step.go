@@ -141,8 +141,7 @@ func (s *State) requestTime(now time.Time) (string, time.Time) {
 	return "the certificate must be rotated before it expires", RotationDeadline(s.Leaf.NotBefore, s.Leaf.NotAfter, s.Random)
 }
 
-// earliestRequest returns when the rate limits and the back-off permit the next request. The zero time means that they permit it
-// now.
+// earliestRequest returns when the rate limits and the back-off permit the next request. The zero time means now.
 func (s *State) earliestRequest(now time.Time) (at time.Time) {
 	last := func(i int) time.Time { // the i-th request from the end, unless the clock was set back since
 		if i > len(s.RequestTimes) || s.RequestTimes[len(s.RequestTimes)-i].After(now) {

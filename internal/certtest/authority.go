@@ -53,7 +53,7 @@ func NewAuthority(name string) (*Authority, error) {
 // PEM returns the certificate of the authority as PEM.
 func (a *Authority) PEM() []byte { return encodePEM("CERTIFICATE", a.cert.Raw) }
 
-// ClientCertificate returns a client certificate in the group system:nodes, and its key, both as PEM.
+// ClientCertificate returns a client certificate for the user commonName in the group system:nodes, and its key, both as PEM.
 func (a *Authority) ClientCertificate(commonName string, notBefore, notAfter time.Time) (certPEM, keyPEM []byte, err error) {
 	return a.issueCertificate(&x509.Certificate{
 		Subject: pkix.Name{CommonName: commonName, Organization: []string{"system:nodes"}}, NotBefore: notBefore, NotAfter: notAfter,

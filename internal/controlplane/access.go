@@ -30,7 +30,7 @@ func (a *Access) URL() string { return a.url }
 // CA returns the certificate of the authority that signed the API server's certificate, as PEM.
 func (a *Access) CA() []byte { return a.ca.pem }
 
-// Admin returns a client in the group system:masters, which is permitted every request. Each call returns the same client.
+// Admin returns a client of a user in the group system:masters, which may send any request. Each call returns the same client.
 func (a *Access) Admin() *Client {
 	a.mu.Lock()
 	defer a.mu.Unlock()

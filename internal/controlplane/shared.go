@@ -146,8 +146,8 @@ func (s *SharedPlane) LogPath(name string) string { return filepath.Join(s.recor
 // AuditPath returns the path of the audit log of the API server.
 func (s *SharedPlane) AuditPath() string { return filepath.Join(s.record.Dir, auditName) }
 
-// AdminKubeconfig writes a kubeconfig for a user in the group system:masters, and returns its path, which
-// never changes.
+// AdminKubeconfig writes a kubeconfig for a user in the group system:masters. It returns the path, which is the same for each
+// call.
 func (s *SharedPlane) AdminKubeconfig() (string, error) {
 	return s.writeUserKubeconfig("admin", "admin", "system:masters")
 }

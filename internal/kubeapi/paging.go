@@ -34,8 +34,8 @@ func (p *paging) halveSize() bool {
 	return true
 }
 
-// growSize doubles the number of objects per page of a list, up to pageSize, after a page of at most a quarter of limit. bytes is
-// the size of the page.
+// growSize doubles the number of objects per page of a list, up to pageSize, if the size of the last page in bytes is at most a
+// quarter of limit.
 func (p *paging) growSize(bytes, limit int64) {
 	if bytes <= limit/4 {
 		p.limit = min(2*p.nextSize(), pageSize)

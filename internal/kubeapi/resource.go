@@ -31,7 +31,7 @@ type Page[T Object] struct {
 	Size            int64  // bytes of the decompressed response
 }
 
-// In returns the resource of a kind in a namespace. namespace is empty for a kind without namespaces, and for lists and watches
+// In returns the [Resource] of a kind in a namespace. namespace is empty for a kind without namespaces, and for lists and watches
 // of all namespaces.
 func In[T Object](client *Client, kind Kind[T], namespace string) Resource[T] {
 	return Resource[T]{client: client, kind: kind, namespace: namespace}
