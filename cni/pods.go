@@ -50,9 +50,9 @@ type Pods struct {
 	locks      []*dirlock.Lock
 
 	mu         sync.Mutex               // guards the fields below
-	busy       map[string]chan struct{} // sandboxes with a running call; the channel is closed at its end
-	own        map[string]*record       // records of the sandboxes that this Pods has set up or is setting up
-	collecting map[string]chan struct{} // networks with a running garbage collection; the channel is closed at its end
+	busy       map[string]chan struct{} // by sandbox ID: running calls; the channel is closed at the end
+	own        map[string]*record       // by sandbox ID: sandboxes that this Pods has set up or is setting up
+	collecting map[string]chan struct{} // by network name: running garbage collections; the channel is closed at the end
 }
 
 // Open returns a Pods that keeps its records, a JSON file per sandbox, in dir. It creates dir if necessary and locks dir and

@@ -108,7 +108,7 @@ func checkList(field string, list []json.RawMessage, limit int) error {
 	return nil
 }
 
-// convertResult converts from, a libcni result. checkResult must have accepted its JSON.
+// convertResult converts a libcni result to a [Result]. checkResult must have accepted the JSON of the libcni result.
 func convertResult(from types.Result) (*Result, error) {
 	r, err := types100.GetResult(from)
 	if err != nil {
@@ -180,9 +180,9 @@ const (
 	AnyFamily // the order of the plugin
 )
 
-// podIPs returns the addresses of a pod: those in result that belong to interface iface or name no interface. The first address
-// of family first comes first. The remaining addresses keep their order.
-func podIPs(result *Result, iface string, first Family) []netip.Addr {
+// podIPs returns the addresses of a pod: the addresses in result that belong to interface iface or name no interface. The first
+// address of the preferred family is moved to the front.
+func podIPs(result *Result, iface string, preferred Family) []netip.Addr {
 	var ips []netip.Addr
 	for _, ip := range result.IPs {
 		if a := ip.Address.Addr(); (ip.Interface == "" || ip.Interface == iface) && !a.IsLoopback() {
@@ -190,7 +190,7 @@ func podIPs(result *Result, iface string, first Family) []netip.Addr {
 		}
 	}
 	at := slices.IndexFunc(ips, func(a netip.Addr) bool {
-		return first == AnyFamily || a.Is4() == (first == IPv4)
+		return preferred == AnyFamily || a.Is4() == (preferred == IPv4)
 	})
 	if at > 0 {
 		primary := ips[at]

@@ -15,10 +15,10 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// Retain tears down the network of each sandbox that is neither in sandboxIDs nor set up by this Pods, even if the configuration
-// file of the network was removed. It then calls GC for the networks of pods that support it. The agent calls Retain at its start
-// with the sandboxes of the runtime, and may call it later. Retain continues after an error. The next call retries the failed
-// sandboxes.
+// Retain tears down the network of each sandbox that is neither in sandboxIDs nor set up by this Pods. The configuration file of
+// the network may have been removed since. It then calls GC for the networks of pods that support it. The agent calls Retain at
+// its start with the sandboxes of the runtime, and may call it later. Retain continues after an error. The next call retries the
+// failed sandboxes.
 func (p *Pods) Retain(ctx context.Context, sandboxIDs []string) error {
 	h, err := p.collectSandboxIDs()
 	if err != nil {
@@ -82,8 +82,8 @@ func (p *Pods) collectSandboxIDs() (h sandboxSets, err error) {
 	return h, nil
 }
 
-// tearDownAll tears down the networks of these sandboxes, at most Options.Parallel at the same time. It returns the errors, nil
-// for each success.
+// tearDownAll tears down the networks of these sandboxes, at most Options.Parallel at the same time. It returns an error for each
+// sandbox, nil for a success.
 func (p *Pods) tearDownAll(ctx context.Context, sandboxes []string) []error {
 	errs := make([]error, len(sandboxes))
 	slots := make(chan struct{}, p.opts.Parallel)
@@ -192,7 +192,7 @@ func (r *record) attachmentsTo(network string) []Attachment {
 	return found
 }
 
-// dedupAttachments returns the attachments sorted and without duplicates. It modifies all.
+// dedupAttachments returns the attachments sorted and without duplicates. It reuses the memory of the slice.
 func dedupAttachments(all []Attachment) []Attachment {
 	compare := func(a, b Attachment) int {
 		if c := strings.Compare(a.ContainerID, b.ContainerID); c != 0 {

@@ -35,7 +35,7 @@ type entry struct {
 	listed      cri.Pod   // last listed state, not yet inspected; used while pod is empty
 	err         error     // why the newest state could not be read
 	validAt     time.Time // the state was valid at this time or later
-	outdated    bool      // a newer list differs or may differ: lastFull does not apply to this pod
+	outdated    bool      // a newer list may differ from pod, so that pod is only known to be valid at validAt
 	inEmptyUIDs bool      // the UID is in cache.emptyUIDs
 }
 

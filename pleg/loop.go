@@ -31,8 +31,8 @@ type loop struct {
 	jobs    int                   // running jobs
 	slots   atomic.Int32          // jobs that may still be started
 
-	// clock is a logical clock that counts starts and ends of calls. If an inspection ended after a list started, it is undefined
-	// which of them is newer.
+	// clock is a logical clock that counts starts and ends of calls. If an inspection ended after a list started, it is unknown
+	// which result is newer.
 	clock uint64
 
 	listing       bool          // a full list is running

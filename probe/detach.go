@@ -15,7 +15,7 @@ const detachTimeout = time.Second
 // detachKey is the context key of the function that implements [DetachContext].
 type detachKey struct{}
 
-// DetachContext returns a context for a call that must continue after the context of its [Prober] has ended, for example a CRI
+// DetachContext returns a context for a call that must continue after the context of its [Prober] has ended. An example is a CRI
 // call that must not be cancelled. ctx is the context that the prober received. The prober must call ended once, after the call
 // has returned.
 //

@@ -32,7 +32,7 @@ type State struct {
 // PreviousRun is the information about a container from before the start of this agent process. A State uses it until the probe
 // has a value.
 type PreviousRun struct {
-	AgentStart time.Time // containers started well before it were started by a previous agent
+	AgentStart time.Time // start of this agent process; containers started well before it were started by a previous one
 	Outcome    Outcome   // stored by the previous agent; Unknown: none
 }
 

@@ -86,8 +86,9 @@ func (d *Dir) prepareDir() error {
 	return nil
 }
 
-// Remove unmounts the network namespace with this name and removes its file. The file may have no mount, because a program was
-// killed in Create. The kernel frees the namespace when no process uses it. A missing name is no error.
+// Remove unmounts the network namespace with this name and removes its file. It also removes a file without a namespace, which
+// remains if a program is killed during Create. The kernel frees the namespace when no process uses it. A missing name is no
+// error.
 func (d *Dir) Remove(name string) error {
 	path := d.Path(name)
 	err := checkName(name)

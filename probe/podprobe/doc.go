@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podprobe converts the probes of a pod spec to targets of a [probe.Set], and decides what probe results mean for the
-// pod's containers: started, ready, or to be killed. It does not write a pod status, restart a container or record an event: its
-// caller does.
+// Package podprobe converts the probes of a pod spec to targets of a [probe.Set], and decides by the probe results which
+// containers have started, are ready, or must be killed. It does not write a pod status, restart a container or record an event:
+// its caller does.
 //
 //	targets, errs = podprobe.Targets(pod, &pod.Status, targets, podprobe.Options{Execer: podprobe.CRI(runtime), GRPC: grpc})
 //	…

@@ -20,7 +20,7 @@ import (
 )
 
 // Quota enforces the CPU quota of the pod cgroup. [PodCgroups.Ensure] may lift the quota for a start, and [PodCgroups.Limit]
-// enforces it. A previous agent may have left the quota lifted, so the first sync enforces it.
+// enforces it. A previous agent process may have left the quota lifted, so the first sync enforces it.
 type Quota struct {
 	node     *Node
 	reporter *Reporter
@@ -28,8 +28,8 @@ type Quota struct {
 	runs     chan struct{} // signalled when a container runs, or may run, while the quota is lifted
 
 	mu       sync.Mutex // guards enforced and lifted; held while the cgroup is written
-	enforced bool
-	lifted   bool // by this agent, and not enforced since
+	enforced bool       // the quota was enforced by this agent process and not lifted since
+	lifted   bool       // this agent process has lifted the quota and not enforced it since
 }
 
 // enforceTimeout limits one attempt to enforce the CPU quota of a pod cgroup.

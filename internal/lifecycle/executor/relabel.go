@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// relabeledVolumes records which volumes of a pod the runtime has relabeled for SELinux. The runtime relabels each file of a
+// relabeledVolumes records the volumes of a pod that the runtime has relabeled for SELinux. The runtime relabels each file of a
 // volume when it creates a container, which takes long for a large volume.
 type relabeledVolumes map[relabeling]bool
 

@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// WaitingReasons holds why containers of a pod that should run do not run, by container name. Its methods are safe for concurrent
-// use.
+// WaitingReasons holds, by container name, the reason for which a container of a pod is not started. Its methods are safe for
+// concurrent use.
 type WaitingReasons struct {
 	mu      sync.Mutex // guards reasons
 	reasons map[string]podstatus.Waiting

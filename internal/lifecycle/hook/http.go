@@ -73,8 +73,9 @@ func (r *Runner) sendHTTPGet(ctx context.Context, call Call, action *corev1.HTTP
 	return nil
 }
 
-// sendRequest sends req and reads at most maxBody bytes of the response body, because a server may end the body only when the
-// container has finished its work. A response with any status code is a success, even if the connection breaks during the body.
+// sendRequest sends req and reads at most maxBody bytes of the response body. It thereby waits for a server that ends the body
+// only after the work of the hook is done. A response with any status code is a success, even if the connection breaks during the
+// body.
 func sendRequest(client *http.Client, req *http.Request) error {
 	res, err := client.Do(req)
 	if err != nil {

@@ -4,7 +4,7 @@
 // Package lifecycletest has fake parts of a [lifecycle.Reconciler], for tests of agents without disk and volumes. The in-memory
 // runtime is in package critest.
 //
-// The fakes persist nothing on disk. A test that restarts an agent passes the fake of the previous agent to the new one.
+// The fakes persist nothing on disk. A test that restarts an agent passes the fake of the previous agent to the new agent.
 package lifecycletest
 
 import (

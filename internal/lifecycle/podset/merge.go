@@ -23,7 +23,7 @@ type Merge struct {
 	complete    bool
 }
 
-// claim is the source that a UID belongs to, and its pod.
+// claim is the source that a UID belongs to, and the pod with this UID in that source.
 type claim struct {
 	source string
 	pod    *corev1.Pod

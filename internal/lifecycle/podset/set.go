@@ -24,7 +24,7 @@ type Accepted struct {
 
 // Refusal is a pod that is rejected or modified, and the reason.
 type Refusal struct {
-	Pod *corev1.Pod // the set had a nil pod
+	Pod *corev1.Pod // nil: the set contained a nil pod
 	Err error       // names the pod
 }
 

@@ -24,7 +24,7 @@ type Resize struct {
 	Pod       *corev1.Pod // with the resources that its spec requests
 	Allocated *corev1.Pod // with its allocated resources
 	Since     time.Time   // time of the deferral; zero: its condition is not published yet
-	Epoch     uint64      // result of Queue.Observe, read before the resize was last tried
+	Epoch     uint64      // number of the epoch, from Queue.Observe, in which the resize was last tried
 }
 
 // amounts are the resource requests of a pod: CPU in millicores, memory in bytes.

@@ -28,8 +28,8 @@ type RawSource interface {
 	Raw() (early []byte, socket syscall.RawConn)
 }
 
-// Copy copies bytes until it reaches the end of from or an error occurs. The end of from is no error. Copy uses a large buffer
-// only while many bytes arrive.
+// Copy copies the bytes of from until from ends or an error occurs. It returns nil when from ends. Copy uses a large buffer only
+// while many bytes arrive.
 func Copy(to io.Writer, from io.Reader) error {
 	if c, ok := from.(RawSource); ok && canReadSocket {
 		if early, raw := c.Raw(); raw != nil {

@@ -50,7 +50,8 @@ func isSPDY(r *http.Request) bool {
 	return strings.Contains(strings.ToUpper(r.Header.Get("Upgrade")), SPDY31) && IsUpgrade(r)
 }
 
-// IsClosable reports whether r requests a WebSocket with protocol version 5, in which the client can close its standard input.
+// IsClosable reports whether r requests a WebSocket with protocol version 5, in which the client can close a single stream, such
+// as standard input.
 func IsClosable(r *http.Request) bool {
 	return IsWebSocket(r) && slices.Contains(Subprotocols(r), ChannelV5)
 }
