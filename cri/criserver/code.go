@@ -28,8 +28,8 @@ func encodeStreamError(service any, stream grpc.ServerStream, _ *grpc.StreamServ
 	return encodeError(handle(service, stream))
 }
 
-// encodeError returns err as a gRPC status. Its code tells package remote, the client, which error of package cri err is. nil
-// stays nil.
+// encodeError converts err to a gRPC status. Package remote, the client, converts the code of the status back to the error of
+// package cri that err wraps. nil stays nil.
 func encodeError(err error) error {
 	if err == nil {
 		return nil
@@ -75,7 +75,7 @@ func errMissingField(field string) error {
 	return status.Errorf(codes.InvalidArgument, "%s: not set", field)
 }
 
-// errUnsupportedCall returns the error for call if the runtime lacks the interface that implements it.
+// errUnsupportedCall returns the error for call if the runtime does not implement the interface that has it.
 func errUnsupportedCall(call string) error {
 	return fmt.Errorf("%s: %w by this runtime", call, errors.ErrUnsupported)
 }

@@ -61,8 +61,8 @@ func (r *runtimeService) ContainerStatus(
 	return &v1.ContainerStatusResponse{Status: cripb.EncodeContainerStatus(&c)}, nil
 }
 
-// containerDetails returns the container with this ID and all its details. It calls the runtime's Inspector or, if the runtime is
-// none, its List.
+// containerDetails returns the container with this ID and all its details: from the status call if the runtime implements
+// Inspector, else from List.
 func (s *Server) containerDetails(ctx context.Context, id string) (cri.Container, error) {
 	if s.inspector != nil {
 		return s.inspector.ContainerStatus(ctx, id)

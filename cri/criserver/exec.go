@@ -54,9 +54,9 @@ func (r *runtimeService) Attach(ctx context.Context, req *v1.AttachRequest) (*v1
 	return &v1.AttachResponse{Url: url}, nil
 }
 
-// checkSession returns an error if the exec or attach session that call names cannot be opened. It checks opts and that the
-// container runs only if Options.Streamer serves the sessions: if it reported an error at the URL, the client would get another
-// HTTP status.
+// checkSession returns an error if the exec or attach session that call names cannot be opened. If Options.Streamer serves the
+// sessions, it also checks opts and that the container runs. These errors must be returned before the URL: a client of the URL
+// would get another HTTP status.
 func (s *Server) checkSession(ctx context.Context, call, containerID string, opts cri.StreamOptions) error {
 	switch {
 	case s.streamer == nil:

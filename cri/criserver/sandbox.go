@@ -49,8 +49,8 @@ func (r *runtimeService) PodSandboxStatus(
 	return &v1.PodSandboxStatusResponse{Status: cripb.EncodeSandboxStatus(&s)}, nil
 }
 
-// sandboxDetails returns the sandbox with this ID and all its details. It calls the runtime's Inspector or, if the runtime is
-// none, its List.
+// sandboxDetails returns the sandbox with this ID and all its details: from the status call if the runtime implements Inspector,
+// else from List.
 func (s *Server) sandboxDetails(ctx context.Context, id string) (cri.Sandbox, error) {
 	if s.inspector != nil {
 		return s.inspector.SandboxStatus(ctx, id)

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cripb"
 )
 
-// Version returns the version of the runtime. If the runtime is no StatusReporter, it returns a constant version that the kubelet
-// and crictl accept.
+// Version returns the version of the runtime. If the runtime does not implement StatusReporter, it returns a constant version
+// that the kubelet and crictl accept.
 func (r *runtimeService) Version(ctx context.Context, _ *v1.VersionRequest) (*v1.VersionResponse, error) {
 	v := cri.Version{Version: "0.1.0", RuntimeName: "nodeagent", RuntimeVersion: "0.0.0", RuntimeAPIVersion: "v1"}
 	if r.server.reporter != nil {
@@ -29,7 +29,8 @@ func (r *runtimeService) Version(ctx context.Context, _ *v1.VersionRequest) (*v1
 	return cripb.EncodeVersion(v), nil
 }
 
-// Status returns the status of the runtime. If the runtime is no StatusReporter, runtime and network are reported as ready.
+// Status returns the status of the runtime. If the runtime does not implement StatusReporter, runtime and network are reported as
+// ready.
 func (r *runtimeService) Status(ctx context.Context, _ *v1.StatusRequest) (*v1.StatusResponse, error) {
 	s := cri.Status{Conditions: []cri.Condition{
 		{Type: cri.ConditionRuntimeReady, Status: true},
@@ -44,8 +45,8 @@ func (r *runtimeService) Status(ctx context.Context, _ *v1.StatusRequest) (*v1.S
 	return cripb.EncodeStatus(s), nil
 }
 
-// RuntimeConfig returns the runtime's cgroup driver. If the runtime is no StatusReporter, the call fails with code Unimplemented,
-// and the kubelet uses the driver of its own configuration.
+// RuntimeConfig returns the runtime's cgroup driver. If the runtime does not implement StatusReporter, the call fails with code
+// Unimplemented, and the kubelet uses the driver of its own configuration.
 func (r *runtimeService) RuntimeConfig(
 	ctx context.Context, _ *v1.RuntimeConfigRequest,
 ) (*v1.RuntimeConfigResponse, error) {
@@ -59,8 +60,8 @@ func (r *runtimeService) RuntimeConfig(
 	return cripb.EncodeCgroupDriver(d), nil
 }
 
-// UpdateRuntimeConfig passes the pod CIDRs of the request to the runtime. If the runtime is no PodCIDRSetter, it ignores them and
-// succeeds.
+// UpdateRuntimeConfig passes the pod CIDRs of the request to the runtime. If the runtime does not implement PodCIDRSetter, they
+// are ignored, and the call succeeds.
 func (r *runtimeService) UpdateRuntimeConfig(
 	ctx context.Context, req *v1.UpdateRuntimeConfigRequest,
 ) (*v1.UpdateRuntimeConfigResponse, error) {

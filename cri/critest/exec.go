@@ -48,8 +48,8 @@ func (r *Runtime) ExecSync(ctx context.Context, containerID string, cmd []string
 	return res, err
 }
 
-// registerExec registers call as a command that runs in the container. cancel is called when the container exits. It returns an
-// error if the container is not running.
+// registerExec registers call as a command that runs in the container with this ID, and returns the container. cancel is called
+// when the container exits. If the container is not running, registerExec returns an error.
 func (r *Runtime) registerExec(id string, call *Call, cancel context.CancelFunc) (*container, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

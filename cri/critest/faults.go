@@ -57,7 +57,7 @@ func Hang(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// List calls ListFunc or, if that is nil, the wrapped runtime. f.Around, if set, makes the call.
+// List calls f.ListFunc or, if that is nil, List of the wrapped runtime. f.Around, if set, decides whether that call is made.
 func (f *Faults) List(ctx context.Context) (cri.Snapshot, error) {
 	return callAround(ctx, f, "List", "", func() (cri.Snapshot, error) {
 		if f.ListFunc != nil {
@@ -67,7 +67,7 @@ func (f *Faults) List(ctx context.Context) (cri.Snapshot, error) {
 	})
 }
 
-// RunSandbox calls RunSandboxFunc or, if that is nil, the wrapped runtime. f.Around, if set, makes the call.
+// RunSandbox calls f.RunSandboxFunc or, if that is nil, RunSandbox of the wrapped runtime. f.Around, if set, decides whether that call is made.
 func (f *Faults) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (string, error) {
 	return callAround(ctx, f, "RunPodSandbox", config.Pod.UID, func() (string, error) {
 		if f.RunSandboxFunc != nil {
@@ -77,17 +77,17 @@ func (f *Faults) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (str
 	})
 }
 
-// StopSandbox calls StopSandboxFunc or, if that is nil, the wrapped runtime. f.Around, if set, makes the call.
+// StopSandbox calls f.StopSandboxFunc or, if that is nil, StopSandbox of the wrapped runtime. f.Around, if set, decides whether that call is made.
 func (f *Faults) StopSandbox(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "StopPodSandbox", id, f.StopSandboxFunc, f.Runtime.StopSandbox)
 }
 
-// RemoveSandbox calls RemoveSandboxFunc or, if that is nil, the wrapped runtime. f.Around, if set, makes the call.
+// RemoveSandbox calls f.RemoveSandboxFunc or, if that is nil, RemoveSandbox of the wrapped runtime. f.Around, if set, decides whether that call is made.
 func (f *Faults) RemoveSandbox(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "RemovePodSandbox", id, f.RemoveSandboxFunc, f.Runtime.RemoveSandbox)
 }
 
-// CreateContainer calls CreateContainerFunc or, if that is nil, the wrapped runtime. f.Around, if set, makes the call.
+// CreateContainer calls f.CreateContainerFunc or, if that is nil, CreateContainer of the wrapped runtime. f.Around, if set, decides whether that call is made.
 func (f *Faults) CreateContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig) (string, error) {
 	return callAround(ctx, f, "CreateContainer", sandboxID, func() (string, error) {
 		if f.CreateContainerFunc != nil {
@@ -97,12 +97,12 @@ func (f *Faults) CreateContainer(ctx context.Context, sandboxID string, config *
 	})
 }
 
-// StartContainer calls StartContainerFunc or, if that is nil, the wrapped runtime. f.Around, if set, makes the call.
+// StartContainer calls f.StartContainerFunc or, if that is nil, StartContainer of the wrapped runtime. f.Around, if set, decides whether that call is made.
 func (f *Faults) StartContainer(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "StartContainer", id, f.StartContainerFunc, f.Runtime.StartContainer)
 }
 
-// StopContainer calls StopContainerFunc or, if that is nil, the wrapped runtime. f.Around, if set, makes the call.
+// StopContainer calls f.StopContainerFunc or, if that is nil, StopContainer of the wrapped runtime. f.Around, if set, decides whether that call is made.
 func (f *Faults) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	_, err := callAround(ctx, f, "StopContainer", id, func() (struct{}, error) {
 		if f.StopContainerFunc != nil {
@@ -113,13 +113,13 @@ func (f *Faults) StopContainer(ctx context.Context, id string, grace time.Durati
 	return err
 }
 
-// RemoveContainer calls RemoveContainerFunc or, if that is nil, the wrapped runtime. f.Around, if set, makes the call.
+// RemoveContainer calls f.RemoveContainerFunc or, if that is nil, RemoveContainer of the wrapped runtime. f.Around, if set, decides whether that call is made.
 func (f *Faults) RemoveContainer(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "RemoveContainer", id, f.RemoveContainerFunc, f.Runtime.RemoveContainer)
 }
 
-// callWithFault makes the call op, which takes an ID and returns only an error. It calls fault, or call if fault is nil, through
-// Faults.Around if that is set.
+// callWithFault makes the call op for the object with this ID: it calls fault or, if fault is nil, call. Faults.Around, if set,
+// decides whether this is done.
 func (f *Faults) callWithFault(ctx context.Context, op, id string,
 	fault func(context.Context, cri.Runtime, string) error, call func(context.Context, string) error,
 ) error {
@@ -132,8 +132,8 @@ func (f *Faults) callWithFault(ctx context.Context, op, id string,
 	return err
 }
 
-// callAround makes the call op for the object with this ID: through Faults.Around if that is set, else directly. It returns the
-// result of call, or the zero value and an error.
+// callAround makes the call op for the object with this ID, by calling call, and returns its result. faults.Around, if set,
+// decides whether this is done.
 func callAround[T any](ctx context.Context, faults *Faults, op, id string, call func() (T, error)) (result T, err error) {
 	if faults.Around == nil {
 		return call()

@@ -12,57 +12,57 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// ContainerStats measures the containers of the wrapped runtime, subject to i.Latency and i.Around.
+// ContainerStats measures the containers of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
 func (i *Interceptor) ContainerStats(ctx context.Context) ([]cri.ContainerStats, error) {
 	return interceptResult(ctx, i, "ListContainerStats", "", i.Runtime.ContainerStats)
 }
 
-// PodContainerStats measures the containers of one sandbox of the wrapped runtime, subject to i.Latency and i.Around.
+// PodContainerStats measures the containers of one sandbox of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
 func (i *Interceptor) PodContainerStats(ctx context.Context, sandboxID string) ([]cri.ContainerStats, error) {
 	return interceptResultByID(ctx, i, "ListContainerStats", sandboxID, i.Runtime.PodContainerStats)
 }
 
-// SandboxStats measures the sandboxes of the wrapped runtime, subject to i.Latency and i.Around.
+// SandboxStats measures the sandboxes of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
 func (i *Interceptor) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
 	return interceptResult(ctx, i, "ListPodSandboxStats", "", i.Runtime.SandboxStats)
 }
 
-// Version returns the version of the wrapped runtime, subject to i.Latency and i.Around.
+// Version returns the version of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
 func (i *Interceptor) Version(ctx context.Context) (cri.Version, error) {
 	return interceptResult(ctx, i, "Version", "", i.Runtime.Version)
 }
 
-// Status returns the status of the wrapped runtime, subject to i.Latency and i.Around.
+// Status returns the status of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
 func (i *Interceptor) Status(ctx context.Context) (cri.Status, error) {
 	return interceptResult(ctx, i, "Status", "", i.Runtime.Status)
 }
 
-// CgroupDriver returns the cgroup driver of the wrapped runtime, subject to i.Latency and i.Around.
+// CgroupDriver returns the cgroup driver of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
 func (i *Interceptor) CgroupDriver(ctx context.Context) (cri.CgroupDriver, error) {
 	return interceptResult(ctx, i, "RuntimeConfig", "", i.Runtime.CgroupDriver)
 }
 
-// ListImages lists the images of the wrapped runtime, subject to i.Latency and i.Around.
+// ListImages lists the images of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
 func (i *Interceptor) ListImages(ctx context.Context) ([]cri.Image, error) {
 	return interceptResult(ctx, i, "ListImages", "", i.Runtime.ListImages)
 }
 
-// ImageStatus returns the status of an image of the wrapped runtime, subject to i.Latency and i.Around.
+// ImageStatus returns the status of an image of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
 func (i *Interceptor) ImageStatus(ctx context.Context, image cri.ImageSpec) (cri.Image, error) {
 	return interceptResult(ctx, i, "ImageStatus", image.Image, func(ctx context.Context) (cri.Image, error) { return i.Runtime.ImageStatus(ctx, image) })
 }
 
-// RemoveImage removes an image of the wrapped runtime, subject to i.Latency and i.Around.
+// RemoveImage removes an image of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
 func (i *Interceptor) RemoveImage(ctx context.Context, image cri.ImageSpec) error {
 	return i.interceptCall(ctx, "RemoveImage", image.Image, func(ctx context.Context, _ string) error { return i.Runtime.RemoveImage(ctx, image) })
 }
 
-// ImageUsage measures the image file systems of the wrapped runtime, subject to i.Latency and i.Around.
+// ImageUsage measures the image file systems of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
 func (i *Interceptor) ImageUsage(ctx context.Context) (cri.ImageUsage, error) {
 	return interceptResult(ctx, i, "ImageFsInfo", "", i.Runtime.ImageUsage)
 }
 
-// PullImage pulls an image with the wrapped runtime, subject to i.Latency and i.Around.
+// PullImage pulls an image with the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
 func (i *Interceptor) PullImage(ctx context.Context, image cri.ImageSpec, auth *cri.Auth, sandbox *cri.SandboxConfig) (string, error) {
 	return interceptResult(ctx, i, "PullImage", image.Image, func(ctx context.Context) (string, error) {
 		return i.Runtime.PullImage(ctx, image, auth, sandbox)
@@ -77,21 +77,22 @@ func (i *Interceptor) halfLatency(op, id string) time.Duration {
 	return max(i.Latency(op, id), 0) / 2
 }
 
-// interceptCall makes the call op for the object with this ID, subject to i.Latency and i.Around. call has no result but an
-// error.
+// interceptCall makes the call op for the object with this ID, delayed by i.Latency and, if i.Around is set, through i.Around.
+// call makes the call in the wrapped runtime.
 func (i *Interceptor) interceptCall(ctx context.Context, op, id string, call func(context.Context, string) error) error {
 	_, err := interceptResult(ctx, i, op, id, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx, id) })
 	return err
 }
 
-// interceptResultByID makes the call op for the object with this ID, subject to the Latency and Around of interceptor, and
-// returns the result of call.
+// interceptResultByID makes the call op for the object with this ID, and returns its result. interceptor.Latency delays the call,
+// and interceptor.Around can replace it. call makes the call in the wrapped runtime.
 func interceptResultByID[T any](ctx context.Context, interceptor *Interceptor, op, id string, call func(context.Context, string) (T, error)) (T, error) {
 	return interceptResult(ctx, interceptor, op, id, func(ctx context.Context) (T, error) { return call(ctx, id) })
 }
 
-// interceptResult makes the call op for the object with this ID, subject to the Latency and Around of interceptor, and returns
-// the result of call. If Around makes the call only after it has returned, the result of that call is dropped.
+// interceptResult makes the call op for the object with this ID, and returns its result. interceptor.Latency delays the call, and
+// interceptor.Around can replace it. call makes the call in the wrapped runtime. If Around has already returned when it makes the
+// call, the result of the call is dropped.
 func interceptResult[T any](ctx context.Context, interceptor *Interceptor, op, id string, call func(context.Context) (T, error)) (T, error) {
 	result := make(chan T, 1)
 	do := func(ctx context.Context) error {

@@ -43,12 +43,12 @@ type Script struct {
 	Attach AttachFunc
 }
 
-// ExitAfter returns a script whose container exits by itself with code, d after its start.
+// ExitAfter returns a script whose container exits by itself with code, when it has run for the duration d.
 func ExitAfter(d time.Duration, code int32) Script {
 	return Script{Exit: &Exit{After: d, Code: code}}
 }
 
-// OOMAfter returns a script whose container is killed by the OOM killer d after its start.
+// OOMAfter returns a script whose container is killed by the OOM killer, when it has run for the duration d.
 func OOMAfter(d time.Duration) Script {
 	return Script{Exit: &Exit{After: d, Code: codeKilled, Reason: reasonOOMKilled}}
 }
@@ -58,7 +58,7 @@ func IgnoreTERM() Script {
 	return Script{Stop: &Exit{After: Never}}
 }
 
-// ExitAfterStop returns a script whose container exits with code, d after it receives the stop signal.
+// ExitAfterStop returns a script whose container exits with code, when d has passed since the stop signal.
 func ExitAfterStop(d time.Duration, code int32) Script {
 	return Script{Stop: &Exit{After: d, Code: code}}
 }
