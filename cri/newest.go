@@ -25,8 +25,8 @@ func (p *Pod) NewestContainer(name string) *Container {
 	return p.NewestContainerWhere(name, nil)
 }
 
-// NewestContainerWhere returns the newest of those instances for which keep returns true, in the order of NewestContainer, or nil
-// if there is none. A nil keep accepts all.
+// NewestContainerWhere returns the newest instance of the container with this name for which keep returns true, or nil if there
+// is none. The order of instances is that of NewestContainer. A nil keep accepts all instances.
 func (p *Pod) NewestContainerWhere(name string, keep func(*Container) bool) *Container {
 	var newest *Container
 	for i := range p.Containers {

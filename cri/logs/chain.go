@@ -61,8 +61,8 @@ func (c *logChain) closeFiles() {
 	}
 }
 
-// openFirst opens the first file to read and skips the lines before TailLines. It starts with the oldest rotated file if
-// IncludeRotated is set, else with the current file.
+// openFirst opens the first file to read, and skips the lines before the last TailLines lines. It starts with the oldest rotated
+// file if IncludeRotated is set, else with the current file.
 func (c *logChain) openFirst(ctx context.Context) error {
 	found, err := listRotated(c.path)
 	if err != nil {

@@ -125,15 +125,15 @@ func (k *logKeeper) setCompressing(name string, stop context.CancelFunc) {
 	k.compressing, k.stopCompression = name, stop
 }
 
-// gzipFile replaces the file from by its compressed form to, and returns the compressed size. to appears only when it is complete
-// and synced to disk.
-func (k *logKeeper) gzipFile(ctx context.Context, from, to string) (size int64, err error) {
-	source, info, err := openUnlinked(from)
+// gzipFile writes the compressed form of the file at path to compressedPath, removes path and returns the compressed size.
+// compressedPath appears only when the file is complete and synced to disk.
+func (k *logKeeper) gzipFile(ctx context.Context, path, compressedPath string) (size int64, err error) {
+	source, info, err := openUnlinked(path)
 	if err != nil {
 		return 0, err
 	}
 	defer source.Close()
-	target, err := createReplacing(from+temporarySuffix, info.Mode().Perm())
+	target, err := createReplacing(path+temporarySuffix, info.Mode().Perm())
 	if err != nil {
 		return 0, err
 	}
@@ -150,13 +150,13 @@ func (k *logKeeper) gzipFile(ctx context.Context, from, to string) (size int64, 
 	if err := errors.Join(z.Close(), k.checkBudget(), target.Sync(), target.Close(), ctx.Err()); err != nil {
 		return 0, err
 	}
-	if err := os.Rename(target.Name(), to); err != nil {
+	if err := os.Rename(target.Name(), compressedPath); err != nil {
 		return 0, err
 	}
-	if info, err = os.Lstat(to); err != nil {
+	if info, err = os.Lstat(compressedPath); err != nil {
 		return 0, err
 	}
-	return info.Size(), notexist.Ignore(os.Remove(from))
+	return info.Size(), notexist.Ignore(os.Remove(path))
 }
 
 // copyChunks copies r to w. After each chunk it calls checkBudget and stops on error.

@@ -77,8 +77,8 @@ func (d *dirWatch) closeWatch() {
 	w.closeUnused()
 }
 
-// awaitEvent waits for a change in the directory since its last call, for limit at most. It returns nil in both cases, and
-// ctx.Err() if ctx ends first. One of the waiting goroutines reads the inotify events for all of them.
+// awaitEvent waits until the directory has changed since the last call, for limit at most. It returns nil after a change and
+// after limit, and ctx.Err() if ctx ends first. One of the waiting goroutines reads the inotify events for all of them.
 func (d *dirWatch) awaitEvent(ctx context.Context, limit time.Duration) error {
 	end := time.Now().Add(limit)
 	timer := time.NewTimer(limit)

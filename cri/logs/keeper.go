@@ -80,7 +80,7 @@ func (k *logKeeper) run(ctx context.Context) {
 }
 
 // checkLog rotates the log if it has reached its maximum size. It returns the delay until the next check, and a channel that is
-// closed when the container writes before. A nil channel means that the log is only polled.
+// closed if the container writes earlier. A nil channel means that writes are not watched.
 func (k *logKeeper) checkLog(ctx context.Context) (time.Duration, <-chan struct{}) {
 	select {
 	case <-k.armed.fired:

@@ -72,7 +72,7 @@ func nextKey(newest string, now time.Time) string {
 	return t.Add(time.Second).Format(stampInName)
 }
 
-// filterRotated returns those of names that are files rotated from log, oldest first. It omits temporary files. A file whose
+// filterRotated returns the files in names that were rotated from log, oldest first. It omits temporary files. A file whose
 // compression has just finished appears twice: as original and compressed.
 func filterRotated(log string, names []string) (found []rotatedFile) {
 	for _, name := range names {

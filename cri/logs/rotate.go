@@ -86,18 +86,18 @@ func (k *logKeeper) removeFile(name string) error {
 	return notexist.Ignore(os.Remove(filepath.Join(k.dir, name)))
 }
 
-// reopenLog makes the runtime reopen the log. If that fails, it renames the file renamed back to the log, because the container
-// still writes to it. renamed is empty if no file was renamed.
-func (k *logKeeper) reopenLog(ctx context.Context, renamed string) error {
+// reopenLog makes the runtime reopen the log, whose file was renamed to renamedPath. If that fails, it undoes the rename, because
+// the container still writes to the file. renamedPath is empty if there was no file.
+func (k *logKeeper) reopenLog(ctx context.Context, renamedPath string) error {
 	call, cancel := context.WithTimeout(ctx, k.r.o.ReopenTimeout)
 	defer cancel()
 	err := k.r.runtime.ReopenContainerLog(call, k.log.ContainerID)
-	if err == nil || renamed == "" {
+	if err == nil || renamedPath == "" {
 		return err
 	}
 	// After a lost or late response the runtime may have reopened the log. Rename must not overwrite the new file.
 	if _, missing := os.Lstat(k.log.Path); errors.Is(missing, fs.ErrNotExist) {
-		return errors.Join(err, os.Rename(renamed, k.log.Path))
+		return errors.Join(err, os.Rename(renamedPath, k.log.Path))
 	}
 	k.r.o.Logger.Warn("log was reopened in spite of an error", append(k.log.logAttrs(), "error", err)...)
 	return nil

@@ -127,8 +127,8 @@ func (r *Runtime) watchTarget(ctr *container) (handle *shim.Handle, unknown bool
 }
 
 // refreshWatched refreshes the state of a watched container, and returns true if its watcher can stop. unknown reports whether
-// the state was unknown before. If that container turns out to be running, the watcher can stop, because the emitted event starts
-// another one.
+// the state was unknown before. If such a container turns out to be running, an event is emitted that starts another watcher, so
+// that this watcher can stop.
 func (r *Runtime) refreshWatched(ctr *container, unknown bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

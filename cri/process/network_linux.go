@@ -54,9 +54,9 @@ func (r *Runtime) undoNetwork(ctx context.Context, id string) error {
 	return r.options.Network.Teardown(ctx, id)
 }
 
-// retainNetworks calls Network.Retain once, which tears down networks that a previous agent process left for removed sandboxes.
-// Other callers wait during that call: their new networks must not be set up, because the list passed to Retain does not contain
-// them. After an error the next call tries again.
+// retainNetworks calls Network.Retain, which tears down networks that a previous agent process left for removed sandboxes. After
+// a success it does nothing. Callers wait for a Retain call in progress: the list passed to it does not contain their new
+// sandboxes, so it would tear down their networks.
 func (r *Runtime) retainNetworks(ctx context.Context) error {
 	r.mu.Lock()
 	if r.networksRetained {

@@ -26,7 +26,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// checkUser returns an error if o contains an option that requires root, and euid, the user of the agent, is not root.
+// checkUser returns an error if o contains an option that requires root and euid, the user ID of the agent, is not 0.
 func (o Options) checkUser(euid int) error {
 	for _, need := range []struct {
 		field string

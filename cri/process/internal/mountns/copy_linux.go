@@ -23,8 +23,9 @@ const (
 // device identifies a file system.
 type device struct{ major, minor uint32 }
 
-// writableCopy returns a descriptor of a directory that can be modified without changing dir, a directory of the host. If dir is
-// already on a tmpfs copy, this is dir. Otherwise writableCopy mounts a tmpfs over dir, with the entries of dir mounted inside.
+// writableCopy returns a descriptor of a directory with the entries of dir that can be modified without changing the host. If dir
+// is already on a tmpfs copy, this is a duplicate of dir. Otherwise writableCopy mounts a tmpfs over dir, and the entries of dir
+// into the tmpfs.
 func (s *namespaceBuilder) writableCopy(dir int) (int, error) {
 	st, err := statMount(dir)
 	if err != nil {
@@ -52,14 +53,14 @@ func (s *namespaceBuilder) writableCopy(dir int) (int, error) {
 	return own, nil
 }
 
-// replaceDirectory mounts tmpfs over the directory dir, and entries, the clones of the entries of dir, into tmpfs. st is the
-// status of dir. If dir is the root directory, tmpfs becomes the new root.
-func (s *namespaceBuilder) replaceDirectory(dir int, st unix.Statx_t, tmpfs int, entries []clonedEntry) error {
+// replaceDirectory mounts tmpfs over the directory dir, and entries, the clones of the entries of dir, into tmpfs. dirStatus is
+// the status of dir. If dir is the root directory, tmpfs becomes the new root.
+func (s *namespaceBuilder) replaceDirectory(dir int, dirStatus unix.Statx_t, tmpfs int, entries []clonedEntry) error {
 	var root unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, "/", 0, unix.STATX_INO|unix.STATX_MNT_ID, &root); err != nil {
 		return os.NewSyscallError("statx", err)
 	}
-	isRoot := root.Mnt_id == st.Mnt_id && root.Ino == st.Ino
+	isRoot := root.Mnt_id == dirStatus.Mnt_id && root.Ino == dirStatus.Ino
 	at := dir
 	if isRoot { // nothing can be mounted over the root
 		var err error
@@ -98,9 +99,9 @@ func changeRoot(root int) error {
 	return os.NewSyscallError("chdir", unix.Chdir("/"))
 }
 
-// newTmpfs creates a tmpfs that is not yet mounted, and returns its descriptor. Its root directory has the mode and the owner of
-// like.
-func newTmpfs(like unix.Statx_t) (int, error) {
+// newTmpfs creates a tmpfs that is not yet mounted, and returns its descriptor. Its root directory has the mode and the owner in
+// dirStatus.
+func newTmpfs(dirStatus unix.Statx_t) (int, error) {
 	context, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return -1, wrapUnsupported("fsopen", err)
@@ -109,9 +110,9 @@ func newTmpfs(like unix.Statx_t) (int, error) {
 	for _, option := range [][2]string{
 		{"source", "tmpfs"},
 		{"size", copySize},
-		{"mode", strconv.FormatUint(uint64(like.Mode&^unix.S_IFMT), 8)},
-		{"uid", strconv.FormatUint(uint64(like.Uid), 10)},
-		{"gid", strconv.FormatUint(uint64(like.Gid), 10)},
+		{"mode", strconv.FormatUint(uint64(dirStatus.Mode&^unix.S_IFMT), 8)},
+		{"uid", strconv.FormatUint(uint64(dirStatus.Uid), 10)},
+		{"gid", strconv.FormatUint(uint64(dirStatus.Gid), 10)},
 	} {
 		if err := unix.FsconfigSetString(context, option[0], option[1]); err != nil {
 			return -1, fmt.Errorf("tmpfs %s=%s: %w", option[0], option[1], err)

@@ -13,9 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Enter moves the calling thread to a new mount namespace, in which it performs mounts. Their order does not matter: a mount is
-// always performed after the mounts above its target. The working directory becomes "/". scratch is a directory of the caller for
-// temporary mounts; its files are not changed. After an error the thread must not be used any more.
+// Enter moves the calling thread to a new mount namespace, which has the bind mounts in mounts in addition to those of the host.
+// The order of mounts has no effect: Enter mounts a directory before the directories below it. The working directory becomes "/".
+// scratch is a directory of the caller on which Enter mounts temporarily; its files are not changed. After an error the thread
+// must not be used any more.
 func Enter(mounts []Mount, scratch string) error {
 	mounts = slices.Clone(mounts)
 	slices.SortStableFunc(mounts, func(a, b Mount) int { return cmp.Compare(pathDepth(a.Target), pathDepth(b.Target)) })
@@ -69,7 +70,7 @@ type namespaceBuilder struct {
 }
 
 // prepareMountPoint creates the target of mounts[i] in the host's directories, if it is missing: a directory if dir is set, else
-// a file. It does nothing for a target below another mount of mounts, which is not mounted yet.
+// a file. It does nothing if the target is below that of another mount: the target is then created inside that mount, later.
 func (s *namespaceBuilder) prepareMountPoint(mounts []Mount, i int, dir bool) error {
 	for j := range i {
 		if strings.HasPrefix(mounts[i].Target, mounts[j].Target+"/") {

@@ -34,7 +34,7 @@ func (p *pathPosition) moveTo(fd int) {
 const openElement = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 
 // resolvePath resolves target, the path of a mount point, as far as it exists. It opens one path element after another, so that
-// no process can replace an element by a symbolic link meanwhile. The caller closes the result.
+// no process can replace an element by a symbolic link meanwhile. The caller closes the descriptor of the result.
 func (s *namespaceBuilder) resolvePath(target string) (*pathPosition, error) {
 	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -115,8 +115,8 @@ func readLink(dir int, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// createMissing creates the missing elements of the path at pos and moves pos to the last element. That is a directory if dir is
-// set, else a file. In the host's directories it creates them in a writable copy only.
+// createMissing creates the missing elements of the path at pos, and moves pos to the last element. The last element is a
+// directory if dir is set, else a file. In the host's directories, the elements are created in a writable copy.
 func (s *namespaceBuilder) createMissing(pos *pathPosition, dir bool) error {
 	if len(pos.missing) == 0 {
 		return nil

@@ -43,7 +43,8 @@ func newOutputCopier(from *os.File, to io.Writer, name string, terminal bool) *o
 	return &outputCopier{from: from, to: writerOrDiscard(to), name: name, terminal: terminal}
 }
 
-// setCommandExited records that the command exited at now. The copier then reads the remaining output without waiting for more.
+// setCommandExited records that the command exited at now. The copier then reads the buffered output, and waits for at most
+// LeftoverTime for more.
 func (o *outputCopier) setCommandExited(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

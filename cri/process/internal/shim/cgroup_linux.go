@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
-// joinCgroups moves the calling thread to those of dirs that are v1 cgroups. v2 is a descriptor of the v2 cgroup among dirs, or
-// -1: a thread cannot join it without its process, so the caller must fork children into it.
+// joinCgroups moves the calling thread to the v1 cgroups in dirs. v2 is a descriptor of the v2 cgroup in dirs, or -1 if there is
+// none. A thread cannot join a v2 cgroup without its process, so the caller forks children into it.
 func joinCgroups(dirs []string) (v2 int, err error) {
 	v2 = -1
 	for _, dir := range dirs {
@@ -51,7 +51,7 @@ func writeFile(path, text string) error {
 	return nil
 }
 
-// wasOOMKilled reports whether the OOM killer has killed a process in one of the cgroups dirs.
+// wasOOMKilled reports whether the OOM killer has killed a process in a cgroup of dirs.
 func wasOOMKilled(dirs []string) bool {
 	for _, dir := range dirs {
 		for _, file := range []string{"memory.events", "memory.oom_control"} { // of cgroup v2 and v1
@@ -75,7 +75,7 @@ const (
 	maxChildren    = 1000                   // maximum number of entries per directory and attempt
 )
 
-// killAndRemoveCgroups kills the processes in the cgroups dirs, and removes these cgroups and their descendants. It returns an
+// killAndRemoveCgroups kills the processes in the cgroups of dirs, and removes these cgroups and their descendants. It returns an
 // error if a cgroup remains after limit. The removal of the container then tries again.
 func killAndRemoveCgroups(dirs []string, limit time.Duration) error {
 	deadline := time.Now().Add(limit)

@@ -65,9 +65,9 @@ type AttachOptions struct {
 	Terminal bool // terminal of the process, to set its size
 }
 
-// Attach makes the shim copy the output of the container's process to fds: fds[0] receives stdout and fds[1] stderr; -1 means
-// neither. Attach closes fds. The shim never waits for a reader: if a pipe is full, it disconnects this client. Once Attach has
-// returned, ctx has no effect.
+// Attach makes the shim copy the output of the container's process to fds: stdout to fds[0] and stderr to fds[1]. A descriptor of
+// -1 means that the client does not receive the stream. Attach closes fds. The shim never waits for a client to read: if a pipe
+// is full, it disconnects the client. Once Attach has returned, ctx has no effect.
 func (h *Handle) Attach(ctx context.Context, opts AttachOptions, fds [2]int) (*Attachment, error) {
 	r := request{Op: opAttach, Version: protocol, Stdin: opts.Input, Terminal: opts.Terminal, Stdout: fds[0] >= 0, Stderr: fds[1] >= 0}
 	var wanted []int
