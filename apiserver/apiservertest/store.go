@@ -81,9 +81,9 @@ func (s *store) getLocked(k key) (Object, error) {
 	return nil, apierrors.NewNotFound(k.kind.groupResource(), k.name)
 }
 
-// listObjects returns the objects of a kind for which matches returns true, ordered by namespace and name. The int64 is the
+// listObjects returns the objects of a kind for which matches returns true, ordered by namespace and name. version is the
 // resource version of the store.
-func (s *store) listObjects(kind *kind, matches func(Object) bool) ([]Object, int64) {
+func (s *store) listObjects(kind *kind, matches func(Object) bool) (objects []Object, version int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.listLocked(kind, matches), s.version

@@ -128,7 +128,7 @@ func (s *State) mismatch() string {
 }
 
 // requestTime returns the reason for the next certificate request, for the log, and when the request is due.
-func (s *State) requestTime(now time.Time) (string, time.Time) {
+func (s *State) requestTime(now time.Time) (reason string, due time.Time) {
 	if cause := s.mismatch(); cause != "" {
 		return cause, now
 	}

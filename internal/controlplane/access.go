@@ -71,20 +71,20 @@ func (a *Access) TokenClient(token string) *Client {
 }
 
 // Kubeconfig writes a kubeconfig for this user and groups, and files with its certificates and key. It returns the path of the
-// kubeconfig. The files are removed together with the control plane.
-func (a *Access) Kubeconfig(user string, groups ...string) (string, error) {
+// kubeconfig. All files are in the directory of the control plane.
+func (a *Access) Kubeconfig(user string, groups ...string) (path string, err error) {
 	return a.KubeconfigAt(a.url, user, groups...)
 }
 
 // KubeconfigAt writes a kubeconfig like [Access.Kubeconfig], but with the server at url, for example a proxy that has a
 // certificate from [Access.ServerCertificate].
-func (a *Access) KubeconfigAt(url, user string, groups ...string) (string, error) {
+func (a *Access) KubeconfigAt(url, user string, groups ...string) (path string, err error) {
 	base := a.newBase()
 	return base + ".conf", a.writeConfig(base, url, user, groups...)
 }
 
 // ExpiredKubeconfig writes a kubeconfig whose client certificate expired one hour ago, and returns its path.
-func (a *Access) ExpiredKubeconfig(user string, groups ...string) (string, error) {
+func (a *Access) ExpiredKubeconfig(user string, groups ...string) (path string, err error) {
 	issued, err := a.ca.clientPairUntil(time.Now().Add(-time.Hour), user, groups...)
 	if err != nil {
 		return "", err

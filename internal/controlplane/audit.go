@@ -34,7 +34,7 @@ type Request struct {
 }
 
 // writeAudit writes the audit policy file, and returns the flags with which the API server writes the audit log.
-func (p *Plane) writeAudit() ([]string, error) {
+func (p *Plane) writeAudit() (flags []string, err error) {
 	policy := filepath.Join(p.dir, "audit.yaml")
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
 		return nil, err

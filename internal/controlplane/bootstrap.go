@@ -56,7 +56,7 @@ func (a *Access) CreateBootstrapToken(ctx context.Context) (string, error) {
 }
 
 // TokenKubeconfig writes a kubeconfig that authenticates with token, and returns its path.
-func (a *Access) TokenKubeconfig(token string) (string, error) {
+func (a *Access) TokenKubeconfig(token string) (path string, err error) {
 	a.mu.Lock()
 	a.files++
 	base := filepath.Join(a.dir, fmt.Sprintf("token%d", a.files))

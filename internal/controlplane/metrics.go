@@ -23,7 +23,7 @@ const (
 
 // writeFrontProxy creates a client certificate for requests of the API server to extension servers, and the authority that signs
 // it. With it, the API server may forward requests of any user. It returns the flags of the API server for both.
-func (p *Plane) writeFrontProxy() ([]string, error) {
+func (p *Plane) writeFrontProxy() (flags []string, err error) {
 	const user = "front-proxy-client"
 	authority, err := newAuthority("front-proxy-ca")
 	if err != nil {

@@ -148,12 +148,12 @@ func (s *SharedPlane) AuditPath() string { return filepath.Join(s.record.Dir, au
 
 // AdminKubeconfig writes a kubeconfig for a user in the group system:masters. It returns the path, which is the same for each
 // call.
-func (s *SharedPlane) AdminKubeconfig() (string, error) {
+func (s *SharedPlane) AdminKubeconfig() (path string, err error) {
 	return s.writeUserKubeconfig("admin", "admin", "system:masters")
 }
 
 // NodeKubeconfig writes a kubeconfig for the node with this name, and returns its path. The path depends only on name.
-func (s *SharedPlane) NodeKubeconfig(name string) (string, error) {
+func (s *SharedPlane) NodeKubeconfig(name string) (path string, err error) {
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
 		return "", fmt.Errorf("write kubeconfig of node %q: it is no name of a node", name)
 	}
