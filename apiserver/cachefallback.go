@@ -47,8 +47,8 @@ func cacheOrLoad[T any, P interface {
 }
 
 // RuntimeClass returns the handler of a runtime class. It is for podspec.Options.RuntimeClasses. ok is false if the class does
-// not exist, and before the first list of runtime classes. With CacheDir, it returns the handler from the cache on disk while the
-// first list fails.
+// not exist, and before the first list of runtime classes. If the first list fails, it returns the handler cached in
+// ObjectsOptions.CacheDir, if there is one.
 func (b *Objects) RuntimeClass(class string) (handler string, ok bool) {
 	handler, ok = b.classes.Get(class)
 	if b.cache == nil {

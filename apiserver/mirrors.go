@@ -290,9 +290,9 @@ func (m *Mirrors) runActions(ctx context.Context, actions []MirrorAction) {
 	wg.Wait()
 }
 
-// recordResult stores err and the earliest time of the next action for the pod name. After an error, that time is the end of the
-// back-off. After a success it is one second later, so that a client that keeps deleting a mirror pod causes no busy loop. A
-// repeated equal error is logged once.
+// recordResult records err, the result of action, and the earliest time of the next action for the pod name. After an error, that
+// time is the end of the back-off. After a success it is one second later, so that a client that keeps deleting a mirror pod
+// causes no busy loop. Of equal errors in a row, it logs the first.
 func (m *Mirrors) recordResult(ctx context.Context, action MirrorAction, err error) {
 	if ctx.Err() != nil {
 		return

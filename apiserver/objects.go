@@ -254,7 +254,7 @@ func (b *Objects) loadFromCache(kind, namespace, name string, object kubeapi.Obj
 	return nil
 }
 
-// Services returns the services of a namespace that have a cluster IP, for the environment variables of containers.
+// Services returns the services of a namespace, except headless services, for the environment variables of containers.
 func (b *Objects) Services(ctx context.Context, namespace string) ([]*corev1.Service, error) {
 	return b.services.listServices(ctx, namespace)
 }

@@ -64,9 +64,9 @@ func newObjectWatcher[T kubeapi.Object](client, direct *kubeapi.Client, kind kub
 // errNotRunning reports that Objects.Run is not running, so that no object can be watched.
 var errNotRunning = errors.New("Objects.Run does not run: call it before pods get volumes")
 
-// getObject returns a watched object. It starts a watch at the first call for the object, and waits at most firstListWait (2 s)
-// for the first response. exists is false if the API server has no such object. While the API server is unavailable, it returns
-// the last version that the watch has received.
+// getObject returns an object. The first call for an object starts its watch, and waits at most firstListWait (2 s) for the first
+// list. An object that canWatch does not permit to watch is read by a GET request. exists is false if the API server has no such
+// object. While the API server is unavailable, it returns the last version that the watch has received.
 func (w *objectWatcher[T]) getObject(ctx context.Context, namespace, name string) (object T, exists bool, err error) {
 	e, err := w.ensureWatch(namespace, name)
 	switch {
@@ -108,8 +108,8 @@ func (w *objectWatcher[T]) getIfCurrent(namespace, name string) (object T, ok bo
 	return e.store.Get(key)
 }
 
-// ensureWatch returns the watch of an object, and creates it if necessary. It returns nil if [objectWatcher.canWatch] permits no
-// watch of the object. The error is errNotRunning before runWatches.
+// ensureWatch returns the watch of an object, and creates it if necessary. It returns nil if canWatch does not permit to watch
+// the object. The error is errNotRunning before runWatches.
 func (w *objectWatcher[T]) ensureWatch(namespace, name string) (*objectWatch[T], error) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()

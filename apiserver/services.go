@@ -60,8 +60,8 @@ func closeOnce(ready chan struct{}) func(...string) {
 	}
 }
 
-// listServices returns the services of a namespace that have a cluster IP. Before the first list, it returns the services in the
-// cache on disk if the API server is unavailable. Otherwise it waits at most firstListWait (2 s) for the first list, and then
+// listServices returns the services of a namespace, except headless services. Before the first list, it returns the services in
+// the cache on disk if the API server is unavailable. Otherwise it waits at most firstListWait (2 s) for the first list, and then
 // returns an error.
 func (s *serviceTable) listServices(ctx context.Context, namespace string) ([]*corev1.Service, error) {
 	if found, ok := s.cachedServices(namespace); ok && !s.table.Synced() {

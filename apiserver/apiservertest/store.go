@@ -155,9 +155,9 @@ func (s *store) wakeLocked() {
 	s.changed = make(chan struct{})
 }
 
-// changesSince returns the changes after version, and the resource version now of the store. next is closed at the following
+// changesSince returns the changes after version. current is the resource version of the store. next is closed at the following
 // change. ok is false if the history no longer reaches back to version.
-func (s *store) changesSince(version int64) (changes []change, now int64, next <-chan struct{}, ok bool) {
+func (s *store) changesSince(version int64) (changes []change, current int64, next <-chan struct{}, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if version < s.oldest {

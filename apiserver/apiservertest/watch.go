@@ -52,8 +52,8 @@ func (c *call) parseSelectors() (func(Object) bool, error) {
 	}, nil
 }
 
-// checkVersion returns an error if the resource version in query is newer than version, that of the store. This happens after a
-// restore of etcd.
+// checkVersion returns an error if the resource version in query is newer than version, the resource version of the store. This
+// happens after a restore of etcd.
 func checkVersion(query url.Values, version int64) error {
 	asked, err := strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
 	if err != nil || asked <= version {
@@ -192,7 +192,7 @@ func (s *watchStream) sendChanges() (next <-chan struct{}, ok bool) {
 	return next, true
 }
 
-// sendBookmark sends a bookmark event with the resource version that the watch has reached.
+// sendBookmark sends a bookmark event with these annotations and the resource version up to which the watch has sent events.
 func (s *watchStream) sendBookmark(annotations map[string]string) {
 	obj := s.call.kind.newObject()
 	obj.SetResourceVersion(strconv.FormatInt(s.version, 10))

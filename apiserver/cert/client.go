@@ -132,8 +132,8 @@ func loadInitialKubeconfig(opts *ClientOptions, store *certstore.Store, log *slo
 	return k, nil
 }
 
-// checkKubeconfig returns nil and nil if the kubeconfig at path is usable, and otherwise the reason. err is set if the file
-// cannot be read: it must not be overwritten, and an administrator must repair it.
+// checkKubeconfig returns a nil reason if the kubeconfig at path is usable. Otherwise reason says why it is not. err is set if
+// the file cannot be read: it must not be overwritten, and an administrator must repair it.
 func checkKubeconfig(path string, now time.Time) (reason, err error) {
 	if _, err := os.Stat(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("kubeconfig: %w", err)

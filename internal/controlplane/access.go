@@ -111,8 +111,8 @@ func (a *Access) writeConfig(base, url, user string, groups ...string) error {
 	return a.writePair(base, url, issued)
 }
 
-// writePair writes a kubeconfig for the server at url with the client certificate and key issued. The paths of the files start
-// with base.
+// writePair writes issued, a client certificate and key, and a kubeconfig that uses them for the server at url. The paths of the
+// files start with base.
 func (a *Access) writePair(base, url string, issued keyPair) error {
 	files := map[string][]byte{
 		base + "-ca.crt": a.ca.pem, base + ".crt": issued.cert, base + ".key": issued.key,

@@ -180,7 +180,8 @@ func (t *Table[T, V]) getRow(key string) (r row[V], ok bool) {
 	return r, ok
 }
 
-// replaceAll replaces all rows by a complete list received at now. It returns the keys of added, changed and removed objects.
+// replaceAll replaces all rows by list, a complete list that was received at time now. It returns the keys of added, changed and
+// removed objects.
 func (t *Table[T, V]) replaceAll(list rows[V], omitted omission[V], now time.Time) (changed []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -228,7 +229,8 @@ func (t *Table[T, V]) removeKey(key string, now time.Time) (changed []string) {
 	return changed
 }
 
-// recordResponse records that the API server responded at now, and clears the last error. The caller holds the lock of the table.
+// recordResponse stores now as the time of the last response of the API server, and clears the last error. The caller holds the
+// lock of the table.
 func (t *Table[T, V]) recordResponse(now time.Time) {
 	t.status.LastResponse, t.status.Err, t.status.Failures = now, nil, 0
 }
@@ -244,7 +246,8 @@ func (t *Table[T, V]) recordFailure(err error) {
 	}
 }
 
-// recordBookmark records a bookmark event, which means that the API server is reachable and the table is up to date.
+// recordBookmark records a bookmark event received at time now. It means that the API server is reachable and the table is up to
+// date.
 func (t *Table[T, V]) recordBookmark(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -24,9 +24,9 @@ func New[T any](maxAge time.Duration, measure func(context.Context) (T, error)) 
 	return &Value[T]{maxAge: maxAge, measure: measure, lock: make(chan struct{}, 1)}
 }
 
-// Get returns the cached value if it is at most maxAge old, and otherwise calls measure. Concurrent calls wait until measure
-// returns; if ctx ends first, Get returns the cause of ctx. A value that measure returns with an error may be incomplete: Get
-// returns both and does not cache the value.
+// Get returns the cached value if it is at most maxAge old, and otherwise calls measure. One call measures at a time, and
+// concurrent calls wait for it. If ctx ends first, Get returns the cause of ctx. A value that measure returns with an error may
+// be incomplete: Get returns both and does not cache the value.
 func (v *Value[T]) Get(ctx context.Context) (value T, err error) {
 	select {
 	case v.lock <- struct{}{}:
