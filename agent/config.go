@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
-// Config is the configuration of a node: Kubelet, a [kubeletconfig.Configuration], has the fields of a kubelet's file, and Node, a
-// [kubeletconfig.NodeConfiguration], those that the kubelet lacks or has as flags, such as nodeName, rootDir and kubeconfig. Zero: the defaults.
+// Config is the configuration of a node. Its field Kubelet has the settings of a kubelet's configuration file. Its field Node has settings that the
+// kubelet has as flags or does not have, such as nodeName, rootDir and kubeconfig. The zero value of each setting means its default.
 type Config = kubeletconfig.Documents
 
 // LoadConfig reads a YAML file: at most one KubeletConfiguration and one NodeConfiguration. An error starts with path and names the invalid field.

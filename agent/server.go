@@ -166,7 +166,7 @@ func (a *Agent) createStreams() (*streaming.Server, error) {
 	return streaming.New(o)
 }
 
-// pagesMaxAge is how old the numbers of a page may be, so that several clients cost no more than one. The kubelet measures every 10 to 15 s.
+// pagesMaxAge is the largest age of the values on a metrics page: several clients share one measurement. The kubelet measures every 10 to 15 s.
 const pagesMaxAge = 10 * time.Second
 
 // metricPages returns the HTTP handlers of the metric pages, which Prometheus scrapes.

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/intree"
 )
 
-// volumeWait is the time after which the status of a pod names the error of an unmounted volume. The pod still starts once it is mounted.
+// volumeWait is how long a pod waits for its volumes until its status reports the error. The pod still starts once all volumes are mounted.
 const volumeWait = 15 * time.Second
 
 // createVolumes creates the engine that mounts the volumes of pods, and sets the options of the reconciler o that depend on it.

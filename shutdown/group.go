@@ -12,11 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// CriticalPriority is the lowest priority of critical pods: the value of the PriorityClass system-cluster-critical.
+// CriticalPriority is the lowest priority of a critical pod. It is the value of the PriorityClass system-cluster-critical.
 const CriticalPriority int32 = 2_000_000_000
 
-// Period is the time to stop the pods whose priority is at least Priority and lower than that of the next period. The first
-// period also covers pods of lower priority.
+// Period is the time for stopping the pods in a range of priorities: from Priority up to the Priority of the next period. Pods
+// below the lowest Priority belong to the first period.
 type Period struct {
 	Priority    int32
 	GracePeriod time.Duration // whole seconds
@@ -34,7 +34,7 @@ func Periods(total, critical time.Duration) []Period {
 	}
 }
 
-// Group has the pods that are stopped together in one period of a shutdown.
+// Group has the pods that are stopped together in one [Period] of a shutdown.
 type Group struct {
 	Period
 	Pods []*corev1.Pod

@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// Reasons and messages of terminated and of rejected pods, with the kubelet's texts.
+// Reasons and messages for the statuses of pods that a shutdown terminates or rejects. They are those of the kubelet.
 const (
 	ReasonTerminated  = "Terminated"
 	MessageTerminated = "Pod was terminated in response to imminent node shutdown."
@@ -34,16 +34,16 @@ const (
 	eventCanceled = "Shutdown manager detected shutdown cancellation"
 )
 
-// Timeouts of the steps before and after stopping the pods.
+// Timeouts for reporting the node as not ready, and for flushing pod statuses.
 const (
 	notReadyTimeout = 2 * time.Second
 	flushTimeout    = 5 * time.Second
 )
 
-// watchBackoff is the back-off between attempts to watch logind.
+// watchBackoff is the back-off between attempts to connect to logind.
 var watchBackoff = backoff.Policy{First: time.Second, Max: 30 * time.Second} //nolint:gochecknoglobals // never written
 
-// Options configures an [Inhibitor]. Periods, Pods and Stop are required.
+// Options configures an [Inhibitor]. The fields Periods, Pods and Stop are required.
 type Options struct {
 	Periods []Period // grace periods by pod priority; [Periods] returns those of the kubelet's two settings
 	// Pods returns the pods to stop: those that have not terminated.

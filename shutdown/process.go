@@ -16,10 +16,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 )
 
-// stateFile has the start and end time of the last shutdown, in the kubelet's format.
+// stateFile is the name of the file with the start and end time of the last shutdown. Its format is that of the kubelet.
 const stateFile = "graceful_node_shutdown_state"
 
-// minGroupTime is the least time for stopping a group, so that its pods are told to terminate even with a grace period of zero.
+// minGroupTime is the shortest time for stopping a group. Even with a grace period of zero, the pods receive a termination
+// signal.
 const minGroupTime = time.Second
 
 // state is the content of the state file: the time of the last shutdown.

@@ -8,14 +8,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// APIVersion and Kind are the type of a document that Parse reads.
+// APIVersion and Kind are the values of apiVersion and kind in a document for Parse.
 const (
 	APIVersion = "kubelet.config.k8s.io/v1beta1"
 	Kind       = "KubeletConfiguration"
 )
 
-// Configuration is a KubeletConfiguration v1beta1: the fields that package agent supports, with the kubelet's names, JSON and defaults.
-// A field's zero value means its default, which the comment names.
+// Configuration has the fields of a KubeletConfiguration v1beta1 that package agent supports. Names, JSON form and defaults are
+// those of the kubelet. The zero value of a field means its default, which its comment names.
 type Configuration struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -122,7 +122,7 @@ type WebhookAuthorization struct {
 	CacheUnauthorizedTTL metav1.Duration `json:"cacheUnauthorizedTTL,omitempty"` // 30s
 }
 
-// ShutdownGracePeriodByPodPriority is the time to terminate the pods of this priority and above at a node shutdown.
+// ShutdownGracePeriodByPodPriority is the time for terminating pods of at least this priority at a node shutdown.
 type ShutdownGracePeriodByPodPriority struct {
 	Priority                   int32 `json:"priority"`
 	ShutdownGracePeriodSeconds int64 `json:"shutdownGracePeriodSeconds"`

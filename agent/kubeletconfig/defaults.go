@@ -20,7 +20,7 @@ const (
 	defaultHealthzPort = 10248
 )
 
-// Defaults are the facts of a node that some defaults depend on.
+// Defaults has the properties of a node on which the defaults of some fields depend.
 type Defaults struct {
 	Cluster       bool // the node has a kubeconfig
 	RemoteRuntime bool // containers run in a container runtime that has cgroups

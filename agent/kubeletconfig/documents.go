@@ -22,10 +22,11 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// defaultRootDir is the directory of the files of an agent whose rootDir is not set.
+// defaultRootDir is the default of the field rootDir, the directory for all files of the agent.
 const defaultRootDir = "/var/lib/nodeagent"
 
-// Documents are the configuration of a node: the kubelet's document and a NodeConfiguration. The zero value of each field means its default.
+// Documents is the configuration of a node: a KubeletConfiguration and a NodeConfiguration. The zero value of a field means its
+// default.
 type Documents struct {
 	Kubelet Configuration
 	Node    NodeConfiguration

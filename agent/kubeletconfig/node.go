@@ -17,14 +17,14 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 )
 
-// NodeAPIVersion and NodeKind are the type of the document of a NodeConfiguration.
+// NodeAPIVersion and NodeKind are the values of apiVersion and kind in the document of a NodeConfiguration.
 const (
 	NodeAPIVersion = "nodeagent/v1alpha1"
 	NodeKind       = "NodeConfiguration"
 )
 
-// NodeConfiguration holds the settings that a kubelet takes from its flags, and settings that no kubelet has. A field's zero value means its
-// default, which the comment names.
+// NodeConfiguration has the settings that a kubelet has as command-line flags, and settings that a kubelet does not have. The
+// zero value of a field means its default, which its comment names.
 type NodeConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 

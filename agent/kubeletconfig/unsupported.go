@@ -5,7 +5,8 @@ package kubeletconfig
 
 import "strings"
 
-// unsupportedFields are the fields of KubeletConfiguration v1beta1 (Kubernetes 1.37) that Configuration does not have, in order.
+// unsupportedFields lists the fields of KubeletConfiguration v1beta1 (Kubernetes 1.37) that Configuration does not have, sorted
+// by name.
 const unsupportedFields = `
 	cgroupDriver configMapAndSecretChangeDetectionStrategy containerLogMaxWorkers containerLogMonitorInterval contentType cpuCFSQuota
 	cpuCFSQuotaPeriod cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod crashLoopBackOff defaultPodSysctls
