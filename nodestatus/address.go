@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Host holds the IP addresses of a machine, from which the addresses of its Node object are chosen. [Lookup.Host] reads them.
+// Host has the IP addresses of a machine. The addresses in the Node object are chosen from them. [Lookup.Host] reads them.
 type Host struct {
 	// Interfaces are the addresses of all network interfaces, without zones.
 	Interfaces []netip.Addr

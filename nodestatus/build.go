@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Labels, annotations and the taint of a Node object for which k8s.io/api has no constants. They are those of k8s.io/kubelet and
-// k8s.io/cloud-provider.
+// Labels, annotations and a taint of Node objects that k8s.io/api does not define. k8s.io/kubelet and k8s.io/cloud-provider
+// define them.
 const (
 	labelBetaOS   = "beta.kubernetes.io/os"
 	labelBetaArch = "beta.kubernetes.io/arch"
@@ -25,7 +25,7 @@ const (
 	taintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 )
 
-// builder is the state of one call of Build or Initial.
+// builder has the input and output of one call of Build or Initial.
 type builder struct {
 	in     *Facts
 	now    metav1.Time

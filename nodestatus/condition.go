@@ -14,11 +14,12 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
-// maxMessage is the largest size in bytes of a condition message. Runtime messages have no limit of their own, and the API server
-// rejects too large Node objects.
+// maxMessage limits the size of a condition message in bytes. The API server rejects a Node object that is too large, and
+// runtimes do not limit their messages.
 const maxMessage = 4 << 10
 
-// pressureCondition is a condition that is false on a healthy node. Index 0 of its texts is for status False, index 1 for True.
+// pressureCondition describes a condition that is False on a healthy node. In its texts, index 0 is for status False and index 1
+// for True.
 type pressureCondition struct {
 	kind                   corev1.NodeConditionType
 	reason, message, event [2]string

@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 )
 
-// Version is the kubeletVersion of the Node object: the kubelet release whose behaviour this module implements.
+// Version is the kubeletVersion in the Node object. It names the kubelet release whose behaviour this module implements.
 const Version = "v1.37.1+nodeagent"
 
 // Defaults of [Config].
@@ -21,8 +21,8 @@ const (
 	defaultMaxImages = 50
 )
 
-// Config is the configuration of a node by its operator. The zero value of each field except Name is the kubelet's default,
-// except that no port is published.
+// Config has the properties of a node that its operator chooses. Name is required. The zero value of each other field is the
+// default of the kubelet, except that a zero Port publishes no port.
 type Config struct {
 	// Name of the Node object. [NodeName] derives it from a host name.
 	Name string

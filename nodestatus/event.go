@@ -25,8 +25,8 @@ const (
 	ReasonSufficientPID      = "NodeHasSufficientPID"
 )
 
-// Event is an event about the node, with the kubelet's texts. Emit it after the API server has accepted the Node object: a
-// retried Build returns it again.
+// Event is an event about the node. Its texts are those of the kubelet. Record it once the API server has accepted the Node
+// object: if sending fails, the next call of Build returns it again.
 type Event struct {
 	Type    string // corev1.EventTypeNormal or EventTypeWarning
 	Reason  string
@@ -43,8 +43,8 @@ func newStatusEvent(node, reason string) Event {
 	return Event{Type: corev1.EventTypeNormal, Reason: reason, Message: fmt.Sprintf("Node %s status is now: %s", node, reason)}
 }
 
-// Announced records which events this process has emitted, so that Build does not return them again: a reboot, and that the node
-// is unschedulable.
+// Announced says which events this process has recorded: a reboot, and that the node is unschedulable. Build does not return
+// these events again.
 type Announced struct {
 	Rebooted      bool
 	Unschedulable bool

@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// Facts are the inputs from which [Build] and [Initial] build a Node object. Facts must not be modified after they are passed on.
+// Facts has the inputs of [Build] and [Initial], from which they build a Node object. Facts must not be modified after a call.
 type Facts struct {
 	Config Config
 	Now    time.Time // time stamp of conditions
@@ -36,7 +36,7 @@ type Facts struct {
 	Announced Announced
 }
 
-// Health is the input of the node conditions. The zero value is a healthy node without pressure.
+// Health has the state of the node for its conditions. The zero value is a healthy node without pressure.
 type Health struct {
 	MemoryPressure, DiskPressure, PIDPressure bool
 
@@ -50,7 +50,7 @@ type Health struct {
 	Warning error
 }
 
-// Devices has the capacity and allocatable amounts of extended resources of device plugins.
+// Devices has the capacity and the allocatable amounts of extended resources, as reported by device plugins.
 type Devices struct {
 	Capacity, Allocatable corev1.ResourceList
 	// Removed are resources whose plugins have been unregistered. Their capacity is reported as zero.

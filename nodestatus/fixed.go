@@ -10,7 +10,8 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// Fixed is a machine with constant facts, for simulated nodes. It implements [Capacity], and Hosts of package heartbeat.
+// Fixed is a machine with constant hardware and addresses, for simulated nodes. It implements [Capacity], and the interface Hosts
+// of package heartbeat.
 type Fixed struct {
 	Info machine.Info
 	IPs  []netip.Addr // of the network interface, the default address first; empty: no network

@@ -17,7 +17,7 @@ import (
 // DefaultLookupTimeout is the default of [Lookup].Timeout, for DNS queries.
 const DefaultLookupTimeout = 2 * time.Second
 
-// Lookup finds the addresses of this machine. The zero value is ready for use by several goroutines.
+// Lookup reads the addresses of this machine. The zero value is ready for use. Its methods may be called from any goroutine.
 type Lookup struct {
 	Resolver *net.Resolver // nil: net.DefaultResolver
 	Timeout  time.Duration // of a DNS query; zero means [DefaultLookupTimeout]

@@ -15,15 +15,15 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Constants of the kubelet: a runtime counts as down when its last ready status is RuntimeTimeout old, and its status is read
-// every RuntimePeriod.
+// Constants of the kubelet. It reads the status of the container runtime every RuntimePeriod. A runtime that was not ready for
+// RuntimeTimeout counts as down.
 const (
 	RuntimeTimeout = 30 * time.Second
 	RuntimePeriod  = 5 * time.Second
 )
 
-// RuntimeState is the last observed state of the container runtime. The zero value means that no status was read. It does not
-// change when reading a status fails, except that it gets older.
+// RuntimeState is the last observed state of the container runtime. The zero value means that no status was read yet. A failed
+// read leaves it unchanged, so that LastReady gets older.
 type RuntimeState struct {
 	// LastReady is the time of the last status with condition RuntimeReady. Zero: never.
 	LastReady time.Time

@@ -15,28 +15,29 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// Conditions returns the health of the node: pressure, and reasons why it is not ready. Health must not block.
+// Conditions returns the state of the node for its conditions: resource pressure, and reasons why it is not ready. Health must
+// not block.
 type Conditions interface{ Health() Health }
 
-// ConditionsFunc makes a function a [Conditions].
+// ConditionsFunc implements [Conditions] with a function.
 type ConditionsFunc func() Health
 
 // Health calls f.
 func (f ConditionsFunc) Health() Health { return f() }
 
-// Capacity reads the hardware of the machine. Values that cannot be read are zero in the result and named by the error; the
-// remaining values are valid.
+// Capacity reads the hardware and operating system of the machine. If values cannot be read, they are zero and the error names
+// them. The other values are valid nevertheless.
 type Capacity interface {
 	Machine(ctx context.Context) (machine.Info, error)
 }
 
-// CapacityFunc makes a function a [Capacity].
+// CapacityFunc implements [Capacity] with a function.
 type CapacityFunc func(ctx context.Context) (machine.Info, error)
 
 // Machine calls f.
 func (f CapacityFunc) Machine(ctx context.Context) (machine.Info, error) { return f(ctx) }
 
-// Root is a [Capacity] that reads the files below the root directory of a machine.
+// Root implements [Capacity]. It reads files below the root directory of a machine.
 type Root struct {
 	FS fs.FS // the root directory of the machine: os.DirFS("/") on a host
 	// RootFS returns the size in bytes of the file system with emptyDirs, logs and writable layers; package stats measures it.
@@ -64,28 +65,28 @@ type Images interface {
 	ListImages(ctx context.Context) ([]cri.Image, error)
 }
 
-// DeviceCapacity returns the extended resources of device plugins. Devices must not block.
+// DeviceCapacity returns the extended resources that device plugins have reported. Devices must not block.
 type DeviceCapacity interface{ Devices() Devices }
 
-// DeviceCapacityFunc makes a function a [DeviceCapacity].
+// DeviceCapacityFunc implements [DeviceCapacity] with a function.
 type DeviceCapacityFunc func() Devices
 
 // Devices calls f.
 func (f DeviceCapacityFunc) Devices() Devices { return f() }
 
-// Volumes returns the attachable volumes of pods for status.volumesInUse, and false until the volumes of a previous process are
-// restored. VolumesInUse must not block.
+// Volumes returns the attachable volumes of pods, for status.volumesInUse. The bool is false until the agent has restored the
+// volumes of its previous process: the list is then incomplete. VolumesInUse must not block.
 type Volumes interface {
 	VolumesInUse() ([]corev1.UniqueVolumeName, bool)
 }
 
-// VolumesFunc makes a function a [Volumes].
+// VolumesFunc implements [Volumes] with a function.
 type VolumesFunc func() ([]corev1.UniqueVolumeName, bool)
 
 // VolumesInUse calls f.
 func (f VolumesFunc) VolumesInUse() ([]corev1.UniqueVolumeName, bool) { return f() }
 
-// Runtime reads version and status of the container runtime. [cri.StatusReporter] implements it.
+// Runtime reads the version and status of the container runtime. [cri.StatusReporter] implements it.
 type Runtime interface {
 	// Version returns name and version of the runtime.
 	Version(ctx context.Context) (cri.Version, error)

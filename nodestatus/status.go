@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// maxImageNames is the number of names published per image, digests before tags.
+// maxImageNames limits the number of names per image in the node status. Digests come before tags.
 const maxImageNames = 5
 
 // DeclaredFeatures returns the default of Config.DeclaredFeatures. These are features of package lifecycle that a pod, or an

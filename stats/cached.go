@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/latest"
 )
 
-// CachedCollector is a [Collector] that caches summaries for pages that several clients request. The kubelet's summaries are up
-// to 15 s old. The time stamps in a summary are those of the measurement.
+// CachedCollector is a [Collector] that caches its summaries, for pages that several clients request. Time stamps in a summary
+// are those of its measurement. The kubelet also serves cached summaries, up to 15 s old.
 type CachedCollector struct {
 	collector    *Collector
 	full         *latest.Value[*statsapi.Summary]

@@ -19,23 +19,24 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// Cgroups reads cgroups for a [Collector]. *driver.Driver of package cgroups/driver implements it.
+// Cgroups samples and lists cgroups for a [Collector]. *driver.Driver of package cgroups/driver implements it.
 type Cgroups interface {
 	cgroups.Sampler
 	cgroups.Lister
 }
 
-// imageUsageReporter is the method of [cri.Images] that reports the file systems of images and writable layers.
+// imageUsageReporter is the part of [cri.Images] that reports the usage of the file systems for images and writable layers.
 type imageUsageReporter interface {
 	ImageUsage(ctx context.Context) (cri.ImageUsage, error)
 }
 
-// layerLister is the method of [cri.StatsLister] that measures writable layers.
+// layerLister is the part of [cri.StatsLister] that reports the usage of writable layers.
 type layerLister interface {
 	ContainerStats(ctx context.Context) ([]cri.ContainerStats, error)
 }
 
-// Collector measures a node and its pods. Create it with [New]. Its methods may be called from any goroutine.
+// Collector measures the resource usage of a node and its pods. Create it with [New]. Its methods may be called from any
+// goroutine.
 type Collector struct {
 	opts        Options
 	cgroups     Cgroups
@@ -120,7 +121,7 @@ func (k *Collector) Run(ctx context.Context) error {
 	}
 }
 
-// HungCall is a call of the kernel or the runtime that has exceeded [Options].Timeout.
+// HungCall is a call to the kernel or the runtime that has been running for longer than [Options].Timeout.
 type HungCall struct {
 	Path  string // file system or directory; empty for the runtime
 	Since time.Duration

@@ -31,7 +31,8 @@ type fsMeasurement struct {
 	at         time.Time
 }
 
-// filesystems calls statfs on file systems, with one call at a time per path, because the call may hang. statfs must be set.
+// filesystems calls statfs for file systems. At most one call per path is running, because a call may hang. The field statfs must
+// be set.
 type filesystems struct {
 	statfs func(path string) (Filesystem, error)
 
@@ -62,7 +63,7 @@ func (d *filesystems) awaitStatfs(ctx context.Context, p *pendingCall[fsMeasurem
 	return p.waitResult(ctx, wait)
 }
 
-// maxFilesystems is the largest number of remembered file systems, because a runtime could name ever new ones.
+// maxFilesystems limits the number of paths in filesystems.calls, because a runtime may report any number of paths.
 const maxFilesystems = 64
 
 // callFor returns the statfs call of path, which concurrent callers share. It returns nil if maxFilesystems other calls hang.

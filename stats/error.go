@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// Error names a source whose values are missing or outdated. For a timeout, [errors.Is] with [context.DeadlineExceeded] is true.
+// Error is the error of a source, such as a cgroup or the runtime, whose values are missing or outdated. [errors.Is] reports
+// whether it is a timeout: [context.DeadlineExceeded].
 type Error struct {
 	Source string // "cgroup", "proc", "runtime", "nodefs", "imagefs", "containerfs", "directory" or "volume"
 	Object string // cgroup, file or call; may be empty
@@ -28,10 +29,10 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// maxErrors limits the errors of one result: a thousand pods may fail for one reason.
+// maxErrors limits the number of errors of one result, because a thousand pods may fail for the same reason.
 const maxErrors = 32
 
-// failures collects the errors of the sources (cgroups, /proc, runtime, file systems) during one measurement.
+// failures collects the errors of all sources (cgroups, /proc, runtime, file systems) during one measurement.
 type failures struct {
 	all  []error
 	more int

@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// leafCache caches the cgroup names of containers below the pod cgroups, which do not change while a container runs. Listing them
-// costs as much as a sample on cgroup v1, which has a directory per controller. The zero value is ready for use.
+// leafCache caches the names of the cgroups in each pod cgroup. A name does not change while its container runs. Listing the
+// names costs as much as a sample on cgroup v1, which has one directory per controller. The zero value is ready for use.
 type leafCache struct {
 	mu    sync.Mutex
 	byPod map[cgroups.Path]map[string]string // pod cgroup → container or sandbox ID → cgroup name; the inner maps are read only

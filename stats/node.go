@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// cgroupSample has the counters of a cgroup at a time. found is false if the cgroup does not exist.
+// cgroupSample has the counters of a cgroup at one time. The field found is false if the cgroup could not be read.
 type cgroupSample struct {
 	path  cgroups.Path
 	leaf  string
@@ -27,7 +27,7 @@ type cgroupSample struct {
 // nodeCgroup is the key of the root cgroup in [nodeSample]. System containers have other names.
 const nodeCgroup = ""
 
-// nodeSample has the raw values of a node, from which summaries, signals and samples are built.
+// nodeSample has the measured values of a node. Summaries, eviction signals and samples are built from it.
 type nodeSample struct {
 	cgroups    map[string]cgroupSample // by name of the system container
 	memory     meminfo
@@ -146,7 +146,7 @@ func (k *Collector) measureDisks(ctx context.Context, node *nodeSample, usage cr
 	}
 }
 
-// diskCall is a running statfs call for nodefs, imagefs or containerfs, and the destination of its result.
+// diskCall is a running statfs call for nodefs, imagefs or containerfs. Its result is stored in the field into.
 type diskCall struct {
 	source, path string
 	into         **fsMeasurement

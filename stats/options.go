@@ -55,7 +55,7 @@ type Options struct {
 	Logger *slog.Logger // nil discards
 }
 
-// SystemContainer names a cgroup outside of the pods for [Options].System, such as that of the runtime.
+// SystemContainer is a cgroup outside of the pods, such as that of the container runtime, for [Options].System.
 type SystemContainer struct {
 	Name string       // such as [statsapi.SystemContainerKubelet]
 	Path cgroups.Path // the cgroup, or the parent of Leaf

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// pod is a running pod with its cgroup samples.
+// pod is a running pod with the counters of its cgroup.
 type pod struct {
 	cri.PodIdentity
 	sandbox       cri.Sandbox // zero for a pod that the runtime has not listed
@@ -32,7 +32,7 @@ type pod struct {
 	networkAt     time.Time
 }
 
-// container is a running container with its cgroup sample.
+// container is a running container with the counters of its cgroup.
 type container struct {
 	cri.Container
 	leaf    string
@@ -63,7 +63,7 @@ func (k *Collector) listPods(ctx context.Context, age time.Duration) (cri.Snapsh
 	return last, &Error{Source: "runtime", Object: "list", Err: err}
 }
 
-// minListAge is the least age of a pod list before it is read again because a pod cgroup is missing in it.
+// minListAge is the shortest time between two pod lists. If a pod cgroup is missing in an older list, the list is read again.
 const minListAge = time.Second
 
 // samplePods returns all running pods with the counters of their cgroups, sorted by namespace and name. parts selects the

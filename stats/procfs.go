@@ -35,7 +35,7 @@ func (p procfs) readFile(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile))
 }
 
-// meminfo has the values of /proc/meminfo in bytes.
+// meminfo has values of /proc/meminfo, converted to bytes.
 type meminfo struct {
 	total, hugePages, swapTotal, swapFree uint64
 	available                             *uint64 // nil before Linux 3.14
@@ -135,7 +135,7 @@ func (p procfs) bootTime() (time.Time, error) {
 	return time.Time{}, errors.New("stat: no btime")
 }
 
-// Interface is the traffic of a network interface since its creation.
+// Interface has the traffic counters of a network interface, which start at zero when the interface is created.
 type Interface struct {
 	Name                                    string
 	RxBytes, RxPackets, RxErrors, RxDropped uint64

@@ -16,14 +16,14 @@ const (
 	rateAge = 10 * time.Minute
 )
 
-// cpuRates computes CPU rates from the CPU time of cgroups and containers, each under a unique name. The zero value is ready for
-// use.
+// cpuRates computes CPU usage per second from the total CPU time of cgroups and containers. Each has a unique name. The zero
+// value is ready for use.
 type cpuRates struct {
 	mu     sync.Mutex
 	byName map[string]rate
 }
 
-// rate is the last CPU time of a cgroup or container, and the CPU rate up to it.
+// rate is the total CPU time of a cgroup or container at its last sample, and the CPU usage per second before that.
 type rate struct {
 	usage uint64    // nanoseconds of CPU time
 	time  time.Time // time of the sample

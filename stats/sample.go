@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Sample has the kernel's counters of a cgroup of a pod or the node, for metrics.
+// Sample has the kernel's counters of one cgroup, for metrics. The cgroup belongs to the node, a pod or a container.
 type Sample struct {
 	Pod       cri.PodIdentity // zero for a cgroup outside of the pods
 	Sandbox   cri.Sandbox     // of Pod

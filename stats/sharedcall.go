@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// sharedCall runs a call that may hang, at most once at a time, on a goroutine of its own. Concurrent callers wait for the
-// running call, each with a timeout. A dead mount then occupies one thread only. The zero value is ready for use.
+// sharedCall runs a call that may hang on a goroutine of its own, at most one at a time. Concurrent callers wait for the same
+// call, each with its own timeout. A dead mount then blocks only one thread. The zero value is ready for use.
 type sharedCall[T any] struct {
 	mu        sync.Mutex
 	current   *pendingCall[T] // nil: none is running
@@ -19,7 +19,7 @@ type sharedCall[T any] struct {
 	lastStart time.Time       // start of that call; zero: none has succeeded
 }
 
-// pendingCall is a running call. value and err are set when done is closed.
+// pendingCall is a call that sharedCall runs. Its value and err may be read once done is closed.
 type pendingCall[T any] struct {
 	began time.Time
 	done  chan struct{}
@@ -27,7 +27,8 @@ type pendingCall[T any] struct {
 	err   error
 }
 
-// hungError is the error of a statfs, walk or runtime call that has not returned within its timeout. It matches context.DeadlineExceeded.
+// hungError is the error for a call to the kernel or the runtime that has not returned within its timeout. [errors.Is] matches it
+// with context.DeadlineExceeded.
 type hungError struct{ since time.Duration }
 
 func (e hungError) Error() string {

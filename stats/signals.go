@@ -12,15 +12,15 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Amount is the available and the total amount of a resource, in bytes, inodes or tasks.
+// Amount is the available and total amount of a resource, in bytes, inodes or tasks.
 type Amount struct {
 	Time      time.Time // of the measurement
 	Available int64     // negative if there are more tasks than the limit
 	Capacity  int64
 }
 
-// Signals has the eviction signals of a node, in bytes, inodes and tasks. A nil amount is unknown. ImageFs equals NodeFs if
-// images are on nodefs, and ContainerFs equals ImageFs if layers are on the file system of images.
+// Signals has the values of all eviction signals of a node, in bytes, inodes or tasks. A nil amount is unknown. If images are on
+// nodefs, ImageFs equals NodeFs. If writable layers are on the file system of images, ContainerFs equals ImageFs.
 type Signals struct {
 	Time time.Time // start of the measurement
 
@@ -48,10 +48,10 @@ type Signals struct {
 	SwapFree   uint64 // free swap of the machine in bytes
 }
 
-// partsSignals are the cgroup files read from the root cgroup and the cgroup of all pods for Signals.
+// partsSignals selects the counters that Signals reads from both the root cgroup and the cgroup of all pods.
 const partsSignals = cgroups.PartMemory | cgroups.PartMemoryLimit | cgroups.PartMemoryPressure | cgroups.PartSwap
 
-// partsPods are the cgroup files read for Signals from the cgroup of all pods only.
+// partsPods selects the counters that Signals reads from the cgroup of all pods only.
 const partsPods = cgroups.PartPids | cgroups.PartPidsLimit
 
 // Signals measures the eviction signals: it reads a few files and calls statfs for the file systems. It calls the runtime only

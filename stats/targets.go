@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// target is a file, directory or volume to measure.
+// target is a file, directory or volume whose usage is measured periodically.
 type target struct {
 	path         string
 	mounted      bool                                            // measure the file system instead of counting files
@@ -27,7 +27,7 @@ type target struct {
 	period       time.Duration                                   // time between measurements
 }
 
-// measurement is the last result of measuring a target, and the state of its next measurement.
+// measurement has the last result for a target, and the state of its running or next measurement.
 type measurement struct {
 	usage     dirusage.Usage
 	fs        Filesystem
@@ -40,13 +40,13 @@ type measurement struct {
 	abandoned bool // job hangs and was abandoned
 }
 
-// job is a measurement in progress on a goroutine of its own.
+// job is a running measurement. It has a goroutine of its own.
 type job struct {
 	walk *dirusage.Walk
 	done chan struct{}
 }
 
-// targetSet holds the targets of a walker or volumeMeter, with their last measurements.
+// targetSet has the targets of a walker or a volumeMeter, each with its last measurement.
 type targetSet struct {
 	mu  sync.Mutex
 	all map[string]*measurement // by path

@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// volumeMeter measures volumes by their CSI drivers, maxConcurrent at a time. A driver that hangs occupies one of these places
-// until its timeout and delays nothing else.
+// volumeMeter lets CSI drivers measure their volumes, at most maxConcurrent at the same time. A driver that hangs does not delay
+// the volumes of other drivers, except that it counts for maxConcurrent until its timeout.
 type volumeMeter struct {
 	targets targetSet
 	timeout time.Duration // of one measurement

@@ -10,8 +10,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/dirusage"
 )
 
-// walker measures directories one after the other, in the background. A walk that makes no progress, for example on a dead NFS
-// server, is abandoned, and its directory is not measured again before the walk has returned.
+// walker measures directories in the background, one at a time, by counting their files. It abandons a measurement that makes no
+// progress, for example on a dead NFS server. The directory is measured again only after the abandoned measurement has returned.
 type walker struct {
 	targets targetSet
 

@@ -15,13 +15,13 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// ReasonNameConflict is the reason of the event about a second agent with the same node name. The kubelet has no such event.
+// ReasonNameConflict is the reason of the event about a second agent that uses the node name. The kubelet records no such event.
 const ReasonNameConflict = "NodeNameConflict"
 
-// minDuplicateGap is the least time between two reports of a second agent.
+// minDuplicateGap is the shortest time between two reports of a second agent.
 const minDuplicateGap = time.Minute
 
-// duplicateName logs and records an event that another agent uses the name of this node, at most once a minute.
+// duplicateName reports that a second agent uses the name of this node, by a log line and an event, at most once a minute.
 type duplicateName struct {
 	node  string
 	log   *slog.Logger

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Handle gives access to a [Reporter] that is created later. It is for sources of the Reporter that need the Node themselves,
-// such as an evictor. Until Set is called, Node returns an empty Node. The zero value is ready for use; it must not be copied.
+// Handle gives access to a [Reporter] that is created later. Use it for sources of the Reporter that need the Node themselves,
+// such as an evictor. The zero value is ready for use. It must not be copied.
 type Handle struct {
 	// Initial is returned by Allocatable until the Reporter has computed a status. It must not be modified after the first call
 	// of a method.

@@ -32,7 +32,7 @@ const DefaultLeaseDuration = 40 * time.Second
 // heartbeatTimeout is the timeout of each request for a lease or a node status.
 const heartbeatTimeout = 10 * time.Second
 
-// LeaseOptions configures a [Lease]. NodeName or Reporter is required.
+// LeaseOptions configures a [Lease]. One of NodeName and Reporter is required.
 type LeaseOptions struct {
 	NodeName string // empty: the node of Reporter
 	// Duration is the validity of the lease: whole seconds, at least 4 s. It is renewed after a quarter of Duration. Zero means
@@ -55,8 +55,8 @@ type LeaseHooks struct {
 	Error   func(error)        // a request failed; it is retried
 }
 
-// Lease renews the Lease object of a node in namespace kube-node-lease: without renewals, the control plane marks the node as not
-// ready. It uses a connection of its own. It never deletes the object.
+// Lease renews the Lease object of a node in the namespace kube-node-lease. Without renewals, the control plane marks the node as
+// not ready. It uses a connection of its own to the API server. It never deletes the Lease object.
 type Lease struct {
 	opts       LeaseOptions
 	config     *rest.Config

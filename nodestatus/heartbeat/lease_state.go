@@ -22,10 +22,10 @@ const (
 	maxSentTimes      = 64 // renew times to remember: those of about ten minutes
 )
 
-// ensureBackoff is the time between attempts to get or create the lease, as in k8s.io/component-helpers.
+// ensureBackoff is the back-off between failed attempts to get or create the lease, as in k8s.io/component-helpers.
 var ensureBackoff = backoff.Policy{First: 200 * time.Millisecond, Max: 7 * time.Second} //nolint:gochecknoglobals // never written
 
-// leaseVerb is a request to the API server that renewing a lease may need.
+// leaseVerb is the kind of a request that a renewal of the lease may need.
 type leaseVerb string
 
 const (
@@ -36,7 +36,7 @@ const (
 	leaseGetNode leaseVerb = "get node" // for the UID in the owner reference
 )
 
-// leaseStep is the next action of a renewal round: a request to send, or leaseDone with the result of the round.
+// leaseStep is one step of a renewal: a request that must be sent, or leaseDone with the result of the renewal.
 type leaseStep struct {
 	verb         leaseVerb
 	lease        *coordinationv1.Lease // object to create or update
@@ -48,8 +48,9 @@ type leaseStep struct {
 	err          error                 // error of the previous request, for the log
 }
 
-// leaseState is the state machine of lease renewals. A round starts with startRound; the response to each step is passed to
-// handleResponse, until a step is leaseDone. Its methods do not block and read no clock.
+// leaseState is the state machine of lease renewals. startRound returns the first step of a renewal. The response to each step is
+// passed to handleResponse, which returns the next step, until a step is leaseDone. The methods do not block and do not read the
+// clock.
 type leaseState struct {
 	name    string // name of the node, its lease and the lease holder
 	seconds int32  // leaseDurationSeconds

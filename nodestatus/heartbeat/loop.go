@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// phase is the state of the Node object at the API server, as far as the Reporter has observed it.
+// phase is the last observed state of the Node object at the API server.
 type phase int
 
 const (
@@ -32,11 +32,12 @@ const (
 	registerReset = 10 * time.Minute // after this time in phase registered, the next deletion counts as the first
 )
 
-// confirmBackoff is the time between checks whether a deleted Node really does not exist, while the watch still lists it.
+// confirmBackoff is the back-off between checks whether a deleted Node exists again. The checks are needed while the watch still
+// lists the Node.
 var confirmBackoff = backoff.Policy{First: confirmGap, Max: 5 * time.Minute} //nolint:gochecknoglobals // never written
 
-// loop is the state of [Reporter].Run: it decides which request is sent next. Requests run on a separate goroutine, one at a
-// time, so that a hanging request delays neither Reporter.Node nor its listeners.
+// loop is the state of [Reporter].Run, and decides which request is sent next. One request at a time runs on a separate
+// goroutine, so that a hanging request does not delay Reporter.Node and its listeners.
 type loop struct {
 	r        *Reporter
 	schedule schedule
@@ -72,7 +73,7 @@ func (l *loop) startUpdates(now time.Time) {
 	callHook(l.r.opts.Event, nodestatus.StartingEvent())
 }
 
-// requestInput is the input of chooseRequest: the facts that decide which request is sent next.
+// requestInput has the state on which chooseRequest decides which request is sent next.
 type requestInput struct {
 	phase  phase
 	busy   bool // a request is in flight
@@ -90,7 +91,8 @@ type requestInput struct {
 	fastUpdates bool // the fast updates after the start have not stopped
 }
 
-// updateKind is the extent of an update: publish the Node in this process only, or also report changes to the API server.
+// updateKind says how much an update of the node status does: publish the Node in this process only, or also report changes to
+// the API server.
 type updateKind int
 
 const (
@@ -99,7 +101,7 @@ const (
 	fullUpdate                    // report every change
 )
 
-// request is a request that the Reporter may send to the API server.
+// request is the kind of a request to the API server.
 type request int
 
 const (

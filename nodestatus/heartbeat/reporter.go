@@ -22,20 +22,22 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// Defaults of [ReporterOptions].UpdateFrequency and ReportFrequency: those of nodeStatusUpdateFrequency and
-// nodeStatusReportFrequency in the kubelet.
+// Defaults of UpdateFrequency and ReportFrequency in [ReporterOptions]. They are those of the kubelet's settings
+// nodeStatusUpdateFrequency and nodeStatusReportFrequency.
 const (
 	DefaultUpdateFrequency = 10 * time.Second
 	DefaultReportFrequency = 5 * time.Minute
 )
 
-// Hosts finds the IP addresses of the machine for the Node object. Host returns when ctx ends. nodestatus.Lookup implements it.
+// Hosts reads the IP addresses of the machine for the Node object. Host must return when ctx ends. nodestatus.Lookup implements
+// it.
 type Hosts interface {
 	Host(ctx context.Context, c *nodestatus.Config) nodestatus.Host
 }
 
-// ReporterOptions configures a [Reporter]. Config.Name is required. Conditions, Capacity, Hosts, Images, Devices, Volumes and Runtime are the
-// sources of the node status: the status omits the facts of a source that is nil. Sources are called from several goroutines.
+// ReporterOptions configures a [Reporter]. Config.Name is required. Conditions, Capacity, Hosts, Images, Devices, Volumes and
+// Runtime are the sources of the node status. If a source is nil, its values are missing in the status. Sources are called from
+// several goroutines.
 type ReporterOptions struct {
 	Config nodestatus.Config
 
@@ -72,8 +74,8 @@ type ReporterOptions struct {
 	Hooks  ReporterHooks
 }
 
-// ReporterHooks are called by a [Reporter]. Each hook may be nil, is called from Run with no lock held, and must not block. The
-// *corev1.Node is shared and must not be modified.
+// ReporterHooks are called by a [Reporter]. Each hook may be nil, is called from Run with no lock held, and must not block. A
+// *corev1.Node is shared with other callers and must not be modified.
 type ReporterHooks struct {
 	Registered   func(node *corev1.Node)                  // the Node exists at the API server: called after each registration
 	Reported     func(node *corev1.Node)                  // the API server accepted a status

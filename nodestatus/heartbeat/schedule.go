@@ -17,14 +17,14 @@ const (
 	periodJitter  = 0.04                   // largest fraction of updatePeriod added at random, as in the kubelet
 )
 
-// Back-off between attempts to register the Node, and to register it again after its deletion.
+// Back-off after a failed registration of the Node, and before the registration of a deleted Node.
 var (
 	registerBackoff   = backoff.Policy{First: 100 * time.Millisecond, Max: 7 * time.Second} //nolint:gochecknoglobals // never written
 	reregisterBackoff = backoff.Policy{First: 10 * time.Second, Max: 5 * time.Minute}       //nolint:gochecknoglobals // never written
 )
 
-// schedule decides when a Reporter updates the node status (computes it from its sources), when it reports an unchanged status to the API
-// server, and when it registers the Node. It reads no clock: callers pass the time, which must be monotonic.
+// schedule decides when a Reporter computes the node status from its sources (an update), when it reports an unchanged status,
+// and when it registers the Node. It does not read the clock: callers pass the time, which must be monotonic.
 type schedule struct {
 	updatePeriod time.Duration  // between full updates, before jitter
 	reportPeriod time.Duration  // between reports of an unchanged status

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// errNotRegistered is returned by Reporter.Report while the API server does not have the Node.
+// errNotRegistered is the error of Reporter.Report while the Node does not exist at the API server.
 var errNotRegistered = errors.New("the API server does not have the Node")
 
 // outcome is the result of a request of the Reporter to the API server.

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// Periods and timeouts of reading the sources. Each source has its own goroutine, so that a hanging runtime or DNS server does
-// not delay the other sources.
+// Periods and timeouts for reading the sources. Each source has its own goroutine: a hanging runtime or DNS server does not delay
+// the other sources.
 const (
 	imagesPeriod  = 30 * time.Second // like the kubelet's cache
 	machinePeriod = time.Minute
@@ -31,7 +31,7 @@ const (
 	firstReadTimeout = 2 * time.Second // how long Run waits at its start until each source was read once
 )
 
-// sourceReader reads the sources of the node status in the background and keeps their last results.
+// sourceReader reads the sources of the node status in the background, and stores their last results.
 type sourceReader struct {
 	opts         *ReporterOptions
 	factsChanged func()

@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-// Host reads the machine that this program runs on. It implements nodestatus.Capacity.
+// Host is the machine that this program runs on. It implements nodestatus.Capacity.
 type Host struct {
 	// Root is the directory of the agent: the size of its file system becomes [Info.RootFS]. Empty: "/".
 	Root string
