@@ -24,7 +24,8 @@ const agentEnv = "CNI_TEST_AGENT"
 // agent has the paths of the node of an agent process.
 type agent struct{ Dir, Conf, Netns, Plugins string }
 
-// runAgent sets up a sandbox and tears it down, if this process is an agent. The test kills it meanwhile.
+// runAgent runs the agent process of a crash test, if this process is one: it sets up a sandbox and tears it down. The test kills
+// the process at some point.
 func runAgent() {
 	text, ok := os.LookupEnv(agentEnv)
 	if !ok {

@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/cni"
 )
 
-// write creates files in a directory, and the directories on their paths.
+// write creates files in dir, from content by relative path, and their parent directories.
 func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -30,7 +30,7 @@ func write(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// loaded returns the networks with their files, and the problems, as text.
+// loaded returns the networks of c with their files, and the problems, as text. Paths are relative to dir.
 func loaded(dir string, c cni.Config) string {
 	var lines []string
 	for _, n := range c.Networks {

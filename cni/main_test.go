@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(isolated.Run(isolated.Mounts|isolated.Network, m.Run))
 }
 
-// needsRoot skips a test if network namespaces cannot be created.
+// needsRoot skips the test if this process cannot create network namespaces.
 func needsRoot(t testing.TB) {
 	t.Helper()
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
@@ -35,7 +35,7 @@ func needsRoot(t testing.TB) {
 	}
 }
 
-// list returns a configuration list of plugins.
+// list returns the JSON of a configuration list with this name, CNI version and plugins.
 func list(name, version string, plugins ...string) string {
 	data := fmt.Sprintf(`{"name":%q,"cniVersion":%q,"plugins":[`, name, version)
 	for i, p := range plugins {
@@ -47,7 +47,7 @@ func list(name, version string, plugins ...string) string {
 	return data + "]}"
 }
 
-// plugin returns the configuration of a plugin that requests capabilities.
+// plugin returns the JSON of a plugin that requests these capabilities.
 func plugin(name string, capabilities ...string) string {
 	wanted := map[string]bool{}
 	for _, c := range capabilities {
@@ -57,7 +57,7 @@ func plugin(name string, capabilities ...string) string {
 	return string(data)
 }
 
-// network is a configuration list, parsed.
+// network returns the parsed network of a configuration list with this name, CNI version and plugins.
 func network(t testing.TB, name, version string, plugins ...string) *cni.Network {
 	t.Helper()
 	n, err := cni.ParseNetwork([]byte(list(name, version, plugins...)))
@@ -73,7 +73,7 @@ type node struct {
 	opts    cni.Options
 }
 
-// newNode returns a node with a network "net" of the plugins a, b and c, of version 1.1.0.
+// newNode returns a node with a network "net" of CNI version 1.1.0, which has the scripted plugins a, b and c.
 func newNode(t testing.TB) *node {
 	needsRoot(t)
 	dir := t.TempDir()
@@ -87,7 +87,7 @@ func newNode(t testing.TB) *node {
 	return n
 }
 
-// write makes a configuration file.
+// write writes a configuration file with this name.
 func (n *node) write(name, content string) {
 	n.t.Helper()
 	path := filepath.Join(n.opts.ConfDir, name)
@@ -95,7 +95,7 @@ func (n *node) write(name, content string) {
 	require.NoError(n.t, os.WriteFile(path, []byte(content), 0o600))
 }
 
-// open starts an agent, which ends with the test.
+// open returns the Pods of a new agent, which is closed when the test ends.
 func (n *node) open() *cni.Pods {
 	n.t.Helper()
 	p, err := cni.Open(n.dir, n.opts)
@@ -104,7 +104,7 @@ func (n *node) open() *cni.Pods {
 	return p
 }
 
-// files returns the files of sandboxes by kind.
+// files returns the names of the files of all sandboxes, by kind: record, result and netns.
 func (n *node) files() map[string][]string {
 	n.t.Helper()
 	found := map[string][]string{}
@@ -124,7 +124,7 @@ func (n *node) files() map[string][]string {
 	return maps.Clone(found)
 }
 
-// empty wants nothing to be left of any sandbox.
+// empty fails the test if a file of any sandbox remains.
 func (n *node) empty() {
 	n.t.Helper()
 	require.Empty(n.t, n.files())
@@ -134,7 +134,7 @@ func pod(id string) cni.Pod {
 	return cni.Pod{SandboxID: id, Namespace: "default", Name: "pod-" + id, UID: "uid-" + id}
 }
 
-// pluginsOf returns the plugins of a configuration list as they are written.
+// pluginsOf returns the plugins in data, the JSON of a configuration list.
 func pluginsOf(t testing.TB, data []byte) []map[string]any {
 	t.Helper()
 	var list struct{ Plugins []map[string]any }
@@ -142,7 +142,7 @@ func pluginsOf(t testing.TB, data []byte) []map[string]any {
 	return list.Plugins
 }
 
-// objectOf returns a JSON object; no data is an empty object.
+// objectOf returns the JSON object in data. It returns an empty object if data is empty.
 func objectOf(t testing.TB, data []byte) map[string]any {
 	t.Helper()
 	object := map[string]any{}

@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cnitest"
 )
 
-// scripted returns Plugins that run scripted plugins, and these.
+// scripted returns Plugins whose plugins run scripts, and the scripts.
 func scripted(t *testing.T, timeouts cni.Timeouts) (*cni.Plugins, *cnitest.Plugins) {
 	p := cnitest.New(t, "a", "b", "c")
 	return cni.NewPlugins(cni.PluginOptions{Dirs: []string{p.Dir}, CacheDir: t.TempDir(), Timeouts: timeouts}), p
@@ -142,7 +142,7 @@ func TestHungPluginIsKilledWithItsChildren(t *testing.T) {
 	}
 }
 
-// gone waits until a process exits that is not a child of this one.
+// gone waits until the process pid, which is not a child of this process, has exited.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -36,7 +36,8 @@ const (
 	range6 = `[{"subnet":"fd00:213::/64"}]`
 )
 
-// newRealNode returns a node with one network; "LEASES" in config is replaced by the directory of host-local.
+// newRealNode returns a node that runs real plugins in one network. In config, "LEASES" is replaced by the lease directory of the
+// plugin host-local.
 func newRealNode(t testing.TB, config string, plugins ...string) *realNode {
 	needsRoot(t)
 	dir := lab.PluginDir(t, plugins...)
@@ -53,7 +54,7 @@ func newRealNode(t testing.TB, config string, plugins ...string) *realNode {
 	return n
 }
 
-// links returns the names of the host's interfaces.
+// links returns the sorted names of the network interfaces of the host.
 func links(t testing.TB) []string {
 	t.Helper()
 	all, err := net.Interfaces()
@@ -66,7 +67,7 @@ func links(t testing.TB) []string {
 	return names
 }
 
-// nothingLeft wants no address, interface, namespace or file to be left, but for the bridge.
+// nothingLeft fails the test if an address, interface, namespace or file of a sandbox remains. The bridge may remain.
 func (n *realNode) nothingLeft() {
 	n.t.Helper()
 	n.empty()
@@ -74,7 +75,7 @@ func (n *realNode) nothingLeft() {
 	require.Empty(n.t, slices.DeleteFunc(links(n.t), func(name string) bool { return !strings.HasPrefix(name, "veth") && !strings.HasPrefix(name, "bwp") }))
 }
 
-// addresses returns those that are in use.
+// addresses returns the lease files of the addresses that are in use.
 func (n *realNode) addresses() []string {
 	n.t.Helper()
 	files, err := filepath.Glob(filepath.Join(n.leases, "net", "*"))
@@ -85,7 +86,7 @@ func (n *realNode) addresses() []string {
 	})
 }
 
-// command runs a program of the host and returns its output.
+// command runs a program of the host and returns its output. It skips the test if the program is not installed.
 func command(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -97,7 +98,7 @@ func command(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// listen accepts connections to a port of a pod and sends "hello", until the test ends.
+// listen accepts connections to a port of the pod until the test ends, and sends "hello" to each client.
 func listen(t testing.TB, s *cni.PodStatus, ip netip.Addr, port uint16) {
 	t.Helper()
 	var l net.Listener
@@ -122,7 +123,7 @@ func listen(t testing.TB, s *cni.PodStatus, ip netip.Addr, port uint16) {
 	})
 }
 
-// hello connects and reads.
+// hello connects to address and returns an error unless it receives "hello".
 func hello(address string) error {
 	c, err := net.DialTimeout("tcp", address, time.Minute)
 	if err != nil {
@@ -137,7 +138,7 @@ func hello(address string) error {
 	return err
 }
 
-// helloFrom connects from a pod, or from the host.
+// helloFrom calls hello in the network namespace of a pod, or in that of the host if s is nil.
 func helloFrom(t testing.TB, s *cni.PodStatus, address string) {
 	t.Helper()
 	if s == nil {
@@ -147,7 +148,7 @@ func helloFrom(t testing.TB, s *cni.PodStatus, address string) {
 	require.NoError(t, netns.Do(s.Netns, func() error { return hello(address) }))
 }
 
-// bridged is a network of a bridge and of plugins that follow it.
+// bridged returns a configuration list with a bridge plugin, followed by the plugins in more.
 func bridged(version, ranges string, more ...string) string {
 	return list("net", version, append([]string{fmt.Sprintf(bridge, ranges)}, more...)...)
 }

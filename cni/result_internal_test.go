@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// decode checks and converts the output of an ADD.
+// decode checks and converts data, the output of an ADD, as the package does for a plugin.
 func decode(data []byte) (*Result, error) {
 	if err := checkResult(data); err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func TestIntegrationRandomOperations(t *testing.T) {
 	}
 }
 
-// configure writes a configuration that differs from all previous ones.
+// configure writes a random network configuration that differs from all previous ones.
 func (w *walk) configure() {
 	w.version++
 	name := []string{"net", "other"}[w.rng.IntN(2)]
@@ -55,7 +55,7 @@ func (w *walk) configure() {
 	w.write("10-net.conflist", list(name, version, plugins...))
 }
 
-// step runs a random operation and ignores its error.
+// step runs a random operation, ignores its error, and checks that each set-up sandbox can be inspected.
 func (w *walk) step() {
 	ctx := w.t.Context()
 	switch w.rng.IntN(12) {
@@ -96,7 +96,7 @@ func (w *walk) step() {
 	}
 }
 
-// fault has a plugin fail once.
+// fault makes the next call of a random plugin fail once.
 func (w *walk) fault() {
 	plugin := []string{"a", "b", "c"}[w.rng.IntN(3)]
 	command := []string{"ADD", "ADD", "DEL", "GC"}[w.rng.IntN(4)]
@@ -109,7 +109,8 @@ func (w *walk) callsOf(plugin, command string) []cnitest.Call {
 	return slices.DeleteFunc(w.plugins.Calls(command), func(c cnitest.Call) bool { return c.Plugin != plugin })
 }
 
-// end wants the next agent to leave nothing, and every DEL to have had the configuration of its ADD.
+// end restarts the agent and checks that Retain removes all files of sandboxes. It also checks that each DEL received the
+// configuration of its ADD.
 func (w *walk) end() {
 	for _, plugin := range []string{"a", "b", "c"} {
 		for _, command := range []string{"ADD", "DEL", "GC"} {

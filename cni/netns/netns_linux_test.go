@@ -43,7 +43,7 @@ func newDir(t *testing.T) (*netns.Dir, string) {
 	return netns.New(path), path
 }
 
-// inode returns the inode of the network namespace at a path.
+// inode returns the inode number of the network namespace that is mounted at path.
 func inode(t *testing.T, path string) uint64 {
 	t.Helper()
 	var st unix.Stat_t
@@ -152,7 +152,7 @@ func TestIntegrationRemoveAfterKill(t *testing.T) {
 	require.Equal(t, 1, mounts(t, dir))
 }
 
-// mounts counts those at a directory and below it.
+// mounts returns the number of mounts at dir and below it.
 func mounts(t *testing.T, dir string) int {
 	t.Helper()
 	table, err := os.ReadFile("/proc/self/mountinfo")

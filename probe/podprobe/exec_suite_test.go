@@ -149,7 +149,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// receive waits for a value from a channel.
+// receive returns the next value from a channel and fails the test if none arrives in time.
 func receive[T any](t *testing.T, from <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -310,8 +310,8 @@ func testExecBackgroundProcess(t *testing.T, h execHost) {
 	}
 }
 
-// A container that dies while it is asked is answered for at once: its command was killed, as the exit code says, or
-// was lost. A set that learns of the end first gives neither any weight.
+// If a container terminates while its command runs, the probe returns at once. Its command was killed, as the exit code shows, or
+// the runtime has lost it. A set that observes the end of the container first ignores both results.
 func testExecContainerTerminates(t *testing.T, h execHost) {
 	b := h.start(t)
 	m := newMark()

@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// everything returns actions of each kind, more than a plan ever has.
+// everything returns actions of each kind. A real plan never has all kinds at once.
 func everything(s *scene) plan.Actions {
 	return plan.Actions{
 		Kill:             []plan.Kill{kill("side", 5*time.Second)},

@@ -79,7 +79,7 @@ func newScene(t *testing.T, pod *corev1.Pod, o setting) *scene {
 	return s
 }
 
-// begin creates a new executor, as a restarted agent does.
+// begin creates a new executor for the pod, as a restarted agent does.
 func (s *scene) begin() {
 	id := cri.PodIdentity{UID: "uid-a", Name: "a", Namespace: "default"}
 	s.record = poddir.NewRecorder(poddir.DirOf(s.node.PodRoot, id.UID), "default/a")
@@ -94,7 +94,7 @@ type watched struct {
 	s *scene
 }
 
-// CreateContainer is recorded with the container name.
+// CreateContainer records the call with the container name, and calls the runtime.
 func (w watched) CreateContainer(ctx context.Context, id string, c *cri.ContainerConfig, sb *cri.SandboxConfig) (string, error) {
 	w.s.note("CreateContainer " + c.Name)
 	if err := w.s.fault("CreateContainer " + c.Name); err != nil {
@@ -103,13 +103,13 @@ func (w watched) CreateContainer(ctx context.Context, id string, c *cri.Containe
 	return w.Interceptor.CreateContainer(ctx, id, c, sb)
 }
 
-// StopContainer is recorded with its grace period.
+// StopContainer records the call with its grace period, and calls the runtime.
 func (w watched) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	w.s.note(fmt.Sprint("StopContainer ", id, " ", grace))
 	return w.Interceptor.StopContainer(ctx, id, grace)
 }
 
-// around wraps every call to the runtime.
+// around records each call to the runtime, and makes it fail if breaks has set an error.
 func (s *scene) around(ctx context.Context, op, id string, call func(context.Context) error) error {
 	switch op {
 	case "CreateContainer", "StopContainer", "PodSandboxStatus", "ListContainerStats":
@@ -142,14 +142,14 @@ func (s *scene) fault(call string) error {
 	return s.broken[call]
 }
 
-// observed returns the pod in the runtime.
+// observed returns the pod as the runtime lists it.
 func (s *scene) observed() cri.Pod {
 	p, err := s.rt.ListPod(context.Background(), "uid-a")
 	require.NoError(s.t, err)
 	return p
 }
 
-// do executes actions and resets the recorded time.
+// do executes the actions and resets the start of the recorded times.
 func (s *scene) do(ctx context.Context, a plan.Actions) error {
 	observed := s.observed()
 	s.mu.Lock()
@@ -168,7 +168,7 @@ func (s *scene) startOf(names ...string) plan.Actions {
 	return a
 }
 
-// up starts containers in a sandbox.
+// up starts containers with these names in a new sandbox.
 func (s *scene) up(names ...string) {
 	s.t.Helper()
 	require.NoError(s.t, s.do(context.Background(), s.startOf(names...)))
@@ -177,7 +177,7 @@ func (s *scene) up(names ...string) {
 	}
 }
 
-// state returns the state of the newest instance of a container.
+// state returns the state of the newest instance of the container with this name.
 func (s *scene) state(name string) cri.ContainerState {
 	s.t.Helper()
 	c, ok := s.rt.Container("a/" + name)
@@ -249,7 +249,7 @@ func (s *scene) requireWaiting(want ...string) {
 	require.Equal(s.t, want, got)
 }
 
-// kill returns a plan.Kill for a container of the first sandbox that terminates after others.
+// kill returns a plan.Kill for a container of the first sandbox. The container is stopped after the containers in after.
 func kill(name string, grace time.Duration, after ...string) plan.Kill {
 	return plan.Kill{ID: "uid-a-" + name + "-0", Name: name, Grace: grace, Reason: "it is to be stopped", WaitFor: after}
 }
@@ -263,7 +263,7 @@ func podWith(hooks corev1.Lifecycle, names ...string) *corev1.Pod {
 	return pod
 }
 
-// takes returns a command that exits with code after d, or earlier if it is cancelled.
+// takes returns a command that runs for d and exits with code, or exits earlier if it is cancelled.
 func takes(d time.Duration, code int) critest.ExecFunc {
 	return func(ctx context.Context, _ []string) (cri.ExecResult, error) {
 		select {
@@ -275,7 +275,7 @@ func takes(d time.Duration, code int) critest.ExecFunc {
 	}
 }
 
-// requireCallsOf is requireCalls for calls at equal times in any order.
+// requireCallsOf checks calls as requireCalls does, but ignores the order of calls at equal times.
 func (s *scene) requireCallsOf(want []string) {
 	s.t.Helper()
 	s.mu.Lock()

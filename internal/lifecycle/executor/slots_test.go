@@ -25,8 +25,8 @@ import (
 
 // The node of a scene has one start slot.
 
-// hold occupies the slot for another pod for the given time, as soon as it is free. taken waits for the end, and returns when the
-// slot was acquired.
+// hold occupies a start slot for another pod, as soon as one is free, for this time. taken waits until the slot is free again,
+// and returns the time after which it was acquired.
 func (s *scene) hold(long time.Duration) (taken func() time.Duration) {
 	var at time.Time
 	done := make(chan struct{})

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// noted receives a signal if there is one, and reports whether there was.
+// noted reports whether notes has a signal, and receives it.
 func noted(notes <-chan struct{}) bool {
 	select {
 	case <-notes:

@@ -92,7 +92,7 @@ func TestReadMessageLimits(t *testing.T) {
 	}
 }
 
-// numbers returns the numbered lines from from to to.
+// numbers returns lines with the numbers from parameter from to parameter to.
 func numbers(from, to int) string {
 	var b strings.Builder
 	for i := from; i <= to; i++ {
