@@ -57,7 +57,7 @@ func (c *call) findSerializer(mediaType string) (info runtime.SerializerInfo, su
 	return runtime.SerializerInfoForMediaType(c.server.kinds.codecs.SupportedMediaTypes(), mediaType)
 }
 
-// writeObject sends obj in the negotiated encoding, as a response with HTTP status code.
+// writeObject sends obj in the negotiated encoding, as a response with the HTTP status code.
 func (c *call) writeObject(code int, obj runtime.Object) {
 	var body bytes.Buffer
 	if err := c.encodeObject(obj, &body); err != nil {

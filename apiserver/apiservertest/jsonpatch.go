@@ -105,8 +105,8 @@ const (
 	removeValue
 )
 
-// editPath calls change with the value v at path, and ok false if the path does not exist. change returns a new value and the
-// action to apply to doc at path: set, insert or remove. editPath returns the resulting document.
+// editPath calls change with v, the value at path, and ok, which is false if the path does not exist. change returns a new value
+// and the action to apply to doc at path: set, insert or remove. editPath returns the resulting document.
 func editPath(doc any, path []string, change func(v any, ok bool) (value any, action editAction, err error)) (any, error) {
 	if len(path) == 0 {
 		v, _, err := change(doc, true)

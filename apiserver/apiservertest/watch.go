@@ -111,8 +111,8 @@ func (s *store) currentVersion() int64 {
 	return s.version
 }
 
-// loadInitial sets the resource version after which the watch sends changes. It returns the objects to send as ADDED events
-// before.
+// loadInitial sets the resource version after which the watch sends changes. It returns the objects that the watch sends first,
+// as ADDED events.
 func (s *watchStream) loadInitial(query url.Values) (initial []Object, err error) {
 	text := query.Get("resourceVersion")
 	if text == "" || text == "0" || query.Get("sendInitialEvents") == "true" {

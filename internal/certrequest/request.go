@@ -79,8 +79,8 @@ func RequestName(names Template, public crypto.PublicKey) (string, error) {
 	return "node-csr-" + base64.RawURLEncoding.EncodeToString(sum[:]), nil
 }
 
-// CheckReusable returns nil if the request existing can be used in place of wanted. Both must have the same subject and signer,
-// and existing must be signed with the key of public. If existing has a certificate, it must not have expired at now.
+// CheckReusable returns nil if the request existing can be used in place of wanted. They must have equal subjects and signers,
+// and existing must be signed with the key of public. If existing has a certificate, that must not have expired at the time now.
 func CheckReusable(existing, wanted *certificatesv1.CertificateSigningRequest, public crypto.PublicKey, now time.Time) error {
 	have, err := parseRequest(existing.Spec.Request)
 	if err != nil {

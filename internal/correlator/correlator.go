@@ -76,8 +76,8 @@ func New() *Correlator {
 	return &Correlator{recorded: newLRU[sentEvent](Remembered), groups: newLRU[*group](Remembered), objects: newLRU[*bucket](Remembered)}
 }
 
-// Correlate records an event, and returns whether to send it, and whether to send it as a patch of an earlier event. It does not
-// change the argument.
+// Correlate counts the event recorded. The result says whether to send it, in which form, and whether as a patch of an event that
+// was sent before. It does not change recorded.
 func (c *Correlator) Correlate(recorded *corev1.Event, now time.Time) Result {
 	event, id := c.groupEvent(recorded, now)
 	out := *event
@@ -196,7 +196,8 @@ func hashKey(kind byte, texts ...[]string) (k key) {
 	return k
 }
 
-// writeText hashes the length of text and text, so that lists such as "ab","c" and "a","bc" have different hashes.
+// writeText adds the length of text and then text itself to the hash h. Without the length, lists such as "ab","c" and "a","bc"
+// would have equal hashes.
 func writeText(h hash.Hash, text string) {
 	var length [8]byte
 	binary.LittleEndian.PutUint64(length[:], uint64(len(text)))

@@ -180,9 +180,9 @@ func Inline(config *rest.Config) (*rest.Config, error) {
 	return config, nil
 }
 
-// CheckUsable returns an error unless the kubeconfig at path has a client certificate that has not expired at now. After an
-// error, the agent uses its bootstrap credentials. The error wraps [fs.ErrNotExist] if the file does not exist. Like the kubelet,
-// CheckUsable accepts a certificate that is not valid yet, because the clock may be behind.
+// CheckUsable returns an error unless the kubeconfig at path has a client certificate that has not expired at the time now. After
+// an error, the agent uses its bootstrap credentials. The error wraps [fs.ErrNotExist] if the file does not exist. Like the
+// kubelet, CheckUsable accepts a certificate that is not valid yet, because the clock may be behind.
 func CheckUsable(path string, now time.Time) error {
 	k, err := Load(path)
 	if err != nil {

@@ -31,7 +31,7 @@ func (l *Watchers) Notify(kind, namespace, name string) {
 	}
 }
 
-// Watch registers changed until ctx ends, and returns nil then. Notify calls changed for each changed object.
+// Watch registers the function changed until ctx ends, and returns nil then. Notify calls changed for each changed object.
 func (l *Watchers) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	defer l.addFunc(changed)()
 	<-ctx.Done()
