@@ -163,8 +163,8 @@ func number(c *Choices, below int, unit uint64) *uint64 {
 	return &n
 }
 
-// EvictionSettings returns random maps for evictionHard, evictionSoft, evictionSoftGracePeriod and evictionMinimumReclaim. If
-// sound is true, the configuration is valid. signals are the names to use.
+// EvictionSettings returns random maps for evictionHard, evictionSoft, evictionSoftGracePeriod and evictionMinimumReclaim.
+// signals are the eviction signals to use. If sound is true, the configuration is valid.
 func EvictionSettings(c *Choices, sound bool, signals []string) (hard, soft, grace, reclaim map[string]string) {
 	hard, soft, grace, reclaim = map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}
 	value := func() string {

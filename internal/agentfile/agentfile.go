@@ -42,7 +42,7 @@ func Marshal(fields map[string]any) ([]byte, error) {
 	return append(append(append(first, "\n---\n"...), second...), '\n'), err
 }
 
-// isKubeletField reports whether KubeletConfiguration has the JSON field name.
+// isKubeletField reports whether KubeletConfiguration has a field whose JSON name is name.
 func isKubeletField(name string) bool {
 	t := reflect.TypeFor[kubeletconfig.Configuration]()
 	for i := range t.NumField() {

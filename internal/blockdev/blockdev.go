@@ -65,8 +65,8 @@ const (
 	maxText   = 1 << 10
 )
 
-// runProgram runs the program name. It returns the combined standard output and error, and the exit code. err is set only if the
-// program was not started, or did not exit by itself.
+// runProgram runs the program called name with args. It returns the combined standard output and error, and the exit code. err is
+// set only if the program was not started, or did not exit by itself.
 func runProgram(ctx context.Context, name string, args ...string) (output string, code int, err error) {
 	out := &plugincmd.Output{Max: maxOutput, Drop: true}
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -79,7 +79,8 @@ func runProgram(ctx context.Context, name string, args ...string) (output string
 	return output, 0, err
 }
 
-// exitError returns an error for a run of the program name on device, with its exit code and the end of its output.
+// exitError returns the error for the program called name, which was run for device and exited with code. The error contains the
+// end of output.
 func exitError(name, device, output string, code int) error {
 	if len(output) > maxText {
 		output = "…" + output[len(output)-maxText:]

@@ -46,7 +46,8 @@ func Probe(ctx context.Context, device string) (format string, err error) {
 	return format, nil
 }
 
-// isType reports whether name has only characters of a file system type, so that it can be part of the program name mkfs.NAME.
+// isType reports whether name can be a file system type, for which a program mkfs.NAME exists: it has only lower-case letters and
+// digits.
 func isType(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }

@@ -86,8 +86,9 @@ func runScript(dir, plugin string) (exit int, err error) {
 	return answer.Exit, nil
 }
 
-// recordCall appends call to the file of calls in dir, and returns the scripted answer for the nth identical command of this
-// plugin. It starts the child process of the answer first, so that the recorded call has its PID.
+// recordCall appends call to the file of calls in dir, and returns the scripted answer for it. The answer depends on the number
+// of earlier calls with the same plugin and command. It starts the child process of the answer first, so that the record of the
+// call has its PID.
 func recordCall(dir string, call *Call) (answer Answer, err error) {
 	f, err := os.OpenFile(filepath.Join(dir, callsFile), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {

@@ -46,8 +46,8 @@ type Call struct {
 // String returns the plugin and the CNI command, such as "bridge ADD".
 func (c Call) String() string { return c.Plugin + " " + c.Command }
 
-// Field returns the field name of the network configuration, such as "prevResult" or "runtimeConfig", as JSON. It returns "" if
-// the field is missing.
+// Field returns, as JSON, the field called name of the network configuration, such as "prevResult" or "runtimeConfig". It returns
+// "" if the field is missing.
 func (c Call) Field(name string) string {
 	var fields map[string]json.RawMessage
 	_ = json.Unmarshal(c.Config, &fields)
@@ -81,7 +81,7 @@ func (p *Plugins) Install(name string) {
 	}
 }
 
-// Uninstall removes the plugin name from the directory.
+// Uninstall removes the plugin called name from the directory.
 func (p *Plugins) Uninstall(name string) {
 	p.t.Helper()
 	if err := os.Remove(filepath.Join(p.Dir, name)); err != nil {
@@ -89,8 +89,8 @@ func (p *Plugins) Uninstall(name string) {
 	}
 }
 
-// Script sets the answers of plugin to command: the nth call gets the nth answer, and all later calls get the last one. Without
-// answers, the plugin succeeds with a default result.
+// Script sets the answers for calls of plugin with the CNI command command: the nth call gets the nth answer, and all later calls
+// get the last answer. Without answers, the plugin succeeds with a default result.
 func (p *Plugins) Script(plugin, command string, answers ...Answer) {
 	p.t.Helper()
 	s, err := readScript(p.Dir)

@@ -39,8 +39,9 @@ func (e *LockedError) Error() string {
 // Lock is the lock of a directory. The kernel releases it when the process exits.
 type Lock struct{ file *os.File }
 
-// Acquire locks the existing directory dir by locking the file name in it, which is created if necessary. It waits briefly for
-// another holder of the lock. If the directory stays locked, even by this process, the error is a [*LockedError].
+// Acquire locks the existing directory dir. For this it locks the file called name in dir, and creates it if necessary. If
+// another process has the lock, Acquire waits briefly. If the directory stays locked, even by this process, the error is a
+// [*LockedError].
 func Acquire(dir, name string) (*Lock, error) {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -21,5 +21,5 @@ func tryLock(f *os.File) error {
 	return os.NewSyscallError("flock", err)
 }
 
-// hasExited reports whether no process pid exists. It returns false for pid 0.
+// hasExited reports whether there is no process with the ID pid. It returns false if pid is 0.
 func hasExited(pid int) bool { return pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) }

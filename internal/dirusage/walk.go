@@ -46,9 +46,9 @@ type Walk struct {
 // concurrent use.
 func (w *Walk) Steps() uint64 { return w.steps.Load() }
 
-// countFile adds a file to w.Bytes and w.Inodes. blocks is its size in units of 512 bytes, and names its number of hard links. A
-// file with several links counts once. If there are too many of these to remember, each link counts for its fraction of the
-// bytes.
+// countFile adds a file to w.Bytes and w.Inodes. blocks is its size in units of 512 bytes, and names is its number of hard links.
+// A file with several links counts once. If there are too many such files to remember, each link counts for its fraction of the
+// bytes. A directory always counts once.
 func (w *Walk) countFile(inode, blocks, names uint64, directory bool) {
 	bytes := min(blocks, math.MaxUint64/512) * 512
 	if names > 1 && !directory {
@@ -68,7 +68,8 @@ func (w *Walk) countFile(inode, blocks, names uint64, directory bool) {
 	w.Inodes++
 }
 
-// takeStep counts a step of the walk, which includes some files. If w.Pace requires it, it sleeps. It returns the error of ctx.
+// takeStep counts a step, the unit of progress that [Walk.Steps] returns. It sleeps if w.Pace requires it, and returns the error
+// of ctx.
 func (w *Walk) takeStep(ctx context.Context) error {
 	w.steps.Add(1)
 	if w.Pace == nil {

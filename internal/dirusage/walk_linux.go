@@ -61,9 +61,9 @@ func (w *Walk) Run(ctx context.Context, path string) error {
 	return nil
 }
 
-// countDirectory adds the files in and below the open directory *fd. If the tree is deep, it closes *fd in between, and stores a
-// new descriptor of the same directory. It enters the subdirectories of a block of entries before it reads the next block, so
-// that all levels share buf.
+// countDirectory adds the files in and below the open directory *fd. level is its depth below the measured directory. In a deep
+// tree it closes *fd meanwhile, and stores a new descriptor of the same directory. It enters the subdirectories of a block of
+// entries before it reads the next block, so that all levels can share buf.
 func (w *Walk) countDirectory(ctx context.Context, fd *int, buf []byte, level int) error {
 	for {
 		var below []string
@@ -97,8 +97,8 @@ func (w *Walk) countDirectory(ctx context.Context, fd *int, buf []byte, level in
 	}
 }
 
-// countEntry adds the entry name of the directory parent to the usage. It reports whether the entry is a directory that the walk
-// has to enter. Mount points and entries that were removed meanwhile are not counted.
+// countEntry adds the file called name in the directory parent to the usage. It reports whether the file is a directory that the
+// walk has to enter. Mount points, and files that were removed meanwhile, are not counted.
 func (w *Walk) countEntry(parent int, name string) bool {
 	st, err := statEntry(parent, name)
 	if err != nil || deviceOf(&st) != w.device || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
@@ -112,7 +112,7 @@ func (w *Walk) countEntry(parent int, name string) bool {
 	return directory
 }
 
-// statEntry returns the attributes of the entry name in the directory fd, or of fd itself if name is empty. It uses the
+// statEntry returns the attributes of the file called name in the directory fd, or of fd itself if name is empty. It uses the
 // attributes that the kernel has cached, so that a file server that hangs does not block it.
 func statEntry(fd int, name string) (st unix.Statx_t, err error) {
 	const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC | unix.AT_EMPTY_PATH
@@ -128,8 +128,8 @@ func isDirectory(st *unix.Statx_t) bool { return st.Mode&unix.S_IFMT == unix.S_I
 // errMoved means that a directory was moved to another parent during the measurement.
 var errMoved = errors.New("a directory was moved during the measurement")
 
-// enterDirectory adds the files of the subdirectory name of *parent. It does not enter a file system that was mounted on name
-// after countEntry, even one of the same device.
+// enterDirectory adds the files of the directory called name in *parent, which is at depth level. It does not enter a file system
+// that was mounted there after countEntry, even one of the same device.
 func (w *Walk) enterDirectory(ctx context.Context, parent *int, name string, buf []byte, level int) error {
 	if level >= maxLevels {
 		w.TooDeep = true

@@ -22,7 +22,7 @@ func NewDir(t testing.TB) Dir {
 	return Dir{Path: t.TempDir(), t: t}
 }
 
-// Write atomically creates or replaces the file name in d with content. name may contain directories, which are created.
+// Write atomically creates or replaces a file of d with content. name is its path in d. Directories in name are created.
 func (d Dir) Write(name, content string) {
 	d.t.Helper()
 	path := filepath.Join(d.Path, name)
@@ -38,7 +38,7 @@ func (d Dir) Write(name, content string) {
 	}
 }
 
-// Remove removes the file name from d.
+// Remove removes the file whose path in d is name.
 func (d Dir) Remove(name string) {
 	d.t.Helper()
 	if err := os.Remove(filepath.Join(d.Path, name)); err != nil {

@@ -35,8 +35,8 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// StartCommand starts cmd, which must run the program itself, for example after it has entered a cgroup. The process is killed
-// when the test ends.
+// StartCommand starts cmd, a command that runs the program in its place, for example after it has entered a cgroup. The process
+// is killed when the test ends.
 func StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	return startProcess(t, cmd)

@@ -159,10 +159,11 @@ func (p *Proxy) CutWatches() int {
 	return len(p.watches)
 }
 
-// SetUnavailable simulates an API server that is down: with true it closes all connections and refuses new ones. With false it
-// accepts connections again.
+// SetUnavailable simulates an API server that is down. If unavailable is true, it closes all connections and refuses new ones. If
+// it is false, the proxy accepts connections again.
 func (p *Proxy) SetUnavailable(unavailable bool) { p.line.setMode(modeIf(unavailable, refusing)) }
 
-// SetBlackHole simulates a network that loses all packets: with true, data on existing and new connections is dropped, but no
-// connection is closed. With false, data on new connections is forwarded again; connections that have lost data stay silent.
+// SetBlackHole simulates a network that loses all packets. If enabled is true, data on existing and new connections is dropped,
+// but no connection is closed. If it is false, data on new connections is forwarded again. Connections that have lost data stay
+// silent.
 func (p *Proxy) SetBlackHole(enabled bool) { p.line.setMode(modeIf(enabled, swallowing)) }

@@ -21,15 +21,16 @@ type Request struct {
 // Match selects requests. An empty field matches any value, and "-" an empty value. Path is a prefix.
 type Match Request
 
-// Matches reports whether r has the values of all fields of m that are set.
+// Matches reports whether m selects r: each field of m is empty, equals that of r, or is "-" if the field of r is empty. Path
+// must be a prefix.
 func (m Match) Matches(r Request) bool {
 	match := func(want, is string) bool { return want == "" || want == is || want == "-" && is == "" }
 	return match(m.Verb, r.Verb) && match(m.Resource, r.Resource) && match(m.Subresource, r.Subresource) &&
 		match(m.Namespace, r.Namespace) && match(m.Name, r.Name) && strings.HasPrefix(r.Path, m.Path)
 }
 
-// parseRequest returns the group, resource, namespace and name that the path of r contains. A path is /api/VERSION/... or
-// /apis/GROUP/VERSION/..., followed by [namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
+// parseRequest returns the verb of r, and the resource, subresource, namespace and name in its path. For the Kubernetes API a
+// path is /api/VERSION/... or /apis/GROUP/VERSION/..., followed by [namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
 func parseRequest(r *http.Request) Request {
 	parsed := Request{Verb: r.Method, Path: r.URL.Path}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")

@@ -91,7 +91,7 @@ func (s *Store) AddContainer(name, image string, mounts ...string) {
 	s.containers = append(s.containers, c)
 }
 
-// RemoveContainer removes the container name. The images that only this container used become unused.
+// RemoveContainer removes the container called name. Images that no other container uses become unused.
 func (s *Store) RemoveContainer(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

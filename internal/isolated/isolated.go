@@ -37,7 +37,7 @@ func Run(kinds Kind, run func() int) int {
 	return run()
 }
 
-// isFuzzing reports whether args, the arguments of a test program, make it a fuzzer or a worker of one.
+// isFuzzing reports whether a test program with the arguments args is a fuzzer or a worker of a fuzzer.
 func isFuzzing(args []string) bool {
 	for _, arg := range args {
 		if strings.HasPrefix(arg, "-test.fuzz=") || arg == "-test.fuzzworker" {

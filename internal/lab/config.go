@@ -55,8 +55,8 @@ Root = %[16]q
 SystemdCgroup = false
 `
 
-// writeConfig writes the configuration files of containerd and of the pod network. restrictOOMScore is for a host that does not
-// permit lower OOM scores. With portMappings, the network supports host ports.
+// writeConfig writes the configuration files of containerd and of the pod network. With restrictOOMScore, containerd does not
+// lower OOM scores below its own, which the host may forbid. With portMappings, the network supports host ports.
 func (l *Lab) writeConfig(restrictOOMScore, portMappings bool) error {
 	conf := filepath.Join(l.Dir(), "cni", "net.d")
 	text := fmt.Sprintf(configText,

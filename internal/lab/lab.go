@@ -109,7 +109,7 @@ func FindHome() (string, error) {
 	}
 }
 
-// Open returns the lab name in the directory home, whether it runs or not. If the lab does not exist, the error wraps
+// Open returns the lab called name in the .lab directory home, whether it runs or not. If the lab does not exist, the error wraps
 // [fs.ErrNotExist].
 func Open(home, name string) (*Lab, error) {
 	l := newLab(home, name)

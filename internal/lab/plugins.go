@@ -16,8 +16,8 @@ func PluginDir(t testing.TB, plugins ...string) string {
 	return toolDir(t, plugins...)
 }
 
-// Tool returns the path of the program name, such as crictl, which `make lab` has built. If a lab cannot run, or the program is
-// missing, the test is skipped.
+// Tool returns the path of the program called name, such as crictl, which `make lab` has built. If a lab cannot run, or the
+// program is missing, the test is skipped.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	return filepath.Join(toolDir(t, name), name)

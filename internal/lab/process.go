@@ -23,8 +23,8 @@ type process struct {
 	Start uint64 `json:"start"` // clock ticks since boot
 }
 
-// startProcess starts the program at path in the directory dir. The program has its own session, so that it outlives this
-// process. Its output is appended to the file logPath.
+// startProcess starts the program at path with the working directory dir. The program has its own session, so that it outlives
+// this process. Its output is appended to the file at logPath.
 func startProcess(logPath, dir, path string, args ...string) (process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -114,8 +114,8 @@ func sleepFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// acquireLock locks the file at path, for shared use or exclusively, and waits for the lock until ctx ends. The lock is released
-// when the returned file is closed or this process exits.
+// acquireLock locks the file at path and waits for the lock until ctx ends. Several processes can have the lock if all of them
+// pass true for shared. The lock is released when the returned file is closed or this process exits.
 func acquireLock(ctx context.Context, path string, shared bool) (*os.File, error) {
 	for {
 		f, err := tryAcquireLock(path, shared)

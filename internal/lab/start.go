@@ -100,7 +100,8 @@ func homeFor(t testing.TB) string {
 	return ""
 }
 
-// useLock marks the lab name as used until the returned file is closed. With shared, other processes can use the lab too.
+// useLock marks the lab called name as used until the returned file is closed. If shared is true, other processes can use the lab
+// too.
 func useLock(ctx context.Context, home, name string, shared bool) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Join(home, "use"), 0o700); err != nil {
 		return nil, err
@@ -129,7 +130,7 @@ func DownUnused(ctx context.Context, home string) error {
 	return errors.Join(removed, newLab(home, MainName).downIfOnDemand(ctx), use.Close())
 }
 
-// removeLeftovers removes each private lab whose test process was killed before it could do so.
+// removeLeftovers removes each private lab whose test process was killed before it could remove the lab.
 func removeLeftovers(ctx context.Context, home string) error {
 	names, err := Instances(home)
 	if err != nil {
@@ -153,8 +154,8 @@ func removeLeftovers(ctx context.Context, home string) error {
 	return errors.Join(errs...)
 }
 
-// Watch stops the on-demand lab name after a minute without a user. It returns when it has stopped the lab, or when [Up] was
-// called for the lab, which then runs until Down.
+// Watch stops the on-demand lab called name after a minute without a user. It returns when it has stopped the lab, or when [Up]
+// was called for the lab, which then runs until Down.
 func Watch(ctx context.Context, home, name string) error {
 	idle := time.Now()
 	for {

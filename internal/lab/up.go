@@ -22,8 +22,8 @@ const (
 	logTailSize = 4 << 10          // bytes
 )
 
-// Up starts the lab name in home, or returns it if it runs already. Remains of a previous lab with that name are removed first.
-// The lab runs until [Lab.Down].
+// Up starts the lab called name in the .lab directory home, or returns it if it runs already. Remains of a previous lab with that
+// name are removed first. The lab runs until [Lab.Down].
 func Up(ctx context.Context, home, name string) (*Lab, error) {
 	return startLab(ctx, home, name, false)
 }
@@ -231,7 +231,7 @@ func (l *Lab) Import(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// runTool runs the program name of the lab with args and returns its standard output.
+// runTool runs the program called name of the lab with args, and returns its standard output.
 func (l *Lab) runTool(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, l.binPath(name), args...)
 	cmd.WaitDelay = time.Second

@@ -17,9 +17,9 @@ const (
 	reasonImagePullBackOff = "ImagePullBackOff"
 )
 
-// Find returns the ID, such as containerd://0123, of the instance of container whose log a request gets. That is the running
-// instance or, if none runs, the instance that terminated last. With previous it is the instance before the current one. The
-// error states why no such instance exists. Source: validateContainerLogStatus in pkg/kubelet/kubelet_pods.go.
+// Find returns the ID, such as containerd://0123, of the instance of container whose log the kubelet returns for a request. That
+// is the running instance or, if none runs, the instance that terminated last. If previous is true, it is the instance before the
+// current one. The error states why no such instance exists. Source: validateContainerLogStatus in pkg/kubelet/kubelet_pods.go.
 func Find(status *corev1.PodStatus, pod, container string, previous bool) (id string, err error) {
 	c := findStatus(status, container)
 	if c == nil {
@@ -68,8 +68,8 @@ func waitingText(waiting *corev1.ContainerStateWaiting) string {
 	return ": " + waiting.Reason
 }
 
-// findStatus returns the status of the container name, which may be an init, regular or ephemeral container. It returns nil if
-// there is none.
+// findStatus returns the status of the container called name, which may be an init, regular or ephemeral container. It returns
+// nil if there is none.
 func findStatus(status *corev1.PodStatus, name string) *corev1.ContainerStatus {
 	for _, list := range [][]corev1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses} {
 		for i := range list {

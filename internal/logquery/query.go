@@ -160,8 +160,8 @@ func validateService(name string) error {
 // timeLayout is a time format that journalctl accepts.
 const timeLayout = "2006-1-2 15:4:5"
 
-// JournalArguments returns the arguments with which journalctl prints the logs of services within q.Limits. Every argument starts
-// with a flag of our own, so that journalctl takes no value of q for a flag.
+// JournalArguments returns the arguments with which journalctl prints the logs of services within q.Limits. Every value of q
+// follows a fixed flag, so that journalctl cannot interpret the value as a flag.
 func (q *Query) JournalArguments(services []string) []string {
 	args := []string{"--utc", "--no-pager", "--output=short-precise"}
 	if q.Limits.SinceTime != nil {

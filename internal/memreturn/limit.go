@@ -46,8 +46,8 @@ type hierarchy struct {
 	file             string // that holds the limit
 }
 
-// cgroupLimit returns the effective memory limit of this process in bytes: the lowest limit of its cgroup and of the parents of
-// that. ok is false if no cgroup has a limit. root is the root directory of the host.
+// cgroupLimit returns the effective memory limit of this process in bytes: the lowest limit of its cgroup and all parent cgroups.
+// ok is false if none of them has a limit. root is the root directory of the host.
 func cgroupLimit(root fs.FS) (limit int64, ok bool) {
 	h, found := memoryHierarchy(root)
 	if !found {
@@ -104,7 +104,8 @@ func memoryCgroup(root fs.FS, h hierarchy) (cgroup string, found bool) {
 	return "", false
 }
 
-// procLines yields each line of the procfs file name, split at separator. It yields nothing if the file cannot be opened.
+// procLines yields each line of the file called name, split at separator. name is relative to root, such as proc/self/cgroup. It
+// yields nothing if the file cannot be opened.
 func procLines(root fs.FS, name, separator string) func(yield func([]string) bool) {
 	return func(yield func([]string) bool) {
 		file, err := root.Open(name)

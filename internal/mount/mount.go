@@ -82,7 +82,7 @@ func Hugetlbfs(target string, pageSize int64, attrs Attr) error {
 	return wrapError("mount hugetlbfs", target, mountHugetlbfs(target, pageSize, attrs))
 }
 
-// ParseAttrs returns the attributes that the mount options options contain, such as "ro" and "nosuid". It ignores all other
+// ParseAttrs returns the attributes among options, a list of mount options such as "ro" and "nosuid". It ignores all other
 // options.
 func ParseAttrs(options []string) (a Attr) {
 	for _, o := range options {

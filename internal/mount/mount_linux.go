@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setattrFlags returns a as flags of mount_setattr(2).
+// setattrFlags returns the attributes of a as flags of mount_setattr(2).
 func (a Attr) setattrFlags() uint64 {
 	var flags uint64
 	for _, f := range []struct {
@@ -32,7 +32,7 @@ func (a Attr) setattrFlags() uint64 {
 	return flags
 }
 
-// mountFlags returns a as flags of mount(2), which have equal values.
+// mountFlags returns the attributes of a as flags of mount(2), which have equal values.
 func (a Attr) mountFlags() uintptr { return uintptr(a.setattrFlags()) }
 
 // fdPath returns a path that refers to the open file fd, even if that file is renamed.

@@ -32,8 +32,8 @@ func isMountPoint(path string) (bool, error) {
 	return mounted, err
 }
 
-// crossesMount reports whether the entry name of the open directory dir is a mount point. It uses RESOLVE_NO_XDEV of Linux 5.6,
-// with which the kernel does not access the mounted file system. With statx, a file server that hangs would block it.
+// crossesMount reports whether the file called name in the open directory dir is a mount point. With RESOLVE_NO_XDEV of Linux 5.6
+// the kernel does not access the mounted file system. With statx, a file server that hangs would block the call.
 func crossesMount(dir int, name string) (bool, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV}
 	fd, err := unix.Openat2(dir, name, &how)
@@ -46,8 +46,8 @@ func crossesMount(dir int, name string) (bool, error) {
 	return false, unix.Close(fd)
 }
 
-// isListed reports whether the mount table lists the entry name of the open directory dir as a mount point. It is slow on a node
-// with many mounts.
+// isListed reports whether the mount table lists the file called name in the open directory dir as a mount point. It is slow on a
+// node with many mounts.
 func isListed(dir int, name string) (bool, error) {
 	parent, err := os.Readlink(fdPath(dir))
 	if err != nil {

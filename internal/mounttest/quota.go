@@ -13,8 +13,8 @@ func QuotaFS(t testing.TB) (root string, enforced bool) {
 	return mountQuotaFS(t)
 }
 
-// WriteLimited creates the file path with about the given number of bytes. It runs without CAP_SYS_RESOURCE, so that quotas apply
-// even to root. The error is EDQUOT or ENOSPC if a quota prevents the write.
+// WriteLimited creates the file at path with about the given number of bytes. It writes without CAP_SYS_RESOURCE, so that quotas
+// apply even to root. The error is EDQUOT or ENOSPC if a quota prevents the write.
 func WriteLimited(t testing.TB, path string, bytes int) error {
 	t.Helper()
 	return writeLimited(t, path, bytes)

@@ -65,7 +65,7 @@ func matchTerm(term *corev1.NodeSelectorTerm, name string, node map[string]strin
 	return matches, nil
 }
 
-// nodeField returns the value of the node field key: name for metadata.name, and "" for any other field.
+// nodeField returns the value of the field key of a node: name if key is metadata.name, and "" for every other key.
 func nodeField(key, name string) string {
 	if key == nameField {
 		return name
@@ -73,8 +73,7 @@ func nodeField(key, name string) string {
 	return ""
 }
 
-// labelOperator returns the operator of label selectors that has the meaning of op. It returns false for an operator that does
-// not exist.
+// labelOperator returns the label selector operator that means the same as op. It returns false if op is not supported.
 func labelOperator(op corev1.NodeSelectorOperator) (selection.Operator, bool) {
 	switch op {
 	case corev1.NodeSelectorOpIn:

@@ -54,7 +54,7 @@ func (c *Calls) Do(ctx context.Context, key string, call func() error) error {
 	}
 }
 
-// Pending returns the number of calls of Do's argument that have not returned.
+// Pending returns the number of calls that [Calls.Do] has started and that have not returned.
 func (c *Calls) Pending() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

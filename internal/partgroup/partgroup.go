@@ -21,7 +21,7 @@ type part struct {
 	run  func(context.Context) error
 }
 
-// Add adds the part run to g. Errors of the part begin with name.
+// Add adds a part to g, which [Group.Start] runs by calling run. Errors of the part begin with name.
 func (g *Group) Add(name string, run func(context.Context) error) {
 	g.parts = append(g.parts, part{name, run})
 }

@@ -53,7 +53,7 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// Connect connects to the gRPC server at the unix socket path. If no process listens, it fails at once. If the server does not
+// Connect connects to the gRPC server at the unix socket at path. If no process listens, it fails at once. If the server does not
 // respond, it fails after [Timeout]. The connection is not re-established when it is lost.
 func Connect(ctx context.Context, path string) (*grpc.ClientConn, error) {
 	if err := CheckPath(path); err != nil {

@@ -32,8 +32,8 @@ const (
 // errIgnored is the error for a plugin whose type has no handler.
 var errIgnored = errors.New("no handler for plugins of this type")
 
-// registerPlugin registers the plugin at the socket path: it calls the plugin's GetInfo, then the handler for its type, and then
-// reports the result to the plugin.
+// registerPlugin registers the plugin whose socket is at path: it calls the plugin's GetInfo, then the handler for its type, and
+// then reports the result to the plugin.
 func (w *Watcher) registerPlugin(ctx context.Context, path string) (Plugin, error) {
 	conn, err := plugingrpc.Connect(ctx, path)
 	if err != nil {
@@ -65,7 +65,7 @@ func (w *Watcher) registerPlugin(ctx context.Context, path string) (Plugin, erro
 	return p, nil
 }
 
-// getInfo calls GetInfo of the plugin at the socket path, and checks that the result is within the limits.
+// getInfo calls GetInfo of the plugin whose socket is at path, and checks that the result is within the limits.
 func getInfo(ctx context.Context, client registration.RegistrationClient, path string) (Plugin, error) {
 	ctx, cancel := context.WithTimeout(ctx, InfoTimeout)
 	defer cancel()
@@ -96,8 +96,8 @@ func (p *Plugin) checkLimits() error {
 	return nil
 }
 
-// refusePlugin tells the plugin that it is not registered because of why, and returns why. If the plugin cannot be told, the
-// returned error contains that error too.
+// refusePlugin reports to the plugin that it is not registered because of the error why, and returns why. If the report fails,
+// the returned error also wraps the error of the report.
 func refusePlugin(ctx context.Context, client registration.RegistrationClient, why error) error {
 	if err := notifyPlugin(ctx, client, why); err != nil {
 		return fmt.Errorf("%w; notify plugin: %w", why, err)
@@ -105,8 +105,8 @@ func refusePlugin(ctx context.Context, client registration.RegistrationClient, w
 	return why
 }
 
-// notifyPlugin tells the plugin that it is registered if why is nil. Otherwise it tells the plugin that why prevented the
-// registration.
+// notifyPlugin reports to the plugin that it is registered, if why is nil. Otherwise it reports why as the error that prevented
+// the registration.
 func notifyPlugin(ctx context.Context, client registration.RegistrationClient, why error) error {
 	ctx, cancel := context.WithTimeout(ctx, NotifyTimeout)
 	defer cancel()

@@ -21,8 +21,8 @@ const (
 	maxEntries = 4096 // in all directories
 )
 
-// scanDir returns the sockets at any depth below dir by path, and all directories to watch, including dir. If there are too many
-// entries, the result is incomplete and err is set. Symbolic links and names with a leading dot are ignored.
+// scanDir returns the sockets in dir and its subdirectories by path, and all these directories, for the caller to watch. If there
+// are too many entries, the result is incomplete and err is set. Symbolic links and names with a leading dot are ignored.
 func scanDir(dir string) (sockets map[string]socketID, dirs []string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -77,7 +77,8 @@ func (s *scanner) readDir(dir string) error {
 	return nil
 }
 
-// addEntry adds the entry name to the result if it is a socket. If it is a directory, it is read later.
+// addEntry adds the file whose path below the scanned directory is name: a socket to the result, and a directory to those that
+// the scan reads later.
 func (s *scanner) addEntry(name string) {
 	info, err := s.root.Lstat(name)
 	if err != nil {

@@ -34,8 +34,8 @@ func Containers(spec *corev1.PodSpec) iter.Seq[Container] {
 	}
 }
 
-// PathOf returns the field path of the container name, such as spec.initContainers[0]. If spec has no such container, the path is
-// spec.containers[name].
+// PathOf returns the field path of the container called name, such as spec.initContainers[0]. If spec has no such container, the
+// path is spec.containers[name].
 func PathOf(spec *corev1.PodSpec, name string) *field.Path {
 	c := containers.Find(spec, name)
 	if c.Container == nil {

@@ -25,7 +25,8 @@ func RecursiveModes() []corev1.RecursiveReadOnlyMode {
 	}
 }
 
-// CheckRelative returns an error text if subPath is absolute or has an element "..". It returns nil for a valid subPath.
+// CheckRelative returns an error text if subPath, the path in a volume, is absolute or has an element "..". It returns nil for a
+// valid subPath.
 func CheckRelative(subPath string) []string {
 	if path.IsAbs(subPath) {
 		return []string{"must be a relative path"}
@@ -33,7 +34,7 @@ func CheckRelative(subPath string) []string {
 	return CheckNoBacksteps(subPath)
 }
 
-// CheckNoBacksteps returns an error text if subPath has an element "..". It returns nil otherwise.
+// CheckNoBacksteps returns an error text if subPath, the path in a volume, has an element "..". It returns nil otherwise.
 func CheckNoBacksteps(subPath string) []string {
 	if slices.Contains(strings.Split(subPath, "/"), "..") {
 		return []string{"must not contain '..'"}

@@ -37,8 +37,9 @@ func ParseAppArmorAnnotation(value string) *corev1.AppArmorProfile {
 	return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
 }
 
-// SysctlName returns the sysctl name with dots as separators. If the first separator of name is a slash, each dot becomes a slash
-// and each slash a dot, as in sysctl.d(5): net/ipv4/conf/eno2.100/rp_filter becomes net.ipv4.conf.eno2/100.rp_filter.
+// SysctlName returns name, the name of a sysctl, with dots as separators. If the first separator of name is a slash, each dot
+// becomes a slash and each slash a dot, as in sysctl.d(5): net/ipv4/conf/eno2.100/rp_filter becomes
+// net.ipv4.conf.eno2/100.rp_filter.
 func SysctlName(name string) string {
 	i := strings.IndexAny(name, "./")
 	if i < 0 || name[i] == '.' {

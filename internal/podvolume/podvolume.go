@@ -79,7 +79,7 @@ func UsedByContainer(container *corev1.Container) iter.Seq[string] {
 	}
 }
 
-// Find returns the volume name in the spec of pod, or nil.
+// Find returns the volume called name in the spec of pod, or nil.
 func Find(pod *corev1.Pod, name string) *corev1.Volume {
 	for i := range pod.Spec.Volumes {
 		if pod.Spec.Volumes[i].Name == name {

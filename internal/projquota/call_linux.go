@@ -85,8 +85,8 @@ func callIoctl(f *os.File, request uintptr, a *fileAttr) error {
 	return nil
 }
 
-// callQuotactl calls quotactl_fd(2) of Linux 5.14 with cmd for the project id on the file system of f. arg is its input or
-// output.
+// callQuotactl calls quotactl_fd(2) of Linux 5.14 with cmd, for the project with this id on the file system of f. arg is the
+// input or output of cmd.
 func callQuotactl(f *os.File, cmd, id uint32, arg unsafe.Pointer) error {
 	if _, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, f.Fd(), uintptr(cmd), uintptr(id), uintptr(arg), 0, 0); errno != 0 {
 		return errno
@@ -94,7 +94,8 @@ func callQuotactl(f *os.File, cmd, id uint32, arg unsafe.Pointer) error {
 	return nil
 }
 
-// getQuota returns the limits and usage of the project id on the file system of f. For an unused project it returns a zero q.
+// getQuota returns the limits and the usage of the project with this id on the file system of f. For an unused project it returns
+// a zero q.
 func getQuota(f *os.File, id uint32) (q projectQuota, err error) {
 	err = callQuotactl(f, cmdGet, id, unsafe.Pointer(&q))
 	if errors.Is(err, unix.ENOENT) {

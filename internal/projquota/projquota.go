@@ -60,8 +60,8 @@ func UsageOf(dir string) (Usage, error) { return usageOf(dir) }
 // pass the ID to [Release].
 func ProjectOf(dir string) (id uint32) { return projectOf(dir) }
 
-// Release removes the limit of project id, whose directory was removed. dir is any directory on the file system of that
-// directory. An id outside of the range of this package is ignored.
+// Release removes the limit of the project with this id, after its directory was removed. dir is any directory on the same file
+// system. An id outside of the range of this package is ignored.
 func Release(dir string, id uint32) error {
 	if id < FirstID || id > lastID {
 		return nil

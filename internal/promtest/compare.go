@@ -100,8 +100,8 @@ func parseVerdicts(text string) (list verdictList, problems []string) {
 	return list, problems
 }
 
-// findVerdict returns the verdict for the metric name, and marks it as used. A verdict with this name precedes verdicts with a
-// prefix and "*", of which the longest matching prefix wins. It returns nil if none matches.
+// findVerdict returns the verdict for the metric called name, and marks it as used. A verdict for exactly this name comes first,
+// and then the verdict with the longest matching prefix before "*". It returns nil if none matches.
 func (l verdictList) findVerdict(name string) *verdict {
 	var best *verdict
 	for _, v := range l {

@@ -40,7 +40,7 @@ type Family struct {
 	Buckets []float64 // upper bounds of a histogram without +Inf, or quantiles of a summary
 }
 
-// String returns the line that ParseList parses to f.
+// String returns f as a line that [ParseList] can parse.
 func (f Family) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s {%s}", f.Name, f.Type, strings.Join(f.Labels, ","))
@@ -88,7 +88,7 @@ func Parse(page io.Reader) ([]Family, error) {
 	return Shape(slices.Collect(maps.Values(families))), nil
 }
 
-// Shape returns name, type and labels of each of families, without values, sorted by name.
+// Shape returns the shape of each of families, which is its name, type, labels and buckets without values, sorted by name.
 func Shape(families []*dto.MetricFamily) []Family {
 	shape := make([]Family, 0, len(families))
 	for _, family := range families {

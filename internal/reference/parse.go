@@ -130,8 +130,8 @@ func isPath(text string) bool {
 	return true
 }
 
-// isPathComponent reports whether text is a valid part of a path between slashes: it starts and ends with a letter or digit, and
-// all its separators stand alone.
+// isPathComponent reports whether text is a valid part between two slashes of a path: it starts and ends with a letter or digit,
+// and has only one separator at a time in between.
 func isPathComponent(text string) bool {
 	alphanumeric := func(c byte) bool { return c >= 'a' && c <= 'z' || isDigit(c) }
 	for {

@@ -111,8 +111,8 @@ func checkContexts(t *Tree) (found []Complaint) {
 	return found
 }
 
-// importName returns the name by which the code of f refers to the imported package importPath. It returns "" if f does not
-// import the package.
+// importName returns the name by which the code of f refers to the package importPath, which f imports. It returns "" if f does
+// not import the package.
 func importName(f *ast.File, importPath string) string {
 	for _, spec := range f.Imports {
 		switch p, _ := strconv.Unquote(spec.Path.Value); {

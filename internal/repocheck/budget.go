@@ -71,8 +71,8 @@ func LoadClosure(ctx context.Context, dir string) (Closure, error) {
 	return closure, nil
 }
 
-// thirdPartyDependencies returns all third-party packages that the package from imports directly or indirectly. graph has the
-// imports of each package.
+// thirdPartyDependencies returns all third-party packages that the package with path from imports directly or indirectly. graph
+// has the imports of each package.
 func thirdPartyDependencies(graph map[string]listedPackage, from string) (deps []Dependency) {
 	seen := map[string]bool{from: true}
 	for queue := []string{from}; len(queue) > 0; {

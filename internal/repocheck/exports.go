@@ -138,7 +138,7 @@ func (u *exportUse) collectInterfaces(p *packages.Package) {
 	}
 }
 
-// collectUses marks each name as used that the code of p refers to, if p is a user as [UnusedExports] defines it.
+// collectUses marks the names to which the code of p refers as used, if p is a user as [UnusedExports] defines it.
 func (u *exportUse) collectUses(p *packages.Package) {
 	area := u.rootDir(p.PkgPath)
 	for _, file := range p.Syntax {

@@ -40,8 +40,8 @@ type removal struct {
 	moved int // number of directories moved to top
 }
 
-// removeEntry removes the entry name of the directory parent with all entries below it. path is the full path of the entry, for
-// error texts.
+// removeEntry removes the file called name in the directory parent. If it is a directory, all files below it are removed too.
+// path is the full path for error texts, and depth the depth below the removed tree.
 func (t *removal) removeEntry(parent int, name, path string, depth int) error {
 	err := unix.Unlinkat(parent, name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
@@ -80,8 +80,8 @@ func (t *removal) removeEntry(parent int, name, path string, depth int) error {
 	return nil
 }
 
-// moveToTop renames the directory name of parent to a new name in the top directory of the tree, to limit the number of open
-// directories. The caller removes it there, because the top is read again after a removal.
+// moveToTop renames the directory called name in parent, so that it is directly in the top directory of the tree. This limits the
+// number of open directories. It is removed there, because the top is read again after each removal.
 func (t *removal) moveToTop(parent int, name, path string) error {
 	for {
 		t.moved++
@@ -96,8 +96,8 @@ func (t *removal) moveToTop(parent int, name, path string) error {
 	}
 }
 
-// leafError returns the error for the entry name of parent, which is not a directory and whose removal failed with err. If name
-// is a mount point, it is a [*MountError].
+// leafError returns the error for the file called name in parent, which is not a directory and whose removal failed with err. For
+// a mount point it is a [*MountError].
 func (t *removal) leafError(parent int, name, path string, err error) error {
 	if mount, statErr := mountOf(parent, name); statErr == nil && mount != t.mount {
 		return &MountError{Path: path}
@@ -132,7 +132,7 @@ func (t *removal) removeContents(dir *os.File, path string, depth int) error {
 	}
 }
 
-// mountOf returns the ID of the mount that contains the entry name of the directory dir. An empty name means dir itself.
+// mountOf returns the ID of the mount on which the file called name in the directory dir is. An empty name means dir itself.
 func mountOf(dir int, name string) (uint64, error) {
 	var st unix.Statx_t
 	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT

@@ -44,7 +44,8 @@ func Run(t *testing.T, pattern string, play func(t *testing.T, script string) st
 	}
 }
 
-// runSections executes the scripts in text, the content of the file name. It returns the content with the actual output.
+// runSections executes the scripts in text, the content of a script file. name is the name of the file, for the subtests. It
+// returns the content with the actual output.
 func runSections(t *testing.T, name, text string, play func(t *testing.T, script string) string) string {
 	t.Helper()
 	titles, scripts := sectionTitle.FindAllStringSubmatch(text, -1), sectionTitle.Split(text, -1)
@@ -60,8 +61,8 @@ func runSections(t *testing.T, name, text string, play func(t *testing.T, script
 	return result.String()
 }
 
-// runScript executes script as the subtest name. It returns the script with its actual output, or script unchanged if the test
-// stops early.
+// runScript executes script as a subtest called name. It returns the script with its actual output, or script unchanged if the
+// test stops early.
 func runScript(t *testing.T, name, script string, play func(t *testing.T, script string) string) string {
 	t.Helper()
 	result := script

@@ -49,7 +49,7 @@ func ListMeasured(root string, pod *corev1.Pod, volumes Volumes) []stats.Volume 
 	return list
 }
 
-// measureUsage returns the usage of the volume name of the pod uid as its plugin measures it.
+// measureUsage returns the usage of the volume called name as its plugin measures it. uid is the UID of its pod.
 func measureUsage(ctx context.Context, volumes Volumes, uid, name string) (statsapi.FsStats, error) {
 	u, err := volumes.Usage(ctx, uid, name)
 	return statsapi.FsStats{

@@ -82,8 +82,8 @@ func (n *ConformanceNode) Start(ctx context.Context, enforced func()) error {
 	return errors.Join(err, n.m.qosContainerManager.UpdateCgroups(logger))
 }
 
-// startClasses starts a second manager of the cgroups of the QoS classes, to create them, and stops its loop at once. The loop
-// has no other end than in the function end, which it calls for the pods. All later calls use n.m.qosContainerManager.
+// startClasses starts a second manager for the cgroups of the QoS classes, which creates them. Its loop stops at once: it calls
+// the function end for the active pods, and end exits the goroutine. All later calls use n.m.qosContainerManager.
 func (n *ConformanceNode) startClasses(ctx context.Context) error {
 	classes, err := NewQOSContainerManager(nil, n.m.cgroupRoot, n.m.NodeConfig, n.m.cgroupManager)
 	if err != nil {

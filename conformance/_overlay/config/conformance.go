@@ -21,7 +21,7 @@ type ConformanceSource struct {
 	name    string
 }
 
-// NewConformanceSource returns the pod source name, which has not sent any pods yet.
+// NewConformanceSource returns a pod source called name, which has not sent any pods yet.
 func NewConformanceSource(name string) *ConformanceSource {
 	updates := make(chan kubetypes.PodUpdate, 8) // more than one list of pods causes
 	return &ConformanceSource{newPodStorage(updates, &record.FakeRecorder{}, unobserved{}), updates, name}

@@ -39,7 +39,7 @@ type ConformanceStatus struct {
 	reasons *ReasonCache
 }
 
-// Fail records that the container name could not be started, with reason and message.
+// Fail records that the container called name could not be started. reason and message describe the error.
 func (s *ConformanceStatus) Fail(name, reason, message string) {
 	if s.reasons == nil {
 		s.reasons = NewReasonCache()

@@ -79,8 +79,8 @@ func constants(t *testing.T, file string) map[string]string {
 }
 
 // FindsFault fails the test unless the test suite detects a defect. It executes this test binary in a new process, with the
-// environment variable set to mutant, the name of the defect, and runs the case testCase of the tests named Test...Mutant. That
-// process must fail, and its output must contain broken, a part of the rule that the defect breaks.
+// environment variable called variable set to mutant, the name of the defect. The process runs the case testCase of the tests
+// named Test...Mutant. It must fail, and its output must contain broken, a part of the rule that the defect breaks.
 func FindsFault(t *testing.T, variable, mutant, testCase, broken string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], `-test.run=^Test\w*Mutant$/`+testCase)
