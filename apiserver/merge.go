@@ -64,6 +64,7 @@ func Merge(before Update, listed []*corev1.Pod, node string) Update {
 	return next
 }
 
+// podUID returns the UID of pod, which may be nil.
 func podUID(pod *corev1.Pod) types.UID {
 	if pod == nil {
 		return ""

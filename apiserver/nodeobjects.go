@@ -105,6 +105,7 @@ func (b *Objects) EditCSINode(ctx context.Context, edit func(*storagev1.CSINode)
 	})
 }
 
+// newCSINode returns an empty CSINode that is owned by the Node.
 func (b *Objects) newCSINode(ctx context.Context) (*storagev1.CSINode, error) {
 	node, err := kubeapi.In(b.client, kubeapi.Nodes, "").Get(ctx, b.node)
 	if err != nil {

@@ -259,6 +259,7 @@ func (b *Objects) Services(ctx context.Context, namespace string) ([]*corev1.Ser
 	return b.services.listServices(ctx, namespace)
 }
 
+// orNil returns object, or nil if err is set.
 func orNil[T any](object *T, err error) (*T, error) {
 	if err != nil {
 		return nil, err

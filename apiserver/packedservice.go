@@ -60,6 +60,7 @@ func (p packedService) unpackService(name string) service {
 // packReader is the remaining input of unpackService.
 type packReader []byte
 
+// takeBytes returns the next n bytes and removes them from r.
 func (r *packReader) takeBytes(n int) []byte {
 	taken := (*r)[:n]
 	*r = (*r)[n:]

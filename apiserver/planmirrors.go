@@ -165,6 +165,7 @@ func findForbiddenReferences(pod *corev1.Pod) field.ErrorList {
 
 type referenceFinder struct{ errs field.ErrorList }
 
+// checkField adds an error for the field at path if it is set. objects names the API objects that it refers to.
 func (r *referenceFinder) checkField(set bool, path *field.Path, objects string) {
 	const enough = 10
 	if set && len(r.errs) < enough {

@@ -56,6 +56,7 @@ func (s *Server) Remove(obj Object) error {
 	return s.editObject(obj, func(Object) Object { return nil })
 }
 
+// editObject replaces a stored object by the result of edit; nil removes it.
 func (s *Server) editObject(obj Object, edit func(Object) Object) error {
 	k, err := s.store.keyOf(obj)
 	if err != nil {

@@ -141,6 +141,7 @@ func (s *store) putLocked(k key, before, after Object) Object {
 	return after
 }
 
+// appendLocked adds event to the history and wakes the watches.
 func (s *store) appendLocked(event change) {
 	s.history = append(s.history, event)
 	if extra := len(s.history) - s.limit; extra > 0 {

@@ -93,6 +93,7 @@ func (a *pipeResponse) serveRequest(server *Server, r *http.Request) (err error)
 	return io.EOF
 }
 
+// sendHeader makes RoundTrip return; only the first call counts.
 func (a *pipeResponse) sendHeader(code int, aborted bool) {
 	a.once.Do(func() {
 		a.code, a.sent, a.aborted = code, a.header.Clone(), aborted

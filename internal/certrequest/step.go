@@ -167,8 +167,8 @@ func (s *State) earliestRequest(now time.Time) (at time.Time) {
 	return at
 }
 
-// AppendRequestTime returns a copy of requests with now appended. It keeps only the last times, which Step needs for its rate
-// limit.
+// AppendRequestTime returns a copy of requests with the time now appended. It keeps only the last times, which Step needs for its
+// rate limit.
 func AppendRequestTime(requests []time.Time, now time.Time) []time.Time {
 	requests = append(slices.Clone(requests), now)
 	return requests[max(0, len(requests)-maxRequests):]

@@ -41,8 +41,8 @@ const (
 // maxChain is the largest number of certificates in a chain.
 const maxChain = 100
 
-// ParseChain parses the certificates in PEM data, with the leaf first. It skips PEM blocks of other types. An error is returned
-// if there is no certificate.
+// ParseChain parses the certificates in PEM data, with the leaf first. It skips PEM blocks of other types. Data without a
+// certificate is an error.
 func ParseChain(data []byte) ([]*x509.Certificate, error) {
 	if len(data) > MaxFile {
 		return nil, fmt.Errorf("the certificate has %d bytes, more than %d", len(data), MaxFile)
@@ -66,7 +66,7 @@ func ParseChain(data []byte) ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-// EncodeKey returns the private key in pair, and the same key as PEM. It supports ECDSA and RSA keys.
+// EncodeKey returns the private key in pair twice: as a signer, and as PEM. It supports ECDSA and RSA keys.
 func EncodeKey(pair *tls.Certificate) (private crypto.Signer, keyPEM []byte, err error) {
 	switch key := pair.PrivateKey.(type) {
 	case *ecdsa.PrivateKey:

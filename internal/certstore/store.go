@@ -143,6 +143,7 @@ func (s *Store) CheckWritable() error {
 	return errors.Join(currentErr, updatedErr)
 }
 
+// replaceCurrent writes data to a new file and makes it current.
 func (s *Store) replaceCurrent(data []byte) (*tls.Certificate, error) {
 	if err := s.runStep("make directory", func() error { return os.MkdirAll(s.opts.Dir, 0o755) }); err != nil {
 		return nil, err

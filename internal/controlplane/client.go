@@ -102,6 +102,7 @@ func encodeBody(in any) ([]byte, error) {
 	}
 }
 
+// decodeAnswer decodes a response body into out as [Client.Do] describes. For an error code it returns a [*StatusError].
 func decodeAnswer(code int, answer []byte, out any) error {
 	if code < 200 || code > 299 {
 		status := &StatusError{Code: code}

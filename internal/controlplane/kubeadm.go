@@ -51,6 +51,7 @@ func PrepareKubeadm(t testing.TB, node string, advertise netip.Addr) *Cluster {
 	return c
 }
 
+// prepareCluster runs the phases of kubeadm with root as its root directory, and adapts the manifests. program is its path.
 func prepareCluster(ctx context.Context, program, root, node string, advertise netip.Addr) (*Cluster, error) {
 	free, err := freePorts(1 + len(fixedPorts()))
 	if err != nil {
@@ -83,6 +84,7 @@ func prepareCluster(ctx context.Context, program, root, node string, advertise n
 	return c, c.openAdmin()
 }
 
+// runPhase runs one phase of kubeadm with root as its root directory. program is the path of kubeadm.
 func runPhase(ctx context.Context, program, root string, phase []string) error {
 	ctx, cancel := context.WithTimeout(ctx, kubeadmTimeout)
 	defer cancel()

@@ -98,6 +98,7 @@ func StartPlane(ctx context.Context, bin, dir string, opts Options) (*Plane, err
 	}
 }
 
+// startAll starts the components and waits until they are ready.
 func (p *Plane) startAll(ctx context.Context, opts Options) error {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return err

@@ -144,6 +144,7 @@ func buildClient(config *rest.Config, opts Options, closeAll bool) (*Client, err
 	return c, nil
 }
 
+// addGroup creates the REST client of an API group.
 func (c *Client) addGroup(group schema.GroupVersion) error {
 	config := rest.CopyConfig(c.config)
 	config.GroupVersion, config.NegotiatedSerializer = &group, c.codec

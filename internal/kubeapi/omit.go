@@ -40,7 +40,8 @@ func (t *Table[T, V]) omitLeastImportant(list rows[V], omitted *omission[V]) row
 	return list[:most]
 }
 
-// countOmitted adds count omitted rows to omitted. row is the most important of them.
+// countOmitted adds count rows to the omitted rows that the parameter omitted counts. row is the most important of the added
+// rows.
 func (t *Table[T, V]) countOmitted(omitted *omission[V], row row[V], count int) {
 	if omitted.count == 0 || t.compareRows(row, omitted.first) < 0 {
 		omitted.first = row

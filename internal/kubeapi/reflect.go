@@ -95,8 +95,8 @@ func (r *reflection[T, V]) runLoop(ctx context.Context) {
 	}
 }
 
-// waitAfterError waits for wait with jitter, or for the Retry-After delay of err if that is longer. It returns an error if ctx
-// ends first.
+// waitAfterError waits for the duration wait with jitter, or for the Retry-After delay of err if that is longer. It returns an
+// error if ctx ends first.
 func (r *reflection[T, V]) waitAfterError(ctx context.Context, err error, wait time.Duration) error {
 	if asked, ok := RetryAfter(err); ok && asked > wait {
 		wait = asked
@@ -104,13 +104,14 @@ func (r *reflection[T, V]) waitAfterError(ctx context.Context, err error, wait t
 	return sleep.For(ctx, r.addJitter(wait, 2))
 }
 
+// addJitter returns d times a random factor between 1 and high.
 func (r *reflection[T, V]) addJitter(d time.Duration, high float64) time.Duration {
 	return backoff.Jitter(d, 1, high, r.table.options.Rand())
 }
 
-// listAll replaces the rows of the table by a complete list. With an empty from it reads pages, all at one resource version.
-// Otherwise from is the oldest acceptable version, and the list is one response: with a limit, the API server would return
-// exactly that version.
+// listAll replaces the rows of the table by a complete list. If from is empty, it reads pages, all at one resource version.
+// Otherwise from is the oldest acceptable resource version, and the list is one response: with a limit, the API server would
+// return exactly that version.
 func (r *reflection[T, V]) listAll(ctx context.Context, from string) error {
 	o := metav1.ListOptions{
 		LabelSelector: r.table.options.LabelSelector, FieldSelector: r.table.options.FieldSelector, ResourceVersion: from,

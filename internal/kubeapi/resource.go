@@ -140,8 +140,8 @@ var errNoClient = errors.New("kubeapi: the resource has no client or no kind: wa
 
 func (r Resource[T]) isUsable() bool { return r.client != nil && r.kind.newObject != nil }
 
-// doRequest sends a request, with retries, and decodes the response into into, unless into is nil. request returns the HTTP
-// request without its path. verb is for the error text.
+// doRequest sends a request, with retries, and decodes its response into the object into, unless that is nil. request returns the
+// HTTP request without its path. verb is for the error text.
 func (r Resource[T]) doRequest(ctx context.Context, verb, name string, into runtime.Object, request func(*rest.RESTClient) *rest.Request, subresources ...string) error {
 	if !r.isUsable() {
 		return errNoClient

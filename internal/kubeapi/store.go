@@ -156,8 +156,8 @@ func (t *Table[T, V]) Run(ctx context.Context) error {
 // errNoTransform is the error of Run if V is not T and Transform is nil.
 var errNoTransform = errors.New("kubeapi: a table of other values than objects wants TableOptions.Transform")
 
-// rowOf returns the table row for object. If the table has a row of the same resource version, it returns that row, so that the
-// pointer in its value stays the same, and fresh is false.
+// rowOf returns the table row for object. If the table has a row with the resource version of object, it returns that row and
+// fresh is false: the pointer in its value does not change.
 func (t *Table[T, V]) rowOf(object T) (r row[V], fresh bool) {
 	key := Key(object.GetNamespace(), object.GetName())
 	if before, was := t.getRow(key); was {

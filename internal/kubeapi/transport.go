@@ -103,6 +103,7 @@ type watchBody struct {
 	once   sync.Once
 }
 
+// Read restarts the timer that ends a watch without events.
 func (w *watchBody) Read(b []byte) (int, error) {
 	n, err := w.ReadCloser.Read(b)
 	if n > 0 {

@@ -38,6 +38,7 @@ func (l *Watchers) Watch(ctx context.Context, changed func(kind, namespace, name
 	return nil
 }
 
+// addFunc registers fn until remove is called.
 func (l *Watchers) addFunc(fn func(kind, namespace, name string)) (remove func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
