@@ -24,8 +24,8 @@ type Features struct {
 func (p Features) CheckPod(pod *corev1.Pod) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	if !p.Probes {
-		errs = append(errs, probed(pod.Spec.InitContainers, spec.Child("initContainers"))...)
-		errs = append(errs, probed(pod.Spec.Containers, spec.Child("containers"))...)
+		errs = append(errs, checkProbes(pod.Spec.InitContainers, spec.Child("initContainers"))...)
+		errs = append(errs, checkProbes(pod.Spec.Containers, spec.Child("containers"))...)
 	}
 	for i := range pod.Spec.Volumes {
 		switch v, path := &pod.Spec.Volumes[i], spec.Child("volumes").Index(i); {
@@ -58,8 +58,8 @@ func requiresNode(affinity *corev1.Affinity) bool {
 	return affinity != nil && affinity.NodeAffinity != nil && affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
 }
 
-// probed returns an error for each probe of the containers in list. path is the field path of list.
-func probed(list []corev1.Container, path *field.Path) (errs field.ErrorList) {
+// checkProbes returns an error for each probe of the containers in list. path is the field path of list.
+func checkProbes(list []corev1.Container, path *field.Path) (errs field.ErrorList) {
 	refuse := func(p *corev1.Probe, path *field.Path) {
 		if p != nil {
 			errs = append(errs, field.Forbidden(path, "this agent runs no probes"))

@@ -132,8 +132,8 @@ func (m *Mailbox) RevokeDeletion() bool {
 	return true
 }
 
-// Delete records that no source lists the pod. It cancels the running sync. It does not cancel a sync that already stops the pod,
-// because its hooks and grace period would start again.
+// Delete records that no source lists the pod. It cancels the running sync, unless that sync already stops the pod: a new sync
+// would start its hooks and grace period again.
 func (m *Mailbox) Delete() {
 	m.mu.Lock()
 	changed := !m.deleted || m.relisted != nil
@@ -147,9 +147,8 @@ func (m *Mailbox) Delete() {
 	}
 }
 
-// Evict requests an eviction of the pod and cancels the running sync. It does not cancel a sync that already stops the pod,
-// unless eviction has a shorter grace period. The returned channel is closed when no container of the pod runs and its resources
-// are released.
+// Evict requests an eviction of the pod. It cancels the running sync, unless that sync already stops the pod with a grace period
+// that is not longer. The returned channel is closed when no container of the pod runs and its resources are released.
 func (m *Mailbox) Evict(eviction podstatus.Eviction) <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()

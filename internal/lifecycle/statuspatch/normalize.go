@@ -70,8 +70,8 @@ func normalizeState(state *corev1.ContainerState, limit int) {
 // truncateToSeconds removes the fraction of a second from time, because the JSON of a time does not contain it.
 func truncateToSeconds(time *metav1.Time) { *time = time.Rfc3339Copy() }
 
-// cutMessage cuts message to at most limit bytes, at a character boundary, and replaces invalid UTF-8. An API server would
-// replace it too; the stored message would then always differ from the agent's message.
+// cutMessage cuts message to at most limit bytes, at a character boundary, and replaces invalid UTF-8. Otherwise an API server
+// would replace it, and the stored message would always differ from the agent's message.
 func cutMessage(message string, limit int) string {
 	if utf8.ValidString(message) && len(message) <= limit {
 		return message

@@ -55,8 +55,8 @@ func (q *Queue[T]) insertTicket(ticket *Ticket[T]) {
 	q.tickets = slices.Insert(q.tickets, at, ticket)
 }
 
-// Withdraw removes the ticket from the queue, so that other owners need not wait for its decision. The owner may still call Wait
-// later.
+// Withdraw removes the ticket from the queue, so that other owners need not wait for the owner of this ticket. The owner may
+// still call Wait later.
 func (t *Ticket[T]) Withdraw() {
 	q := t.queue
 	q.mu.Lock()
