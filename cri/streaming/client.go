@@ -17,13 +17,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
 )
 
-// streamBuffer is the number of unread bytes that a stream of a client buffers.
+// streamBuffer is the number of bytes that are buffered for a stream of a client before they are read.
 const streamBuffer = 64 << 10
 
-// errSessionOver is the error for readers of a client's streams after the end of the session.
+// errSessionOver is the error of reads from a client's streams after the session has ended.
 var errSessionOver = errors.New("session has ended")
 
-// client is the client's side of an exec or attach session, independent of the protocol.
+// client has the streams of the client in an exec or attach session. It does not depend on the protocol of the client.
 type client struct {
 	cri.Session
 
@@ -78,7 +78,7 @@ func (c *client) closeWithStatus(result *status) {
 	c.tasks.Wait()
 }
 
-// maxSize is the maximum number of bytes for one terminal size from a client.
+// maxSize limits the number of bytes of one terminal size that a client sends.
 const maxSize = 4 << 10
 
 // decodeSizes decodes terminal sizes from r until r ends or a size is invalid, and then closes sizes. The channel sizes must have

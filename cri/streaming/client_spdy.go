@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
 )
 
-// Header of a SPDY stream with its type, and the types.
+// Name of the header with the type of a SPDY stream, and the stream types.
 const (
 	streamType = "streamType"
 
@@ -26,7 +26,7 @@ const (
 	typeStdin, typeStdout, typeStderr, typeSize = "stdin", "stdout", "stderr", "resize"
 )
 
-// spdyClient collects the SPDY streams that a client opens for an exec or attach session.
+// spdyClient collects the SPDY streams that the client of an exec or attach session opens.
 type spdyClient struct {
 	client   *client
 	protocol string

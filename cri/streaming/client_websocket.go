@@ -16,7 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/websocket"
 )
 
-// Channels of a WebSocket for exec and attach. A message on channelClose contains the number of a channel that the client closes.
+// Channel numbers of a WebSocket for exec and attach. A message on channelClose contains the number of the channel that the
+// client closes.
 const (
 	channelStdin = iota
 	channelStdout
@@ -26,7 +27,7 @@ const (
 	channelClose = 255
 )
 
-// webSocket is a WebSocket connection whose messages start with a channel number.
+// webSocket is a WebSocket connection. Each message starts with the number of its channel.
 type webSocket struct {
 	frames     *websocket.Conn
 	base64     bool

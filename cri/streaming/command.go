@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
 )
 
-// runnerTimeout is how long a call of a Runner may take to return after its context has ended.
+// runnerTimeout is how long a session waits for a call of a Runner to return, after the context of the call has ended.
 const runnerTimeout = 10 * time.Second
 
 // ServeExec runs cmd in a container, and connects its input and output with the client of r. The caller has authorized r and
@@ -52,7 +52,8 @@ func (s *Server) ServeAttach(w http.ResponseWriter, r *http.Request, containerID
 	})
 }
 
-// command describes an exec or attach session, and how to run it with a Streamer (url) or a Runner (run).
+// command describes an exec or attach session. A session uses the function url with a Streamer, and the function run with a
+// Runner.
 type command struct {
 	kind    Kind
 	target  Target

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// conn is a network connection of a session. It records when bytes are transferred and when a blocked write started.
+// conn is a network connection of a session. It records the time of the last transferred byte and the start of a blocked write.
 type conn struct {
 	net.Conn
 

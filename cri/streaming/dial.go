@@ -27,14 +27,14 @@ const (
 	maxRefusal = 1 << 20  // bytes of a refusal that is forwarded to the client
 )
 
-// runtimeConn is the runtime's side of a proxied session.
+// runtimeConn is the connection to the runtime in a proxied session, with the runtime's response to the upgrade request.
 type runtimeConn struct {
 	conn     *conn
 	response *http.Response
 	head     []byte // received bytes of the response headers
 }
 
-// endpoint is the parsed URL at which a runtime serves a session.
+// endpoint is the parsed session URL of a runtime.
 type endpoint struct {
 	address string // host:port
 	host    string // server name for TLS

@@ -50,8 +50,8 @@ type Options struct {
 	Hooks  Hooks
 }
 
-// Hooks are called when sessions start and finish, mostly to feed metrics. Each hook may be nil. They are called from the
-// goroutine of the request, with no lock held.
+// Hooks are called by a [Server], for example to record metrics. Each hook may be nil. It is called from the goroutine of the
+// request, with no lock held.
 type Hooks struct {
 	// SessionStarted is called for each admitted session.
 	SessionStarted func(Session)

@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Pods is the list of the pods in the runtime. *pleg.Generator implements it.
+// Pods reports the pods of the runtime and their changes. *pleg.Generator implements it.
 type Pods interface {
 	// Notify registers fn, which is called with the UIDs of changed pods.
 	Notify(fn func(uids ...string))

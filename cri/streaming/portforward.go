@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
 )
 
-// Headers of the SPDY streams of a port-forward.
+// Names of the headers of SPDY streams in a port-forward session.
 const (
 	headerPort = "port"
 	headerPair = "requestID"
@@ -79,7 +79,7 @@ func (s *session) servePortForward(w http.ResponseWriter, r *http.Request, ports
 	return s.forwardSPDY(c, c.newReader(), c, func() {})
 }
 
-// forwarder forwards the connections of one SPDY session.
+// forwarder has the forwarded connections of one port-forward session over SPDY.
 type forwarder struct {
 	session *session
 	tasks   sync.WaitGroup
@@ -88,7 +88,8 @@ type forwarder struct {
 	pairs map[string]*streamPair
 }
 
-// streamPair is the data and the error stream of one forwarded connection. One of them may not be open yet.
+// streamPair has the data stream and the error stream of one forwarded connection. The client opens them one after the other: a
+// nil stream is not open yet.
 type streamPair struct {
 	port         int32
 	data, errors *spdy.Stream

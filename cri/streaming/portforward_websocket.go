@@ -102,7 +102,7 @@ func (s *session) forwardChannels(conn *conn, ws *webSocket, channels []*portCha
 	return nil
 }
 
-// portChannel is the data channel of one port, as a connection for the Runner.
+// portChannel is the data channel of one port. It is the connection that a Runner forwards.
 type portChannel struct {
 	ws           *webSocket
 	in           *pipe.Pipe

@@ -100,5 +100,5 @@ func (s *session) copyBoth(client *conn, in io.Reader, out io.Writer, runtime *r
 	return nil
 }
 
-// onlyReader hides all methods but Read from io.Copy.
+// onlyReader hides all methods except Read, so that io.Copy does not use them.
 type onlyReader struct{ io.Reader }

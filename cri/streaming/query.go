@@ -56,7 +56,7 @@ func ParsePorts(r *http.Request) ([]int32, error) {
 	return ports, nil
 }
 
-// maxChannels is the maximum number of channels of a WebSocket: channel numbers are a byte, and 255 is reserved.
+// maxChannels is the largest number of channels of a WebSocket. Channel numbers are bytes, and 255 is reserved.
 const maxChannels = 254
 
 func parsePort(s, value string) (int32, error) {

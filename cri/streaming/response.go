@@ -14,7 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
 )
 
-// retryAfter is the Retry-After header, in seconds, of a request refused because of a limit, as in the kubelet.
+// retryAfter is the value of the header Retry-After, in seconds, if a session is refused because of a limit. The kubelet sends
+// the same value.
 const retryAfter = 60
 
 // writeRefusal sends err as the HTTP response, in place of an upgrade of the connection.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Kind is the kind of a session: the name of its subresource in the Kubernetes API.
+// Kind is the kind of a session. Its value is the name of the pod subresource in the Kubernetes API.
 type Kind string
 
 // The kinds of sessions.
@@ -34,7 +34,7 @@ type Session struct {
 	Started time.Time
 }
 
-// Errors of sessions that ended early or were refused.
+// Errors of sessions that were refused or that ended early.
 var (
 	ErrIdleTimeout   = errors.New("session was idle for too long")
 	ErrStallTimeout  = errors.New("session made no progress for too long")

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Time limits for a session that must end.
+// Time limits for ending a session before its command or client has ended it.
 const (
 	exitGrace     = 500 * time.Millisecond // to end normally, because its container exits
 	reasonTimeout = 3 * time.Second        // to send the reason to the client before its connection is closed
 )
 
-// errClientGone is the reason for the end of a session whose client has disconnected.
+// errClientGone is the reason for which a session is canceled when its client has disconnected.
 var errClientGone = errors.New("the client has disconnected")
 
-// session is a streaming session from its admission until its resources are released.
+// session is a streaming session. It exists from its admission until its resources are released.
 type session struct {
 	Session
 
@@ -161,7 +161,7 @@ func (s *session) oldestWrite() (since time.Time) {
 	return since
 }
 
-// idleLimits are the times after which an idle or stalled session ends. Zero or less disables a limit.
+// idleLimits has the timeouts of an idle and of a stalled session. Zero or less disables a timeout.
 type idleLimits struct{ idle, stall time.Duration }
 
 // check returns a reason if a timeout of l has passed at now. Otherwise next is the time of the next check; zero means that no

@@ -11,7 +11,8 @@ import (
 	"strconv"
 )
 
-// status is the result of a command as sent on the error stream: the fields of metav1.Status that kubectl reads.
+// status is the result of a session as the client receives it on the error stream. It has the fields of metav1.Status that
+// kubectl reads.
 type status struct {
 	Status  string   `json:"status,omitempty"`
 	Message string   `json:"message,omitempty"`

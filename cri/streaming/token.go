@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// urlTokens holds the requested sessions whose clients have not connected yet, by the path of their URL.
+// urlTokens has the sessions that were requested and whose clients have not connected yet. The keys of pending are URL paths.
 type urlTokens struct {
 	lifetime time.Duration
 	limit    int
 	pending  map[string]pendingSession
 }
 
-// pendingSession is a requested session whose client has not connected yet.
+// pendingSession is a session that was requested and whose client has not connected yet.
 type pendingSession struct {
 	serve   http.HandlerFunc
 	expires time.Time

@@ -19,11 +19,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
 )
 
-// pingPeriod is the period of pings to the runtime in a translated session, so that the runtime's idle timeout does not end it.
-// The Server has its own idle timeout.
+// pingPeriod is the period of SPDY pings to the runtime. Without them, the idle timeout of the runtime could end the session. The
+// Server has its own idle timeout.
 const pingPeriod = time.Minute
 
-// maxStatus is the maximum number of bytes of a status from the runtime.
+// maxStatus limits the number of bytes of the status that the runtime sends.
 const maxStatus = 64 << 10
 
 // translateToSPDY runs a session whose client uses version 5 of the WebSocket protocol, while the runtime uses SPDY.

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/websocket"
 )
 
-// tunnelConn carries the bytes of another protocol in WebSocket messages of any length.
+// tunnelConn reads and writes a byte stream that is carried in WebSocket messages of any length.
 type tunnelConn struct{ frames *websocket.Conn }
 
 // Read reads from the current message, or from the next one.

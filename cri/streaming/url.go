@@ -68,5 +68,5 @@ func urlError(op, id string, err error) error {
 	return &cri.Error{Op: op, ID: id, Err: err}
 }
 
-// errNotLoopback is the error for a listener that other machines can reach.
+// errNotLoopback is the error for a listener to which other machines can connect.
 var errNotLoopback = errors.New("the listener must be on a loopback address: sessions are not encrypted and only their URL authenticates them")

@@ -26,14 +26,14 @@ type URLOptions struct {
 	Logger        *slog.Logger  // nil discards
 }
 
-// Limits for a connection before it starts a session.
+// Limits for the headers of a request, which starts a session.
 const (
 	headerTimeout  = 30 * time.Second
 	maxHeaderBytes = 64 << 10
 )
 
-// URLServer creates URLs for streaming sessions and serves the sessions at these URLs. It implements [cri.Streamer]. Use
-// [NewURLServer].
+// URLServer creates URLs for streaming sessions, and serves the sessions at these URLs. It implements [cri.Streamer]. Create it
+// with [NewURLServer].
 type URLServer struct {
 	sessions *Server
 	opts     URLOptions
