@@ -189,7 +189,7 @@ func (a *Agent) closeRuntime() error {
 // Reconciler returns the engine that starts and stops the containers of pods.
 func (a *Agent) Reconciler() *lifecycle.Reconciler { return a.pods.Reconciler() }
 
-// Evictor returns the engine that evicts pods, or nil if this agent evicts no pods: without eviction thresholds, or without a Measurer.
+// Evictor returns the engine that evicts pods. It is nil without eviction thresholds, and without both cgroups and Options.Measurer.
 func (a *Agent) Evictor() *eviction.Evictor { return a.evictor }
 
 // Handler returns the HTTP API of the node, for an HTTP server of the caller. It authenticates its clients. It is nil if enableServer is false.

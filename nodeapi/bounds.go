@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// maxBody is the largest request body in bytes that a handler reads. Requests of this API have at most a form.
+// maxBody limits the size of a request body in bytes. The largest valid body is a form.
 const maxBody = 1 << 20
 
-// deadlineStep is the least time between two changes of a write deadline, so that it is not set for each log line.
+// deadlineStep is the shortest time between two changes of a write deadline. Setting it for each log line would be slow.
 const deadlineStep = time.Second
 
 // limitBody limits the request body to maxBody bytes and the time for reading it to Options.BodyTimeout. It applies before the
@@ -31,7 +31,8 @@ func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 }
 
-// timedBody clears the read deadline at the end of the body, so that it does not break the connection later.
+// timedBody is a request body with a read deadline. At the end of the body it clears the deadline, which would otherwise break
+// the connection later.
 type timedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
@@ -45,7 +46,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stallWriter sets a write deadline before each write, so that a client that stops reading is disconnected. It is not safe for
+// stallWriter sets a write deadline before each write. A client that stops reading is thereby disconnected. It is not safe for
 // concurrent use.
 type stallWriter struct {
 	http.ResponseWriter
@@ -114,10 +115,11 @@ func (s *Server) cancelOnStop(handler handlerFunc) handlerFunc {
 	}
 }
 
-// errStopping is the cancellation cause of long-running requests when the server stops.
+// errStopping is the cause with which long-running requests are canceled when the server stops.
 var errStopping = errors.New("the server stops")
 
-// longRequests tracks the long-running requests, which are canceled when Run ends. The zero value is ready for use.
+// longRequests has the cancel functions of the running long requests. Server.Run calls them when it ends. The zero value is ready
+// for use.
 type longRequests struct {
 	mu       sync.Mutex // guards the fields below
 	lastID   int

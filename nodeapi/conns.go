@@ -11,8 +11,9 @@ import (
 	"sync"
 )
 
-// connLimiter is a listener with at most maxAll connections, including at most maxUnauthenticated without an authorized request
-// so far. Above the second limit it closes the oldest unauthenticated connection: a legitimate client sends its request soon.
+// connLimiter is a listener that limits open connections to maxAll. At most maxUnauthenticated of them may have had no authorized
+// request so far. Above this second limit it closes the oldest such connection, because a legitimate client sends its request
+// soon.
 type connLimiter struct {
 	net.Listener
 	maxUnauthenticated, maxAll int
@@ -27,7 +28,7 @@ func newConnLimiter(listener net.Listener, maxUnauthenticated, maxAll int, onClo
 	return &connLimiter{Listener: listener, maxUnauthenticated: maxUnauthenticated, maxAll: maxAll, onClosed: onClosed}
 }
 
-// countedConn is a connection of a connLimiter. Closing it makes room for another connection.
+// countedConn is a connection that counts for the limits of a connLimiter until it is closed.
 type countedConn struct {
 	net.Conn
 	limiter    *connLimiter

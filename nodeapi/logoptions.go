@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// queryError is the response to an invalid query of /containerLogs. Its text is the kubelet's.
+// queryError is the error for an invalid query of /containerLogs. The text is the kubelet's response.
 type queryError struct {
 	code int
 	text string
@@ -57,7 +57,8 @@ func decodeLogOptions(query url.Values, opts *corev1.PodLogOptions) (err error) 
 	return d.err
 }
 
-// queryDecoder parses query parameters like the API server: it uses the first value of each. err is the last error.
+// queryDecoder parses query parameters. Like the API server, it uses the first value of a parameter. The field err has the last
+// error.
 type queryDecoder struct {
 	query url.Values
 	err   error

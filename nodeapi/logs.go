@@ -99,8 +99,8 @@ const (
 	logLatency = 5 * time.Millisecond
 )
 
-// logWriter buffers lines and flushes them when the buffer is full or after logLatency. A flush per line would cost more than
-// reading the line.
+// logWriter buffers log lines. It sends them when the buffer is full, and at most logLatency after they were written. Sending
+// each line alone would cost more than reading it.
 type logWriter struct {
 	mu    sync.Mutex // guards the fields below
 	w     http.ResponseWriter

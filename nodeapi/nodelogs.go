@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/logquery"
 )
 
-// nodeLogsPath is the URL path prefix of a [NodeLogs].
+// nodeLogsPath is the prefix of the URL paths that a [NodeLogs] serves.
 const nodeLogsPath = "/logs/"
 
 // NodeLogsOptions configures a [NodeLogs]. The zero value serves the files of /var/log, as a kubelet does by default.
@@ -165,7 +165,7 @@ func (h *NodeLogs) serveServiceLogs(w http.ResponseWriter, r *http.Request, quer
 	h.writeServiceLogs(ctx, &limitedWriter{w: out, remaining: h.o.MaxOutput}, query)
 }
 
-// limitedWriter passes on the first bytes up to a limit, followed by a line about the cut.
+// limitedWriter writes at most a limited number of bytes to w. At the limit it writes a line about the truncation.
 type limitedWriter struct {
 	w         io.Writer
 	remaining int64

@@ -128,7 +128,7 @@ func (t *logTree) copyFile(ctx context.Context, out io.Writer, name string) erro
 	return err
 }
 
-// contextReader reads from r until ctx ends, and then returns its error.
+// contextReader reads from r until ctx ends. After that it returns the error of ctx.
 type contextReader struct {
 	ctx context.Context //nolint:containedctx // of one copy
 	r   io.Reader

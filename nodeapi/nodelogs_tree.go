@@ -20,14 +20,14 @@ const (
 	maxEntries = 65_536 // entries listed per directory
 )
 
-// Errors for names that are not opened. net/http answers a permission error with 403.
+// Errors for files that are not opened. For fs.ErrPermission, net/http responds with 403.
 var (
 	errLeadsOut  = fmt.Errorf("it leads out of the directory: %w", fs.ErrPermission)
 	errIrregular = fmt.Errorf("it is neither a regular file nor a directory: %w", fs.ErrPermission)
 )
 
-// logTree is the log directory, opened so that no name leads out of it. It is opened per request, because it may be replaced or
-// created later.
+// logTree is the log directory, opened such that no file outside of it can be opened. It is opened for each request, because the
+// directory may be created or replaced at any time.
 type logTree struct {
 	root *os.Root
 	dirs []string // absolute paths of the directory, by which absolute links may refer to it
@@ -175,7 +175,7 @@ func (t *logTree) relativeToRoot(target string) string {
 	return ""
 }
 
-// boundedFile is an open file whose directory listings are limited.
+// boundedFile is an open file or directory that limits the number of listed entries.
 type boundedFile struct{ *os.File }
 
 // Readdir returns at most maxEntries entries of the directory. net/http calls ReadDir instead, if a file has both.

@@ -30,19 +30,19 @@ const (
 	defaultMaxConnections     = 4096
 )
 
-// Pods returns all pods of the node, including static pods, with the status found by the agent. It must be safe for concurrent
-// use. The returned pods must not be modified later: a pod that changes gets a new pointer.
+// Pods returns all pods of the node, including static pods, with the statuses that the agent has observed. It must be safe for
+// concurrent use. The returned pods must not be modified: a changed pod must have a new pointer.
 type Pods interface {
 	Pods() []*corev1.Pod
 }
 
-// PodsFunc makes a function a [Pods].
+// PodsFunc implements [Pods] with a function.
 type PodsFunc func() []*corev1.Pod
 
 // Pods calls f.
 func (f PodsFunc) Pods() []*corev1.Pod { return f() }
 
-// Streams serves interactive sessions, including the error responses. *streaming.Server implements it.
+// Streams serves exec, attach and port-forward sessions, including their error responses. *streaming.Server implements it.
 type Streams interface {
 	// ServeExec runs a command in a container.
 	ServeExec(w http.ResponseWriter, r *http.Request, containerID string, cmd []string, o cri.StreamOptions)
@@ -52,8 +52,8 @@ type Streams interface {
 	ServePortForward(w http.ResponseWriter, r *http.Request, sandboxID string, ports []int32)
 }
 
-// Summary measures the node and its pods for /stats/summary. A summary returned with an error is served, and the error is logged.
-// *stats.Collector implements it.
+// Summary measures the node and its pods for /stats/summary. If it returns both a summary and an error, the response is the
+// summary, and the error is logged. *stats.Collector implements it.
 type Summary interface {
 	// Summary measures all values.
 	Summary(ctx context.Context) (*statsapi.Summary, error)
@@ -61,7 +61,7 @@ type Summary interface {
 	CPUAndMemory(ctx context.Context) (*statsapi.Summary, error)
 }
 
-// Metrics has the handlers below /metrics. A nil handler means 404.
+// Metrics has the handlers of the paths below /metrics. A path whose handler is nil responds with 404.
 type Metrics struct {
 	All      http.Handler // /metrics
 	CAdvisor http.Handler // /metrics/cadvisor
@@ -70,13 +70,14 @@ type Metrics struct {
 	SLIs     http.Handler // /metrics/slis
 }
 
-// HealthCheck is an additional check of /healthz, with a page of its own at /healthz/NAME.
+// HealthCheck is an additional check that /healthz runs. The path /healthz/NAME runs it alone.
 type HealthCheck struct {
 	Name  string // a path element; ping, log and syncloop are reserved
 	Check func(ctx context.Context) error
 }
 
-// Options configures a [Server]. The paths of an option that is nil are answered with 404, unless its comment states another status.
+// Options configures a [Server]. If a field is nil, its paths respond with 404, unless the comment of the field names another
+// status.
 type Options struct {
 	// Access authenticates and authorizes the requests to Handler. Required unless Insecure is set.
 	Access   *auth.Access
@@ -128,7 +129,7 @@ type Options struct {
 	Hooks  Hooks
 }
 
-// Request has the labels of a request for metrics.
+// Request describes a request by the values of its metric labels.
 type Request struct {
 	Method      string // HTTP method, or other
 	Path        string // first path element, two below metrics, or other

@@ -79,11 +79,11 @@ func writePods(w http.ResponseWriter, body []byte, err error) {
 	writeJSON(w, body)
 }
 
-// encodedMaxAge is the time after the last request when the cached JSON of pods is dropped.
+// encodedMaxAge is how long the JSON of pods stays cached after the last request.
 const encodedMaxAge = time.Minute
 
-// podEncoder encodes pod lists. It caches the JSON of each pod while it is listed, because monitoring requests the list often.
-// The zero value is ready for use.
+// podEncoder encodes pod lists as JSON. It caches the JSON of each listed pod, because monitoring programs request the list
+// often. The zero value is ready for use.
 type podEncoder struct {
 	mu     sync.Mutex
 	cached map[*corev1.Pod][]byte

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// mirrorAnnotation is the annotation of mirror pods, the copies of static pods at the API server.
+// mirrorAnnotation is the annotation of a mirror pod: the copy of a static pod at the API server.
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
 // findPod returns the pod with the namespace and name in pathParams, or nil. A static pod is preferred to its mirror pod, because

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// router routes requests in two steps, as the kubelet does. A [http.ServeMux] matches the first path elements, redirects unclean
-// paths, and answers 404. The routes then match the whole path, the method and the Accept header. Only responses of the mux
-// itself need no authorization.
+// router selects the handler of a request in two steps, as the kubelet does. First a [http.ServeMux] matches the start of the
+// path; it redirects paths such as //pods and responds with 404. Then the routes match the whole path, the method and the Accept
+// header. Only the responses of the mux need no authorization.
 type router struct {
 	mux         *http.ServeMux
 	guard       func(http.Handler) http.Handler // authorizes the requests of a handler
@@ -21,7 +21,7 @@ type router struct {
 	metricPaths map[string]bool
 }
 
-// route is a path pattern with its methods and its handler.
+// route is a path pattern with its methods and handler.
 type route struct {
 	elements []string // {x} matches one element, {x:*} the remaining ones, at least one
 	methods  []string
@@ -29,7 +29,7 @@ type route struct {
 	handler  func(http.ResponseWriter, *http.Request, params)
 }
 
-// params are the path elements that match the variables of a route.
+// params has the path elements that match the variables of a route, by variable name.
 type params map[string]string
 
 func newRouter(guard func(http.Handler) http.Handler) *router {

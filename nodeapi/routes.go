@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// Patterns of pods and containers in paths.
+// Path patterns that name a pod or a container.
 const (
 	podPath          = "{namespace}/{pod}"
 	podUIDPath       = podPath + "/{uid}"

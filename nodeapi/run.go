@@ -14,11 +14,12 @@ import (
 	"sync"
 )
 
-// maxStreams is the largest number of concurrent requests per HTTP/2 connection. Clients open another connection for more.
+// maxStreams limits the number of concurrent requests on an HTTP/2 connection. For more requests, clients open another
+// connection.
 const maxStreams = 64
 
-// Endpoint is a listener and the handler served on it. The listener must enable TCP keep-alive, as package net does by default,
-// so that dead peers are detected.
+// Endpoint is a listener and the handler that serves its connections. The listener must enable TCP keep-alive, which detects dead
+// clients. Package net enables it by default.
 type Endpoint struct {
 	Listener net.Listener // Run closes it
 	Handler  http.Handler // one of the handlers of a Server, such as [Server.ReadOnly]
@@ -136,7 +137,7 @@ func closeListeners(endpoints []Endpoint) error {
 	return errors.Join(failures...)
 }
 
-// handlerCounter counts running handlers, including those with a hijacked connection, for which net/http does not wait.
+// handlerCounter counts the running handlers. Some of them have a hijacked connection, for which net/http does not wait.
 type handlerCounter struct {
 	mu          sync.Mutex // guards the fields below
 	count       int

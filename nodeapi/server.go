@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// Server has the HTTP handlers of the kubelet API. Create it with [New]. Its methods may be called from any goroutine.
+// Server has the HTTP handlers of the kubelet's API. Create it with [New]. Its methods may be called from any goroutine.
 type Server struct {
 	o            Options
 	inspector    cri.Inspector // nil: a full list is used

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Prefix and suffix of WebSocket subprotocols that tunnel a SPDY connection, such as SPDY/3.1+portforward.k8s.io.
+// Prefix and suffix of a WebSocket subprotocol that carries a SPDY connection, such as SPDY/3.1+portforward.k8s.io.
 const (
 	tunnelPrefix = "SPDY/3.1+"
 	tunnelSuffix = ".k8s.io"

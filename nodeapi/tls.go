@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/freshfile"
 )
 
-// TLSOptions configures the TLS of an endpoint.
+// TLSOptions configures [TLSConfig].
 type TLSOptions struct {
 	// GetCertificate returns the serving certificate of a handshake: the method of [ServingFiles], or of package cert. Required.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
@@ -49,8 +49,8 @@ func TLSConfig(opts TLSOptions) (*tls.Config, error) {
 	return outer, nil
 }
 
-// ServingFiles holds the serving certificate of a certificate and a key file, and reloads it when a file has changed: by rename,
-// by a replaced symbolic link, or in place. While the files are invalid it keeps the previous certificate.
+// ServingFiles has the serving certificate read from a certificate file and a key file. It reads the files again after a change:
+// a rename, a replaced symbolic link, or a write. While the files are invalid it keeps the previous certificate.
 type ServingFiles struct {
 	value *freshfile.Value[*tls.Certificate]
 }

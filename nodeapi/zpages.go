@@ -20,13 +20,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// zVersion is the API version of the JSON forms of /statusz and /flagz.
+// zVersion is the API version of the JSON responses of /statusz and /flagz.
 const zVersion = "config.k8s.io/v1beta1"
 
 const zWarning = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for " +
 	"debugging purposes only."
 
-// zStatus is the object of /statusz. Source: package v1beta1 of k8s.io/apiserver/pkg/server/statusz/api (KEP-4827).
+// zStatus is the JSON response of /statusz. Source: package v1beta1 of k8s.io/apiserver/pkg/server/statusz/api (KEP-4827).
 type zStatus struct {
 	metav1.TypeMeta
 	Metadata      zMeta       `json:"metadata"`
@@ -37,7 +37,7 @@ type zStatus struct {
 	Paths         []string    `json:"paths,omitempty"`
 }
 
-// zFlags is the object of /flagz. Source: package v1beta1 of k8s.io/apiserver/pkg/server/flagz/api (KEP-4828).
+// zFlags is the JSON response of /flagz. Source: package v1beta1 of k8s.io/apiserver/pkg/server/flagz/api (KEP-4828).
 type zFlags struct {
 	metav1.TypeMeta
 	Metadata zMeta             `json:"metadata"`

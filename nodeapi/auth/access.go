@@ -27,8 +27,8 @@ const (
 	defaultMaxReviews = 32
 )
 
-// Options configures an [Access]. It needs at least one of ClientCAs, TokenReviewer and Anonymous, and one of AccessReviewer and
-// AlwaysAllow.
+// Options configures an [Access]. It must set at least one of ClientCAs, TokenReviewer and Anonymous, and exactly one of
+// AccessReviewer and AlwaysAllow.
 type Options struct {
 	NodeName string // name of the Node to which access is reviewed; required with AccessReviewer
 
@@ -59,7 +59,7 @@ type Options struct {
 	Hooks  Hooks
 }
 
-// Review names a kind of review by the API server, for [Hooks].
+// Review is the kind of a review that the API server makes.
 type Review string
 
 // Kinds of reviews.
@@ -132,7 +132,7 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// errUnauthenticated is the error of a request without usable credentials.
+// errUnauthenticated is the error for a request without credentials of an enabled kind.
 var errUnauthenticated = errors.New("the request has no credentials that count here")
 
 // authenticate returns the user of the request r. It tries the client certificate first, then the bearer token, then a token in
@@ -191,7 +191,7 @@ func (a *Access) authenticateToken(r *http.Request, token string) (User, bool, e
 	return reviewed.user, reviewed.authenticated && err == nil, err
 }
 
-// Refusal is the response to a request that is not authenticated or not authorized.
+// Refusal is the response to a request that failed authentication or authorization.
 type Refusal struct {
 	Code int    // HTTP status
 	Text string // response body

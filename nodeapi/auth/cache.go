@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// cacheKey is a digest of the review request. It has a fixed size, and keeps no token in memory.
+// cacheKey is a digest of a review request. It has a fixed size, and does not keep the token in memory.
 type cacheKey [32]byte
 
-// cache is an LRU cache of review results, which expire.
+// cache is an LRU cache of review results. Each result expires.
 type cache[V any] struct {
 	maxEntries int
 
@@ -68,7 +68,7 @@ func (c *cache[V]) putValue(key cacheKey, value V, until time.Time) {
 	}
 }
 
-// sharedCalls makes concurrent reviews of equal requests share one call to the API server.
+// sharedCalls lets concurrent reviews with equal keys share one request to the API server.
 type sharedCalls[V any] struct {
 	mu      sync.Mutex // guards the fields below
 	running map[cacheKey]*sharedCall[V]

@@ -10,8 +10,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/freshfile"
 )
 
-// CAFile holds the CA certificates of a PEM file, and reloads it when it has changed: by rename, by a replaced symbolic link, or
-// in place. While the file is invalid it keeps the previous certificates.
+// CAFile has the CA certificates read from a PEM file. It reads the file again after a change: a rename, a replaced symbolic
+// link, or a write. While the file is invalid it keeps the previous certificates.
 type CAFile struct {
 	value *freshfile.Value[*x509.CertPool]
 }

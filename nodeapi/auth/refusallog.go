@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Limits for logging refused requests, which any client can send.
+// Limits for log lines about refused requests. Without limits, any client could fill the log.
 const (
 	logBurst  = 10          // lines at once
 	logPeriod = time.Second // between further lines
 	logText   = 128         // bytes of each attribute
 )
 
-// logBudget limits the log lines about refused requests: it is a token bucket.
+// logBudget limits the number of log lines about refused requests. It is a token bucket.
 type logBudget struct {
 	mu       sync.Mutex // guards the fields below
 	full     time.Time  // when the bucket is full again

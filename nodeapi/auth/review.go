@@ -24,19 +24,19 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// TokenReviewer creates a TokenReview at the API server. AuthenticationV1().TokenReviews() of client-go implements it. Create
-// must return when ctx ends.
+// TokenReviewer creates a TokenReview at the API server. It is the interface that AuthenticationV1().TokenReviews() of client-go
+// implements. Create must return when ctx ends.
 type TokenReviewer interface {
 	Create(ctx context.Context, review *authenticationv1.TokenReview, o metav1.CreateOptions) (*authenticationv1.TokenReview, error)
 }
 
-// AccessReviewer creates a SubjectAccessReview at the API server. AuthorizationV1().SubjectAccessReviews() of client-go
-// implements it. Create must return when ctx ends.
+// AccessReviewer creates a SubjectAccessReview at the API server. It is the interface that
+// AuthorizationV1().SubjectAccessReviews() of client-go implements. Create must return when ctx ends.
 type AccessReviewer interface {
 	Create(ctx context.Context, review *authorizationv1.SubjectAccessReview, o metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error)
 }
 
-// Retries of a review, as DefaultAuthWebhookRetryBackoff of k8s.io/apiserver.
+// Retries of a failed review. The values are those of DefaultAuthWebhookRetryBackoff in k8s.io/apiserver.
 const (
 	firstRetry  = 500 * time.Millisecond
 	retryFactor = 1.5
@@ -44,7 +44,7 @@ const (
 	maxAttempts = 5
 )
 
-// reviewer sends token and access reviews to the API server, and caches the responses.
+// reviewer sends token and access reviews to the API server, and caches the results.
 type reviewer struct {
 	o    *Options
 	salt []byte // random key of the digests, so that clients cannot find colliding tokens

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// errBusy is the cause of responses with status 429: too many requests of this client, or of all clients, wait for reviews.
+// errBusy is the cause of a response with status 429: too many requests of one client, or of all clients, wait for reviews.
 var errBusy = errors.New("too many reviews are under way")
 
 // clientKey returns the key under which the requests of a client are counted: its IPv4 address or its IPv6 /64 network. One host
@@ -38,8 +38,8 @@ func clientKey(remote string) string {
 	return network.String()
 }
 
-// waitLimit limits the requests that wait for reviews, in total and per client. Each client may have the reserved number of
-// requests even at the total limit.
+// waitLimit limits the number of requests that wait for a review, in total and per client. If the total is reached, each client
+// may still have as many waiting requests as the field reserved says.
 type waitLimit struct {
 	maxTotal, maxPerClient, reserved int
 
@@ -74,7 +74,8 @@ func (r *waitLimit) endWait(client string) {
 	}
 }
 
-// slots limits the concurrent reviews, in total and per client. Clients with waiting reviews get slots in turn.
+// slots limits the number of concurrent reviews, in total and per client. If reviews of several clients wait, the clients take
+// turns.
 type slots struct {
 	maxTotal, maxPerClient int
 
@@ -84,7 +85,7 @@ type slots struct {
 	turnOrder list.List // of *clientQueue with waiting reviews; the next turn is first
 }
 
-// clientQueue has the running and waiting reviews of one client.
+// clientQueue has the number of running reviews of one client, and its waiting reviews.
 type clientQueue struct {
 	client  string
 	running int

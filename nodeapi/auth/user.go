@@ -16,7 +16,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
-// User and group names of Kubernetes, set by this package.
+// Names of Kubernetes users and groups, and of an extra attribute, that this package sets.
 const (
 	anonymousName        = "system:anonymous"
 	groupAuthenticated   = "system:authenticated"

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// rateLimiter limits the calls of ListPods and GetPod per second: it is a token bucket.
+// rateLimiter limits the number of calls of ListPods and GetPod per second. It is a token bucket.
 type rateLimiter struct {
 	rate  float64 // tokens per second
 	burst float64

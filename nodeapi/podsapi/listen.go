@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// dialTimeout is how long a process that listens on an existing socket may take to accept a connection.
+// dialTimeout is how long Listen waits for a process to accept a connection on an existing socket.
 const dialTimeout = time.Second
 
 // Listen listens on a unix socket with mode 0600 at path, which may have about 100 bytes. It creates the directory of path with
@@ -90,7 +90,7 @@ func publishSocket(socket, path string) (fs.FileInfo, error) {
 	return info, os.Rename(socket, path)
 }
 
-// listener is a unix socket listener that removes its socket file on Close.
+// listener is a unix socket listener. Its method Close also removes the socket file.
 type listener struct {
 	*net.UnixListener
 	path string

@@ -41,7 +41,7 @@ const (
 	stopTimeout    = 5 * time.Second // for calls in progress when the server stops
 )
 
-// Pod is a pod with the status found by the agent. Both fields are read only.
+// Pod is a pod with the status that the agent has observed. Both fields must not be modified.
 type Pod struct {
 	Pod    *corev1.Pod       // as its pod source delivered it last
 	Status *corev1.PodStatus // nil: the agent has not found a status yet, and that of Pod is sent
@@ -54,7 +54,7 @@ type Source interface {
 	Pods() (pods []Pod, ready bool)
 }
 
-// SourceFunc makes a function a [Source].
+// SourceFunc implements [Source] with a function.
 type SourceFunc func() (pods []Pod, ready bool)
 
 // Pods calls f.

@@ -10,17 +10,17 @@ import (
 	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
-// errTooManyWatchers is returned by addWatcher at the limit of watchers.
+// errTooManyWatchers is the error of addWatcher if the limit of watchers is reached.
 var errTooManyWatchers = errors.New("too many watchers")
 
-// watchers are the open watches, with the state sent for each pod. The zero value is ready for use.
+// watchers has the open WatchPods calls, and the kind of the last event per pod. The zero value is ready for use.
 type watchers struct {
 	mu   sync.Mutex // guards the fields below
 	all  map[*watcher]bool
 	sent map[string]sentState // by pod UID
 }
 
-// sentState is the last event sent for a pod, with or without watchers.
+// sentState is the kind of the last event of a pod. It is set even if there are no watchers.
 type sentState int
 
 const (
@@ -29,7 +29,7 @@ const (
 	sentTerminated
 )
 
-// watcher is the queue of an open WatchPods call.
+// watcher has the queued events of an open WatchPods call.
 type watcher struct {
 	events  chan *podsv1alpha1.WatchPodsEvent // shared with other watchers, and read only
 	dropped chan struct{}                     // closed when the watcher is dropped

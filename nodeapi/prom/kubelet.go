@@ -24,8 +24,8 @@ type KubeletOptions struct {
 	Registerer prometheus.Registerer
 }
 
-// Kubelet has the metrics of a node agent in registries for the kubelet's pages /metrics, /metrics/probes and /metrics/slis. Use
-// [NewKubelet].
+// Kubelet has the metrics of a node agent, in the registries of the kubelet's pages /metrics, /metrics/probes and /metrics/slis.
+// Create it with [NewKubelet].
 type Kubelet struct {
 	Metrics *Metrics
 

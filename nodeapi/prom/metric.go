@@ -14,8 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// group is a collector with the metrics of one package. It is registered as a whole, so that New fails for a name that is already
-// registered. Its metrics appear on the page once it is enabled: before, they would show 0 for unknown values.
+// group is a collector with all metrics of one package. It is registered as a whole: New fails if one of the names is already
+// registered. The metrics appear on the page once the group is enabled. Before, they would have the value 0 instead of an unknown
+// value.
 type group struct {
 	metrics    *Metrics
 	name       string
@@ -40,7 +41,8 @@ func (g *group) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// labels are the label names of a metric without the excluded ones. kept has the positions of these names in the original list.
+// labels has the label names of a metric, without the excluded ones. The field kept has the positions of these names in the
+// original list.
 type labels struct {
 	names []string
 	kept  []int
@@ -78,7 +80,7 @@ func matchesAny(patterns []string, name string) bool {
 	})
 }
 
-// counter is a counter metric with labels; nil is an excluded metric, and its methods do nothing.
+// counter is a counter metric with labels. A nil counter is an excluded metric: its methods do nothing.
 type counter struct {
 	labels
 	vec *prometheus.CounterVec
@@ -114,7 +116,7 @@ func (c *counter) remove(values ...string) {
 	}
 }
 
-// gauge is a gauge metric with labels; nil is an excluded metric, and its methods do nothing.
+// gauge is a gauge metric with labels. A nil gauge is an excluded metric: its methods do nothing.
 type gauge struct {
 	labels
 	vec *prometheus.GaugeVec
@@ -154,7 +156,7 @@ func (v *gauge) setTime(at time.Time, values ...string) {
 	v.set(float64(at.UnixNano())/1e9, values...)
 }
 
-// histogram is a histogram metric with labels; nil is an excluded metric, and its methods do nothing.
+// histogram is a histogram metric with labels. A nil histogram is an excluded metric: its methods do nothing.
 type histogram struct {
 	labels
 	vec *prometheus.HistogramVec
@@ -200,7 +202,8 @@ func (h *histogram) remove(values ...string) {
 	}
 }
 
-// computedGauge is a gauge metric whose values are computed for each page. Nil is an excluded metric.
+// computedGauge is a gauge metric whose values are computed each time the page is requested. A nil computedGauge is an excluded
+// metric.
 type computedGauge struct {
 	labels
 	desc *prometheus.Desc
@@ -214,7 +217,8 @@ func (m *Metrics) newComputedGauge(name, help string, names ...string) *computed
 	return &computedGauge{l, prometheus.NewDesc(name, help, l.names, nil)}
 }
 
-// gaugeValues are the values of computed gauges for one page. Series that differ only in excluded labels are added up.
+// gaugeValues has the values of computed gauges for one request of the page. The values of series that differ only in excluded
+// labels are added.
 type gaugeValues map[*computedGauge]map[string]*gaugeValue
 
 type gaugeValue struct {

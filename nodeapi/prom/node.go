@@ -25,7 +25,7 @@ type nodeMetrics struct {
 	provider *gauge
 }
 
-// certMetrics are the metrics of the serving or the client certificate of the node.
+// certMetrics has the metrics of one certificate of the node: the serving or the client certificate.
 type certMetrics struct {
 	group   *group
 	errors  *counter
@@ -49,7 +49,7 @@ func (m *Metrics) buildNode(group *group) {
 	n.provider = group.addGauge("kubelet_metrics_provider", "The source of container metrics. The value is always 1.", "provider")
 }
 
-// NodeOptions describe the node at the start of its agent.
+// NodeOptions describes the node and the start of its agent.
 type NodeOptions struct {
 	Name    string    // of the node; may be empty
 	Boot    time.Time // start of the machine; zero: unknown
@@ -59,8 +59,8 @@ type NodeOptions struct {
 	Provider string
 }
 
-// NodeHooks measure the registration of the Node object. Registered and Reported belong into the fields of these names in
-// heartbeat.ReporterHooks.
+// NodeHooks record metrics about the registration of the Node object. Registered and Reported are for the fields of these names
+// in heartbeat.ReporterHooks. The caller calls Registering itself.
 type NodeHooks struct {
 	Registering func() // called before the first attempt
 	Registered  func(*corev1.Node)
@@ -81,7 +81,8 @@ func (m *Metrics) Node(opts NodeOptions) NodeHooks {
 	return NodeHooks{Registering: s.startRegistration, Registered: s.recordRegistered, Reported: s.recordReport}
 }
 
-// nodeStartup records when the node was registered and became ready, for the kubelet_node_startup_* metrics.
+// nodeStartup has the times at which the node was registered and became ready. The kubelet_node_startup_* metrics are computed
+// from them.
 type nodeStartup struct {
 	node *nodeMetrics
 	opts NodeOptions
@@ -186,7 +187,7 @@ func (c *certMetrics) recordRotation(old, _ *x509.Certificate) {
 
 func (c *certMetrics) countError(error) { c.errors.inc() }
 
-// certTTL is a collector of the time until a certificate expires.
+// certTTL is a collector that reports the time until a certificate expires.
 type certTTL struct {
 	cert *certMetrics
 	ttl  *computedGauge

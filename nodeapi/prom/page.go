@@ -57,13 +57,13 @@ type page struct {
 	slots chan struct{} // has an element for each request whose collectors have not returned
 }
 
-// gatherResult has the metrics of all collectors and their errors.
+// gatherResult has the metrics of all collectors, and the joined errors of the failed collectors.
 type gatherResult struct {
 	families []*dto.MetricFamily
 	err      error
 }
 
-// errGatherTimeout is reported when collectors do not return within PageOptions.Timeout.
+// errGatherTimeout is the error if collectors do not return within PageOptions.Timeout.
 var errGatherTimeout = errors.New("prom: a collector does not return; the page is served again when it has")
 
 // ServeHTTP responds with the metrics. The response is 503 if PageOptions.InFlight requests are running, or if collecting takes

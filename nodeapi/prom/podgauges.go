@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// podGauges is a collector of gauges that count the current pods by state.
+// podGauges is a collector of gauges that count the current pods by their state.
 type podGauges struct {
 	pods                                func() []lifecycle.PodState // nil: only mirror pods are counted
 	mirrorPods                          func() int                  // nil: mirror pods are not counted

@@ -9,10 +9,10 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// podName is the namespace and name of a pod, for the labels of probe metrics.
+// podName has the namespace and name of a pod, which are labels of probe metrics.
 type podName struct{ namespace, name string }
 
-// podTable has the last known state of each pod, and the pod name of each probe.
+// podTable has the last known spec and status of each pod, and the pod name of each probe.
 type podTable struct {
 	mu     sync.Mutex // guards the fields below
 	pods   map[string]*podRecord

@@ -36,8 +36,8 @@ type Options struct {
 	Probes prometheus.Registerer
 }
 
-// Metrics turns hook calls into metrics with the kubelet's names. Use [New]. All methods, and the functions that they return, may
-// be called from any goroutine.
+// Metrics records hook calls as metrics with the names of the kubelet. Create it with [New]. All methods, and the functions that
+// they return, may be called from any goroutine.
 type Metrics struct {
 	opts Options
 	pods *podTable

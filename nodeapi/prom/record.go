@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// podRecord is the last known spec and status of a pod. Changes from it are counted.
+// podRecord has the last known spec and status of a pod. When they change, the change is counted.
 type podRecord struct {
 	name         podName
 	pod          *corev1.Pod       // last known spec
@@ -29,7 +29,7 @@ type podRecord struct {
 	startCounted bool              // the start of the pod was counted
 }
 
-// annotationSeen is the annotation with the time at which a kubelet first read a static pod.
+// annotationSeen is the annotation of a static pod with the time at which a kubelet first read the pod.
 const annotationSeen = "kubernetes.io/config.seen"
 
 // countStatus counts what has changed in the status of the pod since the last call: a rejection, the start, terminated

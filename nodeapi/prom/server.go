@@ -31,7 +31,7 @@ func (m *Metrics) buildServer(group *group) {
 	}
 }
 
-// Request has the labels of a request to the node API (the kubelet's HTTP API). Its fields are those of nodeapi.Request.
+// Request has the label values of a request to the node API (the kubelet's HTTP API). The fields are those of nodeapi.Request.
 type Request struct {
 	Method      string // HTTP method, or "other"
 	Path        string // first element of the path, for metrics the first two; or "other"
@@ -43,7 +43,7 @@ func (r Request) labelValues() []string {
 	return []string{r.Method, r.Path, r.ServerType, strconv.FormatBool(r.LongRunning)}
 }
 
-// ServerHooks count requests to the node API. The caller puts them into the hooks of package nodeapi.
+// ServerHooks record metrics about requests to the node API. The caller calls them from the hooks of package nodeapi.
 type ServerHooks struct {
 	RequestStarted     func(Request)                // a request has arrived
 	RequestFinished    func(Request, time.Duration) // the response to a request is complete

@@ -42,7 +42,7 @@ func Cadvisor(source Source, opts Options) (*Page, error) {
 	}), nil
 }
 
-// procParts is a set of the data that a metric needs in addition to cgroups.
+// procParts is a set of values in /proc that a metric needs in addition to cgroup counters.
 type procParts int
 
 const (
@@ -53,17 +53,17 @@ const (
 	procCapacity                        // size and usage of file systems
 )
 
-// partsProcs is the cgroup data with the processes of a cgroup.
+// partsProcs selects the processes of a cgroup.
 const partsProcs = cgroups.PartProcs
 
-// measurement has the measured data of the page /metrics/cadvisor.
+// measurement has all measured values for the page /metrics/cadvisor.
 type measurement struct {
 	samples   []stats.Sample
 	processes []processInfo // one for each of samples
 	disks     machineDisks
 }
 
-// processInfo has the open files and limits of the processes of a cgroup.
+// processInfo has the open files of the processes of a cgroup, and their limit.
 type processInfo struct {
 	open          openCounts
 	openFileLimit int64 // soft limit of the first process
@@ -99,7 +99,7 @@ func measureAll(ctx context.Context, source Source, opts Options, families []fam
 	return result, errors.Join(err, failed, unanswered)
 }
 
-// cgroupRow is the measured data of a cgroup with its labels. Each family writes its series from it.
+// cgroupRow has the measured values and the labels of a cgroup. Each family writes its series for the cgroup from it.
 type cgroupRow struct {
 	*stats.Sample
 	processInfo
@@ -112,7 +112,7 @@ type cgroupRow struct {
 	now        time.Time
 }
 
-// rowKind is the kind of object that a cgroup belongs to: node, pod, sandbox or container.
+// rowKind is the kind of the object whose cgroup it is: node, pod, sandbox or container.
 type rowKind int
 
 const (
@@ -228,7 +228,7 @@ func deviceName(opts Options, disks *machineDisks, d cgroups.IODevice) string {
 	return fmt.Sprintf("%d:%d", d.Major, d.Minor)
 }
 
-// family is a metric of /metrics/cadvisor with a series for each cgroup.
+// family is a metric of the page /metrics/cadvisor. Its function emit writes the series of one cgroup.
 type family struct {
 	name, help, kind string
 	parts            cgroups.Parts // cgroup data that it needs
@@ -236,7 +236,7 @@ type family struct {
 	emit             func(e *emitter, r *cgroupRow)
 }
 
-// emitter writes the series of one cgroup to a page.
+// emitter appends the series of one cgroup to a page.
 type emitter struct {
 	*text
 	row *cgroupRow

@@ -16,16 +16,17 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// Filesystems is an optional interface of a [Source] that measures file systems by their mount points, all at once and with a
-// time limit, as stats.Collector does. File systems that do not respond are missing in the result and named by the error. Without
-// it, the page lacks container_fs_limit_bytes, container_fs_usage_bytes, container_fs_inodes_free and container_fs_inodes_total.
+// Filesystems is an optional interface of a [Source], which *stats.Collector implements. It measures the file systems at the
+// mount points paths, with a time limit. The result lacks file systems that do not respond, and the error names them. If a Source
+// does not implement it, the page lacks container_fs_limit_bytes, container_fs_usage_bytes, container_fs_inodes_free and
+// container_fs_inodes_total.
 type Filesystems interface {
 	Filesystems(ctx context.Context, paths []string) (map[string]stats.Filesystem, error)
 }
 
 var _ Filesystems = (*stats.Collector)(nil)
 
-// Limits for reading mounts and disks of a machine. Mounts in user namespaces are not in the list of the machine.
+// Limits for reading mounts and disks of the machine. Pods with user namespaces cannot add mounts to its list.
 const (
 	maxMountinfo   = 4 << 20
 	maxFilesystems = 32
@@ -42,14 +43,14 @@ type mountedFS struct {
 	disk     *disk
 }
 
-// disk has the counters of a block device in /proc/diskstats. Times are in milliseconds.
+// disk has the counters of a block device from /proc/diskstats. Time counters are in milliseconds.
 type disk struct {
 	name   string
 	number [2]uint32
 	counts [11]uint64
 }
 
-// Indexes of the counters of a disk, in the kernel's order.
+// Positions of the counters of a disk in /proc/diskstats.
 const (
 	diskReads = iota
 	diskReadsMerged
@@ -64,7 +65,7 @@ const (
 	diskWeightedIOTime
 )
 
-// machineDisks are the file systems and disks of a machine.
+// machineDisks has the mounted file systems and the disks of a machine.
 type machineDisks struct {
 	mounts []mountedFS
 	disks  []disk

@@ -19,7 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// Source measures the node and its containers. *stats.Collector implements it. Errors name data that is missing in a result.
+// Source measures the node and its containers. If data is missing in a result, the error names it. *stats.Collector implements
+// Source.
 type Source interface {
 	// Samples returns the counters of each cgroup.
 	Samples(ctx context.Context, parts cgroups.Parts) ([]stats.Sample, error)

@@ -10,7 +10,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodeapi/prom/internal/answer"
 )
 
-// Page is an http.Handler that serves a page of metrics. Use [Resource] or [Cadvisor].
+// Page is an HTTP handler that serves a page of metrics. Create it with [Resource] or [Cadvisor].
 type Page struct {
 	lock  chan struct{} // held while a request writes the page
 	write func(ctx context.Context, t *text)

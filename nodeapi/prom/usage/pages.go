@@ -12,7 +12,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// summaryTimeout is how long the page /metrics waits for a summary.
+// summaryTimeout is how long a request of the page /metrics waits for a summary.
 const summaryTimeout = 10 * time.Second
 
 // Summarizer is a [Source] that also measures volumes and logs. *stats.CachedCollector implements it.
@@ -22,7 +22,7 @@ type Summarizer interface {
 	Summary(ctx context.Context) (*statsapi.Summary, error)
 }
 
-// Pages are the kubelet's metrics about the resource usage of a node.
+// Pages has the pages and the collector with the kubelet's metrics about resource usage.
 type Pages struct {
 	Resource, Cadvisor *Page
 	Storage            prometheus.Collector // for the page /metrics

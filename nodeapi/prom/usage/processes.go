@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// Limits for reading /proc. A container decides how many processes and open files it has.
+// Limits for reading /proc, because a container may have any number of processes and open files.
 const (
 	maxPerCgroup = 10_000  // processes and open files of a cgroup; beyond it the counts are missing
 	maxPerPage   = 100_000 // of all cgroups together
@@ -22,7 +22,7 @@ const (
 	chunk        = 256 // open files that are listed per call
 )
 
-// openCounts are the numbers of open files of the processes of a cgroup.
+// openCounts has the numbers of open files and sockets of the processes of a cgroup.
 type openCounts struct {
 	valid          bool
 	files, sockets int
@@ -34,7 +34,7 @@ type procReader struct {
 	budget int // processes and open files that the page may still read
 }
 
-// errTooMany reports that a cgroup has more processes and open files than the limit.
+// errTooMany is the error if a cgroup has more processes and open files than the limit.
 var errTooMany = errors.New("too many")
 
 // readProcesses reads the open files and the limit of open files for the processes of the cgroup of sample. parts selects these

@@ -14,14 +14,15 @@ import (
 	"github.com/seed81659283/nodeagent/internal/required"
 )
 
-// measuredValue is a value of a Summary with its time, or a missing one.
+// measuredValue is a value of a Summary with the time of its measurement. If ok is false, it was not measured.
 type measuredValue struct {
 	value float64
 	at    time.Time // zero: no timestamp
 	ok    bool      // the value was measured
 }
 
-// resourceFamily is a metric of /metrics/resource, for the node, pods or containers.
+// resourceFamily is a metric of the page /metrics/resource. One of its functions is set: it returns the value for the node, a pod
+// or a container.
 type resourceFamily struct {
 	name, help, kind string
 	node             func(*statsapi.NodeStats) measuredValue
@@ -157,7 +158,7 @@ func writeResource(page *text, families []resourceFamily, summary *statsapi.Summ
 	}
 }
 
-// resourceRow is a pod or a container with its labels.
+// resourceRow is a pod or a container of a Summary, with its labels.
 type resourceRow struct {
 	labels    string
 	pod       *statsapi.PodStats

@@ -10,13 +10,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/required"
 )
 
-// volumeMetric is a metric of volumes with PersistentVolumeClaims.
+// volumeMetric is a metric about volumes that have a PersistentVolumeClaim.
 type volumeMetric struct {
 	desc  *prometheus.Desc
 	value func(*statsapi.VolumeStats) *uint64
 }
 
-// storage implements the collector [Storage].
+// storage is the collector that [Storage] returns.
 type storage struct {
 	measure func() (*statsapi.Summary, error)
 	opts    Options
