@@ -25,7 +25,7 @@ const (
 // LockedError is the error of [Acquire] if another agent has locked the directory.
 type LockedError struct {
 	Dir string
-	PID int // of the holder; 0: unknown
+	PID int // ID of the process with the lock; 0: unknown
 }
 
 // Error returns a text with the process that has the lock. The text does not contain the directory.

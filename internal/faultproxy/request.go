@@ -11,7 +11,7 @@ import (
 // Request is the API request that a method and a path represent. Fields that do not apply are empty.
 type Request struct {
 	Verb        string // get, list, watch, create, update, patch or delete; for other paths the HTTP method in capitals
-	Resource    string // such as pods
+	Resource    string // plural name, such as pods
 	Subresource string // such as status
 	Namespace   string
 	Name        string

@@ -166,7 +166,7 @@ func pickSubnet(id string, used []net.Addr) (netip.Prefix, error) {
 	if err != nil || len(raw) != 4 {
 		return netip.Prefix{}, fmt.Errorf("pick subnet: id %q is not 8 hex digits", id)
 	}
-	const blocks = 1 << 14 // of /22 in a /8
+	const blocks = 1 << 14 // number of /22 subnets in a /8
 	first := binary.BigEndian.Uint32(raw) % blocks
 	for i := range uint32(blocks) {
 		block := (first + i) % blocks

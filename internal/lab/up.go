@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	upTimeout   = 3 * time.Minute  // of Up, which usually takes a second
+	upTimeout   = 3 * time.Minute  // limits Up, which usually takes a second
 	stopGrace   = 10 * time.Second // for containerd and the registry to exit
 	logTailSize = 4 << 10          // bytes
 )

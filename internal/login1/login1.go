@@ -24,8 +24,8 @@ const configFile = "99-kubelet.conf"
 
 // Options configures Dial. The zero value is for the logind of the system.
 type Options struct {
-	Socket  string        // of the message bus; empty means SystemSocket
-	Timeout time.Duration // of each call; zero means 10 s
+	Socket  string        // path of the message bus; empty means SystemSocket
+	Timeout time.Duration // limits each call; zero means 10 s
 }
 
 const defaultTimeout = 10 * time.Second

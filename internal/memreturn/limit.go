@@ -43,7 +43,7 @@ func LimitToCgroup(logger *slog.Logger) {
 // hierarchy is a mounted cgroup hierarchy that has the memory controller.
 type hierarchy struct {
 	root, mountPoint string // as in /proc/self/mountinfo
-	file             string // that holds the limit
+	file             string // name of the file with the limit
 }
 
 // cgroupLimit returns the effective memory limit of this process in bytes: the lowest limit of its cgroup and all parent cgroups.

@@ -21,8 +21,8 @@ const (
 
 // Error is the error of a mount or unmount operation.
 type Error struct {
-	Op   string // such as "bind"
-	Path string // the target
+	Op   string // operation, such as "bind"
+	Path string // target of the mount
 	Err  error
 }
 
@@ -43,7 +43,7 @@ func wrapError(op, path string, err error) error {
 // BindOptions configures a bind mount.
 type BindOptions struct {
 	Recursive bool // include the mounts below the source
-	Attrs     Attr // of the new mount, and with Recursive of the mounts below it
+	Attrs     Attr // attributes of the new mount and, with Recursive, of the mounts below it
 }
 
 // Bind bind-mounts source on the existing target. If source is a directory, target must be a directory, otherwise a file.
@@ -68,7 +68,7 @@ func SetAttrs(target string, set, unset Attr, recursive bool) error {
 type TmpfsOptions struct {
 	Size   int64       // limit in bytes; zero: half of the memory, the default of the kernel
 	NoSwap bool        // pages are not swapped; ignored before Linux 6.4
-	Mode   fs.FileMode // of the root directory, including set-group-ID and sticky; zero: 01777, the default of the kernel
+	Mode   fs.FileMode // mode of the root directory, including set-group-ID and sticky; zero: 01777, the default of the kernel
 	Attrs  Attr
 }
 

@@ -30,11 +30,11 @@ type Info struct {
 	Dev          string   // major:minor
 	Root         string   // mounted directory of the file system
 	Point        string   // mount point
-	Options      string   // of the mount, such as "ro,nosuid"
-	Propagation  []string // such as "shared:5"; none: private
-	Type         string   // of the file system, such as "tmpfs"
+	Options      string   // options of the mount, such as "ro,nosuid"
+	Propagation  []string // propagation types, such as "shared:5"; none: private
+	Type         string   // type of the file system, such as "tmpfs"
 	Source       string
-	SuperOptions string // of the file system, such as "rw,size=65536k"
+	SuperOptions string // options of the file system, such as "rw,size=65536k"
 }
 
 // IsShared reports whether mounts that are created below m propagate to other mounts of its peer group.

@@ -13,7 +13,7 @@ import (
 // Attribute is a verb on a subresource of the Node, as an authorizer checks it.
 type Attribute struct {
 	Verb        string // verb of the Kubernetes API; empty for HTTP methods without one, such as HEAD
-	Subresource string // of nodes, such as proxy
+	Subresource string // subresource of nodes, such as proxy
 }
 
 // ForRequest returns the attributes that an authorizer checks for a request, in this order. The request is permitted if one of

@@ -23,8 +23,8 @@ import (
 
 // Plugin is the information that a plugin returns from GetInfo.
 type Plugin struct {
-	Type     string // such as "CSIPlugin"
-	Name     string // such as "csi.example"
+	Type     string // plugin type, such as "CSIPlugin"
+	Name     string // plugin name, such as "csi.example"
 	Endpoint string // absolute path of the socket with the plugin's own service
 	Socket   string // path of the registration socket
 	Versions []string

@@ -36,7 +36,7 @@ const (
 type Family struct {
 	Name    string
 	Type    string    // counter, gauge, histogram, summary or untyped
-	Labels  []string  // of all its series together, sorted, without le and quantile
+	Labels  []string  // label names of all series together, sorted, without le and quantile
 	Buckets []float64 // upper bounds of a histogram without +Inf, or quantiles of a summary
 }
 

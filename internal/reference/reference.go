@@ -29,7 +29,7 @@ const maxPathLength = 255
 // Reference is a parsed image name. Two names of the same image, for example "busybox" and "docker.io/library/busybox:latest",
 // differ only in Short and Tag.
 type Reference struct {
-	Short  string // the name as given, without tag and digest: "busybox"
+	Short  string // name as the user wrote it, without tag and digest: "busybox"
 	Domain string // registry: "docker.io"; empty for names whose first part is no valid registry
 	Path   string // repository in the registry: "library/busybox"
 	Tag    string // empty: no tag

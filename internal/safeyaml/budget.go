@@ -8,9 +8,9 @@ import "fmt"
 // The limits of one file. They are far above the size of a file with the pods of one node. The kubelet only limits the size of a
 // file.
 const (
-	MaxValues = 50_000   // for a file of at most 1 MiB, twice as many for a larger one; see NewBudget
-	MaxBytes  = 10 << 20 // of all strings and keys of a YAML file, as JSON and with aliases expanded; see NewBudget
-	MaxDepth  = 100      // of nested lists and objects
+	MaxValues = 50_000   // values in a file of at most 1 MiB; twice as many in a larger file
+	MaxBytes  = 10 << 20 // bytes of all strings and keys of a YAML file, as JSON and with aliases expanded
+	MaxDepth  = 100      // levels of nested lists and objects
 	MaxList   = 1_000    // elements of a list
 	MaxKey    = 1 << 10  // bytes of a key
 	MaxString = 2 << 20  // bytes of a string in JSON

@@ -11,7 +11,7 @@ import (
 // Error is the reason why a document is refused, with its position.
 type Error struct {
 	Line int    // line in the document, from 1; zero: unknown
-	Path string // such as spec.containers[0].name; empty: the whole document, or unknown
+	Path string // path of the field, such as spec.containers[0].name; empty: the whole document, or unknown
 	Err  error  // the cause, without content that could be secret
 }
 
