@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 )
 
-// names returns the names in a directory.
+// names returns the names of all entries of the directory dir.
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -126,14 +126,14 @@ func TestCleanRemovesTemporaryFilesOfKilledWriters(t *testing.T) {
 	require.NoError(t, atomicfile.Clean(filepath.Join(dir, "missing", "pods")))
 }
 
-// content returns a file content that identifies n: the first line is a number, the remaining lines repeat it, and the length
-// depends on it.
+// content returns the content of version n of a file. Its first line is n, the other lines repeat n, and its length depends on n.
 func content(n int) []byte {
 	line := strconv.Itoa(n) + "\n"
 	return []byte(strings.Repeat(line, 20_000+n%7*5_000))
 }
 
-// generation reads a file written by content, and fails unless it is complete.
+// generation reads a file that has the result of content, and returns its number n. It fails the test unless the file is
+// complete.
 func generation(t *testing.T, path string) int {
 	t.Helper()
 	data, err := os.ReadFile(path)

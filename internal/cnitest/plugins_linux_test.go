@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// call runs a plugin as libcni does.
+// call executes plugin with the CNI command command and the configuration config, as libcni does.
 func call(p *cnitest.Plugins, plugin, command, config string) (stdout, stderr string, err error) {
 	cmd := exec.Command(filepath.Join(p.Dir, plugin))
 	cmd.Env = append(os.Environ(), "CNI_COMMAND="+command, "CNI_CONTAINERID=id", "CNI_NETNS=/netns", "CNI_IFNAME=eth0", "CNI_ARGS=A=b", "CNI_PATH="+p.Dir)

@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/rmtree"
 )
 
-// measure measures a path without a pace.
+// measure returns the usage of path, measured at full speed. flat is Walk.Flat.
 func measure(t *testing.T, path string, flat bool) (Usage, error) {
 	t.Helper()
 	w := &Walk{Flat: flat}
@@ -34,7 +34,7 @@ func write(t *testing.T, path string, bytes int) {
 	require.NoError(t, os.WriteFile(path, make([]byte, bytes), 0o644))
 }
 
-// sizes adds up the usage of files by lstat.
+// sizes returns the total usage of the files names, as lstat reports it.
 func sizes(t *testing.T, names ...string) (u Usage) {
 	t.Helper()
 	for _, name := range names {
@@ -102,7 +102,7 @@ func TestIntegrationWalkStaysOnItsMount(t *testing.T) {
 	assert.GreaterOrEqual(t, after.Inodes, before.Inodes-2)
 }
 
-// nest creates nested directories, each with a file and a second directory.
+// nest creates directories in dir that are nested to the depth levels. Each also has a file and a second directory.
 func nest(t *testing.T, dir string, levels int) {
 	t.Helper()
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)

@@ -66,7 +66,7 @@ func (f *failing) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// fails returns the failure messages of run.
+// fails calls run with a fake test, and returns the messages with which that test fails.
 func fails(t *testing.T, run func(t testing.TB)) string {
 	f := &failing{TB: t}
 	done := make(chan struct{})

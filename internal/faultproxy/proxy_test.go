@@ -48,7 +48,8 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// serve streams lines to a watch until it is canceled, and returns the request line of other requests.
+// serve handles requests as an API server: it sends lines to a watch until it is canceled, and returns the request line of every
+// other request.
 func (r *rig) serve(w http.ResponseWriter, req *http.Request) {
 	r.served.Add(1)
 	if req.URL.Query().Get("watch") == "true" {
@@ -60,7 +61,7 @@ func (r *rig) serve(w http.ResponseWriter, req *http.Request) {
 	fmt.Fprint(w, req.Method, " ", req.URL.Path, " ", req.Header.Get("Authorization"))
 }
 
-// send makes a request with a time limit.
+// send sends a request for path and returns the response, or an error after a time limit.
 func (r *rig) send(method, path string) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	r.t.Cleanup(cancel)
@@ -138,7 +139,7 @@ func TestInjectAppliesToMatchingRequests(t *testing.T) {
 	r.hangs()
 }
 
-// hangs requires that a request gets no response.
+// hangs fails the test if a request gets a response.
 func (r *rig) hangs() {
 	r.t.Helper()
 	served := r.served.Load()
@@ -151,7 +152,7 @@ func (r *rig) hangs() {
 	require.Equal(r.t, served, r.served.Load())
 }
 
-// watch starts a watch, and returns a function that reads the rest of it.
+// watch starts a watch. The returned function reads the remaining response and returns its error.
 func (r *rig) watch() func() error {
 	r.t.Helper()
 	resp, err := r.send(http.MethodGet, pathNodes+"?watch=true")

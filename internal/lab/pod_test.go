@@ -29,7 +29,7 @@ func (w webServer) addr(t *testing.T) netip.Addr {
 	return a
 }
 
-// runWebServer runs a pod of one container that answers "hello" on port 8080.
+// runWebServer runs a pod with one container, which responds with "hello" on port 8080 and on hostPort of the host.
 func runWebServer(ctx context.Context, t *testing.T, cri runtimeapi.RuntimeServiceClient, hostPort string) webServer {
 	t.Helper()
 	port, err := strconv.ParseInt(hostPort, 10, 32)
@@ -61,7 +61,7 @@ func runWebServer(ctx context.Context, t *testing.T, cri runtimeapi.RuntimeServi
 	return webServer{sandbox.GetPodSandboxId(), created.GetContainerId(), status.GetStatus().GetNetwork().GetIp()}
 }
 
-// kindsOf counts lines by their first word.
+// kindsOf returns how many of lines start with each word.
 func kindsOf(lines []string) map[string]int {
 	counts := map[string]int{}
 	for _, line := range lines {
@@ -71,7 +71,7 @@ func kindsOf(lines []string) map[string]int {
 	return counts
 }
 
-// processes returns the command lines of all processes whose /proc file of that name has one of the words in it.
+// processes returns the command lines of all processes for which /proc/PID/file contains one of words.
 func processes(t *testing.T, file string, words ...string) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/" + file)
@@ -90,7 +90,7 @@ func processes(t *testing.T, file string, words ...string) []string {
 	return found
 }
 
-// firewall returns the rules of the machine that forward host ports.
+// firewall returns the firewall rules of the host that forward host ports.
 func firewall(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "iptables", "--table", "nat", "--list-rules").CombinedOutput()

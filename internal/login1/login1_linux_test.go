@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/login1/login1test"
 )
 
-// start returns a logind and a connection to it.
+// start starts a fake logind, and returns it with a connection to it.
 func start(t *testing.T) (*login1test.Logind, *login1.Conn) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "bus")

@@ -36,7 +36,7 @@ Anonymous:             0 kB
 	require.Empty(t, cleanMappings("x-y r-xp 0 0 0 /bin/a\nAnonymous: 0 kB\n2-1 r-xp 0 0 0 /bin/a\nAnonymous: 0 kB\nAnonymous:\n", "/bin/a"))
 }
 
-// mappedFiles returns the resident file pages of the process, in KiB.
+// mappedFiles returns the amount of resident file pages of this process in KiB.
 func mappedFiles(t *testing.T) (kib int) {
 	status, err := os.ReadFile("/proc/self/status")
 	require.NoError(t, err)

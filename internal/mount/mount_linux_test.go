@@ -23,7 +23,8 @@ func TestMain(m *testing.M) {
 	mounttest.Main(m)
 }
 
-// dirs creates directories below a new one, and unmounts everything there at the end.
+// dirs creates the directories names in a new directory, and returns their paths. When the test ends, all mounts below them are
+// removed.
 func dirs(t *testing.T, names ...string) []string {
 	t.Helper()
 	mounttest.Need(t)
@@ -52,7 +53,7 @@ func write(t *testing.T, path string) {
 	require.NoError(t, os.WriteFile(path, []byte("data"), 0o600))
 }
 
-// mountAt returns the topmost mount at path.
+// mountAt returns the topmost mount at path. It fails the test if there is none.
 func mountAt(t *testing.T, path string) Info {
 	t.Helper()
 	table, err := ReadTable()
@@ -221,7 +222,7 @@ func TestIsMountPoint(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// requireMountPoint checks IsMountPoint and the mount table.
+// requireMountPoint fails the test unless IsMountPoint and the mount table agree with mounted about path.
 func requireMountPoint(t *testing.T, path string, mounted bool) {
 	t.Helper()
 	got, err := IsMountPoint(path)

@@ -21,7 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plugincmd"
 )
 
-// shell runs a script that prints the ID of a child which goes on, and returns that ID.
+// shell starts a shell that starts a child process, which continues, and then executes script. It returns the ID of the child and
+// the error of Run. stay is the argument of Run.
 func shell(ctx context.Context, t *testing.T, script string, stay bool) (child int, err error) {
 	t.Helper()
 	out := plugincmd.Output{Max: 100}
@@ -34,7 +35,8 @@ func shell(ctx context.Context, t *testing.T, script string, stay bool) (child i
 	return child, err
 }
 
-// runs reports whether a process exists. A subreaper may take a moment to reap an exited process.
+// runs reports whether process pid exists. An exited process still exists until a subreaper has reaped it, which may take a
+// moment.
 func runs(pid int) bool { return !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
 
 // Remaining children of a command are killed with it, unless stay is set.

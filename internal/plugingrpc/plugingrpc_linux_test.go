@@ -26,7 +26,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plugingrpc"
 )
 
-// listen listens at a path that may be longer than a socket address.
+// listen listens on a unix socket at path, which may be longer than a socket address permits.
 func listen(t *testing.T, path string) net.Listener {
 	t.Helper()
 	dir, err := os.Open(filepath.Dir(path))
@@ -39,7 +39,7 @@ func listen(t *testing.T, path string) net.Listener {
 	return l
 }
 
-// serve answers every call with a string of so many bytes.
+// serve serves a gRPC service on l that responds to every call with a string of size bytes.
 func serve(t *testing.T, l net.Listener, size int) *grpc.Server {
 	t.Helper()
 	g := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {

@@ -25,7 +25,7 @@ func newScene(t *testing.T) *scene {
 	return &scene{t, sockets{}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
-// sees has sockets found: their inodes by their names.
+// sees simulates a scan of the directory. there maps the name of each socket to its inode.
 func (s *scene) sees(there map[string]uint64) {
 	ids := map[string]socketID{}
 	for path, ino := range there {
@@ -34,7 +34,7 @@ func (s *scene) sees(there map[string]uint64) {
 	s.s.setFound(ids, s.now)
 }
 
-// does starts the due steps and returns them.
+// does starts the steps that are due, and returns their descriptions.
 func (s *scene) does() (begun []string) {
 	actions, _ := s.s.planSteps(s.now)
 	for _, a := range actions {

@@ -57,7 +57,7 @@ func (p *plugin) NotifyRegistrationStatus(_ context.Context, s *registration.Reg
 	return &registration.RegistrationStatusResponse{}, nil
 }
 
-// serve starts a plugin at a path; stop ends it and removes the socket.
+// serve starts the plugin p with its socket at path. p.stop stops it and removes the socket.
 func serve(t *testing.T, path string, p *plugin) *plugin {
 	t.Helper()
 	l, err := net.Listen("unix", path)
@@ -114,7 +114,7 @@ func hears(t *testing.T, from chan string, want string) {
 	}
 }
 
-// run runs a watcher on a directory until the test ends.
+// run runs a watcher of the directory dir until the test ends or stop is called.
 func run(t *testing.T, dir string, r *recorder, o pluginregistry.Options) (stop func()) {
 	t.Helper()
 	o.Dir, o.Handlers = dir, map[string]pluginregistry.Handler{"CSIPlugin": r}

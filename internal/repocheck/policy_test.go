@@ -60,7 +60,7 @@ func TestParsePolicyNamesTheLine(t *testing.T) {
 	}
 }
 
-// parsePolicy reads an archive and the section "policy" in it.
+// parsePolicy reads the archive called name, and returns it with the policy in its section "policy".
 func parsePolicy(t *testing.T, name string) (*txtar.Archive, *repocheck.Policy) {
 	t.Helper()
 	archive, err := txtar.ParseFile(filepath.Join("testdata", name))

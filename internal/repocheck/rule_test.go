@@ -29,7 +29,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// plant loads the files of an archive as a repository and returns the lines of its last section, "want".
+// plant loads the files of archive as a repository. want has the lines of its last section, "want".
 func plant(t *testing.T, archive *txtar.Archive) (tree *repocheck.Tree, want []string) {
 	t.Helper()
 	last := len(archive.Files) - 1

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/repocheck"
 )
 
-// section returns an archive, and the text of one section in it.
+// section reads the archive in file, and returns it with the text of its section called name.
 func section(t *testing.T, file, name string) (*txtar.Archive, string) {
 	t.Helper()
 	archive, err := txtar.ParseFile(filepath.Join("testdata", file))

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/hostile"
 )
 
-// nodes returns the number of nodes of a tree, including the strings in it.
+// nodes returns the number of nodes in the tree n, including strings.
 func nodes(n *yaml.Node) int {
 	sum := 1
 	for _, c := range n.Content {
@@ -56,7 +56,7 @@ func FuzzYAML(f *testing.F) {
 	})
 }
 
-// stringsIn returns the size of the strings in a value as JSON.
+// stringsIn returns the number of bytes that the strings in v have as JSON.
 func stringsIn(v any) int {
 	sum := 0
 	switch v := v.(type) {

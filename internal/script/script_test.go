@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/script"
 )
 
-// play adds up the numbers of a script.
+// play returns the script text with the sum of all numbers so far as the output of each line.
 func play(_ *testing.T, text string) string {
 	sum := 0
 	return script.Lines(text, ">", func(out *strings.Builder, words []string) {
@@ -75,7 +75,8 @@ func TestRun(t *testing.T) {
 	require.Contains(t, says, "no scripts in")
 }
 
-// child runs scripts in a process of its own and returns what it prints and whether it passes.
+// child runs the scripts that match pattern in a new test process. says is the output of the process, and ok is true if its tests
+// pass.
 func child(t *testing.T, pattern string) (says string, ok bool) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAsChild$")
 	cmd.Env = append(os.Environ(), envPattern+"="+pattern)

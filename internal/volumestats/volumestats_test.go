@@ -37,7 +37,7 @@ func (v volumes) Usage(_ context.Context, uid, name string) (volume.Usage, error
 	return volume.Usage{CapacityBytes: 10, UsedBytes: 3, AvailableBytes: 7, Inodes: 6, UsedInodes: 2, FreeInodes: 4}, v.err
 }
 
-// withVolume returns pod u1 with a volume data.
+// withVolume returns a pod with the UID u1 and one volume called data, which has the given source.
 func withVolume(source corev1.VolumeSource) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u1"},
@@ -45,7 +45,7 @@ func withVolume(source corev1.VolumeSource) *corev1.Pod {
 	}
 }
 
-// byName returns the measured volume with that name, or nil.
+// byName returns the volume called name in list, or nil.
 func byName(list []stats.Volume, name string) *stats.Volume {
 	for i := range list {
 		if list[i].Name == name {

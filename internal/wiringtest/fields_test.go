@@ -36,7 +36,7 @@ type field struct {
 	flag          bool // a bool, or hooks, which may be nil
 }
 
-// fields returns the fields of all exported structs of options, by "package.Type.Field".
+// fields returns the fields of all exported Options structs, as "package.Type.Field".
 func fields(t *testing.T) (found []field) {
 	t.Helper()
 	tree, err := repocheck.Load(os.DirFS("../.."))
@@ -63,7 +63,7 @@ func fields(t *testing.T) (found []field) {
 	return found
 }
 
-// isKit reports whether a package is a test kit, whose options are for tests.
+// isKit reports whether the package in dir is a test kit. Its options are for tests only.
 func isKit(dir string) bool {
 	return slices.ContainsFunc(strings.Split(dir, "/"), func(part string) bool { return strings.HasSuffix(part, "test") })
 }
@@ -97,7 +97,7 @@ func fieldsOf(dir string, s *ast.TypeSpec, doc string) (found []field) {
 	return found
 }
 
-// required reports whether the comment of a struct names a field as required.
+// required reports whether doc, the comment of a struct, states that the field called name is required.
 func required(doc, name string) bool {
 	for sentence := range strings.SplitSeq(doc, ". ") {
 		if saysRequired.MatchString(sentence) && regexp.MustCompile(`\b`+name+`\b`).MatchString(sentence) {

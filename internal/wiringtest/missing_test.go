@@ -32,7 +32,7 @@ import (
 // reviewer reviews nothing.
 type reviewer struct{ auth.AccessReviewer }
 
-// caught returns what f panics with as an error.
+// caught calls f and returns the panic of f as an error, or nil if f does not panic.
 func caught(f func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -43,10 +43,11 @@ func caught(f func()) (err error) {
 	return nil
 }
 
-// only returns the second of two results.
+// only returns err, the second result of a call.
 func only[T any](_ T, err error) error { return err }
 
-// missing calls the constructor of each required option with all others, and without it.
+// missing returns a function per required option that calls the constructor without this option, but with all other required
+// options.
 func missing(t *testing.T) map[string]func() error {
 	t.Helper()
 	config := &rest.Config{Host: "http://127.0.0.1:1"}

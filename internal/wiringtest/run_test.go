@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// away returns a Source whose API server is away.
+// away returns a Source whose API server is unavailable.
 func away(t *testing.T, log *slog.Logger) *apiserver.Source {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	server.SetUnavailable(true)
