@@ -39,7 +39,8 @@ func parseQuantity(s string) (int64, error) {
 	return roundUp(value.Mul(value, parseFactor(m[3], m[4]))), nil
 }
 
-// parseFactor returns the factor of a quantity suffix such as "Ki", or of a decimal exponent. One of the two arguments is empty.
+// parseFactor returns the factor of a quantity suffix such as "Ki", or of a decimal exponent. At most one of the two arguments is
+// not empty. If both are empty, the factor is one.
 func parseFactor(suffix, exponent string) *big.Rat {
 	const decimal, binary = "kMGTPE", "KMGTPE"
 	power := 0

@@ -22,8 +22,8 @@ type indexedObject struct {
 	replacement uint64     // number of the last replacePod call of the owner that kept it
 }
 
-// markChanged compares snapshot, a list of all pods, with the published states. For each pod that differs, it sets the field
-// changed of the pod's record. recordOf returns the record for a pod UID, and creates it if necessary.
+// markChanged compares snapshot, a list of all pods, with the published states. It marks the record of each pod that differs as
+// changed. recordOf returns the record for a pod UID, and creates it if necessary.
 func (x *objectIndex) markChanged(snapshot cri.Snapshot, recordOf func(uid string) *podRecord) {
 	x.listing++
 	x.reordered = false
@@ -78,8 +78,8 @@ func (x *objectIndex) lookUp(position int, id string) *indexedObject {
 	return k
 }
 
-// replacePod updates the indexed containers and sandboxes of a pod from prev, its previous published state, to next. rec is the
-// record of the pod.
+// replacePod updates the index for one pod. prev is the previous published state of the pod, next the new one, and rec its
+// record.
 func (x *objectIndex) replacePod(rec *podRecord, prev, next cri.Pod) {
 	rec.replaced++
 	for o := range listObjects(podSnapshot(next)) {

@@ -74,8 +74,8 @@ func withTimeout(ctx context.Context) (context.Context, context.CancelFunc, time
 	return ctx, func() {}, roundTimeout(time.Until(deadline))
 }
 
-// roundTimeout rounds left, the time until the deadline, up to the timeout that was probably configured. left is a little
-// shorter, because some time has passed since the probe started.
+// roundTimeout rounds left, the time until the deadline, up to whole milliseconds, or above 900 ms to tenths of a second. The
+// result is the configured timeout in most cases: left is a little shorter, because some time has passed since the probe started.
 func roundTimeout(left time.Duration) time.Duration {
 	unit := time.Millisecond
 	if left > 900*unit { // the API counts in seconds

@@ -76,8 +76,7 @@ func Targets(
 	return targets, errs
 }
 
-// fieldError returns err with the names of the pod, the container and the probe. err starts with the name of a field of the
-// probe.
+// fieldError adds the names of the pod, the container and the probe to err, which starts with the name of a field of the probe.
 func fieldError(pod *corev1.Pod, container *corev1.Container, kind probe.Kind, err error) error {
 	return fmt.Errorf("pod %s/%s: container %q: %sProbe.%w", pod.Namespace, pod.Name, container.Name, kindName(kind), err)
 }

@@ -22,7 +22,7 @@ func (l *logs) createLink(container, id string, attempt uint32) {
 	}
 }
 
-// removeLinks removes the links in /var/log/containers to the logs of containers. It logs errors.
+// removeLinks removes the links in /var/log/containers to the logs of these containers. It logs errors.
 func (l *logs) removeLinks(containers []cri.Container) {
 	if err := l.files.RemoveLinks(containers); err != nil {
 		l.reporter.Warn("remove link to log", "error", err)

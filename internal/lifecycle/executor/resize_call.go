@@ -131,7 +131,7 @@ func (r *resizeCall) memoryUsage(ctx context.Context) (map[string]int64, error) 
 	return usage, nil
 }
 
-// ResizeSandbox sends limits, those of the pod cgroup, to the runtime after subtracting the pod overhead.
+// ResizeSandbox subtracts the pod overhead from limits, the limits of the pod cgroup, and sends the result to the runtime.
 func (r *resizeCall) ResizeSandbox(ctx context.Context, limits cgroups.Resources) error {
 	c := cri.Resources{CPUShares: int64(limits.CPUShares), CPUQuota: limits.CPUQuota, CPUPeriod: int64(limits.CPUPeriod)}
 	if limits.MemoryMax != nil {

@@ -147,8 +147,8 @@ func (m *Mailbox) Delete() {
 	}
 }
 
-// Evict requests an eviction of the pod. It cancels the running sync, unless that sync already stops the pod with a grace period
-// that is not longer. The returned channel is closed when no container of the pod runs and its resources are released.
+// Evict requests an eviction of the pod. It cancels the running sync, unless that sync already stops the pod and eviction has no
+// shorter grace period. The returned channel is closed when no container of the pod runs and its resources are released.
 func (m *Mailbox) Evict(eviction podstatus.Eviction) <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -26,8 +26,8 @@ func openInPlace(root *os.Root, name string) (*os.File, error) {
 }
 
 // replaceContent sets content and mode of the file with this name without replacing the file itself. The mode does not depend on
-// the umask. It compares the old content only if its size equals that of content, because a container may have made the file
-// huge.
+// the umask. It does not write content that the file already has. For this comparison it reads the file only if the size is
+// equal, because a container may have made the file huge.
 func replaceContent(root *os.Root, name string, content []byte, mode fs.FileMode) (err error) {
 	f, err := openInPlace(root, name)
 	if err != nil {

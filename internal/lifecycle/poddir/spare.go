@@ -69,8 +69,8 @@ func createSpare(path string) error {
 	return nil
 }
 
-// writeToSpare replaces the file at path by data. It renames a spare file of root to path, so that it needs no free disk blocks,
-// and syncs the data to disk.
+// writeToSpare replaces the file at path by a spare file of root that contains data. It needs no free disk blocks, because it
+// overwrites those of the spare file. It syncs the file to disk.
 func writeToSpare(root, path string, data []byte) error {
 	if len(data) > spareSize {
 		return fmt.Errorf("%s: a record of %d bytes does not fit into a spare file of %d bytes", path, len(data), spareSize)

@@ -25,7 +25,7 @@ func Find(specs []corev1.Container, name string) *corev1.Container {
 	return &specs[i]
 }
 
-// ParseRequirements parses the words "cpu=REQUEST/LIMIT" and "memory=REQUEST/LIMIT" of words. It ignores all other words.
+// ParseRequirements parses the elements "cpu=REQUEST/LIMIT" and "memory=REQUEST/LIMIT" of words. It ignores all other elements.
 func ParseRequirements(words []string) (r corev1.ResourceRequirements) {
 	for _, word := range words {
 		name, value, _ := strings.Cut(word, "=")

@@ -239,8 +239,8 @@ func (s *State) canSwap(pod *corev1.Pod, name string) bool {
 	return limit > 0
 }
 
-// mustRestart reports whether a resize of the container between sizes from and to requires a restart according to its
-// resizePolicy.
+// mustRestart reports whether the resizePolicy of the container requires a restart for a resize. from is the old and to the new
+// size.
 func mustRestart(container *corev1.Container, from, to cgroups.ContainerSize) bool {
 	return (from.CPURequest != to.CPURequest || from.CPULimit != to.CPULimit) && hasRestartPolicy(container, corev1.ResourceCPU) ||
 		(from.MemoryRequest != to.MemoryRequest || from.MemoryLimit != to.MemoryLimit) && hasRestartPolicy(container, corev1.ResourceMemory)

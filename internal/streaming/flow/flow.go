@@ -68,8 +68,9 @@ func Copy(to io.Writer, from io.Reader) error {
 	}
 }
 
-// copyFromSocket writes early, which was already read from the socket, and then the data of the socket raw. It has no buffer
-// while it waits for data. It reads all available bytes at once, so that many small writes of the runtime become one TLS record.
+// copyFromSocket writes the bytes in parameter early, which were already read from the socket, and then the data of the socket
+// raw. It has no buffer while it waits for data. It reads all available bytes at once, so that many small writes of the runtime
+// become one TLS record.
 func copyFromSocket(to io.Writer, early []byte, raw syscall.RawConn) error {
 	if len(early) > 0 {
 		if _, err := to.Write(early); err != nil {
