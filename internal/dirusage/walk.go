@@ -46,12 +46,12 @@ type Walk struct {
 // concurrent use.
 func (w *Walk) Steps() uint64 { return w.steps.Load() }
 
-// countFile adds a file to w.Bytes and w.Inodes. blocks is its size in units of 512 bytes, and names is its number of hard links.
+// countFile adds a file to w.Bytes and w.Inodes. blocks is its size in units of 512 bytes, and links is its number of hard links.
 // A file with several links counts once. If there are too many such files to remember, each link counts for its fraction of the
 // bytes. A directory always counts once.
-func (w *Walk) countFile(inode, blocks, names uint64, directory bool) {
+func (w *Walk) countFile(inode, blocks, links uint64, directory bool) {
 	bytes := min(blocks, math.MaxUint64/512) * 512
-	if names > 1 && !directory {
+	if links > 1 && !directory {
 		if _, counted := w.linked[inode]; counted {
 			return
 		}
@@ -61,7 +61,7 @@ func (w *Walk) countFile(inode, blocks, names uint64, directory bool) {
 			}
 			w.linked[inode] = struct{}{}
 		} else {
-			bytes /= names
+			bytes /= links
 		}
 	}
 	w.Bytes += min(bytes, math.MaxUint64-w.Bytes)

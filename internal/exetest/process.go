@@ -78,11 +78,11 @@ func (p *Process) Output() string {
 }
 
 // AwaitLine waits until the process has written a line that contains all words, and returns the first such line. It fails the
-// test after TimeoutFactor times within.
-func (p *Process) AwaitLine(within time.Duration, words ...string) string {
+// test if there is none after TimeoutFactor times timeout.
+func (p *Process) AwaitLine(timeout time.Duration, words ...string) string {
 	p.t.Helper()
 	var found string
-	Eventually(p.t, within, func() error {
+	Eventually(p.t, timeout, func() error {
 		for line := range strings.Lines(p.Output()) {
 			if strings.HasSuffix(line, "\n") && containsAll(line, words) {
 				found = line
@@ -109,24 +109,24 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Terminate sends SIGTERM to the process and returns its exit code, or -1 if a signal killed it. It fails the test if the process
-// has not exited after TimeoutFactor times within.
-func (p *Process) Terminate(within time.Duration) int {
+// Terminate sends SIGTERM to the process, waits until it has exited, and returns its exit code, or -1 if a signal killed it. It
+// fails the test after TimeoutFactor times timeout.
+func (p *Process) Terminate(timeout time.Duration) int {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		p.t.Fatalf("send SIGTERM: %v", err)
 	}
-	return p.Wait(within)
+	return p.Wait(timeout)
 }
 
-// Wait waits until the process exits and returns its exit code, or -1 if a signal killed it. It fails the test after
-// TimeoutFactor times within.
-func (p *Process) Wait(within time.Duration) int {
+// Wait waits until the process has exited and returns its exit code, or -1 if a signal killed it. It fails the test after
+// TimeoutFactor times timeout.
+func (p *Process) Wait(timeout time.Duration) int {
 	p.t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(TimeoutFactor * within):
-		p.t.Fatalf("the program does not exit within %s", TimeoutFactor*within)
+	case <-time.After(TimeoutFactor * timeout):
+		p.t.Fatalf("the program does not exit within %s", TimeoutFactor*timeout)
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
@@ -134,17 +134,17 @@ func (p *Process) Wait(within time.Duration) int {
 // TimeoutFactor multiplies all timeouts of tests, because other tests and the race detector slow the machine down.
 const TimeoutFactor = 5
 
-// Eventually calls check repeatedly until it returns nil. After TimeoutFactor times within, it fails the test with the last error
-// of check.
-func Eventually(t testing.TB, within time.Duration, check func() error) {
+// Eventually calls check repeatedly until it returns nil. After TimeoutFactor times timeout, it fails the test with the last
+// error of check.
+func Eventually(t testing.TB, timeout time.Duration, check func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(TimeoutFactor * within); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(TimeoutFactor * timeout); ; time.Sleep(20 * time.Millisecond) {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("after %s: %v", TimeoutFactor*within, err)
+			t.Fatalf("after %s: %v", TimeoutFactor*timeout, err)
 		}
 	}
 }

@@ -100,11 +100,11 @@ func ParseAttrs(options []string) (a Attr) {
 	return a
 }
 
-// Disk mounts the block device source, which has a file system of type kind, on the directory target. options are written as for
+// Disk mounts the file system of type fstype on the block device device on the directory target. options are written as for
 // mount(8). Options that only the program mount interprets are ignored, and options that are no mount flags are passed to the
 // file system.
-func Disk(source, target, kind string, options []string) error {
-	return wrapError("mount "+kind, target, mountDisk(source, target, kind, options))
+func Disk(device, target, fstype string, options []string) error {
+	return wrapError("mount "+fstype, target, mountDisk(device, target, fstype, options))
 }
 
 // IsMountPoint reports whether path is a mount point, including a bind mount of a part of the same file system. A symbolic link

@@ -16,16 +16,16 @@ import (
 // nameField is the only supported field of a node selector term.
 const nameField = "metadata.name"
 
-// Match reports whether at least one of terms matches a node with the given name and the labels node. A term without requirements
-// matches no node. If no term matches, the errors of all invalid terms are returned. An empty name disables the requirements on
-// fields. Source: LazyErrorNodeSelector in k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
-func Match(terms []corev1.NodeSelectorTerm, name string, node map[string]string) (bool, error) {
+// Match reports whether at least one of terms matches a node called name with nodeLabels. A term without requirements matches no
+// node. If no term matches, the errors of all invalid terms are returned. If name is empty, requirements on fields are ignored.
+// Source: LazyErrorNodeSelector in k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
+func Match(terms []corev1.NodeSelectorTerm, name string, nodeLabels map[string]string) (bool, error) {
 	var errs []error
 	for i := range terms {
 		if len(terms[i].MatchExpressions) == 0 && len(terms[i].MatchFields) == 0 {
 			continue
 		}
-		matches, err := matchTerm(&terms[i], name, node)
+		matches, err := matchTerm(&terms[i], name, nodeLabels)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("nodeSelectorTerms[%d]: %w", i, err))
@@ -36,9 +36,9 @@ func Match(terms []corev1.NodeSelectorTerm, name string, node map[string]string)
 	return false, errors.Join(errs...)
 }
 
-// matchTerm reports whether the node matches all requirements of term. After a requirement that does not match it checks the
-// remaining ones too, so that an invalid requirement is always an error.
-func matchTerm(term *corev1.NodeSelectorTerm, name string, node map[string]string) (bool, error) {
+// matchTerm reports whether a node called name with nodeLabels matches all requirements of term. It checks every requirement,
+// even after one that does not match, so that an invalid requirement is always an error.
+func matchTerm(term *corev1.NodeSelectorTerm, name string, nodeLabels map[string]string) (bool, error) {
 	matches := true
 	for _, f := range term.MatchFields {
 		switch {
@@ -60,7 +60,7 @@ func matchTerm(term *corev1.NodeSelectorTerm, name string, node map[string]strin
 		if err != nil {
 			return false, err
 		}
-		matches = matches && r.Matches(labels.Set(node))
+		matches = matches && r.Matches(labels.Set(nodeLabels))
 	}
 	return matches, nil
 }

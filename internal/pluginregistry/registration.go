@@ -96,23 +96,23 @@ func (p *Plugin) checkLimits() error {
 	return nil
 }
 
-// refusePlugin reports to the plugin that it is not registered because of the error why, and returns why. If the report fails,
-// the returned error also wraps the error of the report.
-func refusePlugin(ctx context.Context, client registration.RegistrationClient, why error) error {
-	if err := notifyPlugin(ctx, client, why); err != nil {
-		return fmt.Errorf("%w; notify plugin: %w", why, err)
+// refusePlugin reports to the plugin that it is not registered because of reason, and returns reason. If the report fails, the
+// returned error also wraps the error of the report.
+func refusePlugin(ctx context.Context, client registration.RegistrationClient, reason error) error {
+	if err := notifyPlugin(ctx, client, reason); err != nil {
+		return fmt.Errorf("%w; notify plugin: %w", reason, err)
 	}
-	return why
+	return reason
 }
 
-// notifyPlugin reports to the plugin that it is registered, if why is nil. Otherwise it reports why as the error that prevented
-// the registration.
-func notifyPlugin(ctx context.Context, client registration.RegistrationClient, why error) error {
+// notifyPlugin reports to the plugin that it is registered, if reason is nil. Otherwise it reports reason as the error that
+// prevented the registration.
+func notifyPlugin(ctx context.Context, client registration.RegistrationClient, reason error) error {
 	ctx, cancel := context.WithTimeout(ctx, NotifyTimeout)
 	defer cancel()
-	status := &registration.RegistrationStatus{PluginRegistered: why == nil}
-	if why != nil {
-		text := why.Error()
+	status := &registration.RegistrationStatus{PluginRegistered: reason == nil}
+	if reason != nil {
+		text := reason.Error()
 		status.Error = strings.ToValidUTF8(text[:min(len(text), maxError)], "") // protobuf requires valid UTF-8
 	}
 	_, err := client.NotifyRegistrationStatus(ctx, status)

@@ -71,11 +71,11 @@ func LoadClosure(ctx context.Context, dir string) (Closure, error) {
 	return closure, nil
 }
 
-// thirdPartyDependencies returns all third-party packages that the package with path from imports directly or indirectly. graph
-// has the imports of each package.
-func thirdPartyDependencies(graph map[string]listedPackage, from string) (deps []Dependency) {
-	seen := map[string]bool{from: true}
-	for queue := []string{from}; len(queue) > 0; {
+// thirdPartyDependencies returns all third-party packages that the package root imports directly or indirectly. graph has the
+// imports of each package.
+func thirdPartyDependencies(graph map[string]listedPackage, root string) (deps []Dependency) {
+	seen := map[string]bool{root: true}
+	for queue := []string{root}; len(queue) > 0; {
 		p := graph[queue[0]]
 		queue = queue[1:]
 		if m := p.Module; m != nil && !m.Main && m.Path != "golang.org/x/sys" {

@@ -80,8 +80,8 @@ func constants(t *testing.T, file string) map[string]string {
 
 // FindsFault fails the test unless the test suite detects a defect. It executes this test binary in a new process, with the
 // environment variable called variable set to mutant, the name of the defect. The process runs the case testCase of the tests
-// named Test...Mutant. It must fail, and its output must contain broken, a part of the rule that the defect breaks.
-func FindsFault(t *testing.T, variable, mutant, testCase, broken string) {
+// named Test...Mutant. It must fail, and its output must contain brokenRule, a part of the rule that the defect breaks.
+func FindsFault(t *testing.T, variable, mutant, testCase, brokenRule string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], `-test.run=^Test\w*Mutant$/`+testCase)
 	cmd.Env = append(os.Environ(), variable+"="+mutant)
@@ -89,7 +89,7 @@ func FindsFault(t *testing.T, variable, mutant, testCase, broken string) {
 	if _, ok := errors.AsType[*exec.ExitError](err); !ok {
 		t.Fatalf("the suite passes (%v):\n%s", err, out)
 	}
-	for _, want := range []string{`broken: "`, broken} {
+	for _, want := range []string{`broken: "`, brokenRule} {
 		if !strings.Contains(string(out), want) {
 			t.Fatalf("the suite does not say %q:\n%s", want, out)
 		}
