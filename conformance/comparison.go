@@ -249,7 +249,7 @@ func (c Comparison[In, Out]) report(data []byte) string {
 	return fmt.Sprintf("the kubelet (-) and nodeagent (+) differ on %q\n%s\n%s", data, show(r.in), diff)
 }
 
-// String returns the result as YAML, or the panic.
+// String returns the result as YAML, or the value of the panic.
 func (o outcome[Out]) String() string {
 	if o.panic != nil {
 		return fmt.Sprint("panic: ", o.panic)

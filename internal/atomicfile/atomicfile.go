@@ -16,10 +16,10 @@ import (
 	"syscall"
 )
 
-// WriteFile replaces the content of the file at path, and returns when it is on disk. The file gets the mode perm, regardless of
-// the umask. Anything but a regular file, such as a symbolic link, is an error.
+// WriteFile replaces the content of the file at path by data, and returns when data is on disk. The file gets the mode perm,
+// regardless of the umask. If path exists and is not a regular file, for example a symbolic link, it returns an error.
 //
-// On error the old content stays, except that the new content may already be visible if only the sync of the directory failed. A
+// After an error the file has its old content. Only if the sync of the directory fails, it may already have the new content. A
 // writer that is killed leaves a temporary file; see [Clean].
 func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	return wrapError(path, replaceFile(path, data, perm, true))

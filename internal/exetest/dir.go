@@ -16,7 +16,7 @@ type Dir struct {
 	t testing.TB
 }
 
-// NewDir creates a directory, which is removed when the test ends.
+// NewDir creates a directory for files that a program reads. It is removed when the test ends.
 func NewDir(t testing.TB) Dir {
 	t.Helper()
 	return Dir{Path: t.TempDir(), t: t}

@@ -84,7 +84,7 @@ func (l *Lab) ContainerdPID() int { return l.record.Containerd.PID }
 // LogPath returns the path of containerd's log file.
 func (l *Lab) LogPath() string { return filepath.Join(l.Dir(), "containerd.log") }
 
-// BinDir returns the directory with containerd, runc, ctr, crane and the CNI plugins.
+// BinDir returns the directory that contains containerd, runc, ctr, crane and the CNI plugins.
 func (l *Lab) BinDir() string { return filepath.Join(l.home, "bin") }
 
 func (l *Lab) socketPath() string { return filepath.Join(l.StateDir(), "containerd.sock") }

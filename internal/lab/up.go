@@ -171,7 +171,7 @@ func (l *Lab) awaitReady(ctx context.Context) error {
 	}
 }
 
-// Ready returns nil if containerd runs and its CRI responds.
+// Ready returns nil if containerd runs and its CRI responds within 10 seconds. Otherwise it returns the reason as an error.
 func (l *Lab) Ready(ctx context.Context) error {
 	if !l.record.Containerd.isAlive() {
 		return errors.New("containerd does not run")

@@ -17,7 +17,7 @@ import (
 // Conn is not implemented on this operating system.
 type Conn struct{}
 
-// Dial returns an error that wraps errors.ErrUnsupported.
+// Dial returns an error that wraps errors.ErrUnsupported, because logind exists only on Linux.
 func Dial(context.Context, Options) (*Conn, error) { return nil, unsupportedError() }
 
 func unsupportedError() error {

@@ -5,5 +5,5 @@
 
 package memreturn
 
-// unmapProgram does nothing: other kernels have no madvise that drops clean file pages.
+// unmapProgram does nothing. Only Linux can drop unmodified pages of a file by madvise.
 func unmapProgram() error { return nil }

@@ -15,5 +15,5 @@ func First[T any](first, second *T) *T {
 // OrZero returns value, or a pointer to a zero T if value is nil.
 func OrZero[T any](value *T) *T { return First(value, new(T)) }
 
-// IsTrue reports whether value is set and true.
+// IsTrue reports whether value is not nil and points to true.
 func IsTrue(value *bool) bool { return value != nil && *value }

@@ -26,7 +26,7 @@ func (g *Group) Add(name string, run func(context.Context) error) {
 	g.parts = append(g.parts, part{name, run})
 }
 
-// Len returns the number of parts.
+// Len returns the number of parts of g.
 func (g *Group) Len() int { return len(g.parts) }
 
 // Start runs each part of g in a goroutine of wg and passes ctx to it. If a part returns an error, Start logs it and calls fail

@@ -12,7 +12,7 @@ import (
 	"net"
 )
 
-// dialSocket returns an error: this system has no plugins.
+// dialSocket returns an error, because plugins are supported only on Linux.
 func dialSocket(context.Context, string) (net.Conn, error) {
 	return nil, fmt.Errorf("plugins: %w", errors.ErrUnsupported)
 }

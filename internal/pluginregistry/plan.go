@@ -112,7 +112,7 @@ func (k *socket) nextStep() (step, time.Time) {
 	return register, k.notBefore
 }
 
-// startStep records that a step of k, such as its registration, has started.
+// startStep records that next, a step of k such as its registration, has started.
 func (k *socket) startStep(next step) {
 	if next == cancel {
 		k.canceled = true

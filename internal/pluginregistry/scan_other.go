@@ -10,7 +10,7 @@ import (
 	"fmt"
 )
 
-// scanDir returns an error: this system has no plugins.
+// scanDir returns an error, because plugins are supported only on Linux.
 func scanDir(string) (sockets map[string]socketID, dirs []string, err error) {
 	return nil, nil, fmt.Errorf("plugins: %w", errors.ErrUnsupported)
 }

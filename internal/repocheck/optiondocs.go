@@ -41,7 +41,7 @@ func checkOptionDocs(t *Tree) (found []Complaint) {
 	return found
 }
 
-// commentLines returns the number of lines of a comment.
+// commentLines returns the number of lines of the comment c.
 func commentLines(c *ast.CommentGroup) int {
 	if c == nil {
 		return 0

@@ -15,10 +15,10 @@ type ConformancePods struct{ Content, Runtime func(uid types.UID) bool }
 // IsPodTerminationRequested returns false. The garbage collection never calls it.
 func (p ConformancePods) IsPodTerminationRequested(types.UID) bool { return false }
 
-// ShouldPodContentBeRemoved calls Content.
+// ShouldPodContentBeRemoved calls p.Content with uid.
 func (p ConformancePods) ShouldPodContentBeRemoved(uid types.UID) bool { return p.Content(uid) }
 
-// ShouldPodRuntimeBeRemoved calls Runtime.
+// ShouldPodRuntimeBeRemoved calls p.Runtime with uid.
 func (p ConformancePods) ShouldPodRuntimeBeRemoved(uid types.UID) bool { return p.Runtime(uid) }
 
 // ConformanceGC makes the container garbage collection of manager use pods as the state of the pods.
