@@ -89,8 +89,8 @@ func (p *Plugins) Uninstall(name string) {
 	}
 }
 
-// Script sets the answers for calls of plugin with the CNI command command: the nth call gets the nth answer, and all later calls
-// get the last answer. Without answers, the plugin succeeds with a default result.
+// Script sets the answers of plugin to one CNI command, such as "ADD". The nth call gets the nth answer, and all later calls get
+// the last one. Without answers, the plugin succeeds with a default result.
 func (p *Plugins) Script(plugin, command string, answers ...Answer) {
 	p.t.Helper()
 	s, err := readScript(p.Dir)

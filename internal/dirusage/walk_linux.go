@@ -164,9 +164,9 @@ func (w *Walk) enterDirectory(ctx context.Context, parent *int, name string, buf
 	return reopen(fd)
 }
 
-// suspendDir closes the directory *dir, because a deep tree would need too many open descriptors. reopen opens it again as the
-// parent of the open directory subdirectory, and continues at the previous position. The error is errMoved if the parent is
-// another directory by then.
+// suspendDir closes the directory *dir, because a deep tree would need too many open descriptors. The caller passes reopen an
+// open subdirectory of the closed directory. reopen opens its parent again, at the previous position, and stores the descriptor
+// in *dir. Its error is errMoved if the subdirectory now has another parent.
 func suspendDir(dir *int) (reopen func(subdirectory int) error, err error) {
 	st, err := statEntry(*dir, "")
 	if err != nil {

@@ -143,8 +143,8 @@ func parseOctal(s string) (byte, bool) {
 	return byte(c), err == nil
 }
 
-// MountsBelow returns the mounts of table at path and below it in an order for unmounting: deeper mount points first, and later
-// mounts first at each mount point. path must be clean and contain no symbolic links.
+// MountsBelow returns the mounts of table at path and below it, in an order in which they can be unmounted. Deeper mount points
+// come first. Of several mounts at one mount point, the topmost comes first. path must be clean and contain no symbolic links.
 func MountsBelow(table []Info, path string) []Info {
 	var found []Info
 	for _, m := range slices.Backward(table) {

@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Addresses returns the IP addresses of a pod for its status, at most one per IP family. The first is the first address in ips of
-// the node's primary family, that of hostIPs[0]. The second is the first address in ips of the other family. ips has the
-// addresses from the runtime in any order; invalid ones are ignored.
+// Addresses returns the IP addresses of a pod for its status, at most one per IP family. ips has the addresses from the runtime
+// in any order; invalid ones are ignored. The first result is of the node's primary family, which is that of hostIPs[0], if ips
+// has such an address. The other family follows.
 //
 // A pod with host network and without addresses in ips keeps its previous addresses, or gets hostIPs[0] if it has none. If it
 // then has one address, it also gets hostIPs[1] of the other family, because the node may have become dual stack. Source:

@@ -50,8 +50,8 @@ type verdict struct {
 	used               bool
 }
 
-// findMismatch returns a text if the metric does not differ in the way that the verdict v claims, or "" if v is right. theirs is
-// the kubelet's metric. ours is nodeagent's, or nil if nodeagent does not have it.
+// findMismatch returns "" if the metric differs as the verdict v states, and otherwise a text about the contradiction. theirs is
+// the metric of the kubelet. ours is that of nodeagent, or nil if nodeagent does not have the metric.
 func (v *verdict) findMismatch(theirs, ours *Family) string {
 	switch {
 	case v.kind == "varies":

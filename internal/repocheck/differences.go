@@ -31,9 +31,9 @@ var (
 	pinned = regexp.MustCompile(`\((?:conformance: ([^()/]+)(?:/([^()]+))?|no conformance case: \S.*)\)$`)
 )
 
-// checkDifferences checks the documentation of differences from Kubernetes. It reports a package comment with more than
-// maxDifferences items, and an item of a differences file that names neither an existing conformance case nor a reason for having
-// none. It also reports a difference that the tests of package conformance permit, but no differences file lists.
+// checkDifferences checks the documentation of differences from Kubernetes. A package comment may have at most maxDifferences
+// items. An item of a differences file must name an existing conformance case, or a reason for having none. A differences file
+// must list each difference that the tests of package conformance permit.
 func checkDifferences(t *Tree) (found []Complaint) {
 	comments := map[string]*File{} // by directory: the file with the package comment
 	sources := map[string]bool{}   // directories of packages
@@ -131,8 +131,8 @@ func literalField(list *ast.CompositeLit, field string) (text string, ok bool) {
 	return "", false
 }
 
-// conformanceCases returns the possible names of conformance cases: the names of all tests in package conformance, and "/" with
-// each string in their code, since a string may name a subtest.
+// conformanceCases returns the names that a conformance case may have: the names of all tests in package conformance, and "/"
+// with each string in their code. Each string may be the name of a subtest.
 func (t *Tree) conformanceCases() map[string]bool {
 	cases := map[string]bool{}
 	for f := range t.goFiles(func(f *File) bool { return f.IsTest() && f.Dir() == conformanceDir }) {

@@ -61,8 +61,8 @@ func NewConformanceNode(ctx context.Context, config NodeConfig, capacity v1.Reso
 // Pods returns the manager of the cgroups of single pods.
 func (n *ConformanceNode) Pods() PodContainerManager { return n.m.NewPodContainerManager() }
 
-// Allocatable returns two amounts: absolute, the node allocatable that the cgroup of all pods enforces, and reserved, the
-// resources that the scheduler must not use. err is set if the kubelet rejects the configuration.
+// Allocatable returns two amounts of resources. absolute is the node allocatable that the cgroup of all pods enforces. reserved
+// is the amount that the scheduler must not use. err is set if the kubelet rejects the configuration.
 func (n *ConformanceNode) Allocatable() (absolute, reserved v1.ResourceList, err error) {
 	return n.m.GetNodeAllocatableAbsolute(), n.m.GetNodeAllocatableReservation(), n.m.validateNodeAllocatable()
 }

@@ -27,8 +27,8 @@ func NewConformanceSource(name string) *ConformanceSource {
 	return &ConformanceSource{newPodStorage(updates, &record.FakeRecorder{}, unobserved{}), updates, name}
 }
 
-// Send replaces the pods of the source by pods. told has the updates that the kubelet sends to its sync loop, and all has the
-// pods of the source afterwards.
+// Send replaces the pods of the source by pods. told has the updates that the kubelet sends to its sync loop. all has the pods of
+// the source afterwards.
 func (s *ConformanceSource) Send(ctx context.Context, pods []*v1.Pod) (told []kubetypes.PodUpdate, all []*v1.Pod) {
 	if err := s.storage.Merge(ctx, s.name, sourceUpdate{Pods: pods}); err != nil {
 		panic(err) // it never returns an error

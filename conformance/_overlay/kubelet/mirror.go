@@ -14,9 +14,9 @@ import (
 	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
 )
 
-// ConformanceMirrors creates and deletes mirror pods in client as the kubelet does for pods: first those of existing static pods,
-// as in a pod sync, then those without a static pod, as in the housekeeping. terminating reports whether a pod with this full
-// name is terminating. The kubelet does not sync a static pod during this time (allowStaticPodStart in pod_workers.go).
+// ConformanceMirrors creates and deletes mirror pods for pods as the kubelet does. It first handles the mirror pods of existing
+// static pods, as in a pod sync, and then mirror pods without a static pod, as in the housekeeping. terminating reports whether a
+// pod with this full name is terminating. Such a pod is not synced (allowStaticPodStart in pod_workers.go).
 func ConformanceMirrors(
 	ctx context.Context, client clientset.Interface, nodes corelisters.NodeLister, node string, pods []*v1.Pod, terminating func(fullName string) bool,
 ) {

@@ -27,8 +27,8 @@ func ConformanceAccept(pod *v1.Pod, before, status v1.PodStatus) (kept v1.PodSta
 	return m.podStatuses[pod.UID].status, changed, true
 }
 
-// ConformanceMerge calls mergePodStatus. It returns the status that the kubelet sends to the API server, if the API server has
-// the status server and the kubelet has computed status. mayRun means that a container of pod may still run.
+// ConformanceMerge calls mergePodStatus. It returns the status that the kubelet sends to the API server. server is the status in
+// the API server, and status is the one that the kubelet has computed. mayRun means that a container of pod may still run.
 func ConformanceMerge(pod *v1.Pod, server, status v1.PodStatus, mayRun bool) v1.PodStatus {
 	return mergePodStatus(pod, server, status, mayRun)
 }
