@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
-// inhibitShutdown creates the shutdown inhibitor, which delays a shutdown of the machine until the pods have terminated, if the config asks for it.
+// inhibitShutdown creates the inhibitor that delays a shutdown of the machine until the pods have terminated, if a grace period is configured.
 func (a *Agent) inhibitShutdown(context.Context, *lifecycle.Options) error {
 	periods, err := a.config.Kubelet.ShutdownPeriods()
 	if err != nil || len(periods) == 0 {

@@ -25,7 +25,7 @@ func LoadConfig(path string) (Config, error) { return kubeletconfig.Load(path) }
 // servesAPI reports whether the agent serves the HTTP API of the node.
 func (a *Agent) servesAPI() bool { return *a.config.Kubelet.EnableServer }
 
-// filePath returns the path of the agent's file name in rootDir, or an empty string if Options.Ephemeral forbids files.
+// filePath returns the path of the named file in rootDir. It is empty if Options.Ephemeral is set: then the agent has no files.
 func (a *Agent) filePath(name string) string {
 	if a.options.Ephemeral {
 		return ""

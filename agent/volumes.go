@@ -21,7 +21,7 @@ import (
 // volumeWait is how long a pod waits for its volumes until its status reports the error. The pod still starts once all volumes are mounted.
 const volumeWait = 15 * time.Second
 
-// createVolumes creates the engine that mounts the volumes of pods, and sets the options of the reconciler o that depend on it.
+// createVolumes creates the engine that mounts the volumes of pods. It sets the fields of o, the options of the reconciler, that depend on it.
 func (a *Agent) createVolumes(o *lifecycle.Options) error {
 	n := &a.config.Node
 	plugins := intree.Options{Allocatable: a.node.Allocatable}

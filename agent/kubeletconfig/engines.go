@@ -22,8 +22,8 @@ import (
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
-// EvictionRules returns the eviction thresholds and grace periods. The thresholds for allocatable memory apply, as with the
-// kubelet's default of enforceNodeAllocatable. Call it after SetDefaults.
+// EvictionRules returns the eviction thresholds and grace periods. They include a threshold for the memory of all pods together,
+// as with the kubelet's default of enforceNodeAllocatable. Call it after SetDefaults.
 func (c *Configuration) EvictionRules() (eviction.Rules, error) {
 	thresholds, err := eviction.ParseThresholds(eviction.Config{
 		Hard: c.EvictionHard, Soft: c.EvictionSoft, SoftGracePeriod: c.EvictionSoftGracePeriod, MinimumReclaim: c.EvictionMinimumReclaim,

@@ -37,7 +37,7 @@ type webSocket struct {
 }
 
 // upgradeWebSocket hijacks the connection of r and upgrades it to a WebSocket with the given protocol. It returns the network
-// connection and the WebSocket on it. A nil connection means that it was not hijacked.
+// connection and the WebSocket on it. If the connection was not hijacked, both are nil.
 func (s *session) upgradeWebSocket(w http.ResponseWriter, r *http.Request, protocol string) (*conn, *websocket.Conn, error) {
 	c, err := s.hijackConn(w)
 	if err != nil {
@@ -132,7 +132,7 @@ func (ws *webSocket) readMessages() {
 	}
 }
 
-// copyMessage copies the current message to input, by means of buf. Invalid base64 data ends the copy.
+// copyMessage copies the current message to input. It reads the message into buf first. Invalid base64 data ends the copy.
 func (ws *webSocket) copyMessage(input *pipe.Pipe, buf []byte) {
 	var r io.Reader = ws.frames
 	if ws.base64 {

@@ -35,8 +35,8 @@ func (s *Server) ServeExec(w http.ResponseWriter, r *http.Request, containerID s
 	})
 }
 
-// ServeAttach connects the client of r with the input and output of the container's main process. opts.TTY must tell whether the
-// container was created with a terminal. Otherwise it is used like ServeExec.
+// ServeAttach connects the client of r with the input and output of the container's main process. opts.TTY must be true if the
+// container was created with a terminal. For the rest see ServeExec.
 func (s *Server) ServeAttach(w http.ResponseWriter, r *http.Request, containerID string, opts cri.StreamOptions) {
 	s.serveCommand(w, r, command{
 		kind: Attach, target: s.newTarget(containerID), options: opts,
@@ -84,7 +84,8 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, cmd comman
 	}
 }
 
-// newTarget returns the target of a session: a container or sandbox ID, and the UID of its pod from Options.PodOf.
+// newTarget returns the target of a session. It has id, a container or sandbox ID, and the UID of its pod, which Options.PodOf
+// returns.
 func (s *Server) newTarget(id string) Target {
 	t := Target{ID: id}
 	if f := s.opts.PodOf; f != nil {

@@ -65,8 +65,8 @@ func (c *conn) CloseWrite() error {
 	return c.Close()
 }
 
-// Raw returns the socket of a connection to the runtime, and early, the bytes that were received before and must be used first.
-// Both are nil for a connection to a client, and for one that is no plain TCP connection.
+// Raw returns the socket of a connection to the runtime. early are the bytes that were received before: they must be used first.
+// Both are nil for a connection to a client, and if the connection is not plain TCP.
 func (c *conn) Raw() (early []byte, socket syscall.RawConn) {
 	one, ok := c.Conn.(*net.TCPConn)
 	if !ok || c.client {
@@ -82,7 +82,7 @@ func (c *conn) Raw() (early []byte, socket syscall.RawConn) {
 
 func (c *conn) newReader() *bufio.Reader { return bufio.NewReaderSize(c, 16<<10) }
 
-// hijackConn returns the network connection of a request, which the HTTP server then no longer uses.
+// hijackConn takes the network connection of a request over from the HTTP server, and returns it.
 func (s *session) hijackConn(w http.ResponseWriter) (*conn, error) {
 	c, rw, err := http.NewResponseController(w).Hijack()
 	if errors.Is(err, http.ErrNotSupported) {

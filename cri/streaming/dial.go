@@ -72,7 +72,7 @@ func isLoopback(host string) bool {
 	return err == nil && a.IsLoopback() || host == "localhost"
 }
 
-// buildRequest returns an HTTP upgrade request for the URL of e. Of the headers it contains only the given ones, so that no
+// buildRequest returns the bytes of an HTTP upgrade request for the URL of e. It contains only the given headers, so that no
 // credentials of the client reach the runtime.
 func (e endpoint) buildRequest(method string, headers http.Header) []byte {
 	target := e.url.EscapedPath()
@@ -109,8 +109,8 @@ func forwardedHeaders(r *http.Request) http.Header {
 	return h
 }
 
-// dialRuntime connects to location, the session URL of the runtime, and sends an upgrade request. It returns the connection with
-// the response, also if the runtime refuses the upgrade: see readRefusal.
+// dialRuntime connects to location, the session URL of the runtime, and sends an upgrade request. It returns the connection and
+// the response. The response may be a refusal, see readRefusal.
 func (s *session) dialRuntime(ctx context.Context, location, method string, headers http.Header) (*runtimeConn, error) {
 	o := s.server.opts
 	e, err := parseURL(location, o.AllowAnyHost)
@@ -171,7 +171,8 @@ func readHead(conn *conn) (*http.Response, []byte, error) {
 	return response, all[:len(all)-len(rest)], nil
 }
 
-// readRefusal reads the response of a runtime that refused the upgrade, for the client. It returns nil if the runtime accepted.
+// readRefusal returns the runtime's response for the client if the runtime has refused the upgrade. It returns nil if the runtime
+// has accepted.
 func (b *runtimeConn) readRefusal() *upgrade.Refusal {
 	code := b.response.StatusCode
 	switch {

@@ -28,7 +28,7 @@ func ParseStreams(query url.Values) (cri.StreamOptions, error) {
 	return o, nil
 }
 
-// ParsePorts returns the query parameters port of a port-forward request. It returns nil for a SPDY request, plain or inside a
+// ParsePorts returns the ports in the query of a port-forward request. It returns nil for a SPDY request, plain or inside a
 // WebSocket: such a client sends the port with each stream. The errors are the kubelet's messages for HTTP status 400.
 func ParsePorts(r *http.Request) ([]int32, error) {
 	if !upgrade.IsWebSocket(r) || upgrade.IsTunnel(r) {

@@ -108,7 +108,7 @@ func (s *Server) endSessions(reason error, matches func(Target) bool) int {
 }
 
 // Shutdown refuses new sessions with HTTP status 503, and waits until all running sessions have ended. When ctx ends, it ends the
-// remaining sessions like [Server.CloseSessions], and returns once their resources are released. It may be called repeatedly.
+// remaining sessions as [Server.CloseSessions] does, and waits until their resources are released. It may be called repeatedly.
 func (s *Server) Shutdown(ctx context.Context) {
 	none := s.stopAdmission()
 	select {

@@ -46,7 +46,7 @@ func newSession(ctx context.Context, s *Server, info Session) *session {
 	return session
 }
 
-// addConn adds a network connection to the session, which closeConns closes. After closeConns it closes conn at once.
+// addConn adds conn to the connections that closeConns closes. If closeConns was called before, addConn closes conn at once.
 func (s *session) addConn(conn *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

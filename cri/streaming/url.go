@@ -26,7 +26,7 @@ func (s *URLServer) Exec(_ context.Context, containerID string, cmd []string, op
 	return url, urlError("Exec", containerID, err)
 }
 
-// Attach returns the URL of a session that attaches to the container's main process. opts.TTY must tell whether the container was
+// Attach returns the URL of a session that attaches to the container's main process. opts.TTY must be true if the container was
 // created with a terminal.
 func (s *URLServer) Attach(_ context.Context, containerID string, opts cri.StreamOptions) (string, error) {
 	url, err := s.addURL("/attach/", func(w http.ResponseWriter, r *http.Request) {
@@ -35,8 +35,8 @@ func (s *URLServer) Attach(_ context.Context, containerID string, opts cri.Strea
 	return url, urlError("Attach", containerID, err)
 }
 
-// PortForward returns the URL of a session that forwards ports of the sandbox. ports is only needed for WebSocket clients: a SPDY
-// client sends the port with each stream.
+// PortForward returns the URL of a session that forwards ports of the sandbox. Only WebSocket clients need ports: a SPDY client
+// sends the port with each stream.
 func (s *URLServer) PortForward(_ context.Context, sandboxID string, ports []int32) (string, error) {
 	ports = slices.Clone(ports)
 	url, err := s.addURL("/portforward/", func(w http.ResponseWriter, r *http.Request) {

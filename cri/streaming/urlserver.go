@@ -119,7 +119,7 @@ func (s *URLServer) expireURLs(ctx context.Context) {
 	clear(s.tokens.pending)
 }
 
-// countConn counts the connections that have not started a session. If there are more than MaxConns, it closes conn, a new one.
+// countConn counts the connections that have not started a session. It closes a new conn if more than MaxConns are counted.
 func (s *URLServer) countConn(conn net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
