@@ -110,7 +110,7 @@ func (h *NodeLogs) copyFirst(ctx context.Context, out io.Writer, service string)
 	return err
 }
 
-// copyFile writes the content of the regular file name to out. For a directory it returns fs.ErrNotExist.
+// copyFile writes the content of the named regular file to out. For a directory it returns fs.ErrNotExist.
 func (t *logTree) copyFile(ctx context.Context, out io.Writer, name string) error {
 	f, err := t.openFile(name)
 	if err != nil {

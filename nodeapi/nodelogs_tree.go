@@ -59,7 +59,7 @@ func (t *logTree) Open(name string) (http.File, error) {
 	return &boundedFile{File: f}, nil
 }
 
-// checkFile returns an error if the file name cannot be opened within the log directory.
+// checkFile returns an error if the named file cannot be opened within the log directory.
 func (t *logTree) checkFile(name string) error {
 	f, err := t.openFile(strings.TrimLeft(filepath.ToSlash(name), "/"))
 	if err != nil {
@@ -68,7 +68,7 @@ func (t *logTree) checkFile(name string) error {
 	return f.Close()
 }
 
-// openFile opens the regular file or directory name. If a symbolic link is replaced after it was checked, os.Root returns an
+// openFile opens the named regular file or directory. If a symbolic link is replaced after it was checked, os.Root returns an
 // error, so that no file outside of the log directory is opened.
 func (t *logTree) openFile(name string) (*os.File, error) {
 	if name == "" {

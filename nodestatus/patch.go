@@ -64,7 +64,7 @@ func buildPatch(previous, built *corev1.Node) ([]byte, error) {
 // jsonObject is a JSON object of a strategic merge patch.
 type jsonObject map[string]any
 
-// addPart sets the field name of o to part, unless part is empty. It returns o.
+// addPart adds part to o as the field called name, unless part is empty. It returns o.
 func (o jsonObject) addPart(name string, part jsonObject) jsonObject {
 	if len(part) > 0 {
 		o[name] = part
@@ -72,8 +72,8 @@ func (o jsonObject) addPart(name string, part jsonObject) jsonObject {
 	return o
 }
 
-// addDiff sets the field name of o to the difference between old and now: for an object its changed fields, otherwise the value
-// now. It sets nothing if they are equal.
+// addDiff adds a field called name to o, with the difference between old and now: for an object its changed fields, otherwise the
+// value now. It adds nothing if they are equal.
 func (o jsonObject) addDiff(name string, old, now any) error {
 	was, err := toJSONValue(old)
 	if err != nil {
@@ -87,8 +87,8 @@ func (o jsonObject) addDiff(name string, old, now any) error {
 	return nil
 }
 
-// addJSONDiff sets the field name of o to the difference between the decoded JSON values was and is. For objects it is an object
-// with the changed fields; a removed field is null. It sets nothing if they are equal.
+// addJSONDiff adds a field called name to o, with the difference between the decoded JSON values was and is. For objects the
+// difference has the changed fields, and null for each removed field. It adds nothing if the values are equal.
 func (o jsonObject) addJSONDiff(name string, was, is any) {
 	if reflect.DeepEqual(was, is) {
 		return

@@ -138,13 +138,13 @@ func psiStats(p *cgroups.Pressure) *statsapi.PSIStats {
 	return &statsapi.PSIStats{Some: line(p.Some), Full: line(p.Full)}
 }
 
-// networkStats returns the traffic of all interfaces, read at the time at. The interface eth0 is the default interface of the
-// result. It returns nil if at is zero: the traffic was not read.
-func networkStats(all []Interface, at time.Time) *statsapi.NetworkStats {
-	if at.IsZero() {
+// networkStats returns the traffic of all interfaces, which was read at readAt. The interface eth0 is the default interface of
+// the result. It returns nil if readAt is zero: the traffic was not read.
+func networkStats(all []Interface, readAt time.Time) *statsapi.NetworkStats {
+	if readAt.IsZero() {
 		return nil
 	}
-	out := &statsapi.NetworkStats{Time: metav1.NewTime(at)}
+	out := &statsapi.NetworkStats{Time: metav1.NewTime(readAt)}
 	for _, i := range all {
 		out.Interfaces = append(out.Interfaces, statsapi.InterfaceStats{
 			Name: i.Name, RxBytes: &i.RxBytes, RxErrors: &i.RxErrors, TxBytes: &i.TxBytes, TxErrors: &i.TxErrors,

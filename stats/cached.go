@@ -22,8 +22,8 @@ type CachedCollector struct {
 }
 
 // Cached returns a collector whose summaries are at most maxAge old. If maxAge is zero or less, each call measures. A call during
-// a running measurement waits for its result, or returns nil and the cause of ctx once ctx ends. A summary with an error is not
-// cached.
+// a running measurement waits for its result. If ctx ends first, the call returns nil and the cause. A summary with an error is
+// not cached.
 func (k *Collector) Cached(maxAge time.Duration) *CachedCollector {
 	return &CachedCollector{collector: k, full: latest.New(maxAge, k.Summary), cpuAndMemory: latest.New(maxAge, k.CPUAndMemory)}
 }

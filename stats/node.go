@@ -78,8 +78,8 @@ func (k *Collector) readMachine(node *nodeSample, errs *failures) {
 	errs.addError("proc", "", err)
 }
 
-// sampleCgroup reads the counters of the cgroup leaf in cgroup; without leaf, of cgroup itself. The field found of the result is
-// false if it does not exist or reading fails. Only a failure is added to errs.
+// sampleCgroup reads the counters of the cgroup leaf in cgroup, or of cgroup itself if leaf is empty. In the result, found is
+// false if the cgroup does not exist or cannot be read. A cgroup that does not exist is not an error.
 func (k *Collector) sampleCgroup(ctx context.Context, cgroup cgroups.Path, leaf string, parts cgroups.Parts, errs *failures) cgroupSample {
 	s := cgroupSample{path: cgroup, leaf: leaf, at: time.Now()}
 	var err error
@@ -117,8 +117,8 @@ func (k *Collector) measureNodeDisks(ctx context.Context, node *nodeSample, errs
 	k.measureDisks(ctx, node, u, k.opts.Timeout, errs)
 }
 
-// measureDisks stores the sizes of nodefs, imagefs and containerfs in node. usage has the mount points of the latter two. The
-// three calls run at the same time, each for at most the duration wait.
+// measureDisks stores the sizes of nodefs, imagefs and containerfs in node. usage has the mount points of imagefs and
+// containerfs. The calls run at the same time, each for at most the duration wait.
 func (k *Collector) measureDisks(ctx context.Context, node *nodeSample, usage cri.ImageUsage, wait time.Duration, errs *failures) {
 	if len(usage.Images) > 0 {
 		node.images, node.layers, node.imagesKnown = usage.Images[0], usage.Images[0], true

@@ -116,8 +116,8 @@ func (k *Collector) listPodCgroups(ctx context.Context, errs *failures) map[stri
 	return paths
 }
 
-// hasUnlistedPod reports whether paths has the cgroup of a pod without a running container in snapshot. The pod may have started
-// since the snapshot. Evictions treat a pod without a measurement as unmeasured and evict it first, so the list must be complete.
+// hasUnlistedPod reports whether a pod with a cgroup in paths has no running container in snapshot. Such a pod may have started
+// after the snapshot. It must not be missing, because evictions evict a pod without a measurement first.
 func hasUnlistedPod(snapshot cri.Snapshot, paths map[string]cgroups.Path) bool {
 	runs := make(map[string]bool, len(snapshot.Sandboxes)) // by sandbox
 	for i := range snapshot.Containers {
@@ -140,7 +140,7 @@ func hasUnlistedPod(snapshot cri.Snapshot, paths map[string]cgroups.Path) bool {
 }
 
 // unlistedPods returns the pods in paths that are missing in pods, because the runtime hangs and the list is old. They have only
-// a UID, by which their pod cgroup is sampled. Evictions need no more.
+// a UID. It is enough for sampling their pod cgroups, which evictions need.
 func unlistedPods(pods []pod, paths map[string]cgroups.Path) (more []pod) {
 	listed := make(map[string]bool, len(pods))
 	for i := range pods {
@@ -211,8 +211,8 @@ func sandboxesByName(sandboxes []cri.Sandbox) iter.Seq[[]*cri.Sandbox] {
 	}
 }
 
-// currentSandboxes returns those of all that are ready. If none is ready, it returns only the newest. all are the sandboxes with
-// one pod name.
+// currentSandboxes returns the ready sandboxes in all, or only the newest sandbox if none is ready. All of them have the same pod
+// name.
 func currentSandboxes(all []*cri.Sandbox) []*cri.Sandbox {
 	if len(all) == 1 {
 		return all
@@ -262,7 +262,7 @@ func (k *Collector) samplePod(ctx context.Context, p *pod, parts, sandboxParts c
 }
 
 // networkProcess returns the process ID of a process in the network namespace of pod p, or zero if the pod has no process. It
-// prefers the sandbox. A sandbox of CRI-O usually has no process (option drop_infra_ctr): then it uses a container.
+// prefers a process of the sandbox to that of a container. Sandboxes of CRI-O have no process by default (option drop_infra_ctr).
 func (k *Collector) networkProcess(ctx context.Context, p *pod, errs *failures) int {
 	if procs := p.sandboxSample.stats.Pids.Procs; len(procs) > 0 {
 		return procs[0]
@@ -310,8 +310,8 @@ func (k *Collector) readNetwork(p *pod, pid string, errs *failures) {
 	}
 }
 
-// addRuntimeStats stores the values that the runtime measures in each container of pods: the usage of the writable layer, and the
-// CPU and memory usage, for containers without a cgroup.
+// addRuntimeStats stores in each container of pods the values that the runtime has measured. They include the usage of the
+// writable layer. For containers without a cgroup, they also replace its CPU and memory counters.
 func (k *Collector) addRuntimeStats(ctx context.Context, pods []pod, errs *failures) {
 	if k.layers == nil || len(pods) == 0 {
 		return

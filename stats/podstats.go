@@ -207,13 +207,13 @@ func (k *Collector) messageDir(uid string) string {
 	return k.opts.TerminationMessageDir(uid)
 }
 
-// isPathElement reports whether name, which the runtime reports, is valid as a single element of a path.
+// isPathElement reports whether name is valid as a single element of a path. It is checked because names come from the runtime.
 func isPathElement(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) < 256 && !strings.ContainsAny(name, "/\x00")
 }
 
-// listTargets returns the paths whose usage is measured, for all running pods in snapshot. The usage of walked paths is measured
-// by counting their files. byDriver paths are volumes that their CSI driver measures.
+// listTargets returns the paths whose usage is measured, for all running pods in snapshot. A path in walked is measured by
+// counting its files. A path in byDriver is a volume that its CSI driver measures.
 func (k *Collector) listTargets(snapshot cri.Snapshot) (walked, byDriver []target) {
 	add := func(path string, t target) {
 		if t.path = path; path != "" {

@@ -25,7 +25,7 @@ const (
 // procfs reads files of /proc.
 type procfs struct{ root fs.FS }
 
-// readFile returns at most the first maxFile bytes of the file name in /proc.
+// readFile returns the content of the named file in /proc, at most maxFile bytes.
 func (p procfs) readFile(name string) ([]byte, error) {
 	f, err := p.root.Open(name)
 	if err != nil {
@@ -82,8 +82,8 @@ func parseMeminfo(text []byte) (m meminfo, err error) {
 	return m, nil
 }
 
-// countTasks returns the number of tasks (processes and threads) of the machine, and most, the largest number allowed. That is
-// the lower of the kernel limits pid_max and threads-max.
+// countTasks returns running, the number of tasks (processes and threads) of the machine, and most, the number that the kernel
+// allows: the lower of pid_max and threads-max.
 func (p procfs) countTasks() (running, most int64, err error) {
 	most = math.MaxInt64
 	for _, file := range []string{"sys/kernel/pid_max", "sys/kernel/threads-max"} {

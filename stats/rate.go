@@ -31,16 +31,16 @@ type rate struct {
 	valid bool      // cores is set
 }
 
-// updateRate stores usage, the total CPU time of name in nanoseconds at the time at. It returns the CPU nanoseconds used per
-// second since the previous sample, or nil for the first sample.
-func (r *cpuRates) updateRate(name string, usage uint64, at time.Time) *uint64 {
+// updateRate stores usage, the total CPU time of name in nanoseconds at sampledAt. It returns the CPU nanoseconds used per second
+// since the previous sample, or nil for the first sample.
+func (r *cpuRates) updateRate(name string, usage uint64, sampledAt time.Time) *uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.byName == nil {
 		r.byName = map[string]rate{}
 	}
 	last, ok := r.byName[name]
-	now := last.nextRate(ok, usage, at)
+	now := last.nextRate(ok, usage, sampledAt)
 	r.byName[name] = now
 	if !now.valid {
 		return nil
@@ -48,22 +48,22 @@ func (r *cpuRates) updateRate(name string, usage uint64, at time.Time) *uint64 {
 	return &now.cores
 }
 
-// nextRate returns the rate after a new sample: usage is the total CPU time at the time at. If usage has decreased, the counter
-// was reset: the result then counts as the first sample, as in pkg/kubelet/stats/cri_stats_provider.go. A sample less than
-// rateWindow after the previous one is ignored, which the kubelet does not do.
-func (r rate) nextRate(hasPrevious bool, usage uint64, at time.Time) rate {
-	past := at.Sub(r.time)
+// nextRate returns the rate after a new sample. usage is the total CPU time at sampledAt. If usage has decreased, the counter was
+// reset: the result then counts as the first sample, as in pkg/kubelet/stats/cri_stats_provider.go. A sample less than rateWindow
+// after the previous sample is ignored, which the kubelet does not do.
+func (r rate) nextRate(hasPrevious bool, usage uint64, sampledAt time.Time) rate {
+	past := sampledAt.Sub(r.time)
 	switch {
 	case !hasPrevious || usage < r.usage:
-		return rate{usage: usage, time: at}
+		return rate{usage: usage, time: sampledAt}
 	case past < 0: // the clock was set back
-		return rate{usage: usage, time: at, cores: r.cores, valid: r.valid}
+		return rate{usage: usage, time: sampledAt, cores: r.cores, valid: r.valid}
 	case past < rateWindow:
 		return r
 	}
 	const most = 1 << 62 // above any real rate; conversions of larger floats are undefined
 	cores := float64(usage-r.usage) / float64(past) * float64(time.Second)
-	return rate{usage: usage, time: at, cores: uint64(min(cores, most)), valid: true}
+	return rate{usage: usage, time: sampledAt, cores: uint64(min(cores, most)), valid: true}
 }
 
 // dropOld removes the rates whose last sample is older than rateAge.

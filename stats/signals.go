@@ -139,7 +139,7 @@ func (m *fsMeasurement) deviceID() uint64 {
 	return m.filesystem.Device
 }
 
-// diskAmounts returns the available and total bytes, and the free and total inodes, of a file system. Both are nil if it was not
+// diskAmounts returns the available and total amounts of bytes and inodes of a file system. Both amounts are nil if it was not
 // measured.
 func (m *fsMeasurement) diskAmounts() (bytes, inodes *Amount) {
 	if m == nil {

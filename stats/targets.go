@@ -62,7 +62,7 @@ func (k *targetSet) lastMeasurement(path string) (m measurement, ok bool) {
 	return m, false
 }
 
-// setTargets replaces the set of targets by targets, and keeps the measurements of remaining targets. A removed target that is
+// setTargets makes targets the new set of targets. It keeps the measurements of targets that remain. A removed target that is
 // being measured stays until its job returns.
 func (k *targetSet) setTargets(targets []target) {
 	k.mu.Lock()
@@ -84,8 +84,8 @@ func (k *targetSet) setTargets(targets []target) {
 	maps.DeleteFunc(k.all, func(_ string, m *measurement) bool { return !m.wanted && m.job == nil })
 }
 
-// dueTargets returns the measurements that are due at now, those that wait longest first. wake is the time when the next target
-// becomes due, or zero if no target is waiting.
+// dueTargets returns the measurements that are due at now. The measurement that has waited longest is first. wake is the time
+// when the next target becomes due, or zero if no target is waiting.
 func (k *targetSet) dueTargets(now time.Time) (due []*measurement, wake time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -22,7 +22,7 @@ const (
 // files reads files below the root directory of a machine, with limits on their sizes.
 type files struct{ fs.FS }
 
-// readFile returns the content of the file name, which must be a regular file of at most maxFile bytes. It does not open other
+// readFile returns the content of the named file, which must be a regular file of at most maxFile bytes. It does not open other
 // kinds of files, because opening a pipe could block.
 func (f files) readFile(name string) ([]byte, error) {
 	info, err := fs.Stat(f.FS, name) // the method fs.FS.Stat of f could open the file
@@ -44,7 +44,7 @@ func (f files) readFile(name string) ([]byte, error) {
 	return text, err
 }
 
-// readID returns the content of the file name, a single word of printable ASCII characters.
+// readID returns the content of the named file, a single word of printable ASCII characters.
 func (f files) readID(name string) (string, error) {
 	text, err := f.readFile(name)
 	if err != nil {
