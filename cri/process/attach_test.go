@@ -204,7 +204,7 @@ func TestRunAttachDisconnectsClientThatNeverReads(t *testing.T) {
 		return bytes.Contains(log, []byte(" stdout F end 11\n"))
 	})
 	close(block)
-	require.ErrorContains(t, <-blocked, "left behind")
+	require.ErrorContains(t, <-blocked, "disconnected")
 	require.NoError(t, rt.StopContainer(t.Context(), id, 0))
 	require.NoError(t, <-other)
 }

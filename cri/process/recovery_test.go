@@ -148,7 +148,7 @@ func TestRunningContainerIsExitedAfterReboot(t *testing.T) {
 	c := getContainer(t, rt, id)
 	assert.Equal(t, cri.ContainerExited, c.State)
 	assert.EqualValues(t, 137, c.ExitCode)
-	assert.Contains(t, c.Message, "started anew")
+	assert.Contains(t, c.Message, "rebooted")
 	assert.Equal(t, cri.ContainerRunning, getContainer(t, rt, bystander).State)
 }
 
