@@ -58,9 +58,9 @@ func (g *Generator) runJob(ctx context.Context, work job, release func()) result
 	return r
 }
 
-// inspectPod returns listed with the details of its containers and sandboxes. If the state of a container or sandbox is
-// unchanged, it copies the details from published, unless inspectAll is true. Otherwise it reads them from the runtime. It omits
-// containers and sandboxes that the runtime no longer has.
+// inspectPod returns the pod listed, completed by the details of its containers and sandboxes. If the state of a container or
+// sandbox is unchanged, it copies the details from published, unless inspectAll is true. Otherwise it reads them from the
+// runtime. It omits containers and sandboxes that the runtime no longer has.
 func (g *Generator) inspectPod(ctx context.Context, listed, published cri.Pod, inspectAll bool) (cri.Pod, error) {
 	if g.inspector == nil {
 		return keepLostFields(listed, published), nil
@@ -126,27 +126,27 @@ func (g *Generator) inspectContainers(ctx context.Context, listed, published cri
 	return full, nil
 }
 
-// keepLostFields returns next with fields of published that the runtime no longer returns: the pod name, if no sandbox exists,
-// and the IP addresses of sandboxes. It restores addresses only if no sandbox is ready and no sandbox has an address.
-func keepLostFields(next, published cri.Pod) cri.Pod {
-	if next.Name == "" && next.Namespace == "" {
-		next.Name, next.Namespace = published.Name, published.Namespace
+// keepLostFields returns pod with fields of published that the runtime no longer returns: the pod name, if no sandbox exists, and
+// the IP addresses of sandboxes. It restores addresses only if no sandbox is ready and no sandbox has an address.
+func keepLostFields(pod, published cri.Pod) cri.Pod {
+	if pod.Name == "" && pod.Namespace == "" {
+		pod.Name, pod.Namespace = published.Name, published.Namespace
 	}
-	for _, sb := range next.Sandboxes {
+	for _, sb := range pod.Sandboxes {
 		if sb.State == cri.SandboxReady || len(sb.IPs) > 0 {
-			return next
+			return pod
 		}
 	}
 	kept := false
-	for i, sb := range next.Sandboxes {
+	for i, sb := range pod.Sandboxes {
 		for _, o := range published.Sandboxes {
 			if o.ID == sb.ID && len(o.IPs) > 0 {
 				if !kept { // the runtime may share the slice: write to a copy
-					next.Sandboxes, kept = slices.Clone(next.Sandboxes), true
+					pod.Sandboxes, kept = slices.Clone(pod.Sandboxes), true
 				}
-				next.Sandboxes[i].IPs = o.IPs
+				pod.Sandboxes[i].IPs = o.IPs
 			}
 		}
 	}
-	return next
+	return pod
 }

@@ -190,9 +190,9 @@ func (s State) AddResult(outcome Outcome) State {
 	return s
 }
 
-// nextTickAfter returns the first time, not before parameter after, that is a whole number of periods before or after tick.
-func nextTickAfter(tick, after time.Time, period time.Duration) time.Time {
-	behind := after.Sub(tick)
+// nextTickAfter returns the first time, not before earliest, that is a whole number of periods before or after tick.
+func nextTickAfter(tick, earliest time.Time, period time.Duration) time.Time {
+	behind := earliest.Sub(tick)
 	n := behind / period // rounded towards zero: up for a tick in the future
 	if behind%period > 0 {
 		n++

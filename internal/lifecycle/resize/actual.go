@@ -15,21 +15,22 @@ import (
 )
 
 // actualSize returns the resources that a container instance has at present. If a size was sent to the runtime, it returns the
-// last one. Otherwise it compares the resources that the runtime reports with size, which the spec requests, and with the size in
-// the annotation of the instance. An instance without the annotation was not created by an agent, and is assumed to have size.
-func (s *State) actualSize(container *corev1.Container, instance *cri.Container, size cgroups.ContainerSize) cgroups.ContainerSize {
+// last one. Otherwise it compares the resources that the runtime reports with requested, the size in the spec, and with the size
+// in the annotation of the instance. An instance without the annotation was not created by an agent. It is assumed to have the
+// requested size.
+func (s *State) actualSize(container *corev1.Container, instance *cri.Container, requested cgroups.ContainerSize) cgroups.ContainerSize {
 	if sent, ok := s.SentSizes[instance.ID]; ok {
 		return sent
 	}
 	created, ok := ParseSize(instance.Annotations[AnnotationResources])
 	if !ok {
-		return size
+		return requested
 	}
 	reported := instance.Resources
 	if reported == nil || reported.CPUShares == 0 {
 		return created // the runtime reports no resources
 	}
-	return s.actualSizeFromRuntime(container, reported, created, size)
+	return s.actualSizeFromRuntime(container, reported, created, requested)
 }
 
 func (s *State) actualSizeFromRuntime(container *corev1.Container, reported *cri.Resources, created, to cgroups.ContainerSize) cgroups.ContainerSize {

@@ -67,19 +67,19 @@ func encodeStatus(status *corev1.PodStatus) (out object, err error) {
 	return out, d.Decode(&out)
 }
 
-// diffObjects returns the patch that changes object from to object to. top is true for the pod status itself: only its lists are
-// merged by key, while lists further below are replaced.
-func diffObjects(from, to object, top bool) object {
+// diffObjects returns the patch that changes the object current to the object target. isStatus is true for the pod status itself:
+// only its lists are merged by key, while lists inside its fields are replaced.
+func diffObjects(current, target object, isStatus bool) object {
 	changes := object{}
-	for name, value := range to {
-		had, ok := from[name]
+	for name, value := range target {
+		had, ok := current[name]
 		if ok && reflect.DeepEqual(had, value) {
 			continue
 		}
 		before, wasObject := had.(object)
 		after, isObject := value.(object)
 		key := ""
-		if top {
+		if isStatus {
 			key = mergeKey(name)
 		}
 		switch {
@@ -95,25 +95,25 @@ func diffObjects(from, to object, top bool) object {
 			changes[name] = value
 		}
 	}
-	for name := range from {
-		if _, ok := to[name]; !ok {
+	for name := range current {
+		if _, ok := target[name]; !ok {
 			changes[name] = nil
 		}
 	}
 	return changes
 }
 
-// diffLists compares two lists whose items are merged by key. changes has the items of to that are new or changed; order has the
-// keys of all items of to.
-func diffLists(from, to any, key string) (changes, order []any) {
+// diffLists compares two lists whose items are merged by key. changes contains the items of target that are new or changed. order
+// contains the keys of all items of target.
+func diffLists(current, target any, key string) (changes, order []any) {
 	had := map[any]object{}
-	before, _ := from.([]any)
+	before, _ := current.([]any)
 	for _, item := range before {
 		o, _ := item.(object)
 		had[o[key]] = o
 	}
 	wanted := map[any]bool{}
-	for _, item := range to.([]any) {
+	for _, item := range target.([]any) {
 		o, _ := item.(object)
 		id := o[key]
 		if wanted[id] {

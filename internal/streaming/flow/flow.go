@@ -28,12 +28,12 @@ type RawSource interface {
 	Raw() (early []byte, socket syscall.RawConn)
 }
 
-// Copy copies the bytes of from until from ends or an error occurs. It returns nil when from ends. Copy uses a large buffer only
-// while many bytes arrive.
-func Copy(to io.Writer, from io.Reader) error {
-	if c, ok := from.(RawSource); ok && canReadSocket {
+// Copy copies bytes from src to dst until src ends or an error occurs. It returns nil when src ends. Copy uses a large buffer
+// only while many bytes arrive.
+func Copy(dst io.Writer, src io.Reader) error {
+	if c, ok := src.(RawSource); ok && canReadSocket {
 		if early, raw := c.Raw(); raw != nil {
-			return copyFromSocket(to, early, raw)
+			return copyFromSocket(dst, early, raw)
 		}
 	}
 	small := make([]byte, 2<<10)
@@ -45,9 +45,9 @@ func Copy(to io.Writer, from io.Reader) error {
 	}()
 	short := 0
 	for buf := small; ; {
-		n, err := from.Read(buf)
+		n, err := src.Read(buf)
 		if n > 0 {
-			if _, err := to.Write(buf[:n]); err != nil {
+			if _, err := dst.Write(buf[:n]); err != nil {
 				return err
 			}
 		}
@@ -68,19 +68,19 @@ func Copy(to io.Writer, from io.Reader) error {
 	}
 }
 
-// copyFromSocket writes the bytes in parameter early, which were already read from the socket, and then the data of the socket
-// raw. It has no buffer while it waits for data. It reads all available bytes at once, so that many small writes of the runtime
-// become one TLS record.
-func copyFromSocket(to io.Writer, early []byte, raw syscall.RawConn) error {
-	if len(early) > 0 {
-		if _, err := to.Write(early); err != nil {
+// copyFromSocket writes buffered, the bytes that were already read from the socket, and then the data of the socket raw to dst.
+// It has no buffer while it waits for data. It reads all available bytes at once, so that many small writes of the runtime become
+// one TLS record.
+func copyFromSocket(dst io.Writer, buffered []byte, raw syscall.RawConn) error {
+	if len(buffered) > 0 {
+		if _, err := dst.Write(buffered); err != nil {
 			return err
 		}
 	}
 	for {
 		buf, n, err := readSocket(raw)
 		if n > 0 {
-			if _, err := to.Write(buf[:n]); err != nil {
+			if _, err := dst.Write(buf[:n]); err != nil {
 				buffers.Put(buf)
 				return err
 			}

@@ -99,9 +99,9 @@ func (r *Relay) relayConn(client net.Conn) {
 	tasks.Wait()
 }
 
-// copyBytes copies data from one connection to the other until from ends, and then closes the write side of to. If slow is true,
-// the delay of SetDelay applies.
-func (r *Relay) copyBytes(to, from net.Conn, slow bool) {
+// copyBytes copies data from src to dst until src ends, and then closes the write side of dst. If slow is true, the delay of
+// SetDelay applies.
+func (r *Relay) copyBytes(dst, src net.Conn, slow bool) {
 	buf := make([]byte, 4<<10)
 	for {
 		every, _ := r.readState()
@@ -115,19 +115,19 @@ func (r *Relay) copyBytes(to, from net.Conn, slow bool) {
 				t.Stop()
 			}
 		}
-		n, err := from.Read(b)
+		n, err := src.Read(b)
 		if _, lost := r.readState(); lost {
 			<-r.ctx.Done()
 			return
 		}
 		if n > 0 {
-			if _, err := to.Write(b[:n]); err != nil {
-				_ = from.Close()
+			if _, err := dst.Write(b[:n]); err != nil {
+				_ = src.Close()
 				return
 			}
 		}
 		if err != nil {
-			_ = to.(*net.TCPConn).CloseWrite()
+			_ = dst.(*net.TCPConn).CloseWrite()
 			return
 		}
 	}

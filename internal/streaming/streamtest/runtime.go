@@ -175,11 +175,11 @@ func countStdin(out io.Writer, in io.Reader) error {
 	return err
 }
 
-// FillPattern fills buf with the test data that flood writes, starting at offset from. The data differs between offsets, so that
-// missing bytes are found.
-func FillPattern(from int64, buf []byte) {
+// FillPattern fills buf with the bytes that the step flood writes, starting at offset. The bytes differ between offsets, so that
+// a test finds missing bytes.
+func FillPattern(offset int64, buf []byte) {
 	for i := range buf {
-		at := from + int64(i)
+		at := offset + int64(i)
 		buf[i] = byte(at ^ at>>8 ^ at>>16)
 	}
 }
