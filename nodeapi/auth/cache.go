@@ -51,7 +51,8 @@ func (c *cache[V]) getValue(key cacheKey, now time.Time) (value V, found bool) {
 	return e.value, true
 }
 
-// putValue stores value under key until the time until. If the cache is full, it removes the least recently used value.
+// putValue stores value under key, and the cache drops it at the time until. If the cache is full, it removes the least recently
+// used value.
 func (c *cache[V]) putValue(key cacheKey, value V, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -34,8 +34,8 @@ func (h *Handle) Node() *corev1.Node {
 	return &corev1.Node{}
 }
 
-// Allocatable returns the allocatable resources of [Handle.Node]. If that Node has none yet, it returns h.Initial, like
-// getNodeAnyWay in the kubelet.
+// Allocatable returns the allocatable resources in the last computed node status. Before the first computation it returns
+// h.Initial, like getNodeAnyWay in the kubelet.
 func (h *Handle) Allocatable() corev1.ResourceList {
 	list := h.Node().Status.Allocatable
 	if _, computed := list[corev1.ResourceCPU]; computed {

@@ -122,8 +122,8 @@ func (s *leaseState) handleLease(now time.Time, lease *coordinationv1.Lease, err
 	return s.writeLease(now, step)
 }
 
-// handleUpdate handles the response to an update of the lease. It returns the next step: none after success, get the lease after
-// a conflict, or update again.
+// handleUpdate handles the response to an update of the lease, and returns the next step. After success the round ends. After a
+// conflict the step gets the lease. After another error it repeats the update.
 func (s *leaseState) handleUpdate(now time.Time, lease *coordinationv1.Lease, err error) leaseStep {
 	if err == nil {
 		return s.finishRound(lease)
@@ -169,8 +169,8 @@ func (s *leaseState) retryUpdate(now time.Time, step leaseStep) leaseStep {
 	return s.writeLease(now, step)
 }
 
-// endSeries is called when all attempts to update the lease have failed. It returns the next step. The first time it is a get of
-// the lease, after which all attempts are repeated. The second time the round ends.
+// endSeries returns the next step after all attempts to update the lease have failed. The first time in a round, the step gets
+// the lease, and all attempts are repeated. The second time, the round ends.
 func (s *leaseState) endSeries(step leaseStep) leaseStep {
 	if s.ensured {
 		step.verb, step.reconnect = leaseDone, false
@@ -193,8 +193,8 @@ func (s *leaseState) retryRead(err error) leaseStep {
 	return s.readLease(leaseStep{err: err, delay: ensureBackoff.After(s.readFailures), reconnect: !isServerError(err)})
 }
 
-// writeLease returns step as a request that creates or updates the lease. If the lease has no owner and the UID of the Node is
-// unknown, the request gets the Node first.
+// writeLease sets the request of step and returns step: create the lease, or update it. If the lease has no owner and the UID of
+// the Node is unknown, the request is to get the Node first.
 func (s *leaseState) writeLease(now time.Time, step leaseStep) leaseStep {
 	var lease *coordinationv1.Lease
 	s.verb = leaseUpdate
@@ -228,8 +228,8 @@ func (s *leaseState) finishRound(lease *coordinationv1.Lease) leaseStep {
 	return leaseStep{verb: leaseDone, renewed: true}
 }
 
-// isForeign reports whether another agent has renewed lease: its renew time is none that this process has sent. A renewal of this
-// process whose response was lost is not foreign.
+// isForeign reports whether another agent has renewed lease, because this process has not sent its renew time. A renewal by this
+// process is not foreign, even if its response was lost.
 func (s *leaseState) isForeign(lease *coordinationv1.Lease) bool {
 	t := lease.Spec.RenewTime
 	return t != nil && !slices.ContainsFunc(s.sentRenewTimes, t.Truncate(time.Microsecond).Equal)

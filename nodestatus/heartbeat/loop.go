@@ -135,8 +135,8 @@ func (s requestInput) chooseRequest() request {
 	return requestNone
 }
 
-// nextRequest computes the Node and publishes it to Reporter.Node. It returns a function that sends the request which is due, or
-// nil if none is due. Run calls the function on another goroutine.
+// nextRequest computes the Node and publishes it to Reporter.Node. It returns a function that sends the request that is due, or
+// nil if no request is due. Run calls the function on another goroutine.
 func (l *loop) nextRequest(now time.Time) func(context.Context) outcome {
 	r := l.r
 	if r.takeUpdateRequest() {

@@ -61,15 +61,15 @@ func (s *schedule) updateDue(now time.Time) (due, full bool) {
 
 func (s *schedule) requestTime() time.Time { return s.lastRequest.Add(minRequestGap) }
 
-// updateStarted records that an update starts at now. If a requested update was due, the request is thereby fulfilled.
+// updateStarted records that an update starts at now. If a requested update was due, the request is cleared.
 func (s *schedule) updateStarted(now time.Time) {
 	if s.requested && !now.Before(s.requestTime()) {
 		s.requested, s.lastRequest = false, now
 	}
 }
 
-// updateCompleted sets the time of the next updates. It is called after each update, and after the report of its result. full is
-// true if that was a full update.
+// updateCompleted sets the times of the next updates. It is called after each update, and after the report that followed. full is
+// true after a full update.
 func (s *schedule) updateCompleted(now time.Time, full bool) {
 	if full {
 		s.nextUpdate = now.Add(backoff.Jitter(s.updatePeriod, 1, 1+periodJitter, s.random()))
@@ -88,8 +88,9 @@ func (s *schedule) reportDue(now time.Time) bool {
 	return s.lastReport.IsZero() || now.Sub(s.lastReport) >= s.reportPeriod+s.reportJitter
 }
 
-// reportStarted sets a random change of the next report period, if changed or for the first report. Nodes whose status changes at
-// the same time then report at different times, as with tryUpdateNodeStatus in the kubelet.
+// reportStarted is called before a report is sent. If changed is true, or for the first report, it makes the next report period
+// longer or shorter at random, like tryUpdateNodeStatus in the kubelet. Nodes whose status has changed at the same time then
+// report at different times.
 func (s *schedule) reportStarted(changed bool) {
 	s.reportJitter = 0
 	if changed || s.lastReport.IsZero() {
@@ -114,14 +115,14 @@ func (s *schedule) registerAttempted(now time.Time, err error) {
 	s.nextRegister = now.Add(registerBackoff.After(s.registerFailures))
 }
 
-// nodeDeleted sets the time at which a deleted Node is registered again. It is later for a higher number of consecutive
-// deletions.
+// nodeDeleted sets the time at which a deleted Node is registered again. The delay grows with deletions, the number of
+// consecutive deletions.
 func (s *schedule) nodeDeleted(now time.Time, deletions int) {
 	s.nextRegister = now.Add(backoff.Jitter(reregisterBackoff.After(deletions), 1, 1.5, s.random()))
 }
 
-// nextWake returns the time of the next update. If awaitsRegistration is true, it returns the time of the next registration if
-// that is earlier.
+// nextWake returns the time of the next update. If awaitsRegistration is true and the next registration is earlier, it returns
+// the time of the registration.
 func (s *schedule) nextWake(awaitsRegistration bool) time.Time {
 	wake := s.nextUpdate
 	if s.requested {

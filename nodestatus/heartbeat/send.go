@@ -86,8 +86,7 @@ func (r *Reporter) registerNode(ctx context.Context, announced nodestatus.Announ
 	return outcome{request: requestRegister, node: node, err: err}
 }
 
-// patchNode sends the difference between old and node as a patch of the subresource status. It returns the Node that the API
-// server responds with.
+// patchNode sends the difference between old and node as a patch of the subresource status. It returns the Node in the response.
 func (r *Reporter) patchNode(ctx context.Context, old, node *corev1.Node) (*corev1.Node, error) {
 	patch, err := nodestatus.Patch(old, node)
 	if err != nil {
@@ -208,7 +207,7 @@ func (l *loop) finishRegister(out outcome, now time.Time) {
 	l.startReporting(now)
 }
 
-// startReporting enters phase registered, after the Node was created or received. Run then reports the status of the Node.
+// startReporting sets the phase to registered, after the Node was created or received. Run then reports the status of the Node.
 func (l *loop) startReporting(now time.Time) {
 	l.enterPhase(registered, now)
 	l.nextConfirm = now.Add(confirmGap) // gives the watch time to list the Node
@@ -228,8 +227,8 @@ func (l *loop) finishConfirm(out outcome, now time.Time) {
 	}
 }
 
-// handleDeleted enters phase deleted, after the API server has responded that the Node does not exist. If the phase is deleted
-// already, it delays the next check whether the Node exists.
+// handleDeleted sets the phase to deleted, after the API server has responded that the Node does not exist. If the phase is
+// deleted already, it delays the next check whether the Node exists.
 func (l *loop) handleDeleted(now time.Time) {
 	if l.phase == deleted {
 		l.confirmCount++

@@ -236,8 +236,8 @@ func (g *sourceReader) retryPeriod() time.Duration {
 	return unreadyPeriod
 }
 
-// applyStatus stores status in f. It reports whether the condition Ready of the node may change because of it. The caller holds
-// mu.
+// applyStatus stores the runtime's status in f. It reports whether the condition Ready of the node may change with it. The caller
+// holds mu.
 func (g *sourceReader) applyStatus(f *nodestatus.Facts, status cri.Status) (changed bool) {
 	previous := f.Runtime
 	f.Runtime = previous.WithStatus(status, time.Now())
