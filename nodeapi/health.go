@@ -84,8 +84,8 @@ func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request, all []Healt
 	_, _ = io.WriteString(w, lines.String()+"healthz check passed\n")
 }
 
-// validateChecks returns an error if a check lacks a function, or if its name is taken or not a valid path element: each check
-// has a page with its name.
+// validateChecks returns an error if a check lacks its function, or if its name cannot be the path of its page, because the name
+// is taken or is not a valid path element.
 func validateChecks(all []HealthCheck) error {
 	taken := []string{"ping", "log", "syncloop"}
 	for i, c := range all {

@@ -110,8 +110,8 @@ func (e *podEncoder) dropCache() {
 	e.cached = nil
 }
 
-// encodePods returns pods as the JSON of a v1.PodList in body. encoded has the JSON of each pod, to be passed as cached to the
-// next call: a pod in cached is not encoded again. Without pods, the field items is null, as in the kubelet.
+// encodePods returns pods as the JSON of a v1.PodList in body. encoded has the JSON of each pod. The caller passes it as cached
+// to the next call, which encodes only new pods. Without pods, the field items is null, as in the kubelet.
 func encodePods(pods []*corev1.Pod, cached map[*corev1.Pod][]byte) (body []byte, encoded map[*corev1.Pod][]byte, err error) {
 	const head, tail = `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":`, "]}\n"
 	if len(pods) == 0 {

@@ -46,8 +46,8 @@ func (s *Server) findPodOrReply(w http.ResponseWriter, pathParams params) *corev
 // fullName returns "name_namespace", the form that the kubelet uses in errors and in names of checkpoints.
 func fullName(pod *corev1.Pod) string { return pod.Name + "_" + pod.Namespace }
 
-// runningPart returns the ready sandboxes and running containers of pod. It asks the runtime for this pod only, or for all pods
-// if the runtime cannot list a single pod.
+// runningPart returns the ready sandboxes and running containers of pod. It lists only this pod, or all pods if the runtime
+// cannot list a single pod.
 func (s *Server) runningPart(ctx context.Context, pod *corev1.Pod) (cri.Pod, error) {
 	uid := string(pod.UID)
 	if s.podLister != nil {
@@ -90,7 +90,8 @@ func containerSpec(pod *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// containerStatus returns the status of the container id. If the runtime cannot report a single status, it lists all containers.
+// containerStatus returns the status of the container with this ID. If the runtime cannot report a single status, it lists all
+// containers.
 func (s *Server) containerStatus(ctx context.Context, id string) (cri.Container, error) {
 	if s.inspector != nil {
 		return s.inspector.ContainerStatus(ctx, id)

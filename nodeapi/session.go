@@ -19,7 +19,8 @@ const (
 	tunnelSuffix = ".k8s.io"
 )
 
-// serveExec starts an exec session in the container that pathParams name. It ignores a pod UID in the path, as the kubelet does.
+// serveExec starts an exec session in the newest running container that pathParams name. It ignores a pod UID in the path, as the
+// kubelet does.
 func (s *Server) serveExec(w http.ResponseWriter, r *http.Request, pathParams params) {
 	o, err := parseStreamOptions(r)
 	if err != nil {

@@ -78,8 +78,8 @@ func newReviewer(opts *Options) *reviewer {
 	return r                 // never fails
 }
 
-// reviewToken returns the identity of a bearer token: from the cache, or from a TokenReview of the API server. client is the
-// result of clientKey, by which reviews are limited. Errors are not cached.
+// reviewToken returns the identity of a bearer token: from the cache, or from a TokenReview of the API server. Reviews are
+// limited per client, a result of clientKey. Errors are not cached.
 func (r *reviewer) reviewToken(ctx context.Context, client, token string) (identity, error) {
 	k := r.cacheKey([]byte(token))
 	now := time.Now()

@@ -44,9 +44,10 @@ func (u User) addAuthenticatedGroup() User {
 	return u
 }
 
-// verifyCertificate verifies the client certificate chain[0], with the remaining elements of chain as intermediates, and returns
-// its user. The name is the common name of the certificate, the groups are its organizations. The bool is false if there is no
-// certificate, or if it is invalid or has no common name. Source: x509.go in k8s.io/apiserver/pkg/authentication/request/x509.
+// verifyCertificate verifies the client certificate chain[0] and returns its user. The remaining elements of chain are
+// intermediate certificates. The user name is the common name of the certificate, the groups are its organizations. An invalid
+// certificate is an error. The bool is false without an error if there is no certificate, or if it has no common name. Source:
+// x509.go in k8s.io/apiserver/pkg/authentication/request/x509.
 func verifyCertificate(chain []*x509.Certificate, roots *x509.CertPool, now time.Time) (User, bool, error) {
 	if len(chain) == 0 {
 		return User{}, false, nil
