@@ -63,9 +63,9 @@ func (p *Prober) Close() error {
 	return nil
 }
 
-// withTimeout returns a context with a deadline and its cancel function. It adds a default deadline if ctx has none. The duration
-// is the timeout for error messages.
-func withTimeout(ctx context.Context) (context.Context, context.CancelFunc, time.Duration) {
+// withTimeout returns ctx with a deadline, which it adds if ctx has none. The caller must call cancel. timeout is the duration
+// for error messages.
+func withTimeout(ctx context.Context) (limited context.Context, cancel context.CancelFunc, timeout time.Duration) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		ctx, cancel := context.WithTimeout(ctx, defaultTimeout)

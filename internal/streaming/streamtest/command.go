@@ -128,9 +128,9 @@ func (c Command) runSPDY(ctx context.Context, protocol string) (string, error) {
 // Key is the Sec-WebSocket-Key header of all clients.
 const Key = "dGhlIHNhbXBsZSBub25jZQ=="
 
-// DialWebSocket opens a WebSocket. protocol is the value of the Sec-WebSocket-Protocol header, a list or empty. It returns the
-// connection with the response of the server, and the WebSocket on that connection.
-func DialWebSocket(ctx context.Context, url, protocol string, headers http.Header) (*Upgraded, *websocket.Conn, error) {
+// DialWebSocket opens a WebSocket. protocol is the value of the Sec-WebSocket-Protocol header, a list or empty. conn is the
+// connection with the response of the server, and ws is the WebSocket on conn.
+func DialWebSocket(ctx context.Context, url, protocol string, headers http.Header) (conn *Upgraded, ws *websocket.Conn, err error) {
 	if headers == nil {
 		headers = http.Header{}
 	}
