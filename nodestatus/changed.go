@@ -100,12 +100,12 @@ func isSameConfig(a, b *corev1.NodeConfigStatus) bool {
 		isSamePointer(a.LastKnownGood, b.LastKnownGood, source)
 }
 
-// isSamePointer reports whether a and b are both nil, or both are set and same returns true for them.
-func isSamePointer[T any](a, b *T, same func(a, b *T) bool) bool {
+// isSamePointer reports whether a and b are both nil, or both set and equal according to the function equal.
+func isSamePointer[T any](a, b *T, equal func(a, b *T) bool) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return same(a, b)
+	return equal(a, b)
 }
 
 func isSameValue[T comparable](a, b *T) bool {

@@ -38,7 +38,7 @@ func ParseLabels(s string) map[string]string {
 	return labels
 }
 
-// validateLabels returns a joined error for each label that the API server would reject.
+// validateLabels returns the joined errors of all labels that the API server would reject, or nil.
 func validateLabels(labels map[string]string) error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
@@ -91,7 +91,7 @@ func ParseTaints(s string) ([]corev1.Taint, error) {
 	return taints, validateTaints(taints)
 }
 
-// validateTaints returns a joined error for each taint that the API server would reject.
+// validateTaints returns the joined errors of all taints that the API server would reject, or nil.
 func validateTaints(taints []corev1.Taint) error {
 	var errs []error
 	for i, t := range taints {

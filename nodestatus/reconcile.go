@@ -43,8 +43,8 @@ func reconcileAttachDetach(node, initial *corev1.Node) bool {
 	return true
 }
 
-// reconcileLabels sets the default labels of node to the values in initial, and removes a label whose value there is empty. It
-// reports whether node was changed.
+// reconcileLabels sets the default labels of node to the values in initial. It removes a label whose value in initial is empty.
+// It reports whether node was changed.
 func reconcileLabels(node, initial *corev1.Node) (changed bool) {
 	for _, label := range reconciledLabels() {
 		want, wanted := initial.Labels[label]

@@ -62,8 +62,8 @@ func validateNodeIPs(ips []netip.Addr) error {
 // featureName is the format of feature names that the API server accepts.
 var featureName = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*$`)
 
-// Validate returns a joined error for each invalid field, with the name and value of the field. It also rejects values with which
-// the API server would reject every registration. The kubelet retries such a registration forever.
+// Validate returns the joined errors of all invalid fields, or nil. Each error has the name and value of its field. A field is
+// also invalid if the API server would reject every registration with its value, which the kubelet would retry forever.
 func (c *Config) Validate() error {
 	var errs []error
 	if why := validation.IsDNS1123Subdomain(c.Name); len(why) > 0 {
@@ -93,8 +93,8 @@ func (c *Config) Validate() error {
 	return errors.Join(append(errs, validateLabels(c.Labels), validateTaints(c.Taints), validateNodeIPs(c.NodeIPs))...)
 }
 
-// ValidateReserved returns a joined error for each resource of which more is reserved than the machine has according to info. It
-// does not check resources whose amount is unknown.
+// ValidateReserved returns the joined errors of all resources of which more is reserved than the machine has according to info.
+// It does not check resources whose amount is unknown.
 func (c *Config) ValidateReserved(info machine.Info) error {
 	return c.Reserved.Validate(machineCapacity(&info))
 }

@@ -34,38 +34,40 @@ func (m *Metrics) buildEviction(group *group) {
 	}
 }
 
-// Eviction returns hooks for package eviction that record its metrics. They also call the hooks in with.
-func (m *Metrics) Eviction(with ...eviction.Hooks) eviction.Hooks {
+// Eviction returns hooks for package eviction that record its metrics. They also call the additional hooks.
+func (m *Metrics) Eviction(additional ...eviction.Hooks) eviction.Hooks {
 	e := &m.eviction
 	e.group.enabled.Store(true)
 	return eviction.Hooks{
-		Observed: func(o eviction.Observation) { callHooks(with, func(h eviction.Hooks) { callHook(h.Observed, o) }) },
+		Observed: func(o eviction.Observation) {
+			callHooks(additional, func(h eviction.Hooks) { callHook(h.Observed, o) })
+		},
 		ConditionsChanged: func(c []eviction.Condition) {
-			callHooks(with, func(h eviction.Hooks) { callHook(h.ConditionsChanged, c) })
+			callHooks(additional, func(h eviction.Hooks) { callHook(h.ConditionsChanged, c) })
 		},
 		ThresholdMet: func(s eviction.Signal, age time.Duration) {
 			e.age.observe(age, string(s))
-			callHooks(with, func(h eviction.Hooks) { callHook2(h.ThresholdMet, s, age) })
+			callHooks(additional, func(h eviction.Hooks) { callHook2(h.ThresholdMet, s, age) })
 		},
 		Reclaimed: func(r eviction.Reclaim, freed int64, err error) {
 			e.reclaims.inc()
-			callHooks(with, func(h eviction.Hooks) { callHook3(h.Reclaimed, r, freed, err) })
+			callHooks(additional, func(h eviction.Hooks) { callHook3(h.Reclaimed, r, freed, err) })
 		},
 		Evicting: func(v eviction.Eviction) {
 			e.evictions.inc(string(v.Signal))
-			callHooks(with, func(h eviction.Hooks) { callHook(h.Evicting, v) })
+			callHooks(additional, func(h eviction.Hooks) { callHook(h.Evicting, v) })
 		},
 		Evicted: func(v eviction.Eviction, err error) {
 			if err != nil {
 				e.failed.inc(string(v.Signal))
 			}
-			callHooks(with, func(h eviction.Hooks) { callHook2(h.Evicted, v, err) })
+			callHooks(additional, func(h eviction.Hooks) { callHook2(h.Evicted, v, err) })
 		},
 		Error: func(err error) {
 			e.errors.inc()
-			callHooks(with, func(h eviction.Hooks) { callHook(h.Error, err) })
+			callHooks(additional, func(h eviction.Hooks) { callHook(h.Error, err) })
 		},
-		NoVictim: func(n eviction.NoVictim) { callHooks(with, func(h eviction.Hooks) { callHook(h.NoVictim, n) }) },
+		NoVictim: func(n eviction.NoVictim) { callHooks(additional, func(h eviction.Hooks) { callHook(h.NoVictim, n) }) },
 	}
 }
 
@@ -99,32 +101,32 @@ func (m *Metrics) buildCgroups(group *group) {
 	}
 }
 
-// Cgroups returns hooks for package podtree that record its metrics. They also call the hooks in with. version is the cgroup
+// Cgroups returns hooks for package podtree that record its metrics. They also call the additional hooks. version is the cgroup
 // version of the machine, 1 or 2.
-func (m *Metrics) Cgroups(version int, with ...podtree.Hooks) podtree.Hooks {
+func (m *Metrics) Cgroups(version int, additional ...podtree.Hooks) podtree.Hooks {
 	c := &m.cgroups
 	c.group.enabled.Store(true)
 	c.version.set(float64(version))
 	return podtree.Hooks{
 		CgroupWritten: func(w podtree.WriterCall) {
 			c.took.observe(w.Duration, string(w.Op))
-			callHooks(with, func(h podtree.Hooks) { callHook(h.CgroupWritten, w) })
+			callHooks(additional, func(h podtree.Hooks) { callHook(h.CgroupWritten, w) })
 		},
 		LimitsEnforced: func(p cgroups.Path, err error) {
-			callHooks(with, func(h podtree.Hooks) { callHook2(h.LimitsEnforced, p, err) })
+			callHooks(additional, func(h podtree.Hooks) { callHook2(h.LimitsEnforced, p, err) })
 		},
 		MemoryProtected: func(guaranteed, burstable int64) {
 			c.min.set(float64(guaranteed))
 			c.low.set(float64(burstable))
-			callHooks(with, func(h podtree.Hooks) { callHook2(h.MemoryProtected, guaranteed, burstable) })
+			callHooks(additional, func(h podtree.Hooks) { callHook2(h.MemoryProtected, guaranteed, burstable) })
 		},
 		OrphanProcessed: func(o podtree.Orphan) {
 			c.orphans.inc(resultLabel(o))
-			callHooks(with, func(h podtree.Hooks) { callHook(h.OrphanProcessed, o) })
+			callHooks(additional, func(h podtree.Hooks) { callHook(h.OrphanProcessed, o) })
 		},
 		PodResized: func(uid string, d time.Duration, err error) {
 			c.resized.observeValue(float64(d.Milliseconds()), strconv.FormatBool(err == nil))
-			callHooks(with, func(h podtree.Hooks) { callHook3(h.PodResized, uid, d, err) })
+			callHooks(additional, func(h podtree.Hooks) { callHook3(h.PodResized, uid, d, err) })
 		},
 	}
 }

@@ -31,18 +31,18 @@ func (m *Metrics) buildImages(group *group) {
 	}
 }
 
-// Images returns hooks for package images that record its metrics. They also call the hooks in with.
-func (m *Metrics) Images(with ...images.Hooks) images.Hooks {
+// Images returns hooks for package images that record its metrics. They also call the additional hooks.
+func (m *Metrics) Images(additional ...images.Hooks) images.Hooks {
 	i := &m.images
 	i.group.enabled.Store(true)
 	return images.Hooks{
 		Present: func(r images.Request, image cri.Image) {
 			i.countRequest(r, "true", "false")
-			callHooks(with, func(h images.Hooks) { callHook2(h.Present, r, image) })
+			callHooks(additional, func(h images.Hooks) { callHook2(h.Present, r, image) })
 		},
-		Pulling: func(r images.Request) { callHooks(with, func(h images.Hooks) { callHook(h.Pulling, r) }) },
+		Pulling: func(r images.Request) { callHooks(additional, func(h images.Hooks) { callHook(h.Pulling, r) }) },
 		Slow: func(r images.Request, after time.Duration) {
-			callHooks(with, func(h images.Hooks) { callHook2(h.Slow, r, after) })
+			callHooks(additional, func(h images.Hooks) { callHook2(h.Slow, r, after) })
 		},
 		Pulled: func(r images.Request, p images.Pull) {
 			i.countRequest(r, presentLabel(r.Policy), "true")
@@ -50,13 +50,13 @@ func (m *Metrics) Images(with ...images.Hooks) images.Hooks {
 			if !p.Shared {
 				i.took.observe(p.Total, sizeLabel(p.Image.Size))
 			}
-			callHooks(with, func(h images.Hooks) { callHook2(h.Pulled, r, p) })
+			callHooks(additional, func(h images.Hooks) { callHook2(h.Pulled, r, p) })
 		},
 		Failed: func(r images.Request, err *images.Error) {
 			i.countFailure(r, err)
-			callHooks(with, func(h images.Hooks) { callHook2(h.Failed, r, err) })
+			callHooks(additional, func(h images.Hooks) { callHook2(h.Failed, r, err) })
 		},
-		Error: func(err error) { callHooks(with, func(h images.Hooks) { callHook(h.Error, err) }) },
+		Error: func(err error) { callHooks(additional, func(h images.Hooks) { callHook(h.Error, err) }) },
 	}
 }
 
@@ -131,17 +131,17 @@ func (m *Metrics) buildImageGC(group *group) {
 	}
 }
 
-// ImageGC returns hooks for image garbage collection in package gc that record its metrics. They also call the hooks in with.
-func (m *Metrics) ImageGC(with ...gc.ImageHooks) gc.ImageHooks {
+// ImageGC returns hooks for image garbage collection in package gc that record its metrics. They also call the additional hooks.
+func (m *Metrics) ImageGC(additional ...gc.ImageHooks) gc.ImageHooks {
 	m.imageGC.group.enabled.Store(true)
 	return gc.ImageHooks{
 		Removed: func(image gc.Image, reason gc.RemovalReason) {
 			m.imageGC.removed.inc(string(reason))
-			callHooks(with, func(h gc.ImageHooks) { callHook2(h.Removed, image, reason) })
+			callHooks(additional, func(h gc.ImageHooks) { callHook2(h.Removed, image, reason) })
 		},
 		Event: func(reason, message string) {
-			callHooks(with, func(h gc.ImageHooks) { callHook2(h.Event, reason, message) })
+			callHooks(additional, func(h gc.ImageHooks) { callHook2(h.Event, reason, message) })
 		},
-		Error: func(err error) { callHooks(with, func(h gc.ImageHooks) { callHook(h.Error, err) }) },
+		Error: func(err error) { callHooks(additional, func(h gc.ImageHooks) { callHook(h.Error, err) }) },
 	}
 }

@@ -87,52 +87,52 @@ func (m *Metrics) buildLifecycle(group *group) {
 	}
 }
 
-// Lifecycle returns hooks for package lifecycle that record its metrics. They also call the hooks in with.
-func (m *Metrics) Lifecycle(with ...lifecycle.Hooks) lifecycle.Hooks {
+// Lifecycle returns hooks for package lifecycle that record its metrics. They also call the additional hooks.
+func (m *Metrics) Lifecycle(additional ...lifecycle.Hooks) lifecycle.Hooks {
 	l := &m.lifecycle
 	l.group.enabled.Store(true)
 	return lifecycle.Hooks{
 		StatusChanged: func(pod *corev1.Pod, status *corev1.PodStatus) {
 			m.pods.updatePod(string(pod.UID), func(r *podRecord) { r.countStatus(l, pod, status, time.Now()) })
-			callHooks(with, func(h lifecycle.Hooks) { callHook2(h.StatusChanged, pod, status) })
+			callHooks(additional, func(h lifecycle.Hooks) { callHook2(h.StatusChanged, pod, status) })
 		},
 		Event: func(pod cri.PodIdentity, event podevents.Event) {
 			if event.Reason == podevents.ReasonLifecycleHTTPFallback {
 				l.tls.inc()
 			}
 			m.pods.updatePod(pod.UID, func(r *podRecord) { r.noteRejection(event) })
-			callHooks(with, func(h lifecycle.Hooks) { callHook2(h.Event, pod, event) })
+			callHooks(additional, func(h lifecycle.Hooks) { callHook2(h.Event, pod, event) })
 		},
 		StartAttempted: func(pod cri.PodIdentity, start podevents.ContainerStart) {
 			l.countStart(start)
-			callHooks(with, func(h lifecycle.Hooks) { callHook2(h.StartAttempted, pod, start) })
+			callHooks(additional, func(h lifecycle.Hooks) { callHook2(h.StartAttempted, pod, start) })
 		},
 		PodRemoved: func(pod cri.PodIdentity) {
 			m.pods.updatePod(pod.UID, func(r *podRecord) { r.countRemoval(l, time.Now()) })
 			m.pods.removePod(pod.UID)
-			callHooks(with, func(h lifecycle.Hooks) { callHook(h.PodRemoved, pod) })
+			callHooks(additional, func(h lifecycle.Hooks) { callHook(h.PodRemoved, pod) })
 		},
 		ResourcesReleased: func(pod cri.PodIdentity) {
-			callHooks(with, func(h lifecycle.Hooks) { callHook(h.ResourcesReleased, pod) })
+			callHooks(additional, func(h lifecycle.Hooks) { callHook(h.ResourcesReleased, pod) })
 		},
 		PodRefused: func(err *lifecycle.RefusedError) {
 			l.refused.inc()
-			callHooks(with, func(h lifecycle.Hooks) { callHook(h.PodRefused, err) })
+			callHooks(additional, func(h lifecycle.Hooks) { callHook(h.PodRefused, err) })
 		},
 		Error: func(pod cri.PodIdentity, err error, retry time.Duration) {
 			l.errors.inc()
-			callHooks(with, func(h lifecycle.Hooks) { callHook3(h.Error, pod, err, retry) })
+			callHooks(additional, func(h lifecycle.Hooks) { callHook3(h.Error, pod, err, retry) })
 		},
-		Work: l.workHooks(with),
+		Work: l.workHooks(additional),
 	}
 }
 
-// workHooks returns the hooks about sandboxes, syncs of pods, and image volumes. They also call the hooks in with.
-func (l *lifecycleMetrics) workHooks(with []lifecycle.Hooks) lifecycle.WorkHooks {
+// workHooks returns the hooks about sandboxes, syncs of pods, and image volumes. They also call the additional hooks.
+func (l *lifecycleMetrics) workHooks(additional []lifecycle.Hooks) lifecycle.WorkHooks {
 	return lifecycle.WorkHooks{
 		SandboxStartAttempted: func(pod cri.PodIdentity, start podevents.SandboxStart) {
 			l.countSandbox(start)
-			callHooks(with, func(h lifecycle.Hooks) { callHook2(h.Work.SandboxStartAttempted, pod, start) })
+			callHooks(additional, func(h lifecycle.Hooks) { callHook2(h.Work.SandboxStartAttempted, pod, start) })
 		},
 		PodSynced: func(pod cri.PodIdentity, s podevents.Sync) {
 			l.worker.observe(s.Took, string(s.Op))
@@ -142,7 +142,7 @@ func (l *lifecycleMetrics) workHooks(with []lifecycle.Hooks) lifecycle.WorkHooks
 			if s.First && s.Orphan {
 				l.orphaned.inc()
 			}
-			callHooks(with, func(h lifecycle.Hooks) { callHook2(h.Work.PodSynced, pod, s) })
+			callHooks(additional, func(h lifecycle.Hooks) { callHook2(h.Work.PodSynced, pod, s) })
 		},
 		ImageVolumeRequested: func(pod cri.PodIdentity, err error) {
 			l.images.inc()
@@ -151,11 +151,11 @@ func (l *lifecycleMetrics) workHooks(with []lifecycle.Hooks) lifecycle.WorkHooks
 			} else {
 				l.imagesMounted.inc()
 			}
-			callHooks(with, func(h lifecycle.Hooks) { callHook2(h.Work.ImageVolumeRequested, pod, err) })
+			callHooks(additional, func(h lifecycle.Hooks) { callHook2(h.Work.ImageVolumeRequested, pod, err) })
 		},
 		SleepTerminated: func(pod cri.PodIdentity) {
 			l.sleep.inc()
-			callHooks(with, func(h lifecycle.Hooks) { callHook(h.Work.SleepTerminated, pod) })
+			callHooks(additional, func(h lifecycle.Hooks) { callHook(h.Work.SleepTerminated, pod) })
 		},
 	}
 }

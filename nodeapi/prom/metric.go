@@ -147,13 +147,13 @@ func (v *gauge) add(n float64, values ...string) {
 	}
 }
 
-// setTime sets the gauge to at in seconds since 1970, or to 0 if at is zero.
-func (v *gauge) setTime(at time.Time, values ...string) {
-	if at.IsZero() {
+// setTime sets the gauge to t in seconds since 1970, or to 0 if t is zero.
+func (v *gauge) setTime(t time.Time, values ...string) {
+	if t.IsZero() {
 		v.set(0, values...)
 		return
 	}
-	v.set(float64(at.UnixNano())/1e9, values...)
+	v.set(float64(t.UnixNano())/1e9, values...)
 }
 
 // histogram is a histogram metric with labels. A nil histogram is an excluded metric: its methods do nothing.

@@ -36,9 +36,9 @@ type PageOptions struct {
 	Error func(error)
 }
 
-// Page returns an HTTP handler that serves the metrics of from, as text or in another Prometheus format that the client prefers.
-// If a collector fails or a series is duplicated, the page lacks its values.
-func Page(from prometheus.Gatherer, opts PageOptions) http.Handler {
+// Page returns an HTTP handler that serves the metrics of gatherer, as text or in another Prometheus format that the client
+// prefers. If a collector fails or a series is duplicated, the page lacks its values.
+func Page(gatherer prometheus.Gatherer, opts PageOptions) http.Handler {
 	if opts.Timeout <= 0 {
 		opts.Timeout = defaultPageTimeout
 	}
@@ -48,7 +48,7 @@ func Page(from prometheus.Gatherer, opts PageOptions) http.Handler {
 	if opts.Error == nil {
 		opts.Error = func(error) {}
 	}
-	return &page{from: from, opts: opts, slots: make(chan struct{}, opts.InFlight)}
+	return &page{from: gatherer, opts: opts, slots: make(chan struct{}, opts.InFlight)}
 }
 
 type page struct {

@@ -36,28 +36,28 @@ func (m *Metrics) buildPLEG(group *group) {
 	}
 }
 
-// PLEG returns hooks for package pleg that record its metrics. They also call the hooks in with.
-func (m *Metrics) PLEG(with ...pleg.Hooks) pleg.Hooks {
+// PLEG returns hooks for package pleg that record its metrics. They also call the additional hooks.
+func (m *Metrics) PLEG(additional ...pleg.Hooks) pleg.Hooks {
 	p := &m.pleg
 	p.group.enabled.Store(true)
 	return pleg.Hooks{
 		Relisted: func(r pleg.Relist) {
 			p.recordRelist(r)
-			callHooks(with, func(h pleg.Hooks) { callHook(h.Relisted, r) })
+			callHooks(additional, func(h pleg.Hooks) { callHook(h.Relisted, r) })
 		},
 		PodRelisted: func(r pleg.PodRelist) {
 			if r.ListedAlone {
 				p.podRelist.observe(r.Duration)
 			}
-			callHooks(with, func(h pleg.Hooks) { callHook(h.PodRelisted, r) })
+			callHooks(additional, func(h pleg.Hooks) { callHook(h.PodRelisted, r) })
 		},
 		RunningCounted: func(c pleg.RunningCount) {
 			p.recordRunning(c)
-			callHooks(with, func(h pleg.Hooks) { callHook(h.RunningCounted, c) })
+			callHooks(additional, func(h pleg.Hooks) { callHook(h.RunningCounted, c) })
 		},
 		StreamConnected: func() {
 			p.connected.inc()
-			callHooks(with, func(h pleg.Hooks) {
+			callHooks(additional, func(h pleg.Hooks) {
 				if h.StreamConnected != nil {
 					h.StreamConnected()
 				}
@@ -65,11 +65,11 @@ func (m *Metrics) PLEG(with ...pleg.Hooks) pleg.Hooks {
 		},
 		StreamFailed: func(err error) {
 			p.failed.inc()
-			callHooks(with, func(h pleg.Hooks) { callHook(h.StreamFailed, err) })
+			callHooks(additional, func(h pleg.Hooks) { callHook(h.StreamFailed, err) })
 		},
 		StreamEvent: func(e cri.Event, latency time.Duration) {
 			p.latency.observe(max(latency, 0)) // the runtime's clock may have been changed
-			callHooks(with, func(h pleg.Hooks) { callHook2(h.StreamEvent, e, latency) })
+			callHooks(additional, func(h pleg.Hooks) { callHook2(h.StreamEvent, e, latency) })
 		},
 	}
 }

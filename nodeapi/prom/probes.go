@@ -36,24 +36,24 @@ const (
 	probeUnknown    = "unknown"
 )
 
-// Probes returns hooks for package probe that record its metrics. They also call the hooks in with. When a probe target is
+// Probes returns hooks for package probe that record its metrics. They also call the additional hooks. When a probe target is
 // removed, its series are removed from the page.
-func (m *Metrics) Probes(with ...probe.Hooks) probe.Hooks {
+func (m *Metrics) Probes(additional ...probe.Hooks) probe.Hooks {
 	p := &m.probes
 	p.group.enabled.Store(true)
 	return probe.Hooks{
 		ValueChanged: func(k probe.Key, v probe.Value) {
-			callHooks(with, func(h probe.Hooks) { callHook2(h.ValueChanged, k, v) })
+			callHooks(additional, func(h probe.Hooks) { callHook2(h.ValueChanged, k, v) })
 		},
 		TargetRemoved: func(k probe.Key) {
 			p.removeSeries(k, m.pods.removeProbe(k))
-			callHooks(with, func(h probe.Hooks) { callHook(h.TargetRemoved, k) })
+			callHooks(additional, func(h probe.Hooks) { callHook(h.TargetRemoved, k) })
 		},
 		ProbeFinished: func(k probe.Key, r probe.Result, err error, took time.Duration) {
 			if err == nil {
 				p.recordProbe(k, m.podNameOfProbe(k), r.Outcome, took)
 			}
-			callHooks(with, func(h probe.Hooks) {
+			callHooks(additional, func(h probe.Hooks) {
 				if h.ProbeFinished != nil {
 					h.ProbeFinished(k, r, err, took)
 				}
@@ -61,11 +61,11 @@ func (m *Metrics) Probes(with ...probe.Hooks) probe.Hooks {
 		},
 		ProbeDelayed: func(k probe.Key, by time.Duration) {
 			p.delayed.inc()
-			callHooks(with, func(h probe.Hooks) { callHook2(h.ProbeDelayed, k, by) })
+			callHooks(additional, func(h probe.Hooks) { callHook2(h.ProbeDelayed, k, by) })
 		},
 		StoreFailed: func(err error) {
 			p.store.inc()
-			callHooks(with, func(h probe.Hooks) { callHook(h.StoreFailed, err) })
+			callHooks(additional, func(h probe.Hooks) { callHook(h.StoreFailed, err) })
 		},
 	}
 }

@@ -28,8 +28,8 @@ func (m *Metrics) buildRuntime(group *group) {
 }
 
 // Runtime returns a function for the option CallReturned of package cri/remote. The function records the number and duration of
-// calls per CRI method, such as RunPodSandbox. It also calls the functions in with.
-func (m *Metrics) Runtime(with ...func(method string, took time.Duration, err error)) func(method string, took time.Duration, err error) {
+// calls per CRI method, such as RunPodSandbox. It also calls the additional functions.
+func (m *Metrics) Runtime(additional ...func(method string, took time.Duration, err error)) func(method string, took time.Duration, err error) {
 	r := &m.runtime
 	r.group.enabled.Store(true)
 	return func(method string, took time.Duration, err error) {
@@ -39,7 +39,7 @@ func (m *Metrics) Runtime(with ...func(method string, took time.Duration, err er
 		if err != nil {
 			r.failed.inc(operation)
 		}
-		for _, hook := range with {
+		for _, hook := range additional {
 			callHook3(hook, method, took, err)
 		}
 	}

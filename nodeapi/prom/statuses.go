@@ -37,15 +37,15 @@ func (m *Metrics) buildStatuses(group *group) {
 }
 
 // StatusSent returns a function for the field StatusSent of apiserver.PartsOptions or StatusHooks. The function is called when
-// the API server has accepted a pod status. It records took, the time since the status changed, and also how long the start of
-// the pod took if [Metrics.Lifecycle] is in use. It also calls the functions in with.
-func (m *Metrics) StatusSent(with ...func(pod cri.PodIdentity, took time.Duration)) func(pod cri.PodIdentity, took time.Duration) {
+// the API server has accepted a pod status. It records took, the time since the status changed. If [Metrics.Lifecycle] is in use,
+// it also records how long the start of a pod took. It also calls the additional functions.
+func (m *Metrics) StatusSent(additional ...func(pod cri.PodIdentity, took time.Duration)) func(pod cri.PodIdentity, took time.Duration) {
 	s := &m.statuses
 	s.group.enabled.Store(true)
 	return func(pod cri.PodIdentity, took time.Duration) {
 		s.sync.observe(took.Truncate(time.Millisecond))
 		m.pods.updateKnownPod(pod.UID, func(r *podRecord) { s.recordSent(r, time.Now()) })
-		for _, hook := range with {
+		for _, hook := range additional {
 			callHook2(hook, pod, took)
 		}
 	}

@@ -32,13 +32,13 @@ func (m *Metrics) buildVolumes(group *group) {
 	}
 }
 
-// Volumes returns hooks for package volume that record its metrics. They also call the hooks in with.
-func (m *Metrics) Volumes(with ...volume.Hooks) volume.Hooks {
+// Volumes returns hooks for package volume that record its metrics. They also call the additional hooks.
+func (m *Metrics) Volumes(additional ...volume.Hooks) volume.Hooks {
 	v := &m.volumes
 	v.group.enabled.Store(true)
 	return volume.Hooks{
 		Event: func(pod *corev1.Pod, eventType, reason, message string) {
-			callHooks(with, func(h volume.Hooks) {
+			callHooks(additional, func(h volume.Hooks) {
 				if h.Event != nil {
 					h.Event(pod, eventType, reason, message)
 				}
@@ -46,18 +46,18 @@ func (m *Metrics) Volumes(with ...volume.Hooks) volume.Hooks {
 		},
 		StepCompleted: func(plugin string, step volume.Step, took time.Duration, err error) {
 			v.took.observe(took, plugin, volumeOperation(step), volumeStatus(err), "false")
-			callHooks(with, func(h volume.Hooks) {
+			callHooks(additional, func(h volume.Hooks) {
 				if h.StepCompleted != nil {
 					h.StepCompleted(plugin, step, took, err)
 				}
 			})
 		},
 		Expanded: func(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, size int64) {
-			callHooks(with, func(h volume.Hooks) { callHook3(h.Expanded, pvc, pv, size) })
+			callHooks(additional, func(h volume.Hooks) { callHook3(h.Expanded, pvc, pv, size) })
 		},
 		Error: func(err error) {
 			v.errors.inc()
-			callHooks(with, func(h volume.Hooks) { callHook(h.Error, err) })
+			callHooks(additional, func(h volume.Hooks) { callHook(h.Error, err) })
 		},
 	}
 }
@@ -97,14 +97,14 @@ func (m *Metrics) buildCSI(group *group) {
 }
 
 // CSI returns a function for the hook CallCompleted of package volume/csi. The function records the duration of calls of CSI
-// drivers. The gRPC code of an error, a label, is the result of its method Code() string, if err has one. It also calls the
-// functions in with.
-func (m *Metrics) CSI(with ...func(driver, method string, took time.Duration, err error)) func(driver, method string, took time.Duration, err error) {
+// drivers. If err has a method Code() string, its result is the label for the gRPC code. The function also calls the additional
+// functions.
+func (m *Metrics) CSI(additional ...func(driver, method string, took time.Duration, err error)) func(driver, method string, took time.Duration, err error) {
 	c := &m.csi
 	c.group.enabled.Store(true)
 	return func(driver, method string, took time.Duration, err error) {
 		c.took.observe(took, driver, "/csi.v1.Node/"+method, grpcCode(err), "false")
-		for _, hook := range with {
+		for _, hook := range additional {
 			if hook != nil {
 				hook(driver, method, took, err)
 			}

@@ -196,8 +196,8 @@ func cgroupID(sample *stats.Sample, root cgroups.Path, systemd bool) string {
 }
 
 // buildLabels returns the labels of the cgroup, with id as one value. All cgroups have the same label names: a value that does
-// not apply is empty. It omits the labels image and name if without has them.
-func (r *cgroupRow) buildLabels(id string, opts Options, without map[string]bool) string {
+// not apply is empty. The labels image and name are omitted if they are in excluded.
+func (r *cgroupRow) buildLabels(id string, opts Options, excluded map[string]bool) string {
 	var image, name string
 	switch r.kind {
 	case ofContainer:
@@ -207,10 +207,10 @@ func (r *cgroupRow) buildLabels(id string, opts Options, without map[string]bool
 	case ofNode, ofPod:
 	}
 	out := formatLabel("container", r.Container.Name) + "," + formatLabel("id", id)
-	if !without["image"] {
+	if !excluded["image"] {
 		out += "," + formatLabel("image", image)
 	}
-	if !without["name"] {
+	if !excluded["name"] {
 		out += "," + formatLabel("name", name)
 	}
 	return out + "," + formatLabel("namespace", r.Pod.Namespace) + "," + formatLabel("pod", r.Pod.Name)

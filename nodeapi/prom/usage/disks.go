@@ -5,28 +5,28 @@ package usage
 
 import "slices"
 
-// capacityFamily returns a metric about the capacity of file systems: one series per file system of the machine. value returns
-// the value for a file system.
-func capacityFamily(name, help string, value func(m *mountedFS) uint64) family {
+// capacityFamily returns a metric about the capacity of file systems, with one series per file system of the machine. read
+// returns the value of a series.
+func capacityFamily(name, help string, read func(m *mountedFS) uint64) family {
 	return family{name: name, kind: gauge, help: help, procParts: procDisks | procMounts | procCapacity, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.mounts {
 			if m := &r.mounts[i]; m.measured {
-				e.writeWithLabels(m.label, float64(value(m)))
+				e.writeWithLabels(m.label, float64(read(m)))
 			}
 		}
 	}}
 }
 
-// diskFamily returns a metric about disks: one series per file system of the machine, with the value for its disk. value reads
-// the value from the counters in /proc/diskstats.
-func diskFamily(name, kind, help string, value func(counts *[11]uint64) float64) family {
+// diskFamily returns a metric about disks, with one series per file system of the machine. read returns the value of a series
+// from the counters of the disk in /proc/diskstats.
+func diskFamily(name, kind, help string, read func(counts *[11]uint64) float64) family {
 	return family{name: name, kind: kind, help: help, procParts: procDisks | procMounts, emit: func(e *emitter, r *cgroupRow) {
-		e.writeDisks(r, value, nil)
+		e.writeDisks(r, read, nil)
 	}}
 }
 
-// writeDisks writes one series per file system of the machine, with the value for its disk. It skips the device labels in
-// written, for which the caller has written counters of the cgroup already.
+// writeDisks writes one series per file system of the machine. value returns its value from the counters of the disk. Device
+// labels in written are skipped, because the caller has already written counters of the cgroup for them.
 func (e *emitter) writeDisks(row *cgroupRow, value func(counts *[11]uint64) float64, written []string) {
 	for i := range row.mounts {
 		if m := &row.mounts[i]; m.disk != nil && !slices.Contains(written, m.label) {

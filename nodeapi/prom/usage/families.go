@@ -47,10 +47,10 @@ func timeFamilies() []family {
 	}
 }
 
-// writeTime writes a series whose value is the time value, in seconds since 1970. It writes nothing if value is zero.
-func (e *emitter) writeTime(value time.Time) {
-	if !value.IsZero() {
-		e.writeSeries(e.row.labels, "", float64(value.Unix()), time.Time{})
+// writeTime writes a series whose value is t in seconds since 1970. It writes nothing if t is zero.
+func (e *emitter) writeTime(t time.Time) {
+	if !t.IsZero() {
+		e.writeSeries(e.row.labels, "", float64(t.Unix()), time.Time{})
 	}
 }
 
@@ -62,16 +62,17 @@ func (r *cgroupRow) createdAt() time.Time {
 	return r.Sandbox.CreatedAt
 }
 
-// cgroupFamily returns a metric with one series per cgroup. value returns its value. parts is the cgroup data that value reads.
-func cgroupFamily(name, kind, help string, parts cgroups.Parts, value func(s *cgroups.Stats) float64) family {
-	return family{name: name, kind: kind, help: help, parts: parts, emit: func(e *emitter, r *cgroupRow) { e.writeValue(value(&r.Stats)) }}
+// cgroupFamily returns a metric with one series per cgroup. read returns the value of a series. parts selects the counters that
+// read needs.
+func cgroupFamily(name, kind, help string, parts cgroups.Parts, read func(s *cgroups.Stats) float64) family {
+	return family{name: name, kind: kind, help: help, parts: parts, emit: func(e *emitter, r *cgroupRow) { e.writeValue(read(&r.Stats)) }}
 }
 
-// quotaFamily returns a metric about CPU quotas, with one series per cgroup that has a quota. value returns its value.
-func quotaFamily(name, help string, value func(c *cgroups.CPUStat) float64) family {
+// quotaFamily returns a metric about CPU quotas, with one series per cgroup that has a quota. read returns the value of a series.
+func quotaFamily(name, help string, read func(c *cgroups.CPUStat) float64) family {
 	return family{name: name, kind: counter, help: help, parts: cgroups.PartCPU | cgroups.PartCPULimit, emit: func(e *emitter, r *cgroupRow) {
 		if r.cpuLimit().Quota > 0 {
-			e.writeValue(value(&r.Stats.CPU))
+			e.writeValue(read(&r.Stats.CPU))
 		}
 	}}
 }
@@ -160,12 +161,13 @@ func memoryFamilies() []family {
 	}
 }
 
-// deviceFamily returns a metric with one series per cgroup and block device. value returns its value. If ofDisk is not nil, the
-// root cgroup also has a series for each disk that it has not counted: ofDisk returns the value from the counters of the disk.
-func deviceFamily(name, help string, value func(d *cgroups.IODevice) uint64, ofDisk func(counts *[11]uint64) float64) family {
+// deviceFamily returns a metric with one series per cgroup and block device. read returns the value of a series. If ofDisk is not
+// nil, the root cgroup also has a series for each disk without counters of the cgroup. ofDisk returns its value from the counters
+// of the disk.
+func deviceFamily(name, help string, read func(d *cgroups.IODevice) uint64, ofDisk func(counts *[11]uint64) float64) family {
 	f := family{name: name, kind: counter, help: help, parts: cgroups.PartIO, procParts: procDisks, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.Stats.IO.Devices {
-			e.writeWithLabels(r.devices[i], float64(value(&r.Stats.IO.Devices[i])))
+			e.writeWithLabels(r.devices[i], float64(read(&r.Stats.IO.Devices[i])))
 		}
 		if ofDisk != nil {
 			e.writeDisks(r, ofDisk, r.devices)
@@ -197,11 +199,12 @@ func ioFamilies() []family {
 	}
 }
 
-// interfaceFamily returns a metric with one series per network interface of the node and of each pod. value returns its value.
-func interfaceFamily(name, help string, value func(i *stats.Interface) uint64) family {
+// interfaceFamily returns a metric with one series per network interface of the node and of each pod. read returns the value of a
+// series.
+func interfaceFamily(name, help string, read func(i *stats.Interface) uint64) family {
 	return family{name: name, kind: counter, help: help, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.interfaces {
-			e.writeWithLabels(formatLabel("interface", r.interfaces[i].Name), float64(value(&r.interfaces[i])))
+			e.writeWithLabels(formatLabel("interface", r.interfaces[i].Name), float64(read(&r.interfaces[i])))
 		}
 	}}
 }
@@ -230,11 +233,12 @@ func taskFamilies() []family {
 	}
 }
 
-// pressureFamily returns a metric about pressure stalls (PSI) with one series per cgroup. If full is true, its value is the time
-// for which all tasks were stalled, otherwise at least one task. Without PSI in the kernel there is no series.
-func pressureFamily(name, help string, part cgroups.Parts, value func(s *cgroups.Stats) *cgroups.Pressure, full bool) family {
+// pressureFamily returns a metric about pressure stalls (PSI), with one series per cgroup. If full is true, the value is the time
+// for which all tasks were stalled, otherwise at least one task. If read returns nil, because the kernel has no PSI, there is no
+// series.
+func pressureFamily(name, help string, part cgroups.Parts, read func(s *cgroups.Stats) *cgroups.Pressure, full bool) family {
 	return family{name: name, kind: counter, help: help, parts: part, emit: func(e *emitter, r *cgroupRow) {
-		p := value(&r.Stats)
+		p := read(&r.Stats)
 		switch {
 		case p == nil:
 		case full:

@@ -220,8 +220,8 @@ func isCountedType(kind string) bool {
 	return strings.HasPrefix(kind, "ext") || strings.HasPrefix(kind, "nfs")
 }
 
-// isPodMount reports whether path is a mount point of a pod volume, a CSI driver, a container or a sandbox. A runtime mounts the
-// latter two below a directory that is named after their ID.
+// isPodMount reports whether path is a mount point of a pod volume, a CSI driver, a container or a sandbox. Runtimes mount the
+// file systems of containers and sandboxes below a directory that is named after the ID.
 func isPodMount(path string) bool {
 	last, before := "", ""
 	for part := range strings.SplitSeq(path, "/") {

@@ -35,8 +35,8 @@ func (t *text) startFamily(name, help, kind string) (start int) {
 }
 
 // writeSeries appends one series of the current metric. labels and more are labels in the format of formatLabel, joined by
-// commas. A zero time at means no timestamp.
-func (t *text) writeSeries(labels, more string, value float64, at time.Time) {
+// commas. A zero timestamp is omitted.
+func (t *text) writeSeries(labels, more string, value float64, timestamp time.Time) {
 	t.buf = append(t.buf, t.name...)
 	if labels != "" || more != "" {
 		t.buf = append(append(t.buf, '{'), labels...)
@@ -47,9 +47,9 @@ func (t *text) writeSeries(labels, more string, value float64, at time.Time) {
 	}
 	t.buf = append(t.buf, ' ')
 	t.buf = appendNumber(t.buf, value)
-	if !at.IsZero() {
+	if !timestamp.IsZero() {
 		t.buf = append(t.buf, ' ')
-		t.buf = strconv.AppendInt(t.buf, at.UnixMilli(), 10)
+		t.buf = strconv.AppendInt(t.buf, timestamp.UnixMilli(), 10)
 	}
 	t.buf = append(t.buf, '\n')
 }
