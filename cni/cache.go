@@ -73,8 +73,8 @@ func isDetached(err error, netns string) bool {
 		netns == "" && strings.Contains(text, "no such file or directory")
 }
 
-// cachedAttachments returns the attachments of a container that libcni's cache contains. If container is empty, it returns those
-// of all containers. It skips entries whose configuration cannot be used, because DEL would fail for them.
+// cachedAttachments returns the attachments of a container that libcni's cache contains. If container is empty, it returns the
+// attachments of all containers. It skips entries whose configuration cannot be used, because DEL would fail for them.
 func (p *Plugins) cachedAttachments(container string) ([]networkAttachment, error) {
 	all, err := p.lib.GetCachedAttachments(container)
 	if err != nil {

@@ -101,7 +101,7 @@ func (p *Pods) tearDownAll(ctx context.Context, sandboxes []string) []error {
 	return errs
 }
 
-// tearDownOrphan tears down the network of a sandbox. It does nothing if this Pods has meanwhile set up the sandbox.
+// tearDownOrphan tears down the network of a sandbox. It does nothing if this Pods has set up the sandbox since the listing.
 func (p *Pods) tearDownOrphan(ctx context.Context, sandbox string) error {
 	if err := ctx.Err(); err != nil {
 		return err

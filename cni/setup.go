@@ -72,7 +72,7 @@ func (p *Pods) hasRemains(sandbox string) bool {
 }
 
 // attachPod writes the record rec, creates the network namespace and runs ADD for each attachment in rec. It writes the record
-// first. If the agent is killed, the restarted agent can thus remove the namespace and the attachments.
+// first: if the agent is killed, the restarted agent reads the record and removes the namespace and the attachments.
 func (p *Pods) attachPod(ctx context.Context, rec *record) (*PodStatus, error) {
 	if err := p.records.writeRecord(rec); err != nil {
 		return nil, err

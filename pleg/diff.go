@@ -73,7 +73,7 @@ type object struct {
 	state   state
 }
 
-// listObjects yields the containers of snapshot and then its sandboxes. It skips those without a pod UID.
+// listObjects yields the containers of snapshot and then its sandboxes. It skips containers and sandboxes without a pod UID.
 func listObjects(snapshot cri.Snapshot) iter.Seq[object] {
 	return func(yield func(object) bool) {
 		for i := range snapshot.Containers {

@@ -37,7 +37,7 @@ func (s *startSlot) acquireSlot(ctx context.Context) error {
 const pullAfter = 100 * time.Millisecond
 
 // pullWithoutSlot calls pull, which pulls an image unless it is present. If pull takes longer than pullAfter, the start slot is
-// released meanwhile, and a new slot is acquired after pull has succeeded.
+// released. Once pull has succeeded, pullWithoutSlot acquires a new slot.
 func (s *startSlot) pullWithoutSlot(ctx context.Context, pull func() error) error {
 	timer := time.AfterFunc(pullAfter, s.release)
 	err := pull()

@@ -247,7 +247,7 @@ func (m *Mailbox) HasNewEviction() bool {
 }
 
 // NotifyEvicted closes the channel of Evict. The worker calls it when no container of the pod runs and its resources are
-// released. The channel stays open if a further eviction was requested meanwhile.
+// released. The channel stays open if another eviction was requested after AcceptEviction.
 func (m *Mailbox) NotifyEvicted() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

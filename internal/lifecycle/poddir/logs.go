@@ -104,8 +104,8 @@ func (l Logs) Remove(observed cri.Pod, container *cri.Container) error {
 	return err
 }
 
-// NextAttempt returns the attempt number for the next instance of the container: one more than that of its newest log file, or 0
-// if there is none. Even if the runtime has lost all containers, the restart count thus continues and no log is overwritten.
+// NextAttempt returns the attempt number for the next instance of the container: the number of its newest log file plus one, or 0
+// if there is none. The restart count therefore continues even if the runtime has lost all containers, and no log is overwritten.
 // Source: calcRestartCountByLogDir in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (l Logs) NextAttempt(container string) (n uint32, err error) {
 	if l.Directory() == "" || !IsFileName(container) {

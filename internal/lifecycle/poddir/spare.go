@@ -70,7 +70,7 @@ func createSpare(path string) error {
 }
 
 // writeToSpare replaces the file at path by a spare file of root that contains data. It needs no free disk blocks, because it
-// overwrites those of the spare file. It syncs the file to disk.
+// overwrites the blocks of the spare file. It syncs the file to disk.
 func writeToSpare(root, path string, data []byte) error {
 	if len(data) > spareSize {
 		return fmt.Errorf("%s: a record of %d bytes does not fit into a spare file of %d bytes", path, len(data), spareSize)

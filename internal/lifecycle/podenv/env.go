@@ -44,9 +44,9 @@ type Environment struct {
 	room  expand.Room
 }
 
-// New computes the variables of a container: first those of envFrom, then those of env. The value of a variable can refer to
-// earlier variables. Service variables are overridden by variables of the container with the same name (kubelet_pods.go,
-// makeEnvironmentVariables). The error is a *field.Error.
+// New computes the variables of a container: first the variables of envFrom, then the variables of env. The value of a variable
+// can refer to earlier variables. Service variables are overridden by variables of the container with the same name
+// (kubelet_pods.go, makeEnvironmentVariables). The error is a *field.Error.
 func New(pod *corev1.Pod, container *corev1.Container, sources Sources) (*Environment, error) {
 	e := newEnvironment(append(slices.Clone(sources.Node), serviceEnv(pod, sources.References.Services)...))
 	if err := e.setVariables(pod, container, podfield.PathOf(&pod.Spec, container.Name), &sources); err != nil {
@@ -84,7 +84,7 @@ func (e *Environment) Expand(words []string, path *field.Path) ([]string, error)
 	return e.room.Expand(words, path, e.Lookup)
 }
 
-// List returns all variables: first those of the container, then the node's variables that the container does not override.
+// List returns all variables: first the container's own, then the node's variables that the container does not override.
 func (e *Environment) List() []cri.EnvVar {
 	var list []cri.EnvVar
 	for _, name := range e.names {

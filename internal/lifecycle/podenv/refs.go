@@ -149,8 +149,8 @@ func fetchObject[T any](
 	return ignoreNotExist(err)
 }
 
-// resolveServices reads the services for the service variables of the pod. It reads the services of namespace default and, if the
-// pod enables service links, those of the pod namespace.
+// resolveServices reads the services for the service variables of the pod. It reads the services of namespace default. If the pod
+// enables service links, it also reads the services of the pod namespace.
 func (r *resolver) resolveServices(ctx context.Context) error {
 	if r.from == nil {
 		return nil

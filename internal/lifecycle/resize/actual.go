@@ -62,7 +62,8 @@ func (s *State) actualSizeFromRuntime(container *corev1.Container, reported *cri
 	return size
 }
 
-// matchesCPU reports whether the CPU shares and quota in reported are those of a container of this size.
+// matchesCPU reports whether reported, the resources that the runtime reports, has the CPU shares and quota of a container of
+// this size.
 func matchesCPU(reported *cri.Resources, size cgroups.ContainerSize) bool {
 	return uint64(reported.CPUShares) == cgroups.CPUShares(size.CPURequest) &&
 		(reported.CPUPeriod <= 0 || max(reported.CPUQuota, 0) == cgroups.CPUQuota(size.CPULimit, uint64(reported.CPUPeriod)))
@@ -71,7 +72,7 @@ func matchesCPU(reported *cri.Resources, size cgroups.ContainerSize) bool {
 // MemoryHigh is the cgroup file with the memory usage at which the kernel throttles a container.
 const MemoryHigh = "memory.high"
 
-// matchesMemory reports whether the memory values in reported, which come from the runtime, are those of a container of this
+// matchesMemory reports whether reported, the resources that the runtime reports, has the memory values of a container of this
 // size. It can compare the memory request only if memory QoS is in use.
 func (s *State) matchesMemory(container *corev1.Container, reported *cri.Resources, size cgroups.ContainerSize) bool {
 	if roundToPages(reported.MemoryLimit) != roundToPages(size.MemoryLimit) {

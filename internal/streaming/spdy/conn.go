@@ -294,8 +294,8 @@ func (c *Conn) Open(headers http.Header) (*Stream, error) {
 // Ping sends a ping frame, so that proxies do not close an idle connection.
 func (c *Conn) Ping() error { return c.writeFrame(newControlFrame(frames.TypePing, 0, 1), nil) }
 
-// Abort discards the unread data of all streams and all data that arrives later. If Serve is blocked because a stream is not
-// read, it thus continues until the connection ends.
+// Abort discards the unread data of all streams and all data that arrives later. A Serve that is blocked by an unread stream then
+// continues until the connection ends.
 func (c *Conn) Abort() {
 	c.mu.Lock()
 	c.err = cmp.Or(c.err, ErrClosed)
