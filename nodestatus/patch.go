@@ -87,16 +87,16 @@ func (o jsonObject) addDiff(name string, old, now any) error {
 	return nil
 }
 
-// addJSONDiff adds a field called name to o, with the difference between the decoded JSON values was and is. For objects the
-// difference has the changed fields, and null for each removed field. It adds nothing if the values are equal.
-func (o jsonObject) addJSONDiff(name string, was, is any) {
-	if reflect.DeepEqual(was, is) {
+// addJSONDiff adds a field called name to o, with the difference between two decoded JSON values. For objects the difference has
+// the changed fields, and null for each removed field. It adds nothing if the values are equal.
+func (o jsonObject) addJSONDiff(name string, oldValue, newValue any) {
+	if reflect.DeepEqual(oldValue, newValue) {
 		return
 	}
-	before, wasObject := was.(map[string]any)
-	after, isObject := is.(map[string]any)
+	before, wasObject := oldValue.(map[string]any)
+	after, isObject := newValue.(map[string]any)
 	if !wasObject || !isObject {
-		o[name] = is // nil becomes null, which removes the field
+		o[name] = newValue // nil becomes null, which removes the field
 		return
 	}
 	part := jsonObject{}

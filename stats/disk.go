@@ -55,12 +55,12 @@ func (d *filesystems) startStatfs(path string) *pendingCall[fsMeasurement] {
 }
 
 // awaitStatfs waits for the result of p, a call that startStatfs has returned. It returns an error when p has been running for
-// the duration wait, or when ctx ends.
-func (d *filesystems) awaitStatfs(ctx context.Context, p *pendingCall[fsMeasurement], wait time.Duration) (fsMeasurement, error) {
+// timeout, or when ctx ends.
+func (d *filesystems) awaitStatfs(ctx context.Context, p *pendingCall[fsMeasurement], timeout time.Duration) (fsMeasurement, error) {
 	if p == nil {
 		return fsMeasurement{}, errors.New("too many file systems do not answer")
 	}
-	return p.waitResult(ctx, wait)
+	return p.waitResult(ctx, timeout)
 }
 
 // maxFilesystems limits the number of paths in filesystems.calls, because a runtime may report any number of paths.

@@ -118,8 +118,8 @@ func (k *Collector) measureNodeDisks(ctx context.Context, node *nodeSample, errs
 }
 
 // measureDisks stores the sizes of nodefs, imagefs and containerfs in node. usage has the mount points of imagefs and
-// containerfs. The calls run at the same time, each for at most the duration wait.
-func (k *Collector) measureDisks(ctx context.Context, node *nodeSample, usage cri.ImageUsage, wait time.Duration, errs *failures) {
+// containerfs. The calls run at the same time, each with the given timeout.
+func (k *Collector) measureDisks(ctx context.Context, node *nodeSample, usage cri.ImageUsage, timeout time.Duration, errs *failures) {
 	if len(usage.Images) > 0 {
 		node.images, node.layers, node.imagesKnown = usage.Images[0], usage.Images[0], true
 		if len(usage.Containers) > 0 && usage.Containers[0].Mountpoint != node.images.Mountpoint {
@@ -136,7 +136,7 @@ func (k *Collector) measureDisks(ctx context.Context, node *nodeSample, usage cr
 		ask = append(ask, diskCall{"containerfs", at, &node.layer, k.filesystems.startStatfs(at)})
 	}
 	for _, a := range ask {
-		m, err := k.filesystems.awaitStatfs(ctx, a.call, wait)
+		m, err := k.filesystems.awaitStatfs(ctx, a.call, timeout)
 		if errs.addError(a.source, a.path, err); err == nil {
 			*a.into = &m
 		}
@@ -153,14 +153,14 @@ type diskCall struct {
 	call         *pendingCall[fsMeasurement]
 }
 
-// readImageUsage returns the file systems of images and writable layers, with their usage. It calls the runtime, for at most the
-// duration wait, if the last result is older than age. If the call fails, it returns the last result and the error.
-func (k *Collector) readImageUsage(ctx context.Context, age, wait time.Duration) (cri.ImageUsage, error) {
+// readImageUsage returns the file systems of images and writable layers, with their usage. It calls the runtime if the last
+// result is older than maxAge. If the call fails or exceeds timeout, it returns the last result and an error.
+func (k *Collector) readImageUsage(ctx context.Context, maxAge, timeout time.Duration) (cri.ImageUsage, error) {
 	last, at := k.imageUsageCall.lastResult()
-	if k.images == nil || !at.IsZero() && time.Since(at) < age {
+	if k.images == nil || !at.IsZero() && time.Since(at) < maxAge {
 		return last, nil
 	}
-	u, err := k.imageUsageCall.callAndWait(ctx, wait, func() (cri.ImageUsage, error) {
+	u, err := k.imageUsageCall.callAndWait(ctx, timeout, func() (cri.ImageUsage, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*k.opts.Timeout)
 		defer cancel()
 		u, err := k.images.ImageUsage(ctx)

@@ -42,11 +42,11 @@ type container struct {
 	runtime *cri.ContainerStats // measured by the runtime; nil: not measured
 }
 
-// listPods returns the pods listed by the runtime. It calls the runtime if the last list is older than age. If the call fails or
-// hangs, it returns the last list and an error.
-func (k *Collector) listPods(ctx context.Context, age time.Duration) (cri.Snapshot, error) {
+// listPods returns the pods listed by the runtime. It calls the runtime if the last list is older than maxAge. If the call fails
+// or hangs, it returns the last list and an error.
+func (k *Collector) listPods(ctx context.Context, maxAge time.Duration) (cri.Snapshot, error) {
 	last, at := k.list.lastResult()
-	if !at.IsZero() && time.Since(at) < age {
+	if !at.IsZero() && time.Since(at) < maxAge {
 		return last, nil
 	}
 	s, err := k.list.callAndWait(ctx, k.opts.Timeout, func() (cri.Snapshot, error) {
@@ -211,17 +211,17 @@ func sandboxesByName(sandboxes []cri.Sandbox) iter.Seq[[]*cri.Sandbox] {
 	}
 }
 
-// currentSandboxes returns the ready sandboxes in all, or only the newest sandbox if none is ready. All of them have the same pod
-// name.
-func currentSandboxes(all []*cri.Sandbox) []*cri.Sandbox {
-	if len(all) == 1 {
-		return all
+// currentSandboxes returns those of sandboxes that are ready, or only the newest if none is ready. All sandboxes have the same
+// pod name.
+func currentSandboxes(sandboxes []*cri.Sandbox) []*cri.Sandbox {
+	if len(sandboxes) == 1 {
+		return sandboxes
 	}
-	ready := slices.DeleteFunc(slices.Clone(all), func(s *cri.Sandbox) bool { return s.State != cri.SandboxReady })
+	ready := slices.DeleteFunc(slices.Clone(sandboxes), func(s *cri.Sandbox) bool { return s.State != cri.SandboxReady })
 	if len(ready) > 0 {
 		return ready
 	}
-	return []*cri.Sandbox{slices.MaxFunc(all, func(a, b *cri.Sandbox) int {
+	return []*cri.Sandbox{slices.MaxFunc(sandboxes, func(a, b *cri.Sandbox) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.ID, b.ID))
 	})}
 }

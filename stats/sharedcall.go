@@ -42,21 +42,20 @@ func (e hungError) Timeout() bool { return true }
 func (e hungError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // callAndWait starts f, or joins the running call of s, and returns its result. It returns an error when the call has been
-// running for the duration wait, or when ctx ends. f must not use ctx, because f may run longer.
-func (s *sharedCall[T]) callAndWait(ctx context.Context, wait time.Duration, f func() (T, error)) (T, error) {
-	return s.startCall(f).waitResult(ctx, wait)
+// running for timeout, or when ctx ends. f must not use ctx, because f may run longer.
+func (s *sharedCall[T]) callAndWait(ctx context.Context, timeout time.Duration, f func() (T, error)) (T, error) {
+	return s.startCall(f).waitResult(ctx, timeout)
 }
 
-// waitResult returns the result of the call p. It returns an error when p has been running for the duration wait, or when ctx
-// ends.
-func (p *pendingCall[T]) waitResult(ctx context.Context, wait time.Duration) (T, error) {
+// waitResult returns the result of the call p. It returns an error when p has been running for timeout, or when ctx ends.
+func (p *pendingCall[T]) waitResult(ctx context.Context, timeout time.Duration) (T, error) {
 	var none T
 	select {
 	case <-p.done:
 		return p.value, p.err
 	default:
 	}
-	left := wait - time.Since(p.began)
+	left := timeout - time.Since(p.began)
 	if left <= 0 {
 		return none, hungError{time.Since(p.began)}
 	}

@@ -56,9 +56,9 @@ func (s *session) openRuntime(
 	return b, nil
 }
 
-// copyBoth copies bytes from in to the runtime, and from the runtime to out, until the session ends. in and out read from and
-// write to client, directly or through a WebSocket.
-func (s *session) copyBoth(client *conn, in io.Reader, out io.Writer, runtime *runtimeConn) error {
+// copyBoth copies bytes from reader to the runtime, and from the runtime to writer, until the session ends. reader and writer
+// belong to the client: they use its connection directly or through a WebSocket.
+func (s *session) copyBoth(client *conn, reader io.Reader, writer io.Writer, runtime *runtimeConn) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer s.closeConns() // this ends both copies
@@ -66,14 +66,14 @@ func (s *session) copyBoth(client *conn, in io.Reader, out io.Writer, runtime *r
 	var copyErr error
 	tasks.Go(func() {
 		defer close(clientClosed)
-		_ = flow.Copy(runtime.conn, in)
+		_ = flow.Copy(runtime.conn, reader)
 		_ = runtime.conn.CloseWrite()
 		// Read the remaining input, so that closing the connection does not discard unread output.
-		_, _ = io.Copy(io.Discard, onlyReader{in})
+		_, _ = io.Copy(io.Discard, onlyReader{reader})
 	})
 	tasks.Go(func() {
 		defer close(runtimeClosed)
-		copyErr = flow.Copy(out, runtime.conn)
+		copyErr = flow.Copy(writer, runtime.conn)
 	})
 	select {
 	case <-runtimeClosed:
@@ -93,7 +93,7 @@ func (s *session) copyBoth(client *conn, in io.Reader, out io.Writer, runtime *r
 	if copyErr != nil && !errors.Is(copyErr, io.EOF) {
 		return nil // the client or the runtime has disconnected: both notice it
 	}
-	if f, ok := out.(interface{ closeWrite() }); ok {
+	if f, ok := writer.(interface{ closeWrite() }); ok {
 		f.closeWrite()
 	}
 	client.closeGracefully(clientClosed)

@@ -67,13 +67,13 @@ func (s *session) endSoon(reason error) {
 	}
 }
 
-// endWhenDrained cancels the session with reason. While a write to the client or the runtime is blocked, it waits, at most until
-// the time last.
-func (s *session) endWhenDrained(reason error, last time.Time) {
+// endWhenDrained cancels the session with reason. While a write to the client or the runtime is blocked, it waits, but not longer
+// than until deadline.
+func (s *session) endWhenDrained(reason error, deadline time.Time) {
 	s.mu.Lock()
 	now := time.Now()
 	since := s.oldestWrite()
-	slow := !since.IsZero() && now.Sub(since) >= exitGrace/5 && now.Before(last)
+	slow := !since.IsZero() && now.Sub(since) >= exitGrace/5 && now.Before(deadline)
 	if slow && !s.finished {
 		s.endTimer.Reset(exitGrace / 5)
 	}
@@ -165,10 +165,11 @@ func (s *session) oldestWrite() (since time.Time) {
 type idleLimits struct{ idle, stall time.Duration }
 
 // check returns a reason if a timeout of l has passed at now. Otherwise next is the time of the next check; zero means that no
-// timeout is set. moved is the time of the last transferred byte. waiting is the start of the oldest blocked write, or zero.
-func (l idleLimits) check(now, moved, waiting time.Time) (next time.Time, reason error) {
+// timeout is set. lastTransfer is the time of the last transferred byte. oldestWrite is the start of the oldest blocked write, or
+// zero.
+func (l idleLimits) check(now, lastTransfer, oldestWrite time.Time) (next time.Time, reason error) {
 	if l.stall > 0 {
-		since := waiting
+		since := oldestWrite
 		if since.IsZero() {
 			since = now
 		}
@@ -177,7 +178,7 @@ func (l idleLimits) check(now, moved, waiting time.Time) (next time.Time, reason
 		}
 	}
 	if l.idle > 0 {
-		at := moved.Add(l.idle)
+		at := lastTransfer.Add(l.idle)
 		if !at.After(now) {
 			return time.Time{}, ErrIdleTimeout
 		}

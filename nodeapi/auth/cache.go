@@ -51,17 +51,16 @@ func (c *cache[V]) getValue(key cacheKey, now time.Time) (value V, found bool) {
 	return e.value, true
 }
 
-// putValue stores value under key, and the cache drops it at the time until. If the cache is full, it removes the least recently
-// used value.
-func (c *cache[V]) putValue(key cacheKey, value V, until time.Time) {
+// putValue stores value under key. The value expires at expiry. If the cache is full, the least recently used value is removed.
+func (c *cache[V]) putValue(key cacheKey, value V, expiry time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if at, found := c.elements[key]; found {
-		at.Value = &entry[V]{key: key, value: value, expires: until}
+		at.Value = &entry[V]{key: key, value: value, expires: expiry}
 		c.order.MoveToFront(at)
 		return
 	}
-	c.elements[key] = c.order.PushFront(&entry[V]{key: key, value: value, expires: until})
+	c.elements[key] = c.order.PushFront(&entry[V]{key: key, value: value, expires: expiry})
 	for c.order.Len() > c.maxEntries {
 		last := c.order.Back()
 		c.order.Remove(last)
@@ -113,15 +112,15 @@ func (f *sharedCalls[V]) shareCall(ctx context.Context, key cacheKey, ask func(c
 	}
 }
 
-// runCall runs ask, stores its result in own, and wakes the callers that wait in shareCall for the result.
-func (f *sharedCalls[V]) runCall(ctx context.Context, key cacheKey, own *sharedCall[V], ask func(context.Context) (V, error)) (V, error) {
+// runCall runs ask, stores its result in call, and wakes the callers that wait in shareCall for the result.
+func (f *sharedCalls[V]) runCall(ctx context.Context, key cacheKey, call *sharedCall[V], ask func(context.Context) (V, error)) (V, error) {
 	defer func() { // also if ask panics
 		f.mu.Lock()
 		delete(f.running, key)
 		f.mu.Unlock()
-		close(own.done)
+		close(call.done)
 	}()
-	own.value, own.err = ask(ctx)
-	own.abandoned = own.err != nil && errors.Is(ctx.Err(), context.Canceled)
-	return own.value, own.err
+	call.value, call.err = ask(ctx)
+	call.abandoned = call.err != nil && errors.Is(ctx.Err(), context.Canceled)
+	return call.value, call.err
 }

@@ -181,13 +181,16 @@ func (r *reviewer) requestAccessReview(
 	})
 }
 
-// newWaitLimit returns the limit for the number of waiting requests. most is the largest number of concurrent reviews.
-func newWaitLimit(most int) waitLimit {
-	return waitLimit{maxTotal: 8 * most, maxPerClient: 2 * most, reserved: 2}
+// newWaitLimit returns the limit for the number of requests that wait for a review. maxReviews is the largest number of
+// concurrent reviews.
+func newWaitLimit(maxReviews int) waitLimit {
+	return waitLimit{maxTotal: 8 * maxReviews, maxPerClient: 2 * maxReviews, reserved: 2}
 }
 
-// newSlots returns the limit for concurrent reviews: most in total, and a quarter of most per client.
-func newSlots(most int) slots { return slots{maxTotal: most, maxPerClient: max(1, most/4)} }
+// newSlots returns the limit for the number of concurrent reviews: maxReviews in total, and a quarter of maxReviews per client.
+func newSlots(maxReviews int) slots {
+	return slots{maxTotal: maxReviews, maxPerClient: max(1, maxReviews/4)}
+}
 
 // retryReview calls send, which sends a review to the API server. After a temporary error it calls send again, at most
 // maxAttempts times and until ctx ends.

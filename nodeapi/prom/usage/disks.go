@@ -25,12 +25,12 @@ func diskFamily(name, kind, help string, read func(counts *[11]uint64) float64) 
 	}}
 }
 
-// writeDisks writes one series per file system of the machine. value returns its value from the counters of the disk. Device
+// writeDisks writes one series per file system of the machine. read returns its value from the counters of the disk. Device
 // labels in written are skipped, because the caller has already written counters of the cgroup for them.
-func (e *emitter) writeDisks(row *cgroupRow, value func(counts *[11]uint64) float64, written []string) {
+func (e *emitter) writeDisks(row *cgroupRow, read func(counts *[11]uint64) float64, written []string) {
 	for i := range row.mounts {
 		if m := &row.mounts[i]; m.disk != nil && !slices.Contains(written, m.label) {
-			e.writeWithLabels(m.label, value(&m.disk.counts))
+			e.writeWithLabels(m.label, read(&m.disk.counts))
 		}
 	}
 }
