@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// reconciledLabels returns the keys of the labels that are updated from the configuration when a Node exists already.
+// reconciledLabels returns the keys of the labels that Reconcile takes from the configuration. Other labels of an existing Node
+// are kept.
 func reconciledLabels() []string { return append(ownLabels(), corev1.LabelWindowsBuild) }
 
 // Reconcile returns the Node to send when an agent registers a Node that exists already, like tryRegisterWithAPIServer in

@@ -59,7 +59,7 @@ func stopPod(ctx context.Context, reconciler Reconciler, pod *corev1.Pod, grace 
 }
 
 // Admit has the signature of lifecycle.Admit. While the machine shuts down, it rejects pods of the API server, and their
-// controllers replace them on other nodes. For a static pod it returns an error that is no rejection: the pod stays pending until
+// controllers replace them on other nodes. For a static pod it returns another error, with which the pod stays pending until
 // after the reboot.
 func (i *Inhibitor) Admit(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error {
 	switch {

@@ -211,8 +211,8 @@ func sandboxesByName(sandboxes []cri.Sandbox) iter.Seq[[]*cri.Sandbox] {
 	}
 }
 
-// currentSandboxes returns those of sandboxes that are ready, or only the newest if none is ready. All sandboxes have the same
-// pod name.
+// currentSandboxes returns the ready sandboxes, or only the newest sandbox if none is ready. All sandboxes belong to pods with
+// the same name.
 func currentSandboxes(sandboxes []*cri.Sandbox) []*cri.Sandbox {
 	if len(sandboxes) == 1 {
 		return sandboxes

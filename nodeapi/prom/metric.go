@@ -63,8 +63,8 @@ func (m *Metrics) keptLabels(family string, names []string) (labels, bool) {
 	return l, true
 }
 
-// keptValues returns those of values whose label is kept. values are in the original order of the labels. Invalid UTF-8 is
-// replaced.
+// keptValues returns the elements of values whose labels are not excluded. values are in the original order of the labels.
+// Invalid UTF-8 is replaced.
 func (l *labels) keptValues(values []string) []string {
 	kept := make([]string, len(l.kept))
 	for i, at := range l.kept {
@@ -108,8 +108,8 @@ func (c *counter) add(n float64, values ...string) {
 	}
 }
 
-// remove removes the series with these label values from the page. It does nothing if a label of the metric is excluded, because
-// other series are then counted in the same series.
+// remove removes the series with these label values from the page. It does nothing if a label of the metric is excluded: the
+// series then also counts other label values.
 func (c *counter) remove(values ...string) {
 	if c != nil && len(c.kept) == len(values) {
 		c.vec.DeleteLabelValues(c.keptValues(values)...)

@@ -32,8 +32,8 @@ type podRecord struct {
 // annotationSeen is the annotation of a static pod with the time at which a kubelet first read the pod.
 const annotationSeen = "kubernetes.io/config.seen"
 
-// countStatus counts what has changed in the status of the pod since the last call: a rejection, the start, terminated
-// containers, and resizes. It then stores pod and status.
+// countStatus counts the changes of the pod's status since the last call: a rejection, the start, terminated containers, and
+// resizes. It then stores pod and status.
 func (r *podRecord) countStatus(metrics *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	first := r.status == nil
 	if first {
@@ -94,7 +94,7 @@ func resourceMode(pod *corev1.Pod) string {
 }
 
 // noteRejection stores the reason of event, if it is a warning about the pod itself. countStatus counts a rejection only if its
-// reason is stored. A rejection by a previous agent process has no event, and is not counted again.
+// reason is stored. A pod that a previous agent process has rejected has no event, and is not counted again.
 func (r *podRecord) noteRejection(event podevents.Event) {
 	if event.Type == corev1.EventTypeWarning && event.Container == "" {
 		r.rejected = event.Reason

@@ -47,7 +47,7 @@ func (r Request) labelValues() []string {
 type ServerHooks struct {
 	RequestStarted     func(Request)                // a request has arrived
 	RequestFinished    func(Request, time.Duration) // the response to a request is complete
-	ConnectionsRefused func(connections int)        // that many connections were closed because of a limit
+	ConnectionsRefused func(connections int)        // this number of connections was closed because of a limit
 	WebSocketStarted   func(subresource string)     // a WebSocket session has started: exec, attach or portforward
 }
 

@@ -267,8 +267,8 @@ func isNewer(node, current *corev1.Node) bool {
 	return err != nil || order > 0
 }
 
-// buildNode returns the Node with the status that follows from facts, and new events. The other fields are those of serverNode,
-// if it is set.
+// buildNode returns the Node with the status that follows from facts. Its other fields are those of serverNode, if that is set.
+// It also returns the events that must be recorded.
 func (l *loop) buildNode(facts nodestatus.Facts) (*corev1.Node, []nodestatus.Event) {
 	if l.serverNode == nil {
 		return nodestatus.Initial(facts)

@@ -84,7 +84,7 @@ func (f files) readOSImage() string {
 	return "Linux"
 }
 
-// inUserNamespace returns whether this process runs in a user namespace other than the initial one. Only the initial user
+// inUserNamespace returns true if this process runs in a user namespace other than the initial one. Only the initial user
 // namespace maps all IDs to themselves, see user_namespaces(7).
 func (f files) inUserNamespace() *bool {
 	text, err := f.readFile("proc/self/uid_map")
