@@ -23,7 +23,8 @@ type Options struct {
 	// Sources names all sources of pods. The Reconciler tears down orphaned pods only after each of these sources has passed a
 	// complete [PodSet]. Empty: a complete PodSet of one source is enough.
 	Sources []string
-	// Spec has the settings of the node for sandbox and container configs, such as DNS and the log directory.
+	// Spec has the settings of the node for sandbox and container configs, such as DNS and the log directory; each field has its
+	// default.
 	Spec podspec.Options
 	// Dirs are the directories in which the agent keeps data of pods. Zero: it keeps none.
 	Dirs Dirs
@@ -53,8 +54,8 @@ type Options struct {
 
 	// Admit decides whether a pod may run on this node; see [Admit]. Nil: all pods may run.
 	Admit Admit
-	// AdmitChecksNodeAffinity is true if Admit checks the node selector and the required node affinity of a pod, as package
-	// admission does. If it is false, pods with these fields are refused.
+	// AdmitChecksNodeAffinity is true if Admit checks the node selector and the node affinity of a pod, as package admission does.
+	// By default, a pod with a node selector or with hard node affinity is refused.
 	AdmitChecksNodeAffinity bool
 	// AdmitResize decides whether the node has capacity for the new requests of a pod. An error defers the resize, until a sync or
 	// until pods release resources; a [podstatus.Rejection] with reason Infeasible refuses it. Nil: there is always capacity.

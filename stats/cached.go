@@ -43,3 +43,8 @@ func (c *CachedCollector) CPUAndMemory(ctx context.Context) (*statsapi.Summary, 
 func (c *CachedCollector) Samples(ctx context.Context, parts cgroups.Parts) ([]Sample, error) {
 	return c.collector.Samples(ctx, parts)
 }
+
+// Filesystems calls [Collector.Filesystems]. Its result is not cached.
+func (c *CachedCollector) Filesystems(ctx context.Context, paths []string) (map[string]Filesystem, error) {
+	return c.collector.Filesystems(ctx, paths)
+}

@@ -23,7 +23,7 @@ type HTTPOptions struct {
 	NodeName     string        // see Origin; empty: pod names are unchanged
 	AllowObjects bool          // pods may refer to config maps, secrets and similar objects; see Origin
 	AllowTokens  bool          // pods may use service account tokens; see Origin
-	Header       http.Header   // added to each request
+	Header       http.Header   // added to each request; nil adds none
 	Period       time.Duration // time between two requests; zero: DefaultPeriod
 	Timeout      time.Duration // time limit of a request with its response; zero: DefaultTimeout
 	Client       *http.Client  // nil: http.DefaultClient

@@ -12,7 +12,7 @@ import (
 
 // KubeletOptions configure [Kubelet].
 type KubeletOptions struct {
-	// Options configure the metrics. Options.Probes is ignored: the metrics of probes have a page of their own.
+	// Options configure the metrics; each field has its default. Options.Probes is ignored: probes have a page of their own.
 	Options Options
 	// Version is the version of the agent for nodeagent_build_info. Empty means unknown.
 	Version string

@@ -24,7 +24,10 @@ type Filesystems interface {
 	Filesystems(ctx context.Context, paths []string) (map[string]stats.Filesystem, error)
 }
 
-var _ Filesystems = (*stats.Collector)(nil)
+var (
+	_ Filesystems = (*stats.Collector)(nil)
+	_ Filesystems = (*stats.CachedCollector)(nil)
+)
 
 // Limits for reading mounts and disks of the machine. Pods with user namespaces cannot add mounts to its list.
 const (
