@@ -24,7 +24,7 @@ var (
 	// saysRequired matches one of a field that has no default.
 	saysRequired = regexp.MustCompile(`(?i)\brequired\b|must not be (nil|empty)`)
 	// saysAll matches the comment of a struct that states what nil does for all of its fields.
-	saysAll = regexp.MustCompile(`(?i)(what|source that|option that) is nil`)
+	saysAll = regexp.MustCompile(`(?i)(source|option|field) (that )?is nil`)
 )
 
 // values are structs of that name which configure no component: they are part of a request.

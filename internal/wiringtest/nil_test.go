@@ -63,7 +63,7 @@ func TestNilArguments(t *testing.T) {
 		"images.New: argument images":               func() error { return only(images.New(nil, rt, images.Options{})) },
 		"images.New: argument puller":               func() error { return only(images.New(rt, nil, images.Options{})) },
 		"logs.NewRotator: argument runtime":         func() error { return only(logs.NewRotator(nil, logs.RotatorOptions{})) },
-		"gc.NewContainers: argument rt":             func() error { return only(gc.NewContainers(nil, gc.ContainerOptions{})) },
+		"gc.NewContainers: argument runtime":        func() error { return only(gc.NewContainers(nil, gc.ContainerOptions{})) },
 		"gc.NewImages: argument images":             func() error { return only(gc.NewImages(nil, rt, gc.ImageOptions{})) },
 		"gc.NewImages: argument lister":             func() error { return only(gc.NewImages(rt, nil, gc.ImageOptions{})) },
 		"stats.New: argument c":                     func() error { return only(stats.New(nil, rt, stats.Options{})) },
