@@ -52,6 +52,23 @@ func TestAgentOnlyWires(t *testing.T) {
 	assert.LessOrEqual(t, lines, limit, "package agent has %d lines, not at most %d", lines, limit)
 }
 
+// maxPackageComment bounds the lines of a package comment. Longer text belongs into an Example, DECISIONS.md or ARCHITECTURE.md.
+const maxPackageComment = 60
+
+// A package comment is read in one sitting. The map in doc.go has a line for each package instead.
+func TestPackageCommentsAreShort(t *testing.T) {
+	checked := 0
+	for _, f := range load(t).Files {
+		if f.Go == nil || f.Go.Doc == nil || f.IsTest() || f.Dir() == "." {
+			continue
+		}
+		lines := 1 + strings.Count(strings.TrimSpace(f.Go.Doc.Text()), "\n")
+		assert.LessOrEqual(t, lines, maxPackageComment, "the package comment in %s has %d lines", f.Path, lines)
+		checked++
+	}
+	assert.Greater(t, checked, 100)
+}
+
 // The program in README.md is vetted as it stands, in a directory of its own.
 func TestQuickStart(t *testing.T) {
 	readme, err := os.ReadFile("README.md")

@@ -60,7 +60,5 @@
 // - A bad configuration file is skipped, including names, versions and plugin types that every ADD would reject.
 // - Records and results are in a directory of their own, not below /var/lib/cni.
 //
-// Test kit: none. Callers test with an interface of their own, or with the runtime of package critest.
-//
 // [package netns]: https://pkg.go.dev/github.com/seed81659283/nodeagent/cni/netns
 package cni

@@ -11,16 +11,14 @@
 //	go volumes.Run(ctx)                                                 // calls the plugins
 //	err = volumes.Prepare(ctx, pod)                                     // sets up the volumes of the pod
 //	err = volumes.Container(ctx, pod, &pod.Spec.Containers[0], &launch) // adds them to a container
-//	...
 //	err = volumes.Release(ctx, string(pod.UID))                         // after the last container has exited
 //
 // # Model
 //
-// [Volumes.Prepare] records the volumes of a pod and blocks until [Volumes.Run] has set them up. [Volumes.Release] blocks
-// until Run has torn them down. Run executes one step per volume at a time, and at most [Options].Parallel steps per node,
-// teardowns first. It retries a failed step with a back-off from 500 ms to 2m2s. A step that hangs delays only its own pod. 5
-// s after the deadline of a step, Run gives up its plugin call, so that the volume can be torn down. It is torn down again
-// when the call has returned.
+// [Volumes.Prepare] records the volumes of a pod and blocks until [Volumes.Run] has set them up. [Volumes.Release] blocks until
+// Run has torn them down. Run executes one step per volume at a time, and at most [Options].Parallel steps per node, teardowns
+// first. It retries a failed step with a back-off from 500 ms to 2m2s. A step that hangs delays only its own pod. 5 s after its
+// deadline Run gives up the plugin call, so that the volume can be torn down, and tears it down again when the call returns.
 //
 // A volume with a PersistentVolumeClaim is the PV that the claim is bound to. Pods on the node share its [Device]: a [Stager]
 // stages the device once, as NodeStageVolume does in CSI. Before that, an [Attacher] waits until the volume is attached. An
@@ -45,21 +43,18 @@
 // a volume that is still mounted, or that has no Device, is used with the claim in its record. A Device that is no longer mounted
 // waits for the API server, because another node may use it.
 //
-// # Concurrency
+// # Concurrency and errors
 //
-// All methods may be called from any goroutine, but for one pod one at a time. Run is called once. It calls plugins from several
-// goroutines, for one volume one call at a time. Hooks are called without a lock.
-//
-// # Errors
+// All methods may be called from any goroutine, but for one pod one at a time. Run is called once. It makes one plugin call per
+// volume at a time. Hooks are called without a lock.
 //
 // The error about a volume is an [*Error] with step, volume and cause, also after a timeout. No error contains a secret. A plugin
 // wraps its error in a [FinalError] if nothing of the volume remains on the node. If an error has a method Unanswered() bool that
-// returns true, a server did not respond: then the back-off ends at 15 s. Release of a pod whose record is damaged removes
-// nothing, and its error names the file. Prepare replaces the record.
+// returns true, a server did not respond: the back-off ends at 15 s.
 //
 // # Differs from the kubelet
 //
-// The behaviour is that of pkg/kubelet/volumemanager at 1.37.1. DIFFERENCES.md lists all differences, with these:
+// The model is pkg/kubelet/volumemanager at 1.37.1. DIFFERENCES.md has all differences; the main ones:
 //
 //   - [Volumes.Check] refuses a volume without a plugin when the pod is admitted.
 //   - Volumes are found by their records. A directory without a record is ignored.

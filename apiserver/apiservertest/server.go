@@ -29,9 +29,8 @@ const maxBody = 3 << 20
 // Options configures a [Server]. The zero value suits most tests.
 type Options struct {
 	History int // number of stored changes; watches from an older version get 410; zero: 10,000
-	// Admit is called for each write request. before is the stored object, nil for a creation; obj is the new object, nil for a
-	// deletion. If it returns an error, the request fails: with this error if it is an API error, otherwise with 403. It is
-	// called with the server locked and must not call its methods. Nil: all requests are admitted.
+	// Admit admits a write request: before is nil for a creation, obj for a deletion. A request with an error fails with that API
+	// error or with 403. Admit is called with the server locked and must not call it. Nil: all requests are admitted.
 	Admit func(verb string, before, obj Object) error
 }
 

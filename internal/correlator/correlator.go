@@ -76,8 +76,8 @@ func New() *Correlator {
 	return &Correlator{recorded: newLRU[sentEvent](Remembered), groups: newLRU[*group](Remembered), objects: newLRU[*bucket](Remembered)}
 }
 
-// Correlate counts the event recorded. The result says whether to send it, in which form, and whether as a patch of an event that
-// was sent before. It does not change recorded.
+// Correlate counts the event recorded. The result contains the decision to send it, its form, and whether it is a patch of an
+// event that was sent before. It does not change recorded.
 func (c *Correlator) Correlate(recorded *corev1.Event, now time.Time) Result {
 	event, id := c.groupEvent(recorded, now)
 	out := *event

@@ -3,78 +3,57 @@
 
 //go:build linux
 
-// Package static measures node agents that run static pods, from outside: it starts each one by its command line, and
-// watches the container runtime through CRI and the agent's processes through /proc. It shares no code with what it
-// measures, judges nothing but what can be seen there, and says nothing about correctness.
+// Package static measures node agents that run static pods, from outside: it starts each agent by its command line, and watches the
+// container runtime by CRI and the agent's processes by /proc. It shares no code with the agents, and does not check their correctness.
 //
 //	bench static -cri unix:///run/containerd/containerd.sock -image nodeagent.test/busybox:1 \
 //		-agent 'agent=/tmp/agent -container-runtime-endpoint {cri} -pod-manifest-path {manifests}' -kubelet .lab/bin/kubelet \
 //		-n 30,100 -repeat 3 -json figures.json
 //
-// hack/bench/run.sh static does that for examples/agent on the containerd of this checkout's lab, and with VM=uml in a kernel
-// with cgroup v2 (hack/vm), which has one CPU and is several times slower.
+// hack/bench/run.sh static does this for examples/agent on the containerd of the lab; with VM=uml in a kernel with cgroup v2 (hack/vm).
+// An agent is NAME=COMMAND, split at spaces, with {cri} for the runtime's endpoint, {manifests} for the directory of manifests and {work}
+// for its scratch directory, in which it is started. It must label its containers as the kubelet does (io.kubernetes.pod.namespace,
+// io.kubernetes.pod.uid).
 //
-// An agent is NAME=COMMAND, split at spaces (there is no quoting), with {cri} for the runtime's endpoint, {manifests}
-// for the directory of manifests and {work} for a scratch directory that is its own; it is started there. It has to label what it creates as
-// the kubelet does (io.kubernetes.pod.namespace, io.kubernetes.pod.uid). hack/bench/kubelet.sh builds the kubelet.
+// # Measurements
 //
-// # What a measurement is
+// Each repeat measures every agent and the floor, in rotating order. Before each, the machine is at rest, the kernel has freed the memory
+// cgroups of removed pods, which slow down later work, and one pod has run.
 //
-// For every repeat and every number of pods, every agent and the floor in turn, each repeat beginning with the next of them,
-// and each when the machine is at rest, has let go of the memory cgroups of removed pods (which slow down whatever comes
-// after them), and has run one pod:
-//
-//   - all running: from the start of the agent, with the manifests in place, to the start of the last container; and
-//     first running, to that of the first. The moment is the runtime's own StartedAt, so it does not depend on how often
-//     the harness looks.
-//   - idle: after -settle, CPU time of the agent's session over -idle, in millicores, and its memory at the
-//     end of that. The harness sleeps meanwhile. The runtime's CPU in the same time is shown too, because an agent that
-//     polls spends most of its cost there; so is the whole machine's, which tells how quiet the machine was.
-//     Part of it is nobody's calls: containerd 2.4 reads the cgroup of every pod that has one, each second, and on cgroup v1 all
-//     of its files (internal/cri/server/stats_collector.go). The kubelet that is started here gives pods none (cgroupsPerQOS is
-//     off, as it would want the cgroups of the host), nor does the floor, so they are spared what agents with pod cgroups are not.
-//   - replaced: from SIGKILL of a container's first process to StartedAt of its replacement. The gaps between kills are
-//     random (1 to 3 s), or an agent that looks every second would meet the harness always at the same moment of its
-//     second; no container is killed twice, so that no crash back-off takes part.
-//   - gone: from the removal of all manifests until no container runs, until no sandbox is ready, and until no sandbox
-//     is left. The kubelet removes sandboxes by its garbage collector, once a minute: compare the first two.
-//   - the size of the binary, as it is (strip both, or neither).
+//   - all running, first running: from the start of the agent to the runtime's StartedAt of the last and of the first container.
+//   - idle: after -settle, CPU time of the agent's session over -idle in millicores, and its memory at the end. The CPU time of the runtime
+//     is shown too, because an agent that polls has most of its cost there, and that of the whole machine, as a sign of other work.
+//     containerd 2.4 reads the cgroup of each pod that has one every second (internal/cri/server/stats_collector.go). The kubelet and the
+//     floor give pods no cgroup and are spared this cost.
+//   - replaced: from SIGKILL of a container's first process to StartedAt of its replacement. The gaps between kills are random, 1 to 3 s, so
+//     that they do not meet a polling agent always at the same moment. No container is killed twice: no back-off takes part.
+//   - gone: from the removal of all manifests until no container runs, no sandbox is ready, and no sandbox exists. The kubelet removes
+//     sandboxes once a minute: compare the first two.
+//   - the size of the binary; strip all or none.
 //
 // # The floor
 //
-// The floor is the same pods by bare CRI calls, with the configuration that the kubelet sends, at each degree of
-// parallelism of -parallel; the best degree counts, by its median. No agent can be faster than the runtime, and how fast
-// that is depends on the machine and the day: quote ratios of one run, not seconds of two. The floor of a replacement is
-// CreateContainer and StartContainer in a pod that is there; a second row has kill, death seen, create and start.
-// How long the runtime takes to see that a container has died is in the second row alone, and in every figure of an agent:
-// containerd tells nobody before it has cleaned up behind the process. The floor's idle figures are those of a runtime that
-// nobody talks to.
+// The floor creates the same pods by bare CRI calls with the kubelet's configuration, at each degree of -parallel; the best median counts.
+// No agent can be faster than the runtime, whose speed differs by machine and day: quote ratios of one run. The floor of a replacement is
+// CreateContainer and StartContainer; a second row adds kill and detection. The pods of agents have the limits of -limits, those of the
+// floor have none: a CPU limit slows down the runtime's own work, which an agent can avoid.
 //
-// The pods of agents have the limits of -limits. The floor has none, whatever an agent's pods have: a limit of CPU slows
-// down the runtime's own work in a pod, and that is a cost which an agent can avoid or not.
+// With -volumes each pod has that many volumes: an emptyDir on disk, one in memory, a config map projected with the pod's labels, and again.
+// The config map is in objects/NAMESPACE/configmaps of the agent's directory. A kubelet without an API server has the first two kinds only.
 //
-// With -volumes each pod has that many: an empty directory on disk, one in memory, a config map projected together with the labels of the
-// pod, and again. The config map is at objects/NAMESPACE/configmaps in the directory in which an agent is started. A kubelet without an
-// API server has no config maps and no projected volumes, so beside one only the first two kinds count. The floor makes the same volumes
-// with the fewest system calls.
+// # Trace
 //
-// # Where the time goes
+// With -trace each measurement is followed by the number, duration and concurrency of the CRI calls of its parts. Agents then talk to the
+// runtime through a proxy, which costs about 0.1 ms per call: do not quote the figures of such a run.
 //
-// With -trace each measurement is followed by the CRI calls of its parts (starting, idle, replacing, stopping): how many,
-// and in which time, and for how long how many of them were under way. Agents then talk to the runtime through a proxy in
-// the harness, which costs about 0.1 ms of each call: figures of a run with -trace are not to be quoted. A quick look at
-// starts and replacements alone is -idle 0 -kills 5 -parallel 4 -repeat 1.
+// # The table
 //
-// # How to read the table
+// Figures are medians over all repeats; kills are pooled. "x floor" is the ratio to the floor (for the first pod the difference), the last
+// column the ratio of agents of the same run. CPU has a resolution of one clock tick (10 ms), a third of a millicore in 30 s. With other
+// work on the machine the figures are noise, and the output says so. Rows "harness" are the cost of the measurement itself.
 //
-// Figures are medians over all repeats unless the row says otherwise; kills are pooled over the repeats. "x floor" is the
-// ratio to the floor (of the first pod: how much later it is), the last column compares agents of the same run. CPU figures have a resolution of one clock tick
-// (10 ms) in -idle: a third of a millicore in 30 s. The header has the load before the start, and each
-// measurement that before it: with other work on the machine the figures are noise, and the harness says so. "harness" rows are what the harness itself took.
+// # Clean-up
 //
-// # What it leaves
-//
-// Nothing: pods carry a namespace of their run and are removed at the end of each measurement, also after a failure or
-// SIGINT. A run that was killed leaves pods which -clean removes. The harness refuses to work on a runtime with pods of
-// others unless told by -force, and always refuses to run a kubelet there: the kubelet stops every pod it does not know.
+// Pods have a namespace of their run and are removed after each measurement, also after a failure or SIGINT; -clean removes the pods of a
+// killed run. The harness refuses a runtime with other pods unless -force is given, and never runs a kubelet there: it stops unknown pods.
 package static
