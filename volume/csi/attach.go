@@ -55,9 +55,9 @@ func isAttached(attachment *storagev1.VolumeAttachment) (bool, error) {
 	return false, nil
 }
 
-// WaitForAttach blocks until vol is attached to the node, and returns the name of the VolumeAttachment object. It returns "" if
-// the driver needs no attachment. It polls the object at intervals that grow to 10 s. It returns an error if ctx ends or the
-// object reports an attach error. It implements [volume.Attacher].
+// WaitForAttach blocks until vol is attached to the node, and returns the name of the VolumeAttachment object, or "" if the
+// driver needs no attachment. It returns an error if ctx ends or the object reports an attach error. It implements
+// [volume.Attacher].
 func (p *Plugin) WaitForAttach(ctx context.Context, vol volume.Volume) (string, error) {
 	s, err := specOf(&vol)
 	if err != nil {

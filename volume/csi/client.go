@@ -114,8 +114,8 @@ const (
 	minSecret = 3 // bytes; shorter values are not replaced, because they would match anywhere
 )
 
-// sanitizeError returns an error with the gRPC code of err, and with the text of err without the secrets in hide: see
-// sanitizeText.
+// sanitizeError returns an error with the gRPC code and the text of err. In the text, sanitizeText has replaced the secrets in
+// hide.
 func sanitizeError(err error, hide []string) error {
 	s, ok := status.FromError(err)
 	if !ok {

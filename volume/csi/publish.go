@@ -53,9 +53,9 @@ func (p *Plugin) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, er
 	return m, op.applyFSGroup(ctx, &vol, m.HostPath)
 }
 
-// useRecovered returns the result of SetUp after err, the error of an operation that has not called NodePublishVolume. If a
-// previous agent process has set up vol and vol is still mounted, it returns that mount and a StaleError: containers may start,
-// and SetUp is retried. Otherwise it returns m and err.
+// useRecovered returns the result of SetUp after err, an error before the call of NodePublishVolume. If a previous agent process
+// has set up vol and vol is still mounted, it returns that mount and a StaleError, so that containers may start and SetUp is
+// retried. Otherwise it returns m and err.
 func useRecovered(vol *volume.Volume, m volume.Mount, err error) (volume.Mount, error) {
 	at := publishPath(vol)
 	if !vol.Recovered || vol.Update {

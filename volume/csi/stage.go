@@ -59,9 +59,9 @@ func markNothingMade(vol *volume.Volume, exists func(vol *volume.Volume) (bool, 
 	return &volume.FinalError{Err: err}
 }
 
-// cleanUpFailed handles err, the error of a stage or publish call. If the driver has rejected the call without an effect,
-// cleanUpFailed calls clean, which removes the directories of vol, and wraps err in a [volume.FinalError]. Otherwise, or if clean
-// returns left = true because vol is still mounted, it returns err.
+// cleanUpFailed returns the error for a failed stage or publish call, whose own error is err. If the driver has rejected the call
+// without an effect, it removes the directories of vol by calling clean, and wraps err in a [volume.FinalError]. It does not wrap
+// err if clean fails or returns left = true, because vol is still mounted.
 func cleanUpFailed(vol *volume.Volume, err error, clean func() (left bool, err error)) error {
 	call, ok := errors.AsType[*CallError](err)
 	if !ok || !call.isFinal() || vol.Update || vol.Recovered {

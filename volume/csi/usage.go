@@ -14,9 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Usage returns the usage and the health problems of vol. It calls NodeGetVolumeStats and NodeGetVolumeHealth of the driver, as
-// far as the driver supports them. The error wraps [errors.ErrUnsupported] if the driver does not have the capability
-// GET_VOLUME_STATS.
+// Usage returns the usage and the health problems of vol, from NodeGetVolumeStats and NodeGetVolumeHealth of the driver. The
+// error wraps [errors.ErrUnsupported] if the driver does not have the capability GET_VOLUME_STATS.
 func (p *Plugin) Usage(ctx context.Context, vol volume.Volume) (u volume.Usage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
