@@ -52,8 +52,8 @@ func (w *walk) applyTo(path string, opts Options) error {
 	return nil
 }
 
-// changeBelow changes all files and directories below root, the descriptor of the root directory, with several goroutines. It
-// calls slow as Options.ReportSlow.
+// changeBelow changes all files and directories below root, the descriptor of the root directory, with several goroutines. slow
+// is Options.ReportSlow.
 func (w *walk) changeBelow(root int, slow func(int)) error {
 	fd, err := unix.Openat(root, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -80,8 +80,8 @@ func (w *walk) changeBelow(root int, slow func(int)) error {
 	return w.stopReason()
 }
 
-// awaitWorkers blocks until done is closed. It calls slow, if not nil, with the number of files so far after firstReport, and
-// then every reportPeriod.
+// awaitWorkers blocks until done is closed. It calls slow, if not nil, after firstReport and then every reportPeriod, with the
+// number of files that were processed so far.
 func (w *walk) awaitWorkers(done <-chan struct{}, slow func(int)) {
 	t := time.NewTimer(firstReport)
 	defer t.Stop()

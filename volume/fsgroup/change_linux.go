@@ -60,8 +60,8 @@ func openAndCompare(dir int, name string, flags int) (int, error) {
 }
 
 // changeEntry corrects group and mode of name, an entry of dir, and reports whether that was necessary. likely is the caller's
-// guess whether a change is necessary. If it is false, changeEntry checks the attributes before it opens the file, which saves
-// system calls for a correct file.
+// guess of the result. If it is false, changeEntry checks the attributes before it opens the file, which saves system calls for a
+// correct file.
 func (w *walk) changeEntry(dir *directory, name string, likely bool) (changed bool) {
 	if !likely || dir.guarded {
 		var st unix.Statx_t
@@ -108,8 +108,8 @@ func (w *walk) isCorrect(st *unix.Statx_t) bool {
 }
 
 // isGuarded reports whether only the current user can replace entries of the directory with attributes st. Files of such a
-// directory are changed by name, which saves two system calls per file. A container of the same user can still replace a file
-// meanwhile: then its mode is set on another file of the directory. Symbolic links are never followed.
+// directory are changed by name, which saves two system calls per file. If a container of the same user replaces a file at that
+// moment, only the mode of another file of the directory is changed, because symbolic links are not followed.
 func isGuarded(st *unix.Statx_t) bool { return int(st.Uid) == unix.Geteuid() && st.Mode&0o022 == 0 }
 
 // file identifies a file to change. It is an open descriptor, or an entry of a directory for which isGuarded is true.

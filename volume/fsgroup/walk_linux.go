@@ -97,8 +97,8 @@ func (w *walk) addDirectory(parent *directory, name string, fd int) (*directory,
 	return &directory{parent: parent, name: name, fd: fd, st: st, guarded: isGuarded(&st)}, nil
 }
 
-// releaseDirectory must be called once for each completed task of d. The last call corrects group and mode of d itself, unless d
-// is the root of the volume, and closes it.
+// releaseDirectory records that a task of d has completed. After the last task it corrects group and mode of d itself, unless d
+// is the root of the volume, and closes d.
 func (w *walk) releaseDirectory(d *directory) {
 	if d.tasks.Add(-1) > 0 {
 		return
@@ -187,7 +187,7 @@ func (w *walk) dropTasks() {
 	w.tasks = nil
 }
 
-// runTask runs t: it reads the next block of a directory. buf is the buffer for directory entries.
+// runTask runs t: it corrects the next block of files of a directory. buf is the buffer for directory entries.
 func (w *walk) runTask(t task, buf []byte) {
 	defer w.releaseDirectory(t.dir)
 	dir := t.dir
