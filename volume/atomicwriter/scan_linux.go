@@ -69,9 +69,9 @@ func (w *writer) listDir() (*listing, error) {
 	}
 }
 
-// isLastBlock reports whether the block of directory entries that was just read is the last one. used is the length of its
-// entries in bytes: another entry would have fit. On a file system that returns partial blocks, isLastBlock can be wrong; a later
-// Write then finds the remaining entries.
+// isLastBlock reports whether the directory has no more entries after the block that was just read: used, the length of the block
+// in bytes, leaves room for another entry. On a file system that returns partial blocks, isLastBlock can be wrong; a later Write
+// then finds the remaining entries.
 func (w *writer) isLastBlock(used int) bool { return used <= len(w.buf)-dirent.MaxRecord }
 
 // addName adds name, a directory entry of type t, to list. expected reports whether name is a file or directory of the payload.

@@ -46,9 +46,8 @@ func NewCertificateKeeper(from volume.CertificateIssuer, opts CertificateOptions
 // Run requests and renews the certificates until ctx ends. It returns when its requests have returned. Call Run once.
 func (k *CertificateKeeper) Run(ctx context.Context) error { return k.keeper.Run(ctx) }
 
-// Certificate returns the certificate for the element with index source in the sources of the projected volume name of pod. The
-// first call makes Run request the certificate. Certificate waits for it up to CertificateOptions.Wait, and then returns the last
-// error.
+// Certificate returns the certificate for sources[source] of the projected volume of pod with the given name. The first call
+// makes Run request the certificate. Certificate waits for it up to CertificateOptions.Wait, and then returns the last error.
 func (k *CertificateKeeper) Certificate(ctx context.Context, pod *corev1.Pod, name string, source int) (volume.PodCertificate, error) {
 	return k.keeper.Certificate(ctx, pod, name, source)
 }

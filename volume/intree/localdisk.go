@@ -39,7 +39,7 @@ var (
 	_ volume.UsageProvider = (*local)(nil)
 )
 
-// Device returns a device named after the PV of vol. Its directories are those of the kubelet.
+// Device returns a device named after the PV of vol. It has the same directories as in the kubelet.
 func (l *local) Device(_ context.Context, vol volume.Volume) (volume.Device, error) {
 	if vol.PV == nil || vol.PV.Spec.Local == nil || vol.PV.Spec.Local.Path == "" {
 		return volume.Device{}, errors.New("the PV has no local.path")
@@ -169,13 +169,14 @@ func bindVolume(source string, vol volume.Volume) error {
 }
 
 // applyFSGroup changes the group of the files of vol to the fsGroup of the pod, unless another pod uses the volume. used is true
-// if containers may use vol already. Then it changes no file if the root directory has the group, which it changes last.
+// if containers may use vol already: then it changes no file if the root directory has the group.
 func (l *local) applyFSGroup(ctx context.Context, vol volume.Volume, used bool) error {
 	gid := fsGroup(vol.Pod)
 	if gid == nil || vol.ReadOnly || vol.UsedByOtherPod {
 		return nil
 	}
 	policy := fsgroup.Policy(*optional.OrZero(optional.OrZero(vol.Pod.Spec.SecurityContext).FSGroupChangePolicy))
+	// Apply changes the root directory last, so an earlier change has completed if the root has the group.
 	if used {
 		policy = fsgroup.OnRootMismatch
 	}

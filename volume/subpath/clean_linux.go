@@ -27,8 +27,8 @@ func cleanTree(ctx context.Context, path string) error {
 type cleaner struct{ unmounter mount.Unmounter }
 
 // cleanPath unmounts path and removes it, with the files and directories below it that Prepare has created. depth is the number
-// of directories between path and the path that was passed to Clean. After an error below path, it still cleans the other
-// entries.
+// of directories between path and the path that was passed to Clean. An error in one entry does not prevent the removal of the
+// other entries.
 func (c *cleaner) cleanPath(ctx context.Context, path string, depth int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (c *cleaner) cleanPath(ctx context.Context, path string, depth int) error {
 	return ignoreNotExist(os.Remove(path))
 }
 
-// cleanDir removes the directory path and the entries that Prepare has created in it. depth has the meaning of cleanPath.
+// cleanDir removes the directory path and the entries that Prepare has created in it. depth is explained at cleanPath.
 func (c *cleaner) cleanDir(ctx context.Context, path string, depth int) error {
 	err := os.Remove(path)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {

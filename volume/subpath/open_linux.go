@@ -210,8 +210,8 @@ func openElement(dir int, name string) (int, error) {
 	return fd, err
 }
 
-// createDir creates the directory name in the current directory and returns its descriptor. The mode is that of the root of the
-// volume, whatever the umask is. If name exists by now, createDir opens it.
+// createDir creates the directory name in the current directory and returns its descriptor. The directory gets the mode of the
+// root of the volume, regardless of the umask. If name exists by now, createDir opens it.
 func (w *walk) createDir(name string) (int, error) {
 	err := unix.Mkdirat(w.currentDir(), name, w.volume.mode&0o777)
 	if errors.Is(err, unix.EEXIST) {
