@@ -23,10 +23,9 @@ import (
 	"github.com/seed81659283/nodeagent/volume/subpath"
 )
 
-// Container adds the volumes of pod to launch, the input for the creation of container c. It adds all volumes that are set up,
-// because environment variables can come from files in volumes that c does not mount. It keeps the volumes that launch already
-// has, such as image volumes. It returns an error if c mounts a volume that is not set up. It sets launch.SubPath to a function
-// that mounts the subPaths of c. That function fails after ctx has ended.
+// Container adds all volumes of pod that are set up to launch, the input for the creation of container c. It also sets
+// launch.SubPath to a function that mounts the subPaths of c; after the end of ctx, that function fails. Container returns an
+// error if c mounts a volume that is not set up.
 func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, launch *podspec.Launch) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -35,8 +34,10 @@ func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 		p = &podState{} // the pod has no volumes
 	}
 	volumes := make(map[string]podspec.Volume, len(launch.Volumes)+len(p.volumes))
+	// launch already has volumes such as image volumes.
 	maps.Copy(volumes, launch.Volumes)
 	specNames := make(map[string]string, len(p.volumes))
+	// Environment variables can come from files in volumes that c does not mount.
 	for _, e := range p.volumes {
 		for _, name := range e.recorded.Names() {
 			specNames[name] = e.recorded.SpecName()
@@ -67,9 +68,9 @@ func (e *entry) launchVolume(vol *corev1.Volume) podspec.Volume {
 	return podspec.Volume{HostPath: e.mount.HostPath, ReadOnly: ro, SELinuxRelabel: e.mount.SELinuxRelabel}
 }
 
-// mountSubPath bind-mounts the subPath path of vol for a container, and returns the mount point. mount is the index in
-// container.VolumeMounts. specNames maps the name of a volume in the pod to its name on disk. mountSubPath returns after at most
-// Options.StepTimeout, even if the file system hangs. The error is shown in the pod status and contains no host paths.
+// mountSubPath bind-mounts path, a subPath of vol, for a container and returns the mount point. mount is the index in
+// container.VolumeMounts. specNames maps the name of a volume in the pod to its name on disk. The error is shown in the pod
+// status, and so contains no host paths.
 func (v *Volumes) mountSubPath(ctx context.Context, podDir string, specNames map[string]string, container *corev1.Container, mount int, vol podspec.Volume, path string) (string, error) {
 	if mount < 0 || mount >= len(container.VolumeMounts) || podDir == "" {
 		return "", errors.New("no such volume mount")
@@ -82,6 +83,7 @@ func (v *Volumes) mountSubPath(ctx context.Context, podDir string, specNames map
 		name = spec
 	}
 	r := subpath.Request{Volume: vol.HostPath, SubPath: path, Target: filepath.Join(podDir, record.SubPathDir, name, container.Name, strconv.Itoa(mount))}
+	// The file system may hang.
 	ctx, cancel := context.WithTimeout(ctx, v.opts.StepTimeout)
 	defer cancel()
 	found := make(chan string, 1)

@@ -41,8 +41,8 @@ type device struct {
 // deviceName returns PLUGIN/NAME, the unique name of a device on the node. The kubelet calls it the unique volume name.
 func deviceName(plugin, name string) string { return plugin + "/" + name }
 
-// addUser adds the pod user to the users of the device of recorded, a volume in its record. It returns the device, which it adds
-// to the table for the first user.
+// addUser adds user, a pod, to the users of the device of recorded, a volume in its record. It returns the device. For the first
+// user it adds the device to the table.
 func (t *deviceTable) addUser(user *podState, recorded record.Volume) *device {
 	name := deviceName(recorded.Plugin, recorded.Device.Name)
 	d := t.byName[name]
@@ -56,7 +56,7 @@ func (t *deviceTable) addUser(user *podState, recorded record.Volume) *device {
 	return d
 }
 
-// removeUser removes the pod user from the users of dev. It removes dev from the table if no user remains. The caller must have
+// removeUser removes user, a pod, from the users of dev. It removes dev from the table if no user remains. The caller must have
 // unstaged dev before it removes the last user.
 func (t *deviceTable) removeUser(user *podState, dev *device) {
 	delete(dev.users, user)
@@ -67,8 +67,8 @@ func (t *deviceTable) removeUser(user *podState, dev *device) {
 	t.plan.Devices = slices.DeleteFunc(t.plan.Devices, func(other *plan.Device) bool { return other == &dev.plan })
 }
 
-// isLastUser reports whether the pod user is the only user of d and d may still be staged. The device must then be unstaged
-// before the record of that pod is removed.
+// isLastUser reports whether user is the only pod that uses d, and d may still be staged. The device must then be unstaged before
+// the record of the pod is removed.
 func (d *device) isLastUser(user *podState) bool {
 	return len(d.users) == 1 && d.users[user] && (d.plan.Phase != plan.Absent || d.plan.Step != plan.None || d.plan.HungSetUp || d.plan.HungTearDown)
 }
@@ -109,9 +109,9 @@ type reservation struct {
 	volume record.Volume
 }
 
-// reserveDevice reserves the device of planned, a volume that the pod user is about to write to its record. It returns an error
-// if another volume uses the device with other paths, another mode or another SELinux label: the teardown of one of the volumes
-// would break the other.
+// reserveDevice reserves the device of planned for user, a pod that is about to write this volume to its record. It returns an
+// error if another volume uses the device with other paths, another mode or another SELinux label, because the teardown of one
+// volume would break the other.
 func (t *deviceTable) reserveDevice(user *podState, planned record.Volume) error {
 	if planned.Device == nil {
 		return nil
@@ -132,8 +132,8 @@ func (t *deviceTable) reserveDevice(user *podState, planned record.Volume) error
 	return nil
 }
 
-// releaseReservations removes the reservations of the pod user. It is called after the record was written, and after an error
-// that prevented this.
+// releaseReservations removes the device reservations of user, a pod. It is called after the record of the pod was written, and
+// after an error that prevented this.
 func (t *deviceTable) releaseReservations(user *podState) {
 	t.reserved = slices.DeleteFunc(t.reserved, func(r reservation) bool { return r.pod == user })
 }

@@ -89,8 +89,9 @@ func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState
 	return p, refused
 }
 
-// setDesired sets the desired state of each recorded volume of the pod: Mounted if one of its names is in used, the names that
-// containers use, and Unmounted otherwise. It adds new volumes to state, with their claims from all. The caller holds v.mu.
+// setDesired sets the desired state of each recorded volume of the pod: Mounted if used contains one of its names, and Unmounted
+// otherwise. used has the names of the volumes that containers use. setDesired adds new volumes to state, with their claims from
+// all. The caller holds v.mu.
 func (v *Volumes) setDesired(state *podState, pod *corev1.Pod, all recordable, used map[string]bool) {
 	state.spec, state.prepareFailed = pod, false
 	for _, r := range state.recorded.Volumes {
@@ -119,15 +120,14 @@ type recordable struct {
 }
 
 // addVolume adds vol to the volumes for the record. If the record has the same claim under another name, it adds vol.Name as an
-// alias of that volume instead. It returns an error if another volume has the same directory: directories are named after the
-// volume or its PV, and these names can be equal.
+// alias of that volume instead. It returns an error if another volume has the same directory.
 func (r *recordable) addVolume(pod *corev1.Pod, vol record.Volume, bound *claimed) error {
 	for i := range r.volumes {
 		known := &r.volumes[i]
 		switch {
 		case known.Dir != vol.Dir:
 		case !hasSameClaim(pod, known.Name, vol.Name):
-			return fmt.Errorf("volume %q has its directory, %s", known.Name, known.Dir)
+			return fmt.Errorf("volume %q has its directory, %s", known.Name, known.Dir) // directories are named after volumes or PVs, which can have equal names
 		default:
 			known.Aliases = append(slices.Clip(known.Aliases), vol.Name)
 			r.changed = true
@@ -154,9 +154,9 @@ func hasSameClaim(pod *corev1.Pod, a, b string) bool {
 	return ok && okToo && one == other
 }
 
-// resolveUnrecorded returns the volumes that the record of pod must contain. They are the recorded volumes, and new volumes whose
-// names are in used, the names that containers use. It reserves the devices of the new volumes. The error names the volumes that
-// pod cannot use.
+// resolveUnrecorded returns the volumes that the record of pod must contain: the recorded volumes, and the new volumes whose
+// names are in used. used has the names of the volumes that containers use. It reserves the devices of the new volumes. The error
+// names the volumes that pod cannot use.
 func (v *Volumes) resolveUnrecorded(ctx context.Context, state *podState, pod *corev1.Pod, used map[string]bool) (recordable, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.opts.StepTimeout)
 	defer cancel()
@@ -199,14 +199,15 @@ func (v *Volumes) resolveUnrecorded(ctx context.Context, state *podState, pod *c
 	return all, nil
 }
 
-// reserveDevice calls deviceTable.reserveDevice while it holds v.mu.
+// reserveDevice reserves the device of planned for the pod of state until releaseReservations is called. It returns an error if
+// another volume uses the device in a way that conflicts with planned.
 func (v *Volumes) reserveDevice(state *podState, planned record.Volume) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.devices.reserveDevice(state, planned)
 }
 
-// releaseReservations calls deviceTable.releaseReservations while it holds v.mu.
+// releaseReservations removes the device reservations of the pod of state.
 func (v *Volumes) releaseReservations(state *podState) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -27,8 +27,8 @@ func markUnknown(err error) error {
 }
 
 // useRecordedClaim reports whether the step can continue with the recorded claim and PV, and if so, stores them in pc.volume.
-// It can if err is an [unknownError], so the API server is unavailable, and the volume of a previous agent process is still
-// mounted.
+// This requires that the API server is unavailable (err is an [unknownError]), and that the volume of a previous agent process is
+// still mounted.
 func (pc *pluginCall) useRecordedClaim(err error) bool {
 	_, unknown := errors.AsType[*unknownError](err)
 	kept := recordedClaim(&pc.prior.recorded)

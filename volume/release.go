@@ -14,9 +14,10 @@ import (
 )
 
 // Release tears down all volumes of the pod with UID uid and removes the record of the pod. No container of the pod may be
-// running. Release also works for pods that a previous agent process has recorded. It blocks until all volumes are torn down, ctx
-// ends or Options.WaitTimeout has passed. After an error, Run continues the teardown; call Release again for the result. Release
-// returns nil for a pod without volumes.
+// running. Release blocks until the volumes are torn down, ctx ends or Options.WaitTimeout has passed. After an error, Run
+// continues the teardown, and the caller can call Release again.
+//
+// A previous agent process may have recorded the pod. Release returns nil for a pod without volumes.
 func (v *Volumes) Release(ctx context.Context, uid string) error {
 	p, damaged := v.setUnmounted(uid)
 	switch {
@@ -85,8 +86,8 @@ func (v *Volumes) setUnmounted(uid string) (state *podState, damaged error) {
 }
 
 // removePod removes the record and the state of a pod whose volumes are torn down. It returns done = false if Run must first
-// unstage a device, because this pod is its last user. It does nothing, and returns done = true, if Prepare was called for the
-// pod meanwhile.
+// unstage a device, because this pod is its last user. If Prepare was called for the pod again, removePod keeps the record and
+// returns done = true.
 func (v *Volumes) removePod(state *podState) (done bool, err error) {
 	state.recording.Lock()
 	defer state.recording.Unlock()

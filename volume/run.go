@@ -17,9 +17,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// Run sets up, updates and tears down volumes until ctx ends. It then waits until its plugin calls have returned, or gives up
-// those that ignore ctx. Volumes remain set up when Run returns, because pods outlive the agent. Call Run once: the second call
-// returns an error at once. Run also returns an error if another Volumes is running on the same Options.Root.
+// Run sets up, updates and tears down volumes until ctx ends, and then waits for its plugin calls, except for calls that ignore
+// ctx. Volumes remain set up when Run returns, because pods outlive the agent. Call Run once. It returns an error at a second
+// call, and if another Volumes is running on the same Options.Root.
 func (v *Volumes) Run(ctx context.Context) (err error) {
 	if err := v.guard.Begin(); err != nil {
 		return fmt.Errorf("volume.Volumes: %w", err)

@@ -44,8 +44,8 @@ type SELinuxMounter interface {
 }
 
 // selinuxLabel returns the SELinux label with which vol must be mounted; empty means without a label. planned and bound are the
-// record and the claim of vol. It returns an error if containers of pod share the PV but have different labels: no plugin
-// supports that.
+// record and the claim of vol. It returns an error if containers of pod share the PV but have different labels, because a volume
+// is mounted with only one label.
 func (rs resolver) selinuxLabel(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume, planned record.Volume, bound *claimed) (string, error) {
 	if bound == nil {
 		return "", nil

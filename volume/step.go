@@ -110,8 +110,8 @@ func (s *step) runStep(ctx context.Context) {
 	}
 }
 
-// recordResult applies res, the result of the step, to the state of the volume or device. gaveUp is true if the plugin has not
-// returned. ready is true if Prepare has failed for the pod and this step has set up the last missing volume.
+// recordResult applies res, the result of the step, to the state of the volume or device. gaveUp is true if the plugin call has
+// not returned. ready is true if this step has set up the last missing volume of a pod for which Prepare has failed.
 func (s *step) recordResult(res result, gaveUp bool) (ready bool) {
 	v := s.volumes
 	v.mu.Lock()

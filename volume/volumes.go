@@ -72,9 +72,9 @@ func New(opts Options) (*Volumes, error) {
 	return v, nil
 }
 
-// Notify adds fn, which is called with UIDs of pods for which Prepare should be called again. A pod is passed when the last of
-// its volumes is set up after Prepare returned an error. Pods with a refused claim are passed when it may be usable: an object
-// has changed or another pod was released. fn is called without a lock, from goroutines of Run and Release.
+// Notify adds fn, which is called with the UIDs of pods for which the caller should repeat Prepare after it has failed: all
+// volumes of the pod are set up now, or a claim that Prepare has refused may be usable now. fn is called without a lock, from
+// goroutines of Run and Release.
 func (v *Volumes) Notify(fn func(uids ...string)) { v.ready.Add(fn) }
 
 // Pods returns the sorted UIDs of all pods with volumes, including pods whose record cannot be read. At its start, the agent

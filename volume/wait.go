@@ -39,8 +39,8 @@ func (v *Volumes) awaitPhase(ctx context.Context, state *podState, phase plan.Ph
 	}
 }
 
-// pendingVolumes returns an error for each volume in state that has not reached phase. changed is closed when a step of the pod
-// completes: then call pendingVolumes again.
+// pendingVolumes returns an error for each volume in state that has not reached phase. changed is closed when a step of the pod,
+// such as a set-up, completes; the caller then calls pendingVolumes again.
 func (v *Volumes) pendingVolumes(state *podState, phase plan.Phase) (left []error, changed <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -116,8 +116,8 @@ func (d *device) pendingError(now time.Time) error {
 	}
 }
 
-// stepError returns err, the last error of a volume or device, if it is not nil. Otherwise it returns an error that says which
-// step is running, and for how long at now.
+// stepError returns the error to report for a volume or device: err, its last error, or else an error with the running step and
+// its duration until now.
 func stepError(progress *plan.Progress, err error, now time.Time) error {
 	if err != nil {
 		return err
