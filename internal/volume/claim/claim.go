@@ -18,8 +18,8 @@ import (
 // protectionFinalizer is the finalizer that keeps a deleted claim while pods use it.
 const protectionFinalizer = "kubernetes.io/pvc-protection"
 
-// NameOf returns the name of the claim that vol uses; its namespace is that of pod. The claim of a generic ephemeral volume is
-// named POD-VOLUME. ok is false for a volume without a claim.
+// NameOf returns the name of the claim that vol uses, which is in the namespace of pod. The claim of a generic ephemeral volume
+// is named POD-VOLUME. ok is false for a volume without a claim.
 func NameOf(pod *corev1.Pod, vol *corev1.Volume) (name string, ok bool) {
 	switch {
 	case vol.PersistentVolumeClaim != nil:
@@ -131,7 +131,7 @@ func wrapWithName(pvc *corev1.PersistentVolumeClaim, err error) error {
 	return WrapError(pvc.Namespace, pvc.Name, err)
 }
 
-// WrapError returns err with the namespace and name of a claim in its text, which is that of the kubelet. err must not be nil.
+// WrapError returns err with the namespace and name of a claim in its text, in the words of the kubelet. err must not be nil.
 func WrapError(namespace, name string, err error) error {
 	return fmt.Errorf("error processing PVC %s/%s: %w", namespace, name, err)
 }

@@ -15,9 +15,9 @@ const expansionNotRequiredAnnotation = "volume.kubernetes.io/node-expansion-not-
 // Expansion has two sizes of a volume in bytes: OldSize on this node, and NewSize, the requested size.
 type Expansion struct{ OldSize, NewSize int64 }
 
-// PlanExpansion compares the size of a volume on this node with the size of pv. expansion has the sizes. due reports whether the
-// node must expand the volume now. It is false while the claim status says that the controller has not finished its part of the
-// expansion (KEP-1790). known is the size on this node in bytes; zero means that the capacity in the claim status is used.
+// PlanExpansion returns the current and the requested size of a volume. due reports whether this node must expand the volume now.
+// It is false while the controller has not finished its part of the expansion (KEP-1790). known is the current size on this node
+// in bytes; if it is zero, the capacity in the claim status is used instead.
 func PlanExpansion(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, known int64) (expansion Expansion, due bool) {
 	capacity := pvc.Status.Capacity[corev1.ResourceStorage]
 	wanted := pv.Spec.Capacity[corev1.ResourceStorage]

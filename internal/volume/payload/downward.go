@@ -79,9 +79,9 @@ func formatMap(m map[string]string) string {
 	return string(out)
 }
 
-// resourceValue returns the request or limit that ref selects, divided by the divisor of ref and rounded up. If the container has
-// no limit, it returns the amount in allocatable, that of the node. It does not do this for huge pages, which are never
-// overcommitted.
+// resourceValue returns the request or limit that ref selects, divided by the divisor of ref and rounded up. For a container
+// without a limit it uses allocatable, the allocatable resources of the node. Huge pages have no such default, because they are
+// never overcommitted.
 func resourceValue(spec *corev1.PodSpec, ref *corev1.ResourceFieldSelector, allocatable corev1.ResourceList) (string, error) {
 	var c *corev1.Container
 	for each := range containers.NotEphemeral(spec) {

@@ -33,9 +33,9 @@ func (a Action) Start(now time.Time) {
 	}
 }
 
-// Plan returns the steps that must start now. Teardowns come first, because they free resources, then set-ups, which pods wait
-// for, then updates. wake is the time when the next step is due; zero means that none is planned. The caller starts the steps
-// with [Action.Start], and calls Plan again when a step completes.
+// Plan returns the steps, such as set-ups of volumes, that the caller must start now with [Action.Start]. Teardowns come first,
+// because they free resources, then set-ups, which pods wait for, then updates. wake is the time when the next step is due; zero
+// means that none is planned. The caller calls Plan again at that time, and when a step completes.
 func Plan(state *State, now time.Time) (actions []Action, wake time.Time) {
 	state.countUsers()
 	wake, due := state.findDue(now)
@@ -99,8 +99,8 @@ type slots struct {
 	wake     time.Time // when a step that exceeds the limit may start
 }
 
-// takeSlot reports whether one more step may start without exceeding State.Parallel, and counts the step. If it returns false,
-// b.wake is the time when a running step stops counting.
+// takeSlot reports whether one more step may start within the limit State.Parallel. If so, it counts the step. If not, it sets
+// b.wake to the time when a running step stops counting.
 func (b *slots) takeSlot() bool {
 	if b.free <= 0 {
 		b.wake = sleep.Earlier(b.wake, b.nextFree)
@@ -111,8 +111,8 @@ func (b *slots) takeSlot() bool {
 	return true
 }
 
-// freeSlots returns n, the number of steps that may start without exceeding State.Parallel. freed is the time when the next
-// running step has run for State.Slow and stops counting; zero means that there is none.
+// freeSlots returns n, the number of steps that may start within the limit State.Parallel. Steps that have run for State.Slow do
+// not count. freed is the time when the next running step stops counting; zero means that none will.
 func (s *State) freeSlots(now time.Time) (n int, freed time.Time) {
 	n = max(s.Parallel, 1)
 	count := func(p *Progress) {

@@ -80,9 +80,9 @@ func BackoffPolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
 }
 
-// unavailablePolicy returns the delays before a step is retried that failed because a server, such as the API server, did not
-// respond. The maximum is only 15 s: pods wait for nothing else once the server is back. All other failures, including "not
-// found", use [BackoffPolicy].
+// unavailablePolicy returns the delays before the retries of a step that failed because a server, such as the API server, did not
+// respond. The longest delay is only 15 s, because pods wait for nothing else once the server is back. All other failures use
+// [BackoffPolicy].
 func unavailablePolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 15 * time.Second}
 }
@@ -106,8 +106,9 @@ func (p *Progress) Start(step Step, now time.Time) {
 	}
 }
 
-// Complete records at now that the running step has completed. failure is nil for a success: the phase becomes Ready, or Absent
-// after a removal. A removal also counts as failed if a plugin call that was given up may have changed the node meanwhile.
+// Complete records at now that the running step has completed, successfully if failure is nil. After a success the phase is
+// Ready, or Absent after a teardown or unstage. A teardown or unstage fails if a hung plugin call may have changed the node since
+// it started.
 func (p *Progress) Complete(failure *Failure, now time.Time) {
 	s := p.Step
 	p.Step, p.Since = None, time.Time{}
@@ -172,8 +173,8 @@ func (p *Progress) HungCallReturned(step Step) {
 // hasHungCall reports whether a plugin call that was given up has not returned yet.
 func (p *Progress) hasHungCall() bool { return p.HungSetUp || p.HungTearDown }
 
-// canRemove reports whether a teardown or unstage may start once its back-off has ended. Something must be or may be on the node,
-// no step may be running, and no teardown or unstage may hang.
+// canRemove reports whether a teardown or unstage may start once its back-off has ended. The phase must not be Absent, no step
+// may be running, and no teardown or unstage may hang.
 func (p *Progress) canRemove() bool { return p.Phase != Absent && p.Step == None && !p.HungTearDown }
 
 // canSetUp reports whether a set-up, update or stage may start once its back-off has ended. No step may be running, and no plugin
@@ -183,7 +184,7 @@ func (p *Progress) canSetUp() bool { return p.Step == None && !p.hasHungCall() }
 // Retry ends the back-off of the failed step: it may start again at once.
 func (p *Progress) Retry() { p.RetryAt = time.Time{} }
 
-// earliestStart returns at, or the end of the back-off of step if that is later.
+// earliestStart returns the earliest time to start step: the parameter at or, if it is later, the end of the back-off of step.
 func (p *Progress) earliestStart(step Step, at time.Time) time.Time {
 	if p.Failed == step && p.RetryAt.After(at) {
 		return p.RetryAt

@@ -72,9 +72,9 @@ func New(from volume.CertificateIssuer, opts Options) *Keeper {
 	}
 }
 
-// Certificate returns the certificate for the element with the given index in the sources of the projected volume name of pod.
-// The first call makes Run request the certificate, and renew it until [Keeper.Forget] is called. Certificate waits for it up to
-// Options.Wait, and then returns the last error.
+// Certificate returns the certificate for sources[index] of the projected volume of pod with the given name. The first call makes
+// Run request the certificate, and renew it until [Keeper.Forget] is called. Certificate waits for it up to Options.Wait, and
+// then returns the last error.
 func (k *Keeper) Certificate(ctx context.Context, pod *corev1.Pod, name string, index int) (volume.PodCertificate, error) {
 	r, err := k.trackSource(pod, name, index)
 	if err != nil {

@@ -92,7 +92,7 @@ func (k *Keeper) collectDue(ctx context.Context, now time.Time) (requests []requ
 	return requests, events, wake
 }
 
-// eventMessages maps the reason of an event to its message, which is that of the kubelet.
+// eventMessages maps the reason of an event to the message that the kubelet uses.
 func eventMessages() map[string]string {
 	return map[string]string{ReasonOverdue: "PodCertificate refresh overdue", ReasonExpired: "PodCertificate expired"}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/optional"
 )
 
-// FileLabel returns the label for the files of a container with the given options. It is the default label of the node with the
-// user and the level of options. Role and type of options are not used, because they are for processes. The label is "" if
-// SELinux is disabled or options have no level.
+// FileLabel returns the label for the files of a container with the given options: the default label of the node, with the user
+// and the level of options. It ignores role and type of options, which are for processes. The label is "" if SELinux is disabled
+// or options have no level.
 func (n Node) FileLabel(options *corev1.SELinuxOptions) (string, error) {
 	if !n.Enabled || n.DefaultFileLabel == "" || options == nil || options.Level == "" {
 		return "", nil
@@ -83,7 +83,7 @@ func isRecursive(pod *corev1.Pod) bool {
 	return policy != nil && *policy == corev1.SELinuxChangePolicyRecursive
 }
 
-// ContainerOptions returns the SELinux options of container. If it has none, they are those of pod, or nil.
+// ContainerOptions returns the SELinux options of container or, if it has none, of pod. It returns nil if neither has options.
 func ContainerOptions(pod *corev1.Pod, container *corev1.Container) *corev1.SELinuxOptions {
 	return optional.First(optional.OrZero(container.SecurityContext).SELinuxOptions, optional.OrZero(pod.Spec.SecurityContext).SELinuxOptions)
 }

@@ -62,7 +62,7 @@ func NewCache(from volume.TokenIssuer, random func() float64) *Cache {
 	return &Cache{from: from, rand: random, tokens: map[volume.TokenRequest]volume.Token{}, ofPod: map[string]int{}}
 }
 
-// TokenText returns the text of a token for request: see [Cache.Token].
+// TokenText returns the text of the token that [Cache.Token] returns for request.
 func (c *Cache) TokenText(ctx context.Context, request volume.TokenRequest) (string, error) {
 	t, err := c.Token(ctx, request)
 	return t.Value, err
