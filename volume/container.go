@@ -23,9 +23,9 @@ import (
 	"github.com/seed81659283/nodeagent/volume/subpath"
 )
 
-// Container adds all volumes of pod that are set up to launch, the input for the creation of container c. It also sets
-// launch.SubPath to a function that mounts the subPaths of c; after the end of ctx, that function fails. Container returns an
-// error if c mounts a volume that is not set up.
+// Container adds the volumes of pod to launch, the input for the creation of container c: all volumes that are set up. It also
+// sets launch.SubPath to a function that mounts the subPaths of c; after the end of ctx, that function fails. Container returns
+// an error if c mounts a volume that is not set up.
 func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, launch *podspec.Launch) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

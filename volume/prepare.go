@@ -127,7 +127,8 @@ func (r *recordable) addVolume(pod *corev1.Pod, vol record.Volume, bound *claime
 		switch {
 		case known.Dir != vol.Dir:
 		case !hasSameClaim(pod, known.Name, vol.Name):
-			return fmt.Errorf("volume %q has its directory, %s", known.Name, known.Dir) // directories are named after volumes or PVs, which can have equal names
+			// Directories are named after volumes or PVs, which can have equal names.
+			return fmt.Errorf("volume %q has its directory, %s", known.Name, known.Dir)
 		default:
 			known.Aliases = append(slices.Clip(known.Aliases), vol.Name)
 			r.changed = true

@@ -95,8 +95,8 @@ func (o *driverPolicy) needsFSGroup(spec *volumeSpec, group *int64) bool {
 	return spec.fsType != "" && spec.singleNodeWriter
 }
 
-// podInfoAttributes returns the volume attributes that describe pod, such as its name, for drivers with podInfoOnMount. One
-// attribute states whether the volume is an inline volume, which mode tells.
+// podInfoAttributes returns the volume attributes that describe pod, such as its name, for drivers with podInfoOnMount. The
+// attribute "ephemeral" is true if mode is the mode of an inline volume.
 func podInfoAttributes(pod *corev1.Pod, mode storagev1.VolumeLifecycleMode) map[string]string {
 	const prefix = "csi.storage.k8s.io/"
 	return map[string]string{
