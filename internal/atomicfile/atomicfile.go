@@ -17,10 +17,11 @@ import (
 )
 
 // WriteFile replaces the content of the file at path by data, and returns when data is on disk. The file gets the mode perm,
-// regardless of the umask. If path exists and is not a regular file, for example a symbolic link, it returns an error.
+// regardless of the umask. After an error the file has its old content, or the new content if only the sync of its directory
+// failed.
 //
-// After an error the file has its old content. Only if the sync of the directory fails, it may already have the new content. A
-// writer that is killed leaves a temporary file; see [Clean].
+// If path exists and is not a regular file, for example a symbolic link, WriteFile returns an error. A writer that is killed
+// leaves a temporary file, which [Clean] removes.
 func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	return wrapError(path, replaceFile(path, data, perm, true))
 }

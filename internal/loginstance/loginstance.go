@@ -17,8 +17,8 @@ const (
 	reasonImagePullBackOff = "ImagePullBackOff"
 )
 
-// Find returns the ID, such as containerd://0123, of the instance of container whose log the kubelet returns for a request. That
-// is the running instance or, if none runs, the instance that terminated last. If previous is true, it is the instance before the
+// Find returns the ID, such as containerd://0123, of the instance of container whose log the kubelet returns for a request: the
+// running instance or, if none runs, the instance that terminated last. If previous is true, it is the instance before the
 // current one. The error states why no such instance exists. Source: validateContainerLogStatus in pkg/kubelet/kubelet_pods.go.
 func Find(status *corev1.PodStatus, pod, container string, previous bool) (id string, err error) {
 	c := findStatus(status, container)

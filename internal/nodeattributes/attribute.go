@@ -29,9 +29,9 @@ func ForRequest(method, path string) []Attribute {
 	return all
 }
 
-// ForKubeletRequest returns the attributes that a kubelet checks for a request. Unlike in [ForRequest], the verb depends only on
-// the HTTP method: get on nodes/proxy permits commands in containers. Source: GetRequestAttributes in pkg/kubelet/server/auth.go,
-// with the gate KubeletFineGrainedAuthz (KEP-2862).
+// ForKubeletRequest returns the attributes that a kubelet checks for a request. The verb depends only on the HTTP method, so a
+// user with the verb get on nodes/proxy can run commands in containers; [ForRequest] prevents this. Source: GetRequestAttributes
+// in pkg/kubelet/server/auth.go, with the gate KubeletFineGrainedAuthz (KEP-2862).
 func ForKubeletRequest(method, path string) []Attribute {
 	verb := verbOf(method)
 	var all []Attribute

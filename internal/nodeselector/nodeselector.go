@@ -17,8 +17,8 @@ import (
 const nameField = "metadata.name"
 
 // Match reports whether at least one of terms matches a node called name with nodeLabels. A term without requirements matches no
-// node. If no term matches, the errors of all invalid terms are returned. If name is empty, requirements on fields are ignored.
-// Source: LazyErrorNodeSelector in k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
+// node. If name is empty, requirements on fields are ignored. If no term matches, the error joins the errors of all invalid
+// terms. Source: LazyErrorNodeSelector in k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
 func Match(terms []corev1.NodeSelectorTerm, name string, nodeLabels map[string]string) (bool, error) {
 	var errs []error
 	for i := range terms {

@@ -10,8 +10,8 @@ import (
 	"fmt"
 )
 
-// JSON reduces the budget by the values of the JSON document raw. It returns an error if raw is not valid JSON, or exceeds the
-// budget or another limit, for example that of the nesting depth.
+// JSON reduces the budget by the values of the JSON document raw. It returns an error if raw is not valid JSON, exceeds the
+// budget, or exceeds another limit, such as the maximum nesting depth.
 func (b *Budget) JSON(raw []byte) error {
 	if !json.Valid(raw) { // the error of Unmarshal has the position
 		return json.Unmarshal(raw, new(json.RawMessage))

@@ -17,8 +17,8 @@ import (
 )
 
 // Quantities returns an error for the first quantity in the JSON text raw that is too long or has too large an exponent. A value
-// is a quantity if it will be decoded into one, when raw is decoded into objectType. As in package encoding/json, the case of
-// keys is ignored. Invalid JSON is no error here, because the decoder rejects it.
+// is a quantity if objectType, the type that the caller decodes raw into, has a resource.Quantity there. Invalid JSON is no error
+// here, because the decoder rejects it.
 func Quantities(raw []byte, objectType reflect.Type) error {
 	if !json.Valid(raw) {
 		return nil

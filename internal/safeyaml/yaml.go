@@ -15,8 +15,7 @@ import (
 )
 
 // YAML parses text, which must be one YAML document, and reduces the budget by its nodes and strings, with aliases expanded. It
-// returns an error if text has more than one document or exceeds the budget. Errors of the parser are returned unchanged. For an
-// empty text, it returns a node whose Kind is zero.
+// returns an error if text has a second document or exceeds the budget. For an empty text, it returns a node whose Kind is zero.
 func (b *Budget) YAML(text []byte) (*yaml.Node, error) {
 	b.marks -= countMarks(text)
 	if b.marks < 0 {
@@ -109,7 +108,7 @@ func (e *expansion) addNode(n *yaml.Node, depth int) error {
 	return nil
 }
 
-// nodeCost returns the cost of node without its children. The cost of an alias is that of the anchored node with its children.
+// nodeCost returns the cost of node without its children. An alias costs as much as the anchored node with its children.
 func (e *expansion) nodeCost(node *yaml.Node) (nodeWeight, error) {
 	switch node.Kind {
 	case yaml.ScalarNode:
