@@ -52,9 +52,9 @@ func isType(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// Format creates a file system of type fstype on an empty device. On a device with any content it runs fsck -a, which repairs the
-// file system. The content is never replaced, even if its type is not fstype: the later mount fails then. With readOnly it writes
-// nothing, and an empty device is an error.
+// Format creates a file system of type fstype on an empty device. On any other device it runs fsck -a, which repairs the file
+// system, and never replaces the content: if its type is not fstype, the later mount fails. With readOnly it writes nothing, and
+// an empty device is an error.
 func Format(ctx context.Context, device, fstype string, readOnly bool) error {
 	if !isType(fstype) {
 		return fmt.Errorf("%.64q is not a file system type", fstype)

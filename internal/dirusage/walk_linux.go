@@ -61,9 +61,9 @@ func (w *Walk) Run(ctx context.Context, path string) error {
 	return nil
 }
 
-// countDirectory adds the files in and below the open directory *fd. level is its depth below the measured directory. In a deep
-// tree it closes *fd meanwhile, and stores a new descriptor of the same directory. It enters the subdirectories of a block of
-// entries before it reads the next block, so that all levels can share buf.
+// countDirectory adds the usage of the files in and below the open directory *fd to w. level is its depth below the measured
+// directory. In a deep tree, countDirectory replaces *fd by a new descriptor of the same directory. buf is the buffer for
+// directory entries, which all levels share.
 func (w *Walk) countDirectory(ctx context.Context, fd *int, buf []byte, level int) error {
 	for {
 		var below []string
@@ -86,6 +86,7 @@ func (w *Walk) countDirectory(ctx context.Context, fd *int, buf []byte, level in
 		if err = errors.Join(failed, err); err != nil {
 			return err
 		}
+		// below has copies of the names, so that the next level can reuse buf.
 		for _, name := range below {
 			if err := w.enterDirectory(ctx, fd, name, buf, level); err != nil {
 				return err
@@ -164,9 +165,9 @@ func (w *Walk) enterDirectory(ctx context.Context, parent *int, name string, buf
 	return reopen(fd)
 }
 
-// suspendDir closes the directory *dir, because a deep tree would need too many open descriptors. The caller passes reopen an
-// open subdirectory of the closed directory. reopen opens its parent again, at the previous position, and stores the descriptor
-// in *dir. Its error is errMoved if the subdirectory now has another parent.
+// suspendDir closes the directory *dir, because a deep tree would need too many open descriptors. To continue in the directory,
+// the caller passes reopen an open subdirectory of it. reopen stores a new descriptor in *dir, at the previous position. Its
+// error is errMoved if the subdirectory now has another parent.
 func suspendDir(dir *int) (reopen func(subdirectory int) error, err error) {
 	st, err := statEntry(*dir, "")
 	if err != nil {

@@ -68,9 +68,9 @@ func (u *Unmounter) Pending() []string {
 	return slices.Compact(targets)
 }
 
-// Unmount removes all mounts at target, which must not be a symbolic link. It returns nil if target does not exist or has no
-// mount. It returns when ctx ends, or after three times Grace at most per mount. The caller can retry after an error: the mount
-// is busy (EBUSY), or a call hangs ([ErrTimeout]).
+// Unmount removes all mounts at target, which must not be a symbolic link. Without a mount at target it returns nil. It returns
+// when ctx ends, or after three times Grace at most per mount. The caller can retry after an error, such as EBUSY for a busy
+// mount or [ErrTimeout] for a call that hangs.
 func (u *Unmounter) Unmount(ctx context.Context, target string) error {
 	for range maxStacked {
 		mounted, err := IsMountPoint(target)

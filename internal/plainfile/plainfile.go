@@ -22,7 +22,7 @@ var (
 	ErrTooLarge  = errors.New("it is too large")
 )
 
-// Open opens the file whose path below root is name. It must exist and be a regular file. flag is that of [os.OpenFile].
+// Open opens the file whose path below root is name. It must exist and be a regular file. flag has flags of [os.OpenFile].
 func Open(root *os.Root, name string, flag int) (*os.File, error) {
 	found, err := root.Lstat(name)
 	if err != nil {

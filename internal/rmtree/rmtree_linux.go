@@ -80,8 +80,8 @@ func (t *removal) removeEntry(parent int, name, path string, depth int) error {
 	return nil
 }
 
-// moveToTop renames the directory called name in parent, so that it is directly in the top directory of the tree. This limits the
-// number of open directories. It is removed there, because the top is read again after each removal.
+// moveToTop moves the directory called name in parent into the top directory of the tree, where it is removed later, because the
+// top is read again after each removal. This limits the number of open directories.
 func (t *removal) moveToTop(parent int, name, path string) error {
 	for {
 		t.moved++
