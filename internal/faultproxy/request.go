@@ -21,8 +21,8 @@ type Request struct {
 // Match selects requests. An empty field matches any value, and "-" an empty value. Path is a prefix.
 type Match Request
 
-// Matches reports whether m selects r: each field of m is empty, equals that of r, or is "-" if the field of r is empty. Path
-// must be a prefix.
+// Matches reports whether m selects r. Each field of m must be empty, equal to the field of r, or "-" for an empty field of r.
+// Path needs only to be a prefix of r.Path.
 func (m Match) Matches(r Request) bool {
 	match := func(want, is string) bool { return want == "" || want == is || want == "-" && is == "" }
 	return match(m.Verb, r.Verb) && match(m.Resource, r.Resource) && match(m.Subresource, r.Subresource) &&

@@ -24,9 +24,9 @@ const (
 	Network                  // a network namespace with nothing but a loopback interface that is down
 )
 
-// Run executes the current test program again in new namespaces of the given kinds, and returns its exit code. In that second
-// process it calls run. It also calls run directly if the user is not root, if the program is a fuzzer, which must start its own
-// workers, or if no namespace can be created.
+// Run executes the current test program again in new namespaces of the given kinds, calls run in that second process, and returns
+// its exit code. Run calls run in this process instead if the user is not root, if the program is a fuzzer, which must start its
+// own workers, or if no namespace can be created.
 func Run(kinds Kind, run func() int) int {
 	if os.Geteuid() != 0 || os.Getenv(Inside) != "" || isFuzzing(os.Args[1:]) {
 		return run()

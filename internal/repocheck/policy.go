@@ -134,8 +134,8 @@ func (p *Policy) expandGroups(text string) (patterns []string, err error) {
 	return patterns, nil
 }
 
-// findGrant returns the grant for the directory dir: that of the longest pattern that matches it. ok is false if no pattern
-// matches.
+// findGrant returns the grant for the directory dir, which belongs to the longest pattern that matches dir. ok is false if no
+// pattern matches.
 func (p *Policy) findGrant(dir string) (granted grant, ok bool) {
 	if g, ok := p.grants[dir]; ok {
 		return g, true

@@ -78,9 +78,9 @@ func constants(t *testing.T, file string) map[string]string {
 	return found
 }
 
-// FindsFault fails the test unless the test suite detects a defect. It executes this test binary in a new process, with the
-// environment variable called variable set to mutant, the name of the defect. The process runs the case testCase of the tests
-// named Test...Mutant. It must fail, and its output must contain brokenRule, a part of the rule that the defect breaks.
+// FindsFault fails the test unless the test suite detects the defect called mutant. It runs this test binary in a new process,
+// with the environment variable called variable set to mutant. There, the case testCase of the tests named Test...Mutant must
+// fail, and its output must contain brokenRule, a part of the rule that the defect breaks.
 func FindsFault(t *testing.T, variable, mutant, testCase, brokenRule string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], `-test.run=^Test\w*Mutant$/`+testCase)
