@@ -34,8 +34,8 @@ func (p Policy) Next(wait time.Duration) time.Duration {
 	return min(max(2*wait, p.First), p.Max)
 }
 
-// Jitter returns wait times a factor between low and high. random, a number in [0,1), selects the factor. Operations that fail
-// together are then not all retried together.
+// Jitter returns wait multiplied by a factor between low and high, so that operations that failed together are not all retried
+// together. random, a number in [0,1), selects the factor.
 func Jitter(wait time.Duration, low, high, random float64) time.Duration {
 	return time.Duration(float64(wait) * (low + (high-low)*random))
 }

@@ -76,8 +76,8 @@ func New() *Correlator {
 	return &Correlator{recorded: newLRU[sentEvent](Remembered), groups: newLRU[*group](Remembered), objects: newLRU[*bucket](Remembered)}
 }
 
-// Correlate counts the event recorded. The result contains the decision to send it, its form, and whether it is a patch of an
-// event that was sent before. It does not change recorded.
+// Correlate counts recorded, an event. The result says whether to send it, in which form, and whether as a patch of an event that
+// was sent before. It does not change recorded.
 func (c *Correlator) Correlate(recorded *corev1.Event, now time.Time) Result {
 	event, id := c.groupEvent(recorded, now)
 	out := *event
@@ -112,7 +112,7 @@ func (c *Correlator) groupEvent(event *corev1.Event, now time.Time) (*corev1.Eve
 	return event, hashKey(kindEvent, sourceAndObject(event), []string{event.InvolvedObject.FieldPath, event.Type, event.Reason, event.Message})
 }
 
-// combinedEvent returns an event that is sent in place of similar events with different messages. Its message is that of event
+// combinedEvent returns an event to send in place of similar events with different messages. Its message is the message of event
 // with a prefix.
 func combinedEvent(event *corev1.Event, now time.Time) *corev1.Event {
 	t := metav1.Time{Time: now}
@@ -153,7 +153,7 @@ func (b *bucket) takeToken(now time.Time) bool {
 	return true
 }
 
-// buildPatch returns the patch that sets count, last time and message of a stored event to those of event.
+// buildPatch returns the patch that copies count, last time and message of event to the event that the API server has stored.
 func buildPatch(event *corev1.Event) []byte {
 	patch, err := json.Marshal(struct {
 		Count         int32       `json:"count"`

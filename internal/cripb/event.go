@@ -35,8 +35,8 @@ func EncodeEvent(event *cri.Event) *v1.ContainerEventResponse {
 	return p
 }
 
-// DecodeEvent converts the CRI message msg to an event. The pod of the event is that of the sandbox in msg. If msg names no pod
-// there, the pod is taken from the labels of the first container.
+// DecodeEvent converts the CRI message msg to an event. The event is about the pod of the sandbox in msg or, if msg does not name
+// it, the pod in the labels of the first container.
 func DecodeEvent(msg *v1.ContainerEventResponse) cri.Event {
 	e := cri.Event{
 		Type: decodeEnum[cri.EventType](msg.GetContainerEventType()),

@@ -117,8 +117,8 @@ func encodeNamespaces(options *cri.NamespaceOptions) *v1.NamespaceOption {
 	}
 }
 
-// decodeNamespaces converts the CRI message msg to namespace options. A message without a user namespace means that of the host,
-// as in containerd and CRI-O.
+// decodeNamespaces converts the CRI message msg to namespace options. Without a user namespace in msg, the options have the
+// user namespace of the host, as in containerd and CRI-O.
 func decodeNamespaces(msg *v1.NamespaceOption) cri.NamespaceOptions {
 	n := cri.NamespaceOptions{
 		Network:  decodeEnum[cri.NamespaceMode](msg.GetNetwork()),

@@ -40,8 +40,8 @@ func Command(command []string, path *field.Path, lookup Lookup) ([]string, error
 // Room is the number of bytes that further arguments and variables of a process may use. Its initial value is [MaxArguments].
 type Room int
 
-// Expand expands words like [Command], but within r, the bytes that earlier calls have left. It reduces r by the size of the
-// result. A result that does not fit is an error.
+// Expand expands words like [Command]. The result must fit into r, the bytes that earlier calls have left, which Expand reduces
+// by the size of the result. A result that does not fit is an error.
 func (r *Room) Expand(words []string, path *field.Path, lookup Lookup) ([]string, error) {
 	var expanded []string
 	for i, word := range words {

@@ -49,8 +49,8 @@ type action struct {
 	step step
 }
 
-// retryPolicy returns the back-off between attempts to register a plugin. It equals that of the kubelet, in
-// pkg/util/goroutinemap/exponentialbackoff.
+// retryPolicy returns the back-off between attempts to register a plugin, with the delays of the kubelet
+// (pkg/util/goroutinemap/exponentialbackoff).
 func retryPolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
 }

@@ -77,8 +77,8 @@ func (s *scanner) readDir(dir string) error {
 	return nil
 }
 
-// addEntry adds the file whose path below the scanned directory is name: a socket to the result, and a directory to those that
-// the scan reads later.
+// addEntry adds the file whose path below the scanned directory is name to the result, if it is a socket. A directory is added to
+// the list of directories that the scan reads later.
 func (s *scanner) addEntry(name string) {
 	info, err := s.root.Lstat(name)
 	if err != nil {

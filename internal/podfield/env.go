@@ -56,8 +56,8 @@ func IsContainerResource(name corev1.ResourceName) bool {
 	return IsHugePages(name)
 }
 
-// Quotient returns quantity divided by divisor, rounded up, as decimal text. It is the value of a resourceFieldRef. If name is
-// cpu, both are in millicores. A divisor of zero or less counts as 1. Source: convertResourceCPUToString in
+// Quotient returns quantity divided by divisor, rounded up, as decimal text: the value of a resourceFieldRef. If name is cpu, it
+// divides the numbers of millicores. A divisor of zero or less counts as 1. Source: convertResourceCPUToString in
 // pkg/api/v1/resource/helpers.go.
 func Quotient(name corev1.ResourceName, quantity, divisor resource.Quantity) string {
 	if divisor.Sign() <= 0 {

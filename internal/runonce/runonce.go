@@ -76,8 +76,8 @@ func (g *Guard) stopTimer() {
 // Needed reports whether [Guard.Need] or [Guard.Require] was called before. Further calls of these methods have no effect.
 func (g *Guard) Needed() bool { return g.needRecorded.Load() }
 
-// Require is [Guard.Need] with a report that logs the error of [NotRun] for component, and passes it to hook unless hook is nil. A
-// component calls it in each method that needs Run, or in its constructor.
+// Require calls [Guard.Need] with a report that logs the error of [NotRun] for component, and passes it to hook unless hook is
+// nil. A component calls it in each method that needs Run, or in its constructor.
 func (g *Guard) Require(component string, log *slog.Logger, hook func(error)) {
 	if g.needRecorded.Load() {
 		return
@@ -91,8 +91,8 @@ func (g *Guard) Require(component string, log *slog.Logger, hook func(error)) {
 	})
 }
 
-// Need records that Run must be running from now on. If Run is not called within [Wait] after the first Need, report is called
-// once. No lock is held during the call. report may be nil.
+// Need records that Run must be running from now on. If Run is not called within [Wait] after the first call of Need, it calls
+// report once, with no lock held. report may be nil.
 func (g *Guard) Need(report func()) {
 	if g.needRecorded.Load() {
 		return
