@@ -70,9 +70,8 @@ func (f Flags) AtMost(inputs int) Flags {
 // enough is the number of inputs among which every exception must occur. A comparison limited by AtMost may use fewer.
 const enough = 100_000
 
-// Run compares the results of the kubelet and nodeagent for as many inputs as flags request. If the results differ for an input,
-// it reduces that input to a minimal one and fails the test. If flags request enough inputs, it also fails the test if an
-// exception of c occurs for none of them.
+// Run compares the results of the kubelet and nodeagent for random inputs. If they differ for an input, the test fails with a
+// minimal input. If flags request 100,000 inputs or more, the test also fails if an exception of c occurs for no input.
 func (c Comparison[In, Out]) Run(t *testing.T, flags Flags) {
 	t.Helper()
 	seed := flags.Seed()
@@ -158,9 +157,8 @@ func (c Comparison[In, Out]) compare(data []byte) (r result[In, Out]) {
 	return r
 }
 
-// explain returns the index of the exception that explains why the results of the kubelet and nodeagent differ. If several
-// exceptions together turn the kubelet's result into that of nodeagent, it returns the last of them. If none explains it, it
-// returns different.
+// explain returns the index of the exception that explains why the results of the kubelet and nodeagent differ, or different if
+// none does. If several exceptions together explain the difference, it returns the last of them.
 func (c Comparison[In, Out]) explain(r result[In, Out]) int {
 	want := r.kubelet.value
 	for i, e := range c.Exceptions {
@@ -171,6 +169,7 @@ func (c Comparison[In, Out]) explain(r result[In, Out]) int {
 			return i
 		}
 	}
+	// An exception without Want accepts every result.
 	for i, e := range c.Exceptions {
 		if e.Want == nil && e.When(r.in) {
 			return i
@@ -179,8 +178,8 @@ func (c Comparison[In, Out]) explain(r result[In, Out]) int {
 	return different
 }
 
-// changed reports whether nodeagent has modified its input r.in, which it must not. generate builds the input a second time from
-// data. To save time, it returns false without a check unless the last byte of data is a multiple of 8.
+// changed reports whether nodeagent has modified its input r.in, which it must not. It compares r.in with a second input that
+// generate returns for data. To save time, it checks only one of eight inputs.
 func (r result[In, Out]) changed(generate func(*Choices) In, data []byte) bool {
 	if len(data) == 0 || data[len(data)-1]%8 != 0 {
 		return false

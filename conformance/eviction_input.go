@@ -61,8 +61,8 @@ func EvictionPod(c *Choices, i int) (*corev1.Pod, *statsapi.PodStats) {
 	return pod, podStats(c, pod)
 }
 
-// evictionContainer returns a container with random requests for memory and local storage. i makes the amounts differ from those
-// of other containers.
+// evictionContainer returns a container with random requests for memory and local storage. Containers with different i have
+// different amounts.
 func evictionContainer(c *Choices, name string, i int) corev1.Container {
 	container := corev1.Container{Name: name}
 	container.Resources.Requests = corev1.ResourceList{}

@@ -23,9 +23,8 @@ import (
 // ConformanceNode is a started container manager. It writes to the CgroupManager of the caller.
 type ConformanceNode struct{ m *containerManagerImpl }
 
-// NewConformanceNode returns a container manager for a node with the given capacity and pids, the maximum number of process IDs.
-// pods returns the active pods. The cgroup of all pods is kubepods in config.CgroupRoot, which is written as for the cgroupfs
-// driver.
+// NewConformanceNode returns a container manager for a node with this capacity, on which at most pids processes may exist. pods
+// returns the active pods. config.CgroupRoot is a path in cgroupfs form; the cgroup kubepods in it contains all pods.
 func NewConformanceNode(ctx context.Context, config NodeConfig, capacity v1.ResourceList, pids int64, cgroups CgroupManager, pods ActivePodsFunc) *ConformanceNode {
 	root := NewCgroupName(ParseCgroupfsToCgroupName(config.CgroupRoot), defaultNodeAllocatableCgroupName)
 	internal := capacity.DeepCopy()
@@ -67,8 +66,8 @@ func (n *ConformanceNode) Allocatable() (absolute, reserved v1.ResourceList, err
 	return n.m.GetNodeAllocatableAbsolute(), n.m.GetNodeAllocatableReservation(), n.m.validateNodeAllocatable()
 }
 
-// Start writes the cgroups that a starting kubelet writes, in the same order, and those of its first periodic update a minute
-// later. It calls enforced after it has enforced the node allocatable. The update of the cgroup of all pods is asynchronous.
+// Start writes the cgroups that a starting kubelet writes, in the same order. It calls enforced after it has enforced the node
+// allocatable, and then updates the cgroups of the QoS classes, as the kubelet does a minute later.
 func (n *ConformanceNode) Start(ctx context.Context, enforced func()) error {
 	logger := klog.FromContext(ctx)
 	if err := n.m.createNodeAllocatableCgroups(logger); err != nil {
@@ -77,19 +76,21 @@ func (n *ConformanceNode) Start(ctx context.Context, enforced func()) error {
 	if err := n.startClasses(ctx); err != nil {
 		return err
 	}
+	// The kubelet updates the cgroup of all pods in a goroutine, which may still run when Start returns.
 	err := n.m.enforceNodeAllocatableCgroups(logger)
 	enforced()
 	return errors.Join(err, n.m.qosContainerManager.UpdateCgroups(logger))
 }
 
-// startClasses starts a second manager for the cgroups of the QoS classes, which creates them. Its loop stops at once: it calls
-// the function end for the active pods, and end exits the goroutine. All later calls use n.m.qosContainerManager.
+// startClasses creates the cgroups of the QoS classes with a second manager, whose update loop it ends. All later calls use
+// n.m.qosContainerManager.
 func (n *ConformanceNode) startClasses(ctx context.Context) error {
 	classes, err := NewQOSContainerManager(nil, n.m.cgroupRoot, n.m.NodeConfig, n.m.cgroupManager)
 	if err != nil {
 		return err
 	}
 	ended := make(chan struct{})
+	// The update loop calls end to list the active pods, and end exits the goroutine of the loop.
 	end := func() []*v1.Pod {
 		defer close(ended)
 		runtime.Goexit()

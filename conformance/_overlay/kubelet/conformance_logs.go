@@ -41,7 +41,7 @@ func conformanceText(errs field.ErrorList) string {
 }
 
 // ConformanceLogContainer returns the ID of the instance of container whose log the kubelet returns. previous requests the
-// instance before the current one. The error is that of the kubelet if there is no such instance.
+// instance before the current one. If there is no such instance, it returns the kubelet's error.
 func ConformanceLogContainer(ctx context.Context, status *v1.PodStatus, pod, container string, previous bool) (string, error) {
 	id, err := (&Kubelet{}).validateContainerLogStatus(klog.FromContext(ctx), pod, status, container, previous)
 	return id.String(), err

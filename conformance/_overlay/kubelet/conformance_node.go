@@ -97,8 +97,8 @@ func (n *ConformanceNode) Update(ctx context.Context, node *v1.Node) *v1.Node {
 	return updated
 }
 
-// ConformanceChanged reports whether the status of updated differs from that of old so that the kubelet sends it to the API
-// server at once.
+// ConformanceChanged reports whether the kubelet sends the status of updated to the API server at once, because it differs from
+// the status of old.
 func ConformanceChanged(old, updated *v1.Node) bool {
 	return nodeStatusHasChanged(&old.Status, &updated.Status)
 }

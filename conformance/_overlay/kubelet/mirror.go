@@ -14,9 +14,8 @@ import (
 	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
 )
 
-// ConformanceMirrors creates and deletes mirror pods for pods as the kubelet does. It first handles the mirror pods of existing
-// static pods, as in a pod sync, and then mirror pods without a static pod, as in the housekeeping. terminating reports whether a
-// pod with this full name is terminating. Such a pod is not synced (allowStaticPodStart in pod_workers.go).
+// ConformanceMirrors creates and deletes mirror pods for pods as the kubelet does. terminating reports whether the pod with this
+// full name is terminating: the mirror pod is then left unchanged.
 func ConformanceMirrors(
 	ctx context.Context, client clientset.Interface, nodes corelisters.NodeLister, node string, pods []*v1.Pod, terminating func(fullName string) bool,
 ) {
@@ -26,11 +25,13 @@ func ConformanceMirrors(
 		kubeClient: client, nodeLister: nodes, nodeName: types.NodeName(node),
 		mirrorPodClient: kubepod.NewBasicMirrorClient(client, node, nodes),
 	}
+	// As in the sync of a static pod (allowStaticPodStart in pod_workers.go).
 	for static, mirror := range manager.GetStaticPodToMirrorPodMap() {
 		if !terminating(kubecontainer.GetPodFullName(static)) {
 			kl.tryReconcileMirrorPods(ctx, static, mirror)
 		}
 	}
+	// As in the housekeeping: mirror pods without a static pod.
 	_, _, orphans := manager.GetPodsAndMirrorPods()
 	for _, name := range orphans {
 		if !terminating(name) {

@@ -12,8 +12,8 @@ type ConformanceRequirement struct {
 	Quantity int64
 }
 
-// ConformancePreempt calls getPodsToPreempt. It returns those of pods that the kubelet terminates to free the missing resources
-// for pod.
+// ConformancePreempt calls getPodsToPreempt. It returns the pods in pods that the kubelet terminates to free the missing
+// resources for pod.
 func ConformancePreempt(pod *v1.Pod, pods []*v1.Pod, missing []ConformanceRequirement) ([]*v1.Pod, error) {
 	var list admissionRequirementList
 	for _, m := range missing {
