@@ -54,13 +54,13 @@ func (r *runtimeService) Attach(ctx context.Context, req *v1.AttachRequest) (*v1
 	return &v1.AttachResponse{Url: url}, nil
 }
 
-// checkSession returns an error if the exec or attach session that call names cannot be opened. If Options.Streamer serves the
-// sessions, it also checks opts and that the container runs. These errors must be returned before the URL: a client of the URL
-// would get another HTTP status.
+// checkSession returns an error if the exec or attach call named call cannot be served. If Options.Streamer serves the session,
+// it also checks opts and that the container runs.
 func (s *Server) checkSession(ctx context.Context, call, containerID string, opts cri.StreamOptions) error {
 	switch {
 	case s.streamer == nil:
 		return s.errNoStreamer(call)
+	// These errors must be returned before the URL: a client of the URL would get another HTTP status.
 	case !s.checksState:
 		return nil
 	case containerID == "":

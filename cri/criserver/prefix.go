@@ -62,8 +62,8 @@ func (x *idCache) addID(kind idKind, id string) {
 	}
 }
 
-// expandPrefixes is a gRPC interceptor: it replaces each abbreviated sandbox or container ID in request by the full ID, and then
-// calls handle. A request with an ambiguous ID fails, except in a list filter.
+// expandPrefixes is a gRPC interceptor that replaces abbreviated sandbox and container IDs in request by the full IDs before it
+// calls handle. A request fails if several IDs begin with the abbreviated ID. A list filter then matches nothing instead.
 func (s *Server) expandPrefixes(
 	ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (any, error) {
@@ -91,9 +91,8 @@ func (s *Server) expandPrefixes(
 	return answer, err
 }
 
-// expandPrefix returns the full ID of the sandbox or container whose ID begins with prefix. It returns prefix itself if no ID
-// does, or if the runtime cannot be listed: the runtime then reports the unknown ID. If several IDs begin with prefix, it returns
-// an error.
+// expandPrefix returns the only ID of a sandbox or container that begins with prefix, or an error if several do. If no ID does or
+// the runtime cannot be listed, it returns prefix, and the runtime reports the unknown ID.
 func (s *Server) expandPrefix(ctx context.Context, kind idKind, prefix string) (string, error) {
 	if prefix == "" || s.idCache.contains(kind, prefix) {
 		return prefix, nil
