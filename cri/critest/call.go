@@ -79,7 +79,7 @@ func (r *Runtime) recordCall(call Call) *Call {
 	return &call
 }
 
-// recordResult stores *err, the error of a call that returns, in call. It then wraps *err in a [cri.Error]. It does nothing if
+// recordResult stores the error of a finished call in call, its record, and then wraps *err in a [cri.Error]. It does nothing if
 // *err is nil.
 func (r *Runtime) recordResult(call *Call, err *error) {
 	r.mu.Lock()

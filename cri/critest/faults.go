@@ -118,8 +118,8 @@ func (f *Faults) RemoveContainer(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "RemoveContainer", id, f.RemoveContainerFunc, f.Runtime.RemoveContainer)
 }
 
-// callWithFault makes the call op for the object with this ID: it calls fault or, if fault is nil, call. Faults.Around, if set,
-// decides whether this is done.
+// callWithFault calls fault or, if fault is nil, call for the object with this ID. Faults.Around, if set, decides whether the
+// call, whose CRI name is op, is made.
 func (f *Faults) callWithFault(ctx context.Context, op, id string,
 	fault func(context.Context, cri.Runtime, string) error, call func(context.Context, string) error,
 ) error {
@@ -132,8 +132,8 @@ func (f *Faults) callWithFault(ctx context.Context, op, id string,
 	return err
 }
 
-// callAround makes the call op for the object with this ID, by calling call, and returns its result. faults.Around, if set,
-// decides whether this is done.
+// callAround returns the result of call. faults.Around, if set, decides whether call is called. It gets op and id, the CRI name
+// of the call and the ID of its object.
 func callAround[T any](ctx context.Context, faults *Faults, op, id string, call func() (T, error)) (result T, err error) {
 	if faults.Around == nil {
 		return call()

@@ -126,8 +126,8 @@ func (r *Runtime) storeImage(img cri.Image) {
 	r.images = append(r.images, img)
 }
 
-// imageForContainer returns the image that a new container uses. A missing image is an error, unless Options.Images is not set:
-// it is then added. r.mu is held.
+// imageForContainer returns the image that a new container uses. If the image is missing, it returns an error or, if
+// Options.Images is not set, adds the image. r.mu is held.
 func (r *Runtime) imageForContainer(image cri.ImageSpec) (cri.Image, error) {
 	if i := r.findImage(image.Image); i >= 0 {
 		return r.images[i], nil

@@ -77,23 +77,23 @@ func (i *Interceptor) halfLatency(op, id string) time.Duration {
 	return max(i.Latency(op, id), 0) / 2
 }
 
-// interceptCall makes the call op for the object with this ID, delayed by i.Latency and, if i.Around is set, through i.Around.
-// call makes the call in the wrapped runtime.
+// interceptCall calls call, a method of the wrapped runtime, for the object with this ID. i.Latency delays the call, whose CRI
+// name is op, and i.Around can replace it.
 func (i *Interceptor) interceptCall(ctx context.Context, op, id string, call func(context.Context, string) error) error {
 	_, err := interceptResult(ctx, i, op, id, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx, id) })
 	return err
 }
 
-// interceptResultByID makes the call op for the object with this ID, and returns its result. interceptor.Latency delays the call,
-// and interceptor.Around can replace it. call makes the call in the wrapped runtime.
+// interceptResultByID returns the result of call, a method of the wrapped runtime, for the object with this ID.
+// interceptor.Latency delays the call, whose CRI name is op, and interceptor.Around can replace it.
 func interceptResultByID[T any](ctx context.Context, interceptor *Interceptor, op, id string, call func(context.Context, string) (T, error)) (T, error) {
 	return interceptResult(ctx, interceptor, op, id, func(ctx context.Context) (T, error) { return call(ctx, id) })
 }
 
-// interceptResult makes the call op for the object with this ID, and returns its result. interceptor.Latency delays the call, and
-// interceptor.Around can replace it. call makes the call in the wrapped runtime. If Around has already returned when it makes the
-// call, the result of the call is dropped.
+// interceptResult returns the result of call, a method of the wrapped runtime. interceptor.Latency delays the call, and
+// interceptor.Around can replace it. Both get op and id, the CRI name of the call and the ID of its object.
 func interceptResult[T any](ctx context.Context, interceptor *Interceptor, op, id string, call func(context.Context) (T, error)) (T, error) {
+	// Buffered, because Around may return before it has made the call: the result is then dropped.
 	result := make(chan T, 1)
 	do := func(ctx context.Context) error {
 		way := interceptor.halfLatency(op, id)

@@ -130,9 +130,8 @@ func (r *Runtime) ListPod(ctx context.Context, uid string) (p cri.Pod, err error
 	return r.podObjects(cri.PodIdentity{UID: uid}), nil
 }
 
-// Container returns a container for assertions; the call is not recorded in Calls. ref is a container ID or "pod/container",
-// where pod is the name or UID of the pod. The second form means the newest container of that name. The result is false if there
-// is none.
+// Container returns the container that ref names, and false if there is none. ref is a container ID or, for the newest container
+// of a name, "pod/container", where pod is the name or UID of the pod. The call is not recorded in Calls.
 func (r *Runtime) Container(ref string) (cri.Container, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,7 +200,7 @@ func (r *Runtime) containerByID(id string) *container {
 	return c
 }
 
-// podObjects returns the pod with the UID of id: its sandboxes and containers. r.mu is held.
+// podObjects returns the sandboxes and containers of the pod with the UID of id. r.mu is held.
 func (r *Runtime) podObjects(id cri.PodIdentity) cri.Pod {
 	p := cri.Pod{PodIdentity: id, Time: time.Now()}
 	for _, sb := range r.sandboxes {

@@ -109,8 +109,8 @@ func listManyAtOnce(t *testCase) {
 	t.Succeed(errors.Join(errs...), ruleConcurrent, "pods made and removed at the same time")
 }
 
-// runPodLifecycle runs a pod with the sandbox config: it creates, starts, stops and removes it. It returns the first error,
-// because it must not end the test from a goroutine.
+// runPodLifecycle creates, starts, stops and removes a pod with the sandbox config. It returns the first error and does not end
+// the test, because it runs in a goroutine.
 func (t *testCase) runPodLifecycle(config *cri.SandboxConfig) error {
 	sandbox, err := t.tryRunSandbox(config)
 	if err != nil {

@@ -129,12 +129,12 @@ func (t *testCase) awaitLines(path string, want int) {
 	})
 }
 
-// readLog parses log, the content of a CRI log file, and returns the output of each stream. A line has the form "time stream tags
-// content" (KEP 3077 and the logs package of k8s.io/cri-client). Tag P means that the next line of the stream continues this
-// line, and tag F that this line ends. Each time must be between begin and now.
+// readLog returns the output of each stream in log, the content of a CRI log file. It returns an error for a line that violates
+// the format, or whose time is before begin or in the future.
 func readLog(log string, begin time.Time) (map[string]string, error) {
 	streams := map[string]string{}
 	for n, line := range strings.Split(strings.TrimSuffix(log, "\n"), "\n") {
+		// time stream tags content, see KEP 3077 and the logs package of k8s.io/cri-client
 		f := strings.SplitN(line, " ", 4)
 		if len(f) != 4 {
 			return nil, fmt.Errorf("line %d: %.200q has not four fields", n+1, line)
@@ -149,6 +149,7 @@ func readLog(log string, begin time.Time) (map[string]string, error) {
 		if f[1] != "stdout" && f[1] != "stderr" {
 			return nil, fmt.Errorf("line %d: stream is %q", n+1, f[1])
 		}
+		// F ends the line of output. After P, the next entry of the stream continues it.
 		switch tag, _, _ := strings.Cut(f[2], ":"); tag {
 		case "F":
 			streams[f[1]] += f[3] + "\n"
