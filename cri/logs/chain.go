@@ -95,9 +95,8 @@ func (c *logChain) openFirst(ctx context.Context) error {
 	return err
 }
 
-// openAfter opens the oldest rotated file whose key is after previousKey, or else the current file. The key is the time in the
-// name of a file. Files can be rotated, compressed or removed at any time, so openAfter lists the directory again after it has
-// opened the current file.
+// openAfter opens the oldest rotated file whose key, the time in its name, is after previousKey. If there is none, it opens the
+// current file.
 func (c *logChain) openAfter(previousKey string) error {
 	for {
 		found, err := listRotated(c.path)
@@ -115,6 +114,7 @@ func (c *logChain) openAfter(previousKey string) error {
 		if err := c.openFile(c.path, rotatedFile{}, previousKey); err != nil {
 			return err
 		}
+		// The file may have been rotated just before it was opened.
 		found, err = listRotated(c.path)
 		if err != nil {
 			return err
@@ -125,8 +125,8 @@ func (c *logChain) openAfter(previousKey string) error {
 	}
 }
 
-// openFile opens the file at path as the next file to read, and closes the open file. rotated is its parsed name, empty for the
-// current file. previousKey is the key of the file before it.
+// openFile opens the file at path as the next file to read, and closes the open file. rotated is the parsed name of a rotated
+// file, empty for the current file. previousKey is the key, the time in the name, of the rotated file before it.
 func (c *logChain) openFile(path string, rotated rotatedFile, previousKey string) error {
 	file, err := openRegular(path)
 	if err != nil {
@@ -229,8 +229,8 @@ func (c *logChain) isRunning(ctx context.Context) (bool, error) {
 	return running && err == nil, err
 }
 
-// locateFile checks whether the open file, which was opened as the current one, was renamed by a rotation, and sets c.key if so.
-// cut is true if the file was truncated instead and is now read from its start.
+// locateFile sets c.key if a rotation has renamed the open file, which was the current file when it was opened. If the file was
+// truncated instead, cut is true, and the file is read from its start.
 func (c *logChain) locateFile() (cut bool, err error) {
 	opened, err := c.file.Stat()
 	if err != nil {
@@ -268,8 +268,8 @@ func (c *logChain) locateFile() (cut bool, err error) {
 	return false, nil
 }
 
-// rewindTruncated checks whether the open file, with this info, is shorter than the part already read. If so, it was truncated,
-// as by a rotation that copies the log: rewindTruncated seeks to its start, and cut is true.
+// rewindTruncated seeks to the start of the open file if the file, with this info, is shorter than the part already read. The
+// file was then truncated, as by a rotation that copies the log, and cut is true.
 func (c *logChain) rewindTruncated(info fs.FileInfo) (cut bool, err error) {
 	at, err := c.file.Seek(0, io.SeekCurrent)
 	if err != nil || info.Size() >= at {
@@ -280,8 +280,8 @@ func (c *logChain) rewindTruncated(info fs.FileInfo) (cut bool, err error) {
 	return true, err
 }
 
-// settleDelay returns for how long the reader must still wait for output in a file that was renamed, before it opens the next
-// file. Zero or less means that it need not wait.
+// settleDelay returns how long the reader must wait for more output in a renamed file before it opens the next file. Zero or less
+// means that it need not wait.
 func (c *logChain) settleDelay() (time.Duration, error) {
 	if !c.o.Follow {
 		return 0, nil

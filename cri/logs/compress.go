@@ -98,7 +98,7 @@ func (k *logKeeper) compressDue(ctx context.Context) error {
 	return nil
 }
 
-// compressFile compresses step.File to step.To. It returns nil if a rotation removes the file meanwhile.
+// compressFile compresses the file step.File to step.To. It returns nil if a rotation removes the file during the compression.
 func (k *logKeeper) compressFile(ctx context.Context, step Action) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

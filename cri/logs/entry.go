@@ -79,8 +79,8 @@ func (f Format) Parse(line []byte) (Entry, error) {
 //
 //	2026-01-02T15:04:05.000000006Z stdout F hello
 //
-// The third field contains tags, separated by colons. First tag P means that the next entry of the stream continues the line: the
-// newline of this entry is then not part of the output. First tag F means that the line ends. Other tags are ignored.
+// The third field contains tags, separated by colons. If the first tag is P, the next entry of the stream continues the line. If
+// it is F, the line ends. Other tags are ignored.
 func parseCRI(line []byte) (Entry, error) {
 	stamp, rest, ok := bytes.Cut(line, []byte{' '})
 	if !ok {

@@ -32,8 +32,7 @@ func openFileWatch() (*fileWatch, error) {
 	return &fileWatch{queue: queue, armed: make(map[int]chan struct{})}, nil
 }
 
-// awaitWrite requests a signal for the next write to the file at path: the fired channel of the result is closed then. awaitWrite
-// does not block.
+// awaitWrite returns a request whose channel fired is closed at the next write to the file at path. It does not block.
 func (w *fileWatch) awaitWrite(path string) (fileWatchRequest, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,7 +45,7 @@ func (w *fileWatch) awaitWrite(path string) (fileWatchRequest, error) {
 	return n, nil
 }
 
-// cancelWait cancels a request of awaitWrite: its channel is no longer closed on a write.
+// cancelWait cancels a request of awaitWrite, so that a write no longer closes its channel.
 func (w *fileWatch) cancelWait(req fileWatchRequest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"io"
 )
 
-// findTail finds where the last TailLines lines of all files start: it sets tailKey, the file, and skipLines, the number of lines
-// to skip in that file. It counts the lines of all files, because compressed files cannot be read backwards.
+// findTail finds the start of the last TailLines lines of the log. It sets tailKey, the key of the file with the start, and
+// skipLines, the number of lines before the start in that file.
 func (c *logChain) findTail(ctx context.Context) error {
 	n := c.o.tailLines()
 	if n < 0 {
@@ -18,7 +18,8 @@ func (c *logChain) findTail(ctx context.Context) error {
 	}
 	type part struct {
 		prev, key string
-		lines     int64
+		// The lines of all files are counted, because compressed files cannot be read backwards.
+		lines int64
 	}
 	var parts []part
 	err := c.openAfter("")
@@ -44,7 +45,7 @@ func (c *logChain) findTail(ctx context.Context) error {
 	return err
 }
 
-// skipToTail skips the first skipLines lines of the file, if it is the file in which the tail starts.
+// skipToTail skips the first skipLines lines of the open file, if the last TailLines lines of the log start in it.
 func (c *logChain) skipToTail() error {
 	if c.key != c.tailKey && c.tailKey != "" {
 		return nil // the file with the start of the tail was removed: this is the next file

@@ -54,7 +54,7 @@ func parseName(log, name string) (rotatedFile, bool) {
 	return r, err == nil && len(stamp) == len(stampInName)
 }
 
-// nextKey returns the key in the name of a file that is rotated at now: the time, and a number if the time is taken. The key
+// nextKey returns the key for the name of a file that is rotated at now: the time, and a number if that time is taken. The key
 // sorts after newest, the key of the last rotated file, even if the clock was set back.
 func nextKey(newest string, now time.Time) string {
 	key := now.Format(stampInName)

@@ -70,12 +70,12 @@ type Action struct {
 	To   string // new name, for OpRename and OpCompress
 }
 
-// Plan returns the steps, in order, that bring the log whose current file is named log within the policy. dir lists the files in
-// its directory; files with other names are ignored. Plan returns no steps if the log is within the policy.
+// Plan returns the steps that bring a log within the policy, in order. log is the name of the current file. dir lists the files
+// in its directory, of which Plan ignores the files of other programs.
 //
-// Plan removes remains of interrupted compressions. It compresses all rotated files except the newest, so that a log shipper can
-// finish reading that file before the next rotation. It rotates a current file of MaxSize, after it has removed the oldest files
-// until MaxFiles and [Policy.MaxBytes] hold. If the current file is missing, the runtime must reopen it.
+// The steps rotate a current file of MaxSize, after the oldest files are removed until MaxFiles and [Policy.MaxBytes] hold. They
+// compress all rotated files except the newest, which a log shipper may still read. They also remove remains of interrupted
+// compressions, and reopen the log if its current file is missing.
 func (p Policy) Plan(log string, dir []File, now time.Time) (steps []Action) {
 	p = p.withDefaults()
 	if p.MaxSize < 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
-// rotateLog lists the files of the log and executes the steps that Policy.Plan returns. Compressions take long and must not delay
-// the next rotation, so they are left to the compressing goroutine.
+// rotateLog executes the steps that Policy.Plan returns for the files of the log. It leaves compressions, which take long, to the
+// compressing goroutine.
 func (k *logKeeper) rotateLog(ctx context.Context) error {
 	select {
 	case k.r.rotationSlots <- struct{}{}:
