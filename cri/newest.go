@@ -26,7 +26,7 @@ func (p *Pod) NewestContainer(name string) *Container {
 }
 
 // NewestContainerWhere returns the newest instance of the container with this name for which keep returns true, or nil if there
-// is none. The order of instances is that of NewestContainer. A nil keep accepts all instances.
+// is none. Instances are ordered as in NewestContainer. A nil keep accepts all instances.
 func (p *Pod) NewestContainerWhere(name string, keep func(*Container) bool) *Container {
 	var newest *Container
 	for i := range p.Containers {
@@ -41,7 +41,7 @@ func (p *Pod) NewestContainerWhere(name string, keep func(*Container) bool) *Con
 	return newest
 }
 
-// newerThan reports whether c is a newer instance than other. The order is that of [Pod.NewestContainer].
+// newerThan reports whether c is a newer instance than other, as [Pod.NewestContainer] orders them.
 func (c *Container) newerThan(other *Container) bool {
 	switch {
 	case c.ranWhenCreated(other):

@@ -23,8 +23,9 @@ type Pod struct {
 	Containers []Container // of all sandboxes, in the runtime's order
 }
 
-// Pods yields the pods of the snapshot, each with its sandboxes and containers. Their order is that of their first sandboxes.
-// Pods without a sandbox follow in the order of their first containers. Sandboxes and containers without a pod UID are skipped.
+// Pods yields the pods of the snapshot, each with its sandboxes and containers. First come the pods with a sandbox, in the order
+// of their first sandboxes, then the other pods, in the order of their first containers. Sandboxes and containers without a pod
+// UID are skipped.
 func (s Snapshot) Pods() iter.Seq[Pod] {
 	return func(yield func(Pod) bool) {
 		index := make(map[string]int, len(s.Sandboxes))
@@ -61,7 +62,7 @@ func (s Snapshot) Pods() iter.Seq[Pod] {
 	}
 }
 
-// Pod returns the pod with this UID: its sandboxes and containers. For an unknown UID both are empty.
+// Pod returns the sandboxes and containers of the pod with this UID. For an unknown UID both are empty.
 func (s Snapshot) Pod(uid string) Pod {
 	p := Pod{PodIdentity: PodIdentity{UID: uid}, Time: s.Time}
 	for _, sb := range s.Sandboxes {
