@@ -20,9 +20,8 @@ import (
 // defaultCgroupParent is the parent, below the root of Options.Cgroups, for sandboxes without a CgroupParent.
 const defaultCgroupParent cgroups.Path = "nodeagent"
 
-// setCgroup assigns a cgroup to a new container in sandbox sb. It stores the path of the cgroup and the limits, converted from
-// res, in ctr. It stores the directories of the cgroup in spec, with which the shim is started. It does nothing if
-// Options.Cgroups is nil.
+// setCgroup assigns a cgroup to a new container in sandbox sb, unless Options.Cgroups is nil. It stores the path of the cgroup
+// and the limits from res in ctr, and the directories of the cgroup in spec, with which the shim is started.
 func (r *Runtime) setCgroup(ctr *container, sb *sandbox, res *cri.Resources, spec *shim.Spec) error {
 	if r.options.Cgroups == nil {
 		return nil

@@ -137,8 +137,7 @@ func newContainer(config *cri.ContainerConfig, sb *sandbox) cri.Container {
 	}
 }
 
-// newSpec returns the spec from which the shim starts the container ctr in sandbox sb. It also sets the cgroup and the limits of
-// ctr.
+// newSpec returns the spec with which the shim starts the container ctr in sandbox sb. It sets the cgroup and the limits of ctr.
 func (r *Runtime) newSpec(config *cri.ContainerConfig, sb *sandbox, ctr *container) (shim.Spec, error) {
 	spec, err := translate.ShimSpec(config, sb.LogDirectory, envMark(ctr.ID))
 	if err != nil {

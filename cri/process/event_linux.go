@@ -30,9 +30,8 @@ func (s *eventStream) wakeReader() {
 	sleep.Wake(s.ready)
 }
 
-// emitEvent queues an event of type typ for every open stream. id is the sandbox or container that changed, and pod its pod,
-// whose sandboxes and containers become part of the event. started is a container whose exit the streams must watch from now on,
-// or nil. The caller holds mu.
+// emitEvent queues an event for every open stream. The event has type typ, the changed sandbox or container id, and all sandboxes
+// and containers of pod. started is a container whose exit the streams must watch from now on, or nil. The caller holds mu.
 func (r *Runtime) emitEvent(typ cri.EventType, id string, pod cri.PodIdentity, started *container) {
 	if len(r.streams) == 0 {
 		return
@@ -56,8 +55,8 @@ func (r *Runtime) emitEvent(typ cri.EventType, id string, pod cri.PodIdentity, s
 }
 
 // StreamEvents calls fn for every event after the call, until ctx ends, fn returns an error, or the runtime is closed. Each event
-// contains all sandboxes and containers of its pod. Exits are reported at once, also of containers that a previous agent process
-// started.
+// contains all sandboxes and containers of its pod. Exits are reported at once, including exits of containers that a previous
+// agent process started.
 func (r *Runtime) StreamEvents(ctx context.Context, fn func(cri.Event) error) error {
 	return wrapError("GetContainerEvents", "", r.streamEvents(ctx, fn))
 }
@@ -126,15 +125,15 @@ func (r *Runtime) watchTarget(ctr *container) (handle *shim.Handle, unknown bool
 	return ctr.shim, ctr.State == cri.ContainerUnknown && !ctr.removed
 }
 
-// refreshWatched refreshes the state of a watched container, and returns true if its watcher can stop. unknown reports whether
-// the state was unknown before. If such a container turns out to be running, an event is emitted that starts another watcher, so
-// that this watcher can stop.
+// refreshWatched refreshes the state of a watched container, and returns true if its watcher, the goroutine that awaits the exit,
+// can stop. unknown reports whether the state was unknown before.
 func (r *Runtime) refreshWatched(ctr *container, unknown bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed || r.refreshState(ctr) != nil {
 		return r.closed
 	}
+	// If the state was unknown and the container runs, refreshState has emitted an event that starts another watcher.
 	return ctr.State != cri.ContainerUnknown && (unknown || ctr.shim == nil)
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
-// examineContainer determines the state of a container that a previous agent process created. It waits until deadline for a shim
-// that is still starting. On error, the container gets state unknown, and examineAt is the time of the next attempt. The caller
+// examineContainer determines the state of a container that a previous agent process created. On error, the container gets state
+// unknown, and examineAt is the time of the next attempt. A shim that is still starting is awaited until deadline. The caller
 // holds mu, except during Open.
 func (r *Runtime) examineContainer(ctr *container, deadline time.Time) error {
 	err := ctr.adoptState(deadline)
@@ -57,9 +57,8 @@ func (c *container) adoptState(deadline time.Time) error {
 	return nil
 }
 
-// refreshState updates the state of a container. It records the exit if the shim has exited, and examines a container in state
-// unknown again when its delay has passed. All code that detects an exit calls it, so that EventStopped is emitted only once.
-// After an error the container is unchanged, and the call may be repeated. The caller holds mu.
+// refreshState records the exit of a container whose shim has exited. A container in state unknown is examined again when its
+// delay has passed. After an error the call may be repeated. The caller holds mu.
 func (r *Runtime) refreshState(ctr *container) error {
 	if ctr.State == cri.ContainerUnknown && !ctr.removed && !time.Now().Before(ctr.examineAt) {
 		err := r.examineContainer(ctr, time.Now())
@@ -84,6 +83,7 @@ func (r *Runtime) refreshState(ctr *container) error {
 	}
 	ctr.shim.Close()
 	ctr.shim = nil
+	// All code that detects an exit calls refreshState, so that EventStopped is emitted only once.
 	ctr.recordExit(exit, err)
 	r.emitEvent(cri.EventStopped, ctr.ID, r.podIdentity(ctr), nil)
 	return nil

@@ -70,8 +70,8 @@ func unsupportedPaths(prefix, hostPath, containerPath string) string {
 
 func isSupportedOption(o string) bool { return o == "noexec" || o == "nodev" || o == "nosuid" }
 
-// addMounts adds mounts to spec: those of config, the devices of config, and the resolv.conf of the sandbox. It does nothing if
-// Options.Mounts is not set. Of several mounts at a path, only the last remains.
+// addMounts adds the mounts and devices of config and the resolv.conf of the sandbox to the mounts of spec. It does nothing if
+// Options.Mounts is not set.
 func (r *Runtime) addMounts(config *cri.ContainerConfig, sb *sandbox, spec *shim.Spec) {
 	if !r.options.Mounts {
 		return

@@ -54,9 +54,8 @@ func (r *Runtime) undoNetwork(ctx context.Context, id string) error {
 	return r.options.Network.Teardown(ctx, id)
 }
 
-// retainNetworks calls Network.Retain, which tears down networks that a previous agent process left for removed sandboxes. After
-// a success it does nothing. Callers wait for a Retain call in progress: the list passed to it does not contain their new
-// sandboxes, so it would tear down their networks.
+// retainNetworks tears down networks that a previous agent process left for removed sandboxes. After a success it does nothing.
+// It waits for a call of Network.Retain in progress, which would tear down the networks of sandboxes that are created meanwhile.
 func (r *Runtime) retainNetworks(ctx context.Context) error {
 	r.mu.Lock()
 	if r.networksRetained {

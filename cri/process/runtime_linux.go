@@ -74,9 +74,9 @@ var mainCalled atomic.Bool //nolint:gochecknoglobals // a property of the progra
 var errNoMain = errors.New("this program cannot be executed as the shim of a container: " +
 	"call process.Main first in main, and in TestMain of tests")
 
-// Main runs the shim, and then exits, if this process was started as a shim. Otherwise it does nothing. Every program that opens
-// a [Runtime] must call Main first in main, and first in TestMain of tests: otherwise [Open] fails. A shim in which [os.Args] was
-// modified before the call exits with code 1.
+// Main runs a shim, the process that supervises a container, and then exits, if this process was started as a shim. Otherwise it
+// does nothing. Every program that opens a [Runtime] must call Main first in main, and first in TestMain of tests: otherwise
+// [Open] fails. [os.Args] must not be modified before the call.
 func Main() {
 	if len(os.Args) == 2 && os.Args[0] == shim.Name {
 		os.Exit(shim.Main(os.Args[1]))
@@ -160,9 +160,8 @@ func (r *Runtime) loadState() error {
 	return err
 }
 
-// loadDirs calls load for every directory of this kind, sandboxes or containers. If the directory is incomplete or load fails, it
-// removes the directory. It ignores directories whose name is not an ID of this package. If a file cannot be read now, loadDirs
-// returns the error and removes nothing.
+// loadDirs calls load for every directory of this kind, sandboxes or containers. It removes a directory that is incomplete or
+// that cannot be loaded. If a file cannot be read now, loadDirs keeps its directory and returns the error.
 func (r *Runtime) loadDirs(kind string, load func(dir string) error) error {
 	entries, err := os.ReadDir(filepath.Join(r.root, kind))
 	if err != nil {

@@ -23,9 +23,8 @@ const (
 // device identifies a file system.
 type device struct{ major, minor uint32 }
 
-// writableCopy returns a descriptor of a directory with the entries of dir that can be modified without changing the host. If dir
-// is already on a tmpfs copy, this is a duplicate of dir. Otherwise writableCopy mounts a tmpfs over dir, and the entries of dir
-// into the tmpfs.
+// writableCopy returns a descriptor of a copy of dir in which files can be created without changing the host. It mounts a tmpfs
+// over dir and the entries of dir into the tmpfs, unless dir is already on such a copy.
 func (s *namespaceBuilder) writableCopy(dir int) (int, error) {
 	st, err := statMount(dir)
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Enter moves the calling thread to a new mount namespace, which has the bind mounts in mounts in addition to those of the host.
-// The order of mounts has no effect: Enter mounts a directory before the directories below it. The working directory becomes "/".
-// scratch is a directory of the caller on which Enter mounts temporarily; its files are not changed. After an error the thread
-// must not be used any more.
+// Enter moves the calling thread to a new mount namespace, which has the bind mounts in mounts, in any order, in addition to the
+// mounts of the host. The working directory becomes "/". scratch is a directory of the caller on which Enter mounts temporarily;
+// its files are not changed. After an error the thread must not be used any more.
 func Enter(mounts []Mount, scratch string) error {
 	mounts = slices.Clone(mounts)
+	// A directory is mounted before the directories below it.
 	slices.SortStableFunc(mounts, func(a, b Mount) int { return cmp.Compare(pathDepth(a.Target), pathDepth(b.Target)) })
 	// On the host, because a bind mount from another namespace would be a copy.
 	trees, err := cloneSources(mounts)
@@ -70,7 +70,7 @@ type namespaceBuilder struct {
 }
 
 // prepareMountPoint creates the target of mounts[i] in the host's directories, if it is missing: a directory if dir is set, else
-// a file. It does nothing if the target is below that of another mount: the target is then created inside that mount, later.
+// a file. It skips a target below the target of an earlier mount, because attachMount creates it inside the earlier mount.
 func (s *namespaceBuilder) prepareMountPoint(mounts []Mount, i int, dir bool) error {
 	for j := range i {
 		if strings.HasPrefix(mounts[i].Target, mounts[j].Target+"/") {

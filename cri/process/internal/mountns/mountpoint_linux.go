@@ -64,9 +64,9 @@ func (s *namespaceBuilder) resolvePath(target string) (*pathPosition, error) {
 	return p, nil
 }
 
-// resolveElement resolves elements[0], a path element that is open as fd. It moves pos to a directory or file. For a symbolic
-// link of the host, it replaces the element by those of the link's target. It returns the elements that remain to be resolved.
-// links counts the links followed so far. resolveElement closes fd or passes it to pos.
+// resolveElement resolves elements[0], a path element that is open as fd, and returns the elements that remain to be resolved. A
+// directory or file becomes the position pos. A symbolic link of the host is replaced by the elements of its target; links counts
+// these links. resolveElement closes fd or passes it to pos.
 func (s *namespaceBuilder) resolveElement(pos *pathPosition, fd int, elements []string, links *int) ([]string, error) {
 	st, err := statMount(fd)
 	if err != nil {

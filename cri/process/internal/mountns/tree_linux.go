@@ -76,8 +76,8 @@ func openSource(path string, mustExist bool) (int, error) {
 	return fd, nil
 }
 
-// checkPropagation returns an error if the source of a mount cannot have this propagation. id is the host mount that contains the
-// source: it must be shared or, for Slave, a slave.
+// checkPropagation returns an error if the source of a mount cannot have this propagation. id is the ID of the host mount that
+// contains the source. This host mount must be shared; for Slave it may be a slave instead.
 func checkPropagation(propagation Propagation, id uint64) error {
 	if propagation == Private {
 		return nil

@@ -133,9 +133,9 @@ func (t Tree) Descendants(pid int) []Process {
 	return found
 }
 
-// HasEnv reports whether the process with this PID was started with entry in its environment. It returns false for processes of
-// other users, unless the caller is root. It may also return false while the process executes a new program: a caller that must
-// not miss a process calls HasEnv twice.
+// HasEnv reports whether the process with this PID was started with entry in its environment. Only root gets true for processes
+// of other users. While the process executes a new program, HasEnv may return false: a caller that must not miss a process calls
+// it twice.
 func HasEnv(pid int, entry string) bool {
 	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
 	if err != nil {

@@ -123,8 +123,8 @@ func (h *outputHub) closeClients(limit time.Duration) {
 	}
 }
 
-// attachClient serves an attach request: it copies the output of the process to the client's descriptors fds until the client
-// disconnects, is dropped, or the process exits. It sets *fds to nil when it has taken ownership of them.
+// attachClient copies the output of the process to fds, the client's descriptors, until the client disconnects or is dropped, or
+// the process exits. It sets *fds to nil when it has taken ownership of them.
 func (k *shimServer) attachClient(conn *net.UnixConn, req request, fds *[]int) error {
 	c, err := newClient(req, *fds)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/procfs"
 )
 
-// FindShim returns the running shim of the container with directory dir, or nil if no shim runs. A shim may still be starting its
-// process: FindShim waits for that until deadline, and then returns an error.
+// FindShim returns the running shim of the container with directory dir, or nil if no shim runs. It waits until deadline for a
+// shim that is still starting its process, and after deadline returns an error.
 func FindShim(dir string, deadline time.Time) (*Handle, error) {
 	for {
 		handle, err := tryFind(dir)
@@ -31,7 +31,8 @@ func FindShim(dir string, deadline time.Time) (*Handle, error) {
 	}
 }
 
-// tryFind is FindShim without waiting: it returns an error for a shim that has not yet started its process.
+// tryFind returns the running shim as FindShim does, without waiting: for a shim that has not yet started its process, it returns
+// an error.
 func tryFind(dir string) (*Handle, error) {
 	if lives, err := isLocked(dir); err != nil || !lives {
 		return nil, err
@@ -46,13 +47,13 @@ func tryFind(dir string) (*Handle, error) {
 	return openHandle(dir, run.Shim)
 }
 
-// openHandle returns a handle of the shim with this PID. It opens the pidfd first and then checks that the lock in dir is held:
-// the shim is then alive, so that no other process has its PID.
+// openHandle returns a handle of the shim with this PID in dir, or an error if the shim has exited.
 func openHandle(dir string, pid int) (*Handle, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("pidfd_open", err)
 	}
+	// After the pidfd is open: a shim that holds the lock is alive, so that no other process has its PID.
 	lives, err := isLocked(dir)
 	if err == nil && lives {
 		return newHandle(dir, pid, fd), nil

@@ -79,7 +79,7 @@ func (h *Handle) Wait(ctx context.Context) error {
 // pollPeriod is the polling period of Wait when no file descriptor is free.
 const pollPeriod = 20 * time.Millisecond
 
-// pollExited is Wait for the case that no file descriptor is free: it polls Exited.
+// pollExited waits like Wait, but polls Exited, which needs no free file descriptor.
 func (h *Handle) pollExited(ctx context.Context) error {
 	ticker := time.NewTicker(pollPeriod)
 	defer ticker.Stop()
@@ -156,9 +156,9 @@ func (h *Handle) Close() {
 	h.pidfd = -1
 }
 
-// ReadOutcome returns the exit record of a container whose shim has exited. dir is the directory of the container, and mark an
-// environment entry that only its processes have. A shim that was killed leaves no record: ReadOutcome then kills the remaining
-// processes of the container and writes a record.
+// ReadOutcome returns the exit record of the container with directory dir, whose shim has exited. If a killed shim has left no
+// record, ReadOutcome kills all processes with mark in their environment, an entry that only the container's processes have, and
+// writes a record.
 //
 // The error wraps [os.ErrNotExist] if the process was never started. After an error for which [IsReadFailure] returns true,
 // ReadOutcome may be called again.
@@ -188,10 +188,10 @@ func ReadOutcome(dir, mark string) (Exit, error) {
 	return exit, writeExit(dir, exit)
 }
 
-// killLeftovers kills the processes that a killed shim has left: the container's process, in case the kernel has not killed it
-// because it changed its credentials, and all processes with mark in their environment. A process that has removed mark escapes.
-// killLeftovers stops after two scans that find no process, because a process may fork or execute a program during one scan.
+// killLeftovers kills the processes that a killed shim has left: the container's process, and all processes with mark in their
+// environment. A process that has removed mark escapes.
 func killLeftovers(run Run, mark string) {
+	// The kernel kills the process with its shim, unless the process has changed its credentials.
 	_ = procfs.Kill(procfs.Process{PID: run.PID, Start: run.Start})
 	clean := 0
 	for deadline := time.Now().Add(killWait); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
@@ -206,6 +206,7 @@ func killLeftovers(run Run, mark string) {
 				_ = procfs.Kill(p)
 			}
 		}
+		// One scan may miss a process that forks or executes a program.
 		if clean == 2 {
 			return
 		}

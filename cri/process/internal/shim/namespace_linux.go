@@ -56,9 +56,9 @@ func IsNetworkSysctl(name string) bool {
 	return strings.HasPrefix(name, "net.") && !strings.Contains(name, "/") && !strings.Contains(name, "..") && !strings.Contains(name, "\x00")
 }
 
-// enterNetwork moves the thread to the network namespace at path and sets the kernel parameters sysctls there. An empty path does
-// nothing. enterNetwork returns an error for parameters that would change the host: those outside network namespaces, and all of
-// them if path is empty or the namespace of the agent.
+// enterNetwork moves the thread to the network namespace at path, unless path is empty, and sets the kernel parameters sysctls
+// there. It returns an error for a parameter that would change the host: one outside network namespaces, or any parameter if the
+// thread remains in the namespace of the agent.
 func enterNetwork(path string, sysctls map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(sysctls)) {
 		if path == "" || !IsNetworkSysctl(name) {

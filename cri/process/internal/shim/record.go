@@ -156,8 +156,8 @@ func readRegular(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, maxRecord))
 }
 
-// IsReadFailure reports whether err, of reading an existing file, comes from the operating system, for example because no
-// descriptor is free. The file may then be readable later, and the caller must not conclude that the process has exited.
+// IsReadFailure reports whether err means that an existing file could not be read now, for example because no descriptor is free.
+// The file may be readable later, and the caller must not conclude that the process has exited.
 func IsReadFailure(err error) bool {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false

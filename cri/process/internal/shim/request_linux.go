@@ -120,10 +120,11 @@ func (k *shimServer) execCommand(conn net.Conn, argv []string, fds *[]int) (int,
 	return k.awaitCommand(conn, status, fds, func() { k.killExec(pid) })
 }
 
-// awaitCommand waits until status receives the exit status of a command, and returns the exit code. It first closes fds, the
-// shim's copies of the command's descriptors: the client then sees end of file when the command exits. If the client disconnects,
-// it calls kill and returns an error.
+// awaitCommand waits until a command has exited, and returns the exit code. status receives the exit status of the command. If
+// the client disconnects first, awaitCommand calls kill and returns an error. It closes fds, the shim's copies of the command's
+// descriptors.
 func (k *shimServer) awaitCommand(conn net.Conn, status chan syscall.WaitStatus, fds *[]int, kill func()) (int, error) {
+	// So that the client sees end of file when the command exits.
 	closeAll(*fds)
 	*fds = nil
 	left := make(chan struct{})

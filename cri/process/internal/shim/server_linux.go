@@ -218,8 +218,8 @@ func (k *shimServer) lookPath(name string) (string, error) {
 	return exec.LookPath(name)
 }
 
-// reapChildren waits for the exits of child processes, until none is left: the container's process, commands, and orphaned
-// descendants. It records the exit status of the process and sends those of commands to their channels.
+// reapChildren waits until all child processes have exited: the container's process, commands, and orphaned descendants. It
+// records the exit status of the container's process, and sends the exit status of each command to the command's channel.
 func (k *shimServer) reapChildren() {
 	defer close(k.childrenReaped)
 	for {

@@ -65,9 +65,9 @@ type AttachOptions struct {
 	Terminal bool // terminal of the process, to set its size
 }
 
-// Attach makes the shim copy the output of the container's process to fds: stdout to fds[0] and stderr to fds[1]. A descriptor of
-// -1 means that the client does not receive the stream. Attach closes fds. The shim never waits for a client to read: if a pipe
-// is full, it disconnects the client. Once Attach has returned, ctx has no effect.
+// Attach makes the shim copy the output of the container's process to fds: stdout to fds[0] and stderr to fds[1], unless the
+// descriptor is -1. Attach closes fds. If a client reads too slowly and its pipe is full, the shim disconnects it. Once Attach
+// has returned, ctx has no effect.
 func (h *Handle) Attach(ctx context.Context, opts AttachOptions, fds [2]int) (*Attachment, error) {
 	r := request{Op: opAttach, Version: protocol, Stdin: opts.Input, Terminal: opts.Terminal, Stdout: fds[0] >= 0, Stderr: fds[1] >= 0}
 	var wanted []int
@@ -127,8 +127,8 @@ func (a *Attachment) Input() *os.File {
 	return a.file
 }
 
-// Terminal returns the master of the terminal of the container's process. It is nil if the process has no terminal or no file was
-// requested. It may be the same file as Input. The caller closes the file.
+// Terminal returns the master of the terminal of the container's process. It is nil if the process has no terminal, or
+// AttachOptions requested neither Input nor Terminal. It may be the same file as Input. The caller closes the file.
 func (a *Attachment) Terminal() *os.File {
 	if !a.attachedReply.TTY {
 		return nil
@@ -136,8 +136,8 @@ func (a *Attachment) Terminal() *os.File {
 	return a.file
 }
 
-// StaysAfterInput reports whether the client must stay attached at the end of its input. This is the case if that end closes the
-// stdin of the process: the client then receives the remaining output.
+// StaysAfterInput reports whether the client must stay attached after the end of its input. It must if its end of input closes
+// the stdin of the process, because the client then receives the remaining output.
 func (a *Attachment) StaysAfterInput() bool { return a.attachedReply.Once && !a.attachedReply.TTY }
 
 // EndInput tells the shim that this client sends no more input.

@@ -12,8 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Limits converts the resources of a container to those of package cgroups. A zero field sets no limit. The result shares no
-// memory with resources.
+// Limits converts the CRI resources of a container to the resources of package cgroups. A zero field sets no limit. The result
+// shares no memory with resources.
 func Limits(resources *cri.Resources) (cgroups.Resources, error) {
 	if resources == nil {
 		return cgroups.Resources{}, nil

@@ -14,8 +14,7 @@ import (
 )
 
 // resolveUser returns the user and groups that security requests for a container, or nil for the agent's user. If no group is
-// requested, the user gets the group in the host's user database. A user missing there gets the group with the number of the
-// user. The agent's group, which may be root, is only used if no user is requested.
+// requested, the user gets the group in the host's user database, or else the group with the number of the user.
 func resolveUser(security cri.ContainerSecurity) (*shim.User, error) {
 	if security.RunAsUser == nil && security.RunAsUsername == "" && security.RunAsGroup == nil && len(security.SupplementalGroups) == 0 {
 		return nil, nil
@@ -23,6 +22,7 @@ func resolveUser(security cri.ContainerSecurity) (*shim.User, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil // the request is for the agent's own user, or is ignored
 	}
+	// The agent's group, which may be root, is only used if no user is requested.
 	ids := []int64{int64(os.Geteuid()), int64(os.Getegid())}
 	var known *user.User
 	switch {
