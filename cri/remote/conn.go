@@ -83,8 +83,8 @@ func newConn(endpoint string) (*conn, error) {
 	return c, nil
 }
 
-// bufferSizes returns the sizes of the pooled receive buffers, as exponents of two: from 256 bytes to 1 MiB. The default pool of
-// gRPC has no size between 32 KiB and 1 MiB: each list of a hundred pods would then need, and clear, a buffer of 1 MiB.
+// bufferSizes returns the sizes of the pooled receive buffers, as exponents of two: from 256 bytes to 1 MiB. Without the sizes
+// above 32 KiB, which the default pool of gRPC lacks, each list of a hundred pods would clear a buffer of 1 MiB.
 func bufferSizes() []uint8 { return []uint8{8, 12, 14, 15, 16, 17, 18, 19, 20} }
 
 // socketPath returns the path of the unix socket that endpoint names.
@@ -131,8 +131,8 @@ func explainDialError(path string, err error) error {
 	return fmt.Errorf("socket %s: %w (%s)", path, cause, advice)
 }
 
-// explainCallError adds a hint what to check to err, the error of the first call. It returns err unchanged if the connection
-// failed, because err then has the hint of explainDialError.
+// explainCallError adds to err, the error of the first call, a hint what to check. It returns err unchanged if it already has the
+// hint of explainDialError, because the connection failed.
 func (c *conn) explainCallError(err error) error {
 	switch {
 	case c.dialErr.Load() != nil:

@@ -100,10 +100,10 @@ func isNameReserved(message string) bool {
 	return strings.Contains(message, `" is reserved for "`) || strings.Contains(message, "name is reserved")
 }
 
-// isTooLarge reports whether message is the error for a response that exceeds the message size of client or server. Only the text
-// identifies it, because gRPC has one code for this and for an exceeded quota. The second text checked is that of package
-// criserver.
+// isTooLarge reports whether message is the error for a response that exceeds the message size of client or server. It compares
+// the text, because gRPC uses the same code for an exceeded quota.
 func isTooLarge(message string) bool {
+	// The first text is from gRPC, the second from package criserver.
 	return strings.Contains(message, "larger than max") || strings.Contains(message, cri.ErrTooLarge.Error())
 }
 

@@ -21,9 +21,8 @@ const (
 	maxReceiving = 2       // ExecSync responses received at a time without cri.WithMaxOutput
 )
 
-// ExecSync runs a command in a container until it exits, and returns its output and exit code. [cri.WithMaxOutput] limits the
-// size of the response. Without a limit, a response may have 16 MiB. Only two such responses are received at a time, to save
-// memory when many commands exit together.
+// ExecSync runs a command in a container until it exits, and returns its output and exit code. The response may have 16 MiB,
+// unless [cri.WithMaxOutput] sets another limit. To save memory, only two responses without such a limit are received at a time.
 func (c *Client) ExecSync(
 	ctx context.Context, containerID string, cmd []string, timeout time.Duration,
 ) (cri.ExecResult, error) {
@@ -49,8 +48,8 @@ func (c *Client) ExecSync(
 	return cri.ExecResult{Stdout: r.GetStdout(), Stderr: r.GetStderr(), ExitCode: int(r.GetExitCode())}, nil
 }
 
-// execWithSlot makes the ExecSync call of req, and receives the response when one of maxReceiving slots is free. Until then at
-// most windowSize bytes of the response are received.
+// execWithSlot makes an ExecSync call. It receives at most windowSize bytes of the response until one of maxReceiving slots is
+// free, so that only a few long responses are in memory.
 func (c *Client) execWithSlot(ctx context.Context, req *v1.ExecSyncRequest, options ...grpc.CallOption) (*v1.ExecSyncResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // closes the stream
@@ -74,8 +73,8 @@ func (c *Client) execWithSlot(ctx context.Context, req *v1.ExecSyncRequest, opti
 	return answer, nil
 }
 
-// isTimeout reports whether resp means that a command with this timeout was killed after it. took is the duration of the call.
-// CRI-O reports a timeout as success with exit code -1, which no process returns.
+// isTimeout reports whether resp means that the command was killed after timeout: CRI-O then returns exit code -1, which no
+// process returns, and no error. took is the duration of the call.
 func isTimeout(resp *v1.ExecSyncResponse, timeout, took time.Duration) bool {
 	return resp.GetExitCode() == -1 && timeout > 0 && took >= timeout
 }

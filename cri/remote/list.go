@@ -24,7 +24,8 @@ func (c *Client) List(ctx context.Context) (cri.Snapshot, error) {
 	return s, err
 }
 
-// listFiltered lists sandboxes and containers at the same time, with the two requests. Errors name id as their object.
+// listFiltered lists the sandboxes and containers that the two requests select, with two concurrent calls. Errors contain id, the
+// UID of the pod, if it is not empty.
 func (c *Client) listFiltered(
 	ctx context.Context, id string, sandboxes *v1.ListPodSandboxRequest, containers *v1.ListContainersRequest,
 ) (cri.Snapshot, error) {

@@ -15,10 +15,9 @@ import (
 
 // ListPod returns the sandboxes of the pod with this UID and the containers in them, as [Client.List] does.
 //
-// The CRI can only filter by labels. Sandboxes and containers that the kubelet or package podspec creates have the label
-// [cri.LabelPodUID], so that two filtered calls are enough. Sandboxes of crictl, for example, lack the label. If the last List
-// returned objects of the pod without the label, ListPod lists everything, unless the list is too large for a message. A pod
-// without labels is not found before the first List.
+// It makes two calls with a filter for the label [cri.LabelPodUID], which the kubelet and package podspec set. A pod whose
+// objects lack the label, for example a pod of crictl, is only found after a List has returned it: ListPod then lists everything,
+// unless the list is too large for a message.
 func (c *Client) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
 	if c.mislabelled.contains(uid) {
 		s, err := c.List(ctx)
@@ -47,8 +46,8 @@ func (m *mislabelled) contains(uid string) bool {
 	return m.uids[uid]
 }
 
-// updateFrom replaces the UIDs in m by those of pods in snapshot that cannot be listed by label. snapshot must be a complete
-// list.
+// updateFrom replaces the UIDs in m by the UIDs of the pods in snapshot that cannot be listed by label. snapshot must be a
+// complete list.
 func (m *mislabelled) updateFrom(snapshot *cri.Snapshot) {
 	var uids map[string]bool
 	see := func(uid string, labels map[string]string) {
