@@ -102,7 +102,7 @@ func decodeSizes(r io.Reader, sizes chan cri.TerminalSize) {
 	}
 }
 
-// awaitStreams waits until ready is closed: the client has then opened its streams. It returns an error after
+// awaitStreams waits until the client has opened its streams, that is, until ready is closed. It returns an error after
 // Options.CreationTimeout, or when the client disconnects or the session ends.
 func (c *client) awaitStreams(session *session, ready <-chan struct{}) error {
 	t := time.NewTimer(session.server.opts.CreationTimeout)

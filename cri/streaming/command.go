@@ -36,7 +36,8 @@ func (s *Server) ServeExec(w http.ResponseWriter, r *http.Request, containerID s
 }
 
 // ServeAttach connects the client of r with the input and output of the container's main process. opts.TTY must be true if the
-// container was created with a terminal. For the rest see ServeExec.
+// container was created with a terminal. The caller has authorized r and checked that the container exists. ServeAttach blocks
+// until the session has ended, and sends all errors to the client.
 func (s *Server) ServeAttach(w http.ResponseWriter, r *http.Request, containerID string, opts cri.StreamOptions) {
 	s.serveCommand(w, r, command{
 		kind: Attach, target: s.newTarget(containerID), options: opts,

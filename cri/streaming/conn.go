@@ -99,10 +99,10 @@ func (s *session) hijackConn(w http.ResponseWriter) (*conn, error) {
 	return s.newConn(c, true, early), nil
 }
 
-// closeGracefully closes the write side of the connection. It closes the connection when clientClosed is closed, after
-// Options.Linger at the latest. An immediate close would reset the TCP connection and discard output if input is unread. The
-// goroutine that closes clientClosed reads the remaining input.
+// closeGracefully closes the write side of the connection at once. It closes the connection when clientClosed is closed, or after
+// Options.Linger. Until then, the goroutine that closes clientClosed reads the remaining input.
 func (c *conn) closeGracefully(clientClosed <-chan struct{}) {
+	// Only the write side: a close with unread input would reset the TCP connection and discard output.
 	_ = c.CloseWrite()
 	t := time.NewTimer(c.session.server.opts.Linger)
 	defer t.Stop()

@@ -110,7 +110,7 @@ func forwardedHeaders(r *http.Request) http.Header {
 }
 
 // dialRuntime connects to location, the session URL of the runtime, and sends an upgrade request. It returns the connection and
-// the response. The response may be a refusal, see readRefusal.
+// the response, which readRefusal checks for a refusal.
 func (s *session) dialRuntime(ctx context.Context, location, method string, headers http.Header) (*runtimeConn, error) {
 	o := s.server.opts
 	e, err := parseURL(location, o.AllowAnyHost)

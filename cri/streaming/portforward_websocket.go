@@ -46,7 +46,7 @@ func (s *session) forwardWebSocket(w http.ResponseWriter, r *http.Request, ports
 }
 
 // writeChannel writes data to input, the buffer of a channel, and blocks while the buffer is full. If blocksOthers is true, other
-// channels cannot receive meanwhile: then it aborts the channel after Options.BlockedForwardTimeout.
+// channels cannot receive during this time, and the channel is aborted after Options.BlockedForwardTimeout.
 func (s *session) writeChannel(input *pipe.Pipe, data []byte, blocksOthers bool) {
 	limit := s.server.opts.BlockedForwardTimeout
 	if !blocksOthers {

@@ -81,11 +81,11 @@ func (s *Server) listSessions() []Session {
 	return all
 }
 
-// CloseSessions ends all sessions whose container ID, sandbox ID or pod UID is id. It returns their number and does not wait for
-// their end. Clients get reason as an error message, unless their session is proxied to the runtime.
+// CloseSessions ends all sessions whose container ID, sandbox ID or pod UID is id, and returns their number. It does not wait for
+// the end of the sessions. Clients get reason as an error message, unless their session is proxied to the runtime.
 //
-// A session has half a second to end normally before it is canceled. If a slow client has not received all output by then, its
-// session continues for at most Options.Linger.
+// A session that does not end normally within half a second is canceled. If a slow client still receives output, its session
+// continues for at most Options.Linger.
 func (s *Server) CloseSessions(id, reason string) int {
 	return s.endSessions(fmt.Errorf("%w: %s", ErrSessionClosed, reason), func(t Target) bool {
 		return id != "" && (t.ID == id || t.PodUID == id)

@@ -61,8 +61,8 @@ func (s status) hookError() error {
 	return errors.New(s.Message)
 }
 
-// encode returns the bytes that are sent on the error stream. Clients of protocol version 4 or later receive JSON: asJSON is then
-// true. Other clients receive the message of a failure, and nothing after a success.
+// encode returns the bytes that are sent on the error stream. If asJSON is true, they are JSON, for clients of protocol version 4
+// or later. Otherwise they are the message of a failure, or nothing after a success.
 func (s status) encode(asJSON bool) []byte {
 	if !asJSON {
 		if s.Status == success {
