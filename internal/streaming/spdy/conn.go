@@ -257,8 +257,8 @@ func (c *Conn) removeStream(stream *Stream) {
 	delete(c.streams, stream.id)
 }
 
-// closeHalf records that one direction of stream is closed: the direction to the peer if local is true, otherwise that from the
-// peer. It removes the stream when both directions are closed.
+// closeHalf records that one direction of stream is closed: to the peer if local is true, otherwise from the peer. It removes the
+// stream when both directions are closed.
 func (c *Conn) closeHalf(stream *Stream, local bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,7 +272,7 @@ func (c *Conn) closeHalf(stream *Stream, local bool) {
 	}
 }
 
-// Open opens a stream with these headers. It does not wait for the reply of the peer; see [Stream.AwaitReply].
+// Open opens a stream with these headers. It does not wait for the reply of the peer, for which [Stream.AwaitReply] waits.
 func (c *Conn) Open(headers http.Header) (*Stream, error) {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -306,7 +306,7 @@ func (c *Conn) Abort() {
 	}
 }
 
-// GoAway sends a GOAWAY frame to the peer. This side then opens no further streams.
+// GoAway sends a GOAWAY frame to the peer. After the call, this side opens no further streams.
 func (c *Conn) GoAway() error {
 	c.mu.Lock()
 	last := c.last

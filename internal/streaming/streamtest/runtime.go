@@ -45,7 +45,7 @@ type Runtime struct {
 
 var _ cri.SessionRunner = (*Runtime)(nil)
 
-// Release makes all running and future deaf steps return. It must be called once.
+// Release ends all steps called deaf, which run until Release is called. It must be called once.
 func (r *Runtime) Release() {
 	r.init()
 	close(r.release)
@@ -53,7 +53,7 @@ func (r *Runtime) Release() {
 
 func (r *Runtime) init() { r.once.Do(func() { r.release = make(chan struct{}) }) }
 
-// RunExec runs the steps in cmd, one after the other, and returns the exit code.
+// RunExec runs cmd, a list of the steps that [Runtime] describes, and returns the exit code.
 func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string, session cri.Session) (int, error) {
 	r.init()
 	r.Running.Add(1)
@@ -75,7 +75,7 @@ func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string,
 	return 0, nil
 }
 
-// runStep runs one step of a command. If the step ends the command, over is true and code is the exit code.
+// runStep runs one step of a command, such as "exit=1". If the step ends the command, over is true and code is the exit code.
 func (r *Runtime) runStep(ctx context.Context, step string, session cri.Session) (code int, over bool, err error) {
 	name, value := step, ""
 	if before, after, found := bytes.Cut([]byte(step), []byte("=")); found {
@@ -175,8 +175,8 @@ func countStdin(out io.Writer, in io.Reader) error {
 	return err
 }
 
-// FillPattern fills buf with the bytes that the step flood writes, starting at offset. The bytes differ between offsets, so that
-// a test finds missing bytes.
+// FillPattern fills buf with the part of the output of the step flood that begins at offset. The bytes differ between offsets, so
+// that a test finds missing bytes.
 func FillPattern(offset int64, buf []byte) {
 	for i := range buf {
 		at := offset + int64(i)
@@ -201,13 +201,13 @@ func writeFlood(out io.Writer, value string) error {
 	return nil
 }
 
-// RunAttach runs the steps of r.Main and ignores their exit code.
+// RunAttach runs the steps in r.Main and ignores the exit code.
 func (r *Runtime) RunAttach(ctx context.Context, containerID string, session cri.Session) error {
 	_, err := r.RunExec(ctx, containerID, r.Main, session)
 	return err
 }
 
-// RunPortForward calls the function in r.Ports for this port with conn.
+// RunPortForward passes conn to the function in r.Ports for this port.
 func (r *Runtime) RunPortForward(ctx context.Context, sandboxID string, port int32, conn io.ReadWriteCloser) error {
 	r.init()
 	r.Running.Add(1)
