@@ -30,10 +30,10 @@
 //
 // # On disk
 //
-// The layout below Options.Root/UID, the directory of a pod, is that of the kubelet:
+// The directory of a pod, Options.Root/UID, has the same layout as in the kubelet:
 //
 //	volumes.json                          record of all volumes of the pod: exists before the first set-up and until the last teardown
-//	volumes/PLUGIN/NAME                   directory of a volume; NAME is that of the PV, or of a volume without a claim that of the volume
+//	volumes/PLUGIN/NAME                   directory of a volume; NAME is the name of the PV or, without a claim, of the volume
 //	volumeDevices/PLUGIN/NAME             symbolic link to a block device
 //	volume-subpaths/NAME/CONTAINER/INDEX  bind mount of the subPath of a volume mount
 //

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// unmatchedError lists the volumes of a pod whose plugins Kubernetes has removed. Its text is that of the kubelet. Source:
+// unmatchedError lists the volumes of a pod whose plugins Kubernetes has removed. Its text is the text of the kubelet. Source:
 // WaitForAttachAndMount in pkg/kubelet/volumemanager/volume_manager.go.
 type unmatchedError []string
 

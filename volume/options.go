@@ -68,7 +68,7 @@ type Hooks struct {
 	Error func(err error)
 }
 
-// Reasons of events that [Volumes] and its plugins record; they are those of the kubelet.
+// Reasons of events that [Volumes] and its plugins record, as in the kubelet.
 const (
 	// ReasonFailedMount means that a volume could not be set up.
 	ReasonFailedMount = "FailedMount"

@@ -66,7 +66,7 @@ type Hooks struct {
 	CallCompleted func(driver, method string, took time.Duration, err error)
 }
 
-// defaultTimeout is that of the kubelet (csiTimeout in pkg/volume/csi).
+// defaultTimeout is the timeout of the kubelet for CSI calls (csiTimeout in pkg/volume/csi).
 const defaultTimeout = 2 * time.Minute
 
 // validate returns an error for the first invalid field. It replaces zero values of optional fields by the defaults.

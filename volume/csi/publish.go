@@ -176,8 +176,8 @@ func (p *Plugin) findPublisher(vol *volume.Volume) (o owner, published bool, err
 	return o, false, fmt.Errorf("driver of volume %q is unknown: unmount %s to have it removed: %w", vol.Name, publishPath(vol), err)
 }
 
-// isPublished reports whether vol may be published for its pod. It is if the target path is mounted, if vol_data.json exists or,
-// for a block volume, if the publish directory exists.
+// isPublished reports whether vol is, or may be, published for its pod: the target path is mounted, vol_data.json exists or, for
+// a block volume, the publish directory exists.
 func isPublished(vol *volume.Volume) (bool, error) {
 	at := filepath.Join(vol.Dir, dataFile)
 	if vol.Block {

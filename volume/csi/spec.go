@@ -108,7 +108,7 @@ func attachmentName(handle, driver, node string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+node)))
 }
 
-// Names of files and directories; they are those of the kubelet.
+// Names of files and directories, which the kubelet uses too.
 const (
 	dataFile  = "vol_data.json"
 	mountDir  = "mount"

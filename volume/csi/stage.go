@@ -236,8 +236,8 @@ func deviceData(vol *volume.Volume) string {
 	return filepath.Dir(vol.StagingDir)
 }
 
-// isStaged reports whether vol may be staged. It is if the staging directory is mounted, if vol_data.json exists or, for a block
-// volume, if the staging directory exists.
+// isStaged reports whether vol is, or may be, staged: the staging directory is mounted, vol_data.json exists or, for a block
+// volume, the staging directory exists.
 func isStaged(vol *volume.Volume) (bool, error) {
 	at := filepath.Join(deviceData(vol), dataFile)
 	if vol.Block {

@@ -43,7 +43,7 @@ func slowReporter(vol volume.Volume) func(files int) {
 // aboutPolicy is the page of kubernetes.io about fsGroupChangePolicy.
 const aboutPolicy = "https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods"
 
-// createDir creates the directory dir with mode 0777, whatever the umask is. It does not change an existing directory.
+// createDir creates the directory dir with mode 0777, regardless of the umask. It does not change an existing directory.
 func createDir(dir string) error {
 	err := os.Mkdir(dir, 0o777)
 	switch {

@@ -148,8 +148,8 @@ func readyFile(vol volume.Volume) string {
 	return filepath.Join(vol.PodDir, "plugins", "kubernetes.io~empty-dir", vol.Name, "ready")
 }
 
-// isReady reports whether an emptyDir with directory dir was set up and still exists. It was if the file ready exists. After a
-// reboot, a tmpfs or hugetlbfs is no longer mounted: then isReady returns false.
+// isReady reports whether an emptyDir with directory dir was set up, so that the file ready exists, and dir still exists. After a
+// reboot it returns false for a tmpfs or hugetlbfs, because that is no longer mounted.
 func isReady(ready, dir string, medium corev1.StorageMedium) (bool, error) {
 	if _, err := os.Lstat(ready); err != nil {
 		return false, notexist.Ignore(err)

@@ -20,7 +20,7 @@
 //
 // # Errors
 //
-// An error names the service account and wraps that of the issuer. It never contains a token.
+// An error names the service account and wraps the error of the issuer. It never contains a token.
 //
 // # Differs from the kubelet
 //

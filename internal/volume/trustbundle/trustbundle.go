@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	// MaxBytes is the maximum size in bytes of the bundles of one file: that of a volume in package atomicwriter.
+	// MaxBytes is the maximum size in bytes of the bundles of one file. It equals the maximum size of a volume in package
+	// atomicwriter.
 	MaxBytes = 64 << 20
 	// maxSelector is the maximum length of the text of a label selector, as in the kubelet.
 	maxSelector = 100 << 10
