@@ -51,9 +51,9 @@ func (l *Lab) downIfOnDemand(ctx context.Context) error {
 	return l.removeAll(ctx)
 }
 
-// removeAll implements Down; the caller holds the lock of the home directory. It removes the parts of each pod itself, without
-// containerd, which may have crashed or hang. After an error it continues with the next step. It removes the directories last,
-// and only if nothing is mounted below them.
+// removeAll stops all processes and pods of the lab and removes its files. It removes the pods without containerd, which may have
+// crashed or hang. After an error it keeps the files, because a file system may still be mounted below their directories. The
+// caller holds the lock of the home directory.
 func (l *Lab) removeAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, downTimeout)
 	defer cancel()

@@ -28,7 +28,8 @@ func Up(ctx context.Context, home, name string) (*Lab, error) {
 	return startLab(ctx, home, name, false)
 }
 
-// startLab implements [Up] and [Use]. A lab that is started with onDemand stops after its last user.
+// startLab starts the lab called name in the .lab directory home, or returns it if it runs already. With onDemand, the lab stops
+// after its last user has released it; otherwise it runs until [Lab.Down].
 func startLab(ctx context.Context, home, name string, onDemand bool) (*Lab, error) {
 	if reason := unsupportedReason(); reason != "" {
 		return nil, errors.New(reason)
