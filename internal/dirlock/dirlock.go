@@ -85,8 +85,8 @@ func (l *Lock) Release() error { return l.file.Close() }
 // errLocked is the error of tryLock if another process has locked the file.
 var errLocked = errors.New("taken")
 
-// acquireInTime locks the file f. While another process has the lock, it retries for retryTimeout, or for orphanTimeout if that
-// process has exited. Then it returns errLocked.
+// acquireInTime locks the file f. If another process keeps the lock, it returns errLocked after retryTimeout, or after
+// orphanTimeout if that process has exited.
 func acquireInTime(f *os.File) error {
 	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		err := tryLock(f)

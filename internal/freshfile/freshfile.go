@@ -38,8 +38,8 @@ type Value[T any] struct {
 }
 
 // New reads the files at paths, and calls parse with the contents of all files. The files must exist and have at most [MaxSize]
-// bytes each. If a later version cannot be read or parsed, the previous value stays, and fail is called once with the error. fail
-// may be nil. It is called with the lock held.
+// bytes each. If a later version of the files cannot be read or parsed, the previous value stays, and fail, unless nil, is called
+// once with the error and with the lock held.
 func New[T any](parse func(contents [][]byte) (T, error), fail func(error), paths ...string) (*Value[T], error) {
 	v := &Value[T]{parse: parse, paths: paths, fail: fail}
 	contents, err := readAll(paths)

@@ -29,8 +29,8 @@ func All(size int) []Manifest {
 	return all
 }
 
-// embeddedManifests returns the files of the directory manifests. Manifest.Fine is set if an agent must parse the file, because
-// the attack comes later. An example is a variable that expands when a container starts.
+// embeddedManifests returns the files of the directory manifests. Manifest.Fine is set if an agent must parse the file without an
+// error, because it attacks later: for example by a variable that expands when a container starts.
 func embeddedManifests() []Manifest {
 	var all []Manifest
 	_ = fs.WalkDir(manifests, ".", func(path string, d fs.DirEntry, err error) error {

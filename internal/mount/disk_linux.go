@@ -16,8 +16,8 @@ type flagOption struct {
 	clear bool
 }
 
-// flagOptions maps each mount option that is a flag of mount(2) to that flag. The names are those of FILESYSTEM-INDEPENDENT MOUNT
-// OPTIONS in mount(8).
+// flagOptions maps each mount option that is a flag of mount(2) to that flag. The names are listed under FILESYSTEM-INDEPENDENT
+// MOUNT OPTIONS in mount(8).
 func flagOptions() map[string]flagOption {
 	return map[string]flagOption{
 		"ro": {unix.MS_RDONLY, false}, "rw": {unix.MS_RDONLY, true}, "nosuid": {unix.MS_NOSUID, false}, "suid": {unix.MS_NOSUID, true},

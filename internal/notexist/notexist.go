@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package notexist ignores the error of calls about a missing file, such as that of os.Remove.
+// Package notexist ignores errors about a missing file, such as the error of os.Remove.
 package notexist
 
 import (

@@ -12,8 +12,8 @@ import (
 )
 
 // Addresses returns the IP addresses of a pod for its status, at most one per IP family. ips has the addresses from the runtime
-// in any order; invalid ones are ignored. The first result is of the node's primary family, which is that of hostIPs[0], if ips
-// has such an address. The other family follows.
+// in any order; invalid addresses are ignored. The first result has the family of hostIPs[0], the primary family of the node, if
+// ips has such an address.
 //
 // A pod with host network and without addresses in ips keeps its previous addresses, or gets hostIPs[0] if it has none. If it
 // then has one address, it also gets hostIPs[1] of the other family, because the node may have become dual stack. Source:

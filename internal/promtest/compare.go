@@ -51,7 +51,7 @@ type verdict struct {
 }
 
 // findMismatch returns "" if the metric differs as the verdict v states, and otherwise a text about the contradiction. theirs is
-// the metric of the kubelet. ours is that of nodeagent, or nil if nodeagent does not have the metric.
+// the metric of the kubelet. ours is the metric of nodeagent, or nil if nodeagent does not have it.
 func (v *verdict) findMismatch(theirs, ours *Family) string {
 	switch {
 	case v.kind == "varies":

@@ -61,8 +61,8 @@ func logKeysOf(n ast.Node, slog string) []*ast.BasicLit {
 	return literalKeys(call.Args[message+1:])
 }
 
-// elementType returns the name of the element type of array, and whether that type is a plain name. If ok is false, array is not
-// valid and the result is "", false.
+// elementType returns the name of the element type of array. isName is false if that type is not a plain name, or if ok, the
+// result of the type assertion for array, is false.
 func elementType(array *ast.ArrayType, ok bool) (name string, isName bool) {
 	if !ok {
 		return "", false

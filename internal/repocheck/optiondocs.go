@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// optionLines is the largest number of comment lines of an option field. Longer text belongs into the package comment or that of
+// optionLines is the largest number of comment lines of an option field. Longer text belongs into the comment of the package or
 // the struct.
 const optionLines = 2
 
