@@ -14,10 +14,10 @@ import (
 )
 
 // Marshal returns the content of an agent's configuration file: a KubeletConfiguration and a NodeConfiguration as two YAML
-// documents. Each entry of fields, by its JSON name, goes into the document that has a field of that name.
+// documents. fields has values by JSON name; each goes into the document that has a field of this name.
 //
-// Some defaults differ from the kubelet, because tests share their machine with other agents. Without cgroupRoot, pods get no
-// cgroup. Without evictionHard and evictionSoft, no pod is evicted. healthzPort is 0.
+// Some defaults differ from the kubelet, because tests share their machine with other agents: pods get no cgroup without
+// cgroupRoot, no pod is evicted without evictionHard and evictionSoft, and healthzPort is 0.
 func Marshal(fields map[string]any) ([]byte, error) {
 	kubelet := map[string]any{"apiVersion": kubeletconfig.APIVersion, "kind": kubeletconfig.Kind, "healthzPort": 0}
 	node := map[string]any{"apiVersion": kubeletconfig.NodeAPIVersion, "kind": kubeletconfig.NodeKind}

@@ -85,8 +85,8 @@ func (r *Reviewer) SetHangTokens(hang bool) {
 	r.hangTokens = hang
 }
 
-// SetPace limits the rate of reviews, like a client with a rate limit: they complete one after another, and the duration each
-// passes between two of them. Zero removes the limit.
+// SetPace limits the rate of reviews, like a client with a rate limit. They complete one after another, and each is the time
+// between two of them. Zero removes the limit.
 func (r *Reviewer) SetPace(each time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

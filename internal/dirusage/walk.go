@@ -46,9 +46,9 @@ type Walk struct {
 // concurrent use.
 func (w *Walk) Steps() uint64 { return w.steps.Load() }
 
-// countFile adds a file to w.Bytes and w.Inodes. blocks is its size in units of 512 bytes, and links is its number of hard links.
-// A file with several links counts once. If there are too many such files to remember, each link counts for its fraction of the
-// bytes. A directory always counts once.
+// countFile adds a file to w.Bytes and w.Inodes. blocks is its size in units of 512 bytes, and links is its number of hard links,
+// which is ignored for a directory. A file with several links counts once. If there are too many such files to remember, each
+// link counts for its fraction of the bytes.
 func (w *Walk) countFile(inode, blocks, links uint64, directory bool) {
 	bytes := min(blocks, math.MaxUint64/512) * 512
 	if links > 1 && !directory {

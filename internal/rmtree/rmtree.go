@@ -20,9 +20,9 @@ func (e *MountError) Error() string {
 	return fmt.Sprintf("remove %s: something is mounted there", e.Path)
 }
 
-// Remove removes the file or directory tree at path. It does not follow symbolic links. A missing path is no error. It does not
-// remove mounts at path or below it, nor their parent directories, and returns a [*MountError] for them. On systems other than
-// Linux it does not detect mounts.
+// Remove removes the file or directory tree at path, without following symbolic links. A missing path is no error. Mounts at path
+// or below it remain, with their parent directories; the error is then a [*MountError]. On systems other than Linux, Remove does
+// not detect mounts.
 func Remove(path string) error {
 	info, err := os.Lstat(path)
 	switch {

@@ -19,10 +19,11 @@ var update = flag.Bool("update", false, "rewrite the scripts in testdata") //nol
 // sectionTitle matches the first line of a section of a script file.
 var sectionTitle = regexp.MustCompile(`(?m)^-- (.+) --\n`)
 
-// Run executes each script in the files that match pattern as a subtest. It calls play with the script, which contains commands
-// and their expected output. play returns the script with the actual output instead, and the subtest fails if the two differ.
-// With the flag -update, Run writes the actual output to the file. A file is a single script, or a comment followed by scripts
-// that each start with a line "-- NAME --".
+// Run executes each script in the files that match pattern as a subtest. A script contains commands and their expected output.
+// play returns the script with the actual output instead, and the subtest fails if the two differ. With the flag -update, Run
+// writes the actual output to the file.
+//
+// A file is a single script, or a comment followed by scripts that each start with a line "-- NAME --".
 func Run(t *testing.T, pattern string, play func(t *testing.T, script string) string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
