@@ -5,13 +5,17 @@ package process
 
 import "github.com/seed81659283/nodeagent/cgroups"
 
-// Cgroups is the cgroup tree in which containers run. The driver of package cgroups/driver implements it, without its option
-// Systemd.
+// Cgroups is the cgroup tree in which containers run. The driver of package cgroups/driver implements it, if its option Systemd
+// is not set.
 //
-// A sandbox without a CgroupParent has the parent "nodeagent". Commands of ExecSync and exec sessions join the container's cgroup.
-// The removal of the cgroup kills its remaining processes, even after the shim was killed. The shim itself is outside, but in
-// cgroup v1 one of its threads counts as a task. The reason of a container is "OOMKilled" after an OOM kill. A runtime without
-// Cgroups does not start a container that has a cgroup, and removes the container only if the cgroup no longer exists.
+// A sandbox without a CgroupParent has the parent "nodeagent". The container's process and all commands in the container join the
+// container's cgroup. The shim stays outside, but in cgroup v1 one of its threads counts as a task.
+//
+// After an OOM kill in the cgroup, the reason of the container is "OOMKilled". The removal of the container kills the remaining
+// processes in its cgroup.
+//
+// A runtime without Cgroups does not start a container that has a cgroup, and removes the container only if the cgroup no longer
+// exists.
 type Cgroups interface {
 	cgroups.CgroupWriter
 

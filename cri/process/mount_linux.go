@@ -91,7 +91,7 @@ func (r *Runtime) addMounts(config *cri.ContainerConfig, sb *sandbox, spec *shim
 			spec.Mounts = append(spec.Mounts, encodeMount(m))
 		}
 	}
-	// Of several mounts at a path, the last one applies: that of the config.
+	// Of several mounts at a path, the last one applies. The mounts of the config come last.
 	at := make(map[string]int)
 	for i, m := range spec.Mounts {
 		at[m.Target] = i

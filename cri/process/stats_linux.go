@@ -84,7 +84,7 @@ func (r *Runtime) measureContainers(ctx context.Context) ([]cri.ContainerStats, 
 		if !ok {
 			continue
 		}
-		// Usage of exited processes is included in that of the parent that reaped them, ultimately the shim.
+		// The usage of an exited process is included in the usage of the process that reaped it, ultimately the shim.
 		sum := byPID[pid]
 		for _, p := range tree.Descendants(pid) {
 			sum.CPU += p.CPU

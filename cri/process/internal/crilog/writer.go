@@ -141,7 +141,7 @@ func (e *encoder) flushLine() {
 	}
 }
 
-// appendEntry appends an entry to the finished entries: the unfinished line, continued by piece, with this tag.
+// appendEntry completes the unfinished line with piece, and appends it with this tag to the finished entries.
 func (e *encoder) appendEntry(tag byte, piece []byte) {
 	e.out = e.now.AppendFormat(e.out, time.RFC3339Nano)
 	e.out = append(e.out, ' ')

@@ -36,9 +36,9 @@ type Container interface {
 	Close()
 }
 
-// Attach attaches a client to a container. The container writes its output to fds: stdout to fds[0] and stderr to fds[1]; -1
-// means that the client does not receive the stream. Attach closes fds before it returns. input requests the stdin of the
-// container, and sizes its terminal, to set the size.
+// Attach attaches a client to a container, which then writes its output to fds: stdout to fds[0] and stderr to fds[1], unless the
+// descriptor is -1. Attach closes fds before it returns. input requests the stdin of the container. sizes requests its terminal,
+// to set the size.
 type Attach func(ctx context.Context, input, sizes bool, fds [2]int) (Container, error)
 
 // AttachSession attaches the client of session to a container with attach. It returns when the container has exited or the client

@@ -130,7 +130,8 @@ func (h *Handle) explainError(ctx context.Context, req request, err error) error
 	return fmt.Errorf("%s through shim: %w", req.Op, err)
 }
 
-// replyError returns the error that the reply a to req contains, or nil. If the shim does not support req, that is ErrOldShim.
+// replyError returns the error in a, the shim's reply to req, or nil. If the shim is too old to support req, it returns
+// ErrOldShim.
 func (a reply) replyError(req request) error {
 	switch {
 	case a.Error == "":
