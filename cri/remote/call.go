@@ -40,7 +40,7 @@ func invoke[Q, A any](
 	return answer, nil
 }
 
-// reportCall calls Options.CallReturned, if set, for a call that has returned: with its name, its duration since began, and err.
+// reportCall passes the name of a finished call, the time since began, and err to Options.CallReturned, if it is set.
 func (c *Client) reportCall(info callInfo, began time.Time, err error) {
 	if c.callReturned != nil {
 		c.callReturned(info.name, time.Since(began), err)

@@ -28,8 +28,8 @@ type Options struct {
 	// Timeouts overrides the time limit of calls, by CRI name such as "PullImage" or "ListContainers". Zero means no limit. The
 	// grace period of StopContainer and the timeout of ExecSync are added to their limits.
 	Timeouts map[string]time.Duration
-	// CallReturned is called after each call, with its CRI name, duration and error. For GetContainerEvents the duration is that
-	// of opening the stream. It is called concurrently and must not block. May be nil.
+	// CallReturned is called after each call, with its CRI name, duration and error. For GetContainerEvents the duration is the
+	// time to open the stream. It is called concurrently and must not block. May be nil.
 	CallReturned func(method string, took time.Duration, err error)
 }
 
