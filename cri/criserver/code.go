@@ -75,7 +75,7 @@ func errMissingField(field string) error {
 	return status.Errorf(codes.InvalidArgument, "%s: not set", field)
 }
 
-// errUnsupportedCall returns the error for call if the runtime does not implement the interface that has it.
+// errUnsupportedCall returns the error for a call that belongs to an optional interface which the runtime does not implement.
 func errUnsupportedCall(call string) error {
 	return fmt.Errorf("%s: %w by this runtime", call, errors.ErrUnsupported)
 }

@@ -21,7 +21,8 @@ type timerEvent struct {
 	run func() // called with Runtime.mu held
 }
 
-// schedule calls do after delay, with r.mu held. It does nothing if delay is Never. The caller holds r.mu.
+// schedule arranges a call of do, with r.mu held, when delay has passed. It does nothing if delay is Never. The caller holds
+// r.mu.
 func (r *Runtime) schedule(delay time.Duration, do func()) {
 	if delay == Never {
 		return
