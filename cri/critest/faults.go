@@ -57,7 +57,8 @@ func Hang(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// List calls f.ListFunc or, if that is nil, List of the wrapped runtime. f.Around, if set, decides whether that call is made.
+// List lists the sandboxes and containers of the wrapped runtime. f.ListFunc, if set, replaces the call, and f.Around, if set,
+// decides whether the call is made.
 func (f *Faults) List(ctx context.Context) (cri.Snapshot, error) {
 	return callAround(ctx, f, "List", "", func() (cri.Snapshot, error) {
 		if f.ListFunc != nil {
@@ -67,7 +68,8 @@ func (f *Faults) List(ctx context.Context) (cri.Snapshot, error) {
 	})
 }
 
-// RunSandbox calls f.RunSandboxFunc or, if that is nil, RunSandbox of the wrapped runtime. f.Around, if set, decides whether that call is made.
+// RunSandbox runs a sandbox in the wrapped runtime. f.RunSandboxFunc, if set, replaces the call, and f.Around, if set, decides
+// whether the call is made.
 func (f *Faults) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (string, error) {
 	return callAround(ctx, f, "RunPodSandbox", config.Pod.UID, func() (string, error) {
 		if f.RunSandboxFunc != nil {
@@ -77,17 +79,20 @@ func (f *Faults) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (str
 	})
 }
 
-// StopSandbox calls f.StopSandboxFunc or, if that is nil, StopSandbox of the wrapped runtime. f.Around, if set, decides whether that call is made.
+// StopSandbox stops a sandbox of the wrapped runtime. f.StopSandboxFunc, if set, replaces the call, and f.Around, if set, decides
+// whether the call is made.
 func (f *Faults) StopSandbox(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "StopPodSandbox", id, f.StopSandboxFunc, f.Runtime.StopSandbox)
 }
 
-// RemoveSandbox calls f.RemoveSandboxFunc or, if that is nil, RemoveSandbox of the wrapped runtime. f.Around, if set, decides whether that call is made.
+// RemoveSandbox removes a sandbox of the wrapped runtime. f.RemoveSandboxFunc, if set, replaces the call, and f.Around, if set,
+// decides whether the call is made.
 func (f *Faults) RemoveSandbox(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "RemovePodSandbox", id, f.RemoveSandboxFunc, f.Runtime.RemoveSandbox)
 }
 
-// CreateContainer calls f.CreateContainerFunc or, if that is nil, CreateContainer of the wrapped runtime. f.Around, if set, decides whether that call is made.
+// CreateContainer creates a container in the wrapped runtime. f.CreateContainerFunc, if set, replaces the call, and f.Around, if
+// set, decides whether the call is made.
 func (f *Faults) CreateContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig) (string, error) {
 	return callAround(ctx, f, "CreateContainer", sandboxID, func() (string, error) {
 		if f.CreateContainerFunc != nil {
@@ -97,12 +102,14 @@ func (f *Faults) CreateContainer(ctx context.Context, sandboxID string, config *
 	})
 }
 
-// StartContainer calls f.StartContainerFunc or, if that is nil, StartContainer of the wrapped runtime. f.Around, if set, decides whether that call is made.
+// StartContainer starts a container of the wrapped runtime. f.StartContainerFunc, if set, replaces the call, and f.Around, if
+// set, decides whether the call is made.
 func (f *Faults) StartContainer(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "StartContainer", id, f.StartContainerFunc, f.Runtime.StartContainer)
 }
 
-// StopContainer calls f.StopContainerFunc or, if that is nil, StopContainer of the wrapped runtime. f.Around, if set, decides whether that call is made.
+// StopContainer stops a container of the wrapped runtime. f.StopContainerFunc, if set, replaces the call, and f.Around, if set,
+// decides whether the call is made.
 func (f *Faults) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	_, err := callAround(ctx, f, "StopContainer", id, func() (struct{}, error) {
 		if f.StopContainerFunc != nil {
@@ -113,7 +120,8 @@ func (f *Faults) StopContainer(ctx context.Context, id string, grace time.Durati
 	return err
 }
 
-// RemoveContainer calls f.RemoveContainerFunc or, if that is nil, RemoveContainer of the wrapped runtime. f.Around, if set, decides whether that call is made.
+// RemoveContainer removes a container of the wrapped runtime. f.RemoveContainerFunc, if set, replaces the call, and f.Around, if
+// set, decides whether the call is made.
 func (f *Faults) RemoveContainer(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "RemoveContainer", id, f.RemoveContainerFunc, f.Runtime.RemoveContainer)
 }

@@ -31,7 +31,7 @@ var (
 	_ cri.PodCIDRSetter = (*Runtime)(nil)
 )
 
-// RunExec plays Script.Session of the container for cmd. If Session is nil, it calls Script.Exec and copies the output to
+// RunExec simulates cmd with Script.Session of the container or, if Session is nil, with Script.Exec, whose output it copies to
 // session. It returns the exit code.
 func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string, session cri.Session) (code int, err error) {
 	ended, err := r.runSession(ctx, "Exec", containerID, func(ctx context.Context, script Script) error {
@@ -64,7 +64,8 @@ func writeOutput(w io.Writer, data []byte) error {
 	return err
 }
 
-// RunAttach plays Script.Attach of the container with session. If Attach is nil, it waits until the container exits.
+// RunAttach simulates an attached client with Script.Attach of the container. If Attach is nil, it waits until the container
+// exits.
 func (r *Runtime) RunAttach(ctx context.Context, containerID string, session cri.Session) error {
 	_, err := r.runSession(ctx, "Attach", containerID, func(ctx context.Context, script Script) error {
 		if script.Attach == nil {

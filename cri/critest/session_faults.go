@@ -32,7 +32,8 @@ type SessionFaults struct {
 
 var _ cri.SessionRunner = (*SessionFaults)(nil)
 
-// RunExec runs a command with the wrapped runner. The session is subject to f.
+// RunExec runs a command with the wrapped runner. f.Latency delays the session, f.CutAfter limits its bytes, and f.Around can
+// replace it.
 func (f *SessionFaults) RunExec(ctx context.Context, containerID string, cmd []string, session cri.Session) (code int, err error) {
 	err = f.runSession(ctx, "Exec", containerID, func(ctx context.Context, l *sessionFault) error {
 		code, err = f.Runner.RunExec(ctx, containerID, cmd, l.wrapStreams(ctx, session))
@@ -44,7 +45,8 @@ func (f *SessionFaults) RunExec(ctx context.Context, containerID string, cmd []s
 	return code, nil
 }
 
-// RunAttach attaches to a container with the wrapped runner. The session is subject to f.
+// RunAttach attaches to a container with the wrapped runner. f.Latency delays the session, f.CutAfter limits its bytes, and
+// f.Around can replace it.
 func (f *SessionFaults) RunAttach(ctx context.Context, containerID string, session cri.Session) error {
 	return f.runSession(ctx, "Attach", containerID, func(ctx context.Context, l *sessionFault) error {
 		return f.Runner.RunAttach(ctx, containerID, l.wrapStreams(ctx, session))
@@ -59,8 +61,8 @@ func (f *SessionFaults) RunPortForward(ctx context.Context, sandboxID string, po
 	})
 }
 
-// runSession calls session, through Around if it is set. It passes a context that ends when the session breaks, and the fault of
-// the session's streams.
+// runSession calls session, through Around if it is set. The passed context ends when the session breaks. The passed fault has
+// the latency and the byte limit of the session's streams.
 func (f *SessionFaults) runSession(ctx context.Context, op, id string, session func(context.Context, *sessionFault) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
