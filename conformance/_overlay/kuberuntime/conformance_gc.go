@@ -8,20 +8,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ConformancePods reports, for a pod UID, whether the content of the pod, and whether its sandboxes and containers, may be
-// removed.
+// ConformancePods has two functions of a pod UID. Content reports whether the content of the pod may be removed, and Runtime
+// whether its sandboxes and containers may be removed.
 type ConformancePods struct{ Content, Runtime func(uid types.UID) bool }
 
 // IsPodTerminationRequested returns false. The garbage collection never calls it.
 func (p ConformancePods) IsPodTerminationRequested(types.UID) bool { return false }
 
-// ShouldPodContentBeRemoved calls p.Content with uid.
+// ShouldPodContentBeRemoved reports, with p.Content, whether the content of the pod may be removed.
 func (p ConformancePods) ShouldPodContentBeRemoved(uid types.UID) bool { return p.Content(uid) }
 
-// ShouldPodRuntimeBeRemoved calls p.Runtime with uid.
+// ShouldPodRuntimeBeRemoved reports, with p.Runtime, whether the sandboxes and containers of the pod may be removed.
 func (p ConformancePods) ShouldPodRuntimeBeRemoved(uid types.UID) bool { return p.Runtime(uid) }
 
-// ConformanceGC makes the container garbage collection of manager use pods as the state of the pods.
+// ConformanceGC replaces the container garbage collection of manager by one that asks pods which pods may be removed.
 func ConformanceGC(manager KubeGenericRuntime, pods ConformancePods) {
 	m := manager.(*kubeGenericRuntimeManager)
 	m.podStateProvider = pods
