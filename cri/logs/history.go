@@ -18,9 +18,9 @@ func (c *logChain) findTail(ctx context.Context) error {
 	}
 	type part struct {
 		prev, key string
-		// The lines of all files are counted, because compressed files cannot be read backwards.
-		lines int64
+		lines     int64
 	}
+	// The lines of all files are counted, because compressed files cannot be read backwards.
 	var parts []part
 	err := c.openAfter("")
 	for err == nil {
