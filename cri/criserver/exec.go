@@ -60,9 +60,9 @@ func (s *Server) checkSession(ctx context.Context, call, containerID string, opt
 	switch {
 	case s.streamer == nil:
 		return s.errNoStreamer(call)
-	// These errors must be returned before the URL: a client of the URL would get another HTTP status.
 	case !s.checksState:
 		return nil
+	// Checked before the URL is returned: a client of the URL would get another HTTP status.
 	case containerID == "":
 		return errMissingField("container_id")
 	case opts.TTY && opts.Stderr:
