@@ -196,7 +196,7 @@ func (n *claimNode) run(dir string) claimAnswer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.answer.PV, n.answer.Block, n.answer.Group = n.PV.Name, claim.IsBlock(n.PV), -1
-	for _, gid := range v.Groups(n.Pod) {
+	for _, gid := range v.SupplementalGroups(n.Pod) {
 		n.answer.Group = gid
 	}
 	return n.answer

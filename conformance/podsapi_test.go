@@ -84,10 +84,10 @@ var podsAPI = conformance.Comparison[podsNode, podsAnswers]{
 		return askPods(context.Background(), in, s, func(c podChange) {
 			pod := in.Pods[c.Pod]
 			if c.Removed {
-				s.Removed(cri.PodIdentity{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)})
+				s.PodRemoved(cri.PodIdentity{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)})
 				return
 			}
-			s.Updated(pod, &c.Status)
+			s.StatusChanged(pod, &c.Status)
 		})
 	},
 }

@@ -167,7 +167,7 @@ func kubeletProber(pods []*corev1.Pod, failed *failures) func(context.Context) {
 func ourProber(fresh bool) func([]*corev1.Pod, *failures) func(context.Context) {
 	return func(pods []*corev1.Pod, failed *failures) func(context.Context) {
 		set := ours.NewSet(ours.Options{Hooks: ours.Hooks{
-			Probed: func(_ ours.Key, r ours.Result, err error, _ time.Duration) {
+			ProbeFinished: func(_ ours.Key, r ours.Result, err error, _ time.Duration) {
 				if err != nil || r.Outcome != ours.Success {
 					failed.add(fmt.Sprintf("%v: %s, error %v", r.Outcome, r.Output, err))
 				}

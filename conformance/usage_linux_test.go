@@ -67,7 +67,7 @@ func newUsageNode(t testing.TB) *usageNode {
 		t.Skip("no cgroups to work on: ", err)
 	}
 	t.Cleanup(func() { _ = d.Close() })
-	if !d.Host().Has("memory") || !d.Host().Has("pids") || !d.Host().Has("cpu") {
+	if !d.Host().HasController("memory") || !d.Host().HasController("pids") || !d.Host().HasController("cpu") {
 		t.Skip("needs the controllers cpu, memory and pids")
 	}
 	host(d.Host().Mode == driver.V2)
