@@ -86,10 +86,9 @@ func Chain[A ~func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) e
 	}
 }
 
-// Check returns the reasons why the pod cannot run on the node beside the pods in others. The result is nil if the pod can run.
-// Failures are in the kubelet's order: pods, cpu, memory, ephemeral-storage, other resources by name, node affinity, node name,
-// host ports, taints. If the operating system or the supplemental groups policy does not match, the result has only this failure,
-// because removing other pods cannot help.
+// Check returns the reasons why the pod cannot run on the node beside the pods in others, or nil if it can run. Failures are in
+// the kubelet's order, resources first. If the operating system or the supplemental groups policy does not match, this failure is
+// the only one, because the removal of other pods cannot help.
 func Check(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) []Failure {
 	if f := checkUnchangeable(pod, node); f != nil {
 		return []Failure{*f}
