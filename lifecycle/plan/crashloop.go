@@ -70,10 +70,10 @@ func parseCrashLoop(value string) crashLoop {
 	return crashLoop{key: f[0], delay: min(delay, MaxBackOff), restartedAt: time.Unix(0, begun)}
 }
 
-// nextRestart decides when a container can restart. l is the back-off state of last, its newest exited instance. If it can
-// restart now, until is zero, and loop is the back-off state to store in the new instance. Otherwise until is the time of the
-// restart, and loop has the current delay. maxDelay limits the delay; zero means MaxBackOff. If key differs from l.key, the
-// back-off starts again at its first delay.
+// nextRestart returns the time at which a container can restart after last, its newest exited instance, or a zero time if it can
+// restart now. l is the back-off state of last, and loop is the state after the decision, to store in the new instance. The delay
+// is at most maxDelay, or MaxBackOff if maxDelay is zero. If key differs from l.key, because the container has changed, the
+// back-off starts again.
 func (l crashLoop) nextRestart(key string, last *cri.Container, now time.Time, maxDelay time.Duration) (loop crashLoop, until time.Time) {
 	maxDelay = cmp.Or(maxDelay, MaxBackOff)
 	if l.key != key || last.FinishedAt.Sub(l.restartedAt) > crashLoopReset {

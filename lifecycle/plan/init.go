@@ -24,9 +24,7 @@ const (
 )
 
 // planInit plans to start the next init container and to restart exited sidecars. It returns whether the init containers have
-// completed, are pending or have failed. It examines the last init container first: the runtime may have removed exited
-// containers, and the existence of a later container proves that the earlier ones have completed. Source:
-// computeInitContainerActions in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// completed, are pending or have failed. Source: computeInitContainerActions in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (p *planner) planInit() initProgress {
 	specs := p.state.Pod.Spec.InitContainers
 	if len(specs) == 0 {
@@ -39,6 +37,8 @@ func (p *planner) planInit() initProgress {
 	}
 	var turns []int
 	for i := len(specs) - 1; i >= 0; i-- {
+		// The last init container is examined first: the runtime may have removed exited containers, and the existence of a later
+		// container proves that the earlier ones have completed.
 		c := &specs[i]
 		last := p.view.NewestInSandbox(c.Name, p.out.SandboxID)
 		if last == nil {

@@ -13,8 +13,8 @@ import (
 )
 
 // planRemoval plans to remove exited containers and stopped sandboxes that are not needed any more. It keeps the newest exited
-// instance of each container, which holds the exit code, the restart count and the back-off. It keeps the newest sandbox and
-// every sandbox with a kept container, because the runtime removes a sandbox with its containers.
+// instance of each container, which holds the exit code, the restart count and the back-off. A sandbox with a kept container is
+// kept too, because its removal would remove the container.
 func (p *planner) planRemoval() {
 	for i := range p.state.Observed.Containers {
 		if c := &p.state.Observed.Containers[i]; p.isObsolete(c) {

@@ -31,8 +31,8 @@ func GracePeriod(pod *corev1.Pod) time.Duration {
 	return max(time.Duration(min(seconds, most))*time.Second, hook.MinimumGrace)
 }
 
-// evictionGrace returns the grace period with which the pod is stopped. It is the grace period of the eviction, if one is set and
-// the deletion grace period of the pod is not shorter. Otherwise it is the result of [GracePeriod]. eviction may be nil. Source:
+// evictionGrace returns the grace period with which the pod is stopped: the grace period of its eviction, otherwise the result of
+// [GracePeriod]. A shorter deletion grace period of the pod wins over the eviction. eviction may be nil. Source:
 // calculateEffectiveGracePeriod in pkg/kubelet/pod_workers.go.
 func evictionGrace(pod *corev1.Pod, eviction *podstatus.Eviction) time.Duration {
 	own := GracePeriod(pod)
@@ -58,9 +58,9 @@ func teardownGrace(state *State) time.Duration {
 	return grace
 }
 
-// Teardown plans the removal of a pod. While containers or sandboxes run, the actions only stop them, so that the exit codes can
-// be observed; the next Teardown then plans to remove them. If state.Relisted is set, nothing is removed. If state.Pod is nil,
-// the pod is orphaned: its containers are stopped all at once, with the preStop hooks from their annotations.
+// Teardown plans the removal of a pod. While containers or sandboxes run, the actions only stop them, so that their exit codes
+// can be observed; a later Teardown plans to remove them. It removes nothing if state.Relisted is set. If state.Pod is nil, the
+// pod is orphaned, and its preStop hooks come from the annotations of its containers.
 func Teardown(state State, grace time.Duration) Actions {
 	p := planner{state: state, out: Actions{PodTerminal: true}}
 	p.stopPod(grace, "the pod is deleted")
