@@ -156,8 +156,8 @@ func loopbackServers(nodeIPs []netip.Addr) []string {
 	return servers
 }
 
-// mergeOptions returns the resolver options in base and extra. An option in extra, from the pod's dnsConfig, replaces that of its
-// name in base.
+// mergeOptions returns the resolver options in base and extra. An option in extra, which comes from the pod's dnsConfig, replaces
+// the option with an equal name in base.
 func mergeOptions(base []string, extra []corev1.PodDNSConfigOption) []string {
 	var merged resolverOptions
 	for _, option := range base {

@@ -64,8 +64,8 @@ func userNamespace(pod *corev1.Pod, opts Options) (*cri.UserNamespace, error) {
 	return &cri.UserNamespace{Mode: cri.NamespacePod, UIDs: []cri.IDMapping{m}, GIDs: []cri.IDMapping{m}}, nil
 }
 
-// setTarget changes the PID namespace in namespaces to that of the target container launch.TargetID, if container is an ephemeral
-// container that names a target.
+// setTarget makes an ephemeral container that names a target share the PID namespace of the target container launch.TargetID. It
+// changes nothing for any other container.
 func setTarget(pod *corev1.Pod, container *corev1.Container, launch Launch, namespaces *cri.NamespaceOptions) error {
 	for i := range pod.Spec.EphemeralContainers {
 		e := &pod.Spec.EphemeralContainers[i]

@@ -12,9 +12,9 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// nodeResources returns Options.Node, the data of the node on which resource settings depend. If it is nil, known is false. node
-// then yields only settings that every node supports. The caller must not use the OOM score adjustment in that case, because it
-// depends on the memory capacity.
+// nodeResources returns Options.Node, the data of the node on which resource settings depend. If Options.Node is nil, known is
+// false, and node yields only settings that every node supports. The caller must then leave the OOM score adjustment unset,
+// because it depends on the memory capacity.
 func (o Options) nodeResources() (node qos.Node, known bool) {
 	if o.Node != nil {
 		return *o.Node, true

@@ -55,9 +55,8 @@ func containerSecurity(pod *corev1.Pod, container *corev1.Container, path *field
 	return s, nil
 }
 
-// setUser sets the user and group in security, from the security context of the container, else from that of the pod. If neither
-// names a user, it sets the user of the image, or root if the image has none. With runAsNonRoot, it returns an error unless the
-// user is known to be other than root.
+// setUser sets the user and group in security. The user comes from the security context of the container, then of the pod, then
+// from the image. With runAsNonRoot, it returns an error unless the user is known to be other than root.
 func setUser(security *cri.ContainerSecurity, podContext *corev1.PodSecurityContext, securityContext *corev1.SecurityContext, path *field.Path, launch Launch) error {
 	security.RunAsUser = optional.First(securityContext.RunAsUser, podContext.RunAsUser)
 	security.RunAsGroup = optional.First(securityContext.RunAsGroup, podContext.RunAsGroup)
