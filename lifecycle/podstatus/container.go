@@ -154,7 +154,7 @@ func isStatusOf(status *corev1.ContainerStatus, container *cri.Container) bool {
 	return ok && (id == "" || strings.HasSuffix(id, "://"))
 }
 
-// isPredecessor reports whether status is that of a terminated instance, and container is the instance that ran before that one.
+// isPredecessor reports whether container is the instance that ran immediately before the terminated instance in status.
 func isPredecessor(status *corev1.ContainerStatus, container *cri.Container) bool {
 	if status == nil || status.State.Terminated == nil || status.LastTerminationState.Terminated == nil || isStatusOf(status, container) {
 		return false
@@ -162,11 +162,11 @@ func isPredecessor(status *corev1.ContainerStatus, container *cri.Container) boo
 	return isStatusOf(&corev1.ContainerStatus{ContainerID: status.LastTerminationState.Terminated.ContainerID}, container)
 }
 
-// restartCount returns the restart count of a container, which never decreases. last is its newest instance, and previous is its
-// previous status, or nil. An instance that was created but not started does not count. If last runs and has another ID than the
-// instance in previous, it counts as a restart, even if the runtime has lost the attempt number.
+// restartCount returns the restart count of a container, which never decreases. last is the newest instance of the container, and
+// previous is its previous status, or nil. An instance that was created but not started does not count.
 func (d *statusBuilder) restartCount(last *cri.Container, previous *corev1.ContainerStatus) (count int32) {
 	if previous != nil {
+		// The runtime may have lost the attempt number: a running instance with a new ID counts as a restart.
 		count = previous.RestartCount
 		if last.State == cri.ContainerRunning && previous.ContainerID != "" && !isStatusOf(previous, last) {
 			count++
@@ -179,9 +179,9 @@ func (d *statusBuilder) restartCount(last *cri.Container, previous *corev1.Conta
 	return count
 }
 
-// mountStatuses returns the statuses of the container's volume mounts. RecursiveReadOnly is the actual state in last, the newest
-// instance. If last is nil, the result is that in previous, the previous status of the container. Without a previous status it
-// follows from the spec.
+// mountStatuses returns the statuses of the container's volume mounts. The field RecursiveReadOnly shows the actual mount in
+// last, the newest instance. If last is nil, the field is copied from previous, the previous status of the container, or follows
+// from the spec if previous is nil.
 func mountStatuses(container *corev1.Container, last *cri.Container, previous *corev1.ContainerStatus) []corev1.VolumeMountStatus {
 	if last == nil && previous != nil && len(previous.VolumeMounts) == len(container.VolumeMounts) {
 		return previous.VolumeMounts // they have the actual state of the removed container's mounts
@@ -214,8 +214,8 @@ func isRecursiveReadOnly(mount *corev1.VolumeMount, container *cri.Container) bo
 }
 
 // setWaiting sets the state Waiting in status for a container that is about to be started, and moves a terminated state to the
-// last state. It does nothing for a container that its restart policy does not restart, or for which no waiting reason is given.
-// last is the newest instance, or nil.
+// last state. last is the newest instance, or nil. It does nothing if the restart policy forbids the start or no waiting reason
+// is given.
 func (d *statusBuilder) setWaiting(container *corev1.Container, status *corev1.ContainerStatus, last *cri.Container) {
 	why, ok := d.in.Waiting[status.Name]
 	restarted := last == nil || last.State != cri.ContainerExited || podview.GenerationOf(last) < d.generation ||

@@ -87,9 +87,9 @@ func (in *Input) applyEviction(status *corev1.PodStatus, pod *corev1.Pod, observ
 	}
 }
 
-// evictionConditions returns the conditions in foreign, which belong to controllers. Once the eviction has failed the pod and no
-// container runs, it adds the conditions of the eviction, each of which replaces a condition of its type. A condition keeps its
-// transition time in previous if its status is unchanged.
+// evictionConditions returns the conditions in foreign, which belong to controllers, and adds the conditions of the eviction once
+// it has failed the pod and no container runs. An added condition replaces a condition of its type in foreign. It keeps its
+// transition time from previous if its status is unchanged.
 func evictionConditions(view *podview.View, status *corev1.PodStatus, foreign, previous []corev1.PodCondition, input *Input) []corev1.PodCondition {
 	if input.Eviction == nil || status.Phase != corev1.PodFailed || status.Reason != input.Eviction.Reason || !podview.IsTerminated(view.Observed) {
 		return foreign

@@ -188,8 +188,8 @@ func startTime(previous *corev1.PodStatus, observed cri.Pod, now time.Time) *met
 	return &t
 }
 
-// podIPs returns the IP addresses of the pod: those of its sandbox or, on the host network, those of the node (see
-// [podip.Addresses]). Node addresses are kept from previous while the sandbox is ready. A terminated pod keeps its addresses
+// podIPs returns the IP addresses of the pod: the addresses of its sandbox or, on the host network, the addresses of the node
+// (see [podip.Addresses]). Node addresses are kept from previous while the sandbox is ready. A terminated pod keeps its addresses
 // after its sandbox is removed.
 func podIPs(pod *corev1.Pod, observed cri.Pod, previous *corev1.PodStatus, input *Input) (out []corev1.PodIP) {
 	var ips []string
