@@ -19,9 +19,9 @@ type podCost struct {
 	bytes, values int // length of its line, and number of JSON values in the line
 }
 
-// choosePods returns the pods to store, if all pods in costs together exceed the limits of the file. sources has the source names
-// by priority: pods of the first source are chosen first, and among them pods that have not terminated. Pods of equal priority
-// share the space equally by namespace, and a namespace that needs less leaves its space to the remaining namespaces.
+// choosePods returns the pods to store if all pods in costs together exceed the limits of the file. It prefers pods of the first
+// source in sources, and among these it prefers pods that have not terminated. Pods of equal priority share the space
+// equally by namespace.
 func choosePods(costs []podCost, sources []string) map[*corev1.Pod]bool {
 	type candidate struct {
 		podCost

@@ -61,9 +61,8 @@ func encodeSets(sets []lifecycle.PodSet, sources []string, now time.Time) (file 
 	return file, err
 }
 
-// encodeChosen returns the content of a file with the pods in chosen, in the order of the sets. If chosen is nil, the file has
-// all pods that fit. full is true if a pod was omitted because the file is full. costs has the size of each pod, except pods that
-// exceed the limits of a single pod.
+// encodeChosen returns the content of a file with the pods in chosen, or with all pods that fit if chosen is nil. full is true if
+// a pod was omitted because the file is full. costs has the size of each pod that does not exceed the limits of a single pod.
 func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time.Time) (file encodedFile, costs []podCost, full bool, err error) {
 	var lines bytes.Buffer
 	enc := json.NewEncoder(&lines)
