@@ -103,7 +103,7 @@ func (r *Ranges) assignRange(uid string) (cri.IDMapping, error) {
 // rangeFile returns the path of the file with the range of the pod with this UID.
 func (r *Ranges) rangeFile(uid string) string { return filepath.Join(r.root, uid, "userns") }
 
-// readTaken returns the ranges of all pods, each by its first host ID.
+// readTaken returns the first host user ID of each ID range that a pod uses.
 func (r *Ranges) readTaken() (map[uint32]bool, error) {
 	entries, err := os.ReadDir(r.root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
