@@ -12,10 +12,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Active returns the pods whose requests count against the capacity of the node, each with the resources allocated to it. These
-// are the admitted pods. Right after a restart of the agent the result includes pods whose record on disk is not read yet,
-// because they may be admitted. Pods that await admission, and rejected, temporarily evicted and terminated pods are omitted.
-// complete is true once every source has reported all of its pods.
+// Active returns the admitted pods, whose requests count against the capacity of the node, with the resources allocated to each.
+// complete is true once every source has reported all of its pods. Right after a restart of the agent the result includes pods
+// that may be admitted, because their record on disk is not read yet.
 func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -31,8 +30,8 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	return pods, desired.IsComplete()
 }
 
-// applyAllocation returns the pod of worker w, with the resources allocated to it as requests and limits. If w has no pod,
-// because it tears down an orphaned pod, the result is listed, the pod that a source lists under the UID of w.
+// applyAllocation returns the pod of w with the resources allocated to it as requests and limits. If w has no pod, because it
+// tears down an orphaned pod, it returns listed, the pod that a source now lists under the UID of the orphaned pod.
 func (w *worker) applyAllocation(listed *corev1.Pod) *corev1.Pod {
 	if pod, _ := w.mailbox.Desired(); pod != nil {
 		return w.shared.currentAllocation().Apply(pod)

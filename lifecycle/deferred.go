@@ -151,9 +151,9 @@ func (r *Reconciler) listDeferred() (resizes []resizequeue.Resize) {
 	return resizes
 }
 
-// decideResize decides whether the node has the capacity for the requested resources of the pod. If it only lacks the capacity at
-// present, the resize is recorded as deferred and decided again later. deleted says that no source lists the pod, so that nothing
-// is deferred.
+// decideResize decides whether the node has the capacity for the requested resources of the pod. If other pods occupy the
+// capacity at present, it records the resize as deferred, and the decision is repeated later. deleted says that no source lists
+// the pod; its resize is never deferred.
 func (w *worker) decideResize(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	epoch := w.r.deferred.currentEpoch()
 	if w.exec.Resizer.Decide(pod, observed, deleted); !deleted && w.exec.Resizer.IsDeferred() {

@@ -75,9 +75,9 @@ func evictionBackOff() backoff.Policy {
 	return backoff.Policy{First: 10 * time.Second, Max: 5 * time.Minute}
 }
 
-// recordEviction reads the eviction that a call of Evict has requested, and stores it in the record of the pod on disk before any
-// container is stopped. If the pod is being evicted already, it merges both evictions. If no call has requested an eviction, it
-// does nothing.
+// recordEviction stores an eviction that a call of Evict has requested in the record of the pod on disk, before any container is
+// stopped. If the pod is being evicted already, it merges the requested eviction into the earlier one. It does nothing if no
+// eviction was requested.
 func (w *worker) recordEviction(pod *corev1.Pod) {
 	requested := w.mailbox.AcceptEviction()
 	if requested == nil || pod == nil || w.hasTerminated(pod) {

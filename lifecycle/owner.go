@@ -34,8 +34,8 @@ func (r *Reconciler) claimOwner() (release func() error, err error) {
 }
 
 // filterOwned returns the sandboxes and containers in observed that this worker may change. Usually these are all of them. If
-// another agent runs a pod with this UID, the result depends on deleted. While a source lists the pod, deleted is false and
-// filterOwned returns an error. Otherwise the result has only the containers with this agent's LabelOwner, which are torn down.
+// another agent also runs a pod with this UID, filterOwned returns an error while a source lists the pod. Once no source lists it
+// (deleted), the result has only the containers with this agent's LabelOwner, which are torn down.
 func (w *worker) filterOwned(observed cri.Pod, deleted bool) (cri.Pod, error) {
 	owner, foreign := w.r.owner.ForeignMark(&observed)
 	w.exec.Cleaner.SetShared(foreign)

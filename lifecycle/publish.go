@@ -61,8 +61,8 @@ func (w *worker) statusInput(ctx context.Context, pod *corev1.Pod, observed cri.
 	}
 }
 
-// previousStatus returns the last published status of the pod. It prefers the status that this agent process has published, then
-// that in the record on disk, and finally that in the pod object.
+// previousStatus returns the last published status of the pod: the status that this agent process has published, otherwise the
+// status in the record on disk, otherwise the status in the pod object.
 func (w *worker) previousStatus(pod *corev1.Pod) *corev1.PodStatus {
 	if w.published.status != nil {
 		return w.published.status
@@ -89,9 +89,9 @@ func (w *worker) publishObserved(ctx context.Context, pod *corev1.Pod, observed 
 	w.publishStatus(pod, observed, &st, deleted)
 }
 
-// publishStatus publishes st, the computed status of the pod. If st has changed, it passes the status to the probes, to the
-// record on disk and to Hooks.StatusChanged, in this order. If deleted is set, no source lists the pod, and the record is
-// unchanged. The record and the hook get a terminal phase only once no container of the pod runs.
+// publishStatus passes st, the computed status of the pod, to the probes, to the record on disk and to Hooks.StatusChanged, if it
+// has changed. The record and the hook get a terminal phase only once no container of the pod runs. If deleted is set, because no
+// source lists the pod, the record is not written.
 func (w *worker) publishStatus(pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus, deleted bool) {
 	if pod == nil {
 		return

@@ -60,10 +60,9 @@ func (e *podCheckError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *podCheckError) Unwrap() error { return e.err }
 
-// newRejection returns the reason and message with which a pod must fail because its checks returned errs. invalid says that the
-// pod is invalid; otherwise it uses a feature that is not supported. If the kubelet rejects such a pod, the reason and message
-// are the kubelet's. The result is nil if the name, namespace or UID is invalid, because no status can be reported for such a
-// pod.
+// newRejection returns the reason and message with which a pod must fail because its checks returned errs. invalid is true for an
+// invalid pod, and false for a pod with an unsupported feature. The result is nil if the name, namespace or UID is invalid,
+// because no status can be reported for such a pod.
 func (r *Reconciler) newRejection(pod *corev1.Pod, errs field.ErrorList, invalid bool) *podstatus.Rejection {
 	if slices.ContainsFunc(errs, func(e *field.Error) bool {
 		return slices.Contains([]string{"metadata.uid", "metadata.name", "metadata.namespace"}, e.Field)
@@ -106,8 +105,8 @@ func rejectionFor(refusal podset.Refusal) *podstatus.Rejection {
 	return unfit.rejection
 }
 
-// retainRefusedPods keeps the pointers of refused pods that have not changed. If a pod in next equals the refused pod of its UID
-// in previous, it is replaced by that pod. Each other refused pod in next is replaced by a copy, unless shared is true.
+// retainRefusedPods replaces each pod in next by the equal refused pod in previous, if there is one, so that the pointers of
+// unchanged pods remain. Each other pod in next is replaced by a copy, unless shared is true.
 func retainRefusedPods(previous, next *podset.Accepted, shared bool) {
 	for i := range next.Refused {
 		r := &next.Refused[i]

@@ -10,9 +10,9 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// shouldRestartInPlace reports whether this worker stops the deleted pod and then starts it again. It does so only with a static
-// pod that its source lists again unchanged, for example because its manifest was removed and rewritten. The pod keeps its mirror
-// pod and restart counts.
+// shouldRestartInPlace reports whether this worker restarts the deleted pod after it has stopped it. It does so only with a
+// static pod that its source lists again unchanged, for example because its manifest was removed and rewritten. The pod keeps its
+// mirror pod and restart counts.
 //
 // A pod in a terminal phase is not started again. Source: restartRequested in pkg/kubelet/pod_workers.go, filterOutInactivePods
 // in pkg/kubelet/kubelet_pods.go.

@@ -18,8 +18,8 @@ import (
 )
 
 // publishAfterError publishes the status of the pod after a sync has failed with err, and returns the delay before the next sync.
-// deleted says that no source lists the pod. The delay is zero if the spec of the pod has changed during the sync. It ends no
-// later than time due; a zero due is no limit.
+// deleted says that no source lists the pod. The delay ends no later than due, unless due is zero. The delay is zero if the spec
+// of the pod has changed during the sync.
 func (w *worker) publishAfterError(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool, due time.Time, err error) time.Duration {
 	newest, unread := w.readAfterActions(ctx)
 	if unread == nil {
@@ -51,7 +51,7 @@ func (w *worker) readAfterActions(ctx context.Context) (cri.Pod, error) {
 }
 
 // recordFailure records and reports the error of a failed sync, and returns the back-off before the next sync. The back-off ends
-// no later than time due; a zero due is no limit.
+// no later than due, unless due is zero.
 func (w *worker) recordFailure(ctx context.Context, err error, due time.Time) time.Duration {
 	if ctx.Err() != nil {
 		return 0
@@ -95,8 +95,8 @@ const (
 )
 
 // retryDelay returns the back-off after the given number of consecutive failures: 1 s, doubled per failure up to 10 s. random,
-// from 0 to 1, adds up to half of it. If unavailable is set, the runtime does not respond, and the back-off stays at 1 s, because
-// the pod is not the cause.
+// from 0 to 1, adds up to half of this back-off. If unavailable is set, the runtime does not respond; the back-off stays at 1 s,
+// because the pod is not the cause.
 func retryDelay(failures int, unavailable bool, random float64) time.Duration {
 	if unavailable {
 		failures = 1

@@ -21,9 +21,9 @@ import (
 // blockedReportDelay is how long a pod waits for another pod of its name until it reports the last error of that pod as well.
 const blockedReportDelay = 5 * time.Second
 
-// awaitSameNamePods waits until all earlier pods with the namespace and name of this pod are removed. Meanwhile it publishes that
-// the pod waits. It also returns true once the pod need not wait any more, for example because it was deleted. It returns false
-// if ctx ends.
+// awaitSameNamePods waits until all earlier pods with the namespace and name of this pod are removed, or until this pod need not
+// wait any more, for example because it was deleted. During the wait it publishes that the pod waits. It returns false only if
+// ctx ends first.
 func (w *worker) awaitSameNamePods(ctx context.Context) bool {
 	if w.blockingWorker() == nil {
 		return true
@@ -140,8 +140,8 @@ func (w *worker) setWaitingReasons(containers []corev1.Container, observed cri.P
 	}
 }
 
-// lastErrorOf returns the error that keeps the pod of podWorker from making progress: the error of its observation or, without
-// one, that of its last sync. It returns nil if there is no error.
+// lastErrorOf returns the error that keeps the pod of podWorker from making progress, or nil. It is the error of observing the
+// pod in the runtime, otherwise the error of the pod's last sync.
 func (r *Reconciler) lastErrorOf(podWorker *worker) error {
 	if observer, ok := r.observer.(interface{ PodHealthy(uid string) error }); ok {
 		if err := observer.PodHealthy(podWorker.id.UID); err != nil {

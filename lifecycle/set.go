@@ -125,9 +125,8 @@ func isSameSet(previous *podset.Accepted, set *PodSet) bool {
 }
 
 // acceptPod checks a pod that a source lists, and returns the version of it to run. old is the version that runs so far, or nil
-// for a new pod. If the pod is unchanged, the result is old. If the new version is accepted, it is pod, or a copy of pod unless
-// shared is true. If the new version is refused, acceptPod returns an error, and old with the deletion timestamp of pod; for a
-// new pod it returns nil.
+// for a new pod. If pod is refused, acceptPod returns an error, and old with the deletion timestamp of pod, so that a deletion
+// takes effect. If shared is false, it returns an accepted pod as a copy.
 func (r *Reconciler) acceptPod(old, pod *corev1.Pod, shared bool) (*corev1.Pod, error) {
 	valid := old != nil && podapi.Equal(&old.ObjectMeta, &pod.ObjectMeta) && podapi.Equal(&old.Spec, &pod.Spec)
 	if old == pod || valid && podapi.Equal(&old.Status, &pod.Status) {

@@ -60,10 +60,9 @@ func (r *Reconciler) awaitRemoval(ctx context.Context, podWorker *worker, done <
 	}
 }
 
-// IsManaged reports whether the Reconciler removes the containers and files of the pod with this UID itself, so that garbage
-// collection must not remove them. It returns true if a source lists the pod, or if the pod is or will be torn down. While Run
-// has not started, a source has not reported all of its pods, or the runtime's pods cannot be listed, it returns true for every
-// UID.
+// IsManaged reports whether garbage collection must keep the containers and files of the pod with this UID, because the
+// Reconciler removes them itself. It does so for each pod that a source lists or that is torn down. IsManaged returns true for
+// every UID while the list of all pods is incomplete, for example before Run.
 func (r *Reconciler) IsManaged(uid string) bool {
 	pods, err := r.observer.Pods()
 	r.mu.Lock()

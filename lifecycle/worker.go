@@ -187,7 +187,7 @@ func (w *worker) clearRecord() {
 }
 
 // applyActions executes the actions of a sync, makes the observer read the pod again, and returns the delay before the next sync.
-// work is the context of the sync, which a change of the pod cancels; ctx is that of the worker.
+// work is the context of this sync, which ends when the pod changes; ctx is the context of the worker.
 func (w *worker) applyActions(ctx, work context.Context, state plan.State, actions *plan.Actions, pod *corev1.Pod) (next time.Duration) {
 	if actions.Sandbox != nil {
 		actions.Sandbox.PodStarted = w.published.status.StartTime.Time
@@ -296,8 +296,8 @@ func (w *worker) observePod(ctx context.Context) (cri.Pod, error) {
 	return w.readPod(ctx, w.progress.lastSync)
 }
 
-// readPod returns the state of the pod in the runtime, as the Observer has read it later than time after. It waits for such an
-// observation. A zero after accepts any.
+// readPod returns the state of the pod in the runtime. It waits until the Observer has read this state later than time after; a
+// zero after accepts any state.
 func (w *worker) readPod(ctx context.Context, after time.Time) (cri.Pod, error) {
 	observed, err := w.r.observer.NewerThan(ctx, w.id.UID, after)
 	return podview.AsUnstarted(observed), err
