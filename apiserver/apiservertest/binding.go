@@ -39,8 +39,8 @@ func (c *call) createBinding() (runtime.Object, error) {
 	return &metav1.Status{Status: metav1.StatusSuccess, Code: 201}, nil
 }
 
-// bindPod returns a copy of the stored pod, the parameter before, bound to the target node of binding. It returns the error that
-// a real API server returns, for example if the pod has a node already.
+// bindPod returns a copy of before, the stored pod, that is bound to the target node of binding. It returns the error of a real
+// API server, for example if the pod has a node already.
 func (c *call) bindPod(before Object, binding *corev1.Binding) (Object, error) {
 	if before == nil {
 		return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)

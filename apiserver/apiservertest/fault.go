@@ -81,8 +81,8 @@ func (s *Server) Delay(verb, resource string, d time.Duration) (remove func()) {
 	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Delay: d})
 }
 
-// Hang leaves requests with this verb and resource without a response. After remove is called, new requests are handled, but
-// those that hang stay without a response. An empty verb or resource matches all requests.
+// Hang leaves new requests with this verb and resource without a response, until remove is called. A request that hangs at that
+// time gets no response either. An empty verb or resource matches all requests.
 func (s *Server) Hang(verb, resource string) (remove func()) {
 	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Hang: true})
 }

@@ -130,5 +130,5 @@ func (s *Server) Compact() {
 	s.pages.expireAll()
 }
 
-// ResourceVersion returns the current resource version of the server, which is that of the last change.
+// ResourceVersion returns the resource version of the last change on the server.
 func (s *Server) ResourceVersion() int64 { return s.store.currentVersion() }

@@ -102,9 +102,9 @@ func (s *store) listLocked(kind *kind, matches func(Object) bool) []Object {
 	return list
 }
 
-// updateObject calls edit with the stored object of k, or nil if there is none, and stores the result. A nil result removes the
-// object. edit must not change before, and the store owns after. updateObject returns the stored or removed
-// object.
+// updateObject replaces the stored object of key k by the result of edit, and returns the new object. edit gets the stored
+// object, or nil if there is none, and must not change it. If edit returns nil, updateObject removes the stored object and
+// returns it. The store owns the object that edit returns.
 func (s *store) updateObject(k key, edit func(before Object) (after Object, err error)) (Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
