@@ -107,7 +107,7 @@ func (c *Client) openStore() (err error) {
 }
 
 // loadInitialKubeconfig returns the kubeconfig if it is usable, or if there is no bootstrap kubeconfig. Otherwise it writes and
-// returns a new kubeconfig. Its cluster is that of the bootstrap kubeconfig, and its client certificate is the file of store.
+// returns a new kubeconfig, with the cluster of the bootstrap kubeconfig and the client certificate file of store.
 func loadInitialKubeconfig(opts *ClientOptions, store *certstore.Store, log *slog.Logger) (*kubeconfig.File, error) {
 	if opts.BootstrapKubeconfig == "" {
 		return kubeconfig.Load(opts.Kubeconfig)
@@ -141,9 +141,9 @@ func checkKubeconfig(path string, now time.Time) (reason, err error) {
 	return kubeconfig.CheckUsable(path, now), nil
 }
 
-// findCertificate returns the certificate of the store, or if that is missing or expired, the certificate in the kubeconfig,
-// which it also stores. force is true for a certificate of the kubeconfig: it must be replaced at once, because it may have more
-// rights than a node.
+// findCertificate returns the certificate in the store. If it is missing or has expired, findCertificate stores and returns the
+// certificate in the kubeconfig, and force is true: the certificate must be replaced at once, because it may have more rights
+// than a node.
 func (c *Client) findCertificate() (pair *tls.Certificate, force bool, err error) {
 	pair, err = c.rotation.base.store.Current()
 	if err == nil && c.rotation.base.now().Before(pair.Leaf.NotAfter) {

@@ -200,7 +200,7 @@ type conn struct {
 	owner *generation
 }
 
-// Close closes the connection and removes it from its generation.
+// Close closes the connection and removes it from its generation, the set of connections with one certificate.
 func (c *conn) Close() error {
 	c.owner.mu.Lock()
 	delete(c.owner.conns, c)
