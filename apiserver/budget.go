@@ -49,8 +49,8 @@ func (b *readBudget) reserveRead(now time.Time, maxWait time.Duration) (wait tim
 }
 
 // awaitReadBudget waits until the rate limit permits a GET request for an object that is not watched. Each pod has its own limit,
-// so that a pod that refers to thousands of objects does not delay the requests of other pods. An object that no listed pod
-// refers to counts for its namespace. The error is a readBudgetError, or that of ctx.
+// so that a pod that refers to thousands of objects does not delay the requests of other pods. The error is a readBudgetError if
+// the wait would be too long, or the error of ctx.
 func (w *objectWatcher[T]) awaitReadBudget(ctx context.Context, namespace, key string) error {
 	pod, b, wait, ok := w.reservePodRead(namespace, key)
 	if !ok {
@@ -68,9 +68,9 @@ func (w *objectWatcher[T]) awaitReadBudget(ctx context.Context, namespace, key s
 	return sleep.For(ctx, wait)
 }
 
-// reservePodRead takes one direct read from the budget of the pod that refers to the object of key. If no listed pod refers to
-// it, the budget is that of the namespace. pod is the name of the pod or the namespace. If wait is not zero, the caller must
-// decrement budget.waiting after the wait. ok is false if the read would have to wait too long.
+// reservePodRead takes one GET request from the read budget of the pod that refers to the object of key, or of the namespace if
+// no listed pod does. pod is the name of the pod or the namespace. wait is the delay before the request; if it is not zero, the
+// caller must decrement budget.waiting after the delay. ok is false if the delay would be too long.
 func (w *objectWatcher[T]) reservePodRead(namespace, key string) (pod string, budget *readBudget, wait time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

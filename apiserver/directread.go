@@ -26,16 +26,17 @@ type absence struct {
 	retryAt time.Time // earliest next read
 }
 
-// canWatch reports whether the object of key may be watched. An object of a listed pod may be watched if it is among the first
-// maxPodWatches objects of the pod. Other objects may have at most maxPodWatches watches per namespace. It returns false if there
-// are maxWatches watches. The caller holds w.mu.
+// canWatch reports whether a watch of the object of key may be started; otherwise the object is read by GET requests. The number
+// of watches is limited per pod, per namespace for objects that no listed pod refers to, and in total. The caller holds w.mu.
 func (w *objectWatcher[T]) canWatch(namespace, key string) bool {
 	if len(w.watches) >= maxWatches {
 		return false
 	}
 	if r, found := w.references[key]; found {
+		// the first maxPodWatches objects of a pod are watchable
 		return r.watchable
 	}
+	// No listed pod refers to the object. Watches of such objects are counted per namespace.
 	unknown := 0
 	for _, e := range w.watches {
 		if e.namespace == namespace && !e.referenced {
@@ -45,8 +46,8 @@ func (w *objectWatcher[T]) canWatch(namespace, key string) bool {
 	return unknown < maxPodWatches
 }
 
-// setReferences stores referenced, the objects that the listed pods refer to, and deletes the records of failed reads of all
-// other objects. A nil map changes no reference. It also deletes the unused read budgets. The caller holds w.mu.
+// setReferences stores referenced, the objects that the listed pods refer to now; nil means unchanged. It also deletes the unused
+// read budgets, and the records of failed reads of objects that are not in referenced. The caller holds w.mu.
 func (w *objectWatcher[T]) setReferences(now time.Time, referenced map[string]reference) {
 	maps.DeleteFunc(w.budgets, func(_ string, b *readBudget) bool { return b.isFull(now) })
 	if referenced == nil {

@@ -117,10 +117,11 @@ func (r *Recorder) NodeEvent(eventType, reason, message string) {
 }
 
 // PodRefused records a Warning event for a pod update that the agent cannot apply: the pod continues to run with its previous
-// spec. It skips a rejected pod, which has an event for its rejection. It records an unchanged error of a pod at most once in
-// five minutes. It is the lifecycle hook of the same name and does not block.
+// spec. An unchanged error of a pod is recorded at most once in five minutes. Use it as the lifecycle hook PodRefused. It does
+// not block.
 func (r *Recorder) PodRefused(err *lifecycle.RefusedError) {
 	if err.Rejection != nil {
+		// a rejected pod has an event for its rejection
 		return
 	}
 	r.mu.Lock()

@@ -73,7 +73,8 @@ func (m *Mirrors) findExisting(ctx context.Context, action MirrorAction, cause e
 	return pod, nil
 }
 
-// resetWatchSeen is called before a create request: it clears the mark that the watch has reported a pod with the name of action.
+// resetWatchSeen clears the mark that the watch has reported a pod with the name of action. It is called before a create request:
+// recordCreated then knows whether the watch has reported the name during the request.
 func (m *Mirrors) resetWatchSeen(action MirrorAction) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -90,8 +91,8 @@ func (m *Mirrors) recordDeleted(mirror *corev1.Pod) {
 	}
 }
 
-// recordCreated records that mirror exists, until the watch reports a pod of its name. It records nothing if the watch has
-// reported the name since the create request started: mirror may then be deleted already.
+// recordCreated records that mirror was created, so that expectedMirrors returns it before the watch reports it. It records
+// nothing if the watch has reported a pod of that name since the create request started: mirror may then be deleted already.
 func (m *Mirrors) recordCreated(mirror *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,9 +101,9 @@ func (m *Mirrors) recordCreated(mirror *corev1.Pod) {
 	}
 }
 
-// expectedMirrors returns the mirror pods that the API server has now: the watched mirror pods, plus recorded creations, minus
-// recorded deletions. until is when the first record expires, because the watch has not confirmed it; zero means none. The caller
-// holds the lock.
+// expectedMirrors returns the mirror pods that the API server has now: the watched mirror pods, corrected by the creations and
+// deletions that the watch has not reported yet. until is when the first record of a creation or deletion expires; the zero time
+// means that there is no record. The caller holds the lock.
 func (m *Mirrors) expectedMirrors(now time.Time) (mirrorPods []*corev1.Pod, until time.Time) {
 	watched := map[string]bool{}
 	listed := m.source.pods.store.List()

@@ -216,8 +216,9 @@ func (m *Mirrors) isRunningUnlisted(namespace, name string, listed []*corev1.Pod
 	})
 }
 
-// selectDue returns the actions whose back-off has passed. next is when the back-off of another action passes; zero means none.
-// Actions that are blocked, for example because a pod has the name, are logged and passed to the hook for failures.
+// selectDue returns the actions whose back-off has passed. next is when the next back-off of an action ends; the zero time means
+// that none is waiting. A blocked action, for example because another pod has the name of the mirror pod, is logged and passed to
+// the hook for failures instead.
 func (m *Mirrors) selectDue(actions []MirrorAction, now time.Time) (due []MirrorAction, next time.Time) {
 	m.mu.Lock()
 	var blocked []MirrorAction
@@ -290,13 +291,13 @@ func (m *Mirrors) runActions(ctx context.Context, actions []MirrorAction) {
 	wg.Wait()
 }
 
-// recordResult records err, the result of action, and the earliest time of the next action for the pod name. After an error, that
-// time is the end of the back-off. After a success it is one second later, so that a client that keeps deleting a mirror pod
-// causes no busy loop. Of equal errors in a row, it logs the first.
+// recordResult stores the result of a mirror-pod action, and delays the next action for the pod name. err is the error of the
+// action, nil after a success. After an error the delay is the back-off, and after a success mirrorPollInterval (1 s).
 func (m *Mirrors) recordResult(ctx context.Context, action MirrorAction, err error) {
 	if ctx.Err() != nil {
 		return
 	}
+	// also after a success: a client that keeps deleting a mirror pod must not cause a busy loop
 	wait := mirrorPollInterval
 	m.mu.Lock()
 	t := m.states[action.namespacedName()]
@@ -321,6 +322,7 @@ func (m *Mirrors) recordResult(ctx context.Context, action MirrorAction, err err
 	if err == nil {
 		return
 	}
+	// of equal errors in a row, only the first is logged
 	if logged != err.Error() {
 		m.logFailure(action, err)
 	}

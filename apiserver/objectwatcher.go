@@ -64,9 +64,9 @@ func newObjectWatcher[T kubeapi.Object](client, direct *kubeapi.Client, kind kub
 // errNotRunning reports that Objects.Run is not running, so that no object can be watched.
 var errNotRunning = errors.New("Objects.Run does not run: call it before pods get volumes")
 
-// getObject returns an object. The first call for an object starts its watch, and waits at most firstListWait (2 s) for the first
-// list. An object that canWatch does not permit to watch is read by a GET request. exists is false if the API server has no such
-// object. While the API server is unavailable, it returns the last version that the watch has received.
+// getObject returns an object from its watch, or by a GET request if canWatch does not permit a watch. exists is false if the API
+// server has no such object. The first call for an object starts its watch, and waits at most firstListWait (2 s) for the first
+// list. While the API server is unavailable, getObject returns the last version that the watch has received.
 func (w *objectWatcher[T]) getObject(ctx context.Context, namespace, name string) (object T, exists bool, err error) {
 	e, err := w.ensureWatch(namespace, name)
 	switch {
@@ -200,9 +200,8 @@ func (w *objectWatcher[T]) prepareRuns(ctx context.Context) (all []func()) {
 	return all
 }
 
-// dropUnused stops the watches that were not read for 5 minutes, and the watches of objects that listed pods no longer refer to.
-// referenced has the objects that listed pods refer to; nil means unchanged. An object that no listed pod has ever referred to
-// stays watched, because a volume may read it before Retain lists the pod.
+// dropUnused stops the watches of objects that were not read for 5 minutes, or that the listed pods no longer refer to.
+// referenced has the objects that listed pods refer to now; nil means unchanged.
 func (w *objectWatcher[T]) dropUnused(now time.Time, referenced map[string]reference) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -214,6 +213,7 @@ func (w *objectWatcher[T]) dropUnused(now time.Time, referenced map[string]refer
 			r, e.referenced = referenced[key]
 			overLimit = e.referenced && !r.watchable
 		}
+		// An object that no listed pod has ever referred to stays watched: a volume may read it before Retain lists the pod.
 		if now.Sub(e.lastRead) < watchIdleTimeout && (!wasReferenced || e.referenced) && !overLimit {
 			continue
 		}

@@ -97,8 +97,8 @@ type sharedRequest[T any] struct {
 	canceled bool // the context of the caller that sent it has ended
 }
 
-// doShared calls send and returns its result. During a call with the same key, it waits for the result of that call instead. If
-// the context of that call ends, doShared calls send itself.
+// doShared returns the result of send. Concurrent calls with an equal key share one call of send, with the context of the first
+// caller. If that context ends, a waiting caller calls send itself.
 func (f *requestGroup[T]) doShared(ctx context.Context, key string, send func(context.Context) (T, error)) (T, error) {
 	for {
 		request, isOwner := f.joinRequest(key)

@@ -38,9 +38,9 @@ type rejectionPace struct {
 	wait time.Duration // delay of the next rejected pod after last
 }
 
-// reportTime returns when the Failed status of a rejected pod may be sent. The first pod of a controller with a reason is
-// reported at once. The next pod with the same controller and reason is delayed by 1 s, and later pods by twice the previous
-// delay, up to 1 minute. A pod without a controller is not delayed.
+// reportTime returns when the Failed status of a rejected pod may be sent. For the pods of one controller with one reason, the
+// first status is sent at once, the next 1 s later, and each further status after twice the previous delay, up to 1 minute. The
+// status of a pod without a controller is never delayed.
 func (r *rejectionLimiter) reportTime(pod *corev1.Pod, reason string, now time.Time) time.Time {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {

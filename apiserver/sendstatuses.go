@@ -67,16 +67,16 @@ func (s *Statuses) sendDue(ctx context.Context, requests *sync.WaitGroup) time.D
 	return max(0, min(resyncPeriod, time.Until(next)))
 }
 
-// sendOrder returns the sort key of a due request: the request with the earliest time is sent first. The time is when the pod
-// began to wait, plus 10 s times the rank, which is lower for urgent requests. So urgent requests overtake others, but no request
-// waits forever.
+// sendOrder returns the time by which due requests are sorted; the request with the earliest time is sent first. It is the time
+// when the pod began to wait, plus 10 s times the rank of the request. The rank is lower for urgent requests, which therefore
+// overtake others, but no request waits forever.
 func sendOrder(result *result) time.Time {
 	return result.pod.pendingSince.Add(time.Duration(result.request.rank) * 10 * time.Second)
 }
 
-// podViews returns the view of each pod that may need a request, by UID. A view is the state of the pod at the API server and in
-// the agent. It deletes the records of all other pods. mayRun is true if the API server has deleted a pod that the agent does not
-// list but that may still run.
+// podViews returns the views of the pods that may need a request, by UID. A view is the state of a pod at the API server and in
+// the agent. released has the UIDs of the pods whose resources are released. mayRun is true if a pod that is being deleted at the
+// API server, and that the agent does not list, may still run.
 func (s *Statuses) podViews(released map[string]bool, now time.Time) (views map[string]podView, mayRun bool) {
 	states := s.opts.Pods()
 	views = make(map[string]podView, len(states))
@@ -101,6 +101,7 @@ func (s *Statuses) podViews(released map[string]bool, now time.Time) (views map[
 		}
 		views[uid] = podView{api: pod, abandoned: true}
 	}
+	// the records of all other pods are deleted
 	for uid, t := range s.tracked {
 		if _, known := views[uid]; !known && !t.busy {
 			delete(s.tracked, uid)
@@ -129,9 +130,9 @@ func (s *Statuses) trackPod(id cri.PodIdentity) *trackedPod {
 	return t
 }
 
-// finishPass ends a pass of sendDue over all pods. It restores the entries of released for the pods in views, and stores pending,
-// the number of pods with unsent changes. If pending is zero, it wakes the first waited callers of Flush, which were waiting when
-// the pass started.
+// finishPass ends a pass of sendDue over all pods. pending is the number of pods with unsent changes. If it is zero, finishPass
+// wakes the callers of Flush that were waiting when the pass started; waited is their number. Entries of released for pods in
+// views are kept for the next pass.
 func (s *Statuses) finishPass(released map[string]bool, views map[string]podView, pending, waited int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

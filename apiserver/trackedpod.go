@@ -118,11 +118,11 @@ func (t *trackedPod) newestPod(api *corev1.Pod, now time.Time) *corev1.Pod {
 	return t.response
 }
 
-// planRequest returns the request that the pod needs now. If it needs none, req is zero and next is when to check again; a zero
-// next means after the next change.
+// planRequest returns the request that the pod needs now. If the pod needs none, req is empty and next is when to check again;
+// the zero time means that only a change requires a check.
 //
-// err reports that the agent's status contradicts its previous status; the request then has only the valid changes. limiter
-// delays the statuses of rejected pods; if flushing is true, they are not delayed.
+// err is not nil if the agent's status contradicts its previous status; the request then has only the valid changes. limiter
+// delays the statuses of rejected pods, unless flushing is true.
 func (t *trackedPod) planRequest(view podView, limiter *rejectionLimiter, flushing bool, now time.Time) (req request, next time.Time, err error) {
 	if t.busy || t.deleted || view.api == nil {
 		return request{}, time.Time{}, nil
@@ -183,8 +183,8 @@ func (t *trackedPod) recheckTime() time.Time {
 	return t.respondedAt.Add(responseLifetime + time.Second)
 }
 
-// repeatTime returns when patch may be sent. The time is now, unless the API server has already accepted an equal patch. Then the
-// server does not keep the value, or another client reverts it, and each repetition is delayed further.
+// repeatTime returns when patch may be sent. It returns now, unless the API server has already accepted an equal patch: then the
+// server does not keep the value, or another client reverts it. Each such repetition is delayed further.
 func (t *trackedPod) repeatTime(patch []byte, now time.Time) time.Time {
 	if t.lastPatch == nil || !bytes.Equal(t.lastPatch, patch) || now.Sub(t.lastPatchAt) > repeatReset {
 		return now
@@ -204,8 +204,8 @@ func (t *trackedPod) rejectionTime(base *corev1.Pod, agentStatus *corev1.PodStat
 	return t.rejectionUntil
 }
 
-// recordResult records the response or err of request. wait is the delay before a retry; zero after a success, and if the API
-// server has no such pod. random, in [0,1), is the jitter of wait.
+// recordResult stores the result of a request: the pod in the response, or err. It returns the delay before a retry, which is
+// zero after a success and if the API server has no such pod. random, in [0,1), is the jitter of the delay.
 func (t *trackedPod) recordResult(request *request, response *corev1.Pod, err error, random float64, now time.Time) (wait time.Duration) {
 	t.busy, t.idle, t.mustGet = false, false, false
 	if request.verb == verbPatch {
@@ -294,9 +294,8 @@ func isReady(status *corev1.PodStatus) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// canRemove reports whether the agent may send a DELETE request for a terminating pod object. It must have a terminal phase, and
-// released must be true: the pod's resources are released. It returns false for a mirror pod, and for a pod that only its
-// finalizers keep.
+// canRemove reports whether the agent may send a DELETE request for a terminating pod object. The pod must have a terminal phase,
+// and its resources must be released (released is true). Mirror pods, and pods that only their finalizers keep, are not deleted.
 func canRemove(pod *corev1.Pod, released bool) bool {
 	waits := pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 && len(pod.Finalizers) > 0
 	return released && pod.DeletionTimestamp != nil && !qos.IsMirror(pod) && podstatus.IsTerminal(pod.Status.Phase) && !waits
