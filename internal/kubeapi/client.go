@@ -194,7 +194,8 @@ func (c *Client) buildTransport() (http.RoundTripper, error) {
 }
 
 // doWithRetry calls request until it succeeds, returns an error without Retry-After, or Options.Timeout has passed. It waits for
-// the time in the server's Retry-After. If that exceeds the timeout, it returns the error at once; see [RetryAfter].
+// the time in the server's Retry-After. If that exceeds the timeout, it returns the error at once, and the caller gets the time
+// by [RetryAfter].
 func (c *Client) doWithRetry(ctx context.Context, request func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(logr.NewContext(ctx, c.log), c.options.Timeout)
 	defer cancel()

@@ -50,13 +50,13 @@ const maxRetryAfter = 300
 // errUndecodable replaces the error of a decoder, which may quote the response.
 var errUndecodable = errors.New("the answer is not what was asked for")
 
-// sanitizeError removes quoted responses from err: the whole text if secret is true, otherwise the end of a long text. ctxErr is
-// the error of the request's context, or nil. It replaces an error of the decoder, because the end of the context may have cut
-// the response.
+// sanitizeError returns an error that may be logged in place of err. If err may quote a response, the result quotes nothing of it
+// if secret is true, and otherwise only its beginning. ctxErr is the error of the request's context, or nil.
 func sanitizeError(err, ctxErr error, secret bool) error {
 	switch {
 	case err == nil, isSafeError(err):
 		return err
+	// the end of the context may have cut the response, which the decoder then reports as invalid
 	case ctxErr != nil:
 		return ctxErr
 	case secret:
@@ -66,8 +66,8 @@ func sanitizeError(err, ctxErr error, secret bool) error {
 	}
 }
 
-// isSafeError reports whether the text of err quotes no response: it is a Status of the API server, or an error of the network or
-// the context.
+// isSafeError reports whether the text of err contains no data of a response, so that it may be logged. This is so for a Status
+// of the API server, and for errors of the network and the context.
 func isSafeError(err error) bool {
 	var status apierrors.APIStatus
 	var wire *url.Error

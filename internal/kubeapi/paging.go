@@ -59,8 +59,9 @@ func (r Resource[T]) listMetadata(ctx context.Context, opts metav1.ListOptions) 
 	return list, r.wrapError("list", "", err)
 }
 
-// nextPage reads the next page of a list. If the response is too large, it retries with half the objects per page. It skips a
-// single object that is too large, and reports it. skipped then has the row of this object in the table, if there is one.
+// nextPage reads the next page of a list. If the response is too large, it halves the number of objects per page and tries again.
+// A single object that is too large is reported and left out; skipped then has the row of this object in the table, if there is
+// one.
 func (r *reflection[T, V]) nextPage(ctx context.Context, opts *metav1.ListOptions) (page Page[T], skipped rows[V], err error) {
 	for {
 		page, err := r.table.resource.List(ctx, *opts)

@@ -53,9 +53,8 @@ type reflection[T Object, V any] struct {
 	paging     paging
 }
 
-// runLoop lists and watches until ctx ends. It reads the first list, the periodic lists, and the list after a lost resource
-// version from the API server's etcd. Other lists may have any version that is not older than the last one: the API server serves
-// them from memory.
+// runLoop lists and watches until ctx ends. The API server serves most lists from memory; they must not be older than the last
+// list or event. The first list, the periodic lists, and the list after a lost resource version are read from etcd.
 func (r *reflection[T, V]) runLoop(ctx context.Context) {
 	policy := backoff.Policy{First: r.table.options.Retry, Max: maxRetry}
 	from, failures := "", 0
@@ -109,9 +108,8 @@ func (r *reflection[T, V]) addJitter(d time.Duration, high float64) time.Duratio
 	return backoff.Jitter(d, 1, high, r.table.options.Rand())
 }
 
-// listAll replaces the rows of the table by a complete list. If from is empty, it reads pages, all at one resource version.
-// Otherwise from is the oldest acceptable resource version, and the list is one response: with a limit, the API server would
-// return exactly that version.
+// listAll replaces the rows of the table by a complete list. If from is empty, it reads the newest version in pages. Otherwise
+// from is the oldest acceptable resource version, and the list is one response.
 func (r *reflection[T, V]) listAll(ctx context.Context, from string) error {
 	o := metav1.ListOptions{
 		LabelSelector: r.table.options.LabelSelector, FieldSelector: r.table.options.FieldSelector, ResourceVersion: from,
@@ -119,6 +117,7 @@ func (r *reflection[T, V]) listAll(ctx context.Context, from string) error {
 	list := make(rows[V], 0, r.table.Len())
 	var omitted omission[V]
 	for {
+		// with a limit, the API server would return exactly the version from
 		if from == "" || o.Continue != "" {
 			o.Limit = r.paging.nextSize()
 		}
