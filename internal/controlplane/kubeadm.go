@@ -117,8 +117,8 @@ const (
 	schedulerPort  = "10259"
 )
 
-// fixedPorts returns the ports that kubeadm does not let users configure: three of etcd, for clients, peers and probes, and those
-// of controller manager and scheduler.
+// fixedPorts returns the ports that kubeadm does not let users configure: the ports of etcd for clients, peers and probes, and
+// the ports of controller manager and scheduler.
 func fixedPorts() []string { return []string{"2379", "2380", "2381", controllerPort, schedulerPort} }
 
 // adaptManifests reads the manifests that kubeadm wrote, and replaces ports and host paths in them. ports maps each old port to
