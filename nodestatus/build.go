@@ -91,7 +91,7 @@ func (b *builder) setPlatform() {
 	}
 }
 
-// setStatus sets all status fields that a node agent owns. The order is that of defaultNodeStatusFuncs in
+// setStatus sets all status fields that a node agent owns, in the order of defaultNodeStatusFuncs in
 // pkg/kubelet/kubelet_node_status.go.
 func (b *builder) setStatus() {
 	b.setAddresses()

@@ -15,8 +15,8 @@ func reconciledLabels() []string { return append(ownLabels(), corev1.LabelWindow
 // Reconcile returns the Node to send when an agent registers a Node that exists already, like tryRegisterWithAPIServer in
 // pkg/kubelet/kubelet_node_status.go. The bool reports whether this Node differs from existing, and must be sent.
 //
-// The result has the attach-detach annotation, the default labels and the huge page resources of initial. Taints, other labels
-// and the spec are those of existing. The result shares no memory with the arguments.
+// The attach-detach annotation, the default labels and the huge page resources come from initial. Taints, other labels and the
+// spec come from existing. The result shares no memory with the arguments.
 func Reconcile(existing, initial *corev1.Node) (*corev1.Node, bool) {
 	node := existing.DeepCopy()
 	changed := reconcileAttachDetach(node, initial)
@@ -26,7 +26,7 @@ func Reconcile(existing, initial *corev1.Node) (*corev1.Node, bool) {
 	return node, changed
 }
 
-// reconcileAttachDetach sets the attach-detach annotation of node to that of initial, or removes it if initial has none. It
+// reconcileAttachDetach copies the attach-detach annotation of initial to node, or removes it from node if initial has none. It
 // reports whether node was changed.
 func reconcileAttachDetach(node, initial *corev1.Node) bool {
 	want, wanted := initial.Annotations[annotationAttachDetach]
@@ -68,8 +68,7 @@ func reconcileLabels(node, initial *corev1.Node) (changed bool) {
 	return changed
 }
 
-// reconcileResources sets capacity and allocatable of node to those of initial if node has none. It reports whether node was
-// changed.
+// reconcileResources copies capacity and allocatable of initial to node if node has none. It reports whether node was changed.
 func reconcileResources(node, initial *corev1.Node) (changed bool) {
 	for _, list := range []struct{ is, want *corev1.ResourceList }{
 		{&node.Status.Capacity, &initial.Status.Capacity}, {&node.Status.Allocatable, &initial.Status.Allocatable},
@@ -85,8 +84,8 @@ func reconcileResources(node, initial *corev1.Node) (changed bool) {
 	return changed
 }
 
-// reconcileHugePages sets the huge page resources of node to those of initial, and removes page sizes that initial does not have.
-// It reports whether node was changed.
+// reconcileHugePages copies the huge page resources of initial to node, and removes page sizes that initial does not have. It
+// reports whether node was changed.
 func reconcileHugePages(node, initial *corev1.Node) (changed bool) {
 	s := &node.Status
 	set := func(list corev1.ResourceList, name corev1.ResourceName, want resource.Quantity, missing bool) {

@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// machineCapacity returns the resources of a machine, without those of unknown amount. It follows CapacityFromMachineInfo in
-// pkg/kubelet/cadvisor.
+// machineCapacity returns the resources of a machine, except for resources whose amount is unknown. It follows
+// CapacityFromMachineInfo in pkg/kubelet/cadvisor.
 func machineCapacity(info *machine.Info) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	if info.CPUs > 0 {

@@ -26,7 +26,7 @@ var errNoReporter = errors.New("the node is not reported yet: Handle.Set was not
 // Set sets the Reporter that all methods of the Handle call. It may be called while other methods run.
 func (h *Handle) Set(reporter *Reporter) { h.reporter.Store(reporter) }
 
-// Node calls [Reporter.Node]. Before Set it returns an empty Node.
+// Node returns the current Node as [Reporter.Node] does, or an empty Node before Set is called.
 func (h *Handle) Node() *corev1.Node {
 	if r := h.reporter.Load(); r != nil {
 		return r.Node()
@@ -44,14 +44,15 @@ func (h *Handle) Allocatable() corev1.ResourceList {
 	return h.Initial
 }
 
-// Changed calls [Reporter.Changed]. Before Set it does nothing.
+// Changed makes the Reporter compute and report the node status soon, see [Reporter.Changed]. Before Set is called, it does
+// nothing.
 func (h *Handle) Changed() {
 	if r := h.reporter.Load(); r != nil {
 		r.Changed()
 	}
 }
 
-// Report calls [Reporter.Report]. Before Set it returns an error.
+// Report sends the current node status to the API server, see [Reporter.Report]. Before Set is called, it returns an error.
 func (h *Handle) Report(ctx context.Context) error {
 	if r := h.reporter.Load(); r != nil {
 		return r.Report(ctx)
@@ -59,7 +60,8 @@ func (h *Handle) Report(ctx context.Context) error {
 	return errNoReporter
 }
 
-// WaitRegistered calls [Reporter.WaitRegistered]. Before Set it returns an error.
+// WaitRegistered blocks until the Node exists at the API server, see [Reporter.WaitRegistered]. Before Set is called, it returns
+// an error.
 func (h *Handle) WaitRegistered(ctx context.Context) error {
 	if r := h.reporter.Load(); r != nil {
 		return r.WaitRegistered(ctx)

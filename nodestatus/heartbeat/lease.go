@@ -198,7 +198,7 @@ func (l *Lease) renewOnce(ctx context.Context) {
 	}
 }
 
-// sendRequest sends the request that step describes, and returns the next step of the renewal.
+// sendRequest sends the request to the API server that step, one step of a lease renewal, describes. It returns the next step.
 func (l *Lease) sendRequest(ctx context.Context, step leaseStep) leaseStep {
 	var lease *coordinationv1.Lease
 	var uid types.UID

@@ -81,8 +81,8 @@ func (s *leaseState) startRound(now time.Time) leaseStep {
 	return s.writeLease(now, leaseStep{})
 }
 
-// handleResponse returns the next step of the round. It depends on the response to the previous step: a lease, the UID of the
-// Node, or err.
+// handleResponse returns the next step of the lease renewal, after the response to the previous step. The response is a lease,
+// the UID of the Node, or err.
 func (s *leaseState) handleResponse(now time.Time, lease *coordinationv1.Lease, uid types.UID, err error) leaseStep {
 	switch s.verb {
 	case leaseGet:
@@ -159,8 +159,8 @@ func (s *leaseState) handleNode(now time.Time, uid types.UID, err error) leaseSt
 	return s.retryUpdate(now, leaseStep{err: err})
 }
 
-// retryUpdate returns the next step after an update failed for another reason than a conflict: update again, unless the attempts
-// are used up.
+// retryUpdate returns the next step after an update of the lease has failed for another reason than a conflict. The step repeats
+// the update until the attempts are used up.
 func (s *leaseState) retryUpdate(now time.Time, step leaseStep) leaseStep {
 	step.reconnect = s.tries > 1 || !isServerError(step.err)
 	if s.tries == maxHeartbeatTries {
@@ -193,8 +193,8 @@ func (s *leaseState) retryRead(err error) leaseStep {
 	return s.readLease(leaseStep{err: err, delay: ensureBackoff.After(s.readFailures), reconnect: !isServerError(err)})
 }
 
-// writeLease sets the request of step and returns step: create the lease, or update it. If the lease has no owner and the UID of
-// the Node is unknown, the request is to get the Node first.
+// writeLease returns step with the request to create or update the lease. If the lease has no owner and the UID of the Node is
+// unknown, the request gets the Node first.
 func (s *leaseState) writeLease(now time.Time, step leaseStep) leaseStep {
 	var lease *coordinationv1.Lease
 	s.verb = leaseUpdate

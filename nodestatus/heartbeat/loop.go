@@ -244,8 +244,8 @@ func (l *loop) observeWatch() {
 	}
 }
 
-// storeNode stores node, received from the API server, as serverNode. If its boot ID is that of another machine, a second agent
-// uses the node name: this is reported.
+// storeNode stores node, received from the API server, as serverNode. If its boot ID shows that an agent on another machine uses
+// the node name too, storeNode reports this.
 func (l *loop) storeNode(node *corev1.Node) {
 	l.serverNode = node
 	if len(node.Spec.PodCIDRs) > 0 {
@@ -267,8 +267,8 @@ func isNewer(node, current *corev1.Node) bool {
 	return err != nil || order > 0
 }
 
-// buildNode returns the Node with the status that follows from facts. Its other fields are those of serverNode, if that is set.
-// It also returns the events that must be recorded.
+// buildNode returns the Node to report, and the events that must be recorded. The status of the Node follows from facts. Its
+// other fields come from serverNode, if that is set.
 func (l *loop) buildNode(facts nodestatus.Facts) (*corev1.Node, []nodestatus.Event) {
 	if l.serverNode == nil {
 		return nodestatus.Initial(facts)

@@ -33,7 +33,8 @@ type outcome struct {
 }
 
 // buildRequest returns a function that sends a request of this kind, or nil for requestNone. changed is true if the status
-// differs from that at the API server. The function is called on another goroutine, and shares no mutable state with the loop.
+// differs from the status at the API server. The function is called on another goroutine, and shares no mutable state with the
+// loop.
 func (l *loop) buildRequest(kind request, changed bool) func(context.Context) outcome {
 	r, previous, announced := l.r, l.serverNode, l.announced
 	switch kind {
