@@ -59,8 +59,8 @@ func (l *connLimiter) Accept() (net.Conn, error) {
 	}
 }
 
-// addConn counts accepted as an open connection and returns it as c. If maxAll connections are open, c is nil: the caller then
-// closes accepted. If too many connections are unauthenticated, oldest is not nil: the caller then closes oldest.
+// addConn counts accepted as an open connection, and returns it as c. c is nil if maxAll connections are open: the caller must
+// close accepted. If oldest is not nil, too many connections are unauthenticated: the caller must close oldest.
 func (l *connLimiter) addConn(accepted net.Conn) (c, oldest *countedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -60,7 +60,7 @@ func protocolToken(header http.Header) (token string, err error) {
 	return token, nil
 }
 
-// isWebSocket reports whether header is that of a request for an upgrade to a WebSocket.
+// isWebSocket reports whether header requests an upgrade to a WebSocket.
 func isWebSocket(header http.Header) bool {
 	if !strings.EqualFold(header.Get("Upgrade"), "websocket") {
 		return false

@@ -57,9 +57,9 @@ func (w *watchers) removeWatcher(removed *watcher) {
 	delete(w.all, removed)
 }
 
-// sendUpdate sends an event ADDED or MODIFIED for a pod to all watchers. The first event is ADDED, unless the pod is being
-// deleted. encode returns the encoded pod, and is called only if there are watchers. dropped is the number of watchers dropped
-// because they are too slow.
+// sendUpdate sends an event for a new or changed pod to all watchers. The type is ADDED for the first event of a pod that is not
+// being deleted, and otherwise MODIFIED. encode returns the encoded pod, and is called only if there are watchers. dropped is the
+// number of watchers that were dropped because they are too slow.
 func (w *watchers) sendUpdate(uid string, deleting bool, encode func() ([]byte, error)) (dropped int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +78,8 @@ func (w *watchers) sendUpdate(uid string, deleting bool, encode func() ([]byte, 
 }
 
 // sendDeleted sends an event DELETED for a pod to all watchers, at most once per pod. listed is true if a source still lists the
-// pod: later updates are then not sent. For encode and dropped see sendUpdate.
+// pod; its later updates are then not sent. encode returns the encoded pod, and dropped is the number of watchers that were
+// dropped because they are too slow.
 func (w *watchers) sendDeleted(uid string, listed bool, encode func() ([]byte, error)) (dropped int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -173,7 +173,7 @@ func resizeOperation(before, after resource.Quantity) string {
 }
 
 // countResizeStatus counts a resize that has become infeasible, and the end of a deferred resize: accepted or reverted. It
-// compares the conditions in status with those of the last status.
+// compares the conditions in status with the conditions of the last status.
 func (r *podRecord) countResizeStatus(metrics *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	before := podstatus.FindCondition(r.status.Conditions, corev1.PodResizePending)
 	after := podstatus.FindCondition(status.Conditions, corev1.PodResizePending)

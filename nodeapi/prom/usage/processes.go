@@ -38,7 +38,7 @@ type procReader struct {
 var errTooMany = errors.New("too many")
 
 // readProcesses reads the open files and the limit of open files for the processes of the cgroup of sample. parts selects these
-// values. The limit is that of the first process. It is read only for containers, sandboxes and the root cgroup.
+// values. The limit is read from the first process, and only for containers, sandboxes and the root cgroup.
 func (p *procReader) readProcesses(sample *stats.Sample, parts procParts) (info processInfo) {
 	pids := sample.Stats.Pids.Procs
 	if parts&procOpenFiles != 0 {
