@@ -39,12 +39,13 @@ func (c *CachedCollector) CPUAndMemory(ctx context.Context) (*statsapi.Summary, 
 	return c.cpuAndMemory.Get(ctx)
 }
 
-// Samples calls [Collector.Samples]. Samples are not cached.
+// Samples reads the counters of the cgroups, see [Collector.Samples]. The result is not cached.
 func (c *CachedCollector) Samples(ctx context.Context, parts cgroups.Parts) ([]Sample, error) {
 	return c.collector.Samples(ctx, parts)
 }
 
-// Filesystems calls [Collector.Filesystems]. Its result is not cached.
+// Filesystems returns the size and free space of the file systems that contain paths, see [Collector.Filesystems]. The result is
+// not cached.
 func (c *CachedCollector) Filesystems(ctx context.Context, paths []string) (map[string]Filesystem, error) {
 	return c.collector.Filesystems(ctx, paths)
 }

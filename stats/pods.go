@@ -155,7 +155,8 @@ func unlistedPods(pods []pod, paths map[string]cgroups.Path) (more []pod) {
 }
 
 // runningPods returns the pods in snapshot that have a running container, sorted by namespace and name. If several sandboxes have
-// the same pod name, it uses those that are ready, or else the newest, like pkg/kubelet/stats/cri_stats_provider.go.
+// the same pod name, it uses the ready sandboxes, or the newest sandbox if none is ready, like
+// pkg/kubelet/stats/cri_stats_provider.go.
 func runningPods(snapshot cri.Snapshot) []pod {
 	run := make(map[string]int, len(snapshot.Sandboxes)) // containers by sandbox
 	for i := range snapshot.Containers {
@@ -226,8 +227,9 @@ func currentSandboxes(sandboxes []*cri.Sandbox) []*cri.Sandbox {
 	})}
 }
 
-// samplePod stores in p the counters of its pod cgroup, its containers and its sandbox. For parts and sandboxParts see
-// samplePods. If sandboxParts includes PartProcs, it also reads the network traffic of the pod.
+// samplePod stores in p the counters of its pod cgroup, its containers and its sandbox. parts selects the counters of pod and
+// containers, sandboxParts the counters of the sandbox. If sandboxParts includes PartProcs, it also reads the network traffic of
+// the pod.
 func (k *Collector) samplePod(ctx context.Context, p *pod, parts, sandboxParts cgroups.Parts, errs *failures) {
 	s := k.sampleCgroup(ctx, p.path, "", parts, errs)
 	if !s.found {
@@ -262,7 +264,8 @@ func (k *Collector) samplePod(ctx context.Context, p *pod, parts, sandboxParts c
 }
 
 // networkProcess returns the process ID of a process in the network namespace of pod p, or zero if the pod has no process. It
-// prefers a process of the sandbox to that of a container. Sandboxes of CRI-O have no process by default (option drop_infra_ctr).
+// prefers a process of the sandbox to a process of a container. Sandboxes of CRI-O have no process by default (option
+// drop_infra_ctr).
 func (k *Collector) networkProcess(ctx context.Context, p *pod, errs *failures) int {
 	if procs := p.sandboxSample.stats.Pids.Procs; len(procs) > 0 {
 		return procs[0]
@@ -310,8 +313,8 @@ func (k *Collector) readNetwork(p *pod, pid string, errs *failures) {
 	}
 }
 
-// addRuntimeStats stores in each container of pods the values that the runtime has measured. They include the usage of the
-// writable layer. For containers without a cgroup, they also replace its CPU and memory counters.
+// addRuntimeStats stores the measurements of the runtime in the containers of pods: the usage of the writable layer, and for a
+// container without a cgroup also its CPU and memory counters.
 func (k *Collector) addRuntimeStats(ctx context.Context, pods []pod, errs *failures) {
 	if k.layers == nil || len(pods) == 0 {
 		return
