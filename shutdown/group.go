@@ -65,8 +65,8 @@ func Groups(periods []Period, pods []*corev1.Pod) []Group {
 	return groups
 }
 
-// Grace returns the termination grace period of pod, at most GracePeriod of the group g. A pod without a grace period of its own
-// gets that of the group.
+// Grace returns the termination grace period of pod, at most GracePeriod of the group g. For a pod without a grace period, it
+// returns GracePeriod.
 func (g Group) Grace(pod *corev1.Pod) time.Duration {
 	own := pod.Spec.TerminationGracePeriodSeconds
 	if seconds := int64(g.GracePeriod / time.Second); own == nil || *own > seconds {

@@ -59,8 +59,8 @@ func stopPod(ctx context.Context, reconciler Reconciler, pod *corev1.Pod, grace 
 }
 
 // Admit has the signature of lifecycle.Admit. While the machine shuts down, it rejects pods of the API server, and their
-// controllers replace them on other nodes. For a static pod it returns another error, with which the pod stays pending until
-// after the reboot.
+// controllers replace them on other nodes. A static pod is not rejected, but gets an error that keeps it pending until after the
+// reboot.
 func (i *Inhibitor) Admit(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error {
 	switch {
 	case !i.ShuttingDown():
