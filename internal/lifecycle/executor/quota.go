@@ -121,8 +121,8 @@ func (q *Quota) EnforceNow(ctx context.Context, pod *corev1.Pod) {
 }
 
 // enforceWhileRunning enforces the CPU quota of a pod with running containers, because a previous agent process may have died
-// during a start, before it enforced the quota. Execute calls it before any slow work. It skips pods that actions resizes,
-// because the resize enforces the quota. A missing cgroup is no error.
+// during a start, while the quota was removed. It skips a pod that actions resizes, because the resize enforces the quota. A
+// missing cgroup is no error.
 func (q *Quota) enforceWhileRunning(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
 	if pod == nil || !podview.IsRunning(observed) || len(actions.Resize) > 0 || actions.ResizePod {
 		return nil
@@ -133,8 +133,8 @@ func (q *Quota) enforceWhileRunning(ctx context.Context, pod *corev1.Pod, observ
 	return nil
 }
 
-// EnforceTimer returns a channel that receives after Node.StartSlotTimeout. The worker then enforces the CPU quota of the pod
-// even if the start continues. If due, the channel of an earlier call, is not nil, EnforceTimer returns due.
+// EnforceTimer returns a timer channel that receives after Node.StartSlotTimeout. The worker then enforces the CPU quota of the
+// pod although the start continues. Parameter due is the channel of an earlier call; EnforceTimer returns it if it is not nil.
 func (q *Quota) EnforceTimer(due <-chan time.Time) <-chan time.Time {
 	if due != nil {
 		return due

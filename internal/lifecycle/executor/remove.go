@@ -19,9 +19,9 @@ type remover struct {
 	logs *logs
 }
 
-// removeContainers removes the containers in actions.RemoveContainers from the runtime. If the removal of a container fails, the
-// runtime still reserves its name, so removeContainers increases the attempt number of its replacement in actions.Start.
-// containerd 2.4 fails to remove a container if its start was abandoned after the task was created.
+// removeContainers removes the containers in actions.RemoveContainers from the runtime. If a removal fails, the runtime still
+// reserves the container's name, so removeContainers increases the attempt number of its replacement in actions.Start. For
+// example, containerd 2.4 cannot remove a container whose start was abandoned after the task was created.
 func (r *remover) removeContainers(ctx context.Context, observed cri.Pod, actions *plan.Actions) error {
 	var errs []error
 	for _, id := range actions.RemoveContainers {

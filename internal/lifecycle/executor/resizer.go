@@ -162,9 +162,9 @@ func rejectionDecision(decision *resize.Decision, err error) resize.Decision {
 	}
 }
 
-// CurrentDecision returns the decision about the resources of pod. It calls Decide if pod differs from the pod of the last
-// decision. A pod that is not admitted gets no allocation. If only the pod status has changed, a deferred resize stays deferred:
-// package resizequeue orders the retries of all pods.
+// CurrentDecision returns the decision about the resources of pod. It decides again if pod differs from the pod of the last
+// decision. If only the pod status has changed, a deferred resize stays deferred, because package resizequeue orders the retries
+// of all pods. A pod that is not admitted gets no allocation.
 func (z *Resizer) CurrentDecision(pod *corev1.Pod, observed cri.Pod, deleted bool) resize.Decision {
 	if z.decisionPod == pod {
 		return z.decision

@@ -96,9 +96,9 @@ func (s *stopper) killContainer(ctx context.Context, call hook.Call, kill plan.K
 // maxStopFailures is how many times StopContainer may fail before the container is killed without grace period.
 const maxStopFailures = 5
 
-// stopContainer stops a container with this grace period. After maxStopFailures failures it uses no grace period. Otherwise a pod
-// with an invalid stop signal in its image would never terminate, because containerd 2.4 cannot send that signal. The kubelet
-// stops the sandbox in this case.
+// stopContainer stops a container within this grace period, or at once after maxStopFailures failures. Otherwise a pod with an
+// invalid stop signal in its image would never terminate, because containerd 2.4 cannot send that signal. The kubelet stops the
+// sandbox in this case.
 func (s *stopper) stopContainer(ctx context.Context, id string, grace time.Duration) error {
 	s.mu.Lock()
 	if s.failures[id] >= maxStopFailures {

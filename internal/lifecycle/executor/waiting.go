@@ -33,8 +33,8 @@ func (w *WaitingReasons) Replace(reasons map[string]podstatus.Waiting) {
 	w.reasons = reasons
 }
 
-// setError stores err as the waiting reason of the container with this name. The reason is that of err if err is a StartError,
-// else parameter reason. A nil err removes the waiting reason.
+// setError stores err as the waiting reason of the container with this name. It uses the reason in err if err is a StartError,
+// otherwise parameter reason. A nil err removes the waiting reason.
 func (w *WaitingReasons) setError(name, reason string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
