@@ -24,9 +24,8 @@ const (
 	maxHeader = 256 << 10
 )
 
-// newClient returns an HTTP/1 client without proxy. It does not verify certificates, because they rarely contain a pod address.
-// When connCtx ends, all connections of the client are closed, including unfinished dials. net/http alone would let unfinished
-// dials continue without limit.
+// newClient returns an HTTP/1 client without proxy that does not verify certificates, because they rarely contain a pod address.
+// When connCtx ends, all connections of the client are closed, including unfinished dials, which net/http alone would not limit.
 func newClient(connCtx context.Context) *http.Client {
 	t := &http.Transport{
 		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
