@@ -61,9 +61,8 @@ func (m *Mailbox) Desired() (pod *corev1.Pod, deleted bool) {
 	return m.pod, m.deleted
 }
 
-// Update stores pod as the newest version and signals the worker. terminal is true if the pod was already published with a
-// terminal phase. If only the status differs, Update signals StatusEcho, not Changed: most status changes are the agent's own
-// reports and must not end a back-off. Update cancels the running sync if pod is newly deleted or has a shorter grace period.
+// Update stores pod as the newest version and signals the worker: Changed, or StatusEcho if only the status differs. terminal is
+// true if the pod was already published with a terminal phase.
 func (m *Mailbox) Update(pod *corev1.Pod, terminal bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,7 +73,7 @@ func (m *Mailbox) Update(pod *corev1.Pod, terminal bool) {
 	if m.listed == pod {
 		return
 	}
-	signal := m.StatusEcho
+	signal := m.StatusEcho // most status changes are the agent's own reports and must not end a back-off
 	if !IsSameExceptStatus(m.listed, pod) || podstatus.IsTerminal(pod.Status.Phase) && !terminal {
 		signal = m.Changed
 	}
@@ -147,8 +146,8 @@ func (m *Mailbox) Delete() {
 	}
 }
 
-// Evict requests an eviction of the pod. It cancels the running sync, unless that sync already stops the pod and eviction has no
-// shorter grace period. The returned channel is closed when no container of the pod runs and its resources are released.
+// Evict requests an eviction of the pod. The returned channel is closed when no container of the pod runs and its resources are
+// released. Evict cancels the running sync, unless that sync already stops the pod and eviction has no shorter grace period.
 func (m *Mailbox) Evict(eviction podstatus.Eviction) <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
