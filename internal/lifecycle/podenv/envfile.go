@@ -14,9 +14,8 @@ import (
 const maxEnvFileLine = 64<<10 - 1
 
 // ParseEnvFile returns the value of variable key in data, the content of an environment file (KEP-3721; pkg/kubelet/util/env).
-// Lines have the form NAME='value'. The quotes are required, and the value may contain line breaks. Blank lines and comments are
-// skipped. The result is empty if the variable is missing or a blank follows its equals sign. The first definition of key counts;
-// errors after it are not found.
+// Lines have the form NAME='value', with required quotes; the value may contain line breaks. If key is missing, the result is
+// empty. If key is defined twice, the first definition counts, and errors after it are not found.
 func ParseEnvFile(data []byte, key string) (string, error) {
 	return parseEnvFile(data, map[string]bool{key: true}).lookupValue(key)
 }

@@ -61,10 +61,9 @@ type EnvFile struct {
 	Volume, Path string
 }
 
-// Resolve reads the config maps, secrets, services and environment files that the container refers to. volumes has the host paths
-// of the pod volumes by name. Resolve takes at most [ResolveTimeout]. An object that does not exist is left out of the result;
-// [New] returns an error for it if it is required. Any other error contains the field path. If from is nil, a required reference
-// to an object is an error.
+// Resolve reads the config maps, secrets, services and environment files that the container refers to, in at most
+// [ResolveTimeout]. volumes has the host paths of the pod volumes by name. An object that does not exist is missing in the
+// result, and [New] returns an error if it is required. If from is nil, Resolve returns an error for a required object.
 func Resolve(ctx context.Context, pod *corev1.Pod, container *corev1.Container, from Objects, volumes map[string]string) (References, error) {
 	ctx, cancel := context.WithTimeout(ctx, ResolveTimeout)
 	defer cancel()
@@ -128,9 +127,9 @@ func (r *resolver) resolveContainer(ctx context.Context, container *corev1.Conta
 // errNoObjects is the error of a required reference if Objects is nil.
 var errNoObjects = errors.New("this agent has no config maps and secrets: lifecycle.Options.Objects is nil")
 
-// fetchObject reads the object with this name by calling get, and stores it in found. It does nothing if found contains the
-// object, so that all variables of a container use the same version of an object. An object that does not exist is no error. If
-// the agent has no [Objects], isOptional decides whether the reference is an error.
+// fetchObject reads the object with this name by calling get, and stores it in found. An object in found is not read again, so
+// that all variables of a container use one version of it. An object that does not exist is no error. If the agent has no
+// [Objects], isOptional decides whether the reference is an error.
 func fetchObject[T any](
 	ctx context.Context, r *resolver, found map[string]*T, name string, isOptional *bool,
 	get func(Objects, context.Context, string, string) (*T, error),

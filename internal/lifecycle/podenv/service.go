@@ -25,9 +25,9 @@ func hasServiceLinks(pod *corev1.Pod) bool {
 	return pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks
 }
 
-// serviceEnv returns the service variables of pod. They describe the services in its namespace, if enableServiceLinks is set, and
-// the service of the API server. A service named kubernetes in the pod namespace overrides that of the API server. Services
-// without cluster IP get no variables (kubelet_pods.go, getServiceEnvVarMap; pkg/kubelet/envvars).
+// serviceEnv returns the service variables of pod. They describe the service of the API server and, if enableServiceLinks is set,
+// the services in the pod's namespace. Services without cluster IP get no variables (kubelet_pods.go, getServiceEnvVarMap;
+// pkg/kubelet/envvars).
 func serviceEnv(pod *corev1.Pod, services []*corev1.Service) []cri.EnvVar {
 	byName := make(map[string]*corev1.Service)
 	for _, s := range services {
