@@ -25,9 +25,9 @@ func openInPlace(root *os.Root, name string) (*os.File, error) {
 	return root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// replaceContent sets content and mode of the file with this name without replacing the file itself. The mode does not depend on
-// the umask. It does not write content that the file already has. For this comparison it reads the file only if the size is
-// equal, because a container may have made the file huge.
+// replaceContent sets content and mode of the file with this name without replacing the file itself, and independent of the
+// umask. It writes nothing if the file already has the content. It compares files of equal size only, because a container may
+// have made the file huge.
 func replaceContent(root *os.Root, name string, content []byte, mode fs.FileMode) (err error) {
 	f, err := openInPlace(root, name)
 	if err != nil {
