@@ -32,8 +32,9 @@ func GenerationOf(container *cri.Container) int {
 	return n
 }
 
-// currentGeneration returns the restart-all generation that the containers of the pod must have: the number of restarts of all
-// containers so far. requested is true if a container requests another such restart and no container was created for it yet.
+// currentGeneration returns n, how often all containers of the pod were restarted together (RestartAllContainers). Containers
+// with a lower generation must be replaced. requested is true if a container requests another such restart and no container was
+// created for it yet.
 func currentGeneration(pod *corev1.Pod, observed *cri.Pod) (n int, requested bool) {
 	for i := range observed.Containers {
 		n = max(n, GenerationOf(&observed.Containers[i]))

@@ -36,9 +36,9 @@ func HideReplacement(observed cri.Pod, replaced []cri.Container) cri.Pod {
 	return observed
 }
 
-// HideLateSuccessors returns observed without successors of containers that are terminated for good in published, the published
-// status. Such a successor exists if the call that creates it fails and takes effect later. The agent does not start it, because
-// a terminated container must keep its status. The kubelet starts it, and then publishes no more status of the pod.
+// HideLateSuccessors returns observed without containers that replace a container that is terminated for good in published, the
+// published status. Such a successor appears if the call that creates it fails and takes effect later. The agent does not start
+// it, because a terminated container must keep its status. The kubelet starts it, and then publishes no more status of the pod.
 func HideLateSuccessors(pod *corev1.Pod, observed cri.Pod, published *corev1.PodStatus) cri.Pod {
 	late := func(c cri.Container) bool {
 		return c.State == cri.ContainerCreated && slices.ContainsFunc(observed.Containers, func(o cri.Container) bool {

@@ -10,8 +10,7 @@ import (
 )
 
 // ShouldRestart reports whether a container that exited with exitCode must be restarted. The first matching restart rule of the
-// container decides. If no rule matches, the restart policy of the container decides, or that of the pod if the container has
-// none. Rules count only for a container with a policy. An unknown policy counts as Always. Source: KEP-5307,
+// container decides, otherwise its restart policy, otherwise the restart policy of the pod. Source: KEP-5307,
 // pkg/api/v1/pod/util.go of the kubelet.
 func ShouldRestart(pod *corev1.PodSpec, container *corev1.Container, exitCode int32) bool {
 	if container.RestartPolicy != nil {
