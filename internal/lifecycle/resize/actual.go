@@ -14,10 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// actualSize returns the resources that a container instance has at present. If a size was sent to the runtime, it returns the
-// last one. Otherwise it compares the resources that the runtime reports with requested, the size in the spec, and with the size
-// in the annotation of the instance. An instance without the annotation was not created by an agent. It is assumed to have the
-// requested size.
+// actualSize returns the resources that a container instance has at present: the size that was last sent to the runtime,
+// otherwise the size that the runtime reports. requested is the size in the spec. An instance that no agent has created is
+// assumed to have this size.
 func (s *State) actualSize(container *corev1.Container, instance *cri.Container, requested cgroups.ContainerSize) cgroups.ContainerSize {
 	if sent, ok := s.SentSizes[instance.ID]; ok {
 		return sent

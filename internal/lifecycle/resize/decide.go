@@ -183,8 +183,8 @@ func podLevelRequirements(pod *corev1.Pod, size cgroups.ContainerSize) *corev1.R
 	return &c.Resources
 }
 
-// IsResize reports whether the spec requests resources other than the previously allocated ones, and no reason against this
-// resize was found so far. The caller then checks the free resources of the node.
+// IsResize reports whether the spec requests other resources than are allocated, and the resize is not found infeasible so far.
+// The caller then checks the free resources of the node.
 func (d *Decision) IsResize() bool { return d.Previous != nil && d.Reason == "" }
 
 // Deferred returns the decision for a pod that does not fit on the node now, but may fit later. message is the reason.
