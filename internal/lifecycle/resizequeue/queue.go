@@ -61,9 +61,9 @@ func (q *Queue) Observe(now time.Time, active []*corev1.Pod) (epoch uint64) {
 	return q.epoch
 }
 
-// Next returns the UIDs of the pods whose workers must now retry their resize. Shortly after a release of resources it returns
-// one pod at a time, later all. resizes are the deferred resizes. at is the time of the next call if nothing changes before; zero
-// means that no call is needed.
+// Next returns the UIDs of the pods in resizes, the deferred resizes, whose workers must retry the resize now. Shortly after a
+// release of resources it returns one pod at a time, later all. at is the time of the next call if nothing changes before, or
+// zero if no call is needed.
 func (q *Queue) Next(now time.Time, resizes []Resize) (wake []string, at time.Time) {
 	for _, r := range sortResizes(resizes) {
 		if r.Epoch >= q.epoch {
