@@ -55,9 +55,9 @@ func (r *Runtime) Name(ctx context.Context) (string, error) {
 	return version.RuntimeName, err
 }
 
-// CheckNetwork returns an error if the pod network is not ready, and then registers the pod with this UID as waiting for the
-// network. If the cached status is older than 5 s, it requests a new one; if wait is true, it also waits for the new status, at
-// most 2 s. If no status is known, CheckNetwork returns nil: the runtime then reports the problem when it creates a sandbox.
+// CheckNetwork returns an error if the pod network is not ready, and registers the pod with this UID as waiting for the network.
+// If the cached status is older than 5 s, it requests a new status, for which it waits at most 2 s if wait is true. If no status
+// is known, it returns nil, because the runtime reports the problem when it creates a sandbox.
 func (r *Runtime) CheckNetwork(ctx context.Context, uid string, wait bool) error {
 	if r.reporter == nil {
 		return nil
@@ -142,8 +142,8 @@ func (r *Runtime) Run(ctx context.Context) {
 	}
 }
 
-// fetchStatus calls the runtime once, stores the status, and wakes the callers and pods that wait for it. late is nil unless the
-// call hangs; it then receives the error of that call.
+// fetchStatus calls the runtime once, stores the status, and wakes the callers and pods that wait for it. If the call hangs, late
+// receives its error when it returns; otherwise late is nil.
 func (r *Runtime) fetchStatus(ctx context.Context) (late <-chan error) {
 	var status cri.Status
 	late, err := callout.Do(ctx, callTimeout, func(ctx context.Context) error {
@@ -184,8 +184,8 @@ func (r *Runtime) hasWaitingPods() bool {
 	return r.state.hasWaitingPods(time.Now())
 }
 
-// NetworkError returns an error with the reason if the pod network is not ready according to status, otherwise nil. The text is
-// that of updateRuntimeUp in pkg/kubelet/kubelet.go.
+// NetworkError returns an error with the reason if the pod network is not ready according to status, otherwise nil. The error has
+// the text that updateRuntimeUp in pkg/kubelet/kubelet.go reports.
 func NetworkError(status cri.Status) error {
 	c, ok := status.Condition(cri.ConditionNetworkReady)
 	switch {
