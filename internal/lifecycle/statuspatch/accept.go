@@ -76,8 +76,8 @@ func timedConditions() [7]corev1.PodConditionType {
 	}
 }
 
-// keepTransitionTime sets the transition time of condition to that of the same condition in before if both have an equal status.
-// Otherwise it sets an unset transition time to now.
+// keepTransitionTime copies the transition time of condition from the condition of its type in before, if both have an equal
+// status. Otherwise it sets an unset transition time to now.
 func keepTransitionTime(condition *corev1.PodCondition, before []corev1.PodCondition, now time.Time) {
 	switch p := podstatus.FindCondition(before, condition.Type); {
 	case p != nil && p.Status == condition.Status:

@@ -20,9 +20,9 @@ type Update struct {
 	Patch  []byte           // nil: the fields that the agent owns are unchanged
 }
 
-// Next computes the next update of the pod status on the API server. pod is the pod object of the server, for a static pod its
-// mirror pod; status is the agent's status. mayRun is true while a container may still run, see [Merge]. The error is that of
-// [Accept]: the caller must send the patch even with an error.
+// Next computes the next update of the pod status on the API server. pod is the pod object of the server (the mirror pod of a
+// static pod), and status is the agent's status. mayRun is true while a container may still run, see [Merge]. If [Accept]
+// corrects the status, Next returns its error, and the caller must still send the patch.
 func Next(pod *corev1.Pod, status *corev1.PodStatus, mayRun bool, now time.Time) (Update, error) {
 	accepted, contradiction := Accept(pod, &pod.Status, status, now)
 	merged := Merge(pod, &pod.Status, &accepted, mayRun, now)
