@@ -5,8 +5,8 @@ package cgroups
 
 import "slices"
 
-// ParseBlkio parses two v1 files about the same block devices: bytes is blkio.throttle.io_service_bytes, and operations is
-// blkio.throttle.io_serviced. The variants with the suffix _recursive have the same format. It omits devices without traffic.
+// ParseBlkio returns the block devices with traffic, from two v1 files: bytes is the content of blkio.throttle.io_service_bytes,
+// and operations the content of blkio.throttle.io_serviced. The variants with the suffix _recursive have the same format.
 func ParseBlkio(bytes, operations []byte) ([]IODevice, error) {
 	devices, err := appendBlkio(nil, "blkio bytes", bytes, (*IODevice).byteField)
 	if err == nil {
@@ -18,9 +18,8 @@ func ParseBlkio(bytes, operations []byte) ([]IODevice, error) {
 	return slices.DeleteFunc(devices, IODevice.isIdle), nil
 }
 
-// appendBlkio adds the counters in content, one of the two files, to devices. A line is for example "8:0 Read 4096". field
-// returns the counter for the operation of a line. The operations Sync, Async and Total are skipped, because they count the same
-// traffic again.
+// appendBlkio adds the counters in content to devices; errors call the content kind. field returns the counter for the operation
+// of a line such as "8:0 Read 4096". It returns nil for an operation that counts the same traffic again.
 func appendBlkio(devices []IODevice, kind string, content []byte, field func(*IODevice, string) *uint64) ([]IODevice, error) {
 	s := scanner{kind: kind, rest: content}
 	for s.nextLine() {

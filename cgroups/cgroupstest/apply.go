@@ -83,8 +83,8 @@ func (t *Tree) fileName(name string) string {
 	return name
 }
 
-// checkV1Limits returns the error of V1 if next cannot replace the limits of cgroup: its memory limit is below the usage, or its
-// CPU quota is below that of a descendant.
+// checkV1Limits returns the error of a V1 kernel if next cannot replace the limits of cgroup. This is the case if the new memory
+// limit is below the usage, or the new CPU quota is below the quota of a descendant.
 func (t *Tree) checkV1Limits(cgroup *node, next *limits) error {
 	if t.opts.Mode == V2 {
 		return nil

@@ -93,8 +93,8 @@ func (t *Tree) countThrottled(cgroup *node, more int64) {
 	}
 }
 
-// reclaimMemory frees up to the given bytes in cgroup and its descendants, and returns the freed bytes. It reclaims inactive and
-// then active cache that memory.low does not protect, then cache protected by memory.low, and then swaps processes out.
+// reclaimMemory frees up to the given bytes in cgroup and its descendants, and returns the freed bytes. It reclaims page cache
+// before it swaps processes out, and takes cache that memory.low protects last.
 func (t *Tree) reclaimMemory(cgroup *node, bytes int64) (got int64) {
 	bytes = t.roundToPages(bytes)
 	for _, pass := range []reclaimPass{{}, {includeActive: true}, {includeActive: true, includeLow: true}} {
@@ -118,8 +118,8 @@ func (n *node) protectedBytes(minOnly bool) float64 {
 	return float64(min(bytes, n.usage.memory))
 }
 
-// reclaimCache frees up to the given bytes of cache of cgroup, and then of its children in the order of their names. cgroup keeps
-// at least keep bytes. share is the protection that the children have together; if they claim more, it is divided in proportion.
+// reclaimCache frees up to the given bytes of page cache in cgroup and its descendants, and returns the freed bytes. cgroup keeps
+// at least keep bytes of memory. Its children together keep at most share bytes, divided in proportion to their protection.
 func (t *Tree) reclaimCache(cgroup *node, bytes, keep, share int64, pass reclaimPass) (got int64) {
 	bytes = min(bytes, cgroup.usage.memory-keep)
 	if bytes <= 0 || cgroup.usage.cache == 0 {

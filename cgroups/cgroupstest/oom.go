@@ -76,8 +76,8 @@ const (
 	maxAdj = 1000
 )
 
-// selectVictim returns the process below full that the OOM killer kills. This is the one with the most pages, where each point of
-// oom_score_adj adds a thousandth of the limit. Of equal processes it is the one with the highest PID. Source: oom_badness in
+// selectVictim returns the process below full that the OOM killer kills: the one with the most pages, where each point of
+// oom_score_adj adds a thousandth of the limit. Among equal processes it selects the highest PID. Source: oom_badness in
 // mm/oom_kill.c of Linux.
 func (t *Tree) selectVictim(full *node) *proc {
 	perPoint := full.limits.memoryMax / t.opts.PageSize / 1000

@@ -108,7 +108,7 @@ func (n *node) addHugetlb(size string, bytes int64, refused uint64) {
 	}
 }
 
-// countEvent calls f with the memory events of cgroup and, in V2, with those of its ancestors.
+// countEvent calls f with the memory events of cgroup and, in V2, with the memory events of each ancestor.
 func (t *Tree) countEvent(cgroup *node, f func(e *cgroups.MemoryEvents)) {
 	for c := range cgroup.selfAndAncestors() {
 		f(&c.usage.memoryEvents)

@@ -131,8 +131,8 @@ func (t *treeV2) enableControllers(dir, needed string) error {
 	return nil
 }
 
-// enableEach enables each controller for the children of cgroup above. It ignores failures, except that of the controller needed,
-// which it returns.
+// enableEach enables each controller for the children of cgroup above. It returns an error only if the controller needed could
+// not be enabled.
 func (t *treeV2) enableEach(above, needed string) (err error) {
 	for _, c := range t.h.controllers {
 		if failed := t.h.writeFile(above, subtreeControl, "+"+c, 0); c == needed {

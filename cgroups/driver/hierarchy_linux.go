@@ -139,11 +139,11 @@ func (h *hierarchy) listChildren(dir string) (names []string, err error) {
 	return names, err
 }
 
-// visitDescendants calls visit for dir and all cgroups below it, children before their parents. It returns the first error of
-// visit. It skips cgroups that are removed meanwhile. Below a very long path, visit gets another hierarchy, whose root is a
-// cgroup further down, and a dir relative to that.
+// visitDescendants calls visit for dir and all cgroups below it, children before their parents, and returns the first error of
+// visit. It skips cgroups that are removed meanwhile. visit must use the hierarchy it receives: dir is relative to its root.
 func (h *hierarchy) visitDescendants(dir string, visit func(h *hierarchy, dir string) error) error {
 	below, prefix := h, dir
+	// The paths below would be too long for a system call, so continue relative to an open directory.
 	if len(dir) > unix.PathMax/4 {
 		fd, err := h.openAt(dir, unix.O_PATH|unix.O_DIRECTORY)
 		if err != nil {

@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Follow sets the callbacks from which the tree reads the pods; a lifecycle.Reconciler calls it for its tree. active returns the
+// Follow sets the functions from which the tree reads the pods; a lifecycle.Reconciler calls it for its tree. active returns the
 // pods whose requests count, and whether all sources have reported their pods. mayRun reports whether the pod with this UID runs
-// or may start. It has no effect if [New] was called with non-nil pods.
+// or may start. If [New] was called with non-nil pods, Follow has no effect.
 func (t *Tree) Follow(active func() (pods []*corev1.Pod, complete bool), mayRun func(uid string) bool) {
 	if f, ok := t.pods.(*podSource); ok {
 		f.setCallbacks(active, mayRun)

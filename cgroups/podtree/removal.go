@@ -110,8 +110,8 @@ func (t *Tree) findPodCgroups(ctx context.Context) ([]PodCgroup, error) {
 	return found, nil
 }
 
-// removeOrphan removes the cgroup found of an orphaned pod. If shrink is true, the pod still has volumes, and it lowers the CPU
-// shares to the minimum instead. It waits for one of slots first, which limit the concurrent removals.
+// removeOrphan removes found, the cgroup of an orphaned pod. If shrink is true, because the pod still has volumes, it keeps the
+// cgroup and lowers its CPU shares to the minimum. It first waits for one of slots, which limit the concurrent removals.
 func (t *Tree) removeOrphan(ctx context.Context, slots chan struct{}, found PodCgroup, shrink bool) {
 	select {
 	case slots <- struct{}{}:

@@ -49,8 +49,8 @@ func PlanResize(resize PodResize) ([]ResizeStep, error) {
 	return append(memory, planResource(resize, corev1.ResourceCPU, current)...), nil
 }
 
-// checkResize returns an error if the resize lowers a memory limit to the current usage or below. Its text is that of the
-// kubelet, which users see in pod conditions.
+// checkResize returns an error if the resize lowers a memory limit to the current usage or below. The error has the kubelet's
+// text, which users see in pod conditions.
 func checkResize(resize PodResize) error {
 	var errs []error
 	check := func(what string, from, to uint64, usage int64) {

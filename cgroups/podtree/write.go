@@ -62,9 +62,8 @@ func (t *Tree) applyUpdate(ctx context.Context, update Update) error {
 	return skipped
 }
 
-// dropUnsafeLimits removes limits from update that would harm running pods. With KeepHigher these are limits below the current
-// ones. A new memory limit below the usage is removed, or with LimitToUsage replaced by the usage; the error is then an
-// [OveruseError]. Inactive page cache does not count as usage.
+// dropUnsafeLimits removes limits from update that would harm running pods. It never lets a new memory limit fall below the
+// usage, which is reported as an [OveruseError]. With update.KeepHigher it also removes limits below the current ones.
 func (t *Tree) dropUnsafeLimits(ctx context.Context, update *Update) error {
 	if t.reader == nil || update.Resources.MemoryMax == nil && !update.KeepHigher {
 		return nil
@@ -90,7 +89,7 @@ func (t *Tree) dropUnsafeLimits(ctx context.Context, update *Update) error {
 	return adjustMemoryLimit(update, s.Memory)
 }
 
-// dropDecreases unsets CPUShares, MemoryMin and MemoryLow in resources unless they exceed those of current.
+// dropDecreases unsets CPUShares, MemoryMin and MemoryLow in resources where the new value is not above the value in current.
 func dropDecreases(resources *cgroups.Resources, current cgroups.Resources) {
 	if resources.CPUShares <= current.CPUShares {
 		resources.CPUShares = 0

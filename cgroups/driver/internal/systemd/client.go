@@ -42,7 +42,7 @@ type Socket struct {
 	Bus  bool // a message bus that systemd is connected to
 }
 
-// SystemSockets returns the sockets of the host: that of the system bus, and the private one of systemd.
+// SystemSockets returns the sockets of the host: the socket of the system bus, and the private socket of systemd.
 func SystemSockets() []Socket {
 	return []Socket{
 		{Path: "/run/dbus/system_bus_socket", Bus: true},

@@ -123,8 +123,8 @@ func (c *conn) queryVersion(ctx context.Context) (text string, err error) {
 	}
 }
 
-// wrapStep returns err with the step of the handshake in its text. If ctx has ended, which closes the socket, it wraps the error
-// of ctx instead.
+// wrapStep returns err with step, the name of a part of the handshake, in its text. If ctx has ended, which closes the socket, it
+// wraps the error of ctx instead.
 func wrapStep(ctx context.Context, step string, err error) error {
 	return fmt.Errorf("%s: %w", step, cmp.Or(ctx.Err(), err))
 }

@@ -127,8 +127,8 @@ func (c *Client) runJobOnce(ctx context.Context, unit, wantState, method string,
 	return c.awaitJob(ctx, w, job, wantState, lost)
 }
 
-// awaitJob waits for the result of job in watch. It also reads the state of the unit at growing intervals, and when lost, the end
-// of the connection, is closed: the result may not arrive then.
+// awaitJob waits until job has ended, and returns nil if it has succeeded. The result arrives in watch. If the connection is
+// lost, which closes lost, the result may not arrive, so awaitJob also reads the state of the unit.
 func (c *Client) awaitJob(ctx context.Context, watch *jobWatch, job dbus.ObjectPath, wantState string, lost <-chan struct{}) error {
 	overdue := time.NewTimer(firstPoll)
 	defer overdue.Stop()

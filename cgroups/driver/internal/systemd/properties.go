@@ -91,8 +91,8 @@ type propertyList []Property
 
 func (l *propertyList) addProperty(name string, value any) { *l = append(*l, newProperty(name, value)) }
 
-// addLimit adds a limit of bytes or tasks, unless value is nil. A negative value means no limit. A limit below least becomes
-// least, which is 1 where systemd rejects zero: with a limit of 1 byte or task, nothing can run either.
+// addLimit adds a limit of bytes or tasks, unless value is nil. A negative value means no limit. A lower limit than least is
+// raised to least: systemd rejects zero for some properties, and with a limit of 1 nothing can run either.
 func (l *propertyList) addLimit(name string, value *int64, least uint64) {
 	switch {
 	case value == nil:
@@ -140,8 +140,8 @@ func (l *propertyList) addSet(name, text string) error {
 	return nil
 }
 
-// effectiveWeight returns the cpu.weight that results from resources. The value in Unified, if valid, replaces that of CPUShares,
-// because it is written later.
+// effectiveWeight returns the cpu.weight that results from resources. A valid weight in Unified replaces the weight computed from
+// CPUShares, because it is written later.
 func effectiveWeight(resources cgroups.Resources, formula cgroups.WeightFormula) uint64 {
 	w, err := strconv.ParseUint(strings.TrimSpace(resources.Unified["cpu.weight"]), 10, 64)
 	if err == nil && w >= cgroups.MinWeight && w <= cgroups.MaxWeight {
