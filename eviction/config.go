@@ -66,9 +66,9 @@ func defaultHard(goos string) map[string]string {
 	return hard
 }
 
-// ParseThresholds parses config and returns the hard thresholds, then the soft ones, each sorted by signal. "0%" and "100%" give
-// no threshold. With EnforcePods, copies for allocatableMemory.available follow. Thresholds of containerfs depend on the
-// filesystem layout: see [Layout.Thresholds]. The error joins all errors, each with field, signal and value.
+// ParseThresholds returns the thresholds in config: the hard ones first, then the soft ones, each group sorted by signal. The
+// values "0%" and "100%" disable a threshold, and EnforcePods adds thresholds for allocatableMemory.available. Call
+// [Layout.Thresholds] to add thresholds for containerfs. The error names field, signal and value of each invalid entry.
 func ParseThresholds(config Config) ([]Threshold, error) {
 	var p parser
 	list := p.parseThresholds("evictionHard", config.hardThresholds())

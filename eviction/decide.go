@@ -162,8 +162,7 @@ func (d *decider) adoptVictims() {
 }
 
 // updateAdopted reviews the adopted victims: pods whose eviction was started elsewhere. It drops victims that are no longer being
-// evicted, because they have terminated or were started again. It kills victims that have exceeded their time to terminate, even
-// if the candidates cannot be measured.
+// evicted, because they have terminated or were started again. It kills victims that have exceeded their time to terminate.
 func (d *decider) updateAdopted() {
 	for _, v := range d.decision.State.victims {
 		evicting := func(c Candidate) bool { return c.UID == v.uid && c.Evicting }
@@ -197,8 +196,8 @@ func (d *decider) victimDeadline(grace time.Duration) time.Time {
 	return d.now.Add(max(10*time.Second, grace+grace/2) + cleanupTimeout)
 }
 
-// checkStorageLimits evicts all pods that exceed a limit of local storage, every 10 s. True means that the thresholds must not be
-// checked now: it evicts a pod, or first needs the candidates.
+// checkStorageLimits evicts all pods that exceed a limit of local storage; the usage is checked every 10 s. It returns true if
+// the thresholds must not be checked now, because it evicts a pod or needs a measurement of the candidates first.
 func (d *decider) checkStorageLimits() bool {
 	if d.policy.rules.NoLocalStorage {
 		return false
@@ -250,9 +249,9 @@ func (d *decider) checkThresholds() {
 	}
 }
 
-// decideReclaim sets Decision.Reclaim if removing caches, containers or images may satisfy t without an eviction. It returns
-// false if t must wait, because a reclaim is running or its effect is not measured yet. If it returns true and sets no reclaim,
-// the caller evicts a pod.
+// decideReclaim decides whether removing caches, containers or images may satisfy t, and then sets Decision.Reclaim. If it
+// returns true without a reclaim, the caller evicts a pod. It returns false if t must wait, because a reclaim is running or its
+// effect is not measured yet.
 func (d *decider) decideReclaim(t Threshold, reading Reading) bool {
 	missing := reading.amountMissing(t, true)
 	kind := d.policy.reclaimKind(t, reading, d.observation.Layout, missing)

@@ -36,9 +36,9 @@ func (l Layout) String() string {
 	}
 }
 
-// Thresholds returns the thresholds to use with layout l. It adds thresholds for containerfs, the filesystem of the writable
-// layers. They are copies of the thresholds of nodefs or imagefs: containerfs is one of these filesystems. Thresholds of
-// containerfs in list are dropped and named by the error; the result is valid even then. Source: UpdateContainerFsThresholds in
+// Thresholds returns list with thresholds for containerfs, the filesystem of the writable layers. They are copies of the
+// thresholds of nodefs or imagefs, depending on l, because containerfs is one of these filesystems. The error names thresholds of
+// containerfs in list, which are ignored; the result is valid nevertheless. Source: UpdateContainerFsThresholds in
 // pkg/kubelet/eviction/helpers.go.
 func (l Layout) Thresholds(list []Threshold) ([]Threshold, error) {
 	var errs []error
@@ -59,7 +59,8 @@ func (l Layout) Thresholds(list []Threshold) ([]Threshold, error) {
 	return kept, errors.Join(errs...)
 }
 
-// containerFSSignal returns image if the writable layers are on the image filesystem, and node otherwise.
+// containerFSSignal returns the signal of the filesystem with the writable layers: image for a dedicated image filesystem,
+// otherwise node.
 func (l Layout) containerFSSignal(node, image Signal) Signal {
 	if l == DedicatedImageFS {
 		return image

@@ -30,8 +30,7 @@ type lastObservation struct {
 }
 
 // measureCandidates stores the last result of Observer.Candidates in o, and returns its error. Without a result, it starts a call
-// in a goroutine and sets o.Measuring. If the running call hangs, it returns an error, and o counts as measured without
-// candidates.
+// in a goroutine and sets o.Measuring. If the call hangs, it returns an error and sets o.Measured without candidates.
 func (r *runner) measureCandidates(ctx context.Context, o *Observation) error {
 	if a := r.pods.result; a != nil {
 		o.Candidates, o.Measured = a.candidates, true // possibly incomplete
@@ -61,9 +60,8 @@ func (r *runner) callCandidates(ctx context.Context) {
 	}
 }
 
-// applyMeasurement stores result, the outcome of Observer.Candidates, for the next decision. It drops an outdated result, and one
-// that took too long. It returns when to observe the node next: at soonest, which is 100 ms after the last observation. If
-// soonest is still in the future, it decides now with the readings of that last observation.
+// applyMeasurement stores result, the outcome of Observer.Candidates, for the next decision, unless the result is outdated or
+// took too long. It returns when to observe the node next. soonest is 100 ms after the last observation.
 func (r *runner) applyMeasurement(ctx context.Context, result measureResult, soonest time.Time) time.Time {
 	outdated := r.pods.outdated || result.duration > candidatesTimeout+returnGrace
 	r.pods = measurement{}
@@ -74,6 +72,7 @@ func (r *runner) applyMeasurement(ctx context.Context, result measureResult, soo
 	if r.last == nil || !time.Now().Before(soonest) {
 		return soonest
 	}
+	// It is too early for another observation: decide now with the readings of the last one.
 	return r.decide(ctx)
 }
 

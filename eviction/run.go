@@ -81,7 +81,8 @@ func (r *runner) decide(ctx context.Context) time.Time {
 }
 
 // recordFailedPass stores err in the status after an observation without any reading. The other fields keep the previous
-// observation. It returns when to observe again: after 1 s, and after twice the delay for each further failure, up to 10 s.
+// observation. It returns when to observe again: 1 s after the first failure, and twice as long after each further failure, up to
+// 10 s.
 func (r *runner) recordFailedPass(now time.Time, err error) time.Time {
 	r.evictor.mu.Lock()
 	r.evictor.status.Err = err

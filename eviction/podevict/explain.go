@@ -36,9 +36,9 @@ type Explanation struct {
 	Annotations map[string]string     // of the event; nil: none
 }
 
-// Explain returns reason, message, conditions and annotations for the eviction of pod. The message is that of victim, and names
-// the containers that use more of the starved resource than they request. Their usage comes from summary. Source: evictionMessage
-// in pkg/kubelet/eviction/helpers.go.
+// Explain returns reason, message, conditions and annotations for the eviction of pod. It extends the message of victim by the
+// containers that use more of the starved resource than they request, according to summary. Source: evictionMessage in
+// pkg/kubelet/eviction/helpers.go.
 func Explain(victim eviction.Eviction, pod *corev1.Pod, summary *statsapi.Summary) Explanation {
 	why := Explanation{Reason: ReasonEvicted, Message: victim.Message}
 	starved := victim.Signal.Resource()

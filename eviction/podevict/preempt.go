@@ -31,8 +31,7 @@ func ExplainPreemption() Explanation {
 	}
 }
 
-// canPreempt reports whether pod may preempt other. It may if pod is critical and other is not, or if both have a priority and
-// that of pod is higher.
+// canPreempt reports whether pod may preempt other: pod is critical and other is not, or pod has a higher priority than other.
 func canPreempt(pod, other *corev1.Pod) bool {
 	if qos.IsCritical(pod) && !qos.IsCritical(other) {
 		return true
