@@ -71,9 +71,8 @@ func (o Options) addPodLimit(t *total, pod *corev1.Pod, name corev1.ResourceName
 	t.raiseToEntry(pod.Status.Resources.Limits, name)
 }
 
-// addContainerRequests sets t to the total request of the containers. With UseStatus it is the greatest of three totals: of the
-// requests in the spec, of the allocated requests, and of the requests in force. If the status has pod-level amounts, they
-// replace the last two totals.
+// addContainerRequests sets t to the total request of the containers in the spec. With UseStatus, t is the greatest of this
+// total, the total of the allocated requests, and the total of the requests in force.
 func (o Options) addContainerRequests(t *total, pod *corev1.Pod, name corev1.ResourceName) {
 	if !o.UseStatus {
 		addContainers(t, pod, name, specRequests)
@@ -83,6 +82,7 @@ func (o Options) addContainerRequests(t *total, pod *corev1.Pod, name corev1.Res
 		addContainers(t, pod, name, specRequests)
 	}
 	s := &pod.Status
+	// Pod-level amounts replace the totals of allocated requests and of requests in force.
 	if s.AllocatedResources != nil && s.Resources != nil && s.Resources.Requests != nil {
 		t.raiseToEntry(s.Resources.Requests, name)
 		t.raiseToEntry(s.AllocatedResources, name)

@@ -35,8 +35,8 @@ func StatusClass(pod *corev1.Pod) corev1.PodQOSClass {
 	return Class(pod)
 }
 
-// combineClasses returns the QoS class of all containers seen so far: class is that of the previous ones, or empty if there were
-// none, and containers are the next ones.
+// combineClasses returns the QoS class of all containers seen so far. class is the result for the previous containers, empty if
+// there were none, and containers are the next ones.
 func combineClasses(class corev1.PodQOSClass, containers []corev1.Container) corev1.PodQOSClass {
 	for i := range containers {
 		if class == corev1.PodQOSBurstable {

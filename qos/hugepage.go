@@ -16,7 +16,7 @@ import (
 )
 
 // buildHugepageLimits returns the container's limit for each page size of the node or of the pod, sorted by the text of the size.
-// Without a limit of the container it is the limit of the pod, or zero (GetHugepageLimitsFromResources in
+// If the container has no limit, the limit of the pod applies, or else zero (GetHugepageLimitsFromResources in
 // pkg/kubelet/kuberuntime). Without the hugetlb controller it returns nil.
 func buildHugepageLimits(pod *corev1.Pod, container *corev1.Container, node Node) ([]cri.HugepageLimit, error) {
 	var limits []cri.HugepageLimit

@@ -112,9 +112,8 @@ func MemoryRequest(pod *corev1.Pod) int64 {
 	return Value(&t.quantity)
 }
 
-// CPULimit returns the CPU limit of a pod in millicores, computed as in [Limits]. limited is true if the pod has a pod-level
-// limit or every container, init containers included, has a nonzero limit. If limited is false, milli is a partial sum, or 0, and
-// the pod may use more.
+// CPULimit returns the CPU limit of a pod in millicores, computed as in [Limits]. limited is true if the pod or each of its
+// containers, init containers included, has a CPU limit. Otherwise the pod may use more than milli, which is a partial sum or 0.
 func CPULimit(pod *corev1.Pod) (milli int64, limited bool) {
 	t := Options{}.totalLimit(pod, corev1.ResourceCPU)
 	return MilliValue(&t.quantity), isFullyLimited(pod, corev1.ResourceCPU)

@@ -14,7 +14,7 @@ import (
 type listSelector func(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList
 
 // addContainers sets t, which must be empty, to the amount of the named resource that the containers need at one time. This is
-// the sum of regular containers and sidecars, or if greater that of an init container and the sidecars that start before it
+// the sum of regular containers and sidecars, or if greater, the sum of an init container and the sidecars that start before it
 // (KEP-753). selectList returns the amounts of a container.
 func addContainers(t *total, pod *corev1.Pod, name corev1.ResourceName, selectList listSelector) {
 	for i := range pod.Spec.Containers {
@@ -57,8 +57,8 @@ func specRequests(_ *corev1.Pod, c *corev1.Container) corev1.ResourceList {
 
 func specLimits(_ *corev1.Pod, c *corev1.Container) corev1.ResourceList { return c.Resources.Limits }
 
-// allocatedRequests returns the requests that the node has allocated to the container, as the pod status reports them. Without
-// them it returns those of the spec, or nil if the node can never grant the pending resize.
+// allocatedRequests returns the requests that the node has allocated to the container, as the pod status reports them. If the
+// status has none, it returns the requests of the spec, or nil if the node can never grant the pending resize.
 func allocatedRequests(pod *corev1.Pod, container *corev1.Container) corev1.ResourceList {
 	if s := findContainerStatus(pod, container.Name); s != nil && s.AllocatedResources != nil {
 		return s.AllocatedResources
