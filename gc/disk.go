@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// newDiskFunc returns the function that measures the file system of images. It asks the runtime for the mount point once. A
-// statfs that hangs on a dead mount blocks one thread; meanwhile further measurements fail at once.
+// newDiskFunc returns the function that measures the file system of images. It asks the runtime for the mount point once. While a
+// measurement hangs on a dead mount, further measurements fail at once, so that only one thread is blocked.
 func newDiskFunc(images cri.Images) func(ctx context.Context) (Disk, error) {
 	m := &diskMeter{images: images, slot: make(chan struct{}, 1)}
 	return m.measure

@@ -72,7 +72,7 @@ func (d Disk) Used() int {
 	return 100 - int(mulDiv(min(d.Available, d.Capacity), 100, d.Capacity))
 }
 
-// Excess reports by over whether d has reached the high threshold. want is the number of bytes to free to reach the low
+// Excess returns over true if the usage of d has reached the high threshold. want is the number of bytes to free to reach the low
 // threshold, possibly zero. It returns an error if d.Capacity is zero. Source: GarbageCollect in
 // pkg/kubelet/images/image_gc_manager.go.
 func (p ImagePolicy) Excess(d Disk) (want uint64, over bool, err error) {

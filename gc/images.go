@@ -238,8 +238,8 @@ func (g *Images) Collect(ctx context.Context) error {
 	return g.makeRoom(ctx, work)
 }
 
-// makeRoom removes unused images if the file system of images is too full. It also returns the errors of the removals that work
-// already contains.
+// makeRoom removes unused images if the file system of images is too full. The error includes the errors of earlier removals in
+// work.
 func (g *Images) makeRoom(ctx context.Context, work *passWork) error {
 	aged := errors.Join(work.errs...)
 	work.errs = nil

@@ -86,9 +86,9 @@ func (w *passWork) newShortError(want uint64, err error) error {
 	return &ShortError{Wanted: want, Freed: w.freed, Kept: countKept(w.kept), Err: err}
 }
 
-// measureFreed returns by how many bytes the available space has grown since the measurement before. sizes is the total size of
-// the removed images. If sizes is at least want, it waits up to ImageOptions.Settle for the growth, because some file systems
-// free space with a delay. If the disk cannot be measured, or ImagePolicy.Kubelet is set, it returns sizes.
+// measureFreed returns by how many bytes the available space has grown since the measurement before. It waits for the growth up
+// to ImageOptions.Settle, because some file systems free space with a delay. Without a measurement, it returns sizes, the total
+// size of the removed images. want is the growth at which it stops waiting.
 func (w *passWork) measureFreed(ctx context.Context, want, sizes uint64, before Disk) uint64 {
 	if w.g.policy.Kubelet || before.Capacity == 0 {
 		return sizes

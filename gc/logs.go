@@ -115,9 +115,9 @@ func isUID(name string) bool {
 	return len(digits) == 32 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// removeDirs removes directories of pods below path. The pod must be in state PodRemoved and have no sandbox or container in s,
-// and the directory must be older than MinDirAge. uidOf returns the pod UID for a directory name, or "" to keep the directory.
-// prepare, which may be nil, is called before each removal; its error keeps the directory.
+// removeDirs removes the directories of pods below path that are older than MinDirAge. The pod must be in state PodRemoved and
+// have no sandbox or container in s. uidOf returns the pod UID for a directory name, or "" to keep the directory. prepare, if not
+// nil, is called before each removal; its error keeps the directory.
 func (g *Containers) removeDirs(
 	ctx context.Context, s *ContainerState, path string, uidOf func(name string) string, prepare func(ctx context.Context, root *os.Root, name string) error,
 ) error {
