@@ -51,8 +51,8 @@ func (m *maskedError) Is(target error) bool {
 	return slices.ContainsFunc(m.causes, func(err error) bool { return errors.Is(err, target) })
 }
 
-// newImageError returns an error whose text is prefix, the quoted image and suffix. Its text does not contain that of cause, but
-// errors.Is finds cause.
+// newImageError returns an error with the text prefix, quoted image and suffix. The text does not show cause, but errors.Is finds
+// it.
 func newImageError(cause error, prefix, image, suffix string) error {
 	return &maskedError{text: prefix + strconv.Quote(image) + suffix, causes: []error{cause}}
 }

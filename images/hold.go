@@ -86,8 +86,8 @@ func (h *holdTable) releaseHold(key string) {
 	}
 }
 
-// Claim reserves an image for removal until release is called. Meanwhile an Ensure that finds the image waits. ok is false if the
-// image is held, already claimed, or was held after listed. image must be as listed by the runtime.
+// Claim reserves an image for removal until release is called; an Ensure that finds the image waits for the release. ok is false
+// if the image is held or already claimed, or a hold of it was released after listed. image must be as listed by the runtime.
 //
 // listed is the time at which the caller listed the containers of the runtime. A container created later is not in this list, but
 // its hold was released after listed, so that Claim fails.
@@ -143,9 +143,9 @@ func (h *holdTable) countClaims() uint64 {
 	return h.claimCount
 }
 
-// addImage adds the image with this ID to the hold of the image name key. It fails if the image is claimed for removal, or if a
-// claim of it was released after countClaims returned earlierClaims: the image may have been removed. claimed is closed once the
-// claim is released.
+// addImage adds the image with this ID to the hold of the image name key. It returns ok false if the image is claimed for
+// removal, or may have been removed by a claim that was released after countClaims returned earlierClaims. The caller waits until
+// claimed is closed, which is at the release of the claim.
 func (h *holdTable) addImage(key, id string, earlierClaims uint64) (claimed <-chan struct{}, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

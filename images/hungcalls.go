@@ -29,8 +29,7 @@ type hungCalls struct {
 	calls map[string]int // by identity
 }
 
-// checkAllowed returns a timeoutError while a hung call with this identity has not returned. It also returns one while too many
-// calls hang.
+// checkAllowed returns a timeoutError if another call with this identity hangs, or too many calls hang.
 func (a *hungCalls) checkAllowed(identity string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

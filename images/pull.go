@@ -127,9 +127,8 @@ func (p *Puller) pullInSlot(ctx context.Context, request *pullRequest, credentia
 	return result, nil
 }
 
-// guardPull returns the context for a pull. The context is cancelled when the pull exceeds its deadline; its cause is then the
-// reason. If the pull is slow, guardPull calls release, so that another pull may start. The caller must call end when the pull
-// has returned.
+// guardPull returns the context for a pull. It is cancelled when the pull exceeds its deadline, with the reason as its cause. If
+// the pull is slow, guardPull calls release, so that another pull may start. The caller must call end when the pull has returned.
 func (p *Puller) guardPull(ctx context.Context, request *pullRequest, release func()) (pullCtx context.Context, end func()) {
 	pullCtx, cancel := context.WithCancelCause(ctx)
 	onSlow := func() {

@@ -82,8 +82,8 @@ func newRecordedCredentials(used *credential.Credential) recordedCredentials {
 	return recordedCredentials{NodePodsAccessible: true}
 }
 
-// merge returns the union of c and added. If both contain a secret, the hash of added replaces that of c. If every pod may use
-// the image, the union contains no credentials.
+// merge returns the union of c and added. If both contain a secret, the union has its hash from added. If every pod may use the
+// image, the union contains no credentials.
 func (c recordedCredentials) merge(added recordedCredentials) recordedCredentials {
 	if c.NodePodsAccessible || added.NodePodsAccessible {
 		return recordedCredentials{NodePodsAccessible: true}

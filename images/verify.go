@@ -79,9 +79,9 @@ func (v verifier) allowsPreloaded() bool { return v.policy == NeverVerifyPreload
 // maxRecordedSecrets is the number of secrets in a record at which no further matching secret is added.
 const maxRecordedSecrets = 100
 
-// matchCredentials reports by allowed whether a pod with these credentials may use an image that was pulled with the recorded
-// ones. It may if a secret has a recorded hash, or is a recorded secret even with changed content, or if its service account is
-// recorded. learned are credentials to add to the record, so that they match by hash next time. Source:
+// matchCredentials returns allowed true if a pod with these credentials may use an image that was pulled with the recorded ones:
+// a secret or the service account of the pod must be recorded. A secret with changed content still matches as the recorded
+// object. learned are credentials to add to the record, so that they match by hash next time. Source:
 // pkg/kubelet/images/pullmanager/image_pull_manager.go (MustAttemptImagePull).
 func matchCredentials(recorded recordedCredentials, credentials []credential.Credential) (allowed bool, learned recordedCredentials) {
 	canAdd := len(recorded.KubernetesSecrets) < maxRecordedSecrets

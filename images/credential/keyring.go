@@ -65,8 +65,8 @@ func (k *Keyring) addCredential(key string, added Credential) error {
 }
 
 // Lookup returns the credentials for repository, for example "docker.io/library/busybox", in the order to try them: a longer key
-// precedes its prefixes. If no key matches and the repository is on Docker Hub, it returns the credentials of "index.docker.io",
-// the key that docker writes. A repository without a registry, such as "busybox", is on Docker Hub; see [reference.Split].
+// precedes its prefixes. If no key matches a repository on Docker Hub, it returns the credentials of the key "index.docker.io",
+// which docker writes. A repository without a registry, such as "busybox", is on Docker Hub.
 func (k *Keyring) Lookup(repository string) []Credential {
 	target, registry, err := parseTarget(repository)
 	if err != nil {

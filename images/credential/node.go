@@ -3,8 +3,8 @@
 
 package credential
 
-// NodeProviders returns the providers that a kubelet uses for the credentials of its node: files, and then the plugins that
-// plugins configures. opts is for the plugins. The error is that of [NewPlugins].
+// NodeProviders returns the providers that a kubelet uses for the credentials of its node: first files, then the plugins in the
+// configuration plugins, which are created with opts. The error reports an invalid plugin configuration, as in [NewPlugins].
 func NodeProviders(files Files, plugins PluginConfig, opts PluginOptions) ([]Provider, error) {
 	providers := []Provider{files}
 	if len(plugins.Providers) > 0 {

@@ -37,7 +37,8 @@ func parsePattern(s string) (registryPattern, error) {
 	return registryPattern{labels: strings.Split(host, "."), port: port, pathPrefix: u.Path}, nil
 }
 
-// parseTarget parses repository as the target of patterns, and also returns its registry: Docker Hub if it names none.
+// parseTarget parses repository for a comparison with patterns. It also returns the registry, which is Docker Hub if repository
+// names none.
 func parseTarget(repository string) (target registryPattern, registry string, err error) {
 	registry, rest := reference.Split(repository)
 	target, err = parsePattern(registry + "/" + rest)
