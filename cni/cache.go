@@ -57,9 +57,8 @@ func (p *Plugins) removeCachedResult(network *Network, attachment Attachment) er
 	return err
 }
 
-// isDetached reports whether an attachment no longer exists, given err, the result of DEL. Some plugins fail if the namespace or
-// an object is missing, although the CNI specification expects success. netns is the path of the namespace, or "" if it was
-// removed. isDetached reads the CNI error object only, not the standard error.
+// isDetached reports whether an attachment no longer exists after DEL has returned err. Some plugins fail if the namespace or an
+// object is missing, although the CNI specification expects success. netns is the path of the namespace, or "" if it was removed.
 func isDetached(err error, netns string) bool {
 	if err == nil {
 		return true

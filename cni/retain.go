@@ -15,10 +15,9 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// Retain tears down the network of each sandbox that is neither in sandboxIDs nor set up by this Pods. The configuration file of
-// the network may have been removed since. It then calls GC for the networks of pods that support it. The agent calls Retain at
-// its start with the sandboxes of the runtime, and may call it later. Retain continues after an error. The next call retries the
-// failed sandboxes.
+// Retain tears down the network of each sandbox that is neither in sandboxIDs nor set up by this Pods. It then calls GC for the
+// networks of pods that support it. The agent calls Retain at its start with the sandboxes of the runtime, and may call it later.
+// After an error Retain continues, and the next call retries the failed sandboxes.
 func (p *Pods) Retain(ctx context.Context, sandboxIDs []string) error {
 	h, err := p.collectSandboxIDs()
 	if err != nil {
