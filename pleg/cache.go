@@ -157,11 +157,11 @@ func (c *cache) recordFullList(start time.Time) {
 	clear(c.waiting)
 }
 
-// markOutdated records that listed, a newer list of the pod, is not evaluated yet. It does not store an empty list, because
-// another list in progress may contain the pod. It does not store a list older than the stored one, which a failed job may return
-// late.
+// markOutdated records that listed, a newer list of the pod, is not evaluated yet. It stores listed unless the list is empty or
+// older than the stored one.
 func (e *entry) markOutdated(listed cri.Pod) {
 	e.outdated = true
+	// A job that failed may return an older list late. After an empty list, another list in progress may still contain the pod.
 	if !isEmptyPod(listed) && !listed.Time.Before(e.listed.Time) {
 		e.listed = listed
 	}

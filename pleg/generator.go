@@ -144,8 +144,8 @@ func (g *Generator) Notify(fn func(uids ...string)) { g.listeners.Add(fn) }
 // Get returns the cached state of the pod with this UID. The state was valid at Pod.Time or later; a zero Pod.Time means that the
 // pod was never listed. A pod that the runtime does not have is returned without sandboxes and containers.
 //
-// If the last inspection of the pod failed, the error is that of the inspection. The returned pod is then the last state that
-// could be read, and Pod.Time is the time at which it was found to be outdated.
+// If the last inspection of the pod failed, Get returns its error with the last state that could be read. Pod.Time is then the
+// time at which this state was found to be outdated.
 func (g *Generator) Get(uid string) (cri.Pod, error) {
 	g.requireRun()
 	return g.cache.get(uid)
@@ -190,8 +190,8 @@ func (g *Generator) Relist(uid string) {
 // once. If no state has changed, the relist still publishes a PodSync event.
 func (g *Generator) Reinspect(uid string) { g.inbox.requestRelist(uid, true) }
 
-// Healthy returns nil if a successful full relist was started within the last Options.Threshold. Otherwise it returns an error.
-// It returns an error at once if the last full list exceeded the maximum message size of the runtime, because later lists will fail
+// Healthy returns nil if a successful full relist was started within the last Options.Threshold, and otherwise an error. If the
+// last full list exceeded the maximum message size of the runtime, it returns an error at once, because later lists will fail
 // too. Pods that cannot be inspected do not affect the result.
 func (g *Generator) Healthy() error { return g.Status().checkHealth(time.Now()) }
 

@@ -60,9 +60,8 @@ func (x *objectIndex) markChanged(snapshot cri.Snapshot, recordOf func(uid strin
 	}
 }
 
-// lookUp returns the indexed container or sandbox with this ID, or nil. position is its position in the current list. If the
-// previous list has the ID at that position, lookUp needs no map access. After the first difference in order, it uses the map for
-// the remaining list.
+// lookUp returns the indexed container or sandbox with this ID, or nil. position is its position in the current list. As long as
+// the current list has the same order as the previous one, lookUp needs no map access.
 func (x *objectIndex) lookUp(position int, id string) *indexedObject {
 	switch {
 	case position == len(x.order):

@@ -34,9 +34,9 @@ func (l *loop) applyList(list listResult) {
 	l.publishEvents()
 }
 
-// applyListError records err as the error of a full list. The states of the pods stay unchanged. Relists of single pods that the
-// full list should have replaced become due again. If the full list is too large for the runtime's messages, each known pod is
-// relisted alone.
+// applyListError records err as the error of a full list; the states of the pods stay unchanged. It makes the relists of single
+// pods due again that the full list should have replaced. If the list is too large for a message of the runtime, it relists each
+// known pod alone.
 func (l *loop) applyListError(err error) {
 	if !l.lastFailed {
 		l.gen.opts.Logger.Warn("full relist failed", "error", err)
@@ -110,9 +110,9 @@ func (l *loop) splitSnapshot(snapshot cri.Snapshot) {
 	}
 }
 
-// applyListedPod updates one pod after the full list with the result list. rec is the record of the pod, which has changed or has
-// a pending task or job. It publishes the listed state, or queues an inspection if details must be read. If a job of the pod ran
-// at the same time, it is unknown which state is newer: applyListedPod then marks the cached pod as outdated and relists it.
+// applyListedPod updates the pod with the record rec after the full list with the result list. It publishes the listed state, or
+// queues an inspection if details must be read. If a job of the pod ran at the same time, it marks the cached pod as outdated and
+// relists the pod.
 func (l *loop) applyListedPod(rec *podRecord, list listResult) {
 	rec.podClock = list.clock
 	listed := rec.pod
@@ -197,8 +197,8 @@ func (l *loop) retryPod(rec *podRecord, res result) {
 }
 
 // publishPod stores pod as the published state of rec in the cache and the index, and adds events for the differences. newer is a
-// later listed state that is not inspected yet, or empty. reinspected requests a PodSync event if nothing differs. listedAt is
-// the logical time at which the list that contains pod was started.
+// later listed state that is not inspected yet, or empty. If reinspected is true and nothing differs, it adds a PodSync event.
+// listedAt is the logical time at which the list with pod was started.
 func (l *loop) publishPod(rec *podRecord, pod, newer cri.Pod, reinspected bool, listedAt uint64) {
 	l.clock++
 	rec.listedAt, rec.inspectedAt = listedAt, l.clock

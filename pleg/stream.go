@@ -91,9 +91,9 @@ func (g *Generator) readEvents(ctx context.Context) error {
 	})
 }
 
-// markConnected records that the event stream works. It requests a full relist, because earlier changes may be missing from the
-// stream. proof is the first event of the connection, which occurred at eventTime. If no event arrived within
-// assumeConnectedAfter, proof is nil; a stream that already worked then causes no relist.
+// markConnected records that the event stream works, and requests a full relist for changes that the stream has missed. proof is
+// the first event of the connection, which occurred at eventTime. If no event arrived within assumeConnectedAfter, proof is nil,
+// and a stream that already worked causes no relist.
 func (g *Generator) markConnected(proof *runtimeEvent, eventTime time.Time) {
 	first := false
 	g.inbox.request(func(r *requests) {
