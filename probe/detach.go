@@ -15,9 +15,8 @@ const detachTimeout = time.Second
 // detachKey is the context key of the function that implements [DetachContext].
 type detachKey struct{}
 
-// DetachContext returns a context for a call that must continue after the context of its [Prober] has ended. An example is a CRI
-// call that must not be cancelled. ctx is the context that the prober received. The prober must call ended once, after the call
-// has returned.
+// DetachContext returns a context for a call that must continue after ctx, the context that a [Prober] received, has ended. An
+// example is a CRI call that must not be cancelled. The prober must call ended once, after the call has returned.
 //
 // If a [Set] runs the prober, the returned context ends a second after the context of Run, and Run does not return before ended
 // is called. Otherwise the returned context never ends.

@@ -65,7 +65,7 @@ type attemptResult struct {
 	err    error
 }
 
-// startWaitingProbes starts waiting probes, one of each pod in turn, until no further probe may run.
+// startWaitingProbes starts waiting probes until no further probe may run. The pods take turns: each starts one probe per turn.
 func (l *loop) startWaitingProbes(ctx context.Context, now time.Time) {
 	for l.status.InFlight < l.set.opts.Parallel {
 		e := l.queue.takeNext(l.hasCapacity)

@@ -50,8 +50,7 @@ func (q *waitingQueue) removeEntry(probe *entry) {
 }
 
 // takeNext removes a probe from the queue and returns it: the oldest waiting probe of the first pod for which hasCapacity returns
-// true. It moves the pods up to that pod to the end of the queue, so that pods take turns. It returns nil if hasCapacity returns
-// false for all pods.
+// true. The checked pods move to the end of the queue, so that pods take turns. It returns nil if no pod has capacity.
 func (q *waitingQueue) takeNext(hasCapacity func(*pod) bool) *entry {
 	for range q.pods.Len() {
 		front := q.pods.Front()

@@ -78,7 +78,8 @@ func (s *Set) Sync(targets []Target) error {
 }
 
 // SyncPod replaces the targets of the pod with this UID, which also updates the state of its containers. If targets is empty, the
-// probes and results of the pod are removed. The error is like that of [Set.Sync]; a target of another pod is invalid.
+// probes and results of the pod are removed. The error joins an error for each ignored target: an invalid or duplicate one, or
+// one of another pod.
 func (s *Set) SyncPod(podUID string, targets []Target) error {
 	good, err := filterTargets(targets, func(t *Target) error {
 		if t.PodUID != podUID {

@@ -74,8 +74,9 @@ func withTimeout(ctx context.Context) (limited context.Context, cancel context.C
 	return ctx, func() {}, roundTimeout(time.Until(deadline))
 }
 
-// roundTimeout rounds left, the time until the deadline, up to whole milliseconds, or above 900 ms to tenths of a second. The
-// result is the configured timeout in most cases: left is a little shorter, because some time has passed since the probe started.
+// roundTimeout returns the configured timeout in most cases, computed from left, the time until the deadline: left is a little
+// shorter, because some time has passed since the probe started. It rounds left up to milliseconds, or above 900 ms to tenths of
+// a second.
 func roundTimeout(left time.Duration) time.Duration {
 	unit := time.Millisecond
 	if left > 900*unit { // the API counts in seconds

@@ -57,8 +57,8 @@ func (e *exchange) sendRequest(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// contextError returns the error of the request's context if that has ended, otherwise err. It is needed because conn itself does
-// not know the deadline.
+// contextError returns the error of the request's context if the context has ended, otherwise err. It is needed because conn
+// itself does not know the deadline.
 func (e *exchange) contextError(err error) error {
 	if e.ctx.Err() != nil {
 		return e.ctx.Err()

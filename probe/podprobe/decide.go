@@ -30,7 +30,7 @@ func (r Results) decidedOutcome(pod *corev1.Pod, status *corev1.ContainerStatus,
 	return v.Outcome, true
 }
 
-// sameInstance returns before if it has the same container ID as status, otherwise nil.
+// sameInstance returns before if its container ID is the same as in status, otherwise nil.
 func sameInstance(status, before *corev1.ContainerStatus) *corev1.ContainerStatus {
 	if before == nil || before.ContainerID == "" || containerID(before) != containerID(status) {
 		return nil
@@ -39,8 +39,8 @@ func sameInstance(status, before *corev1.ContainerStatus) *corev1.ContainerStatu
 }
 
 // Started reports whether a container has started: it runs, and its startup probe has succeeded if it has one. If the probe has
-// no result yet, the value in before counts, which is the previous status of the container. before counts only for the same
-// container instance and may be nil. Source: isContainerStarted in pkg/kubelet/prober/prober_manager.go.
+// no result yet, Started uses the value in before, the previous status of the container. before may be nil, and is ignored if it
+// describes another container instance. Source: isContainerStarted in pkg/kubelet/prober/prober_manager.go.
 func Started(pod *corev1.Pod, container *corev1.Container, status, before *corev1.ContainerStatus, results Results) bool {
 	if status.State.Running == nil {
 		return false
@@ -126,15 +126,15 @@ func isRestarted(pod *corev1.Pod, container *corev1.Container) bool {
 // minGraceSeconds is the shortest grace period of a container (minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime).
 const minGraceSeconds = 2
 
-// gracePeriod returns the grace period for killing a container whose probe spec has failed. It returns the first that is set:
-// that of the deletion of the pod, that of the probe, that of the pod spec. If the pod spec has none, that of the probe is
-// ignored. The result is at least two seconds. Source: setTerminationGracePeriod in
-// pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// gracePeriod returns the grace period for killing a container whose probe spec has failed, at least two seconds. The grace
+// period of the pod's deletion precedes the one in spec, which precedes the one in the pod spec. Source:
+// setTerminationGracePeriod in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func gracePeriod(pod *corev1.Pod, spec *corev1.Probe) time.Duration {
 	var seconds int64
 	switch {
 	case pod.DeletionGracePeriodSeconds != nil:
 		seconds = *pod.DeletionGracePeriodSeconds
+	// As in the kubelet, spec is ignored if the pod spec has no grace period.
 	case pod.Spec.TerminationGracePeriodSeconds == nil:
 	case spec != nil && spec.TerminationGracePeriodSeconds != nil:
 		seconds = *spec.TerminationGracePeriodSeconds
