@@ -81,11 +81,11 @@ func (t *Tree) Exit(pid int) error {
 }
 
 // SetMemory sets the memory of a process in bytes, including its swapped memory. If a memory.max is reached, the tree reclaims
-// page cache, and then the OOM killer kills processes below that limit until the memory fits. A frozen process does not get more
-// memory; this is no error.
+// page cache, and then the OOM killer kills processes below that limit until the memory fits. The memory of a frozen process does
+// not grow; this is no error.
 //
-// The error wraps ESRCH if the process does not run, also if it was killed by this call. It wraps ENOMEM if no process can be
-// killed; the process then has the memory that fits.
+// The error wraps ESRCH if the process does not run, or was killed by this call. It wraps ENOMEM if no process can be killed; the
+// process then has the memory that fits.
 func (t *Tree) SetMemory(pid int, bytes int64) error {
 	if err := checkBytes(bytes); err != nil {
 		return fmt.Errorf("process %d: %w", pid, err)
