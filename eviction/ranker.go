@@ -78,9 +78,9 @@ type RankOptions struct {
 }
 
 // NewRanker returns the ranking of the kubelet. For memory, pods above their memory request are evicted first, then pods with
-// lower priority, then pods with the largest usage above the request. For disk space and inodes, the usage of the filesystem is
-// compared likewise. For process IDs, pods with lower priority are first, then pods with more tasks. Pods without measured usage
-// precede all pods to which their usage would be compared. Source: pkg/kubelet/eviction/helpers.go.
+// lower priority, then pods with the largest usage above the request. For disk space and inodes, the order is the same with the
+// usage and the request of ephemeral storage. For process IDs, pods with lower priority are first, then pods with more tasks.
+// Pods without measured usage precede all pods to which their usage would be compared. Source: pkg/kubelet/eviction/helpers.go.
 func NewRanker(opts RankOptions) EvictionRanker {
 	memory := OrderedBy(CompareMemoryOverRequest(opts.IgnoreSwap), ComparePriority, CompareMemoryExcess(opts.IgnoreSwap))
 	pids := OrderedBy(ComparePriority, CompareTasks)

@@ -21,12 +21,12 @@ type Refusal struct {
 // Error returns Message.
 func (r *Refusal) Error() string { return r.Message }
 
-// Admit returns a [*Refusal] for a pod that must not run while the node has these conditions, else nil. Critical pods are
-// admitted. If the only condition is memory pressure, so are pods that request any resource or tolerate its taint. Source: Admit
-// in pkg/kubelet/eviction/eviction_manager.go.
+// Admit returns a [*Refusal] for a pod that must not run while the node has these conditions, else nil. It admits critical pods.
+// If the only condition is memory pressure, it also admits pods that request any resource or tolerate the taint of memory
+// pressure. Source: Admit in pkg/kubelet/eviction/eviction_manager.go.
 //
-// evicted means that the pod was evicted and waits for the recovery of the node, see [Options].EvictStatic. It is then rejected
-// while the node has any condition, except with a critical priority.
+// evicted means that the pod was evicted and waits for the recovery of the node, see [Options].EvictStatic. Unless it has a
+// critical priority, such a pod is rejected while the node has any condition.
 func Admit(pod *corev1.Pod, conditions []eviction.Condition, evicted bool) error {
 	onlyMemory := len(conditions) == 1 && conditions[0] == eviction.MemoryPressure
 	switch {
