@@ -27,10 +27,10 @@ const (
 // OOMScoreAdj returns the oom_score_adj for the processes of the container on a node with memoryCapacity bytes of memory
 // (GetContainerOOMScoreAdjust in pkg/kubelet/qos/policy.go).
 //
-// It is -997 in a node-critical or Guaranteed pod and 1000 in a BestEffort pod. In a Burstable pod it falls from 999 to 3 as the
-// container requests more of the node's memory. A pod-level memory request beyond the sum of the containers is divided evenly
-// among all containers. A sidecar gets at most the score of the regular container with the least request. The QoS class is that
-// of [StatusClass].
+// The score is -997 in a node-critical or Guaranteed pod and 1000 in a BestEffort pod, by [StatusClass]. In a Burstable pod it
+// falls from 999 to 3 as the container requests more of the node's memory. A pod-level memory request beyond the sum of the
+// containers is divided evenly among all containers. A sidecar gets at most the score of the regular container with the least
+// request.
 func OOMScoreAdj(pod *corev1.Pod, container *corev1.Container, memoryCapacity int64) (int, error) {
 	switch {
 	case container == nil:

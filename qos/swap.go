@@ -12,9 +12,9 @@ import (
 // SwapLimit returns memory.swap.max of a container's cgroup in bytes (KEP-2400; GetContainerSwapBehavior and
 // calcSwapForBurstablePods in pkg/kubelet/kuberuntime).
 //
-// The limit is zero, which disables swap, except for Burstable pods on cgroup v2 with [LimitedSwap]. It is zero too for critical
-// pods, and for a container whose memory request equals its limit. All other containers get the fraction of the node's swap that
-// their request is of the node's memory. A request above node.MemoryCapacity is an error; the kubelet gives zero.
+// A container of a Burstable pod on cgroup v2 with [LimitedSwap] gets a share of the node's swap: the ratio of its memory request
+// to the node's memory. For all other containers the limit is zero, which disables swap. It is also zero for critical pods, and
+// for a container whose memory request equals its limit. A request above node.MemoryCapacity is an error; the kubelet gives zero.
 func SwapLimit(pod *corev1.Pod, container *corev1.Container, node Node) (int64, error) {
 	if node.Swap != LimitedSwap || node.CgroupV1 || node.NoSwapController || IsCritical(pod) || StatusClass(pod) != corev1.PodQOSBurstable {
 		return 0, nil
