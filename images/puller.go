@@ -136,7 +136,7 @@ func (p *Puller) Ensure(ctx context.Context, request Request) (cri.Image, error)
 	return image, err
 }
 
-// ensurePresent applies the pull policy of request: it returns an image of the node that the pod may use, or pulls the image.
+// ensurePresent returns an image of the node that the pod may use, or pulls the image, as the pull policy of request demands.
 func (p *Puller) ensurePresent(ctx context.Context, request Request) (cri.Image, error) {
 	ref, err := reference.Parse(request.Image)
 	if err != nil {

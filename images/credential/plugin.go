@@ -32,8 +32,9 @@ type tokenIdentity struct {
 	token       string
 }
 
-// readCredentials returns the plugin's credentials for repository and their origin. It takes them from the cache, or from a run
-// of the plugin, which concurrent calls share. If the plugin is not configured for the repository or the pod, it returns nothing.
+// readCredentials returns the plugin's credentials for repository. origin is the node, or the service account for which the
+// plugin ran. It takes them from the cache, or runs the plugin once for all concurrent calls. If the plugin is not configured for
+// the repository or the pod, it returns nothing.
 func (p *plugin) readCredentials(ctx context.Context, repository string, pod Pod) (credentials Config, origin Source, err error) {
 	target, registry, err := parseTarget(repository)
 	if err != nil || !slices.ContainsFunc(p.matchPatterns, func(m registryPattern) bool { return m.matchesTarget(target) }) {
