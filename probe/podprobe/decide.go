@@ -56,8 +56,8 @@ func Started(pod *corev1.Pod, container *corev1.Container, status, before *corev
 }
 
 // Ready reports whether a container is ready: it has [Started], and its readiness probe has succeeded if it has one. If the probe
-// has no result yet, the value in before counts, which is the previous status of the container. before counts only for the same
-// container instance and may be nil.
+// has no result yet, Ready uses the value in before, the previous status of the container. before may be nil, and is ignored if
+// it describes another container instance.
 //
 // An init container that is not a sidecar is ready once it has terminated with exit code 0. Source: UpdatePodStatus in
 // pkg/kubelet/prober/prober_manager.go. If a container is not ready, the kubelet triggers its readiness probe; a caller can use
