@@ -64,8 +64,8 @@ func truncateMessage(message string) string {
 	return strings.ToValidUTF8(message[:maxEventMessage-len(more)], "") + more
 }
 
-// podReference returns a reference to a pod. For a static pod, the UID is that of the static pod and not of its mirror pod.
-// kubectl describe finds these events by the hash annotation of the mirror pod.
+// podReference returns a reference to a pod for its events. For a static pod, the reference has the UID of the static pod, not of
+// its mirror pod; kubectl describe still finds the events, by the hash annotation of the mirror pod.
 func podReference(pod cri.PodIdentity) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}
 }

@@ -48,8 +48,8 @@ func NewExpansions(objects *Objects, log *slog.Logger) *Expansions {
 	})}
 }
 
-// Expanded queues a status update of claim: its volume has been expanded to size bytes on this node. It is the hook of the same
-// name of package volume and does not block.
+// Expanded queues a status update of claim, whose volume has been expanded to size bytes on this node. Use it as the hook
+// Expanded of package volume. It does not block.
 func (e *Expansions) Expanded(claim *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume, size int64) {
 	e.guard.Require("apiserver.Expansions", e.log, nil)
 	e.queue.Put(claim.UID, &expansion{claim, size})

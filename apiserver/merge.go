@@ -35,13 +35,12 @@ type Update struct {
 	Errs []error
 }
 
-// Merge returns the Update for the pods listed by the API server. Its pods have the order of listed. A pod with the resource
-// version that it has in before, the previous Update, keeps the pointer from before, so that consumers can compare pointers.
-// Merge does not change the pods in listed.
+// Merge returns the Update for listed, the pods that the API server lists, in their order. An unchanged pod (equal resource
+// version in before, the previous Update) keeps its pointer from before. Merge does not change the pods in listed.
 //
 // In each returned pod, the annotation kubernetes.io/config.source is "api" and kubernetes.io/config.seen is removed, so that no
-// user can make a pod static. A pod that needs this change is copied. Update.Errs has an error for each pod of a node other than
-// node, and for each pod without name, namespace or UID.
+// user can make a pod static. Update.Errs has an error for each pod of a node other than node, and for each pod without name,
+// namespace or UID.
 func Merge(before Update, listed []*corev1.Pod, node string) Update {
 	previousByUID := make(map[types.UID]*corev1.Pod, len(before.Pods))
 	for _, pod := range before.Pods {

@@ -48,9 +48,9 @@ var errNotRegistered = errors.New("the node is not registered, or is being delet
 // exist. A mirror pod belongs to the static pod with its name and with the hash in its annotation kubernetes.io/config.mirror. A
 // mirror pod with a different hash, or that is being deleted, is replaced.
 //
-// The mirror pod of a static pod that no source lists stays until the static pod has terminated, even if a new static pod has its
-// name: the kubelet's pod worker does that too. A static pod that is not admitted gets no mirror pod. If two static pods have one
-// name, the first gets the mirror pod. PlanMirrors does not change its arguments.
+// The mirror pod of a static pod that no source lists any more stays until the static pod has terminated, as in the kubelet. A
+// static pod that is not admitted gets no mirror pod. Of two static pods with one name, the first gets the mirror pod.
+// PlanMirrors does not change its arguments.
 func PlanMirrors(static, mirrorPods []*corev1.Pod, in MirrorInput) (actions []MirrorAction) {
 	byName := make(map[types.NamespacedName]*corev1.Pod, len(mirrorPods))
 	for _, mirror := range mirrorPods {

@@ -24,8 +24,8 @@ type Retainer struct {
 	listed []*corev1.Pod // pods that the API server lists
 }
 
-// Retainer returns a [Retainer] that calls Retain of objects. pods is a function that returns the pods of the agent, such as
-// lifecycle.Reconciler.Pods. It panics if an argument is nil.
+// Retainer returns a [Retainer], which drops the watches and cached copies in objects that no pod refers to any more. pods
+// returns the pods of the agent, for example lifecycle.Reconciler.Pods. Retainer panics if an argument is nil.
 func (s *Source) Retainer(objects *Objects, pods func() []lifecycle.PodState) *Retainer {
 	required.MustArgs("Source.Retainer", required.Arg{Name: "objects", Value: objects, Hint: "Source.Objects"},
 		required.Arg{Name: "pods", Value: pods, Hint: "lifecycle.Reconciler.Pods"})
@@ -42,7 +42,7 @@ func (r *Retainer) Set(set lifecycle.PodSet) {
 	r.dropUnreferenced("")
 }
 
-// PodRemoved drops the API objects that only the removed pod referred to. It is for the lifecycle hook of the same name.
+// PodRemoved drops the API objects that only the removed pod referred to. Use it as the lifecycle hook PodRemoved.
 func (r *Retainer) PodRemoved(uid string) { r.dropUnreferenced(uid) }
 
 // dropUnreferenced drops the API objects that no pod refers to. It ignores the pod with UID removedUID. It does nothing before

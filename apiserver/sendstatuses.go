@@ -201,8 +201,8 @@ func (s *Statuses) finishRequest(result *result) {
 	}
 }
 
-// reportFailure calls the hook Error for a failed request of pod, which is retried after wait. Of several failures in a row, it
-// logs the first.
+// reportFailure passes err, the error of a failed request of pod, to the hook Error. The request is retried after wait. Of
+// several failures in a row, reportFailure logs the first.
 func (s *Statuses) reportFailure(pod *trackedPod, err error, wait time.Duration) {
 	if !s.failing {
 		s.failing = true
@@ -221,8 +221,8 @@ func (s *Statuses) reportRecovery() {
 	}
 }
 
-// reportContradiction logs err and calls the hook Error, unless err is nil or was reported for pod before. err means that a
-// status of the agent contradicts its previous status, for example by leaving a terminal phase.
+// reportContradiction logs err and passes it to the hook Error, unless err is nil or was reported for pod before. err means that
+// a status of the agent contradicts its previous status, for example by leaving a terminal phase.
 func (s *Statuses) reportContradiction(pod *trackedPod, err error) {
 	if err == nil || err.Error() == pod.contradiction {
 		return

@@ -114,8 +114,8 @@ func (s *Source) Statuses(opts StatusesOptions) (*Statuses, error) {
 // Changed wakes Run to compare the statuses of all pods. It is the lifecycle hook StatusChanged and does not block.
 func (s *Statuses) Changed(*corev1.Pod, *corev1.PodStatus) { s.requestPass() }
 
-// ResourcesReleased records that the resources of the terminated pod are released. If its pod object is being deleted, Run then
-// deletes the object, once the API server has the terminal phase. It is the lifecycle hook of the same name and does not block.
+// ResourcesReleased records that the resources of the terminated pod are released. Run then deletes the pod object, once it is
+// being deleted and has a terminal phase at the API server. Use it as the lifecycle hook ResourcesReleased. It does not block.
 func (s *Statuses) ResourcesReleased(pod cri.PodIdentity) {
 	s.mu.Lock()
 	s.released[pod.UID] = true
@@ -123,7 +123,7 @@ func (s *Statuses) ResourcesReleased(pod cri.PodIdentity) {
 	s.requestPass()
 }
 
-// PodRemoved wakes Run after a pod was removed from StatusesOptions.Pods. It is the lifecycle hook of the same name and does not
+// PodRemoved wakes Run after a pod was removed from StatusesOptions.Pods. Use it as the lifecycle hook PodRemoved. It does not
 // block.
 func (s *Statuses) PodRemoved(cri.PodIdentity) { s.requestPass() }
 
