@@ -110,8 +110,8 @@ func (c *Client) WithBudget(qps float32, burst int) (*Client, error) {
 	return &shared, nil
 }
 
-// CloseConnections closes all connections, including those of watches. The next request opens a connection with the current
-// certificate. If the config has its own Transport, only idle connections are closed.
+// CloseConnections closes all connections, including the connections of watches. The next request opens a connection with the
+// current certificate. If the config has its own Transport, only idle connections are closed.
 func (c *Client) CloseConnections() {
 	c.dialer.closeAll()
 	closeIdle(c.http.Transport)
