@@ -69,8 +69,8 @@ type leaseState struct {
 	readFailures int       // failures in a row to get or create the lease
 }
 
-// startRound starts a round, the renewal at one time with all its retries, and returns its first step. The step updates the
-// lease, or gets the lease if this process has not received it yet.
+// startRound starts a round, which is one renewal of the lease with all its retries. It returns the first step: the request to
+// update the lease, or to get the lease if this process has not received it yet.
 func (s *leaseState) startRound(now time.Time) leaseStep {
 	s.uid, s.tries, s.ensured, s.conflict, s.readFailures = "", 0, false, false, 0
 	if s.latest == nil {
@@ -81,8 +81,8 @@ func (s *leaseState) startRound(now time.Time) leaseStep {
 	return s.writeLease(now, leaseStep{})
 }
 
-// handleResponse returns the next step of the lease renewal, after the response to the previous step. The response is a lease,
-// the UID of the Node, or err.
+// handleResponse returns the next step of the renewal: the next request, or the result. It depends on the response to the
+// previous request, which is a lease, the UID of the Node, or err.
 func (s *leaseState) handleResponse(now time.Time, lease *coordinationv1.Lease, uid types.UID, err error) leaseStep {
 	switch s.verb {
 	case leaseGet:
@@ -101,8 +101,8 @@ func (s *leaseState) handleResponse(now time.Time, lease *coordinationv1.Lease, 
 	}
 }
 
-// handleLease handles the response to a get request for the lease. It returns the next step: create or update the lease, or get
-// it again after an error.
+// handleLease returns the next step of the renewal after a get request for the lease: create or update the lease, or get it again
+// after an error.
 func (s *leaseState) handleLease(now time.Time, lease *coordinationv1.Lease, err error) leaseStep {
 	if apierrors.IsNotFound(err) {
 		s.base = nil
@@ -122,8 +122,8 @@ func (s *leaseState) handleLease(now time.Time, lease *coordinationv1.Lease, err
 	return s.writeLease(now, step)
 }
 
-// handleUpdate handles the response to an update of the lease, and returns the next step. After success the round ends. After a
-// conflict the step gets the lease. After another error it repeats the update.
+// handleUpdate returns the next step of the renewal after an update of the lease. After a success the renewal ends, after a
+// conflict the next request gets the lease, and after another error it repeats the update.
 func (s *leaseState) handleUpdate(now time.Time, lease *coordinationv1.Lease, err error) leaseStep {
 	if err == nil {
 		return s.finishRound(lease)
@@ -141,8 +141,8 @@ func (s *leaseState) handleUpdate(now time.Time, lease *coordinationv1.Lease, er
 	return s.retryUpdate(now, step)
 }
 
-// handleNode handles the response to a get request for the Node. The lease needs the Node's UID for its owner reference. It
-// returns the next step.
+// handleNode returns the next step of the renewal after a get request for the Node, whose UID the lease needs for its owner
+// reference.
 func (s *leaseState) handleNode(now time.Time, uid types.UID, err error) leaseStep {
 	if err == nil {
 		s.uid = uid
@@ -169,8 +169,8 @@ func (s *leaseState) retryUpdate(now time.Time, step leaseStep) leaseStep {
 	return s.writeLease(now, step)
 }
 
-// endSeries returns the next step after all attempts to update the lease have failed. The first time in a round, the step gets
-// the lease, and all attempts are repeated. The second time, the round ends.
+// endSeries returns the next step after all attempts to update the lease have failed. The first time in a renewal, the lease is
+// read and all attempts are repeated. The second time, the renewal ends.
 func (s *leaseState) endSeries(step leaseStep) leaseStep {
 	if s.ensured {
 		step.verb, step.reconnect = leaseDone, false
@@ -186,7 +186,7 @@ func (s *leaseState) readLease(step leaseStep) leaseStep {
 	return step
 }
 
-// retryRead returns a step that gets the lease after a back-off, because err has occurred.
+// retryRead returns a step that gets the lease after a back-off, because the previous request has failed with err.
 func (s *leaseState) retryRead(err error) leaseStep {
 	s.readFailures++
 	s.uid = "" // the Node may be recreated during the back-off
@@ -222,14 +222,14 @@ func (s *leaseState) writeLease(now time.Time, step leaseStep) leaseStep {
 	return step
 }
 
-// finishRound stores lease, which the API server has accepted, and returns the last step of the round.
+// finishRound ends the renewal: it stores lease, which the API server has accepted, and returns the last step.
 func (s *leaseState) finishRound(lease *coordinationv1.Lease) leaseStep {
 	s.latest, s.written = lease, true
 	return leaseStep{verb: leaseDone, renewed: true}
 }
 
-// isForeign reports whether another agent has renewed lease, because this process has not sent its renew time. A renewal by this
-// process is not foreign, even if its response was lost.
+// isForeign reports whether lease has a renew time that this process has not sent, so that another agent has renewed it. A
+// renewal by this process is not foreign, even if its response was lost.
 func (s *leaseState) isForeign(lease *coordinationv1.Lease) bool {
 	t := lease.Spec.RenewTime
 	return t != nil && !slices.ContainsFunc(s.sentRenewTimes, t.Truncate(time.Microsecond).Equal)

@@ -89,8 +89,8 @@ func (s *schedule) reportDue(now time.Time) bool {
 }
 
 // reportStarted is called before a report is sent. If changed is true, or for the first report, it makes the next report period
-// longer or shorter at random, like tryUpdateNodeStatus in the kubelet. Nodes whose status has changed at the same time then
-// report at different times.
+// longer or shorter at random: nodes whose status changes together then report at different times. It follows tryUpdateNodeStatus
+// in the kubelet.
 func (s *schedule) reportStarted(changed bool) {
 	s.reportJitter = 0
 	if changed || s.lastReport.IsZero() {
