@@ -24,7 +24,7 @@ func newPodTable() *podTable {
 }
 
 // updatePod calls update with the record of the pod uid: its last known spec and status. It creates the record if there is none.
-// The table is locked meanwhile.
+// The table is locked during the call.
 func (t *podTable) updatePod(uid string, update func(*podRecord)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

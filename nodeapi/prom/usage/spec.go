@@ -54,8 +54,8 @@ func (r *cgroupRow) cpuLimit() cgroups.CPULimit {
 	return *r.Stats.CPU.Limit
 }
 
-// cpuShares returns the CPU shares of the cgroup. It converts a CPU weight of cgroup v2 with cAdvisor's linear formula, even if
-// the weight was computed with another formula.
+// cpuShares returns the CPU shares of the cgroup. It converts a CPU weight of cgroup v2 with the linear formula of cAdvisor,
+// although the runtime may have computed the weight with another formula.
 func cpuShares(row *cgroupRow) float64 {
 	l := row.cpuLimit()
 	if l.Weight > 0 {
