@@ -110,8 +110,8 @@ func New(opts Options) (*Inhibitor, error) {
 	return i, nil
 }
 
-// ShuttingDown reports whether the machine is shutting down. The caller must then report the node as not ready. Admit rejects all
-// pods meanwhile.
+// ShuttingDown reports whether the machine is shutting down. While it returns true, the caller must report the node as not ready,
+// and Admit returns an error for every pod.
 func (i *Inhibitor) ShuttingDown() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
