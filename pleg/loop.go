@@ -213,8 +213,8 @@ func (l *loop) startList(ctx context.Context, now time.Time) {
 	})
 }
 
-// startJobs starts the queued jobs while slots are free. It skips jobs that wait for the running full list or for their retry
-// time. It must be called again at next.
+// startJobs starts the queued jobs while slots, which limit the concurrent jobs, are free. It skips jobs that wait for the
+// running full list or for their retry time. The caller must call it again at the time next.
 func (l *loop) startJobs(ctx context.Context, now time.Time) (next time.Time) {
 	next = l.nextFullRelist()
 	if l.listing {
