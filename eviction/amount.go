@@ -21,8 +21,8 @@ type Amount struct {
 	Format   AmountFormat // text format of Absolute
 }
 
-// Of returns Absolute if it is not zero, and otherwise Fraction of capacity, at most 2^63-1. Fraction has 32 bits, as in the
-// kubelet.
+// Of returns the amount for a resource with this capacity: Absolute if it is not zero, otherwise Fraction of capacity. The
+// largest result is 2^63-1. Fraction has 32 bits, as in the kubelet.
 func (a Amount) Of(capacity int64) int64 {
 	if a.Absolute != 0 {
 		return a.Absolute

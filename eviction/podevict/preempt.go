@@ -156,8 +156,8 @@ func choosePods(list []preemptible, missing []int64) (chosen []preemptible) {
 	return chosen
 }
 
-// distance returns how much of the missing amounts the eviction of r would not free, as a number to compare. It is the sum of the
-// squared fractions that remain missing; zero if none does.
+// distance returns how far the eviction of r is from freeing the missing amounts; zero if it frees all. It is the sum of the
+// squared fractions that remain missing, so a smaller value is better.
 func (r preemptible) distance(missing []int64) (sum float64) {
 	for i, m := range missing {
 		if rest := float64(m - r.amounts[i]); m > 0 && rest > 0 {
