@@ -24,8 +24,8 @@ type tokenBucket struct {
 	updated   time.Time
 }
 
-// reserve takes a token and returns how long the caller must wait before it pulls. If this is longer than maxWait, it takes none
-// and ok is false.
+// reserve takes a token and returns how long the caller must wait before it pulls. If the wait would exceed maxWait, reserve
+// takes no token and ok is false.
 func (l *tokenBucket) reserve(now time.Time, maxWait time.Duration) (wait time.Duration, ok bool) {
 	if l.perSecond == 0 {
 		return 0, true
