@@ -119,8 +119,8 @@ func CPULimit(pod *corev1.Pod) (milli int64, limited bool) {
 	return MilliValue(&t.quantity), isFullyLimited(pod, corev1.ResourceCPU)
 }
 
-// MemoryLimit returns the memory limit of a pod in bytes. limited is false if the limit is a partial sum and the pod may use
-// more, as in [CPULimit].
+// MemoryLimit returns the memory limit of a pod in bytes. limited is true if the pod or each of its containers has a memory
+// limit. Otherwise the pod may use more than bytes, which is a partial sum or 0.
 func MemoryLimit(pod *corev1.Pod) (bytes int64, limited bool) {
 	t := Options{}.totalLimit(pod, corev1.ResourceMemory)
 	return Value(&t.quantity), isFullyLimited(pod, corev1.ResourceMemory)

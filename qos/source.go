@@ -66,8 +66,8 @@ func allocatedRequests(pod *corev1.Pod, container *corev1.Container) corev1.Reso
 	return nilIfInfeasible(pod, container.Resources.Requests)
 }
 
-// actuatedRequests returns the container's requests in force, as the pod status reports them. Without them it returns
-// allocatedRequests.
+// actuatedRequests returns the container's requests in force, as the pod status reports them. If the status has none, it returns
+// the allocatedRequests.
 func actuatedRequests(pod *corev1.Pod, container *corev1.Container) corev1.ResourceList {
 	if s := findContainerStatus(pod, container.Name); s != nil && s.Resources != nil && s.Resources.Requests != nil {
 		return s.Resources.Requests
