@@ -144,7 +144,7 @@ func (s State) withAdopted(uid string, deadline time.Time) State {
 	return s
 }
 
-// withKillStarted returns the state after the processes of the adopted victim with this UID were killed: it is not killed again.
+// withKillStarted returns the state after a kill of the adopted victim with this UID was started, so that it is not killed again.
 func (s State) withKillStarted(uid string) State {
 	s.victims = slices.Clone(s.victims)
 	for i := range s.victims {
