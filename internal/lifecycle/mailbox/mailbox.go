@@ -62,7 +62,7 @@ func (m *Mailbox) Desired() (pod *corev1.Pod, deleted bool) {
 }
 
 // Update stores pod as the newest version and signals the worker: Changed, or StatusEcho if only the status differs. terminal is
-// true if the pod was already published with a terminal phase.
+// true if the pod was already published with a terminal phase. A new deletion or a shorter grace period cancels the running sync.
 func (m *Mailbox) Update(pod *corev1.Pod, terminal bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
