@@ -38,8 +38,8 @@ func (m Mark) Owns(pod *cri.Pod) bool {
 	return false
 }
 
-// ForeignMark returns a mark that a sandbox or container of pod has and that is not m. A sandbox or container without the owner
-// label has an empty mark. found is false if all have mark m.
+// ForeignMark returns a mark other than m, that is another value of the owner label, which a sandbox or container of pod has. The
+// mark is empty if the owner label is missing. found is false if all sandboxes and containers have mark m.
 func (m Mark) ForeignMark(pod *cri.Pod) (other Mark, found bool) {
 	for mark := range listMarks(pod) {
 		if mark != m {
