@@ -55,9 +55,9 @@ func (r *Runtime) Name(ctx context.Context) (string, error) {
 	return version.RuntimeName, err
 }
 
-// CheckNetwork returns an error if the pod network is not ready, and registers the pod with this UID as waiting for the network.
-// If the cached status is older than 5 s, it requests a new status, for which it waits at most 2 s if wait is true. If no status
-// is known, it returns nil, because the runtime reports the problem when it creates a sandbox.
+// CheckNetwork returns an error and registers the pod with this UID as waiting, if the pod network is not ready. If the cached
+// status is older than 5 s, it requests a new status, for which it waits at most 2 s if wait is true. If no status is known, it
+// returns nil, because the runtime reports the problem when it creates a sandbox.
 func (r *Runtime) CheckNetwork(ctx context.Context, uid string, wait bool) error {
 	if r.reporter == nil {
 		return nil

@@ -23,8 +23,8 @@ func (s *state) isStale(now time.Time) bool {
 	return s.updatedAt.IsZero() || now.Sub(s.updatedAt) >= freshPeriod
 }
 
-// checkPod returns the error of the pod network, and then registers the pod with this UID as waiting. It returns nil if the
-// network is ready or the error is older than notReadyPeriod.
+// checkPod returns the error of the pod network, and registers the pod with this UID as waiting for the network. If the network
+// is ready or the error is older than notReadyPeriod, it returns nil and registers nothing.
 func (s *state) checkPod(uid string, now time.Time) error {
 	if s.err == nil || now.Sub(s.updatedAt) >= notReadyPeriod {
 		return nil
