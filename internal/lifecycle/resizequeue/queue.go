@@ -80,8 +80,8 @@ func (q *Queue) Next(now time.Time, resizes []Resize) (wake []string, at time.Ti
 	return wake, time.Time{}
 }
 
-// sortResizes returns resizes in the order of their retries: first the resizes that raise no request, then by priority, QoS class
-// and time of the deferral. Source: sortPendingResizes in pkg/kubelet/allocation/allocation_manager.go.
+// sortResizes returns resizes in the order of their retries: first resizes that raise no request, then by priority, QoS class and
+// time of the deferral. Source: sortPendingResizes in pkg/kubelet/allocation/allocation_manager.go.
 func sortResizes(resizes []Resize) []Resize {
 	return slices.SortedFunc(slices.Values(resizes), func(a, b Resize) int {
 		return cmp.Or(
