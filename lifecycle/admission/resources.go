@@ -134,7 +134,7 @@ func isCounted(name corev1.ResourceName) bool {
 	return isExtended(name)
 }
 
-// isExtended reports whether name is that of an extended resource, such as example.com/gpu. Source: IsExtendedResourceName in
+// isExtended reports whether name is the name of an extended resource, such as example.com/gpu. Source: IsExtendedResourceName in
 // pkg/apis/core/v1/helper.
 func isExtended(name corev1.ResourceName) bool {
 	n := string(name)
