@@ -174,7 +174,7 @@ func (p *planner) isKilled(id string) bool {
 	return slices.ContainsFunc(p.out.Kill, func(k Kill) bool { return k.ID == id })
 }
 
-// addKill plans to stop a container. reason is for logs, and message is that of the Killing event.
+// addKill plans to stop a container. reason is for logs, and message is the text of the Killing event.
 func (p *planner) addKill(container *cri.Container, reason, message string) {
 	p.out.Kill = append(p.out.Kill, Kill{
 		ID: container.ID, Name: container.Name, Grace: GracePeriod(p.state.Pod), Reason: reason, Message: message, PreStop: PreStopHook(p.state.Pod, container),
@@ -248,8 +248,8 @@ func (p *planner) chooseAttempt(name string) (next uint32) {
 	return next
 }
 
-// isExemptFromBackOff reports whether the container can start without back-off after dead, its newest exited instance. Only an
-// init container that exited in an earlier sandbox can, because it must run once in each sandbox.
+// isExemptFromBackOff reports whether the container can start without back-off after dead, its newest exited instance. This is
+// true only for an init container that exited in an earlier sandbox, because it must run once in each sandbox.
 func (p *planner) isExemptFromBackOff(container *corev1.Container, dead *cri.Container) bool {
 	return containers.IsInit(&p.state.Pod.Spec, container) && (p.out.Sandbox != nil || dead.SandboxID != p.out.SandboxID)
 }

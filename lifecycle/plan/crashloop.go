@@ -52,8 +52,8 @@ func (l crashLoop) String() string {
 	return fmt.Sprintf("%s %s %d", l.key, l.delay, l.restartedAt.UnixNano())
 }
 
-// parseCrashLoop parses the value of AnnotationCrashLoop. For an invalid value it returns the zero crashLoop, as for a container
-// that never ran: it can then restart without delay.
+// parseCrashLoop parses the value of AnnotationCrashLoop, the back-off state of a container. For an invalid value it returns the
+// zero crashLoop, with which the container can restart without delay.
 func parseCrashLoop(value string) crashLoop {
 	f := strings.Fields(value)
 	if len(f) != 3 {

@@ -41,8 +41,8 @@ func Decide(state State) (actions Actions, status corev1.PodStatus) {
 	return a, st
 }
 
-// Status returns the status of the pod in state. waiting holds the reasons why containers wait, by container name. starting says
-// that containers are being started: exited containers then do not make the phase terminal.
+// Status returns the status of the pod in state. waiting holds the reasons why containers wait, by container name. starting is
+// true while containers are being started, so that exited containers do not make the phase terminal.
 func Status(state State, waiting map[string]podstatus.Waiting, starting bool) corev1.PodStatus {
 	if state.Rejection != nil {
 		return state.Rejection.Status(state.Pod)
