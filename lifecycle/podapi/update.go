@@ -100,8 +100,8 @@ func undoAllowed(old, spec *corev1.PodSpec) {
 	}
 }
 
-// undoContainers resets the image and the resources of each container in list, because an update may change them. The new values
-// are those of the container at the same position in old.
+// undoContainers copies the image and the resources of each container in old to the container at the same position in list, so
+// that a comparison ignores these fields, which an update may change.
 func undoContainers(old, list []corev1.Container) {
 	for i := range min(len(old), len(list)) {
 		list[i].Image = old[i].Image
