@@ -78,8 +78,8 @@ func (o *resolverOptions) setOption(option string) {
 	o.list = append(o.list, option)
 }
 
-// podDNS returns the resolv.conf of a pod. It is nil if the runtime must choose the resolv.conf, because that of the node is
-// unknown.
+// podDNS returns the resolv.conf of a pod. It is nil if the resolv.conf of the node is unknown, so that the runtime must choose
+// one.
 func podDNS(pod *corev1.Pod, opts Options) (*cri.DNSConfig, error) {
 	dns := baseDNS(pod, opts)
 	if extra := pod.Spec.DNSConfig; extra != nil {

@@ -67,8 +67,8 @@ func containerMounts(pod *corev1.Pod, container *corev1.Container, path *field.P
 	return all, nil
 }
 
-// setIDMappings sets the ID mappings of each mount to those of user, the user namespace of the pod. Files then have equal owner
-// IDs inside and outside the namespace.
+// setIDMappings copies the ID mappings of user, the user namespace of the pod, to each mount. Files then have equal owner IDs
+// inside and outside the namespace.
 func setIDMappings(mounts []cri.Mount, user *cri.UserNamespace) {
 	for i := range mounts {
 		mounts[i].UIDMappings, mounts[i].GIDMappings = user.UIDs, user.GIDs
