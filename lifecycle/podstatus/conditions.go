@@ -34,8 +34,8 @@ func IsOwnedCondition(conditionType corev1.PodConditionType) bool {
 	return false
 }
 
-// podConditions returns all conditions of the pod: those of controllers first, then those of the node agent in the kubelet's
-// order. A condition whose status is unchanged keeps its transition time from previous.
+// podConditions returns all conditions of the pod: first the conditions of controllers, then the conditions of the node agent in
+// the kubelet's order. A condition whose status is unchanged keeps its transition time from previous.
 func podConditions(view *podview.View, status *corev1.PodStatus, previous []corev1.PodCondition, input *Input) []corev1.PodCondition {
 	pod := view.Pod
 	sandbox := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}

@@ -74,9 +74,8 @@ func (d *statusBuilder) containerStatus(container *corev1.Container, previous *c
 	return st
 }
 
-// initContainerStatus returns the new status of an init container. If the runtime has no instance of it although a regular
-// container was created, the runtime has removed it: it is reported as completed, unless it must run again. previous is its
-// previous status, or nil.
+// initContainerStatus returns the new status of an init container. previous is its previous status, or nil. An init container
+// that the runtime has removed is reported as completed if a regular container was created later, unless it must run again.
 func (d *statusBuilder) initContainerStatus(container *corev1.Container, previous *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := d.containerStatus(container, previous)
 	_, waits := d.in.Waiting[container.Name]
@@ -91,7 +90,7 @@ func (d *statusBuilder) initContainerStatus(container *corev1.Container, previou
 }
 
 // instanceStatus returns the new status of a container from its newest instance in the runtime. The last state in the result is
-// that of the preceding instance. previous is the previous status of the container, or nil.
+// the state of the preceding instance. previous is the previous status of the container, or nil.
 func (d *statusBuilder) instanceStatus(container *corev1.Container, previous *corev1.ContainerStatus) corev1.ContainerStatus {
 	last := d.view.Observed.NewestContainer(container.Name)
 	if last != nil && (isPredecessor(previous, last) || d.in.Deleted && last.State == cri.ContainerCreated && previous != nil && previous.State.Terminated != nil) {

@@ -10,7 +10,7 @@ import (
 )
 
 // Summary returns a one-line text about status for logs, with the columns of kubectl get pods: ready containers, restarts, and a
-// reason. The reason is that of the last unready container in the list, or else that of the pod.
+// reason. The reason comes from the last unready container in the list, otherwise from the pod.
 func Summary(status *corev1.PodStatus) string {
 	ready, restarts, reason := 0, int32(0), status.Reason
 	for _, c := range status.ContainerStatuses {
