@@ -109,8 +109,8 @@ func (d *Dir) Run(ctx context.Context, sink func(Update)) error {
 	}
 }
 
-// Scan reads the directory once and returns its pods. A file that has changed within DirOptions.StableFor before now is not read
-// yet: a later Scan reads it. Scan is for programs that do not call Run.
+// Scan reads the directory once and returns its pods. It leaves a file that has changed within DirOptions.StableFor before now to
+// a later Scan. Scan is for programs that do not call Run.
 func (d *Dir) Scan(now time.Time) Update {
 	d.guard.Spare()
 	return d.scanFiles(now)
