@@ -49,7 +49,8 @@ func (h *Handle) PodStatus(uid string) (pod cri.PodIdentity, status *corev1.PodS
 	return pod, nil, false
 }
 
-// Active calls [Reconciler.Active]. Before [Handle.Set] was called, it returns no pods, and complete is false.
+// Active returns the pods whose requests count against the capacity of the node, as [Reconciler.Active] does. Before [Handle.Set]
+// was called, it returns no pods, and complete is false.
 func (h *Handle) Active() (pods []*corev1.Pod, complete bool) {
 	if r := h.Reconciler(); r != nil {
 		return r.Active()
@@ -65,20 +66,22 @@ func (h *Handle) ImagesInUse() []string {
 	return nil
 }
 
-// MayRun calls [Reconciler.MayRun]. Before [Handle.Set] was called, it returns true, because any pod may run.
+// MayRun reports whether a container of the pod may be running or start later, as [Reconciler.MayRun] does. Before [Handle.Set]
+// was called, it returns true, because any pod may run.
 func (h *Handle) MayRun(uid string) bool {
 	r := h.Reconciler()
 	return r == nil || r.MayRun(uid)
 }
 
-// IsManaged calls [Reconciler.IsManaged]. Before [Handle.Set] was called, it returns true, so that garbage collection removes
-// nothing.
+// IsManaged reports whether garbage collection must keep the containers and files of the pod, as [Reconciler.IsManaged] does.
+// Before [Handle.Set] was called, it returns true, so that nothing is removed.
 func (h *Handle) IsManaged(uid string) bool {
 	r := h.Reconciler()
 	return r == nil || r.IsManaged(uid)
 }
 
-// Evict calls [Reconciler.Evict]. Before [Handle.Set] was called, it returns an error that wraps [cri.ErrNotFound].
+// Evict evicts a pod by calling [Reconciler.Evict]. Before [Handle.Set] was called, it returns an error that wraps
+// [cri.ErrNotFound].
 func (h *Handle) Evict(ctx context.Context, uid string, eviction podstatus.Eviction) error {
 	if r := h.Reconciler(); r != nil {
 		return r.Evict(ctx, uid, eviction)
@@ -86,8 +89,8 @@ func (h *Handle) Evict(ctx context.Context, uid string, eviction podstatus.Evict
 	return fmt.Errorf("pod %s: no Reconciler is set: %w", uid, cri.ErrNotFound)
 }
 
-// RemoveTerminatedContainers calls [Reconciler.RemoveTerminatedContainers]. Before [Handle.Set] was called, it does nothing and
-// returns nil.
+// RemoveTerminatedContainers removes the containers of terminated pods by calling [Reconciler.RemoveTerminatedContainers]. Before
+// [Handle.Set] was called, it does nothing and returns nil.
 func (h *Handle) RemoveTerminatedContainers(ctx context.Context) error {
 	if r := h.Reconciler(); r != nil {
 		return r.RemoveTerminatedContainers(ctx)

@@ -105,8 +105,8 @@ func retryDelay(failures int, unavailable bool, random float64) time.Duration {
 	return backoff.Jitter(wait, 1, 1.5, random)
 }
 
-// nextSyncDelay returns the delay from now to the next sync, after a sync that succeeded. It is the resync period plus up to half
-// of it at random, but it ends at time wake if that is earlier. A zero wake is ignored.
+// nextSyncDelay returns the delay from now to the next sync, after a sync that succeeded. The delay is the resync period plus a
+// random part of at most half the period. It ends no later than wake, unless wake is zero.
 func (w *worker) nextSyncDelay(wake, now time.Time) time.Duration {
 	d := w.r.opts.Pacing.Resync + time.Duration(w.r.opts.Pacing.Rand()*float64(w.r.opts.Pacing.Resync)/2)
 	if !wake.IsZero() {

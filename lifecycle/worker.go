@@ -164,8 +164,8 @@ func (w *worker) syncPod(ctx context.Context) (next time.Duration, removed bool)
 	return w.applyActions(ctx, work, s, &a, pod), false
 }
 
-// delayAfterError returns the delay before the next sync after err. work is the context of the sync, which a change of the pod
-// cancels: the delay is then zero. Otherwise the result is the back-off after a failure.
+// delayAfterError returns the delay before the next sync, after a sync has failed with err. The delay is zero if a change of the
+// pod has cancelled work, the context of the sync. Otherwise it is the back-off after a failure.
 func (w *worker) delayAfterError(ctx, work context.Context, err error) time.Duration {
 	if ctx.Err() == nil && work.Err() != nil {
 		return 0
