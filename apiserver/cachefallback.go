@@ -46,9 +46,9 @@ func cacheOrLoad[T any, P interface {
 	return orNil[T](object, objects.loadFromCache(kind, namespace, name, object, err))
 }
 
-// RuntimeClass returns the handler of a runtime class. It is for podspec.Options.RuntimeClasses. ok is false if the class does
-// not exist, and before the first list of runtime classes. If the first list fails, it returns the handler cached in
-// ObjectsOptions.CacheDir, if there is one.
+// RuntimeClass returns the handler of a runtime class, for podspec.Options.RuntimeClasses. ok is false if the class does not
+// exist, or if the runtime classes are not listed yet. If the first list fails, RuntimeClass uses the copy in
+// ObjectsOptions.CacheDir.
 func (b *Objects) RuntimeClass(class string) (handler string, ok bool) {
 	handler, ok = b.classes.Get(class)
 	if b.cache == nil {

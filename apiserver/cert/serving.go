@@ -77,8 +77,8 @@ func (s *Serving) findCertificate() (pair *tls.Certificate, force bool, err erro
 }
 
 // Run requests the certificate until ctx ends, and replaces it before it expires and when the node gets a new address. It retries
-// after each failure. A second call of Run returns an error. No controller of Kubernetes approves these requests: see the package
-// comment.
+// after each failure. An administrator or a controller of the cluster must approve each request. A second call of Run returns an
+// error.
 func (s *Serving) Run(ctx context.Context) error { return s.rotation.runLoop(ctx) }
 
 // GetCertificate returns the current certificate, for the field of that name of [tls.Config]. It returns an error if there is no
