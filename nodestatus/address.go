@@ -98,9 +98,9 @@ func (c *Config) needsLookup() bool {
 	return len(ips) == 0 && !isAddress && (!c.ExternalCloudProvider || len(c.NodeIPs) > 0)
 }
 
-// nodeAddresses returns the value of status.addresses for the Node. The first of these that exists is used: the configured node
-// IPs, a host name that is an IP address, the node name in DNS, the default route. With an external cloud provider, the existing
-// addresses in current are kept. On error it returns current and the error.
+// nodeAddresses returns the value of status.addresses for the Node: the configured node IPs, or else the address that
+// chooseAddress finds. With an external cloud provider, it keeps the existing addresses in current. On error it returns current
+// and the error.
 func nodeAddresses(config *Config, host Host, current []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
 	ips, preferIPv4 := config.configuredIPs()
 	if err := host.validateNodeIPs(ips); err != nil {
@@ -124,9 +124,9 @@ func nodeAddresses(config *Config, host Host, current []corev1.NodeAddress) ([]c
 	return formatAddresses([]netip.Addr{ip}, config.hostnameOrName()), nil
 }
 
-// chooseAddress returns the InternalIP of a node without configured node IPs. It is the host name if that is an IP address, or a
-// DNS address of the node name that belongs to this machine, or the address of the default route. preferIPv4 selects among
-// several DNS addresses.
+// chooseAddress returns the InternalIP of a node without configured node IPs. It is the first of these that exists: the host name
+// if it is an IP address, an address of this machine that DNS returns for the node name, the address of the default route.
+// preferIPv4 selects among several DNS addresses.
 func chooseAddress(config *Config, host Host, preferIPv4 bool) (netip.Addr, error) {
 	if ip, is := config.hostAddress(); is {
 		return ip, nil

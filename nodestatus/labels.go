@@ -25,7 +25,7 @@ func ownLabels() []string {
 }
 
 // ParseLabels parses s, labels in the format of the kubelet's flag --node-labels: "disk=ssd,example.com/rack=4". If a key is
-// repeated, its last value is used. The labels are not checked, see [Config.Validate].
+// repeated, its last value is used. ParseLabels does not check the labels; [Config.Validate] does.
 func ParseLabels(s string) map[string]string {
 	labels := map[string]string{}
 	for pair := range strings.SplitSeq(s, ",") {
