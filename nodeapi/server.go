@@ -29,7 +29,8 @@ type Server struct {
 	all, readOnly, healthz http.Handler
 }
 
-// New returns a Server for opts. It does not listen, see Run. The error names the missing or invalid option.
+// New returns a Server for opts. It does not listen; [Server.Run] serves the endpoints. The error names the missing or invalid
+// option.
 func New(opts Options) (*Server, error) {
 	if err := opts.validate(); err != nil {
 		return nil, fmt.Errorf("nodeapi: New: Options: %w", err)

@@ -161,9 +161,9 @@ func memoryFamilies() []family {
 	}
 }
 
-// deviceFamily returns a metric with one series per cgroup and block device. read returns the value of a series. If ofDisk is not
-// nil, the root cgroup also has a series for each disk without counters of the cgroup. ofDisk returns its value from the counters
-// of the disk.
+// deviceFamily returns a metric with one series per cgroup and block device, whose value read returns. A disk without counters in
+// the root cgroup gets a series for the root cgroup if ofDisk is not nil. ofDisk returns its value from the counters in
+// /proc/diskstats.
 func deviceFamily(name, help string, read func(d *cgroups.IODevice) uint64, ofDisk func(counts *[11]uint64) float64) family {
 	f := family{name: name, kind: counter, help: help, parts: cgroups.PartIO, procParts: procDisks, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.Stats.IO.Devices {
