@@ -89,7 +89,8 @@ type Inhibitor struct {
 
 var errNotWatching = errors.New("logind was not reached yet")
 
-// New returns an Inhibitor with opts. It does not connect to logind, see Run. The error names the missing or invalid option.
+// New returns an Inhibitor with opts. It does not connect to logind; [Inhibitor.Run] does. The error names the missing or invalid
+// option.
 func New(opts Options) (*Inhibitor, error) {
 	switch {
 	case len(opts.Periods) == 0:
