@@ -61,9 +61,9 @@ type Collector struct {
 	bootTime time.Time // boot time of the machine; zero: not read yet
 }
 
-// New returns a Collector that measures the cgroups in c and the pods that runtime lists. It starts no goroutine, see Run.
-// Writable layers are measured if runtime has the method ContainerStats of [cri.StatsLister]. Image file systems are measured if
-// runtime has the method ImageUsage of [cri.Images].
+// New returns a Collector that measures the cgroups in c and the pods that runtime lists. It starts no goroutine; [Collector.Run]
+// measures disk usage in the background. Writable layers are measured if runtime has the method ContainerStats of
+// [cri.StatsLister], and image file systems if it has the method ImageUsage of [cri.Images].
 func New(c Cgroups, runtime cri.Lister, opts Options) (*Collector, error) {
 	if err := required.Args("stats.New", required.Arg{Name: "c", Value: c, Hint: "a *driver.Driver"}, required.Arg{Name: "runtime", Value: runtime, Hint: "a *remote.Client"}); err != nil {
 		return nil, err
