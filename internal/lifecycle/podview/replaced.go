@@ -12,10 +12,10 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// HideReplacement returns observed as it was before the agent began to replace containers. replaced has the previous states of
-// the containers that are being stopped or removed so that a successor can be started. A status computed from the result shows
-// neither their exit nor the wait for the successor. Once a successor has started, observed shows it. The kubelet replaces a
-// container within one sync, and computes a status only when a sync starts. Source: SyncPod in pkg/kubelet/kubelet.go.
+// HideReplacement returns observed as it was before the agent began to replace containers, so that the pod status shows neither
+// their exit nor the wait for the successor. replaced has the previous states of these containers. A successor that has started
+// is not hidden. The kubelet replaces a container within one sync, and computes a status only when a sync starts. Source: SyncPod
+// in pkg/kubelet/kubelet.go.
 func HideReplacement(observed cri.Pod, replaced []cri.Container) cri.Pod {
 	if len(replaced) == 0 {
 		return observed
