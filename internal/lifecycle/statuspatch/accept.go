@@ -38,11 +38,11 @@ func (e *TransitionError) Error() string {
 	return fmt.Sprintf("status of pod %s: %s %q has left its terminated state (exit code %d) although it must not restart", e.Pod, kind, e.Container, e.ExitCode)
 }
 
-// Accept completes status, the new status of pod, with data of before, its previous status: the start time, the transition times
-// of conditions with unchanged status, the volume health and the observed generation. The result is a normalized copy: times in
-// seconds, containers in the order of the spec, termination messages of at most 12 KiB together. If a container has left a
-// terminated state although it must not restart, the result keeps that state, and the error contains a [*TransitionError]. The
-// result is valid even with an error. Source: updateStatusInternal in pkg/kubelet/status/status_manager.go.
+// Accept returns a normalized copy of status, the new status of pod, completed with data of before, its previous status.
+// Normalized means times in seconds, containers in the order of the spec, and termination messages of at most 12 KiB together. If
+// a container has left a terminated state although it must not restart, the result keeps that state, and the error contains a
+// [*TransitionError]. The result is valid even with an error. Source: updateStatusInternal in
+// pkg/kubelet/status/status_manager.go.
 func Accept(pod *corev1.Pod, before, status *corev1.PodStatus, now time.Time) (corev1.PodStatus, error) {
 	out := *status.DeepCopy()
 	err := keepTerminated(pod, before, &out)
@@ -87,11 +87,10 @@ func keepTransitionTime(condition *corev1.PodCondition, before []corev1.PodCondi
 	}
 }
 
-// keepTerminated compares before, the previous status, with status. If a container has left a terminated state although it must
-// not restart, keepTerminated restores that state and returns a [*TransitionError]. If a rule can restart all containers, it
-// checks only ephemeral containers. As in an API server, the restart policy of a container has precedence over that of the pod.
-// Source: checkContainerStateTransition in pkg/kubelet/status/status_manager.go, ValidatePodStatusUpdate in
-// pkg/apis/core/validation.
+// keepTerminated restores the terminated state of each container that has left it between before, the previous status, and status
+// although it must not restart. For such a container it returns a [*TransitionError]. If a rule can restart all containers, it
+// checks only ephemeral containers. Source: checkContainerStateTransition in pkg/kubelet/status/status_manager.go,
+// ValidatePodStatusUpdate in pkg/apis/core/validation.
 func keepTerminated(pod *corev1.Pod, before, status *corev1.PodStatus) error {
 	spec := &pod.Spec
 	k := stateKeeper{pod: pod}

@@ -36,9 +36,9 @@ func Next(pod *corev1.Pod, status *corev1.PodStatus, mayRun bool, now time.Time)
 }
 
 // Merge returns the status to publish: the agent's status, with the conditions of other clients and the claim statuses from
-// server, the status on the API server. mayRun is true while a container may still run: the result then has no terminal phase
-// yet. DisruptionTarget is taken from the agent's status only together with a terminal phase. With a terminal phase the pod is
-// not ready. The result shares memory with both statuses. Source: mergePodStatus in pkg/kubelet/status/status_manager.go.
+// server, the status on the API server. While mayRun is true, because a container may still run, the phase does not become
+// terminal. A pod with a terminal phase is not ready. The result shares memory with both statuses. Source: mergePodStatus in
+// pkg/kubelet/status/status_manager.go.
 func Merge(pod *corev1.Pod, server, status *corev1.PodStatus, mayRun bool, now time.Time) corev1.PodStatus {
 	out := *status
 	terminates := !podstatus.IsTerminal(server.Phase) && podstatus.IsTerminal(status.Phase)
