@@ -32,8 +32,8 @@ type Slots struct {
 // machine; see [Slots.Run].
 func New(parallel int) *Slots { return newSlots(parallel, runtime.GOMAXPROCS(0), readCPUTimes) }
 
-// newSlots returns Slots with the limit parallel. If parallel is zero, the limit varies with the CPU load that function cpu
-// reads. It is at least 4 and at least twice the number of processors, and at most four times that minimum.
+// newSlots returns Slots with the fixed limit parallel. If parallel is zero, the limit varies with the CPU load, which cpu reads:
+// from a minimum of twice the number of processors, but no less than 4, up to four times this minimum.
 func newSlots(parallel, processors int, cpu func() (cpuTimes, error)) *Slots {
 	s := &Slots{minLimit: parallel, maxLimit: parallel, waiting: make(chan struct{}, 1)}
 	if parallel <= 0 {
