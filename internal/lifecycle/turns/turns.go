@@ -36,8 +36,8 @@ type Ticket[T any] struct {
 	granted chan struct{} // nil: the owner does not wait; closed when it may run
 }
 
-// Expect adds a ticket with this rank for an owner that has not decided yet whether to run. Until the owner calls Wait or
-// Withdraw, no other owner may start to run. This lasts at most for [Timeout].
+// Expect adds a ticket, a place in the queue with this rank, for an owner that has not decided yet whether to run. No other owner
+// may start to run until this owner calls Wait or Withdraw, but at most for [Timeout].
 func (q *Queue[T]) Expect(rank T) *Ticket[T] {
 	t := &Ticket[T]{queue: q, rank: rank, expires: time.Now().Add(Timeout)}
 	q.mu.Lock()
