@@ -15,11 +15,11 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Decide returns the next actions for a pod, and the status to publish before they are executed. They are computed together
-// because they depend on each other: containers to start appear as waiting in the status, and a pod whose phase becomes terminal
-// gets no start. The status of an orphaned pod, whose State.Pod is nil, is empty.
+// Decide returns the next actions for a pod, and the status to publish before they are executed. Containers to start appear as
+// waiting in the status, and a pod whose phase becomes terminal gets no start. The status of an orphaned pod, whose State.Pod is
+// nil, is empty.
 //
-// The phase may be terminal while containers still run. Publish the status through [podstatus.DeferTerminalPhase] in that case.
+// The phase may be terminal while containers still run. In that case publish the status through [podstatus.DeferTerminalPhase].
 func Decide(state State) (actions Actions, status corev1.PodStatus) {
 	if state.Pod == nil {
 		return Plan(state), corev1.PodStatus{}
