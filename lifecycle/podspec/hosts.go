@@ -18,9 +18,9 @@ import (
 const hostsPath = "/etc/hosts"
 
 // HostsFile returns the content of /etc/hosts for the containers of a pod; see [Launch].HostsPath. It has a line with the pod's
-// host name for each address of the sandbox in ips, the primary address first. Invalid addresses are skipped. For a pod on the
-// host network, it has instead the content of node, the hosts file of the node. The host aliases of the pod are appended in
-// either case. The kubelet writes the file for each container, with mode 0644 (kubelet_pods.go, ensureHostsFile).
+// host name for each valid address of the sandbox in ips, and the host aliases of the pod. For a pod on the host network, it has
+// node, the content of the node's hosts file, in place of the lines with the host name. The kubelet writes the file for each
+// container, with mode 0644 (kubelet_pods.go, ensureHostsFile).
 func HostsFile(pod *corev1.Pod, ips []string, node []byte, opts Options) ([]byte, error) {
 	var b bytes.Buffer
 	if pod.Spec.HostNetwork {
