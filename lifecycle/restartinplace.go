@@ -10,12 +10,10 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// shouldRestartInPlace reports whether this worker restarts the deleted pod after it has stopped it. It does so only with a
-// static pod that its source lists again unchanged, for example because its manifest was removed and rewritten. The pod keeps its
-// mirror pod and restart counts.
-//
-// A pod in a terminal phase is not started again. Source: restartRequested in pkg/kubelet/pod_workers.go, filterOutInactivePods
-// in pkg/kubelet/kubelet_pods.go.
+// shouldRestartInPlace reports whether this worker restarts the deleted pod after it has stopped it, with its mirror pod and
+// restart counts. It does so only with a static pod that has no terminal phase and that its source lists again unchanged, for
+// example because its manifest was removed and rewritten. Source: restartRequested in pkg/kubelet/pod_workers.go,
+// filterOutInactivePods in pkg/kubelet/kubelet_pods.go.
 func (w *worker) shouldRestartInPlace(pod *corev1.Pod) bool {
 	return pod != nil && qos.IsStatic(pod) && pod.DeletionTimestamp == nil && w.mailbox.IsRelisted() && !w.progress.sourceChanged
 }

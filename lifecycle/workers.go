@@ -124,9 +124,9 @@ func (r *Reconciler) closeDrained() {
 	}
 }
 
-// selectOrphans returns the orphaned pods to tear down: pods in the runtime that no source lists. Until the list of the runtime's
-// pods is complete and all sources have reported all of their pods, it returns only orphans that have the name of a desired pod,
-// because the desired pod waits for their removal.
+// selectOrphans returns the orphaned pods to tear down: pods in the runtime that no source lists. While the list of the runtime's
+// pods or the pods of a source are incomplete, it returns only orphans with the name of a desired pod, which waits for their
+// removal.
 //
 // The result includes pods of which only the directory with the record remains, for example after a crash of the agent. It
 // excludes pods of other agents and pods that could not be read: their directories may hold the user namespace IDs of running
