@@ -52,13 +52,14 @@
 //
 // # Differs from the kubelet
 //
-// The kubelet runs no plugins since 1.24: the models are containerd 2.4 (go-cni) and CRI-O (ocicni). DIFFERENCES.md has all
-// differences. The most important ones:
+// The kubelet runs no plugins since 1.24: the models are containerd 2.4 and CRI-O. DIFFERENCES.md has all differences, mainly:
 //
 // - The loopback interface is brought up before the first plugin, without the loopback plugin.
 // - A pod is attached to several networks in sequence, and a failure detaches it from all.
 // - A bad configuration file is skipped, including names, versions and plugin types that every ADD would reject.
 // - Records and results are in a directory of their own, not below /var/lib/cni.
+//
+// Test kit: none; use the runtime of package critest.
 //
 // [package netns]: https://pkg.go.dev/github.com/seed81659283/nodeagent/cni/netns
 package cni

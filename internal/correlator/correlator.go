@@ -76,7 +76,7 @@ func New() *Correlator {
 	return &Correlator{recorded: newLRU[sentEvent](Remembered), groups: newLRU[*group](Remembered), objects: newLRU[*bucket](Remembered)}
 }
 
-// Correlate counts recorded, an event. The result says whether to send it, in which form, and whether as a patch of an event that
+// Correlate counts recorded, an event. The result shows whether to send it, in which form, and whether as a patch of an event that
 // was sent before. It does not change recorded.
 func (c *Correlator) Correlate(recorded *corev1.Event, now time.Time) Result {
 	event, id := c.groupEvent(recorded, now)
