@@ -58,7 +58,6 @@
 // - A pod is attached to several networks in sequence, and a failure detaches it from all.
 // - A bad configuration file is skipped, including names, versions and plugin types that every ADD would reject.
 // - Records and results are in a directory of their own, not below /var/lib/cni.
-//
 // Test kit: none; use the runtime of package critest.
 //
 // [package netns]: https://pkg.go.dev/github.com/seed81659283/nodeagent/cni/netns
