@@ -104,8 +104,8 @@ type trackedPod struct {
 	contradiction  string    // the reported contradiction between two statuses; empty: none
 }
 
-// newestPod returns the newer version of the pod: the watched pod api, or the pod in the last response of the API server. It
-// ignores a response that is older than responseLifetime.
+// newestPod returns the newer of two versions of the pod: api, which the watch has reported, and the version in the last response to a
+// status patch. It ignores a response that is older than responseLifetime.
 func (t *trackedPod) newestPod(api *corev1.Pod, now time.Time) *corev1.Pod {
 	if api == nil || t.response == nil {
 		return api

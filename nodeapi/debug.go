@@ -56,8 +56,7 @@ func (s *Server) serveLevel(w http.ResponseWriter, r *http.Request) {
 	answer(http.StatusOK, "successfully set klog.logging.verbosity to "+string(body))
 }
 
-// parseVerbosity converts a klog verbosity to a slog level. 0 to 2 are Info, 3 and 4 are Debug. Each higher verbosity is one
-// level below Debug.
+// parseVerbosity converts a klog verbosity to a slog level. 0 to 2 are Info, 3 and 4 are Debug. From 5 on each step is one level lower.
 func parseVerbosity(verbosity string) (slog.Level, error) {
 	v, err := strconv.ParseUint(verbosity, 10, 32)
 	switch {

@@ -83,7 +83,7 @@ func (s *namespaceBuilder) replaceDirectory(dir int, dirStatus unix.Statx_t, tmp
 	return changeRoot(tmpfs)
 }
 
-// changeRoot makes root, a mount, the root directory of the mount namespace and of this thread.
+// changeRoot makes the mount that the descriptor root refers to the root directory of the mount namespace and of this thread.
 func changeRoot(root int) error {
 	if err := unix.Fchdir(root); err != nil {
 		return os.NewSyscallError("fchdir", err)
