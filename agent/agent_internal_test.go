@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// newAgent returns an agent without parts, for tests of the functions that make single parts.
+// newAgent returns an agent without parts, for tests of functions that create single parts.
 func newAgent(t *testing.T, c Config) *Agent {
 	t.Helper()
 	c.Kubelet.SetDefaults(kubeletconfig.Defaults{Cluster: c.Node.Kubeconfig != ""})

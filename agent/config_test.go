@@ -68,7 +68,7 @@ func TestNewNamesMissingSetting(t *testing.T) {
 	}
 }
 
-// A second Run returns an error that names the agent. So does the first Run if a part fails to start.
+// A second call of Run returns an error that names the agent.
 func TestSecondRunReturnsError(t *testing.T) {
 	a, err := agent.New(t.Context(), agent.Config{}, agent.Options{
 		Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{}), Sources: []source.Source{source.Pods("code", nil)},

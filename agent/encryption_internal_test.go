@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/certtest"
 )
 
-// The HTTP server of the agent gets a certificate for the addresses of the node.
+// The HTTP server of the agent has a certificate for the current addresses of the node.
 func TestServingCertificateFollowsNodeAddresses(t *testing.T) {
 	cluster, err := certtest.Start(certtest.Options{})
 	require.NoError(t, err)
@@ -31,7 +31,7 @@ func TestServingCertificateFollowsNodeAddresses(t *testing.T) {
 	var mu sync.Mutex
 	ips := []string{"10.0.0.1"}
 	a := newAgent(t, Config{Node: kubeletconfig.NodeConfiguration{NodeName: "n1", RootDir: t.TempDir()}})
-	encrypted := func() *tls.Config {
+	serverConfig := func() *tls.Config {
 		c, err := a.tlsConfig()
 		require.NoError(t, err)
 		return c
@@ -48,27 +48,27 @@ func TestServingCertificateFollowsNodeAddresses(t *testing.T) {
 		}
 		return all
 	}))
-	require.ErrorContains(t, greet(encrypted(), cluster.CA().PEM(), "10.0.0.1"), "there is no certificate")
+	require.ErrorContains(t, connect(serverConfig(), cluster.CA().PEM(), "10.0.0.1"), "there is no certificate")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
 	a.parts.Start(ctx, &wg, func(err error) { assert.NoError(t, err) }, a.log)
-	works := func(host string) func() bool {
-		return func() bool { return greet(encrypted(), cluster.CA().PEM(), host) == nil }
+	connects := func(host string) func() bool {
+		return func() bool { return connect(serverConfig(), cluster.CA().PEM(), host) == nil }
 	}
-	require.Eventually(t, works("10.0.0.1"), time.Minute, 10*time.Millisecond)
-	require.Error(t, greet(encrypted(), cluster.CA().PEM(), "10.0.0.2"))
+	require.Eventually(t, connects("10.0.0.1"), time.Minute, 10*time.Millisecond)
+	require.Error(t, connect(serverConfig(), cluster.CA().PEM(), "10.0.0.2"))
 	mu.Lock()
 	ips = []string{"10.0.0.2"}
 	mu.Unlock()
-	require.Eventually(t, works("10.0.0.2"), time.Minute, 10*time.Millisecond)
+	require.Eventually(t, connects("10.0.0.2"), time.Minute, 10*time.Millisecond)
 }
 
-// greet connects to a server with a TLS configuration, as a client that trusts a CA and expects a host name. The error is that of the
-// server, or else of the client.
-func greet(config *tls.Config, ca []byte, host string) error {
+// connect connects to a server with a TLS configuration, as a client that trusts a CA and expects a host name. It returns
+// the error of the server if both fail, or else that of the client.
+func connect(config *tls.Config, ca []byte, host string) error {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -77,7 +77,7 @@ func ExampleNew_edgeController() {
 	// <nil>
 }
 
-// memory is a container runtime of one's own.
+// memory is a custom container runtime.
 type memory struct{ *critest.Runtime }
 
 func (m memory) StartContainer(ctx context.Context, id string) error {
@@ -85,7 +85,7 @@ func (m memory) StartContainer(ctx context.Context, id string) error {
 	return m.Runtime.StartContainer(ctx, id)
 }
 
-// An agent runs pods in a runtime of its own.
+// An agent runs pods in a custom runtime.
 func ExampleOptions_runtime() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -128,7 +128,7 @@ func (s timetable) Run(ctx context.Context, set func(lifecycle.PodSet)) error {
 	return nil
 }
 
-// An agent takes its pods from a source of its own.
+// An agent gets its pods from a custom source.
 func ExampleOptions_sources() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -152,7 +152,7 @@ func ExampleOptions_sources() {
 	// <nil>
 }
 
-// model is a node of three pods, as a model in code measures it: its memory is used up once all of them run.
+// model simulates a node of three pods, whose memory is used up once all of them run.
 type model struct{ running atomic.Int32 }
 
 func (m *model) Signals(context.Context) (stats.Signals, error) {
@@ -260,8 +260,8 @@ func ExampleNew_severalAgents() {
 	// Output: three nodes run a pod each
 }
 
-// In a test in virtual time an hour passes at once: a container that exits with an error each second is restarted by the back-off of a kubelet,
-// which begins with 10 s and doubles to 5 minutes.
+// In virtual time a test of an hour takes no time. A container that exits with an error each second is restarted by the
+// back-off of a kubelet, from 10 s to 5 minutes.
 func TestAgentInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		script := func(*cri.ContainerConfig) critest.Script { return critest.ExitAfter(time.Second, 1) }

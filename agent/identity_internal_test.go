@@ -36,9 +36,9 @@ func TestClientConfigWritesKubeconfigFromBootstrap(t *testing.T) {
 	require.NoError(t, os.WriteFile(c.Node.BootstrapKubeconfig, []byte(text), 0o600))
 	config, err := a.clientConfig()
 	require.NoError(t, err)
-	require.Equal(t, 1, a.parts.Len(), "it looks after the certificate")
+	require.Equal(t, 1, a.parts.Len(), "the certificate is renewed by a part of the agent")
 	require.Equal(t, "https://127.0.0.1:1", config.Host)
-	require.Empty(t, config.BearerToken, "the token is for the first request alone")
+	require.Empty(t, config.BearerToken, "the bootstrap token is used for the first request only")
 	written, err := os.ReadFile(c.Node.Kubeconfig)
 	require.NoError(t, err)
 	require.Contains(t, string(written), "client-certificate: "+a.filePath("pki/kubelet-client-current.pem"))
@@ -47,7 +47,7 @@ func TestClientConfigWritesKubeconfigFromBootstrap(t *testing.T) {
 // On a real control plane a bootstrap token is exchanged for a client certificate, which authenticates the node.
 func TestClusterIssuesClientCertificateForBootstrapToken(t *testing.T) {
 	if os.Getenv(controlplane.RequiredEnv) != "required" {
-		t.Skipf("programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
+		t.Skipf("needs programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
 	}
 	plane := controlplane.Start(t, controlplane.Options{ControllerManager: true})
 	require.NoError(t, plane.AllowBootstrap(t.Context()))
@@ -68,5 +68,5 @@ func TestClusterIssuesClientCertificateForBootstrapToken(t *testing.T) {
 	a.parts.Start(ctx, &wg, func(err error) { assert.NoError(t, err) }, a.log)
 	require.Eventually(t, func() bool { return kubeconfig.CheckUsable(c.Node.Kubeconfig, time.Now()) == nil }, time.Minute, 50*time.Millisecond)
 	_, err = tokens.Token(ctx, volume.TokenRequest{Namespace: "default", ServiceAccount: "default", Pod: "none", PodUID: "u1"})
-	require.ErrorContains(t, err, `User "system:node:n1" cannot`, "the API server knows who asks, and that the pod is not its own")
+	require.ErrorContains(t, err, `User "system:node:n1" cannot`, "the API server authenticates the node, and refuses a token for an unknown pod")
 }

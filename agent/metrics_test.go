@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
-// Two agents share a registry with process metrics of the program. The metrics of an agent are unregistered when it stops, also if New
-// fails.
+// Two agents share a registry with the process metrics of the program. The metrics of an agent are unregistered when it
+// stops, and also if New fails.
 func TestRegistererHasMetricsOfTwoAgents(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

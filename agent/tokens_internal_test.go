@@ -46,7 +46,7 @@ func clientPEM(t *testing.T) []byte {
 	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})...)
 }
 
-// tokenServer starts a server with one fixed response, and returns a kubeconfig for it.
+// tokenServer starts a TLS server with a handler, and returns a kubeconfig for it.
 func tokenServer(t *testing.T, answer http.HandlerFunc) string {
 	server := httptest.NewUnstartedServer(answer)
 	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
@@ -76,7 +76,8 @@ func writeKubeconfig(t *testing.T, text string) string {
 	return path
 }
 
-// serveTokens starts an API server that issues token t1, and returns the node that requested it.
+// serveTokens starts an API server that issues tokens, and returns it with its kubeconfig. It stores the common name of the
+// client certificate of each request in user.
 func serveTokens(t *testing.T, user *string) (*apiservertest.Server, string) {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	require.NoError(t, server.Put(

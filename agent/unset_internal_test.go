@@ -14,7 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// unsetOptions are the options of pods that the agent leaves unset before it knows its runtime, with the reason.
+// unsetOptions are the options of pods that the agent leaves unset before it reads the status of its runtime, with the
+// reason.
 var unsetOptions = map[string]string{
 	"CgroupParent":    "set by the cgroups of pods, which need the runtime's cgroup driver",
 	"RuntimeHandlers": "set in isolateAndMount, which needs the runtime's status",
@@ -29,8 +30,8 @@ var unsetOptions = map[string]string{
 	"MaskedPaths":    "podspec has the usual ones",
 }
 
-// Every option of pods and directories is set by the agent, or listed with the reason why not. Allocatable, Warn and LogLinks were once
-// unset by accident.
+// Every option of pods and directories is set by the agent, or listed in unsetOptions. Allocatable, Warn and LogLinks were
+// once unset by accident.
 func TestAgentSetsAllOptionsOfPods(t *testing.T) {
 	c := Config{Node: kubeletconfig.NodeConfiguration{NodeName: "n1", RootDir: t.TempDir(), ContainerLogsDir: "/var/log/containers"}}
 	c.Kubelet.ClusterDNS, c.Kubelet.ClusterDomain = []string{"10.96.0.10"}, "cluster.local"

@@ -82,7 +82,7 @@ func TestDocumentsDefaults(t *testing.T) {
 	require.Equal(t, []string{"/var/log/pods", "/var/log/containers"}, []string{d.Kubelet.PodLogsDir, d.Node.ContainerLogsDir})
 }
 
-// FuzzParseDocuments holds that no file panics.
+// FuzzParseDocuments checks that no file causes a panic.
 func FuzzParseDocuments(f *testing.F) {
 	f.Add([]byte(nodeHeader + "nodeName: n\n---\n" + header))
 	f.Add([]byte("---\n---\n{}\n--- 1\n"))

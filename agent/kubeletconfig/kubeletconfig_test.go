@@ -98,7 +98,7 @@ func TestDefaultsDependOnClusterAndRuntime(t *testing.T) {
 	require.NoError(t, member.Validate())
 	assert.True(t, *member.EnableServer && *member.RegisterNode && *member.Authentication.Webhook.Enabled && *member.CgroupsPerQOS)
 	tokensOnly := parse(t, "registerNode: false")
-	assert.False(t, *tokensOnly.EnableServer, "no API server knows the node")
+	assert.False(t, *tokensOnly.EnableServer, "the server is off if the node is not registered")
 	quick := parse(t, "nodeStatusUpdateFrequency: 1s")
 	assert.Equal(t, time.Second, quick.NodeStatusReportFrequency.Duration)
 }
@@ -128,7 +128,7 @@ shutdownGracePeriodCriticalPods: 10s
 	assert.Equal(t, int64(1<<30), reserved.Kube.Memory().Value())
 	assert.NotContains(t, reserved.System, corev1.ResourceMemory)
 	assert.Equal(t, podtree.EvictionReserve{Fraction: 0.1}, reserved.MemoryAvailable)
-	assert.Zero(t, reserved.NodeFSAvailable, "a threshold that is turned off keeps nothing")
+	assert.Zero(t, reserved.NodeFSAvailable, "a disabled threshold reserves nothing")
 
 	rules, err := c.EvictionRules()
 	require.NoError(t, err)
@@ -145,7 +145,7 @@ shutdownGracePeriodCriticalPods: 10s
 	assert.Equal(t, shutdown.Periods(30*time.Second, 10*time.Second), periods)
 }
 
-// FuzzParse holds that no document costs more than its size allows, and that a document that is accepted can be validated.
+// FuzzParse checks that no document causes a panic or a hang, and that an accepted document can be validated.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(header + "port: 1\nevictionHard: {memory.available: 1%}\n"))
 	f.Add([]byte(header + "featureGates: {A: false}\nlogging: {}\n"))
