@@ -23,37 +23,37 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// program is the example.
+// program is the example agent.
 var program exetest.Program
 
 func TestMain(m *testing.M) {
-	process.Main()        // which tests need that open the runtime of an agent
+	process.Main()        // needed by tests that open the runtime of an agent
 	runtime.GOMAXPROCS(1) // golang/go#78156
 	os.Exit(program.Main(m))
 }
 
-// timeout is the longest wait for something that happens at once on a machine with nothing else to do.
+// timeout is the longest wait for something that happens at once on an idle machine.
 const timeout = 30 * time.Second
 
-// files are the directories of an agent, which outlive it.
+// files are the directories of an agent. They outlive the agent process.
 type files struct {
 	t                  *testing.T
 	manifests, objects exetest.Dir
 	state, logs        string
-	port               int // of the agent's own API, where it has one
+	port               int // of the agent's own API, if it has one
 }
 
 func newFiles(t *testing.T) files {
 	return files{t, exetest.NewDir(t), exetest.NewDir(t), t.TempDir(), t.TempDir(), exetest.FreePort(t)}
 }
 
-// start starts an agent on the files, with more fields in its config.
+// start starts an agent with these directories. fields are added to its config.
 func (f files) start(fields map[string]any) *exetest.Process {
 	f.t.Helper()
 	return program.Start(f.t, "-config", f.config(fields))
 }
 
-// config writes the config of an agent on the files, with more fields, and returns its path.
+// config writes the config of an agent with these directories and returns its path. fields are added to the config.
 func (f files) config(fields map[string]any) string {
 	f.t.Helper()
 	all := map[string]any{
@@ -68,7 +68,7 @@ func (f files) config(fields map[string]any) string {
 	return path
 }
 
-// log returns what a container of the pod has written to the log files that have not been rotated, one of each attempt.
+// log returns the output of a container of the pod: all attempts, without rotated files.
 func (f files) log(pod, container string) string {
 	paths, err := filepath.Glob(filepath.Join(f.logs, "*_"+pod+"_*", container, "*.log"))
 	require.NoError(f.t, err)
@@ -80,7 +80,7 @@ func (f files) log(pod, container string) string {
 		}
 		require.NoError(f.t, err)
 		for line := range strings.Lines(string(text)) {
-			// time, stream, tag, and what was written
+			// time, stream, tag and text
 			if fields := strings.SplitN(line, " ", 4); len(fields) == 4 {
 				all.WriteString(fields[3])
 			}
@@ -89,7 +89,7 @@ func (f files) log(pod, container string) string {
 	return all.String()
 }
 
-// awaitLog waits until a container has written all of the lines.
+// awaitLog waits until the log of a container has all lines.
 func (f files) awaitLog(pod, container string, lines ...string) {
 	f.t.Helper()
 	exetest.Eventually(f.t, timeout, func() error {
@@ -103,7 +103,7 @@ func (f files) awaitLog(pod, container string, lines ...string) {
 	})
 }
 
-// podYAML is a pod of one container that runs a shell command. What follows is a part of the container.
+// podYAML is a pod of one container that runs a shell command. more is appended to the container.
 func podYAML(name, script string, more ...string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
@@ -118,11 +118,11 @@ spec:
 %s`, name, script, strings.Join(more, ""))
 }
 
-// sleeper ends when it is told to.
+// sleeper is a script that exits on SIGTERM.
 const sleeper = "trap 'exit 0' TERM; while :; do sleep 0.1; done"
 
-// within returns a context for one call, which may take longer on a busy machine. It outlives the test for what is done when that has
-// ended.
+// within returns a context for one call, with a longer timeout on a busy machine. It outlives the test, so that cleanups can
+// use it.
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), exetest.TimeoutFactor*d)
 	t.Cleanup(cancel)

@@ -20,17 +20,17 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// vmTimeout is the longest wait of the tests that run in the kernels of hack/vm as well, where a sandbox can take 20 seconds, and
-// what fills a disk in half a minute several times as long if others use the machine too.
+// vmTimeout is the longest wait of the tests that also run in the kernels of hack/vm. A sandbox can take 20 seconds there,
+// and filling a disk several times half a minute on a busy machine.
 const vmTimeout = 5 * time.Minute
 
-// resourcesYAML is a pod of one container that has the resources given.
+// resourcesYAML is a pod of one container with the given resources.
 func resourcesYAML(name, resources string) string {
 	return podYAML(name, sleeper) + "      resources: " + resources + "\n"
 }
 
-// Every container lands in the cgroup of its pod, below its class, with the limits and the OOM score that follow from
-// its requests; and nothing is left of it.
+// The cgroup of a container is in that of its pod, below its QoS class. Its limits and its OOM score follow from its
+// requests. All cgroups of a pod are removed with it.
 func TestIntegrationCgroups(t *testing.T) {
 	n := newNode(t)
 	n.manifests.Write("guaranteed.yaml", resourcesYAML("guaranteed", "{limits: {cpu: 500m, memory: 64Mi}}"))
@@ -50,15 +50,15 @@ func TestIntegrationCgroups(t *testing.T) {
 		score  int
 	}{
 		"guaranteed-n1": {cgroups.Guaranteed, cgroups.Resources{CPUShares: 512, CPUQuota: 50000, MemoryMax: new(int64(64 << 20))}, -997},
-		"burstable-n1":  {cgroups.Burstable, cgroups.Resources{CPUShares: 256, CPUQuota: 100000, MemoryMax: new(int64(128 << 20))}, burstableScore(t, 32<<20)},
+		"burstable-n1":  {cgroups.Burstable, cgroups.Resources{CPUShares: 256, CPUQuota: 100000, MemoryMax: new(int64(128 << 20))}, burstableOOMScore(t, 32<<20)},
 		"besteffort-n1": {cgroups.BestEffort, cgroups.Resources{CPUShares: 2, CPUQuota: -1, MemoryMax: new(int64(cgroups.Unlimited))}, 1000},
 	} {
 		pod := cgroups.PodPath("", want.class, pods[name].UID)
 		got, err := n.cgroups.Limits(t.Context(), pod)
 		require.NoError(t, err, name)
-		want.limits.CPUShares = inUnits(v2, want.limits.CPUShares)
+		want.limits.CPUShares = sharesInKernel(v2, want.limits.CPUShares)
 		require.Equal(t, want.limits.CPUShares, got.CPUShares, name)
-		exetest.Eventually(t, vmTimeout, func() error { // it is written when the container runs, and not before
+		exetest.Eventually(t, vmTimeout, func() error { // set only while the container runs
 			got, err := n.cgroups.Limits(within(t, 10*time.Second), pod)
 			if err == nil && got.CPUQuota != want.limits.CPUQuota {
 				err = fmt.Errorf("quota of pod %s: %d, want %d", name, got.CPUQuota, want.limits.CPUQuota)
@@ -70,14 +70,14 @@ func TestIntegrationCgroups(t *testing.T) {
 		id := containers[name].ID
 		children, err := n.cgroups.Children(t.Context(), pod)
 		require.NoError(t, err)
-		require.Contains(t, children, id, "the container is in the cgroup of its pod")
-		require.Len(t, children, 2, "and so is the sandbox")
+		require.Contains(t, children, id, "the cgroup of the container is in that of its pod")
+		require.Len(t, children, 2, "container and sandbox have a cgroup each in that of the pod")
 		inner, err := n.cgroups.Limits(t.Context(), pod.Join(id))
 		require.NoError(t, err)
 		require.Equal(t, want.limits.MemoryMax, inner.MemoryMax, name)
-		require.Equal(t, want.limits.CPUShares, inner.CPUShares, "%s: one weight formula at every level", name)
+		require.Equal(t, want.limits.CPUShares, inner.CPUShares, "%s: container and pod use the same weight formula", name)
 
-		// The shell of the container has a child that is another one ten times a second.
+		// The shell of the container starts a new child process ten times a second.
 		var procs []int
 		exetest.Eventually(t, vmTimeout, func() error {
 			procs, err = n.cgroups.Procs(t.Context(), pod.Join(id))
@@ -86,15 +86,15 @@ func TestIntegrationCgroups(t *testing.T) {
 			}
 			return err
 		})
-		require.Equal(t, max(want.score, lowestScore(t)), scoreOf(t, shell(t, procs)), name)
+		require.Equal(t, max(want.score, lowestOOMScore(t)), oomScoreOf(t, firstProcess(t, procs)), name)
 	}
 	burstable, err := n.cgroups.Limits(t.Context(), cgroups.QOSPath("", cgroups.Burstable))
 	require.NoError(t, err)
-	require.Equal(t, inUnits(v2, 256), burstable.CPUShares, "the class has the sum of its pods' requests")
+	require.Equal(t, sharesInKernel(v2, 256), burstable.CPUShares, "the shares of the class are the sum of its pods' requests")
 
-	exetest.Eventually(t, vmTimeout, func() error { return n.onlyPods(cgroups.Burstable, pods["burstable-n1"].UID) })
+	exetest.Eventually(t, vmTimeout, func() error { return n.checkPodCgroups(cgroups.Burstable, pods["burstable-n1"].UID) })
 
-	// Another agent finds everything as it wants it, and touches nothing.
+	// A restarted agent finds all cgroups as desired, and restarts no container.
 	a.Kill()
 	a = n.start(nil)
 	time.Sleep(2 * time.Second)
@@ -106,15 +106,15 @@ func TestIntegrationCgroups(t *testing.T) {
 	for _, name := range []string{"guaranteed", "burstable", "besteffort"} {
 		n.manifests.Remove(name + ".yaml")
 	}
-	n.awaitNothing(vmTimeout)
+	n.awaitNoLeftovers(vmTimeout)
 	for _, class := range []cgroups.QOS{cgroups.Guaranteed, cgroups.Burstable, cgroups.BestEffort} {
-		exetest.Eventually(t, vmTimeout, func() error { return n.onlyPods(class) })
+		exetest.Eventually(t, vmTimeout, func() error { return n.checkPodCgroups(class) })
 	}
 	a.Terminate(vmTimeout)
 }
 
-// A small limit of CPU slows down what the container does, and not its start: neither the first nor the one after a kill.
-// Where the quota of the pod is in force from the beginning, runc's own work in the pod uses it up dozens of times.
+// A small CPU limit slows down the container but not its start: neither the first one nor the one after a kill. If the quota
+// of the pod were enforced during the start, runc's own work in the pod would use it up dozens of times.
 func TestIntegrationSmallLimitDoesNotSlowTheStart(t *testing.T) {
 	n := newNode(t)
 	n.manifests.Write("small.yaml", podYAML("small", "trap 'exit 0' TERM; sleep 100000 & wait")+"      resources: {limits: {cpu: 20m, memory: 32Mi}}\n")
@@ -123,7 +123,7 @@ func TestIntegrationSmallLimitDoesNotSlowTheStart(t *testing.T) {
 	pods, err := n.pods()
 	require.NoError(t, err)
 	pod := cgroups.PodPath("", cgroups.Guaranteed, pods["small-n1"].UID)
-	inForce := func() cgroups.CPUStat {
+	awaitQuota := func() cgroups.CPUStat {
 		exetest.Eventually(t, vmTimeout, func() error {
 			limits, err := n.cgroups.Limits(within(t, 10*time.Second), pod)
 			if err == nil && limits.CPUQuota != 2000 {
@@ -135,46 +135,46 @@ func TestIntegrationSmallLimitDoesNotSlowTheStart(t *testing.T) {
 		require.NoError(t, err)
 		return stats.CPU
 	}
-	// A pod that is held back from the beginning uses its 2 ms of each period and is throttled, again and again. What the
-	// shell of the container has to do before it sleeps is held back in both.
-	unhindered := func(before, after cgroups.CPUStat) {
+	// With an enforced quota, a starting pod would use its 2 ms of each period and be throttled again and again. The work of
+	// the shell before it sleeps is throttled in any case.
+	requireUnthrottled := func(before, after cgroups.CPUStat) {
 		t.Helper()
 		used := time.Duration(after.Usage - before.Usage)
-		held := time.Duration(after.Throttled-before.Throttled) * 2 * time.Millisecond
-		t.Logf("the start took %v of CPU time, %v of it throttled", used, held)
-		require.Greater(t, used, 5*time.Millisecond, "more than two periods of 2 ms, or a throttled start would not show")
-		require.Less(t, held, used/2)
+		throttled := time.Duration(after.Throttled-before.Throttled) * 2 * time.Millisecond
+		t.Logf("the start took %v of CPU time, %v of it throttled", used, throttled)
+		require.Greater(t, used, 5*time.Millisecond, "the start takes more than two periods of 2 ms, so that throttling would show")
+		require.Less(t, throttled, used/2)
 	}
-	unhindered(cgroups.CPUStat{}, inForce())
-	own := func(id string) { // which is the runtime's to set, and is told in the documentation of podtree
+	requireUnthrottled(cgroups.CPUStat{}, awaitQuota())
+	logThrottling := func(id string) { // set by the runtime, see the documentation of podtree
 		stats, err := n.cgroups.Stats(t.Context(), pod.Join(id))
 		require.NoError(t, err)
 		t.Logf("the quota of the container itself throttled %d periods of %d, after %v of CPU time",
 			stats.CPU.Throttled, stats.CPU.Periods, time.Duration(stats.CPU.Usage))
 	}
-	own(first.ID)
+	logThrottling(first.ID)
 
-	time.Sleep(2 * time.Second) // what the shell still does in its little time
-	before := inForce()
+	time.Sleep(2 * time.Second) // the shell finishes its setup within its small quota
+	before := awaitQuota()
 	procs, err := n.cgroups.Procs(t.Context(), pod.Join(first.ID))
 	require.NoError(t, err)
-	process, err := os.FindProcess(shell(t, procs))
+	process, err := os.FindProcess(firstProcess(t, procs))
 	require.NoError(t, err)
 	require.NoError(t, process.Kill())
 	exetest.Eventually(t, vmTimeout, func() error {
 		if next := n.awaitRunning(vmTimeout, "small-n1")["small-n1"]; next.ID == first.ID {
-			return fmt.Errorf("container %s is the first one still", next.ID)
+			return fmt.Errorf("the first container %s still runs", next.ID)
 		}
 		return nil
 	})
-	unhindered(before, inForce())
+	requireUnthrottled(before, awaitQuota())
 	n.manifests.Remove("small.yaml")
-	n.awaitNothing(vmTimeout)
+	n.awaitNoLeftovers(vmTimeout)
 	a.Terminate(vmTimeout)
 }
 
-// onlyPods returns an error unless the pods of a class that have a cgroup are these.
-func (n *node) onlyPods(class cgroups.QOS, uids ...string) error {
+// checkPodCgroups returns an error unless exactly the pods uids have cgroups in a class.
+func (n *node) checkPodCgroups(class cgroups.QOS, uids ...string) error {
 	children, err := n.cgroups.Children(within(n.t, 10*time.Second), cgroups.QOSPath("", class))
 	var found []string
 	for _, name := range children {
@@ -188,16 +188,16 @@ func (n *node) onlyPods(class cgroups.QOS, uids ...string) error {
 	return err
 }
 
-// inUnits returns what CPU shares are after the kernel's own unit.
-func inUnits(v2 bool, shares uint64) uint64 {
+// sharesInKernel returns the CPU shares after the conversion to the unit of the kernel and back.
+func sharesInKernel(v2 bool, shares uint64) uint64 {
 	if v2 {
 		return cgroups.RoundTripShares(shares, cgroups.WeightLogQuadratic)
 	}
 	return shares
 }
 
-// burstableScore is the OOM score of a Burstable container on this machine.
-func burstableScore(t *testing.T, request int64) int {
+// burstableOOMScore is the OOM score of a Burstable container on this machine.
+func burstableOOMScore(t *testing.T, request int64) int {
 	text, err := os.ReadFile("/proc/meminfo")
 	require.NoError(t, err)
 	var kilobytes int64
@@ -206,12 +206,12 @@ func burstableScore(t *testing.T, request int64) int {
 	return min(max(1000-int(1000*request/(kilobytes<<10)), 3), 999)
 }
 
-// shell returns the process whose parent is not among them.
-func shell(t *testing.T, procs []int) int {
+// firstProcess returns the process of a container whose parent is not in the container.
+func firstProcess(t *testing.T, procs []int) int {
 	for _, pid := range procs {
 		status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 		if err != nil {
-			continue // a child that has ended
+			continue // the child has exited
 		}
 		_, parent, _ := strings.Cut(string(status), "PPid:\t")
 		parent, _, _ = strings.Cut(parent, "\n")
@@ -219,11 +219,11 @@ func shell(t *testing.T, procs []int) int {
 			return pid
 		}
 	}
-	require.FailNow(t, "no process of the container is its first", "%d", procs)
+	require.FailNow(t, "no process of the container has a parent outside of it", "%d", procs)
 	return 0
 }
 
-func scoreOf(t *testing.T, pid int) int {
+func oomScoreOf(t *testing.T, pid int) int {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "oom_score_adj"))
 	require.NoError(t, err)
 	score, err := strconv.Atoi(strings.TrimSpace(string(text)))
@@ -231,8 +231,8 @@ func scoreOf(t *testing.T, pid int) int {
 	return score
 }
 
-// lowestScore is the lowest OOM score that containerd can give: without CAP_SYS_RESOURCE its own.
-func lowestScore(t *testing.T) int {
+// lowestOOMScore is the lowest OOM score that containerd can set: without CAP_SYS_RESOURCE its own.
+func lowestOOMScore(t *testing.T) int {
 	status, err := os.ReadFile("/proc/self/status")
 	require.NoError(t, err)
 	_, caps, _ := strings.Cut(string(status), "CapEff:\t")
@@ -243,5 +243,5 @@ func lowestScore(t *testing.T) int {
 	if effective&(1<<sysResource) != 0 {
 		return -1000
 	}
-	return scoreOf(t, os.Getpid())
+	return oomScoreOf(t, os.Getpid())
 }

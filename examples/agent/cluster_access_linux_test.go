@@ -28,10 +28,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// reviewTTL is how long the API server's answers are remembered in this test.
+// reviewTTL is how long the nodes cache reviews of the API server in this test.
 const reviewTTL = 15 * time.Second
 
-// grants are users by what they may do, which is one thing each. Those of the first three are told apart by the page that only they see.
+// Each grant is the name of a user with exactly this permission. Each of the first three permits another page, by which the
+// test recognizes the identity of a request.
 const (
 	userGrant      = "get configz"
 	accountGrant   = "get pods"
@@ -42,8 +43,8 @@ func grants() []string {
 	return []string{userGrant, accountGrant, anonymousGrant, "get proxy", "create proxy", "get metrics", "get stats", "get log", "nothing"}
 }
 
-// role grants one thing: a verb on a subresource of nodes, to a subject.
-func role(name, grant, only, subject string) string {
+// roleYAML grants a subject one verb on one subresource of nodes.
+func roleYAML(name, grant, only, subject string) string {
 	verb, subresource, _ := strings.Cut(grant, " ")
 	return fmt.Sprintf(`
 ---
@@ -64,21 +65,22 @@ func userSubject(name string) string {
 	return fmt.Sprintf("{apiGroup: rbac.authorization.k8s.io, kind: User, name: %q}", name)
 }
 
-// gate is a node's own API, asked without the API server between.
-type gate struct {
+// nodeEndpoint is the API of a node, called without the API server in between.
+type nodeEndpoint struct {
 	node, url string
-	runByGet  bool // who may get nodes/proxy may run commands, as at a kubelet
+	getMayRun bool // get nodes/proxy permits to run commands, as in a kubelet
 }
 
-// credentials are what a request says about who sends it.
+// credentials are the client certificate and the headers of a request.
 type credentials struct {
 	client *http.Client // with its certificate
 	header http.Header
 }
 
-// present returns credentials of a certificate, which the client sends whatever authorities the server names, and of headers.
-func present(t *testing.T, pair tls.Certificate, header http.Header) credentials {
-	config := &tls.Config{InsecureSkipVerify: true} // both have certificates of their own making
+// newCredentials returns credentials of a certificate and headers. The client sends the certificate even if the server does
+// not list its authority.
+func newCredentials(t *testing.T, pair tls.Certificate, header http.Header) credentials {
+	config := &tls.Config{InsecureSkipVerify: true} // both nodes have self-signed certificates
 	if pair.Certificate != nil {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
@@ -87,8 +89,8 @@ func present(t *testing.T, pair tls.Certificate, header http.Header) credentials
 	return credentials{&http.Client{Transport: transport, Timeout: timeout}, header}
 }
 
-// code asks and returns the status of the answer.
-func (g gate) code(t *testing.T, c credentials, method, path string) int {
+// statusCode sends a request and returns the status code of the response.
+func (g nodeEndpoint) statusCode(t *testing.T, c credentials, method, path string) int {
 	req, err := http.NewRequestWithContext(t.Context(), method, g.url+path, nil)
 	if !assert.NoError(t, err) {
 		return 0
@@ -104,35 +106,36 @@ func (g gate) code(t *testing.T, c credentials, method, path string) int {
 	return resp.StatusCode
 }
 
-func bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
+func bearerHeader(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
 
-// subprotocol is a token as a browser sends it.
-func subprotocol(token string) http.Header {
+// subprotocolHeader has a token in the form of a browser.
+func subprotocolHeader(token string) http.Header {
 	return http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Protocol": {
 		"base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte(token)) + ", v4.channel.k8s.io",
 	}}
 }
 
-// accessTest has who asks, and a node or two that are asked.
+// accessTest has an agent and the credentials of its clients.
 type accessTest struct {
 	*member
 	ca, foreign *authtest.Authority
-	caFile      string // of both authorities
+	caFile      string // certificates of both authorities
 	uid         string // of the service account
 }
 
-// TestClusterAccess: who may do what at the node's own API is what the RBAC of the real API server says, for all kinds of credentials,
-// and is the same at kubelet 1.37.1, but for what runs something by GET. Bad credentials never become those of nobody.
+// TestClusterAccess compares the access to the API of the agent with the RBAC of the real API server, for all kinds of
+// credentials. kubelet 1.37.1 decides equally, except for GET requests that run a command. A request with invalid
+// credentials is never accepted as anonymous.
 func TestClusterAccess(t *testing.T) {
 	a := &accessTest{member: newProxied(t, map[string]any{}), ca: authtest.NewAuthority(t, "clients"), foreign: authtest.NewAuthority(t, "clients")}
 	a.caFile = filepath.Join(t.TempDir(), "clients.crt")
 	require.NoError(t, os.WriteFile(a.caFile, slices.Concat(a.CA(), a.ca.PEM()), 0o600))
 	roles := "{apiVersion: v1, kind: ServiceAccount, metadata: {name: caller}}" +
-		role("anonymous", anonymousGrant, "", userSubject("system:anonymous")) +
-		role("account", accountGrant, "", "{kind: ServiceAccount, namespace: default, name: caller}") +
-		role("one-node", "get pods", ", resourceNames: [n1]", userSubject("one node"))
+		roleYAML("anonymous", anonymousGrant, "", userSubject("system:anonymous")) +
+		roleYAML("account", accountGrant, "", "{kind: ServiceAccount, namespace: default, name: caller}") +
+		roleYAML("one-node", "get pods", ", resourceNames: [n1]", userSubject("one node"))
 	for _, grant := range grants()[:len(grants())-1] {
-		roles += role(strings.ReplaceAll(grant, " ", "-"), grant, "", userSubject(grant))
+		roles += roleYAML(strings.ReplaceAll(grant, " ", "-"), grant, "", userSubject(grant))
 	}
 	a.apply(roles)
 	a.uid = a.do("get", "serviceaccount", "caller", "-o", "jsonpath={.metadata.uid}")
@@ -140,21 +143,21 @@ func TestClusterAccess(t *testing.T) {
 	for _, anonymous := range []bool{false, true} {
 		t.Run(fmt.Sprintf("anonymous %t", anonymous), func(t *testing.T) {
 			own := *a
-			own.member = a.in(t)
-			gates := own.open(anonymous)
-			t.Run("credentials", func(t *testing.T) { own.authenticates(t, gates, anonymous) })
+			own.member = a.forTest(t)
+			gates := own.restartServers(anonymous)
+			t.Run("credentials", func(t *testing.T) { own.checkAuthentication(t, gates, anonymous) })
 			if !anonymous {
-				t.Run("grants", func(t *testing.T) { own.authorizes(t, gates) })
+				t.Run("grants", func(t *testing.T) { own.checkAuthorization(t, gates) })
 				return
 			}
-			t.Run("API server away", func(t *testing.T) { own.remembers(t, gates) })
-			t.Run("API server silent", func(t *testing.T) { own.waits(t, gates[0]) })
+			t.Run("API server unavailable", func(t *testing.T) { own.checkReviewCache(t, gates) })
+			t.Run("API server hangs", func(t *testing.T) { own.checkHungReviews(t, gates[0]) })
 		})
 	}
 }
 
-// open starts the agent anew, and a kubelet, with the same fields in their configuration.
-func (a *accessTest) open(anonymous bool) []gate {
+// restartServers restarts the agent and starts a kubelet, with the same fields in their configuration.
+func (a *accessTest) restartServers(anonymous bool) []nodeEndpoint {
 	fields := map[string]any{
 		"authentication": map[string]any{
 			"x509":      map[string]any{"clientCAFile": a.caFile},
@@ -169,12 +172,14 @@ func (a *accessTest) open(anonymous bool) []gate {
 	a.agent.Kill()
 	a.agent = nil
 	a.restart()
+
 	kubelet := exetest.FreePort(a.t)
 	peer := maps.Clone(fields)
 	peer["port"] = kubelet
-	a.peer("127.0.0.1", peer)
-	at := func(port int) string { return fmt.Sprintf("https://127.0.0.1:%d", port) }
-	gates := []gate{{"n1", at(a.port), false}, {"n2", at(kubelet), true}}
+	a.startPeer("127.0.0.1", peer)
+	urlOf := func(port int) string { return fmt.Sprintf("https://127.0.0.1:%d", port) }
+	gates := []nodeEndpoint{{"n1", urlOf(a.port), false}, {"n2", urlOf(kubelet), true}}
+
 	for _, g := range gates {
 		root := a.rootCredentials(a.t)
 		exetest.Eventually(a.t, clusterTimeout, func() error {
@@ -196,16 +201,16 @@ func (a *accessTest) open(anonymous bool) []gate {
 	return gates
 }
 
-// rootCredentials are those of who may do everything.
+// rootCredentials are credentials of a user with all permissions.
 func (a *accessTest) rootCredentials(t *testing.T) credentials {
 	pair, err := a.ClientCertificate("root", "system:masters")
 	require.NoError(t, err)
-	return present(t, pair, nil)
+	return newCredentials(t, pair, nil)
 }
 
-// user returns the credentials of a user with a valid certificate.
-func (a *accessTest) user(t *testing.T, name string) credentials {
-	return present(t, a.ca.Sign(t, certificateOf(name)), nil)
+// userCredentials returns the credentials of a user with a valid certificate.
+func (a *accessTest) userCredentials(t *testing.T, name string) credentials {
+	return newCredentials(t, a.ca.Sign(t, certificateOf(name)), nil)
 }
 
 func certificateOf(name string) x509.Certificate {
@@ -214,99 +219,98 @@ func certificateOf(name string) x509.Certificate {
 	}
 }
 
-// token returns a new token of the service account.
-func (a *accessTest) token() string { return a.do("create", "token", "caller") }
+// createToken returns a new token of the service account.
+func (a *accessTest) createToken() string { return a.do("create", "token", "caller") }
 
-// validity says what some credentials are.
-type validity int
+// credentialState is the state of a certificate or a token.
+type credentialState int
 
 const (
-	none validity = iota
-	bad
-	valid
+	noCredential credentialState = iota
+	badCredential
+	validCredential
 )
 
 type certificateCase struct {
-	pair tls.Certificate
-	is   validity
+	pair  tls.Certificate
+	state credentialState
 }
 
 type tokenCase struct {
 	header http.Header
-	is     validity
+	state  credentialState
 }
 
-func (a *accessTest) certificates(t *testing.T) map[string]certificateCase {
+func (a *accessTest) certificateCases(t *testing.T) map[string]certificateCase {
 	now := time.Now()
-	with := func(change func(*x509.Certificate)) tls.Certificate {
+	signChanged := func(change func(*x509.Certificate)) tls.Certificate {
 		c := certificateOf(userGrant)
 		change(&c)
 		return a.ca.Sign(t, c)
 	}
 	return map[string]certificateCase{
 		"none":          {},
-		"foreign":       {a.foreign.Sign(t, certificateOf(userGrant)), bad},
-		"expired":       {with(func(c *x509.Certificate) { c.NotBefore, c.NotAfter = now.Add(-2*time.Hour), now.Add(-time.Hour) }), bad},
-		"not yet valid": {with(func(c *x509.Certificate) { c.NotBefore, c.NotAfter = now.Add(time.Hour), now.Add(2*time.Hour) }), bad},
-		"wrong usage":   {with(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }), bad},
-		"valid":         {a.ca.Sign(t, certificateOf(userGrant)), valid},
+		"foreign":       {a.foreign.Sign(t, certificateOf(userGrant)), badCredential},
+		"expired":       {signChanged(func(c *x509.Certificate) { c.NotBefore, c.NotAfter = now.Add(-2*time.Hour), now.Add(-time.Hour) }), badCredential},
+		"not yet valid": {signChanged(func(c *x509.Certificate) { c.NotBefore, c.NotAfter = now.Add(time.Hour), now.Add(2*time.Hour) }), badCredential},
+		"wrong usage":   {signChanged(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }), badCredential},
+		"valid":         {a.ca.Sign(t, certificateOf(userGrant)), validCredential},
 	}
 }
 
-func (a *accessTest) tokens(t *testing.T) map[string]tokenCase {
+func (a *accessTest) tokenCases(t *testing.T) map[string]tokenCase {
 	signed := func(uid string, expires time.Time) string {
 		token, err := a.ServiceAccountToken("default", "caller", uid, expires)
 		require.NoError(t, err)
 		return token
 	}
-	issued, hour := a.token(), time.Now().Add(time.Hour)
+	issued, hour := a.createToken(), time.Now().Add(time.Hour)
 	cases := map[string]tokenCase{"none": {}}
 	for name, token := range map[string]struct {
-		text string
-		is   validity
+		text  string
+		state credentialState
 	}{
-		"issued":             {issued, valid},
-		"signed here":        {signed(a.uid, hour), valid}, // so that it is the time that is wrong with the next one
-		"expired":            {signed(a.uid, time.Now().Add(-time.Hour)), bad},
-		"of another account": {signed("a UID that was", hour), bad},
-		"with a letter less": {issued[:len(issued)-2], bad},
+		"issued":                 {issued, validCredential},
+		"signed here":            {signed(a.uid, hour), validCredential}, // so that only the time differs in the next case
+		"expired":                {signed(a.uid, time.Now().Add(-time.Hour)), badCredential},
+		"deleted account":        {signed("a UID that was", hour), badCredential},
+		"two characters missing": {issued[:len(issued)-2], badCredential},
 	} {
-		cases[name] = tokenCase{bearer(token.text), token.is}
-		cases[name+", as a subprotocol"] = tokenCase{subprotocol(token.text), token.is}
+		cases[name] = tokenCase{bearerHeader(token.text), token.state}
+		cases[name+", as a subprotocol"] = tokenCase{subprotocolHeader(token.text), token.state}
 	}
-	both := subprotocol(issued)
-	both["Authorization"] = bearer("bad")["Authorization"]
-	cases["bad, and issued as a subprotocol"] = tokenCase{both, valid}
+	both := subprotocolHeader(issued)
+	both["Authorization"] = bearerHeader("bad")["Authorization"]
+	cases["bad, with issued token as a subprotocol"] = tokenCase{both, validCredential}
 	return cases
 }
 
-// authenticates sends all kinds of certificates with all kinds of tokens. Who the node takes the request to be from is told by the page
-// that may be seen.
-func (a *accessTest) authenticates(t *testing.T, gates []gate, anonymous bool) {
+// checkAuthentication sends all certificates with all tokens. The one page that a request may read shows its identity.
+func (a *accessTest) checkAuthentication(t *testing.T, gates []nodeEndpoint, anonymous bool) {
 	pages := map[string]string{userGrant: "/configz", accountGrant: "/pods", anonymousGrant: "/healthz"}
-	tokens, asked := a.tokens(t), 0
-	for certificate, c := range a.certificates(t) {
-		base := present(t, c.pair, nil)
+	tokens, asked := a.tokenCases(t), 0
+	for certificate, c := range a.certificateCases(t) {
+		base := newCredentials(t, c.pair, nil)
 		for token, tc := range tokens {
-			who := "" // nobody
+			identity := "" // unauthenticated
 			switch {
-			case c.is == valid:
-				who = userGrant
-			case tc.is == valid:
-				who = accountGrant
-			case c.is == none && tc.is == none && anonymous:
-				who = anonymousGrant
+			case c.state == validCredential:
+				identity = userGrant
+			case tc.state == validCredential:
+				identity = accountGrant
+			case c.state == noCredential && tc.state == noCredential && anonymous:
+				identity = anonymousGrant
 			}
 			for owner, page := range pages {
 				want := http.StatusForbidden
-				switch who {
+				switch identity {
 				case "":
 					want = http.StatusUnauthorized
 				case owner:
 					want = http.StatusOK
 				}
 				for _, g := range gates {
-					got := g.code(t, credentials{base.client, tc.header}, http.MethodGet, page)
+					got := g.statusCode(t, credentials{base.client, tc.header}, http.MethodGet, page)
 					assert.Equal(t, want, got, "%s: GET %s with certificate %s and token %s", g.node, page, certificate, token)
 					asked++
 				}
@@ -316,23 +320,23 @@ func (a *accessTest) authenticates(t *testing.T, gates []gate, anonymous bool) {
 	t.Logf("%d requests", asked)
 }
 
-// request is one that needs one of some grants. Who has one gets the code.
-type request struct {
+// accessRequest is a request that needs one of several grants. code is the status for a user with such a grant.
+type accessRequest struct {
 	method, path string
 	code         int
 	needs        []string
 }
 
-// requests are those of all subresources. None reaches a pod.
-func requests() []request {
+// accessRequests returns requests of all subresources. None reaches a pod.
+func accessRequests() []accessRequest {
 	const none = "default/none"
 	proxied := func(name string) []string { return []string{"get " + name, "get proxy"} }
-	return []request{
+	return []accessRequest{
 		{"GET", "/healthz", 200, proxied("healthz")},
 		{"HEAD", "/healthz", 200, nil},
 		{"GET", "/pods", 200, proxied("pods")},
 		{"GET", "/runningpods/", 200, proxied("pods")},
-		{"GET", "/podsx", 404, grants()}, // whoever asks is told that there is no such page
+		{"GET", "/podsx", 404, grants()}, // any authenticated client gets Not Found
 		{"DELETE", "/pods", 405, nil},
 		{"GET", "/configz", 200, proxied("configz")},
 		{"GET", "/stats/summary", 200, []string{"get stats"}},
@@ -354,125 +358,132 @@ func requests() []request {
 	}
 }
 
-// runsByGet reports whether something is run in a pod, or its ports are reached, by GET.
-func (r request) runsByGet() bool {
+// runsByGet reports whether the request runs a command in a pod, or connects to its ports, by GET.
+func (r accessRequest) runsByGet() bool {
 	first, _, _ := strings.Cut(r.path[1:], "/")
 	return r.method == http.MethodGet && slices.Contains([]string{"run", "exec", "attach", "portForward"}, first)
 }
 
-// authorizes has users that may do one thing each try everything.
-func (a *accessTest) authorizes(t *testing.T, gates []gate) {
-	root, nobody, asked := a.rootCredentials(t), present(t, tls.Certificate{}, nil), 0
+// checkAuthorization sends each request as each user, who has one permission each.
+func (a *accessTest) checkAuthorization(t *testing.T, gates []nodeEndpoint) {
+	root, anonymous, asked := a.rootCredentials(t), newCredentials(t, tls.Certificate{}, nil), 0
 	users := map[string]credentials{}
 	for _, grant := range grants() {
-		users[grant] = a.user(t, grant)
+		users[grant] = a.userCredentials(t, grant)
 	}
-	for _, r := range requests() {
+
+	for _, r := range accessRequests() {
 		for _, g := range gates {
-			assert.Equal(t, r.code, g.code(t, root, r.method, r.path), "%s: %s %s by who may do everything", g.node, r.method, r.path)
+			assert.Equal(t, r.code, g.statusCode(t, root, r.method, r.path), "%s: %s %s by a user with all permissions", g.node, r.method, r.path)
 			needs, unknown := r.needs, http.StatusUnauthorized
 			if slices.Contains(needs, "nothing") {
 				unknown = r.code
 			}
-			assert.Equal(t, unknown, g.code(t, nobody, r.method, r.path), "%s: %s %s by nobody", g.node, r.method, r.path)
-			if r.runsByGet() && !g.runByGet {
-				needs = []string{"create proxy"} // the exception
+			assert.Equal(t, unknown, g.statusCode(t, anonymous, r.method, r.path), "%s: %s %s without credentials", g.node, r.method, r.path)
+			if r.runsByGet() && !g.getMayRun {
+				needs = []string{"create proxy"} // unlike in a kubelet
 			}
 			for grant, user := range users {
 				want := http.StatusForbidden
 				if slices.Contains(needs, grant) {
 					want = r.code
 				}
-				assert.Equal(t, want, g.code(t, user, r.method, r.path), "%s: %s %s by who may %s", g.node, r.method, r.path, grant)
+				assert.Equal(t, want, g.statusCode(t, user, r.method, r.path), "%s: %s %s by a user with permission %s", g.node, r.method, r.path, grant)
 				asked++
 			}
 		}
 	}
-	one := a.user(t, "one node")
+
+	one := a.userCredentials(t, "one node")
 	for _, g := range gates {
 		want := map[string]int{"n1": http.StatusOK, "n2": http.StatusForbidden}[g.node]
-		assert.Equal(t, want, g.code(t, one, http.MethodGet, "/pods"), "%s: by who may see the pods of n1", g.node)
+		assert.Equal(t, want, g.statusCode(t, one, http.MethodGet, "/pods"), "%s: by a user who may get the pods of n1", g.node)
 	}
 	t.Logf("%d requests", asked)
 }
 
-// remembers kills the API server: what it has said holds for its time, and nothing else does.
-func (a *accessTest) remembers(t *testing.T, gates []gate) {
+// checkReviewCache kills the API server. Cached reviews are used until their TTL expires, and all other requests are
+// refused.
+func (a *accessTest) checkReviewCache(t *testing.T, gates []nodeEndpoint) {
 	user := "remembered"
-	a.apply(role("remembered", userGrant, "", userSubject(user)))
-	known, unknown := a.user(t, user), a.user(t, userGrant+"?")
-	account, bad, later := present(t, tls.Certificate{}, bearer(a.token())), present(t, tls.Certificate{}, bearer("bad as well")), present(t, tls.Certificate{}, bearer(a.token()))
-	holds := func(g gate) {
-		assert.Equal(t, http.StatusOK, g.code(t, account, http.MethodGet, "/pods"), g.node)
-		assert.Equal(t, http.StatusForbidden, g.code(t, account, http.MethodGet, "/configz"), g.node)
-		assert.Equal(t, http.StatusOK, g.code(t, known, http.MethodGet, "/configz"), g.node)
-		assert.Equal(t, http.StatusForbidden, g.code(t, known, http.MethodGet, "/pods"), g.node)
-		assert.Equal(t, http.StatusUnauthorized, g.code(t, bad, http.MethodGet, "/healthz"), g.node)
+	a.apply(roleYAML("remembered", userGrant, "", userSubject(user)))
+	known, unknown := a.userCredentials(t, user), a.userCredentials(t, userGrant+"?")
+	account, bad, uncached := newCredentials(t, tls.Certificate{}, bearerHeader(a.createToken())), newCredentials(t, tls.Certificate{}, bearerHeader("bad as well")), newCredentials(t, tls.Certificate{}, bearerHeader(a.createToken()))
+	checkCached := func(g nodeEndpoint) {
+		assert.Equal(t, http.StatusOK, g.statusCode(t, account, http.MethodGet, "/pods"), g.node)
+		assert.Equal(t, http.StatusForbidden, g.statusCode(t, account, http.MethodGet, "/configz"), g.node)
+		assert.Equal(t, http.StatusOK, g.statusCode(t, known, http.MethodGet, "/configz"), g.node)
+		assert.Equal(t, http.StatusForbidden, g.statusCode(t, known, http.MethodGet, "/pods"), g.node)
+		assert.Equal(t, http.StatusUnauthorized, g.statusCode(t, bad, http.MethodGet, "/healthz"), g.node)
 	}
+
 	began := time.Now()
 	for _, g := range gates {
-		holds(g)
+		checkCached(g)
 	}
-	asked := time.Now()
-	a.proxy.SetUnavailable(true) // or it would answer in its place
+
+	lastReview := time.Now()
+	a.proxy.SetUnavailable(true) // the proxy itself must not respond
 	require.NoError(t, a.Kill(controlplane.APIServer))
 	for _, g := range gates {
-		holds(g)
+		checkCached(g)
 	}
-	require.Less(t, time.Since(began), reviewTTL, "too slow to tell what is remembered")
+	require.Less(t, time.Since(began), reviewTTL, "all requests are sent within the TTL of reviews")
+
 	var all sync.WaitGroup
 	for _, g := range gates {
 		all.Go(func() {
-			g.refuses(t, later, unknown)
-			// A token that is forgotten is nobody's; a right that is forgotten is an error.
+			g.checkRefusals(t, uncached, unknown)
+			// Without its review a token is unauthenticated, and a request of a known user fails.
 			for _, c := range []struct {
 				credentials
 				path string
 				code int
 			}{{account, "/pods", http.StatusUnauthorized}, {known, "/configz", http.StatusInternalServerError}} {
 				code := http.StatusOK
-				for code == http.StatusOK && time.Since(asked) < 2*reviewTTL {
+				for code == http.StatusOK && time.Since(lastReview) < 2*reviewTTL {
 					time.Sleep(100 * time.Millisecond)
-					code = g.code(t, c.credentials, http.MethodGet, c.path)
+					code = g.statusCode(t, c.credentials, http.MethodGet, c.path)
 				}
-				assert.Equal(t, c.code, code, "%s: GET %s after its time", g.node, c.path)
+				assert.Equal(t, c.code, code, "%s: GET %s after the TTL", g.node, c.path)
 				assert.GreaterOrEqual(t, time.Since(began), reviewTTL, "%s: GET %s", g.node, c.path)
 			}
 		})
 	}
 	all.Wait()
+
 	require.NoError(t, a.Restart(t.Context(), controlplane.APIServer))
 	a.proxy.SetUnavailable(false)
 	for _, g := range gates {
 		exetest.Eventually(t, timeout, func() error {
-			if code := g.code(t, account, http.MethodGet, "/pods"); code != http.StatusOK {
+			if code := g.statusCode(t, account, http.MethodGet, "/pods"); code != http.StatusOK {
 				return fmt.Errorf("%s answers %d", g.node, code)
 			}
 			return nil
 		})
-		holds(g)
-		assert.Equal(t, http.StatusOK, g.code(t, later, http.MethodGet, "/pods"), g.node)
+		checkCached(g)
+		assert.Equal(t, http.StatusOK, g.statusCode(t, uncached, http.MethodGet, "/pods"), g.node)
 	}
 }
 
-// refuses asks with a token and as a user that the API server was not asked about, while it does not answer.
-func (g gate) refuses(t *testing.T, token, user credentials) {
+// checkRefusals sends requests with a token and as a user without cached reviews, while the API server is unavailable.
+func (g nodeEndpoint) checkRefusals(t *testing.T, token, user credentials) {
 	for _, c := range []struct {
 		credentials
 		code int
 	}{{token, http.StatusUnauthorized}, {user, http.StatusInternalServerError}} {
 		began := time.Now()
-		assert.Equal(t, c.code, g.code(t, c.credentials, http.MethodGet, "/pods"), g.node)
+		assert.Equal(t, c.code, g.statusCode(t, c.credentials, http.MethodGet, "/pods"), g.node)
 		took := time.Since(began)
 		assert.Less(t, took, 12*time.Second, g.node)
 		t.Logf("%s: %d after %v", g.node, c.code, took.Round(10*time.Millisecond))
 	}
 }
 
-// waits has the API server take what it is sent and not answer.
-func (a *accessTest) waits(t *testing.T, g gate) {
-	token, user := present(t, tls.Certificate{}, bearer(a.token())), a.user(t, "of whom nobody knows")
+// checkHungReviews makes the API server accept requests without a response.
+func (a *accessTest) checkHungReviews(t *testing.T, g nodeEndpoint) {
+	token, user := newCredentials(t, tls.Certificate{}, bearerHeader(a.createToken())), a.userCredentials(t, "unreviewed user")
 	a.proxy.SetBlackHole(true)
 	defer a.proxy.SetBlackHole(false)
-	g.refuses(t, token, user)
+	g.checkRefusals(t, token, user)
 }

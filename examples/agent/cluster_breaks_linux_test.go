@@ -18,26 +18,27 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// broken is a stream of each kind that is under way.
-type broken struct {
+// liveStreams has an open stream of each kind.
+type liveStreams struct {
 	exec, attach, logs *session
 	forward            net.Conn // through a kubectl port-forward
 }
 
-// breakable begins a stream of each kind with pod web, whose container main has a terminal and log writes now and then.
-func (d dialect) breakable(t *testing.T, port string) broken {
+// startStreams starts a stream of each kind with pod web. Its container main has a terminal, and its container log prints
+// from time to time.
+func (d dialect) startStreams(t *testing.T, port string) liveStreams {
 	t.Helper()
-	var b broken
+	var b liveStreams
 	var line string
-	b.exec, line = d.begin(t, "exec", "-i", "web", "-c", "log", "--", "sh", "-c", "echo begun; exec sleep 3600")
+	b.exec, line = d.startSession(t, "exec", "-i", "web", "-c", "log", "--", "sh", "-c", "echo begun; exec sleep 3600")
 	require.Equal(t, "begun", line)
 	b.attach = d.attach(t)
-	b.logs, _ = d.begin(t, "logs", "-f", "web", "-c", "log")
-	b.forward = d.forwarding(t, port)
+	b.logs, _ = d.startSession(t, "logs", "-f", "web", "-c", "log")
+	b.forward = d.openForward(t, port)
 	return b
 }
 
-// attach attaches to the shell of pod web, which has answered.
+// attach attaches to the shell of pod web and waits for its first output.
 func (d dialect) attach(t *testing.T) *session {
 	t.Helper()
 	s := &session{cmd: d.command(within(t, timeout), "attach", "-i", "web", "-c", "main")}
@@ -57,10 +58,10 @@ func (d dialect) attach(t *testing.T) *session {
 	return s
 }
 
-// forwarding forwards a port, and reads the head of a page by a connection that stays open.
-func (d dialect) forwarding(t *testing.T, port string) net.Conn {
+// openForward forwards a port, and reads the first line of a page over a connection that stays open.
+func (d dialect) openForward(t *testing.T, port string) net.Conn {
 	t.Helper()
-	_, local, _ := d.forward(t, "web", port)
+	_, local, _ := d.startForward(t, "web", port)
 	conn, err := net.Dial("tcp", "127.0.0.1:"+local[port])
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
@@ -73,15 +74,15 @@ func (d dialect) forwarding(t *testing.T, port string) net.Conn {
 	return conn
 }
 
-// told waits until the client of each stream has ended, or for a port-forward its connection has.
-func (b broken) told(t *testing.T) {
+// awaitClosed waits until the client of each stream has exited, and the connection through the port-forward is closed.
+func (b liveStreams) awaitClosed(t *testing.T) {
 	t.Helper()
 	for name, s := range map[string]*session{"exec": b.exec, "attach": b.attach, "logs": b.logs} {
 		if s == nil {
 			continue
 		}
-		took, code, text := s.wait() // the deadline of the command ends what is not told
-		t.Logf("%s: told after %v, %d, %q", name, took, code, text)
+		took, code, text := s.wait() // the deadline of the command ends a stream that is not closed
+		t.Logf("%s: closed after %v, %d, %q", name, took, code, text)
 		assert.Less(t, took, timeout/2, name)
 	}
 	began := time.Now()
@@ -89,11 +90,11 @@ func (b broken) told(t *testing.T) {
 	if err != nil { // a reset, not the deadline
 		assert.NotContains(t, err.Error(), "i/o timeout", "port-forward")
 	}
-	t.Logf("port-forward: its connection ended after %v", time.Since(began))
+	t.Logf("port-forward: the connection was closed after %v", time.Since(began))
 }
 
-// serves waits until the next request of each kind works.
-func (d dialect) serves(t *testing.T, port string) {
+// awaitNewStreams waits until a new request of each kind works.
+func (d dialect) awaitNewStreams(t *testing.T, port string) {
 	t.Helper()
 	exetest.Eventually(t, timeout, func() error {
 		if a := d.run("", "exec", "web", "-c", "log", "--", "echo", "back"); a.out != "back\n" {
@@ -101,39 +102,40 @@ func (d dialect) serves(t *testing.T, port string) {
 		}
 		return nil
 	})
-	again := d.attach(t)
-	require.NoError(t, again.cmd.Process.Kill())
-	_ = again.cmd.Wait()
+	attached := d.attach(t)
+	require.NoError(t, attached.cmd.Process.Kill())
+	_ = attached.cmd.Wait()
 	require.Contains(t, d.run("", "logs", "web", "-c", "log", "--tail=1").out, "trouble")
-	_ = d.forwarding(t, port)
+	_ = d.openForward(t, port)
 }
 
-// state is which containers of pod web run, and how often they were restarted.
-func (d dialect) state() string {
+// containerStates returns the IDs and restart counts of the containers of pod web.
+func (d dialect) containerStates() string {
 	d.t.Helper()
 	return d.do("get", "pod", "web", "-o", `jsonpath={range .status.containerStatuses[*]}{.name} {.containerID} {.restartCount}{"\n"}{end}`)
 }
 
-// agentKilled kills the agent in the middle of a stream of each kind. The clients are told, no container notices, and the next agent serves.
-func (d dialect) agentKilled(t *testing.T, port string) {
-	before := d.state()
-	b := d.breakable(t, port)
+// checkAgentKill kills the agent during a stream of each kind. The clients see the end of their streams, no container is
+// affected, and a restarted agent serves new streams.
+func (d dialect) checkAgentKill(t *testing.T, port string) {
+	before := d.containerStates()
+	b := d.startStreams(t, port)
 	d.agent.Kill()
-	b.told(t)
-	d.restart() // it belongs to the whole test
-	d.in(t).serves(t, port)
-	require.Equal(t, before, d.state())
+	b.awaitClosed(t)
+	d.restart() // the new agent runs until the whole test ends
+	d.forTest(t).awaitNewStreams(t, port)
+	require.Equal(t, before, d.containerStates())
 }
 
-// runtimeKilled kills the runtime in the middle of a stream of each kind, and starts it again. The clients of those that it carries are told
-// within seconds. The log is a file, and none of them.
-func (d dialect) runtimeKilled(t *testing.T, port string) {
-	before := d.state()
-	b := d.breakable(t, port)
+// checkRuntimeKill kills the runtime during a stream of each kind, and restarts it. Within seconds the clients see the end
+// of the streams through the runtime. Logs are read from a file and continue.
+func (d dialect) checkRuntimeKill(t *testing.T, port string) {
+	before := d.containerStates()
+	b := d.startStreams(t, port)
 	require.NoError(t, d.lab.Kill(within(t, timeout)))
 	b.logs = nil
-	b.told(t)
+	b.awaitClosed(t)
 	require.NoError(t, d.lab.Restart(within(t, 2*timeout)))
-	d.in(t).serves(t, port)
-	require.Equal(t, before, d.state())
+	d.forTest(t).awaitNewStreams(t, port)
+	require.Equal(t, before, d.containerStates())
 }

@@ -21,13 +21,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// The drivers of a cluster: volumes of the first need not be attached, those of the other have to be.
+// The CSI drivers of the cluster. Volumes of loopName need no attachment; volumes of diskName do.
 const (
 	loopName = "loop.csi.example"
 	diskName = "disk.csi.example"
 )
 
-// clusterDrivers is what the cluster knows of them, and the volumes that somebody has made: as for a StatefulSet of one pod.
+// clusterDrivers has the drivers and the provisioned volumes of a StatefulSet of one pod.
 const clusterDrivers = `
 apiVersion: storage.k8s.io/v1
 kind: CSIDriver
@@ -92,7 +92,8 @@ metadata: {name: fixed}
 spec: {accessModes: [ReadWriteOnce], storageClassName: disk, resources: {requests: {storage: 16Mi}}}
 `
 
-// database is a StatefulSet whose pod has a claim of its own, also a part of it, a block device, and a claim that it only reads.
+// database is a StatefulSet whose pod has a claim of its own, mounted also by subPath, a block device, and a read-only
+// claim.
 const database = `
 apiVersion: apps/v1
 kind: StatefulSet
@@ -137,36 +138,36 @@ type csiMember struct {
 	csi *csiNode
 }
 
-// newCSIMember starts a control plane, an agent and both drivers.
+// newCSIMember starts a control plane and an agent, and creates the volumes of both drivers.
 func newCSIMember(t *testing.T, config map[string]any) *csiMember {
 	needCluster(t)
 	n := newCSINode(t)
 	config["nodeIPs"] = []string{n.lab.Subnet().Addr().Next().String()}
-	m := &csiMember{n.enter(t, config, true), n}
+	m := &csiMember{n.joinCluster(t, config, true), n}
 	makeDisk(t, n.data, "data", 16<<20)
 	makeDisk(t, n.data, "raw", 16<<20)
-	makeDisk(t, m.disks(), "fixed", 16<<20)
+	makeDisk(t, m.diskDir(), "fixed", 16<<20)
 	m.apply(clusterDrivers)
 	return m
 }
 
-// disks is where the volumes are that have to be attached.
-func (m *csiMember) disks() string { return m.csi.data + "-disks" }
+// diskDir is the directory of the volumes that must be attached.
+func (m *csiMember) diskDir() string { return m.csi.data + "-disks" }
 
-// driveAll starts both drivers.
-func (m *csiMember) driveAll() []*exetest.Process {
+// startDrivers starts both drivers.
+func (m *csiMember) startDrivers() []*exetest.Process {
 	registry := filepath.Join(m.state, "plugins_registry")
-	return []*exetest.Process{m.csi.driveAs(loopName, m.csi.data, registry), m.csi.driveAs(diskName, m.disks(), registry)}
+	return []*exetest.Process{m.csi.startDriverAs(loopName, m.csi.data, registry), m.csi.startDriverAs(diskName, m.diskDir(), registry)}
 }
 
-// inUse waits until the status of the node has these volumes in use.
-func (m *csiMember) inUse(want string) {
+// awaitVolumesInUse waits until volumesInUse in the status of the node is want.
+func (m *csiMember) awaitVolumesInUse(want string) {
 	m.t.Helper()
 	m.eventually(timeout, "get", "node", "n1", "-o", "jsonpath={.status.volumesInUse[*]}")(want)
 }
 
-// attach does what the external attacher of a driver does, once the cluster wants a volume to be attached.
-func (m *csiMember) attach() {
+// attachDisk waits for the VolumeAttachment, and marks it as attached like the external attacher of a driver.
+func (m *csiMember) attachDisk() {
 	m.t.Helper()
 	var list storagev1.VolumeAttachmentList
 	const path = "/apis/storage.k8s.io/v1/volumeattachments"
@@ -180,27 +181,27 @@ func (m *csiMember) attach() {
 	a := list.Items[0]
 	require.Equal(m.t, "n1", a.Spec.NodeName)
 	require.Equal(m.t, diskName, a.Spec.Attacher)
-	m.request(http.MethodPatch, path+"/"+a.Name+"/status", map[string]any{"status": map[string]any{"attached": true, "attachmentMetadata": map[string]string{"lun": "7"}}})
+	m.sendRequest(http.MethodPatch, path+"/"+a.Name+"/status", map[string]any{"status": map[string]any{"attached": true, "attachmentMetadata": map[string]string{"lun": "7"}}})
 }
 
-// A StatefulSet has volumes of CSI drivers: of one that needs no attachment and of one that waits for it. They have the group of the pod,
-// parts and no right to write as the pod says, outlive agent and drivers, grow while they are used, and are given back; what was written
-// is there for the next pod.
+// A StatefulSet has volumes of a CSI driver without attachment and of one with attachment. fsGroup, subPath and readOnly
+// apply. The volumes survive the agent and the drivers, grow while they are mounted, and are detached in the end. The next
+// pod finds the data.
 func TestClusterCSI(t *testing.T) {
 	m := newCSIMember(t, map[string]any{})
 	m.apply(database)
 	m.agent.AwaitLine(clusterTimeout, "FailedMount", "CSI driver", "not found")
-	drivers := m.driveAll()
+	drivers := m.startDrivers()
 	const attached = "kubernetes.io/csi/disk.csi.example^fixed"
-	m.inUse(attached) // which it is before anything is mounted
+	m.awaitVolumesInUse(attached) // before anything is mounted
 	require.Empty(t, m.mountsOf("fixed"))
-	m.attach()
+	m.attachDisk()
 	m.eventually(2*timeout, "get", "pod", "db-0", "-o", "jsonpath={.status.phase}")("Running")
 	m.awaitLog("db-0", "main", "found and", "group 4321 part beside", "fixed is read-only")
 	m.eventually(timeout, "get", "node", "n1", "-o", "jsonpath={.status.volumesAttached[*].name}")(attached)
 
-	// The block device grows: to let a mounted file system grow takes CAP_SYS_RESOURCE.
-	makeDisk(t, m.csi.data, "raw", 48<<20) // as the resizer of the driver does
+	// The test expands the block device only: the expansion of a mounted file system needs CAP_SYS_RESOURCE.
+	makeDisk(t, m.csi.data, "raw", 48<<20) // like the external resizer
 	m.do("patch", "pvc", "raw", "--patch", `{"spec":{"resources":{"requests":{"storage":"48Mi"}}}}`)
 	m.do("patch", "pv", "pv-raw", "--patch", `{"spec":{"capacity":{"storage":"48Mi"}}}`)
 	before, _ := m.containers("db-0")
@@ -208,31 +209,31 @@ func TestClusterCSI(t *testing.T) {
 		d.Kill()
 	}
 	m.agent.Kill()
-	drivers = m.driveAll()
+	drivers = m.startDrivers()
 	m.restart()
 	m.eventually(2*timeout, "get", "pvc", "raw", "-o", "jsonpath={.status.capacity.storage}")("48Mi")
 	require.Equal(t, fmt.Sprint(48<<20), m.do("exec", "db-0", "--", "sh", "-c", "cat /dev/raw | wc -c"))
 	const size = `kubelet_volume_stats_capacity_bytes{namespace="default",persistentvolumeclaim="raw"} 5.0331648e+07`
 	require.Eventually(t, func() bool {
 		return strings.Contains(m.do("get", "--raw", "/api/v1/nodes/n1/proxy/metrics"), size)
-	}, 2*time.Minute, time.Second, "its driver says how large it is, once a minute")
+	}, 2*time.Minute, time.Second, "the metric has the new size, which is measured once a minute")
 	after, _ := m.containers("db-0")
-	require.Equal(t, before, after, "nothing was started again")
+	require.Equal(t, before, after, "no container is restarted")
 	require.Contains(t, m.do("get", "events", "-o", "jsonpath={.items[*].reason}"), "FileSystemResizeSuccessful")
 
 	m.do("scale", "statefulset/db", "--replicas=0")
 	m.eventually(2*timeout, "get", "pods", "-o", "name")("")
-	m.csi.leftNothing()
-	m.inUse("")
+	m.csi.awaitNoVolumes()
+	m.awaitVolumesInUse("")
 	m.eventually(clusterTimeout, "get", "volumeattachments", "-o", "name")("")
 	m.eventually(timeout, "get", "node", "n1", "-o", "jsonpath={.status.volumesAttached}")("")
 	m.do("scale", "statefulset/db", "--replicas=1")
-	m.attach()
+	m.attachDisk()
 	m.awaitLog("db-0", "main", "found kept and beside")
 	m.do("delete", "statefulset", "db", "--wait=false")
 	m.eventually(clusterTimeout, "get", "pods", "-o", "name")("")
-	m.awaitNothing(timeout)
-	m.csi.leftNothing()
+	m.awaitNoLeftovers(timeout)
+	m.csi.awaitNoVolumes()
 	for _, d := range drivers {
 		d.Terminate(timeout)
 	}
@@ -240,27 +241,27 @@ func TestClusterCSI(t *testing.T) {
 	m.eventually(timeout, "get", "node", "n1", "-o", "jsonpath={.metadata.annotations.csi\\.volume\\.kubernetes\\.io/nodeid}")("")
 }
 
-// An agent that is started while the API server is away starts containers again with the volumes that they had: as long as these are
-// mounted always, with or without their drivers, and with keepObjects on a machine that was started again as well. When the API server is
-// there all is as ever.
-func TestClusterCSIAway(t *testing.T) {
+// While the API server is unavailable, a restarted agent restarts containers with their volumes. It does so if the volumes
+// are still mounted, with or without their drivers, and with keepObjects also after a reboot. It reports everything once the
+// API server is available.
+func TestClusterCSIWithoutAPIServer(t *testing.T) {
 	m := newCSIMember(t, map[string]any{})
 	m.apply(strings.Replace(database, "      terminationGracePeriodSeconds", "      automountServiceAccountToken: false\n      terminationGracePeriodSeconds", 1))
-	drivers := m.driveAll()
-	m.attach()
+	drivers := m.startDrivers()
+	m.attachDisk()
 	m.eventually(2*timeout, "get", "pod", "db-0", "-o", "jsonpath={.status.phase}")("Running")
-	m.stored("db-0")
+	m.awaitStored("db-0")
 
 	for _, d := range drivers {
 		d.Kill()
 	}
-	m.boot(m.proxy.SetUnavailable)
-	m.dies("db-0")
-	drivers = m.driveAll()
+	m.restartOffline(m.proxy.SetUnavailable)
+	m.killAndAwaitRestart("db-0")
+	drivers = m.startDrivers()
 	for _, name := range []string{loopName, diskName} {
 		m.agent.AwaitLine(timeout, "the cluster is told of it later", "driver="+name)
 	}
-	m.dies("db-0")
+	m.killAndAwaitRestart("db-0")
 	m.proxy.SetUnavailable(false)
 	m.awaitNode()
 	m.eventually(2*timeout, "get", "pod", "db-0", "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}")("Running 2")
@@ -270,23 +271,23 @@ func TestClusterCSIAway(t *testing.T) {
 
 	m.config["keepObjects"] = true
 	m.restart()
-	m.awaitKept(9) // 3 claims and their volumes, 2 drivers, the attachment
+	m.awaitObjectFiles(9) // 3 claims and their volumes, 2 drivers, one attachment
 	sandbox := m.sandboxOf("db-0")
 	m.agent.Kill()
 	m.proxy.SetUnavailable(true)
 	for _, d := range drivers {
 		d.Kill()
 	}
-	old, err := m.running("db-0")
+	old, err := m.runningContainer("db-0")
 	require.NoError(t, err)
-	m.kill(old)
-	m.forget()
-	m.driveAll()
+	m.killContainer(old)
+	m.simulateReboot()
+	m.startDrivers()
 	m.agent = m.start(m.config)
 	exetest.Eventually(t, clusterTimeout, func() error {
-		c, err := m.running("db-0")
+		c, err := m.runningContainer("db-0")
 		if err == nil && c.ID == old.ID {
-			err = errors.New("it has not been started again")
+			err = errors.New("the container is not restarted")
 		}
 		return err
 	})
@@ -299,23 +300,23 @@ func TestClusterCSIAway(t *testing.T) {
 
 	m.do("delete", "statefulset", "db", "--wait=false")
 	m.eventually(clusterTimeout, "get", "pods", "-o", "name")("")
-	m.awaitNothing(timeout)
-	m.csi.leftNothing()
-	m.inUse("")
+	m.awaitNoLeftovers(timeout)
+	m.csi.awaitNoVolumes()
+	m.awaitVolumesInUse("")
 	m.eventually(clusterTimeout, "get", "volumeattachments", "-o", "name")("")
-	m.awaitKept(0)
+	m.awaitObjectFiles(0)
 }
 
-// forget unmounts and detaches what a machine does not have any more when it is started again.
-func (m *csiMember) forget() {
+// simulateReboot unmounts all volumes and detaches their devices, as a reboot does.
+func (m *csiMember) simulateReboot() {
 	m.t.Helper()
-	m.detachLoops(m.state) // which keep the block devices open
-	m.csi.unmount()
+	m.detachLoops(m.state) // loop devices of the agent, which keep the block devices open
+	m.csi.unmountAll()
 	m.detachLoops(m.csi.data)
 	require.Empty(m.t, m.csi.mounts())
 }
 
-// detachLoops detaches the loop devices of files whose paths begin with a prefix.
+// detachLoops detaches the loop devices of files whose paths begin with prefix.
 func (m *csiMember) detachLoops(prefix string) {
 	m.t.Helper()
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
@@ -328,7 +329,7 @@ func (m *csiMember) detachLoops(prefix string) {
 	}
 }
 
-// mountsOf returns what is mounted below the state of the agent with a name in its path.
+// mountsOf returns the mount points below the state of the agent whose paths contain name.
 func (m *csiMember) mountsOf(name string) (points []string) {
 	for _, point := range m.csi.mounts() {
 		if strings.Contains(point, name) {
@@ -338,18 +339,19 @@ func (m *csiMember) mountsOf(name string) (points []string) {
 	return points
 }
 
-// What drivers say of a node is in Node and CSINode objects as kubelet 1.37.1 puts it there.
+// The Node and CSINode objects have the same fields of the CSI drivers as those of kubelet 1.37.1.
 func TestClusterCSINodeBesideKubelet(t *testing.T) {
 	m := newCSIMember(t, map[string]any{})
-	m.driveAll()
-	root := m.peer(m.lab.Subnet().Addr().Next().String(), nil)
+	m.startDrivers()
+	root := m.startPeer(m.lab.Subnet().Addr().Next().String(), nil)
 	registry := filepath.Join(root, "plugins_registry")
 	exetest.Eventually(t, clusterTimeout, func() error {
 		_, err := os.Stat(registry)
 		return err
 	})
-	m.csi.driveAs(loopName, filepath.Join(t.TempDir(), "loop"), registry)
-	m.csi.driveAs(diskName, filepath.Join(t.TempDir(), "disk"), registry)
+	m.csi.startDriverAs(loopName, filepath.Join(t.TempDir(), "loop"), registry)
+	m.csi.startDriverAs(diskName, filepath.Join(t.TempDir(), "disk"), registry)
+
 	exetest.Eventually(t, clusterTimeout, func() error {
 		var objects [2]map[string]string
 		for i, name := range []string{"n1", "n2"} {
@@ -371,7 +373,7 @@ func TestClusterCSINodeBesideKubelet(t *testing.T) {
 		differ := map[string]string{}
 		for path := range union(objects[0], objects[1]) {
 			if ours, theirs := objects[0][path], objects[1][path]; ours != theirs {
-				differ[path] = fmt.Sprintf("the agent has %q, the kubelet %q", ours, theirs)
+				differ[path] = fmt.Sprintf("agent: %q, kubelet: %q", ours, theirs)
 			}
 		}
 		if n := len(objects[1]); n < 12 {

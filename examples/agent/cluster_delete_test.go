@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// deleted is a pod that takes two seconds to end, and says so.
-func deleted(name string) string {
+// slowPodYAML is a pod that takes two seconds to terminate, and logs it.
+func slowPodYAML(name string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
@@ -27,95 +27,95 @@ spec:
 `, name)
 }
 
-// However a pod is deleted it goes, and nothing of it is left; one of the same name that is made at once is another.
+// A pod is removed completely by every kind of deletion. A pod that is recreated at once under the same name is a new pod.
 func TestClusterDeletions(t *testing.T) {
 	m := newProxied(t, map[string]any{})
 	for name, test := range map[string]func(*testing.T, *member){
-		"grace":                        gracefully,
-		"force":                        forced,
-		"while the API server is away": deletedAway,
-		"recreated at once":            recreated,
-		"preempted":                    preempted,
+		"grace":                               checkGracefulDeletion,
+		"force":                               checkForcedDeletion,
+		"while the API server is unavailable": checkOfflineDeletion,
+		"recreated at once":                   checkRecreation,
+		"preempted":                           checkPreemption,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, m.in(t)) })
+		t.Run(name, func(t *testing.T) { test(t, m.forTest(t)) })
 	}
-	m.awaitNothing(timeout)
+	m.awaitNoLeftovers(timeout)
 }
 
-func (m *member) runs(name string) *corev1.Pod {
+func (m *member) startSlowPod(name string) *corev1.Pod {
 	m.t.Helper()
-	m.apply(deleted(name))
+	m.apply(slowPodYAML(name))
 	m.do("wait", "--for=condition=ready", "pod/"+name, "--timeout=30s")
 	return m.pod(name)
 }
 
-// awaitEnd waits until the runtime has nothing of a pod.
-func (m *member) awaitEnd(name, uid string) {
+// awaitPodRemoved waits until the runtime has no sandbox and no container of a pod.
+func (m *member) awaitPodRemoved(name, uid string) {
 	m.t.Helper()
 	exetest.Eventually(m.t, timeout, func() error {
 		snap, err := m.client.List(within(m.t, 10*time.Second))
 		for p := range snap.Pods() {
 			if p.UID == uid {
-				err = fmt.Errorf("pod %s is still there", name)
+				err = fmt.Errorf("pod %s is not removed", name)
 			}
 		}
 		return err
 	})
 }
 
-func gracefully(t *testing.T, m *member) {
-	pod := m.runs("grace")
+func checkGracefulDeletion(t *testing.T, m *member) {
+	pod := m.startSlowPod("grace")
 	began := time.Now()
 	m.do("delete", "pod", "grace", "--wait=false")
 	m.awaitLog("grace", "main", "ending")
 	m.do("wait", "--for=delete", "pod/grace", "--timeout=30s")
 	took := time.Since(began)
 	require.Greater(t, took, 2*time.Second)
-	require.Less(t, took, 15*time.Second, "it has ended before its grace period has")
-	m.awaitEnd("grace", string(pod.UID))
+	require.Less(t, took, 15*time.Second, "the pod terminates before its grace period expires")
+	m.awaitPodRemoved("grace", string(pod.UID))
 }
 
-func forced(t *testing.T, m *member) {
-	pod := m.runs("force")
+func checkForcedDeletion(t *testing.T, m *member) {
+	pod := m.startSlowPod("force")
 	began := time.Now()
 	m.do("delete", "pod", "force", "--grace-period=0", "--force", "--timeout=20s")
 	require.Less(t, time.Since(began), 10*time.Second)
-	m.awaitEnd("force", string(pod.UID))
+	m.awaitPodRemoved("force", string(pod.UID))
 }
 
-func deletedAway(t *testing.T, m *member) {
-	unaware, alone := m.runs("unaware"), m.runs("alone")
+func checkOfflineDeletion(t *testing.T, m *member) {
+	unaware, alone := m.startSlowPod("unaware"), m.startSlowPod("alone")
 	m.proxy.SetUnavailable(true)
 	m.do("delete", "pod", "unaware", "--wait=false")
 	m.do("delete", "pod", "alone", "--grace-period=0", "--force", "--wait=false")
 	time.Sleep(2 * time.Second)
 	for _, name := range []string{"unaware", "alone"} {
-		_, err := m.running(name)
-		require.NoError(t, err, "nobody has told the agent")
+		_, err := m.runningContainer(name)
+		require.NoError(t, err, "the pod still runs while the API server is unavailable")
 	}
 	m.proxy.SetUnavailable(false)
 	m.eventually(timeout, "get", "pods", "unaware", "alone", "--ignore-not-found", "-o", "name")("")
-	m.awaitEnd("unaware", string(unaware.UID))
-	m.awaitEnd("alone", string(alone.UID))
+	m.awaitPodRemoved("unaware", string(unaware.UID))
+	m.awaitPodRemoved("alone", string(alone.UID))
 }
 
-func recreated(t *testing.T, m *member) {
-	first := m.runs("twin")
+func checkRecreation(t *testing.T, m *member) {
+	first := m.startSlowPod("twin")
 	m.do("delete", "pod", "twin", "--grace-period=0", "--force", "--wait=false")
-	second := m.runs("twin")
+	second := m.startSlowPod("twin")
 	require.NotEqual(t, first.UID, second.UID)
-	m.awaitEnd("twin", string(first.UID))
+	m.awaitPodRemoved("twin", string(first.UID))
 	require.Zero(t, second.Status.ContainerStatuses[0].RestartCount)
 	m.do("delete", "pod", "twin")
-	third := m.runs("twin")
+	third := m.startSlowPod("twin")
 	require.NotEqual(t, second.UID, third.UID)
-	m.awaitEnd("twin", string(second.UID))
+	m.awaitPodRemoved("twin", string(second.UID))
 	m.do("delete", "pod", "twin")
-	m.awaitEnd("twin", string(third.UID))
+	m.awaitPodRemoved("twin", string(third.UID))
 }
 
-// A critical pod that is bound to a full node makes room for itself.
-func preempted(t *testing.T, m *member) {
+// A critical pod that is bound to a full node preempts another pod.
+func checkPreemption(t *testing.T, m *member) {
 	amount := resourceapi.MustParse(m.do("get", "node", "n1", "-o", "jsonpath={.status.allocatable.cpu}"))
 	pod := `
 apiVersion: v1
@@ -133,13 +133,13 @@ spec:
 	m.do("wait", "--for=condition=ready", "pod/critical", "-n", "kube-system", "--timeout=30s")
 	m.eventually(timeout, "get", "pod", "modest", "-o", "jsonpath={.status.phase} {.status.reason}")("Failed Preempting")
 	m.eventually(timeout, "get", "events", "--field-selector", "involvedObject.name=modest,reason=Preempting", "-o", "jsonpath={.items[*].message}")("Preempted in order to admit critical pod")
-	require.Equal(t, corev1.DisruptionTarget, disrupted(m.pod("modest")).Type)
+	require.Equal(t, corev1.DisruptionTarget, disruptionCondition(m.pod("modest")).Type)
 	m.do("delete", "pod", "modest")
 	m.do("delete", "pod", "critical", "-n", "kube-system")
 }
 
-// disrupted returns the condition of a pod that has ended although its owner wants it.
-func disrupted(pod *corev1.Pod) (found corev1.PodCondition) {
+// disruptionCondition returns the DisruptionTarget condition of a pod, if it is true.
+func disruptionCondition(pod *corev1.Pod) (found corev1.PodCondition) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
 			found = c

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// eventful are pods to which something happens that users look for in events.
-const eventful = `
+// eventPods are pods with one kind of event each.
+const eventPods = `
 apiVersion: v1
 kind: Pod
 metadata: {name: plain}
@@ -103,9 +103,10 @@ spec:
     env: [{name: X, valueFrom: {configMapKeyRef: {name: none, key: none}}}]
 `
 
-// eventsOf are the events that a pod has to get: type, reason and the beginning of the message. Those of the kubelet for the same pods
-// are the same, but that they have nothing after "Error: ErrImagePull", and do not name the field of a pod that is misconfigured.
-var eventsOf = map[string][]string{
+// wantEvents are the expected events of each pod: type, reason and the beginning of the message. The events of the kubelet
+// for the same pods are equal, with two exceptions. They have no text after "Error: ErrImagePull", and do not name the field
+// of a misconfigured pod.
+var wantEvents = map[string][]string{
 	"plain": {
 		`Normal Pulled Container image "nodeagent.test/busybox:1" already present on machine and can be accessed by the pod`,
 		"Normal Created Container created", "Normal Started Container started",
@@ -121,24 +122,24 @@ var eventsOf = map[string][]string{
 	"misconfigured": {`Warning Failed Error: CreateContainerConfigError: spec.containers[0].env[0].valueFrom.configMapKeyRef.name: Not found: "none"`},
 }
 
-// Users see what happens to their pods where they look for it, in the words that they know from the kubelet.
+// The events of pods have the types, reasons and messages of the kubelet.
 func TestClusterEvents(t *testing.T) {
 	m := newMember(t, map[string]any{})
-	m.apply(eventful)
-	for pod, wants := range eventsOf {
-		exetest.Eventually(t, 2*timeout, func() error { return m.tells(pod, wants) })
+	m.apply(eventPods)
+	for pod, wants := range wantEvents {
+		exetest.Eventually(t, 2*timeout, func() error { return m.checkEvents(pod, wants) })
 	}
 	m.do("delete", "pod", "plain", "--timeout=20s")
-	exetest.Eventually(t, timeout, func() error { return m.tells("plain", []string{"Normal Killing Stopping container main"}) })
-	for _, e := range m.pastEvents("plain") {
-		require.Equal(t, corev1.EventSource{Component: "kubelet", Host: "n1"}, e.Source, "tools select by it")
+	exetest.Eventually(t, timeout, func() error { return m.checkEvents("plain", []string{"Normal Killing Stopping container main"}) })
+	for _, e := range m.agentEvents("plain") {
+		require.Equal(t, corev1.EventSource{Component: "kubelet", Host: "n1"}, e.Source, "the event has the source that tools select by")
 	}
-	require.NotContains(t, m.do("get", "events", "-o", "json"), "echo secret", "what a hook runs and prints is in no event")
+	require.NotContains(t, m.do("get", "events", "-o", "json"), "echo secret", "the command and the output of a hook are in no event")
 	m.do("delete", "pods", "--all", "--grace-period=1", "--timeout=25s")
 }
 
-// pastEvents returns the events about a pod that the agent has sent.
-func (m *member) pastEvents(pod string) []corev1.Event {
+// agentEvents returns the events of a pod that the agent has sent.
+func (m *member) agentEvents(pod string) []corev1.Event {
 	m.t.Helper()
 	var list corev1.EventList
 	require.NoError(m.t, json.Unmarshal([]byte(m.do("get", "events", "--field-selector", "involvedObject.name="+pod, "-o", "json")), &list))
@@ -151,11 +152,11 @@ func (m *member) pastEvents(pod string) []corev1.Event {
 	return sent
 }
 
-// tells returns an error that names the events about a pod that there are not yet.
-func (m *member) tells(pod string, wants []string) error {
+// checkEvents returns an error that names the missing events of a pod.
+func (m *member) checkEvents(pod string, wants []string) error {
 	var errs []error
 	var all strings.Builder
-	events := m.pastEvents(pod)
+	events := m.agentEvents(pod)
 	for _, e := range events {
 		fmt.Fprintf(&all, "\n%s %s %s", e.Type, e.Reason, e.Message)
 	}
@@ -165,7 +166,7 @@ func (m *member) tells(pod string, wants []string) error {
 		}
 	}
 	if len(errs) > 0 {
-		errs = append(errs, fmt.Errorf("about pod %s there are%s", pod, all.String()))
+		errs = append(errs, fmt.Errorf("events of pod %s:%s", pod, all.String()))
 	}
 	return errors.Join(errs...)
 }

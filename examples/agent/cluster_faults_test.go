@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/faultproxy"
 )
 
-// faultTime is how long each fault lasts: 5 s, ten minutes for a soak, or what NODEAGENT_FAULTS says.
+// faultTime is the duration of each fault: 5 s, ten minutes in a soak test, or the value of NODEAGENT_FAULTS.
 func faultTime(t *testing.T) time.Duration {
 	switch text := os.Getenv("NODEAGENT_FAULTS"); {
 	case text != "":
@@ -38,56 +38,57 @@ func faultTime(t *testing.T) time.Duration {
 	}
 }
 
-// unreachable is how long nothing may come of a node before its controller says so.
-const unreachable = 40 * time.Second
+// nodeMonitorGracePeriod is how long the node may be silent before its controller marks it as unknown.
+const nodeMonitorGracePeriod = 40 * time.Second
 
-// The bound of requests of an agent whose requests fail: as many in all beside those for each second.
+// The limit of the requests of an agent whose requests fail: requestsAtOnce plus requestsPerSecond for each second.
 const (
 	requestsAtOnce    = 60
 	requestsPerSecond = 12
 )
 
-// faulty is a fault that the agent has to get through.
-type faulty struct {
-	fault  faultproxy.Fault
-	during func(p *faultproxy.Proxy) (end func()) // in place of a fault
-	silent bool                                   // nothing comes of the node meanwhile
+// faultCase is a fault between the agent and the API server.
+type faultCase struct {
+	fault      faultproxy.Fault
+	inject     func(p *faultproxy.Proxy) (end func()) // replaces fault
+	nodeSilent bool                                   // the agent cannot reach the API server
 }
 
-// Whatever the API server answers, or does not, pods go on and are started again; what has become of them is told when it has recovered.
-// The node does not flap, and the API server is not flooded.
+// While requests to the API server fail in any way, pods keep running and their containers are restarted. The agent reports
+// their statuses once the API server has recovered. The Ready condition of the node does not flap, and the API server gets
+// no flood of requests.
 func TestClusterFaults(t *testing.T) {
 	m := newProxied(t, map[string]any{"keepObjects": true})
 	m.apply(strings.Replace(deployment, "      terminationGracePeriodSeconds", "      tolerations: [{operator: Exists}]\n      terminationGracePeriodSeconds", 1))
 	m.do("rollout", "status", "deployment/web", "--timeout=60s")
-	code := func(code int, retryAfter time.Duration) faulty {
-		return faulty{fault: faultproxy.Fault{Code: code, RetryAfter: retryAfter}, silent: true}
+	code := func(code int, retryAfter time.Duration) faultCase {
+		return faultCase{fault: faultproxy.Fault{Code: code, RetryAfter: retryAfter}, nodeSilent: true}
 	}
 	names := []string{"conflict", "too many requests", "error", "no answer", "watches are cut", "black hole", "connection refused"}
-	faults := map[string]faulty{
+	faults := map[string]faultCase{
 		"conflict":           code(http.StatusConflict, 0),
 		"too many requests":  code(http.StatusTooManyRequests, time.Second),
 		"error":              code(http.StatusInternalServerError, 0),
-		"no answer":          {fault: faultproxy.Fault{Hang: true}, silent: true},
-		"watches are cut":    {during: cutWatches},
-		"black hole":         {during: switched((*faultproxy.Proxy).SetBlackHole), silent: true},
-		"connection refused": {during: switched((*faultproxy.Proxy).SetUnavailable), silent: true},
+		"no answer":          {fault: faultproxy.Fault{Hang: true}, nodeSilent: true},
+		"watches are cut":    {inject: cutWatches},
+		"black hole":         {inject: switchedFault((*faultproxy.Proxy).SetBlackHole), nodeSilent: true},
+		"connection refused": {inject: switchedFault((*faultproxy.Proxy).SetUnavailable), nodeSilent: true},
 	}
 	for i, name := range names {
-		t.Run(name, func(t *testing.T) { m.in(t).through(i, faults[name]) })
+		t.Run(name, func(t *testing.T) { m.forTest(t).runFault(i, faults[name]) })
 	}
 	m.do("delete", "deployment/web", "--wait=false")
 	m.do("delete", "pods", "--all", "--timeout=20s")
 	m.eventually(timeout, "get", "pods", "-o", "name")("")
-	m.awaitNothing(timeout)
+	m.awaitNoLeftovers(timeout)
 	left, err := os.ReadDir(filepath.Join(m.state, "pods"))
 	require.NoError(t, err)
 	for _, e := range left {
-		require.False(t, e.IsDir() && e.Name() != ".spare", "%s is left behind", e.Name())
+		require.False(t, e.IsDir() && e.Name() != ".spare", "the directory %s is removed", e.Name())
 	}
 }
 
-// cutWatches cuts every watch once a second.
+// cutWatches disconnects every watch once a second.
 func cutWatches(p *faultproxy.Proxy) (end func()) {
 	done, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -106,36 +107,36 @@ func cutWatches(p *faultproxy.Proxy) (end func()) {
 	return func() { close(done); <-stopped }
 }
 
-// switched is a fault that is turned on and off.
-func switched(set func(*faultproxy.Proxy, bool)) func(*faultproxy.Proxy) func() {
+// switchedFault is a fault that set turns on and off.
+func switchedFault(set func(*faultproxy.Proxy, bool)) func(*faultproxy.Proxy) func() {
 	return func(p *faultproxy.Proxy) func() {
 		set(p, true)
 		return func() { set(p, false) }
 	}
 }
 
-// begin has requests fail until end is called.
-func (f *faulty) begin(p *faultproxy.Proxy) (end func()) {
-	if f.during != nil {
-		return f.during(p)
+// begin starts the fault. It lasts until end is called.
+func (f *faultCase) begin(p *faultproxy.Proxy) (end func()) {
+	if f.inject != nil {
+		return f.inject(p)
 	}
 	return p.Inject(f.fault)
 }
 
-// round is what happens while requests fail.
-type round struct {
+// faultRound has the pods of one fault.
+type faultRound struct {
 	*member
-	pods   int    // of the deployment when it is over
-	victim string // pod whose container is killed; it was not before, so that it is replaced at once
-	old    cri.Container
-	once   string       // pod whose container ends for good
-	others []corev1.Pod // that nothing happens to
-	before map[string]map[string]string
+	pods            int    // replicas of the deployment after the round
+	victim          string // pod whose container is killed; never before, so that it is restarted at once
+	victimContainer cri.Container
+	job             string       // pod whose container exits for good
+	others          []corev1.Pod // unaffected pods
+	before          map[string]map[string]string
 }
 
-// newRound prepares the pods of a round.
-func (m *member) newRound(i int) *round {
-	r := &round{member: m, pods: 6 + i, once: fmt.Sprintf("once%d", i)}
+// newRound creates the pods of a round.
+func (m *member) newRound(i int) *faultRound {
+	r := &faultRound{member: m, pods: 6 + i, job: fmt.Sprintf("once%d", i)}
 	m.apply(fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
@@ -144,80 +145,82 @@ spec:
   restartPolicy: Never
   tolerations: [{operator: Exists}]
   containers: [{name: main, image: nodeagent.test/busybox:1, command: [sh, -c, "sleep 4; exit 3"]}]
-`, r.once))
-	m.do("wait", "--for=condition=ready", "pod/"+r.once, "--timeout=30s")
-	pods := m.list("app=web")
+`, r.job))
+	m.do("wait", "--for=condition=ready", "pod/"+r.job, "--timeout=30s")
+	pods := m.listPods("app=web")
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {
 		return int(a.Status.ContainerStatuses[0].RestartCount - b.Status.ContainerStatuses[0].RestartCount)
 	})
 	r.victim, r.others = pods[0].Name, pods[1:]
-	r.before = m.steady(r.others)
+	r.before = m.containersByPod(r.others)
 	var err error
-	r.old, err = m.running(r.victim)
+	r.victimContainer, err = m.runningContainer(r.victim)
 	require.NoError(m.t, err)
 	return r
 }
 
-// through lets a fault last. Meanwhile a container is killed, another one ends for good, and a pod is added.
-func (m *member) through(i int, f faulty) {
+// runFault runs a round during a fault: a container is killed, another one exits for good, and a pod is added.
+func (m *member) runFault(i int, f faultCase) {
 	r := m.newRound(i)
-	conditions, first := m.observe(), m.sent()
+
+	conditions, first := m.recordReadiness(), m.countTraffic()
 	began, lasts := time.Now(), faultTime(m.t)
 	end := sync.OnceFunc(f.begin(m.proxy))
 	m.t.Cleanup(end)
-	m.kill(r.old)
+	m.killContainer(r.victimContainer)
 	m.do("scale", "deployment/web", fmt.Sprintf("--replicas=%d", r.pods))
 	exetest.Eventually(m.t, timeout, func() error {
-		c, err := m.running(r.victim)
-		if err == nil && c.ID == r.old.ID {
-			err = fmt.Errorf("the container has not been replaced")
+		c, err := m.runningContainer(r.victim)
+		if err == nil && c.ID == r.victimContainer.ID {
+			err = fmt.Errorf("the container is not replaced")
 		}
 		return err
 	})
 	m.t.Logf("the container was replaced after %v", time.Since(began).Round(10*time.Millisecond))
 	time.Sleep(time.Until(began.Add(lasts)))
-	lasted, last := time.Since(began), m.sent()
+	lasted, last := time.Since(began), m.countTraffic()
 	end()
+
 	sent := traffic{last.requests - first.requests, last.watches - first.watches, last.connections - first.connections}
 	m.t.Logf("in %v %d requests, %d of them watches, and %d connections", lasted.Round(time.Second), sent.requests, sent.watches, sent.connections)
 	most := requestsAtOnce + requestsPerSecond*lasted.Seconds()
 	require.LessOrEqual(m.t, float64(max(sent.requests, sent.connections)), most)
-	r.recovers()
+	r.awaitRecovery()
 	unknown := 0
 	for _, status := range conditions() {
-		require.NotEqual(m.t, string(corev1.ConditionFalse), status, "the node does not flap")
+		require.NotEqual(m.t, string(corev1.ConditionFalse), status, "the Ready condition does not become false")
 		if status == string(corev1.ConditionUnknown) {
 			unknown++
 		}
 	}
-	if f.silent && lasted > unreachable-10*time.Second {
-		require.LessOrEqual(m.t, unknown, 1, "the node does not flap")
+	if f.nodeSilent && lasted > nodeMonitorGracePeriod-10*time.Second {
+		require.LessOrEqual(m.t, unknown, 1, "the Ready condition becomes unknown at most once")
 		return
 	}
-	require.Zero(m.t, unknown, "the node does not flap")
+	require.Zero(m.t, unknown, "the Ready condition does not become unknown")
 }
 
-// recovers waits until the API server knows all that has happened.
-func (r *round) recovers() {
+// awaitRecovery waits until the API server has the statuses of all pods.
+func (r *faultRound) awaitRecovery() {
 	r.t.Helper()
 	began := time.Now()
 	r.eventually(2*timeout, "get", "pod", r.victim, "-o", "jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].ready}")("1 true")
-	r.eventually(2*timeout, "get", "pod", r.once, "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].state.terminated.exitCode}")("Failed 3")
+	r.eventually(2*timeout, "get", "pod", r.job, "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].state.terminated.exitCode}")("Failed 3")
 	r.eventually(2*timeout, "get", "deployment/web", "-o", "jsonpath={.status.readyReplicas}")(strconv.Itoa(r.pods))
 	r.awaitNode()
-	r.t.Logf("all is told %v after the end of it", time.Since(began).Round(10*time.Millisecond))
-	require.Equal(r.t, r.before, r.steady(r.others), "no other container is restarted")
+	r.t.Logf("all statuses are reported %v after the end of the fault", time.Since(began).Round(10*time.Millisecond))
+	require.Equal(r.t, r.before, r.containersByPod(r.others), "no other container is restarted")
 }
 
-// traffic is what an agent has sent.
+// traffic counts the requests and connections of an agent.
 type traffic struct{ requests, watches, connections int }
 
-func (m *member) sent() traffic {
+func (m *member) countTraffic() traffic {
 	return traffic{m.proxy.Count(faultproxy.Match{}), m.proxy.Count(faultproxy.Match{Verb: "watch"}), m.proxy.Connections()}
 }
 
-// steady returns the containers of pods, by pod.
-func (m *member) steady(pods []corev1.Pod) map[string]map[string]string {
+// containersByPod returns the containers of pods, by pod.
+func (m *member) containersByPod(pods []corev1.Pod) map[string]map[string]string {
 	all := map[string]map[string]string{}
 	for i := range pods {
 		ran, _ := m.containers(pods[i].Name)
@@ -226,15 +229,16 @@ func (m *member) steady(pods []corev1.Pod) map[string]map[string]string {
 	return all
 }
 
-// observe notes how ready the node is, until the function that it returns is called: the statuses that the condition has had, in order.
-func (m *member) observe() func() []string {
+// recordReadiness records the statuses of the Ready condition, in order and without repetitions, until the returned function
+// is called.
+func (m *member) recordReadiness() func() []string {
 	done, stopped := make(chan struct{}), make(chan struct{})
 	var mu sync.Mutex
 	var seen []string
-	look := func() {
+	read := func() {
 		var node corev1.Node
 		if m.Admin().Do(within(m.t, 10*time.Second), http.MethodGet, "/api/v1/nodes/n1", nil, &node) != nil {
-			return // it is asked again
+			return // retried in a moment
 		}
 		for _, c := range node.Status.Conditions {
 			if status := string(c.Status); c.Type == corev1.NodeReady && (len(seen) == 0 || seen[len(seen)-1] != status) {
@@ -246,7 +250,7 @@ func (m *member) observe() func() []string {
 	}
 	go func() {
 		defer close(stopped)
-		for look(); ; look() {
+		for read(); ; read() {
 			select {
 			case <-done:
 				return

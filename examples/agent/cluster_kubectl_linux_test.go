@@ -29,14 +29,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// dialect is how kubectl talks to the API server, which talks to the node likewise.
+// dialect is the protocol of kubectl with the API server, which uses the same protocol with the node.
 type dialect struct {
 	*member
 	name string
 	env  []string
 }
 
-// dialects are those of kubectl 1.37: WebSockets, and SPDY as all kubectls before 1.31 had it.
+// dialects returns the protocols of kubectl 1.37: WebSockets, and SPDY, which kubectl before 1.31 always used.
 func (m *member) dialects() []dialect {
 	return []dialect{
 		{m, "WebSocket", []string{"KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true", "KUBECTL_PORT_FORWARD_WEBSOCKETS=true"}},
@@ -44,14 +44,14 @@ func (m *member) dialects() []dialect {
 	}
 }
 
-// in is the same for a test within the test.
-func (d dialect) in(t *testing.T) dialect {
+// forTest returns the dialect for a subtest.
+func (d dialect) forTest(t *testing.T) dialect {
 	own, ownNode := *d.member, *d.node
 	ownNode.t, own.node = t, &ownNode
 	return dialect{&own, d.name, d.env}
 }
 
-// command is a kubectl that is yet to be started.
+// command returns a kubectl command that is not started yet.
 func (d dialect) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, d.kubectl, append([]string{"--kubeconfig", d.admin}, args...)...)
 	cmd.Env = append(append(os.Environ(), "HOME="+d.t.TempDir()), d.env...)
@@ -59,25 +59,25 @@ func (d dialect) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// answer is what a kubectl has said and how it ended.
-type answer struct {
+// kubectlResult is the output and the exit code of a kubectl.
+type kubectlResult struct {
 	out, errs string
 	code      int
 }
 
-func (d dialect) run(stdin string, args ...string) answer {
+func (d dialect) run(stdin string, args ...string) kubectlResult {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), timeout)
 	defer cancel()
-	return d.end(d.command(ctx, args...), stdin)
+	return d.runCommand(d.command(ctx, args...), stdin)
 }
 
-func (d dialect) end(cmd *exec.Cmd, stdin string) (a answer) {
+func (d dialect) runCommand(cmd *exec.Cmd, stdin string) (a kubectlResult) {
 	d.t.Helper()
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
 	err := cmd.Run()
-	a = answer{out.String(), errs.String(), 0}
+	a = kubectlResult{out.String(), errs.String(), 0}
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		a.code = failed.ExitCode()
 	} else {
@@ -118,57 +118,57 @@ spec:
   volumes: [{name: again, emptyDir: {}}]
 `
 
-// What kubectl does with a pod works on this node, through the real API server, by WebSockets and by SPDY.
+// kubectl works with pods of this node through the real API server, by WebSockets and by SPDY.
 func TestClusterKubectl(t *testing.T) {
 	m := newMember(t, map[string]any{"enableSystemLogQuery": true})
 	m.apply(kubectlPods)
 	m.do("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
 	m.eventually(timeout, "get", "pod", "dead", "-o", "jsonpath={.status.containerStatuses[0].restartCount} {.status.phase}")("1 Running")
-	// The address is that of a bridge, which is there since the first pod is.
+	// The node has the address of a bridge, which exists since the first pod.
 	m.eventually(timeout, "get", "node", "n1", "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)(m.lab.Subnet().Addr().Next().String())
 	for _, d := range m.dialects() {
 		t.Run(d.name, func(t *testing.T) {
-			d := d.in(t)
-			t.Run("exec", d.execs)
-			t.Run("attach", d.attaches)
-			t.Run("cp", func(t *testing.T) { d.copies(t, "/tmp/"+d.name) })
-			t.Run("port-forward", func(t *testing.T) { d.forwards(t, "8080", "8081", "9") })
-			t.Run("port-forward by IPv6", func(t *testing.T) { d.forwardsIPv6(t, portIPv6(t)) })
+			d := d.forTest(t)
+			t.Run("exec", d.checkExec)
+			t.Run("attach", d.checkAttach)
+			t.Run("cp", func(t *testing.T) { d.checkCopy(t, "/tmp/"+d.name) })
+			t.Run("port-forward", func(t *testing.T) { d.checkForward(t, "8080", "8081", "9") })
+			t.Run("port-forward by IPv6", func(t *testing.T) { d.checkForwardIPv6(t, portIPv6(t)) })
 			if os.Getenv("NODEAGENT_SOAK") != "" {
-				t.Run("port-forward of 1 GiB", d.forwardsMuch)
+				t.Run("port-forward of 1 GiB", d.checkLargeForward)
 			}
 		})
 	}
-	t.Run("logs", dialect{m, "", nil}.logs)
-	t.Run("debug", dialect{m, "", nil}.debugs)
-	t.Run("raw", dialect{m, "", nil}.raw)
-	for _, d := range m.dialects() { // the agents that are started here belong to the whole test
-		t.Run("agent killed/"+d.name, func(t *testing.T) { d.agentKilled(t, "8080") })
-		t.Run("runtime killed/"+d.name, func(t *testing.T) { d.runtimeKilled(t, "8080") })
+	t.Run("logs", dialect{m, "", nil}.checkLogs)
+	t.Run("debug", dialect{m, "", nil}.checkDebug)
+	t.Run("raw", dialect{m, "", nil}.checkPages)
+	for _, d := range m.dialects() { // an agent that is started here runs until the whole test ends
+		t.Run("agent killed/"+d.name, func(t *testing.T) { d.checkAgentKill(t, "8080") })
+		t.Run("runtime killed/"+d.name, func(t *testing.T) { d.checkRuntimeKill(t, "8080") })
 	}
 
 	m.do("delete", "pods", "--all", "--wait=false")
 	exetest.Eventually(t, timeout, func() error {
 		left, err := m.pods()
 		if err == nil && len(left) > 0 {
-			err = fmt.Errorf("%d pods are left", len(left))
+			err = fmt.Errorf("%d pods remain", len(left))
 		}
 		return err
 	})
 }
 
-func (d dialect) execs(t *testing.T) {
-	require.Equal(t, answer{"out\n", "err\n", 0}, d.run("", "exec", "web", "-c", "log", "--", "sh", "-c", "echo out; echo err >&2"))
+func (d dialect) checkExec(t *testing.T) {
+	require.Equal(t, kubectlResult{"out\n", "err\n", 0}, d.run("", "exec", "web", "-c", "log", "--", "sh", "-c", "echo out; echo err >&2"))
 	failed := d.run("", "exec", "web", "-c", "log", "--", "sh", "-c", "echo bye; exit 42")
 	require.Equal(t, 42, failed.code, failed.errs)
 	require.Equal(t, "bye\n", failed.out)
 	require.Contains(t, failed.errs, "exit code 42")
 
 	big := strings.Repeat("0123456789abcdef", 64<<10) // 1 MiB each way
-	require.Equal(t, answer{big, "", 0}, d.run(big, "exec", "-i", "web", "-c", "log", "--", "cat"))
-	require.Equal(t, "3\n", d.run("a\nb\nc\n", "exec", "-i", "web", "-c", "log", "--", "sh", "-c", "wc -l | tr -d ' '").out, "the end of stdin arrives")
+	require.Equal(t, kubectlResult{big, "", 0}, d.run(big, "exec", "-i", "web", "-c", "log", "--", "cat"))
+	require.Equal(t, "3\n", d.run("a\nb\nc\n", "exec", "-i", "web", "-c", "log", "--", "sh", "-c", "wc -l | tr -d ' '").out, "the end of stdin reaches the command")
 
-	size := d.terminal(t, "exec", "-it", "web", "-c", "log", "--", "sh", "-c", "sleep 1; tty; stty size")
+	size := d.runAtTerminal(t, "exec", "-it", "web", "-c", "log", "--", "sh", "-c", "sleep 1; tty; stty size")
 	require.Regexp(t, `(?s)/dev/pts/\d+\s+33 77\s`, size)
 
 	missing := d.run("", "exec", "web", "-c", "log", "--", "nothing-of-this-name")
@@ -177,8 +177,8 @@ func (d dialect) execs(t *testing.T) {
 	require.Contains(t, d.run("", "exec", "web", "-c", "nope", "--", "true").errs, "nope")
 }
 
-// terminal runs a kubectl at a terminal of 33 lines of 77 characters and returns what it shows.
-func (d dialect) terminal(t *testing.T, args ...string) string {
+// runAtTerminal runs a kubectl in a terminal of 33 rows and 77 columns, and returns its output.
+func (d dialect) runAtTerminal(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
@@ -186,12 +186,12 @@ func (d dialect) terminal(t *testing.T, args ...string) string {
 	line := "stty rows 33 cols 77; exec '" + strings.Join(append([]string{cmd.Path}, cmd.Args[1:]...), "' '") + "'"
 	at := exec.CommandContext(ctx, "script", "-qec", line, "/dev/null")
 	at.Env = cmd.Env
-	a := d.end(at, "")
+	a := d.runCommand(at, "")
 	require.Zero(t, a.code, "%s%s", a.out, a.errs)
 	return a.out
 }
 
-func (d dialect) attaches(t *testing.T) {
+func (d dialect) checkAttach(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	cmd := d.command(ctx, "attach", "-i", "web", "-c", "main")
@@ -212,13 +212,14 @@ func (d dialect) attaches(t *testing.T) {
 	}
 	require.NoError(t, lines.Err())
 	require.Contains(t, lines.Text(), "42th of "+d.name, errs.String())
-	require.NoError(t, cmd.Process.Kill()) // whoever is attached may go
+	require.NoError(t, cmd.Process.Kill()) // the client may leave
 	_ = cmd.Wait()
 	require.Equal(t, "0", d.do("get", "pod", "web", "-o", `jsonpath={.status.containerStatuses[?(@.name=="main")].restartCount}`))
 }
 
-// copies has files of many sizes go to a directory of a container and back: 300 of 9 MiB in all, or 10,000 and one of 1 GiB with NODEAGENT_SOAK.
-func (d dialect) copies(t *testing.T, there string) {
+// checkCopy copies files of many sizes to a directory of a container and back: 300 files of 9 MiB in total, or 10,000 and
+// one of 1 GiB with NODEAGENT_SOAK.
+func (d dialect) checkCopy(t *testing.T, there string) {
 	files, large := 300, int64(0)
 	if os.Getenv("NODEAGENT_SOAK") != "" {
 		files, large = 10_000, 1<<30
@@ -233,7 +234,7 @@ func (d dialect) copies(t *testing.T, there string) {
 	defer cancel()
 	for _, way := range [][]string{{from, "default/web:" + there}, {"default/web:" + there, to}} {
 		began := time.Now()
-		a := d.end(d.command(ctx, "cp", way[0], way[1], "-c", "log"), "")
+		a := d.runCommand(d.command(ctx, "cp", way[0], way[1], "-c", "log"), "")
 		require.Zero(t, a.code, a.errs)
 		t.Logf("%s to %s: %v", way[0], way[1], time.Since(began).Round(time.Millisecond))
 	}
@@ -242,21 +243,21 @@ func (d dialect) copies(t *testing.T, there string) {
 		require.NoError(t, err)
 		require.Equal(t, content(i), got, "file %d", i)
 	}
-	require.Equal(t, sum, sumOf(t, filepath.Join(to, "large")))
+	require.Equal(t, sum, checksum(t, filepath.Join(to, "large")))
 	require.Zero(t, d.run("", "exec", "web", "-c", "log", "--", "rm", "-r", there).code)
 }
 
-// makeLarge makes a file that does not compress, and returns its checksum.
+// makeLarge creates a file that does not compress, and returns its checksum.
 func makeLarge(t *testing.T, path string, size int64) string {
 	t.Helper()
 	f, err := os.Create(path)
 	require.NoError(t, err)
 	_, err = io.CopyN(f, rand.NewChaCha8([32]byte{}), size)
 	require.NoError(t, errors.Join(err, f.Close()))
-	return sumOf(t, path)
+	return checksum(t, path)
 }
 
-func sumOf(t *testing.T, path string) string {
+func checksum(t *testing.T, path string) string {
 	t.Helper()
 	f, err := os.Open(path)
 	require.NoError(t, err)
@@ -267,14 +268,14 @@ func sumOf(t *testing.T, path string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// forward is a port-forward to a pod, with the local ports of those of the pod.
-func (d dialect) forward(t *testing.T, pod string, ports ...string) (cmd *exec.Cmd, local map[string]string, errs *bytes.Buffer) {
+// startForward starts a port-forward to a pod, and returns the local ports by the ports of the pod.
+func (d dialect) startForward(t *testing.T, pod string, ports ...string) (cmd *exec.Cmd, local map[string]string, errs *bytes.Buffer) {
 	t.Helper()
-	return d.forwardAt(t, "127.0.0.1", pod, ports...)
+	return d.startForwardAt(t, "127.0.0.1", pod, ports...)
 }
 
-// forwardAt is forward with the local ports at an address of the loopback.
-func (d dialect) forwardAt(t *testing.T, address, pod string, ports ...string) (cmd *exec.Cmd, local map[string]string, errs *bytes.Buffer) {
+// startForwardAt is startForward with local ports at an address of the loopback.
+func (d dialect) startForwardAt(t *testing.T, address, pod string, ports ...string) (cmd *exec.Cmd, local map[string]string, errs *bytes.Buffer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
@@ -289,22 +290,22 @@ func (d dialect) forwardAt(t *testing.T, address, pod string, ports ...string) (
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	local = map[string]string{}
-	said := regexp.MustCompile(regexp.QuoteMeta(net.JoinHostPort(address, "")) + `(\d+) -> (\d+)`)
+	pattern := regexp.MustCompile(regexp.QuoteMeta(net.JoinHostPort(address, "")) + `(\d+) -> (\d+)`)
 	for lines := bufio.NewScanner(stdout); len(local) < len(ports) && lines.Scan(); {
-		if m := said.FindStringSubmatch(lines.Text()); m != nil {
+		if m := pattern.FindStringSubmatch(lines.Text()); m != nil {
 			local[m[2]] = m[1]
 		}
 	}
 	if len(local) < len(ports) {
-		_ = cmd.Wait() // errs is whole
+		_ = cmd.Wait() // so that errs is complete
 		require.Len(t, local, len(ports), errs.String())
 	}
 	return cmd, local, errs
 }
 
-// forwards reads a page from two ports of pod web, and none from one that nobody listens on.
-func (d dialect) forwards(t *testing.T, one, other, none string) {
-	_, local, _ := d.forward(t, "web", one, other, none)
+// checkForward reads a page from two ports of pod web, and fails to read from a port without a server.
+func (d dialect) checkForward(t *testing.T, one, other, none string) {
+	_, local, _ := d.startForward(t, "web", one, other, none)
 	for _, port := range []string{one, other, one} {
 		answer, err := http.Get("http://127.0.0.1:" + local[port] + "/index.html")
 		require.NoError(t, err)
@@ -313,38 +314,38 @@ func (d dialect) forwards(t *testing.T, one, other, none string) {
 		assert.Equal(t, "hello from the pod\n", string(text))
 	}
 	_, err := http.Get("http://127.0.0.1:" + local[none])
-	require.Error(t, err, "nobody listens there")
+	require.Error(t, err, "no server listens at the port")
 }
 
-// portIPv6 returns the port of pod web that only IPv6 has, or one that only IPv4 has where this machine's /etc/hosts has no IPv6 address of
-// localhost: containerd asks there for the address in the pod.
+// portIPv6 returns a port of pod web that is served by IPv6 only. If /etc/hosts of this machine has no IPv6 address of
+// localhost, it returns one that is served by IPv4: containerd looks up localhost to connect to the pod.
 func portIPv6(t *testing.T) string {
 	addrs, err := net.DefaultResolver.LookupNetIP(t.Context(), "ip6", "localhost")
 	if err == nil && len(addrs) > 0 {
 		return "8082"
 	}
-	t.Logf("containerd finds no server in a pod by IPv6 here: localhost has no such address: %v", err)
+	t.Logf("containerd cannot connect to a pod by IPv6: localhost has no IPv6 address: %v", err)
 	return "8080"
 }
 
-// forwardsIPv6 reads a page through a local port that only IPv6 has from a port of pod web.
-func (d dialect) forwardsIPv6(t *testing.T, port string) {
-	_, local, _ := d.forwardAt(t, "::1", "web", port)
+// checkForwardIPv6 reads a page of pod web through a local port that listens on IPv6 only.
+func (d dialect) checkForwardIPv6(t *testing.T, port string) {
+	_, local, _ := d.startForwardAt(t, "::1", "web", port)
 	answer, err := http.Get("http://" + net.JoinHostPort("::1", local[port]) + "/index.html")
 	require.NoError(t, err)
 	text, err := io.ReadAll(answer.Body)
 	require.NoError(t, errors.Join(err, answer.Body.Close()))
 	require.Equal(t, "hello from the pod\n", string(text))
 	_, err = net.Dial("tcp4", net.JoinHostPort("127.0.0.1", local[port]))
-	require.Error(t, err, "the local port is one of IPv6 alone")
+	require.Error(t, err, "the local port listens on IPv6 only")
 }
 
-// forwardsMuch has 1 GiB go through, which does not stay in the agent.
-func (d dialect) forwardsMuch(t *testing.T) {
-	_, local, _ := d.forward(t, "web", "8080")
+// checkLargeForward forwards 1 GiB, which the agent does not buffer.
+func (d dialect) checkLargeForward(t *testing.T) {
+	_, local, _ := d.startForward(t, "web", "8080")
 	made := d.run("", "exec", "web", "-c", "http", "--", "sh", "-c", "head -c 1073741824 /dev/urandom > /www/large; sha256sum /www/large")
 	require.Zero(t, made.code, made.errs)
-	before := d.resident(t)
+	before := d.residentMemory(t)
 	began := time.Now()
 	answer, err := http.Get("http://127.0.0.1:" + local["8080"] + "/large")
 	require.NoError(t, err)
@@ -353,16 +354,16 @@ func (d dialect) forwardsMuch(t *testing.T) {
 		if _, err := io.CopyN(h, answer.Body, 1<<20); !assert.NoError(t, err) {
 			break
 		}
-		most = max(most, d.resident(t))
+		most = max(most, d.residentMemory(t))
 	}
 	require.NoError(t, answer.Body.Close())
 	require.Contains(t, made.out, hex.EncodeToString(h.Sum(nil)))
-	t.Logf("1 GiB in %v; the agent has %d KiB, and %d KiB before", time.Since(began).Round(time.Millisecond), most, before)
+	t.Logf("1 GiB in %v; the agent has %d KiB, before %d KiB", time.Since(began).Round(time.Millisecond), most, before)
 	require.Less(t, most-before, int64(16<<10))
 }
 
-// resident is the resident memory of the agent in KiB.
-func (d dialect) resident(t *testing.T) (kib int64) {
+// residentMemory is the resident memory of the agent in KiB.
+func (d dialect) residentMemory(t *testing.T) (kib int64) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.agent.PID()))
 	require.NoError(t, err)
@@ -373,7 +374,7 @@ func (d dialect) resident(t *testing.T) (kib int64) {
 	return kib
 }
 
-func (d dialect) logs(t *testing.T) {
+func (d dialect) checkLogs(t *testing.T) {
 	line := func(from, to int) (text string) {
 		for i := from; i <= to; i++ {
 			text += fmt.Sprintln("line", i)
@@ -401,11 +402,11 @@ func (d dialect) logs(t *testing.T) {
 	defer cancel()
 	d.apply(`{apiVersion: v1, kind: Pod, metadata: {name: ticks}, spec: {restartPolicy: Never, containers: [{name: main, image: "nodeagent.test/busybox:1", command: [sh, -c, "for i in 1 2 3; do echo tick $i; sleep 1; done"]}]}}`)
 	d.do("wait", "--for=jsonpath={.status.phase}=Running", "pod/ticks", "--timeout=60s")
-	require.Equal(t, answer{"tick 1\ntick 2\ntick 3\n", "", 0}, d.end(d.command(ctx, "logs", "-f", "ticks"), ""), "it ends with the container")
+	require.Equal(t, kubectlResult{"tick 1\ntick 2\ntick 3\n", "", 0}, d.runCommand(d.command(ctx, "logs", "-f", "ticks"), ""), "kubectl logs -f exits with the container")
 }
 
-// debugs adds a container to a pod that runs.
-func (d dialect) debugs(t *testing.T) {
+// checkDebug adds an ephemeral container to a running pod.
+func (d dialect) checkDebug(t *testing.T) {
 	a := d.run("", "debug", "web", "--image=nodeagent.test/busybox:1", "--image-pull-policy=IfNotPresent", "-c", "look", "--target=http", "--profile=general", "--", "sh", "-c", "wget -qO- http://127.0.0.1:8080/index.html")
 	require.Zero(t, a.code, a.errs)
 	exetest.Eventually(t, timeout, func() error {
@@ -416,8 +417,8 @@ func (d dialect) debugs(t *testing.T) {
 	})
 }
 
-// raw reads all pages of the node through the API server.
-func (d dialect) raw(t *testing.T) {
+// checkPages reads all pages of the node through the API server.
+func (d dialect) checkPages(t *testing.T) {
 	get := func(path string) string {
 		t.Helper()
 		a := d.run("", "get", "--raw", "/api/v1/nodes/n1/proxy"+path)

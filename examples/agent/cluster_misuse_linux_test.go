@@ -24,8 +24,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// boundInSpiteOf is a pod that somebody has bound to the node, past the scheduler. What follows are more fields of its spec.
-const boundInSpiteOf = `
+// boundPodYAML is a pod that is bound to the node, bypassing the scheduler. Its parameters are its name, further fields of
+// the container and further fields of the spec.
+const boundPodYAML = `
 ---
 apiVersion: v1
 kind: Pod
@@ -41,11 +42,11 @@ spec:
   %s
 `
 
-// tolerateAll is for those pods that are about something else.
+// tolerateAll keeps the taints of the node from rejecting pods that test something else.
 const tolerateAll = "tolerations: [{operator: Exists}]"
 
-// What goes wrong between a node and its cluster is said on the real API server as it is said on the one in memory: in the status of a
-// pod, in an event, or in a line that names the file, the field or the object. What runs goes on.
+// An error between a node and its cluster is reported by the real API server as by the one in memory. It is in the status of
+// a pod, in an event, or in a log line that names the file, the field or the object. Running pods continue.
 func TestClusterMisuse(t *testing.T) {
 	m := newMember(t, map[string]any{
 		"nodeLeaseDurationSeconds": 8, "nodeStatusUpdateFrequency": "1s",
@@ -58,28 +59,28 @@ func TestClusterMisuse(t *testing.T) {
 		name string
 		run  func(*member)
 	}{
-		{"bound in spite of", (*member).boundInSpiteOf},
-		{"labels", (*member).restrictedLabels},
-		{"credentials", (*member).badCredentials},
-		{"two agents", (*member).twoAgents},
-		{"deleted", (*member).nodeDeleted},
+		{"bound pods that cannot run", (*member).checkBoundPods},
+		{"labels", (*member).checkRestrictedLabels},
+		{"credentials", (*member).checkBadCredentials},
+		{"two agents of one name", (*member).checkTwoAgents},
+		{"node deleted", (*member).checkNodeDeleted},
 	} {
-		t.Run(part.name, func(t *testing.T) { part.run(m.in(t)) })
+		t.Run(part.name, func(t *testing.T) { part.run(m.forTest(t)) })
 	}
 }
 
-// boundInSpiteOf has pods bound to the node that cannot run there. What ends pods for taints does not run meanwhile, or it would delete
-// what is looked at.
-func (m *member) boundInSpiteOf() {
+// checkBoundPods binds pods to the node that cannot run there. The controller manager is stopped, because its taint manager
+// would delete some of them.
+func (m *member) checkBoundPods() {
 	require.NoError(m.t, m.Kill(controlplane.ControllerManager))
 	const port = `ports: [{containerPort: 47112, hostPort: 47112}]`
-	m.apply(fmt.Sprintf(boundInSpiteOf, "first", port, tolerateAll))
+	m.apply(fmt.Sprintf(boundPodYAML, "first", port, tolerateAll))
 	m.eventually(timeout, "get", "pod", "first", "-o", "jsonpath={.status.phase}")("Running")
-	m.apply(fmt.Sprintf(boundInSpiteOf, "large", `resources: {requests: {cpu: "1000"}}`, tolerateAll) +
-		fmt.Sprintf(boundInSpiteOf, "elsewhere", "", "nodeSelector: {zone: moon}\n  "+tolerateAll) +
-		fmt.Sprintf(boundInSpiteOf, "second", port, tolerateAll) +
-		fmt.Sprintf(boundInSpiteOf, "intolerant", "", "tolerations: [{key: example.com/full, operator: Exists}]") +
-		fmt.Sprintf(boundInSpiteOf, "unscheduled", "", "tolerations: [{key: example.com/own, operator: Exists}]"))
+	m.apply(fmt.Sprintf(boundPodYAML, "large", `resources: {requests: {cpu: "1000"}}`, tolerateAll) +
+		fmt.Sprintf(boundPodYAML, "elsewhere", "", "nodeSelector: {zone: moon}\n  "+tolerateAll) +
+		fmt.Sprintf(boundPodYAML, "second", port, tolerateAll) +
+		fmt.Sprintf(boundPodYAML, "intolerant", "", "tolerations: [{key: example.com/full, operator: Exists}]") +
+		fmt.Sprintf(boundPodYAML, "unscheduled", "", "tolerations: [{key: example.com/own, operator: Exists}]"))
 	for name, want := range map[string][2]string{
 		"large":      {"OutOfcpu", `Node didn't have enough resource: cpu, requested: 1000000, used: 0, capacity: `},
 		"elsewhere":  {"NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"},
@@ -89,20 +90,21 @@ func (m *member) boundInSpiteOf() {
 		reason, message := want[0], want[1]
 		m.eventually(timeout, "get", "pod", name, "-o", "jsonpath={.status.phase} {.status.reason}")("Failed " + reason)
 		require.Contains(m.t, m.do("get", "pod", name, "-o", "jsonpath={.status.message}"), "Pod was rejected: "+message)
-		require.Contains(m.t, m.do("get", "pod", name), " "+reason+" ", "what kubectl shows")
-		exetest.Eventually(m.t, timeout, func() error { return m.tells(name, []string{"Warning " + reason + " " + message}) })
+		require.Contains(m.t, m.do("get", "pod", name), " "+reason+" ", "kubectl shows the reason")
+		exetest.Eventually(m.t, timeout, func() error { return m.checkEvents(name, []string{"Warning " + reason + " " + message}) })
 		m.agent.AwaitLine(timeout, `msg="pod is rejected"`, "pod="+name+" ", "reason="+reason)
 	}
-	m.eventually(timeout, "get", "pod", "unscheduled", "-o", "jsonpath={.status.phase}")("Running") // as in the kubelet: the scheduler is who asks
+	m.eventually(timeout, "get", "pod", "unscheduled", "-o", "jsonpath={.status.phase}")("Running") // as in the kubelet: only the scheduler checks NoSchedule
 	m.eventually(timeout, "get", "pod", "first", "-o", "jsonpath={.status.phase}")("Running")
 	require.NoError(m.t, m.Restart(m.t.Context(), controlplane.ControllerManager))
 	m.do("delete", "pods", "--all", "--wait=false")
 	m.eventually(clusterTimeout, "get", "pods", "-o", "name")("")
-	m.awaitNothing(timeout)
+	m.awaitNoLeftovers(timeout)
 }
 
-// restrictedLabels compares the labels that the agent takes for its Node with those that the API server takes from a node.
-func (m *member) restrictedLabels() {
+// checkRestrictedLabels compares the labels that the agent accepts for its Node with the labels that the API server accepts
+// from a node.
+func (m *member) checkRestrictedLabels() {
 	require.Equal(m.t, "1 r7", m.do("get", "node", "n1", "-o", `jsonpath={.metadata.labels.node\.kubernetes\.io/own} {.metadata.labels.example\.com/rack}`))
 	client, err := m.Client("system:node:labeled", "system:nodes")
 	require.NoError(m.t, err)
@@ -133,8 +135,8 @@ func (m *member) restrictedLabels() {
 	require.Equal(m.t, 5, refused)
 }
 
-// starts starts an agent that cannot go on, and returns why.
-func (m *member) starts(config map[string]any) string {
+// failedStart starts an agent with an invalid config, and returns its last line.
+func (m *member) failedStart(config map[string]any) string {
 	m.t.Helper()
 	f := newProcesses(m.t)
 	config["objectsDir"] = ""
@@ -144,8 +146,8 @@ func (m *member) starts(config map[string]any) string {
 	return lines[len(lines)-1]
 }
 
-// badCredentials starts agents whose kubeconfigs are not those of their nodes. What they were told to run without an API server runs.
-func (m *member) badCredentials() {
+// checkBadCredentials starts agents with invalid credentials for their node. Their static pods run nevertheless.
+func (m *member) checkBadCredentials() {
 	expired, err := m.ExpiredKubeconfig("system:node:bad", "system:nodes")
 	require.NoError(m.t, err)
 	other, err := m.Kubeconfig("system:node:other", "system:nodes")
@@ -161,9 +163,10 @@ func (m *member) badCredentials() {
 	pair := filepath.Join(m.t.TempDir(), "client.pem")
 	require.NoError(m.t, os.WriteFile(pair, append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: foreign.Certificate[0]}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...), 0o600))
+
 	for name, test := range map[string]struct {
 		kubeconfig string
-		says       [][]string
+		wantLines  [][]string
 	}{
 		"expired": {expired, [][]string{
 			{"level=ERROR", "file=" + expired, "client-certificate ", "it has expired at "}, {`msg="register node"`, "node=bad", "Unauthorized"},
@@ -172,43 +175,44 @@ func (m *member) badCredentials() {
 			{"level=ERROR", "file=" + other, `it is that of node \"other\", and this is node \"bad\"`},
 			{`msg="register node"`, "node=bad", `node \"other\" is not allowed to`},
 		}},
-		"unknown CA":       {m.edited(own, "certificate-authority: ", ca), [][]string{{"certificate-authority ", "it has not signed the certificate of " + m.URL()}}},
-		"of a stranger":    {m.edited(m.edited(own, "client-certificate: ", pair), "client-key: ", pair), [][]string{{`msg="register node"`, "node=bad", "Unauthorized"}}},
-		"no such user":     {m.tokenConfig(own), [][]string{{`msg="register node"`, "node=bad", "Unauthorized"}}},
-		"another address":  {m.edited(own, "server: ", "https://127.0.0.1:1"), [][]string{{`msg="register node"`, "node=bad", "connection refused"}}},
-		"may not register": {m.nobody(), [][]string{{`msg="register node"`, "node=bad", `User \"nobody\" cannot create resource \"nodes\"`}}},
+		"unknown CA":                       {m.editKubeconfig(own, "certificate-authority: ", ca), [][]string{{"certificate-authority ", "it has not signed the certificate of " + m.URL()}}},
+		"client certificate of another CA": {m.editKubeconfig(m.editKubeconfig(own, "client-certificate: ", pair), "client-key: ", pair), [][]string{{`msg="register node"`, "node=bad", "Unauthorized"}}},
+		"invalid token":                    {m.tokenKubeconfig(own), [][]string{{`msg="register node"`, "node=bad", "Unauthorized"}}},
+		"another address":                  {m.editKubeconfig(own, "server: ", "https://127.0.0.1:1"), [][]string{{`msg="register node"`, "node=bad", "connection refused"}}},
+		"user without permission":          {m.unprivilegedKubeconfig(), [][]string{{`msg="register node"`, "node=bad", `User \"nobody\" cannot create resource \"nodes\"`}}},
 	} {
 		m.t.Run(name, func(t *testing.T) {
 			f := newProcesses(t)
 			f.manifests.Write("still.yaml", podYAML("still", sleeper))
 			agent := f.start(map[string]any{"nodeName": "bad", "objectsDir": "", "kubeconfig": test.kubeconfig})
-			for _, words := range test.says {
+			for _, words := range test.wantLines {
 				agent.AwaitLine(timeout, words...)
 			}
 			agent.AwaitLine(timeout, "msg=status", "pod=still-bad ", "phase=Running")
 			agent.Kill()
 		})
 	}
+
 	for name, path := range map[string]string{
-		"not there": filepath.Join(m.t.TempDir(), "none.conf"), "a directory": m.t.TempDir(), "no key": m.edited(own, "client-key: ", "/nonexistent/key"),
-		"no YAML": m.edited(own, "apiVersion: ", "{["), "empty": m.written(""),
+		"missing file": filepath.Join(m.t.TempDir(), "none.conf"), "a directory": m.t.TempDir(), "missing key": m.editKubeconfig(own, "client-key: ", "/nonexistent/key"),
+		"invalid YAML": m.editKubeconfig(own, "apiVersion: ", "{["), "empty": m.writeKubeconfig(""),
 	} {
-		line := m.starts(map[string]any{"nodeName": "bad", "kubeconfig": path})
+		line := m.failedStart(map[string]any{"nodeName": "bad", "kubeconfig": path})
 		require.True(m.t, strings.HasPrefix(line, "agent: "), "%s: %s", name, line)
 		require.Contains(m.t, line, path, name)
 	}
-	require.Equal(m.t, "node/n1", m.do("get", "nodes", "-o", "name"), "none of them has made a Node")
+	require.Equal(m.t, "node/n1", m.do("get", "nodes", "-o", "name"), "no agent registers a Node")
 }
 
-// written writes a kubeconfig.
-func (m *member) written(text string) (path string) {
+// writeKubeconfig writes text as a kubeconfig.
+func (m *member) writeKubeconfig(text string) (path string) {
 	path = filepath.Join(m.t.TempDir(), "kubeconfig")
 	require.NoError(m.t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
-// edited writes a kubeconfig that is another one but for the value of a field.
-func (m *member) edited(path, field, value string) string {
+// editKubeconfig writes a copy of a kubeconfig with another value of a field.
+func (m *member) editKubeconfig(path, field, value string) string {
 	m.t.Helper()
 	text, err := os.ReadFile(path)
 	require.NoError(m.t, err)
@@ -219,27 +223,28 @@ func (m *member) edited(path, field, value string) string {
 	if field != "apiVersion: " {
 		value = fmt.Sprintf("%q", value)
 	}
-	return m.written(before + field + value + after[end:])
+	return m.writeKubeconfig(before + field + value + after[end:])
 }
 
-// tokenConfig writes a kubeconfig with a token that is nobody's.
-func (m *member) tokenConfig(path string) string {
+// tokenKubeconfig writes a copy of a kubeconfig with an invalid token.
+func (m *member) tokenKubeconfig(path string) string {
 	text, err := os.ReadFile(path)
 	require.NoError(m.t, err)
 	before, after, _ := strings.Cut(string(text), "user: {client-certificate")
 	_, after, _ = strings.Cut(after, "}")
-	return m.written(before + "user: {token: nobodys}" + after)
+	return m.writeKubeconfig(before + "user: {token: nobodys}" + after)
 }
 
-// nobody writes a kubeconfig of a user that the API server knows and that may do nothing.
-func (m *member) nobody() string {
+// unprivilegedKubeconfig writes a kubeconfig of a valid user without permissions.
+func (m *member) unprivilegedKubeconfig() string {
 	path, err := m.Kubeconfig("nobody")
 	require.NoError(m.t, err)
 	return path
 }
 
-// twoAgents starts a second agent of the same name elsewhere. They notice each other by their lease, and say so in a line and an event.
-func (m *member) twoAgents() {
+// checkTwoAgents starts a second agent with the same node name. At least one agent notices the other by the lease, and
+// reports it in the log and in an event.
+func (m *member) checkTwoAgents() {
 	f := newProcesses(m.t)
 	config := map[string]any{"nodeLeaseDurationSeconds": 8, "nodeStatusUpdateFrequency": "1s", "objectsDir": "", "nodeIPs": m.config["nodeIPs"]}
 	var err error
@@ -252,24 +257,24 @@ func (m *member) twoAgents() {
 				return nil
 			}
 		}
-		return errors.New("nobody has noticed")
+		return errors.New("no agent has noticed the other")
 	})
 	exetest.Eventually(m.t, clusterTimeout, func() error {
-		return m.tells("n1", []string{"Warning NodeNameConflict Another agent has the name of node n1: "})
+		return m.checkEvents("n1", []string{"Warning NodeNameConflict Another agent has the name of node n1: "})
 	})
 	other.Kill()
 	m.awaitNode()
 }
 
-// nodeDeleted deletes the Node. One line says so, and what runs goes on, until somebody makes the Node again or, with reregister, the
-// agent does.
-func (m *member) nodeDeleted() {
-	m.apply(fmt.Sprintf(boundInSpiteOf, "web", "", tolerateAll))
+// checkNodeDeleted deletes the Node. The agent logs one line, and its pods continue. The Node is created by another client
+// or, with reregister, by the agent.
+func (m *member) checkNodeDeleted() {
+	m.apply(fmt.Sprintf(boundPodYAML, "web", "", tolerateAll))
 	m.eventually(timeout, "get", "pod", "web", "-o", "jsonpath={.status.phase}")("Running")
 	before, _ := m.containers("web")
 	m.do("delete", "node", "n1")
 	line := m.agent.AwaitLine(timeout, "node=n1", "deleted")
-	time.Sleep(3 * time.Second) // in which it looks at the node three times
+	time.Sleep(3 * time.Second) // in which the agent reads the Node three times
 	require.Equal(m.t, 1, strings.Count(m.agent.Output(), line[strings.Index(line, "msg="):]))
 	require.Empty(m.t, m.do("get", "nodes", "-o", "name"))
 	after, _ := m.containers("web")
@@ -279,7 +284,7 @@ func (m *member) nodeDeleted() {
 	defer delete(m.config, "reregister")
 	m.agent.Kill()
 	m.agent = m.start(m.config)
-	m.awaitNode() // an agent that starts registers its node
+	m.awaitNode() // an agent registers its node when it starts
 	uid := m.do("get", "node", "n1", "-o", "jsonpath={.metadata.uid}")
 	m.do("delete", "node", "n1")
 	exetest.Eventually(m.t, clusterTimeout, func() error {
@@ -290,8 +295,8 @@ func (m *member) nodeDeleted() {
 		return err
 	})
 	m.awaitNode()
-	require.Contains(m.t, m.do("get", "node", "n1", "-o", "jsonpath={.spec.taints[*].key}"), "example.com/own", "it is registered as at first")
+	require.Contains(m.t, m.do("get", "node", "n1", "-o", "jsonpath={.spec.taints[*].key}"), "example.com/own", "the Node has the taints of the first registration")
 	m.do("delete", "pods", "--all", "--wait=false")
 	m.eventually(clusterTimeout, "get", "pods", "-o", "name")("")
-	m.awaitNothing(timeout)
+	m.awaitNoLeftovers(timeout)
 }

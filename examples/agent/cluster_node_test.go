@@ -23,15 +23,15 @@ import (
 	"github.com/seed81659283/nodeagent/internal/faultproxy"
 )
 
-// member is an agent whose machine is the only node of a cluster with a real control plane.
+// member is an agent on the only node of a cluster with a real control plane.
 type member struct {
 	*node
 	*controlplane.Plane
 
-	proxy   *faultproxy.Proxy // that the agent goes through; nil: none
+	proxy   *faultproxy.Proxy // between the agent and the API server; nil: none
 	agent   *exetest.Process
-	admin   string // kubeconfig of a user who may do anything
-	kubectl string // the program
+	admin   string // kubeconfig of a user with all permissions
+	kubectl string // path of kubectl
 	config  map[string]any
 }
 
@@ -40,7 +40,7 @@ func newMember(t *testing.T, config map[string]any) *member {
 	return startMember(t, config, false)
 }
 
-// newProxied does that with a proxy between the two.
+// newProxied is newMember with a proxy between the agent and the API server.
 func newProxied(t *testing.T, config map[string]any) *member {
 	return startMember(t, config, true)
 }
@@ -49,17 +49,17 @@ func startMember(t *testing.T, config map[string]any, proxied bool) *member {
 	needCluster(t)
 	n := newNode(t)
 	config["nodeIPs"] = []string{n.lab.Subnet().Addr().Next().String()}
-	return n.enter(t, config, proxied)
+	return n.joinCluster(t, config, proxied)
 }
 
 func needCluster(t *testing.T) {
 	if os.Getenv(controlplane.RequiredEnv) != "required" {
-		t.Skipf("programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
+		t.Skipf("needs programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
 	}
 }
 
-// enter starts a control plane and an agent on the node.
-func (n *node) enter(t *testing.T, config map[string]any, proxied bool) *member {
+// joinCluster starts a control plane, and an agent on the node n.
+func (n *node) joinCluster(t *testing.T, config map[string]any, proxied bool) *member {
 	bin := controlplane.RequirePrograms(t, controlplane.Kubectl)
 	m := &member{
 		node: n, Plane: controlplane.Start(t, controlplane.Options{ControllerManager: true, Scheduler: true}),
@@ -69,7 +69,7 @@ func (n *node) enter(t *testing.T, config map[string]any, proxied bool) *member 
 	m.admin, err = m.Kubeconfig("nodeagent-test-user", "system:masters")
 	require.NoError(t, err)
 	if proxied {
-		m.stand(t)
+		m.startProxy(t)
 	} else {
 		m.config["kubeconfig"], err = m.Kubeconfig("system:node:n1", "system:nodes")
 		require.NoError(t, err)
@@ -85,8 +85,8 @@ func (n *node) enter(t *testing.T, config map[string]any, proxied bool) *member 
 	return m
 }
 
-// stand puts a proxy between the agent and the API server, which the agent takes for it.
-func (m *member) stand(t *testing.T) {
+// startProxy puts a proxy between the agent and the API server. The kubeconfig of the agent has the address of the proxy.
+func (m *member) startProxy(t *testing.T) {
 	server, err := m.ServerCertificate("proxy")
 	require.NoError(t, err)
 	client, err := m.ClientCertificate("system:node:n1", "system:nodes")
@@ -96,7 +96,7 @@ func (m *member) stand(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// restart kills the agent, if there is one, and starts another.
+// restart kills the agent, if one runs, and starts another.
 func (m *member) restart() {
 	if m.agent != nil {
 		m.agent.Kill()
@@ -119,7 +119,7 @@ func (m *member) try(stdin string, args ...string) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
-// do runs kubectl, which has to succeed.
+// do runs kubectl, which must succeed, and returns its output.
 func (m *member) do(args ...string) string {
 	m.t.Helper()
 	out, err := m.try("", args...)
@@ -127,29 +127,29 @@ func (m *member) do(args ...string) string {
 	return out
 }
 
-// apply hands objects to the API server.
+// apply applies objects with kubectl.
 func (m *member) apply(yaml string) {
 	m.t.Helper()
 	_, err := m.try(yaml, "apply", "-f", "-")
 	require.NoError(m.t, err)
 }
 
-// eventually waits until kubectl prints something.
+// eventually returns a function that waits until kubectl prints want.
 func (m *member) eventually(limit time.Duration, args ...string) func(want string) {
 	return func(want string) {
 		m.t.Helper()
 		exetest.Eventually(m.t, limit, func() error {
 			got, err := m.try("", args...)
 			if err == nil && got != want {
-				err = fmt.Errorf("kubectl %s says %q, not %q", strings.Join(args, " "), got, want)
+				err = fmt.Errorf("kubectl %s prints %q, want %q", strings.Join(args, " "), got, want)
 			}
 			return err
 		})
 	}
 }
 
-// list returns the pods with a label.
-func (m *member) list(selector string) []corev1.Pod {
+// listPods returns the pods with a label.
+func (m *member) listPods(selector string) []corev1.Pod {
 	m.t.Helper()
 	var pods corev1.PodList
 	require.NoError(m.t, json.Unmarshal([]byte(m.do("get", "pods", "-l", selector, "-o", "json")), &pods))
@@ -187,13 +187,13 @@ spec:
       volumes: [{name: greeting, configMap: {name: greeting}}]
 `
 
-// What a user of a cluster does with a Deployment works on this node: it runs, scales, rolls out without a gap, sees an edited config
-// map, survives the death of the agent, and goes.
+// A Deployment works on this node: it runs, scales, rolls out without unavailable pods, and is deleted. The restart of the
+// agent affects no container.
 func TestClusterDeployment(t *testing.T) {
 	m := newMember(t, map[string]any{})
 	m.apply(deployment)
 	m.do("rollout", "status", "deployment/web", "--timeout=60s")
-	pods := m.list("app=web")
+	pods := m.listPods("app=web")
 	require.Len(t, pods, 5)
 	for _, pod := range pods {
 		require.Equal(t, corev1.PodRunning, pod.Status.Phase)
@@ -206,7 +206,7 @@ func TestClusterDeployment(t *testing.T) {
 	m.do("scale", "deployment/web", "--replicas=8")
 	m.do("rollout", "status", "deployment/web", "--timeout=60s")
 	after, _ := m.containers(pods[0].Name)
-	require.Equal(t, before, after, "an agent that is killed costs no container")
+	require.Equal(t, before, after, "no container is restarted when the agent is killed")
 
 	m.do("set", "env", "deployment/web", "VERSION=2")
 	m.do("rollout", "status", "deployment/web", "--timeout=120s")
@@ -216,7 +216,7 @@ func TestClusterDeployment(t *testing.T) {
 	exetest.Eventually(t, timeout, func() error {
 		left, err := m.pods()
 		if err == nil && len(left) > 0 {
-			err = fmt.Errorf("%d pods are left", len(left))
+			err = fmt.Errorf("%d pods remain", len(left))
 		}
 		return err
 	})

@@ -28,7 +28,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// What pods of a cluster refer to arrives in them, and what of it is edited arrives in those that run.
+// Pods get the objects that they refer to, and running pods see edits of these objects.
 func TestClusterObjects(t *testing.T) {
 	m := newMember(t, map[string]any{"serverTLSBootstrap": true, "logLevel": "DEBUG"})
 	for _, part := range []struct {
@@ -36,13 +36,13 @@ func TestClusterObjects(t *testing.T) {
 		test func(*testing.T, *member)
 	}{
 		{"runtime classes", runtimeClasses},
-		{"services are variables", serviceVariables},
+		{"variables of services", serviceVariables},
 		{"edits of config maps and secrets", editedObjects},
-		{"a pod's own certificate", podCertificate},
-		{"secrets stay where they belong", secretsStay},
-		{"the certificate that the agent serves", servingCertificate}, // for the address of a bridge that a pod has made
+		{"certificate of a pod", podCertificate},
+		{"secrets are not leaked", secretsNotLeaked},
+		{"serving certificate of the agent", servingCertificate}, // for the address of a bridge that exists since the first pod
 	} {
-		t.Run(part.name, func(t *testing.T) { part.test(t, m.in(t)) })
+		t.Run(part.name, func(t *testing.T) { part.test(t, m.forTest(t)) })
 	}
 }
 
@@ -70,22 +70,22 @@ spec:
   containers: [{name: main, image: nodeagent.test/busybox:1, command: [sleep, "1000000"]}]
 `, name, class)
 	}
-	exetest.Eventually(t, timeout, func() error { // the API server looks for a class in what it watches
+	exetest.Eventually(t, timeout, func() error { // the API server looks up the class in a cache
 		_, err := m.try(pod("classy", "heavy")+"---"+pod("odd", "exotic"), "apply", "-f", "-")
 		return err
 	})
 	m.do("wait", "--for=condition=ready", "pod/classy", "--timeout=60s")
 	overhead := m.pod("classy").Spec.Overhead
-	require.Equal(t, "16Mi", overhead.Memory().String(), "the class adds it")
+	require.Equal(t, "16Mi", overhead.Memory().String(), "the API server adds the overhead of the class")
 	pods, err := m.pods()
 	require.NoError(t, err)
 	require.Equal(t, "runc", pods["classy"].Sandboxes[0].RuntimeHandler)
-	exetest.Eventually(t, timeout, func() error { return m.told("odd", "FailedCreatePodSandBox", `nobody-has-it`) })
+	exetest.Eventually(t, timeout, func() error { return m.checkEvent("odd", "FailedCreatePodSandBox", `nobody-has-it`) })
 	m.do("delete", "pod", "classy", "odd", "--timeout=20s")
 }
 
-// told returns an error unless there is an event about a pod with a reason, and with words in its message.
-func (m *member) told(pod, reason, words string) error {
+// checkEvent returns an error unless a pod has an event with reason and with words in its message.
+func (m *member) checkEvent(pod, reason, words string) error {
 	out, err := m.try("", "get", "events", "--field-selector", "involvedObject.name="+pod, "-o",
 		`jsonpath={range .items[*]}{.reason}{": "}{.message}{"\n"}{end}`)
 	if err != nil {
@@ -177,16 +177,16 @@ spec:
 	began := time.Now()
 	m.do("patch", "configmap", "settings", "-p", `{"data":{"color":"blue"}}`)
 	m.do("patch", "secret", "password", "-p", `{"stringData":{"word":"second"}}`)
-	m.awaitLog("reads", "main", "blue second blue second red") // what is mounted by a subPath stays, as in the kubelet
-	t.Logf("the container reads both %v after the first edit", time.Since(began).Round(time.Millisecond))
+	m.awaitLog("reads", "main", "blue second blue second red") // a subPath mount is not updated, as in the kubelet
+	t.Logf("the container reads both edits %v after the first one", time.Since(began).Round(time.Millisecond))
 	after, _ := m.containers("reads")
 	require.Equal(t, before, after)
 	m.do("delete", "pod/reads", "configmap/settings", "secret/password", "--timeout=20s")
 }
 
-// What a secret and a token are is in no line of the log, no event, no status and no file of the agent but those that the pod reads, whatever
-// goes wrong with the pod.
-func secretsStay(t *testing.T, m *member) {
+// A secret or a token is in no log line, event, status or file of the agent, except the files that the pod reads. This holds
+// also if the pod cannot start.
+func secretsNotLeaked(t *testing.T, m *member) {
 	const word, encoded = "correct-horse-battery", "Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5"
 	m.apply(`
 apiVersion: v1
@@ -223,8 +223,8 @@ spec:
 `)
 	m.awaitLog("keeps", "main", "same")
 	m.do("wait", "--for=condition=ready", "pod/keeps", "--timeout=60s")
-	exetest.Eventually(t, timeout, func() error { return m.told("lacks-a-key", "Failed", `Not found: "none"`) })
-	token := m.tokenOf("keeps")
+	exetest.Eventually(t, timeout, func() error { return m.checkEvent("lacks-a-key", "Failed", `Not found: "none"`) })
+	token := m.readToken("keeps")
 	exetest.Eventually(t, timeout, func() error {
 		stored, err := os.ReadFile(filepath.Join(m.state, "pods.store"))
 		if err == nil && !strings.Contains(string(stored), `"lacks-a-key"`) {
@@ -232,6 +232,7 @@ spec:
 		}
 		return err
 	})
+
 	for _, hidden := range []string{word, encoded, token} {
 		for place, text := range map[string]string{
 			"log": m.agent.Output(), "events": m.do("get", "events", "-o", "json"), "statuses": m.do("get", "pods", "-o", "json"),
@@ -242,7 +243,7 @@ spec:
 			switch {
 			case err != nil:
 				return skipMissing(err)
-			case d.IsDir() && d.Name() == "volumes": // what the pod reads, in memory
+			case d.IsDir() && d.Name() == "volumes": // files that the pod reads, in memory
 				return fs.SkipDir
 			}
 			if d.Type().IsRegular() {
@@ -263,8 +264,8 @@ func skipMissing(err error) error {
 	return err
 }
 
-// tokenOf returns the token of the service account that a pod has.
-func (m *member) tokenOf(pod string) string {
+// readToken returns the service account token of a pod.
+func (m *member) readToken(pod string) string {
 	m.t.Helper()
 	found, err := filepath.Glob(filepath.Join(m.state, "pods", string(m.pod(pod).UID), "volumes", "kubernetes.io~projected", "*", "token"))
 	require.NoError(m.t, err)
@@ -276,12 +277,12 @@ func (m *member) tokenOf(pod string) string {
 
 const pathRequests = "/apis/certificates.k8s.io/v1/namespaces/default/podcertificaterequests"
 
-// A pod has a key, a certificate of it, and the certificate of who has signed that. The test is the signer.
+// A pod has a key, a certificate for it, and the CA certificate of the signer. The test is the signer.
 func podCertificate(t *testing.T, m *member) {
 	signer := &volumetest.Signer{Lifetime: time.Hour}
 	ca, err := signer.TrustBundle("example.com:x:ca", "example.com/x")
 	require.NoError(t, err)
-	m.request(http.MethodPost, "/apis/certificates.k8s.io/v1/clustertrustbundles", trustBundle(ca.Name, ca.PEM))
+	m.sendRequest(http.MethodPost, "/apis/certificates.k8s.io/v1/clustertrustbundles", trustBundle(ca.Name, ca.PEM))
 	m.apply(`
 apiVersion: v1
 kind: Pod
@@ -300,12 +301,12 @@ spec:
       - podCertificate: {signerName: example.com/x, keyType: ECDSAP256, credentialBundlePath: bundle}
       - clusterTrustBundle: {signerName: example.com/x, labelSelector: {}, path: ca}
 `)
-	m.sign(signer)
+	m.issuePodCertificate(signer)
 	m.do("wait", "--for=condition=ready", "pod/certified", "--timeout=60s")
 	m.awaitLog("certified", "main", "1")
 	bundle := []byte(m.log("certified", "main"))
 	pair, err := tls.X509KeyPair(bundle, bundle)
-	require.NoError(t, err, "the key is that of the certificate")
+	require.NoError(t, err, "the key matches the certificate")
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM([]byte(ca.PEM)))
 	_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
@@ -313,8 +314,8 @@ spec:
 
 	other, err := (&volumetest.Signer{}).TrustBundle("example.com:x:other", "example.com/x")
 	require.NoError(t, err)
-	m.request(http.MethodPost, "/apis/certificates.k8s.io/v1/clustertrustbundles", trustBundle(other.Name, other.PEM))
-	m.awaitLog("certified", "main", "2") // at once, as it is watched
+	m.sendRequest(http.MethodPost, "/apis/certificates.k8s.io/v1/clustertrustbundles", trustBundle(other.Name, other.PEM))
+	m.awaitLog("certified", "main", "2") // at once, because the agent watches trust bundles
 	m.do("delete", "pod/certified", "clustertrustbundle/"+ca.Name, "clustertrustbundle/"+other.Name, "--timeout=20s")
 }
 
@@ -326,20 +327,20 @@ func trustBundle(name, text string) *certificatesv1.ClusterTrustBundle {
 	}
 }
 
-// request makes a request whose answer nobody needs.
-func (m *member) request(method, path string, in any) {
+// sendRequest sends a request, which must succeed, and ignores the response.
+func (m *member) sendRequest(method, path string, in any) {
 	m.t.Helper()
 	require.NoError(m.t, m.Admin().Do(within(m.t, timeout), method, path, in, nil))
 }
 
-// sign issues the certificate that a pod asks for.
-func (m *member) sign(signer *volumetest.Signer) {
+// issuePodCertificate issues the certificate that a pod has requested.
+func (m *member) issuePodCertificate(signer *volumetest.Signer) {
 	m.t.Helper()
 	var list certificatesv1.PodCertificateRequestList
 	exetest.Eventually(m.t, timeout, func() error {
 		err := m.Admin().Do(within(m.t, timeout), http.MethodGet, pathRequests, nil, &list)
 		if err == nil && len(list.Items) == 0 {
-			err = errors.New("no certificate is asked for")
+			err = errors.New("no certificate is requested")
 		}
 		return err
 	})
@@ -358,20 +359,20 @@ func (m *member) sign(signer *volumetest.Signer) {
 		CertificateChain: string(issued.Chain), NotBefore: new(metav1.NewTime(leaf.NotBefore)),
 		BeginRefreshAt: new(metav1.NewTime(issued.BeginRefreshAt)), NotAfter: new(metav1.NewTime(leaf.NotAfter)),
 	}
-	m.request(http.MethodPut, pathRequests+"/"+o.Name+"/status", o)
+	m.sendRequest(http.MethodPut, pathRequests+"/"+o.Name+"/status", o)
 }
 
 func servingCertificate(t *testing.T, m *member) {
 	bridge := m.lab.Subnet().Addr().Next()
-	m.approve(bridge)
+	m.approveServingCertificate(bridge)
 	other := otherAddress(t, bridge)
 	m.config["nodeIPs"] = []string{other.String()}
 	m.restart()
-	m.approve(other)
+	m.approveServingCertificate(other)
 	require.Equal(t, other.String(), m.do("get", "node", "n1", "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`))
 }
 
-// otherAddress is another address that this machine has.
+// otherAddress is an address of this machine other than not.
 func otherAddress(t *testing.T, not netip.Addr) netip.Addr {
 	all, err := net.InterfaceAddrs()
 	require.NoError(t, err)
@@ -382,17 +383,17 @@ func otherAddress(t *testing.T, not netip.Addr) netip.Addr {
 			return ip
 		}
 	}
-	t.Skip("needs two addresses, and the machine has none but that of the lab")
+	t.Skip("needs two addresses, and this machine has only that of the lab")
 	return not
 }
 
-// approve approves what is asked for until the agent has a certificate to serve for an address.
-func (m *member) approve(address netip.Addr) {
+// approveServingCertificate approves certificate requests until the agent has a serving certificate for address.
+func (m *member) approveServingCertificate(address netip.Addr) {
 	m.t.Helper()
 	exetest.Eventually(m.t, timeout, func() error {
 		out, err := m.try("", "get", "csr", "--field-selector", "spec.signerName=kubernetes.io/kubelet-serving", "-o", "name")
 		if err != nil || out == "" {
-			return errors.Join(err, errors.New("no certificate is asked for"))
+			return errors.Join(err, errors.New("no certificate is requested"))
 		}
 		if _, err := m.try("", append([]string{"certificate", "approve"}, strings.Fields(out)...)...); err != nil {
 			return err

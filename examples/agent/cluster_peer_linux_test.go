@@ -25,16 +25,16 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lab"
 )
 
-// peer starts a kubelet as the node n2 of the same cluster, on a containerd of its own: it takes every pod of its runtime for one of
-// its own. The fields are those of its configuration that the agent has, too. It returns the directory of what it keeps.
-func (m *member) peer(address string, fields map[string]any) (root string) {
+// startPeer starts a kubelet as node n2 of the same cluster. It has a containerd of its own, because it treats every pod of
+// its runtime as its own. fields are added to its configuration. startPeer returns its root directory.
+func (m *member) startPeer(address string, fields map[string]any) (root string) {
 	m.t.Helper()
 	kubeconfig, err := m.Kubeconfig("system:node:n2", "system:nodes")
 	require.NoError(m.t, err)
 	return startKubelet(m.t, fields, "--kubeconfig="+kubeconfig, "--node-ip="+address, "--node-labels="+peerLabel+"="+peerValue)
 }
 
-// startKubelet starts a kubelet named n2 on a containerd of its own, and returns the directory of what it keeps.
+// startKubelet starts a kubelet named n2 on a containerd of its own, and returns its root directory.
 func startKubelet(t *testing.T, fields map[string]any, flags ...string) (root string) {
 	t.Helper()
 	return startKubeletOn(t, lab.StartPrivate(t), fields, flags...)
@@ -49,7 +49,7 @@ func startKubeletOn(t *testing.T, l *lab.Lab, fields map[string]any, flags ...st
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "containerRuntimeEndpoint": l.Endpoint(),
 		"podLogsDir": filepath.Join(dir, "logs"), "volumePluginDir": filepath.Join(dir, "plugins"),
 		"address": "127.0.0.1", "port": port, "healthzPort": 0,
-		// What takes a machine of its own is off.
+		// Features that need a machine of their own are off.
 		"cgroupDriver": "cgroupfs", "cgroupsPerQOS": false, "enforceNodeAllocatable": []string{}, "failCgroupV1": false, "failSwapOn": false,
 		"makeIPTablesUtilChains": false, "imageGCHighThresholdPercent": 100,
 	}
@@ -70,13 +70,13 @@ func startKubeletOn(t *testing.T, l *lab.Lab, fields map[string]any, flags ...st
 		if text, _ := os.ReadFile(log.Name()); t.Failed() {
 			t.Logf("the end of the kubelet's log:\n%s", text[max(0, len(text)-8000):])
 		}
-		detachBelow(t, root) // volumes of its pods, and the directory, which it mounts over itself
+		unmountBelow(t, root) // volumes of its pods, and the root directory, which the kubelet bind-mounts on itself
 	})
 	return root
 }
 
-// detachBelow unmounts all that is mounted at or below a directory.
-func detachBelow(t *testing.T, dir string) {
+// unmountBelow unmounts all mount points at or below a directory.
+func unmountBelow(t *testing.T, dir string) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	require.NoError(t, err)
 	for _, line := range slices.Backward(strings.Split(string(mounts), "\n")) {
@@ -86,11 +86,11 @@ func detachBelow(t *testing.T, dir string) {
 	}
 }
 
-// The label that both nodes are registered with.
+// Both nodes are registered with this label.
 const peerLabel, peerValue = "example.com/rack", "r7"
 
-// podOn is a pod of a node.
-const podOn = `
+// podOnNodeYAML is a pod that is bound to a node.
+const podOnNodeYAML = `
 apiVersion: v1
 kind: Pod
 metadata: {name: pod-of-%[1]s}
@@ -105,9 +105,9 @@ spec:
     resources: {requests: {cpu: 10m, memory: 8Mi}, limits: {memory: 16Mi}}
 `
 
-// The Node object of the agent and that of kubelet 1.37.1 on the same machine, with the same configuration, and what kubectl describe
-// says of both, differ only as testdata/node.txt and testdata/describe.txt name it. What is named there and does not differ any more
-// fails likewise.
+// The Node objects of the agent and of kubelet 1.37.1, on the same machine with the same configuration, differ only as
+// testdata/node.txt lists. The output of kubectl describe differs only as testdata/describe.txt lists. A listed difference
+// that no longer exists is an error, too.
 func TestClusterNodeBesideKubelet(t *testing.T) {
 	fields := map[string]any{
 		"maxPods": 50, "podsPerCore": 0, "providerID": "example://machine",
@@ -119,25 +119,25 @@ func TestClusterNodeBesideKubelet(t *testing.T) {
 	config["nodeLabels"] = map[string]string{peerLabel: peerValue}
 	m := newMember(t, config)
 	address := m.lab.Subnet().Addr().Next().String()
-	m.apply(fmt.Sprintf(podOn, "n1"))
+	m.apply(fmt.Sprintf(podOnNodeYAML, "n1"))
 	m.eventually(timeout, "get", "pod", "pod-of-n1", "-o", "jsonpath={.status.phase}")("Running") // and the bridge has its address
-	m.peer(address, fields)
+	m.startPeer(address, fields)
 	m.eventually(clusterTimeout, "get", "node", "n2", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)("True")
-	m.apply(fmt.Sprintf(podOn, "n2"))
+	m.apply(fmt.Sprintf(podOnNodeYAML, "n2"))
 	m.eventually(clusterTimeout, "get", "pod", "pod-of-n2", "-o", "jsonpath={.status.phase}")("Running")
-	for _, name := range []string{"n1", "n2"} { // their next reports have all that is found out beside the rest
+	for _, name := range []string{"n1", "n2"} { // the next status reports also have addresses and image sizes
 		m.eventually(clusterTimeout, "get", "node", name, "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address} {.status.images[0].sizeBytes}`)(
 			address + " " + m.do("get", "node", "n2", "-o", "jsonpath={.status.images[0].sizeBytes}"))
 	}
 
-	m.awaitLeases(time.Now(), "n1", "n2")         // so that what comes a little later is compared, too
-	exetest.Eventually(t, timeout, func() error { // also events and leases come in their time
-		return errors.Join(checkDifferences("node.txt", m.objectsDiffer()), checkDifferences("describe.txt", m.descriptionsDiffer()))
+	m.awaitLeases(time.Now(), "n1", "n2")         // then later changes are compared, too
+	exetest.Eventually(t, timeout, func() error { // events and leases may be late
+		return errors.Join(checkDifferences("node.txt", m.compareNodeObjects()), checkDifferences("describe.txt", m.compareDescriptions()))
 	})
 	m.do("delete", "pod", "pod-of-n1", "pod-of-n2", "--timeout=60s")
 }
 
-// awaitLeases waits until nodes have renewed their leases after a moment.
+// awaitLeases waits until nodes have renewed their leases after moment.
 func (m *member) awaitLeases(moment time.Time, names ...string) {
 	m.t.Helper()
 	for _, name := range names {
@@ -155,8 +155,8 @@ func (m *member) awaitLeases(moment time.Time, names ...string) {
 	}
 }
 
-// objectsDiffer returns the paths of fields that the two Node objects do not have in common, with their values.
-func (m *member) objectsDiffer() map[string]string {
+// compareNodeObjects returns the paths of the fields that differ between the two Node objects, with their values.
+func (m *member) compareNodeObjects() map[string]string {
 	m.t.Helper()
 	var fields [2]map[string]string
 	for i, name := range []string{"n1", "n2"} {
@@ -168,16 +168,16 @@ func (m *member) objectsDiffer() map[string]string {
 	differ := map[string]string{}
 	for path := range union(fields[0], fields[1]) {
 		if ours, theirs := fields[0][path], fields[1][path]; ours != theirs {
-			differ[path] = fmt.Sprintf("the agent has %q, the kubelet %q", ours, theirs)
+			differ[path] = fmt.Sprintf("agent: %q, kubelet: %q", ours, theirs)
 		}
 	}
 	return differ
 }
 
-// descriptionsDiffer returns the lines that only one of the two descriptions has.
-func (m *member) descriptionsDiffer() map[string]string {
+// compareDescriptions returns the lines that only one of the two descriptions has.
+func (m *member) compareDescriptions() map[string]string {
 	m.t.Helper()
-	ours, theirs := described(m.do("describe", "node", "n1")), described(m.do("describe", "node", "n2"))
+	ours, theirs := normalizeDescription(m.do("describe", "node", "n1")), normalizeDescription(m.do("describe", "node", "n2"))
 	differ := map[string]string{}
 	for line := range union(ours, theirs) {
 		if theirs[line] == "" {
@@ -195,7 +195,8 @@ func union(a, b map[string]string) map[string]string {
 	return all
 }
 
-// flatten adds the scalars of an object by their paths. An element of a list goes by what tells it from the others.
+// flatten adds the scalars of an object to into, by their paths. The path of a list element has its type, name or key
+// instead of its index, if it has one.
 func flatten(path string, value any, into map[string]string) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -222,16 +223,16 @@ func flatten(path string, value any, into map[string]string) {
 	}
 }
 
-// TestDifferences: what is not named is an error, and so is what is named and is not there any more.
-func TestDifferences(t *testing.T) {
+// An unlisted difference is an error, and so is a listed difference that does not exist.
+func TestCheckDifferencesReportsUnnamedAndVanished(t *testing.T) {
 	differ := map[string]string{}
-	require.ErrorContains(t, checkDifferences("describe.txt", differ), `names a difference that there is not: "agent: Kubelet Version`)
+	require.ErrorContains(t, checkDifferences("describe.txt", differ), `lists a difference that does not exist: "agent: Kubelet Version`)
 	differ["agent: Kubelet Version: v1.37.1+nodeagent"], differ["kubelet: Kubelet Version: v1.37.1"] = "x", "x"
 	require.NoError(t, checkDifferences("describe.txt", differ))
 	differ["more"] = "and this"
-	require.EqualError(t, checkDifferences("describe.txt", differ), `describe.txt does not name "more": and this`)
+	require.EqualError(t, checkDifferences("describe.txt", differ), `describe.txt does not list "more": and this`)
 	require.NoError(t, compareDifferences("f", "a: *.c # why\n?d* # why\n", map[string]string{"a: b.c": "x"}))
-	require.EqualError(t, compareDifferences("f", "a: *.c # why\n", map[string]string{"a: bc": "x"}), "f does not name \"a: bc\": x\nf names a difference that there is not: \"a: *.c\"")
+	require.EqualError(t, compareDifferences("f", "a: *.c # why\n", map[string]string{"a: bc": "x"}), "f does not list \"a: bc\": x\nf lists a difference that does not exist: \"a: *.c\"")
 	require.NoError(t, compareDifferences("f", "a(( > b)) # why\n", map[string]string{"a > b": "x", "a": "y"}))
 	require.Error(t, compareDifferences("f", "a(( > b)) # why\n", map[string]string{"a > ": "x", "a": "y"}))
 	require.EqualError(t, compareDifferences("f", "a", map[string]string{"a": "x"}), `f: "a" has no reason`)
@@ -240,7 +241,7 @@ func TestDifferences(t *testing.T) {
 	require.Equal(t, map[string]string{"a[x]": "x", "a[T].type": "T", "a[T].b": "true", "a[2][0]": "1.5"}, into)
 }
 
-// What differs between any two nodes and moments, in the words of kubectl describe.
+// Parts of kubectl describe that differ between any two nodes and moments.
 var (
 	moment = regexp.MustCompile(`\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d \+0000`)
 	age    = regexp.MustCompile(`\b(\d+[smh])+\b( \(x\d+ over \S+\))?`)
@@ -248,8 +249,8 @@ var (
 	names  = regexp.MustCompile(`\bn[12]\b`)
 )
 
-// described returns the lines of a description without names, times and columns.
-func described(text string) map[string]string {
+// normalizeDescription returns the lines of a description, with placeholders for names and times, and single blanks.
+func normalizeDescription(text string) map[string]string {
 	lines := map[string]string{}
 	for line := range strings.Lines(text) {
 		line = moment.ReplaceAllString(line, "TIME")
@@ -262,21 +263,21 @@ func described(text string) map[string]string {
 	return lines
 }
 
-// checkDifferences compares differences with the list of a file: a line each, with its reason behind a #. One that begins with a
-// question mark may be there or not. A * stands for any text, and ((TEXT)) for TEXT or nothing.
+// checkDifferences compares differ with the list in a file: one difference per line, and its reason after " # ". A line that
+// begins with a question mark is optional. A * matches any text, and ((TEXT)) matches TEXT or nothing.
 func checkDifferences(file string, differ map[string]string) error {
 	text, err := os.ReadFile(filepath.Join("testdata", file))
 	return errors.Join(err, compareDifferences(file, string(text), differ))
 }
 
-// compareDifferences compares differ with the differences that text names. Errors call text file.
+// compareDifferences compares differ with the differences that text lists. file is the name of the list in errors.
 func compareDifferences(file, text string, differ map[string]string) error {
 	var errs []error
 	type named struct {
-		pattern *regexp.Regexp
-		text    string
-		must    bool // it has to be there
-		seen    bool
+		pattern  *regexp.Regexp
+		text     string
+		required bool // not optional
+		seen     bool
 	}
 	var list []*named
 	for line := range strings.Lines(text) {
@@ -299,12 +300,12 @@ func compareDifferences(file, text string, differ map[string]string) error {
 			}
 		}
 		if !found {
-			errs = append(errs, fmt.Errorf("%s does not name %q: %s", file, d, differ[d]))
+			errs = append(errs, fmt.Errorf("%s does not list %q: %s", file, d, differ[d]))
 		}
 	}
 	for _, n := range list {
-		if n.must && !n.seen {
-			errs = append(errs, fmt.Errorf("%s names a difference that there is not: %q", file, n.text))
+		if n.required && !n.seen {
+			errs = append(errs, fmt.Errorf("%s lists a difference that does not exist: %q", file, n.text))
 		}
 	}
 	return errors.Join(errs...)

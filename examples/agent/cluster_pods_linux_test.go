@@ -21,12 +21,12 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lab"
 )
 
-// The two images of the scenarios: the same layers, so that no pull delays a change of image.
+// The two images of the scenarios have the same layers, so that no pull delays a change of the image.
 const firstImage, secondImage = "nodeagent.test/busybox:1", "nodeagent.test/busybox:2"
 
-// What becomes of a pod on the agent and on kubelet 1.37.1, on the same machine with the same configuration: the published statuses in their
-// order, the events, the output of containers, the objects of mirror pods and the links to logs differ only as the scenarios of testdata/pods name it.
-// A named difference that has vanished fails likewise.
+// A pod on the agent and a pod on kubelet 1.37.1, on the same machine with the same configuration, differ only as the
+// scenarios of testdata/pods list. Compared are the published statuses in their order, the events, the output of containers,
+// the mirror pods and the links to logs. A listed difference that no longer exists is an error, too.
 func TestClusterPodsBesideKubelet(t *testing.T) {
 	sides := newSides(t)
 	paths, err := filepath.Glob("testdata/pods/*.txtar")
@@ -37,25 +37,26 @@ func TestClusterPodsBesideKubelet(t *testing.T) {
 		scenarios = append(scenarios, readScenario(t, path))
 	}
 	var wg sync.WaitGroup
-	places := make(chan struct{}, parallelScenarios) // package testing would allow as many as there are processors
+	slots := make(chan struct{}, parallelScenarios) // package testing would run only as many as there are processors
 	for _, s := range scenarios {
 		if !s.alone {
 			wg.Go(func() {
-				places <- struct{}{}
-				defer func() { <-places }()
-				t.Run(s.name, func(t *testing.T) { compare(t, s, sides) })
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				t.Run(s.name, func(t *testing.T) { compareScenario(t, s, sides) })
 			})
 		}
 	}
 	wg.Wait()
 	for _, s := range scenarios {
 		if s.alone {
-			t.Run(s.name, func(t *testing.T) { compare(t, s, sides) })
+			t.Run(s.name, func(t *testing.T) { compareScenario(t, s, sides) })
 		}
 	}
 }
 
-// parallelScenarios is how many scenarios run at a time: most of their time passes in grace periods and back-offs.
+// parallelScenarios is the number of scenarios that run at a time. They spend most of their time in grace periods and
+// back-offs.
 const parallelScenarios = 8
 
 // newSides starts a control plane with an agent and a kubelet as its nodes.
@@ -67,7 +68,7 @@ func newSides(t *testing.T) [2]side {
 	config := maps.Clone(fields)
 	config["nodeLabels"], config["containerLogsDir"] = map[string]string{peerLabel: peerValue}, containerLinks
 	m := newMember(t, config)
-	m.apply(fmt.Sprintf(podOn, "n1")) // then the bridge has its address
+	m.apply(fmt.Sprintf(podOnNodeYAML, "n1")) // then the bridge has its address
 	m.eventually(timeout, "get", "pod", "pod-of-n1", "-o", "jsonpath={.status.phase}")("Running")
 	m.do("delete", "pod", "pod-of-n1", "--timeout=60s")
 	tagImage(t, m.lab)
@@ -76,15 +77,15 @@ func newSides(t *testing.T) [2]side {
 	tagImage(t, kubelet)
 	group := *m.node
 	group.root = "/nodeagent-test-kubelet-" + filepath.Base(kubelet.StateDir())
-	group.makeRoot()
+	group.createCgroupRoot()
 	fields["staticPodPath"], fields["cgroupsPerQOS"], fields["cgroupRoot"] = directory.Path, true, group.root
 	kubeconfig, err := m.Kubeconfig("system:node:n2", "system:nodes")
 	require.NoError(t, err)
 	startKubeletOn(t, kubelet, fields, "--kubeconfig="+kubeconfig, "--node-ip="+m.lab.Subnet().Addr().Next().String(), "--node-labels="+peerLabel+"="+peerValue)
 	m.eventually(clusterTimeout, "get", "node", "n2", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)("True")
-	t.Cleanup(func() { // pods that are still there have mounts
+	t.Cleanup(func() { // remaining pods have mounts
 		m.agent.Kill()
-		detachBelow(t, m.state)
+		unmountBelow(t, m.state)
 	})
 	pods := startRecorder(t, m.Admin())
 	return [2]side{{m, "n1", m.manifests, pods}, {m, "n2", directory, pods}}
@@ -98,10 +99,10 @@ func tagImage(t *testing.T, l *lab.Lab) {
 	require.NoError(t, err, string(out))
 }
 
-// compare plays a scenario on both nodes at the same time, and compares the lines of both.
-func compare(t *testing.T, s scenario, sides [2]side) {
+// compareScenario plays a scenario on both nodes at the same time, and compares the lines of both.
+func compareScenario(t *testing.T, s scenario, sides [2]side) {
 	begun := time.Now()
-	m := sides[0].member.in(t)
+	m := sides[0].member.forTest(t)
 	if _, later := s.files["namespace"]; !later {
 		prepareNamespace(t, m, s.name)
 	}
@@ -117,13 +118,13 @@ func compare(t *testing.T, s scenario, sides [2]side) {
 	t.Cleanup(func() { actors[0].cleanUp(); actors[1].cleanUp() })
 
 	var err error
-	var since time.Time // all is as named
+	var stableSince time.Time // since when all differences are listed; zero: not all are
 	for deadline := time.Now().Add(12 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if err = compareDifferences(s.name, s.files["differences"]+incidentalDifferences, differences(actors[0].lines(), actors[1].lines())); err != nil {
-			since = time.Time{}
-		} else if since.IsZero() {
-			since = time.Now()
-		} else if time.Since(since) > settled {
+			stableSince = time.Time{}
+		} else if stableSince.IsZero() {
+			stableSince = time.Now()
+		} else if time.Since(stableSince) > settleTime {
 			break
 		}
 	}
@@ -135,8 +136,8 @@ func compare(t *testing.T, s scenario, sides [2]side) {
 	require.NoError(t, err)
 }
 
-// incidentalDifferences are those of all scenarios, in the form of their file "differences". That the kubelet has skipped statuses is named by both
-// forms of a line: an agent that skips one of them differs.
+// incidentalDifferences are optional differences of all scenarios, in the form of their file "differences". A status that
+// the kubelet skips is listed by both forms of a line, so that an agent that skips the status fails.
 const incidentalDifferences = `
 ?kubelet: *: at last resources.limits.memory: 9007199254740988Ki # it reads the cgroup of a pod whose limits are removed at its end
 ?agent: *: at last resources.requests.cpu: * # the kubelet's have none if the cgroup of the pod is gone when it is read for the last time
@@ -163,10 +164,10 @@ const incidentalDifferences = `
 ?agent: *: event Warning FailedMount -: MountVolume.SetUp failed for volume "kube-api-access" : watch configmaps */kube-root-ca.crt: no answer within 2s # of a busy API server
 `
 
-// settled is how long the lines of both nodes must not differ in another way than the scenario names.
-const settled = 2 * time.Second
+// settleTime is how long the lines of both nodes must differ only as listed.
+const settleTime = 2 * time.Second
 
-// prepareNamespace creates a namespace in which pods can be created.
+// prepareNamespace creates a namespace, and waits until pods can be created in it.
 func prepareNamespace(t *testing.T, m *member, name string) {
 	t.Helper()
 	require.NoError(t, createNamespace(m, name))
@@ -182,10 +183,11 @@ func createNamespace(m *member, name string) error {
 	return m.Admin().Do(within(m.t, timeout), http.MethodPost, "/api/v1/namespaces", body, nil)
 }
 
-// stepLine begins the line of a step that did not succeed. On both nodes it is a difference: the scenario has not taken place.
+// stepLine begins the line of a failed step. It is a difference even if the step fails on both nodes, because the scenario
+// is incomplete.
 const stepLine = "step "
 
-// differences returns the lines that only one node has, and the steps that did not succeed.
+// differences returns the lines that only one node has, and the failed steps.
 func differences(agent, kubelet map[string]string) map[string]string {
 	differ := map[string]string{}
 	for line := range union(agent, kubelet) {

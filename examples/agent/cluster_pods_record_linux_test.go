@@ -57,7 +57,7 @@ func startRecorder(t *testing.T, client *controlplane.Client) *podRecorder {
 	for path, record := range map[string]func(controlplane.Event) error{"/api/v1/pods": r.recordPod, "/api/v1/events": r.recordEvent} {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				_ = client.Watch(ctx, path+"?timeoutSeconds=3600", record) // the API server may end a watch at any time
+				_ = client.Watch(ctx, path+"?timeoutSeconds=3600", record) // the API server may close a watch at any time
 				select {
 				case <-ctx.Done():
 				case <-time.After(100 * time.Millisecond):

@@ -27,8 +27,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// scenario is an archive of testdata/pods: what becomes of pods, with the differences between the agent and the kubelet. $NODE in its files is
-// the node, and a pod named NAME-$NODE, or a static pod named NAME, is NAME in steps and lines.
+// scenario is an archive of testdata/pods. It has steps, manifests, and the differences between the agent and the kubelet.
+// $NODE in its files is the node. A pod named NAME-$NODE, or a static pod named NAME, is NAME in steps and lines.
 type scenario struct {
 	name  string
 	steps []string
@@ -73,7 +73,7 @@ type actor struct {
 	aliases map[string]bool   // of the pods that steps name
 }
 
-// play executes the steps. A step that does not succeed is a line, and the last one.
+// play executes the steps. It stops at a failed step, and adds a line for it.
 func (a *actor) play() {
 	for i, step := range a.s.steps {
 		if err := a.execute(strings.Fields(step), step); err != nil {
@@ -94,15 +94,15 @@ func (a *actor) execute(words []string, step string) error {
 		a.aliases[words[2]] = true
 		return a.writeManifest(words[2], a.s.files[words[1]])
 	case "remove": // NAME: removes the manifest of a static pod
-		return os.Remove(filepath.Join(a.manifests.Path, a.file(words[1])))
+		return os.Remove(filepath.Join(a.manifests.Path, a.manifestName(words[1])))
 	case "take": // NAME: moves the manifest of a static pod out of the directory
-		return os.Rename(filepath.Join(a.manifests.Path, a.file(words[1])), a.outside("away", words[1]))
-	case "return": // NAME: moves it back
-		return os.Rename(a.outside("away", words[1]), filepath.Join(a.manifests.Path, a.file(words[1])))
+		return os.Rename(filepath.Join(a.manifests.Path, a.manifestName(words[1])), a.outside("away", words[1]))
+	case "return": // NAME: moves the manifest back
+		return os.Rename(a.outside("away", words[1]), filepath.Join(a.manifests.Path, a.manifestName(words[1])))
 	case "patch": // POD JSON: a strategic merge patch
 		_, err := a.try("", "patch", "pod", "-n", a.s.name, a.podName(words[1]), "-p", rest(2))
 		return err
-	case "resize": // POD JSON: the same for subresource resize
+	case "resize": // POD JSON: a strategic merge patch of subresource resize
 		_, err := a.try("", "patch", "pod", "-n", a.s.name, a.podName(words[1]), "--subresource=resize", "-p", rest(2))
 		return err
 	case "delete": // POD GRACE: deletes a pod with a grace period in seconds
@@ -123,9 +123,9 @@ func (a *actor) execute(words []string, step string) error {
 	case "await": // [DURATION] POD CONDITION...: waits until the newest version meets all conditions
 		limit, err := time.ParseDuration(words[1])
 		if err != nil {
-			return a.await(stepTimeout, words[1], words[2:])
+			return a.awaitConditions(stepTimeout, words[1], words[2:])
 		}
-		return a.await(limit, words[2], words[3:])
+		return a.awaitConditions(limit, words[2], words[3:])
 	}
 	return fmt.Errorf("unknown step %q", words[0])
 }
@@ -135,12 +135,13 @@ func (a *actor) writeManifest(name, text string) error {
 	if err := os.WriteFile(a.outside("new", name), []byte(a.expand(text)), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(a.outside("new", name), filepath.Join(a.manifests.Path, a.file(name)))
+	return os.Rename(a.outside("new", name), filepath.Join(a.manifests.Path, a.manifestName(name)))
 }
 
-// outside returns a path for the manifest of a static pod beside the directory, for one purpose. The directories of both nodes may have one parent.
+// outside returns a path next to the manifest directory for the manifest of a static pod. purpose and the node are in its
+// name, because the directories of both nodes may have one parent.
 func (a *actor) outside(purpose, name string) string {
-	return filepath.Join(filepath.Dir(a.manifests.Path), purpose+"-"+a.name+"-"+a.file(name))
+	return filepath.Join(filepath.Dir(a.manifests.Path), purpose+"-"+a.name+"-"+a.manifestName(name))
 }
 
 // expand replaces the variables of a text.
@@ -149,8 +150,8 @@ func (a *actor) expand(text string) string {
 	return strings.NewReplacer("$NODE", a.name, "$PORT", port).Replace(text)
 }
 
-// file is the name of the manifest of a static pod.
-func (a *actor) file(name string) string { return a.s.name + "-" + name + ".yaml" }
+// manifestName is the file name of the manifest of a static pod.
+func (a *actor) manifestName(name string) string { return a.s.name + "-" + name + ".yaml" }
 
 func (a *actor) podName(alias string) string { return alias + "-" + a.name }
 
@@ -182,17 +183,17 @@ func (a *actor) create(text string) error {
 	return nil
 }
 
-// stepTimeout is how long a step waits that names no duration: a few seconds on a machine at rest.
+// stepTimeout is the timeout of a step without a duration. Steps take a few seconds on an idle machine.
 const stepTimeout = 45 * time.Second
 
-// await waits until a pod meets all conditions.
-func (a *actor) await(limit time.Duration, alias string, conditions []string) error {
+// awaitConditions waits until a pod meets all conditions.
+func (a *actor) awaitConditions(limit time.Duration, alias string, conditions []string) error {
 	var unmet error
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		h := a.pods.snapshot(podKey{a.s.name, a.podName(alias)})
 		unmet = nil
 		for _, c := range conditions {
-			unmet = cmp.Or(unmet, check(h, c))
+			unmet = cmp.Or(unmet, checkCondition(h, c))
 		}
 		if unmet == nil {
 			return nil
@@ -201,17 +202,17 @@ func (a *actor) await(limit time.Duration, alias string, conditions []string) er
 	return unmet
 }
 
-// check returns an error if a history does not meet a condition: "gone", "event=REASON", "phase=PHASE", "mirrors=N", which is the number of objects
-// so far, "observed=GENERATION", "condition=TYPE:STATUS:REASON", or for a container "NAME=running", "NAME=waiting:REASON",
-// "NAME=terminated:REASON" and "NAME.restarts=N".
-func check(h podHistory, condition string) error {
+// checkCondition returns an error if a history does not meet a condition. Conditions are "gone", "event=REASON",
+// "phase=PHASE", "mirrors=N" (number of objects so far), "observed=GENERATION" and "condition=TYPE:STATUS:REASON".
+// Conditions of a container are "NAME=running", "NAME=waiting:REASON", "NAME=terminated:REASON" and "NAME.restarts=N".
+func checkCondition(h podHistory, condition string) error {
 	subject, want, _ := strings.Cut(condition, "=")
 	pod, ok := h.last()
 	var got []string
 	switch subject {
 	case "gone":
 		if ok || len(h.versions) == 0 {
-			return errors.New("the pod is not gone")
+			return errors.New("the pod is not deleted")
 		}
 		return nil
 	case "event":
@@ -225,7 +226,7 @@ func check(h podHistory, condition string) error {
 	case "mirrors":
 		uids := letters{}
 		for _, v := range h.versions {
-			uids.of(string(v.pod.UID))
+			uids.letter(string(v.pod.UID))
 		}
 		got = []string{fmt.Sprint(len(uids))}
 	case "condition":
@@ -236,12 +237,12 @@ func check(h podHistory, condition string) error {
 		got = containerFacts(&pod, subject)
 	}
 	if !ok || !slices.Contains(got, want) {
-		return fmt.Errorf("%s is not met, but %q", condition, got)
+		return fmt.Errorf("condition %s is not met, got %q", condition, got)
 	}
 	return nil
 }
 
-// containerFacts returns the values of a condition on a container.
+// containerFacts returns the current value of a condition on a container.
 func containerFacts(pod *corev1.Pod, subject string) []string {
 	name, field, _ := strings.Cut(subject, ".")
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -274,7 +275,7 @@ func (a *actor) noteLinks(alias string) error {
 		if errLink != nil && !errors.Is(errLink, fs.ErrNotExist) {
 			err = errLink
 		}
-		if target != "" { // the directory of the pod in that of the logs
+		if target != "" { // the last three elements of the path, without the directory of logs
 			target = " to " + strings.Join(strings.Split(target, "/")[len(strings.Split(target, "/"))-3:], "/")
 		}
 		line := normalize(alias + ": link " + filepath.Base(link) + target)
@@ -283,7 +284,7 @@ func (a *actor) noteLinks(alias string) error {
 	return err
 }
 
-// lines returns the lines of all pods that the steps name, and those of the steps.
+// lines returns the lines of all pods of the steps, and the lines of the steps.
 func (a *actor) lines() map[string]string {
 	lines := maps.Clone(a.notes)
 	for alias := range a.aliases {
@@ -292,7 +293,7 @@ func (a *actor) lines() map[string]string {
 	return lines
 }
 
-// A condition is met by the newest version of a pod, and by none that is deleted.
+// A condition is checked on the newest version of a pod. A deleted pod meets only "gone".
 func TestScenarioConditions(t *testing.T) {
 	var pod corev1.Pod
 	require.NoError(t, json.Unmarshal([]byte(`{"metadata":{"uid":"u"},"status":{"phase":"Running","observedGeneration":2,
@@ -301,10 +302,10 @@ func TestScenarioConditions(t *testing.T) {
 		{"name":"c","state":{"terminated":{"reason":"T"}}}]}}`), &pod))
 	h := podHistory{versions: []podVersion{{pod: pod}}, events: []corev1.Event{{Reason: "E"}}}
 	for _, c := range []string{"phase=Running", "observed=2", "condition=Ready:False:R", "a=waiting:W", "a.restarts=1", "b=running", "c=terminated:T", "event=E", "mirrors=1"} {
-		require.NoError(t, check(h, c))
-		require.Error(t, check(h, c+"x"))
-		require.Error(t, check(podHistory{versions: []podVersion{{pod: pod, deleted: true}}}, c+"x"))
+		require.NoError(t, checkCondition(h, c))
+		require.Error(t, checkCondition(h, c+"x"))
+		require.Error(t, checkCondition(podHistory{versions: []podVersion{{pod: pod, deleted: true}}}, c+"x"))
 	}
-	require.Error(t, check(h, "gone"))
-	require.NoError(t, check(podHistory{versions: []podVersion{{pod: pod, deleted: true}}}, "gone"))
+	require.Error(t, checkCondition(h, "gone"))
+	require.NoError(t, checkCondition(podHistory{versions: []podVersion{{pod: pod, deleted: true}}}, "gone"))
 }

@@ -86,9 +86,9 @@ func transcribe(pod string, h podHistory) map[string]string {
 	t := transcript{}
 	uids, configs := letters{}, letters{}
 	for _, v := range h.versions {
-		t.add("objects", uids.of(string(v.pod.UID))+" "+stage(v))
+		t.add("objects", uids.letter(string(v.pod.UID))+" "+stage(v))
 		if hash := v.pod.Annotations[corev1.MirrorPodAnnotationKey]; hash != "" {
-			t.add("mirrors", "manifest "+configs.of(hash))
+			t.add("mirrors", "manifest "+configs.letter(hash))
 		}
 		if !v.deleted {
 			t.addStatus(&v.pod)
@@ -111,7 +111,7 @@ func transcribe(pod string, h podHistory) map[string]string {
 // letters names values in the order of their first use: A, B, C.
 type letters map[string]string
 
-func (l letters) of(value string) string {
+func (l letters) letter(value string) string {
 	if l[value] == "" {
 		l[value] = string(rune('A' + len(l)))
 	}
@@ -138,9 +138,9 @@ func (t transcript) addStatus(pod *corev1.Pod) {
 	conditions := map[string]string{}
 	for _, c := range st.Conditions {
 		if c.Type == corev1.PodReadyToStartContainers {
-			c.Message = "" // of a sandbox that is not ready, or that is removed already
+			c.Message = "" // differs with the moment: the sandbox is not ready, or already removed
 		}
-		if len(st.ContainerStatuses)+sidecars(pod) > 1 { // they become ready in one status or in several; each has a sequence of its own
+		if len(st.ContainerStatuses)+sidecars(pod) > 1 { // containers become ready in one status or in several; each has a sequence of its own
 			c.Message = unready.ReplaceAllString(c.Message, "$1[...]")
 		}
 		conditions[string(c.Type)] = strings.TrimRight(fmt.Sprint(c.Status, " ", c.Reason, " ", c.Message), " ")
@@ -156,7 +156,7 @@ func (t transcript) addStatus(pod *corev1.Pod) {
 	}
 }
 
-// sidecars returns the number of init containers that are restarted, whose readiness counts for the pod.
+// sidecars returns the number of restartable init containers, whose readiness counts for the pod.
 func sidecars(pod *corev1.Pod) (n int) {
 	for i := range pod.Spec.InitContainers {
 		if pod.Spec.InitContainers[i].RestartPolicy != nil {
@@ -166,7 +166,7 @@ func sidecars(pod *corev1.Pod) (n int) {
 	return n
 }
 
-// parts returns the names of the parts with a prefix, without it.
+// parts returns the names of the parts that begin with prefix, without the prefix.
 func (t transcript) parts(prefix string) map[string]string {
 	parts := map[string]string{}
 	for part := range t {
@@ -196,13 +196,13 @@ func stateText(s corev1.ContainerState) string {
 
 // finalStatus returns the fields of the newest status that have no sequence of their own. Times and IDs are only "set".
 func finalStatus(pod *corev1.Pod) map[string]string {
-	text, _ := json.Marshal(pod.Status) // an object that came as JSON
+	text, _ := json.Marshal(pod.Status) // cannot fail: the object was decoded from JSON
 	var status map[string]any
 	_ = json.Unmarshal(text, &status)
 	fields, final := map[string]string{}, map[string]string{}
 	flatten("", status, fields)
 	for path, value := range fields {
-		path = normalize(path) // names of volumes are in it
+		path = normalize(path) // the path may have the name of a volume
 		switch name := path[strings.LastIndex(path, ".")+1:]; {
 		case isInSequence(path):
 		case strings.HasSuffix(name, "Time") || strings.HasSuffix(name, "At") || strings.HasSuffix(name, "ID"):
@@ -214,14 +214,14 @@ func finalStatus(pod *corev1.Pod) map[string]string {
 	return final
 }
 
-// sequencePaths are the fields of a status that sequences have.
+// sequencePaths matches the fields of a status that are in sequences.
 var sequencePaths = regexp.MustCompile(`^(phase|reason|message|observedGeneration)$|^conditions\[\w+\]\.(type|status|reason|message)$|` +
 	`ontainerStatuses\[[\w-]+\]\.(restartCount|ready|(state|lastState)\.\w+\.(reason|message|exitCode))$|^(hostIPs|podIPs)`)
 
 func isInSequence(path string) bool { return sequencePaths.MatchString(path) }
 
-// The lines of two pods with the same history are equal, with other UIDs, addresses, times and node names. They name each state once, in
-// the order in which it was published.
+// The lines of two pods with the same history are equal, although UIDs, addresses, times and node names differ. They have
+// each state once, in the order of its publication.
 func TestTranscribe(t *testing.T) {
 	history := func(node, uid, ip, hash string) podHistory {
 		var h podHistory

@@ -30,8 +30,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
-// processPods are the pods of kubectlPods without images, mounts and a network of their own: with a directory of the host, two ports of it, and a
-// file there that has pod brief end.
+// processPods are the pods of kubectlPods without images, mounts and network. They have a directory and two ports of the
+// host.
 const processPods = `
 apiVersion: v1
 kind: Pod
@@ -61,16 +61,17 @@ spec:
   - {name: main, image: none, command: [sh, -c, "test -e %[1]s/again && { echo second; exec sleep 3600; }; touch %[1]s/again; echo the first time; exit 3"]}
 `
 
-// newProcessMember is a member whose pods are plain processes of this host. No container can have the token of its service account.
+// newProcessMember is a member whose pods are plain processes of this host. No container can have the token of its service
+// account.
 func newProcessMember(t *testing.T) *member {
 	needCluster(t)
-	m := (&node{files: newProcesses(t)}).enter(t, map[string]any{}, false)
+	m := (&node{files: newProcesses(t)}).joinCluster(t, map[string]any{}, false)
 	m.eventually(timeout, "get", "serviceaccount", "default", "-o", "name")("serviceaccount/default")
 	m.do("patch", "serviceaccount", "default", "-p", `{"automountServiceAccountToken":false}`)
 	return m
 }
 
-// What kubectl does with a pod works, too, where its containers are plain processes, which the agent runs sessions with itself.
+// kubectl also works with pods whose containers are plain processes. The agent runs their sessions itself.
 func TestClusterKubectlProcess(t *testing.T) {
 	m := newProcessMember(t)
 	dir, one, other, none := t.TempDir(), exetest.FreePort(t), exetest.FreePort(t), exetest.FreePort(t)
@@ -79,28 +80,28 @@ func TestClusterKubectlProcess(t *testing.T) {
 	m.eventually(timeout, "get", "pod", "dead", "-o", "jsonpath={.status.containerStatuses[0].restartCount} {.status.phase}")("1 Running")
 	for _, d := range m.dialects() {
 		t.Run(d.name, func(t *testing.T) {
-			d := d.in(t)
-			t.Run("exec", d.execs)
-			t.Run("attach", d.attaches)
-			t.Run("cp", func(t *testing.T) { d.copies(t, filepath.Join(dir, d.name)) })
-			t.Run("port-forward", func(t *testing.T) { d.forwards(t, strconv.Itoa(one), strconv.Itoa(other), strconv.Itoa(none)) })
-			t.Run("port-forward by IPv6", func(t *testing.T) { d.forwardsIPv6(t, servePage(t)) })
-			t.Run("ends", func(t *testing.T) { d.ends(t, filepath.Join(dir, "end of "+d.name)) })
+			d := d.forTest(t)
+			t.Run("exec", d.checkExec)
+			t.Run("attach", d.checkAttach)
+			t.Run("cp", func(t *testing.T) { d.checkCopy(t, filepath.Join(dir, d.name)) })
+			t.Run("port-forward", func(t *testing.T) { d.checkForward(t, strconv.Itoa(one), strconv.Itoa(other), strconv.Itoa(none)) })
+			t.Run("port-forward by IPv6", func(t *testing.T) { d.checkForwardIPv6(t, servePage(t)) })
+			t.Run("container exits", func(t *testing.T) { d.checkSessionEnd(t, filepath.Join(dir, "end of "+d.name)) })
 		})
 	}
-	t.Run("logs", dialect{m, "", nil}.logs)
-	t.Run("crowd", m.crowd)
+	t.Run("logs", dialect{m, "", nil}.checkLogs)
+	t.Run("parallel exec", m.checkParallelExec)
 	for _, d := range m.dialects() {
-		t.Run("killed/"+d.name, d.killed)
-		t.Run("agent killed/"+d.name, func(t *testing.T) { d.agentKilled(t, strconv.Itoa(one)) })
+		t.Run("agent killed during exec/"+d.name, d.checkAgentKillDuringExec)
+		t.Run("agent killed/"+d.name, func(t *testing.T) { d.checkAgentKill(t, strconv.Itoa(one)) })
 	}
 
 	m.do("delete", "pods", "--all", "--wait=false")
 	m.eventually(timeout, "get", "pods", "-o", "name")("")
-	exetest.Eventually(t, timeout, func() error { return m.onlyPod("") })
+	exetest.Eventually(t, timeout, func() error { return m.checkOnlyPod("") })
 }
 
-// servePage serves the page of pod web at a port of the host, whose network the pod has, that only IPv6 has.
+// servePage serves the page of pod web on the network of the host, which the pod uses, at an IPv6-only port.
 func servePage(t *testing.T) (port string) {
 	t.Helper()
 	l, err := net.Listen("tcp6", "[::1]:0")
@@ -115,15 +116,15 @@ func servePage(t *testing.T) (port string) {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// session is a kubectl in the background that has said something.
+// session is a kubectl in the background that has printed a line.
 type session struct {
 	cmd  *exec.Cmd
 	out  *bufio.Reader
 	errs bytes.Buffer
 }
 
-// begin starts a kubectl, and waits for its first line.
-func (d dialect) begin(t *testing.T, args ...string) (s *session, line string) {
+// startSession starts a kubectl, and waits for its first line.
+func (d dialect) startSession(t *testing.T, args ...string) (s *session, line string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
@@ -135,13 +136,13 @@ func (d dialect) begin(t *testing.T, args ...string) (s *session, line string) {
 	t.Cleanup(func() { _ = s.cmd.Process.Kill(); _ = s.cmd.Wait() })
 	line, err = s.out.ReadString('\n')
 	if err != nil {
-		_ = s.cmd.Wait() // errs is whole
+		_ = s.cmd.Wait() // so that errs is complete
 	}
 	require.NoError(t, err, "%s: %s", s.cmd.Args, &s.errs)
 	return s, strings.TrimSpace(line)
 }
 
-// wait waits for the end of a session, and returns how long that took, its exit code and what it said.
+// wait waits until a session exits. It returns the time that this took, the exit code and the output.
 func (s *session) wait() (took time.Duration, code int, said string) {
 	began := time.Now()
 	rest, _ := io.ReadAll(s.out)
@@ -149,25 +150,26 @@ func (s *session) wait() (took time.Duration, code int, said string) {
 	return time.Since(began), s.cmd.ProcessState.ExitCode(), string(rest) + s.errs.String()
 }
 
-// ends has a container end in the middle of sessions. They end with it, and say why where the client shows it.
-func (d dialect) ends(t *testing.T, end string) {
+// checkSessionEnd lets a container exit during sessions. They end with it, and report the reason if the protocol supports
+// it.
+func (d dialect) checkSessionEnd(t *testing.T, end string) {
 	name := "brief-" + strings.ToLower(d.name)
 	d.apply(fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {restartPolicy: Never, terminationGracePeriodSeconds: 1, containers: [{name: main, image: none, stdin: true, command: [sh, -c, "while ! test -e '%s'; do echo still here; sleep 0.05; done; exit 7"]}]}}`, name, end))
 	d.do("wait", "--for=jsonpath={.status.phase}=Running", "pod/"+name, "--timeout=60s")
-	command, line := d.begin(t, "exec", name, "--", "sh", "-c", "echo $$; exec sleep 3600")
+	command, line := d.startSession(t, "exec", name, "--", "sh", "-c", "echo $$; exec sleep 3600")
 	pid, err := strconv.Atoi(line)
 	require.NoError(t, err)
-	attached, line := d.begin(t, "attach", "-i", name)
+	attached, line := d.startSession(t, "attach", "-i", name)
 	require.Equal(t, "still here", line)
-	forward, _, said := d.forward(t, name, "9")
+	forward, _, said := d.startForward(t, name, "9")
 
 	require.NoError(t, os.WriteFile(end, nil, 0o600))
 	took, code, text := command.wait()
 	t.Logf("exec: %v, %d, %q", took, code, text)
-	require.Less(t, took, 2*time.Second) // a turn of the loop in the container, and a second
+	require.Less(t, took, 2*time.Second) // an iteration of the loop in the container, and a second
 	require.NotZero(t, code)
 	require.Regexp(t, `exit code 137|the container or the pod has ended`, text)
-	exetest.Eventually(t, timeout, func() error { return gone(pid) })
+	exetest.Eventually(t, timeout, func() error { return checkExited(pid) })
 	took, code, text = attached.wait()
 	t.Logf("attach: %v, %d, %q", took, code, text)
 	require.Less(t, took, time.Second)
@@ -180,10 +182,11 @@ func (d dialect) ends(t *testing.T, end string) {
 	require.Contains(t, said.String(), "lost connection to pod")
 }
 
-// crowd runs many commands at once by the agent's own port, without an API server in between. Each output is whole.
-func (m *member) crowd(t *testing.T) {
+// checkParallelExec runs many commands at once on the agent's own port, without an API server in between. Each output is
+// complete.
+func (m *member) checkParallelExec(t *testing.T) {
 	const commands, size = 50, 200_000
-	address := m.relay(t)
+	address := m.startRelay(t)
 	script := "head -c " + strconv.Itoa(size) + " /dev/zero | tr '\\0' "
 	var tasks sync.WaitGroup
 	for i := range commands {
@@ -207,13 +210,14 @@ func (m *member) crowd(t *testing.T) {
 	tasks.Wait()
 }
 
-// relay listens on the loopback for clients without TLS, and passes them on to the agent's own port as a user who may do anything.
-func (m *member) relay(t *testing.T) string {
+// startRelay listens on the loopback for clients without TLS. It forwards their connections to the agent's own port, as a
+// user with all permissions.
+func (m *member) startRelay(t *testing.T) string {
 	certificate, err := m.ClientCertificate("nodeagent-test-user", "system:masters")
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	// Nobody has signed the certificate of the agent.
+	// The agent has a self-signed certificate.
 	config := &tls.Config{Certificates: []tls.Certificate{certificate}, InsecureSkipVerify: true}
 	var tasks sync.WaitGroup
 	t.Cleanup(func() {
@@ -230,7 +234,7 @@ func (m *member) relay(t *testing.T) string {
 				defer client.Close()
 				server, err := tls.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(m.port)), config)
 				if err != nil {
-					return // the client sees the end
+					return // the client sees a closed connection
 				}
 				defer server.Close()
 				go func() { _, _ = io.Copy(server, client); _ = server.CloseWrite() }()
@@ -241,22 +245,22 @@ func (m *member) relay(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// killed kills the agent in the middle of a command, which goes with it. The container does not, and takes the next command.
-// The agent that is started then belongs to the whole test.
-func (d dialect) killed(t *testing.T) {
+// checkAgentKillDuringExec kills the agent during a command, which is killed with it. The container keeps running, and a
+// restarted agent runs the next command. That agent runs until the whole test ends.
+func (d dialect) checkAgentKillDuringExec(t *testing.T) {
 	state := `jsonpath={.status.containerStatuses[?(@.name=="log")].containerID} {.status.containerStatuses[?(@.name=="log")].restartCount}`
 	before := d.do("get", "pod", "web", "-o", state)
-	command, line := d.begin(t, "exec", "-i", "web", "-c", "log", "--", "sh", "-c", "echo $$ $PPID; exec sleep 3600")
+	command, line := d.startSession(t, "exec", "-i", "web", "-c", "log", "--", "sh", "-c", "echo $$ $PPID; exec sleep 3600")
 	var pid, keeper int
 	_, err := fmt.Sscan(line, &pid, &keeper)
 	require.NoError(t, err)
 	d.agent.Kill()
 	took, code, text := command.wait()
 	t.Logf("exec: %v, %d, %q", took, code, text)
-	// By SPDY a kubectl takes a connection that breaks for the end of a command that has not failed.
+	// With SPDY, kubectl takes a broken connection for the end of a successful command.
 	require.Equal(t, d.name == "SPDY", code == 0)
-	exetest.Eventually(t, timeout, func() error { return gone(pid) })
-	require.NoError(t, syscall.Kill(keeper, 0), "what keeps the container is there")
+	exetest.Eventually(t, timeout, func() error { return checkExited(pid) })
+	require.NoError(t, syscall.Kill(keeper, 0), "the keeper of the container runs")
 	d.restart()
 	exetest.Eventually(t, timeout, func() error {
 		if a := d.run("", "exec", "web", "-c", "log", "--", "echo", "back"); a.out != "back\n" {

@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// rejectedOn are pods that a kubelet rejects, by what is wrong with them: the text of metadata beside the name, and that of spec.
-func rejectedOn() map[string][2]string {
+// rejectedPods are pods that a kubelet rejects, by the cause: the text of metadata after the name, and the text of spec.
+func rejectedPods() map[string][2]string {
 	return map[string][2]string{
 		"sysctl":     {"", "securityContext: {sysctls: [{name: kernel.msgmax, value: \"65536\"}]}"},
 		"windows":    {"", "os: {name: windows}"},
@@ -30,12 +30,13 @@ func rejectedOn() map[string][2]string {
 func TestClusterRejectionsBesideKubelet(t *testing.T) {
 	m := newMember(t, map[string]any{})
 	address := m.lab.Subnet().Addr().Next().String()
-	m.apply(fmt.Sprintf(podOn, "n1"))
+	m.apply(fmt.Sprintf(podOnNodeYAML, "n1"))
 	m.eventually(timeout, "get", "pod", "pod-of-n1", "-o", "jsonpath={.status.phase}")("Running") // and the bridge has its address
-	m.peer(address, map[string]any{})
+	m.startPeer(address, map[string]any{})
 	m.eventually(clusterTimeout, "get", "node", "n2", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)("True")
 	m.do("delete", "pod", "pod-of-n1", "--timeout=60s")
-	for name, pod := range rejectedOn() {
+
+	for name, pod := range rejectedPods() {
 		for _, node := range []string{"n1", "n2"} {
 			m.apply(fmt.Sprintf(`
 apiVersion: v1
@@ -48,8 +49,9 @@ spec:
 `, name, node, pod[0], node, pod[1]))
 		}
 	}
-	for name := range rejectedOn() {
-		said := func(node string) (text string) {
+
+	for name := range rejectedPods() {
+		statusAndEvents := func(node string) (text string) {
 			exetest.Eventually(t, clusterTimeout, func() (err error) {
 				pod := name + "-" + node
 				status, err := m.try("", "get", "pod", pod, "-o", "jsonpath={.status.phase}: {.status.reason}: {.status.message}, {.status.qosClass} "+
@@ -66,6 +68,6 @@ spec:
 			})
 			return text
 		}
-		assert.Equal(t, said("n2"), said("n1"), name)
+		assert.Equal(t, statusAndEvents("n2"), statusAndEvents("n1"), name)
 	}
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// comparedPods are those that both nodes run: one with containers that run, of which one has written ten lines and then three errors,
-// one that has ended, and one that cannot begin.
+// comparedPods run on both nodes: a pod with two running containers, of which log has written ten lines and then three
+// errors, a terminated pod, and a pod that cannot start.
 var comparedPods = map[string]string{
 	"web": `
 spec:
@@ -55,25 +55,25 @@ spec:
 `,
 }
 
-// part says how much of a body is compared.
-type part int
+// bodyPart is the part of a response body that is compared.
+type bodyPart int
 
 const (
-	text   part = iota // all of it, but for times and IDs
-	shape              // JSON: which fields there are, in lists of any length
-	values             // JSON: fields with their values, but for times and IDs
-	subset             // JSON: fields of the agent are fields of the kubelet
-	nobody             // nothing: it is of one process, or compared elsewhere
+	text   bodyPart = iota // all except times and IDs
+	shape                  // JSON: the names of the fields, in lists of any length
+	values                 // JSON: fields with their values, except times and IDs
+	subset                 // JSON: each field of the agent is a field of the kubelet
+	noBody                 // nothing: the body depends on the process, or another test compares it
 )
 
-// comparedRequest is one of the table. NODE in its target is the name of the node, and UID that of pod web.
+// comparedRequest is a request of the table. In its target, NODE is the name of the node, and UID that of pod web.
 type comparedRequest struct {
 	method, target string
 	header         http.Header
-	part           part
+	part           bodyPart
 }
 
-// name tells it from others.
+// name is the name of the request in testdata/requests.txt.
 func (r comparedRequest) name() string {
 	name := r.method + " " + r.target
 	for _, h := range slices.Sorted(maps.Keys(r.header)) {
@@ -84,22 +84,22 @@ func (r comparedRequest) name() string {
 	return name
 }
 
-// comparedAnswer is what came of one.
-type comparedAnswer struct {
+// comparedResponse is the response to a comparedRequest.
+type comparedResponse struct {
 	code   int
 	header map[string]string
 	body   string
 }
 
-// comparedNode is one of the two.
+// comparedNode is the agent or the kubelet.
 type comparedNode struct {
 	name string
 	port int
 	uid  string // of pod web
 }
 
-// ask sends a request as it is, with nothing made better by a client.
-func (n comparedNode) ask(ctx context.Context, r comparedRequest) (a comparedAnswer, err error) {
+// send sends a request unchanged, without the corrections of an HTTP client.
+func (n comparedNode) send(ctx context.Context, r comparedRequest) (a comparedResponse, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", n.port))
@@ -130,7 +130,7 @@ func (n comparedNode) ask(ctx context.Context, r comparedRequest) (a comparedAns
 		return a, err
 	}
 	defer resp.Body.Close()
-	a = comparedAnswer{code: resp.StatusCode, header: n.headers(resp)}
+	a = comparedResponse{code: resp.StatusCode, header: n.headers(resp)}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return a, nil
 	}
@@ -139,7 +139,7 @@ func (n comparedNode) ask(ctx context.Context, r comparedRequest) (a comparedAns
 	return a, err
 }
 
-// headers returns the headers of an answer by their names, without those that say when it was sent and where its body ends.
+// headers returns the headers of a response by name, without its date and its length.
 func (n comparedNode) headers(resp *http.Response) map[string]string {
 	headers := map[string]string{}
 	for name, values := range resp.Header {
@@ -150,14 +150,14 @@ func (n comparedNode) headers(resp *http.Response) map[string]string {
 	return headers
 }
 
-// What differs between any two nodes and moments.
+// Parts of responses that differ between any two nodes and moments.
 var (
 	maskTime = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
 	maskID   = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|\b[0-9a-f]{32,64}\b`)
 	maskIP   = regexp.MustCompile(`\b10\.\d+\.\d+\.\d+\b`)
 	maskPort = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 	maskNode = regexp.MustCompile(`\bn[12](\b|_)`)
-	// The runtime gets fewer headers of the agent, and says so.
+	// The runtime reports the headers that it gets. It gets fewer headers from the agent.
 	maskSeen = regexp.MustCompile(`in request with \d+ headers|http\.Header\{.*\}`)
 )
 
@@ -170,61 +170,62 @@ func (n comparedNode) mask(s string) string {
 	return maskNode.ReplaceAllString(s, "NODE$1")
 }
 
-// differences are those of the answers to a request, by what differs.
-func (r comparedRequest) differences(ours, theirs comparedAnswer) map[string]string {
+// compareResponses returns the differences between two responses to a request, by the name of the request and the differing
+// part.
+func (r comparedRequest) compareResponses(ours, theirs comparedResponse) map[string]string {
 	found := map[string]string{}
-	say := func(what, ours, theirs string) {
+	add := func(what, ours, theirs string) {
 		if ours != theirs {
-			found[r.name()+": "+what] = fmt.Sprintf("the agent has %.600q, the kubelet %.600q", ours, theirs)
+			found[r.name()+": "+what] = fmt.Sprintf("agent: %.600q, kubelet: %.600q", ours, theirs)
 		}
 	}
-	say("status", fmt.Sprint(ours.code), fmt.Sprint(theirs.code))
+	add("status", fmt.Sprint(ours.code), fmt.Sprint(theirs.code))
 	for name := range union(ours.header, theirs.header) {
-		say("header "+name, ours.header[name], theirs.header[name])
+		add("header "+name, ours.header[name], theirs.header[name])
 	}
 	part := r.part
 	if ours.code != http.StatusOK || theirs.code != http.StatusOK {
 		part = text
 	}
-	if part == nobody {
+	if part == noBody {
 		return found
 	}
 	if part == text {
-		say("body", ours.body, theirs.body)
+		add("body", ours.body, theirs.body)
 		return found
 	}
 	a, b := r.fields(ours.body, part), r.fields(theirs.body, part)
 	for path := range union(a, b) {
 		if part != subset || a[path] != "" {
-			say("body "+path, a[path], b[path])
+			add("body "+path, a[path], b[path])
 		}
 	}
 	return found
 }
 
 // fields returns the fields of a JSON body by their paths.
-func (r comparedRequest) fields(body string, part part) map[string]string {
+func (r comparedRequest) fields(body string, part bodyPart) map[string]string {
 	var value any
 	if err := json.Unmarshal([]byte(body), &value); err != nil {
 		return map[string]string{"": err.Error()}
 	}
 	all := map[string]string{}
-	flatten("", byName(value), all)
+	flatten("", itemsByName(value), all)
 	if part == values {
 		return all
 	}
 	kinds := map[string]string{}
 	for path, value := range all {
 		if part == subset && slices.Contains([]string{"", "<nil>", "0", "0s", "false", "map[]", "[]"}, value) {
-			continue // it is not set
+			continue // not set
 		}
-		kinds[inList.ReplaceAllString(path, "[]")] = "there"
+		kinds[listIndex.ReplaceAllString(path, "[]")] = "there"
 	}
 	return kinds
 }
 
-// byName returns a list of objects with its items by their names: they are in no order.
-func byName(list any) any {
+// itemsByName replaces the items of a list by a map of them by name, because their order is random.
+func itemsByName(list any) any {
 	object, _ := list.(map[string]any)
 	items, _ := object["items"].([]any)
 	if len(items) == 0 {
@@ -241,11 +242,11 @@ func byName(list any) any {
 	return object
 }
 
-// inList is the place of an element.
-var inList = regexp.MustCompile(`\[[^\]]*\]`)
+// listIndex matches the index of a list element in a path.
+var listIndex = regexp.MustCompile(`\[[^\]]*\]`)
 
-// The agent's own API answers requests as that of kubelet 1.37.1 does, which runs the same pods on a containerd of its own: status,
-// headers and body differ only as testdata/requests.txt names it.
+// The API of the agent responds to requests like that of kubelet 1.37.1, which runs the same pods on a containerd of its
+// own. Status, headers and body differ only as testdata/requests.txt lists.
 func TestClusterRequestsBesideKubelet(t *testing.T) {
 	needCluster(t)
 	n := newNode(t)
@@ -265,44 +266,44 @@ func TestClusterRequestsBesideKubelet(t *testing.T) {
 	n.start(own)
 	fields["port"], fields["staticPodPath"], fields["registerNode"] = exetest.FreePort(t), kubelet.Path, false
 	nodes := []comparedNode{{name: "n1", port: n.port}, {name: "n2", port: fields["port"].(int)}}
-	nodes[0].await(t) // and the bridge has its address
+	nodes[0].awaitPods(t) // and the bridge has its address
 	startKubelet(t, fields, "--node-ip="+address)
-	nodes[1].await(t)
+	nodes[1].awaitPods(t)
 	for _, node := range nodes {
-		exetest.Eventually(t, clusterTimeout, func() error { return node.measured(t) })
+		exetest.Eventually(t, clusterTimeout, func() error { return node.checkMeasured(t) })
 	}
 
 	differ := map[string]string{}
 	for _, r := range comparedRequests() {
-		var answers [2]comparedAnswer
+		var answers [2]comparedResponse
 		for i, node := range nodes {
 			var err error
-			if answers[i], err = node.ask(t.Context(), r); err != nil {
+			if answers[i], err = node.send(t.Context(), r); err != nil {
 				answers[i].body += " and " + err.Error()
 			}
 		}
-		maps.Copy(differ, r.differences(answers[0], answers[1]))
+		maps.Copy(differ, r.compareResponses(answers[0], answers[1]))
 	}
 	require.NoError(t, checkDifferences("requests.txt", differ))
 	t.Logf("%d requests", len(comparedRequests()))
 }
 
-// await waits until the node's pods are what they will be.
-func (n *comparedNode) await(t *testing.T) {
+// awaitPods waits until all pods of the node are in their final state.
+func (n *comparedNode) awaitPods(t *testing.T) {
 	exetest.Eventually(t, clusterTimeout, func() error {
-		a, err := n.ask(t.Context(), comparedRequest{http.MethodGet, "/pods", nil, nobody})
+		a, err := n.send(t.Context(), comparedRequest{http.MethodGet, "/pods", nil, noBody})
 		if err != nil {
 			return err
 		}
 		if a.code != http.StatusOK {
-			return fmt.Errorf("%s answers %d: %s", n.name, a.code, a.body)
+			return fmt.Errorf("%s responds with %d: %s", n.name, a.code, a.body)
 		}
-		return n.settled(t)
+		return n.checkPodsSettled(t)
 	})
 }
 
-// settled says what is missing until the pods of the node are what they will be.
-func (n *comparedNode) settled(t *testing.T) error {
+// checkPodsSettled returns an error that names the pods of the node that are not in their final state.
+func (n *comparedNode) checkPodsSettled(t *testing.T) error {
 	resp, err := (&http.Client{Timeout: timeout, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
 	}}).Get(fmt.Sprintf("https://127.0.0.1:%d/pods", n.port))
@@ -320,7 +321,7 @@ func (n *comparedNode) settled(t *testing.T) error {
 		switch {
 		case pod.Name == "web-"+n.name && len(s) == 2 && s[0].Ready && s[1].Ready:
 			n.uid = string(pod.UID)
-			a, err := n.ask(t.Context(), comparedRequest{http.MethodGet, "/containerLogs/default/web-NODE/log", nil, text})
+			a, err := n.send(t.Context(), comparedRequest{http.MethodGet, "/containerLogs/default/web-NODE/log", nil, text})
 			is["web"] = err == nil && strings.Contains(a.body, "error 3")
 		case pod.Name == "dead-"+n.name:
 			is["dead"] = pod.Status.Phase == corev1.PodFailed
@@ -331,15 +332,15 @@ func (n *comparedNode) settled(t *testing.T) error {
 	var missing []error
 	for name := range comparedPods {
 		if !is[name] {
-			missing = append(missing, errors.New("pod "+name+" of "+n.name+" is not as it will be"))
+			missing = append(missing, errors.New("pod "+name+" of "+n.name+" is not in its final state"))
 		}
 	}
 	return errors.Join(missing...)
 }
 
-// measured says what is missing until the node's summary has what is measured in the background.
-func (n comparedNode) measured(t *testing.T) error {
-	a, err := n.ask(t.Context(), comparedRequest{http.MethodGet, "/stats/summary", nil, text})
+// checkMeasured returns an error if the summary of the node lacks values that are measured in the background.
+func (n comparedNode) checkMeasured(t *testing.T) error {
+	a, err := n.send(t.Context(), comparedRequest{http.MethodGet, "/stats/summary", nil, text})
 	if err != nil {
 		return err
 	}

@@ -16,21 +16,21 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Pods are resized through the API server, which refuses what the Node does not declare: pod-level resources, sidecars by their
-// policy, an init container that runs; and again by an agent that was restarted.
+// Pods are resized through the API server, which refuses features that the Node does not declare: pod-level resources,
+// restarts of sidecars, running init containers. A restarted agent resizes pods, too.
 func TestClusterResize(t *testing.T) {
 	m := newMember(t, map[string]any{})
 	for name, test := range map[string]func(*testing.T, *member){
-		"pod-level resources added":  addPodLevel,
-		"init container that runs":   resizeInit,
-		"more than the node can run": resizeBeyondNode,
+		"pod-level resources added":       addPodLevel,
+		"init container that runs":        resizeInit,
+		"more CPU than the node has left": resizeBeyondNode,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, m.in(t)) })
+		t.Run(name, func(t *testing.T) { test(t, m.forTest(t)) })
 	}
-	resizePodLevel(t, m) // last, and by itself: an agent that a part of a test starts ends with that part
+	resizePodLevel(t, m) // last, and outside of a subtest: an agent that a subtest starts is killed when the subtest ends
 }
 
-// resize patches a pod by its subresource, and waits until its status has no more to say about that.
+// resize patches the resize subresource of a pod. It waits until the status has no resize condition and the new generation.
 func (m *member) resize(pod, patch string) *corev1.Pod {
 	m.t.Helper()
 	m.do("patch", "pod", pod, "--subresource", "resize", "--type", "strategic", "-p", patch)
@@ -43,20 +43,21 @@ func (m *member) resize(pod, patch string) *corev1.Pod {
 			}
 		}
 		if now.Status.ObservedGeneration < now.Generation {
-			return fmt.Errorf("generation %d of %d is observed", now.Status.ObservedGeneration, now.Generation)
+			return fmt.Errorf("generation %d is observed, want %d", now.Status.ObservedGeneration, now.Generation)
 		}
 		return nil
 	})
 	return now
 }
 
-// amountsOf writes the CPU and memory of requirements: requests, and limits.
-func amountsOf(r *corev1.ResourceRequirements) string {
+// formatResources returns CPU and memory: requests / limits.
+func formatResources(r *corev1.ResourceRequirements) string {
 	return fmt.Sprintf("%s %s / %s %s", r.Requests.Cpu(), r.Requests.Memory(), r.Limits.Cpu(), r.Limits.Memory())
 }
 
-// quotaOf returns the CPU quota and the memory limit that a container of a pod has in the kernel, or, without a name, the pod.
-func (m *member) quotaOf(name, container string) string {
+// kernelLimits returns the CPU quota and the memory limit of a container's cgroup, or of the pod's cgroup if container is
+// empty.
+func (m *member) kernelLimits(name, container string) string {
 	m.t.Helper()
 	pod := m.pod(name)
 	p := cgroups.PodPath("", cgroups.Burstable, string(pod.UID))
@@ -96,33 +97,33 @@ spec:
 `)
 	m.do("wait", "--for=condition=ready", "pod/whole", "--timeout=60s")
 	pod := m.pod("whole")
-	require.Equal(t, "200m 64Mi / 400m 128Mi", amountsOf(pod.Status.Resources))
-	require.Equal(t, "40000 134217728", m.quotaOf("whole", "main"), "the limit of its pod")
+	require.Equal(t, "200m 64Mi / 400m 128Mi", formatResources(pod.Status.Resources))
+	require.Equal(t, "40000 134217728", m.kernelLimits("whole", "main"), "the container has the limit of its pod")
 
 	pod = m.resize("whole", `{"spec": {"resources": {"requests": {"cpu": "300m"}, "limits": {"cpu": "600m", "memory": "160Mi"}}}}`)
-	require.Equal(t, "300m 64Mi / 600m 160Mi", amountsOf(pod.Status.Resources))
+	require.Equal(t, "300m 64Mi / 600m 160Mi", formatResources(pod.Status.Resources))
 	require.Equal(t, "300m", pod.Status.AllocatedResources.Cpu().String())
-	require.Equal(t, "60000 167772160", m.quotaOf("whole", "main"))
-	require.Equal(t, "60000 167772160", m.quotaOf("whole", ""))
-	require.Equal(t, "5000 16777216", m.quotaOf("whole", "proxy"))
+	require.Equal(t, "60000 167772160", m.kernelLimits("whole", "main"))
+	require.Equal(t, "60000 167772160", m.kernelLimits("whole", ""))
+	require.Equal(t, "5000 16777216", m.kernelLimits("whole", "proxy"))
 	require.Zero(t, pod.Status.ContainerStatuses[0].RestartCount+pod.Status.InitContainerStatuses[0].RestartCount)
 
 	m.restart()
 	pod = m.resize("whole", `{"spec": {"resources": {"requests": {"cpu": "200m"}, "limits": {"cpu": "400m", "memory": "128Mi"}},
 		"initContainers": [{"name": "proxy", "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "100m"}}}]}}`)
-	require.Equal(t, "200m 64Mi / 400m 128Mi", amountsOf(pod.Status.Resources))
+	require.Equal(t, "200m 64Mi / 400m 128Mi", formatResources(pod.Status.Resources))
 	exetest.Eventually(t, timeout, func() error {
 		if pod = m.pod("whole"); pod.Status.InitContainerStatuses[0].RestartCount != 1 || !pod.Status.InitContainerStatuses[0].Ready {
-			return fmt.Errorf("the sidecar is %+v", pod.Status.InitContainerStatuses[0])
+			return fmt.Errorf("unexpected status of the sidecar: %+v", pod.Status.InitContainerStatuses[0])
 		}
 		return nil
 	})
 	require.Zero(t, pod.Status.ContainerStatuses[0].RestartCount)
-	require.Equal(t, "40000 134217728", m.quotaOf("whole", "main"))
-	require.Equal(t, "40000 134217728", m.quotaOf("whole", ""))
-	require.Equal(t, "10000 16777216", m.quotaOf("whole", "proxy"))
+	require.Equal(t, "40000 134217728", m.kernelLimits("whole", "main"))
+	require.Equal(t, "40000 134217728", m.kernelLimits("whole", ""))
+	require.Equal(t, "10000 16777216", m.kernelLimits("whole", "proxy"))
 	exetest.Eventually(t, timeout, func() error {
-		return m.tells("whole", []string{`Normal ResizeStarted Pod resize started: {"initContainers":`, `Normal ResizeCompleted Pod resize completed: {"initContainers":`})
+		return m.checkEvents("whole", []string{`Normal ResizeStarted Pod resize started: {"initContainers":`, `Normal ResizeCompleted Pod resize completed: {"initContainers":`})
 	})
 	m.do("delete", "pod", "whole")
 }
@@ -142,8 +143,8 @@ spec:
 `)
 	m.do("wait", "--for=condition=ready", "pod/added", "--timeout=60s")
 	pod := m.resize("added", `{"spec": {"resources": {"requests": {"cpu": "50m"}, "limits": {"cpu": "250m"}}}}`)
-	require.Equal(t, "50m 0 / 250m 0", amountsOf(pod.Status.Resources))
-	require.Equal(t, "20m 0 / 100m 0", amountsOf(pod.Status.ContainerStatuses[0].Resources))
+	require.Equal(t, "50m 0 / 250m 0", formatResources(pod.Status.Resources))
+	require.Equal(t, "20m 0 / 100m 0", formatResources(pod.Status.ContainerStatuses[0].Resources))
 	m.do("delete", "pod", "added")
 }
 
@@ -166,7 +167,7 @@ spec:
 `)
 	exetest.Eventually(t, timeout, func() error {
 		if list := m.pod("setup").Status.InitContainerStatuses; len(list) == 0 || list[0].State.Running == nil {
-			return fmt.Errorf("the init container does not run")
+			return fmt.Errorf("the init container is not running")
 		}
 		return nil
 	})
@@ -174,15 +175,15 @@ spec:
 		pod := m.resize("setup", fmt.Sprintf(`{"spec": {"initContainers": [{"name": "init",
 			"resources": {"requests": {"cpu": %q, "memory": %q}, "limits": {"cpu": %[1]q, "memory": %[2]q}}}]}}`, step.cpu, step.memory))
 		st := pod.Status.InitContainerStatuses[0]
-		require.Equal(t, fmt.Sprintf("%s %s / %[1]s %[2]s", step.cpu, step.memory), amountsOf(st.Resources))
+		require.Equal(t, fmt.Sprintf("%s %s / %[1]s %[2]s", step.cpu, step.memory), formatResources(st.Resources))
 		require.Equal(t, step.cpu, st.AllocatedResources.Cpu().String())
 		require.Zero(t, st.RestartCount)
-		require.Equal(t, step.kernel, m.quotaOf("setup", "init"))
+		require.Equal(t, step.kernel, m.kernelLimits("setup", "init"))
 	}
 	m.do("delete", "pod", "setup")
 }
 
-// resizeBeyondNode asks for CPU that another pod of the node has. The API server itself refuses more than the node has in all.
+// resizeBeyondNode requests CPU that another pod uses. The API server itself refuses more than the capacity of the node.
 func resizeBeyondNode(t *testing.T, m *member) {
 	for _, name := range []string{"beyond", "beside"} {
 		m.apply(fmt.Sprintf(`
@@ -205,7 +206,7 @@ spec:
 	exetest.Eventually(t, timeout, func() error {
 		pod = m.pod("beyond")
 		if c := podstatus.FindCondition(pod.Status.Conditions, corev1.PodResizePending); c == nil || c.ObservedGeneration != pod.Generation {
-			return fmt.Errorf("the conditions are %+v", pod.Status.Conditions)
+			return fmt.Errorf("unexpected conditions: %+v", pod.Status.Conditions)
 		}
 		return nil
 	})
@@ -216,7 +217,7 @@ spec:
 	m.do("delete", "pod", "beside")
 	exetest.Eventually(t, clusterTimeout, func() error {
 		if pod = m.pod("beyond"); pod.Status.AllocatedResources.Cpu().String() != all {
-			return fmt.Errorf("the pod has %s", pod.Status.AllocatedResources.Cpu())
+			return fmt.Errorf("the pod has CPU %s", pod.Status.AllocatedResources.Cpu())
 		}
 		return nil
 	})

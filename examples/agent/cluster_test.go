@@ -22,10 +22,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// clusterTimeout is the longest wait for something that the control plane does after its own time-outs and back-offs.
+// clusterTimeout is the longest wait for the control plane, which has time-outs and back-offs of its own.
 const clusterTimeout = 3 * time.Minute
 
-// cluster is a node whose static pods are a control plane as kubeadm has written it.
+// cluster is a node whose static pods are the control plane of kubeadm.
 type cluster struct {
 	*node
 	*controlplane.Cluster
@@ -34,21 +34,21 @@ type cluster struct {
 	kubeconfig string
 }
 
-// parts are the static pods of a control plane.
+// parts returns the names of the static pods of a control plane.
 func parts() []string {
 	return []string{controlplane.Etcd, controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler}
 }
 
-// newCluster starts an agent and gives it the manifests of kubeadm.
+// newCluster starts an agent with the manifests of kubeadm.
 func newCluster(t *testing.T) *cluster {
 	if os.Getenv(controlplane.RequiredEnv) != "required" {
-		t.Skipf("minutes, and programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
+		t.Skipf("takes minutes and needs programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
 	}
 	n := newNode(t)
 	require.NoError(t, n.lab.Import(t.Context(), append(parts(), controlplane.Kubectl)...))
-	// The bridge of the lab has an address that others reach, as soon as there is a pod on it.
+	// The address of the lab's bridge is reachable as soon as a pod is attached to it.
 	c := &cluster{node: n, Cluster: controlplane.PrepareKubeadm(t, "n1", n.lab.Subnet().Addr().Next())}
-	c.kubeconfig = filepath.Join(c.Root, "etc", "kubernetes", "kubelet.conf") // what kubeadm gives to a kubelet
+	c.kubeconfig = filepath.Join(c.Root, "etc", "kubernetes", "kubelet.conf") // the kubeconfig that kubeadm writes for a kubelet
 	n.manifests.Write("first.yaml", podYAML("first", sleeper))
 	c.restart()
 	n.awaitRunning(timeout, "first-n1")
@@ -64,7 +64,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// restart kills the agent, if there is one, and starts another.
+// restart kills the agent, if one runs, and starts another.
 func (c *cluster) restart() {
 	if c.agent != nil {
 		c.agent.Kill()
@@ -77,7 +77,7 @@ func (c *cluster) awaitReady() {
 	exetest.Eventually(c.t, clusterTimeout, func() error { return c.Admin().CheckReady(within(c.t, 10*time.Second)) })
 }
 
-// awaitParts waits until the last that the agent said of each part is that it is ready.
+// awaitParts waits until the last status line of each part reports it as ready.
 func (c *cluster) awaitParts() {
 	c.t.Helper()
 	exetest.Eventually(c.t, clusterTimeout, func() error {
@@ -96,7 +96,7 @@ func (c *cluster) awaitParts() {
 	})
 }
 
-// get reads an object, do makes a call that has to succeed.
+// get reads an object.
 func (c *cluster) get(path string, out any) error {
 	return c.Admin().Do(within(c.t, 10*time.Second), http.MethodGet, path, nil, out)
 }
@@ -106,8 +106,8 @@ func (c *cluster) do(method, path string, in, out any) {
 	require.NoError(c.t, c.Admin().Do(within(c.t, timeout), method, path, in, out))
 }
 
-// ran returns the containers of the pods, by pod.
-func (c *cluster) ran(pods ...string) map[string]map[string]string {
+// containersByPod returns the containers of pods, by pod.
+func (c *cluster) containersByPod(pods ...string) map[string]map[string]string {
 	all := map[string]map[string]string{}
 	for _, pod := range pods {
 		all[pod], _ = c.containers(pod + "-n1")
@@ -115,8 +115,8 @@ func (c *cluster) ran(pods ...string) map[string]map[string]string {
 	return all
 }
 
-// sandboxes returns the sandboxes of a pod that run. While a changed pod replaces one there may be two.
-func (c *cluster) sandboxes(pod string) (ids []string, err error) {
+// readySandboxes returns the ready sandboxes of a pod. It may have two while a changed pod is replaced.
+func (c *cluster) readySandboxes(pod string) (ids []string, err error) {
 	snap, err := c.client.List(within(c.t, 10*time.Second))
 	for _, s := range snap.Sandboxes {
 		if s.Pod.Name == pod+"-n1" && s.State == cri.SandboxReady {
@@ -126,12 +126,12 @@ func (c *cluster) sandboxes(pod string) (ids []string, err error) {
 	return ids, err
 }
 
-// allSandboxes returns the sandboxes of all pods that are named.
+// allSandboxes returns the one ready sandbox of each pod.
 func (c *cluster) allSandboxes(pods ...string) map[string][]string {
 	c.t.Helper()
 	all := map[string][]string{}
 	for _, pod := range pods {
-		ids, err := c.sandboxes(pod)
+		ids, err := c.readySandboxes(pod)
 		require.NoError(c.t, err)
 		require.Len(c.t, ids, 1, pod)
 		all[pod] = ids
@@ -148,9 +148,9 @@ func (c *cluster) addFlag(part, flag string) {
 	c.Manifests[file] = strings.Replace(c.Manifests[file], command, command+"    - "+flag+"\n", 1)
 	c.manifests.Write(file, c.Manifests[file])
 	exetest.Eventually(c.t, clusterTimeout, func() error {
-		now, err := c.sandboxes(part)
+		now, err := c.readySandboxes(part)
 		if err == nil && (len(now) != 1 || now[0] == before) {
-			err = fmt.Errorf("the sandboxes of %s are %s, and %s before", part, now, before)
+			err = fmt.Errorf("the sandboxes of %s are %s, and were %s", part, now, before)
 		}
 		return err
 	})
@@ -162,14 +162,14 @@ const (
 	pathAccounts = "/api/v1/namespaces/default/serviceaccounts"
 )
 
-// keep stores an object that kept looks for.
-func (c *cluster) keep() {
+// createKeptObject stores the object that requireKeptObject reads.
+func (c *cluster) createKeptObject() {
 	made := corev1.ConfigMap{Data: map[string]string{"color": "red"}}
 	made.Name = "kept"
 	c.do(http.MethodPost, pathMaps, made, nil)
 }
 
-func (c *cluster) kept() {
+func (c *cluster) requireKeptObject() {
 	c.t.Helper()
 	c.awaitReady()
 	var found corev1.ConfigMap
@@ -177,47 +177,47 @@ func (c *cluster) kept() {
 	require.Equal(c.t, map[string]string{"color": "red"}, found.Data)
 }
 
-// The four static pods that kubeadm writes run under this agent, with nothing in their manifests changed but ports, paths of
-// the host and images. What they store outlives deaths of the agent, which touch no container, and changed manifests, each of
-// which replaces its pod and no other. Beside them a pod is known to the API server by a token that the agent has had issued.
+// The control plane of kubeadm runs as four static pods of this agent. Only ports, host paths and images in its manifests
+// are changed. Its data survives restarts of the agent, which affect no container, and changed manifests, which replace only
+// their own pod. The API server authenticates a pod by a token that the agent has requested.
 func TestClusterOfKubeadm(t *testing.T) {
 	c := newCluster(t)
-	c.keep()
+	c.createKeptObject()
 	app := c.startApp()
-	first := app.token("long")
-	app.authenticates("long")
-	app.authenticates("short")
+	first := app.readToken("long")
+	app.checkIdentity("long")
+	app.checkIdentity("short")
 
 	pods := append(parts(), "app", "first")
-	before := c.ran(pods...)
+	before := c.containersByPod(pods...)
 	var restarted time.Time
 	for range 5 {
-		time.Sleep(rand.N(3 * time.Second)) // the moment of the crash
+		time.Sleep(rand.N(3 * time.Second)) // the agent is killed at a random moment
 		restarted = time.Now()
 		c.restart()
 	}
 	c.awaitParts()
-	c.kept()
-	require.Equal(t, before, c.ran(pods...), "no death of the agent touches a container")
-	app.awaitOther("long", first, timeout) // the new agent has another, and the one before lasts until it has expired
-	app.authenticates("long")
+	c.requireKeptObject()
+	require.Equal(t, before, c.containersByPod(pods...), "no container is restarted when the agent is killed")
+	app.awaitNewToken("long", first, timeout) // the new agent requests another token, and the old one stays valid until it expires
+	app.checkIdentity("long")
 
 	others := []string{controlplane.Etcd, controlplane.APIServer, controlplane.ControllerManager, "app", "first"}
-	before = c.ran(others...)
+	before = c.containersByPod(others...)
 	c.addFlag(controlplane.Scheduler, "--v=1")
 	c.awaitParts()
-	require.Equal(t, before, c.ran(others...), "no other pod is touched by a change of the scheduler")
+	require.Equal(t, before, c.containersByPod(others...), "no other pod is affected by a change of the scheduler")
 
 	for part, flag := range map[string]string{controlplane.Etcd: "--max-txn-ops=129", controlplane.APIServer: "--max-requests-inflight=401"} {
 		others := slices.DeleteFunc(slices.Clone(pods), func(pod string) bool { return pod == part })
 		before := c.allSandboxes(others...)
 		c.addFlag(part, flag)
-		c.kept()
-		require.Equal(t, before, c.allSandboxes(others...), "no other pod is replaced by a change of %s", part)
+		c.requireKeptObject()
+		require.Equal(t, before, c.allSandboxes(others...), "no other pod is replaced after a change of %s", part)
 	}
 	c.awaitParts()
 
-	app.refreshes(restarted)
-	app.dies()
-	c.end(c.agent)
+	app.awaitRefresh(restarted)
+	app.checkRemoval()
+	c.drain(c.agent)
 }

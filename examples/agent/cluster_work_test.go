@@ -21,31 +21,31 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// Workloads of every kind that a cluster's users have, and what they and their administrators do with them, on one node.
+// Workloads of every kind, and operations on them by users and administrators, on one node.
 func TestClusterWorkloads(t *testing.T) {
 	m := newMember(t, map[string]any{})
 	for name, test := range map[string]func(*testing.T, *member){
-		"a job whose token is the pod's own":               jobWithToken,
-		"a stateful set keeps its data by claims":          statefulSet,
-		"a daemon set, a taint and a drain":                drained,
-		"a static pod has a mirror":                        mirrored,
-		"a pod that does not fit, and one that never will": rejected,
-		"readiness gates and deadlines":                    gates,
-		"deleted while its image is pulled":                deletedWhilePulling,
+		"job with tokens of its pods":           jobWithToken,
+		"stateful set keeps its data by claims": statefulSet,
+		"daemon set, drain and taint":           taintAndDrain,
+		"static pod has a mirror pod":           staticPodMirror,
+		"pods that do not fit are rejected":     podsThatDoNotFit,
+		"readiness gates and deadlines":         readinessGates,
+		"pod deleted while its image is pulled": deletedWhilePulling,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, m.in(t)) })
+		t.Run(name, func(t *testing.T) { test(t, m.forTest(t)) })
 	}
 }
 
-// in returns the member for a part of a test.
-func (m *member) in(t *testing.T) *member {
+// forTest returns the member for a subtest.
+func (m *member) forTest(t *testing.T) *member {
 	other, n := *m, *m.node
 	n.t = t
 	other.node = &n
 	return &other
 }
 
-// pod returns a pod as the API server has it.
+// pod returns a pod of the API server.
 func (m *member) pod(name string) *corev1.Pod {
 	m.t.Helper()
 	pod := &corev1.Pod{}
@@ -71,7 +71,7 @@ spec:
         command: [sh, -c, "cat /var/run/secrets/kubernetes.io/serviceaccount/token > /dev/termination-log; test -n \"$KUBERNETES_SERVICE_HOST\""]
 `)
 	m.do("wait", "--for=condition=complete", "job/who", "--timeout=60s")
-	pods := m.list("app=who")
+	pods := m.listPods("app=who")
 	require.Len(t, pods, 3)
 	token := pods[0].Status.ContainerStatuses[0].State.Terminated.Message
 	review := authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
@@ -120,7 +120,7 @@ spec:
 `)
 	m.do("rollout", "status", "statefulset/db", "--timeout=60s")
 	first, second := m.pod("db-0"), m.pod("db-1")
-	require.False(t, second.Status.StartTime.Before(first.Status.StartTime), "one after the other")
+	require.False(t, second.Status.StartTime.Before(first.Status.StartTime), "the pods start one after the other")
 	m.do("delete", "pod", "db-0")
 	m.do("rollout", "status", "statefulset/db", "--timeout=60s")
 	require.NotEqual(t, first.UID, m.pod("db-0").UID)
@@ -129,7 +129,7 @@ spec:
 	m.do("delete", "pv/disk0", "pv/disk1")
 }
 
-func drained(t *testing.T, m *member) {
+func taintAndDrain(t *testing.T, m *member) {
 	m.apply(`
 apiVersion: apps/v1
 kind: DaemonSet
@@ -164,20 +164,20 @@ spec: {minAvailable: 0, selector: {matchLabels: {app: some}}}
 	m.do("rollout", "status", "daemonset/every", "--timeout=60s")
 	m.do("drain", "n1", "--ignore-daemonsets", "--timeout=60s")
 	m.eventually(timeout, "get", "pods", "-l", "app=some", "--field-selector", "status.phase=Running", "-o", "name")("")
-	require.Len(t, m.list("app=every"), 1)
+	require.Len(t, m.listPods("app=every"), 1)
 	m.do("uncordon", "n1")
 	m.do("rollout", "status", "deployment/some", "--timeout=60s")
 
 	m.do("taint", "node", "n1", "maintenance=now:NoExecute")
 	m.eventually(timeout, "get", "pods", "-l", "app=some", "--field-selector", "status.phase=Running", "-o", "name")("")
-	require.Len(t, m.list("app=every"), 1)
+	require.Len(t, m.listPods("app=every"), 1)
 	m.do("taint", "node", "n1", "maintenance-")
 	m.do("rollout", "status", "deployment/some", "--timeout=60s")
 	m.do("delete", "daemonset/every", "deployment/some", "pdb/some")
 	m.eventually(timeout, "get", "pods", "-l", "app in (some,every)", "-o", "name")("")
 }
 
-func mirrored(t *testing.T, m *member) {
+func staticPodMirror(t *testing.T, m *member) {
 	m.manifests.Write("still.yaml", podYAML("still", sleeper))
 	running := func() {
 		m.eventually(timeout, "get", "pod", "still-n1", "--ignore-not-found", "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].ready}")("Running true")
@@ -190,19 +190,19 @@ func mirrored(t *testing.T, m *member) {
 	m.do("delete", "pod", "still-n1", "--grace-period=0", "--force")
 	exetest.Eventually(t, timeout, func() error {
 		if out, err := m.try("", "get", "pod", "still-n1", "-o", "jsonpath={.metadata.uid}"); err != nil || out == string(before.UID) {
-			return fmt.Errorf("the mirror has not come back: %q %w", out, err)
+			return fmt.Errorf("the mirror pod is not recreated: %q %w", out, err)
 		}
 		return nil
 	})
 	running()
 	after, _ := m.containers("still-n1")
-	require.Equal(t, containers, after, "to delete a mirror costs no container")
+	require.Equal(t, containers, after, "no container is restarted when a mirror pod is deleted")
 
 	m.manifests.Write("still.yaml", podYAML("still", "echo other; "+sleeper))
 	exetest.Eventually(t, timeout, func() error {
 		out, err := m.try("", "get", "pod", "still-n1", "-o", "jsonpath={.metadata.annotations.kubernetes\\.io/config\\.mirror}")
 		if err != nil || out == before.Annotations[corev1.MirrorPodAnnotationKey] {
-			return fmt.Errorf("the mirror is of the old manifest: %w", err)
+			return fmt.Errorf("the mirror pod has the old manifest: %w", err)
 		}
 		return nil
 	})
@@ -211,7 +211,7 @@ func mirrored(t *testing.T, m *member) {
 	m.eventually(timeout, "get", "pod", "still-n1", "--ignore-not-found", "-o", "name")("")
 }
 
-func rejected(t *testing.T, m *member) {
+func podsThatDoNotFit(t *testing.T, m *member) {
 	m.apply(`
 apiVersion: v1
 kind: Pod
@@ -243,7 +243,7 @@ spec:
 	require.Less(t, time.Since(began), 15*time.Second)
 }
 
-func gates(t *testing.T, m *member) {
+func readinessGates(t *testing.T, m *member) {
 	m.apply(`
 apiVersion: v1
 kind: Pod
@@ -283,9 +283,9 @@ spec:
 	m.do("delete", "pod", "pulling", "--timeout=20s")
 }
 
-// While the API server is away pods go on, their containers are started again, and an agent that is killed touches none. What became of
-// them is told when it is back.
-func TestClusterAway(t *testing.T) {
+// While the API server is unavailable, pods keep running and their containers are restarted. A restarted agent restarts
+// none. It reports the statuses once the API server is available.
+func TestClusterAPIServerKilled(t *testing.T) {
 	m := newMember(t, map[string]any{})
 	m.apply(`
 apiVersion: v1
@@ -297,20 +297,20 @@ spec:
 `)
 	m.do("wait", "--for=condition=ready", "pod/lonely", "--timeout=60s")
 	require.NoError(t, m.Kill(controlplane.APIServer))
-	c, err := m.running("lonely")
+	c, err := m.runningContainer("lonely")
 	require.NoError(t, err)
 	require.NoError(t, m.client.StopContainer(within(t, timeout), c.ID, 0))
 	var again cri.Container
 	exetest.Eventually(t, timeout, func() (err error) {
-		again, err = m.running("lonely")
+		again, err = m.runningContainer("lonely")
 		if err == nil && again.ID == c.ID {
-			err = fmt.Errorf("it has not been started again")
+			err = fmt.Errorf("the container is not restarted")
 		}
 		return err
 	})
-	m.restart() // without an API server: what was wanted last goes on
+	m.restart() // the new agent runs its stored pods
 	time.Sleep(2 * time.Second)
-	same, err := m.running("lonely")
+	same, err := m.runningContainer("lonely")
 	require.NoError(t, err)
 	require.Equal(t, again.ID, same.ID)
 	require.NoError(t, m.Restart(t.Context(), controlplane.APIServer))
@@ -318,7 +318,7 @@ spec:
 	m.do("delete", "pod", "lonely", "--timeout=20s")
 }
 
-// A node that is short of memory says so at once, and a pod of the cluster that goes for it fails: it is not started again here.
+// A node with too little memory reports MemoryPressure at once. An evicted pod of the API server fails and is not restarted.
 func TestClusterEviction(t *testing.T) {
 	m := newMember(t, map[string]any{})
 	m.apply(`
@@ -342,9 +342,9 @@ spec:
 	for _, resource := range []string{"memory", "cpu"} {
 		amounts := strings.Fields(m.do("get", "node", "n1", "-o", "jsonpath={.status.capacity."+resource+"} {.status.allocatable."+resource+"}"))
 		capacity, left := resourceapi.MustParse(amounts[0]), resourceapi.MustParse(amounts[1])
-		require.Less(t, left.AsApproximateFloat64(), capacity.AsApproximateFloat64(), "%s is reserved", resource)
+		require.Less(t, left.AsApproximateFloat64(), capacity.AsApproximateFloat64(), "%s is reserved on the node", resource)
 	}
-	same, err := m.running("still-n1")
+	same, err := m.runningContainer("still-n1")
 	require.NoError(t, err)
-	require.Equal(t, still.ID, same.ID, "a static pod of a cluster is not evicted")
+	require.Equal(t, still.ID, same.ID, "the static pod is not evicted")
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// whole is a pod of every kind of container, with all that this agent gives to one.
-const whole = `apiVersion: v1
+// wholePod is a pod with every kind of container and every kind of resource that this agent provides.
+const wholePod = `apiVersion: v1
 kind: Pod
 metadata: {name: whole, labels: {app: shop}}
 spec:
@@ -46,30 +46,30 @@ spec:
       readinessProbe: {exec: {command: ["true"]}, periodSeconds: 1}
 `
 
-const service = `apiVersion: v1
+const serviceYAML = `apiVersion: v1
 kind: Service
 metadata: {name: db, namespace: default}
 spec: {clusterIP: 192.0.2.7, ports: [{port: 5432}]}
 `
 
-const secret = `apiVersion: v1
+const secretYAML = `apiVersion: v1
 kind: Secret
 metadata: {name: db, namespace: default}
 stringData: {password: hunter2}
 `
 
-// Everything that a pod asks for arrives, though its agent is killed at random moments meanwhile; and what has come to
-// run is not started again.
+// A pod gets everything that it requests, although its agent is killed at random moments. A started container is not
+// restarted.
 func TestIntegrationWholePod(t *testing.T) {
 	n := newNode(t)
-	n.objects.Write("default/services/db.yaml", service)
-	n.objects.Write("default/secrets/db.yaml", secret)
-	n.manifests.Write("whole.yaml", whole)
+	n.objects.Write("default/services/db.yaml", serviceYAML)
+	n.objects.Write("default/secrets/db.yaml", secretYAML)
+	n.manifests.Write("whole.yaml", wholePod)
 	n.manifests.Write("job.yaml", strings.Replace(podYAML("job", "echo all done > /dev/termination-log"), "spec:", "spec:\n  restartPolicy: Never", 1))
 	fields := map[string]any{"clusterDNS": []string{"192.0.2.10"}, "clusterDomain": "cluster.local"}
 	for range 6 {
 		a := n.start(fields)
-		time.Sleep(rand.N(1500 * time.Millisecond)) // the moment of the crash
+		time.Sleep(rand.N(1500 * time.Millisecond)) // the agent is killed at a random moment
 		a.Kill()
 	}
 	a := n.start(fields)
@@ -111,31 +111,31 @@ func TestIntegrationWholePod(t *testing.T) {
 	a.AwaitLine(timeout, "pod=job-n1 phase=Succeeded")
 	after, _ := n.containers("whole-n1")
 	require.Equal(t, before, after)
-	// containerd 2.4 can lose a sandbox when the caller of RunPodSandbox dies in the middle of it; no CRI call shows it.
-	n.end(a, "shim", "runc", "mount")
+	// containerd 2.4 can lose a sandbox if the caller of RunPodSandbox dies during the call. No CRI call shows it.
+	n.drain(a, "shim", "runc", "mount")
 }
 
-// A container that writes 50 MB at once fills no disk.
+// The log of a container that writes 50 MB at once stays within its limits.
 func TestIntegrationLogBurst(t *testing.T) {
 	n := newNode(t)
 	n.manifests.Write("burst.yaml", podYAML("burst", "yes 'one line of many, and of no matter' | head -c 50000000; echo; trap 'exit 0' TERM; while :; do echo over; sleep 0.1; done"))
 	a := n.start(map[string]any{"containerLogMaxSize": "1Mi", "containerLogMaxFiles": 3})
 	watch := n.watchLog("burst-n1")
 	exetest.Eventually(t, 2*timeout, func() error {
-		watch.look()
+		watch.update()
 		if !strings.HasSuffix(n.log("burst-n1", "main"), "\nover\n") {
-			return fmt.Errorf("the burst is not over; seen so far: %d files", len(watch.seen))
+			return fmt.Errorf("the burst is not written completely; files so far: %d", len(watch.seen))
 		}
 		return nil
 	})
 	budget := logs.Policy{MaxSize: 1 << 20, MaxFiles: 3}.MaxBytes()
-	t.Logf("%d files seen, %d bytes at most, of which %d are the budget", len(watch.seen), watch.most, budget)
-	require.LessOrEqual(t, watch.most, budget+24<<20, "half of what is written, on a busy machine too")
+	t.Logf("%d files seen, %d bytes at most, limit %d", len(watch.seen), watch.most, budget)
+	require.LessOrEqual(t, watch.most, budget+24<<20, "the log stays below half of the output, also on a busy machine")
 	require.NotContains(t, a.Output(), "level=ERROR")
-	n.end(a)
+	n.drain(a)
 }
 
-// A pod with users of its own sees its root as some other user of the host.
+// In a pod with a user namespace, root is another user of the host.
 func TestIntegrationUserNamespace(t *testing.T) {
 	n := newNode(t)
 	n.manifests.Write("users.yaml", strings.Replace(podYAML("users", "cat /proc/self/uid_map | tr -s ' '; "+sleeper), "spec:", "spec:\n  hostUsers: false", 1))
@@ -143,10 +143,10 @@ func TestIntegrationUserNamespace(t *testing.T) {
 	if !n.hasUserNamespaces() {
 		a.AwaitLine(timeout, "spec.hostUsers", "the runtime has no user namespaces with handler")
 		a.Terminate(timeout)
-		t.Skip("this kernel or runtime has no user namespaces for pods; the agent says so and names the field")
+		t.Skip("this kernel or runtime has no user namespaces for pods; the agent names the field")
 	}
 	n.awaitLog("users-n1", "main", " 0 65536 65536")
-	n.end(a)
+	n.drain(a)
 }
 
 func (n *node) hasUserNamespaces() bool {
@@ -155,7 +155,7 @@ func (n *node) hasUserNamespaces() bool {
 	return slices.ContainsFunc(status.Handlers, func(h cri.RuntimeHandler) bool { return h.Name == "" && h.UserNamespaces })
 }
 
-// Thirty pods run, and follow what is done to their manifests and containers.
+// Thirty pods run, and follow changes of their manifests and containers.
 func TestIntegrationThirtyPods(t *testing.T) {
 	n := newNode(t)
 	var names []string
@@ -167,30 +167,30 @@ func TestIntegrationThirtyPods(t *testing.T) {
 	a := n.start(nil)
 	before := n.awaitRunning(90*time.Second, names...)
 
-	// A manifest that changes replaces its container, and no other.
+	// A changed manifest replaces the container of its pod, and no other.
 	n.manifests.Write("pod00.yaml", podYAML("pod00", "echo changed; "+sleeper))
 	exetest.Eventually(t, 20*time.Second, func() error {
-		c, err := n.running("pod00-n1")
+		c, err := n.runningContainer("pod00-n1")
 		if err == nil && c.ID == before["pod00-n1"].ID {
-			err = fmt.Errorf("still the old container")
+			err = fmt.Errorf("the old container still runs")
 		}
 		return err
 	})
 
-	// A manifest that goes takes its pod along, within its grace.
+	// The pod of a removed manifest terminates within its grace period.
 	n.manifests.Remove("pod01.yaml")
 	exetest.Eventually(t, 10*time.Second, func() error {
 		pods, err := n.pods()
 		if _, there := pods["pod01-n1"]; there {
-			err = fmt.Errorf("pod01 is still there")
+			err = fmt.Errorf("pod01 is not removed")
 		}
 		return err
 	})
 
-	// A container that is killed comes back as the next attempt.
-	n.kill(before["pod02-n1"])
+	// A killed container is restarted as the next attempt.
+	n.killContainer(before["pod02-n1"])
 	exetest.Eventually(t, 10*time.Second, func() error {
-		c, err := n.running("pod02-n1")
+		c, err := n.runningContainer("pod02-n1")
 		if err == nil && c.Attempt != 1 {
 			err = fmt.Errorf("attempt %d", c.Attempt)
 		}
@@ -198,7 +198,7 @@ func TestIntegrationThirtyPods(t *testing.T) {
 	})
 	after := n.awaitRunning(time.Second, names[3:]...)
 	for _, name := range names[3:] {
-		require.Equal(t, before[name].ID, after[name].ID, "nobody asked %s to restart", name)
+		require.Equal(t, before[name].ID, after[name].ID, "the container of %s is not restarted", name)
 	}
 
 	for i := range 30 {
@@ -206,6 +206,6 @@ func TestIntegrationThirtyPods(t *testing.T) {
 			n.manifests.Remove(fmt.Sprintf("pod%02d.yaml", i))
 		}
 	}
-	n.awaitNothing(30 * time.Second)
+	n.awaitNoLeftovers(30 * time.Second)
 	a.Terminate(10 * time.Second)
 }

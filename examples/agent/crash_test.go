@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// An agent that is killed at any moment and started again restarts nothing that runs, makes nothing twice, loses
-// nothing, and counts right.
+// An agent that is killed at random and restarted restarts no running container, creates none twice and loses none. Its
+// restart counts are right.
 func TestIntegrationAgentKilledAtRandom(t *testing.T) {
 	n := newNode(t)
 	var steady []string
@@ -30,7 +30,7 @@ func TestIntegrationAgentKilledAtRandom(t *testing.T) {
 	}
 	n.manifests.Write("crash.yaml", podYAML("crash", "sleep 0.5; exit 1"))
 	n.manifests.Write("job.yaml", strings.Replace(podYAML("job", "sleep 3; exit 0"), "spec:", "spec:\n  restartPolicy: OnFailure", 1))
-	seen := newWatch(n)
+	seen := newContainerWatch(n)
 	for i := range 20 {
 		if i >= 5 && i < 11 {
 			name := fmt.Sprintf("late%d", i)
@@ -38,27 +38,27 @@ func TestIntegrationAgentKilledAtRandom(t *testing.T) {
 			steady = append(steady, name+"-n1")
 		}
 		a := n.start(nil)
-		seen.until(time.Now().Add(time.Duration(rand.Float64() * float64(1500*time.Millisecond))))
+		seen.updateUntil(time.Now().Add(time.Duration(rand.Float64() * float64(1500*time.Millisecond))))
 		a.Kill()
 	}
 	a := n.start(nil)
 	exetest.Eventually(t, 60*time.Second, func() error {
-		seen.look() // an instance that has exited is removed when the next one has
-		return n.allRunning(map[string]cri.Container{}, steady)
+		seen.update() // the agent removes an exited container after the next one has exited
+		return n.collectRunning(map[string]cri.Container{}, steady)
 	})
-	// The one that crashes goes on with its count and its back-off, which counts starts that were cut short too.
+	// The crashing pod keeps its restart count and its back-off, which also count interrupted starts.
 	exetest.Eventually(t, 90*time.Second, func() error {
-		seen.look()
+		seen.update()
 		if n := len(seen.instances["crash-n1"]); n < 3 {
-			return fmt.Errorf("crash has had %d container instances", n)
+			return fmt.Errorf("pod crash has had %d containers", n)
 		}
 		return nil
 	})
-	seen.look()
+	seen.update()
 	for _, name := range steady {
-		require.Equal(t, 1, seen.starts(name), "%s was started once and never again:\n%s", name, seen.history(name))
+		require.Equal(t, 1, seen.countStarts(name), "the container of %s is started once:\n%s", name, seen.history(name))
 	}
-	require.Equal(t, 1, seen.starts("job-n1"), "a job that ended well is not run again")
+	require.Equal(t, 1, seen.countStarts("job-n1"), "a completed job is not restarted")
 	for pod := range seen.instances {
 		seen.requireOrder(pod)
 	}
@@ -68,24 +68,24 @@ func TestIntegrationAgentKilledAtRandom(t *testing.T) {
 	for _, name := range names {
 		n.manifests.Remove(filepath.Base(name))
 	}
-	// containerd 2.4 can lose a shim when the caller of RunPodSandbox dies in the middle of it; no CRI call shows it.
-	n.awaitNothing(30*time.Second, "shim", "runc", "mount")
+	// containerd 2.4 can lose a shim if the caller of RunPodSandbox dies during the call. No CRI call shows it.
+	n.awaitNoLeftovers(30*time.Second, "shim", "runc", "mount")
 	a.Terminate(10 * time.Second)
 }
 
-// watch records every container that it ever sees, past the agent.
-type watch struct {
+// containerWatch records every container in the runtime, independently of the agent.
+type containerWatch struct {
 	n         *node
-	instances map[string]map[string]cri.Container // by pod name and container ID; those that were started
-	numbers   map[string]map[uint32]bool          // of all containers, by pod name
+	instances map[string]map[string]cri.Container // started containers, by pod name and container ID
+	attempts  map[string]map[uint32]bool          // attempts of all containers, by pod name
 }
 
-func newWatch(n *node) *watch {
-	return &watch{n: n, instances: map[string]map[string]cri.Container{}, numbers: map[string]map[uint32]bool{}}
+func newContainerWatch(n *node) *containerWatch {
+	return &containerWatch{n: n, instances: map[string]map[string]cri.Container{}, attempts: map[string]map[uint32]bool{}}
 }
 
-// look takes in what there is now, and fails the test if some pod has two running containers.
-func (w *watch) look() {
+// update records the current containers, and fails the test if a pod has two running ones.
+func (w *containerWatch) update() {
 	w.n.t.Helper()
 	pods, err := w.n.pods()
 	require.NoError(w.n.t, err)
@@ -101,12 +101,12 @@ func (w *watch) look() {
 	}
 }
 
-// record notes a container that runs or ran, with the details of its end.
-func (w *watch) record(pod string, c cri.Container) {
-	if w.numbers[pod] == nil {
-		w.numbers[pod] = map[uint32]bool{}
+// record stores a running or exited container, with its exit details.
+func (w *containerWatch) record(pod string, c cri.Container) {
+	if w.attempts[pod] == nil {
+		w.attempts[pod] = map[uint32]bool{}
 	}
-	w.numbers[pod][c.Attempt] = true
+	w.attempts[pod][c.Attempt] = true
 	known, ok := w.instances[pod][c.ID]
 	if c.State == cri.ContainerCreated || (ok && known.State == c.State) {
 		return
@@ -120,8 +120,8 @@ func (w *watch) record(pod string, c cri.Container) {
 	w.instances[pod][c.ID] = c
 }
 
-// history returns the instances of a pod's container.
-func (w *watch) history(pod string) string {
+// history describes the containers of a pod, for messages.
+func (w *containerWatch) history(pod string) string {
 	var out []string
 	for _, c := range w.instances[pod] {
 		out = append(out, fmt.Sprintf("attempt %d %s exit=%d %s %s started=%s finished=%s", c.Attempt, c.State, c.ExitCode,
@@ -131,17 +131,17 @@ func (w *watch) history(pod string) string {
 	return strings.Join(out, "\n")
 }
 
-func (w *watch) until(end time.Time) {
+func (w *containerWatch) updateUntil(end time.Time) {
 	w.n.t.Helper()
 	for time.Now().Before(end) {
-		w.look()
+		w.update()
 		time.Sleep(30 * time.Millisecond)
 	}
 }
 
-// starts counts the instances of a pod's container that ever ran. A start that was cut short by the death of the agent
-// leaves a container that did not: the runtime gives up on a call whose caller is gone.
-func (w *watch) starts(pod string) int {
+// countStarts returns the number of containers of a pod that have run. If the agent dies during StartContainer, the runtime
+// cancels the call, and the container has not run.
+func (w *containerWatch) countStarts(pod string) int {
 	n := 0
 	for _, c := range w.instances[pod] {
 		if !c.StartedAt.IsZero() {
@@ -151,9 +151,9 @@ func (w *watch) starts(pod string) int {
 	return n
 }
 
-// requireOrder checks that the instances of a pod's container are numbered 0, 1, 2 and so on, none twice. A start that was cut short is
-// made anew under its number, unless its container is still there: the runtime cannot always remove what it was about to start.
-func (w *watch) requireOrder(pod string) {
+// requireOrder checks that the containers of a pod have the attempts 0, 1, 2 and so on, without duplicates. An interrupted
+// start is repeated with the same attempt, unless the runtime cannot remove its container.
+func (w *containerWatch) requireOrder(pod string) {
 	w.n.t.Helper()
 	ran, last := map[uint32]int{}, uint32(0)
 	for _, c := range w.instances[pod] {
@@ -163,14 +163,14 @@ func (w *watch) requireOrder(pod string) {
 		}
 	}
 	for number := range last {
-		require.True(w.n.t, ran[number] > 0 || w.numbers[pod][number], "no instance of %s is %d:\n%s", pod, number, w.history(pod))
+		require.True(w.n.t, ran[number] > 0 || w.attempts[pod][number], "a container of %s has attempt %d:\n%s", pod, number, w.history(pod))
 	}
 	for number, times := range ran {
-		require.Equal(w.n.t, 1, times, "instances of %s are %d:\n%s", pod, number, w.history(pod))
+		require.Equal(w.n.t, 1, times, "one container of %s has attempt %d:\n%s", pod, number, w.history(pod))
 	}
 }
 
-// A runtime that goes away and comes back is the agent's business alone: nobody has to restart it.
+// The agent reconnects to a restarted runtime, and needs no restart itself.
 func TestIntegrationRuntimeRestartUnderLoad(t *testing.T) {
 	n := newNode(t)
 	var names []string
@@ -180,7 +180,7 @@ func TestIntegrationRuntimeRestartUnderLoad(t *testing.T) {
 		names = append(names, name+"-n1")
 	}
 	a := n.start(nil)
-	exetest.Eventually(t, 30*time.Second, func() error { // in the middle of it all
+	exetest.Eventually(t, 30*time.Second, func() error { // while the pods are starting
 		pods, err := n.pods()
 		if err == nil && len(pods) < 5 {
 			err = fmt.Errorf("%d pods", len(pods))
@@ -192,12 +192,12 @@ func TestIntegrationRuntimeRestartUnderLoad(t *testing.T) {
 	require.NoError(t, n.lab.Restart(within(t, 60*time.Second)))
 	before := n.awaitRunning(90*time.Second, names...)
 
-	// With nothing to do, an outage changes nothing.
+	// An outage does not affect running pods.
 	require.NoError(t, n.lab.Kill(within(t, 30*time.Second)))
 	require.NoError(t, n.lab.Restart(within(t, 60*time.Second)))
-	n.kill(before[names[0]])
+	n.killContainer(before[names[0]])
 	exetest.Eventually(t, 30*time.Second, func() error {
-		c, err := n.running(names[0])
+		c, err := n.runningContainer(names[0])
 		if err == nil && c.ID == before[names[0]].ID {
 			err = fmt.Errorf("not replaced")
 		}
@@ -210,7 +210,7 @@ func TestIntegrationRuntimeRestartUnderLoad(t *testing.T) {
 	for i := range names {
 		n.manifests.Remove(fmt.Sprintf("pod%02d.yaml", i))
 	}
-	// containerd 2.4 can lose a shim that it was just starting when it died; no CRI call shows it.
-	n.awaitNothing(60*time.Second, "shim")
+	// containerd 2.4 can lose a shim that it was starting when it died. No CRI call shows it.
+	n.awaitNoLeftovers(60*time.Second, "shim")
 	a.Terminate(10 * time.Second)
 }

@@ -18,14 +18,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// loopDriver is what the agent knows of the driver of loop devices.
+// loopDriver is the CSIDriver object of the driver of loop devices.
 const loopDriver = `apiVersion: storage.k8s.io/v1
 kind: CSIDriver
 metadata: {name: loop.csi.example}
 spec: {podInfoOnMount: true, attachRequired: false, fsGroupPolicy: File, volumeLifecycleModes: [Ephemeral, Persistent]}
 `
 
-// csiNode is a node with a CSI driver, which is a process of its own.
+// csiNode is a node with a CSI driver, which is a separate process.
 type csiNode struct {
 	*node
 	binary, data string
@@ -38,25 +38,25 @@ func newCSINode(t *testing.T) *csiNode {
 	require.NoError(t, err, "%s", out)
 	require.NoError(t, os.MkdirAll(filepath.Join(n.state, "plugins_registry"), 0o750))
 	n.objects.Write("csidrivers/loop.csi.example.yaml", loopDriver)
-	t.Cleanup(n.unmount)
+	t.Cleanup(n.unmountAll)
 	return n
 }
 
-// drive starts the driver.
-func (n *csiNode) drive() *exetest.Process {
+// startDriver starts the driver.
+func (n *csiNode) startDriver() *exetest.Process {
 	n.t.Helper()
-	return n.driveAs("loop.csi.example", n.data, filepath.Join(n.state, "plugins_registry"))
+	return n.startDriverAs("loop.csi.example", n.data, filepath.Join(n.state, "plugins_registry"))
 }
 
-// driveAs starts the driver under a name, with a directory of its own for its volumes, at the registry of an agent. The socket is beside
-// the directory.
-func (n *csiNode) driveAs(name, data, registry string) *exetest.Process {
+// startDriverAs starts the driver under a name and registers it in the registry directory of an agent. Its volumes are in
+// data, and its socket is next to data.
+func (n *csiNode) startDriverAs(name, data, registry string) *exetest.Process {
 	n.t.Helper()
 	return exetest.StartCommand(n.t, exec.Command(n.binary, "-name", name, "-endpoint", data+".sock", "-data", data,
 		"-registry", registry))
 }
 
-// makeDisk makes a volume of the driver, or lets one grow.
+// makeDisk creates a volume of the driver, or expands one.
 func makeDisk(t *testing.T, data, handle string, size int64) {
 	t.Helper()
 	image := filepath.Join(data, "volumes", handle+".img")
@@ -67,7 +67,7 @@ func makeDisk(t *testing.T, data, handle string, size int64) {
 	require.NoError(t, os.Truncate(image, size))
 }
 
-// mounts returns what is mounted below the state of the agent, the deepest first.
+// mounts returns the mount points below the state of the agent, the deepest first.
 func (n *csiNode) mounts() (points []string) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	require.NoError(n.t, err)
@@ -79,15 +79,15 @@ func (n *csiNode) mounts() (points []string) {
 	return points
 }
 
-// unmount unmounts what a test has left behind.
-func (n *csiNode) unmount() {
+// unmountAll unmounts the remaining volumes of a test.
+func (n *csiNode) unmountAll() {
 	for _, point := range n.mounts() {
 		_ = exec.Command("umount", "-l", point).Run()
 	}
 }
 
-// leftNothing waits until nothing is left: no mount, no loop device, no file of a volume.
-func (n *csiNode) leftNothing() {
+// awaitNoVolumes waits until no mount, no loop device and no directory of a volume remains.
+func (n *csiNode) awaitNoVolumes() {
 	n.t.Helper()
 	exetest.Eventually(n.t, timeout, func() error {
 		if left := n.mounts(); len(left) > 0 {
@@ -105,7 +105,7 @@ func (n *csiNode) leftNothing() {
 		for _, glob := range []string{filepath.Join(n.state, "pods", "[^.]*"), filepath.Join(n.data, "inline", "*"), filepath.Join(n.state, "plugins/kubernetes.io/csi/*/*/*")} {
 			left, err := filepath.Glob(glob)
 			if err == nil && len(left) > 0 {
-				err = fmt.Errorf("left behind: %s", left)
+				err = fmt.Errorf("remaining directories: %s", left)
 			}
 			if err != nil {
 				return err
@@ -115,8 +115,8 @@ func (n *csiNode) leftNothing() {
 	})
 }
 
-// A pod has an inline volume of a CSI driver; it waits for the driver, keeps the volume while driver and agent are killed, and leaves
-// nothing.
+// A pod with an inline volume of a CSI driver waits for the driver. It keeps the volume while driver and agent are
+// restarted, and the volume is torn down with the pod.
 func TestIntegrationCSIInline(t *testing.T) {
 	n := newCSINode(t)
 	n.manifests.Write("inline.yaml", strings.Replace(podYAML("inline",
@@ -125,7 +125,7 @@ func TestIntegrationCSIInline(t *testing.T) {
 		"spec:", "spec:\n  securityContext: {fsGroup: 4321}\n  volumes: [{name: data, csi: {driver: loop.csi.example, fsType: ext4, volumeAttributes: {size: \"16777216\"}}}]", 1))
 	a := n.start(nil)
 	a.AwaitLine(timeout, "FailedMount", "driver name loop.csi.example not found in the list of registered CSI drivers")
-	d := n.drive()
+	d := n.startDriver()
 	n.awaitLog("inline-n1", "main", "size 1 group 4321", "written")
 	before, _ := n.containers("inline-n1")
 
@@ -137,28 +137,28 @@ func TestIntegrationCSIInline(t *testing.T) {
 	require.Equal(t, before, after)
 
 	n.manifests.Remove("inline.yaml")
-	a.AwaitLine(timeout, "tear down", "driver name loop.csi.example not found") // until then nothing of the pod is forgotten
-	n.drive()
-	n.awaitNothing(timeout)
-	n.leftNothing()
+	a.AwaitLine(timeout, "tear down", "driver name loop.csi.example not found") // until then the agent keeps the record of the pod
+	n.startDriver()
+	n.awaitNoLeftovers(timeout)
+	n.awaitNoVolumes()
 	a.Terminate(timeout)
 }
 
-// An agent that is killed while it sets up and takes down inline volumes goes on where it was.
+// An agent that is killed while it sets up or tears down inline volumes continues after its restart.
 func TestIntegrationCSICrashes(t *testing.T) {
 	n := newCSINode(t)
 	for _, name := range []string{"one", "two", "three"} {
 		n.manifests.Write(name+".yaml", strings.Replace(podYAML(name, "cat /data/seen; echo "+name+" > /data/seen; cat /data/seen; "+sleeper,
 			"      volumeMounts: [{name: data, mountPath: /data}]\n"), "spec:", "spec:\n  volumes: [{name: data, csi: {driver: loop.csi.example}}]", 1))
 	}
-	d := n.drive()
+	d := n.startDriver()
 	for range 5 {
 		a := n.start(nil)
-		time.Sleep(rand.N(1200 * time.Millisecond)) // the moment of the crash
+		time.Sleep(rand.N(1200 * time.Millisecond)) // the agent is killed at a random moment
 		a.Kill()
 		if rand.N(2) == 0 {
 			d.Kill()
-			d = n.drive()
+			d = n.startDriver()
 		}
 	}
 	a := n.start(nil)
@@ -173,19 +173,19 @@ func TestIntegrationCSICrashes(t *testing.T) {
 		a.Kill()
 		a = n.start(nil)
 	}
-	n.awaitNothing(2*timeout, "shim", "runc", "mount") // see TestIntegrationWholePod
-	n.leftNothing()
+	n.awaitNoLeftovers(2*timeout, "shim", "runc", "mount") // see TestIntegrationWholePod
+	n.awaitNoVolumes()
 	a.Terminate(timeout)
 }
 
-// claim is a claim and the volume that it is bound to.
-const claim = `apiVersion: v1
+// claimYAML is a claim, and claimedVolumeYAML the volume that is bound to it.
+const claimYAML = `apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: data, namespace: default}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 16Mi}}, volumeName: pv1}
 `
 
-const claimed = `apiVersion: v1
+const claimedVolumeYAML = `apiVersion: v1
 kind: PersistentVolume
 metadata: {name: pv1}
 spec:
@@ -195,79 +195,79 @@ spec:
   csi: {driver: loop.csi.example, volumeHandle: disk1, fsType: ext4}
 `
 
-// usesClaim returns a pod that has the claim mounted.
-func usesClaim(name, script string) string {
+// claimPodYAML returns a pod that mounts the claim.
+func claimPodYAML(name, script string) string {
 	return strings.Replace(podYAML(name, script, "      volumeMounts: [{name: data, mountPath: /data}]\n"),
 		"spec:", "spec:\n  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]", 1)
 }
 
-// Agent and driver are killed while a volume is staged and published, and while it is taken back; what a pod has written is there for
-// the next one, and nothing else is left.
+// Agent and driver are killed while a volume is staged, published and torn down. The next pod finds the data, and nothing
+// else remains.
 func TestIntegrationCSIPersistent(t *testing.T) {
 	n := newCSINode(t)
 	makeDisk(t, n.data, "disk1", 16<<20)
-	n.objects.Write("default/persistentvolumeclaims/data.yaml", claim)
-	n.objects.Write("persistentvolumes/pv1.yaml", claimed)
-	n.manifests.Write("first.yaml", usesClaim("first", "echo kept > /data/file; echo written; "+sleeper))
-	d := n.drive()
+	n.objects.Write("default/persistentvolumeclaims/data.yaml", claimYAML)
+	n.objects.Write("persistentvolumes/pv1.yaml", claimedVolumeYAML)
+	n.manifests.Write("first.yaml", claimPodYAML("first", "echo kept > /data/file; echo written; "+sleeper))
+	d := n.startDriver()
 	for range 5 {
 		a := n.start(nil)
-		time.Sleep(rand.N(1200 * time.Millisecond)) // the moment of the crash, such as between stage and publish
+		time.Sleep(rand.N(1200 * time.Millisecond)) // killed at a random moment, for example between stage and publish
 		a.Kill()
 		d.Kill()
-		d = n.drive()
+		d = n.startDriver()
 	}
 	a := n.start(nil)
 	n.awaitLog("first-n1", "main", "written")
 	before, _ := n.containers("first-n1")
 	a.Kill()
 	d.Kill()
-	n.drive()
+	n.startDriver()
 	a = n.start(nil)
 	a.AwaitLine(timeout, "pod=first-n1 phase=Running")
 	after, _ := n.containers("first-n1")
 	require.Equal(t, before, after)
 
 	n.manifests.Remove("first.yaml")
-	time.Sleep(rand.N(3 * time.Second)) // somewhere in its teardown
+	time.Sleep(rand.N(3 * time.Second)) // during the teardown
 	a.Kill()
 	a = n.start(nil)
-	n.awaitNothing(2*timeout, "shim", "runc", "mount") // see TestIntegrationWholePod
-	n.leftNothing()
-	n.manifests.Write("second.yaml", usesClaim("second", "echo found $(cat /data/file); "+sleeper))
+	n.awaitNoLeftovers(2*timeout, "shim", "runc", "mount") // see TestIntegrationWholePod
+	n.awaitNoVolumes()
+	n.manifests.Write("second.yaml", claimPodYAML("second", "echo found $(cat /data/file); "+sleeper))
 	n.awaitLog("second-n1", "main", "found kept")
 	n.manifests.Remove("second.yaml")
-	n.awaitNothing(timeout, "shim", "runc", "mount")
-	n.leftNothing()
+	n.awaitNoLeftovers(timeout, "shim", "runc", "mount")
+	n.awaitNoVolumes()
 	a.Terminate(timeout)
 }
 
-// A pod has a block device of a CSI driver, which has the data that it wrote when agent and driver were killed.
+// A block device of a CSI driver keeps the data of a pod when agent and driver are killed.
 func TestIntegrationCSIBlock(t *testing.T) {
 	n := newCSINode(t)
 	makeDisk(t, n.data, "disk1", 16<<20)
 	block := strings.NewReplacer("spec: {accessModes", "spec: {volumeMode: Block, accessModes", "spec:\n  capacity", "spec:\n  volumeMode: Block\n  capacity")
-	n.objects.Write("default/persistentvolumeclaims/data.yaml", block.Replace(claim))
-	n.objects.Write("persistentvolumes/pv1.yaml", block.Replace(claimed))
+	n.objects.Write("default/persistentvolumeclaims/data.yaml", block.Replace(claimYAML))
+	n.objects.Write("persistentvolumes/pv1.yaml", block.Replace(claimedVolumeYAML))
 	pod := func(name, script string) string {
-		return strings.NewReplacer("volumeMounts", "volumeDevices", "mountPath: /data", "devicePath: /dev/disk").Replace(usesClaim(name, script))
+		return strings.NewReplacer("volumeMounts", "volumeDevices", "mountPath: /data", "devicePath: /dev/disk").Replace(claimPodYAML(name, script))
 	}
 	n.manifests.Write("first.yaml", pod("first", "test -b /dev/disk && echo data | dd of=/dev/disk conv=fsync 2>/dev/null && echo written; "+sleeper))
-	d := n.drive()
+	d := n.startDriver()
 	a := n.start(nil)
 	n.awaitLog("first-n1", "main", "written")
 	a.Kill()
 	d.Kill()
-	n.drive()
+	n.startDriver()
 	a = n.start(nil)
 	a.AwaitLine(timeout, "pod=first-n1 phase=Running")
 	n.manifests.Remove("first.yaml")
-	n.awaitNothing(timeout)
-	n.leftNothing()
+	n.awaitNoLeftovers(timeout)
+	n.awaitNoVolumes()
 	n.manifests.Write("second.yaml", pod("second", "echo found $(head -c 4 /dev/disk); "+sleeper))
 	n.awaitLog("second-n1", "main", "found data")
 	n.manifests.Remove("second.yaml")
-	n.awaitNothing(timeout)
-	n.leftNothing()
+	n.awaitNoLeftovers(timeout)
+	n.awaitNoVolumes()
 	a.Terminate(timeout)
 }

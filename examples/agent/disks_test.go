@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// disk is a volume of the node, and the claim that it is bound to.
-const disk = `apiVersion: v1
+// diskYAML is a local volume of the node, bound to a claim.
+const diskYAML = `apiVersion: v1
 kind: PersistentVolume
 metadata: {name: %[1]s}
 spec:
@@ -29,15 +29,15 @@ spec:
   nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [%[5]s]}]}]}}
 `
 
-const diskClaim = `apiVersion: v1
+const diskClaimYAML = `apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: %[1]s%[3]s}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 16Mi}}, volumeName: %[2]s, volumeMode: %[4]s}
 `
 
-// usesDisks is a pod with a directory that has its group, a block device as it is, a file system that is made on one, and a claim that
-// is made for it alone.
-const usesDisks = `apiVersion: v1
+// disksPod is a pod with four claims: a directory, which gets the fsGroup, a block device, a block device that the agent
+// formats, and an ephemeral volume.
+const disksPod = `apiVersion: v1
 kind: Pod
 metadata: {name: disks}
 spec:
@@ -60,12 +60,13 @@ spec:
       volumeDevices: [{name: raw, devicePath: /dev/raw}]
 `
 
-const lookAtDisks = `echo dir $(cat /dir/file) group $(stat -c %g /dir/file)
+const disksScript = `echo dir $(cat /dir/file) group $(stat -c %g /dir/file)
 echo to the device > /dev/raw; echo raw $(head -c 13 /dev/raw)
 echo fs $(echo x >> /fs/count; wc -l < /fs/count) $(stat -c %g /fs); echo y > /sub/file && cat /fs/a/b/file
 echo own $(ls /own); trap 'exit 0' TERM; while :; do sleep 0.1; done`
 
-// A pod with local volumes of each kind starts, also after its agent was killed, and leaves nothing mounted but its data.
+// A pod with every kind of local volume starts and survives the kill of its agent. After its removal nothing is mounted, and
+// its data remains.
 func TestIntegrationDisks(t *testing.T) {
 	n := newNode(t)
 	const node, pod = "n1", "disks-n1"
@@ -73,8 +74,8 @@ func TestIntegrationDisks(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("of the host"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(own, "mine"), nil, 0o600))
 	put := func(name, claim, mode, path, owner string) {
-		n.objects.Write("persistentvolumes/"+name+".yaml", fmt.Sprintf(disk, name, mode, claim, path, node))
-		n.objects.Write("default/persistentvolumeclaims/"+claim+".yaml", fmt.Sprintf(diskClaim, claim, name, owner, mode))
+		n.objects.Write("persistentvolumes/"+name+".yaml", fmt.Sprintf(diskYAML, name, mode, claim, path, node))
+		n.objects.Write("default/persistentvolumeclaims/"+claim+".yaml", fmt.Sprintf(diskClaimYAML, claim, name, owner, mode))
 	}
 	raw, fs := loopDisk(t), loopDisk(t)
 	put("pv-dir", "dir", "Filesystem", dir, "")
@@ -82,7 +83,7 @@ func TestIntegrationDisks(t *testing.T) {
 	put("pv-fs", "fs", "Filesystem", fs, "")
 	put("pv-own", pod+"-own", "Filesystem", own, ", ownerReferences: [{apiVersion: v1, kind: Pod, name: "+pod+", uid: '', controller: true}]")
 
-	n.manifests.Write("disks.yaml", fmt.Sprintf(usesDisks, lookAtDisks))
+	n.manifests.Write("disks.yaml", fmt.Sprintf(disksPod, disksScript))
 	a := n.start(nil)
 	n.awaitLog(pod, "main", "dir of the host group 4321", "raw to the device", "fs 1 4321", "y", "own mine")
 	before, _ := n.containers(pod)
@@ -92,11 +93,11 @@ func TestIntegrationDisks(t *testing.T) {
 	after, _ := n.containers(pod)
 	require.Equal(t, before, after)
 	n.manifests.Remove("disks.yaml")
-	n.awaitNothing(timeout)
+	n.awaitNoLeftovers(timeout)
 	exetest.Eventually(t, timeout, func() error {
 		left, err := filepath.Glob(filepath.Join(n.state, "pods", "[^.]*"))
 		if err == nil && len(left) > 0 {
-			err = fmt.Errorf("left behind: %s", left)
+			err = fmt.Errorf("remaining directories: %s", left)
 		}
 		return err
 	})
@@ -108,7 +109,7 @@ func TestIntegrationDisks(t *testing.T) {
 	for _, device := range []string{raw, fs} {
 		out, err := exec.CommandContext(t.Context(), "losetup", "-j", device).CombinedOutput()
 		require.NoError(t, err)
-		require.Empty(t, string(out), "nothing holds it any more")
+		require.Empty(t, string(out), "the loop device is detached")
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	hardware "github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// limitsEnv asks for the limits of the container that has the variables. It has none.
+// limitsEnv has variables with limits of the container, which has none.
 const limitsEnv = `      env:
         - {name: CPU, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 1m}}}
         - {name: MEMORY, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1Ki}}}
@@ -23,7 +23,7 @@ const limitsEnv = `      env:
         - {name: DISK, valueFrom: {resourceFieldRef: {resource: limits.ephemeral-storage}}}
 `
 
-// reservations are no resources of whole CPUs or MiB, so that allocatable is not capacity by accident.
+// reservations are not whole CPUs or MiB, so that allocatable and capacity differ.
 var reservations = map[string]any{
 	"systemReserved": map[string]string{"cpu": "100m", "memory": "10Mi"}, "kubeReserved": map[string]string{"cpu": "23m"},
 }
@@ -39,8 +39,8 @@ func allocatableLine(t *testing.T) string {
 	return fmt.Sprintf("%d %d", m.CPUs*1000-123, (memory+1023)/1024)
 }
 
-// A variable with a limit that the container lacks has the allocatable resources of the node, also without a cluster. Huge pages and
-// requests have no such fallback.
+// A variable with a limit that the container lacks has the allocatable resources of the node, also without a cluster. Huge
+// pages and requests have no such fallback.
 func TestEnvOfMissingLimitsIsAllocatable(t *testing.T) {
 	f := newFiles(t)
 	f.manifests.Write("limits.yaml", podYAML("limits", "echo $CPU $MEMORY $PAGES $REQUEST; [ $DISK -gt 1000000 ] && echo disk; "+sleeper, limitsEnv))
@@ -50,7 +50,7 @@ func TestEnvOfMissingLimitsIsAllocatable(t *testing.T) {
 	a.Terminate(timeout)
 }
 
-// Volumes show the allocatable resources for limits that a container lacks, and a tmpfs is no larger than they are.
+// Volumes have the allocatable resources for limits that a container lacks, and a tmpfs has their size.
 func TestIntegrationVolumesOfMissingLimitsAreAllocatable(t *testing.T) {
 	const items = "items: [" +
 		"{path: cpu, resourceFieldRef: {containerName: main, resource: limits.cpu, divisor: 1m}}, " +
@@ -68,5 +68,5 @@ func TestIntegrationVolumesOfMissingLimitsAreAllocatable(t *testing.T) {
 	line := allocatableLine(t)
 	_, memory, _ := strings.Cut(line, " ")
 	n.awaitLog("limits-n1", "main", "info "+line, "all "+line, "size "+memory)
-	n.end(a)
+	n.drain(a)
 }

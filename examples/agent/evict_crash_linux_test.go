@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// saysOne waits until a process has printed a line with all the words of one of the alternatives.
-func saysOne(t *testing.T, a *exetest.Process, limit time.Duration, alternatives ...[]string) {
+// awaitOneLine waits until a process has printed a line with all words of one alternative.
+func awaitOneLine(t *testing.T, a *exetest.Process, limit time.Duration, alternatives ...[]string) {
 	t.Helper()
 	exetest.Eventually(t, limit, func() error {
 		for line := range strings.Lines(a.Output()) {
@@ -31,24 +31,25 @@ func saysOne(t *testing.T, a *exetest.Process, limit time.Duration, alternatives
 				}
 			}
 		}
-		return errors.New("the step is yet to come")
+		return errors.New("the step is not logged")
 	})
 }
 
-// Agents are killed one after the other, each at the next step of the eviction of a pod whose volume is over its limit. The pod is
-// evicted once, is held back, and runs again; the one beside it is never touched.
-func TestIntegrationAgentKilledWhileItEvicts(t *testing.T) {
-	s := &starved{newNode(t), t.TempDir()}
+// Agents are killed one after the other, each at the next step of the eviction of a pod whose volume exceeds its limit. The
+// pod is evicted once and restarted later; another pod is unaffected.
+func TestIntegrationAgentKilledDuringEviction(t *testing.T) {
+	s := &starvedNode{newNode(t), t.TempDir()}
 	s.manifests.Write("beside.yaml", podYAML("beside", sleeper))
 	s.manifests.Write("over.yaml", strings.Replace(s.podYAML("over", "head -c 5000000 /dev/zero > /dir/file; echo written", "{}"),
 		"emptyDir: {}", "emptyDir: {sizeLimit: 1Mi}", 1))
-	seen := newWatch(s.node)
+	seen := newContainerWatch(s.node)
 	start := func() *exetest.Process { return s.start(map[string]string{"memory.available": "1"}, nil) }
 	a := start()
 	s.awaitRunning(timeout, "beside-n1", "over-n1")
-	s.begin("over")
+	s.startScript("over")
 	s.awaitLog("over-n1", "main", "written")
-	require.NoError(t, os.Remove(filepath.Join(s.signal, "over"))) // the next attempt writes nothing
+	require.NoError(t, os.Remove(filepath.Join(s.signal, "over"))) // the next attempt does not exceed the limit
+
 	down := []string{"pod=over-n1", "phase=Pending", "0/1", "Error"}
 	for _, step := range [][]string{
 		{`msg="evict pod"`, "pod=default/over-n1"},
@@ -57,21 +58,22 @@ func TestIntegrationAgentKilledWhileItEvicts(t *testing.T) {
 		{`msg="kill container"`, "pod=over-n1"},
 		down,
 	} {
-		saysOne(t, a, time.Minute, step, down)
+		awaitOneLine(t, a, time.Minute, step, down)
 		a.Kill()
-		seen.look()
+		seen.update()
 		a = start()
 	}
+
 	exetest.Eventually(t, time.Minute, func() error {
-		seen.look()
-		if seen.starts("over-n1") < 2 {
-			return errors.New("the pod does not run again")
+		seen.update()
+		if seen.countStarts("over-n1") < 2 {
+			return errors.New("the pod is not restarted")
 		}
-		return s.allRunning(s.awaitRunning(timeout, "beside-n1"), []string{"over-n1"})
+		return s.collectRunning(s.awaitRunning(timeout, "beside-n1"), []string{"over-n1"})
 	})
 	time.Sleep(5 * time.Second)
-	seen.look()
-	require.Equal(t, 2, seen.starts("over-n1"), "evicted once:\n%s", seen.history("over-n1"))
-	require.Equal(t, 1, seen.starts("beside-n1"), "never touched:\n%s", seen.history("beside-n1"))
-	s.end(a, "shim", "runc", "mount")
+	seen.update()
+	require.Equal(t, 2, seen.countStarts("over-n1"), "the pod is evicted once:\n%s", seen.history("over-n1"))
+	require.Equal(t, 1, seen.countStarts("beside-n1"), "the other pod is not restarted:\n%s", seen.history("beside-n1"))
+	s.drain(a, "shim", "runc", "mount")
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// A node that is short of memory evicts its pod, says why, and holds it back; when it is short of nothing the pod runs again.
+// A node with too little memory evicts its pod with a message, and temporarily does not restart it. Once memory is available
+// the pod runs again.
 func TestIntegrationEviction(t *testing.T) {
 	n := newNode(t)
 	n.manifests.Write("a.yaml", podYAML("a", sleeper))
@@ -22,11 +23,11 @@ func TestIntegrationEviction(t *testing.T) {
 		out := a.Output()
 		switch {
 		case !strings.Contains(out, "The node was low on resource: memory. Threshold quantity: 1Ei, available: "):
-			return errors.New("nobody was evicted")
+			return errors.New("no pod is evicted")
 		case !strings.Contains(out, "phase=Pending") || !strings.Contains(out, "Evicted"):
-			return errors.New("no status says so")
+			return errors.New("no status has reason Evicted")
 		}
-		if _, err := n.running("a-n1"); err == nil {
+		if _, err := n.runningContainer("a-n1"); err == nil {
 			return errors.New("the pod still runs")
 		}
 		return nil
@@ -36,7 +37,7 @@ func TestIntegrationEviction(t *testing.T) {
 	n.awaitRunning(vmTimeout, "a-n1")
 }
 
-// A threshold that cannot be read ends the agent with the field and the value.
+// An agent with an invalid threshold exits with an error that names the field and the value.
 func TestIntegrationEvictionConfig(t *testing.T) {
 	n := newNode(t)
 	n.manifests.Write("a.yaml", podYAML("a", sleeper))

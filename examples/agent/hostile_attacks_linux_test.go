@@ -29,41 +29,41 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// attacks are what an author of pods, a user of the cluster or a client without credentials may send to an agent.
+// attacks are inputs from authors of pods, users of the cluster and clients without credentials.
 var attacks = []struct {
 	name string
-	run  func(*besieged)
+	run  func(*attackedAgent)
 }{
 	{"quantities whose exponent takes minutes to expand", largeQuantities},
-	{"256 probes of a server that does not answer, without a time-out", silentProbes},
-	{"gRPC health servers that answer with 15 MiB", loudHealth},
+	{"256 probes without a time-out of a server that hangs", silentProbes},
+	{"gRPC health servers with responses of 15 MiB", loudHealth},
 	{"exec probes that print 15 MiB", loudExec},
-	{"HTTP/2 streams of clients without credentials", strangers},
-	{"2,000 tokens of no user while reviews take a second", garbageTokens},
+	{"HTTP/2 streams of clients without credentials", unauthenticatedStreams},
+	{"2,000 invalid tokens while a review takes a second", garbageTokens},
 	{"requests of 80 KB that are refused", longRequests},
 	{"a list of more than 64 MiB of pods", largePods},
 	{"a list of more than 64 MiB of services", largeServices},
-	{"pods of 1 MiB that follow each other under one name", successors},
-	{"12,000 pods that have terminated", manyPods},
+	{"pods of 1 MiB that replace each other under one name", successors},
+	{"12,000 terminated pods", manyPods},
 	{"5,000 optional config maps that do not exist", missingMaps},
 	{"a volume record of more than 4 MiB", largeRecord},
 }
 
-// largeQuantities: from a manifest and from the API server.
-func largeQuantities(b *besieged) {
+// largeQuantities sends quantities in a manifest and through the API server.
+func largeQuantities(b *attackedAgent) {
 	const medium = "HugePages-1e-2000000000"
 	b.manifests.Write("quantity.yaml", podYAML("quantity", "sleep 1000")+"\n  volumes: [{name: v, emptyDir: {medium: "+medium+"}}]\n")
-	require.NoError(b.t, b.Put(b.attacker("quantity", func(pod *corev1.Pod) {
+	require.NoError(b.t, b.Put(b.attackPod("quantity", func(pod *corev1.Pod) {
 		pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: medium}}}}
 	})))
 	pause(b, 5*time.Second)
-	b.agent.Kill() // the store is read at the next start
-	b.launch()
+	b.agent.Kill() // the agent reads the store at its next start
+	b.startAgent()
 	b.awaitReady("good", time.Minute)
 }
 
 // pause gives an attack time to take effect.
-func pause(b *besieged, d time.Duration) {
+func pause(b *attackedAgent, d time.Duration) {
 	b.t.Helper()
 	select {
 	case <-time.After(d):
@@ -71,8 +71,8 @@ func pause(b *besieged, d time.Duration) {
 	}
 }
 
-// silentProbes: readiness and liveness of 128 containers.
-func silentProbes(b *besieged) {
+// silentProbes adds readiness and liveness probes to 128 containers.
+func silentProbes(b *attackedAgent) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b.t, err)
 	b.t.Cleanup(func() { _ = l.Close() })
@@ -90,7 +90,7 @@ func silentProbes(b *besieged) {
 	probe := &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 1<<31 - 1, ProbeHandler: corev1.ProbeHandler{
 		HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Port: intstr.FromInt(l.Addr().(*net.TCPAddr).Port)},
 	}}
-	require.NoError(b.t, b.Put(b.attacker("silent", func(pod *corev1.Pod) {
+	require.NoError(b.t, b.Put(b.attackPod("silent", func(pod *corev1.Pod) {
 		for i := range 128 {
 			c := pod.Spec.Containers[0]
 			c.Name, c.ReadinessProbe, c.LivenessProbe = fmt.Sprint("c", i), probe, probe.DeepCopy()
@@ -98,16 +98,16 @@ func silentProbes(b *besieged) {
 		}
 	})))
 	exetest.Eventually(b.t, timeout, func() error {
-		if n := accepted.Load(); n < 32 { // an agent may bound how many are in flight
-			return fmt.Errorf("the attack has begun with only %d probes", n)
+		if n := accepted.Load(); n < 32 { // the agent limits the number of parallel probes
+			return fmt.Errorf("only %d probes are running", n)
 		}
 		return nil
 	})
 	pause(b, 5*time.Second)
 }
 
-// loudHealth: 16 probes a second.
-func loudHealth(b *besieged) {
+// loudHealth causes 16 probes a second.
+func loudHealth(b *attackedAgent) {
 	message := strings.Repeat("x", 15<<20)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/grpc")
@@ -123,7 +123,7 @@ func loudHealth(b *besieged) {
 	server.Start()
 	b.t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
 	port := int32(l.Addr().(*net.TCPAddr).Port)
-	require.NoError(b.t, b.Put(b.attacker("health", func(pod *corev1.Pod) {
+	require.NoError(b.t, b.Put(b.attackPod("health", func(pod *corev1.Pod) {
 		for i := range 16 {
 			c := pod.Spec.Containers[0]
 			c.Name = fmt.Sprint("c", i)
@@ -134,9 +134,9 @@ func loudHealth(b *besieged) {
 	pause(b, 15*time.Second)
 }
 
-// loudExec: 16 probes a second, of containers whose names serveRuntime knows.
-func loudExec(b *besieged) {
-	require.NoError(b.t, b.Put(b.attacker("exec", func(pod *corev1.Pod) {
+// loudExec causes 16 probes a second, of containers with names that serveRuntime recognizes.
+func loudExec(b *attackedAgent) {
+	require.NoError(b.t, b.Put(b.attackPod("exec", func(pod *corev1.Pod) {
 		for i := range 16 {
 			c := pod.Spec.Containers[0]
 			c.Name = fmt.Sprint("loud", i)
@@ -147,8 +147,9 @@ func loudExec(b *besieged) {
 	pause(b, 10*time.Second)
 }
 
-// strangers: eight connections with 250 streams each, whose headers are references to one large entry of the header table.
-func strangers(b *besieged) {
+// unauthenticatedStreams opens eight connections with 250 streams each, whose headers refer to one large entry of the header
+// table.
+func unauthenticatedStreams(b *attackedAgent) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() { _ = openStreams(fmt.Sprintf("127.0.0.1:%d", b.port), 250) })
@@ -156,7 +157,8 @@ func strangers(b *besieged) {
 	wg.Wait()
 }
 
-// openStreams opens streams on a connection, each with 900 KB of headers in a few hundred bytes, holds them for five seconds and closes the connection.
+// openStreams opens streams on a connection, each with 900 KB of headers in a few hundred bytes. It keeps them open for five
+// seconds and closes the connection.
 func openStreams(address string, streams uint32) error {
 	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	if err != nil {
@@ -194,8 +196,8 @@ func openStreams(address string, streams uint32) error {
 	return nil
 }
 
-// garbageTokens: a valid client gets its answers meanwhile.
-func garbageTokens(b *besieged) {
+// garbageTokens sends invalid tokens, while a valid client gets responses.
+func garbageTokens(b *attackedAgent) {
 	b.reviews.Store(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(time.Second)
 		answerReview(w, r)
@@ -210,14 +212,14 @@ func garbageTokens(b *besieged) {
 					return
 				default:
 				}
-				_, _ = b.get("/pods", fmt.Sprintf("garbage-%d-%d", i, j))
+				_, _ = b.getStatus("/pods", fmt.Sprintf("garbage-%d-%d", i, j))
 			}
 		})
 	}
 	var errs []error
 	for range 5 {
-		if code, err := b.get("/pods", goodToken); err != nil || code != http.StatusOK {
-			errs = append(errs, fmt.Errorf("a valid client gets %d %w", code, err))
+		if code, err := b.getStatus("/pods", goodToken); err != nil || code != http.StatusOK {
+			errs = append(errs, fmt.Errorf("a valid client gets %d: %w", code, err))
 		}
 		pause(b, time.Second)
 	}
@@ -226,26 +228,26 @@ func garbageTokens(b *besieged) {
 	require.NoError(b.t, errors.Join(errs...))
 }
 
-// longRequests: what they cost the log is bounded.
-func longRequests(b *besieged) {
+// longRequests checks that refused requests add little to the log.
+func longRequests(b *attackedAgent) {
 	before := len(b.agent.Output())
 	const requests = 200
 	for range requests {
-		_, _ = b.get("/pods/"+strings.Repeat("a", 80<<10), "garbage")
+		_, _ = b.getStatus("/pods/"+strings.Repeat("a", 80<<10), "garbage")
 	}
-	require.Less(b.t, len(b.agent.Output())-before, requests*4<<10, "bytes of the log for %d requests", requests)
+	require.Less(b.t, len(b.agent.Output())-before, requests*4<<10, "%d requests add less than 4 KiB each to the log", requests)
 }
 
-// relist has the agent list all objects again.
-func relist(b *besieged) {
+// relist makes the agent list all objects again.
+func relist(b *attackedAgent) {
 	b.Compact()
 	b.DisconnectAll()
 	pause(b, 10*time.Second)
 }
 
-func largePods(b *besieged) {
+func largePods(b *attackedAgent) {
 	for i := range 60 {
-		require.NoError(b.t, b.Put(b.attacker(fmt.Sprint("large", i), func(pod *corev1.Pod) {
+		require.NoError(b.t, b.Put(b.attackPod(fmt.Sprint("large", i), func(pod *corev1.Pod) {
 			pod.Annotations = map[string]string{"note": strings.Repeat("n", 1400<<10)}
 			pod.Status.Phase = corev1.PodSucceeded
 		})))
@@ -253,7 +255,7 @@ func largePods(b *besieged) {
 	relist(b)
 }
 
-func largeServices(b *besieged) {
+func largeServices(b *attackedAgent) {
 	for i := range 280 {
 		require.NoError(b.t, b.Put(&corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: fmt.Sprint("s", i), Annotations: map[string]string{"note": strings.Repeat("n", 255<<10)}},
@@ -263,9 +265,9 @@ func largeServices(b *besieged) {
 	relist(b)
 }
 
-func successors(b *besieged) {
+func successors(b *attackedAgent) {
 	for i := range 150 {
-		pod := b.attacker("successor", func(pod *corev1.Pod) {
+		pod := b.attackPod("successor", func(pod *corev1.Pod) {
 			pod.Annotations, pod.UID = map[string]string{"note": strings.Repeat("n", 1<<20)}, types.UID(fmt.Sprintf("successor-%d", i))
 			pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "E", Value: strings.Repeat("e", 100<<10)}}
 		})
@@ -275,16 +277,16 @@ func successors(b *besieged) {
 	}
 }
 
-func manyPods(b *besieged) {
+func manyPods(b *attackedAgent) {
 	for i := range 12_000 {
-		require.NoError(b.t, b.Put(b.attacker(fmt.Sprint("a", i), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })))
+		require.NoError(b.t, b.Put(b.attackPod(fmt.Sprint("a", i), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })))
 	}
 	relist(b)
 }
 
-func missingMaps(b *besieged) {
+func missingMaps(b *attackedAgent) {
 	for i := range 5 {
-		require.NoError(b.t, b.Put(b.attacker(fmt.Sprint("missing", i), func(pod *corev1.Pod) {
+		require.NoError(b.t, b.Put(b.attackPod(fmt.Sprint("missing", i), func(pod *corev1.Pod) {
 			for j := range 1000 {
 				pod.Spec.Containers[0].EnvFrom = append(pod.Spec.Containers[0].EnvFrom, corev1.EnvFromSource{
 					ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: fmt.Sprintf("map-%d-%d", i, j)}, Optional: new(true)},
@@ -300,8 +302,9 @@ func missingMaps(b *besieged) {
 	b.awaitReady("user", time.Minute)
 }
 
-// largeRecord: a static pod whose volumes take more than a record may have. It must go when its manifest does.
-func largeRecord(b *besieged) {
+// largeRecord adds and removes a static pod whose volumes exceed the size of a record. The pod must be removed with its
+// manifest.
+func largeRecord(b *attackedAgent) {
 	var volumes strings.Builder
 	for i := range 60 {
 		fmt.Fprintf(&volumes, "\n  - {name: v%d, downwardAPI: {items: [{path: %q, fieldRef: {fieldPath: metadata.name}}]}}", i, strings.Repeat("long/", 16<<10)+"x")
@@ -311,14 +314,13 @@ func largeRecord(b *besieged) {
 	b.manifests.Remove("record.yaml")
 	exetest.Eventually(b.t, timeout/exetest.TimeoutFactor, func() error {
 		if _, found := apiservertest.Get[*corev1.Pod](b.Server, "default", "record-n1"); found {
-			return errors.New("the pod of the large record is still there")
+			return errors.New("the pod with the large record is not removed")
 		}
 		return nil
 	})
 }
 
-// TestAttacks: each attack has a name of its own.
-func TestAttacks(t *testing.T) {
+func TestAttackNamesAreUnique(t *testing.T) {
 	names := map[string]bool{}
 	for _, a := range attacks {
 		require.False(t, names[a.name], a.name)

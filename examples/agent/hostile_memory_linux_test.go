@@ -41,52 +41,52 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// besieged is an agent that a memory cgroup holds to memoryLimit, with an API server and a container runtime in the memory of the test, so that
-// neither of them counts, and a good pod with probes, which must notice none of the attacks.
-type besieged struct {
+// attackedAgent is an agent in a memory cgroup with limit memoryLimit. Its API server and its container runtime are in the
+// memory of the test, outside of the cgroup. A good pod with probes must not be affected by any attack.
+type attackedAgent struct {
 	*memoryNode
 
-	program string // the path of the agent
-	group   memoryGroup
-	runtime *critest.Runtime
-	probed  atomic.Int64 // requests of the probes of the good pod
-	web     int          // port of the server that answers them
-	reviews atomic.Value // of type http.HandlerFunc: answers reviews of tokens and of accesses
-	all     *testing.T   // of all attacks: an agent that one of them starts lives on
-	good    string       // ID of its container
-	news    int          // of good pods beside it
-	killed  int          // processes that the kernel has killed in the cgroup before the attack
+	program   string // path of the agent
+	group     memoryGroup
+	runtime   *critest.Runtime
+	probed    atomic.Int64 // probe requests of the good pods
+	probePort int          // port of the server for these probes
+	reviews   atomic.Value // of type http.HandlerFunc: responds to token and access reviews
+	rootTest  *testing.T   // the test of all attacks: an agent that one attack starts survives it
+	goodID    string       // container ID of the good pod
+	newPods   int          // number of further good pods
+	killed    int          // OOM kills in the cgroup before the attack
 }
 
-// No attack of the corpus stops the agent, costs the good pod a container, a probe or its readiness, or keeps a new pod from being started within a
-// minute. It takes some five minutes: make attacks.
+// No attack stops the agent, restarts the good pod, fails its probes or its readiness, or delays the start of a new pod by
+// more than a minute. The test takes about five minutes: make attacks.
 func TestIntegrationHostileAgentIn256MiB(t *testing.T) {
 	if os.Getenv("NODEAGENT_ATTACKS") == "" {
 		t.Skip("takes five minutes: make attacks runs it")
 	}
-	b := besiege(t)
+	b := newAttackedAgent(t)
 	for _, a := range attacks {
 		passed := t.Run(a.name, func(t *testing.T) {
-			b.in(t)
-			begun, failed := time.Now(), b.group.failures(t)
-			b.group.forgetMost()
+			b.reportTo(t)
+			begun, failed := time.Now(), b.group.limitHits(t)
+			b.group.resetPeak()
 			a.run(b)
-			b.holds()
-			t.Logf("%v; the most memory: %d of %d MiB, the limit was met %d times", time.Since(begun).Round(100*time.Millisecond),
-				b.group.most(t)>>20, memoryLimit>>20, b.group.failures(t)-failed)
+			b.checkHealth()
+			t.Logf("%v; peak memory %d of %d MiB, the limit was reached %d times", time.Since(begun).Round(100*time.Millisecond),
+				b.group.peak(t)>>20, memoryLimit>>20, b.group.limitHits(t)-failed)
 		})
-		b.in(t)
+		b.reportTo(t)
 		b.restore(passed)
 	}
 }
 
-// in has the helpers of b report to t.
-func (b *besieged) in(t *testing.T) { b.t = t }
+// reportTo makes t the test of all helpers of b.
+func (b *attackedAgent) reportTo(t *testing.T) { b.t = t }
 
-// besiege starts all of it, and waits until the good pod is ready.
-func besiege(t *testing.T) *besieged {
+// newAttackedAgent starts the API server, the runtime and the agent, and waits until the good pod is ready.
+func newAttackedAgent(t *testing.T) *attackedAgent {
 	t.Helper()
-	b := &besieged{all: t, program: buildAgent(t), group: newMemoryGroup(t)}
+	b := &attackedAgent{rootTest: t, program: buildAgent(t), group: newMemoryGroup(t)}
 	files := newFiles(t)
 	b.memoryNode = &memoryNode{files: files, Server: apiservertest.NewServer(apiservertest.Options{}), config: map[string]any{
 		"objectsDir": "", "containerRuntimeEndpoint": b.serveRuntime(t),
@@ -95,17 +95,17 @@ func besiege(t *testing.T) *besieged {
 	b.config["kubeconfig"] = b.serveAPI(t)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { b.probed.Add(1) }))
 	t.Cleanup(server.Close)
-	b.web = server.Listener.Addr().(*net.TCPAddr).Port
-	b.launch()
+	b.probePort = server.Listener.Addr().(*net.TCPAddr).Port
+	b.startAgent()
 	good := b.goodPod("good")
 	require.NoError(t, b.Put(good))
 	b.awaitReady("good", timeout)
-	b.good = b.containerID("good")
+	b.goodID = b.containerID("good")
 	return b
 }
 
 // serveRuntime serves the runtime, and returns its endpoint.
-func (b *besieged) serveRuntime(t *testing.T) string {
+func (b *attackedAgent) serveRuntime(t *testing.T) string {
 	t.Helper()
 	b.runtime = critest.New(critest.Options{Images: []cri.Image{critest.NewImage(firstImage, 1<<20)}, Script: func(c *cri.ContainerConfig) critest.Script {
 		if strings.HasPrefix(c.Name, "loud") {
@@ -127,8 +127,8 @@ func (b *besieged) serveRuntime(t *testing.T) string {
 	return "unix://" + socket
 }
 
-// serveAPI serves the API with reviews, which the API server in memory does not have, and returns a kubeconfig.
-func (b *besieged) serveAPI(t *testing.T) string {
+// serveAPI serves the API with reviews, which the API server in memory lacks, and returns a kubeconfig.
+func (b *attackedAgent) serveAPI(t *testing.T) string {
 	t.Helper()
 	b.reviews.Store(http.HandlerFunc(answerReview))
 	listening, stop := b.Listen(true)
@@ -156,10 +156,10 @@ current-context: x
 	return file
 }
 
-// goodToken is the token of a user who may do anything.
+// goodToken is the token of a user with all permissions.
 const goodToken = "good"
 
-// answerReview answers a TokenReview or a SubjectAccessReview, in JSON or in protobuf.
+// answerReview responds to a TokenReview or a SubjectAccessReview, in JSON or in protobuf.
 func answerReview(w http.ResponseWriter, r *http.Request) {
 	scheme := runtime.NewScheme()
 	err := errors.Join(authenticationv1.AddToScheme(scheme), authorizationv1.AddToScheme(scheme))
@@ -180,29 +180,29 @@ func answerReview(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-// launch starts the agent in its cgroup.
-func (b *besieged) launch() {
+// startAgent starts the agent in its cgroup.
+func (b *attackedAgent) startAgent() {
 	b.t.Helper()
 	attack := b.t
-	b.in(b.all)
+	b.reportTo(b.rootTest)
 	b.agent = b.startIn(b.group, b.program, b.config)
-	b.in(attack)
+	b.reportTo(attack)
 	b.awaitNode(corev1.ConditionTrue)
 }
 
-// goodPod returns a pod, whose readiness and liveness the server of the test answers every second.
-func (b *besieged) goodPod(name string) *corev1.Pod {
+// goodPod returns a pod with readiness and liveness probes every second, to the server of the test.
+func (b *attackedAgent) goodPod(name string) *corev1.Pod {
 	pod := boundPod(name, "sleep 1000")
 	probe := &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 5, FailureThreshold: 3, ProbeHandler: corev1.ProbeHandler{
-		HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Port: intstr.FromInt(b.web), Path: "/" + name},
+		HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Port: intstr.FromInt(b.probePort), Path: "/" + name},
 	}}
 	pod.Spec.Containers[0].ReadinessProbe, pod.Spec.Containers[0].LivenessProbe = probe, probe.DeepCopy()
 	podapi.Default(pod)
 	return pod
 }
 
-// attacker returns a pod on the network of the host that changes as edit says.
-func (b *besieged) attacker(name string, edit func(*corev1.Pod)) *corev1.Pod {
+// attackPod returns a pod on the host network, changed by edit.
+func (b *attackedAgent) attackPod(name string, edit func(*corev1.Pod)) *corev1.Pod {
 	pod := boundPod(name, "sleep 1000")
 	pod.Spec.HostNetwork = true
 	edit(pod)
@@ -211,7 +211,7 @@ func (b *besieged) attacker(name string, edit func(*corev1.Pod)) *corev1.Pod {
 }
 
 // awaitReady waits until a pod is ready.
-func (b *besieged) awaitReady(name string, limit time.Duration) {
+func (b *attackedAgent) awaitReady(name string, limit time.Duration) {
 	b.t.Helper()
 	exetest.Eventually(b.t, limit/exetest.TimeoutFactor, func() error {
 		pod, _ := apiservertest.Get[*corev1.Pod](b.Server, "default", name)
@@ -222,8 +222,8 @@ func (b *besieged) awaitReady(name string, limit time.Duration) {
 	})
 }
 
-// containerID returns the container of a pod as its status has it.
-func (b *besieged) containerID(name string) string {
+// containerID returns the ID of the container in the status of a pod.
+func (b *attackedAgent) containerID(name string) string {
 	pod, _ := apiservertest.Get[*corev1.Pod](b.Server, "default", name)
 	if pod == nil || len(pod.Status.ContainerStatuses) != 1 {
 		return ""
@@ -231,14 +231,14 @@ func (b *besieged) containerID(name string) string {
 	return pod.Status.ContainerStatuses[0].ContainerID
 }
 
-// holds checks that the agent lives, answers, probes the good pod, and starts a new pod within a minute.
-func (b *besieged) holds() {
+// checkHealth checks that the agent runs, responds, probes the good pod, and starts a new pod within a minute.
+func (b *attackedAgent) checkHealth() {
 	b.t.Helper()
-	require.NoError(b.t, b.alive())
-	require.Equal(b.t, b.killed, b.group.kills(b.t), "the kernel has killed a process for its memory")
+	require.NoError(b.t, b.checkAlive())
+	require.Equal(b.t, b.killed, b.group.countKills(b.t), "the kernel kills no process of the cgroup for its memory")
 	before := b.probed.Load()
-	b.news++
-	name := fmt.Sprintf("new%d", b.news)
+	b.newPods++
+	name := fmt.Sprintf("new%d", b.newPods)
 	require.NoError(b.t, b.Put(b.goodPod(name)))
 	b.awaitReady(name, time.Minute)
 	exetest.Eventually(b.t, 2*time.Second, func() error {
@@ -247,28 +247,28 @@ func (b *besieged) holds() {
 		}
 		return nil
 	})
-	code, err := b.get("/pods", goodToken)
+	code, err := b.getStatus("/pods", goodToken)
 	require.NoError(b.t, err)
 	require.Equal(b.t, http.StatusOK, code)
-	require.Equal(b.t, b.good, b.containerID("good"), "the container of the good pod was replaced")
+	require.Equal(b.t, b.goodID, b.containerID("good"), "the container of the good pod is not replaced")
 	b.awaitReady("good", time.Second)
-	require.NoError(b.t, b.alive())
+	require.NoError(b.t, b.checkAlive())
 }
 
-// alive returns an error if the agent has ended.
-func (b *besieged) alive() error {
+// checkAlive returns an error if the agent has exited.
+func (b *attackedAgent) checkAlive() error {
 	if err := syscall.Kill(b.agent.PID(), 0); err != nil {
-		return fmt.Errorf("the agent has ended: %w", err)
+		return fmt.Errorf("the agent has exited: %w", err)
 	}
 	state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.agent.PID()))
 	if err != nil || strings.Contains(string(state), ") Z ") {
-		return errors.Join(errors.New("the agent has ended"), err)
+		return errors.Join(errors.New("the agent has exited"), err)
 	}
 	return nil
 }
 
-// get makes a request to the API of the agent with a token, and returns the HTTP status.
-func (b *besieged) get(path, token string) (int, error) {
+// getStatus sends a request to the API of the agent with a token, and returns the HTTP status.
+func (b *attackedAgent) getStatus(path, token string) (int, error) {
 	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", b.port, path), nil)
 	if err != nil {
@@ -284,9 +284,9 @@ func (b *besieged) get(path, token string) (int, error) {
 	return resp.StatusCode, err
 }
 
-// restore removes all pods but the good one. After an attack that has succeeded it starts a new agent without the stored pods, so that the next
-// attack meets a sound agent.
-func (b *besieged) restore(sound bool) {
+// restore removes all pods except the good one. If the agent failed the check after the attack (sound is false), it starts a
+// new one without the stored pods.
+func (b *attackedAgent) restore(sound bool) {
 	b.t.Helper()
 	for _, pod := range apiservertest.List[*corev1.Pod](b.Server) {
 		if pod.Name != "good" {
@@ -308,19 +308,20 @@ func (b *besieged) restore(sound bool) {
 	if sound {
 		return
 	}
+
 	b.agent.Kill()
-	b.killed = b.group.kills(b.t)
+	b.killed = b.group.countKills(b.t)
 	if err := os.Remove(filepath.Join(b.state, "pods.store")); !errors.Is(err, os.ErrNotExist) {
 		require.NoError(b.t, err)
 	}
-	b.launch()
-	exetest.Eventually(b.t, timeout, func() error { // the status of the good pod may be that of the agent before
-		code, err := b.get("/pods", goodToken)
+	b.startAgent()
+	exetest.Eventually(b.t, timeout, func() error { // the status of the good pod may be that of the old agent
+		code, err := b.getStatus("/pods", goodToken)
 		if err == nil && code != http.StatusOK {
-			err = fmt.Errorf("the API of the agent answers with %d", code)
+			err = fmt.Errorf("the API of the agent responds with %d", code)
 		}
 		return err
 	})
 	b.awaitReady("good", time.Minute)
-	b.good = b.containerID("good")
+	b.goodID = b.containerID("good")
 }

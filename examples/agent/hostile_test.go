@@ -23,11 +23,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/hostile"
 )
 
-// The least machine that runs an agent with all of its manifests.
+// memoryLimit is the memory of the smallest machine that runs an agent with all of its manifests.
 const memoryLimit = 256 << 20
 
-// No manifest stops the agent: whatever lies beside it, a good pod runs within seconds, in the same process, which is
-// held to the memory of a small machine. Whoever wrote the other one reads its name in the log.
+// No manifest stops the agent, whose memory is limited to that of a small machine. A good pod next to each hostile manifest
+// runs within seconds. The log names each invalid manifest.
 func TestIntegrationHostileManifests(t *testing.T) {
 	group := newMemoryGroup(t)
 	f := newProcesses(t)
@@ -37,18 +37,18 @@ func TestIntegrationHostileManifests(t *testing.T) {
 	for _, m := range hostile.All(10<<20 - 1) {
 		some = append(some, m)
 		if size += len(m.Text); size > 40<<20 || len(some) == 15 {
-			f.beside(a, some)
+			f.checkGoodPodsRun(a, some)
 			some, size = nil, 0
 		}
 	}
-	f.beside(a, some)
-	f.besideFiles(a)
-	require.NoError(t, syscall.Kill(a.PID(), 0), "the agent has not ended")
-	require.Zero(t, group.kills(t), "nothing in the cgroup has been killed")
-	t.Logf("the most memory there was: %d MiB of %d", group.most(t)>>20, memoryLimit>>20)
+	f.checkGoodPodsRun(a, some)
+	f.checkGoodPodsRunBesideFiles(a)
+	require.NoError(t, syscall.Kill(a.PID(), 0), "the agent is still running")
+	require.Zero(t, group.countKills(t), "no process of the cgroup is killed for its memory")
+	t.Logf("peak memory: %d MiB of %d", group.peak(t)>>20, memoryLimit>>20)
 }
 
-// buildAgent builds the agent without the race detector, which takes more memory than all else, and returns its path.
+// buildAgent builds the agent without the race detector, which needs too much memory, and returns its path.
 func buildAgent(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "agent")
@@ -57,16 +57,16 @@ func buildAgent(t *testing.T) string {
 	return path
 }
 
-// startIn starts the agent at a path in a cgroup, with more fields in its config.
+// startIn starts the agent at path in a cgroup. fields are added to its config.
 func (f files) startIn(group memoryGroup, path string, fields map[string]any) *exetest.Process {
 	f.t.Helper()
 	return exetest.StartCommand(f.t, exec.Command("/bin/sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, string(group),
 		path, "-config", f.config(fields)))
 }
 
-// beside puts manifests into the directory with a good one beside each, waits until all good pods run and all bad ones
-// are in the log, and takes them away.
-func (f files) beside(a *exetest.Process, bad []hostile.Manifest) {
+// checkGoodPodsRun writes manifests into the directory, with a good one for each. It waits until all good pods run and all
+// bad manifests are in the log, and removes the manifests.
+func (f files) checkGoodPodsRun(a *exetest.Process, bad []hostile.Manifest) {
 	f.t.Helper()
 	begun := time.Now()
 	var names []string
@@ -90,8 +90,9 @@ func (f files) beside(a *exetest.Process, bad []hostile.Manifest) {
 	}
 }
 
-// besideFiles does so with what is no file to be read, or one that is never at rest.
-func (f files) besideFiles(a *exetest.Process) {
+// checkGoodPodsRunBesideFiles adds files that are not regular or not readable, and one that changes all the time, and calls
+// checkGoodPodsRun.
+func (f files) checkGoodPodsRunBesideFiles(a *exetest.Process) {
 	f.t.Helper()
 	at := func(name string) string { return filepath.Join(f.manifests.Path, name) }
 	require.NoError(f.t, syscall.Mkfifo(at("pipe.yaml"), 0o600))
@@ -119,7 +120,7 @@ func (f files) besideFiles(a *exetest.Process) {
 			}
 		}
 	}()
-	f.beside(a, []hostile.Manifest{{Name: "last.yaml", Text: []byte("spec: [")}})
+	f.checkGoodPodsRun(a, []hostile.Manifest{{Name: "last.yaml", Text: []byte("spec: [")}})
 	for _, name := range []string{"loop.yaml", "nowhere.yaml", "sparse.yaml", "secret.yaml", "blocks.yaml"} {
 		a.AwaitLine(timeout, "level=ERROR", name)
 	}
@@ -127,14 +128,14 @@ func (f files) besideFiles(a *exetest.Process) {
 	<-stopped
 }
 
-// memoryGroup is the path of a cgroup with a limit of memory.
+// memoryGroup is the path of a cgroup with a memory limit.
 type memoryGroup string
 
-// newMemoryGroup makes a cgroup, which is removed after the processes in it have ended.
+// newMemoryGroup creates a cgroup, which is removed after its processes have exited.
 func newMemoryGroup(t *testing.T) memoryGroup {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("needs root, to make a cgroup")
+		t.Skip("needs root to create a cgroup")
 	}
 	const mount = "/sys/fs/cgroup"
 	name, files := fmt.Sprintf("nodeagent-hostile-%d", os.Getpid()), []string{"memory.swap.max", "memory.max"}
@@ -162,8 +163,8 @@ func newMemoryGroup(t *testing.T) memoryGroup {
 	return group
 }
 
-// number returns what follows a word in the first of the files that is there.
-func (g memoryGroup) number(t *testing.T, word string, files ...string) (n int) {
+// readField returns the number after word in the first of the files that exists, or its first number if word is empty.
+func (g memoryGroup) readField(t *testing.T, word string, files ...string) (n int) {
 	t.Helper()
 	for _, file := range files {
 		text, err := os.ReadFile(filepath.Join(string(g), file))
@@ -175,29 +176,29 @@ func (g memoryGroup) number(t *testing.T, word string, files ...string) (n int) 
 		require.NoError(t, err, file)
 		return n
 	}
-	require.Fail(t, "none of the files is there", files)
+	require.Fail(t, "none of the files exists", files)
 	return 0
 }
 
-// kills returns how many processes the kernel has killed for their memory.
-func (g memoryGroup) kills(t *testing.T) int {
-	return g.number(t, "oom_kill", "memory.oom_control", "memory.events")
+// countKills returns how many processes the kernel has killed for their memory.
+func (g memoryGroup) countKills(t *testing.T) int {
+	return g.readField(t, "oom_kill", "memory.oom_control", "memory.events")
 }
 
-// most returns the most bytes that were in use, caches included.
-func (g memoryGroup) most(t *testing.T) int {
-	return g.number(t, "", "memory.max_usage_in_bytes", "memory.peak")
+// peak returns the largest memory usage in bytes, including caches.
+func (g memoryGroup) peak(t *testing.T) int {
+	return g.readField(t, "", "memory.max_usage_in_bytes", "memory.peak")
 }
 
-// forgetMost has most begin anew, on cgroup v1: the peak of v2 stays that of all attacks.
-func (g memoryGroup) forgetMost() {
+// resetPeak resets the peak on cgroup v1. On v2 the peak is that of all attacks so far.
+func (g memoryGroup) resetPeak() {
 	_ = os.WriteFile(filepath.Join(string(g), "memory.max_usage_in_bytes"), []byte("0"), 0)
 }
 
-// failures returns how often the limit was met: the kernel then takes back caches, or kills.
-func (g memoryGroup) failures(t *testing.T) int {
+// limitHits returns how often the limit was reached. The kernel then reclaims caches, or kills a process.
+func (g memoryGroup) limitHits(t *testing.T) int {
 	if _, err := os.Stat(filepath.Join(string(g), "memory.failcnt")); err == nil {
-		return g.number(t, "", "memory.failcnt")
+		return g.readField(t, "", "memory.failcnt")
 	}
-	return g.number(t, "max", "memory.events")
+	return g.readField(t, "max", "memory.events")
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// A log collector finds the log of a running container through a link that names pod, namespace, container and ID. The link goes with
-// the container, and a dead link of an earlier container goes at the start.
+// A log collector finds the log of a running container through a link that names pod, namespace, container and ID. The link
+// is removed with the container, and a dangling link of an earlier container when the agent starts.
 func TestLogLinksForCollectors(t *testing.T) {
 	f, links := newFiles(t), t.TempDir()
 	dead := filepath.Join(links, "old_default_main-0123456789abcdef.log")
@@ -33,7 +33,7 @@ func TestLogLinksForCollectors(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, string(text), "collected\n")
 		if _, err := os.Lstat(dead); err == nil {
-			return fmt.Errorf("%s is still there", dead)
+			return fmt.Errorf("the dangling link %s is not removed", dead)
 		}
 		return nil
 	})
@@ -41,7 +41,7 @@ func TestLogLinksForCollectors(t *testing.T) {
 	exetest.Eventually(t, timeout, func() error {
 		entries, err := os.ReadDir(links)
 		if err == nil && len(entries) > 0 {
-			err = fmt.Errorf("left: %v", entries)
+			err = fmt.Errorf("remaining links: %v", entries)
 		}
 		return err
 	})

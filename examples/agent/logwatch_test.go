@@ -13,15 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// logFile is what the files of a log are called: the current one, and rotated ones, compressed or about to be.
+// logFile matches the names of the current log file and of rotated ones, which may be compressed or about to be.
 var logFile = regexp.MustCompile(`^0\.log(\.\d{8}-\d{6}(_\d{3})?(\.gz|\.tmp)?)?$`)
 
-// logWatch is what was seen of the log of a pod's container.
+// logWatch records the log files of a pod's container.
 type logWatch struct {
 	t          *testing.T
 	pattern    string // of the files
 	seen       map[string]bool
-	most       int64 // bytes at one time
+	most       int64 // largest size of all files at one time, in bytes
 	compressed bool
 }
 
@@ -29,8 +29,8 @@ func (f files) watchLog(pod string) *logWatch {
 	return &logWatch{t: f.t, pattern: filepath.Join(f.logs, "*_"+pod+"_*", "main", "*"), seen: map[string]bool{}}
 }
 
-// look takes in what there is now.
-func (w *logWatch) look() {
+// update records the current files.
+func (w *logWatch) update() {
 	w.t.Helper()
 	paths, err := filepath.Glob(w.pattern)
 	require.NoError(w.t, err)
@@ -38,7 +38,7 @@ func (w *logWatch) look() {
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
-			continue // it was renamed or removed
+			continue // renamed or removed
 		}
 		require.Regexp(w.t, logFile, info.Name())
 		w.seen[strings.TrimSuffix(strings.TrimSuffix(info.Name(), ".gz"), ".tmp")] = true

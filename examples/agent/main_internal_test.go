@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The file that users begin with is read without an error, and its fields arrive.
-func TestParseReadsTheFileOfTheExample(t *testing.T) {
+// The example file is read without an error, and its fields are in the config.
+func TestParseFlagsReadsExampleFile(t *testing.T) {
 	c, err := parseFlags([]string{"-config", "agent.yaml"})
 	require.NoError(t, err)
 	require.Equal(t, "unix:///run/containerd/containerd.sock", c.Kubelet.ContainerRuntimeEndpoint)
@@ -21,7 +21,7 @@ func TestParseReadsTheFileOfTheExample(t *testing.T) {
 	require.Equal(t, []string{"/etc/nodeagent/config.json"}, c.Node.DockerConfigFiles)
 }
 
-// Flags take precedence over the file, wherever they stand.
+// Flags take precedence over the file, in any order of the arguments.
 func TestFlagsTakePrecedenceOverTheFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "agent.yaml")
 	text := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodPath: /file\ncontainerRuntimeEndpoint: /file.sock\n" +

@@ -23,7 +23,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// memoryNode is an agent that runs plain processes for an API server in memory: no container, no authorization, no controllers.
+// memoryNode is an agent with an API server in memory, whose pods are plain processes. It has no containers, no
+// authorization and no controllers.
 type memoryNode struct {
 	files
 	*apiservertest.Server
@@ -50,26 +51,26 @@ current-context: x
 	return m
 }
 
-// begin starts the agent, and waits until its node is ready.
-func (m *memoryNode) begin() {
+// startReady starts the agent, and waits until its node is ready.
+func (m *memoryNode) startReady() {
 	m.t.Helper()
 	m.agent = m.start(m.config)
 	m.awaitNode(corev1.ConditionTrue)
 }
 
-// awaitNode waits until the node is ready, or is not.
+// awaitNode waits until the Ready condition of the node has the status want.
 func (m *memoryNode) awaitNode(want corev1.ConditionStatus) {
 	m.t.Helper()
 	exetest.Eventually(m.t, timeout, func() error {
-		if got := m.ready(); got != want {
-			return fmt.Errorf("the node is ready: %q", got)
+		if got := m.readyStatus(); got != want {
+			return fmt.Errorf("the Ready condition of the node is %q", got)
 		}
 		return nil
 	})
 }
 
-// ready returns what the API server has of whether the node is ready.
-func (m *memoryNode) ready() corev1.ConditionStatus {
+// readyStatus returns the status of the Ready condition of the node; empty without a Node.
+func (m *memoryNode) readyStatus() corev1.ConditionStatus {
 	node, _ := apiservertest.Get[*corev1.Node](m.Server, "", "n1")
 	if node != nil {
 		for _, c := range node.Status.Conditions {
@@ -89,7 +90,7 @@ func (m *memoryNode) bind(pods ...*corev1.Pod) {
 	}
 }
 
-// pod returns a pod as the API server has it.
+// pod returns a pod of the API server.
 func (m *memoryNode) pod(name string) *corev1.Pod {
 	m.t.Helper()
 	pod, ok := apiservertest.Get[*corev1.Pod](m.Server, "default", name)
@@ -97,8 +98,8 @@ func (m *memoryNode) pod(name string) *corev1.Pod {
 	return pod
 }
 
-// await waits until a pod of the API server is as it should be.
-func (m *memoryNode) await(name string, want func(*corev1.Pod) error) *corev1.Pod {
+// awaitPod waits until want returns nil for a pod of the API server.
+func (m *memoryNode) awaitPod(name string, want func(*corev1.Pod) error) *corev1.Pod {
 	m.t.Helper()
 	var pod *corev1.Pod
 	exetest.Eventually(m.t, timeout, func() error {
@@ -111,10 +112,10 @@ func (m *memoryNode) await(name string, want func(*corev1.Pod) error) *corev1.Po
 	return pod
 }
 
-// awaitPhase waits until a pod has a phase, and a reason for it.
+// awaitPhase waits until a pod has a phase and a reason.
 func (m *memoryNode) awaitPhase(name string, phase corev1.PodPhase, reason string) *corev1.Pod {
 	m.t.Helper()
-	return m.await(name, func(pod *corev1.Pod) error {
+	return m.awaitPod(name, func(pod *corev1.Pod) error {
 		if pod.Status.Phase != phase || pod.Status.Reason != reason {
 			return fmt.Errorf("pod %s is %s %q: %s", name, pod.Status.Phase, pod.Status.Reason, pod.Status.Message)
 		}
@@ -132,7 +133,7 @@ func (m *memoryNode) events(name string) (all []string) {
 	return all
 }
 
-// boundPod is a pod of one container that runs a shell command, as the scheduler has bound it.
+// boundPod is a pod of one container that runs a shell command, bound to the node.
 func boundPod(name, script string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", CreationTimestamp: metav1.Now()},
@@ -142,6 +143,6 @@ func boundPod(name, script string) *corev1.Pod {
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodPending},
 	}
-	podapi.Default(pod) // as an API server does
+	podapi.Default(pod) // like an API server
 	return pod
 }

@@ -23,7 +23,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/promtest"
 )
 
-// measuredPod has all that is counted for a pod that runs: probes, hooks, limits, a volume with a claim, and a container before it.
+// measuredPod has all features of a running pod that metrics measure: an init container, probes, hooks, limits, and a volume
+// with a claim.
 const measuredPod = `apiVersion: v1
 kind: Pod
 metadata: {name: measured}
@@ -44,8 +45,8 @@ spec:
       volumeMounts: [{name: data, mountPath: /data}, {name: disk, mountPath: /disk}]
 `
 
-// notYet are families that something has to happen for which does not on a node that is well and alone, by what.
-var notYet = map[string][]string{
+// unfedFamilies are metric families without values on a healthy node without a cluster, by the event that they need.
+var unfedFamilies = map[string][]string{
 	"an API server": {
 		"kubelet_certificate_manager_*", "kubelet_server_expiration_renew_errors", "kubelet_node_startup_*", "kubelet_pod_start_sli_duration_seconds",
 		"kubelet_pod_start_total_duration_seconds", "kubelet_pod_status_sync_duration_seconds", "kubelet_first_network_pod_start_sli_duration_seconds",
@@ -62,13 +63,13 @@ var notYet = map[string][]string{
 	"a shutdown":     {"kubelet_graceful_shutdown_*"},
 }
 
-// Of the families that are said to be the kubelet's, those that have a reason to be on the pages of a running agent are there: what
-// feeds them is wired. And a claim is measured as the file system that it is on.
+// The pages of a running agent have all metric families that are listed as equal to the kubelet's, except unfedFamilies. The
+// metrics of a claim are those of its file system.
 func TestIntegrationMetrics(t *testing.T) {
 	n := newNode(t)
 	dir, port := t.TempDir(), exetest.FreePort(t)
-	n.objects.Write("persistentvolumes/pv-dir.yaml", fmt.Sprintf(disk, "pv-dir", "Filesystem", "dir", dir, "n1"))
-	n.objects.Write("default/persistentvolumeclaims/dir.yaml", fmt.Sprintf(diskClaim, "dir", "pv-dir", "", "Filesystem"))
+	n.objects.Write("persistentvolumes/pv-dir.yaml", fmt.Sprintf(diskYAML, "pv-dir", "Filesystem", "dir", dir, "n1"))
+	n.objects.Write("default/persistentvolumeclaims/dir.yaml", fmt.Sprintf(diskClaimYAML, "dir", "pv-dir", "", "Filesystem"))
 	n.manifests.Write("measured.yaml", measuredPod)
 	n.manifests.Write("crash.yaml", podYAML("crash", "exit 3"))
 	a := n.start(map[string]any{
@@ -91,10 +92,10 @@ func TestIntegrationMetrics(t *testing.T) {
 	exetest.Eventually(t, 3*time.Minute, func() error { // volumes are measured once a minute
 		all = page("metrics")
 		if !strings.Contains(all, "kubelet_volume_stats_used_bytes"+claim) {
-			return fmt.Errorf("no claim is measured")
+			return fmt.Errorf("the claim is not measured")
 		}
-		if !strings.Contains(all, "kubelet_running_containers{") { // counted by the full relist of each 10 s
-			return fmt.Errorf("no container is counted")
+		if !strings.Contains(all, "kubelet_running_containers{") { // counted by the full relist every 10 s
+			return fmt.Errorf("no running container is counted")
 		}
 		return nil
 	})
@@ -102,7 +103,7 @@ func TestIntegrationMetrics(t *testing.T) {
 	families, err := parser.TextToMetricFamilies(strings.NewReader(all))
 	require.NoError(t, err)
 	value := func(name string) float64 { return families[name].GetMetric()[0].GetGauge().GetValue() }
-	require.Equal(t, value("kubelet_volume_stats_capacity_bytes"), capacity(t, dir), "it is the file system that the claim is on")
+	require.Equal(t, value("kubelet_volume_stats_capacity_bytes"), fileSystemSize(t, dir), "the capacity is that of the claim's file system")
 	require.Contains(t, page("stats/summary"), `"pvcRef": {`)
 	require.Contains(t, all, "kubelet_mirror_pods 0\n")
 
@@ -113,40 +114,40 @@ func TestIntegrationMetrics(t *testing.T) {
 	} {
 		verdicts, err := os.ReadFile(list)
 		require.NoError(t, err)
-		exetest.Eventually(t, time.Minute, func() error { // a page has what was measured in time
+		exetest.Eventually(t, time.Minute, func() error { // some values are measured in the background
 			live, err := promtest.Parse(strings.NewReader(page(path)))
 			require.NoError(t, err)
 			var lacking []string
 			for line := range strings.Lines(string(verdicts)) {
 				name, ok := strings.CutPrefix(strings.TrimSpace(line), "same ")
 				there := slices.ContainsFunc(live, func(f promtest.Family) bool { return f.Name == name })
-				if ok && !there && !excused(name) {
+				if ok && !there && !isExcused(name) {
 					lacking = append(lacking, name)
 				}
 			}
 			if len(lacking) > 0 {
-				return fmt.Errorf("families of /%s that nothing feeds: %v", path, lacking)
+				return fmt.Errorf("families without values in /%s: %v", path, lacking)
 			}
 			return nil
 		})
 	}
-	n.end(a)
+	n.drain(a)
 }
 
-// excused reports whether something has to happen for a family that has not, or this machine does not count it.
-func excused(name string) bool {
-	for _, names := range notYet {
+// isExcused reports whether a family needs an event that the test does not cause, or a feature that this machine may lack.
+func isExcused(name string) bool {
+	for _, names := range unfedFamilies {
 		for _, pattern := range names {
 			if ok, _ := filepath.Match(pattern, name); ok {
 				return true
 			}
 		}
 	}
-	return strings.Contains(name, "pressure") || strings.Contains(name, "swap") // of v2, and where there is some
+	return strings.Contains(name, "pressure") || strings.Contains(name, "swap") // PSI metrics need cgroup v2, swap metrics need swap
 }
 
-// capacity returns how many bytes the file system has that a directory is on.
-func capacity(t *testing.T, dir string) float64 {
+// fileSystemSize returns the size of the file system of a directory in bytes.
+func fileSystemSize(t *testing.T, dir string) float64 {
 	t.Helper()
 	var s unix.Statfs_t
 	require.NoError(t, unix.Statfs(dir, &s))

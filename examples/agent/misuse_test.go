@@ -24,69 +24,69 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// tolerating returns a pod that tolerates all taints.
-func tolerating(pod *corev1.Pod) *corev1.Pod {
+// tolerateAllTaints adds a toleration of all taints to a pod, and returns it.
+func tolerateAllTaints(pod *corev1.Pod) *corev1.Pod {
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	return pod
 }
 
-// onPort returns a pod that has a port of the node.
-func onPort(name string) *corev1.Pod {
-	pod := tolerating(boundPod(name, sleeper))
+// hostPortPod returns a pod with a host port.
+func hostPortPod(name string) *corev1.Pod {
+	pod := tolerateAllTaints(boundPod(name, sleeper))
 	pod.Spec.HostNetwork = true
 	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 47111, HostPort: 47111, Protocol: corev1.ProtocolTCP}}
 	return pod
 }
 
-// A pod that was bound to the node although it cannot run there fails with the reason, in a line that names it, and nothing that runs ends
-// for it. No annotation makes a pod of the API server one that others make room for.
-func TestBoundInSpiteOf(t *testing.T) {
+// A pod that is bound to a node on which it cannot run fails with the reason, and a log line names it. It preempts no
+// running pod. Annotations make no pod of the API server critical.
+func TestBoundPodsThatCannotRunFail(t *testing.T) {
 	t.Parallel()
 	m := newMemoryNode(t, map[string]any{"registerWithTaints": []corev1.Taint{{Key: "example.com/own", Effect: corev1.TaintEffectNoExecute}}})
-	m.begin()
-	m.bind(onPort("first"))
+	m.startReady()
+	m.bind(hostPortPod("first"))
 	m.awaitPhase("first", corev1.PodRunning, "")
 
-	large := tolerating(boundPod("large", sleeper))
+	large := tolerateAllTaints(boundPod("large", sleeper))
 	large.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000")}
 	fake := large.DeepCopy()
 	fake.Name, fake.Annotations = "fake", map[string]string{
 		"kubernetes.io/config.source": "file", "kubernetes.io/config.seen": "2026-01-01T00:00:00Z", "scheduler.alpha.kubernetes.io/critical-pod": "",
 	}
-	fake.Spec.PriorityClassName = "system-node-critical" // which an API server makes a priority of
-	elsewhere := tolerating(boundPod("elsewhere", sleeper))
+	fake.Spec.PriorityClassName = "system-node-critical" // only an API server derives the priority from it
+	elsewhere := tolerateAllTaints(boundPod("elsewhere", sleeper))
 	elsewhere.Spec.NodeSelector = map[string]string{"zone": "moon"}
-	mirror := tolerating(boundPod("mirror", sleeper))
+	mirror := tolerateAllTaints(boundPod("mirror", sleeper))
 	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash", "kubernetes.io/config.source": "file"}
-	m.bind(large, fake, elsewhere, onPort("second"), boundPod("intolerant", sleeper), mirror)
+	m.bind(large, fake, elsewhere, hostPortPod("second"), boundPod("intolerant", sleeper), mirror)
 	for name, reason := range map[string]string{
 		"large": "OutOfcpu", "fake": "OutOfcpu", "elsewhere": "NodeAffinity", "second": "NodePorts", "intolerant": "TaintToleration",
 	} {
-		why := strings.TrimPrefix(m.awaitPhase(name, corev1.PodFailed, reason).Status.Message, "Pod was rejected: ")
-		require.NotContains(t, why, "\n")
+		message := strings.TrimPrefix(m.awaitPhase(name, corev1.PodFailed, reason).Status.Message, "Pod was rejected: ")
+		require.NotContains(t, message, "\n")
 		m.agent.AwaitLine(timeout, `msg="pod is rejected"`, "pod="+name+" ", "reason="+reason)
 		exetest.Eventually(t, timeout, func() error {
-			if !slices.Contains(m.events(name), reason+": "+why) {
+			if !slices.Contains(m.events(name), reason+": "+message) {
 				return fmt.Errorf("events: %q", m.events(name))
 			}
 			return nil
 		})
 	}
 	require.Equal(t, corev1.PodRunning, m.pod("first").Status.Phase)
-	exetest.Eventually(t, timeout, func() error { // a mirror of no static pod is removed, and not run
+	exetest.Eventually(t, timeout, func() error { // a mirror pod without a static pod is deleted, and not run
 		if _, there := apiservertest.Get[*corev1.Pod](m.Server, "default", "mirror"); there {
-			return fmt.Errorf("the mirror is still there")
+			return fmt.Errorf("the mirror pod is not deleted")
 		}
 		return nil
 	})
 	require.NotContains(t, m.agent.Output(), "pod=mirror ")
 }
 
-// When somebody deletes the Node, one line says so, and the agent asks for nothing that it would have to be there for; pods go on.
+// After the Node is deleted, the agent logs one line and sends no more updates of its Node and its Lease. Its pods continue.
 func TestNodeDeleted(t *testing.T) {
 	t.Parallel()
 	m := newMemoryNode(t, map[string]any{"nodeStatusUpdateFrequency": "1s"})
-	m.begin()
+	m.startReady()
 	m.bind(boundPod("web", sleeper))
 	m.awaitPhase("web", corev1.PodRunning, "")
 	node, ok := apiservertest.Get[*corev1.Node](m.Server, "", "n1")
@@ -102,24 +102,24 @@ func TestNodeDeleted(t *testing.T) {
 			writes = append(writes, r.Verb+" "+r.Resource)
 		}
 	}
-	require.LessOrEqual(t, len(writes), 1, "one may have been under way: %q", writes)
+	require.LessOrEqual(t, len(writes), 1, "at most one request was under way: %q", writes)
 	require.Equal(t, corev1.PodRunning, m.pod("web").Status.Phase)
 }
 
-// Two agents of one name see each other by their lease, and say so in a line and an event each.
+// Two agents with the same node name notice each other by their Lease. They report it in the log and in an event.
 func TestTwoAgentsOfOneName(t *testing.T) {
 	t.Parallel()
 	m := newMemoryNode(t, map[string]any{"nodeLeaseDurationSeconds": 4})
-	m.begin()
+	m.startReady()
 	other := &memoryNode{files: newProcesses(t), Server: m.Server, config: m.config}
-	other.begin()
+	other.startReady()
 	exetest.Eventually(t, 45*time.Second, func() error {
 		for _, agent := range []*exetest.Process{m.agent, other.agent} {
 			if strings.Contains(agent.Output(), "another agent has the name of this node") {
 				return nil
 			}
 		}
-		return fmt.Errorf("nobody has noticed")
+		return fmt.Errorf("no agent has noticed the other")
 	})
 	exetest.Eventually(t, timeout, func() error {
 		for _, e := range m.events("n1") {
@@ -131,8 +131,8 @@ func TestTwoAgentsOfOneName(t *testing.T) {
 	})
 }
 
-// A config that cannot be that of a node ends the agent at once, with a line that names the field.
-func TestBadNodes(t *testing.T) {
+// An agent with an invalid node config exits at once, with a line that names the field or the value.
+func TestAgentExitsOnInvalidNodeConfig(t *testing.T) {
 	t.Parallel()
 	m := newMemoryNode(t, nil)
 	missing := filepath.Join(t.TempDir(), "none.conf")
@@ -162,39 +162,40 @@ func TestBadNodes(t *testing.T) {
 	}
 }
 
-// Credentials that cannot be those of the node are named in a line, with the field of the kubeconfig. What was wanted last runs all the same.
-func TestBadCredentials(t *testing.T) {
+// The agent logs invalid credentials with the field of the kubeconfig. Its static pods run nevertheless.
+func TestAgentLogsInvalidCredentials(t *testing.T) {
 	t.Parallel()
 	m := newMemoryNode(t, nil)
 	ca, err := certtest.NewAuthority("test")
 	require.NoError(t, err)
 	now := time.Now()
-	cluster := func(of []byte) string {
+	kubeconfigWithCA := func(ca []byte) string {
 		text, err := os.ReadFile(m.config["kubeconfig"].(string))
 		require.NoError(t, err)
-		if of == nil {
+		if ca == nil {
 			return string(text)
 		}
 		before, after, _ := strings.Cut(string(text), `certificate-authority-data: "`)
 		_, after, _ = strings.Cut(after, `"`)
 		path := filepath.Join(t.TempDir(), "ca.crt")
-		require.NoError(t, os.WriteFile(path, of, 0o600))
+		require.NoError(t, os.WriteFile(path, ca, 0o600))
 		return before + fmt.Sprintf("certificate-authority: %q", path) + after
 	}
-	signed := func(user string, from, to time.Time) string {
+	kubeconfigWithCertificate := func(user string, from, to time.Time) string {
 		cert, key, err := ca.ClientCertificate(user, from, to)
 		require.NoError(t, err)
 		path := filepath.Join(t.TempDir(), "client.pem")
 		require.NoError(t, os.WriteFile(path, append(cert, key...), 0o600))
-		return strings.Replace(cluster(nil), "token: nobody-looks-at-it", fmt.Sprintf("client-certificate: %q, client-key: %q", path, path), 1)
+		return strings.Replace(kubeconfigWithCA(nil), "token: nobody-looks-at-it", fmt.Sprintf("client-certificate: %q, client-key: %q", path, path), 1)
 	}
+
 	for name, test := range map[string]struct {
 		text  string
 		wants []string
 	}{
-		"expired":      {signed("system:node:n1", now.Add(-2*time.Hour), now.Add(-time.Hour)), []string{"client-certificate ", "it has expired at "}},
-		"another node": {signed("system:node:n2", now.Add(-time.Hour), now.Add(time.Hour)), []string{`it is that of node \"n2\", and this is node \"n1\"`}},
-		"unknown CA":   {cluster(ca.PEM()), []string{"certificate-authority ", "it has not signed the certificate of https://"}},
+		"expired":      {kubeconfigWithCertificate("system:node:n1", now.Add(-2*time.Hour), now.Add(-time.Hour)), []string{"client-certificate ", "it has expired at "}},
+		"another node": {kubeconfigWithCertificate("system:node:n2", now.Add(-time.Hour), now.Add(time.Hour)), []string{`it is that of node \"n2\", and this is node \"n1\"`}},
+		"unknown CA":   {kubeconfigWithCA(ca.PEM()), []string{"certificate-authority ", "it has not signed the certificate of https://"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -25,13 +25,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lab"
 )
 
-// node is a containerd of the test's own, the files of an agent, and a cgroup for its pods.
+// node is a containerd of the test's own, the directories of an agent, and a cgroup for its pods.
 type node struct {
 	files
-	lab     *lab.Lab // nil: there is only files, and pods are plain processes
+	lab     *lab.Lab // nil: only files is set, and pods are plain processes
 	client  *remote.Client
-	cgroups *driver.Driver // on the cgroup that kubepods is in
-	root    string         // its name
+	cgroups *driver.Driver // rooted at the parent of kubepods
+	root    string         // the name of this parent
 }
 
 func newNode(t *testing.T) *node {
@@ -40,12 +40,12 @@ func newNode(t *testing.T) *node {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	n := &node{files: newFiles(t), lab: l, client: client, root: "/nodeagent-test-agent-" + filepath.Base(l.StateDir())}
-	n.makeRoot()
+	n.createCgroupRoot()
 	return n
 }
 
-// makeRoot makes a cgroup that is removed with the test.
-func (n *node) makeRoot() {
+// createCgroupRoot creates the cgroup n.root, which is removed with the test.
+func (n *node) createCgroupRoot() {
 	whole, err := driver.Open(n.t.Context(), driver.Options{})
 	require.NoError(n.t, err)
 	root, err := cgroups.NewPath(strings.TrimPrefix(n.root, "/"))
@@ -60,7 +60,7 @@ func (n *node) makeRoot() {
 	n.t.Cleanup(func() { _ = n.cgroups.Close() })
 }
 
-// start starts an agent on the node, with more fields in its config.
+// start starts an agent on the node. fields are added to its config.
 func (n *node) start(fields map[string]any) *exetest.Process {
 	n.t.Helper()
 	if n.lab == nil {
@@ -68,15 +68,15 @@ func (n *node) start(fields map[string]any) *exetest.Process {
 	}
 	all := map[string]any{
 		"containerRuntimeEndpoint": n.lab.Endpoint(), "cgroupRoot": n.root,
-		// However full the disk of this machine is, no image goes and nobody says so.
+		// so that a full disk of this machine causes no image garbage collection
 		"imageGCHighThresholdPercent": 100,
 	}
 	maps.Copy(all, fields)
 	return n.files.start(all)
 }
 
-// containers returns the containers of a pod that have ever run, as "name attempt state", by ID, and the pod's UID. A
-// start that was cut short by the death of the agent may leave a container that has not.
+// containers returns the containers of a pod that have run, by ID, as "name attempt state", and the UID of the pod. A start
+// that the death of the agent interrupts may leave a container that has not run.
 func (n *node) containers(pod string) (ran map[string]string, uid string) {
 	ctx := within(n.t, 30*time.Second)
 	snap, err := n.client.List(ctx)
@@ -98,7 +98,7 @@ func (n *node) containers(pod string) (ran map[string]string, uid string) {
 	return ran, uid
 }
 
-// pods returns what the runtime holds, by pod name.
+// pods returns the pods of the runtime by name.
 func (n *node) pods() (map[string]cri.Pod, error) {
 	snap, err := n.client.List(within(n.t, 10*time.Second))
 	pods := map[string]cri.Pod{}
@@ -108,8 +108,8 @@ func (n *node) pods() (map[string]cri.Pod, error) {
 	return pods, err
 }
 
-// running returns the one running container of a pod.
-func (n *node) running(pod string) (cri.Container, error) {
+// runningContainer returns the only running container of a pod.
+func (n *node) runningContainer(pod string) (cri.Container, error) {
 	pods, err := n.pods()
 	if err != nil {
 		return cri.Container{}, err
@@ -127,14 +127,14 @@ func (n *node) running(pod string) (cri.Container, error) {
 func (n *node) awaitRunning(limit time.Duration, names ...string) map[string]cri.Container {
 	n.t.Helper()
 	found := map[string]cri.Container{}
-	exetest.Eventually(n.t, limit, func() error { return n.allRunning(found, names) })
+	exetest.Eventually(n.t, limit, func() error { return n.collectRunning(found, names) })
 	return found
 }
 
-// allRunning puts the running container of each pod into found, or says of which pod none is.
-func (n *node) allRunning(found map[string]cri.Container, names []string) error {
+// collectRunning adds the running container of each pod to found. It returns an error if a pod has none.
+func (n *node) collectRunning(found map[string]cri.Container, names []string) error {
 	for _, name := range names {
-		c, err := n.running(name)
+		c, err := n.runningContainer(name)
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (n *node) allRunning(found map[string]cri.Container, names []string) error 
 	return nil
 }
 
-// processesOf returns the processes of a container, through their cgroups.
+// processesOf returns the processes whose cgroup path contains the ID of a container.
 func processesOf(t *testing.T, id string) []int {
 	entries, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	require.NoError(t, err)
@@ -159,15 +159,15 @@ func processesOf(t *testing.T, id string) []int {
 	return pids
 }
 
-// kill kills the first process of a container: the one whose parent is not of the container. It need not have the lowest
-// PID, as these begin anew when they run out.
-func (n *node) kill(c cri.Container) {
+// killContainer kills the first process of a container: its parent is not in the container. The first process need not have
+// the lowest PID, because PIDs wrap around.
+func (n *node) killContainer(c cri.Container) {
 	n.t.Helper()
 	pids := processesOf(n.t, c.ID)
 	i := slices.IndexFunc(pids, func(pid int) bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
-			return false // it has ended
+			return false // the process has exited
 		}
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		parent, err := strconv.Atoi(fields[1])
@@ -180,9 +180,9 @@ func (n *node) kill(c cri.Container) {
 	require.NoError(n.t, process.Kill())
 }
 
-// awaitNothing waits until nothing is left of any pod: no sandbox, mount, network namespace, interface or address.
-// Kinds in except may stay.
-func (n *node) awaitNothing(limit time.Duration, except ...string) {
+// awaitNoLeftovers waits until no sandbox, mount, network namespace, interface or address of any pod remains. Kinds in
+// except are ignored.
+func (n *node) awaitNoLeftovers(limit time.Duration, except ...string) {
 	n.t.Helper()
 	exetest.Eventually(n.t, limit, func() error {
 		left, err := n.lab.Leftovers(within(n.t, 10*time.Second))
@@ -191,18 +191,19 @@ func (n *node) awaitNothing(limit time.Duration, except ...string) {
 			return slices.Contains(except, kind)
 		})
 		if err == nil && len(left) > 0 {
-			err = fmt.Errorf("left behind: %s", strings.Join(left, ", "))
+			err = fmt.Errorf("leftovers: %s", strings.Join(left, ", "))
 		}
 		return err
 	})
 }
 
-// end takes down what runs on the node, and checks that nothing is left of it. Kinds in except may stay.
-func (n *node) end(a *exetest.Process, except ...string) {
+// drain kills the agent a, lets another one remove all pods of the node, and checks that nothing remains. Kinds in except
+// are ignored.
+func (n *node) drain(a *exetest.Process, except ...string) {
 	n.t.Helper()
 	a.Kill()
 	a = n.start(map[string]any{"drainOnExit": true})
 	a.AwaitLine(timeout, "msg=status")
 	require.Zero(n.t, a.Terminate(2*timeout))
-	n.awaitNothing(timeout, except...)
+	n.awaitNoLeftovers(timeout, except...)
 }

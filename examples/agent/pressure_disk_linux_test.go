@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lab"
 )
 
-// ext4 mounts a new file system of a size in MiB and with this many inodes on a directory, until the test has ended.
-func ext4(t *testing.T, dir string, size, inodes int) {
+// mountExt4 mounts a new file system, with a size in MiB and a number of inodes, on a directory until the test ends.
+func mountExt4(t *testing.T, dir string, size, inodes int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ext4")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -33,16 +33,16 @@ func ext4(t *testing.T, dir string, size, inodes int) {
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
-// A disk of the node runs full, of bytes or of inodes. The pod that fills it is evicted, whether it writes to a volume on the disk of
-// the node or to its own root on the disk of images, and nobody else is. What an image that nobody needs takes goes before.
+// A disk of the node runs out of bytes or of inodes. Only the pod that fills it is evicted, whether it writes to a volume on
+// nodefs or to its root on imagefs. Unused images are removed before.
 func TestIntegrationDiskPressure(t *testing.T) {
-	onlyInVM(t)
-	// In half a minute, as a disk that is full at once is full before anybody has measured who did it.
+	requireVM(t)
+	// The disk fills within half a minute: before it is full, the agent must measure which pod fills it.
 	const bytes, files = "while :; do head -c 1000000 /dev/zero >> %[1]s/full; sleep 0.3; done",
 		"i=0; while :; do for j in 1 2 3 4 5 6 7 8 9 10; do touch %[1]s/$i.$j; done; i=$((i+1)); sleep 0.3; done"
 	for _, c := range []struct {
 		name, signal, threshold, write, dir string
-		images                              bool // their disk, rather than that of the node
+		images                              bool // fill imagefs instead of nodefs
 		size, inodes                        int
 		resource                            string
 	}{
@@ -55,27 +55,29 @@ func TestIntegrationDiskPressure(t *testing.T) {
 			if c.images {
 				home, err := lab.FindHome()
 				require.NoError(t, err)
-				ext4(t, filepath.Join(home, "instances"), c.size, c.inodes)
+				mountExt4(t, filepath.Join(home, "instances"), c.size, c.inodes)
 			}
-			s := newStarved(t)
+			s := newStarvedNode(t)
 			if !c.images {
-				ext4(t, s.state, c.size, c.inodes)
+				mountExt4(t, s.state, c.size, c.inodes)
 			}
 			s.manifests.Write("calm.yaml", resourcesYAML("calm", "{}"))
-			s.pod("writer", fmt.Sprintf(c.write, c.dir), "{}")
+			s.writePod("writer", fmt.Sprintf(c.write, c.dir), "{}")
+
 			a := s.start(map[string]string{c.signal: c.threshold}, nil)
 			before := s.awaitRunning(vmTimeout, "calm-n1", "writer-n1")
-			s.begin("writer")
-			s.evicted(a, "writer-n1", vmTimeout)
+			s.startScript("writer")
+
+			s.awaitEvicted(a, "writer-n1", vmTimeout)
 			a.AwaitLine(vmTimeout, "reason=Evicted", "pod=writer-n1", "The node was low on resource: "+c.resource+". Threshold quantity: ", "starved_resource:"+c.resource)
 			a.AwaitLine(vmTimeout, `msg="node conditions"`, "conditions=[DiskPressure]")
 			a.AwaitLine(vmTimeout, `msg="node conditions"`, "conditions=[]")
 			s.manifests.Remove("writer.yaml")
 			a.AwaitLine(vmTimeout, "pod is removed", "writer-n1")
 			delete(before, "writer-n1")
-			s.untouched(before)
-			require.Equal(t, 1, strings.Count(a.Output(), `msg="evict pod" pod=default/`), "one pod was evicted")
-			s.end(a)
+			s.requireSameContainers(before)
+			require.Equal(t, 1, strings.Count(a.Output(), `msg="evict pod" pod=default/`), "only one pod is evicted")
+			s.drain(a)
 		})
 	}
 }

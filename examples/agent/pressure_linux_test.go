@@ -20,33 +20,33 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// starved is a node that a test may bring down: the whole of a VM of hack/vm.
-type starved struct {
+// starvedNode is a node whose machine a test may exhaust: a VM of hack/vm.
+type starvedNode struct {
 	*node
-	signal string // a directory: what is put into it the pods see in /signal
+	signal string // directory that pods see as /signal
 }
 
-// newStarved skips the test where others would have to live with what it does.
-func newStarved(t *testing.T) *starved {
+// newStarvedNode skips the test outside of a VM.
+func newStarvedNode(t *testing.T) *starvedNode {
 	t.Helper()
-	onlyInVM(t)
-	return &starved{newNode(t), t.TempDir()}
+	requireVM(t)
+	return &starvedNode{newNode(t), t.TempDir()}
 }
 
-func onlyInVM(t *testing.T) {
+func requireVM(t *testing.T) {
 	t.Helper()
 	if os.Getenv("IN_TEST_VM") == "" {
-		t.Skip("brings a machine down: make test-vm and make soak-vm run it in a kernel of its own")
+		t.Skip("exhausts a machine: make test-vm and make soak-vm run it in a kernel of its own")
 	}
 }
 
-// pod is a pod of one container that waits for the file NAME in /signal before it runs a script, ignores SIGTERM, and has these
-// resources.
-func (s *starved) pod(name, script, resources string) {
+// writePod writes a pod of one container with the given resources. It waits for the file NAME in /signal before it runs a
+// script, and ignores SIGTERM.
+func (s *starvedNode) writePod(name, script, resources string) {
 	s.manifests.Write(name+".yaml", s.podYAML(name, script, resources))
 }
 
-func (s *starved) podYAML(name, script, resources string) string {
+func (s *starvedNode) podYAML(name, script, resources string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
 metadata: {name: %[1]s}
@@ -62,26 +62,26 @@ spec:
 `, name, s.signal, "trap '' TERM; while [ ! -e /signal/"+name+" ]; do sleep 0.1; done; "+script+"; while :; do sleep 1; done", resources)
 }
 
-// begin has a pod run its script.
-func (s *starved) begin(name string) {
+// startScript makes a pod run its script.
+func (s *starvedNode) startScript(name string) {
 	require.NoError(s.t, os.WriteFile(filepath.Join(s.signal, name), nil, 0o600))
 }
 
-// start starts an agent with thresholds.
-func (s *starved) start(hard map[string]string, more map[string]any) *exetest.Process {
+// start starts an agent with hard eviction thresholds. more is added to its config.
+func (s *starvedNode) start(hard map[string]string, more map[string]any) *exetest.Process {
 	s.t.Helper()
 	all := map[string]any{"evictionHard": hard, "evictionPressureTransitionPeriod": "5s", "logLevel": "DEBUG"}
 	maps.Copy(all, more)
 	return s.node.start(all)
 }
 
-// evicted waits until a pod was evicted and nothing of it runs.
-func (s *starved) evicted(a *exetest.Process, pod string, limit time.Duration) {
+// awaitEvicted waits until a pod is evicted and has no running container.
+func (s *starvedNode) awaitEvicted(a *exetest.Process, pod string, limit time.Duration) {
 	s.t.Helper()
 	a.AwaitLine(limit, `msg="evict pod"`, "pod="+pod, "message=")
 	a.AwaitLine(limit, "pod="+pod, "phase=Pending", "0/1", "Error")
 	exetest.Eventually(s.t, limit, func() error {
-		c, err := s.running(pod)
+		c, err := s.runningContainer(pod)
 		if err == nil {
 			return fmt.Errorf("container %s of pod %s still runs", c.ID, pod)
 		}
@@ -89,11 +89,11 @@ func (s *starved) evicted(a *exetest.Process, pod string, limit time.Duration) {
 	})
 }
 
-// untouched checks that the containers of pods are those that they were.
-func (s *starved) untouched(before map[string]cri.Container) {
+// requireSameContainers checks that the containers of other pods are not restarted.
+func (s *starvedNode) requireSameContainers(before map[string]cri.Container) {
 	s.t.Helper()
 	for name, c := range s.awaitRunning(vmTimeout, keys(before)...) {
-		require.Equal(s.t, before[name].ID, c.ID, "pod %s was not to be touched", name)
+		require.Equal(s.t, before[name].ID, c.ID, "the container of pod %s is not restarted", name)
 	}
 }
 
@@ -104,30 +104,30 @@ func keys[V any](m map[string]V) (names []string) {
 	return names
 }
 
-// oomKills returns how many processes the kernel has killed for memory.
+// oomKills returns how many processes of this machine the kernel has killed for memory.
 func oomKills(t *testing.T) int {
 	text, err := os.ReadFile("/proc/vmstat")
 	require.NoError(t, err)
 	_, rest, found := strings.Cut(string(text), "\noom_kill ")
-	require.True(t, found, "this kernel does not count what it kills")
+	require.True(t, found, "/proc/vmstat of this kernel has no oom_kill")
 	line, _, _ := strings.Cut(rest, "\n")
 	n, err := strconv.Atoi(line)
 	require.NoError(t, err)
 	return n
 }
 
-// growth is what a cgroup did while it was looked at.
+// growth is the memory usage of a cgroup while it was watched.
 type growth struct {
-	rate float64 // bytes in a second, over the second in which it grew most
+	rate float64 // largest increase within a second, in bytes
 	most uint64
 }
 
-// watchGrowth looks at a cgroup ten times a second until stop is called.
+// watchGrowth reads the memory usage of a cgroup ten times a second until stop is called.
 func (n *node) watchGrowth(p cgroups.Path) (stop func() growth) {
 	done, ended := make(chan struct{}), make(chan growth, 1)
 	go func() {
 		var g growth
-		var seen []uint64 // ten make a second
+		var seen []uint64 // ten values a second
 		for {
 			select {
 			case <-done:
@@ -137,7 +137,7 @@ func (n *node) watchGrowth(p cgroups.Path) (stop func() growth) {
 			}
 			s, err := n.cgroups.Stats(n.t.Context(), p)
 			if err != nil {
-				continue // it is gone
+				continue // the cgroup is removed
 			}
 			g.most = max(g.most, s.Memory.Current)
 			if seen = append(seen, s.Memory.Current); len(seen) > 10 {

@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// A container is ready when its probes say so, stays so for the next agent, and is restarted when it is no longer alive; it
-// is asked at its own address.
+// Probes connect to the address of the container. It becomes ready by its readiness probe, stays ready across a restart of
+// the agent, and is restarted when its liveness probe fails.
 func TestIntegrationProbes(t *testing.T) {
 	n := newNode(t)
 	pod := podYAML("web", `mkdir /www; echo fine > /www/ready; httpd -p 8080 -h /www; `+sleeper) + `      ports: [{name: http, containerPort: 8080}]
@@ -55,6 +55,6 @@ func TestIntegrationProbes(t *testing.T) {
 	run("touch /sick")
 	a.AwaitLine(60*time.Second, "pod=web-n1 phase=Running", `summary="1/1 restarts=1`)
 	n.manifests.Remove("web.yaml")
-	n.awaitNothing(60 * time.Second)
+	n.awaitNoLeftovers(60 * time.Second)
 	a.Terminate(10 * time.Second)
 }

@@ -28,8 +28,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// newProcesses makes the files of an agent whose pods are plain processes. They end with the test, whatever became of
-// the agent.
+// newProcesses returns the directories of an agent whose pods are plain processes. The cleanup of the test stops all of
+// them.
 func newProcesses(t *testing.T) files {
 	f := newFiles(t)
 	t.Cleanup(func() {
@@ -47,15 +47,15 @@ func newProcesses(t *testing.T) files {
 	return f
 }
 
-// announced is a script that says which process it is and which one keeps it, and then sleeps. In the command of a
-// container two dollars stand for one.
-const announced = `echo "process $$$$ kept by $PPID"; ` + sleeper
+// announceScript prints its process ID and that of the keeper, and then sleeps. In the command of a container, $$ stands for
+// one dollar.
+const announceScript = `echo "process $$$$ kept by $PPID"; ` + sleeper
 
 var announcement = regexp.MustCompile(`process (\d+) kept by (\d+)\n`)
 
-// last waits until a pod with an announced script has been started a number of times, and returns its last process
-// and the one that keeps it.
-func (f files) last(pod string, starts int) (pid, keeper int) {
+// awaitStart waits until a pod with announceScript has been started a number of times. It returns the newest process and its
+// keeper.
+func (f files) awaitStart(pod string, starts int) (pid, keeper int) {
 	f.t.Helper()
 	exetest.Eventually(f.t, timeout, func() error {
 		found := announcement.FindAllStringSubmatch(f.log(pod, "main"), -1)
@@ -69,42 +69,42 @@ func (f files) last(pod string, starts int) (pid, keeper int) {
 	return pid, keeper
 }
 
-// gone returns an error while a process is there.
-func gone(pid int) error {
+// checkExited returns an error if a process has not exited.
+func checkExited(pid int) error {
 	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
-		return fmt.Errorf("process %d is still there", pid)
+		return fmt.Errorf("process %d has not exited", pid)
 	}
 	return nil
 }
 
-// kill ends a process at once, and waits until it is gone.
-func kill(t *testing.T, pid int) {
+// killProcess kills a process with SIGKILL, and waits until it has exited.
+func killProcess(t *testing.T, pid int) {
 	t.Helper()
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	exetest.Eventually(t, timeout, func() error { return gone(pid) })
+	exetest.Eventually(t, timeout, func() error { return checkExited(pid) })
 }
 
-// An agent whose sources are away runs what it was told last: what still runs is left alone, what was killed meanwhile
-// is started again, and so is everything after the machine has lost it all.
-func TestSourcesAway(t *testing.T) {
+// An agent whose sources are unavailable runs its stored pods. Running containers are left alone, killed ones are restarted,
+// and so are all pods after the runtime has lost its state.
+func TestAgentRunsStoredPodsWhileSourcesFail(t *testing.T) {
 	t.Parallel()
 	f := newProcesses(t)
 	var hangs atomic.Bool
-	over := make(chan struct{})
+	stopped := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if hangs.Load() {
-			<-over
+			<-stopped
 		}
-		_, _ = w.Write([]byte(podYAML("db", announced)))
+		_, _ = w.Write([]byte(podYAML("db", announceScript)))
 	}))
 	defer server.Close()
-	defer close(over)
-	f.manifests.Write("web.yaml", podYAML("web", announced))
+	defer close(stopped)
+	f.manifests.Write("web.yaml", podYAML("web", announceScript))
 	fields := map[string]any{"staticPodURL": server.URL}
 	a := f.start(fields)
-	web, _ := f.last("web-n1", 1)
-	db, keeper := f.last("db-n1", 1)
-	exetest.Eventually(t, timeout, func() error { // the file is written at most once in a while
+	web, _ := f.awaitStart("web-n1", 1)
+	db, keeper := f.awaitStart("db-n1", 1)
+	exetest.Eventually(t, timeout, func() error { // the agent writes the store with a delay
 		text, err := os.ReadFile(filepath.Join(f.state, "pods.store"))
 		if err == nil && bytes.Count(text, []byte("\n")) != 3 {
 			err = fmt.Errorf("the stored pods are\n%s", text)
@@ -113,27 +113,26 @@ func TestSourcesAway(t *testing.T) {
 	})
 	a.Kill()
 
-	// A server that does not answer, no directory, and one of the processes is killed with the one that keeps it.
+	// The server of the source hangs, the directory is missing, and the process of db is killed with its keeper.
 	hangs.Store(true)
 	away := f.manifests.Path + ".away"
 	require.NoError(t, os.Rename(f.manifests.Path, away))
-	kill(t, keeper)
-	exetest.Eventually(t, timeout, func() error { return gone(db) })
+	killProcess(t, keeper)
+	exetest.Eventually(t, timeout, func() error { return checkExited(db) })
 	a = f.start(fields)
-	db, keeper = f.last("db-n1", 2)
+	db, keeper = f.awaitStart("db-n1", 2)
 	a.AwaitLine(timeout, "pod=db-n1 phase=Running", `summary="1/1 restarts=1`)
 	a.AwaitLine(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
-	require.NotContains(t, a.Output(), server.URL, "nobody waits for the server to fail")
+	require.NotContains(t, a.Output(), server.URL, "the agent starts stored pods before the server fails")
 	a.Kill()
 
-	// The same with a directory that cannot be read in part, and a runtime that knows of no pod. What ran was lost, and
-	// counts as a restart.
+	// Now one manifest is invalid, and the runtime has lost all pods. Lost containers count as restarts.
 	f.manifests.Write("web.yaml", "spec: [")
-	_, webKeeper := f.last("web-n1", 1)
-	kill(t, keeper)
-	kill(t, webKeeper)
+	_, webKeeper := f.awaitStart("web-n1", 1)
+	killProcess(t, keeper)
+	killProcess(t, webKeeper)
 	for _, pid := range []int{web, db} {
-		exetest.Eventually(t, timeout, func() error { return gone(pid) })
+		exetest.Eventually(t, timeout, func() error { return checkExited(pid) })
 	}
 	require.NoError(t, os.RemoveAll(filepath.Join(f.state, "processes")))
 	a = f.start(fields)
@@ -142,23 +141,23 @@ func TestSourcesAway(t *testing.T) {
 	a.AwaitLine(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=1`)
 	a.Kill()
 
-	// When a source is the only one and is back, it decides.
+	// An available source that is the only one decides which pods run.
 	require.NoError(t, os.RemoveAll(f.manifests.Path))
 	require.NoError(t, os.Rename(away, f.manifests.Path))
-	f.manifests.Write("web.yaml", podYAML("other", announced))
+	f.manifests.Write("web.yaml", podYAML("other", announceScript))
 	a = f.start(map[string]any{"drainOnExit": true})
 	a.AwaitLine(timeout, "pod=other-n1 phase=Running")
-	other, _ := f.last("other-n1", 1)
-	exetest.Eventually(t, timeout, func() error { return f.onlyPod("other-n1") })
+	other, _ := f.awaitStart("other-n1", 1)
+	exetest.Eventually(t, timeout, func() error { return f.checkOnlyPod("other-n1") })
 
-	// And what is to be taken down on exit is.
+	// With drainOnExit all pods are removed on exit.
 	require.Zero(t, a.Terminate(timeout))
-	require.NoError(t, gone(other))
-	require.NoError(t, f.onlyPod(""))
+	require.NoError(t, checkExited(other))
+	require.NoError(t, f.checkOnlyPod(""))
 }
 
-// onlyPod returns an error unless one pod, or none, has a record of the runtime.
-func (f files) onlyPod(name string) error {
+// checkOnlyPod returns an error unless the runtime has a record of exactly one pod, named name; none if name is empty.
+func (f files) checkOnlyPod(name string) error {
 	records, err := filepath.Glob(filepath.Join(f.state, "processes", "sandboxes", "*"))
 	var all strings.Builder
 	for _, path := range records {
@@ -173,24 +172,24 @@ func (f files) onlyPod(name string) error {
 		want = 0
 	}
 	if err == nil && (len(records) != want || !strings.Contains(all.String(), name)) {
-		err = fmt.Errorf("the runtime knows %d pods:\n%s", len(records), all.String())
+		err = fmt.Errorf("the runtime has %d pods:\n%s", len(records), all.String())
 	}
 	return err
 }
 
-// A damaged store is said and kept aside. Nothing is lost that runs: a pod whose manifest cannot be read goes on, and
-// is known again when it can.
-func TestDamagedStore(t *testing.T) {
+// A damaged store is reported and kept aside. Running pods are kept: a pod with an unreadable manifest continues, and is
+// adopted once its manifest is readable.
+func TestDamagedStoreIsKeptAside(t *testing.T) {
 	t.Parallel()
 	f := newProcesses(t)
-	f.manifests.Write("web.yaml", podYAML("web", announced))
+	f.manifests.Write("web.yaml", podYAML("web", announceScript))
 	a := f.start(nil)
-	web, _ := f.last("web-n1", 1)
+	web, _ := f.awaitStart("web-n1", 1)
 	store := filepath.Join(f.state, "pods.store")
 	var text []byte
 	exetest.Eventually(t, timeout, func() (err error) {
 		if text, err = os.ReadFile(store); err == nil && !bytes.Contains(text, []byte("web-n1")) {
-			err = fmt.Errorf("the store has no web-n1")
+			err = fmt.Errorf("pod web-n1 is not stored")
 		}
 		return err
 	})
@@ -198,12 +197,12 @@ func TestDamagedStore(t *testing.T) {
 	damaged := bytes.Replace(text, []byte("web-n1"), []byte("wxb-n1"), 1)
 	require.NoError(t, os.WriteFile(store, damaged, 0o600))
 	f.manifests.Write("web.yaml", "spec: [")
-	f.manifests.Write("more.yaml", podYAML("more", announced))
+	f.manifests.Write("more.yaml", podYAML("more", announceScript))
 
 	a = f.start(nil)
 	a.AwaitLine(timeout, "level=ERROR", "the pods of the store are lost; running pods are left running", store)
 	a.AwaitLine(timeout, "level=ERROR", "web.yaml:1")
-	f.last("more-n1", 1) // so the rest of the directory is followed
+	f.awaitStart("more-n1", 1) // the remaining manifests are read
 	aside, err := filepath.Glob(store + ".corrupt-*")
 	require.NoError(t, err)
 	require.Len(t, aside, 1)
@@ -211,17 +210,17 @@ func TestDamagedStore(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(damaged), string(kept))
 	require.NotContains(t, a.Output(), "pod=web-n1 phase")
-	require.NoError(t, syscall.Kill(web, 0), "it runs")
+	require.NoError(t, syscall.Kill(web, 0), "the container still runs")
 
-	f.manifests.Write("web.yaml", podYAML("web", announced))
+	f.manifests.Write("web.yaml", podYAML("web", announceScript))
 	a.AwaitLine(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
-	f.last("web-n1", 1)
+	f.awaitStart("web-n1", 1)
 	require.Equal(t, 1, strings.Count(a.Output(), "are lost"))
 	a.Kill()
 }
 
-// What the objects directory has arrives in the environment; a container is ready when its probe says so, stays so for
-// the next agent, and is restarted when it is sick.
+// Objects of the objects directory are in the environment of containers. A container becomes ready by its probe, stays ready
+// across a restart of the agent, and is restarted when its liveness probe fails.
 func TestObjectsAndProbes(t *testing.T) {
 	t.Parallel()
 	f, marks := newProcesses(t), t.TempDir()
@@ -243,7 +242,7 @@ spec: {clusterIP: 192.0.2.7, ports: [{port: 5432}]}
 	a.Kill()
 	a = f.start(fields)
 	a.AwaitLine(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
-	require.NotContains(t, a.Output(), `summary="0/1`, "what was ready did not stop being so")
+	require.NotContains(t, a.Output(), `summary="0/1`, "the container stays ready across the restart of the agent")
 	mark("sick")
 	a.AwaitLine(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=1`)
 
@@ -251,33 +250,33 @@ spec: {clusterIP: 192.0.2.7, ports: [{port: 5432}]}
 	f.manifests.Write("env.yaml", podYAML("env", "echo $GREETING; "+sleeper, "      envFrom: [{configMapRef: {name: words}}]\n"))
 	f.awaitLog("env-n1", "main", "hello")
 
-	// Manifests have no API server behind them, so they may not ask for what only that has.
+	// Static pods may not use features that need an API server.
 	f.manifests.Write("account.yaml", strings.Replace(podYAML("account", sleeper), "spec:", "spec:\n  serviceAccountName: shop", 1))
 	a.AwaitLine(timeout, "level=ERROR", "account.yaml", "spec.serviceAccountName", "static pods may not reference service accounts")
 	require.Zero(t, a.Terminate(timeout))
 }
 
-// A log is rotated under its writer: its files are named as documented and never hold more than they may.
+// The log of a running container is rotated. Its files have the documented names and stay within their limits.
 func TestLogRotation(t *testing.T) {
 	t.Parallel()
 	f := newProcesses(t)
 	const line = "a line of the container that is a hundred bytes long with the time and the rest that is put before"
-	// Some 50 kB/s, for files that are compressed, and some 2 MB/s, for files that there is no time to compress.
+	// slow writes 50 kB/s, so that its rotated files are compressed. fast writes 2 MB/s, which leaves no time to compress.
 	f.manifests.Write("slow.yaml", podYAML("slow", `while :; do for i in 1 2 3 4 5 6 7 8; do echo "`+line+`"; done; sleep 0.02; done`))
 	f.manifests.Write("fast.yaml", podYAML("fast", `while :; do for i in 1 2 3 4 5 6 7 8 9; do for j in 1 2 3 4 5 6 7 8 9; do echo "`+line+`"; done; done; sleep 0.005; done`))
 	a := f.start(map[string]any{"containerLogMaxSize": "64Ki", "containerLogMaxFiles": 3, "drainOnExit": true})
 	slow, fast := f.watchLog("slow-n1"), f.watchLog("fast-n1")
 	exetest.Eventually(t, timeout, func() error {
-		slow.look()
-		fast.look()
+		slow.update()
+		fast.update()
 		if len(slow.seen) < 8 || len(fast.seen) < 12 || !slow.compressed {
-			return fmt.Errorf("files seen: %d of the slow one (compressed: %t), %d of the fast one", len(slow.seen), slow.compressed, len(fast.seen))
+			return fmt.Errorf("files seen: slow %d (compressed: %t), fast %d", len(slow.seen), slow.compressed, len(fast.seen))
 		}
 		return nil
 	})
-	t.Logf("the most there was: slow %d, fast %d bytes", slow.most, fast.most)
+	t.Logf("largest size: slow %d, fast %d bytes", slow.most, fast.most)
 	budget := logs.Policy{MaxSize: 64 << 10, MaxFiles: 3}.MaxBytes()
-	require.LessOrEqual(t, slow.most, budget+256<<10, "what is written in a few seconds, on a busy machine too")
+	require.LessOrEqual(t, slow.most, budget+256<<10, "the excess is the output of a few seconds, on a busy machine too")
 	require.LessOrEqual(t, fast.most, budget+4<<20)
 	require.NotContains(t, a.Output(), "level=ERROR")
 	require.Zero(t, a.Terminate(timeout))

@@ -18,10 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// password is what all of the registries here want, from the user "agent".
+// password is the password of user "agent" for all registries of this test.
 const password = "hunter2-of-the-agent"
 
-// newRegistry puts a server that demands a password in front of the registry of the lab, and returns its host and port.
+// newRegistry starts a proxy of the lab's registry that requires a password, and returns its host and port.
 func (n *node) newRegistry() string {
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: n.lab.RegistryHost()})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -36,20 +36,20 @@ func (n *node) newRegistry() string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// dockerConfig holds the password for a registry.
+// dockerConfig returns a Docker config with the password for a registry.
 func dockerConfig(registry string) string {
 	auth := base64.StdEncoding.EncodeToString([]byte("agent:" + password))
 	return fmt.Sprintf(`{"auths": {%q: {"auth": %q}}}`, registry, auth)
 }
 
-// imagePod is a pod that pulls an image, whatever is on the node.
+// imagePod is a pod that always pulls its image.
 func imagePod(name, image string) string {
 	return strings.Replace(podYAML(name, sleeper, "      imagePullPolicy: Always\n"), "nodeagent.test/busybox:1", image, 1)
 }
 
-// Images of registries that want a password are pulled with a secret of the pod, with what is found in a file of the
-// node, which may come later, and with what a plugin says. Without one the pod waits, with the reasons that users
-// know, and nobody sees a password.
+// Images of registries with a password are pulled with a secret of the pod, a credential file of the node or a credential
+// plugin. The file may be added later. Without credentials the pod waits with the reasons of the kubelet. No password is in
+// the log.
 func TestIntegrationCredentials(t *testing.T) {
 	n, dir := newNode(t), t.TempDir()
 	file, plugins := filepath.Join(dir, "config.json"), filepath.Join(dir, "plugins")
@@ -75,7 +75,7 @@ echo '{"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.k
 		}}},
 	}
 	n.manifests.Write("file.yaml", imagePod("file", byFile+"/busybox:1"))
-	// A pod that nothing happens in stays at its first reason; here another container ends meanwhile.
+	// The agent updates the waiting reason when it syncs the pod. The exit of another container causes a sync.
 	beside := "  containers:\n    - {name: beside, image: 'nodeagent.test/busybox:1', command: [/bin/sleep, '2']}\n"
 	n.manifests.Write("never.yaml", strings.Replace(imagePod("never", never+"/busybox:1"), "  containers:\n", beside, 1))
 	a := n.start(fields)
@@ -85,7 +85,7 @@ echo '{"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.k
 	}
 	a.AwaitLine(timeout, "pod=never-n1 phase=Pending", "ImagePullBackOff")
 
-	// From here on the image is one that was pulled with a password, by whatever name.
+	// From now on the image has been pulled with a password, so that each pod needs one, by any name of the image.
 	n.manifests.Write("secret.yaml", strings.Replace(imagePod("secret", bySecret+"/busybox:1"), "spec:", "spec:\n  imagePullSecrets: [{name: pull}]", 1))
 	n.manifests.Write("plugin.yaml", imagePod("plugin", byPlugin+"/busybox:1"))
 	a.AwaitLine(timeout, "pod=plugin-n1 phase=Running", `summary="1/1 restarts=0`)
@@ -100,7 +100,7 @@ echo '{"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.k
 	require.NotContains(t, a.Output(), "pod=never-n1 phase=Running")
 	require.NotContains(t, a.Output(), password)
 
-	// The next agent pulls nothing for what runs, and knows no password that the last one did not write down.
+	// A restarted agent pulls no image for running pods. It has no record of the credentials in the removed file.
 	before, _ := n.containers("file-n1")
 	a.Kill()
 	require.NoError(t, os.Remove(file))
@@ -109,5 +109,5 @@ echo '{"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.k
 	a.AwaitLine(timeout, "pod=never-n1 phase=Pending", "ErrImagePull")
 	after, _ := n.containers("file-n1")
 	require.Equal(t, before, after)
-	n.end(a)
+	n.drain(a)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// volumes is a pod with a volume of each kind that needs nothing but the node, as a user and a group of its own.
-const volumes = `apiVersion: v1
+// volumesPod is a pod with every kind of volume that needs only the node, with a user and a group.
+const volumesPod = `apiVersion: v1
 kind: Pod
 metadata: {name: volumes, labels: {app: shop}}
 spec:
@@ -55,50 +55,51 @@ spec:
         - {name: all, mountPath: /all}
 `
 
-// What the container says of its volumes, once, and then of the color whenever it is another.
-const look = `echo disk $(cat /disk/sub/dir/file) sub $(cat /sub/file); touch /sub/x || echo read-only
+// volumesScript logs the content of the volumes once, and then each new color.
+const volumesScript = `echo disk $(cat /disk/sub/dir/file) sub $(cat /sub/file); touch /sub/x || echo read-only
 echo host $(cat /host/file); echo memory $(df -k /memory | tail -1 | awk '{print $2}'); echo written > /memory/file && cat /memory/file
 echo group $(stat -c %g /disk) $(stat -c %g /memory) $(stat -L -c '%g %a' /key/password); touch /config/x || echo no writes
 echo key $(cat /key/password); echo info $(cat /info/labels); echo all $(cat /all/c) $(cat /all/password) $(cat /all/name)
 trap 'exit 0' TERM; last=; while :; do now=$(cat /config/color); [ "$now" = "$last" ] || echo color $now; last=$now; sleep 0.1; done`
 
-const config = `apiVersion: v1
+const configMapYAML = `apiVersion: v1
 kind: ConfigMap
 metadata: {name: app, namespace: default}
 data: {color: %s}
 `
 
-// A pod finds its volumes, sees a config map change, also after its agent was killed, and leaves nothing mounted.
+// A pod has the content of its volumes and sees an updated config map, also after its agent was killed. Nothing remains
+// mounted after its removal.
 func TestIntegrationVolumes(t *testing.T) {
 	n := newNode(t)
 	host := t.TempDir()
 	require.NoError(t, os.Chmod(host, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(host, "file"), []byte("of the host"), 0o644))
-	n.objects.Write("default/configmaps/app.yaml", fmt.Sprintf(config, "red"))
-	n.objects.Write("default/secrets/key.yaml", strings.Replace(secret, "name: db", "name: key", 1))
-	n.manifests.Write("volumes.yaml", fmt.Sprintf(volumes, host, look))
+	n.objects.Write("default/configmaps/app.yaml", fmt.Sprintf(configMapYAML, "red"))
+	n.objects.Write("default/secrets/key.yaml", strings.Replace(secretYAML, "name: db", "name: key", 1))
+	n.manifests.Write("volumes.yaml", fmt.Sprintf(volumesPod, host, volumesScript))
 	a := n.start(nil)
 	n.awaitLog("volumes-n1", "main",
 		"disk from init sub from init", "read-only", "host of the host", "memory 2048", "written", "group 4321 4321 4321 440", "no writes",
 		"key hunter2", `info app="shop"`, "all red hunter2 volumes-n1", "color red")
-	n.objects.Write("default/configmaps/app.yaml", fmt.Sprintf(config, "green"))
+	n.objects.Write("default/configmaps/app.yaml", fmt.Sprintf(configMapYAML, "green"))
 	n.awaitLog("volumes-n1", "main", "color green")
 	before, _ := n.containers("volumes-n1")
 
 	a.Kill()
 	a = n.start(nil)
 	a.AwaitLine(timeout, "pod=volumes-n1 phase=Running")
-	n.objects.Write("default/configmaps/app.yaml", fmt.Sprintf(config, "blue"))
+	n.objects.Write("default/configmaps/app.yaml", fmt.Sprintf(configMapYAML, "blue"))
 	n.awaitLog("volumes-n1", "main", "color blue")
 	after, _ := n.containers("volumes-n1")
 	require.Equal(t, before, after)
 
 	n.manifests.Remove("volumes.yaml")
-	n.awaitNothing(timeout)
+	n.awaitNoLeftovers(timeout)
 	exetest.Eventually(t, timeout, func() error {
 		left, err := filepath.Glob(filepath.Join(n.state, "pods", "[^.]*"))
 		if err == nil && len(left) > 0 {
-			err = fmt.Errorf("left behind: %s", left)
+			err = fmt.Errorf("remaining directories: %s", left)
 		}
 		return err
 	})
@@ -109,7 +110,7 @@ func TestIntegrationVolumes(t *testing.T) {
 	a.Terminate(timeout)
 }
 
-// A pod whose config map is missing says so, and starts once it is there.
+// A pod with a missing config map has an event, and starts once the config map exists.
 func TestIntegrationMissingConfigMap(t *testing.T) {
 	n := newNode(t)
 	n.manifests.Write("late.yaml", strings.Replace(podYAML("late", "cat /config/color; "+sleeper, "      volumeMounts: [{name: config, mountPath: /config}]\n"),
@@ -117,7 +118,7 @@ func TestIntegrationMissingConfigMap(t *testing.T) {
 	a := n.start(nil)
 	a.AwaitLine(timeout, "FailedMount", `configmap \"app\" not found`)
 	a.AwaitLine(timeout, "Unable to attach or mount volumes")
-	n.objects.Write("default/configmaps/app.yaml", fmt.Sprintf(config, "red"))
+	n.objects.Write("default/configmaps/app.yaml", fmt.Sprintf(configMapYAML, "red"))
 	n.awaitRunning(timeout, "late-n1")
-	n.end(a)
+	n.drain(a)
 }
