@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lab"
 )
 
-// program is the example.
+// program is the example program.
 var program exetest.Program
 
 func TestMain(m *testing.M) {

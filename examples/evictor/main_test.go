@@ -26,27 +26,27 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// program is the example.
+// program is the example program.
 var program exetest.Program
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
 
-// seen is a line of its output, as far as the test looks.
-type seen struct {
+// observation has the fields of an output line that the test checks.
+type observation struct {
 	Readings   []struct{ Signal string }
 	Conditions []string
 	Evict      []struct{ Name, Message string }
 	Pods       int
 }
 
-func observe(t *testing.T, args ...string) (out seen) {
+func observe(t *testing.T, args ...string) (out observation) {
 	p := program.Start(t, append(args, "-once")...)
 	require.Zero(t, p.Wait(20*time.Second), p.Output())
 	require.NoError(t, json.Unmarshal([]byte(p.Output()), &out), p.Output())
 	return out
 }
 
-// It says what it sees, and evicts when more is to be kept free than there is.
+// The program prints its readings, and a condition if less memory is available than the threshold.
 func TestObserve(t *testing.T) {
 	if _, err := os.Stat("/sys/fs/cgroup"); err != nil {
 		t.Skip("there are no cgroups here:", err)
@@ -60,10 +60,10 @@ func TestObserve(t *testing.T) {
 	require.Equal(t, []string{"MemoryPressure"}, starved.Conditions)
 }
 
-// Of two cgroups the one that uses more memory would be evicted.
+// The cgroup that uses more memory is the victim.
 func TestVictim(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, to make cgroups")
+		t.Skip("needs root to create cgroups")
 	}
 	whole, err := driver.Open(t.Context(), driver.Options{OptionalControllers: []string{"cpu", "pids"}})
 	if err != nil || !whole.Host().HasController("memory") {
@@ -77,7 +77,7 @@ func TestVictim(t *testing.T) {
 	for _, name := range []string{"large", "small"} {
 		require.NoError(t, whole.Apply(t.Context(), root.Join(name), cgroups.Resources{}))
 	}
-	uses(t, whole, root.Join("large"))
+	useMemory(t, whole, root.Join("large"))
 	seen := observe(t, "-cgroup", "/"+string(root), "-memory", "1Ei", "-disk", "1")
 	require.Equal(t, 2, seen.Pods)
 	require.Len(t, seen.Evict, 1)
@@ -85,10 +85,10 @@ func TestVictim(t *testing.T) {
 	require.Contains(t, seen.Evict[0].Message, "The node was low on resource: memory. Threshold quantity: 1Ei")
 }
 
-// uses has a process use 20 MB in a cgroup until the test has ended.
-func uses(t *testing.T, d *driver.Driver, p cgroups.Path) {
+// useMemory starts a process that uses 20 MB in a cgroup until the test ends.
+func useMemory(t *testing.T, d *driver.Driver, p cgroups.Path) {
 	t.Helper()
-	// The shell waits until it is in the cgroup; dd keeps what it has read until somebody reads that.
+	// The shell waits until it is in the cgroup. dd keeps its data in memory, because sleep does not read it.
 	cmd := exec.Command("sh", "-c", "read go; dd if=/dev/zero bs=20000000 count=1 2>/dev/null | sleep 1000")
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)

@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/gctest"
 )
 
-// shelf returns a store of a used, a pinned, an imported and two unused images, on a disk that is full.
-func shelf() *gctest.Store {
+// newFullStore returns a store with a used, a pinned, an imported and two unused images, on a full disk.
+func newFullStore() *gctest.Store {
 	store := gctest.NewStore(1000)
 	for _, name := range []string{"app", "one", "two"} {
 		store.AddImage(name, gctest.Layer{Name: name, Size: 200})
@@ -28,7 +28,7 @@ func shelf() *gctest.Store {
 }
 
 func TestPlanAndRemove(t *testing.T) {
-	store := shelf()
+	store := newFullStore()
 	s := settings{policy: gc.ImagePolicy{HighThresholdPercent: 85, LowThresholdPercent: 80}}
 	var out strings.Builder
 	require.NoError(t, printAndCollect(t.Context(), store, store, store.Disk, s, &out))
@@ -36,7 +36,7 @@ func TestPlanAndRemove(t *testing.T) {
 	for _, line := range []string{"goes one:latest 200", "may go two:latest 200", "stays app:latest 200", "stays pause:1 10", "stays mine:dev 100"} {
 		require.Contains(t, strings.Join(strings.Fields(out.String()), " "), line)
 	}
-	require.Empty(t, store.RemovedIDs(), "it was only to be shown")
+	require.Empty(t, store.RemovedIDs(), "no image is removed without settings.remove")
 
 	s.remove = true
 	out.Reset()

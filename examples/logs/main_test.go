@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// program is the example.
+// program is the example program.
 var program exetest.Program
 
 func TestMain(m *testing.M) {
@@ -56,7 +56,7 @@ func TestLogOfAContainer(t *testing.T) {
 	p := program.Start(t, "-cri", "unix://"+socket, "default/web", "server")
 	p.AwaitLine(10*time.Second, "two")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
-	require.Zero(t, p.Wait(10*time.Second), "it ends with the container")
+	require.Zero(t, p.Wait(10*time.Second), "the program exits with the container")
 	require.Equal(t, "one\ntwo\nthree\n", p.Output())
 
 	p = program.Start(t, "-cri", "unix://"+socket, "-f=false", "-tail", "1", "default/web")

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// program is the example.
+// program is the example program.
 var program exetest.Program
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
@@ -31,7 +31,7 @@ spec:
   - {name: server, image: nginx, readinessProbe: {exec: {command: ["true"]}, periodSeconds: 1}}
 `
 
-// The pages say what the node does: its pods, relists, cgroups and probes.
+// The pages have metrics of pods, relists, cgroups and probes.
 func TestPages(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "web.yaml"), []byte(manifest), 0o600))
@@ -47,13 +47,13 @@ func TestPages(t *testing.T) {
 		},
 		"/metrics/probes": {`prober_probe_total{container="server",namespace="shop",pod="web-memory"`},
 	} {
-		exetest.Eventually(t, 20*time.Second, func() error { return has("http://"+address+path, lines) })
+		exetest.Eventually(t, 20*time.Second, func() error { return checkLines("http://"+address+path, lines) })
 	}
 	require.Zero(t, p.Terminate(10*time.Second))
 }
 
-// has returns an error that names a line that a page does not have.
-func has(url string, lines []string) error {
+// checkLines returns an error that names a missing line of a page.
+func checkLines(url string, lines []string) error {
 	resp, err := http.Get(url)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lab"
 )
 
-// With -cri the pods are containers. They outlive the agent, and nothing is left of them once they are taken down.
+// With -cri pods are containers. They survive the agent, and nothing remains after they are stopped.
 func TestIntegrationContainers(t *testing.T) {
 	l, m := lab.StartPrivate(t), exetest.NewDir(t)
 	args := []string{"-cri", l.Endpoint(), "-manifests", m.Path, "-state", t.TempDir(), "-logs", t.TempDir(), "-node", "n1"}
@@ -29,7 +29,7 @@ func TestIntegrationContainers(t *testing.T) {
 	exetest.Eventually(t, 30*time.Second, func() error {
 		left, err := l.Leftovers(within(t, 10*time.Second))
 		if err == nil && len(left) > 0 {
-			err = errors.New("left behind: " + left[0])
+			err = errors.New("leftovers: " + left[0])
 		}
 		return err
 	})

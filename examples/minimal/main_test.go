@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// Without -cri the pods are plain processes: no root, no runtime, no images.
+// Without -cri pods are plain processes, which need no root, no runtime and no images.
 func TestPodsAsProcesses(t *testing.T) {
 	m, state, logs := exetest.NewDir(t), t.TempDir(), t.TempDir()
 	args := []string{"-manifests", m.Path, "-state", state, "-logs", logs, "-node", "n1"}
@@ -33,7 +33,7 @@ func TestPodsAsProcesses(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(log), " stdout F hello\n")
 
-	// SIGTERM leaves the pods running; the next agent finds them as they are.
+	// The agent leaves the pods running on SIGTERM, and a restarted agent adopts them.
 	a.Terminate(5 * time.Second)
 	a = program.Start(t, append(args, "-stop-on-exit")...)
 	a.AwaitLine(10*time.Second, "default/web-n1", "Running", "restarts=0")
@@ -44,7 +44,7 @@ func TestPodsAsProcesses(t *testing.T) {
 	require.Contains(t, a.Output(), "default/web-n1 Gone")
 }
 
-// One bad manifest is one clear error, and nobody else's business.
+// An invalid manifest causes an error that names it, and does not affect other pods.
 func TestBadManifests(t *testing.T) {
 	m := exetest.NewDir(t)
 	m.Write("good.yaml", podYAML("good", sleeper))
@@ -70,7 +70,7 @@ func TestBadManifests(t *testing.T) {
 	require.NoError(t, os.Truncate(big, 10<<20+1))
 	a.AwaitLine(30*time.Second, "big.yaml")
 
-	// A manifest that turns bad keeps its pod as it was.
+	// A manifest that becomes invalid leaves its pod unchanged.
 	m.Write("good.yaml", "spec: [")
 	a.AwaitLine(10*time.Second, "good.yaml:1")
 	require.NotContains(t, a.Output(), "default/good-n1 Gone")
@@ -81,19 +81,19 @@ func TestBadManifests(t *testing.T) {
 	a.Terminate(20 * time.Second)
 }
 
-func TestWrongSocketIsSaidInSeconds(t *testing.T) {
+func TestMissingSocketFailsWithinSeconds(t *testing.T) {
 	m := exetest.NewDir(t)
 	a := program.Start(t, "-cri", "unix:///nonexistent/containerd.sock", "-manifests", m.Path)
 	require.Equal(t, 1, a.Wait(10*time.Second))
 	require.Contains(t, a.AwaitLine(time.Second, "minimal:"), "/nonexistent/containerd.sock")
 }
 
-// It keeps two agents that were given one directory from starting: the second says which process has it.
-func TestSecondAgentOfADirectory(t *testing.T) {
+// A second agent with the same state directory exits with an error that names the process of the first one.
+func TestSecondAgentOfDirectoryExits(t *testing.T) {
 	m, state := exetest.NewDir(t), t.TempDir()
 	pods := filepath.Join(state, "pods")
 	require.NoError(t, os.Mkdir(pods, 0o750))
-	lock, err := dirlock.Acquire(pods, ".lock") // as an agent of another runtime does, whose processes are not here
+	lock, err := dirlock.Acquire(pods, ".lock") // like an agent with another runtime
 	require.NoError(t, err)
 	a := program.Start(t, "-manifests", m.Path, "-state", state, "-logs", t.TempDir(), "-node", "n1")
 	a.AwaitLine(10*time.Second, "minimal:", pods, fmt.Sprintf("process %d", os.Getpid()))

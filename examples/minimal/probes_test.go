@@ -15,15 +15,15 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// probedPod is a pod whose container is ready and alive by what its commands say.
+// probedPod is a pod with exec probes: readiness runs ready, liveness runs alive.
 func probedPod(ready, alive string) string {
 	return podYAML("web", sleeper) + fmt.Sprintf(`      readinessProbe: {exec: {command: [/bin/sh, -c, %q]}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 1}
       livenessProbe: {exec: {command: [/bin/sh, -c, %q]}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 2}
 `, ready, alive)
 }
 
-// A container is ready when its probe says so, stays so for an agent that is started anew, and is restarted when it is
-// no longer alive.
+// A container becomes ready by its readiness probe, stays ready across a restart of the agent, and is restarted when its
+// liveness probe fails.
 func TestProbes(t *testing.T) {
 	m, marks := exetest.NewDir(t), t.TempDir()
 	args := []string{"-manifests", m.Path, "-state", t.TempDir(), "-logs", t.TempDir(), "-node", "n1"}
@@ -37,7 +37,7 @@ func TestProbes(t *testing.T) {
 
 	a = program.Start(t, append(args, "-stop-on-exit")...)
 	a.AwaitLine(10*time.Second, "default/web-n1 Running", "ready=true restarts=0")
-	require.NotContains(t, a.Output(), "ready=false", "what was ready did not stop being so")
+	require.NotContains(t, a.Output(), "ready=false", "the container stays ready across the restart of the agent")
 	mark("sick")
 	a.AwaitLine(20*time.Second, "default/web-n1", "restarts=1")
 	a.Terminate(20 * time.Second)

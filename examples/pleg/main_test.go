@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// program is the example.
+// program is the example program.
 var program exetest.Program
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m)) }

@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// TestMain lets the test binary be the example.
+// TestMain runs the example instead of the tests if PLAY_PROBER is set.
 func TestMain(m *testing.M) {
 	if os.Getenv("PLAY_PROBER") != "" {
 		main()
@@ -32,55 +32,55 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// player is a run of the example.
-type player struct {
+// programRun is a running example with its output.
+type programRun struct {
 	cmd *exec.Cmd
 	mu  sync.Mutex
 	out bytes.Buffer
 }
 
-func (p *player) Write(b []byte) (int, error) {
+func (p *programRun) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.out.Write(b)
 }
 
-func (p *player) says() string {
+func (p *programRun) output() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.out.String()
 }
 
-func play(t *testing.T, args ...string) *player {
-	p := &player{cmd: exec.CommandContext(t.Context(), "/proc/self/exe", args...)}
+func startProgram(t *testing.T, args ...string) *programRun {
+	p := &programRun{cmd: exec.CommandContext(t.Context(), "/proc/self/exe", args...)}
 	p.cmd.Env = append(os.Environ(), "PLAY_PROBER=1")
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	require.NoError(t, p.cmd.Start())
 	return p
 }
 
-func (p *player) end(t *testing.T) {
+func (p *programRun) interrupt(t *testing.T) {
 	require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
-	require.NoError(t, p.cmd.Wait(), p.says())
+	require.NoError(t, p.cmd.Wait(), p.output())
 }
 
-// until waits for what was said of a server last.
-func (p *player) until(t *testing.T, server, what string) {
+// awaitStatus waits until the last printed status of a server is want.
+func (p *programRun) awaitStatus(t *testing.T, server, want string) {
 	t.Helper()
-	last := func() (what string) {
-		for line := range strings.Lines(p.says()) {
+	last := func() (status string) {
+		for line := range strings.Lines(p.output()) {
 			if _, after, ok := strings.Cut(line, server+" "); ok {
-				what = strings.TrimSpace(after)
+				status = strings.TrimSpace(after)
 			}
 		}
-		return what
+		return status
 	}
-	for deadline := time.Now().Add(time.Minute); last() != what; time.Sleep(10 * time.Millisecond) {
-		require.True(t, time.Now().Before(deadline), "%s is not %q in:\n%s", server, what, p.says())
+	for deadline := time.Now().Add(time.Minute); last() != want; time.Sleep(10 * time.Millisecond) {
+		require.True(t, time.Now().Before(deadline), "%s is not %q in:\n%s", server, want, p.output())
 	}
 }
 
-func TestServersThatComeAndGo(t *testing.T) {
+func TestStatusFollowsServers(t *testing.T) {
 	if _, err := os.Stat("/proc/self/exe"); err != nil {
 		t.Skip("needs /proc: ", err)
 	}
@@ -99,24 +99,24 @@ func TestServersThatComeAndGo(t *testing.T) {
 	tcp, command := "tcp://"+l.Addr().String(), "exec:test -e "+file
 	args := []string{"-period", "50ms", "-failures", "2", "-store", filepath.Join(dir, "store"), web.URL, tcp, command}
 
-	p := play(t, args...)
-	p.until(t, web.URL, "success")
-	p.until(t, tcp, "success")
-	p.until(t, command, "failure") // as everything is until it is asked
+	p := startProgram(t, args...)
+	p.awaitStatus(t, web.URL, "success")
+	p.awaitStatus(t, tcp, "success")
+	p.awaitStatus(t, command, "failure") // every probe of a server begins as failed
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	p.until(t, command, "success")
+	p.awaitStatus(t, command, "success")
 	sick.Store(true)
-	p.until(t, web.URL, "failure")
-	p.end(t)
+	p.awaitStatus(t, web.URL, "failure")
+	p.interrupt(t)
 
-	// The next one begins with what the last one knew.
-	p = play(t, append([]string{"-period", "1h"}, args[2:]...)...)
-	p.until(t, web.URL, "failure")
-	p.until(t, tcp, "success")
-	p.end(t)
+	// A restarted program begins with the stored statuses.
+	p = startProgram(t, append([]string{"-period", "1h"}, args[2:]...)...)
+	p.awaitStatus(t, web.URL, "failure")
+	p.awaitStatus(t, tcp, "success")
+	p.interrupt(t)
 }
 
-func TestWhatIsNoServer(t *testing.T) {
+func TestInvalidServersAreRefused(t *testing.T) {
 	for server, want := range map[string]string{
 		"ftp://localhost:21":      `server "ftp://localhost:21": "ftp" is none of http, https, tcp and exec`,
 		"http://localhost/x":      `server "http://localhost/x": it has no port`,

@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// clusterPod has the volumes that take an API server, the token of its service account among them.
+// clusterPod has the volumes that need an API server, including its service account token.
 const clusterPod = `{
 	"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
 	"spec": {
@@ -39,12 +39,12 @@ const clusterPod = `{
 	}
 }`
 
-// A kubelet of a real cluster runs a pod with a config map, a secret and a token on plain processes.
+// A kubelet of a real cluster runs a pod with a config map, a secret and a token as plain processes.
 func TestIntegrationKubeletInCluster(t *testing.T) {
 	m := newMachine(t)
 	plane := controlplane.Start(t, controlplane.Options{ControllerManager: true})
 	ctx, admin := t.Context(), plane.Admin()
-	const address = "10.216.0.1" // of the node: the kubelet wants one that is not of loopback
+	const address = "10.216.0.1" // the kubelet rejects a node address on the loopback
 	require.NoError(t, exec.CommandContext(ctx, "ip", "address", "add", address+"/32", "dev", "lo").Run())
 	put := func(path, object string) {
 		t.Helper()
@@ -69,7 +69,7 @@ func TestIntegrationKubeletInCluster(t *testing.T) {
 		}
 		return fmt.Errorf("pod is not ready: %+v", pod.Status)
 	})
-	log, err := k.ask(http.MethodGet, "/containerLogs/default/web/web")
+	log, err := k.request(http.MethodGet, "/containerLogs/default/web/web")
 	require.NoError(t, err)
 	require.Equal(t, "started with red and fast\n", log)
 	require.Equal(t, "hidden", k.exec("web", "cat /etc/nodeagent-key/key"))
@@ -87,9 +87,9 @@ func TestIntegrationKubeletInCluster(t *testing.T) {
 	require.NoError(t, admin.Do(ctx, http.MethodDelete, path, nil, nil))
 	exetest.Eventually(t, time.Minute, func() error {
 		if err := admin.Do(ctx, http.MethodGet, path, nil, nil); controlplane.StatusCode(err) != http.StatusNotFound {
-			return fmt.Errorf("the pod is still there: %w", err)
+			return fmt.Errorf("the pod is not deleted: %w", err)
 		}
 		return nil
 	})
-	m.empty()
+	m.awaitEmpty()
 }

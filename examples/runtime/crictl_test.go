@@ -26,36 +26,36 @@ import (
 	"github.com/seed81659283/nodeagent/internal/script"
 )
 
-// TestIntegrationCrictl has crictl make the calls that a user types, in order, and compares all that it prints. A line is a command of
-// a shell; "NAME = COMMAND" keeps its output as $NAME, by which it is shown from then on. What differs from run to run, such as times
-// and sizes, is shown as "~".
+// TestIntegrationCrictl runs scripts of crictl commands, and compares all output. A line is a shell command. "NAME =
+// COMMAND" stores its output in $NAME, which replaces the value in later output. Times, sizes and other values that change
+// are replaced by "~".
 func TestIntegrationCrictl(t *testing.T) {
 	crictl := lab.Tool(t, "crictl")
 	script.Run(t, "testdata/crictl/*.txt", func(t *testing.T, text string) string {
-		u := newUser(t, crictl)
+		u := newShellUser(t, crictl)
 		return script.Lines(text, ">", func(out *strings.Builder, words []string) {
 			name, line := "", strings.Join(words, " ")
 			if before, after, ok := strings.Cut(line, " = "); ok && !strings.Contains(before, " ") {
 				name, line = before, after
 			}
-			for shown := range strings.Lines(u.types(name, line)) {
+			for shown := range strings.Lines(u.run(name, line)) {
 				fmt.Fprintf(out, "> %s\n", strings.TrimRight(shown, " \n"))
 			}
 		})
 	})
 }
 
-// user types commands in a directory with the files of a pod.
-type user struct {
+// shellUser runs shell commands in a directory with the config files of a pod.
+type shellUser struct {
 	t     *testing.T
 	dir   string
 	env   []string
-	shown []string // pairs of a text and how it is shown, for strings.NewReplacer
+	shown []string // pairs of a text and its replacement, for strings.NewReplacer
 }
 
-// newUser starts the runtime, and ends it with the test.
-func newUser(t *testing.T, crictl string) *user {
-	require.NoError(t, exec.CommandContext(t.Context(), "ip", "link", "set", "lo", "up").Run(), "sessions are served on the loopback")
+// newShellUser starts the runtime, which is terminated with the test.
+func newShellUser(t *testing.T, crictl string) *shellUser {
+	require.NoError(t, exec.CommandContext(t.Context(), "ip", "link", "set", "lo", "up").Run(), "the loopback is up, where sessions are served")
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "cri.sock")
 	p := program.Start(t, "-state", filepath.Join(dir, "state"), "-socket", socket)
@@ -76,23 +76,24 @@ func newUser(t *testing.T, crictl string) *user {
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(work, name), []byte(text), 0o600))
 	}
-	return &user{
+	return &shellUser{
 		t: t, dir: work, shown: []string{dir, "$DIR"},
 		env: append(os.Environ(), "PATH="+filepath.Dir(crictl)+":"+os.Getenv("PATH"), "HOME="+work,
 			"CONTAINER_RUNTIME_ENDPOINT=unix://"+socket, "IMAGE_SERVICE_ENDPOINT=unix://"+socket, "CRI_CONFIG_FILE="+os.DevNull),
 	}
 }
 
-// clientLog is what the client of crictl logs beside the error that crictl prints, blanks are the gaps in tables, and changing differs from
-// run to run.
+// clientLog matches log lines of crictl's client beside its error, blanks the gaps in tables, and changing the values that
+// differ in each run.
 var (
 	clientLog = regexp.MustCompile(`(?m)^E[0-9]{4} .*\n|\x1b\[[0-9]*[A-Z]`)
 	blanks    = regexp.MustCompile(`[ \t]+`)
 	changing  = regexp.MustCompile(`(About |Less than )?(an?|[0-9]+) (second|minute|hour)s? ago|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9:]+)|time="[^"]*" |[0-9]{15,}`)
 )
 
-// types returns all that a command prints, with its exit code if that is not zero.
-func (u *user) types(name, line string) string {
+// run returns the output of a command, and its exit code unless that is zero. The output is stored as $name if name is not
+// empty.
+func (u *shellUser) run(name, line string) string {
 	u.t.Helper()
 	ctx, cancel := context.WithTimeout(u.t.Context(), time.Minute)
 	defer cancel()

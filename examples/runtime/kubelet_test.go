@@ -31,7 +31,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
-// webManifest has every kind of mount that a kubelet without an API server gives to a container.
+// webManifest has every kind of mount that a kubelet without an API server provides.
 const webManifest = `
 apiVersion: v1
 kind: Pod
@@ -85,7 +85,7 @@ type kubelet struct {
 	client *http.Client
 }
 
-// startKubelet starts a kubelet on a runtime. Its pods are static ones, unless flags say where an API server is.
+// startKubelet starts a kubelet on a runtime. Its pods are static, unless flags name a kubeconfig.
 func startKubelet(t *testing.T, binary, socket, manifests string, flags ...string) *kubelet {
 	t.Helper()
 	dir := t.TempDir()
@@ -121,18 +121,18 @@ func startKubelet(t *testing.T, binary, socket, manifests string, flags ...strin
 		if text, _ := os.ReadFile(log.Name()); t.Failed() {
 			t.Logf("end of the kubelet's log:\n%s", text[max(0, len(text)-8000):])
 		}
-		// It mounts its directory over itself; t.TempDir must not meet that, nor what is below.
+		// The kubelet bind-mounts its root directory on itself. Unmount it before t.TempDir removes it.
 		for unix.Unmount(dir+"/root", unix.MNT_DETACH) == nil {
 		}
 	})
 	return &kubelet{t: t, url: fmt.Sprintf("https://127.0.0.1:%d", port), client: &http.Client{
 		Timeout:   20 * time.Second,
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // it has a certificate of its own making
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // it has a self-signed certificate
 	}}
 }
 
-// ask returns the answer of the kubelet.
-func (k *kubelet) ask(method, path string) (string, error) {
+// request returns the body of a response of the kubelet.
+func (k *kubelet) request(method, path string) (string, error) {
 	req, err := http.NewRequestWithContext(k.t.Context(), method, k.url+path, nil)
 	if err != nil {
 		return "", err
@@ -152,17 +152,17 @@ func (k *kubelet) ask(method, path string) (string, error) {
 // exec runs a command in the container web of a pod.
 func (k *kubelet) exec(pod, command string) string {
 	k.t.Helper()
-	out, err := k.ask(http.MethodPost, "/run/default/"+pod+"/web?cmd="+url.QueryEscape(command))
+	out, err := k.request(http.MethodPost, "/run/default/"+pod+"/web?cmd="+url.QueryEscape(command))
 	require.NoError(k.t, err)
 	return out
 }
 
-// pod returns the status of a pod, once it is as wanted.
-func (k *kubelet) pod(name string, is func(*corev1.PodStatus) bool) *corev1.PodStatus {
+// awaitPod waits until is returns true for the status of a pod, and returns the status.
+func (k *kubelet) awaitPod(name string, is func(*corev1.PodStatus) bool) *corev1.PodStatus {
 	k.t.Helper()
 	var found *corev1.PodStatus
 	exetest.Eventually(k.t, time.Minute, func() error {
-		text, err := k.ask(http.MethodGet, "/pods")
+		text, err := k.request(http.MethodGet, "/pods")
 		if err != nil {
 			return err
 		}
@@ -176,13 +176,13 @@ func (k *kubelet) pod(name string, is func(*corev1.PodStatus) bool) *corev1.PodS
 				return nil
 			}
 		}
-		return fmt.Errorf("pod %s is not as wanted: %.4000s", name, text)
+		return fmt.Errorf("unexpected status of pod %s: %.4000s", name, text)
 	})
 	return found
 }
 
-// sessions runs commands in the container web of a pod, attaches to it and forwards to it, as kubectl does, by every protocol.
-func (k *kubelet) sessions(pod string) {
+// checkSessions runs exec, attach and port-forward sessions with the container web of a pod, in every protocol of kubectl.
+func (k *kubelet) checkSessions(pod string) {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeout(k.t.Context(), 2*time.Minute)
 	defer cancel()
@@ -212,21 +212,21 @@ func (k *kubelet) sessions(pod string) {
 	attached, leave := context.WithTimeout(ctx, time.Second)
 	defer leave()
 	_, err = streamtest.Command{Protocol: "SPDY v4.channel.k8s.io", Stdout: io.Discard, URL: k.url + "/attach/default/" + pod + "/web?output=1"}.Run(attached)
-	require.NotErrorAs(k.t, err, &refused, "it goes on until the client leaves")
+	require.NotErrorAs(k.t, err, &refused, "the session lasts until the client closes it")
 
-	// What listens is in the network of the pod, and is asked through the kubelet.
+	// The server listens on the network of the pod, and the kubelet forwards to it.
 	for _, tunnel := range []bool{false, true} {
-		exetest.Eventually(k.t, time.Minute, func() error { // it serves one client after the other
+		exetest.Eventually(k.t, time.Minute, func() error { // the server accepts one client at a time
 			text, fault, err := k.forward(ctx, pod, tunnel)
 			if err == nil && text != "of the pod\n" {
-				err = fmt.Errorf("port 8080 of the pod says %q, and %q is wrong", text, fault)
+				err = fmt.Errorf("port 8080 of the pod sends %q with error %q", text, fault)
 			}
 			return err
 		})
 	}
 }
 
-// forward returns what comes from a port of a pod, and what the kubelet says about it.
+// forward returns the data from a port of a pod, and the error that the kubelet reports on the error stream.
 func (k *kubelet) forward(ctx context.Context, pod string, tunnel bool) (text, fault string, err error) {
 	f, err := streamtest.Forward(ctx, k.url+"/portForward/default/"+pod, tunnel)
 	if err != nil {
@@ -243,15 +243,15 @@ func (k *kubelet) forward(ctx context.Context, pod string, tunnel bool) (text, f
 	if err != nil {
 		return string(all), "", err
 	}
-	if err := conn.CloseWrite(); err != nil { // or the port waits for more
+	if err := conn.CloseWrite(); err != nil { // or the server waits for more data
 		return string(all), "", err
 	}
 	fault, err = conn.ReadError()
 	return string(all), fault, err
 }
 
-// A kubelet runs pods with volumes, a hosts file, a termination log, limits, probes, logs and commands on plain processes,
-// whose runtime is killed in between.
+// A kubelet runs pods with volumes, a hosts file, a termination log, limits, probes, logs and commands as plain processes.
+// Its runtime is killed and restarted in between.
 func TestIntegrationKubelet(t *testing.T) {
 	m := newMachine(t)
 	p := m.start()
@@ -262,14 +262,14 @@ func TestIntegrationKubelet(t *testing.T) {
 	ready := func(s *corev1.PodStatus) bool {
 		return s.Phase == corev1.PodRunning && len(s.ContainerStatuses) == 1 && s.ContainerStatuses[0].Ready
 	}
-	web := k.pod("web", ready)
+	web := k.awaitPod("web", ready)
 	require.Regexp(t, `^10\.215\.0\.\d+$`, web.PodIP)
-	job := k.pod("job", func(s *corev1.PodStatus) bool { return s.Phase == corev1.PodFailed })
+	job := k.awaitPod("job", func(s *corev1.PodStatus) bool { return s.Phase == corev1.PodFailed })
 	ended := job.ContainerStatuses[0].State.Terminated
 	require.EqualValues(t, 3, ended.ExitCode)
 	require.Equal(t, "so it ended\n", ended.Message)
 
-	log, err := k.ask(http.MethodGet, "/containerLogs/default/web-node/web")
+	log, err := k.request(http.MethodGet, "/containerLogs/default/web-node/web")
 	require.NoError(t, err)
 	require.Equal(t, "from init\nstarted as web-node\n", log)
 	check := func() {
@@ -289,17 +289,17 @@ func TestIntegrationKubelet(t *testing.T) {
 
 	p.Kill()
 	m.start()
-	exetest.Eventually(t, 30*time.Second, func() error { // until the kubelet has connected again
-		_, err := k.ask(http.MethodPost, "/run/default/web-node/web?cmd=true")
+	exetest.Eventually(t, 30*time.Second, func() error { // until the kubelet has reconnected
+		_, err := k.request(http.MethodPost, "/run/default/web-node/web?cmd=true")
 		return err
 	})
 	check()
-	k.sessions("web-node")
-	require.Zero(t, k.pod("web", ready).ContainerStatuses[0].RestartCount)
+	k.checkSessions("web-node")
+	require.Zero(t, k.awaitPod("web", ready).ContainerStatuses[0].RestartCount)
 
 	m.Remove("manifests/web.yaml")
 	m.Remove("manifests/job.yaml")
-	m.empty()
+	m.awaitEmpty()
 	for _, path := range []string{"/nodeagent-sub", "/etc/podinfo", "/var/run/secrets/nodeagent-test", "/dev/termination-log", "/data/memory"} {
 		require.NoDirExists(t, path)
 		require.NoFileExists(t, path)

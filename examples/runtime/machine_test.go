@@ -27,23 +27,23 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lab"
 )
 
-// machine is what a kubelet and the runtime need of a host, in the namespaces of the tests.
+// machine is the environment of a kubelet and the runtime, in the namespaces of the tests.
 type machine struct {
 	exetest.Dir
 
 	t       *testing.T
-	kubelet string       // the program
+	kubelet string       // path of the kubelet
 	bin     string       // directory of CNI plugins
 	netns   string       // directory of network namespaces
 	socket  string       // of the runtime
-	group   cgroups.Path // that all containers are below
+	group   cgroups.Path // parent of all containers
 	client  *remote.Client
 }
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	if os.Getenv(isolated.Inside) == "" {
-		t.Skip("a kubelet takes root")
+		t.Skip("a kubelet needs root")
 	}
 	m := &machine{Dir: exetest.NewDir(t), t: t, bin: lab.PluginDir(t, "ptp", "host-local")}
 	m.kubelet, m.netns, m.socket = filepath.Join(m.bin, "kubelet"), filepath.Join(m.Path, "netns"), filepath.Join(m.Path, "cri.sock")
@@ -51,7 +51,7 @@ func newMachine(t *testing.T) *machine {
 		t.Skip("there is no kubelet: run `make kubelet` once: ", err)
 	}
 	require.NoError(t, exec.CommandContext(t.Context(), "ip", "link", "set", "lo", "up").Run())
-	for _, dir := range []string{"/var/lib", "/var/log"} { // a kubelet writes there whatever it is told
+	for _, dir := range []string{"/var/lib", "/var/log"} { // a kubelet writes there in any configuration
 		require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, ""))
 		t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	}
@@ -81,19 +81,19 @@ func (m *machine) start() *exetest.Process {
 	return p
 }
 
-// empty waits until nothing runs, and checks that nothing is left of it.
-func (m *machine) empty() {
+// awaitEmpty waits until no container and no sandbox runs, and checks that no network namespace remains.
+func (m *machine) awaitEmpty() {
 	m.t.Helper()
-	exetest.Eventually(m.t, time.Minute, func() error { return gone(m.t.Context(), m.client) })
+	exetest.Eventually(m.t, time.Minute, func() error { return checkNothingRuns(m.t.Context(), m.client) })
 	names, err := os.ReadDir(m.netns)
 	require.NoError(m.t, err)
 	for _, name := range names {
-		require.True(m.t, strings.HasPrefix(name.Name(), "."), "network namespace %s is left", name.Name())
+		require.True(m.t, strings.HasPrefix(name.Name(), "."), "network namespace %s is removed", name.Name())
 	}
 }
 
-// gone returns an error as long as something runs.
-func gone(ctx context.Context, l cri.Lister) error {
+// checkNothingRuns returns an error if a container runs or a sandbox is ready.
+func checkNothingRuns(ctx context.Context, l cri.Lister) error {
 	snapshot, err := l.List(ctx)
 	if err != nil {
 		return err

@@ -19,14 +19,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/isolated"
 )
 
-// program is the example.
+// program is the example program.
 var program exetest.Program
 
 func TestMain(m *testing.M) {
 	os.Exit(isolated.Run(isolated.Mounts|isolated.Network, func() int { return program.Main(m) }))
 }
 
-// What runs is served by the next program as well, also when the first one was killed.
+// A restarted program serves the containers of a killed one.
 func TestServe(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	socket := filepath.Join(dir, "cri.sock")

@@ -21,16 +21,16 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// cluster is a control plane whose nodes are virtual ones.
+// cluster is a control plane with virtual nodes.
 type cluster struct {
 	t       *testing.T
 	kubectl string
-	admin   string // kubeconfig
+	admin   string // path of a kubeconfig
 }
 
 func newCluster(t *testing.T) *cluster {
 	if os.Getenv(controlplane.RequiredEnv) != "required" {
-		t.Skipf("programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
+		t.Skipf("needs programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
 	}
 	bin := controlplane.RequirePrograms(t, controlplane.Kubectl)
 	plane := controlplane.Start(t, controlplane.Options{ControllerManager: true, Scheduler: true})
@@ -39,8 +39,8 @@ func newCluster(t *testing.T) *cluster {
 	return &cluster{t: t, kubectl: filepath.Join(bin, controlplane.Kubectl), admin: admin}
 }
 
-// do runs kubectl.
-func (c *cluster) do(stdin string, args ...string) string {
+// runKubectl runs kubectl, which must succeed, and returns its output.
+func (c *cluster) runKubectl(stdin string, args ...string) string {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), limit)
 	defer cancel()
@@ -51,11 +51,11 @@ func (c *cluster) do(stdin string, args ...string) string {
 	return string(out)
 }
 
-// running returns how many pods of a Deployment are ready, by node.
-func (c *cluster) running(app string) map[string]int {
+// readyByNode returns the number of running pods of a Deployment, by node.
+func (c *cluster) readyByNode(app string) map[string]int {
 	c.t.Helper()
 	var list corev1.PodList
-	require.NoError(c.t, json.Unmarshal([]byte(c.do("", "get", "pods", "-l", "app="+app, "-o", "json")), &list))
+	require.NoError(c.t, json.Unmarshal([]byte(c.runKubectl("", "get", "pods", "-l", "app="+app, "-o", "json")), &list))
 	count := map[string]int{}
 	for _, p := range list.Items {
 		if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
@@ -102,43 +102,43 @@ spec:
       containers: [{name: main, image: "registry.invalid/none:1"}]
 `
 
-// Three nodes are ready for kubectl, the scheduler spreads a Deployment of 20 over them, and all run; a Job completes, a node is drained,
-// and after a restart of the program everything runs again.
+// Three nodes become ready, the scheduler spreads a Deployment of 20 pods over them, and all pods run. A Job completes and a
+// node is drained. After a restart of the program all pods run again.
 func TestClusterVirtualNodes(t *testing.T) {
 	c := newCluster(t)
 	args := []string{"-kubeconfig", c.admin, "-cpu", "4", "-memory", "4Gi", "-jobs", "1s", "-v", "n1", "n2", "n3"}
 	p := program.Start(t, args...)
 	exetest.Eventually(t, limit, func() error {
-		if out := c.do("", "get", "nodes", "--no-headers"); strings.Count(out, " Ready ") != 3 {
+		if out := c.runKubectl("", "get", "nodes", "--no-headers"); strings.Count(out, " Ready ") != 3 {
 			return fmt.Errorf("not all nodes are ready:\n%s", out)
 		}
 		return nil
 	})
 	began := time.Now()
-	c.do(workload, "apply", "-f", "-")
-	c.do("", "rollout", "status", "deployment/web", "--timeout=60s")
+	c.runKubectl(workload, "apply", "-f", "-")
+	c.runKubectl("", "rollout", "status", "deployment/web", "--timeout=60s")
 	t.Logf("20 pods run after %v", time.Since(began).Round(10*time.Millisecond))
-	byNode := c.running("web")
+	byNode := c.readyByNode("web")
 	require.Len(t, byNode, 3)
 	for node, n := range byNode {
 		require.InDelta(t, 20.0/3, n, 1, node)
 	}
-	c.do("", "wait", "--for=condition=complete", "job/work", "--timeout=60s")
-	t.Log(c.do("", "get", "nodes"))
+	c.runKubectl("", "wait", "--for=condition=complete", "job/work", "--timeout=60s")
+	t.Log(c.runKubectl("", "get", "nodes"))
 
-	c.do("", "drain", "n1", "--timeout=60s")
-	c.do("", "patch", "deployment/web", "--type=json", "-p", `[{"op":"remove","path":"/spec/template/spec/topologySpreadConstraints"}]`)
-	c.do("", "rollout", "status", "deployment/web", "--timeout=60s")
-	require.NotContains(t, c.running("web"), "n1")
+	c.runKubectl("", "drain", "n1", "--timeout=60s")
+	c.runKubectl("", "patch", "deployment/web", "--type=json", "-p", `[{"op":"remove","path":"/spec/template/spec/topologySpreadConstraints"}]`)
+	c.runKubectl("", "rollout", "status", "deployment/web", "--timeout=60s")
+	require.NotContains(t, c.readyByNode("web"), "n1")
 
 	require.Zero(t, p.Terminate(limit))
 	program.Start(t, args...)
 	exetest.Eventually(t, limit, func() error {
-		if byNode := c.running("web"); byNode["n2"]+byNode["n3"] != 20 {
+		if byNode := c.readyByNode("web"); byNode["n2"]+byNode["n3"] != 20 {
 			return fmt.Errorf("not all pods run: %v", byNode)
 		}
 		return nil
 	})
-	c.do("", "delete", "deployment/web", "job/work", "--timeout=60s")
-	c.do("", "wait", "--for=delete", "pod", "-l", "app=web", "--timeout=60s")
+	c.runKubectl("", "delete", "deployment/web", "job/work", "--timeout=60s")
+	c.runKubectl("", "wait", "--for=delete", "pod", "-l", "app=web", "--timeout=60s")
 }

@@ -20,12 +20,12 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// program is the example.
+// program is the example program.
 var program exetest.Program
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
 
-const limit = time.Minute // for what takes a second or two on a machine at rest
+const limit = time.Minute // the longest wait for changes that take a second or two on an idle machine
 
 const kubeconfig = `
 apiVersion: v1
@@ -36,8 +36,8 @@ contexts: [{name: context, context: {cluster: cluster, user: user}}]
 current-context: context
 `
 
-// pod returns a pod of n1 that has what the memory of the program does not have.
-func pod(name string, restart corev1.RestartPolicy) *corev1.Pod {
+// newPod returns a pod on n1 with features that the runtime in memory lacks: images, volumes and probes.
+func newPod(name string, restart corev1.RestartPolicy) *corev1.Pod {
 	refuses := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"false"}}}}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
@@ -53,8 +53,8 @@ func pod(name string, restart corev1.RestartPolicy) *corev1.Pod {
 	}
 }
 
-// An API server in memory has two nodes, and the pods of one run: one goes on, one completes, one fails again and again, and one has
-// no room.
+// An API server in memory gets two nodes. Of the pods on one node, one keeps running, one completes, one fails repeatedly,
+// and one is rejected.
 func TestVirtualNode(t *testing.T) {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	t.Cleanup(server.Close)
@@ -63,13 +63,13 @@ func TestVirtualNode(t *testing.T) {
 	t.Cleanup(stop)
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, kubeconfig, listening.Host), 0o600))
 	p := program.Start(t, "-kubeconfig", config, "-cpu", "2", "-memory", "1Gi", "-jobs", "100ms", "-v", "n1", "n2")
-	exetest.Eventually(t, limit, func() error { return ready(server, "n1", "n2") })
+	exetest.Eventually(t, limit, func() error { return checkReady(server, "n1", "n2") })
 
-	failing, large := pod("failing", corev1.RestartPolicyAlways), pod("large", corev1.RestartPolicyAlways)
+	failing, large := newPod("failing", corev1.RestartPolicyAlways), newPod("large", corev1.RestartPolicyAlways)
 	failing.Annotations = map[string]string{"virtualnode/exit-code": "3"}
 	large.Spec.NodeSelector = map[string]string{"none": "such"}
-	for _, p := range []*corev1.Pod{pod("web", corev1.RestartPolicyAlways), pod("job", corev1.RestartPolicyNever), failing, large} {
-		podapi.Default(p) // as a real API server does
+	for _, p := range []*corev1.Pod{newPod("web", corev1.RestartPolicyAlways), newPod("job", corev1.RestartPolicyNever), failing, large} {
+		podapi.Default(p) // like a real API server
 		require.NoError(t, server.Put(p))
 	}
 	for name, is := range map[string]func(corev1.PodStatus) bool{
@@ -86,22 +86,22 @@ func TestVirtualNode(t *testing.T) {
 		exetest.Eventually(t, limit, func() error {
 			found, _ := apiservertest.Get[*corev1.Pod](server, "default", name)
 			if !is(found.Status) {
-				return fmt.Errorf("pod %s is not as wanted: %+v", name, found.Status)
+				return fmt.Errorf("unexpected status of pod %s: %+v", name, found.Status)
 			}
 			return nil
 		})
 	}
-	require.NoError(t, server.Delete(pod("web", ""), nil))
+	require.NoError(t, server.Delete(newPod("web", ""), nil))
 	exetest.Eventually(t, limit, func() error {
 		if _, found := apiservertest.Get[*corev1.Pod](server, "default", "web"); found {
-			return fmt.Errorf("pod web is still there")
+			return fmt.Errorf("pod web is not deleted")
 		}
 		return nil
 	})
 	require.Zero(t, p.Terminate(limit))
 }
 
-// A thousand nodes become ready in one process, and take little memory each.
+// A thousand nodes become ready in one process. The test logs its memory and its threads.
 func TestThousandNodesBecomeReady(t *testing.T) {
 	if os.Getenv("NODEAGENT_SOAK") == "" {
 		t.Skip("takes a minute of both processors: NODEAGENT_SOAK=1")
@@ -118,7 +118,7 @@ func TestThousandNodesBecomeReady(t *testing.T) {
 	}
 	began := time.Now()
 	p := program.Start(t, append(args, names...)...)
-	exetest.Eventually(t, 5*limit, func() error { return ready(server, names...) })
+	exetest.Eventually(t, 5*limit, func() error { return checkReady(server, names...) })
 	t.Logf("ready after %v", time.Since(began))
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	require.NoError(t, err)
@@ -130,7 +130,7 @@ func TestThousandNodesBecomeReady(t *testing.T) {
 	require.Zero(t, p.Terminate(limit))
 }
 
-func ready(server *apiservertest.Server, names ...string) error {
+func checkReady(server *apiservertest.Server, names ...string) error {
 	for _, name := range names {
 		n, found := apiservertest.Get[*corev1.Node](server, "", name)
 		if !found {
