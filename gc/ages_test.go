@@ -20,12 +20,12 @@ import (
 	"github.com/seed81659283/nodeagent/internal/gctest"
 )
 
-// Whatever stands in the file of ages, images begin to age anew, somebody is told, and the next pass writes a good one.
-func TestAgesOfADamagedFile(t *testing.T) {
+// A damaged file of ages is reported, all images count as first detected now, and the pass writes a valid file.
+func TestDamagedAgesFileIsReplaced(t *testing.T) {
 	for name, content := range map[string]string{
-		"empty": "", "half": `{"version":1,"images":{"sha256:a":{"firstDe`, "another version": `{"version":7}`, "a list": `[]`,
-		"a time that is none": `{"version":1,"images":{"sha256:a":{"firstDetected":"yesterday"}}}`,
-		"too large":           `{"version":1,"images":{}}` + strings.Repeat(" ", 16<<20),
+		"empty": "", "truncated": `{"version":1,"images":{"sha256:a":{"firstDe`, "another version": `{"version":7}`, "a list": `[]`,
+		"unparseable time": `{"version":1,"images":{"sha256:a":{"firstDetected":"yesterday"}}}`,
+		"too large":        `{"version":1,"images":{}}` + strings.Repeat(" ", 16<<20),
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "ages.json")
@@ -51,8 +51,8 @@ func TestAgesOfADamagedFile(t *testing.T) {
 	}
 }
 
-// A link in the place of the file is not followed, neither to read nor to write.
-func TestAgesFollowNoLink(t *testing.T) {
+// A symbolic link in place of the file is not followed, neither for reading nor for writing.
+func TestAgesFileSymlinkIsNotFollowed(t *testing.T) {
 	dir := t.TempDir()
 	secret, path := filepath.Join(dir, "secret"), filepath.Join(dir, "ages.json")
 	require.NoError(t, os.WriteFile(secret, []byte("secret"), 0o600))
@@ -64,14 +64,14 @@ func TestAgesFollowNoLink(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.NoError(t, g.Detect(t.Context()))
-	require.Len(t, told, 2, "one of reading and one of writing")
+	require.Len(t, told, 2, "one error for reading and one for writing")
 	content, err := os.ReadFile(secret)
 	require.NoError(t, err)
 	require.Equal(t, "secret", string(content))
 }
 
-// Ages from the time to come, as a clock that was wrong has written them, are from now: they keep an image for a while, not for ever.
-func TestAgesFromTheFuture(t *testing.T) {
+// Ages in the future, as written by a wrong clock, count as now: they keep the image for the minimum age, not forever.
+func TestFutureAgesCountAsNow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ages.json")
 	synctest.Test(t, func(t *testing.T) {
 		future := time.Now().Add(1000 * time.Hour).Format(time.RFC3339)
@@ -90,7 +90,7 @@ func TestAgesFromTheFuture(t *testing.T) {
 	})
 }
 
-// FuzzAges has any content in the file: a pass works, and removes nothing that is used or young.
+// FuzzAges collects with any content in the file of ages. Used images stay, and a valid file is written.
 func FuzzAges(f *testing.F) {
 	f.Add([]byte(`{"version":1,"images":{"sha256:used":{"firstDetected":"2000-01-01T00:00:00Z","lastUsed":"1990-01-01T00:00:00Z"}}}`))
 	f.Add([]byte(`{"version":1,"images":{"":{},"sha256:a":null}}`))

@@ -30,8 +30,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lab"
 )
 
-// archive writes an image of one file of random bytes, as docker save does, and returns its path.
-func archive(t *testing.T, name string, size uint64) string {
+// writeImageArchive writes an image with one file of random bytes in the format of docker save, and returns its path.
+func writeImageArchive(t *testing.T, name string, size uint64) string {
 	content := make([]byte, size)
 	rand.Read(content)
 	var layer bytes.Buffer
@@ -64,7 +64,7 @@ func archive(t *testing.T, name string, size uint64) string {
 	return path
 }
 
-// containerd is a containerd of its own with a client.
+// containerd is a private containerd instance with a client.
 type containerd struct {
 	*remote.Client
 	lab *lab.Lab
@@ -78,23 +78,23 @@ func newContainerd(t *testing.T) *containerd {
 	return &containerd{Client: client, lab: l}
 }
 
-// load imports an image of the given size, and returns its ID when the runtime lists it.
-func (c *containerd) load(t *testing.T, name string, size uint64) string {
+// importImage imports an image of the given size, and returns its ID when the runtime lists it.
+func (c *containerd) importImage(t *testing.T, name string, size uint64) string {
 	ref := "nodeagent.test/" + name + ":1"
 	out, err := exec.CommandContext(t.Context(), filepath.Join(c.lab.BinDir(), "ctr"), "--address", strings.TrimPrefix(c.lab.Endpoint(), "unix://"),
-		"--namespace", "k8s.io", "images", "import", archive(t, ref, size)).CombinedOutput()
+		"--namespace", "k8s.io", "images", "import", writeImageArchive(t, ref, size)).CombinedOutput()
 	require.NoError(t, err, string(out))
 	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(20 * time.Millisecond) {
 		if image, err := c.ImageStatus(t.Context(), cri.ImageSpec{Image: ref}); err == nil {
 			return image.ID
 		}
 	}
-	require.Fail(t, "the runtime does not list an image that was imported")
+	require.Fail(t, "the runtime does not list the imported image")
 	return ""
 }
 
-// disk measures the bytes that the runtime uses, so that writes of other programs do not count.
-func (c *containerd) disk(context.Context) (gc.Disk, error) {
+// measureDisk measures the bytes that the runtime uses, so that writes of other programs do not count.
+func (c *containerd) measureDisk(context.Context) (gc.Disk, error) {
 	const capacity = 1 << 40
 	var used int64
 	err := filepath.WalkDir(c.lab.Dir(), func(_ string, e fs.DirEntry, err error) error {
@@ -111,27 +111,27 @@ func (c *containerd) disk(context.Context) (gc.Disk, error) {
 	return gc.Disk{Capacity: capacity, Available: capacity - uint64(used)}, err
 }
 
-// pulls knows of a pull of every image, and prunes nothing.
+// pulls is a Puller that has a pull record for every image, permits every claim and prunes nothing.
 type pulls struct{}
 
 func (pulls) Claim(cri.Image, time.Time) (release func(), ok bool) { return func() {}, true }
 func (pulls) HasPullRecord(string) bool                            { return true }
 func (pulls) Prune([]cri.Image, time.Time) error                   { return nil }
 
-// TestIntegrationSuite holds the collector on a real containerd to the documentation of ImageGC. An image takes twice its size there:
-// once as it came, and once unpacked.
+// TestIntegrationSuite runs the suite of ImageGC on a real containerd. An image occupies twice its size there: packed and
+// unpacked.
 func TestIntegrationSuite(t *testing.T) {
 	gctest.TestImageGC(t, func(t *testing.T) gctest.Subject {
 		c := newContainerd(t)
 		given := []string{lab.BusyboxImage, lab.PauseImage}
 		g, err := gc.NewImages(c, c, gc.ImageOptions{
-			Policy: &gc.ImagePolicy{}, Puller: pulls{}, Disk: c.disk, PodImages: func() []string { return given },
+			Policy: &gc.ImagePolicy{}, Puller: pulls{}, Disk: c.measureDisk, PodImages: func() []string { return given },
 		})
 		require.NoError(t, err)
 		return gctest.Subject{
 			Collector: g, ImageSize: 2 << 20,
-			AddImage:     func(t *testing.T, name string, bytes uint64) string { return c.load(t, name, bytes/2) },
-			AddContainer: func(t *testing.T, id string) { c.use(t, id) },
+			AddImage:     func(t *testing.T, name string, bytes uint64) string { return c.importImage(t, name, bytes/2) },
+			AddContainer: func(t *testing.T, id string) { c.createContainer(t, id) },
 			ImageIDs: func(t *testing.T) (ids []string) {
 				list, err := c.ListImages(t.Context())
 				require.NoError(t, err)
@@ -144,8 +144,8 @@ func TestIntegrationSuite(t *testing.T) {
 	})
 }
 
-// use creates a container of the image with this ID, and does not start it.
-func (c *containerd) use(t *testing.T, id string) {
+// createContainer creates a container of the image with this ID, but does not start it.
+func (c *containerd) createContainer(t *testing.T, id string) {
 	config := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "u", Name: "p", Namespace: "ns"}}
 	config.Security.Namespaces.Network = cri.NamespaceNode
 	sandbox, err := c.RunSandbox(t.Context(), config)
@@ -154,14 +154,14 @@ func (c *containerd) use(t *testing.T, id string) {
 	require.NoError(t, err)
 }
 
-// An image that was imported has no digest in containerd, and stays unless somebody knows that it was pulled; the image of sandboxes is
-// pinned; and the disk is found.
-func TestIntegrationImported(t *testing.T) {
+// An imported image has no digest in containerd, and stays without a pull record. The sandbox image is pinned. Without
+// Options.Disk, the collector finds the image file system.
+func TestIntegrationImportedImageStays(t *testing.T) {
 	c := newContainerd(t)
-	id := c.load(t, "imported", 1<<20)
+	id := c.importImage(t, "imported", 1<<20)
 	image, err := c.ImageStatus(t.Context(), cri.ImageSpec{Image: id})
 	require.NoError(t, err)
-	require.Empty(t, image.RepoDigests, "an import has tags alone")
+	require.Empty(t, image.RepoDigests, "an imported image has tags only")
 	g, err := gc.NewImages(c, c, gc.ImageOptions{Policy: &gc.ImagePolicy{}})
 	require.NoError(t, err)
 	plan, disk, err := g.Plan(t.Context())

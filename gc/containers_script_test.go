@@ -17,20 +17,20 @@ import (
 	"github.com/seed81659283/nodeagent/internal/script"
 )
 
-// TestContainerScripts runs testdata/containers/*.txt: what a runtime has, and what goes. Lines:
+// TestContainerScripts runs testdata/containers/*.txt: the objects of a runtime, and the planned removals. Commands:
 //
 //	container ID POD/NAME at=SECONDS [running|created|unknown] [sandbox=ID] [foreign]
 //	sandbox ID POD at=SECONDS [ready] [foreign]
-//	pod UID STATE          active, owned, terminated or removed; active when nothing is said
-//	now SECONDS            the time; 3600 when nothing is said
+//	pod UID STATE          active, owned, terminated or removed; active if not set
+//	now SECONDS            the time; 3600 if not set
 //	notready | unused | mine
 //	plan minage=DURATION per=N max=N
 //	sandboxes
 func TestContainerScripts(t *testing.T) {
 	script.Run(t, "testdata/containers/*.txt", func(t *testing.T, text string) string {
 		n := &containerNode{t: t, pods: map[string]gc.PodState{}}
-		n.state = gc.ContainerState{Now: n.at("3600"), Pod: func(uid string) gc.PodState { return n.pods[uid] }}
-		return script.Lines(text, ">", n.line)
+		n.state = gc.ContainerState{Now: n.parseTime("3600"), Pod: func(uid string) gc.PodState { return n.pods[uid] }}
+		return script.Lines(text, ">", n.runCommand)
 	})
 }
 
@@ -40,13 +40,13 @@ type containerNode struct {
 	pods  map[string]gc.PodState
 }
 
-func (n *containerNode) at(seconds string) time.Time {
+func (n *containerNode) parseTime(seconds string) time.Time {
 	s, err := strconv.ParseFloat(seconds, 64)
 	require.NoError(n.t, err)
 	return time.Unix(1_000_000, 0).Add(time.Duration(s * float64(time.Second)))
 }
 
-func (n *containerNode) line(out *strings.Builder, words []string) {
+func (n *containerNode) runCommand(out *strings.Builder, words []string) {
 	args := words[1:]
 	switch words[0] {
 	case "container":
@@ -56,7 +56,7 @@ func (n *containerNode) line(out *strings.Builder, words []string) {
 		for _, arg := range args[2:] {
 			switch key, value, _ := strings.Cut(arg, "="); key {
 			case "at":
-				c.CreatedAt = n.at(value)
+				c.CreatedAt = n.parseTime(value)
 			case "sandbox":
 				c.SandboxID = value
 			case "foreign":
@@ -73,7 +73,7 @@ func (n *containerNode) line(out *strings.Builder, words []string) {
 		for _, arg := range args[2:] {
 			switch key, value, _ := strings.Cut(arg, "="); key {
 			case "at":
-				s.CreatedAt = n.at(value)
+				s.CreatedAt = n.parseTime(value)
 			case "ready":
 				s.State = cri.SandboxReady
 			case "foreign":
@@ -90,7 +90,7 @@ func (n *containerNode) line(out *strings.Builder, words []string) {
 			}
 		}
 	case "now":
-		n.state.Now = n.at(args[0])
+		n.state.Now = n.parseTime(args[0])
 	case "notready":
 		n.state.NotReady = true
 	case "unused":
@@ -98,15 +98,15 @@ func (n *containerNode) line(out *strings.Builder, words []string) {
 	case "mine":
 		n.state.MayRemove = func(labels map[string]string) bool { _, foreign := labels["foreign"]; return !foreign }
 	case "plan":
-		describe(out, gc.PlanContainers(n.policy(args), n.state))
+		printRemovals(out, gc.PlanContainers(n.parsePolicy(args), n.state))
 	case "sandboxes":
-		describe(out, gc.PlanSandboxes(n.state))
+		printRemovals(out, gc.PlanSandboxes(n.state))
 	default:
 		n.t.Fatalf("unknown line %q", words)
 	}
 }
 
-func (n *containerNode) policy(args []string) gc.ContainerPolicy {
+func (n *containerNode) parsePolicy(args []string) gc.ContainerPolicy {
 	p := gc.DefaultContainerPolicy()
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")
@@ -126,7 +126,7 @@ func (n *containerNode) policy(args []string) gc.ContainerPolicy {
 	return p
 }
 
-func describe(out *strings.Builder, removals []gc.Removal) {
+func printRemovals(out *strings.Builder, removals []gc.Removal) {
 	if len(removals) == 0 {
 		fmt.Fprintln(out, "> nothing")
 	}

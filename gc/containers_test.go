@@ -22,20 +22,20 @@ import (
 	"github.com/seed81659283/nodeagent/gc"
 )
 
-// leftovers is a runtime in memory, and the directories of a node.
-type leftovers struct {
+// leftoverNode is a runtime in memory, and the directories of a node.
+type leftoverNode struct {
 	t                 *testing.T
 	rt                *critest.Runtime
 	faults            *critest.Faults
 	pods              map[string]gc.PodState
 	logs, links, dirs string
 	removed           []string
-	o                 gc.ContainerOptions
+	opts              gc.ContainerOptions
 }
 
-func newLeftovers(t *testing.T) *leftovers {
+func newLeftoverNode(t *testing.T) *leftoverNode {
 	dir := t.TempDir()
-	l := &leftovers{
+	l := &leftoverNode{
 		t: t, rt: critest.New(critest.Options{}), pods: map[string]gc.PodState{},
 		logs: filepath.Join(dir, "logs"), links: filepath.Join(dir, "links"), dirs: filepath.Join(dir, "pods"),
 	}
@@ -43,7 +43,7 @@ func newLeftovers(t *testing.T) *leftovers {
 		require.NoError(t, os.MkdirAll(d, 0o755))
 	}
 	l.faults = &critest.Faults{Runtime: l.rt}
-	l.o = gc.ContainerOptions{
+	l.opts = gc.ContainerOptions{
 		Pod: func(uid string) gc.PodState { return l.pods[uid] }, LogRoot: l.logs, LogLinks: l.links, PodRoot: l.dirs, MinDirAge: -1,
 		Hooks: gc.ContainerHooks{
 			Removed:    func(r gc.Removal) { l.removed = append(l.removed, r.ID) },
@@ -53,19 +53,19 @@ func newLeftovers(t *testing.T) *leftovers {
 	return l
 }
 
-// collector returns a collector with the options l.o on the runtime, whose calls fail as l.faults says.
-func (l *leftovers) collector() *gc.Containers {
+// newCollector returns a collector with the options l.opts on the runtime, whose calls fail according to l.faults.
+func (l *leftoverNode) newCollector() *gc.Containers {
 	via := struct {
 		*critest.Faults
 		cri.Inspector
 	}{l.faults, critest.SummaryRuntime{Runtime: l.rt}}
-	g, err := gc.NewContainers(via, l.o)
+	g, err := gc.NewContainers(via, l.opts)
 	require.NoError(l.t, err)
 	return g
 }
 
-// run creates a pod with these containers, which have exited and have a log each. It returns the ID of the sandbox.
-func (l *leftovers) run(uid string, containers ...string) (sandbox string) {
+// addExitedPod creates a pod with the named containers, which have exited and have a log each. It returns the ID of the sandbox.
+func (l *leftoverNode) addExitedPod(uid string, containers ...string) (sandbox string) {
 	ctx := l.t.Context()
 	config := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: uid, Name: "n" + uid, Namespace: "ns"}, LogDirectory: filepath.Join(l.logs, "ns_n"+uid+"_"+uid)}
 	sandbox, err := l.rt.RunSandbox(ctx, config)
@@ -97,7 +97,7 @@ func countOf(list []string, name string) (n int) {
 	return n
 }
 
-func (l *leftovers) names(dir string) (names []string) {
+func (l *leftoverNode) listDir(dir string) (names []string) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(l.t, err)
 	for _, e := range entries {
@@ -106,7 +106,7 @@ func (l *leftovers) names(dir string) (names []string) {
 	return names
 }
 
-func (l *leftovers) ids() (ids []string) {
+func (l *leftoverNode) listIDs() (ids []string) {
 	snap, err := l.rt.List(l.t.Context())
 	require.NoError(l.t, err)
 	for _, s := range snap.Sandboxes {
@@ -118,13 +118,13 @@ func (l *leftovers) ids() (ids []string) {
 	return ids
 }
 
-// A pod that was removed leaves nothing: containers, logs, sandbox, links and directories, in one pass. One with an owner loses
-// nothing, and one that stays its older instances.
-func TestCollect(t *testing.T) {
+// All objects of a removed pod are removed in one pass: containers, logs, sandbox, links and directories. An owned pod keeps
+// all of them; an active pod loses its older container instances.
+func TestCollectRemovesObjectsOfRemovedPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLeftovers(t)
+		l := newLeftoverNode(t)
 		for _, uid := range []string{"gone", "owned", "active"} {
-			sandbox := l.run(uid, "main", "main")
+			sandbox := l.addExitedPod(uid, "main", "main")
 			if uid != "active" {
 				require.NoError(t, l.rt.StopSandbox(t.Context(), sandbox))
 			}
@@ -132,39 +132,40 @@ func TestCollect(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(l.dirs, uid, "etc", "hosts"), nil, 0o600))
 		}
 		l.pods["gone"], l.pods["owned"] = gc.PodRemoved, gc.PodOwned
-		require.NoError(t, l.collector().Collect(t.Context()))
-		require.Equal(t, []string{"owned-0", "active-0", "owned-main-0", "owned-main-1", "active-main-1"}, l.ids())
-		require.Equal(t, []string{"ns_nactive_active", "ns_nowned_owned"}, l.names(l.logs))
-		require.Equal(t, []string{"1.log", "1.log.20260101-000000", "1.log.20260101-000001.gz"}, l.names(filepath.Join(l.logs, "ns_nactive_active", "main")))
-		require.Len(t, l.names(filepath.Join(l.logs, "ns_nowned_owned", "main")), 6)
-		require.Equal(t, []string{"active", "owned"}, l.names(l.dirs))
-		require.Equal(t, []string{"nactive_ns_main-active-main-1.log", "nowned_ns_main-owned-main-0.log", "nowned_ns_main-owned-main-1.log"}, l.names(l.links))
+		require.NoError(t, l.newCollector().Collect(t.Context()))
+		require.Equal(t, []string{"owned-0", "active-0", "owned-main-0", "owned-main-1", "active-main-1"}, l.listIDs())
+		require.Equal(t, []string{"ns_nactive_active", "ns_nowned_owned"}, l.listDir(l.logs))
+		require.Equal(t, []string{"1.log", "1.log.20260101-000000", "1.log.20260101-000001.gz"}, l.listDir(filepath.Join(l.logs, "ns_nactive_active", "main")))
+		require.Len(t, l.listDir(filepath.Join(l.logs, "ns_nowned_owned", "main")), 6)
+		require.Equal(t, []string{"active", "owned"}, l.listDir(l.dirs))
+		require.Equal(t, []string{"nactive_ns_main-active-main-1.log", "nowned_ns_main-owned-main-0.log", "nowned_ns_main-owned-main-1.log"}, l.listDir(l.links))
 		l.removed = nil
-		require.NoError(t, l.collector().Collect(t.Context()))
-		require.Empty(t, l.removed, "nothing is left to do")
+		require.NoError(t, l.newCollector().Collect(t.Context()))
+		require.Empty(t, l.removed, "a second pass removes nothing")
 	})
 }
 
-// Right before each removal the owner of the pod is asked: one that comes back in the middle of a pass keeps what is left.
-func TestPodsThatComeBack(t *testing.T) {
+// Before each removal the collector reads the state of the pod again: the remaining objects of a pod that is added back
+// during the pass are kept.
+func TestCollectKeepsContainersOfReturnedPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLeftovers(t)
-		require.NoError(t, l.rt.StopSandbox(t.Context(), l.run("a", "one", "two")))
+		l := newLeftoverNode(t)
+		require.NoError(t, l.rt.StopSandbox(t.Context(), l.addExitedPod("a", "one", "two")))
 		l.pods["a"] = gc.PodRemoved
-		l.o.Hooks.Removed = func(r gc.Removal) {
+		l.opts.Hooks.Removed = func(r gc.Removal) {
 			l.removed = append(l.removed, r.ID)
 			l.pods["a"] = gc.PodOwned
 		}
-		require.NoError(t, l.collector().Collect(t.Context()))
-		require.Equal(t, []string{"a-one-0", "na_ns_one-a-one-0.log"}, l.removed, "and what leads nowhere now")
-		require.Equal(t, []string{"a-0", "a-two-0"}, l.ids())
+		require.NoError(t, l.newCollector().Collect(t.Context()))
+		require.Equal(t, []string{"a-one-0", "na_ns_one-a-one-0.log"}, l.removed, "the first container and its dangling log link are removed")
+		require.Equal(t, []string{"a-0", "a-two-0"}, l.listIDs())
 	})
 }
 
-// What somebody has started since it was listed is not removed.
-func TestContainerThatRunsAgain(t *testing.T) {
+// A container that was started after the list is not removed.
+func TestCollectKeepsContainerStartedAfterList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLeftovers(t)
+		l := newLeftoverNode(t)
 		config := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "a", Name: "a", Namespace: "ns"}}
 		sandbox, err := l.rt.RunSandbox(t.Context(), config)
 		require.NoError(t, err)
@@ -173,21 +174,22 @@ func TestContainerThatRunsAgain(t *testing.T) {
 		l.pods["a"] = gc.PodRemoved
 		l.faults.ListFunc = func(ctx context.Context, next cri.Runtime) (cri.Snapshot, error) {
 			snap, err := next.List(ctx)
-			_ = next.StartContainer(ctx, id) // just after it was listed
+			_ = next.StartContainer(ctx, id) // right after the list
 			return snap, err
 		}
-		require.NoError(t, l.collector().Collect(t.Context()))
+		require.NoError(t, l.newCollector().Collect(t.Context()))
 		c, ok := l.rt.Container(id)
 		require.True(t, ok)
 		require.Equal(t, cri.ContainerRunning, c.State)
 	})
 }
 
-// What fails is named, with its pod, and holds up nothing else. A container whose log cannot be removed stays.
-func TestRemovalsThatFail(t *testing.T) {
+// An error names the container and its pod, and other removals continue. If the runtime cannot be listed, nothing is
+// removed.
+func TestFailedRemovalNamesContainerAndPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLeftovers(t)
-		l.run("a", "bad", "good")
+		l := newLeftoverNode(t)
+		l.addExitedPod("a", "bad", "good")
 		l.pods["a"] = gc.PodRemoved
 		l.faults.RemoveContainerFunc = func(ctx context.Context, next cri.Runtime, id string) error {
 			if id == "a-bad-0" {
@@ -195,24 +197,24 @@ func TestRemovalsThatFail(t *testing.T) {
 			}
 			return next.RemoveContainer(ctx, id)
 		}
-		require.EqualError(t, l.collector().Collect(t.Context()), "remove container a-bad-0 (bad) of pod a: busy")
-		require.Equal(t, []string{"a-0", "a-bad-0"}, l.ids())
+		require.EqualError(t, l.newCollector().Collect(t.Context()), "remove container a-bad-0 (bad) of pod a: busy")
+		require.Equal(t, []string{"a-0", "a-bad-0"}, l.listIDs())
 
 		l.faults.RemoveContainerFunc = nil
 		l.faults.ListFunc = func(context.Context, cri.Runtime) (cri.Snapshot, error) { return cri.Snapshot{}, errors.New("away") }
-		err := l.collector().Collect(t.Context())
+		err := l.newCollector().Collect(t.Context())
 		for _, what := range []string{"containers", "sandboxes", "directories"} {
 			require.ErrorContains(t, err, what+" that are to go: away")
 		}
-		require.Equal(t, []string{"a-0", "a-bad-0"}, l.ids())
+		require.Equal(t, []string{"a-0", "a-bad-0"}, l.listIDs())
 	})
 }
 
-// A container in an unknown state is stopped first, and stays when that fails.
-func TestUnknownContainers(t *testing.T) {
+// A container in state unknown is stopped before its removal. It stays if the stop fails.
+func TestUnknownContainerIsStoppedBeforeRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLeftovers(t)
-		l.run("a", "c")
+		l := newLeftoverNode(t)
+		l.addExitedPod("a", "c")
 		l.pods["a"] = gc.PodRemoved
 		unknown := func(ctx context.Context, next cri.Runtime) (cri.Snapshot, error) {
 			snap, err := next.List(ctx)
@@ -227,31 +229,31 @@ func TestUnknownContainers(t *testing.T) {
 		var stop error
 		l.faults.StopContainerFunc = func(_ context.Context, _ cri.Runtime, _ string, d time.Duration) error { grace = d; return stop }
 		stop = errors.New("shim is away")
-		g, err := gc.NewContainers(l.faults, l.o) // a runtime whose lists are complete
+		g, err := gc.NewContainers(l.faults, l.opts) // a runtime whose lists are complete
 		require.NoError(t, err)
 		require.ErrorContains(t, g.Collect(t.Context()), "remove container a-c-0 (c) of pod a: shim is away")
 		require.Equal(t, 7*time.Second, grace)
-		require.Contains(t, l.ids(), "a-c-0")
+		require.Contains(t, l.listIDs(), "a-c-0")
 		stop = nil
 		require.NoError(t, g.Collect(t.Context()))
-		require.NotContains(t, l.ids(), "a-c-0")
+		require.NotContains(t, l.listIDs(), "a-c-0")
 	})
 }
 
-// The logs of a container are removed where they are below the root of logs, and nowhere else; links are not followed.
-func TestLogsElsewhere(t *testing.T) {
+// Logs are removed only below LogRoot, and symbolic links are not followed. A container whose log cannot be removed stays.
+func TestLogsOutsideLogRootAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLeftovers(t)
+		l := newLeftoverNode(t)
 		outside := filepath.Join(t.TempDir(), "outside")
 		require.NoError(t, os.MkdirAll(outside, 0o755))
 		kept := filepath.Join(outside, "0.log")
 		require.NoError(t, os.WriteFile(kept, nil, 0o600))
-		l.run("a", "c")
-		l.run("b", "c")
+		l.addExitedPod("a", "c")
+		l.addExitedPod("b", "c")
 		l.pods["a"], l.pods["b"] = gc.PodRemoved, gc.PodRemoved
 		dir := filepath.Join(l.logs, "ns_na_a", "c")
 		require.NoError(t, os.RemoveAll(dir))
-		require.NoError(t, os.Symlink(outside, dir)) // as a container can that has the logs of the node mounted
+		require.NoError(t, os.Symlink(outside, dir)) // as created by a container that mounts the log directory of the node
 		l.faults.ListFunc = func(ctx context.Context, next cri.Runtime) (cri.Snapshot, error) {
 			snap, err := next.List(ctx)
 			for i := range snap.Containers {
@@ -261,20 +263,21 @@ func TestLogsElsewhere(t *testing.T) {
 			}
 			return snap, err
 		}
-		g, err := gc.NewContainers(l.faults, l.o)
+		g, err := gc.NewContainers(l.faults, l.opts)
 		require.NoError(t, err)
 		require.ErrorContains(t, g.Collect(t.Context()), "remove container a-c-0 (c) of pod a: ")
 		require.FileExists(t, kept)
-		require.NotContains(t, l.ids(), "b-c-0")
-		require.Contains(t, l.ids(), "a-c-0", "its log could not be removed")
+		require.NotContains(t, l.listIDs(), "b-c-0")
+		require.Contains(t, l.listIDs(), "a-c-0", "a container whose log cannot be removed stays")
 	})
 }
 
-// Directories of logs, by the kubelet's names and by older ones. While not all pods are known they stay, as do young ones, files, and
-// those of pods that the runtime has something of. What has another name is not a pod's.
-func TestLogDirectories(t *testing.T) {
+// Log directories with the kubelet's current and older names are removed, if their pod is removed and has no object in the
+// runtime. Before Ready, all of them stay. Directories younger than MinDirAge, files, and directories with foreign names
+// stay.
+func TestLogDirectoriesOfRemovedPodsAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLeftovers(t)
+		l := newLeftoverNode(t)
 		static, served, running := strings.Repeat("0", 32), "01234567-89ab-cdef-0123-456789abcdef", strings.Repeat("1", 32)
 		all := []string{static, served, running, "journal", "name_namespace_321", "name_namespace_654", "of_somebody_else_654"}
 		for _, name := range all {
@@ -286,60 +289,60 @@ func TestLogDirectories(t *testing.T) {
 		}
 		all = append(all, "x_y_654")
 		ready := false
-		l.o.Ready = func() bool { return ready }
-		require.NoError(t, l.collector().Collect(t.Context()))
-		require.Equal(t, all, l.names(l.logs))
+		l.opts.Ready = func() bool { return ready }
+		require.NoError(t, l.newCollector().Collect(t.Context()))
+		require.Equal(t, all, l.listDir(l.logs))
 		ready = true
-		l.o.MinDirAge = 0 // the default
+		l.opts.MinDirAge = 0 // the default
 		for _, name := range all {
-			now := time.Now() // of the bubble
+			now := time.Now() // virtual time
 			require.NoError(t, os.Chtimes(filepath.Join(l.logs, name), now, now))
 		}
-		require.NoError(t, l.collector().Collect(t.Context()))
-		require.Equal(t, all, l.names(l.logs), "they are young")
+		require.NoError(t, l.newCollector().Collect(t.Context()))
+		require.Equal(t, all, l.listDir(l.logs), "directories younger than MinDirAge stay")
 		time.Sleep(10 * time.Minute)
-		require.NoError(t, l.collector().Collect(t.Context()))
-		require.Equal(t, []string{running, "journal", "name_namespace_321", "of_somebody_else_654", "x_y_654"}, l.names(l.logs))
+		require.NoError(t, l.newCollector().Collect(t.Context()))
+		require.Equal(t, []string{running, "journal", "name_namespace_321", "of_somebody_else_654", "x_y_654"}, l.listDir(l.logs))
 
-		foreign := l.names(l.logs)
+		foreign := l.listDir(l.logs)
 		require.NoError(t, os.Mkdir(filepath.Join(l.logs, "x_y_987"), 0o755))
-		l.pods["987"], l.o.MinDirAge, l.o.KeepLogs = gc.PodRemoved, -1, true
-		l.run("c", "exited")
+		l.pods["987"], l.opts.MinDirAge, l.opts.KeepLogs = gc.PodRemoved, -1, true
+		l.addExitedPod("c", "exited")
 		require.NoError(t, os.Symlink(filepath.Join(l.logs, "none", "0.log"), filepath.Join(l.links, "p_ns_c-0123456789.log")))
-		require.NoError(t, l.collector().CollectTerminated(t.Context()))
-		require.Subset(t, l.names(l.logs), append(foreign, "x_y_987", "ns_nc_c"))
-		require.NotContains(t, l.names(l.links), "p_ns_c-0123456789.log", "dead links go also where logs are kept")
+		require.NoError(t, l.newCollector().CollectTerminated(t.Context()))
+		require.Subset(t, l.listDir(l.logs), append(foreign, "x_y_987", "ns_nc_c"))
+		require.NotContains(t, l.listDir(l.links), "p_ns_c-0123456789.log", "KeepLogs does not keep dangling links")
 
-		l.o.LogRoot = filepath.Join(l.logs, "none")
-		require.NoError(t, l.collector().Collect(t.Context()), "a directory that is not there is empty")
+		l.opts.LogRoot = filepath.Join(l.logs, "none")
+		require.NoError(t, l.newCollector().Collect(t.Context()), "a missing log directory counts as empty")
 	})
 }
 
-// Links that lead nowhere go, unless their container may be rotating its log; others stay.
-func TestLinks(t *testing.T) {
+// A dangling log link is removed, unless its container may be rotating the log. Other files and links stay.
+func TestDanglingLogLinksAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLeftovers(t)
-		l.run("a", "exited")
+		l := newLeftoverNode(t)
+		l.addExitedPod("a", "exited")
 		config := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "b", Name: "b", Namespace: "ns"}}
 		sandbox, err := l.rt.RunSandbox(t.Context(), config)
 		require.NoError(t, err)
 		running, err := l.rt.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Name: "running"}, config)
 		require.NoError(t, err)
 		require.NoError(t, l.rt.StartContainer(t.Context(), running))
-		for _, name := range l.names(l.links) {
+		for _, name := range l.listDir(l.links) {
 			require.NoError(t, os.Remove(filepath.Join(l.links, name)))
 		}
 		link := func(name, target string) { require.NoError(t, os.Symlink(target, filepath.Join(l.links, name))) }
 		missing := filepath.Join(l.logs, "missing", "0.log")
-		link("p_ns_c-abc.log", missing)                    // no ID: too short
-		link("p_ns_noid.log", missing)                     // no ID at all
+		link("p_ns_c-abc.log", missing)                    // ID is too short
+		link("p_ns_noid.log", missing)                     // no ID
 		link("p_ns_c-unknown-container.log", missing)      // not in the runtime
-		link("p_ns_exited-aexited0.log", missing)          // likewise: IDs here have dashes
-		link("p_ns_running-"+running+".log", missing)      // its ID is cut at the dash, too
-		link("p_ns_c-elsewhere.log", "/nonexistent/0.log") // not below the logs
+		link("p_ns_exited-aexited0.log", missing)          // likewise: the IDs of critest have dashes
+		link("p_ns_running-"+running+".log", missing)      // its ID is truncated at the dash, too
+		link("p_ns_c-elsewhere.log", "/nonexistent/0.log") // target not below LogRoot
 		link("p_ns_c-relative.log", "missing/0.log")       // likewise
 		link("p_ns_c-escapes.log", l.logs+"/../other.log") // likewise
-		link("readme.txt", missing)                        // no link to a log
+		link("readme.txt", missing)                        // not named like a log link
 		link("p_ns_c-present.log", filepath.Join(l.logs, "ns_na_a", "exited", "0.log"))
 		require.NoError(t, os.WriteFile(filepath.Join(l.links, "p_ns_c-afile.log"), nil, 0o600))
 		rotating := &cri.ContainerConfig{Name: "rotating"}
@@ -355,21 +358,21 @@ func TestLinks(t *testing.T) {
 			}
 			return snap, err
 		}
-		link("p_ns_rotating-rotatingcontainer012.log", missing) // its name was cut
-		g, err := gc.NewContainers(l.faults, l.o)
+		link("p_ns_rotating-rotatingcontainer012.log", missing) // the link name contains a truncated ID
+		g, err := gc.NewContainers(l.faults, l.opts)
 		require.NoError(t, err)
 		require.NoError(t, g.Collect(t.Context()))
 		require.Equal(t, []string{
 			"p_ns_c-afile.log", "p_ns_c-elsewhere.log", "p_ns_c-escapes.log", "p_ns_c-present.log", "p_ns_c-relative.log",
 			"p_ns_rotating-rotatingcontainer012.log", "readme.txt",
-		}, l.names(l.links))
+		}, l.listDir(l.links))
 	})
 }
 
-// The directory of a pod goes once what the pod has is given back and its volumes are empty. Data in a volume stays.
-func TestPodDirectories(t *testing.T) {
+// The directory of a removed pod is removed after Release has succeeded, if its volumes are empty. Data in a volume stays.
+func TestPodDirectoryIsRemovedAfterRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLeftovers(t)
+		l := newLeftoverNode(t)
 		for _, path := range []string{
 			"empty/volumes/kubernetes.io~empty-dir/data", "empty/volume-subpaths/data/main/0", "empty/containers/main",
 			"data/volumes/kubernetes.io~nfs/share/dir", "fails/containers", ".hidden", "running/containers",
@@ -379,9 +382,9 @@ func TestPodDirectories(t *testing.T) {
 		for _, uid := range []string{"empty", "data", "fails", ".hidden", "running"} {
 			l.pods[uid] = gc.PodRemoved
 		}
-		l.run("running", "c")
+		l.addExitedPod("running", "c")
 		var released []string
-		l.o.Release = func(_ context.Context, uid string) error {
+		l.opts.Release = func(_ context.Context, uid string) error {
 			released = append(released, uid)
 			if uid == "fails" {
 				return errors.New("the server does not answer")
@@ -389,10 +392,10 @@ func TestPodDirectories(t *testing.T) {
 			return nil
 		}
 		l.faults.RemoveContainerFunc = func(context.Context, cri.Runtime, string) error { return errors.New("busy") }
-		err := l.collector().Collect(t.Context())
+		err := l.newCollector().Collect(t.Context())
 		require.ErrorContains(t, err, "remove "+filepath.Join(l.dirs, "data")+": data/volumes/kubernetes.io~nfs/share: the volume is not empty")
 		require.ErrorContains(t, err, "remove "+filepath.Join(l.dirs, "fails")+": give back what the pod has: the server does not answer")
-		require.Equal(t, []string{".hidden", "data", "fails", "running"}, l.names(l.dirs))
+		require.Equal(t, []string{".hidden", "data", "fails", "running"}, l.listDir(l.dirs))
 		require.DirExists(t, filepath.Join(l.dirs, "data/volumes/kubernetes.io~nfs/share/dir"))
 		require.Equal(t, []string{"data", "empty", "fails"}, slices.Sorted(slices.Values(released)))
 	})

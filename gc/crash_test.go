@@ -19,55 +19,55 @@ import (
 	"github.com/seed81659283/nodeagent/internal/gctest"
 )
 
-var errKilled = errors.New("this agent is dead")
+var errKilled = errors.New("the agent was killed")
 
-// mortal is the runtime of an agent that dies in its call number dies: before the call has its effect, or after it.
-type mortal struct {
+// crashingStore is the runtime of an agent that is killed in call number crashAt, before or after the call takes effect.
+type crashingStore struct {
 	*gctest.Store
-	calls, dies int
-	after       bool
-	die         context.CancelFunc
+	calls, crashAt int
+	after          bool
+	cancel         context.CancelFunc
 }
 
-// call calls do, until the simulated agent crashes at call number m.dies. Later calls do nothing and return errKilled.
-func (m *mortal) call(do func() error) error {
+// callOrCrash calls do, until the simulated agent crashes at call number m.crashAt. Later calls do nothing and return errKilled.
+func (m *crashingStore) callOrCrash(do func() error) error {
 	m.calls++
 	switch {
-	case m.calls < m.dies:
+	case m.calls < m.crashAt:
 		return do()
-	case m.calls > m.dies:
+	case m.calls > m.crashAt:
 		return errKilled
 	}
-	m.die()
+	m.cancel()
 	if m.after {
 		_ = do()
 	}
 	return errKilled
 }
 
-func (m *mortal) List(ctx context.Context) (snap cri.Snapshot, err error) {
-	err = m.call(func() error { snap, err = m.Store.List(ctx); return err })
+func (m *crashingStore) List(ctx context.Context) (snap cri.Snapshot, err error) {
+	err = m.callOrCrash(func() error { snap, err = m.Store.List(ctx); return err })
 	return snap, err
 }
 
-func (m *mortal) ListImages(ctx context.Context) (images []cri.Image, err error) {
-	err = m.call(func() error { images, err = m.Store.ListImages(ctx); return err })
+func (m *crashingStore) ListImages(ctx context.Context) (images []cri.Image, err error) {
+	err = m.callOrCrash(func() error { images, err = m.Store.ListImages(ctx); return err })
 	return images, err
 }
 
-func (m *mortal) RemoveImage(_ context.Context, spec cri.ImageSpec) error {
-	return m.call(func() error { return m.Store.RemoveImage(context.Background(), spec) }) // what has begun, ends
+func (m *crashingStore) RemoveImage(_ context.Context, spec cri.ImageSpec) error {
+	return m.callOrCrash(func() error { return m.Store.RemoveImage(context.Background(), spec) }) // a call that has begun takes effect
 }
 
-func (m *mortal) Disk(ctx context.Context) (disk gc.Disk, err error) {
-	err = m.call(func() error { disk, err = m.Store.Disk(ctx); return err })
+func (m *crashingStore) Disk(ctx context.Context) (disk gc.Disk, err error) {
+	err = m.callOrCrash(func() error { disk, err = m.Store.Disk(ctx); return err })
 	return disk, err
 }
 
-// An agent dies in each call that a pass makes, before or after its effect, and the next one goes on: in the end the same images
-// are gone as if none had died, the oldest ones, and not one more. Ages are on disk, so that the successor knows which those are.
-func TestAgentKilledWhileItCollects(t *testing.T) {
-	died := 0
+// An agent is killed in each call of a pass, before or after the call takes effect. After the pass of the next agent,
+// exactly the three oldest images are removed, because the ages are on disk.
+func TestCrashAtEachCallIsRecovered(t *testing.T) {
+	crashes := 0
 	for step := 1; ; step++ {
 		ended := false
 		for _, after := range []bool{false, true} {
@@ -76,16 +76,16 @@ func TestAgentKilledWhileItCollects(t *testing.T) {
 					store, ages := agedStore(t)
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
-					dying := &mortal{Store: store, dies: step, after: after, die: cancel}
-					err := collectorOf(t, dying, ages).Collect(ctx)
-					if ended = dying.calls < step; ended {
+					crashing := &crashingStore{Store: store, crashAt: step, after: after, cancel: cancel}
+					err := newCollector(t, crashing, ages).Collect(ctx)
+					if ended = crashing.calls < step; ended {
 						require.NoError(t, err)
 					} else {
 						require.Error(t, err)
-						died++
+						crashes++
 					}
 
-					require.NoError(t, collectorOf(t, &mortal{Store: store, dies: 1 << 30}, ages).Collect(t.Context()))
+					require.NoError(t, newCollector(t, &crashingStore{Store: store, crashAt: 1 << 30}, ages).Collect(t.Context()))
 					require.Equal(t, []string{"sha256:a", "sha256:b", "sha256:c"}, store.RemovedIDs())
 				})
 			})
@@ -94,7 +94,7 @@ func TestAgentKilledWhileItCollects(t *testing.T) {
 			break
 		}
 	}
-	require.Greater(t, died, 12, "each pass lists, measures, and removes three images")
+	require.Greater(t, crashes, 12, "each pass lists, measures, and removes three images")
 }
 
 // agedStore returns a disk that is 95 % full with six images of 100 bytes, and the file with their ages. The images were first
@@ -102,7 +102,7 @@ func TestAgentKilledWhileItCollects(t *testing.T) {
 func agedStore(t *testing.T) (*gctest.Store, string) {
 	t.Helper()
 	store, ages := gctest.NewStore(2000), filepath.Join(t.TempDir(), "ages.json")
-	first := collectorOf(t, &mortal{Store: store, dies: 1 << 30}, ages)
+	first := newCollector(t, &crashingStore{Store: store, crashAt: 1 << 30}, ages)
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		store.AddImage(name, gctest.Layer{Name: name, Size: 100})
 		require.NoError(t, first.Detect(t.Context()))
@@ -113,7 +113,7 @@ func agedStore(t *testing.T) (*gctest.Store, string) {
 	return store, ages
 }
 
-func collectorOf(t *testing.T, m *mortal, ages string) *gc.Images {
+func newCollector(t *testing.T, m *crashingStore, ages string) *gc.Images {
 	t.Helper()
 	g, err := gc.NewImages(m, m, gc.ImageOptions{Ages: ages, Disk: m.Disk})
 	require.NoError(t, err)

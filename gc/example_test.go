@@ -37,7 +37,7 @@ func ExamplePlanImages() {
 	// keep [web:2] used by containers
 }
 
-// Of each container the newest instance stays, and nothing of a pod that was removed.
+// The newest instance of each container is kept. No container of a removed pod is kept.
 func ExamplePlanContainers() {
 	now := time.Date(2026, 1, 8, 0, 0, 0, 0, time.UTC)
 	exited := func(id, pod string, age time.Duration) cri.Container {
@@ -65,7 +65,7 @@ func ExamplePlanContainers() {
 	// 0 sandboxes
 }
 
-// Events of a node: a full disk is an event of the machine, a failed pass is an event of the agent.
+// A full disk is an event of the node; a failed pass is an event of the agent.
 func ExampleImageHooks() {
 	hooks := gc.ImageHooks{Event: func(reason, message string) {
 		switch reason {
@@ -79,7 +79,7 @@ func ExampleImageHooks() {
 	// Output: the image file system needs attention: removed 0 bytes
 }
 
-// An ImageGC of a program that wants to know about each request for room.
+// A program wraps an ImageGC to log each request for space.
 func ExampleImageGCFunc() {
 	runtime := critest.New(critest.Options{})
 	images, err := gc.NewImages(runtime, runtime, gc.ImageOptions{

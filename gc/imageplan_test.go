@@ -51,53 +51,53 @@ func randomPolicy(rnd *rand.Rand) gc.ImagePolicy {
 	return p
 }
 
-// rounds returns how many random nodes are checked; more with NODEAGENT_SOAK.
-func rounds() int {
+// roundCount returns the number of random nodes to check, which is larger with NODEAGENT_SOAK.
+func roundCount() int {
 	if os.Getenv("NODEAGENT_SOAK") != "" {
 		return 100_000
 	}
 	return 15_000
 }
 
-// TestPlanImages compares plans with rules that are written as one sentence each, on random nodes.
+// TestPlanImages checks the plans for random nodes against rules of one sentence each.
 func TestPlanImages(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	went := map[string]int{}
-	for range rounds() {
+	counts := map[string]int{}
+	for range roundCount() {
 		p, s := randomPolicy(rnd), randomState(rnd, rnd.IntN(12))
 		plan := gc.PlanImages(p, s)
 		again := s
 		again.Images = slices.Clone(s.Images)
 		rnd.Shuffle(len(again.Images), func(i, j int) { again.Images[i], again.Images[j] = again.Images[j], again.Images[i] })
 		other := gc.PlanImages(p, again)
-		require.Equal(t, plan.Old, other.Old, "it does not depend on the order")
+		require.Equal(t, plan.Old, other.Old, "the plan does not depend on the order of images")
 		require.Equal(t, plan.Unused, other.Unused)
-		require.Len(t, s.Images, len(plan.Old)+len(plan.Unused)+len(plan.Kept), "each image is planned once")
+		require.Len(t, s.Images, len(plan.Old)+len(plan.Unused)+len(plan.Kept), "each image occurs once in the plan")
 		for i, list := range [][]gc.Image{plan.Old, plan.Unused} {
 			require.True(t, slices.IsSortedFunc(list, func(a, b gc.Image) int {
 				return cmp.Or(a.LastUsed.Compare(b.LastUsed), a.FirstDetected.Compare(b.FirstDetected))
 			}))
 			for _, image := range list {
-				requireMayGo(t, p, s, image, i == 0)
+				requireRemovable(t, p, s, image, i == 0)
 			}
-			went[fmt.Sprint("list ", i)] += len(list)
+			counts[fmt.Sprint("list ", i)] += len(list)
 		}
 		for _, k := range plan.Kept {
-			went[string(k.Reason)]++
+			counts[string(k.Reason)]++
 		}
 	}
 	for _, what := range []string{"list 0", "list 1", string(gc.KeepUsed), string(gc.KeepYoung), string(gc.KeepInvalid), string(gc.KeepImported)} {
-		require.Greater(t, went[what], 200, what)
+		require.Greater(t, counts[what], 200, what)
 	}
 }
 
-// requireMayGo fails the test if the policy forbids the removal of image i; byAge reports that it is removed for its age.
-func requireMayGo(t *testing.T, p gc.ImagePolicy, s gc.ImageState, i gc.Image, byAge bool) {
+// requireRemovable fails the test if the policy forbids the removal of image i. byAge is true if it is removed for its age.
+func requireRemovable(t *testing.T, p gc.ImagePolicy, s gc.ImageState, i gc.Image, byAge bool) {
 	require.NotEmpty(t, i.ID)
 	require.False(t, i.Used || i.Pinned || i.NamedByPod, "%+v", i)
 	require.False(t, i.Imported && !p.Kubelet, "%+v", i)
 	if !p.Kubelet || !byAge {
-		require.GreaterOrEqual(t, s.Now.Sub(i.FirstDetected), p.MinAge, "%+v is young", i)
+		require.GreaterOrEqual(t, s.Now.Sub(i.FirstDetected), p.MinAge, "%+v is younger than the minimum age", i)
 	}
 	if byAge {
 		require.NotZero(t, p.MaxAge)
@@ -105,11 +105,11 @@ func requireMayGo(t *testing.T, p gc.ImagePolicy, s gc.ImageState, i gc.Image, b
 	}
 }
 
-// What is to be freed is that of the kubelet's formula, which is computed here with numbers of any size.
-func TestExcess(t *testing.T) {
+// The excess equals that of the kubelet's formula, computed with big integers.
+func TestExcessEqualsKubeletFormula(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	over := 0
-	for range rounds() {
+	for range roundCount() {
 		d := gc.Disk{Capacity: rnd.Uint64() >> rnd.IntN(64), Available: rnd.Uint64() >> rnd.IntN(64)}
 		p := gc.ImagePolicy{HighThresholdPercent: rnd.IntN(101)}
 		p.LowThresholdPercent = rnd.IntN(p.HighThresholdPercent + 1)
@@ -137,7 +137,7 @@ func TestExcess(t *testing.T) {
 	require.Greater(t, over, 1000)
 }
 
-func TestFirst(t *testing.T) {
+func TestCountToFree(t *testing.T) {
 	plan := gc.ImagePlan{Unused: []gc.Image{{Size: 10}, {Size: 20}, {Size: math.MaxUint64}}}
 	for want, first := range map[uint64]int{0: 0, 1: 1, 10: 1, 11: 2, 31: 3, math.MaxUint64: 3} {
 		images, bytes := plan.CountToFree(want)
@@ -146,7 +146,7 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-// A plan of 10,000 images takes less than 5 ms.
+// The target is 5 ms for a plan of 10,000 images.
 func BenchmarkPlanImages(b *testing.B) {
 	s := randomState(rand.New(rand.NewPCG(5, 6)), 10_000)
 	p := gc.ImagePolicy{HighThresholdPercent: 85, LowThresholdPercent: 80, MinAge: time.Minute, MaxAge: 10 * time.Minute}

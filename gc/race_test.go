@@ -37,10 +37,10 @@ func TestMain(m *testing.M) {
 
 var _ gc.Puller = (*images.Puller)(nil)
 
-// TestBesidePullerAndStarter has pods pull images and create containers while images are collected without a minimum age: no
-// container misses its image, and nothing goes that is used, pinned or wanted. Calls take their time.
-func TestBesidePullerAndStarter(t *testing.T) {
-	went := 0
+// TestCollectDuringPodStarts has pods pull images and create containers while images are collected without a minimum age.
+// Each container finds its image, and pinned images and images in pod specs stay. Calls take random time.
+func TestCollectDuringPodStarts(t *testing.T) {
+	removed := 0
 	seeds := uint64(10)
 	if os.Getenv("NODEAGENT_SOAK") != "" {
 		seeds = 1000
@@ -50,7 +50,7 @@ func TestBesidePullerAndStarter(t *testing.T) {
 			n := newBusyNode(t, seed)
 			ctx, cancel := context.WithCancel(t.Context())
 			var pods, collector sync.WaitGroup
-			collector.Go(func() { n.collect(ctx) })
+			collector.Go(func() { n.collectUntilDone(ctx) })
 			for i := range 4 {
 				rnd := rand.New(rand.NewPCG(seed, uint64(i)))
 				pods.Go(func() { n.runPods(fmt.Sprint("p", i), rnd) })
@@ -58,24 +58,24 @@ func TestBesidePullerAndStarter(t *testing.T) {
 			pods.Wait()
 			cancel()
 			collector.Wait()
-			for _, image := range n.fixed {
+			for _, image := range n.kept {
 				_, err := n.rt.ImageStatus(t.Context(), cri.ImageSpec{Image: image.ID})
-				require.NoError(t, err, "%s is gone", image.RepoTags)
+				require.NoError(t, err, "pinned or wanted image %s stays", image.RepoTags)
 			}
-			went += n.went
+			removed += n.removed
 		})
 	}
-	require.Greater(t, went, 80, "so few images went that this has tested nothing")
+	require.Greater(t, removed, 80, "too few images were removed for a valid test")
 }
 
-// busyNode is a runtime whose calls take time, with somebody who pulls and somebody who removes.
+// busyNode is a runtime whose calls take time, with a puller and a collector.
 type busyNode struct {
-	t      *testing.T
-	rt     *critest.Runtime
-	puller *images.Puller
-	g      *gc.Images
-	fixed  []cri.Image // that must stay
-	went   int
+	t       *testing.T
+	rt      *critest.Runtime
+	puller  *images.Puller
+	g       *gc.Images
+	kept    []cri.Image // images that must stay
+	removed int
 }
 
 func newBusyNode(t *testing.T, seed uint64) *busyNode {
@@ -84,10 +84,10 @@ func newBusyNode(t *testing.T, seed uint64) *busyNode {
 		i.RepoDigests = []string{name[:len(name)-len(":v0")] + "@" + i.ID}
 		return i
 	}
-	n := &busyNode{t: t, fixed: []cri.Image{named("r.io/pinned:v1"), named("r.io/wanted:v1")}}
-	n.fixed[0].Pinned = true
+	n := &busyNode{t: t, kept: []cri.Image{named("r.io/pinned:v1"), named("r.io/wanted:v1")}}
+	n.kept[0].Pinned = true
 	n.rt = critest.New(critest.Options{
-		Images: slices.Clone(n.fixed),
+		Images: slices.Clone(n.kept),
 		Pull: func(_ context.Context, i cri.ImageSpec, _ *cri.Auth) (cri.Image, error) {
 			time.Sleep(5 * time.Millisecond)
 			return named(i.Image), nil
@@ -107,14 +107,14 @@ func newBusyNode(t *testing.T, seed uint64) *busyNode {
 		Policy: &gc.ImagePolicy{HighThresholdPercent: 0}, Puller: n.puller, Settle: -1,
 		PodImages: func() []string { return []string{"r.io/wanted:v1"} },
 		Disk:      func(context.Context) (gc.Disk, error) { return gc.Disk{Capacity: 1 << 40}, nil },
-		Hooks:     gc.ImageHooks{Removed: func(gc.Image, gc.RemovalReason) { n.went++ }},
+		Hooks:     gc.ImageHooks{Removed: func(gc.Image, gc.RemovalReason) { n.removed++ }},
 	})
 	require.NoError(t, err)
 	return n
 }
 
-// collect removes all removable images, repeatedly until ctx ends.
-func (n *busyNode) collect(ctx context.Context) {
+// collectUntilDone removes all removable images, repeatedly until ctx ends.
+func (n *busyNode) collectUntilDone(ctx context.Context) {
 	for ctx.Err() == nil {
 		_, err := n.g.Reclaim(ctx, gc.ReclaimAll)
 		assert.True(n.t, err == nil || ctx.Err() != nil, err)
@@ -122,7 +122,7 @@ func (n *busyNode) collect(ctx context.Context) {
 	}
 }
 
-// runPods starts and ends pods as an agent does.
+// runPods starts and removes pods like an agent.
 func (n *busyNode) runPods(name string, rnd *rand.Rand) {
 	ctx := n.t.Context()
 	for i := range 30 {
@@ -138,19 +138,19 @@ func (n *busyNode) runPods(name string, rnd *rand.Rand) {
 		assert.NoError(n.t, err)
 		time.Sleep(time.Duration(rnd.IntN(3)) * time.Millisecond)
 		_, err = n.rt.CreateContainer(ctx, sandboxID, &cri.ContainerConfig{Name: "c", Image: cri.ImageSpec{Image: got.ID}}, sandbox)
-		assert.NoError(n.t, err, "the image of a container that is created is there")
+		assert.NoError(n.t, err, "the image exists when a container is created")
 		release()
 		time.Sleep(time.Duration(rnd.IntN(5)) * time.Millisecond)
 		_, err = n.rt.ImageStatus(ctx, cri.ImageSpec{Image: got.ID})
-		assert.NoError(n.t, err, "the image of a container that exists is there")
+		assert.NoError(n.t, err, "the image exists while its container exists")
 		assert.NoError(n.t, n.rt.StopSandbox(ctx, sandboxID))
 		assert.NoError(n.t, n.rt.RemoveSandbox(ctx, sandboxID))
 	}
 }
 
-// A removal that hangs and ignores its context costs its own image: it is named, it stays claimed, and it is not tried again before the
-// call returns.
-func TestRemovalThatHangs(t *testing.T) {
+// A removal that hangs and ignores its context affects only its own image: the error names it, and it is not called again
+// before it has returned.
+func TestHungRemovalIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := gctest.NewStore(1000)
 		stuck := make(chan struct{})
@@ -184,8 +184,8 @@ func TestRemovalThatHangs(t *testing.T) {
 	})
 }
 
-// Run goes on after passes that fail, and says so from the second in a row on.
-func TestRunGoesOn(t *testing.T) {
+// Run continues after failed passes. It reports an event from the second consecutive failure on.
+func TestRunContinuesAfterFailedPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := gctest.NewStore(1000)
 		var broken atomic.Bool
@@ -207,21 +207,21 @@ func TestRunGoesOn(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- g.Run(ctx) }()
 		time.Sleep(time.Minute)
-		require.Empty(t, events, "the first failure may be of a runtime that starts")
+		require.Empty(t, events, "no event for the first failure: the runtime may be starting")
 		time.Sleep(5 * time.Minute)
 		require.Len(t, events, 1)
 		require.Equal(t, gc.EventImageGCFailed, <-events)
 		broken.Store(false)
 		time.Sleep(5 * time.Minute)
 		require.False(t, store.HasImage("sha256:a"))
-		require.Error(t, g.Run(ctx), "it is called once")
+		require.Error(t, g.Run(ctx), "a second call of Run fails")
 		cancel()
 		require.NoError(t, <-done)
 	})
 }
 
-// An agent that has only started does not know all pods: an image that it does not miss may be one that a pod names.
-func TestNoImageGoesBeforeAllPodsAreKnown(t *testing.T) {
+// Before Options.Ready, the agent does not know all pods: an unused image may be in the spec of a pod, and stays.
+func TestUnusedImagesStayBeforeReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := gctest.NewStore(1000)
 		store.AddImage("a", gctest.Layer{Name: "a", Size: 900})
@@ -248,17 +248,17 @@ func TestNoImageGoesBeforeAllPodsAreKnown(t *testing.T) {
 	})
 }
 
-// TestSuite holds the collector to the documentation of ImageGC, on a disk in memory.
-func TestSuite(t *testing.T) {
+// TestImagesPassSuite runs the suite of ImageGC on a store in memory.
+func TestImagesPassSuite(t *testing.T) {
 	gctest.TestImageGC(t, func(t *testing.T) gctest.Subject {
 		store := gctest.NewStore(1 << 40)
 		g, err := gc.NewImages(store, store, gc.ImageOptions{Policy: &gc.ImagePolicy{}, Disk: store.Disk, Settle: -1})
 		require.NoError(t, err)
-		return subject(g, store)
+		return newSubject(g, store)
 	})
 }
 
-func subject(g gc.ImageGC, store *gctest.Store) gctest.Subject {
+func newSubject(g gc.ImageGC, store *gctest.Store) gctest.Subject {
 	return gctest.Subject{
 		Collector: g, ImageSize: 1 << 20,
 		AddImage: func(_ *testing.T, name string, bytes uint64) string {
