@@ -22,13 +22,13 @@ import (
 	"github.com/seed81659283/nodeagent/images"
 )
 
-// An image is held by any form of its name: short, full, with a digest, or an ID.
-func TestHoldAcceptsEveryFormOfAName(t *testing.T) {
+// Hold accepts every form of an image name: short, full, with a digest, or an ID.
+func TestHoldAcceptsEveryFormOfName(t *testing.T) {
 	const digest = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
 	image := cri.Image{
 		ID: digest, RepoTags: []string{"docker.io/library/app:latest", "r.io/app:v1"}, RepoDigests: []string{"r.io/app@" + digest},
 	}
-	var p pulls
+	var p pullRecorder
 	puller, _ := newPuller(t, &p, images.Options{})
 	for name, held := range map[string]bool{
 		"app": true, "docker.io/library/app": true, "app:latest": true, "r.io/app:v1": true, "r.io/app:v9@" + digest: true,
@@ -41,20 +41,20 @@ func TestHoldAcceptsEveryFormOfAName(t *testing.T) {
 			unclaim()
 		}
 		release()
-		release() // which may be repeated
+		release() // a second release has no effect
 		unclaim, ok = puller.Claim(image, time.Now())
 		require.True(t, ok, name)
 		unclaim()
 	}
 	_, ok := puller.Claim(cri.Image{}, time.Now())
-	require.False(t, ok, "an image without ID")
+	require.False(t, ok, "an image without ID cannot be claimed")
 }
 
-// An image returned by Ensure stays held under the requested name, even if its tags change. After the release it cannot be
-// claimed with a list of containers from before.
-func TestHoldProtectsReturnedImages(t *testing.T) {
+// An image returned by Ensure stays held under the requested name, even if its tags change. After the release, Claim fails
+// for a container list that was read before the release.
+func TestClaimFailsForHeldImage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p pulls
+		var p pullRecorder
 		puller, _ := newPuller(t, &p, images.Options{})
 		release := puller.Hold("app")
 		image, err := puller.Ensure(t.Context(), request("a", "app", ""))
@@ -64,22 +64,22 @@ func TestHoldProtectsReturnedImages(t *testing.T) {
 		_, ok := puller.Claim(image, listed)
 		require.False(t, ok)
 		time.Sleep(time.Second)
-		release() // its container was created
+		release() // after the container was created
 		_, ok = puller.Claim(image, listed)
-		require.False(t, ok, "whoever looked a second ago has not seen the container")
+		require.False(t, ok, "the list from before the release lacks the container")
 		time.Sleep(time.Second)
 		unclaim, ok := puller.Claim(image, time.Now())
 		require.True(t, ok)
 		_, ok = puller.Claim(image, time.Now())
-		require.False(t, ok, "another has the claim")
+		require.False(t, ok, "an image cannot be claimed twice")
 		unclaim()
 	})
 }
 
-// An Ensure that finds an image during its removal waits for the end of the removal and pulls the image again.
-func TestEnsureWaitsForARemoval(t *testing.T) {
+// If the image is being removed, Ensure waits for the end of the removal and pulls the image again.
+func TestEnsureWaitsForRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p pulls
+		var p pullRecorder
 		puller, rt := newPuller(t, &p, images.Options{})
 		image, err := puller.Ensure(t.Context(), request("a", "app:v1", ""))
 		require.NoError(t, err)
@@ -95,15 +95,15 @@ func TestEnsureWaitsForARemoval(t *testing.T) {
 		again, err := puller.Ensure(t.Context(), request("b", "app:v1", ""))
 		require.NoError(t, err)
 		require.Equal(t, image.ID, again.ID)
-		require.Equal(t, 11*time.Second, time.Since(began), "ten for the removal, and one for the pull")
-		require.Len(t, p.as, 2)
+		require.Equal(t, 11*time.Second, time.Since(began), "10 s for the removal and 1 s for the pull")
+		require.Len(t, p.users, 2)
 	})
 }
 
-// The wait for a removal has a timeout.
+// Ensure does not wait forever for a removal that hangs.
 func TestEnsureTimesOutOnHungRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p pulls
+		var p pullRecorder
 		puller, _ := newPuller(t, &p, images.Options{})
 		image, err := puller.Ensure(t.Context(), request("a", "app:v1", ""))
 		require.NoError(t, err)
@@ -123,10 +123,10 @@ func TestEnsureTimesOutOnHungRemoval(t *testing.T) {
 	})
 }
 
-func TestHasPullRecord(t *testing.T) {
+func TestHasPullRecordReadsRecords(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		var p pulls
+		var p pullRecorder
 		puller, _ := newPuller(t, &p, images.Options{Records: dir})
 		image, err := puller.Ensure(t.Context(), request("a", "app:v1", ""))
 		require.NoError(t, err)
@@ -137,23 +137,23 @@ func TestHasPullRecord(t *testing.T) {
 		without, _ := newPuller(t, &p, images.Options{})
 		_, err = without.Ensure(t.Context(), request("a", "app:v1", ""))
 		require.NoError(t, err)
-		require.False(t, without.HasPullRecord(image.ID), "nothing is recorded")
+		require.False(t, without.HasPullRecord(image.ID), "no pull record without Options.Records")
 	})
 }
 
-// TestRemovalDuringPodStarts starts pods while another goroutine removes every image that it can claim: at the creation of each
-// container its image must exist.
+// TestRemovalDuringPodStarts starts pods while another goroutine removes every image that it can claim. The image must exist
+// at the creation of each container.
 func TestRemovalDuringPodStarts(t *testing.T) {
 	seeds := uint64(8)
 	if os.Getenv("NODEAGENT_SOAK") != "" {
 		seeds = 1000
 	}
 	for seed := range seeds {
-		synctest.Test(t, func(t *testing.T) { removeBesidePods(t, rand.New(rand.NewPCG(seed, 1))) })
+		synctest.Test(t, func(t *testing.T) { removeDuringPodStarts(t, rand.New(rand.NewPCG(seed, 1))) })
 	}
 }
 
-func removeBesidePods(t *testing.T, rnd *rand.Rand) {
+func removeDuringPodStarts(t *testing.T, rnd *rand.Rand) {
 	rt := critest.New(critest.Options{
 		Images: []cri.Image{},
 		Pull: func(_ context.Context, i cri.ImageSpec, _ *cri.Auth) (cri.Image, error) {
@@ -186,7 +186,7 @@ func removeBesidePods(t *testing.T, rnd *rand.Rand) {
 	pods.Wait()
 	cancel()
 	remover.Wait()
-	require.Greater(t, removed, 3, "nothing was removed, so this has tested nothing")
+	require.Greater(t, removed, 3, "too few images were removed for a valid test")
 }
 
 // removeUnused claims and removes all images that no container uses.
@@ -199,7 +199,7 @@ func removeUnused(t *testing.T, rt *critest.Runtime, puller *images.Puller) (rem
 	}
 	present, err := rt.ListImages(t.Context())
 	assert.NoError(t, err)
-	time.Sleep(time.Millisecond) // which is when containers are created
+	time.Sleep(time.Millisecond) // containers are created during this pause
 	for _, image := range present {
 		if used[image.ID] {
 			continue
@@ -225,7 +225,7 @@ func startAndRemove(t *testing.T, rt *critest.Runtime, puller *images.Puller, po
 	assert.NoError(t, err)
 	time.Sleep(wait)
 	_, err = rt.CreateContainer(ctx, id, &cri.ContainerConfig{Name: "c", Image: cri.ImageSpec{Image: got.ID}}, sandbox)
-	assert.NoError(t, err, "the image is there")
+	assert.NoError(t, err, "the image exists when the container is created")
 	release()
 	time.Sleep(wait)
 	assert.NoError(t, rt.StopSandbox(ctx, id))

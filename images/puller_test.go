@@ -26,29 +26,29 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 )
 
-// pulls is a runtime that records its pulls. Each takes a second.
-type pulls struct {
-	mu      sync.Mutex // guards all below
-	as      []string   // users
-	now     int
-	most    int
-	refused map[string]bool // users
+// pullRecorder is a runtime that records its pulls. Each takes a second.
+type pullRecorder struct {
+	mu         sync.Mutex // guards the fields below
+	users      []string   // user of each pull; empty if anonymous
+	running    int
+	maxRunning int
+	refused    map[string]bool // users whose pulls fail
 }
 
-func (p *pulls) pull(ctx context.Context, i cri.ImageSpec, auth *cri.Auth) (cri.Image, error) {
+func (p *pullRecorder) pull(ctx context.Context, i cri.ImageSpec, auth *cri.Auth) (cri.Image, error) {
 	p.mu.Lock()
 	user := ""
 	if auth != nil {
 		user = auth.Username
 	}
-	p.as = append(p.as, user)
-	p.now++
-	p.most = max(p.most, p.now)
+	p.users = append(p.users, user)
+	p.running++
+	p.maxRunning = max(p.maxRunning, p.running)
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.now--
+		p.running--
 	}()
 	select {
 	case <-ctx.Done():
@@ -61,7 +61,7 @@ func (p *pulls) pull(ctx context.Context, i cri.ImageSpec, auth *cri.Auth) (cri.
 	return critest.NewImage(i.Image, 1), nil
 }
 
-func newPuller(t *testing.T, p *pulls, o images.Options) (*images.Puller, *critest.Runtime) {
+func newPuller(t *testing.T, p *pullRecorder, o images.Options) (*images.Puller, *critest.Runtime) {
 	t.Helper()
 	rt := critest.New(critest.Options{Images: []cri.Image{}, Pull: p.pull})
 	puller, err := images.New(rt, rt, o)
@@ -73,7 +73,7 @@ func newPuller(t *testing.T, p *pulls, o images.Options) (*images.Puller, *crite
 func request(pod, image, user string) images.Request {
 	r := images.Request{Pod: credential.Pod{UID: pod, Namespace: "ns", Name: pod}, Image: image, Policy: images.PullIfNotPresent}
 	if user != "" {
-		r.Secrets = []credential.Secret{secret("of-"+pod, []string{"r.io", user + ":password"})}
+		r.Secrets = []credential.Secret{newSecret("of-"+pod, []string{"r.io", user + ":password"})}
 	}
 	return r
 }
@@ -82,7 +82,7 @@ func request(pod, image, user string) images.Request {
 func TestEnsureSharesPulls(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		var p pulls
+		var p pullRecorder
 		var shared atomic.Int32
 		puller, _ := newPuller(t, &p, images.Options{Records: dir, Hooks: images.Hooks{
 			Pulled: func(_ images.Request, p images.Pull) {
@@ -101,7 +101,7 @@ func TestEnsureSharesPulls(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		require.Equal(t, []string{"u"}, p.as)
+		require.Equal(t, []string{"u"}, p.users)
 		require.EqualValues(t, 9, shared.Load())
 
 		p.refused = map[string]bool{"v": true}
@@ -112,13 +112,13 @@ func TestEnsureSharesPulls(t *testing.T) {
 		}
 		_, err := puller.Ensure(t.Context(), request("other", "r.io/app:v1", "w"))
 		require.NoError(t, err)
-		require.Equal(t, []string{"u", "w"}, p.as)
+		require.Equal(t, []string{"u", "w"}, p.users)
 	})
 }
 
 func TestEnsureDoesNotSharePullsBetweenLogins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pulls{refused: map[string]bool{"v": true}}
+		p := pullRecorder{refused: map[string]bool{"v": true}}
 		puller, _ := newPuller(t, &p, images.Options{})
 		var wg sync.WaitGroup
 		for _, user := range []string{"", "u", "v"} {
@@ -128,14 +128,14 @@ func TestEnsureDoesNotSharePullsBetweenLogins(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		require.ElementsMatch(t, []string{"", "u", "v"}, p.as)
+		require.ElementsMatch(t, []string{"", "u", "v"}, p.users)
 	})
 }
 
 // Pods that shared a failed pull have separate back-offs.
 func TestSharedFailureHasSeparateBackOffs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pulls{refused: map[string]bool{"": true}}
+		p := pullRecorder{refused: map[string]bool{"": true}}
 		puller, _ := newPuller(t, &p, images.Options{})
 		var wg sync.WaitGroup
 		for _, pod := range []string{"a", "b"} {
@@ -151,14 +151,14 @@ func TestSharedFailureHasSeparateBackOffs(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		require.Len(t, p.as, 1)
+		require.Len(t, p.users, 1)
 	})
 }
 
-func TestEnsureInParallel(t *testing.T) {
+func TestEnsurePullsInParallel(t *testing.T) {
 	for parallel, want := range map[int]time.Duration{0: 2 * time.Second, 1: 10 * time.Second, 3: 4 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			var p pulls
+			var p pullRecorder
 			puller, _ := newPuller(t, &p, images.Options{Parallel: parallel})
 			var wg sync.WaitGroup
 			began := time.Now()
@@ -173,7 +173,7 @@ func TestEnsureInParallel(t *testing.T) {
 			if parallel == 0 {
 				parallel = 5
 			}
-			assert.Equal(t, parallel, p.most)
+			assert.Equal(t, parallel, p.maxRunning)
 		})
 	}
 }
@@ -200,11 +200,11 @@ func TestEnsureDefaultRateLimit(t *testing.T) {
 	})
 }
 
-// A cancelled request no longer waits for a slot, or leaves its pull to another request, and starts no back-off.
-func TestEnsureCancelled(t *testing.T) {
+// A cancelled request no longer waits for a slot, or leaves its pull to another request. It starts no back-off.
+func TestCancelledEnsureStartsNoBackOff(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		var p pulls
+		var p pullRecorder
 		puller, _ := newPuller(t, &p, images.Options{Parallel: 1, Records: dir})
 		leader, cancelLeader := context.WithCancel(t.Context())
 		queued, cancelQueued := context.WithCancel(t.Context())
@@ -228,18 +228,18 @@ func TestEnsureCancelled(t *testing.T) {
 		synctest.Wait()
 		cancelLeader()
 		wg.Wait()
-		require.Len(t, p.as, 2)
+		require.Len(t, p.users, 2)
 
 		_, err := puller.Ensure(t.Context(), request("p", "r.io/app:v2", ""))
-		require.NoError(t, err, "no back-off")
-		require.Empty(t, files(t, dir, "pulling"))
+		require.NoError(t, err, "a cancelled request starts no back-off")
+		require.Empty(t, readRecords(t, dir, "pulling"))
 	})
 }
 
-// The end of the caller's deadline counts as a failed pull.
-func TestEnsureDeadline(t *testing.T) {
+// A deadline of the caller that expires counts as a failed pull.
+func TestExpiredDeadlineCountsAsFailedPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p pulls
+		var p pullRecorder
 		puller, _ := newPuller(t, &p, images.Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -252,8 +252,8 @@ func TestEnsureDeadline(t *testing.T) {
 	})
 }
 
-// spy is a runtime that records its calls and can return errors.
-type spy struct {
+// recordingRuntime is a runtime that records its calls and can return errors.
+type recordingRuntime struct {
 	*critest.Runtime
 	calls      []string
 	spec       cri.ImageSpec
@@ -261,7 +261,7 @@ type spy struct {
 	inspectErr error
 }
 
-func (s *spy) ImageStatus(ctx context.Context, i cri.ImageSpec) (cri.Image, error) {
+func (s *recordingRuntime) ImageStatus(ctx context.Context, i cri.ImageSpec) (cri.Image, error) {
 	s.calls = append(s.calls, "ImageStatus "+i.Image)
 	if s.inspectErr != nil {
 		return cri.Image{}, &cri.Error{Op: "ImageStatus", ID: i.Image, Err: s.inspectErr}
@@ -269,15 +269,15 @@ func (s *spy) ImageStatus(ctx context.Context, i cri.ImageSpec) (cri.Image, erro
 	return s.Runtime.ImageStatus(ctx, i)
 }
 
-func (s *spy) PullImage(ctx context.Context, i cri.ImageSpec, auth *cri.Auth, sandbox *cri.SandboxConfig) (string, error) {
+func (s *recordingRuntime) PullImage(ctx context.Context, i cri.ImageSpec, auth *cri.Auth, sandbox *cri.SandboxConfig) (string, error) {
 	s.calls = append(s.calls, "PullImage "+i.Image)
 	s.spec, s.sandbox = i, sandbox
 	return s.Runtime.PullImage(ctx, i, auth, sandbox)
 }
 
 // With PullAlways the image is not inspected before the pull. The pull has all fields of the request.
-func TestEnsureCalls(t *testing.T) {
-	s := &spy{Runtime: critest.New(critest.Options{Images: []cri.Image{}})}
+func TestPullAlwaysPullsWithoutInspection(t *testing.T) {
+	s := &recordingRuntime{Runtime: critest.New(critest.Options{Images: []cri.Image{}})}
 	puller, err := images.New(s, s, images.Options{})
 	require.NoError(t, err)
 	sandbox := &cri.SandboxConfig{}
@@ -293,8 +293,8 @@ func TestEnsureCalls(t *testing.T) {
 	assert.Same(t, sandbox, s.sandbox)
 }
 
-func TestEnsureInspectErrors(t *testing.T) {
-	s := &spy{Runtime: critest.New(critest.Options{Images: []cri.Image{}}), inspectErr: errors.New("database is locked")}
+func TestInspectErrorFailsEnsure(t *testing.T) {
+	s := &recordingRuntime{Runtime: critest.New(critest.Options{Images: []cri.Image{}}), inspectErr: errors.New("database is locked")}
 	dir := t.TempDir()
 	puller, err := images.New(s, s, images.Options{Records: dir})
 	require.NoError(t, err)
@@ -308,7 +308,7 @@ func TestEnsureInspectErrors(t *testing.T) {
 		assert.ErrorIs(t, err, s.inspectErr)
 		assert.Contains(t, e.Error(), `Failed to inspect image "r.io/app:v1"`)
 	}
-	// What was pulled is not taken for preloaded because it could not be inspected then.
+	// The pulled image does not count as preloaded, although its inspection failed.
 	s.inspectErr = nil
 	r := request("other", "r.io/app:v1", "")
 	r.Policy = images.PullNever
@@ -317,10 +317,10 @@ func TestEnsureInspectErrors(t *testing.T) {
 }
 
 // If the intent cannot be written, no pull starts, because access to the image could not be verified later.
-func TestEnsureRecordErrors(t *testing.T) {
+func TestEnsureDoesNotPullWithoutIntent(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	s := &spy{Runtime: critest.New(critest.Options{Images: []cri.Image{}})}
+	s := &recordingRuntime{Runtime: critest.New(critest.Options{Images: []cri.Image{}})}
 	puller, err := images.New(s, s, images.Options{Records: file})
 	require.NoError(t, err)
 	_, err = puller.Ensure(t.Context(), request("p", "r.io/app:v1", ""))
@@ -328,8 +328,8 @@ func TestEnsureRecordErrors(t *testing.T) {
 	assert.Equal(t, []string{"ImageStatus r.io/app:v1"}, s.calls)
 }
 
-// No error or log contains a password, whatever the runtime returns.
-func TestEnsureHidesPasswords(t *testing.T) {
+// Errors and logs contain no password, even if the error of the runtime does.
+func TestErrorsAndLogsHoldNoPasswords(t *testing.T) {
 	var log bytes.Buffer
 	rt := critest.New(critest.Options{
 		Images: []cri.Image{},
@@ -337,41 +337,41 @@ func TestEnsureHidesPasswords(t *testing.T) {
 			return cri.Image{}, fmt.Errorf("GET https://%s:%s@r.io/: %w", auth.Username, auth.Password, cri.ErrUnavailable)
 		},
 	})
-	var heard []any
+	var reported []any
 	puller, err := images.New(rt, rt, images.Options{
 		Records: t.TempDir(),
 		Logger:  slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Hooks: images.Hooks{
-			Pulling: func(r images.Request) { heard = append(heard, r) },
-			Failed:  func(r images.Request, err *images.Error) { heard = append(heard, r, err) },
-			Error:   func(err error) { heard = append(heard, err) },
+			Pulling: func(r images.Request) { reported = append(reported, r) },
+			Failed:  func(r images.Request, err *images.Error) { reported = append(reported, r, err) },
+			Error:   func(err error) { reported = append(reported, err) },
 		},
 	})
 	require.NoError(t, err)
 	const word = "tops3cr3t"
 	r := request("p", "r.io/app:v1", "")
 	r.Secrets = []credential.Secret{
-		secret("good", []string{"r.io", "u:" + word}),
+		newSecret("good", []string{"r.io", "u:" + word}),
 		{Data: []byte(`{"auths":{"r.io":{"auth":"` + word + `"}}}`)}, // broken
 	}
 	for range 2 {
 		_, err = puller.Ensure(t.Context(), r)
 		require.Error(t, err)
 		require.ErrorIs(t, err, cri.ErrUnavailable)
-		heard = append(heard, err)
+		reported = append(reported, err)
 		for e := err; e != nil; e = errors.Unwrap(e) {
 			assert.NotContains(t, e.Error(), word)
 		}
 	}
-	require.Len(t, heard, (1+1+2+1)+(2+1), "the credentials are not looked up during a back-off")
-	slog.New(slog.NewJSONHandler(&log, nil)).Info("m", "heard", heard)
-	slog.New(slog.NewTextHandler(&log, nil)).Info("m", "heard", heard)
-	text := fmt.Sprintf("%v %+v %#v %s", heard, heard, heard, log.String())
+	require.Len(t, reported, (1+1+2+1)+(2+1), "the credentials are not looked up during a back-off")
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("m", "reported", reported)
+	slog.New(slog.NewTextHandler(&log, nil)).Info("m", "reported", reported)
+	text := fmt.Sprintf("%v %+v %#v %s", reported, reported, reported, log.String())
 	assert.NotContains(t, text, word)
 	assert.Contains(t, text, "GET https://u:[password]@r.io/: runtime unavailable")
 }
 
-func TestNew(t *testing.T) {
+func TestNewRefusesInvalidOptions(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	_, err := images.New(nil, rt, images.Options{})
 	require.ErrorContains(t, err, "argument images is nil")
@@ -394,7 +394,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-func TestDefaultPolicy(t *testing.T) {
+func TestDefaultPolicyByTag(t *testing.T) {
 	for image, want := range map[string]images.Policy{
 		"busybox":                  images.PullAlways,
 		"busybox:latest":           images.PullAlways,

@@ -20,22 +20,22 @@ import (
 	"github.com/seed81659283/nodeagent/images"
 )
 
-// started is a runtime that records the start times of pulls.
-type started struct {
-	mu    sync.Mutex // guards all below
+// startRecorder is a runtime that records the start times of pulls.
+type startRecorder struct {
+	mu    sync.Mutex // guards the fields below
 	began time.Time
 	at    []time.Duration
 	names []string
 }
 
-func (s *started) pull(_ context.Context, i cri.ImageSpec, _ *cri.Auth) (cri.Image, error) {
+func (s *startRecorder) pull(_ context.Context, i cri.ImageSpec, _ *cri.Auth) (cri.Image, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.at, s.names = append(s.at, time.Since(s.began)), append(s.names, i.Image)
 	return critest.NewImage(i.Image, 1), nil
 }
 
-func (s *started) puller(t *testing.T, o images.Options) *images.Puller {
+func (s *startRecorder) newPuller(t *testing.T, o images.Options) *images.Puller {
 	t.Helper()
 	rt := critest.New(critest.Options{Images: []cri.Image{}, Pull: s.pull})
 	puller, err := images.New(rt, rt, o)
@@ -44,13 +44,13 @@ func (s *started) puller(t *testing.T, o images.Options) *images.Puller {
 	return puller
 }
 
-// 50 concurrent requests must not fail because of the rate limit: they wait in the order of arrival, at the rate of the limit
-// and no faster.
-func TestEnsureWaitsForTheRateLimit(t *testing.T) {
+// 50 concurrent requests do not fail because of the rate limit: they start in the order of their arrival, at the rate of the
+// limit.
+func TestEnsureWaitsForRateLimit(t *testing.T) {
 	for _, parallel := range []int{1, 5, 50} {
 		synctest.Test(t, func(t *testing.T) {
-			var s started
-			puller := s.puller(t, images.Options{Parallel: parallel})
+			var s startRecorder
+			puller := s.newPuller(t, images.Options{Parallel: parallel})
 			var wg sync.WaitGroup
 			var want []string
 			for i := range 50 {
@@ -73,15 +73,14 @@ func TestEnsureWaitsForTheRateLimit(t *testing.T) {
 	}
 }
 
-// A request that is cancelled while it waits must return its token, and a request whose deadline is before its token must fail
-// at once.
-func TestEnsureReturnsToken(t *testing.T) {
+// A request that is cancelled while it waits returns its token. A request whose deadline is before its token fails at once.
+func TestCancelledEnsureReturnsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s started
-		puller := s.puller(t, images.Options{QPS: 1, Burst: 1, LimitWait: 3 * time.Second})
+		var s startRecorder
+		puller := s.newPuller(t, images.Options{QPS: 1, Burst: 1, LimitWait: 3 * time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		ask := func(ctx context.Context, image string, want error) {
+		ensure := func(ctx context.Context, image string, want error) {
 			wg.Go(func() {
 				_, err := puller.Ensure(ctx, request("p", image, ""))
 				switch {
@@ -96,29 +95,29 @@ func TestEnsureReturnsToken(t *testing.T) {
 			synctest.Wait()
 		}
 		exceeded := errors.New("ErrImagePull: pull QPS exceeded")
-		ask(t.Context(), "r.io/app:0", nil)
-		ask(ctx, "r.io/app:1", context.Canceled)
-		ask(t.Context(), "r.io/app:2", nil)
-		ask(t.Context(), "r.io/app:3", nil)
+		ensure(t.Context(), "r.io/app:0", nil)
+		ensure(ctx, "r.io/app:1", context.Canceled)
+		ensure(t.Context(), "r.io/app:2", nil)
+		ensure(t.Context(), "r.io/app:3", nil)
 		began := time.Now()
-		ask(t.Context(), "r.io/app:4", exceeded) // in four seconds
+		ensure(t.Context(), "r.io/app:4", exceeded) // its token is 4 s away, which exceeds LimitWait
 		impatient, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
-		ask(impatient, "r.io/app:5", exceeded)
+		ensure(impatient, "r.io/app:5", exceeded)
 		require.Equal(t, began, time.Now())
 		cancel()
 		synctest.Wait()
-		ask(t.Context(), "r.io/app:6", nil) // the turn that has become free, behind those that had theirs
+		ensure(t.Context(), "r.io/app:6", nil) // gets the returned token, after the requests that already have one
 		wg.Wait()
 		require.Equal(t, []time.Duration{0, 2 * time.Second, 3 * time.Second, 3 * time.Second}, s.at)
 	})
 }
 
 // Rates too small for time.Duration must not count as no limit.
-func TestEnsureTinyRate(t *testing.T) {
+func TestTinyRateIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s started
-		puller := s.puller(t, images.Options{QPS: 1e-300, Burst: 1})
+		var s startRecorder
+		puller := s.newPuller(t, images.Options{QPS: 1e-300, Burst: 1})
 		_, err := puller.Ensure(t.Context(), request("p", "r.io/app:0", ""))
 		require.NoError(t, err)
 		_, err = puller.Ensure(t.Context(), request("p", "r.io/app:1", ""))

@@ -25,8 +25,8 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 )
 
-// files returns the contents of the records in a directory by their subjects.
-func files(t *testing.T, dir, kind string) map[string]string {
+// readRecords returns the contents of the record files of a kind by their names.
+func readRecords(t *testing.T, dir, kind string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(dir, kind))
 	if !errors.Is(err, os.ErrNotExist) {
@@ -44,25 +44,25 @@ func files(t *testing.T, dir, kind string) map[string]string {
 	return found
 }
 
-// about returns the file name of the record about an image name or ID.
-func about(s string) string { return fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(s))) }
+// recordName returns the file name of the record for an image name or ID.
+func recordName(s string) string { return fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(s))) }
 
-// put writes a record file.
-func put(t *testing.T, dir, kind, name, content string) {
+// writeRecord writes a record file.
+func writeRecord(t *testing.T, dir, kind, name, content string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, kind), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, kind, about(name)), []byte(content), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, kind, recordName(name)), []byte(content), 0o600))
 }
 
 // Record files are byte for byte those of the kubelet.
-func TestRecordFormat(t *testing.T) {
+func TestRecordFormatEqualsKubelet(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		during := map[string]string{}
 		rt := critest.New(critest.Options{
 			Images: []cri.Image{},
 			Pull: func(_ context.Context, i cri.ImageSpec, _ *cri.Auth) (cri.Image, error) {
-				during = files(t, dir, "pulling")
+				during = readRecords(t, dir, "pulling")
 				return critest.NewImage(i.Image, 1), nil
 			},
 		})
@@ -81,9 +81,9 @@ func TestRecordFormat(t *testing.T) {
 		_, err = puller.Ensure(t.Context(), request("b", "r.io/app:v1", "u"))
 		require.NoError(t, err)
 		assert.Equal(t, map[string]string{
-			about("r.io/app:v1"): `{"kind":"ImagePullIntent","apiVersion":"kubelet.config.k8s.io/v1beta1","image":"r.io/app:v1"}` + "\n",
+			recordName("r.io/app:v1"): `{"kind":"ImagePullIntent","apiVersion":"kubelet.config.k8s.io/v1beta1","image":"r.io/app:v1"}` + "\n",
 		}, during)
-		assert.Empty(t, files(t, dir, "pulling"))
+		assert.Empty(t, readRecords(t, dir, "pulling"))
 
 		time.Sleep(1500 * time.Millisecond)
 		r := request("a", "r.io/app:v1", "v")
@@ -95,7 +95,7 @@ func TestRecordFormat(t *testing.T) {
 		_, err = puller.Ensure(t.Context(), request("d", "docker.io/library/open:v1", ""))
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
-		_, err = puller.Ensure(t.Context(), r) // the same once more: nothing is written
+		_, err = puller.Ensure(t.Context(), r) // an unchanged record is not written again
 		require.NoError(t, err)
 
 		id := func(ref string) string { return critest.NewImage(ref, 1).ID }
@@ -107,14 +107,14 @@ func TestRecordFormat(t *testing.T) {
 			return fmt.Sprintf("%x", sha256.Sum256([]byte(`{"username":"`+user+`","password":"password"}`)))
 		}
 		assert.Equal(t, map[string]string{
-			about(id("r.io/app:v1")): pulled("r.io/app:v1", `{"r.io/app":{"kubernetesSecrets":[`+
+			recordName(id("r.io/app:v1")): pulled("r.io/app:v1", `{"r.io/app":{"kubernetesSecrets":[`+
 				`{"uid":"uid-of-a","namespace":"ns","name":"of-a","credentialHash":"`+hash("v")+`"},`+
 				`{"uid":"uid-of-b","namespace":"ns","name":"of-b","credentialHash":"`+hash("u")+`"}]}}`),
-			about(id("s.io/app:v1")): pulled("s.io/app:v1",
+			recordName(id("s.io/app:v1")): pulled("s.io/app:v1",
 				`{"s.io/app":{"kubernetesServiceAccounts":[{"uid":"uid-sa","namespace":"ns","name":"sa"}]}}`),
-			about(id("docker.io/library/open:v1")): pulled("docker.io/library/open:v1",
+			recordName(id("docker.io/library/open:v1")): pulled("docker.io/library/open:v1",
 				`{"docker.io/library/open":{"nodePodsAccessible":true}}`),
-		}, files(t, dir, "pulled"))
+		}, readRecords(t, dir, "pulled"))
 
 		info, err := os.Stat(filepath.Join(dir, "pulled"))
 		require.NoError(t, err)
@@ -122,8 +122,8 @@ func TestRecordFormat(t *testing.T) {
 	})
 }
 
-// present returns a puller on a node with the image r.io/app:v1 and the records in dir.
-func present(t *testing.T, dir string) (*images.Puller, cri.Image) {
+// newPullerWithImage returns a puller on a node with the image r.io/app:v1 and the records in dir.
+func newPullerWithImage(t *testing.T, dir string) (*images.Puller, cri.Image) {
 	t.Helper()
 	image := critest.NewImage("r.io/app:v1", 1)
 	rt := critest.New(critest.Options{
@@ -139,8 +139,8 @@ func present(t *testing.T, dir string) (*images.Puller, cri.Image) {
 	return puller, image
 }
 
-// may reports whether a pod of user may use the existing image without a pull.
-func may(t *testing.T, puller *images.Puller, image, user string) bool {
+// mayUse reports whether a pod of user may use the existing image without a pull.
+func mayUse(t *testing.T, puller *images.Puller, image, user string) bool {
 	t.Helper()
 	r := request("p", image, user)
 	r.Policy = images.PullNever
@@ -148,60 +148,60 @@ func may(t *testing.T, puller *images.Puller, image, user string) bool {
 	return err == nil
 }
 
-// Records written by the kubelet are understood in both versions; a record that is not understood grants no access.
-func TestReadKubeletRecords(t *testing.T) {
+// Records of the kubelet are read in both API versions. An invalid or unknown record grants no access.
+func TestKubeletRecordsGrantAccess(t *testing.T) {
 	id := critest.NewImage("r.io/app:v1", 1).ID
 	head := `{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1","lastUpdatedTime":"2024-10-21T12:26:40Z","imageRef":"` + id + `"`
-	everybody := head + `,"credentialMapping":{"r.io/app":{"nodePodsAccessible":true}}}`
+	allPods := head + `,"credentialMapping":{"r.io/app":{"nodePodsAccessible":true}}}`
 	hash := credential.Credential{Username: "u", Password: "password"}.Hash()
 	secrets := func(list string) string {
 		return head + `,"credentialMapping":{"r.io/app":{"kubernetesSecrets":[` + list + `]}}}`
 	}
 	for _, tt := range []struct {
 		name, record string
-		nobody, u, v bool // without a secret, and with those of two users
+		none, u, v   bool // access without a secret, and with the secret of user u or v
 	}{
-		{"for every pod", everybody, true, true, true},
-		{"in the old version", strings.Replace(everybody, "v1beta1", "v1alpha1", 1), true, true, true},
-		{"the hash of a secret", secrets(`{"uid":"x","namespace":"x","name":"x","credentialHash":"` + hash + `"}`), false, true, false},
-		{"the coordinates of a secret", secrets(`{"uid":"uid-of-p","namespace":"ns","name":"of-p","credentialHash":"x"}`), false, true, true},
-		{"no hash", secrets(`{"uid":"x","namespace":"x","name":"x","credentialHash":""}`), false, false, false},
-		{"another name of the image", strings.Replace(everybody, "r.io/app", "s.io/app", 1), false, false, false},
-		{"no credentials", head + `}`, false, false, false},
-		{"a newer version", strings.Replace(everybody, "v1beta1", "v2", 1), false, false, false},
-		{"another kind", strings.Replace(everybody, "ImagePulledRecord", "ImagePullIntent", 1), false, false, false},
-		{"an unknown field", strings.Replace(everybody, `:true`, `:true,"unless":"Sunday"`, 1), false, false, false},
-		{"two objects", everybody + everybody, false, false, false},
-		{"nothing", "", false, false, false},
-		{"about another image", strings.Replace(secrets(""), id, "sha256:other", 1), true, true, true}, // as if there were none
+		{"access for all pods", allPods, true, true, true},
+		{"old API version", strings.Replace(allPods, "v1beta1", "v1alpha1", 1), true, true, true},
+		{"matching hash", secrets(`{"uid":"x","namespace":"x","name":"x","credentialHash":"` + hash + `"}`), false, true, false},
+		{"matching UID, namespace and name", secrets(`{"uid":"uid-of-p","namespace":"ns","name":"of-p","credentialHash":"x"}`), false, true, true},
+		{"record without hash", secrets(`{"uid":"x","namespace":"x","name":"x","credentialHash":""}`), false, false, false},
+		{"other repository", strings.Replace(allPods, "r.io/app", "s.io/app", 1), false, false, false},
+		{"record without credentials", head + `}`, false, false, false},
+		{"unknown API version", strings.Replace(allPods, "v1beta1", "v2", 1), false, false, false},
+		{"another kind", strings.Replace(allPods, "ImagePulledRecord", "ImagePullIntent", 1), false, false, false},
+		{"unknown field", strings.Replace(allPods, `:true`, `:true,"unless":"Sunday"`, 1), false, false, false},
+		{"two JSON objects", allPods + allPods, false, false, false},
+		{"empty file", "", false, false, false},
+		{"record of another image", strings.Replace(secrets(""), id, "sha256:other", 1), true, true, true}, // the image counts as preloaded
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for user, want := range map[string]bool{"": tt.nobody, "u": tt.u, "v": tt.v} {
+			for user, want := range map[string]bool{"": tt.none, "u": tt.u, "v": tt.v} {
 				dir := t.TempDir()
-				put(t, dir, "pulled", id, tt.record)
-				puller, _ := present(t, dir)
-				assert.Equal(t, want, may(t, puller, "r.io/app:v1", user), "user %q", user)
+				writeRecord(t, dir, "pulled", id, tt.record)
+				puller, _ := newPullerWithImage(t, dir)
+				assert.Equal(t, want, mayUse(t, puller, "r.io/app:v1", user), "user %q", user)
 			}
 		})
 	}
 }
 
-// From 100 secrets on, equivalent secrets are no longer added to a record; they still grant access by their hash.
+// A record has at most 100 secrets. Later secrets with an equal hash are not added, but grant access.
 func TestRecordSizeIsBounded(t *testing.T) {
 	dir := t.TempDir()
-	puller, image := present(t, dir)
+	puller, image := newPullerWithImage(t, dir)
 	hash := credential.Credential{Username: "u", Password: "password"}.Hash()
-	put(t, dir, "pulled", image.ID, `{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1","lastUpdatedTime":"2024-10-21T12:26:40Z",`+
+	writeRecord(t, dir, "pulled", image.ID, `{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1","lastUpdatedTime":"2024-10-21T12:26:40Z",`+
 		`"imageRef":"`+image.ID+`","credentialMapping":{"r.io/app":{"kubernetesSecrets":[{"uid":"x","namespace":"x","name":"x","credentialHash":"`+hash+`"}]}}}`)
 	for i := range 120 {
 		r := request(fmt.Sprint("p", i), "r.io/app:v1", "u")
 		_, err := puller.Ensure(t.Context(), r)
 		require.NoError(t, err)
 	}
-	record := files(t, dir, "pulled")[about(image.ID)]
+	record := readRecords(t, dir, "pulled")[recordName(image.ID)]
 	assert.Equal(t, 100, strings.Count(record, `"credentialHash"`))
 
-	// A secret that is written down but has changed would need a place.
+	// A recorded secret with a new login is not added to the full record and grants no access.
 	r := request("p5", "r.io/app:v1", "v")
 	r.Policy = images.PullNever
 	_, err := puller.Ensure(t.Context(), r)
@@ -209,10 +209,10 @@ func TestRecordSizeIsBounded(t *testing.T) {
 }
 
 // The intent of an image is removed at the end of its last running pull.
-func TestIntentOfTwoPulls(t *testing.T) {
+func TestIntentStaysUntilLastPullEnds(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		p := pulls{refused: map[string]bool{"": true}}
+		p := pullRecorder{refused: map[string]bool{"": true}}
 		puller, _ := newPuller(t, &p, images.Options{Records: dir})
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -225,49 +225,49 @@ func TestIntentOfTwoPulls(t *testing.T) {
 			assert.NoError(t, err)
 		})
 		time.Sleep(time.Second / 4)
-		assert.Len(t, files(t, dir, "pulling"), 1, "both")
+		assert.Len(t, readRecords(t, dir, "pulling"), 1, "two pulls are running")
 		time.Sleep(time.Second / 2)
-		assert.Len(t, files(t, dir, "pulling"), 1, "the second")
+		assert.Len(t, readRecords(t, dir, "pulling"), 1, "the second pull is running")
 		wg.Wait()
-		assert.Empty(t, files(t, dir, "pulling"))
+		assert.Empty(t, readRecords(t, dir, "pulling"))
 	})
 }
 
 // The intent of an interrupted pull prevents the image from counting as preloaded.
-func TestRecover(t *testing.T) {
+func TestRecoveredIntentDeniesAccess(t *testing.T) {
 	dir := t.TempDir()
 	intent := func(image string) {
-		put(t, dir, "pulling", image, `{"kind":"ImagePullIntent","apiVersion":"kubelet.config.k8s.io/v1beta1","image":"`+image+`"}`)
+		writeRecord(t, dir, "pulling", image, `{"kind":"ImagePullIntent","apiVersion":"kubelet.config.k8s.io/v1beta1","image":"`+image+`"}`)
 	}
 	intent("r.io/app:v1")
 	intent("busybox")
 	intent("r.io/gone:v1")
 	intent("r.io/two:v1@" + digest)
-	puller, _ := present(t, dir)
-	assert.False(t, may(t, puller, "r.io/app:v1", ""))
+	puller, _ := newPullerWithImage(t, dir)
+	assert.False(t, mayUse(t, puller, "r.io/app:v1", ""))
 
 	require.NoError(t, puller.Recover(t.Context()))
-	assert.Len(t, files(t, dir, "pulling"), 1, "the image that is not there")
-	assert.Contains(t, files(t, dir, "pulling"), about("r.io/gone:v1"))
-	assert.Len(t, files(t, dir, "pulled"), 3)
-	assert.NotContains(t, files(t, dir, "pulled")[about(critest.NewImage("r.io/app:v1", 1).ID)], "credentialMapping")
-	assert.False(t, may(t, puller, "r.io/app:v1", ""))
-	assert.False(t, may(t, puller, "docker.io/library/busybox:latest", ""))
+	assert.Len(t, readRecords(t, dir, "pulling"), 1, "the intent of the missing image stays")
+	assert.Contains(t, readRecords(t, dir, "pulling"), recordName("r.io/gone:v1"))
+	assert.Len(t, readRecords(t, dir, "pulled"), 3)
+	assert.NotContains(t, readRecords(t, dir, "pulled")[recordName(critest.NewImage("r.io/app:v1", 1).ID)], "credentialMapping")
+	assert.False(t, mayUse(t, puller, "r.io/app:v1", ""))
+	assert.False(t, mayUse(t, puller, "docker.io/library/busybox:latest", ""))
 }
 
 func TestRecoverSkipsDamagedIntents(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir, "pulling", "x", `{"kind"`)
-	put(t, dir, "pulling", "r.io/app:v1", `{"kind":"ImagePullIntent","apiVersion":"kubelet.config.k8s.io/v1beta1","image":"r.io/app:v1"}`)
-	puller, _ := present(t, dir)
-	require.ErrorContains(t, puller.Recover(t.Context()), about("x"))
-	assert.Len(t, files(t, dir, "pulled"), 1)
+	writeRecord(t, dir, "pulling", "x", `{"kind"`)
+	writeRecord(t, dir, "pulling", "r.io/app:v1", `{"kind":"ImagePullIntent","apiVersion":"kubelet.config.k8s.io/v1beta1","image":"r.io/app:v1"}`)
+	puller, _ := newPullerWithImage(t, dir)
+	require.ErrorContains(t, puller.Recover(t.Context()), recordName("x"))
+	assert.Len(t, readRecords(t, dir, "pulled"), 1)
 
-	empty, _ := present(t, t.TempDir())
+	empty, _ := newPullerWithImage(t, t.TempDir())
 	require.NoError(t, empty.Recover(t.Context()))
 }
 
-func TestPrune(t *testing.T) {
+func TestPruneRemovesRecordsOfMissingImages(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Images: []cri.Image{}})
@@ -283,12 +283,12 @@ func TestPrune(t *testing.T) {
 		present, err := rt.ListImages(t.Context())
 		require.NoError(t, err)
 		time.Sleep(100 * time.Millisecond)
-		_, err = puller.Ensure(t.Context(), request("p", "r.io/comes:v1", "u")) // in the second of the list
+		_, err = puller.Ensure(t.Context(), request("p", "r.io/comes:v1", "u")) // pulled within the second of the list
 		require.NoError(t, err)
 
 		require.NoError(t, puller.Prune(present, listed))
-		found := files(t, dir, "pulled")
+		found := readRecords(t, dir, "pulled")
 		assert.Len(t, found, 2)
-		assert.NotContains(t, found, about(critest.NewImage("r.io/goes:v1", 1).ID))
+		assert.NotContains(t, found, recordName(critest.NewImage("r.io/goes:v1", 1).ID))
 	})
 }

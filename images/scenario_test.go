@@ -38,13 +38,13 @@ import (
 func TestScenarios(t *testing.T) {
 	script.Run(t, "testdata/ensure/*.txt", func(t *testing.T, text string) (result string) {
 		dir := t.TempDir()
-		synctest.Test(t, func(t *testing.T) { result = play(t, dir, text) })
+		synctest.Test(t, func(t *testing.T) { result = runScenario(t, dir, text) })
 		return result
 	})
 }
 
-// scene is the state of one scenario: a node with a puller.
-type scene struct {
+// scenario is the state of one scenario: a node with a puller.
+type scenario struct {
 	t        *testing.T
 	began    time.Time
 	out      *strings.Builder
@@ -56,8 +56,8 @@ type scene struct {
 	puller   *images.Puller
 }
 
-func play(t *testing.T, dir, text string) string {
-	s := &scene{
+func runScenario(t *testing.T, dir, text string) string {
+	s := &scenario{
 		t: t, began: time.Now(), opts: images.Options{Records: dir, QPS: -1},
 		images: []cri.Image{}, secrets: map[string]credential.Secret{},
 	}
@@ -66,36 +66,36 @@ func play(t *testing.T, dir, text string) string {
 	}
 	return script.Lines(text, "  ", func(out *strings.Builder, words []string) {
 		s.out = out
-		s.line(words)
+		s.runLine(words)
 	})
 }
 
-func (s *scene) print(format string, args ...any) { fmt.Fprintf(s.out, "  "+format+"\n", args...) }
+func (s *scenario) print(format string, args ...any) { fmt.Fprintf(s.out, "  "+format+"\n", args...) }
 
-func (s *scene) line(f []string) {
+func (s *scenario) runLine(f []string) {
 	switch f[0] {
 	case "options":
-		s.options(f[1:])
+		s.setOptions(f[1:])
 	case "preloaded":
 		for _, name := range f[1:] {
 			s.images = append(s.images, critest.NewImage(name, 1))
 		}
 	case "registry":
-		s.registry.set(f[1], f[2:])
+		s.registry.addRule(f[1], f[2:])
 	case "secret":
-		s.secrets[f[1]] = secret(f[1], f[2:])
+		s.secrets[f[1]] = newSecret(f[1], f[2:])
 	case "node":
-		s.opts.Providers = append(s.opts.Providers, node(f[1:]))
+		s.opts.Providers = append(s.opts.Providers, newProvider(f[1:]))
 	default:
 		at, err := time.ParseDuration(f[0])
 		require.NoError(s.t, err)
-		require.GreaterOrEqual(s.t, at, time.Since(s.began), "time goes backwards")
+		require.GreaterOrEqual(s.t, at, time.Since(s.began), "times in the script must not decrease")
 		time.Sleep(at - time.Since(s.began))
-		s.act(f[1:])
+		s.runAction(f[1:])
 	}
 }
 
-func (s *scene) options(args []string) {
+func (s *scenario) setOptions(args []string) {
 	for _, arg := range args {
 		k, v, _ := strings.Cut(arg, "=")
 		switch k {
@@ -121,8 +121,8 @@ func (s *scene) options(args []string) {
 	}
 }
 
-// secret returns a pull secret with logins, or an unreadable one.
-func secret(name string, args []string) credential.Secret {
+// newSecret returns a pull secret with logins, or an unreadable one.
+func newSecret(name string, args []string) credential.Secret {
 	data := []byte(`{"auths":`)
 	if args[0] != "broken" {
 		user, password, _ := strings.Cut(args[1], ":")
@@ -131,8 +131,8 @@ func secret(name string, args []string) credential.Secret {
 	return credential.Secret{Object: credential.Object{UID: "uid-" + name, Namespace: "ns", Name: name}, Data: data}
 }
 
-// node is a credential provider with one login.
-func node(args []string) credential.Provider {
+// newProvider returns a credential provider with one login.
+func newProvider(args []string) credential.Provider {
 	return credential.ProviderFunc(func(_ context.Context, repository string, _ credential.Pod) ([]credential.Credential, error) {
 		if args[0] == "broken" {
 			return nil, errors.New("provider of the node: broken")
@@ -144,9 +144,9 @@ func node(args []string) credential.Provider {
 	})
 }
 
-func (s *scene) act(f []string) {
+func (s *scenario) runAction(f []string) {
 	if s.runtime == nil {
-		s.runtime = critest.New(critest.Options{Images: s.images, Pull: s.pull})
+		s.runtime = critest.New(critest.Options{Images: s.images, Pull: s.pullImage})
 	}
 	if s.puller == nil || f[0] == "agent" {
 		var err error
@@ -157,14 +157,14 @@ func (s *scene) act(f []string) {
 	switch f[0] {
 	case "agent":
 	case "records":
-		s.damage()
+		s.damageRecords()
 	default:
-		s.want(f[0], f[2], f[3:])
+		s.ensureImage(f[0], f[2], f[3:])
 	}
 }
 
-// damage truncates each record file to half of its length.
-func (s *scene) damage() {
+// damageRecords truncates each record file to half of its length.
+func (s *scenario) damageRecords() {
 	files, err := filepath.Glob(filepath.Join(s.opts.Records, "*", "*"))
 	require.NoError(s.t, err)
 	for _, file := range files {
@@ -174,7 +174,7 @@ func (s *scene) damage() {
 	}
 }
 
-func (s *scene) want(pod, image string, args []string) {
+func (s *scenario) ensureImage(pod, image string, args []string) {
 	r := images.Request{Pod: credential.Pod{UID: "uid-" + pod, Namespace: "ns", Name: pod}, Image: image}
 	for _, arg := range args {
 		switch k, v, _ := strings.Cut(arg, "="); k {
@@ -206,13 +206,13 @@ func (s *scene) want(pod, image string, args []string) {
 	}
 }
 
-func (s *scene) pull(_ context.Context, i cri.ImageSpec, auth *cri.Auth) (cri.Image, error) {
+func (s *scenario) pullImage(_ context.Context, i cri.ImageSpec, auth *cri.Auth) (cri.Image, error) {
 	as := "anybody"
 	if auth != nil {
 		as = auth.Username
 	}
 	s.print("pull %s as %s", i.Image, as)
-	return s.registry.pull(i.Image, auth)
+	return s.registry.pullImage(i.Image, auth)
 }
 
 // registry simulates all registries.
@@ -222,11 +222,11 @@ type registry struct {
 
 type rule struct {
 	prefix string
-	users  []string // "user:password"; none: open to all
+	users  []string // "user:password"; empty: no login needed
 	err    string
 }
 
-func (g *registry) set(prefix string, args []string) {
+func (g *registry) addRule(prefix string, args []string) {
 	r := rule{prefix: prefix}
 	for i, arg := range args {
 		k, v, _ := strings.Cut(arg, "=")
@@ -240,7 +240,7 @@ func (g *registry) set(prefix string, args []string) {
 	g.rules = slices.Insert(g.rules, 0, r)
 }
 
-func (g *registry) pull(image string, auth *cri.Auth) (cri.Image, error) {
+func (g *registry) pullImage(image string, auth *cri.Auth) (cri.Image, error) {
 	i := slices.IndexFunc(g.rules, func(r rule) bool { return strings.HasPrefix(image, r.prefix) })
 	if i < 0 {
 		return cri.Image{}, errors.New("no such host")

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A key that no service account can have an annotation with is a mistake of whoever wrote the configuration, and told.
+// A key that is invalid as an annotation key is an error of the configuration.
 func TestIsAnnotationKey(t *testing.T) {
 	long, label := strings.Repeat("a", 63), strings.Repeat("a", 49)+"."
 	for key, want := range map[string]bool{

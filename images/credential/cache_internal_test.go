@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever is put into a cache, it has the newest answers that there is room for, each until its time is over.
+// The cache stays within its limits of bytes and entries. A new response is found, unless its duration is zero or it is too
+// large; then the previous response for its key is removed.
 func TestCacheIsBounded(t *testing.T) {
 	for _, largest := range []int{100, 10_000, 2 << 20} {
 		t.Run(fmt.Sprint(largest), func(t *testing.T) {
@@ -35,7 +36,7 @@ func TestCacheIsBounded(t *testing.T) {
 					require.Equal(t, config, got)
 					newest = key
 				} else {
-					require.False(t, found, "an older answer is worse than none")
+					require.False(t, found, "a response that is not cached removes the previous one")
 				}
 				if i%100 == 0 {
 					now = now.Add(time.Minute)

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 )
 
-// A credential provider plugin of a cloud, from the kubelet's configuration file, tried by hand.
+// A program runs the credential provider plugins of the kubelet's configuration file for one image.
 func ExampleNewPlugins() {
 	dir, err := os.MkdirTemp("", "plugins")
 	if err != nil {

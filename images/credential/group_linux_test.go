@@ -19,16 +19,16 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 )
 
-// child returns the PID of the process that the plugin has started, once it has.
-func (s *stand) child() (pid int) {
-	for _, line := range s.asked() {
+// childPID returns the PID of the child process of the plugin, or 0 if it has not started one.
+func (s *pluginDir) childPID() (pid int) {
+	for _, line := range s.readRequests() {
 		_, _ = fmt.Sscanf(line, "child %d", &pid)
 	}
 	return pid
 }
 
-// gone reports whether the process has exited. A killed plugin may remain a zombie if no process reaps orphans.
-func gone(pid int) bool {
+// hasExited reports whether the process has exited. A killed plugin may remain a zombie if no process reaps orphans.
+func hasExited(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return true
@@ -42,57 +42,57 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	require.Eventually(t, ok, time.Minute, 5*time.Millisecond, what)
 }
 
-// A plugin that hangs is killed at its timeout, with its child that holds the output open.
-func TestPluginThatHangs(t *testing.T) {
-	s := newStand(t, "hang", "")
-	for s.timeout = time.Second; s.child() == 0; s.timeout *= 3 { // within which it has started its child
+// A hanging plugin is killed at its timeout, with its child process, which holds the output open.
+func TestHungPluginIsKilled(t *testing.T) {
+	s := newPluginDir(t, "hang", "")
+	for s.timeout = time.Second; s.childPID() == 0; s.timeout *= 3 { // repeat with a longer timeout until the plugin has started its child
 		require.Less(t, s.timeout, 30*time.Second)
 		began := time.Now()
-		_, err := s.plugins().Credentials(t.Context(), "r.io/x", credential.Pod{})
+		_, err := s.newPlugins().Credentials(t.Context(), "r.io/x", credential.Pod{})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Less(t, time.Since(began), time.Minute)
 	}
-	eventually(t, "the child of the plugin lives", func() bool { return gone(s.child()) })
+	eventually(t, "the child of the plugin is killed", func() bool { return hasExited(s.childPID()) })
 }
 
-// A plugin whose pull is no longer wanted is killed at once.
-func TestPluginIsCancelled(t *testing.T) {
-	s := newStand(t, "hang", "")
+// A plugin is killed at once, with its child process, when the context of the pull is cancelled.
+func TestCancelledPluginIsKilled(t *testing.T) {
+	s := newPluginDir(t, "hang", "")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	p := s.plugins()
+	p := s.newPlugins()
 	go func() {
 		_, err := p.Credentials(ctx, "r.io/x", credential.Pod{})
 		done <- err
 	}()
-	eventually(t, "the plugin does not run", func() bool { return s.child() != 0 })
+	eventually(t, "the plugin has started its child", func() bool { return s.childPID() != 0 })
 	cancel()
 	select {
 	case err := <-done:
 		require.ErrorIs(t, err, context.Canceled)
 	case <-time.After(time.Minute):
-		t.Fatal("the call does not return")
+		t.Fatal("Credentials does not return")
 	}
-	eventually(t, "the child of the plugin lives", func() bool { return gone(s.child()) })
+	eventually(t, "the child of the plugin is killed", func() bool { return hasExited(s.childPID()) })
 }
 
-// A plugin that answers and leaves a child behind is believed; the child is killed.
-func TestPluginThatLeavesAChild(t *testing.T) {
-	s := newStand(t, "leave", answer("Image", "", "r.io", password))
+// The response of a plugin that leaves a child process is accepted. The child is killed.
+func TestChildOfPluginIsKilled(t *testing.T) {
+	s := newPluginDir(t, "leave", newResponse("Image", "", "r.io", password))
 	began := time.Now()
-	found, err := s.plugins().Credentials(t.Context(), "r.io/x", credential.Pod{})
+	found, err := s.newPlugins().Credentials(t.Context(), "r.io/x", credential.Pod{})
 	require.NoError(t, err)
 	assert.Len(t, found, 1)
 	assert.Less(t, time.Since(began), time.Minute)
-	eventually(t, "the child of the plugin lives", func() bool { return gone(s.child()) })
+	eventually(t, "the child of the plugin is killed", func() bool { return hasExited(s.childPID()) })
 }
 
-// A child that has left the process group is out of reach; its hold on the output does not keep the call.
-func TestPluginThatLeavesADaemon(t *testing.T) {
-	s := newStand(t, "detach", answer("Image", "", "r.io", password))
+// A child process that has left the process group is not killed. It holds the output open, but Credentials returns.
+func TestDaemonOfPluginDoesNotBlock(t *testing.T) {
+	s := newPluginDir(t, "detach", newResponse("Image", "", "r.io", password))
 	began := time.Now()
-	found, err := s.plugins().Credentials(t.Context(), "r.io/x", credential.Pod{})
-	daemon, findErr := os.FindProcess(s.child())
+	found, err := s.newPlugins().Credentials(t.Context(), "r.io/x", credential.Pod{})
+	daemon, findErr := os.FindProcess(s.childPID())
 	require.NoError(t, findErr)
 	defer func() { _ = daemon.Kill() }()
 	require.NoError(t, err)
@@ -100,8 +100,8 @@ func TestPluginThatLeavesADaemon(t *testing.T) {
 	assert.Less(t, time.Since(began), time.Minute)
 }
 
-// Keeps a pipe in the place of a configuration from holding every pull until somebody writes to it.
-func TestFilesDoNotWaitForAPipe(t *testing.T) {
+// A named pipe in place of a configuration file is an error. Reading it does not block.
+func TestFilesDoNotBlockOnNamedPipe(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "config.json")
 	require.NoError(t, unix.Mkfifo(pipe, 0o600))
 	done := make(chan error, 1)
@@ -113,6 +113,6 @@ func TestFilesDoNotWaitForAPipe(t *testing.T) {
 	case err := <-done:
 		require.ErrorContains(t, err, pipe+": not a plain file")
 	case <-time.After(time.Minute):
-		t.Fatal("it waits")
+		t.Fatal("Credentials blocks on a named pipe")
 	}
 }

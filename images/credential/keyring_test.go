@@ -37,7 +37,7 @@ func ExampleKeyring() {
 	// <nil>
 }
 
-// The credentials of a node that a program reads from the docker configuration of its user.
+// A program provides the credentials of a node from the docker configuration of its user.
 func ExampleProviderFunc() {
 	config, err := credential.ParseConfig([]byte(`{"auths":{"ghcr.io":{"username":"any","password":"p"}}}`), credential.DockerConfigJSON)
 	if err != nil {
@@ -53,9 +53,9 @@ func ExampleProviderFunc() {
 	// Output: any 64 <nil>
 }
 
-// users returns the names of the credentials that a keyring with these keys has for repository. The user name of each credential
+// lookupUsers returns the names of the credentials that a keyring with these keys has for repository. The user name of each credential
 // equals its key.
-func users(t *testing.T, repository string, keys ...string) (names []string) {
+func lookupUsers(t *testing.T, repository string, keys ...string) (names []string) {
 	t.Helper()
 	config := credential.Config{}
 	for _, k := range keys {
@@ -74,31 +74,31 @@ func TestLookup(t *testing.T) {
 		name, repository string
 		keys, want       []string
 	}{
-		{"the host", "r.io/x", []string{"r.io", "s.io"}, []string{"r.io"}},
-		{"a longer path first", "r.io/a/b", []string{"r.io", "r.io/a", "r.io/a/b", "r.io/c"}, []string{"r.io/a/b", "r.io/a", "r.io"}},
-		{"a path begins with characters, not parts", "r.io/teams", []string{"r.io/team"}, []string{"r.io/team"}},
-		{"a glob is one label", "a.b.r.io/x", []string{"*.r.io", "*.*.r.io", "a*.b.r.io"}, []string{"a*.b.r.io", "*.*.r.io"}},
-		{"a host has all its labels", "a.b.c/x", []string{"a.b", "*.*", "a.b.c.d", "*.*.*"}, []string{"*.*.*"}},
-		{"a glob is for the host only", "r.io/team/x", []string{"r.io/*"}, nil},
+		{"key equal to the host", "r.io/x", []string{"r.io", "s.io"}, []string{"r.io"}},
+		{"longer path before shorter path", "r.io/a/b", []string{"r.io", "r.io/a", "r.io/a/b", "r.io/c"}, []string{"r.io/a/b", "r.io/a", "r.io"}},
+		{"path of a key may end within an element", "r.io/teams", []string{"r.io/team"}, []string{"r.io/team"}},
+		{"glob matches one label", "a.b.r.io/x", []string{"*.r.io", "*.*.r.io", "a*.b.r.io"}, []string{"a*.b.r.io", "*.*.r.io"}},
+		{"key needs all labels of the host", "a.b.c/x", []string{"a.b", "*.*", "a.b.c.d", "*.*.*"}, []string{"*.*.*"}},
+		{"glob in the path does not match", "r.io/team/x", []string{"r.io/*"}, nil},
 		{"names before globs", "a.r.io/x", []string{"*.r.io", "a.r.io"}, []string{"a.r.io", "*.r.io"}},
-		{"the port", "r.io:5000/x", []string{"r.io", "r.io:5000", "r.io:443", "*.io:5000"}, []string{"r.io:5000", "*.io:5000"}},
-		{"without the port", "r.io/x", []string{"r.io:443"}, nil},
+		{"key with port", "r.io:5000/x", []string{"r.io", "r.io:5000", "r.io:443", "*.io:5000"}, []string{"r.io:5000", "*.io:5000"}},
+		{"key with port does not match host without port", "r.io/x", []string{"r.io:443"}, nil},
 		{"IPv6", "[fe80::1]:5000/x", []string{"[fe80::1]:5000"}, []string{"[fe80::1]:5000"}},
-		{"a scheme", "r.io/x", []string{"https://r.io", "http://r.io/x"}, []string{"http://r.io/x", "https://r.io"}},
-		{"versions of the API", "r.io/x", []string{"https://r.io/v1/", "r.io/v2/x", "r.io/v2"}, []string{"r.io/v2/x", "https://r.io/v1/"}},
-		{"Docker Hub as docker writes it", "docker.io/library/x", []string{"https://index.docker.io/v1/"}, []string{"https://index.docker.io/v1/"}},
-		{"Docker Hub by name wins", "docker.io/library/x", []string{"https://index.docker.io/v1/", "docker.io"}, []string{"docker.io"}},
-		{"Docker Hub is not for others", "r.io/x", []string{"https://index.docker.io/v1/"}, nil},
-		{"Docker Hub with a path is not Docker Hub", "docker.io/library/x", []string{"index.docker.io/library"}, nil},
+		{"keys with scheme", "r.io/x", []string{"https://r.io", "http://r.io/x"}, []string{"http://r.io/x", "https://r.io"}},
+		{"keys with API version", "r.io/x", []string{"https://r.io/v1/", "r.io/v2/x", "r.io/v2"}, []string{"r.io/v2/x", "https://r.io/v1/"}},
+		{"Docker Hub by the key of docker login", "docker.io/library/x", []string{"https://index.docker.io/v1/"}, []string{"https://index.docker.io/v1/"}},
+		{"Docker Hub by docker.io before index.docker.io", "docker.io/library/x", []string{"https://index.docker.io/v1/", "docker.io"}, []string{"docker.io"}},
+		{"key of Docker Hub does not match other registries", "r.io/x", []string{"https://index.docker.io/v1/"}, nil},
+		{"key of Docker Hub with path does not match", "docker.io/library/x", []string{"index.docker.io/library"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			assert.Equal(t, tt.want, users(t, tt.repository, tt.keys...))
+			assert.Equal(t, tt.want, lookupUsers(t, tt.repository, tt.keys...))
 		})
 	}
 }
 
-// Two secrets for one registry are both tried, as one of them may be about to be replaced.
-func TestLookupKeepsTheOrderOfSecrets(t *testing.T) {
+// Two secrets for one registry are both returned, in their order, because one of them may be outdated.
+func TestLookupKeepsOrderOfSecrets(t *testing.T) {
 	var ring credential.Keyring
 	for _, name := range []string{"old", "new", "unrelated"} {
 		host := "r.io"
@@ -121,8 +121,9 @@ func TestLookupKeepsTheOrderOfSecrets(t *testing.T) {
 	assert.Equal(t, "new", found[1].Auth().Password)
 }
 
-// The hash is the kubelet's, so that its records are understood: of the JSON of a docker AuthConfig.
-func TestHash(t *testing.T) {
+// The hash equals that of the kubelet: SHA-256 of the JSON of a docker AuthConfig. Otherwise records of the kubelet would
+// not match.
+func TestHashEqualsKubelet(t *testing.T) {
 	sum := func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 	for text, c := range map[string]credential.Credential{
 		`{}`:                              {},
@@ -151,8 +152,8 @@ func TestParseConfigAuth(t *testing.T) {
 
 const password = "tops3cr3t"
 
-// leaky returns v as printed in every way that could leak a password.
-func leaky(v any) string {
+// printAll returns v in every printed form that could leak a password.
+func printAll(v any) string {
 	var log strings.Builder
 	slog.New(slog.NewTextHandler(&log, nil)).Info("m", "v", v)
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("m", "v", v)
@@ -160,7 +161,7 @@ func leaky(v any) string {
 	return fmt.Sprintf("%v %+v %#v %s %s %s", v, v, v, v, data, log.String())
 }
 
-func TestNothingPrintsAPassword(t *testing.T) {
+func TestPrintedValuesHideSecrets(t *testing.T) {
 	auth := base64.StdEncoding.EncodeToString([]byte("user:" + password))
 	data := fmt.Appendf(nil, `{"auths":{"r.io":{"auth":%q}}}`, auth)
 	secret := credential.Secret{Object: credential.Object{Namespace: "ns", Name: "s"}, Data: data}
@@ -179,27 +180,27 @@ func TestNothingPrintsAPassword(t *testing.T) {
 		[]credential.Secret{secret},
 		ring,
 	} {
-		text := leaky(v)
+		text := printAll(v)
 		for _, hidden := range []string{password, auth, base64.StdEncoding.EncodeToString(data), bytes} {
 			assert.NotContains(t, text, hidden, "%T", v)
 		}
 	}
 }
 
-// What is wrong is said without what stands there.
-func TestErrorsHoldNoSecrets(t *testing.T) {
+// Errors name the invalid part of a secret, but do not quote it.
+func TestErrorsHideSecrets(t *testing.T) {
 	encode := base64.StdEncoding.EncodeToString
 	for name, data := range map[string]string{
-		"not JSON: not JSON, at byte 2":                                         `{` + password,
-		"wrong type: not of the right type":                                     `{"auths":{"r.io":{"username":"` + password + `","password":["` + password + `"]}}}`,
-		"not base64: auth: not base64":                                          `{"auths":{"r.io":{"auth":"!` + password + `"}}}`,
-		"no colon: auth: not the base64 of a user name, a colon":                `{"auths":{"r.io":{"auth":"` + encode([]byte(password)) + `"}}}`,
-		"not a key: auths: key 1 in alphabetical order: not a registry":         `{"auths":{"https://u:` + password + `@r.io:x%":{"password":"p"},"s.io":{}}}`,
-		"a string at the top: not of the right type":                            `"` + password + `"`,
-		"a string for an entry: docker configuration: not of the right type":    `{"auths":{"r.io":"` + password + `"}}`,
-		"cut off: docker configuration: not JSON, at byte":                      `{"auths":{"r.io":{"password":"` + password,
-		"an escape that is none: docker configuration: not JSON, at byte 32":    `{"auths":{"r.io":{"password":"\x` + password + `"}}}`,
-		"an auth with a line break in it: auth: not the base64 of a user name,": `{"auths":{"r.io":{"auth":"YQ==\n"}}}`,
+		"not JSON: not JSON, at byte 2":                                            `{` + password,
+		"wrong type: not of the right type":                                        `{"auths":{"r.io":{"username":"` + password + `","password":["` + password + `"]}}}`,
+		"not base64: auth: not base64":                                             `{"auths":{"r.io":{"auth":"!` + password + `"}}}`,
+		"no colon: auth: not the base64 of a user name, a colon":                   `{"auths":{"r.io":{"auth":"` + encode([]byte(password)) + `"}}}`,
+		"invalid key: auths: key 1 in alphabetical order: not a registry":          `{"auths":{"https://u:` + password + `@r.io:x%":{"password":"p"},"s.io":{}}}`,
+		"string at the top level: not of the right type":                           `"` + password + `"`,
+		"string in place of an entry: docker configuration: not of the right type": `{"auths":{"r.io":"` + password + `"}}`,
+		"truncated: docker configuration: not JSON, at byte":                       `{"auths":{"r.io":{"password":"` + password,
+		"invalid escape: docker configuration: not JSON, at byte 32":               `{"auths":{"r.io":{"password":"\x` + password + `"}}}`,
+		"auth with a line break: auth: not the base64 of a user name,":             `{"auths":{"r.io":{"auth":"YQ==\n"}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, want, _ := strings.Cut(name, ": ")
@@ -214,8 +215,7 @@ func TestErrorsHoldNoSecrets(t *testing.T) {
 	}
 }
 
-// FuzzKeyring: whatever is in a secret and in the name of an image, a keyring does not panic and gives out nothing that
-// was not put in.
+// FuzzKeyring parses any secret and looks up any image name. Lookup returns at most the credentials of the secret.
 func FuzzKeyring(f *testing.F) {
 	f.Add([]byte(`{"auths":{"*.r.io:5000/x":{"auth":"YTpi"}}}`), "a.r.io:5000/x/y")
 	f.Add([]byte(`{"auths":{"https://index.docker.io/v1/":{"username":"u"}}}`), "docker.io/library/x")
@@ -227,12 +227,12 @@ func FuzzKeyring(f *testing.F) {
 		var ring credential.Keyring
 		_ = ring.Add(config, credential.Source{})
 		if found := ring.Lookup(repository); len(found) > len(config) {
-			t.Errorf("%d of %d", len(found), len(config))
+			t.Errorf("%d credentials found among %d", len(found), len(config))
 		}
 	})
 }
 
-func TestFiles(t *testing.T) {
+func TestFilesUseFirstReadableFile(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name, content string) string {
 		p := filepath.Join(dir, name)
@@ -253,13 +253,13 @@ func TestFiles(t *testing.T) {
 		want  string
 		err   string
 	}{
-		{"none", nil, "", ""},
-		{"one that is not there", credential.Files{missing}, "", ""},
-		{"the first that is there", credential.Files{missing, good, old}, "new", ""},
-		{"the old format", credential.Files{old, good}, "old", ""},
-		{"one that cannot be read", credential.Files{broken, good}, "new", broken},
-		{"a directory", credential.Files{dir, good}, "new", dir},
-		{"one that is too long", credential.Files{long, good}, "new", long + ": more than 1048576 bytes"},
+		{"no files", nil, "", ""},
+		{"missing file", credential.Files{missing}, "", ""},
+		{"first existing file", credential.Files{missing, good, old}, "new", ""},
+		{"file in the old format", credential.Files{old, good}, "old", ""},
+		{"invalid JSON and a valid file", credential.Files{broken, good}, "new", broken},
+		{"directory and a valid file", credential.Files{dir, good}, "new", dir},
+		{"file over the size limit", credential.Files{long, good}, "new", long + ": more than 1048576 bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			found, err := tt.files.Credentials(t.Context(), "r.io/x", credential.Pod{})

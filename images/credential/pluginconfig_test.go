@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 )
 
-// whole is a configuration with every field.
-const whole = `{
+// fullConfig is a configuration with every field.
+const fullConfig = `{
 	"apiVersion": "kubelet.config.k8s.io/v1",
 	"kind": "CredentialProviderConfig",
 	"providers": [{
@@ -36,7 +36,7 @@ const whole = `{
 }`
 
 func TestParsePluginConfig(t *testing.T) {
-	c, err := credential.ParsePluginConfig([]byte(whole))
+	c, err := credential.ParsePluginConfig([]byte(fullConfig))
 	require.NoError(t, err)
 	require.Len(t, c.Providers, 1)
 	p := c.Providers[0]
@@ -47,7 +47,7 @@ func TestParsePluginConfig(t *testing.T) {
 	assert.Equal(t, credential.CacheServiceAccount, p.TokenAttributes.CacheType)
 }
 
-func TestParsePluginConfigRefuses(t *testing.T) {
+func TestParsePluginConfigRefusesInvalidFields(t *testing.T) {
 	for _, tt := range []struct{ old, replacement, want string }{
 		{`"args"`, `"arguments"`, `unknown field "arguments"`},
 		{`12h`, `12 hours`, "12 hours"},
@@ -72,8 +72,8 @@ func TestParsePluginConfigRefuses(t *testing.T) {
 		{`example.com/zone`, `example.com/zone-`, `annotation keys: "example.com/zone-" is not the key`},
 		{`example.com/role`, `example.com-/role`, `annotation keys: "example.com-/role" is not the key`},
 	} {
-		broken := strings.Replace(whole, tt.old, tt.replacement, 1)
-		require.NotEqual(t, whole, broken)
+		broken := strings.Replace(fullConfig, tt.old, tt.replacement, 1)
+		require.NotEqual(t, fullConfig, broken)
 		_, err := credential.ParsePluginConfig([]byte(broken))
 		if assert.Error(t, err, tt.replacement) {
 			assert.Contains(t, err.Error(), tt.want)
@@ -81,8 +81,8 @@ func TestParsePluginConfigRefuses(t *testing.T) {
 	}
 }
 
-func TestValidateFindsTwins(t *testing.T) {
-	c, err := credential.ParsePluginConfig([]byte(whole))
+func TestValidateRefusesDuplicateNames(t *testing.T) {
+	c, err := credential.ParsePluginConfig([]byte(fullConfig))
 	require.NoError(t, err)
 	c.Providers = append(c.Providers, c.Providers[0])
 	require.ErrorContains(t, c.Validate(), `provider "ecr": name: there are two`)

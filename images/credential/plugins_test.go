@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 )
 
-// script is the plugin. It writes the request that it gets to the log, and does what its first argument says.
+// script is the plugin. It appends its request to the log and acts according to its first argument.
 const script = `#!/bin/sh
 cat >>"$PLUGIN_LOG"
 case $1 in
@@ -34,8 +34,8 @@ leave) sleep 1000 & echo "child $!" >>"$PLUGIN_LOG"; printf %s "$2" ;;
 esac
 `
 
-// stand is a directory with one plugin in it.
-type stand struct {
+// pluginDir is a directory with one plugin in it.
+type pluginDir struct {
 	t        *testing.T
 	log      string
 	spec     credential.PluginSpec
@@ -43,12 +43,12 @@ type stand struct {
 	timeout  time.Duration
 }
 
-// newStand returns a stand whose plugin gets these arguments.
-func newStand(t *testing.T, args ...string) *stand {
+// newPluginDir returns a pluginDir whose plugin gets these arguments.
+func newPluginDir(t *testing.T, args ...string) *pluginDir {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "plug"), []byte(script), 0o700))
-	s := &stand{t: t, log: filepath.Join(dir, "log")}
+	s := &pluginDir{t: t, log: filepath.Join(dir, "log")}
 	never := credential.Duration(0)
 	s.spec = credential.PluginSpec{
 		Name: "plug", MatchImages: []string{"r.io", "*.r.io/team"}, DefaultCacheDuration: &never,
@@ -58,7 +58,7 @@ func newStand(t *testing.T, args ...string) *stand {
 	return s
 }
 
-func (s *stand) plugins() *credential.Plugins {
+func (s *pluginDir) newPlugins() *credential.Plugins {
 	s.t.Helper()
 	p, err := credential.NewPlugins(credential.PluginConfig{Providers: []credential.PluginSpec{s.spec}},
 		credential.PluginOptions{BinDir: filepath.Dir(s.log), Accounts: s.accounts, Timeout: s.timeout})
@@ -66,8 +66,8 @@ func (s *stand) plugins() *credential.Plugins {
 	return p
 }
 
-// asked returns the requests that the plugin has received.
-func (s *stand) asked() []string {
+// readRequests returns the requests that the plugin has received.
+func (s *pluginDir) readRequests() []string {
 	s.t.Helper()
 	data, err := os.ReadFile(s.log)
 	if !errors.Is(err, os.ErrNotExist) {
@@ -80,8 +80,8 @@ func (s *stand) asked() []string {
 	return lines
 }
 
-// answer is a response with one login.
-func answer(cacheKey, cacheDuration, registry, password string) string {
+// newResponse is a response with one login.
+func newResponse(cacheKey, cacheDuration, registry, password string) string {
 	if cacheDuration != "" {
 		cacheDuration = fmt.Sprintf(`"cacheDuration":%q,`, cacheDuration)
 	}
@@ -89,9 +89,9 @@ func answer(cacheKey, cacheDuration, registry, password string) string {
 		`"cacheKeyType":%q,%s"auth":{%q:{"username":"u","password":%q}}}`, cacheKey, cacheDuration, registry, password)
 }
 
-func TestPluginIsAsked(t *testing.T) {
-	s := newStand(t, "answer", answer("Image", "", "r.io", password))
-	p := s.plugins()
+func TestPluginCalledForMatchingImage(t *testing.T) {
+	s := newPluginDir(t, "answer", newResponse("Image", "", "r.io", password))
+	p := s.newPlugins()
 	pod := credential.Pod{Namespace: "ns", Name: "p", ServiceAccount: "sa"}
 
 	found, err := p.Credentials(t.Context(), "r.io/x", pod)
@@ -99,20 +99,20 @@ func TestPluginIsAsked(t *testing.T) {
 	require.Equal(t, []credential.Credential{{Username: "u", Password: password}}, found)
 	assert.Equal(t, []string{
 		`{"kind":"CredentialProviderRequest","apiVersion":"credentialprovider.kubelet.k8s.io/v1","image":"r.io/x"}`,
-	}, s.asked())
+	}, s.readRequests())
 
 	found, err = p.Credentials(t.Context(), "s.io/x", pod)
 	require.NoError(t, err)
 	assert.Empty(t, found)
-	assert.Len(t, s.asked(), 1, "the plugin is not for this registry")
+	assert.Len(t, s.readRequests(), 1, "the plugin is not called for a registry outside matchImages")
 
 	found, err = p.Credentials(t.Context(), "a.r.io/team/x", pod)
 	require.NoError(t, err)
-	assert.Empty(t, found, "the answer is not for this registry")
-	assert.Len(t, s.asked(), 2)
+	assert.Empty(t, found, "a login for another registry is not returned")
+	assert.Len(t, s.readRequests(), 2)
 }
 
-func TestPluginAnswersAreKept(t *testing.T) {
+func TestPluginResponseIsCached(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
 		key, duration string
@@ -120,32 +120,32 @@ func TestPluginAnswersAreKept(t *testing.T) {
 		images        []string
 		runs          int
 	}{
-		{"not, without a duration", "Image", "", 0, []string{"r.io/x", "r.io/x"}, 2},
-		{"not, when it says so", "Image", "0s", time.Hour, []string{"r.io/x", "r.io/x"}, 2},
-		{"for the standard time", "Image", "", time.Hour, []string{"r.io/x", "r.io/x"}, 1},
-		{"for its own time", "Image", "1h", 0, []string{"r.io/x", "r.io/x"}, 1},
-		{"until that is over", "Image", "1ns", time.Hour, []string{"r.io/x", "r.io/x"}, 2},
-		{"for the image", "Image", "1h", 0, []string{"r.io/x", "r.io/y", "r.io/x"}, 2},
-		{"for the registry", "Registry", "1h", 0, []string{"r.io/x", "r.io/y", "a.r.io/team/x"}, 2},
-		{"for everything", "Global", "1h", 0, []string{"r.io/x", "r.io/y", "a.r.io/team/x"}, 1},
+		{"not cached without a duration", "Image", "", 0, []string{"r.io/x", "r.io/x"}, 2},
+		{"not cached if the response has duration zero", "Image", "0s", time.Hour, []string{"r.io/x", "r.io/x"}, 2},
+		{"cached for the default duration", "Image", "", time.Hour, []string{"r.io/x", "r.io/x"}, 1},
+		{"cached for the duration of the response", "Image", "1h", 0, []string{"r.io/x", "r.io/x"}, 1},
+		{"not cached after the duration of the response", "Image", "1ns", time.Hour, []string{"r.io/x", "r.io/x"}, 2},
+		{"cached per image", "Image", "1h", 0, []string{"r.io/x", "r.io/y", "r.io/x"}, 2},
+		{"cached per registry", "Registry", "1h", 0, []string{"r.io/x", "r.io/y", "a.r.io/team/x"}, 2},
+		{"cached for all images", "Global", "1h", 0, []string{"r.io/x", "r.io/y", "a.r.io/team/x"}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newStand(t, "answer", answer(tt.key, tt.duration, "r.io", password))
+			s := newPluginDir(t, "answer", newResponse(tt.key, tt.duration, "r.io", password))
 			s.spec.DefaultCacheDuration = (*credential.Duration)(&tt.standard)
-			p := s.plugins()
+			p := s.newPlugins()
 			for _, image := range tt.images {
 				found, err := p.Credentials(t.Context(), image, credential.Pod{})
 				require.NoError(t, err)
 				assert.Equal(t, strings.HasPrefix(image, "r.io/"), len(found) == 1)
 			}
-			assert.Len(t, s.asked(), tt.runs)
+			assert.Len(t, s.readRequests(), tt.runs)
 		})
 	}
 }
 
-func TestPluginIsAskedOnceAtATime(t *testing.T) {
-	s := newStand(t, "answer", answer("Image", "", "r.io", password), "0.3")
-	p := s.plugins()
+func TestConcurrentLookupsCallPluginOnce(t *testing.T) {
+	s := newPluginDir(t, "answer", newResponse("Image", "", "r.io", password), "0.3")
+	p := s.newPlugins()
 	var wg sync.WaitGroup
 	for range 5 {
 		wg.Go(func() {
@@ -155,29 +155,29 @@ func TestPluginIsAskedOnceAtATime(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	assert.Len(t, s.asked(), 1)
+	assert.Len(t, s.readRequests(), 1)
 }
 
-// A plugin that does not do its work costs its own answer, and what it wrote is in no error.
-func TestPluginFails(t *testing.T) {
-	good := answer("Image", "", "r.io", password)
+// A failing plugin returns no credentials, and its error does not contain the password.
+func TestFailingPluginReturnsNoCredentials(t *testing.T) {
+	good := newResponse("Image", "", "r.io", password)
 	for _, tt := range []struct {
 		name, want string
 		args       []string
 	}{
-		{"exits", `exit status 3: "no way in, with`, []string{"fail"}},
-		{"says nothing", "no CredentialProviderResponse", []string{"answer", ""}},
-		{"says anything", "no CredentialProviderResponse", []string{"answer", password}},
-		{"says too much", "no CredentialProviderResponse", []string{"answer", strings.Replace(good, `"auth"`, `"`+password+`":1,"auth"`, 1)}},
-		{"is of another kind", "kind is not", []string{"answer", strings.Replace(good, "Response", password, 1)}},
-		{"is of another version", "apiVersion is not credentialprovider.kubelet.k8s.io/v1", []string{"answer", strings.Replace(good, "/v1", "/v1beta1", 1)}},
-		{"has no cache key", "cacheKeyType", []string{"answer", strings.Replace(good, "Image", password, 1)}},
-		{"has a bad duration", "no CredentialProviderResponse", []string{"answer", answer("Image", password, "r.io", "p")}},
-		{"does not stop", "the answer is longer than 1048576 bytes", []string{"flood"}},
+		{"non-zero exit code", `exit status 3: "no way in, with`, []string{"fail"}},
+		{"empty output", "no CredentialProviderResponse", []string{"answer", ""}},
+		{"output that is not JSON", "no CredentialProviderResponse", []string{"answer", password}},
+		{"unknown field in the response", "no CredentialProviderResponse", []string{"answer", strings.Replace(good, `"auth"`, `"`+password+`":1,"auth"`, 1)}},
+		{"response of another kind", "kind is not", []string{"answer", strings.Replace(good, "Response", password, 1)}},
+		{"response of another API version", "apiVersion is not credentialprovider.kubelet.k8s.io/v1", []string{"answer", strings.Replace(good, "/v1", "/v1beta1", 1)}},
+		{"response without valid cache key", "cacheKeyType", []string{"answer", strings.Replace(good, "Image", password, 1)}},
+		{"response with invalid duration", "no CredentialProviderResponse", []string{"answer", newResponse("Image", password, "r.io", "p")}},
+		{"endless output", "the answer is longer than 1048576 bytes", []string{"flood"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newStand(t, tt.args...)
-			found, err := s.plugins().Credentials(t.Context(), "r.io/x", credential.Pod{})
+			s := newPluginDir(t, tt.args...)
+			found, err := s.newPlugins().Credentials(t.Context(), "r.io/x", credential.Pod{})
 			require.Error(t, err)
 			assert.Contains(t, err.Error(), "credential provider plug for r.io/x: ")
 			assert.Contains(t, err.Error(), tt.want)
@@ -187,15 +187,15 @@ func TestPluginFails(t *testing.T) {
 	}
 }
 
-// The other plugins are asked all the same, and what they say is merged.
-func TestPluginsBesideOneThatFails(t *testing.T) {
-	s := newStand(t)
+// The other plugins are called too, and their credentials are merged.
+func TestOtherPluginsCalledBesideFailingOne(t *testing.T) {
+	s := newPluginDir(t)
 	dir := filepath.Dir(s.log)
 	var config credential.PluginConfig
 	for name, args := range map[string][]string{
-		"a-any":  {"answer", answer("Image", "", "r.io", "any")},
+		"a-any":  {"answer", newResponse("Image", "", "r.io", "any")},
 		"b-fail": {"fail"},
-		"c-team": {"answer", answer("Image", "", "r.io/team", "team")},
+		"c-team": {"answer", newResponse("Image", "", "r.io/team", "team")},
 	} {
 		require.NoError(t, os.Symlink(filepath.Join(dir, "plug"), filepath.Join(dir, name)))
 		spec := s.spec
@@ -227,7 +227,7 @@ func (a accounts) Token(_ context.Context, r credential.TokenRequest) (string, e
 	return a.token(r)
 }
 
-// slowAccounts is an API server that does not answer.
+// slowAccounts is an API server that does not respond.
 type slowAccounts struct{ accounts }
 
 func (slowAccounts) Token(ctx context.Context, _ credential.TokenRequest) (string, error) {
@@ -235,15 +235,15 @@ func (slowAccounts) Token(ctx context.Context, _ credential.TokenRequest) (strin
 	return "", ctx.Err()
 }
 
-// Keeps an API server that does not answer from holding a pull for ever.
-func TestTokenHasADeadline(t *testing.T) {
-	s := newStand(t, "answer", answer("Image", "", "r.io", password))
+// A token request to an API server that does not respond ends after the timeout.
+func TestTokenRequestTimesOut(t *testing.T) {
+	s := newPluginDir(t, "answer", newResponse("Image", "", "r.io", password))
 	yes := true
 	s.spec.TokenAttributes = &credential.TokenAttributes{
 		ServiceAccountTokenAudience: "a", CacheType: credential.CacheToken, RequireServiceAccount: &yes,
 	}
 	s.accounts, s.timeout = slowAccounts{}, 50*time.Millisecond
-	_, err := s.plugins().Credentials(t.Context(), "r.io/x", credential.Pod{Namespace: "ns", ServiceAccount: "sa"})
+	_, err := s.newPlugins().Credentials(t.Context(), "r.io/x", credential.Pod{Namespace: "ns", ServiceAccount: "sa"})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "token of service account ns/sa")
 }
@@ -255,60 +255,60 @@ func TestPluginWithToken(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		attributes credential.TokenAttributes
-		password   string // that the plugin answers
+		password   string // in the response of the plugin
 		accounts   []string
 		runs       int
-		request    string // what the first has beside the image
+		request    string // end of the first request
 		err        string
 	}{
 		{
-			"with its annotations", credential.TokenAttributes{
+			"request contains the annotations", credential.TokenAttributes{
 				RequireServiceAccount: &yes, CacheType: credential.CacheServiceAccount,
 				RequiredServiceAccountAnnotationKeys: []string{"role"}, OptionalServiceAccountAnnotationKeys: []string{"zone", "none"},
 			}, "p", []string{"sa"}, 1, `"serviceAccountToken":"t0ken-for-p1","serviceAccountAnnotations":{"role":"r","zone":"z"}}`, "",
 		},
 		{
-			"kept for the account",
+			"cached per service account",
 			credential.TokenAttributes{RequireServiceAccount: &yes, CacheType: credential.CacheServiceAccount},
 			"p",
 			[]string{"sa", "sa"},
 			1, `"serviceAccountToken":"t0ken-for-p1"}`, "",
 		},
 		{
-			"kept for the token",
+			"cached per token",
 			credential.TokenAttributes{RequireServiceAccount: &yes, CacheType: credential.CacheToken},
 			token + "p1",
 			[]string{"sa", "sa"},
 			2, `"serviceAccountToken":"t0ken-for-p1"}`, "",
 		},
 		{
-			"the token as password",
+			"token as password requires cache type Token",
 			credential.TokenAttributes{RequireServiceAccount: &yes, CacheType: credential.CacheServiceAccount},
 			token + "p1",
 			[]string{"sa"},
 			1, "", "cacheType must be Token",
 		},
 		{
-			"no account where one is required",
+			"pod without required service account",
 			credential.TokenAttributes{RequireServiceAccount: &yes, CacheType: credential.CacheToken},
 			"p",
 			[]string{""},
 			0, "", "",
 		},
 		{
-			"no account where none is required",
+			"pod without optional service account",
 			credential.TokenAttributes{RequireServiceAccount: &no, CacheType: credential.CacheToken},
 			"p",
 			[]string{""},
 			1, `"image":"r.io/x"}`, "",
 		},
 		{
-			"without an annotation", credential.TokenAttributes{
+			"service account without required annotation", credential.TokenAttributes{
 				RequireServiceAccount: &yes, CacheType: credential.CacheToken, RequiredServiceAccountAnnotationKeys: []string{"missing"},
 			}, "p", []string{"sa"}, 0, "", "",
 		},
 		{
-			"an account that is not there",
+			"missing service account",
 			credential.TokenAttributes{RequireServiceAccount: &yes, CacheType: credential.CacheToken},
 			"p",
 			[]string{"other"},
@@ -316,7 +316,7 @@ func TestPluginWithToken(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newStand(t, "answer", answer("Global", "1h", "r.io", tt.password))
+			s := newPluginDir(t, "answer", newResponse("Global", "1h", "r.io", tt.password))
 			tt.attributes.ServiceAccountTokenAudience = "r"
 			s.spec.TokenAttributes = &tt.attributes
 			s.accounts = accounts{
@@ -327,7 +327,7 @@ func TestPluginWithToken(t *testing.T) {
 					return token + r.Pod.Name, nil
 				},
 			}
-			p := s.plugins()
+			p := s.newPlugins()
 			for i, name := range tt.accounts {
 				found, err := p.Credentials(t.Context(), "r.io/x", credential.Pod{Namespace: "ns", Name: fmt.Sprintf("p%d", i+1), ServiceAccount: name})
 				if tt.err != "" {
@@ -348,33 +348,33 @@ func TestPluginWithToken(t *testing.T) {
 				}
 				assert.Equal(t, want, found[0].Source)
 			}
-			require.Len(t, s.asked(), tt.runs)
+			require.Len(t, s.readRequests(), tt.runs)
 			if tt.request != "" {
-				assert.True(t, strings.HasSuffix(s.asked()[0], tt.request), s.asked()[0])
+				assert.True(t, strings.HasSuffix(s.readRequests()[0], tt.request), s.readRequests()[0])
 			}
 		})
 	}
 }
 
-// What a plugin writes to its standard error is told, but not the token that it was given.
-func TestPluginFailsWithToken(t *testing.T) {
+// The error contains the standard error of the plugin, but not the token.
+func TestPluginErrorHidesToken(t *testing.T) {
 	yes := true
-	s := newStand(t, "fail")
+	s := newPluginDir(t, "fail")
 	s.spec.TokenAttributes = &credential.TokenAttributes{
 		ServiceAccountTokenAudience: "r", RequireServiceAccount: &yes, CacheType: credential.CacheToken,
 	}
 	s.accounts = accounts{token: func(credential.TokenRequest) (string, error) { return "t0ken", nil }}
-	_, err := s.plugins().Credentials(t.Context(), "r.io/x", credential.Pod{Namespace: "ns", Name: "p", ServiceAccount: "sa"})
+	_, err := s.newPlugins().Credentials(t.Context(), "r.io/x", credential.Pod{Namespace: "ns", Name: "p", ServiceAccount: "sa"})
 	require.ErrorContains(t, err, "no way in")
 	assert.NotContains(t, err.Error(), "t0ken")
 }
 
-func TestNewPluginsRefuses(t *testing.T) {
+func TestNewPluginsRefusesInvalidConfig(t *testing.T) {
 	dir := t.TempDir()
 	_, err := credential.NewPlugins(credential.PluginConfig{}, credential.PluginOptions{BinDir: dir})
 	require.ErrorContains(t, err, "providers: there must be one")
 
-	s := newStand(t)
+	s := newPluginDir(t)
 	_, err = credential.NewPlugins(credential.PluginConfig{Providers: []credential.PluginSpec{s.spec}}, credential.PluginOptions{BinDir: dir})
 	require.ErrorIs(t, err, os.ErrNotExist)
 

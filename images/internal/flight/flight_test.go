@@ -26,38 +26,38 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// slow returns a function that takes a second, unless its context ends.
-func slow(made *int, err error) func(context.Context) (int, error) {
+// newSlowCall returns a function that takes a second, unless its context ends.
+func newSlowCall(calls *int, err error) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) {
-		*made++
+		*calls++
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		case <-time.After(time.Second):
-			return *made, err
+			return *calls, err
 		}
 	}
 }
 
-func TestConcurrentCallersShareACall(t *testing.T) {
+func TestConcurrentCallersShareCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g flight.Group[int]
 		var wg sync.WaitGroup
-		made := 0
+		calls := 0
 		wrong := errors.New("wrong")
 		for range 10 {
 			wg.Go(func() {
-				v, err := g.Do(t.Context(), "a", slow(&made, wrong))
+				v, err := g.Do(t.Context(), "a", newSlowCall(&calls, wrong))
 				assert.Equal(t, 1, v)
 				assert.ErrorIs(t, err, wrong)
 			})
 		}
 		wg.Wait()
-		require.Equal(t, 1, made)
+		require.Equal(t, 1, calls)
 
-		v, err := g.Do(t.Context(), "a", slow(&made, nil))
+		v, err := g.Do(t.Context(), "a", newSlowCall(&calls, nil))
 		require.NoError(t, err)
-		require.Equal(t, 2, v, "a result is not kept")
+		require.Equal(t, 2, v, "results are not cached")
 	})
 }
 
@@ -67,8 +67,8 @@ func TestKeysAreSeparate(t *testing.T) {
 		var wg sync.WaitGroup
 		a, b := 0, 0
 		began := time.Now()
-		wg.Go(func() { _, _ = g.Do(t.Context(), "a", slow(&a, nil)) })
-		wg.Go(func() { _, _ = g.Do(t.Context(), "b", slow(&b, nil)) })
+		wg.Go(func() { _, _ = g.Do(t.Context(), "a", newSlowCall(&a, nil)) })
+		wg.Go(func() { _, _ = g.Do(t.Context(), "b", newSlowCall(&b, nil)) })
 		wg.Wait()
 		require.Equal(t, []int{1, 1}, []int{a, b})
 		require.Equal(t, time.Second, time.Since(began))
@@ -80,16 +80,16 @@ func TestWaitingCallerTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g flight.Group[int]
 		var wg sync.WaitGroup
-		made := 0
+		calls := 0
 		first, cancel := context.WithCancel(t.Context())
 		wg.Go(func() {
-			_, err := g.Do(first, "a", slow(&made, nil))
+			_, err := g.Do(first, "a", newSlowCall(&calls, nil))
 			assert.ErrorIs(t, err, context.Canceled)
 		})
 		synctest.Wait()
 		for range 3 {
 			wg.Go(func() {
-				v, err := g.Do(t.Context(), "a", slow(&made, nil))
+				v, err := g.Do(t.Context(), "a", newSlowCall(&calls, nil))
 				assert.NoError(t, err)
 				assert.Equal(t, 2, v)
 			})
@@ -97,22 +97,22 @@ func TestWaitingCallerTakesOver(t *testing.T) {
 		impatient, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer stop()
 		wg.Go(func() {
-			_, err := g.Do(impatient, "a", slow(&made, nil))
+			_, err := g.Do(impatient, "a", newSlowCall(&calls, nil))
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 		})
 		time.Sleep(500 * time.Millisecond)
 		cancel()
 		wg.Wait()
-		require.Equal(t, 2, made)
+		require.Equal(t, 2, calls)
 	})
 }
 
 // A panic affects only the caller that runs the function.
-func TestPanic(t *testing.T) {
+func TestPanicReachesRunningCallerOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g flight.Group[int]
 		var wg sync.WaitGroup
-		made := 0
+		calls := 0
 		wg.Go(func() {
 			assert.Panics(t, func() {
 				_, _ = g.Do(t.Context(), "a", func(context.Context) (int, error) {
@@ -122,7 +122,7 @@ func TestPanic(t *testing.T) {
 			})
 		})
 		synctest.Wait()
-		v, err := g.Do(t.Context(), "a", slow(&made, nil))
+		v, err := g.Do(t.Context(), "a", newSlowCall(&calls, nil))
 		require.NoError(t, err)
 		require.Equal(t, 1, v)
 		wg.Wait()
