@@ -154,7 +154,7 @@ func snapshotOf(b []byte) cri.Snapshot {
 		if len(o) < 3 {
 			break
 		}
-		uid := "pppppppp"[:o[0]%8] // none where 0
+		uid := "pppppppp"[:o[0]%8] // no UID if o[0]%8 is 0
 		id := strconv.Itoa(int(o[1] % 16))
 		if st := o[2] % 6; st < 4 {
 			s.Containers = append(s.Containers, cri.Container{ID: id, PodUID: uid, State: cri.ContainerState(st)})

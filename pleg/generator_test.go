@@ -22,16 +22,16 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// randomRuntime is a runtime that changes randomly, responds late, fails, hangs, and loses events. It records the history that an
-// observer of all changes would have.
+// randomRuntime is a runtime that changes randomly, responds late, fails, hangs, and loses events. It records the full
+// history of its states.
 type randomRuntime struct {
 	*fakeRuntime
 	t       *testing.T
 	rnd     *rand.Rand
 	history map[string][]stateSince // by container
 
-	mu   sync.Mutex // guards the fields below
-	told map[key]state
+	mu        sync.Mutex // guards the fields below
+	published map[key]state
 }
 
 // stateSince is the state of a container since a time.
@@ -54,7 +54,7 @@ func TestRandomOperations(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c := &randomRuntime{
 						fakeRuntime: newFakeRuntime(), t: t, rnd: rand.New(rand.NewPCG(seed, uint64(i))),
-						history: make(map[string][]stateSince), told: make(map[key]state),
+						history: make(map[string][]stateSince), published: make(map[key]state),
 					}
 					c.late = seed%2 == 0
 					c.runOperations(c.withInterfaces(inspector, podLister, events))
@@ -95,7 +95,7 @@ func (c *randomRuntime) runOperations(l cri.Lister) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	want := statesOf(c.snapshot())
-	assert.Empty(c.t, cmp.Diff(want, c.told), "events add up to the runtime's states")
+	assert.Empty(c.t, cmp.Diff(want, c.published), "applied events equal the states of the runtime")
 	var listed cri.Snapshot
 	pods, err := g.Pods()
 	assert.NoError(c.t, err)
@@ -104,7 +104,7 @@ func (c *randomRuntime) runOperations(l cri.Lister) {
 		listed.Sandboxes = append(listed.Sandboxes, p.Sandboxes...)
 		listed.Containers = append(listed.Containers, p.Containers...)
 	}
-	assert.Empty(c.t, cmp.Diff(want, statesOf(listed)), "the cache holds the runtime's states")
+	assert.Empty(c.t, cmp.Diff(want, statesOf(listed)), "cached states equal the states of the runtime")
 	assert.NoError(c.t, g.Healthy())
 	cancel()
 	wg.Wait()
@@ -118,7 +118,7 @@ func (c *randomRuntime) checkComplete(g *pleg.Generator) {
 	if err != nil {
 		return
 	}
-	assert.False(c.t, relisted.IsZero(), "complete, and never listed")
+	assert.False(c.t, relisted.IsZero(), "Pods returns an error before the first full relist")
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, h := range c.history {
@@ -127,7 +127,7 @@ func (c *randomRuntime) checkComplete(g *pleg.Generator) {
 			continue
 		}
 		known := slices.ContainsFunc(pods, func(p cri.Pod) bool { return p.UID == id[:1] })
-		assert.True(c.t, known, "%s is %q since %v, and its pod is missing in what is complete as of %v", id, last.state, last.at, relisted)
+		assert.True(c.t, known, "%s is %q since %v, but its pod is missing in Pods, complete as of %v", id, last.state, last.at, relisted)
 	}
 }
 
@@ -138,7 +138,7 @@ func (c *randomRuntime) checkEvents(events []pleg.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	events = slices.DeleteFunc(events, func(e pleg.Event) bool { return e.Type == pleg.PodSync })
-	applyEvents(c.t, c.told, events)
+	applyEvents(c.t, c.published, events)
 }
 
 // changeObject changes a random container or sandbox, may send an event, and records the change in the history.
@@ -152,7 +152,7 @@ func (c *randomRuntime) changeObject() {
 	next := map[state]state{gone: runs, runs: dead, dead: gone}[last.state]
 	event := map[state]cri.EventType{gone: cri.EventDeleted, runs: cri.EventStarted, dead: cri.EventStopped}[next]
 	if next == runs && c.rnd.IntN(5) == 0 {
-		next = dead // lived and died unseen
+		next = dead // the object existed unobserved
 	}
 	c.mu.Lock()
 	c.history[id] = append(c.history[id], stateSince{time.Now(), next})
@@ -218,7 +218,7 @@ func (c *randomRuntime) checkNewerThan(ctx context.Context, g *pleg.Generator, u
 			}
 			ok = ok || m.state == got && !ended.Before(than)
 		}
-		assert.True(c.t, ok, "%s is %q, newer than %v, but was that only before: %v", id, got, than, h)
+		assert.True(c.t, ok, "%s is %q in a pod newer than %v, but left that state earlier: %v", id, got, than, h)
 	}
 }
 
@@ -231,20 +231,20 @@ func TestNewerThanEndsWithItsContext(t *testing.T) {
 		g := pleg.New(newFakeRuntime().withInterfaces(false, false, false), pleg.Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err := g.NewerThan(ctx, "a", time.Now()) // Run is not even called
+		_, err := g.NewerThan(ctx, "a", time.Now()) // Run was not called
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorContains(t, err, "wait for pod a")
 	})
 }
 
-// Sink and hooks are called with no lock held: they may call each method that does not wait.
+// Sink and hooks are called with no lock held, so that they may call each non-blocking method.
 func TestSinkAndHooksMayCallTheGenerator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeRuntime()
 		s.putContainer(cri.Container{ID: "c1", PodUID: "a", State: cri.ContainerRunning})
 		var g *pleg.Generator
 		var seen []string
-		ask := func(where string) {
+		callGenerator := func(where string) {
 			p, err := g.Get("a")
 			require.NoError(t, err)
 			assert.Len(t, p.Containers, 1, where)
@@ -255,10 +255,10 @@ func TestSinkAndHooksMayCallTheGenerator(t *testing.T) {
 			seen = append(seen, where)
 		}
 		g = pleg.New(s.withInterfaces(false, true, false), pleg.Options{
-			Sink: func([]pleg.Event) { ask("sink"); g.Relist("a") },
+			Sink: func([]pleg.Event) { callGenerator("sink"); g.Relist("a") },
 			Hooks: pleg.Hooks{
-				Relisted:       func(pleg.Relist) { ask("relisted") },
-				PodRelisted:    func(pleg.PodRelist) { ask("podRelisted") },
+				Relisted:       func(pleg.Relist) { callGenerator("relisted") },
+				PodRelisted:    func(pleg.PodRelist) { callGenerator("podRelisted") },
 				RunningCounted: func(pleg.RunningCount) { seen = append(seen, "counted") },
 			},
 		})
@@ -320,7 +320,7 @@ func TestHooks(t *testing.T) {
 		}, relists[1])
 		assert.Error(t, relists[len(relists)-1].Err)
 		assert.Equal(t, 0, count.Containers[cri.ContainerUnknown])
-		assert.Equal(t, 1, count.Containers[cri.ContainerRunning], "no state keeps an old number")
+		assert.Equal(t, 1, count.Containers[cri.ContainerRunning], "containers are counted by their current state only")
 	})
 }
 

@@ -35,7 +35,7 @@ func newTestLoop(n int, stable bool) (*loop, []cri.Snapshot) {
 	for i := range snaps {
 		c := cri.Snapshot{}
 		for _, sb := range s.Sandboxes {
-			sb.ID = string([]byte(sb.ID)) // a runtime's answer shares no strings with the last
+			sb.ID = string([]byte(sb.ID)) // the lists of a runtime share no strings
 			c.Sandboxes = append(c.Sandboxes, sb)
 		}
 		for _, ctr := range s.Containers {
@@ -120,7 +120,7 @@ func TestLoopRemovesRecordsWhileListsFail(t *testing.T) {
 		assert.Len(t, l.records, 100)
 		assert.Len(t, l.gen.cache.pods, 100)
 		assert.Empty(t, l.gen.cache.emptyUIDs)
-		assert.Len(t, l.queue, 100, "those that are there are listed one by one")
+		assert.Len(t, l.queue, 100, "existing pods are listed one by one")
 	})
 }
 

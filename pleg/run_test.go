@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// Two loops must not write one cache.
+// A second Run fails: two loops must not write to one cache.
 func TestSecondRunFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := pleg.New(critest.New(critest.Options{}), pleg.Options{})
@@ -45,7 +45,7 @@ func TestNotifyOncePerPodAndRelist(t *testing.T) {
 		var heard []string
 		g := pleg.New(rt, pleg.Options{Sink: func(events []pleg.Event) {
 			heard = append(heard, fmt.Sprint(len(events), " events"))
-			clear(events) // they are the sink's
+			clear(events) // the sink owns the slice
 		}})
 		listen := func(name string) func(uids ...string) {
 			return func(uids ...string) { heard = append(heard, name+" "+strings.Join(uids, " ")) }
