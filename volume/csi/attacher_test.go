@@ -27,5 +27,5 @@ func TestAttacherReportsVolumesInUseBeforeItWaits(t *testing.T) {
 	require.Equal(t, 1, reports)
 	_, err = a.WaitForAttach(t.Context(), volume.Volume{Recovered: true})
 	require.Error(t, err, "the volume has no CSI source")
-	require.Equal(t, 1, reports, "the previous agent has reported a recovered volume")
+	require.Equal(t, 1, reports, "a recovered volume is not reported again")
 }

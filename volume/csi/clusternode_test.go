@@ -49,9 +49,9 @@ func newClusterNode(t *testing.T, labels map[string]string) *clusterNode {
 	return c
 }
 
-// returnUntil makes the API server respond again, but delays requests that match slow by 5 s. It returns when Run has sent such
+// awaitSlowRequest makes the API server respond again, but delays requests that match slow by 5 s. It returns when Run has sent such
 // a request.
-func (c *clusterNode) returnUntil(slow apiservertest.Match) {
+func (c *clusterNode) awaitSlowRequest(slow apiservertest.Match) {
 	synctest.Wait()
 	c.server.ForgetRequests()
 	c.server.Inject(apiservertest.Fault{Match: slow, Times: 1, Delay: 5 * time.Second})
@@ -61,16 +61,16 @@ func (c *clusterNode) returnUntil(slow apiservertest.Match) {
 	}
 }
 
-// node returns the zone label and the annotation with the driver IDs of the Node.
-func (c *clusterNode) node() string {
+// nodeState returns the zone label and the annotation with the driver IDs of the Node.
+func (c *clusterNode) nodeState() string {
 	c.Helper()
 	node, ok := apiservertest.Get[*corev1.Node](c.server, "", "n1")
 	require.True(c, ok)
 	return node.Labels["topology.ebs.example/zone"] + " " + node.Annotations[csi.AnnotationNodeID]
 }
 
-// drivers returns the names of the drivers in the CSINode.
-func (c *clusterNode) drivers() (names []string) {
+// csiNodeDrivers returns the names of the drivers in the CSINode.
+func (c *clusterNode) csiNodeDrivers() (names []string) {
 	node, _ := apiservertest.Get[*storagev1.CSINode](c.server, "", "n1")
 	if node == nil {
 		return nil
@@ -85,13 +85,13 @@ func TestClusterNodeOfRegisteredDriverIsInBothObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClusterNode(t, nil)
 		require.NoError(t, c.InstallDriver(t.Context(), ebs))
-		require.Equal(t, `a {"ebs.example":"i-1"}`, c.node())
-		require.Equal(t, []string{"ebs.example"}, c.drivers())
-		require.NoError(t, c.InstallDriver(t.Context(), ebs), "as after each restart of the driver")
-		require.Equal(t, []string{"ebs.example"}, c.drivers())
+		require.Equal(t, `a {"ebs.example":"i-1"}`, c.nodeState())
+		require.Equal(t, []string{"ebs.example"}, c.csiNodeDrivers())
+		require.NoError(t, c.InstallDriver(t.Context(), ebs), "a second installation succeeds, as after a restart of the driver")
+		require.Equal(t, []string{"ebs.example"}, c.csiNodeDrivers())
 		require.NoError(t, c.UninstallDriver(t.Context(), "ebs.example"))
-		require.Equal(t, "a ", c.node(), "other drivers may have the label")
-		require.Empty(t, c.drivers())
+		require.Equal(t, "a ", c.nodeState(), "the zone label stays, because other drivers may use it")
+		require.Empty(t, c.csiNodeDrivers())
 		require.NoError(t, c.UninstallDriver(t.Context(), "ebs.example"))
 	})
 }
@@ -103,11 +103,11 @@ func TestClusterNodeWithoutAPIServerAcceptsDriverAndWritesItLater(t *testing.T) 
 		c.server.SetUnavailable(true)
 		require.NoError(t, c.InstallDriver(t.Context(), ebs))
 		time.Sleep(time.Minute)
-		require.Equal(t, " ", c.node())
+		require.Equal(t, " ", c.nodeState())
 		c.server.SetUnavailable(false)
 		time.Sleep(11 * time.Second) // the longest pause between attempts, and the request
-		require.Equal(t, `a {"ebs.example":"i-1"}`, c.node())
-		require.Equal(t, []string{"ebs.example"}, c.drivers())
+		require.Equal(t, `a {"ebs.example":"i-1"}`, c.nodeState())
+		require.Equal(t, []string{"ebs.example"}, c.csiNodeDrivers())
 	})
 }
 
@@ -117,11 +117,11 @@ func TestClusterNodeWritesNoDriverThatWasUninstalledMeanwhile(t *testing.T) {
 		c := newClusterNode(t, nil)
 		c.server.SetUnavailable(true)
 		require.NoError(t, c.InstallDriver(t.Context(), ebs))
-		require.Error(t, c.UninstallDriver(t.Context(), "ebs.example"), "the caller repeats it")
+		require.Error(t, c.UninstallDriver(t.Context(), "ebs.example"), "an error makes the caller repeat the deregistration")
 		c.server.SetUnavailable(false)
 		time.Sleep(time.Minute)
-		require.Equal(t, " ", c.node())
-		require.Empty(t, c.drivers())
+		require.Equal(t, " ", c.nodeState())
+		require.Empty(t, c.csiNodeDrivers())
 	})
 }
 
@@ -131,11 +131,11 @@ func TestClusterNodeUninstallDuringWriteRemovesDriver(t *testing.T) {
 		c := newClusterNode(t, nil)
 		c.server.SetUnavailable(true)
 		require.NoError(t, c.InstallDriver(t.Context(), ebs))
-		c.returnUntil(apiservertest.Match{Verb: "get", Resource: "csinodes"}) // Run has written the Node
+		c.awaitSlowRequest(apiservertest.Match{Verb: "get", Resource: "csinodes"}) // Run has written the Node, but not the CSINode
 		require.NoError(t, c.UninstallDriver(t.Context(), "ebs.example"))
 		time.Sleep(time.Minute)
-		require.Equal(t, "a ", c.node())
-		require.Empty(t, c.drivers())
+		require.Equal(t, "a ", c.nodeState())
+		require.Empty(t, c.csiNodeDrivers())
 	})
 }
 
@@ -145,12 +145,12 @@ func TestClusterNodeInstallDuringWriteOfOlderInfoWins(t *testing.T) {
 		c := newClusterNode(t, nil)
 		c.server.SetUnavailable(true)
 		require.NoError(t, c.InstallDriver(t.Context(), ebs))
-		c.returnUntil(apiservertest.Match{Verb: "patch", Resource: "nodes"})
+		c.awaitSlowRequest(apiservertest.Match{Verb: "patch", Resource: "nodes"})
 		moved := ebs
 		moved.NodeID = "i-2"
 		require.NoError(t, c.InstallDriver(t.Context(), moved))
 		time.Sleep(time.Minute)
-		require.Equal(t, `a {"ebs.example":"i-2"}`, c.node())
+		require.Equal(t, `a {"ebs.example":"i-2"}`, c.nodeState())
 	})
 }
 
@@ -168,7 +168,7 @@ func TestClusterNodeInstallWhileAPIServerHangsEndsWithContext(t *testing.T) {
 		}
 		remove()
 		time.Sleep(2 * time.Minute)
-		require.ElementsMatch(t, []string{"ebs.example", "efs.example"}, c.drivers())
+		require.ElementsMatch(t, []string{"ebs.example", "efs.example"}, c.csiNodeDrivers())
 	})
 }
 
@@ -179,8 +179,8 @@ func TestClusterNodeReturnsRefusals(t *testing.T) {
 		code   int
 		err    string
 	}{
-		"the API server forbids it":   {nil, http.StatusForbidden, "get nodes n1: "},
-		"the Node is in another zone": {map[string]string{"topology.ebs.example/zone": "b"}, 0, `label topology.ebs.example/zone is "b", must be "a"`},
+		"API server forbids the request": {nil, http.StatusForbidden, "get nodes n1: "},
+		"Node is in another zone":        {map[string]string{"topology.ebs.example/zone": "b"}, 0, `label topology.ebs.example/zone is "b", must be "a"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -191,8 +191,8 @@ func TestClusterNodeReturnsRefusals(t *testing.T) {
 				require.ErrorContains(t, c.InstallDriver(t.Context(), ebs), test.err)
 				requests := c.server.CountRequests(apiservertest.Match{})
 				time.Sleep(time.Hour)
-				require.Equal(t, requests, c.server.CountRequests(apiservertest.Match{}), "nothing is left to do for Run")
-				require.Empty(t, c.drivers())
+				require.Equal(t, requests, c.server.CountRequests(apiservertest.Match{}), "Run sends no request after a refusal")
+				require.Empty(t, c.csiNodeDrivers())
 			})
 		})
 	}

@@ -65,13 +65,13 @@ func TestNodeInfoPassedToNodeUpdaterWithRetries(t *testing.T) {
 	p, err := csi.New(csi.Options{Registry: registry, NodeUpdater: n})
 	require.NoError(t, err)
 	d := csitest.Start(t, csitest.Options{Registry: registry})
-	run(t, p)
+	runPlugin(t, p)
 	require.Eventually(t, func() bool { return len(d.RegistrationResults()) > 0 }, timeout, time.Millisecond)
 	require.Contains(t, d.RegistrationResults()[0], "register plugin csi.example at socket "+d.RegistrationSocket()+": CSI driver csi.example: write to the Node: no API server")
 	require.Empty(t, p.Drivers())
 }
 
-func run(t *testing.T, p *csi.Plugin) {
+func runPlugin(t *testing.T, p *csi.Plugin) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -100,7 +100,7 @@ func TestRegistrationByVersion(t *testing.T) {
 			p, err := csi.New(csi.Options{Registry: registry})
 			require.NoError(t, err)
 			d := csitest.Start(t, csitest.Options{Registry: registry, Versions: c.versions})
-			run(t, p)
+			runPlugin(t, p)
 			require.Eventually(t, func() bool { return len(d.RegistrationResults()) > 0 }, timeout, time.Millisecond)
 			if c.refused == "" {
 				require.Equal(t, "registered", d.RegistrationResults()[0])
@@ -121,19 +121,19 @@ func TestOnlyHigherVersionReplacesDriver(t *testing.T) {
 	require.Eventually(t, func() bool { return len(same.RegistrationResults()) > 0 }, timeout, time.Millisecond)
 	require.Contains(t, same.RegistrationResults()[0], "is registered already, with version 1.1.0")
 	same.Stop()
-	other := filepath.Join(registry, "other") // where no retry of the one that was refused looks
+	other := filepath.Join(registry, "other") // a directory that is not read again for the refused driver
 	require.NoError(t, os.Mkdir(other, 0o750))
 	next := csitest.Start(t, csitest.Options{Registry: other, Versions: []string{"1.2.0"}})
 	require.Eventually(t, func() bool { return slices.Contains(next.RegistrationResults(), "registered") }, timeout, time.Millisecond)
 	e.driver.Stop()
-	v := e.persistent(false)
+	v := e.newPersistentVolume(false)
 	require.Never(t, func() bool { return len(e.plugin.Drivers()) == 0 }, 500*time.Millisecond, 10*time.Millisecond)
 	_, err := e.plugin.SetUp(t.Context(), v)
 	require.NoError(t, err)
 	require.Equal(t, []string{"NodeGetInfo", "NodePublishVolume"}, next.Methods())
 }
 
-// If the old driver was deregistered meanwhile, no driver remains.
+// If the old driver is deregistered during a failed registration, no driver remains.
 func TestFailedSuccessorLeavesDriverRegistered(t *testing.T) {
 	n := &recordingUpdater{}
 	e := newEnv(t, csitest.Options{Versions: []string{"1.1.0"}}, csi.Options{NodeUpdater: n})
@@ -149,14 +149,14 @@ func TestFailedSuccessorLeavesDriverRegistered(t *testing.T) {
 	require.Eventually(t, func() bool { return len(next.RegistrationResults()) > 0 }, timeout, time.Millisecond)
 	require.Contains(t, next.RegistrationResults()[0], "no node")
 	require.Equal(t, []string{"csi.example"}, e.plugin.Drivers())
-	_, err := e.plugin.SetUp(t.Context(), e.persistent(false))
+	_, err := e.plugin.SetUp(t.Context(), e.newPersistentVolume(false))
 	require.NoError(t, err)
 	require.Equal(t, []string{"NodePublishVolume"}, e.driver.Methods())
 	require.Empty(t, n.removed)
 
-	<-asked // it is tried again
+	<-asked // the registration is retried
 	e.driver.Stop()
-	time.Sleep(time.Second) // until the registry has seen that
+	time.Sleep(time.Second) // until the plugin has detected the removed socket
 	answer <- errors.New("no node")
 	require.Eventually(t, func() bool { return len(next.RegistrationResults()) > 1 }, timeout, time.Millisecond)
 	require.Eventually(t, func() bool { return len(e.plugin.Drivers()) == 0 }, timeout, time.Millisecond)
@@ -186,7 +186,7 @@ func TestWatchReportsRegisteredDriver(t *testing.T) {
 			cancel()
 			require.NoError(t, <-ended)
 			return
-		case <-time.After(time.Second): // the watch may have begun too late for it
+		case <-time.After(time.Second): // Watch may have started after the registration
 		}
 	}
 }
@@ -194,7 +194,7 @@ func TestWatchReportsRegisteredDriver(t *testing.T) {
 func TestWaitForAttachPassesPublishContext(t *testing.T) {
 	c := &cluster{attachments: map[string]*storagev1.VolumeAttachment{}}
 	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{Attachments: c})
-	v := e.persistent(false)
+	v := e.newPersistentVolume(false)
 	require.True(t, v.Device.Attachable)
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -230,13 +230,13 @@ func TestWaitForAttachPassesPublishContext(t *testing.T) {
 func TestDeviceRefusesPVNamedLikeBlockDirectory(t *testing.T) {
 	e := newEnv(t, csitest.Options{}, csi.Options{})
 	for _, name := range []string{"staging", "publish"} {
-		v := e.persistent(true)
+		v := e.newPersistentVolume(true)
 		v.SpecName, v.PV.Name = name, name
 		_, err := e.plugin.Device(t.Context(), v)
 		require.ErrorContains(t, err, "PV "+name+" cannot be a block volume")
 		v.Block = false
 		_, err = e.plugin.Device(t.Context(), v)
-		require.NoError(t, err, "a file system is elsewhere")
+		require.NoError(t, err, "a file system volume has another directory")
 	}
 }
 

@@ -50,8 +50,8 @@ func inlinePod(uid, driver string) *corev1.Pod {
 	}
 }
 
-// engine starts a volume.Volumes with the plugin of e. stop stops it like a crash of the agent: its volumes remain set up.
-func (e *env) engine(wait time.Duration) (v *volume.Volumes, stop func()) {
+// startEngine starts a volume.Volumes with the plugin of e. stop stops it like a crash of the agent: its volumes remain set up.
+func (e *env) startEngine(wait time.Duration) (v *volume.Volumes, stop func()) {
 	e.t.Helper()
 	v, err := volume.New(volume.Options{
 		Root: filepath.Join(e.root, "pods"), Plugins: map[string]volume.Plugin{volume.CSI: e.plugin}, Watcher: e.plugin, Claims: &e.claims, WaitTimeout: wait,
@@ -86,7 +86,7 @@ func TestHungDriverDelaysOnlyItsPods(t *testing.T) {
 		},
 	})
 	require.Eventually(t, func() bool { return len(e.plugin.Drivers()) == 2 }, timeout, time.Millisecond)
-	v, _ := e.engine(timeout)
+	v, _ := e.startEngine(timeout)
 	var wg, waiting sync.WaitGroup
 	var stuck error
 	ctx, cancel := context.WithCancel(t.Context())
@@ -116,13 +116,13 @@ func TestHungDriverDelaysOnlyItsPods(t *testing.T) {
 	}
 	require.Empty(t, e.driver.Volumes())
 	require.Empty(t, hung.Volumes())
-	require.Empty(t, e.files())
+	require.Empty(t, e.listFiles())
 }
 
 // Volumes of an agent that was killed are used again, or torn down by their records.
 func TestRestartedAgentUsesOrRemovesVolumes(t *testing.T) {
 	e := newEnv(t, csitest.Options{}, csi.Options{Drivers: driverObject(func(s *storagev1.CSIDriverSpec) {})})
-	v, stop := e.engine(timeout)
+	v, stop := e.startEngine(timeout)
 	kept, gone := inlinePod("kept", "csi.example"), inlinePod("gone", "csi.example")
 	require.NoError(t, v.Prepare(t.Context(), kept))
 	require.NoError(t, v.Prepare(t.Context(), gone))
@@ -131,7 +131,7 @@ func TestRestartedAgentUsesOrRemovesVolumes(t *testing.T) {
 	stop()
 	e.driver.ClearCalls()
 
-	v, _ = e.engine(timeout)
+	v, _ = e.startEngine(timeout)
 	require.NoError(t, v.Prepare(t.Context(), kept))
 	require.Equal(t, []string{"NodePublishVolume"}, e.driver.Methods())
 	require.Equal(t, before, e.driver.Volumes())
@@ -139,7 +139,7 @@ func TestRestartedAgentUsesOrRemovesVolumes(t *testing.T) {
 	require.Len(t, e.driver.Volumes(), 1)
 	require.NoError(t, v.Release(t.Context(), "uid-kept"))
 	require.Empty(t, e.driver.Volumes())
-	require.Empty(t, e.files())
+	require.Empty(t, e.listFiles())
 }
 
 // claimPod returns a pod that mounts the claim name or, if block is true, uses it as a device.
@@ -153,8 +153,8 @@ func claimPod(uid, name string, block bool) *corev1.Pod {
 	return p
 }
 
-// claim binds a claim to a volume of the driver.
-func (e *env) claim(name string) {
+// bindClaim binds a claim to a volume of the driver.
+func (e *env) bindClaim(name string) {
 	mode := corev1.PersistentVolumeFilesystem
 	e.claims.Bind("default", name, &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pv-" + name},
@@ -169,15 +169,15 @@ func (e *env) claim(name string) {
 // Claims and the CSIDriver object are deleted before the last pod is released.
 func TestSharedClaimStagedOnceAndUnstagedByRecords(t *testing.T) {
 	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{})
-	e.claim("data")
-	v, stop := e.engine(timeout)
+	e.bindClaim("data")
+	v, stop := e.startEngine(timeout)
 	require.NoError(t, v.Prepare(t.Context(), claimPod("a", "data", false)))
 	require.NoError(t, v.Prepare(t.Context(), claimPod("b", "data", false)))
 	require.Equal(t, []string{"NodeStageVolume", "NodePublishVolume", "NodePublishVolume"}, e.driver.Methods())
 	stop()
 	e.driver.ClearCalls()
 
-	v, stop = e.engine(timeout)
+	v, stop = e.startEngine(timeout)
 	require.NoError(t, v.Prepare(t.Context(), claimPod("b", "data", false)))
 	require.Equal(t, []string{"NodeStageVolume", "NodePublishVolume"}, e.driver.Methods())
 	e.claims.FailCalls(errors.New("no API server"))
@@ -185,12 +185,12 @@ func TestSharedClaimStagedOnceAndUnstagedByRecords(t *testing.T) {
 	stop()
 	e.driver.ClearCalls()
 
-	v, _ = e.engine(timeout)
+	v, _ = e.startEngine(timeout)
 	require.NoError(t, v.Release(t.Context(), "uid-b"))
 	require.Eventually(t, func() bool { return len(e.driver.Volumes()) == 0 }, timeout, time.Millisecond)
 	require.Equal(t, []string{"NodeUnpublishVolume", "NodeUnstageVolume"}, e.driver.Methods())
 	require.Eventually(t, func() bool {
-		return !slices.ContainsFunc(e.files(), func(f string) bool { return strings.HasSuffix(f, "globalmount/") })
+		return !slices.ContainsFunc(e.listFiles(), func(f string) bool { return strings.HasSuffix(f, "globalmount/") })
 	}, timeout, time.Millisecond)
 }
 
@@ -224,18 +224,18 @@ func crashAt(t *testing.T, at int, after bool) {
 				case <-dying:
 				default:
 					close(dying)
-					time.Sleep(50 * time.Millisecond) // the agent is gone by then
+					time.Sleep(50 * time.Millisecond) // gives the agent time to stop
 				}
 			}
 			return err
 		},
 	}, csi.Options{})
-	e.claim("data")
-	v, stop := e.engine(timeout)
+	e.bindClaim("data")
+	v, stop := e.startEngine(timeout)
 	pod := claimPod("a", "data", false)
 	worked := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { // prepare, update by nobody, release
+	go func() { // prepares and releases the pod
 		defer close(worked)
 		if v.Prepare(ctx, pod) == nil {
 			_ = v.Release(ctx, "uid-a")
@@ -249,28 +249,28 @@ func crashAt(t *testing.T, at int, after bool) {
 	stop()
 	<-worked
 
-	v, _ = e.engine(timeout)
-	if at <= 2 { // it was on its way up
+	v, _ = e.startEngine(timeout)
+	if at <= 2 { // the volume was still to be set up
 		require.NoError(t, v.Prepare(t.Context(), pod))
 	}
 	require.NoError(t, v.Release(t.Context(), "uid-a"))
 	require.Eventually(t, func() bool { return len(e.driver.Volumes()) == 0 }, timeout, time.Millisecond, "%v", e.driver.Volumes())
 	require.Eventually(t, func() bool {
-		return !slices.ContainsFunc(e.files(), func(f string) bool { return strings.Contains(f, "vol_data.json") || strings.Contains(f, "mount") })
+		return !slices.ContainsFunc(e.listFiles(), func(f string) bool { return strings.Contains(f, "vol_data.json") || strings.Contains(f, "mount") })
 	}, timeout, time.Millisecond)
 }
 
 // The pods do not wait for the end of their back-off. The fastest of several attempts counts, because the machine may be busy.
 func TestWaitingPodsStartWhenDriverRegisters(t *testing.T) {
 	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{})
-	e.claim("data")
-	v, _ := e.engine(1700 * time.Millisecond)
+	e.bindClaim("data")
+	v, _ := e.startEngine(1700 * time.Millisecond)
 	took := time.Hour
 	for i := 0; i < 5 && took > 1500*time.Millisecond; i++ {
 		e.driver.Stop()
 		require.Eventually(t, func() bool { return len(e.plugin.Drivers()) == 0 }, timeout, time.Millisecond)
 		pod := claimPod(fmt.Sprint(i), "data", false)
-		require.Eventually(t, func() bool { // it fails at 0, 0.5, 1.5 s, and would again at 3.5
+		require.Eventually(t, func() bool { // attempts fail at 0, 0.5 and 1.5 s; the next one would be at 3.5 s
 			err := v.Prepare(t.Context(), pod)
 			return err != nil && strings.Contains(err.Error(), "driver name csi.example not found in the list of registered CSI drivers")
 		}, timeout, time.Millisecond)
@@ -295,7 +295,7 @@ func TestVolumeRepublishedIfRequired(t *testing.T) {
 		return nil
 	}}, csi.Options{Drivers: c})
 	e.refresh = 20 * time.Millisecond
-	v, _ := e.engine(timeout)
+	v, _ := e.startEngine(timeout)
 	require.NoError(t, v.Prepare(t.Context(), inlinePod("a", "csi.example")))
 	require.Eventually(t, func() bool { return len(e.driver.Methods()) >= 3 }, timeout, time.Millisecond)
 	fail.Store(true)
@@ -309,7 +309,7 @@ func TestVolumeRepublishedIfRequired(t *testing.T) {
 
 	e = newEnv(t, csitest.Options{}, csi.Options{Drivers: driverObject(nil)})
 	e.refresh = 20 * time.Millisecond
-	v, _ = e.engine(timeout)
+	v, _ = e.startEngine(timeout)
 	require.NoError(t, v.Prepare(t.Context(), inlinePod("a", "csi.example")))
 	time.Sleep(200 * time.Millisecond)
 	require.Equal(t, []string{"NodePublishVolume"}, e.driver.Methods())
@@ -317,13 +317,13 @@ func TestVolumeRepublishedIfRequired(t *testing.T) {
 
 func TestVolumeExpandedOncePerNodeAndMeasured(t *testing.T) {
 	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{})
-	e.claim("data")
+	e.bindClaim("data")
 	pvc, err := e.claims.PersistentVolumeClaim(t.Context(), "default", "data")
 	require.NoError(t, err)
 	pvc = pvc.DeepCopy()
 	pvc.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("512Mi")}
 	e.claims.Put(pvc, nil)
-	v, _ := e.engine(timeout)
+	v, _ := e.startEngine(timeout)
 	require.NoError(t, v.Prepare(t.Context(), claimPod("a", "data", false)))
 	require.NoError(t, v.Prepare(t.Context(), claimPod("b", "data", false)))
 	require.Equal(t, []string{"NodeStageVolume", "NodePublishVolume", "NodeExpandVolume", "NodePublishVolume"}, e.driver.Methods())

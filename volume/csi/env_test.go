@@ -63,7 +63,7 @@ type env struct {
 	driver  *csitest.Driver
 	plugin  *csi.Plugin
 	claims  volumetest.Claims
-	refresh time.Duration // of the engine
+	refresh time.Duration // refresh interval of the engine
 	stop    func()
 }
 
@@ -76,13 +76,13 @@ func newEnv(t *testing.T, d csitest.Options, o csi.Options) *env {
 	require.NoError(t, os.Mkdir(o.Registry, 0o750))
 	d.Registry = o.Registry
 	e.driver = csitest.Start(t, d)
-	e.run(o)
-	e.await()
+	e.startPlugin(o)
+	e.awaitDriver()
 	return e
 }
 
-// run starts a plugin with the options o. A second call replaces the plugin, like a restart of the agent.
-func (e *env) run(o csi.Options) {
+// startPlugin starts a plugin with the options o. A second call replaces the plugin, like a restart of the agent.
+func (e *env) startPlugin(o csi.Options) {
 	e.t.Helper()
 	if e.stop != nil {
 		e.stop()
@@ -97,8 +97,8 @@ func (e *env) run(o csi.Options) {
 	e.plugin = p
 }
 
-// await waits until the driver is registered, and clears its calls.
-func (e *env) await() {
+// awaitDriver waits until the driver is registered, and clears its calls.
+func (e *env) awaitDriver() {
 	e.t.Helper()
 	require.Eventually(e.t, func() bool { return slices.Contains(e.driver.RegistrationResults(), "registered") }, timeout, time.Millisecond)
 	require.Equal(e.t, []string{"csi.example"}, e.plugin.Drivers())
@@ -106,8 +106,8 @@ func (e *env) await() {
 	e.driver.ClearCalls()
 }
 
-// pod returns a pod with an fsGroup.
-func pod() *corev1.Pod {
+// newPod returns a pod with an fsGroup.
+func newPod() *corev1.Pod {
 	group := int64(4321)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-1"},
@@ -115,17 +115,17 @@ func pod() *corev1.Pod {
 	}
 }
 
-// inline returns an inline volume of a pod.
-func (e *env) inline(attributes map[string]string) volume.Volume {
-	p := pod()
+// newInlineVolume returns an inline volume of a pod.
+func (e *env) newInlineVolume(attributes map[string]string) volume.Volume {
+	p := newPod()
 	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
 		Driver: "csi.example", VolumeAttributes: attributes,
 	}}}}
-	return e.volume(p, "data")
+	return e.newVolume(p, "data")
 }
 
-// volume returns the first volume of p as package volume passes it to the plugin. spec is its name on disk.
-func (e *env) volume(p *corev1.Pod, spec string) volume.Volume {
+// newVolume returns the first volume of p as package volume passes it to the plugin. spec is its name on disk.
+func (e *env) newVolume(p *corev1.Pod, spec string) volume.Volume {
 	e.t.Helper()
 	dir := filepath.Join(e.root, "pods", string(p.UID))
 	v := volume.Volume{
@@ -136,14 +136,14 @@ func (e *env) volume(p *corev1.Pod, spec string) volume.Volume {
 	return v
 }
 
-// persistent returns a volume with a claim, and its device.
-func (e *env) persistent(block bool) volume.Volume {
+// newPersistentVolume returns a volume with a claim, and its device.
+func (e *env) newPersistentVolume(block bool) volume.Volume {
 	e.t.Helper()
-	p := pod()
+	p := newPod()
 	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"},
 	}}}
-	v := e.volume(p, "pv1")
+	v := e.newVolume(p, "pv1")
 	v.Block = block
 	v.PV = &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pv1"},
@@ -166,14 +166,14 @@ func (e *env) withDevice(v volume.Volume) volume.Volume {
 	return v
 }
 
-// recorded returns v with only the fields that a restarted agent reads from its record.
-func recorded(v volume.Volume) volume.Volume {
+// asRecorded returns v with only the fields that a restarted agent reads from its record.
+func asRecorded(v volume.Volume) volume.Volume {
 	v.Pod, v.Source, v.Claim, v.PV, v.Recovered = nil, nil, nil, nil, true
 	return v
 }
 
-// files returns the files and directories below the directories of pods and plugins.
-func (e *env) files() []string {
+// listFiles returns the files and directories below the directories of pods and plugins.
+func (e *env) listFiles() []string {
 	e.t.Helper()
 	found := []string{}
 	for _, dir := range []string{"pods", "plugins"} {
@@ -197,8 +197,8 @@ func (e *env) files() []string {
 	return found
 }
 
-// data returns the contents of vol_data.json in a directory.
-func data(t *testing.T, dir string) map[string]string {
+// readVolData returns the contents of vol_data.json in a directory.
+func readVolData(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "vol_data.json"))
 	require.NoError(t, err)

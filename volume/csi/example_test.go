@@ -23,7 +23,7 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	plugins := map[string]volume.Plugin{volume.CSI: plugin} // for volume.Options, whose Watcher it can be, too
+	plugins := map[string]volume.Plugin{volume.CSI: plugin} // for volume.Options, in which plugin can also be the Watcher
 	fmt.Println(len(plugins), plugin.Drivers())
 	// Output:
 	// 1 []
@@ -37,7 +37,7 @@ func ExampleNodeInfo() {
 	changed, err := info.AddToNode(&node)
 	fmt.Println(changed, err, node.Annotations[csi.AnnotationNodeID], node.Labels)
 	fmt.Println(info.AddToCSINode(&csiNode), *csiNode.Spec.Drivers[0].Allocatable.Count, csiNode.Spec.Drivers[0].TopologyKeys)
-	changed, err = csi.RemoveFromNode(&node, "csi.example") // when the driver is gone
+	changed, err = csi.RemoveFromNode(&node, "csi.example") // after the driver was deregistered
 	fmt.Println(changed, err, csi.RemoveFromCSINode(&csiNode, "csi.example"))
 	// Output:
 	// true <nil> {"csi.example":"id-7"} map[topology.example/zone:a]

@@ -24,7 +24,7 @@ func TestDriverReceivesSELinuxLabel(t *testing.T) {
 	yes := true
 	c := driverObject(func(s *storagev1.CSIDriverSpec) { s.SELinuxMount = &yes })
 	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{Drivers: c})
-	v := e.persistent(false)
+	v := e.newPersistentVolume(false)
 	can, err := e.plugin.MountsWithLabel(t.Context(), v)
 	require.NoError(t, err)
 	require.True(t, can)
@@ -41,10 +41,10 @@ func TestDriverReceivesSELinuxLabel(t *testing.T) {
 	assert.Equal(t, want, calls[1].Request.(*spec.NodePublishVolumeRequest).GetVolumeCapability().GetMount().GetMountFlags())
 	assert.Equal(t, []string{"noatime"}, v.PV.Spec.MountOptions)
 	for _, dir := range []string{v.Dir, filepath.Dir(v.StagingDir)} {
-		assert.Equal(t, v.SELinuxLabel, data(t, dir)["seLinuxMountContext"], dir)
+		assert.Equal(t, v.SELinuxLabel, readVolData(t, dir)["seLinuxMountContext"], dir)
 	}
-	require.NoError(t, e.plugin.TearDown(t.Context(), recorded(v)))
-	require.NoError(t, e.plugin.Unstage(t.Context(), recorded(v)))
+	require.NoError(t, e.plugin.TearDown(t.Context(), asRecorded(v)))
+	require.NoError(t, e.plugin.Unstage(t.Context(), asRecorded(v)))
 	assert.NoDirExists(t, v.Dir)
 	assert.NoDirExists(t, filepath.Dir(v.StagingDir))
 }
@@ -53,24 +53,24 @@ func TestMountsWithLabelFollowsCSIDriver(t *testing.T) {
 	no := false
 	for name, c := range map[string]*cluster{"no object": {}, "not said": driverObject(nil), "no": driverObject(func(s *storagev1.CSIDriverSpec) { s.SELinuxMount = &no })} {
 		e := newEnv(t, csitest.Options{}, csi.Options{Drivers: c})
-		can, err := e.plugin.MountsWithLabel(t.Context(), e.persistent(false))
+		can, err := e.plugin.MountsWithLabel(t.Context(), e.newPersistentVolume(false))
 		require.NoError(t, err, name)
 		assert.False(t, can, name)
 	}
-	e := newEnv(t, csitest.Options{}, csi.Options{Drivers: unknown{}})
-	v := e.inline(nil)
+	e := newEnv(t, csitest.Options{}, csi.Options{Drivers: failingDrivers{}})
+	v := e.newInlineVolume(nil)
 	_, err := e.plugin.MountsWithLabel(t.Context(), v)
-	require.ErrorIs(t, err, errUnknown)
+	require.ErrorIs(t, err, errUnavailable)
 	v.Source.CSI = nil
 	_, err = e.plugin.MountsWithLabel(t.Context(), v)
 	require.ErrorContains(t, err, "not a CSI volume")
 }
 
-// errUnknown is the error of an unavailable API server.
-var errUnknown = errors.New("the API server is gone")
+// errUnavailable is the error of an unavailable API server.
+var errUnavailable = errors.New("the API server is gone")
 
-type unknown struct{}
+type failingDrivers struct{}
 
-func (unknown) CSIDriver(context.Context, string) (*storagev1.CSIDriver, error) {
-	return nil, errUnknown
+func (failingDrivers) CSIDriver(context.Context, string) (*storagev1.CSIDriver, error) {
+	return nil, errUnavailable
 }

@@ -73,8 +73,8 @@ func newLoop(t *testing.T) *loop {
 	require.NoError(t, os.Symlink(built, l.binary))
 	t.Cleanup(func() {
 		l.kill()
-		for _, device := range l.attached() {
-			t.Errorf("left attached: %s", device)
+		for _, device := range l.attachedDevices() {
+			t.Errorf("loop device %s is still attached", device)
 			_ = exec.Command("losetup", "-d", device).Run()
 		}
 	})
@@ -83,7 +83,7 @@ func newLoop(t *testing.T) *loop {
 	yes := true
 	c.drivers[loopName].Spec.PodInfoOnMount = &yes
 	require.NoError(t, os.MkdirAll(filepath.Join(l.root, "plugins_registry"), 0o750))
-	l.run(csi.Options{Registry: filepath.Join(l.root, "plugins_registry"), NodeName: "n1", Drivers: c})
+	l.startPlugin(csi.Options{Registry: filepath.Join(l.root, "plugins_registry"), NodeName: "n1", Drivers: c})
 	l.start()
 	return l
 }
@@ -114,8 +114,8 @@ func (l *loop) restart() {
 	l.start()
 }
 
-// attached returns the loop devices that the driver has attached for volumes.
-func (l *loop) attached() (devices []string) {
+// attachedDevices returns the loop devices that the driver has attached for volumes.
+func (l *loop) attachedDevices() (devices []string) {
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	require.NoError(l.t, err)
 	for _, file := range files {
@@ -126,22 +126,22 @@ func (l *loop) attached() (devices []string) {
 	return devices
 }
 
-// claimed returns a volume with a claim of 16 MiB.
-func (l *loop) claimed(uid string, block bool) volume.Volume {
+// newClaimedVolume returns a volume with a claim of 16 MiB.
+func (l *loop) newClaimedVolume(uid string, block bool) volume.Volume {
 	l.t.Helper()
 	image := filepath.Join(l.data, "volumes", "disk1.img")
 	if _, err := os.Stat(image); err != nil {
 		require.NoError(l.t, os.WriteFile(image, nil, 0o600))
 		require.NoError(l.t, os.Truncate(image, 16<<20))
 	}
-	v := l.persistent(block)
+	v := l.newPersistentVolume(block)
 	v.PV.Spec.CSI.Driver, v.PV.Spec.CSI.VolumeHandle, v.PV.Spec.CSI.VolumeAttributes = loopName, "disk1", nil
 	v.UID, v.PodDir = uid, filepath.Join(l.root, "pods", uid)
 	v.Dir = filepath.Join(v.PodDir, "volumes/kubernetes.io~csi/pv1")
 	return l.withDevice(v)
 }
 
-func capacity(t *testing.T, path string) int64 {
+func fileSystemSize(t *testing.T, path string) int64 {
 	t.Helper()
 	var st unix.Statfs_t
 	require.NoError(t, unix.Statfs(path, &st))
@@ -152,7 +152,7 @@ func capacity(t *testing.T, path string) int64 {
 // its files for the next pod.
 func TestLoopFilesystemSurvivesDriverRestarts(t *testing.T) {
 	l := newLoop(t)
-	one, two := l.claimed("one", false), l.claimed("two", false)
+	one, two := l.newClaimedVolume("one", false), l.newClaimedVolume("two", false)
 	require.NoError(t, l.plugin.Stage(t.Context(), one))
 	l.restart()
 	again := one
@@ -171,42 +171,42 @@ func TestLoopFilesystemSurvivesDriverRestarts(t *testing.T) {
 	require.FileExists(t, filepath.Join(second.HostPath, "file"))
 	require.ErrorIs(t, os.WriteFile(filepath.Join(second.HostPath, "no"), nil, 0o600), unix.EROFS)
 
-	before := capacity(t, m.HostPath)
+	before := fileSystemSize(t, m.HostPath)
 	err = l.plugin.NodeExpand(t.Context(), one, volume.Expansion{OldSize: 16 << 20, NewSize: 32 << 20})
-	if mayResize(t) {
+	if canResize(t) {
 		require.NoError(t, err)
-		require.Greater(t, capacity(t, second.HostPath), before+10<<20)
-	} else { // as much as this machine allows: the driver is asked, and says why not
+		require.Greater(t, fileSystemSize(t, second.HostPath), before+10<<20)
+	} else { // without CAP_SYS_RESOURCE the driver is called and returns the reason
 		require.ErrorContains(t, err, "Permission denied to resize filesystem")
 	}
-	u, err := l.plugin.Usage(t.Context(), recorded(one))
+	u, err := l.plugin.Usage(t.Context(), asRecorded(one))
 	require.NoError(t, err)
-	require.EqualValues(t, capacity(t, m.HostPath), u.CapacityBytes)
+	require.EqualValues(t, fileSystemSize(t, m.HostPath), u.CapacityBytes)
 	require.Less(t, u.AvailableBytes, u.CapacityBytes)
-	require.Len(t, l.attached(), 1)
+	require.Len(t, l.attachedDevices(), 1)
 
-	require.NoError(t, l.plugin.TearDown(t.Context(), recorded(one)))
+	require.NoError(t, l.plugin.TearDown(t.Context(), asRecorded(one)))
 	l.restart()
-	require.NoError(t, l.plugin.TearDown(t.Context(), recorded(two)))
-	require.NoError(t, l.plugin.Unstage(t.Context(), recorded(one)))
+	require.NoError(t, l.plugin.TearDown(t.Context(), asRecorded(two)))
+	require.NoError(t, l.plugin.Unstage(t.Context(), asRecorded(one)))
 	require.NoDirExists(t, one.StagingDir)
-	require.Eventually(t, func() bool { return len(l.attached()) == 0 }, timeout, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(l.attachedDevices()) == 0 }, timeout, 10*time.Millisecond)
 
-	three := l.claimed("three", false)
+	three := l.newClaimedVolume("three", false)
 	require.NoError(t, l.plugin.Stage(t.Context(), three))
 	m, err = l.plugin.SetUp(t.Context(), three)
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(m.HostPath, "file"))
 	require.NoError(t, err)
 	require.Equal(t, "data", string(text))
-	// The driver refuses to remove a volume that is still mounted, although it is not published.
+	// TearDown fails after the driver was killed, and keeps the mount. It succeeds after the restart.
 	l.kill()
-	require.Error(t, l.plugin.TearDown(t.Context(), recorded(three)))
+	require.Error(t, l.plugin.TearDown(t.Context(), asRecorded(three)))
 	require.FileExists(t, filepath.Join(m.HostPath, "file"))
 	l.restartAfterKill()
-	require.NoError(t, l.plugin.TearDown(t.Context(), recorded(three)))
-	require.NoError(t, l.plugin.Unstage(t.Context(), recorded(three)))
-	require.Eventually(t, func() bool { return len(l.attached()) == 0 }, timeout, 10*time.Millisecond)
+	require.NoError(t, l.plugin.TearDown(t.Context(), asRecorded(three)))
+	require.NoError(t, l.plugin.Unstage(t.Context(), asRecorded(three)))
+	require.Eventually(t, func() bool { return len(l.attachedDevices()) == 0 }, timeout, 10*time.Millisecond)
 }
 
 // restartAfterKill starts a driver although sockets of a killed driver remain.
@@ -214,13 +214,13 @@ func (l *loop) restartAfterKill() {
 	l.t.Helper()
 	l.start()
 	require.Eventually(l.t, func() bool {
-		_, err := l.plugin.Usage(l.t.Context(), recorded(l.claimed("three", false)))
+		_, err := l.plugin.Usage(l.t.Context(), asRecorded(l.newClaimedVolume("three", false)))
 		return err == nil
 	}, timeout, 10*time.Millisecond)
 }
 
-// mayResize reports whether a mounted file system can be expanded, which needs CAP_SYS_RESOURCE.
-func mayResize(t *testing.T) bool {
+// canResize reports whether a mounted file system can be expanded, which needs CAP_SYS_RESOURCE.
+func canResize(t *testing.T) bool {
 	t.Helper()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -230,7 +230,7 @@ func mayResize(t *testing.T) bool {
 
 func TestLoopBlockVolume(t *testing.T) {
 	l := newLoop(t)
-	v := l.claimed("one", true)
+	v := l.newClaimedVolume("one", true)
 	require.NoError(t, l.plugin.Stage(t.Context(), v))
 	l.restart()
 	m, err := l.plugin.SetUp(t.Context(), v)
@@ -246,13 +246,13 @@ func TestLoopBlockVolume(t *testing.T) {
 	require.NoError(t, f.Sync())
 	require.NoError(t, f.Close())
 	require.NoError(t, l.plugin.NodeExpand(t.Context(), v, volume.Expansion{NewSize: 32 << 20}))
-	size, err := os.ReadFile("/sys/block/" + filepath.Base(l.attached()[0]) + "/size")
+	size, err := os.ReadFile("/sys/block/" + filepath.Base(l.attachedDevices()[0]) + "/size")
 	require.NoError(t, err)
 	require.Equal(t, "65536", strings.TrimSpace(string(size)))
-	require.NoError(t, l.plugin.TearDown(t.Context(), recorded(v)))
+	require.NoError(t, l.plugin.TearDown(t.Context(), asRecorded(v)))
 	require.NoFileExists(t, m.HostPath)
-	require.NoError(t, l.plugin.Unstage(t.Context(), recorded(v)))
-	require.Eventually(t, func() bool { return len(l.attached()) == 0 }, timeout, 10*time.Millisecond)
+	require.NoError(t, l.plugin.Unstage(t.Context(), asRecorded(v)))
+	require.Eventually(t, func() bool { return len(l.attachedDevices()) == 0 }, timeout, 10*time.Millisecond)
 	image, err := os.Open(filepath.Join(l.data, "volumes", "disk1.img"))
 	require.NoError(t, err)
 	defer image.Close()
@@ -265,12 +265,12 @@ func TestLoopBlockVolume(t *testing.T) {
 // An inline volume is not removed while the pod has a file system mounted inside.
 func TestLoopInlineVolumeKeptWhileMounted(t *testing.T) {
 	l := newLoop(t)
-	v := l.inline(map[string]string{"size": "8388608"})
+	v := l.newInlineVolume(map[string]string{"size": "8388608"})
 	fsType := "ext4"
 	v.Source.CSI.Driver, v.Source.CSI.FSType = loopName, &fsType
 	m, err := l.plugin.SetUp(t.Context(), v)
 	require.NoError(t, err)
-	require.Less(t, capacity(t, m.HostPath), int64(8<<20))
+	require.Less(t, fileSystemSize(t, m.HostPath), int64(8<<20))
 	require.NoError(t, os.WriteFile(filepath.Join(m.HostPath, "file"), []byte("data"), 0o600))
 	l.restart()
 	again := v
@@ -281,16 +281,16 @@ func TestLoopInlineVolumeKeptWhileMounted(t *testing.T) {
 
 	// vol_data.json is lost. The driver is known from the pod; otherwise no mounted file system is removed.
 	require.NoError(t, os.Remove(filepath.Join(v.Dir, "vol_data.json")))
-	require.ErrorContains(t, l.plugin.TearDown(t.Context(), recorded(v)), "is unknown: unmount")
+	require.ErrorContains(t, l.plugin.TearDown(t.Context(), asRecorded(v)), "is unknown: unmount")
 	require.FileExists(t, filepath.Join(m.HostPath, "file"))
 	require.NoError(t, l.plugin.TearDown(t.Context(), v))
 	require.NoDirExists(t, v.Dir)
-	require.Eventually(t, func() bool { return len(l.attached()) == 0 }, timeout, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(l.attachedDevices()) == 0 }, timeout, 10*time.Millisecond)
 	left, err := os.ReadDir(filepath.Join(l.data, "inline"))
 	require.NoError(t, err)
 	assert.Empty(t, left)
 
-	bad := l.inline(map[string]string{"size": "many"})
+	bad := l.newInlineVolume(map[string]string{"size": "many"})
 	bad.Source = &corev1.Volume{Name: "data", VolumeSource: *bad.Source.VolumeSource.DeepCopy()}
 	bad.Source.CSI.Driver = loopName
 	_, err = l.plugin.SetUp(t.Context(), bad)
@@ -305,14 +305,14 @@ func TestLoopRecovered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLoop(t)
 			block := mode == corev1.PersistentVolumeBlock
-			l.claimed("", block) // makes the image
-			l.claim("data")
+			l.newClaimedVolume("", block) // creates the image file of the volume
+			l.bindClaim("data")
 			pv, err := l.claims.PersistentVolume(t.Context(), "pv-data")
 			require.NoError(t, err)
 			pvc, err := l.claims.PersistentVolumeClaim(t.Context(), "default", "data")
 			require.NoError(t, err)
 			pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle, pv.Spec.VolumeMode, pvc.Spec.VolumeMode = loopName, "disk1", &mode, &mode
-			v, stop := l.engine(timeout)
+			v, stop := l.startEngine(timeout)
 			a, b := claimPod("a", "data", block), claimPod("b", "data", block)
 			require.NoError(t, v.Prepare(t.Context(), a))
 			stop()
@@ -321,7 +321,7 @@ func TestLoopRecovered(t *testing.T) {
 			require.Eventually(t, func() bool { return len(l.plugin.Drivers()) == 0 }, timeout, time.Millisecond)
 			l.claims.FailCalls(errors.New("no API server"))
 
-			v, _ = l.engine(timeout)
+			v, _ = l.startEngine(timeout)
 			require.NoError(t, v.Prepare(t.Context(), a))
 			require.NoError(t, v.WaitError("uid-a"))
 			require.ErrorContains(t, v.Prepare(t.Context(), b), "no API server")
@@ -332,7 +332,7 @@ func TestLoopRecovered(t *testing.T) {
 			require.NoError(t, v.Prepare(t.Context(), b))
 			require.NoError(t, v.Release(t.Context(), "uid-a"))
 			require.NoError(t, v.Release(t.Context(), "uid-b"))
-			require.Eventually(t, func() bool { return len(l.attached()) == 0 }, timeout, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return len(l.attachedDevices()) == 0 }, timeout, 10*time.Millisecond)
 		})
 	}
 }

@@ -55,7 +55,7 @@ func TestInlineVolumePublishedAndRemoved(t *testing.T) {
 	})
 	c.secrets = map[string]*corev1.Secret{"shop/key": {Data: map[string][]byte{"password": []byte("hunter2")}}}
 	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{Drivers: c, Secrets: c, Tokens: tokens})
-	v := e.inline(map[string]string{"size": "1"})
+	v := e.newInlineVolume(map[string]string{"size": "1"})
 	fsType := "ext4"
 	v.Source.CSI.FSType, v.Source.CSI.NodePublishSecretRef = &fsType, &corev1.LocalObjectReference{Name: "key"}
 
@@ -63,12 +63,12 @@ func TestInlineVolumePublishedAndRemoved(t *testing.T) {
 	require.NoError(t, err)
 	at := filepath.Join(v.Dir, "mount")
 	require.Equal(t, volume.Mount{HostPath: at, UpdatePeriodically: true}, m)
-	handle := data(t, v.Dir)["volumeHandle"]
+	handle := readVolData(t, v.Dir)["volumeHandle"]
 	require.Equal(t, "csi-d6e418cffb6079f9b02d83af7dffbf3511ed5a26b3f106f1f3ca764ed6505c9c", handle)
 	require.Equal(t, map[string]string{
 		"specVolID": "data", "volumeHandle": handle, "driverName": "csi.example", "nodeName": "n1", "volumeLifecycleMode": "Ephemeral",
-		"attachmentID": data(t, v.Dir)["attachmentID"],
-	}, data(t, v.Dir))
+		"attachmentID": readVolData(t, v.Dir)["attachmentID"],
+	}, readVolData(t, v.Dir))
 	want := &spec.NodePublishVolumeRequest{
 		VolumeId: handle, TargetPath: at, Secrets: map[string]string{"password": "hunter2"},
 		VolumeContext: map[string]string{
@@ -83,9 +83,9 @@ func TestInlineVolumePublishedAndRemoved(t *testing.T) {
 		},
 	}
 	e.requireCall(want)
-	require.Equal(t, map[string]string{"size": "1"}, v.Source.CSI.VolumeAttributes, "the pod is not changed")
+	require.Equal(t, map[string]string{"size": "1"}, v.Source.CSI.VolumeAttributes, "the pod spec is not modified")
 
-	// The tokens are passed as secrets now.
+	// Now the driver gets the tokens as secrets.
 	c.drivers["csi.example"].Spec.ServiceAccountTokenInSecrets = &yes
 	v.Update = true
 	_, err = e.plugin.SetUp(t.Context(), v)
@@ -95,12 +95,12 @@ func TestInlineVolumePublishedAndRemoved(t *testing.T) {
 	delete(want.VolumeContext, key)
 	e.requireCall(want)
 
-	require.NoError(t, e.plugin.TearDown(t.Context(), recorded(v)))
+	require.NoError(t, e.plugin.TearDown(t.Context(), asRecorded(v)))
 	e.requireCall(&spec.NodeUnpublishVolumeRequest{VolumeId: handle, TargetPath: at})
-	require.Equal(t, []string{"pods/uid-1/volumes/kubernetes.io~csi/"}, e.files())
+	require.Equal(t, []string{"pods/uid-1/volumes/kubernetes.io~csi/"}, e.listFiles())
 	require.Empty(t, e.driver.Volumes())
-	require.NoError(t, e.plugin.TearDown(t.Context(), recorded(v)))
-	require.Empty(t, e.driver.Methods(), "there is nothing to be taken")
+	require.NoError(t, e.plugin.TearDown(t.Context(), asRecorded(v)))
+	require.Empty(t, e.driver.Methods(), "a second teardown makes no call")
 }
 
 // The volume is published for two pods, and removed by its record alone.
@@ -111,7 +111,7 @@ func TestPVStagedPublishedExpandedAndRemovedByRecord(t *testing.T) {
 	}
 	health := &spec.VolumeHealth{HealthStatuses: []*spec.VolumeHealth_VolumeHealthEntry{{Status: spec.VolumeHealthErrorType_DEGRADED, Reason: "Slow", Message: "one disk is gone"}}}
 	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities(), Health: health}, csi.Options{Secrets: c})
-	v := e.persistent(false)
+	v := e.newPersistentVolume(false)
 	pv := v.PV.Spec.CSI
 	pv.NodeStageSecretRef = &corev1.SecretReference{Namespace: "infra", Name: "stage"}
 	pv.NodePublishSecretRef = &corev1.SecretReference{Namespace: "infra", Name: "publish"}
@@ -132,7 +132,7 @@ func TestPVStagedPublishedExpandedAndRemovedByRecord(t *testing.T) {
 	e.requireCall(&spec.NodeStageVolumeRequest{
 		VolumeId: "handle1", StagingTargetPath: v.StagingDir, Secrets: secret("stage"), VolumeContext: map[string]string{"size": "1"}, VolumeCapability: capability("4321"),
 	})
-	require.Equal(t, map[string]string{"volumeHandle": "handle1", "driverName": "csi.example"}, data(t, filepath.Dir(v.StagingDir)))
+	require.Equal(t, map[string]string{"volumeHandle": "handle1", "driverName": "csi.example"}, readVolData(t, filepath.Dir(v.StagingDir)))
 
 	v.ReadOnly = true
 	m, err := e.plugin.SetUp(t.Context(), v)
@@ -143,7 +143,7 @@ func TestPVStagedPublishedExpandedAndRemovedByRecord(t *testing.T) {
 		VolumeId: "handle1", StagingTargetPath: v.StagingDir, TargetPath: at, Readonly: true, Secrets: secret("publish"),
 		VolumeContext: map[string]string{"size": "1"}, VolumeCapability: capability("4321"),
 	})
-	require.Equal(t, "Persistent", data(t, v.Dir)["volumeLifecycleMode"])
+	require.Equal(t, "Persistent", readVolData(t, v.Dir)["volumeLifecycleMode"])
 
 	require.NoError(t, e.plugin.NodeExpand(t.Context(), v, volume.Expansion{OldSize: 1, NewSize: 2 << 30}))
 	e.requireCall(&spec.NodeExpandVolumeRequest{
@@ -151,27 +151,27 @@ func TestPVStagedPublishedExpandedAndRemovedByRecord(t *testing.T) {
 		CapacityRange: &spec.CapacityRange{RequiredBytes: 2 << 30},
 	})
 
-	u, err := e.plugin.Usage(t.Context(), recorded(v))
+	u, err := e.plugin.Usage(t.Context(), asRecorded(v))
 	require.NoError(t, err)
 	require.Equal(t, volume.Usage{
 		UsedBytes: 100_000, CapacityBytes: 1_000_000, AvailableBytes: 900_000, UsedInodes: 1, Inodes: 100, FreeInodes: 99, Abnormal: "Degraded Slow: one disk is gone",
 	}, u)
 	e.driver.ClearCalls()
 
-	require.ErrorContains(t, e.plugin.Unstage(t.Context(), recorded(v)), "the volume is published")
+	require.ErrorContains(t, e.plugin.Unstage(t.Context(), asRecorded(v)), "the volume is published")
 	e.driver.ClearCalls()
-	require.NoError(t, e.plugin.TearDown(t.Context(), recorded(v)))
+	require.NoError(t, e.plugin.TearDown(t.Context(), asRecorded(v)))
 	e.requireCall(&spec.NodeUnpublishVolumeRequest{VolumeId: "handle1", TargetPath: at})
-	require.NoError(t, e.plugin.Unstage(t.Context(), recorded(v)))
+	require.NoError(t, e.plugin.Unstage(t.Context(), asRecorded(v)))
 	e.requireCall(&spec.NodeUnstageVolumeRequest{VolumeId: "handle1", StagingTargetPath: v.StagingDir})
-	require.NoError(t, e.plugin.Unstage(t.Context(), recorded(v)))
-	require.Empty(t, e.driver.Methods(), "there is nothing to be undone")
-	require.Equal(t, []string{"pods/uid-1/volumes/kubernetes.io~csi/", "plugins/kubernetes.io/csi/"}, e.files())
+	require.NoError(t, e.plugin.Unstage(t.Context(), asRecorded(v)))
+	require.Empty(t, e.driver.Methods(), "a second Unstage makes no call")
+	require.Equal(t, []string{"pods/uid-1/volumes/kubernetes.io~csi/", "plugins/kubernetes.io/csi/"}, e.listFiles())
 }
 
 func TestBlockVolumeStagedAndPublished(t *testing.T) {
 	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{})
-	v := e.persistent(true)
+	v := e.newPersistentVolume(true)
 	home := filepath.Join(v.PluginDir, "kubernetes.io/csi/volumeDevices")
 	require.Equal(t, filepath.Join(home, "staging/pv1"), v.StagingDir)
 	require.Equal(t, "kubernetes.io/csi/volumeDevices/pv1/dev", v.Device.MapDir)
@@ -181,7 +181,7 @@ func TestBlockVolumeStagedAndPublished(t *testing.T) {
 		AccessType: &spec.VolumeCapability_Block{Block: &spec.VolumeCapability_BlockVolume{}},
 	}
 	e.requireCall(&spec.NodeStageVolumeRequest{VolumeId: "handle1", StagingTargetPath: v.StagingDir, VolumeContext: map[string]string{"size": "1"}, VolumeCapability: capability})
-	kept := data(t, filepath.Join(home, "pv1/data"))
+	kept := readVolData(t, filepath.Join(home, "pv1/data"))
 	require.Equal(t, map[string]string{
 		"specVolID": "pv1", "volumeHandle": "handle1", "driverName": "csi.example", "nodeName": "n1",
 		"attachmentID": "csi-8cbaf06d7a4e36b1715f23f3058c27d7bcd65c9ebc8d358f04acd03173daa0b2",
@@ -194,21 +194,21 @@ func TestBlockVolumeStagedAndPublished(t *testing.T) {
 	e.requireCall(&spec.NodePublishVolumeRequest{
 		VolumeId: "handle1", StagingTargetPath: v.StagingDir, TargetPath: at, VolumeContext: map[string]string{"size": "1"}, VolumeCapability: capability,
 	})
-	r := recorded(v)
-	r.Device.Data = nil // as a kubelet leaves it: there is no record
+	r := asRecorded(v)
+	r.Device.Data = nil // like a volume of the kubelet, which has no record
 	require.NoError(t, e.plugin.TearDown(t.Context(), r))
 	e.requireCall(&spec.NodeUnpublishVolumeRequest{VolumeId: "handle1", TargetPath: at})
 	require.NoError(t, e.plugin.Unstage(t.Context(), r))
 	e.requireCall(&spec.NodeUnstageVolumeRequest{VolumeId: "handle1", StagingTargetPath: v.StagingDir})
-	for _, left := range e.files() {
+	for _, left := range e.listFiles() {
 		require.NotContains(t, left, "pv1", "left behind")
 	}
 }
 
-// Nothing is created for the driver in the directory of plugins.
+// No directory is created for the driver in the directory of plugins.
 func TestDriverWithoutStagingNotCalledToStage(t *testing.T) {
 	e := newEnv(t, csitest.Options{}, csi.Options{})
-	v := e.persistent(false)
+	v := e.newPersistentVolume(false)
 	require.NoError(t, e.plugin.Stage(t.Context(), v))
 	require.Empty(t, e.driver.Methods())
 	_, err := e.plugin.SetUp(t.Context(), v)
@@ -217,13 +217,13 @@ func TestDriverWithoutStagingNotCalledToStage(t *testing.T) {
 	require.Empty(t, request.GetStagingTargetPath())
 	require.Equal(t, spec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, request.GetVolumeCapability().GetAccessMode().GetMode())
 	e.driver.ClearCalls()
-	require.NoError(t, e.plugin.NodeExpand(t.Context(), v, volume.Expansion{NewSize: 2}), "somebody else does that")
+	require.NoError(t, e.plugin.NodeExpand(t.Context(), v, volume.Expansion{NewSize: 2}), "a driver without the capability is not called to expand")
 	_, err = e.plugin.Usage(t.Context(), v)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.Empty(t, e.driver.Methods())
-	require.NoError(t, e.plugin.TearDown(t.Context(), recorded(v)))
+	require.NoError(t, e.plugin.TearDown(t.Context(), asRecorded(v)))
 	e.driver.ClearCalls()
-	require.NoError(t, e.plugin.Unstage(t.Context(), recorded(v)))
+	require.NoError(t, e.plugin.Unstage(t.Context(), asRecorded(v)))
 	require.Empty(t, e.driver.Methods())
 }
 
@@ -244,40 +244,40 @@ func TestOnlyFinalErrorsLeaveNothing(t *testing.T) {
 	}}, csi.Options{})
 	for _, block := range []bool{false, true} {
 		code.Store(0)
-		v := e.persistent(block)
-		require.NoError(t, e.plugin.Stage(t.Context(), v)) // what is there for all volumes stays
+		v := e.newPersistentVolume(block)
+		require.NoError(t, e.plugin.Stage(t.Context(), v)) // creates the directories that all volumes share
 		_, err := e.plugin.SetUp(t.Context(), v)
 		require.NoError(t, err)
-		require.NoError(t, e.plugin.TearDown(t.Context(), recorded(v)))
-		require.NoError(t, e.plugin.Unstage(t.Context(), recorded(v)))
+		require.NoError(t, e.plugin.TearDown(t.Context(), asRecorded(v)))
+		require.NoError(t, e.plugin.Unstage(t.Context(), asRecorded(v)))
 		for c, want := range final {
 			code.Store(uint32(c))
 			for name, do := range map[string]func(v volume.Volume) error{
 				"stage":   func(v volume.Volume) error { return e.plugin.Stage(t.Context(), v) },
 				"publish": func(v volume.Volume) error { _, err := e.plugin.SetUp(t.Context(), v); return err },
 			} {
-				before := e.files()
+				before := e.listFiles()
 				err := do(v)
 				require.ErrorContains(t, err, "as told")
 				assert.Equal(t, want, isFinal(err), "%s %v", name, c)
 				if want {
-					assert.Equal(t, before, e.files(), "%s %v", name, c)
+					assert.Equal(t, before, e.listFiles(), "%s %v", name, c)
 				} else {
-					assert.NotEqual(t, before, e.files(), "%s %v", name, c)
+					assert.NotEqual(t, before, e.listFiles(), "%s %v", name, c)
 				}
 				again := v
 				again.Recovered = true
-				left := e.files()
+				left := e.listFiles()
 				err = do(again)
-				assert.False(t, isFinal(err), "an earlier agent may have done it: %s %v", name, c)
+				assert.False(t, isFinal(err), "an error for a recovered volume is never final: %s %v", name, c)
 				for _, path := range left {
 					if filepath.Base(path) == "vol_data.json" {
 						assert.FileExists(t, filepath.Join(e.root, path))
 					}
 				}
 				code.Store(0)
-				require.NoError(t, e.plugin.TearDown(t.Context(), recorded(v)))
-				require.NoError(t, e.plugin.Unstage(t.Context(), recorded(v)))
+				require.NoError(t, e.plugin.TearDown(t.Context(), asRecorded(v)))
+				require.NoError(t, e.plugin.Unstage(t.Context(), asRecorded(v)))
 				code.Store(uint32(c))
 			}
 		}
@@ -297,8 +297,8 @@ func TestErrorBeforeFirstCallIsFinal(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.True(t, isFinal(err), "%v", err)
 	}
-	fails(e.inline(nil), `volume mode "Ephemeral" not supported by driver csi.example (only supports ["Persistent"])`)
-	v := e.persistent(false)
+	fails(e.newInlineVolume(nil), `volume mode "Ephemeral" not supported by driver csi.example (only supports ["Persistent"])`)
+	v := e.newPersistentVolume(false)
 	require.True(t, v.Device.Attachable)
 	fails(v, "volume attachment csi-")
 	no := false
@@ -313,10 +313,10 @@ func TestErrorBeforeFirstCallIsFinal(t *testing.T) {
 	v.PV.Spec.CSI.Driver, v.PV.Spec.CSI.VolumeHandle = "csi.example", ""
 	fails(v, "the volume handle is empty")
 	delete(c.drivers, "csi.example")
-	fails(e.inline(nil), "no CSIDriver object")
+	fails(e.newInlineVolume(nil), "no CSIDriver object")
 	require.Empty(t, e.driver.Methods())
 	require.NoDirExists(t, v.Dir)
-	require.NoDirExists(t, e.inline(nil).Dir)
+	require.NoDirExists(t, e.newInlineVolume(nil).Dir)
 }
 
 func TestErrorsContainNoSecretsAndAreCut(t *testing.T) {
@@ -328,7 +328,7 @@ func TestErrorsContainNoSecretsAndAreCut(t *testing.T) {
 		}
 		return nil
 	}}, csi.Options{Drivers: c, Secrets: c})
-	v := e.inline(nil)
+	v := e.newInlineVolume(nil)
 	v.Source.CSI.NodePublishSecretRef = &corev1.LocalObjectReference{Name: "key"}
 	_, err := e.plugin.SetUp(t.Context(), v)
 	require.ErrorContains(t, err, "NodePublishVolume of CSI driver csi.example: rpc error: code = Internal desc = wrong password [secret] long")
@@ -341,12 +341,12 @@ func TestErrorsContainNoSecretsAndAreCut(t *testing.T) {
 
 // scriptedDriver is a driver whose responses a test changes while it runs.
 type scriptedDriver struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	fault func(ctx context.Context, c csitest.Call) error
 	done  func(err error) error
 }
 
-func (m *scriptedDriver) set(fault func(ctx context.Context, c csitest.Call) error, done func(err error) error) {
+func (m *scriptedDriver) setHandlers(fault func(ctx context.Context, c csitest.Call) error, done func(err error) error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fault, m.done = fault, done
@@ -376,13 +376,13 @@ func (m *scriptedDriver) options() csitest.Options {
 	}
 }
 
-// A driver that hangs is called until the timeout only.
+// A hanging call ends at the timeout.
 func TestCallsRepeatedAfterHangCrashOrWrongResponse(t *testing.T) {
 	m := &scriptedDriver{}
-	e := newEnv(t, m.options(), csi.Options{Drivers: driverObject(nil), Timeout: 5 * time.Second}) // in which a busy machine answers
-	v := e.inline(nil)
+	e := newEnv(t, m.options(), csi.Options{Drivers: driverObject(nil), Timeout: 5 * time.Second}) // long enough for the driver on a busy machine
+	v := e.newInlineVolume(nil)
 
-	m.set(csitest.Hang, nil)
+	m.setHandlers(csitest.Hang, nil)
 	begun := time.Now()
 	_, err := e.plugin.SetUp(t.Context(), v)
 	require.Error(t, err)
@@ -391,12 +391,12 @@ func TestCallsRepeatedAfterHangCrashOrWrongResponse(t *testing.T) {
 	require.FileExists(t, filepath.Join(v.Dir, "vol_data.json"))
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	err = e.plugin.TearDown(short, recorded(v))
+	err = e.plugin.TearDown(short, asRecorded(v))
 	require.Error(t, err)
-	require.FileExists(t, filepath.Join(v.Dir, "vol_data.json"), "it may be published still")
+	require.FileExists(t, filepath.Join(v.Dir, "vol_data.json"), "the data is kept: the volume may still be published")
 
 	entered := make(chan struct{}, 10)
-	m.set(func(ctx context.Context, c csitest.Call) error { entered <- struct{}{}; return csitest.Hang(ctx, c) }, nil)
+	m.setHandlers(func(ctx context.Context, c csitest.Call) error { entered <- struct{}{}; return csitest.Hang(ctx, c) }, nil)
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); <-entered; e.driver.Stop() }()
 	_, err = e.plugin.SetUp(t.Context(), v)
@@ -406,32 +406,32 @@ func TestCallsRepeatedAfterHangCrashOrWrongResponse(t *testing.T) {
 	require.Eventually(t, func() bool { return len(e.plugin.Drivers()) == 0 }, timeout, time.Millisecond)
 	_, err = e.plugin.SetUp(t.Context(), v)
 	require.ErrorContains(t, err, "not found in the list of registered CSI drivers")
-	require.ErrorContains(t, e.plugin.TearDown(t.Context(), recorded(v)), "not found in the list")
-	m.set(nil, nil)
+	require.ErrorContains(t, e.plugin.TearDown(t.Context(), asRecorded(v)), "not found in the list")
+	m.setHandlers(nil, nil)
 	told := len(e.driver.RegistrationResults())
 	e.driver.Restart()
 	require.Eventually(t, func() bool { return slices.Contains(e.driver.RegistrationResults()[told:], "registered") }, timeout, time.Millisecond)
 
-	m.set(nil, func(error) error { return status.Error(codes.Unavailable, "no answer") })
+	m.setHandlers(nil, func(error) error { return status.Error(codes.Unavailable, "no answer") })
 	_, err = e.plugin.SetUp(t.Context(), v)
 	require.ErrorContains(t, err, "NodeGetCapabilities")
-	require.False(t, isFinal(err), "one of before may have done it")
-	calls := 0 // guarded by the lock of m
-	m.set(nil, func(err error) error {
+	require.False(t, isFinal(err), "not final: an earlier call may have published the volume")
+	calls := 0 // guarded by m.mu
+	m.setHandlers(nil, func(err error) error {
 		if calls++; calls == 1 {
-			return err // what the driver can do
+			return err // NodeGetCapabilities
 		}
 		return status.Error(codes.Unavailable, "no answer")
 	})
 	_, err = e.plugin.SetUp(t.Context(), v)
 	require.ErrorContains(t, err, "NodePublishVolume")
 	require.False(t, isFinal(err))
-	m.set(nil, nil)
+	m.setHandlers(nil, nil)
 	require.Len(t, e.driver.Volumes(), 1)
 	_, err = e.plugin.SetUp(t.Context(), v)
 	require.NoError(t, err)
 	require.Len(t, e.driver.Volumes(), 1)
-	require.NoError(t, e.plugin.TearDown(t.Context(), recorded(v)))
+	require.NoError(t, e.plugin.TearDown(t.Context(), asRecorded(v)))
 	require.Empty(t, e.driver.Volumes())
 }
 
@@ -443,17 +443,17 @@ func TestFailedRepublishKeepsVolume(t *testing.T) {
 		}
 		return nil
 	}}, csi.Options{Drivers: driverObject(nil)})
-	v := e.inline(nil)
+	v := e.newInlineVolume(nil)
 	_, err := e.plugin.SetUp(t.Context(), v)
 	require.NoError(t, err)
-	before := e.files()
+	before := e.listFiles()
 	fail.Store(true)
 	for _, again := range []volume.Volume{v, v} {
 		again.Update = true
 		_, err = e.plugin.SetUp(t.Context(), again)
 		require.ErrorContains(t, err, "the token has expired")
 		require.False(t, isFinal(err))
-		require.Equal(t, before, e.files())
+		require.Equal(t, before, e.listFiles())
 	}
 }
 
@@ -465,24 +465,24 @@ func TestTearDownWithDamagedVolData(t *testing.T) {
 		"huge": `{"driverName":"csi.example","volumeHandle":"` + strings.Repeat("x", 100_000) + `"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := e.inline(nil)
+			v := e.newInlineVolume(nil)
 			require.NoError(t, os.MkdirAll(filepath.Join(v.Dir, "mount"), 0o750))
 			require.NoError(t, os.WriteFile(filepath.Join(v.Dir, "vol_data.json"), []byte(text), 0o600))
-			require.NoError(t, e.plugin.TearDown(t.Context(), recorded(v)), "nothing is mounted")
+			require.NoError(t, e.plugin.TearDown(t.Context(), asRecorded(v)), "nothing is mounted")
 			require.NoDirExists(t, v.Dir)
 
-			d := e.persistent(false)
+			d := e.newPersistentVolume(false)
 			require.NoError(t, e.plugin.Stage(t.Context(), d))
 			require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(d.StagingDir), "vol_data.json"), []byte(text), 0o600))
 			e.driver.ClearCalls()
-			require.NoError(t, e.plugin.Unstage(t.Context(), recorded(d)), "the record knows it")
+			require.NoError(t, e.plugin.Unstage(t.Context(), asRecorded(d)), "the driver is known from the record")
 			require.Equal(t, []string{"NodeUnstageVolume"}, e.driver.Methods())
 			require.Empty(t, e.driver.Volumes())
 		})
 	}
-	v := e.inline(nil)
+	v := e.newInlineVolume(nil)
 	require.NoError(t, os.MkdirAll(v.Dir, 0o750))
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(v.Dir, "vol_data.json")))
-	require.NoError(t, e.plugin.TearDown(t.Context(), recorded(v)))
+	require.NoError(t, e.plugin.TearDown(t.Context(), asRecorded(v)))
 	require.FileExists(t, "/etc/passwd")
 }

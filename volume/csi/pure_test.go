@@ -54,7 +54,7 @@ func TestNeedsFSGroupByPolicy(t *testing.T) {
 		assert.Equal(t, c.want, o.needsFSGroup(&s, g), name)
 		if c.policy == "" {
 			o = policyOf(nil)
-			assert.Equal(t, c.want, o.needsFSGroup(&s, g), "no object: "+name)
+			assert.Equal(t, c.want, o.needsFSGroup(&s, g), "without CSIDriver object: "+name)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func FuzzParseData(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		o, err := parseData(text)
 		if err == nil && (checkDriver(o.driver) != nil || o.handle == "" || strings.ContainsAny(o.driver, "/\x00")) {
-			t.Fatalf("%q is taken for %+v", text, o)
+			t.Fatalf("%q is parsed as %+v", text, o)
 		}
 	})
 }
