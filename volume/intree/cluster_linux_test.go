@@ -22,14 +22,14 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// pair returns the key pair in the credential bundle of a volume, after verifying it with the trust bundle beside it.
-func pair(t *testing.T, n *node, m volume.Mount) string {
+// readKeyPair returns the key pair in the credential bundle of a volume, after verifying it with the trust bundle beside it.
+func readKeyPair(t *testing.T, n *node, m volume.Mount) string {
 	t.Helper()
-	bundle := []byte(n.read(m, "bundle"))
+	bundle := []byte(n.readFile(m, "bundle"))
 	p, err := tls.X509KeyPair(bundle, bundle)
 	require.NoError(t, err)
 	roots := x509.NewCertPool()
-	require.True(t, roots.AppendCertsFromPEM([]byte(n.read(m, "ca"))))
+	require.True(t, roots.AppendCertsFromPEM([]byte(n.readFile(m, "ca"))))
 	_, err = p.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	require.NoError(t, err)
 	return string(bundle)
@@ -62,8 +62,8 @@ func TestPodCertificateRenewedWithTrustBundle(t *testing.T) {
 		{clusterTrustBundle: {signerName: example.com/x, labelSelector: {}, path: ca}}]}}]}`,
 		"{volumeMounts: [{name: v, mountPath: /v}]}")
 	require.NoError(t, v.Prepare(ctx, pod))
-	m := volume.Mount{HostPath: n.volume(volume.Projected, pod).Dir}
-	first := pair(t, n, m)
+	m := volume.Mount{HostPath: n.newVolume(volume.Projected, pod).Dir}
+	first := readKeyPair(t, n, m)
 	st := stat(t, m.HostPath+"/..data/bundle")
 	assert.EqualValues(t, 0o640, st.Mode&0o777)
 	assert.EqualValues(t, 77, st.Uid)
@@ -72,13 +72,13 @@ func TestPodCertificateRenewedWithTrustBundle(t *testing.T) {
 	other, err := (&volumetest.Signer{}).TrustBundle("example.com:x:other", "example.com/x")
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		bundles.Put(other) // again, as it may not be watched yet
-		return len(n.read(m, "ca")) > len(ca.PEM)
+		bundles.Put(other) // repeated, because the watch may not have started
+		return len(n.readFile(m, "ca")) > len(ca.PEM)
 	}, 30*time.Second, 10*time.Millisecond)
-	assert.Equal(t, first, pair(t, n, m), "another bundle is no reason for another key")
+	assert.Equal(t, first, readKeyPair(t, n, m), "a new trust bundle does not renew the certificate")
 
 	require.NoError(t, v.Release(ctx, string(pod.UID)))
-	assert.Empty(t, intree.CertificateCounts(keeper), "the key is forgotten with the volume")
+	assert.Empty(t, intree.CertificateCounts(keeper), "the key is removed with the volume")
 }
 
 func TestShowsClusterObjects(t *testing.T) {
@@ -97,14 +97,14 @@ func TestShowsClusterObjects(t *testing.T) {
 		o    volume.Object
 		want bool
 	}{
-		"the bundle":              {named, volume.Object{Kind: volume.KindTrustBundle, Name: "ca"}, true},
-		"another bundle":          {named, volume.Object{Kind: volume.KindTrustBundle, Name: "other"}, false},
-		"any bundle of a signer":  {signer, volume.Object{Kind: volume.KindTrustBundle, Name: "other"}, true},
-		"any object":              {signer, volume.Object{}, true},
-		"the certificate":         {key, volume.Object{Kind: volume.KindPodCertificate, Namespace: "default", Name: "web"}, true},
-		"another pod's":           {key, volume.Object{Kind: volume.KindPodCertificate, Namespace: "default", Name: "db"}, false},
-		"a bundle, has none":      {key, volume.Object{Kind: volume.KindTrustBundle, Name: "ca"}, false},
-		"a certificate, has none": {named, volume.Object{Kind: volume.KindPodCertificate, Name: "web"}, false},
+		"bundle by name":                          {named, volume.Object{Kind: volume.KindTrustBundle, Name: "ca"}, true},
+		"another bundle":                          {named, volume.Object{Kind: volume.KindTrustBundle, Name: "other"}, false},
+		"bundle by signer name":                   {signer, volume.Object{Kind: volume.KindTrustBundle, Name: "other"}, true},
+		"any object":                              {signer, volume.Object{}, true},
+		"certificate of the pod":                  {key, volume.Object{Kind: volume.KindPodCertificate, Namespace: "default", Name: "web"}, true},
+		"certificate of another pod":              {key, volume.Object{Kind: volume.KindPodCertificate, Namespace: "default", Name: "db"}, false},
+		"bundle, volume without bundle":           {key, volume.Object{Kind: volume.KindTrustBundle, Name: "ca"}, false},
+		"certificate, volume without certificate": {named, volume.Object{Kind: volume.KindPodCertificate, Name: "web"}, false},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, shows(c.spec, c.o)) })
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// The events have no path of the host.
+// The events contain no host path.
 func TestSlowReporterUsesKubeletText(t *testing.T) {
 	var told []string
 	tell := slowReporter(volume.Volume{

@@ -28,7 +28,7 @@ func stat(t *testing.T, path string) (st unix.Stat_t) {
 	return st
 }
 
-func size(t *testing.T, path string) (kind, bytes int64) {
+func statFileSystem(t *testing.T, path string) (kind, bytes int64) {
 	t.Helper()
 	var st unix.Statfs_t
 	require.NoError(t, unix.Statfs(path, &st))
@@ -39,15 +39,15 @@ func TestEmptyDirOnDiskIsSetUpOnce(t *testing.T) {
 	old := unix.Umask(0o077)
 	defer unix.Umask(old)
 	n := newNode(t)
-	v := n.volume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v}]"))
+	v := n.newVolume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v}]"))
 	m := n.setUp(v)
 	assert.Equal(t, volume.Mount{HostPath: v.Dir, SELinuxRelabel: true}, m)
-	assert.EqualValues(t, unix.S_IFDIR|0o777, stat(t, v.Dir).Mode, "whatever the umask")
+	assert.EqualValues(t, unix.S_IFDIR|0o777, stat(t, v.Dir).Mode, "the mode does not depend on the umask")
 	require.FileExists(t, filepath.Join(v.PodDir, "plugins/kubernetes.io~empty-dir/v/ready"))
 
 	require.NoError(t, os.Remove(v.Dir))
 	n.setUp(v)
-	require.DirExists(t, v.Dir, "somebody has removed it")
+	require.DirExists(t, v.Dir, "a removed directory is created again")
 	n.tearDown(v)
 	require.NoDirExists(t, filepath.Join(v.PodDir, "plugins"))
 }
@@ -59,7 +59,7 @@ func TestEmptyDirModeIgnoresUmask(t *testing.T) {
 	n := newNode(t)
 	for mode, want := range map[string]uint32{"0": 0, "448": 0o700, "493": 0o755, "1023": 0o1777} {
 		for _, medium := range []string{"", "medium: Memory, "} {
-			v := n.volume(volume.EmptyDir, podtest.Pod(t, "{volumes: [{name: v, emptyDir: {"+medium+"mode: "+mode+"}}]}"))
+			v := n.newVolume(volume.EmptyDir, podtest.Pod(t, "{volumes: [{name: v, emptyDir: {"+medium+"mode: "+mode+"}}]}"))
 			n.setUp(v)
 			assert.Equal(t, unix.S_IFDIR|want, stat(t, v.Dir).Mode, medium+mode)
 			n.tearDown(v)
@@ -71,7 +71,7 @@ func TestEmptyDirHasFSGroup(t *testing.T) {
 	mounttest.Need(t)
 	n := newNode(t)
 	for _, medium := range []string{"{}", "{medium: Memory}"} {
-		v := n.volume(volume.EmptyDir, podtest.Pod(t, "{securityContext: {fsGroup: 1234}, volumes: [{name: v, emptyDir: "+medium+"}]}"))
+		v := n.newVolume(volume.EmptyDir, podtest.Pod(t, "{securityContext: {fsGroup: 1234}, volumes: [{name: v, emptyDir: "+medium+"}]}"))
 		n.setUp(v)
 		st := stat(t, v.Dir)
 		assert.EqualValues(t, 1234, st.Gid)
@@ -87,10 +87,10 @@ func TestTmpfsSizeIsLowestLimit(t *testing.T) {
 		node, spec string
 		want       int64
 	}{
-		"volume":              {"8Mi", "volumes: [{name: v, emptyDir: {medium: Memory, sizeLimit: 2Mi}}]", 2 << 20},
-		"pod":                 {"8Mi", "{volumes: [{name: v, emptyDir: {medium: Memory, sizeLimit: 2Mi}}], " + limited + "}", 1 << 20},
-		"node":                {"512Ki", "{volumes: [{name: v, emptyDir: {medium: Memory, sizeLimit: 2Mi}}], " + limited + "}", 512 << 10},
-		"one without a limit": {"8Mi", "{volumes: [{name: v, emptyDir: {medium: Memory}}], initContainers: [{name: i, image: i}], " + limited + "}", 8 << 20},
+		"volume":                  {"8Mi", "volumes: [{name: v, emptyDir: {medium: Memory, sizeLimit: 2Mi}}]", 2 << 20},
+		"pod":                     {"8Mi", "{volumes: [{name: v, emptyDir: {medium: Memory, sizeLimit: 2Mi}}], " + limited + "}", 1 << 20},
+		"node":                    {"512Ki", "{volumes: [{name: v, emptyDir: {medium: Memory, sizeLimit: 2Mi}}], " + limited + "}", 512 << 10},
+		"container without limit": {"8Mi", "{volumes: [{name: v, emptyDir: {medium: Memory}}], initContainers: [{name: i, image: i}], " + limited + "}", 8 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -98,9 +98,9 @@ func TestTmpfsSizeIsLowestLimit(t *testing.T) {
 				return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(c.node)}
 			}
 			n.plugins = intree.Plugins(n.options)
-			v := n.volume(volume.EmptyDir, podtest.Pod(t, c.spec))
+			v := n.newVolume(volume.EmptyDir, podtest.Pod(t, c.spec))
 			n.setUp(v)
-			kind, bytes := size(t, v.Dir)
+			kind, bytes := statFileSystem(t, v.Dir)
 			assert.EqualValues(t, unix.TMPFS_MAGIC, kind)
 			assert.Equal(t, c.want, bytes)
 			n.tearDown(v)
@@ -112,11 +112,11 @@ func TestTmpfsSizeIsLowestLimit(t *testing.T) {
 func TestTmpfsMountedAgainAfterReboot(t *testing.T) {
 	mounttest.Need(t)
 	n := newNode(t)
-	v := n.volume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v, emptyDir: {medium: Memory}}]"))
+	v := n.newVolume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v, emptyDir: {medium: Memory}}]"))
 	n.setUp(v)
 	require.NoError(t, unix.Unmount(v.Dir, 0))
 	n.setUp(v)
-	kind, _ := size(t, v.Dir)
+	kind, _ := statFileSystem(t, v.Dir)
 	assert.EqualValues(t, unix.TMPFS_MAGIC, kind)
 	n.tearDown(v)
 }
@@ -127,9 +127,9 @@ func TestHugePagesAreMounted(t *testing.T) {
 		t.Skip("the kernel has no huge pages of 2 MiB")
 	}
 	n := newNode(t)
-	v := n.volume(volume.EmptyDir, podtest.Pod(t, "{volumes: [{name: v, emptyDir: {medium: HugePages}}], containers: [{name: c, image: i, resources: {requests: {hugepages-2Mi: 4Mi}}}]}"))
+	v := n.newVolume(volume.EmptyDir, podtest.Pod(t, "{volumes: [{name: v, emptyDir: {medium: HugePages}}], containers: [{name: c, image: i, resources: {requests: {hugepages-2Mi: 4Mi}}}]}"))
 	n.setUp(v)
-	kind, _ := size(t, v.Dir)
+	kind, _ := statFileSystem(t, v.Dir)
 	assert.EqualValues(t, unix.HUGETLBFS_MAGIC, kind)
 	n.setUp(v)
 	n.tearDown(v)
@@ -151,7 +151,7 @@ func TestInvalidMediumFailsSetUpNotCheck(t *testing.T) {
 			all, err := volume.New(volume.Options{Root: t.TempDir(), Plugins: n.plugins})
 			require.NoError(t, err)
 			require.Empty(t, all.Check(p))
-			v := n.volume(c.plugin, p)
+			v := n.newVolume(c.plugin, p)
 			_, err = n.plugins[c.plugin].SetUp(t.Context(), v)
 			require.EqualError(t, err, c.want)
 			require.NoDirExists(t, v.Dir)
@@ -167,7 +167,7 @@ func TestTearDownUnmountsNestedMountAndKeepsItsFiles(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(data, "kept"), nil, 0o600))
 	for _, known := range []bool{true, false} {
-		v := n.volume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v}]"))
+		v := n.newVolume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v}]"))
 		n.setUp(v)
 		inside := filepath.Join(v.Dir, "a/b")
 		require.NoError(t, os.MkdirAll(inside, 0o755))
@@ -184,7 +184,7 @@ func TestTearDownUnmountsNestedMountAndKeepsItsFiles(t *testing.T) {
 func TestTearDownUnmountsHungFileSystem(t *testing.T) {
 	mounttest.Need(t)
 	n := newNode(t)
-	v := n.volume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v}]",
+	v := n.newVolume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v}]",
 		"{securityContext: {privileged: true}, volumeMounts: [{name: v, mountPath: /v, mountPropagation: Bidirectional}]}"))
 	n.setUp(v)
 	dead := filepath.Join(v.Dir, "dead")
@@ -197,7 +197,7 @@ func TestUsageByWalkAndStatfs(t *testing.T) {
 	mounttest.Need(t)
 	n := newNode(t)
 	for _, medium := range []string{"{}", "{medium: Memory, sizeLimit: 8Mi}"} {
-		v := n.volume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v, emptyDir: "+medium+"}]"))
+		v := n.newVolume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v, emptyDir: "+medium+"}]"))
 		n.setUp(v)
 		usager := n.plugins[volume.EmptyDir].(volume.UsageProvider)
 		before, err := usager.Usage(t.Context(), v)
@@ -210,8 +210,8 @@ func TestUsageByWalkAndStatfs(t *testing.T) {
 		require.NoError(t, err)
 		used := after.UsedBytes - before.UsedBytes
 		assert.GreaterOrEqual(t, used, uint64(1<<20), medium)
-		assert.Less(t, used, uint64(3<<19), "a file of two names counts once: %s", medium)
-		assert.Contains(t, []uint64{4, 5}, after.UsedInodes-before.UsedInodes, "a tmpfs counts names: %s", medium)
+		assert.Less(t, used, uint64(3<<19), "a file with two links counts once: %s", medium)
+		assert.Contains(t, []uint64{4, 5}, after.UsedInodes-before.UsedInodes, "a tmpfs counts links as inodes: %s", medium)
 		assert.NotZero(t, after.CapacityBytes)
 
 		other := filepath.Join(v.Dir, "mounted")
@@ -220,13 +220,13 @@ func TestUsageByWalkAndStatfs(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(other, "file"), make([]byte, 1<<19), 0o600))
 		again, err := usager.Usage(t.Context(), v)
 		require.NoError(t, err)
-		assert.Less(t, again.UsedBytes-after.UsedBytes, uint64(1<<19), "what is mounted does not count: %s", medium)
+		assert.Less(t, again.UsedBytes-after.UsedBytes, uint64(1<<19), "files of another mount do not count: %s", medium)
 		same := filepath.Join(v.Dir, "same")
 		require.NoError(t, os.Mkdir(same, 0o755))
 		require.NoError(t, unix.Mount(filepath.Join(v.Dir, "a"), same, "", unix.MS_BIND, ""))
 		bound, err := usager.Usage(t.Context(), v)
 		require.NoError(t, err)
-		assert.Less(t, bound.UsedBytes-again.UsedBytes, uint64(1<<19), "nor is counted what is bound: %s", medium)
+		assert.Less(t, bound.UsedBytes-again.UsedBytes, uint64(1<<19), "files of a bind mount do not count again: %s", medium)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err = usager.Usage(ctx, v)
@@ -239,7 +239,7 @@ func TestUsageByWalkAndStatfs(t *testing.T) {
 // The server of a file system in the volume has exited.
 func TestUsageSkipsHungFileSystem(t *testing.T) {
 	n := newNode(t)
-	v := n.volume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v}]"))
+	v := n.newVolume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v}]"))
 	n.setUp(v)
 	dead := filepath.Join(v.Dir, "dead")
 	require.NoError(t, os.Mkdir(dead, 0o755))
@@ -263,7 +263,7 @@ func TestIntegrationNoQuotaInTheHostsUserNamespace(t *testing.T) {
 	n := newNode(t)
 	n.root = root
 	for _, users := range []string{"", "hostUsers: true, "} {
-		v := n.volume(volume.EmptyDir, podtest.Pod(t, "{"+users+"volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}]}"))
+		v := n.newVolume(volume.EmptyDir, podtest.Pod(t, "{"+users+"volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}]}"))
 		m := n.setUp(v)
 		require.NoError(t, mounttest.WriteLimited(t, filepath.Join(m.HostPath, "large"), 2<<20), users)
 		require.Zero(t, projquota.ProjectOf(v.Dir))
@@ -277,7 +277,7 @@ func TestIntegrationQuotaOfEmptyDir(t *testing.T) {
 	n := newNode(t)
 	n.root = root
 	for _, known := range []bool{true, false} {
-		v := n.volume(volume.EmptyDir, podtest.Pod(t, "{hostUsers: false, securityContext: {fsGroup: 1234}, volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}]}"))
+		v := n.newVolume(volume.EmptyDir, podtest.Pod(t, "{hostUsers: false, securityContext: {fsGroup: 1234}, volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}]}"))
 		m := n.setUp(v)
 		require.NoError(t, mounttest.WriteLimited(t, filepath.Join(m.HostPath, "small"), 512<<10))
 		u, err := n.plugins[volume.EmptyDir].(volume.UsageProvider).Usage(t.Context(), v)
@@ -300,7 +300,7 @@ func TestIntegrationQuotaOfEmptyDir(t *testing.T) {
 		project := projquota.ProjectOf(v.Dir)
 		assert.Equal(t, has, project != 0)
 		if !known {
-			v.Pod, v.Source = nil, nil // as an agent knows it that was started again
+			v.Pod, v.Source = nil, nil // as in a restarted agent
 		}
 		n.tearDown(v)
 		if !has {
@@ -310,7 +310,7 @@ func TestIntegrationQuotaOfEmptyDir(t *testing.T) {
 		require.NoError(t, os.Mkdir(again, 0o755))
 		p := projquota.Projects{Rand: func() uint32 { return project }}
 		require.NoError(t, p.Limit(again, 1<<20))
-		assert.Equal(t, project, projquota.ProjectOf(again), "nothing is left of the quota")
+		assert.Equal(t, project, projquota.ProjectOf(again), "the project ID is free again")
 		require.NoError(t, os.Remove(again))
 		require.NoError(t, projquota.Release(root, project))
 	}

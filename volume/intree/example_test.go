@@ -22,7 +22,7 @@ import (
 // The volume types that a node supports.
 func ExamplePlugins_names() {
 	plugins := intree.Plugins(intree.Options{})
-	delete(plugins, volume.HostPath) // no pod sees the files of the node
+	delete(plugins, volume.HostPath) // pods cannot see the files of the node
 	for _, name := range []string{
 		volume.EmptyDir, volume.HostPath, volume.ConfigMap, volume.Secret, volume.DownwardAPI, volume.Projected, volume.NFS, volume.GitRepo,
 		volume.ISCSI, volume.FC, volume.CSI, volume.Local,
@@ -59,7 +59,7 @@ func ExampleNewCertificateKeeper() {
 		TrustBundles: bundles,
 		Certificates: keeper,
 	})
-	watcher := volume.JoinWatchers(bundles, keeper) // for volume.Options, with plugins
+	watcher := volume.JoinWatchers(bundles, keeper) // for volume.Options, together with plugins
 	fmt.Println(len(plugins), watcher != nil)
 
 	pod := &corev1.Pod{}

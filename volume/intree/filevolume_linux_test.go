@@ -24,63 +24,63 @@ import (
 
 func TestConfigMapVolumeUpdated(t *testing.T) {
 	n := newNode(t)
-	v := n.volume(volume.ConfigMap, podtest.Pod(t, "volumes: [{name: v, configMap: {name: app}}]"))
+	v := n.newVolume(volume.ConfigMap, podtest.Pod(t, "volumes: [{name: v, configMap: {name: app}}]"))
 	m := n.setUp(v)
 	assert.Equal(t, volume.Mount{HostPath: v.Dir, ReadOnly: true, SELinuxRelabel: true}, m)
-	assert.Equal(t, "1", n.read(m, "a"))
+	assert.Equal(t, "1", n.readFile(m, "a"))
 	current, err := os.Readlink(filepath.Join(v.Dir, "..data"))
 	require.NoError(t, err)
 
 	n.setUp(v)
 	same, err := os.Readlink(filepath.Join(v.Dir, "..data"))
 	require.NoError(t, err)
-	assert.Equal(t, current, same, "nothing has changed, so nothing is written")
+	assert.Equal(t, current, same, "unchanged contents are not written again")
 
-	n.configMap("app", map[string]string{"a": "3"})
+	n.putConfigMap("app", map[string]string{"a": "3"})
 	n.setUp(v)
-	assert.Equal(t, "3", n.read(m, "a"))
+	assert.Equal(t, "3", n.readFile(m, "a"))
 	require.NoFileExists(t, filepath.Join(v.Dir, "b"))
 	n.tearDown(v)
 }
 
-// The object of the volume was deleted.
+// The config map of the volume was deleted.
 func TestFailedUpdateKeepsFiles(t *testing.T) {
 	n := newNode(t)
-	v := n.volume(volume.ConfigMap, podtest.Pod(t, "volumes: [{name: v, configMap: {name: app}}]"))
+	v := n.newVolume(volume.ConfigMap, podtest.Pod(t, "volumes: [{name: v, configMap: {name: app}}]"))
 	m := n.setUp(v)
 	n.objects.DeleteConfigMap("default", "app")
 	_, err := n.plugins[volume.ConfigMap].SetUp(t.Context(), v)
 	require.EqualError(t, err, `configmap "app" not found`)
-	assert.Equal(t, "1", n.read(m, "a"))
+	assert.Equal(t, "1", n.readFile(m, "a"))
 	_, final := errors.AsType[*volume.FinalError](err)
-	assert.False(t, final, "something is there")
+	assert.False(t, final, "not final: the files of the last update exist")
 	n.tearDown(v)
 
 	_, err = n.plugins[volume.ConfigMap].SetUp(t.Context(), v)
 	require.EqualError(t, err, `configmap "app" not found`)
 	_, final = errors.AsType[*volume.FinalError](err)
-	assert.True(t, final, "nothing was made")
+	assert.True(t, final, "final: SetUp has created nothing")
 	require.NoDirExists(t, v.Dir)
 }
 
 func TestOnlyConfigMapsAreOnDisk(t *testing.T) {
 	mounttest.Need(t)
-	for name, k := range kinds {
+	for name, k := range volumeKinds {
 		if k.plugin == volume.EmptyDir {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			v := n.volume(k.plugin, podtest.Pod(t, "volumes: [{name: v, "+k.spec+"}]"))
+			v := n.newVolume(k.plugin, podtest.Pod(t, "volumes: [{name: v, "+k.spec+"}]"))
 			n.setUp(v)
-			kind, _ := size(t, v.Dir)
-			disk, _ := size(t, n.root)
+			kind, _ := statFileSystem(t, v.Dir)
+			disk, _ := statFileSystem(t, n.root)
 			if k.plugin == volume.ConfigMap {
 				assert.Equal(t, disk, kind)
 			} else {
 				assert.EqualValues(t, unix.TMPFS_MAGIC, kind)
 				n.setUp(v)
-				require.NoError(t, unix.Unmount(v.Dir, 0), "it is mounted once")
+				require.NoError(t, unix.Unmount(v.Dir, 0), "the tmpfs is mounted once")
 				require.ErrorIs(t, unix.Unmount(v.Dir, 0), unix.EINVAL)
 			}
 			n.tearDown(v)
@@ -92,10 +92,10 @@ func TestOnlyConfigMapsAreOnDisk(t *testing.T) {
 func TestFilesReadableByFSGroup(t *testing.T) {
 	mounttest.Need(t)
 	n := newNode(t)
-	p := podtest.Pod(t, "{securityContext: {fsGroup: 1234, runAsUser: 77}, serviceAccountName: app, volumes: [{name: v, "+kinds["projected"].spec+"}]}")
-	v := n.volume(volume.Projected, p)
+	p := podtest.Pod(t, "{securityContext: {fsGroup: 1234, runAsUser: 77}, serviceAccountName: app, volumes: [{name: v, "+volumeKinds["projected"].spec+"}]}")
+	v := n.newVolume(volume.Projected, p)
 	m := n.setUp(v)
-	assert.Equal(t, "token of app for web", n.read(m, "token"))
+	assert.Equal(t, "token of app for web", n.readFile(m, "token"))
 	st := stat(t, filepath.Join(v.Dir, "..data", "token"))
 	assert.EqualValues(t, unix.S_IFREG|0o640, st.Mode)
 	assert.EqualValues(t, 77, st.Uid)
@@ -115,16 +115,16 @@ func TestNestedMountPointsCreated(t *testing.T) {
 		containers: [{name: c, image: i, volumeMounts: [
 			{name: y, mountPath: /etc/app/deep/er}, {name: z, mountPath: /etc/app/deep/er/still}, {name: v, mountPath: /etc/app},
 			{name: x, mountPath: /etc/application}, {name: w, mountPath: /etc/app/deep-er}]}]}`)
-	v := n.volume(volume.ConfigMap, p)
+	v := n.newVolume(volume.ConfigMap, p)
 	n.setUp(v)
 	for _, dir := range []string{"init", "deep/er", "deep-er"} {
 		require.DirExists(t, filepath.Join(v.Dir, dir))
 	}
 	require.NoDirExists(t, filepath.Join(v.Dir, "deep/er/still"))
-	n.configMap("app", map[string]string{"a": "9"})
+	n.putConfigMap("app", map[string]string{"a": "9"})
 	m := n.setUp(v)
-	assert.Equal(t, "9", n.read(m, "a"))
-	require.DirExists(t, filepath.Join(v.Dir, "deep/er"), "an update leaves them")
+	assert.Equal(t, "9", n.readFile(m, "a"))
+	require.DirExists(t, filepath.Join(v.Dir, "deep/er"), "an update keeps the mount points")
 	n.tearDown(v)
 }
 
@@ -135,13 +135,13 @@ func TestShowsObjectsOfVolume(t *testing.T) {
 		return n.plugins[plugin].(volume.Refresher).Shows(p, &p.Spec.Volumes[0], o)
 	}
 	app := volume.Object{Kind: "ConfigMap", Namespace: "default", Name: "app"}
-	assert.True(t, shows(volume.ConfigMap, kinds["configMap"].spec, app))
-	assert.True(t, shows(volume.ConfigMap, kinds["configMap"].spec, volume.Object{}))
+	assert.True(t, shows(volume.ConfigMap, volumeKinds["configMap"].spec, app))
+	assert.True(t, shows(volume.ConfigMap, volumeKinds["configMap"].spec, volume.Object{}))
 	assert.False(t, shows(volume.ConfigMap, "configMap: {name: other}", app))
-	assert.True(t, shows(volume.Projected, kinds["projected"].spec, volume.Object{Kind: "Secret", Name: "key"}))
-	assert.False(t, shows(volume.Secret, kinds["secret"].spec, app))
-	assert.True(t, shows(volume.DownwardAPI, kinds["downwardAPI"].spec, volume.Object{Kind: volume.KindPod}))
-	assert.False(t, shows(volume.Secret, kinds["secret"].spec, volume.Object{Kind: volume.KindPod}))
+	assert.True(t, shows(volume.Projected, volumeKinds["projected"].spec, volume.Object{Kind: "Secret", Name: "key"}))
+	assert.False(t, shows(volume.Secret, volumeKinds["secret"].spec, app))
+	assert.True(t, shows(volume.DownwardAPI, volumeKinds["downwardAPI"].spec, volume.Object{Kind: volume.KindPod}))
+	assert.False(t, shows(volume.Secret, volumeKinds["secret"].spec, volume.Object{Kind: volume.KindPod}))
 }
 
 // The error has the field of the source.
@@ -187,18 +187,18 @@ func TestProjectedVolumeWithClusterObjects(t *testing.T) {
 	n := newNode(t)
 	n.options.TrustBundles, n.options.Certificates = cluster{}, cluster{}
 	n.plugins = intree.Plugins(n.options)
-	v := n.volume(volume.Projected, podtest.Pod(t, `volumes: [{name: v, projected: {sources: [{clusterTrustBundle: {name: x, path: ca}},
+	v := n.newVolume(volume.Projected, podtest.Pod(t, `volumes: [{name: v, projected: {sources: [{clusterTrustBundle: {name: x, path: ca}},
 		{podCertificate: {signerName: x, keyType: ED25519, keyPath: k}}, {clusterTrustBundle: {name: none, path: none, optional: true}}]}}]`))
 	m := n.setUp(v)
-	assert.Equal(t, anchor, n.read(m, "ca"))
-	assert.Equal(t, "key of web", n.read(m, "k"))
-	assert.Empty(t, n.read(m, "none"))
+	assert.Equal(t, anchor, n.readFile(m, "ca"))
+	assert.Equal(t, "key of web", n.readFile(m, "k"))
+	assert.Empty(t, n.readFile(m, "none"))
 	n.tearDown(v)
 
-	v = n.volume(volume.Projected, podtest.Pod(t, `volumes: [{name: v, projected: {sources: [{clusterTrustBundle: {name: none, path: ca}}]}}]`))
+	v = n.newVolume(volume.Projected, podtest.Pod(t, `volumes: [{name: v, projected: {sources: [{clusterTrustBundle: {name: none, path: ca}}]}}]`))
 	_, err := n.plugins[volume.Projected].SetUp(t.Context(), v)
 	require.ErrorContains(t, err, "source 0: cluster trust bundle: cluster trust bundle \"none\": file does not exist")
-	v = n.volume(volume.Projected, podtest.Pod(t, `volumes: [{name: v, projected: {sources: [{podCertificate: {signerName: x, keyType: ED25519, keyPath: k}}]}}]`))
+	v = n.newVolume(volume.Projected, podtest.Pod(t, `volumes: [{name: v, projected: {sources: [{podCertificate: {signerName: x, keyType: ED25519, keyPath: k}}]}}]`))
 	_, err = n.plugins[volume.Projected].SetUp(t.Context(), v)
 	require.ErrorContains(t, err, "source 0: pod certificate: not issued yet")
 	require.ErrorIs(t, err, errNotIssued, "the volume engine examines the wrapped error")
@@ -212,7 +212,7 @@ func TestSetUpErrorWrapsCause(t *testing.T) {
 	away := errors.New("no answer")
 	n.options.Tokens = volume.TokenIssuerFunc(func(context.Context, volume.TokenRequest) (volume.Token, error) { return volume.Token{}, away })
 	n.plugins = intree.Plugins(n.options)
-	v := n.volume(volume.Projected, podtest.Pod(t, `volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t, expirationSeconds: 600}}]}}]`))
+	v := n.newVolume(volume.Projected, podtest.Pod(t, `volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t, expirationSeconds: 600}}]}}]`))
 	_, err := n.plugins[volume.Projected].SetUp(t.Context(), v)
 	require.ErrorIs(t, err, away)
 }

@@ -22,7 +22,7 @@ import (
 
 func TestHostPathCheckedByType(t *testing.T) {
 	dir := t.TempDir()
-	t.Chdir(dir) // the path of a socket has to be short
+	t.Chdir(dir) // keeps the path of the socket short
 	require.NoError(t, os.Mkdir("dir", 0o755))
 	require.NoError(t, os.WriteFile("file", nil, 0o600))
 	require.NoError(t, os.Symlink("dir", "link"))
@@ -30,26 +30,26 @@ func TestHostPathCheckedByType(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	for name, c := range map[string]struct{ path, kind, want string }{
-		"any":                      {"dir", "", ""},
-		"any, missing":             {"none", "", ""},
-		"directory":                {"dir", "Directory", ""},
-		"directory, by a link":     {"link", "Directory", ""},
-		"file":                     {"file", "File", ""},
-		"socket":                   {"socket", "Socket", ""},
-		"character device":         {"/dev/null", "CharDevice", ""},
-		"no directory":             {"file", "Directory", "is not a directory, it's a File"},
-		"no file":                  {"dir", "File", "is not a file, it's a Directory"},
-		"no socket":                {"file", "Socket", "is not a socket file, it's a File"},
-		"no character device":      {"file", "CharDevice", "is not a character device, it's a File"},
-		"no block device":          {"/dev/null", "BlockDevice", "is not a block device, it's a CharDevice"},
-		"missing directory":        {"none", "Directory", "is not a directory, unable to determine its type"},
-		"made directory":           {"new/a/b", "DirectoryOrCreate", ""},
-		"directory there":          {"dir", "DirectoryOrCreate", ""},
-		"directory, but a file":    {"file", "DirectoryOrCreate", "is not a directory"},
-		"made file":                {"new-file", "FileOrCreate", ""},
-		"made file without parent": {"none/file", "FileOrCreate", "no such file or directory"},
-		"way back":                 {"dir/../file", "", "'..'"},
-		"unknown":                  {"dir", "Door", "Door is an invalid volume type"},
+		"any type":                              {"dir", "", ""},
+		"any type, missing":                     {"none", "", ""},
+		"directory":                             {"dir", "Directory", ""},
+		"link to a directory":                   {"link", "Directory", ""},
+		"file":                                  {"file", "File", ""},
+		"socket":                                {"socket", "Socket", ""},
+		"character device":                      {"/dev/null", "CharDevice", ""},
+		"directory expected, but a file":        {"file", "Directory", "is not a directory, it's a File"},
+		"file expected, but a directory":        {"dir", "File", "is not a file, it's a Directory"},
+		"socket expected, but a file":           {"file", "Socket", "is not a socket file, it's a File"},
+		"character device expected, but a file": {"file", "CharDevice", "is not a character device, it's a File"},
+		"block device expected, but a character device": {"/dev/null", "BlockDevice", "is not a block device, it's a CharDevice"},
+		"missing directory":                             {"none", "Directory", "is not a directory, unable to determine its type"},
+		"created directory":                             {"new/a/b", "DirectoryOrCreate", ""},
+		"existing directory":                            {"dir", "DirectoryOrCreate", ""},
+		"created directory, but a file exists":          {"file", "DirectoryOrCreate", "is not a directory"},
+		"created file":                                  {"new-file", "FileOrCreate", ""},
+		"created file without parent":                   {"none/file", "FileOrCreate", "no such file or directory"},
+		"path with ..":                                  {"dir/../file", "", "'..'"},
+		"unknown type":                                  {"dir", "Door", "Door is an invalid volume type"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -58,7 +58,7 @@ func TestHostPathCheckedByType(t *testing.T) {
 				path = dir + "/" + path
 			}
 			p := podtest.Pod(t, "volumes: [{name: v, hostPath: {path: "+path+", type: '"+c.kind+"'}}]")
-			v := n.volume(volume.HostPath, p)
+			v := n.newVolume(volume.HostPath, p)
 			m, err := n.plugins[volume.HostPath].SetUp(t.Context(), v)
 			require.NoDirExists(t, v.Dir)
 			if c.want != "" {
@@ -70,7 +70,7 @@ func TestHostPathCheckedByType(t *testing.T) {
 			n.tearDown(v)
 			if filepath.Base(c.path) != "none" {
 				_, err := os.Stat(path)
-				require.NoError(t, err, "what is on the host stays")
+				require.NoError(t, err, "the host path stays after the teardown")
 			}
 		})
 	}
@@ -89,7 +89,7 @@ func TestHungHostPathFailsSetUp(t *testing.T) {
 	dir := t.TempDir()
 	mounttest.DeadFUSE(t, dir)
 	n := newNode(t)
-	v := n.volume(volume.HostPath, podtest.Pod(t, "volumes: [{name: v, hostPath: {path: "+dir+"/x, type: Directory}}]"))
+	v := n.newVolume(volume.HostPath, podtest.Pod(t, "volumes: [{name: v, hostPath: {path: "+dir+"/x, type: Directory}}]"))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := n.plugins[volume.HostPath].SetUp(ctx, v)

@@ -24,14 +24,14 @@ func TestPageSizeByMediumAndRequests(t *testing.T) {
 		size      int64
 		err       string
 	}{
-		"one size":              {"HugePages", two, 2 << 20, ""},
-		"two sizes":             {"HugePages", both, 0, "multiple huge page sizes"},
-		"no size":               {"HugePages", "{}", 0, "no resource request for huge pages"},
-		"a size of two":         {"HugePages-1Gi", both, 1 << 30, ""},
-		"a size nobody asks of": {"HugePages-1Gi", two, 0, "no resource request for huge pages"},
-		"no number":             {"HugePages-x", two, 0, "not a size"},
-		"no end of digits":      {"HugePages-1e-2000000000", two, 0, "not a size: the exponent must be between -100 and 100"},
-		"a request of the same": {"HugePages", "{requests: {hugepages-1e-2000000000: 1Mi, hugepages-2Mi: 4Mi}}", 2 << 20, ""},
+		"one requested size":                      {"HugePages", two, 2 << 20, ""},
+		"two requested sizes":                     {"HugePages", both, 0, "multiple huge page sizes"},
+		"no requested size":                       {"HugePages", "{}", 0, "no resource request for huge pages"},
+		"medium names one of two requested sizes": {"HugePages-1Gi", both, 1 << 30, ""},
+		"medium names a size without request":     {"HugePages-1Gi", two, 0, "no resource request for huge pages"},
+		"medium without number":                   {"HugePages-x", two, 0, "not a size"},
+		"medium with exponent out of range":       {"HugePages-1e-2000000000", two, 0, "not a size: the exponent must be between -100 and 100"},
+		"request with exponent out of range":      {"HugePages", "{requests: {hugepages-1e-2000000000: 1Mi, hugepages-2Mi: 4Mi}}", 2 << 20, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			size, err := pageSize(podtest.Pod(t, "{containers: [{name: c, image: i, resources: "+c.resources+"}]}"), c.medium)

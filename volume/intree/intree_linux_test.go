@@ -37,7 +37,7 @@ type node struct {
 func newNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{t: t, objects: &objects.Memory{}, root: t.TempDir()}
-	n.configMap("app", map[string]string{"a": "1", "b": "2"})
+	n.putConfigMap("app", map[string]string{"a": "1", "b": "2"})
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "key"}, Data: map[string][]byte{"tls.key": []byte("s3cret")}}
 	require.NoError(t, n.objects.PutSecret(secret))
 	n.options = intree.Options{
@@ -50,14 +50,14 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-func (n *node) configMap(name string, data map[string]string) {
+func (n *node) putConfigMap(name string, data map[string]string) {
 	n.t.Helper()
 	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: data}
 	require.NoError(n.t, n.objects.PutConfigMap(o))
 }
 
-// volume returns the first volume of a pod as passed to its plugin, and creates its parent directories.
-func (n *node) volume(plugin string, pod *corev1.Pod) volume.Volume {
+// newVolume returns the first volume of a pod as passed to its plugin, and creates its parent directories.
+func (n *node) newVolume(plugin string, pod *corev1.Pod) volume.Volume {
 	n.t.Helper()
 	v := volume.Volume{
 		Pod: pod, Source: &pod.Spec.Volumes[0], UID: string(pod.UID), Name: pod.Spec.Volumes[0].Name, Plugin: plugin,
@@ -81,16 +81,16 @@ func (n *node) tearDown(v volume.Volume) {
 	require.NoDirExists(n.t, v.Dir)
 }
 
-// read returns the contents of a file in a volume.
-func (n *node) read(m volume.Mount, name string) string {
+// readFile returns the contents of a file in a volume.
+func (n *node) readFile(m volume.Mount, name string) string {
 	n.t.Helper()
 	data, err := os.ReadFile(filepath.Join(m.HostPath, name))
 	require.NoError(n.t, err)
 	return string(data)
 }
 
-// kinds are the volumes with which the suite runs.
-var kinds = map[string]struct{ plugin, spec string }{
+// volumeKinds are the volumes with which the suite runs.
+var volumeKinds = map[string]struct{ plugin, spec string }{
 	"emptyDir":           {volume.EmptyDir, "emptyDir: {}"},
 	"emptyDir in memory": {volume.EmptyDir, "emptyDir: {medium: Memory, sizeLimit: 1Mi}"},
 	"configMap":          {volume.ConfigMap, "configMap: {name: app}"},
@@ -101,7 +101,7 @@ var kinds = map[string]struct{ plugin, spec string }{
 
 func TestPluginsPassSuite(t *testing.T) {
 	mounttest.Need(t)
-	for name, k := range kinds {
+	for name, k := range volumeKinds {
 		t.Run(name, func(t *testing.T) {
 			volumetest.TestPlugin(t, func(t *testing.T) volumetest.Subject {
 				return volumetest.Subject{

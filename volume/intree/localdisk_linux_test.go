@@ -58,13 +58,13 @@ func newDisks(t *testing.T) *disks {
 		require.NoError(t, <-done)
 		table, err := mount.ReadTable()
 		require.NoError(t, err)
-		assert.Empty(t, mount.MountsBelow(table, d.root), "nothing stays mounted")
+		assert.Empty(t, mount.MountsBelow(table, d.root), "no mount is left")
 	})
 	return d
 }
 
-// bind binds a claim to a PV with the path; the two have the same name.
-func (d *disks) bind(name, path string, change func(*corev1.PersistentVolume)) {
+// bindClaim binds a claim to a PV with the path; the two have the same name.
+func (d *disks) bindClaim(name, path string, change func(*corev1.PersistentVolume)) {
 	pv := &corev1.PersistentVolume{}
 	pv.Name = name
 	pv.Spec.Local = &corev1.LocalVolumeSource{Path: path}
@@ -81,10 +81,12 @@ func (d *disks) bind(name, path string, change func(*corev1.PersistentVolume)) {
 	require.NoError(d.t, d.objects.PutPersistentVolumeClaim(pvc))
 }
 
-func block(pv *corev1.PersistentVolume) { pv.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) }
+func setBlockMode(pv *corev1.PersistentVolume) {
+	pv.Spec.VolumeMode = new(corev1.PersistentVolumeBlock)
+}
 
-// pod returns a pod that uses a claim, as a file system or as a device.
-func (d *disks) pod(uid, claim, use string) *corev1.Pod {
+// newPod returns a pod that uses a claim, as a file system or as a device.
+func (d *disks) newPod(uid, claim, use string) *corev1.Pod {
 	p := podtest.Pod(d.t, fmt.Sprintf(`{securityContext: {fsGroup: 4321}, volumes: [{name: data, persistentVolumeClaim: {claimName: %s}}], containers: [{name: c, image: i, %s}]}`, claim, use))
 	p.Name, p.UID = "pod-"+uid, types.UID(uid)
 	return p
@@ -95,8 +97,8 @@ const (
 	asDevice = "volumeDevices: [{name: data, devicePath: /dev/data}]"
 )
 
-// fails requires that act fails with an error that contains want. It retries with a longer timeout while act times out early.
-func fails(t *testing.T, want string, act func(ctx context.Context) error) {
+// requireFailure requires that act fails with an error that contains want. It retries with a longer timeout while act times out early.
+func requireFailure(t *testing.T, want string, act func(ctx context.Context) error) {
 	t.Helper()
 	for began := time.Now(); ; {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -106,12 +108,12 @@ func fails(t *testing.T, want string, act func(ctx context.Context) error) {
 		if strings.Contains(err.Error(), want) {
 			return
 		}
-		require.Less(t, time.Since(began), time.Minute, "%v does not say %q", err, want)
+		require.Less(t, time.Since(began), time.Minute, "%v does not contain %q", err, want)
 	}
 }
 
-// of returns volume "data" of p in the form in which package podspec receives it for a container.
-func (d *disks) of(p *corev1.Pod) podspec.Volume {
+// containerVolume returns volume "data" of p in the form in which package podspec receives it for a container.
+func (d *disks) containerVolume(p *corev1.Pod) podspec.Volume {
 	d.t.Helper()
 	l := podspec.Launch{}
 	require.NoError(d.t, d.Container(d.t.Context(), p, &p.Spec.Containers[0], &l))
@@ -137,30 +139,30 @@ func TestLocalPluginPassesSuite(t *testing.T) {
 	}
 }
 
-// The files remain.
+// The files stay after the last release.
 func TestLocalDirectoryBoundForEachPodWithFirstFSGroup(t *testing.T) {
 	d := newDisks(t)
 	data := filepath.Join(d.root, "data")
 	require.NoError(t, os.Mkdir(data, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(data, "file"), []byte("x"), 0o600))
-	d.bind("disk", data, nil)
-	p := d.pod("u1", "disk", asMount)
+	d.bindClaim("disk", data, nil)
+	p := d.newPod("u1", "disk", asMount)
 	require.NoError(t, d.Prepare(t.Context(), p))
-	v := d.of(p)
+	v := d.containerVolume(p)
 	assert.Equal(t, filepath.Join(d.root, "pods/u1/volumes/kubernetes.io~local-volume/disk"), v.HostPath)
-	assert.Equal(t, "4321", group(t, filepath.Join(v.HostPath, "file")))
+	assert.Equal(t, "4321", groupOf(t, filepath.Join(v.HostPath, "file")))
 
-	other := d.pod("u2", "disk", asMount)
+	other := d.newPod("u2", "disk", asMount)
 	other.Spec.SecurityContext.FSGroup = new(int64(99))
 	require.NoError(t, d.Prepare(t.Context(), other))
 	assert.Equal(t, "AlreadyMountedVolume: The requested fsGroup is 99, but the volume disk has GID 4321. The volume may not be shareable.", <-d.events)
-	assert.Equal(t, "4321", group(t, filepath.Join(v.HostPath, "file")))
+	assert.Equal(t, "4321", groupOf(t, filepath.Join(v.HostPath, "file")))
 
-	readonly := d.pod("u3", "disk", asMount)
+	readonly := d.newPod("u3", "disk", asMount)
 	readonly.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
 	require.NoError(t, d.Prepare(t.Context(), readonly))
-	assert.True(t, d.of(readonly).ReadOnly)
-	require.ErrorIs(t, os.WriteFile(filepath.Join(d.of(readonly).HostPath, "new"), nil, 0o600), syscall.EROFS)
+	assert.True(t, d.containerVolume(readonly).ReadOnly)
+	require.ErrorIs(t, os.WriteFile(filepath.Join(d.containerVolume(readonly).HostPath, "new"), nil, 0o600), syscall.EROFS)
 
 	usage, err := d.Usage(t.Context(), "u1", "data")
 	require.NoError(t, err)
@@ -190,33 +192,33 @@ func TestLocalGroupChangedAfterInterruptedSetUp(t *testing.T) {
 		change(&v)
 		_, err := plugin.SetUp(t.Context(), v)
 		require.NoError(t, err)
-		return group(t, file)
+		return groupOf(t, file)
 	}
-	before := group(t, file)
+	before := groupOf(t, file)
 	assert.Equal(t, before, setUp(4321, func(v *volume.Volume) { v.Update = true }))
-	assert.Equal(t, before, setUp(4321, func(v *volume.Volume) { v.UsedByOtherPod = true }), "the first pod decides")
+	assert.Equal(t, before, setUp(4321, func(v *volume.Volume) { v.UsedByOtherPod = true }), "only the first pod changes the group")
 	assert.Equal(t, before, setUp(4321, func(v *volume.Volume) { v.ReadOnly = true }))
 	assert.Equal(t, "4321", setUp(4321, func(v *volume.Volume) { v.Recovered = true }))
 	require.NoError(t, os.Chown(file, -1, 99))
-	assert.Equal(t, "99", setUp(4321, func(v *volume.Volume) { v.Recovered = true }), "containers may use it")
-	assert.Equal(t, "4321", setUp(4321, func(*volume.Volume) {}), "the walk may have come no further than that")
+	assert.Equal(t, "99", setUp(4321, func(v *volume.Volume) { v.Recovered = true }), "a recovered volume whose root has the group is not walked: containers may use it")
+	assert.Equal(t, "4321", setUp(4321, func(*volume.Volume) {}), "a normal set-up walks the volume: an earlier walk may be incomplete")
 }
 
-// The files remain.
+// The files stay between two mounts of the disk.
 func TestLocalDiskFormattedAndMountedOnce(t *testing.T) {
 	needTools(t, "blkid", "mkfs.ext4", "fsck", "resize2fs")
 	d := newDisks(t)
-	d.bind("disk", mounttest.LoopDevice(t, 8<<20), func(pv *corev1.PersistentVolume) { pv.Spec.MountOptions = []string{"noatime", "nodev"} })
+	d.bindClaim("disk", mounttest.LoopDevice(t, 8<<20), func(pv *corev1.PersistentVolume) { pv.Spec.MountOptions = []string{"noatime", "nodev"} })
 	staged := filepath.Join(d.root, "plugins/kubernetes.io/local-volume/mounts/disk")
 	for round := range 2 {
-		p, other := d.pod("u1", "disk", asMount), d.pod("u2", "disk", asMount)
+		p, other := d.newPod("u1", "disk", asMount), d.newPod("u2", "disk", asMount)
 		require.NoError(t, d.Prepare(t.Context(), p))
 		require.NoError(t, d.Prepare(t.Context(), other))
-		file := filepath.Join(d.of(p).HostPath, "file")
+		file := filepath.Join(d.containerVolume(p).HostPath, "file")
 		if round == 0 {
 			require.NoError(t, os.WriteFile(file, []byte("kept"), 0o600))
 		}
-		assert.FileExists(t, filepath.Join(d.of(other).HostPath, "file"))
+		assert.FileExists(t, filepath.Join(d.containerVolume(other).HostPath, "file"))
 		mounted, err := mount.IsMountPoint(staged)
 		require.NoError(t, err)
 		assert.True(t, mounted)
@@ -226,7 +228,7 @@ func TestLocalDiskFormattedAndMountedOnce(t *testing.T) {
 		elsewhere := filepath.Join(d.root, "elsewhere")
 		require.NoError(t, os.MkdirAll(elsewhere, 0o755))
 		require.NoError(t, mount.Bind(staged, elsewhere, mount.BindOptions{}))
-		fails(t, "is also mounted at "+elsewhere, func(ctx context.Context) error { return d.Release(ctx, "u2") })
+		requireFailure(t, "is also mounted at "+elsewhere, func(ctx context.Context) error { return d.Release(ctx, "u2") })
 		require.NoError(t, new(mount.Unmounter).Unmount(t.Context(), elsewhere))
 		require.NoError(t, d.Release(t.Context(), "u2"))
 		assert.NoDirExists(t, staged)
@@ -236,10 +238,10 @@ func TestLocalDiskFormattedAndMountedOnce(t *testing.T) {
 func TestLocalBlockVolumeIsDevice(t *testing.T) {
 	d := newDisks(t)
 	device := mounttest.LoopDevice(t, 1<<20)
-	d.bind("disk", device, block)
-	p := d.pod("u1", "disk", asDevice)
+	d.bindClaim("disk", device, setBlockMode)
+	p := d.newPod("u1", "disk", asDevice)
 	require.NoError(t, d.Prepare(t.Context(), p))
-	v := d.of(p)
+	v := d.containerVolume(p)
 	link := filepath.Join(d.root, "pods/u1/volumeDevices/kubernetes.io~local-volume/disk")
 	assert.Equal(t, podspec.Volume{Device: link}, v)
 	target, err := os.Readlink(link)
@@ -249,31 +251,31 @@ func TestLocalBlockVolumeIsDevice(t *testing.T) {
 	info, err := os.Stat(bound)
 	require.NoError(t, err)
 	assert.NotZero(t, info.Mode()&os.ModeDevice)
-	assert.Equal(t, 1, holders(t, bound), "a loop device keeps it open")
+	assert.Equal(t, 1, countLoopDevices(t, bound), "a loop device keeps the bound device open")
 	usage, err := d.Usage(t.Context(), "u1", "data")
 	require.NoError(t, err)
 	assert.Equal(t, uint64(1<<20), usage.CapacityBytes)
 	require.NoError(t, d.Prepare(t.Context(), p))
 
 	require.NoError(t, d.Release(t.Context(), "u1"))
-	assert.Zero(t, holders(t, bound))
+	assert.Zero(t, countLoopDevices(t, bound))
 	assert.NoDirExists(t, filepath.Dir(bound))
 	assert.NoDirExists(t, filepath.Join(d.root, "pods/u1"))
 
-	d.bind("dir", d.root, block)
-	fails(t, d.root+" is not a block device", func(ctx context.Context) error { return d.Prepare(ctx, d.pod("u2", "dir", asDevice)) })
+	d.bindClaim("dir", d.root, setBlockMode)
+	requireFailure(t, d.root+" is not a block device", func(ctx context.Context) error { return d.Prepare(ctx, d.newPod("u2", "dir", asDevice)) })
 	require.NoError(t, d.Release(t.Context(), "u2"))
 }
 
-// The path is on a server that has exited. The release of the pod is not delayed.
+// The path is on a file system whose server has exited. The release of the pod is not delayed.
 func TestHungLocalPathDelaysOnlySetUp(t *testing.T) {
 	d := newDisks(t)
 	dead := t.TempDir()
 	abort := mounttest.DeadFUSE(t, dead)
 	defer abort()
 	defer func() { _ = new(mount.Unmounter).Unmount(context.WithoutCancel(t.Context()), dead) }()
-	d.bind("disk", filepath.Join(dead, "x"), nil)
-	fails(t, `stage volume "data": `, func(ctx context.Context) error { return d.Prepare(ctx, d.pod("u1", "disk", asMount)) })
+	d.bindClaim("disk", filepath.Join(dead, "x"), nil)
+	requireFailure(t, `stage volume "data": `, func(ctx context.Context) error { return d.Prepare(ctx, d.newPod("u1", "disk", asMount)) })
 	began := time.Now()
 	require.NoError(t, d.Release(t.Context(), "u1"))
 	assert.Less(t, time.Since(began), 30*time.Second)
@@ -283,7 +285,7 @@ func TestHungLocalPathDelaysOnlySetUp(t *testing.T) {
 func TestNFSMountCommand(t *testing.T) {
 	d := newDisks(t)
 	bin, log := t.TempDir(), filepath.Join(d.root, "log")
-	script := "#!/bin/sh\necho \"$@\" >> " + log + "\nfor last; do :; done\ncase \"$*\" in *hung*) sleep 60;; *refused*) echo access denied by server; exit 32;; esac\nexec " + realMount(t) + " -t tmpfs none \"$last\"\n"
+	script := "#!/bin/sh\necho \"$@\" >> " + log + "\nfor last; do :; done\ncase \"$*\" in *hung*) sleep 60;; *refused*) echo access denied by server; exit 32;; esac\nexec " + findMount(t) + " -t tmpfs none \"$last\"\n"
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "mount"), []byte(script), 0o755))
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	nfs := func(server, path string) func(*corev1.PersistentVolume) {
@@ -292,33 +294,33 @@ func TestNFSMountCommand(t *testing.T) {
 			pv.Spec.MountOptions = []string{"vers=4.2", "hard"}
 		}
 	}
-	d.bind("share", "", nfs("2001:db8::1", "/export"))
-	p := d.pod("u1", "share", asMount)
+	d.bindClaim("share", "", nfs("2001:db8::1", "/export"))
+	p := d.newPod("u1", "share", asMount)
 	p.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
 	require.NoError(t, d.Prepare(t.Context(), p))
 	dir := filepath.Join(d.root, "pods/u1/volumes/kubernetes.io~nfs/share")
-	assert.Equal(t, podspec.Volume{HostPath: dir, ReadOnly: true}, d.of(p))
+	assert.Equal(t, podspec.Volume{HostPath: dir, ReadOnly: true}, d.containerVolume(p))
 	data, err := os.ReadFile(log)
 	require.NoError(t, err)
 	assert.Equal(t, "-t nfs -o hard,ro,vers=4.2 -- [2001:db8::1]:/export "+dir+"\n", string(data))
 	require.NoError(t, d.Release(t.Context(), "u1"))
 
-	d.bind("denied", "", nfs("server", "/refused"))
-	fails(t, "exit status 32: access denied by server", func(ctx context.Context) error { return d.Prepare(ctx, d.pod("u2", "denied", asMount)) })
-	require.Eventually(t, func() bool { // it may just be tried again
+	d.bindClaim("denied", "", nfs("server", "/refused"))
+	requireFailure(t, "exit status 32: access denied by server", func(ctx context.Context) error { return d.Prepare(ctx, d.newPod("u2", "denied", asMount)) })
+	require.Eventually(t, func() bool { // an attempt may be running
 		_, err := os.Stat(filepath.Join(d.root, "pods/u2/volumes/kubernetes.io~nfs/denied"))
 		return errors.Is(err, fs.ErrNotExist)
 	}, time.Minute, 10*time.Millisecond)
 	require.NoError(t, d.Release(t.Context(), "u2"))
 
-	d.bind("hangs", "", nfs("server", "/hung"))
-	fails(t, "set up is under way", func(ctx context.Context) error { return d.Prepare(ctx, d.pod("u3", "hangs", asMount)) })
+	d.bindClaim("hangs", "", nfs("server", "/hung"))
+	requireFailure(t, "set up is under way", func(ctx context.Context) error { return d.Prepare(ctx, d.newPod("u3", "hangs", asMount)) })
 	began := time.Now()
 	require.NoError(t, d.Release(t.Context(), "u3"))
-	assert.Less(t, time.Since(began), 30*time.Second, "a mount that hangs is ended with what it has started")
+	assert.Less(t, time.Since(began), 30*time.Second, "the hung mount command is killed with its child processes")
 }
 
-func realMount(t *testing.T) string {
+func findMount(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("mount")
 	require.NoError(t, err)
@@ -334,16 +336,16 @@ func needTools(t *testing.T, tools ...string) {
 	}
 }
 
-// group returns the group of a file.
-func group(t *testing.T, path string) string {
+// groupOf returns the group of a file.
+func groupOf(t *testing.T, path string) string {
 	t.Helper()
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	return fmt.Sprint(info.Sys().(*syscall.Stat_t).Gid)
 }
 
-// holders returns the number of loop devices that are attached to the file path.
-func holders(t *testing.T, path string) (n int) {
+// countLoopDevices returns the number of loop devices that are attached to the file path.
+func countLoopDevices(t *testing.T, path string) (n int) {
 	t.Helper()
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	require.NoError(t, err)

@@ -33,30 +33,30 @@ import (
 // unavailableServer is an API server that returns errors, or hangs until ctx ends.
 type unavailableServer struct{ hang bool }
 
-var errAway = errors.New("no route")
+var errUnavailable = errors.New("no route")
 
 func (unavailableServer) ConfigMap(context.Context, string, string) (*corev1.ConfigMap, error) {
-	return nil, errAway
+	return nil, errUnavailable
 }
 
 func (unavailableServer) Secret(context.Context, string, string) (*corev1.Secret, error) {
-	return nil, errAway
+	return nil, errUnavailable
 }
 
 func (a unavailableServer) Token(ctx context.Context, _ volume.TokenRequest) (volume.Token, error) {
 	if !a.hang {
-		return volume.Token{}, errAway
+		return volume.Token{}, errUnavailable
 	}
 	<-ctx.Done()
 	return volume.Token{}, ctx.Err()
 }
 
 func (unavailableServer) Certificate(context.Context, *corev1.Pod, string, int) (volume.PodCertificate, error) {
-	return volume.PodCertificate{}, errAway
+	return volume.PodCertificate{}, errUnavailable
 }
 
-// issue makes the node issue tokens and certificates that are valid for the duration valid.
-func (n *node) issue(valid time.Duration) {
+// setIssuers makes the node issue tokens and certificates that are valid for the duration valid.
+func (n *node) setIssuers(valid time.Duration) {
 	n.t.Helper()
 	expires := time.Now().Add(valid)
 	n.options.Tokens = volume.TokenIssuerFunc(func(context.Context, volume.TokenRequest) (volume.Token, error) {
@@ -81,20 +81,20 @@ func (c certificates) Certificate(context.Context, *corev1.Pod, string, int) (vo
 	return volume.PodCertificate(c), nil
 }
 
-// recover calls SetUp of v as a restarted agent does whose API server is unavailable. If hang is true, requests to the server
+// setUpRecovered calls SetUp of v as a restarted agent does whose API server is unavailable. If hang is true, requests to the server
 // hang.
-func (n *node) recover(v volume.Volume, hang bool) (volume.Mount, error) {
+func (n *node) setUpRecovered(v volume.Volume, hang bool) (volume.Mount, error) {
 	v.Recovered = true
 	began, a := time.Now(), unavailableServer{hang}
 	m, err := intree.Plugins(intree.Options{Objects: a, Tokens: a, Certificates: a})[v.Plugin].SetUp(n.t.Context(), v)
 	require.Error(n.t, err)
-	assert.Less(n.t, time.Since(began), 20*time.Second, "a container waits for it")
+	assert.Less(n.t, time.Since(began), 20*time.Second, "a container waits at most 20 s for SetUp")
 	return m, err
 }
 
 func (n *node) requireUsable(v volume.Volume, want, hang bool) {
 	n.t.Helper()
-	m, err := n.recover(v, hang)
+	m, err := n.setUpRecovered(v, hang)
 	_, usable := errors.AsType[*volume.StaleError](err)
 	require.Equal(n.t, want, usable, "%v", err)
 	if usable {
@@ -106,32 +106,32 @@ func TestRecoveredFilesUsedUnlessExpired(t *testing.T) {
 	mounttest.Need(t)
 	bundle := "projected: {sources: [{podCertificate: {signerName: a/b, keyType: ECDSAP256, credentialBundlePath: both}}]}"
 	chain := "projected: {sources: [{podCertificate: {signerName: a/b, keyType: ECDSAP256, certificateChainPath: chain}}]}"
-	all, tokenFirst := kinds["projected"].spec, "projected: {sources: [{serviceAccountToken: {path: token}}]}"
+	all, tokenFirst := volumeKinds["projected"].spec, "projected: {sources: [{serviceAccountToken: {path: token}}]}"
 	for name, c := range map[string]struct {
 		plugin, spec string
 		valid        time.Duration
 		after        func(*testing.T, volume.Volume)
 		want, hang   bool
 	}{
-		"config map":                  {plugin: volume.ConfigMap, spec: kinds["configMap"].spec, want: true},
-		"secret":                      {plugin: volume.Secret, spec: kinds["secret"].spec, want: true},
-		"projected":                   {plugin: volume.Projected, spec: all, valid: time.Hour, want: true},
-		"projected, no answer":        {plugin: volume.Projected, spec: tokenFirst, valid: time.Hour, want: true, hang: true},
-		"expired token":               {plugin: volume.Projected, spec: all, valid: -time.Second},
-		"certificate behind its key":  {plugin: volume.Projected, spec: bundle, valid: time.Hour, want: true},
-		"expired, behind its key":     {plugin: volume.Projected, spec: bundle, valid: -time.Second},
-		"certificates alone":          {plugin: volume.Projected, spec: chain, valid: time.Hour, want: true},
-		"the machine was booted":      {plugin: volume.Secret, spec: kinds["secret"].spec, after: unmount},
-		"written in part":             {plugin: volume.ConfigMap, spec: kinds["configMap"].spec, after: remove("..data")},
-		"the token is gone":           {plugin: volume.Projected, spec: all, valid: time.Hour, after: remove("token")},
-		"the token is a link outside": {plugin: volume.Projected, spec: all, valid: time.Hour, after: link},
-		"the token is a pipe":         {plugin: volume.Projected, spec: all, valid: time.Hour, after: pipe},
+		"config map":                          {plugin: volume.ConfigMap, spec: volumeKinds["configMap"].spec, want: true},
+		"secret":                              {plugin: volume.Secret, spec: volumeKinds["secret"].spec, want: true},
+		"projected":                           {plugin: volume.Projected, spec: all, valid: time.Hour, want: true},
+		"projected with hanging API server":   {plugin: volume.Projected, spec: tokenFirst, valid: time.Hour, want: true, hang: true},
+		"expired token":                       {plugin: volume.Projected, spec: all, valid: -time.Second},
+		"certificate bundle with key":         {plugin: volume.Projected, spec: bundle, valid: time.Hour, want: true},
+		"expired certificate bundle with key": {plugin: volume.Projected, spec: bundle, valid: -time.Second},
+		"certificate chain without key":       {plugin: volume.Projected, spec: chain, valid: time.Hour, want: true},
+		"unmounted by a reboot":               {plugin: volume.Secret, spec: volumeKinds["secret"].spec, after: unmountVolume},
+		"incomplete write":                    {plugin: volume.ConfigMap, spec: volumeKinds["configMap"].spec, after: removeFile("..data")},
+		"missing token":                       {plugin: volume.Projected, spec: all, valid: time.Hour, after: removeFile("token")},
+		"token is a link to outside":          {plugin: volume.Projected, spec: all, valid: time.Hour, after: replaceTokenByLink},
+		"token is a named pipe":               {plugin: volume.Projected, spec: all, valid: time.Hour, after: replaceTokenByPipe},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			n.issue(c.valid)
-			v := n.volume(c.plugin, podtest.Pod(t, "volumes: [{name: v, "+c.spec+"}]"))
+			n.setIssuers(c.valid)
+			v := n.newVolume(c.plugin, podtest.Pod(t, "volumes: [{name: v, "+c.spec+"}]"))
 			n.setUp(v)
 			if c.after != nil {
 				c.after(t, v)
@@ -142,20 +142,20 @@ func TestRecoveredFilesUsedUnlessExpired(t *testing.T) {
 	}
 }
 
-func unmount(t *testing.T, v volume.Volume) {
+func unmountVolume(t *testing.T, v volume.Volume) {
 	t.Helper()
 	require.NoError(t, unix.Unmount(v.Dir, 0))
 }
 
-func remove(name string) func(*testing.T, volume.Volume) {
+func removeFile(name string) func(*testing.T, volume.Volume) {
 	return func(t *testing.T, v volume.Volume) {
 		t.Helper()
 		require.NoError(t, os.Remove(filepath.Join(v.Dir, name)))
 	}
 }
 
-// link replaces the token by a link to a file outside of the volume.
-func link(t *testing.T, v volume.Volume) {
+// replaceTokenByLink replaces the token by a link to a file outside of the volume.
+func replaceTokenByLink(t *testing.T, v volume.Volume) {
 	t.Helper()
 	path, other := filepath.Join(v.Dir, "token"), filepath.Join(t.TempDir(), "token")
 	text, err := os.ReadFile(path)
@@ -165,7 +165,7 @@ func link(t *testing.T, v volume.Volume) {
 	require.NoError(t, os.Symlink(other, path))
 }
 
-func pipe(t *testing.T, v volume.Volume) {
+func replaceTokenByPipe(t *testing.T, v volume.Volume) {
 	t.Helper()
 	path := filepath.Join(v.Dir, "token")
 	require.NoError(t, os.Remove(path))
