@@ -110,12 +110,12 @@ func TestRestartedAgentUnstagesByRecordsWithoutAPIServer(t *testing.T) {
 
 		s.FailCalls(errors.New("there is no API server"))
 		a = startAgent(t, s.options(root))
-		require.NoError(t, a.Release(t.Context(), "u1"), "nobody has to be asked") // by the records alone
-		assert.Equal(t, []string{"pv1"}, s.Staged(), "another pod has a record of it")
+		require.NoError(t, a.Release(t.Context(), "u1"), "the record suffices for the release")
+		assert.Equal(t, []string{"pv1"}, s.Staged(), "the device stays staged for the other pod")
 		a.Update(podWithClaims("u2", "db"))
 		time.Sleep(time.Minute)
 		require.ErrorContains(t, a.WaitError("u2"), "there is no API server")
-		assert.Equal(t, []string{"u2/v-db"}, s.Volumes(), "it stays as it is")
+		assert.Equal(t, []string{"u2/v-db"}, s.Volumes(), "the volume stays set up while the API server is unavailable")
 
 		s.FailCalls(nil)
 		time.Sleep(2 * time.Minute)
@@ -212,7 +212,7 @@ func TestReadWriteOncePodWaitsForOtherPod(t *testing.T) {
 		began := time.Now()
 		require.NoError(t, a.Release(t.Context(), "u1"))
 		require.NoError(t, a.Prepare(t.Context(), podWithClaims("u2", "db")))
-		assert.Zero(t, time.Since(began), "it need not wait for the back-off")
+		assert.Zero(t, time.Since(began), "the pod does not wait for its back-off")
 		require.NoError(t, a.Release(t.Context(), "u2"))
 		s.checkNothingLeft(t, root)
 	})
@@ -243,7 +243,7 @@ func TestClaimWithTwoNamesSetUpOnce(t *testing.T) {
 	})
 }
 
-// The two volumes would have the same directory.
+// The PV of the claim has the name of another volume: both would have the same directory.
 func TestPrepareRefusesVolumeNamedLikePV(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, s, m := t.TempDir(), newStorage(), &volumetest.MemoryPlugin{}
@@ -283,20 +283,20 @@ func TestVolumeExpandedOncePerNodeWhileInUse(t *testing.T) {
 		require.NoError(t, a.Prepare(t.Context(), podWithClaims("u1", "db")))
 		require.NoError(t, a.Prepare(t.Context(), podWithClaims("u2", "db")))
 		n := len(s.Calls())
-		larger := func(gib int64) {
+		growPV := func(gib int64) {
 			pv, err := s.PersistentVolume(t.Context(), "pv1")
 			require.NoError(t, err)
 			pv = pv.DeepCopy()
 			pv.Spec.Capacity = newPV("", gib).Spec.Capacity
 			s.Put(nil, pv)
 		}
-		larger(2)
+		growPV(2)
 		w.changed(volume.KindPV, "", "pv1")
 		synctest.Wait()
 		assert.Equal(t, []string{"expand pv1 from 1073741824 to 2147483648"}, s.Calls()[n:])
-		larger(3)
+		growPV(3)
 		time.Sleep(2 * time.Minute)
-		assert.Equal(t, []string{"expand pv1 from 2147483648 to 3221225472"}, s.Calls()[n+1:], "nobody has told, but it is looked at")
+		assert.Equal(t, []string{"expand pv1 from 2147483648 to 3221225472"}, s.Calls()[n+1:], "the larger PV is found without a notification")
 		time.Sleep(10 * time.Minute)
 		assert.Len(t, s.Calls(), n+2)
 		assert.Equal(t, []int64{2, 3}, []int64{<-grown, <-grown})
@@ -305,7 +305,7 @@ func TestVolumeExpandedOncePerNodeWhileInUse(t *testing.T) {
 
 		s.FailCalls(errors.New("no answer"))
 		time.Sleep(10 * time.Minute)
-		assert.Len(t, a.recordedEvents(), 2, "no event of an API server that is away")
+		assert.Len(t, a.recordedEvents(), 2, "no event for an unavailable API server")
 		require.NoError(t, a.WaitError("u1"))
 		require.NoError(t, a.Release(t.Context(), "u1"))
 		require.NoError(t, a.Release(t.Context(), "u2"))

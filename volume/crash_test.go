@@ -56,9 +56,9 @@ func (d *crashingPlugin) TearDown(ctx context.Context, v volume.Volume) error {
 	return d.crashPoint(ctx)
 }
 
-// A restarted agent sets up all desired volumes, and removes all others.
+// A restarted agent sets up all desired volumes, and removes all other volumes.
 func TestCrashAtEachStepIsRecovered(t *testing.T) {
-	const points = 8 // two volumes, up and down, before and after
+	const points = 8 // two volumes; set-up and teardown; before and after each call
 	for n := 1; n <= points; n++ {
 		for _, wanted := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%d, wanted=%v", n, wanted), func(t *testing.T) {
@@ -129,7 +129,7 @@ func (d crashingStager) callWithCrashPoints(ctx context.Context, call func() err
 
 // Two pods share the claim. A restarted agent leaves nothing, and never unstages a device in use.
 func TestCrashAtEachStepOfSharedClaimIsRecovered(t *testing.T) {
-	const points = 12 // two volumes and a device, up and down, before and after
+	const points = 12 // two volumes and a device; set-up and teardown; before and after each call
 	for n := 1; n <= points; n++ {
 		for _, wanted := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%d, wanted=%v", n, wanted), func(t *testing.T) {

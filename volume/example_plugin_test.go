@@ -34,7 +34,7 @@ func (greeting) SetUp(_ context.Context, v volume.Volume) (volume.Mount, error) 
 		return volume.Mount{HostPath: v.Dir}, &volume.StaleError{Err: errors.New("the label is missing")}
 	}
 	if !ok {
-		return volume.Mount{}, &volume.FinalError{Err: errors.New("the label is missing")} // nothing to tear down
+		return volume.Mount{}, &volume.FinalError{Err: errors.New("the label is missing")} // no teardown is needed
 	}
 	if err := os.MkdirAll(v.Dir, 0o750); err != nil {
 		return volume.Mount{}, err
@@ -107,7 +107,7 @@ func (disk) Device(_ context.Context, v volume.Volume) (volume.Device, error) {
 	return volume.Device{Name: v.PV.Spec.ISCSI.IQN, Dir: filepath.Join("iscsi", v.SpecName), Attachable: true}, nil
 }
 
-func (disk) Stage(context.Context, volume.Volume) error   { return nil } // log in, and mount on v.StagingDir
+func (disk) Stage(context.Context, volume.Volume) error   { return nil } // log in, and mount at v.StagingDir
 func (disk) Unstage(context.Context, volume.Volume) error { return nil } // unmount, and log out
 
 func (disk) NodeExpand(_ context.Context, v volume.Volume, e volume.Expansion) error {
@@ -143,7 +143,7 @@ func ExampleNew() {
 			switch reason {
 			case volume.ReasonFailedMount, volume.ReasonFailedMapVolume, volume.ReasonFileSystemResizeFailed:
 				fmt.Println("pod", pod.Name, "needs help:", message)
-			case volume.ReasonFileSystemResizeSuccessful, volume.ReasonPermissionChange: // for the record
+			case volume.ReasonFileSystemResizeSuccessful, volume.ReasonPermissionChange: // only recorded
 			}
 		}},
 	})

@@ -34,13 +34,13 @@ type podAgent struct {
 	volumes    *volume.Volumes
 	reconciler *lifecycle.Reconciler
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	statuses map[string]*corev1.PodStatus
-	gone     map[string]bool
+	removed  map[string]bool
 }
 
 func newPodAgent(t *testing.T, o volume.Options) *podAgent {
-	w := &podAgent{t: t, rt: critest.New(critest.Options{}), statuses: map[string]*corev1.PodStatus{}, gone: map[string]bool{}}
+	w := &podAgent{t: t, rt: critest.New(critest.Options{}), statuses: map[string]*corev1.PodStatus{}, removed: map[string]bool{}}
 	var err error
 	w.volumes, err = volume.New(o)
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func newPodAgent(t *testing.T, o volume.Options) *podAgent {
 			PodRemoved: func(pod cri.PodIdentity) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				w.gone[pod.Name] = true
+				w.removed[pod.Name] = true
 			},
 		},
 	})
@@ -70,24 +70,24 @@ func newPodAgent(t *testing.T, o volume.Options) *podAgent {
 	return w
 }
 
-func (w *podAgent) set(pods ...*corev1.Pod) {
+func (w *podAgent) setPods(pods ...*corev1.Pod) {
 	w.t.Helper()
 	require.NoError(w.t, w.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
 }
 
-// await waits until holds returns true, and returns the time that this took. The test fails with the text what after limit.
-func (w *podAgent) await(limit time.Duration, what string, holds func() bool) time.Duration {
+// await waits until condition returns true, and returns the elapsed time. After limit, the test fails with the given message.
+func (w *podAgent) await(limit time.Duration, message string, condition func() bool) time.Duration {
 	w.t.Helper()
 	began := time.Now()
 	require.Eventually(w.t, func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return holds()
-	}, limit, time.Millisecond, what)
+		return condition()
+	}, limit, time.Millisecond, message)
 	return time.Since(began)
 }
 
-func (w *podAgent) running(names ...string) func() bool {
+func (w *podAgent) allRunning(names ...string) func() bool {
 	return func() bool {
 		for _, name := range names {
 			if st := w.statuses[name]; st == nil || st.Phase != corev1.PodRunning {
@@ -98,8 +98,8 @@ func (w *podAgent) running(names ...string) func() bool {
 	}
 }
 
-// withName changes the name of p to name, and its UID to "uid-" plus name. It returns p.
-func withName(p *corev1.Pod, name string) *corev1.Pod {
+// renamePod changes the name of p to name, and its UID to "uid-" plus name. It returns p.
+func renamePod(p *corev1.Pod, name string) *corev1.Pod {
 	p.Name, p.UID = name, types.UID("uid-"+name)
 	return p
 }
@@ -108,37 +108,37 @@ func withName(p *corev1.Pod, name string) *corev1.Pod {
 // bounded time.
 func TestHungServerDelaysOnlyItsPod(t *testing.T) {
 	mounttest.Need(t)
-	crowd := func(t *testing.T, dead string) time.Duration {
+	createPods := func(t *testing.T, dead string) time.Duration {
 		m, err := newObjects()
 		require.NoError(t, err)
 		o := localOptions(t.TempDir(), m)
-		o.StepTimeout = time.Second // less than a file system has to answer
+		o.StepTimeout = time.Second // less than the time in which a file system must respond
 		w := newPodAgent(t, o)
 		var pods []*corev1.Pod
 		if dead != "" {
 			for name, typ := range map[string]string{"typed": "type: Directory", "untyped": "type: ''"} {
-				pods = append(pods, withName(podtest.Pod(t, "volumes: [{name: v, hostPath: {path: "+dead+", "+typ+"}}]",
+				pods = append(pods, renamePod(podtest.Pod(t, "volumes: [{name: v, hostPath: {path: "+dead+", "+typ+"}}]",
 					"{volumeMounts: [{name: v, mountPath: /v}]}"), name))
 			}
-			w.set(pods...)
-			time.Sleep(200 * time.Millisecond) // so that they are first
+			w.setPods(pods...)
+			time.Sleep(200 * time.Millisecond) // the pods with the hung volume are the first
 		}
 		names := make([]string, 50)
 		for i := range names {
 			names[i] = fmt.Sprint("p", i)
-			pods = append(pods, withName(podWithFiveVolumes(t, ""), names[i]))
+			pods = append(pods, renamePod(podWithFiveVolumes(t, ""), names[i]))
 		}
-		w.set(pods...)
-		took := w.await(time.Minute, "fifty pods run", w.running(names...))
+		w.setPods(pods...)
+		took := w.await(time.Minute, "fifty pods run", w.allRunning(names...))
 		none := func() {
-			w.set()
-			w.await(time.Minute, "all are gone", func() bool { return len(w.gone) == len(pods) })
+			w.setPods()
+			w.await(time.Minute, "all pods are removed", func() bool { return len(w.removed) == len(pods) })
 		}
 		if dead == "" {
 			none()
 			return took
 		}
-		w.await(time.Minute, "the pods say why they wait", func() bool {
+		w.await(time.Minute, "both pods are Pending with an error of their volume", func() bool {
 			for _, name := range []string{"typed", "untyped"} {
 				st := w.statuses[name]
 				if st == nil || st.Phase != corev1.PodPending || w.volumes.WaitError("uid-"+name) == nil {
@@ -147,23 +147,23 @@ func TestHungServerDelaysOnlyItsPod(t *testing.T) {
 			}
 			return true
 		})
-		w.await(time.Minute, "with the cause", func() bool {
+		w.await(time.Minute, "the error names the unresponsive file system", func() bool {
 			err := w.volumes.WaitError("uid-typed")
 			return err != nil && strings.Contains(err.Error(), "the file system does not answer")
 		})
-		w.set(pods[2:]...)
-		gone := w.await(time.Minute, "they go", func() bool { return w.gone["typed"] && w.gone["untyped"] })
-		assert.Less(t, gone, 30*time.Second)
+		w.setPods(pods[2:]...)
+		removed := w.await(time.Minute, "both pods are removed", func() bool { return w.removed["typed"] && w.removed["untyped"] })
+		assert.Less(t, removed, 30*time.Second)
 		require.NoDirExists(t, filepath.Join(o.Root, "uid-typed"))
 		none()
 		return took
 	}
-	alone := crowd(t, "")
+	alone := createPods(t, "")
 	dead := filepath.Join(t.TempDir(), "dead")
 	require.NoError(t, os.Mkdir(dead, 0o755))
 	abort := mounttest.DeadFUSE(t, dead)
-	beside := crowd(t, dead)
+	beside := createPods(t, dead)
 	abort()
-	t.Logf("fifty pods run after %v, beside two that wait after %v", alone, beside)
+	t.Logf("fifty pods run after %v, and with two hung pods after %v", alone, beside)
 	assert.Less(t, beside, 2*alone+20*time.Second)
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// withClaims returns options of an agent whose pods have claims too.
-func withClaims(t *testing.T, root string, claims volume.Claims) volume.Options {
+// newOptionsWithClaims returns options of an agent whose pods also have claims.
+func newOptionsWithClaims(t *testing.T, root string, claims volume.Claims) volume.Options {
 	m, err := newObjects()
 	require.NoError(t, err)
 	o := localOptions(filepath.Join(root, "pods"), m)
@@ -44,14 +44,14 @@ func TestIntegrationNFS(t *testing.T) {
 	claims.Bind("default", "share", s.volume("pv1", "/"))
 	claims.Bind("default", "sub", s.volume("pv2", "/sub"))
 	claims.Bind("default", "missing", s.volume("pv3", "/missing"))
-	a := startAgent(t, withClaims(t, root, claims))
+	a := startAgent(t, newOptionsWithClaims(t, root, claims))
 
 	reader, writer := podWithClaims("reader", "share", "sub"), podWithClaims("writer", "share", "sub")
 	for i := range reader.Spec.Volumes {
 		reader.Spec.Volumes[i].PersistentVolumeClaim.ReadOnly = true
 	}
 	host := map[string]map[string]podspec.Volume{}
-	for _, p := range []*corev1.Pod{reader, writer} { // read-only comes first: it must not make the other one so
+	for _, p := range []*corev1.Pod{reader, writer} { // the read-only mount comes first and must not make the second one read-only
 		require.NoError(t, a.Prepare(t.Context(), p))
 		l := podspec.Launch{}
 		require.NoError(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &l))
@@ -81,7 +81,7 @@ func TestIntegrationNFS(t *testing.T) {
 		require.NoError(t, a.Release(t.Context(), uid))
 	}
 	assert.Empty(t, remainingPaths(t, filepath.Join(root, "pods")))
-	assert.FileExists(t, filepath.Join(s.dir, "sub/file"), "the data stay on the server")
+	assert.FileExists(t, filepath.Join(s.dir, "sub/file"), "the files stay on the server")
 }
 
 // A server that hangs delays only pods with its exports. Twenty other pods start as usual, and all are deleted in bounded time.
@@ -91,55 +91,55 @@ func TestIntegrationNFSServerGone(t *testing.T) {
 	s, root := serveNFS(t), t.TempDir()
 	claims := &volumetest.Claims{}
 	claims.Bind("default", "share", s.volume("pv1", "/"))
-	o := withClaims(t, root, claims)
-	o.StepTimeout = 30 * time.Second // more than it takes to unmount by force, and lazily
+	o := newOptionsWithClaims(t, root, claims)
+	o.StepTimeout = 30 * time.Second // more than a forced and a lazy unmount take
 	w := newPodAgent(t, o)
-	crowd := func(prefix string) (pods []*corev1.Pod, names []string) {
+	createPods := func(prefix string) (pods []*corev1.Pod, names []string) {
 		for i := range 20 {
 			names = append(names, fmt.Sprint(prefix, i))
-			pods = append(pods, withName(podWithFiveVolumes(t, ""), names[i]))
+			pods = append(pods, renamePod(podWithFiveVolumes(t, ""), names[i]))
 		}
 		return pods, names
 	}
 	sharing := func(name string) *corev1.Pod {
-		return withName(podtest.Pod(t, "volumes: [{name: v-share, persistentVolumeClaim: {claimName: share}}]", "{volumeMounts: [{name: v-share, mountPath: /v}]}"), name)
+		return renamePod(podtest.Pod(t, "volumes: [{name: v-share, persistentVolumeClaim: {claimName: share}}]", "{volumeMounts: [{name: v-share, mountPath: /v}]}"), name)
 	}
 	before := sharing("before")
-	first, names := crowd("first")
-	w.set(append(first, before)...)
-	usual := w.await(time.Minute, "pods run while the server answers", w.running(append(names, "before")...))
+	first, names := createPods("first")
+	w.setPods(append(first, before)...)
+	usual := w.await(time.Minute, "pods run while the server responds", w.allRunning(append(names, "before")...))
 	shared := filepath.Join(root, "pods/uid-before/volumes/kubernetes.io~nfs/pv1")
 	require.NoError(t, os.WriteFile(filepath.Join(shared, "kept"), []byte("x"), 0o600))
 
 	s.relay.hang()
 	late := sharing("late")
-	second, names := crowd("second")
-	w.set(append(second, before, late)...)
-	took := w.await(time.Minute, "others run while it does not", w.running(names...))
-	t.Logf("21 pods run after %v, and 20 beside a server that does not answer after %v", usual, took)
+	second, names := createPods("second")
+	w.setPods(append(second, before, late)...)
+	took := w.await(time.Minute, "pods without the volume run while the server hangs", w.allRunning(names...))
+	t.Logf("21 pods run after %v, and 20 with a hung server after %v", usual, took)
 	assert.Less(t, took, 2*usual+20*time.Second)
-	w.await(30*time.Second, "the late pod says why it waits", func() bool {
+	w.await(30*time.Second, "the waiting pod has an error of its volume", func() bool {
 		err := w.volumes.WaitError("uid-late")
 		return err != nil && strings.Contains(err.Error(), `volume "v-share"`)
 	})
-	assert.False(t, w.running("late")())
+	assert.False(t, w.allRunning("late")())
 
-	w.set(append(second, before)...)
-	gone := w.await(30*time.Second, "a pod whose mount is under way goes", func() bool { return w.gone["late"] })
-	t.Logf("the pod that waited is gone after %v", gone)
+	w.setPods(append(second, before)...)
+	removed := w.await(30*time.Second, "the pod with a hung mount call is removed", func() bool { return w.removed["late"] })
+	t.Logf("the pod with a hung mount call is removed after %v", removed)
 	s.relay.wake()
 	data, err := os.ReadFile(filepath.Join(shared, "kept"))
 	require.NoError(t, err)
 	assert.Equal(t, "x", string(data))
 
 	s.relay.hang()
-	w.set(second...)
-	gone = w.await(45*time.Second, "a pod whose volume is mounted goes", func() bool { return w.gone["before"] })
-	t.Logf("the pod whose volume was mounted is gone after %v", gone)
-	w.set()
-	w.await(time.Minute, "all are gone", func() bool { return len(w.gone) == 42 })
+	w.setPods(second...)
+	removed = w.await(45*time.Second, "the pod with a mounted volume is removed", func() bool { return w.removed["before"] })
+	t.Logf("the pod with a mounted volume is removed after %v", removed)
+	w.setPods()
+	w.await(time.Minute, "all pods are removed", func() bool { return len(w.removed) == 42 })
 	assert.Empty(t, remainingPaths(t, filepath.Join(root, "pods")))
-	s.relay.wake() // for what the kernel still wants to tell the server
+	s.relay.wake() // the kernel still has requests for the server
 	table, err := mount.ReadTable()
 	require.NoError(t, err)
 	assert.Empty(t, mount.MountsBelow(table, root))

@@ -21,7 +21,7 @@ import (
 // nfsd is the NFS server of the kernel with one export, and a relay for its clients. It needs no mountd: the test writes the
 // kernel's export caches.
 type nfsd struct {
-	dir   string // that is exported, as the root
+	dir   string // exported directory, as the root
 	relay *relay
 }
 
@@ -32,7 +32,7 @@ const nfsdPort = 2049
 func serveNFS(t *testing.T) *nfsd {
 	t.Helper()
 	if os.Getenv("IN_TEST_VM") == "" {
-		t.Skip("nfsd is one for the whole kernel: make test-vm")
+		t.Skip("nfsd is shared by the whole kernel: use make test-vm")
 	}
 	s, control := &nfsd{dir: filepath.Join(t.TempDir(), "export")}, t.TempDir()
 	require.NoError(t, os.Mkdir(s.dir, 0o777))
@@ -53,7 +53,7 @@ func serveNFS(t *testing.T) *nfsd {
 	write("/proc/net/rpc/nfsd.fh/channel", fmt.Sprintf(`client 1 \x00000000 %d %s`, forEver, s.dir))
 	write(control+"/portlist", fmt.Sprint("tcp ", nfsdPort))
 	write(control+"/threads", "2")
-	write(control+"/v4_end_grace", "Y") // no client of an earlier server comes back
+	write(control+"/v4_end_grace", "Y") // skips the grace period for clients of an earlier server
 	t.Cleanup(func() {
 		write(control+"/threads", "0")
 		for _, cache := range []string{"nfsd.fh", "nfsd.export", "auth.unix.ip"} {
@@ -73,13 +73,13 @@ func (s *nfsd) volume(name, path string) *corev1.PersistentVolume {
 	return pv
 }
 
-// relay forwards TCP connections until it is told to hang, like a server that does not respond.
+// relay forwards TCP connections. After hang it stops, like a server that does not respond.
 type relay struct {
 	listener net.Listener
 	to       string
 
-	mu    sync.Mutex    // guards what follows
-	awake chan struct{} // closed while it passes on
+	mu    sync.Mutex    // guards the fields below
+	awake chan struct{} // closed while the relay forwards
 }
 
 func newRelay(t *testing.T, to string) *relay {
@@ -131,14 +131,14 @@ func (r *relay) serve(ctx context.Context, wg *sync.WaitGroup) {
 			defer cancel()
 			stop := context.AfterFunc(both, func() { _ = client.Close(); _ = server.Close() })
 			defer stop()
-			wg.Go(func() { r.pass(both, server, client); cancel() })
-			r.pass(both, client, server)
+			wg.Go(func() { r.copyWhileAwake(both, server, client); cancel() })
+			r.copyWhileAwake(both, client, server)
 		})
 	}
 }
 
-// pass copies from one connection to the other while the relay is awake.
-func (r *relay) pass(ctx context.Context, to io.Writer, from io.Reader) {
+// copyWhileAwake copies from one connection to the other while the relay is awake.
+func (r *relay) copyWhileAwake(ctx context.Context, to io.Writer, from io.Reader) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)

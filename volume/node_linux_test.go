@@ -126,7 +126,7 @@ func TestReleasedPodsLeaveNothing(t *testing.T) {
 	})
 	table, err := mount.ReadTable()
 	require.NoError(t, err)
-	assert.Len(t, mount.MountsBelow(table, root), 4*n, "two tmpfs for files, one for the container, and a path within a volume")
+	assert.Len(t, mount.MountsBelow(table, root), 4*n, "two tmpfs for files, one for the container, and a subPath mount")
 	runParallel(n, func(i int) { assert.NoError(t, a.Release(t.Context(), fmt.Sprint("u", i))) })
 	assert.Empty(t, remainingPaths(t, root))
 	assert.Empty(t, a.Pods())
@@ -210,8 +210,8 @@ func TestRestartedAgentRecoversFromSIGKILL(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
 		_, err = out.Read(make([]byte, 1))
-		require.NoError(t, err, "it has begun")
-		time.Sleep(rand.N(60 * time.Millisecond)) // anywhere: a kill has no moment of its own
+		require.NoError(t, err, "the agent has prepared a pod")
+		time.Sleep(rand.N(60 * time.Millisecond)) // any moment after the first pod
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 
@@ -228,8 +228,8 @@ func TestRestartedAgentRecoversFromSIGKILL(t *testing.T) {
 		assert.Empty(t, a.reportedErrors())
 		require.Empty(t, remainingPaths(t, root))
 	}
-	t.Logf("%d pods were left in %d rounds", found, rounds)
-	assert.NotZero(t, found, "no agent was killed in the middle of something")
+	t.Logf("%d pods had volumes after %d kills", found, rounds)
+	assert.NotZero(t, found, "no agent was killed while a pod had volumes")
 }
 
 // runUntilKilled is an agent that prepares and releases pods until it is killed.
@@ -308,7 +308,7 @@ func TestMountInVolumePropagatesFromSharedRoot(t *testing.T) {
 	root, seen := filepath.Join(t.TempDir(), "pods"), t.TempDir()
 	o := localOptions(root, m)
 	o.MakeRootShared = true
-	for range 2 { // a second agent finds it shared
+	for range 2 { // the second agent finds the directory shared
 		a := startAgent(t, o)
 		require.NoError(t, a.Prepare(t.Context(), podWithFiveVolumes(t, "u1")))
 		a.stop()
@@ -325,7 +325,7 @@ func TestMountInVolumePropagatesFromSharedRoot(t *testing.T) {
 	require.NoError(t, a.Release(t.Context(), "u2"))
 	table, err := mount.ReadTable()
 	require.NoError(t, err)
-	assert.Len(t, mount.MountsBelow(table, root), 1, "it is bound over itself once")
+	assert.Len(t, mount.MountsBelow(table, root), 1, "the directory is bound to itself once")
 }
 
 // BenchmarkUpAndDown sets up and tears down a pod with five volumes.

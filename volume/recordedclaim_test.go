@@ -55,7 +55,7 @@ func TestRecordedClaimUsedWhileAPIServerIsUnavailable(t *testing.T) {
 		require.NoError(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &l))
 		require.NotEmpty(t, l.Volumes["v-db"].HostPath)
 		require.Empty(t, a.recordedEvents())
-		require.ErrorContains(t, a.Prepare(t.Context(), podWithClaims("u2", "db")), "no API server", "nobody has made that before")
+		require.ErrorContains(t, a.Prepare(t.Context(), podWithClaims("u2", "db")), "no API server", "a pod without recorded claim needs the API server")
 		require.NoError(t, a.Release(t.Context(), "u2"))
 		time.Sleep(5 * time.Minute)
 		require.NoError(t, a.WaitError("u1"))

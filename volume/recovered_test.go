@@ -27,11 +27,11 @@ func TestRecoveredVolumeUsableIfUpdateFails(t *testing.T) {
 		require.NoError(t, a.Prepare(t.Context(), p))
 		a.stop()
 
-		var there atomic.Bool
+		var available atomic.Bool
 		var updates atomic.Int32
 		faulty := &volumetest.FaultyPlugin{Plugin: m, AfterSetUp: func(v volume.Volume, err error) error {
 			switch {
-			case there.Load():
+			case available.Load():
 				return err
 			case v.Update:
 				updates.Add(1)
@@ -49,16 +49,16 @@ func TestRecoveredVolumeUsableIfUpdateFails(t *testing.T) {
 		var l podspec.Launch
 		require.NoError(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &l))
 		assert.NotEmpty(t, l.Volumes["a"].HostPath)
-		assert.Empty(t, a.recordedEvents(), "nothing has failed that a user has to know of")
+		assert.Empty(t, a.recordedEvents(), "Prepare of a stale but usable volume emits no event")
 
 		time.Sleep(5 * time.Second)
 		assert.Greater(t, updates.Load(), int32(1))
 		assert.Contains(t, a.recordedEvents()[0], corev1.EventTypeWarning+" FailedMount")
-		there.Store(true)
+		available.Store(true)
 		time.Sleep(5 * time.Second)
 		calls := len(m.Calls())
 		time.Sleep(30 * time.Second)
-		assert.Len(t, m.Calls(), calls, "it is up to date")
+		assert.Len(t, m.Calls(), calls, "the volume is up to date")
 		require.NoError(t, a.Release(t.Context(), "u1"))
 		assert.Empty(t, m.Volumes())
 	})

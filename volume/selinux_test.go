@@ -22,16 +22,16 @@ import (
 // labelPlugin is a plugin that mounts with labels, unless cannot is set, and records the labels.
 type labelPlugin struct {
 	*volumetest.MemoryStager
-	cannot bool
-	fails  error
-	labels []string
+	unsupported bool
+	supportErr  error
+	labels      []string
 }
 
 func (p *labelPlugin) MountsWithLabel(_ context.Context, v volume.Volume) (bool, error) {
 	if v.PV == nil {
 		return false, errors.New("a volume without a PV")
 	}
-	return !p.cannot, p.fails
+	return !p.unsupported, p.supportErr
 }
 
 func (p *labelPlugin) Stage(ctx context.Context, v volume.Volume) error {
@@ -73,14 +73,14 @@ func TestVolumeMountedWithOneSELinuxLabelAtATime(t *testing.T) {
 		a := startAgent(t, o)
 		const label = "system_u:object_r:container_file_t:s0:c1,c2"
 		require.NoError(t, a.Prepare(t.Context(), podWithLevels("u1", "db", "s0:c1,c2")))
-		require.NoError(t, a.Prepare(t.Context(), podWithLevels("u2", "db", "s0:c1,c2", "", "s0:c1,c2")), "one without options has none to disagree with")
+		require.NoError(t, a.Prepare(t.Context(), podWithLevels("u2", "db", "s0:c1,c2", "", "s0:c1,c2")), "a container without SELinux options has no conflict")
 		for _, other := range []*corev1.Pod{podWithLevels("u3", "db", "s0:c3"), podWithLevels("u3", "db", "")} {
 			require.ErrorContains(t, a.Prepare(t.Context(), other), `conflicting SELinux labels of volume pv1: "`+label+`" and "`)
 		}
-		require.NoError(t, a.Prepare(t.Context(), podWithLevels("u4", "logs", "s0:c3")), "another volume has a label of its own")
+		require.NoError(t, a.Prepare(t.Context(), podWithLevels("u4", "logs", "s0:c3")), "another volume has its own label")
 		a.stop()
 
-		p.cannot = true
+		p.unsupported = true
 		a = startAgent(t, o)
 		require.NoError(t, a.Prepare(t.Context(), podWithLevels("u1", "db", "s0:c1,c2")))
 		assert.Equal(t, []string{
@@ -88,13 +88,13 @@ func TestVolumeMountedWithOneSELinuxLabelAtATime(t *testing.T) {
 			`stage pv2 "system_u:object_r:container_file_t:s0:c3"`, `set up u4 "system_u:object_r:container_file_t:s0:c3"`,
 			fmt.Sprintf("stage pv1 %q", label), fmt.Sprintf("set up u1 %q", label),
 		}, p.labels)
-		p.cannot, p.labels = false, nil
+		p.unsupported, p.labels = false, nil
 		require.NoError(t, a.Release(t.Context(), "u1"))
 		require.Error(t, a.Prepare(t.Context(), podWithLevels("u3", "db", "s0:c3")))
 		var notified []string
 		a.Notify(func(uids ...string) { notified = append(notified, uids...) })
 		require.NoError(t, a.Release(t.Context(), "u2"))
-		assert.Equal(t, []string{"u3"}, notified, "it may be able to have the volume now")
+		assert.Equal(t, []string{"u3"}, notified, "the waiting pod is notified when the volume is unused")
 		require.NoError(t, a.Prepare(t.Context(), podWithLevels("u3", "db", "s0:c3")))
 		assert.Equal(t, `stage pv1 "system_u:object_r:container_file_t:s0:c3"`, p.labels[0])
 		require.NoError(t, a.Release(t.Context(), "u3"))
@@ -114,12 +114,12 @@ func TestVolumeMountedWithoutSELinuxLabel(t *testing.T) {
 		pod    *corev1.Pod
 		err    string
 	}{
-		"not enabled":    {volume.SELinux{}, labelPlugin{}, podWithLevels("u1", "db", "s0:c1", "s0:c2"), ""},
-		"no level":       {enforcingNode, labelPlugin{}, podWithLevels("u1", "db", ""), ""},
-		"relabel":        {enforcingNode, labelPlugin{}, recursive(podWithLevels("u1", "db", "s0:c1")), ""},
-		"it cannot":      {enforcingNode, labelPlugin{cannot: true}, podWithLevels("u1", "db", "s0:c1"), ""},
-		"nobody knows":   {enforcingNode, labelPlugin{fails: errors.New("no CSIDriver")}, podWithLevels("u1", "db", "s0:c1"), "no CSIDriver"},
-		"several levels": {enforcingNode, labelPlugin{cannot: true}, podWithLevels("u1", "db", "s0:c1", "s0:c2"), "multiple SELinux labels found: "},
+		"SELinux not enabled":            {volume.SELinux{}, labelPlugin{}, podWithLevels("u1", "db", "s0:c1", "s0:c2"), ""},
+		"no level":                       {enforcingNode, labelPlugin{}, podWithLevels("u1", "db", ""), ""},
+		"recursive change policy":        {enforcingNode, labelPlugin{}, recursive(podWithLevels("u1", "db", "s0:c1")), ""},
+		"plugin cannot mount with label": {enforcingNode, labelPlugin{unsupported: true}, podWithLevels("u1", "db", "s0:c1"), ""},
+		"label support unknown":          {enforcingNode, labelPlugin{supportErr: errors.New("no CSIDriver")}, podWithLevels("u1", "db", "s0:c1"), "no CSIDriver"},
+		"several levels":                 {enforcingNode, labelPlugin{unsupported: true}, podWithLevels("u1", "db", "s0:c1", "s0:c2"), "multiple SELinux labels found: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -107,7 +107,7 @@ func TestPrepareRefusesSecondVolumeOfDeviceInUse(t *testing.T) {
 		require.NoError(t, a.Prepare(t.Context(), podWithClaims("u3", "logs")))
 		require.NoError(t, a.Release(t.Context(), "u3"))
 
-		require.ErrorContains(t, a.Prepare(t.Context(), podWithClaims("u4", "db", "logs")), `set up volume "v-logs": `+refused, "in one pod")
+		require.ErrorContains(t, a.Prepare(t.Context(), podWithClaims("u4", "db", "logs")), `set up volume "v-logs": `+refused, "both volumes in one pod")
 		require.NoError(t, a.Release(t.Context(), "u4"))
 
 		errs := make(chan error, 2)
@@ -115,7 +115,7 @@ func TestPrepareRefusesSecondVolumeOfDeviceInUse(t *testing.T) {
 			go func() { errs <- a.Prepare(t.Context(), podWithClaims(uid, name)) }()
 		}
 		one, other := <-errs, <-errs
-		assert.True(t, (one == nil) != (other == nil), "at once: %v, %v", one, other)
+		assert.True(t, (one == nil) != (other == nil), "exactly one of two concurrent calls succeeds: %v, %v", one, other)
 		require.NoError(t, a.Release(t.Context(), "u5"))
 		require.NoError(t, a.Release(t.Context(), "u6"))
 		s.checkNothingLeft(t, root)

@@ -118,7 +118,7 @@ func TestPrepareSetsUpUsedVolumesAndReleaseRemovesThem(t *testing.T) {
 		require.NoError(t, a.Prepare(t.Context(), p))
 		assert.Equal(t, []string{"u1/a", "u1/b"}, m.Volumes())
 		require.NoError(t, a.Prepare(t.Context(), p))
-		assert.Len(t, m.Calls(), 2, "nothing is to be done")
+		assert.Len(t, m.Calls(), 2, "a second call makes no plugin call")
 		require.NoError(t, a.WaitError("u1"))
 		require.FileExists(t, filepath.Join(root, "u1", "volumes.json"))
 
@@ -131,7 +131,7 @@ func TestPrepareSetsUpUsedVolumesAndReleaseRemovesThem(t *testing.T) {
 
 		other := podspec.Launch{}
 		require.NoError(t, a.Container(t.Context(), p, &corev1.Container{Name: "d"}, &other))
-		assert.Len(t, other.Volumes, 2, "variables come from files in volumes that a container does not mount")
+		assert.Len(t, other.Volumes, 2, "all volumes of the pod, because environment variables can come from files in volumes")
 
 		require.NoError(t, a.Release(t.Context(), "u1"))
 		assert.Empty(t, m.Volumes())
@@ -140,7 +140,7 @@ func TestPrepareSetsUpUsedVolumesAndReleaseRemovesThem(t *testing.T) {
 		assert.Empty(t, a.Pods())
 		require.Error(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &podspec.Launch{}))
 
-		require.NoError(t, a.Prepare(t.Context(), podWithConfigMaps("u2")), "a pod without volumes")
+		require.NoError(t, a.Prepare(t.Context(), podWithConfigMaps("u2")), "a pod without volumes is prepared at once")
 		assert.Empty(t, a.Pods())
 	})
 }
@@ -197,7 +197,7 @@ func TestPrepareErrorNamesFailedVolumeAndRunRetries(t *testing.T) {
 		mu.Unlock()
 		ready := make(chan string, 10)
 		a.Notify(func(uids ...string) { ready <- uids[0] })
-		require.Equal(t, "u1", <-ready, "who gave up is told")
+		require.Equal(t, "u1", <-ready, "the pod whose Prepare timed out is notified")
 		assert.Equal(t, 127500*time.Millisecond, time.Since(began))
 		require.NoError(t, a.Prepare(t.Context(), p))
 		assert.Equal(t, 127500*time.Millisecond, time.Since(began))
@@ -257,17 +257,17 @@ func TestHungSetUpDelaysOnlyItsPod(t *testing.T) {
 		for i := range 50 {
 			require.NoError(t, a.Prepare(t.Context(), podWithConfigMaps(fmt.Sprint("u", i), "x")))
 		}
-		assert.Less(t, time.Since(began), 30*time.Second, "a step that hangs counts for 10 s")
+		assert.Less(t, time.Since(began), 30*time.Second, "a hung step occupies its slot for 10 s only")
 		wg.Wait()
 		require.ErrorContains(t, a.WaitError("hung0"), `set up volume "hangs": `)
-		time.Sleep(time.Minute) // the last of them began late
+		time.Sleep(time.Minute) // the last hung step started late
 		require.ErrorContains(t, a.WaitError("hung0"), "no answer within 2m0s")
 
 		began = time.Now()
 		for i := range 5 {
 			require.NoError(t, a.Release(t.Context(), fmt.Sprint("hung", i)))
 		}
-		assert.LessOrEqual(t, time.Since(began), 20*time.Second, "a teardown waits for those that hang, as others do")
+		assert.LessOrEqual(t, time.Since(began), 20*time.Second, "a teardown waits for slots of hung steps only for a limited time")
 	})
 }
 
@@ -335,22 +335,22 @@ func TestVolumesUpdatedOnObjectChangePodChangeAndEveryMinute(t *testing.T) {
 		w.changed("ConfigMap", "default", "c")
 		require.Equal(t, 3, calls())
 		time.Sleep(61 * time.Second)
-		require.Equal(t, 5, calls(), "the safety net")
+		require.Equal(t, 5, calls(), "all volumes are updated once a minute")
 
 		a.Update(p)
-		require.Equal(t, 5, calls(), "nothing has changed")
+		require.Equal(t, 5, calls(), "an unchanged pod is not updated")
 		p = p.DeepCopy()
 		p.Labels = map[string]string{"a": "b"}
 		a.Update(p)
 		require.Equal(t, 7, calls())
 
 		w.fail <- errors.New("out of watches")
-		require.Equal(t, 9, calls(), "nobody knows what was missed")
+		require.Equal(t, 9, calls(), "all volumes are updated, because changes may have been missed")
 		<-w.ready
 	})
 }
 
-// Nothing of the pod is removed, and other pods are not affected.
+// A damaged record is reported. No file of the pod is removed, and other pods are not affected.
 func TestDamagedRecordReportedAndReplacedByPrepare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, m := t.TempDir(), &volumetest.MemoryPlugin{}
@@ -393,7 +393,7 @@ func TestSecondRunReturnsError(t *testing.T) {
 func TestRunFailsWhileAnotherVolumesLocksRoot(t *testing.T) {
 	root := t.TempDir()
 	a := startAgent(t, memoryOptions(root, &volumetest.MemoryPlugin{}))
-	require.NoError(t, a.Prepare(t.Context(), podWithConfigMaps("u1", "x"))) // so that it runs
+	require.NoError(t, a.Prepare(t.Context(), podWithConfigMaps("u1", "x"))) // so that Run has started
 	second, err := volume.New(memoryOptions(root, &volumetest.MemoryPlugin{}))
 	require.NoError(t, err)
 	err = second.Run(t.Context())

@@ -20,13 +20,13 @@ var updates = []struct {
 	name     string
 	old, new map[string]File
 }{
-	{"first", nil, files("a=1", "dir/b=2")},
-	{"content", files("a=1", "b=1"), files("a=2", "b=2")},
-	{"more", files("a=1"), files("a=1", "b=2", "dir/c=3", "dir/deep/d=4")},
-	{"less", files("a=1", "b=2", "dir/c=3"), files("a=1")},
-	{"none", files("a=1", "dir/c=3"), files()},
-	{"file to directory", files("a=1", "b=1"), files("a/x=1", "a/y=2")},
-	{"directory to file", files("a/x=1", "a/y=2"), files("a=1")},
+	{"first", nil, newPayload("a=1", "dir/b=2")},
+	{"content", newPayload("a=1", "b=1"), newPayload("a=2", "b=2")},
+	{"more", newPayload("a=1"), newPayload("a=1", "b=2", "dir/c=3", "dir/deep/d=4")},
+	{"less", newPayload("a=1", "b=2", "dir/c=3"), newPayload("a=1")},
+	{"none", newPayload("a=1", "dir/c=3"), newPayload()},
+	{"file to directory", newPayload("a=1", "b=1"), newPayload("a/x=1", "a/y=2")},
+	{"directory to file", newPayload("a/x=1", "a/y=2"), newPayload("a=1")},
 }
 
 // errDead is the panic value of a writer that crashes.
@@ -39,8 +39,8 @@ func TestCrashAtEachCallIsRecovered(t *testing.T) {
 		t.Run(u.name, func(t *testing.T) {
 			deaths := 0
 			for died := true; died; deaths++ {
-				for _, next := range []map[string]File{u.new, u.old, files("other=1")} {
-					dir := prepared(t, u.old)
+				for _, next := range []map[string]File{u.new, u.old, newPayload("other=1")} {
+					dir := newDirWithPayload(t, u.old)
 					died = crashAt(t, dir, u.new, deaths)
 					requireOneOf(t, dir, u.old, u.new)
 					_, err := Write(dir, next, Options{})
@@ -53,8 +53,8 @@ func TestCrashAtEachCallIsRecovered(t *testing.T) {
 	}
 }
 
-// prepared returns a directory with a payload.
-func prepared(t *testing.T, payload map[string]File) string {
+// newDirWithPayload returns a directory with a payload.
+func newDirWithPayload(t *testing.T, payload map[string]File) string {
 	t.Helper()
 	dir := t.TempDir()
 	if payload != nil {
@@ -92,14 +92,14 @@ func requireOneOf(t *testing.T, dir string, older, newer map[string]File) {
 	t.Helper()
 	if _, err := os.Lstat(filepath.Join(dir, dataName)); errors.Is(err, fs.ErrNotExist) {
 		require.Nil(t, older)
-		require.Empty(t, view(t, dir))
+		require.Empty(t, readThroughLinks(t, dir))
 		return
 	}
 	found := currentFiles(t, dir)
-	if !maps.Equal(found, wantFiles(older)) {
-		require.Equal(t, wantFiles(newer), found)
+	if !maps.Equal(found, expectedFiles(older)) {
+		require.Equal(t, expectedFiles(newer), found)
 	}
-	for path, content := range view(t, dir) {
+	for path, content := range readThroughLinks(t, dir) {
 		if content != "-> nothing" {
 			require.Equal(t, found[path], content, path)
 		}
@@ -113,7 +113,7 @@ func TestFailedCallKeepsOldOrNewVersion(t *testing.T) {
 		t.Run(u.name, func(t *testing.T) {
 			var made []string
 			for n := 0; ; n++ {
-				dir := prepared(t, u.old)
+				dir := newDirWithPayload(t, u.old)
 				entries, err := parsePayload(u.new)
 				require.NoError(t, err)
 				made = made[:0]
@@ -124,14 +124,14 @@ func TestFailedCallKeepsOldOrNewVersion(t *testing.T) {
 					return nil
 				})
 				if err == nil {
-					require.Len(t, made, n, "all calls have failed once")
+					require.Len(t, made, n, "every call was made to fail once")
 					break
 				}
 				require.ErrorIs(t, err, fault)
 				require.Equal(t, slices.Contains(made[:n], "renameat"), changed)
 				switch {
 				case changed:
-					require.Equal(t, wantFiles(u.new), currentFiles(t, dir))
+					require.Equal(t, expectedFiles(u.new), currentFiles(t, dir))
 				case u.old != nil:
 					requireClean(t, dir, u.old)
 				default:
@@ -157,10 +157,10 @@ func requireNames(t *testing.T, dir string, want ...string) {
 }
 
 func TestSetPermsErrorFailsWrite(t *testing.T) {
-	old := files("a=1")
-	dir := prepared(t, old)
+	old := newPayload("a=1")
+	dir := newDirWithPayload(t, old)
 	fault := errors.New("fault")
-	changed, err := Write(dir, files("a=2"), Options{SetPerms: func(string) error { return fault }})
+	changed, err := Write(dir, newPayload("a=2"), Options{SetPerms: func(string) error { return fault }})
 	require.ErrorIs(t, err, fault)
 	require.False(t, changed)
 	requireClean(t, dir, old)

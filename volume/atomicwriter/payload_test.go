@@ -18,7 +18,7 @@ func TestValidateRefusesInvalidPayloads(t *testing.T) {
 	long := strings.Repeat("x", 255)
 	deep := strings.Repeat("d/", 127) + "f"
 	for _, test := range []struct {
-		paths, err string // paths apart by blanks
+		paths, err string // paths are separated by spaces
 	}{
 		{"", ""},
 		{"a", ""},

@@ -48,7 +48,7 @@ func TestReadersSeeOneVersion(t *testing.T) {
 	t.Log(<-reads, "versions read")
 }
 
-// readOnce reads all files of a version and returns 1, or 0 if the version was removed meanwhile.
+// readOnce reads all files of a version and returns 1, or 0 if the version was removed during the read.
 func readOnce(t *testing.T, data string) int {
 	before, err := os.Readlink(data)
 	if err != nil {
@@ -78,7 +78,7 @@ func readOnce(t *testing.T, data string) int {
 				first = string(text)
 			}
 			if string(text) != first {
-				t.Errorf("%s is of version %q, others of %q", name, text, first)
+				t.Errorf("%s is of version %q, other files of %q", name, text, first)
 			}
 		}
 	}

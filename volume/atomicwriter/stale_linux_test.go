@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A crash of this writer or the kubelet's, or a container, has left entries in the directory.
+// The directory contains entries that a crash of this writer or of the kubelet, or a container, has left.
 func TestWriteRemovesStaleEntries(t *testing.T) {
 	const stale = "..2020_01_02_03_04_05.1"
 	for _, test := range []struct {
@@ -21,51 +21,51 @@ func TestWriteRemovesStaleEntries(t *testing.T) {
 		make func(t *testing.T, dir, outside string)
 	}{
 		{"next link", func(t *testing.T, dir, _ string) { symlink(t, stale, dir, newDataName) }},
-		{"next link out", func(t *testing.T, dir, outside string) { symlink(t, outside, dir, newDataName) }},
-		{"next directory", func(t *testing.T, dir, _ string) { put(t, dir, newDataName+"/x") }},
-		{"next file", func(t *testing.T, dir, _ string) { put(t, dir, newDataName) }},
-		{"stale version", func(t *testing.T, dir, _ string) { put(t, dir, stale+"/secret/deep") }},
+		{"next link points outside", func(t *testing.T, dir, outside string) { symlink(t, outside, dir, newDataName) }},
+		{"next directory", func(t *testing.T, dir, _ string) { writeStaleFile(t, dir, newDataName+"/x") }},
+		{"next file", func(t *testing.T, dir, _ string) { writeStaleFile(t, dir, newDataName) }},
+		{"stale version", func(t *testing.T, dir, _ string) { writeStaleFile(t, dir, stale+"/secret/deep") }},
 		{"stale version is a link", func(t *testing.T, dir, outside string) { symlink(t, outside, dir, stale) }},
 		{"link in a stale version", func(t *testing.T, dir, outside string) {
-			put(t, dir, stale+"/x")
+			writeStaleFile(t, dir, stale+"/x")
 			symlink(t, outside, dir, stale+"/out")
 		}},
-		{"link to a file that is no more", func(t *testing.T, dir, _ string) { symlink(t, dataName+"/gone", dir, "gone") }},
-		{"data leads out", func(t *testing.T, dir, outside string) { relink(t, outside, dir) }},
-		{"data leads up", func(t *testing.T, dir, _ string) { relink(t, "../outside", dir) }},
-		{"data leads to itself", func(t *testing.T, dir, _ string) { relink(t, dataName, dir) }},
-		{"data leads nowhere", func(t *testing.T, dir, _ string) { relink(t, stale, dir) }},
-		{"data leads to a link", func(t *testing.T, dir, outside string) {
+		{"link to a removed file", func(t *testing.T, dir, _ string) { symlink(t, dataName+"/gone", dir, "gone") }},
+		{"data link points outside", func(t *testing.T, dir, outside string) { relinkData(t, outside, dir) }},
+		{"data link points to the parent directory", func(t *testing.T, dir, _ string) { relinkData(t, "../outside", dir) }},
+		{"data link points to itself", func(t *testing.T, dir, _ string) { relinkData(t, dataName, dir) }},
+		{"data link is dangling", func(t *testing.T, dir, _ string) { relinkData(t, stale, dir) }},
+		{"data link points to a link", func(t *testing.T, dir, outside string) {
 			symlink(t, outside, dir, stale)
-			relink(t, stale, dir)
+			relinkData(t, stale, dir)
 		}},
 		{"data is a directory", func(t *testing.T, dir, _ string) {
 			require.NoError(t, os.Remove(filepath.Join(dir, dataName)))
-			put(t, dir, dataName+"/a")
+			writeStaleFile(t, dir, dataName+"/a")
 		}},
 		{"data is a file", func(t *testing.T, dir, _ string) {
 			require.NoError(t, os.Remove(filepath.Join(dir, dataName)))
-			put(t, dir, dataName)
+			writeStaleFile(t, dir, dataName)
 		}},
-		{"a file is a link to the same content", func(t *testing.T, dir, outside string) { replace(t, outside+"/same", dir) }},
-		{"a file is a pipe", func(t *testing.T, dir, _ string) {
+		{"link to a file with the same content", func(t *testing.T, dir, outside string) { replaceFileByLink(t, outside+"/same", dir) }},
+		{"named pipe in place of a file", func(t *testing.T, dir, _ string) {
 			require.NoError(t, os.Remove(filepath.Join(dir, dataName, "a")))
 			require.NoError(t, unix.Mkfifo(filepath.Join(dir, dataName, "a"), 0o644))
 		}},
-		{"a file is a directory", func(t *testing.T, dir, _ string) {
+		{"directory in place of a file", func(t *testing.T, dir, _ string) {
 			require.NoError(t, os.Remove(filepath.Join(dir, dataName, "a")))
-			put(t, dir, dataName+"/a/deep")
+			writeStaleFile(t, dir, dataName+"/a/deep")
 		}},
-		{"a file is too many", func(t *testing.T, dir, _ string) { put(t, dir, dataName+"/more") }},
-		{"a file is missing", func(t *testing.T, dir, _ string) { require.NoError(t, os.Remove(filepath.Join(dir, dataName, "a"))) }},
+		{"additional file", func(t *testing.T, dir, _ string) { writeStaleFile(t, dir, dataName+"/more") }},
+		{"missing file", func(t *testing.T, dir, _ string) { require.NoError(t, os.Remove(filepath.Join(dir, dataName, "a"))) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			top := t.TempDir()
 			dir, outside := filepath.Join(top, "volume"), filepath.Join(top, "outside")
 			require.NoError(t, os.Mkdir(dir, 0o755))
-			put(t, outside, "kept")
+			writeStaleFile(t, outside, "kept")
 			require.NoError(t, os.WriteFile(filepath.Join(outside, "same"), []byte("1"), 0o644))
-			payload := files("a=1", "dir/b=2")
+			payload := newPayload("a=1", "dir/b=2")
 			_, err := Write(dir, payload, Options{})
 			require.NoError(t, err)
 			before, err := os.Readlink(filepath.Join(dir, dataName))
@@ -88,21 +88,21 @@ func symlink(t *testing.T, target, dir, name string) {
 	require.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
 }
 
-// relink changes the target of the link to the current version, which becomes stale.
-func relink(t *testing.T, target, dir string) {
+// relinkData changes the target of the link to the current version, which becomes stale.
+func relinkData(t *testing.T, target, dir string) {
 	t.Helper()
 	require.NoError(t, os.Remove(filepath.Join(dir, dataName)))
 	symlink(t, target, dir, dataName)
 }
 
-// replace replaces a file of the current version by a link.
-func replace(t *testing.T, target, dir string) {
+// replaceFileByLink replaces a file of the current version by a link.
+func replaceFileByLink(t *testing.T, target, dir string) {
 	t.Helper()
 	require.NoError(t, os.Remove(filepath.Join(dir, dataName, "a")))
 	symlink(t, target, dir, dataName+"/a")
 }
 
-func put(t *testing.T, dir, name string) {
+func writeStaleFile(t *testing.T, dir, name string) {
 	t.Helper()
 	path := filepath.Join(dir, name)
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -110,26 +110,26 @@ func put(t *testing.T, dir, name string) {
 }
 
 func TestManyStaleEntriesRemovedBySeveralWrites(t *testing.T) {
-	dir := prepared(t, files("a=1"))
+	dir := newDirWithPayload(t, newPayload("a=1"))
 	for i := range maxStale + 10 {
-		put(t, dir, "..2020_01_02_03_04_05."+strconv.Itoa(i))
+		writeStaleFile(t, dir, "..2020_01_02_03_04_05."+strconv.Itoa(i))
 		symlink(t, dataName+"/"+strconv.Itoa(i), dir, strconv.Itoa(i))
 	}
 	for range 2 {
-		changed, err := Write(dir, files("a=1"), Options{})
+		changed, err := Write(dir, newPayload("a=1"), Options{})
 		require.NoError(t, err)
 		require.False(t, changed)
 	}
-	requireClean(t, dir, files("a=1"))
+	requireClean(t, dir, newPayload("a=1"))
 }
 
-// These are links and directories of a container, and mount points of other volumes.
+// The foreign entries are links and directories of a container, and mount points of other volumes.
 func TestWriteKeepsForeignEntries(t *testing.T) {
-	dir := prepared(t, files("a=1", "b=2"))
+	dir := newDirWithPayload(t, newPayload("a=1", "b=2"))
 	symlink(t, "..data/elsewhere", dir, "link")
 	symlink(t, "/etc", dir, "absolute")
-	put(t, dir, "nested/mount")
-	_, err := Write(dir, files("a=2"), Options{})
+	writeStaleFile(t, dir, "nested/mount")
+	_, err := Write(dir, newPayload("a=2"), Options{})
 	require.NoError(t, err)
 	version, err := os.Readlink(filepath.Join(dir, dataName))
 	require.NoError(t, err)

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { mounttest.Main(m) }
 
-// files returns a payload from "path=content" words.
-func files(words ...string) map[string]File {
+// newPayload returns a payload from "path=content" words.
+func newPayload(words ...string) map[string]File {
 	payload := map[string]File{}
 	for _, word := range words {
 		path, content, _ := strings.Cut(word, "=")
@@ -30,8 +30,8 @@ func files(words ...string) map[string]File {
 	return payload
 }
 
-// view returns the contents of each file that a reader finds through the links.
-func view(t *testing.T, dir string) map[string]string {
+// readThroughLinks returns the contents of each file that a reader finds through the links.
+func readThroughLinks(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	names, err := os.ReadDir(dir)
@@ -40,7 +40,7 @@ func view(t *testing.T, dir string) map[string]string {
 		if strings.HasPrefix(e.Name(), "..") {
 			continue
 		}
-		collect(t, filepath.Join(dir, e.Name()), e.Name(), found)
+		collectFiles(t, filepath.Join(dir, e.Name()), e.Name(), found)
 	}
 	return found
 }
@@ -49,11 +49,11 @@ func view(t *testing.T, dir string) map[string]string {
 func currentFiles(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	collect(t, filepath.Join(dir, dataName), "", found)
+	collectFiles(t, filepath.Join(dir, dataName), "", found)
 	return found
 }
 
-func collect(t *testing.T, path, name string, found map[string]string) {
+func collectFiles(t *testing.T, path, name string, found map[string]string) {
 	t.Helper()
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,12 +70,12 @@ func collect(t *testing.T, path, name string, found map[string]string) {
 	entries, err := os.ReadDir(path)
 	require.NoError(t, err)
 	for _, e := range entries {
-		collect(t, filepath.Join(path, e.Name()), filepath.Join(name, e.Name()), found)
+		collectFiles(t, filepath.Join(path, e.Name()), filepath.Join(name, e.Name()), found)
 	}
 }
 
-// wantFiles returns the files that a reader must find of a payload.
-func wantFiles(payload map[string]File) map[string]string {
+// expectedFiles returns the files that a reader must find of a payload.
+func expectedFiles(payload map[string]File) map[string]string {
 	found := map[string]string{}
 	for path, file := range payload {
 		found[path] = string(file.Data)
@@ -86,8 +86,8 @@ func wantFiles(payload map[string]File) map[string]string {
 // requireClean requires that a directory has a payload and nothing else.
 func requireClean(t *testing.T, dir string, payload map[string]File) {
 	t.Helper()
-	require.Equal(t, wantFiles(payload), view(t, dir))
-	require.Equal(t, wantFiles(payload), currentFiles(t, dir))
+	require.Equal(t, expectedFiles(payload), readThroughLinks(t, dir))
+	require.Equal(t, expectedFiles(payload), currentFiles(t, dir))
 	version, err := os.Readlink(filepath.Join(dir, dataName))
 	require.NoError(t, err)
 	allowed := map[string]bool{version: true, dataName: true}
@@ -98,7 +98,7 @@ func requireClean(t *testing.T, dir string, payload map[string]File) {
 	names, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	for _, e := range names {
-		require.True(t, allowed[e.Name()], "%s is left", e.Name())
+		require.True(t, allowed[e.Name()], "%s is a stale entry", e.Name())
 	}
 }
 
@@ -108,28 +108,28 @@ func TestWriteReplacesPayload(t *testing.T) {
 		payload map[string]File
 		changed bool
 	}{
-		{files("a=1", "b=2"), true},
-		{files("a=1", "b=2"), false},
-		{files("a=1", "b=3"), true},
-		{files("a=1", "b=33"), true},
-		{files("a=1"), true},
-		{files("dir/x=1", "dir/y=2", "dir/deep/z=3"), true},
-		{files("dir/x=1", "dir/y=2", "dir/deep/z=3"), false},
-		{files("dir/x=1", "dir/y=2"), true},
-		{files("dir/x=1", "dir/y=2", "dir/w=3"), true},
-		{files("dir=now a file"), true},
-		{files("dir/x=1"), true},
-		{files("dir/x=1", "empty="), true},
-		{files("large=" + strings.Repeat("0123456789", 10_000)), true},
-		{files("large=" + strings.Repeat("0123456789", 10_000)), false},
-		{files("large=" + strings.Repeat("0123456789", 9_999) + "012345678x"), true},
-		{files(), true},
-		{files(), false},
-		{files("a=1"), true},
+		{newPayload("a=1", "b=2"), true},
+		{newPayload("a=1", "b=2"), false},
+		{newPayload("a=1", "b=3"), true},
+		{newPayload("a=1", "b=33"), true},
+		{newPayload("a=1"), true},
+		{newPayload("dir/x=1", "dir/y=2", "dir/deep/z=3"), true},
+		{newPayload("dir/x=1", "dir/y=2", "dir/deep/z=3"), false},
+		{newPayload("dir/x=1", "dir/y=2"), true},
+		{newPayload("dir/x=1", "dir/y=2", "dir/w=3"), true},
+		{newPayload("dir=now a file"), true},
+		{newPayload("dir/x=1"), true},
+		{newPayload("dir/x=1", "empty="), true},
+		{newPayload("large=" + strings.Repeat("0123456789", 10_000)), true},
+		{newPayload("large=" + strings.Repeat("0123456789", 10_000)), false},
+		{newPayload("large=" + strings.Repeat("0123456789", 9_999) + "012345678x"), true},
+		{newPayload(), true},
+		{newPayload(), false},
+		{newPayload("a=1"), true},
 	} {
 		changed, err := Write(dir, step.payload, Options{})
 		require.NoError(t, err)
-		require.Equal(t, step.changed, changed, "%v", wantFiles(step.payload))
+		require.Equal(t, step.changed, changed, "%v", expectedFiles(step.payload))
 		requireClean(t, dir, step.payload)
 	}
 	link, err := os.Readlink(filepath.Join(dir, "a"))
@@ -138,17 +138,17 @@ func TestWriteReplacesPayload(t *testing.T) {
 
 	_, err = Write(filepath.Join(dir, "absent"), nil, Options{})
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	_, err = Write(dir, files("/a=1"), Options{})
+	_, err = Write(dir, newPayload("/a=1"), Options{})
 	require.EqualError(t, err, `path "/a": must be relative`)
-	requireClean(t, dir, files("a=1"))
+	requireClean(t, dir, newPayload("a=1"))
 }
 
 func TestWriteKeepsUnchangedPayload(t *testing.T) {
 	dir := t.TempDir()
-	payload := files("a=1", "dir/b=2")
+	payload := newPayload("a=1", "dir/b=2")
 	_, err := Write(dir, payload, Options{})
 	require.NoError(t, err)
-	payload["a"] = File{Data: []byte("1"), Mode: 0o600} // another mode alone is no change
+	payload["a"] = File{Data: []byte("1"), Mode: 0o600} // another mode alone does not count as a change
 	entries, err := parsePayload(payload)
 	require.NoError(t, err)
 	o := Options{SetPerms: func(string) error { return errors.New("called") }}
@@ -159,7 +159,7 @@ func TestWriteKeepsUnchangedPayload(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, fs.FileMode(0o644), info.Mode())
 
-	require.NoError(t, os.Remove(filepath.Join(dir, "a"))) // the link, which is made again
+	require.NoError(t, os.Remove(filepath.Join(dir, "a"))) // the write recreates the removed link
 	changed, err = Write(dir, payload, Options{})
 	require.NoError(t, err)
 	require.False(t, changed)
@@ -179,7 +179,7 @@ func TestWriteSetsModes(t *testing.T) {
 	_, err := Write(dir, payload, Options{SetPerms: func(version string) error {
 		seen = version
 		_, err := os.Lstat(filepath.Join(dir, dataName))
-		require.ErrorIs(t, err, fs.ErrNotExist, "not yet published")
+		require.ErrorIs(t, err, fs.ErrNotExist, "no version is published yet")
 		return os.Chmod(filepath.Join(version, "none"), 0o004)
 	}})
 	require.NoError(t, err)
@@ -197,7 +197,7 @@ func TestWriteSetsModes(t *testing.T) {
 
 func TestWriteSetsOwners(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("giving files away takes root")
+		t.Skip("changing the owner of files requires root")
 	}
 	dir := t.TempDir()
 	payload := map[string]File{
@@ -223,18 +223,18 @@ func TestWriteOnFullDiskKeepsOldVersion(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=262144"))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
-	old := files("a=1", "b="+strings.Repeat("x", 100_000))
+	old := newPayload("a=1", "b="+strings.Repeat("x", 100_000))
 	_, err := Write(dir, old, Options{})
 	require.NoError(t, err)
 	for range 10 {
-		changed, err := Write(dir, files("a=2", "b="+strings.Repeat("y", 200_000)), Options{})
+		changed, err := Write(dir, newPayload("a=2", "b="+strings.Repeat("y", 200_000)), Options{})
 		require.ErrorIs(t, err, unix.ENOSPC)
 		require.False(t, changed)
 		require.NotContains(t, err.Error(), "yyy")
 		requireClean(t, dir, old)
 	}
-	_, err = Write(dir, files("a=2", "b="+strings.Repeat("z", 100_000)), Options{})
-	require.NoError(t, err, "there is space for this")
+	_, err = Write(dir, newPayload("a=2", "b="+strings.Repeat("z", 100_000)), Options{})
+	require.NoError(t, err, "the remaining space is sufficient")
 }
 
 func TestIsVersionMatchesKubeletNames(t *testing.T) {

@@ -35,7 +35,7 @@ const (
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("giving files away takes root")
+		t.Skip("changing the group of files requires root")
 	}
 }
 
@@ -89,8 +89,8 @@ func TestApplyAddsModes(t *testing.T) {
 			if readOnly {
 				wantFile, wantDir = test.fileRO, test.dirRO
 			}
-			require.Equal(t, fmt.Sprintf("%04o %d", wantFile, group), modeAndGroup(t, f), "%04o read-only: %v", test.mode, readOnly)
-			require.Equal(t, fmt.Sprintf("%04o %d", wantDir, group), modeAndGroup(t, d), "%04o read-only: %v", test.mode, readOnly)
+			require.Equal(t, fmt.Sprintf("%04o %d", wantFile, group), modeAndGroup(t, f), "file with mode %04o, read-only: %v", test.mode, readOnly)
+			require.Equal(t, fmt.Sprintf("%04o %d", wantDir, group), modeAndGroup(t, d), "directory with mode %04o, read-only: %v", test.mode, readOnly)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestSymbolicLinksNotFollowed(t *testing.T) {
 	require.Equal(t, "0660 1000", modeAndGroup(t, filepath.Join(root, "pipe")))
 	require.Equal(t, "2775 1000", modeAndGroup(t, root))
 
-	require.NoError(t, Apply(t.Context(), outside, group, Options{}), "a volume that is a file")
+	require.NoError(t, Apply(t.Context(), outside, group, Options{}), "the volume is a regular file")
 	require.Equal(t, "0660 1000", modeAndGroup(t, outside))
 	link := filepath.Join(top, "rootlink")
 	require.NoError(t, os.Symlink(outside, link))
@@ -121,7 +121,7 @@ func TestSymbolicLinksNotFollowed(t *testing.T) {
 	require.Equal(t, "0777 2000", modeAndGroup(t, link))
 }
 
-// The change time of a correct file stays.
+// The change time of a correct file is unchanged.
 func TestCorrectFilesNotChanged(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
@@ -205,10 +205,10 @@ func TestLargeTreesChangedOnce(t *testing.T) {
 		return err
 	}))
 	require.Equal(t, 1+1+1200+1+200*2+600+1, count)
-	require.Less(t, descriptors(t), 30)
+	require.Less(t, countDescriptors(t), 30)
 }
 
-func descriptors(t *testing.T) int {
+func countDescriptors(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)

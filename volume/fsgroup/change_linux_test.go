@@ -35,7 +35,7 @@ func TestGuardedDirectoriesGetSameResult(t *testing.T) {
 	st.Uid = uint32(os.Geteuid())
 	require.True(t, isGuarded(&st))
 	st.Uid++
-	require.False(t, isGuarded(&st), "of somebody else")
+	require.False(t, isGuarded(&st), "a directory of another owner is not guarded")
 }
 
 // setModeByProc is used by kernels before Linux 6.6. It is called here on any kernel.

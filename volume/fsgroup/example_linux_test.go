@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/fsgroup"
 )
 
-// The fsGroup of the pod is that of this process here.
+// The fsGroup of the pod equals the group of this process.
 func Example() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
@@ -29,7 +29,7 @@ func Example() {
 
 	err = fsgroup.Apply(context.Background(), dir, int64(os.Getgid()), fsgroup.Options{Policy: fsgroup.OnRootMismatch})
 	if some, ok := errors.AsType[*fsgroup.FilesError](err); ok {
-		fmt.Println(some.Files, "files are left as they were") // the pod can start all the same
+		fmt.Println(some.Files, "files are left as they were") // the pod can start nevertheless
 	}
 	info, _ := os.Stat(file)
 	fmt.Println(info.Mode(), err)

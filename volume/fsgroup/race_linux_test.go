@@ -34,7 +34,7 @@ func attack(t *testing.T, root, outside string) (stop func()) {
 				default:
 				}
 				_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(root, name), unix.AT_FDCWD, filepath.Join(root, link), unix.RENAME_EXCHANGE)
-				_ = unix.Chmod(filepath.Join(root, "dir/f"), 0o600) // so that there is something to do
+				_ = unix.Chmod(filepath.Join(root, "dir/f"), 0o600) // so that each walk has a mode to change
 			}
 		})
 	}
@@ -84,5 +84,5 @@ func TestWalkByPathsEscapes(t *testing.T) {
 			}
 			return nil
 		})
-	}), "the naive twin did not escape: the race tests nothing")
+	}), "the walk by paths did not escape, so the race tests nothing")
 }

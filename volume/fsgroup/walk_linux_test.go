@@ -18,12 +18,12 @@ import (
 	"github.com/seed81659283/nodeagent/internal/rmtree"
 )
 
-// All directories are closed, and the root is not changed.
+// The walk closes all its directories and does not change the root.
 func TestTooManyOpenDirectoriesStopWalk(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
 	putFile(t, 0o600, root, "a/b/f")
-	before := descriptors(t)
+	before := countDescriptors(t)
 	w := newWalk(t.Context(), target{gid: group})
 	w.open = maxOpen - 1
 	err := w.applyTo(root, Options{})
@@ -31,7 +31,7 @@ func TestTooManyOpenDirectoriesStopWalk(t *testing.T) {
 	require.EqualError(t, err, "open a: too many open files")
 	require.NotContains(t, modeAndGroup(t, root), "1000")
 	require.Equal(t, maxOpen-1, w.open)
-	require.LessOrEqual(t, descriptors(t), before)
+	require.LessOrEqual(t, countDescriptors(t), before)
 }
 
 // The volume is as deep as the longest path.
@@ -41,7 +41,7 @@ func TestDeepVolumeChanged(t *testing.T) {
 	fd, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY, 0)
 	require.NoError(t, err)
 	for range 2000 {
-		for _, name := range []string{"a", "b", "c", "d"} { // what is beside d keeps its parent open
+		for _, name := range []string{"a", "b", "c", "d"} { // the siblings of d keep its parent open
 			require.NoError(t, unix.Mkdirat(fd, name, 0o700))
 		}
 		next, err := unix.Openat(fd, "d", unix.O_PATH|unix.O_DIRECTORY, 0)
@@ -76,7 +76,7 @@ func TestCanceledContextStopsWalk(t *testing.T) {
 		putFile(t, 0o600, root, fmt.Sprint(i%50), fmt.Sprint(i))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	before := descriptors(t)
+	before := countDescriptors(t)
 	w := newWalk(ctx, target{gid: group})
 	w.before = func(string) {
 		if w.files.Load() > 200 {
@@ -85,15 +85,15 @@ func TestCanceledContextStopsWalk(t *testing.T) {
 	}
 	err := w.applyTo(root, Options{})
 	require.ErrorIs(t, err, context.Canceled)
-	require.NotContains(t, modeAndGroup(t, root), "1000", "the next walk under OnRootMismatch starts over")
-	require.LessOrEqual(t, descriptors(t), before)
+	require.NotContains(t, modeAndGroup(t, root), "1000", "the root is unchanged, so that the next walk under OnRootMismatch starts over")
+	require.LessOrEqual(t, countDescriptors(t), before)
 	require.ErrorIs(t, Apply(ctx, root, group, Options{}), context.Canceled)
 
 	require.NoError(t, Apply(t.Context(), root, group, Options{Policy: OnRootMismatch}))
 	require.Equal(t, "2775 1000", modeAndGroup(t, root))
 }
 
-// The files are immutable. All other files and the root are changed.
+// Immutable files are counted as failed. All other files and the root are changed.
 func TestFailedFilesAreCounted(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()

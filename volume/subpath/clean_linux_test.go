@@ -18,24 +18,24 @@ import (
 func TestCleanRemovesTargets(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		script string   // what is there; paths from the root
-		binds  []string // targets that are mounted
-		left   []string // what stays, which is an error
+		script string   // creates files; paths from the root
+		binds  []string // targets with a bind mount
+		left   []string // paths that stay, which is an error
 	}{
-		{name: "absent"},
-		{name: "directory that is no mount", script: "dir ROOT/pod/volume-subpaths/data/c/0"},
-		{name: "file that is no mount", script: "dir ROOT/pod/volume-subpaths/data/c; dir ROOT/empty"},
+		{name: "missing directory"},
+		{name: "directory without mount", script: "dir ROOT/pod/volume-subpaths/data/c/0"},
+		{name: "container directory without target", script: "dir ROOT/pod/volume-subpaths/data/c; dir ROOT/empty"},
 		{name: "one mount", binds: []string{"data/c/0"}},
-		{name: "mounts and what is none", script: "dir ROOT/pod/volume-subpaths/data/c/9", binds: []string{"data/c/0", "data/c/1", "data/d/0", "other/c/0"}},
+		{name: "mounts and a directory without mount", script: "dir ROOT/pod/volume-subpaths/data/c/9", binds: []string{"data/c/0", "data/c/1", "data/d/0", "other/c/0"}},
 		{name: "mount of a directory with files", script: "file a/f; file a/deep/f", binds: []string{"data/c/0"}},
 		{name: "file with content", script: "file ROOT/pod/volume-subpaths/data/c/0", binds: []string{"data/c/1"}, left: []string{"data/c/0"}},
-		{name: "file with content for a container", script: "file ROOT/pod/volume-subpaths/data/c", binds: []string{"data/d/1"}, left: []string{"data/c"}},
-		{name: "directory that is not empty", script: "dir ROOT/pod/volume-subpaths/data/c/0/deep", left: []string{"data/c/0/deep"}},
+		{name: "file in place of a container directory", script: "file ROOT/pod/volume-subpaths/data/c", binds: []string{"data/d/1"}, left: []string{"data/c"}},
+		{name: "directory with an entry", script: "dir ROOT/pod/volume-subpaths/data/c/0/deep", left: []string{"data/c/0/deep"}},
 		{name: "link", script: "dir ROOT/outside; link ROOT/pod/volume-subpaths/data/c/0 ROOT/outside", left: []string{"data/c/0"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := newHost(t)
-			h.do("file a/kept; " + test.script)
+			h.runScript("file a/kept; " + test.script)
 			for _, target := range test.binds {
 				_, err := Prepare(t.Context(), Request{Volume: h.volume, SubPath: "a", Target: filepath.Join(h.path, target)})
 				require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestCleanRemovesTargets(t *testing.T) {
 
 func TestCleanOfTargetOrVolume(t *testing.T) {
 	h := newHost(t)
-	h.do("dir a; file f")
+	h.runScript("dir a; file f")
 	for _, target := range []string{"data/c/0", "data/c/1", "other/c/0"} {
 		_, err := Prepare(t.Context(), Request{Volume: h.volume, SubPath: "f", Target: filepath.Join(h.path, target)})
 		require.NoError(t, err)
@@ -83,10 +83,10 @@ func TestCleanOfTargetOrVolume(t *testing.T) {
 	h.requireClean()
 }
 
-// The server of the file system has exited.
+// The server of the file system on the target has exited.
 func TestCleanDetachesHungFileSystem(t *testing.T) {
 	h := newHost(t)
-	h.do("dir ROOT/pod/volume-subpaths/data/c/0")
+	h.runScript("dir ROOT/pod/volume-subpaths/data/c/0")
 	mounttest.DeadFUSE(t, h.target()[:len(h.target())-len("container/0")]+"c/0")
 	h.requireClean()
 }

@@ -41,9 +41,9 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// do executes lines such as "dir PATH", "file PATH", "link PATH TARGET", "pipe PATH", "socket PATH". VOLUME and ROOT stand for
+// runScript executes lines such as "dir PATH", "file PATH", "link PATH TARGET", "pipe PATH", "socket PATH". VOLUME and ROOT stand for
 // the paths of volume and host.
-func (h *host) do(script string) {
+func (h *host) runScript(script string) {
 	h.t.Helper()
 	script = strings.NewReplacer("VOLUME", h.volume, "ROOT", h.root).Replace(script)
 	for line := range strings.SplitSeq(script, "; ") {

@@ -27,7 +27,7 @@ func TestPrepareBindsOrRefuses(t *testing.T) {
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
 			h := newHost(t)
-			h.do(test.script)
+			h.runScript(test.script)
 			path, err := h.prepare(test.subPath)
 			if test.err == "" {
 				require.NoError(t, err)
@@ -40,10 +40,10 @@ func TestPrepareBindsOrRefuses(t *testing.T) {
 			_, ok := errors.AsType[*Error](err)
 			require.True(t, ok)
 			require.ErrorContains(t, err, test.err)
-			require.NotContains(t, err.Error(), h.root, "no path of the host")
+			require.NotContains(t, err.Error(), h.root, "the error contains no host path")
 			require.Equal(t, strings.HasPrefix(test.err, "must"), errors.Is(err, ErrInvalid))
 			require.Equal(t, strings.HasPrefix(test.err, "leads"), errors.Is(err, ErrOutside))
-			require.NoDirExists(t, h.path, "nothing was made for it")
+			require.NoDirExists(t, h.path, "no directory is created after an error")
 		})
 	}
 }
@@ -55,7 +55,7 @@ func TestStepwiseEqualsOpenat2(t *testing.T) {
 		}
 		t.Run(test.name, func(t *testing.T) {
 			h := newHost(t)
-			h.do(test.script)
+			h.runScript(test.script)
 			v, err := openVolume(h.volume)
 			require.NoError(t, err)
 			defer v.close()
@@ -77,7 +77,7 @@ func TestStepwiseEqualsOpenat2(t *testing.T) {
 
 func TestOpenLeaksNoDescriptors(t *testing.T) {
 	h := newHost(t)
-	h.do("dir a/b/c; link a/up ../..; link a/ring ring; link a/in VOLUME/a/b")
+	h.runScript("dir a/b/c; link a/up ../..; link a/ring ring; link a/in VOLUME/a/b")
 	count := func() int {
 		entries, err := os.ReadDir("/proc/self/fd")
 		require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestOpenLeaksNoDescriptors(t *testing.T) {
 	require.InDelta(t, before, count(), 3)
 }
 
-// The umask has no effect.
+// The mode does not depend on the umask.
 func TestCreatedDirectoriesHaveModeOfRoot(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o077))
 	for _, mode := range []fs.FileMode{0o755, 0o777 | fs.ModeSticky, 0o770 | fs.ModeSetgid, 0o700} {
@@ -111,7 +111,7 @@ func TestCreatedDirectoriesHaveModeOfRoot(t *testing.T) {
 		}
 		info, err := os.Stat(filepath.Dir(h.target()))
 		require.NoError(t, err)
-		require.Equal(t, fs.FileMode(0o700), info.Mode().Perm(), "0750 and the umask")
+		require.Equal(t, fs.FileMode(0o700), info.Mode().Perm(), "0750 restricted by the umask")
 		h.requireClean()
 	}
 }
@@ -122,31 +122,31 @@ func (h *host) mountID() int {
 	table, err := mount.ReadTable()
 	require.NoError(h.t, err)
 	found := mount.MountsBelow(table, h.target())
-	require.Len(h.t, found, 1, "one mount at the target")
+	require.Len(h.t, found, 1, "the target has one mount")
 	return found[0].ID
 }
 
 func TestPrepareTwiceKeepsBind(t *testing.T) {
 	h := newHost(t)
-	h.do("dir a; file f")
+	h.runScript("dir a; file f")
 	_, err := h.prepare("a")
 	require.NoError(t, err)
 	first := h.mountID()
 	_, err = h.prepare("a")
 	require.NoError(t, err)
-	require.Equal(t, first, h.mountID(), "the bind of the same directory stays")
+	require.Equal(t, first, h.mountID(), "the bind mount of the same directory is kept")
 
 	require.NoError(t, os.Rename(filepath.Join(h.volume, "a"), filepath.Join(h.volume, "b")))
-	_, err = h.prepare("a") // which is missing now
+	_, err = h.prepare("a") // was renamed, so Prepare creates it again
 	require.NoError(t, err)
 	h.mountID()
 	h.requireBound(filepath.Join(h.volume, "a"))
 
-	_, err = h.prepare("f") // a file where a directory was
+	_, err = h.prepare("f") // a file replaces a directory
 	require.NoError(t, err)
 	h.requireBound(filepath.Join(h.volume, "f"))
 	h.mountID()
-	_, err = h.prepare("b") // and back
+	_, err = h.prepare("b") // a directory replaces a file
 	require.NoError(t, err)
 	h.requireBound(filepath.Join(h.volume, "b"))
 	h.requireClean()
@@ -155,7 +155,7 @@ func TestPrepareTwiceKeepsBind(t *testing.T) {
 // An agent that was killed may leave several bind mounts on one target.
 func TestPrepareDetachesStaleBinds(t *testing.T) {
 	h := newHost(t)
-	h.do("dir a; dir b; dir c")
+	h.runScript("dir a; dir b; dir c")
 	require.NoError(t, os.MkdirAll(h.target(), 0o750))
 	for _, name := range []string{"a", "b", "c"} {
 		require.NoError(t, mount.Bind(filepath.Join(h.volume, name), h.target(), mount.BindOptions{}))
@@ -170,7 +170,7 @@ func TestPrepareDetachesStaleBinds(t *testing.T) {
 func TestPrepareReplacesDisconnectedMount(t *testing.T) {
 	for _, aborted := range []bool{true, false} {
 		h := newHost(t)
-		h.do("dir a")
+		h.runScript("dir a")
 		require.NoError(t, os.MkdirAll(h.target(), 0o750))
 		abort := mounttest.DeadFUSE(t, h.target())
 		if aborted {
@@ -186,18 +186,18 @@ func TestPrepareReplacesDisconnectedMount(t *testing.T) {
 // One volume is reached by a link; another is a mount point with a mount inside.
 func TestPrepareInLinkedAndNestedVolumes(t *testing.T) {
 	h := newHost(t)
-	h.do("dir a; link ROOT/link VOLUME; link l ROOT/link/a")
+	h.runScript("dir a; link ROOT/link VOLUME; link l ROOT/link/a")
 	directory := h.volume
 	h.volume = filepath.Join(h.root, "link")
 	_, err := h.prepare("l")
-	require.NoError(t, err, "an absolute link by the name that was asked for")
+	require.NoError(t, err, "an absolute link may use the volume path of the request")
 	h.requireBound(filepath.Join(directory, "a"))
 
 	h.volume = directory
 	require.NoError(t, mount.Tmpfs(h.volume, mount.TmpfsOptions{}))
-	h.do("dir inner")
+	h.runScript("dir inner")
 	require.NoError(t, mount.Tmpfs(filepath.Join(h.volume, "inner"), mount.TmpfsOptions{}))
-	h.do("dir inner/b")
+	h.runScript("dir inner/b")
 	_, err = h.prepare("inner/b")
 	require.NoError(t, err)
 	h.requireBound(filepath.Join(h.volume, "inner/b"))
@@ -231,7 +231,7 @@ func FuzzWalk(f *testing.F) {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "a/b"), 0o755))
 		for _, name := range []string{"l", "a/l"} {
 			if os.Symlink(target, filepath.Join(dir, name)) != nil {
-				t.Skip("no name for a link")
+				t.Skip("not a valid link target")
 			}
 		}
 		if checkSubPath(subPath) != nil {
@@ -258,6 +258,6 @@ func FuzzWalk(f *testing.F) {
 		require.Equal(t, inodes[0], inodes[1])
 		entries, err := os.ReadDir(root)
 		require.NoError(t, err)
-		require.Len(t, entries, 1, "nothing is made beside the volume")
+		require.Len(t, entries, 1, "nothing is created beside the volume")
 	})
 }

@@ -21,7 +21,7 @@ import (
 func (h *host) attack(stop <-chan struct{}) *sync.WaitGroup {
 	h.t.Helper()
 	outside := filepath.Join(h.root, "outside")
-	h.do("dir a/b/c; dir ROOT/outside/c; link link ROOT/outside; link up ../../outside")
+	h.runScript("dir a/b/c; dir ROOT/outside/c; link link ROOT/outside; link up ../../outside")
 	path := func(name string) string { return filepath.Join(h.volume, name) }
 	var attackers sync.WaitGroup
 	attackers.Go(func() {
@@ -68,8 +68,8 @@ func (h *host) escapes(d time.Duration, open func(subPath string) (unix.Stat_t, 
 	return false, opened
 }
 
-// bound returns the attributes of the file that is mounted on the target, or err if it is not nil.
-func (h *host) bound(err error) (st unix.Stat_t, _ error) {
+// statTarget returns the attributes of the file that is mounted on the target, or err if it is not nil.
+func (h *host) statTarget(err error) (st unix.Stat_t, _ error) {
 	if err == nil {
 		err = unix.Lstat(h.target(), &st)
 	}
@@ -80,7 +80,7 @@ func TestConcurrentLinksDoNotEscape(t *testing.T) {
 	h := newHost(t)
 	escaped, opened := h.escapes(mounttest.RaceTime(t)/2, func(subPath string) (unix.Stat_t, error) {
 		_, err := h.prepare(subPath)
-		return h.bound(err)
+		return h.statTarget(err)
 	})
 	require.False(t, escaped)
 	require.Positive(t, opened)
@@ -118,7 +118,7 @@ func TestCheckThenUseEscapes(t *testing.T) {
 			return unix.Stat_t{}, err
 		}
 		_ = unix.Unmount(h.target(), unix.MNT_DETACH)
-		return h.bound(unix.Mount(path, h.target(), "", unix.MS_BIND, ""))
+		return h.statTarget(unix.Mount(path, h.target(), "", unix.MS_BIND, ""))
 	})
-	require.True(t, escaped, "the naive twin did not escape: the race tests nothing")
+	require.True(t, escaped, "the check before use did not escape, so the race tests nothing")
 }

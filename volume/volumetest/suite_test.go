@@ -25,8 +25,8 @@ func emptyDir() volume.Plugin { return intree.Plugins(intree.Options{})[volume.E
 
 // mutants are plugins that violate one rule each.
 var mutants = map[string]struct {
-	test   string // the case that finds it
-	broken string // words of the sentence
+	test   string // the case that detects the violation
+	broken string // words of the violated sentence
 	plugin func() volume.Plugin
 }{
 	"empties the volume": {"SetUpTwice", "keeps all that is correct", func() volume.Plugin {
@@ -77,21 +77,21 @@ var mutants = map[string]struct {
 // errStop prevents a call of the plugin.
 var errStop = errors.New("stop")
 
-func subject(plugin volume.Plugin) func(t *testing.T) volumetest.Subject {
+func newSubject(plugin volume.Plugin) func(t *testing.T) volumetest.Subject {
 	return func(t *testing.T) volumetest.Subject {
 		return volumetest.Subject{Plugin: plugin, Name: volume.EmptyDir, Pod: podtest.Pod(t, "volumes: [{name: v}]")}
 	}
 }
 
-func TestEmptyDirPassesSuite(t *testing.T) { volumetest.TestPlugin(t, subject(emptyDir())) }
+func TestEmptyDirPassesSuite(t *testing.T) { volumetest.TestPlugin(t, newSubject(emptyDir())) }
 
 // TestMutant runs the suite on one mutant, in a process of its own.
 func TestMutant(t *testing.T) {
 	name := os.Getenv(mutantVariable)
 	if name == "" {
-		t.Skip("it is run by TestSuiteFindsFaults")
+		t.Skip("TestSuiteFindsFaults runs this test")
 	}
-	volumetest.TestPlugin(t, subject(mutants[name].plugin()))
+	volumetest.TestPlugin(t, newSubject(mutants[name].plugin()))
 }
 
 func TestSuiteFindsFaults(t *testing.T) {

@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { mounttest.Main(m) }
 
-// loops returns the loop devices that are attached to the file path.
-func loops(t *testing.T, path string) (found []string) {
+// attachedLoopDevices returns the loop devices that are attached to the file path.
+func attachedLoopDevices(t *testing.T, path string) (found []string) {
 	t.Helper()
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func loops(t *testing.T, path string) (found []string) {
 	return found
 }
 
-// The previous device is not held open any more.
+// Map releases the loop device of the previous device.
 func TestMapReplacesDevice(t *testing.T) {
 	first, second := mounttest.LoopDevice(t, 1<<20), mounttest.LoopDevice(t, 1<<20)
 	dir := t.TempDir()
@@ -43,23 +43,23 @@ func TestMapReplacesDevice(t *testing.T) {
 	for range 2 {
 		require.NoError(t, m.Map(t.Context(), first))
 	}
-	before := loops(t, m.Bound)
+	before := attachedLoopDevices(t, m.Bound)
 	require.Len(t, before, 1)
 
 	began := time.Now()
 	require.NoError(t, m.Map(t.Context(), second))
-	assert.Less(t, time.Since(began), 9*time.Second, "nothing kept it busy: that takes ten")
+	assert.Less(t, time.Since(began), 9*time.Second, "an unused device is unmapped without the wait of 10 s for busy devices")
 	same, err := blockdev.Same(second, m.Bound)
 	require.NoError(t, err)
 	assert.True(t, same)
 	target, err := os.Readlink(m.Link)
 	require.NoError(t, err)
 	assert.Equal(t, second, target)
-	assert.Len(t, loops(t, m.Bound), 1)
+	assert.Len(t, attachedLoopDevices(t, m.Bound), 1)
 
 	require.NoError(t, m.Unmap(t.Context()))
-	assert.Empty(t, loops(t, m.Bound))
+	assert.Empty(t, attachedLoopDevices(t, m.Bound))
 	for _, device := range []string{first, second} {
-		assert.Empty(t, loops(t, device), "nothing holds %s", device)
+		assert.Empty(t, attachedLoopDevices(t, device), "no loop device holds %s open", device)
 	}
 }
