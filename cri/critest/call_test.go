@@ -145,13 +145,13 @@ func TestFaultFuncsReplaceCalls(t *testing.T) {
 		s := newPodConfig("web")
 		sandbox, err := f.RunSandbox(t.Context(), s)
 		require.NoError(t, err)
-		assert.Equal(t, time.Minute, time.Since(begin), "it comes late")
+		assert.Equal(t, time.Minute, time.Since(begin), "the call returns after the delay of the fault")
 
 		id, err := f.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Name: "app"}, s)
 		require.NoError(t, err)
 		require.ErrorIs(t, f.StartContainer(t.Context(), id), cri.ErrUnavailable)
 		c, _ := rt.Container(id)
-		assert.Equal(t, cri.ContainerRunning, c.State, "the answer is lost, the start is not")
+		assert.Equal(t, cri.ContainerRunning, c.State, "the container runs although its response was lost")
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -193,7 +193,7 @@ func TestFaultsAroundSeesEveryCall(t *testing.T) {
 	}, seen)
 }
 
-// All calls run concurrently, for the race detector. Afterwards no object remains.
+// All calls run concurrently under the race detector. Afterwards no object remains.
 func TestConcurrentUse(t *testing.T) {
 	rt := critest.New(critest.Options{Script: critest.SuiteScript})
 	ctx, cancel := context.WithCancel(t.Context())

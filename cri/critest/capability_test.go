@@ -30,16 +30,16 @@ func TestExecSyncPlaysScript(t *testing.T) {
 	for name, row := range map[string]struct {
 		exec    critest.ExecFunc
 		timeout time.Duration
-		killAt  time.Duration // the container; zero: not
+		killAt  time.Duration // time of the kill of the container; zero: none
 		want    cri.ExecResult
 		wantErr error
 		took    time.Duration
 	}{
-		"nothing to say":      {nil, 0, 0, cri.ExecResult{}, nil, 0},
-		"to its end":          {sleep, 0, 0, cri.ExecResult{ExitCode: 4}, nil, 10 * time.Second},
-		"within its time":     {sleep, 11 * time.Second, 0, cri.ExecResult{ExitCode: 4}, nil, 10 * time.Second},
-		"out of time":         {sleep, 1500 * time.Millisecond, 0, cri.ExecResult{}, context.DeadlineExceeded, 2 * time.Second},
-		"container is killed": {sleep, 0, time.Second, cri.ExecResult{ExitCode: 137}, nil, time.Second},
+		"no script":                      {nil, 0, 0, cri.ExecResult{}, nil, 0},
+		"script to its end":              {sleep, 0, 0, cri.ExecResult{ExitCode: 4}, nil, 10 * time.Second},
+		"script ends before the timeout": {sleep, 11 * time.Second, 0, cri.ExecResult{ExitCode: 4}, nil, 10 * time.Second},
+		"script exceeds the timeout":     {sleep, 1500 * time.Millisecond, 0, cri.ExecResult{}, context.DeadlineExceeded, 2 * time.Second},
+		"container is killed":            {sleep, 0, time.Second, cri.ExecResult{ExitCode: 137}, nil, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -24,7 +24,7 @@ func TestRuntimeConforms(t *testing.T) {
 		"intercepted": func(rt *critest.Runtime) cri.Runtime {
 			return &critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: rt}, Latency: func(string, string) time.Duration { return 30 * time.Millisecond }}
 		},
-		"as CRI-O does": func(rt *critest.Runtime) cri.Runtime {
+		"like CRI-O": func(rt *critest.Runtime) cri.Runtime {
 			return &critest.CRIO{SummaryRuntime: critest.SummaryRuntime{Runtime: rt}}
 		},
 		"bare": func(rt *critest.Runtime) cri.Runtime { return &critest.Faults{Runtime: rt} },
@@ -39,8 +39,8 @@ func TestRuntimeConforms(t *testing.T) {
 					t.Cleanup(func() {
 						left, err := rt.List(context.WithoutCancel(t.Context()))
 						require.NoError(t, err)
-						assert.Empty(t, left.Sandboxes, "the suite clears up")
-						assert.Empty(t, left.Containers, "the suite clears up")
+						assert.Empty(t, left.Sandboxes, "the suite removes its sandboxes")
+						assert.Empty(t, left.Containers, "the suite removes its containers")
 					})
 					return wrap(rt)
 				},

@@ -14,7 +14,7 @@ import (
 // The test of a runtime, here a wrapper of the runtime in memory. SuiteScript plays the programs of the suite. A runtime that
 // runs processes needs no script, but an image with a shell.
 func ExampleTestRuntime() {
-	_ = func(t *testing.T) { // func TestRuntime(t *testing.T) of your package
+	_ = func(t *testing.T) { // stands for func TestRuntime(t *testing.T) in the package of the runtime
 		critest.TestRuntime(t, critest.Fixture{
 			New: func(*testing.T) cri.Runtime {
 				return critest.New(critest.Options{
@@ -31,7 +31,7 @@ func ExampleTestRuntime() {
 
 // The test of the sessions of a runtime.
 func ExampleTestSessions() {
-	_ = func(t *testing.T) { // func TestSessions(t *testing.T) of your package
+	_ = func(t *testing.T) { // stands for func TestSessions(t *testing.T) in the package of the runtime
 		critest.TestSessions(t, critest.SessionFixture{
 			New: func(*testing.T) (cri.Runtime, cri.SessionRunner) {
 				rt := critest.New(critest.Options{Script: critest.SessionSuiteScript})

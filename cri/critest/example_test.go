@@ -110,7 +110,7 @@ func ExampleByName() {
 	})})
 	ctx := context.Background()
 	sandbox := startPod(ctx, rt, "greedy", "slow", "missing")
-	time.Sleep(10 * time.Millisecond) // a test uses testing/synctest
+	time.Sleep(10 * time.Millisecond) // in a test, use testing/synctest
 	slow, _ := rt.Container("web/slow")
 	_ = rt.StopContainer(ctx, slow.ID, time.Minute)
 	_ = rt.StopSandbox(ctx, sandbox)
@@ -131,7 +131,7 @@ func ExampleRuntime_KillWith() {
 	ctx := context.Background()
 	startPod(ctx, rt, "app")
 	go func() {
-		time.Sleep(5 * time.Millisecond) // a test uses testing/synctest
+		time.Sleep(5 * time.Millisecond) // in a test, use testing/synctest
 		_ = rt.KillWith("web/app", critest.Exit{Code: 137, Reason: "OOMKilled"})
 		rt.BreakStreams(cri.ErrUnavailable)
 	}()
@@ -149,7 +149,7 @@ func ExampleRuntime_KillWith() {
 // An agent calls a runtime with latency; one call hangs.
 func ExampleInterceptor() {
 	rt := &critest.Interceptor{
-		Runtime: critest.SummaryRuntime{Runtime: critest.New(critest.Options{})}, // lists no details, as containerd
+		Runtime: critest.SummaryRuntime{Runtime: critest.New(critest.Options{})}, // its lists have no details, like those of containerd
 		Latency: func(string, string) time.Duration { return time.Millisecond },
 		Around: func(ctx context.Context, op, id string, call func(context.Context) error) error {
 			if op == "ContainerStatus" {

@@ -100,7 +100,7 @@ func TestInterceptorSeesEveryCall(t *testing.T) {
 			short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			require.ErrorIs(t, calls[op](short), context.DeadlineExceeded, op)
 			cancel()
-			require.Len(t, rt.Calls(), before+1, "%s takes no effect when its context ends on the way there", op)
+			require.Len(t, rt.Calls(), before+1, "%s has no effect if its context ends during the latency", op)
 		}
 		refuse = true
 		for _, op := range callOrder {
@@ -199,5 +199,5 @@ func TestStartedHookRunsBeforeStartReturns(t *testing.T) {
 	broken, err := rt.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Name: "broken"}, &cri.SandboxConfig{})
 	require.NoError(t, err)
 	require.Error(t, rt.StartContainer(t.Context(), broken))
-	require.Len(t, seen, 1, "what does not start is not told")
+	require.Len(t, seen, 1, "the Started hook is not called for a failed start")
 }

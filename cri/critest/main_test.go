@@ -14,7 +14,7 @@ import (
 // TestMain keeps the tests on one processor: the race detector of Go 1.26 now and then crashes when timers of a
 // synctest bubble fire on several (golang/go#78156). Goroutines are still preempted and still checked for races.
 func TestMain(m *testing.M) {
-	process.Main() // the test binary becomes the shim of a container of package process
+	process.Main() // makes the test binary the shim of a container of package process
 	runtime.GOMAXPROCS(1)
 	os.Exit(m.Run())
 }

@@ -22,16 +22,16 @@ const mutantVariable = "CRITEST_MUTANT"
 
 // mutants are runtimes that each violate one sentence of the documentation.
 var mutants = map[string]struct {
-	test   string // the case that finds it
-	broken string // words of the sentence
+	test   string // the case that detects the violation
+	broken string // words of the violated sentence
 	make   func(rt *critest.Runtime) cri.Runtime
 }{
-	"grace is cut to whole seconds": {"container/stop_ignored", "rounds grace up", withFaults(func(f *critest.Faults) {
+	"grace is truncated to seconds": {"container/stop_ignored", "rounds grace up", withFaults(func(f *critest.Faults) {
 		f.StopContainerFunc = func(ctx context.Context, next cri.Runtime, id string, grace time.Duration) error {
 			return next.StopContainer(ctx, id, grace.Truncate(time.Second))
 		}
 	})},
-	"grace is not given": {"container/stop$", "128+n if signal n", withFaults(func(f *critest.Faults) {
+	"grace is ignored": {"container/stop$", "128+n if signal n", withFaults(func(f *critest.Faults) {
 		f.StopContainerFunc = func(ctx context.Context, next cri.Runtime, id string, _ time.Duration) error {
 			return next.StopContainer(ctx, id, 0)
 		}
@@ -42,29 +42,29 @@ var mutants = map[string]struct {
 			return nil
 		}
 	})},
-	"stop does not heed its context": {"container/stop_cut_short", "at a deadline", withFaults(func(f *critest.Faults) {
+	"stop ignores its context": {"container/stop_cut_short", "at a deadline", withFaults(func(f *critest.Faults) {
 		f.StopContainerFunc = func(ctx context.Context, next cri.Runtime, id string, grace time.Duration) error {
 			return next.StopContainer(context.WithoutCancel(ctx), id, grace)
 		}
 	})},
-	"stop of what is gone fails": {"container/unknown", "has exited or does not exist", withFaults(func(f *critest.Faults) {
+	"stop of a removed container fails": {"container/unknown", "has exited or does not exist", withFaults(func(f *critest.Faults) {
 		f.StopContainerFunc = func(context.Context, cri.Runtime, string, time.Duration) error { return cri.ErrNotFound }
 	})},
-	"remove of what runs fails": {"container/remove_running", "by force if it runs", withFaults(func(f *critest.Faults) {
+	"remove of a running container fails": {"container/remove_running", "by force if it runs", withFaults(func(f *critest.Faults) {
 		f.RemoveContainerFunc = func(context.Context, cri.Runtime, string) error { return errors.New("it runs") }
 	})},
-	"starts again": {"container/starts_once", "StartContainer starts a created", withFaults(func(f *critest.Faults) {
+	"second start succeeds": {"container/starts_once", "StartContainer starts a created", withFaults(func(f *critest.Faults) {
 		f.StartContainerFunc = func(ctx context.Context, next cri.Runtime, id string) error {
 			_ = next.StartContainer(ctx, id)
 			return nil
 		}
 	})},
-	"errors are bare": {"container/unknown", "Every error is an", withFaults(func(f *critest.Faults) {
+	"errors are not wrapped": {"container/unknown", "Every error is an", withFaults(func(f *critest.Faults) {
 		f.StartContainerFunc = func(ctx context.Context, next cri.Runtime, id string) error {
 			return errors.Unwrap(next.StartContainer(ctx, id))
 		}
 	})},
-	"sandbox names are free": {"sandbox/name", "another object has the name", withFaults(func(f *critest.Faults) {
+	"sandbox names are not reserved": {"sandbox/name", "another object has the name", withFaults(func(f *critest.Faults) {
 		f.RunSandboxFunc = func(ctx context.Context, next cri.Runtime, c *cri.SandboxConfig) (string, error) {
 			other := *c
 			for {
@@ -82,7 +82,7 @@ var mutants = map[string]struct {
 			return next.RunSandbox(ctx, c)
 		}
 	})},
-	"one at a time": {"list/many_at_once", "may be called concurrently", withFaults(func(f *critest.Faults) {
+	"calls are not concurrent": {"list/many_at_once", "may be called concurrently", withFaults(func(f *critest.Faults) {
 		var busy atomic.Bool
 		f.RunSandboxFunc = func(ctx context.Context, next cri.Runtime, c *cri.SandboxConfig) (string, error) {
 			if !busy.CompareAndSwap(false, true) {
@@ -93,7 +93,7 @@ var mutants = map[string]struct {
 			return next.RunSandbox(ctx, c)
 		}
 	})},
-	"dead containers are not listed": {"container/attempts", "including stopped ones", withList(func(s *cri.Snapshot) {
+	"exited containers are not listed": {"container/attempts", "including stopped ones", withList(func(s *cri.Snapshot) {
 		var alive []cri.Container
 		for _, c := range s.Containers {
 			if c.State != cri.ContainerExited {
@@ -112,24 +112,24 @@ var mutants = map[string]struct {
 			s.Containers[i].Labels = nil
 		}
 	})},
-	"the time of a list is late": {"list/fields", "Time is taken before", withList(func(s *cri.Snapshot) {
+	"Time of a list is late": {"list/fields", "Time is taken before", withList(func(s *cri.Snapshot) {
 		s.Time = s.Time.Add(time.Second)
 	})},
-	"the host has pod addresses": {"sandbox/address", "none on the host", withList(func(s *cri.Snapshot) {
+	"sandbox on the host has an address": {"sandbox/address", "none on the host", withList(func(s *cri.Snapshot) {
 		for i := range s.Sandboxes {
 			s.Sandboxes[i].IPs = []string{"10.0.0.1"}
 		}
 	})},
-	"an unknown pod is an error": {"list/pod", "returns a Pod without sandboxes", func(rt *critest.Runtime) cri.Runtime {
+	"unknown pod is an error": {"list/pod", "returns a Pod without sandboxes", func(rt *critest.Runtime) cri.Runtime {
 		return strictPodLister{rt}
 	}},
 	"deletions are not reported": {"events/order", "streams changes of containers", func(rt *critest.Runtime) cri.Runtime {
 		return deafStreamer{rt}
 	}},
-	"a stream ends with nil": {"events/end", "returns a non-nil error", func(rt *critest.Runtime) cri.Runtime {
+	"stream ends with nil": {"events/end", "returns a non-nil error", func(rt *critest.Runtime) cri.Runtime {
 		return silentStreamer{rt}
 	}},
-	"a timeout is an outage": {"exec/timeout", "kills the command after timeout", func(rt *critest.Runtime) cri.Runtime {
+	"timeout is an outage": {"exec/timeout", "kills the command after timeout", func(rt *critest.Runtime) cri.Runtime {
 		return brokenExecer{rt}
 	}},
 }

@@ -39,7 +39,7 @@ func launchPod(t *testing.T, rt cri.Runtime, pod, name string) (sandbox, contain
 
 // exitState is the part of a container's status that describes its exit.
 type exitState struct {
-	After  time.Duration // from its start
+	After  time.Duration // time since the start
 	Code   int32
 	Reason string
 }
@@ -57,11 +57,11 @@ func TestScriptExitsByItself(t *testing.T) {
 		script critest.Script
 		want   exitState
 	}{
-		"at once":     {critest.ExitAfter(0, 0), exitState{0, 0, "Completed"}},
-		"later":       {critest.ExitAfter(time.Hour, 3), exitState{time.Hour, 3, "Error"}},
-		"out of mem":  {critest.OOMAfter(time.Minute), exitState{time.Minute, 137, "OOMKilled"}},
-		"own reason":  {critest.Script{Exit: &critest.Exit{Reason: "Evicted"}}, exitState{0, 0, "Evicted"}},
-		"slow starts": {critest.Script{StartAfter: time.Minute, Exit: &critest.Exit{After: time.Second}}, exitState{time.Second, 0, "Completed"}},
+		"at once":       {critest.ExitAfter(0, 0), exitState{0, 0, "Completed"}},
+		"later":         {critest.ExitAfter(time.Hour, 3), exitState{time.Hour, 3, "Error"}},
+		"out of memory": {critest.OOMAfter(time.Minute), exitState{time.Minute, 137, "OOMKilled"}},
+		"own reason":    {critest.Script{Exit: &critest.Exit{Reason: "Evicted"}}, exitState{0, 0, "Evicted"}},
+		"slow starts":   {critest.Script{StartAfter: time.Minute, Exit: &critest.Exit{After: time.Second}}, exitState{time.Second, 0, "Completed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -83,16 +83,16 @@ func TestScriptExitsAfterStop(t *testing.T) {
 		grace  time.Duration
 		want   exitState
 	}{
-		"dies of the signal":      {critest.Script{}, "", time.Minute, exitState{0, 143, "Error"}},
-		"dies of its own signal":  {critest.Script{}, "SIGQUIT", time.Minute, exitState{0, 131, "Error"}},
-		"takes its time":          {critest.ExitAfterStop(5*time.Second, 0), "", time.Minute, exitState{5 * time.Second, 0, "Completed"}},
-		"takes all the grace":     {critest.ExitAfterStop(5*time.Second, 0), "", 5 * time.Second, exitState{5 * time.Second, 0, "Completed"}},
-		"takes more than that":    {critest.ExitAfterStop(5*time.Second, 0), "", 4 * time.Second, exitState{4 * time.Second, 137, "Error"}},
-		"ignores the signal":      {critest.IgnoreTERM(), "", 30 * time.Second, exitState{30 * time.Second, 137, "Error"}},
-		"grace is rounded up":     {critest.IgnoreTERM(), "", 1100 * time.Millisecond, exitState{2 * time.Second, 137, "Error"}},
-		"longest grace there is":  {critest.ExitAfterStop(5*time.Second, 0), "", math.MaxInt64, exitState{5 * time.Second, 0, "Completed"}}, // not one that has run out
-		"no grace":                {critest.ExitAfterStop(0, 0), "", 0, exitState{0, 137, "Error"}},
-		"ends by itself meantime": {critest.Script{Exit: &critest.Exit{After: 3 * time.Second, Code: 9}, Stop: &critest.Exit{After: critest.Never}}, "", time.Minute, exitState{3 * time.Second, 9, "Error"}},
+		"default stop signal":                    {critest.Script{}, "", time.Minute, exitState{0, 143, "Error"}},
+		"configured stop signal":                 {critest.Script{}, "SIGQUIT", time.Minute, exitState{0, 131, "Error"}},
+		"exit within the grace period":           {critest.ExitAfterStop(5*time.Second, 0), "", time.Minute, exitState{5 * time.Second, 0, "Completed"}},
+		"exit at the end of the grace period":    {critest.ExitAfterStop(5*time.Second, 0), "", 5 * time.Second, exitState{5 * time.Second, 0, "Completed"}},
+		"exit after the grace period":            {critest.ExitAfterStop(5*time.Second, 0), "", 4 * time.Second, exitState{4 * time.Second, 137, "Error"}},
+		"stop signal ignored":                    {critest.IgnoreTERM(), "", 30 * time.Second, exitState{30 * time.Second, 137, "Error"}},
+		"grace period rounded up":                {critest.IgnoreTERM(), "", 1100 * time.Millisecond, exitState{2 * time.Second, 137, "Error"}},
+		"longest grace period":                   {critest.ExitAfterStop(5*time.Second, 0), "", math.MaxInt64, exitState{5 * time.Second, 0, "Completed"}}, // the grace period must not count as expired
+		"no grace":                               {critest.ExitAfterStop(0, 0), "", 0, exitState{0, 137, "Error"}},
+		"exit by itself during the grace period": {critest.Script{Exit: &critest.Exit{After: 3 * time.Second, Code: 9}, Stop: &critest.Exit{After: critest.Never}}, "", time.Minute, exitState{3 * time.Second, 9, "Error"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestScriptExitsAfterStop(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, rt.StartContainer(t.Context(), id))
 				require.NoError(t, rt.StopContainer(t.Context(), id, row.grace))
-				assert.Equal(t, row.want, exitStateOf(t, rt, id), "StopContainer returns when the container has exited")
+				assert.Equal(t, row.want, exitStateOf(t, rt, id), "StopContainer returns after the exit of the container")
 			})
 		})
 	}
@@ -164,7 +164,7 @@ func TestStopWithEndedContextDoesNotKill(t *testing.T) {
 func TestSlowStartDoesNotBlockOtherCalls(t *testing.T) {
 	for name, row := range map[string]struct {
 		meanwhile func(ctx context.Context, rt *critest.Runtime, sandbox, id string) error
-		wantErr   string // of StartContainer
+		wantErr   string // error of StartContainer
 	}{
 		"started again": {func(ctx context.Context, rt *critest.Runtime, _, id string) error {
 			if err := rt.StartContainer(ctx, id); err == nil {
@@ -217,7 +217,7 @@ func TestKill(t *testing.T) {
 		snap, err := rt.List(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, cri.SandboxNotReady, snap.Sandboxes[0].State)
-		assert.Equal(t, cri.ContainerRunning, snap.Containers[0].State, "it has namespaces of its own")
+		assert.Equal(t, cri.ContainerRunning, snap.Containers[0].State, "the container runs on in its own namespaces")
 
 		require.NoError(t, rt.Kill("web/app", 9))
 		assert.Equal(t, exitState{0, 9, "Error"}, exitStateOf(t, rt, "web-uid/app"))
@@ -242,7 +242,7 @@ func TestReleasedAddressIsReusedLate(t *testing.T) {
 	assert.Equal(t, "d-uid-0 10.1.0.1", run("d"))
 	snap, err := rt.List(t.Context())
 	require.NoError(t, err)
-	assert.Empty(t, snap.Sandboxes[0].IPs, "a stopped sandbox has none")
+	assert.Empty(t, snap.Sandboxes[0].IPs, "a stopped sandbox has no address")
 	_, err = rt.RunSandbox(t.Context(), newPodConfig("e"))
 	require.EqualError(t, err, "RunPodSandbox default/e: no address left in 10.1.0.0/30")
 }

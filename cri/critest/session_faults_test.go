@@ -89,7 +89,7 @@ func TestSessionFaultsCutAfterBytes(t *testing.T) {
 	go func() { _, _ = client.Write([]byte(data)) }()
 	require.ErrorIs(t, f.RunPortForward(t.Context(), sandbox, 1, conn), cri.ErrUnavailable)
 	_, err := client.Write([]byte("x"))
-	require.Error(t, err, "the connection is closed")
+	require.Error(t, err, "a session with a closed connection fails")
 }
 
 // A session is delayed, hangs, or fails before its start.
@@ -103,7 +103,7 @@ func TestSessionFaultsDelayAndReplaceSessions(t *testing.T) {
 		_, err := f.RunExec(t.Context(), id, []string{"x"}, cri.Session{Stdin: strings.NewReader("data"), Stdout: &out})
 		require.NoError(t, err)
 		assert.Equal(t, "data", out.String())
-		assert.Equal(t, 4*time.Second, time.Since(begin), "the session, two reads and a write")
+		assert.Equal(t, 4*time.Second, time.Since(begin), "four delays: the session, two reads and a write")
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

@@ -67,7 +67,7 @@ func (f *firstBytes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// sessionMutants violate one sentence each, which the case with their name finds.
+// sessionMutants each violate one sentence, which the case test detects.
 var sessionMutants = map[string]struct {
 	test, broken string
 	mutant       sessionMutant
@@ -78,7 +78,7 @@ var sessionMutants = map[string]struct {
 			return next.RunExec(ctx, id, cmd, s)
 		},
 	}},
-	"a code is an error": {"exec/exit_codes", "A non-zero exit code is not an error", sessionMutant{
+	"exit code is an error": {"exec/exit_codes", "A non-zero exit code is not an error", sessionMutant{
 		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
 			code, err := next.RunExec(ctx, id, cmd, s)
 			if err == nil && code != 0 {
@@ -87,7 +87,7 @@ var sessionMutants = map[string]struct {
 			return code, err
 		},
 	}},
-	"commands outlive their clients": {"exec/client_leaves", "kills the command and its child processes", sessionMutant{
+	"command outlives its client": {"exec/client_leaves", "kills the command and its child processes", sessionMutant{
 		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
 			done := make(chan struct{})
 			var code int
@@ -104,7 +104,7 @@ var sessionMutants = map[string]struct {
 			}
 		},
 	}},
-	"the end of ctx has no cause": {"exec/client_leaves", "returns the cause of ctx", sessionMutant{
+	"end of ctx without cause": {"exec/client_leaves", "returns the cause of ctx", sessionMutant{
 		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
 			code, err := next.RunExec(ctx, id, cmd, s)
 			if ctx.Err() != nil {
@@ -122,7 +122,7 @@ var sessionMutants = map[string]struct {
 			return next.RunExec(ctx, id, cmd, s)
 		},
 	}},
-	"stdin has no end": {"exec/no_stdin", "nil: empty", sessionMutant{
+	"stdin never ends": {"exec/no_stdin", "nil: empty", sessionMutant{
 		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
 			if s.Stdin == nil {
 				s.Stdin = &endlessInput{}
@@ -130,7 +130,7 @@ var sessionMutants = map[string]struct {
 			return next.RunExec(ctx, id, cmd, s)
 		},
 	}},
-	"an end is an error": {"attach/end", "It returns nil when the container has exited", sessionMutant{
+	"exit of the container is an error": {"attach/end", "It returns nil when the container has exited", sessionMutant{
 		attach: func(ctx context.Context, next cri.SessionRunner, id string, s cri.Session) error {
 			if err := next.RunAttach(ctx, id, s); err != nil {
 				return err
@@ -138,7 +138,7 @@ var sessionMutants = map[string]struct {
 			return io.EOF
 		},
 	}},
-	"a connection stays open": {"forward/refused", "It closes conn.", sessionMutant{
+	"connection stays open": {"forward/refused", "It closes conn.", sessionMutant{
 		forward: func(ctx context.Context, next cri.SessionRunner, id string, port int32, conn io.ReadWriteCloser) error {
 			err := next.RunPortForward(ctx, id, port, neverClosed{conn, conn})
 			_, _ = io.WriteString(conn, "still here")

@@ -65,7 +65,7 @@ func TestSessionsOfProcess(t *testing.T) {
 	}})
 }
 
-// The sessions of a runtime conform for a CRI client too, which reaches them at a URL.
+// The sessions of a runtime also conform for a CRI client, which reaches them at a URL.
 func TestSessionsOfProcessByCRI(t *testing.T) {
 	critest.TestSessions(t, critest.SessionFixture{New: func(t *testing.T) (cri.Runtime, cri.SessionRunner) {
 		rt, err := process.Open(t.TempDir(), process.Options{})
@@ -94,17 +94,17 @@ func serveCRI(t *testing.T, rt *process.Runtime) *remote.Client {
 		stop()
 		serving.Wait()
 	})
-	require.Eventually(t, func() bool { // there are no URLs before that
+	require.Eventually(t, func() bool { // no URLs are available earlier
 		_, err := urls.PortForward(ctx, "ready?", nil)
 		return err == nil
-	}, time.Minute, time.Millisecond, "it does not serve")
+	}, time.Minute, time.Millisecond, "the URL server serves requests")
 	client, err := remote.Dial(path, remote.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	return client
 }
 
-// unbuffered is a listener whose connections buffer little, so that a client that does not read soon blocks.
+// unbuffered is a listener whose connections have small buffers, so that a client that does not read soon blocks the writer.
 type unbuffered struct{ net.Listener }
 
 func (l unbuffered) Accept() (net.Conn, error) {
