@@ -59,8 +59,8 @@ func TestMetricsCallsReturnRuntimeError(t *testing.T) {
 		rt   cri.Runtime
 		want error
 	}{
-		"the runtime has none": {bareRuntime{twoPods()}, errors.ErrUnsupported},
-		"the runtime is away":  {metricsRuntime{bareRuntime: bareRuntime{twoPods()}, err: cri.ErrUnavailable}, cri.ErrUnavailable},
+		"runtime without metrics": {bareRuntime{twoPods()}, errors.ErrUnsupported},
+		"unavailable runtime":     {metricsRuntime{bareRuntime: bareRuntime{twoPods()}, err: cri.ErrUnavailable}, cri.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := serveAndDial(t, row.rt, criserver.Options{})

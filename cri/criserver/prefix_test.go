@@ -143,56 +143,56 @@ func newSimilarIDs() *recorder {
 func callByID(c v1.RuntimeServiceClient, of string) map[string]func(ctx context.Context, id string) error {
 	metadata := &v1.ContainerConfig{Metadata: &v1.ContainerMetadata{}}
 	sandboxConfig := &v1.PodSandboxConfig{Metadata: &v1.PodSandboxMetadata{}}
-	only := func(_ any, err error) error { return err }
+	errorOf := func(_ any, err error) error { return err }
 	if of == "sandbox" {
 		return map[string]func(context.Context, string) error{
 			"StopSandbox": func(ctx context.Context, id string) error {
-				return only(c.StopPodSandbox(ctx, &v1.StopPodSandboxRequest{PodSandboxId: id}))
+				return errorOf(c.StopPodSandbox(ctx, &v1.StopPodSandboxRequest{PodSandboxId: id}))
 			},
 			"RemoveSandbox": func(ctx context.Context, id string) error {
-				return only(c.RemovePodSandbox(ctx, &v1.RemovePodSandboxRequest{PodSandboxId: id}))
+				return errorOf(c.RemovePodSandbox(ctx, &v1.RemovePodSandboxRequest{PodSandboxId: id}))
 			},
 			"SandboxStatus": func(ctx context.Context, id string) error {
-				return only(c.PodSandboxStatus(ctx, &v1.PodSandboxStatusRequest{PodSandboxId: id}))
+				return errorOf(c.PodSandboxStatus(ctx, &v1.PodSandboxStatusRequest{PodSandboxId: id}))
 			},
 			"UpdateSandbox": func(ctx context.Context, id string) error {
-				return only(c.UpdatePodSandboxResources(ctx, &v1.UpdatePodSandboxResourcesRequest{PodSandboxId: id}))
+				return errorOf(c.UpdatePodSandboxResources(ctx, &v1.UpdatePodSandboxResourcesRequest{PodSandboxId: id}))
 			},
 			"PortForward": func(ctx context.Context, id string) error {
-				return only(c.PortForward(ctx, &v1.PortForwardRequest{PodSandboxId: id}))
+				return errorOf(c.PortForward(ctx, &v1.PortForwardRequest{PodSandboxId: id}))
 			},
 			"CreateContainer": func(ctx context.Context, id string) error {
-				return only(c.CreateContainer(ctx, &v1.CreateContainerRequest{PodSandboxId: id, Config: metadata, SandboxConfig: sandboxConfig}))
+				return errorOf(c.CreateContainer(ctx, &v1.CreateContainerRequest{PodSandboxId: id, Config: metadata, SandboxConfig: sandboxConfig}))
 			},
 		}
 	}
 	return map[string]func(context.Context, string) error{
 		"StartContainer": func(ctx context.Context, id string) error {
-			return only(c.StartContainer(ctx, &v1.StartContainerRequest{ContainerId: id}))
+			return errorOf(c.StartContainer(ctx, &v1.StartContainerRequest{ContainerId: id}))
 		},
 		"StopContainer": func(ctx context.Context, id string) error {
-			return only(c.StopContainer(ctx, &v1.StopContainerRequest{ContainerId: id}))
+			return errorOf(c.StopContainer(ctx, &v1.StopContainerRequest{ContainerId: id}))
 		},
 		"RemoveContainer": func(ctx context.Context, id string) error {
-			return only(c.RemoveContainer(ctx, &v1.RemoveContainerRequest{ContainerId: id}))
+			return errorOf(c.RemoveContainer(ctx, &v1.RemoveContainerRequest{ContainerId: id}))
 		},
 		"ContainerStatus": func(ctx context.Context, id string) error {
-			return only(c.ContainerStatus(ctx, &v1.ContainerStatusRequest{ContainerId: id}))
+			return errorOf(c.ContainerStatus(ctx, &v1.ContainerStatusRequest{ContainerId: id}))
 		},
 		"UpdateContainer": func(ctx context.Context, id string) error {
-			return only(c.UpdateContainerResources(ctx, &v1.UpdateContainerResourcesRequest{ContainerId: id, Linux: &v1.LinuxContainerResources{}}))
+			return errorOf(c.UpdateContainerResources(ctx, &v1.UpdateContainerResourcesRequest{ContainerId: id, Linux: &v1.LinuxContainerResources{}}))
 		},
 		"ReopenContainerLog": func(ctx context.Context, id string) error {
-			return only(c.ReopenContainerLog(ctx, &v1.ReopenContainerLogRequest{ContainerId: id}))
+			return errorOf(c.ReopenContainerLog(ctx, &v1.ReopenContainerLogRequest{ContainerId: id}))
 		},
 		"ExecSync": func(ctx context.Context, id string) error {
-			return only(c.ExecSync(ctx, &v1.ExecSyncRequest{ContainerId: id}))
+			return errorOf(c.ExecSync(ctx, &v1.ExecSyncRequest{ContainerId: id}))
 		},
 		"Exec": func(ctx context.Context, id string) error {
-			return only(c.Exec(ctx, &v1.ExecRequest{ContainerId: id}))
+			return errorOf(c.Exec(ctx, &v1.ExecRequest{ContainerId: id}))
 		},
 		"Attach": func(ctx context.Context, id string) error {
-			return only(c.Attach(ctx, &v1.AttachRequest{ContainerId: id}))
+			return errorOf(c.Attach(ctx, &v1.AttachRequest{ContainerId: id}))
 		},
 	}
 }
@@ -203,10 +203,10 @@ func TestUniqueIDPrefixIsExpanded(t *testing.T) {
 		{"sandbox", "5b", "5b00"},
 		{"sandbox", "5a12", "5a12"},
 		{"sandbox", "5a", ""},
-		{"sandbox", "c", "c"}, // a container's: the runtime knows none
+		{"sandbox", "c", "c"}, // no sandbox has this prefix: the ID is passed on
 		{"container", "ca", "cafe"},
 		{"container", "cafe", "cafe"},
-		{"container", "c0ff", "c0ff"}, // which is an ID, though one begins with it
+		{"container", "c0ff", "c0ff"}, // a full ID, although another ID begins with it
 		{"container", "c0ffe", "c0ffee"},
 		{"container", "c0", ""},
 		{"container", "cafeteria", "cafeteria"},
@@ -233,21 +233,21 @@ func TestUniqueIDPrefixIsExpanded(t *testing.T) {
 func TestFullIDNeedsNoList(t *testing.T) {
 	rt := newSimilarIDs()
 	client, _, _ := startServer(t, rt, criserver.Options{})
-	ask := func(id string) int {
+	countLists := func(id string) int {
 		_, err := client.ContainerStatus(t.Context(), &v1.ContainerStatusRequest{ContainerId: id})
 		require.NoError(t, err)
 		_, lists := rt.takeCalls()
 		return lists
 	}
-	assert.Equal(t, 1, ask("cafe"))
-	assert.Zero(t, ask("cafe"))
-	assert.Zero(t, ask("c0ffee"))
+	assert.Equal(t, 1, countLists("cafe"))
+	assert.Zero(t, countLists("cafe"))
+	assert.Zero(t, countLists("c0ffee"))
 	require.NoError(t, callByID(client, "sandbox")["CreateContainer"](t.Context(), "5b00"))
-	assert.Zero(t, ask("made"), "it was made here")
-	assert.Equal(t, 1, ask("caf"), "what is typed is looked up each time")
+	assert.Zero(t, countLists("made"), "the ID of a created container is known")
+	assert.Equal(t, 1, countLists("caf"), "a prefix is resolved with a list each time")
 
-	rt.err = context.DeadlineExceeded // of lists
-	assert.Equal(t, 1, ask("unheard of"), "a runtime that cannot be listed knows its IDs all the same")
+	rt.err = context.DeadlineExceeded // lists fail
+	assert.Equal(t, 1, countLists("unheard of"), "an unknown ID is passed on if the list fails")
 }
 
 func TestListFilterAcceptsIDPrefix(t *testing.T) {
@@ -271,7 +271,7 @@ func TestListFilterAcceptsIDPrefix(t *testing.T) {
 	require.Len(t, sandboxes.GetItems(), 1)
 	sandboxes, err = client.ListPodSandbox(t.Context(), &v1.ListPodSandboxRequest{Filter: &v1.PodSandboxFilter{Id: "5a"}})
 	require.NoError(t, err)
-	assert.Empty(t, sandboxes.GetItems(), "two begin so")
+	assert.Empty(t, sandboxes.GetItems(), "an ambiguous prefix matches no sandbox")
 
 	stats, err := client.ContainerStats(t.Context(), &v1.ContainerStatsRequest{ContainerId: "ca"})
 	require.NoError(t, err)
@@ -323,7 +323,7 @@ func TestEveryIDFieldOfTheProtocolIsExpanded(t *testing.T) {
 		err, _ := reflect.TypeAssert[error](out[1])
 		stream, streams := reflect.TypeAssert[grpc.ClientStream](out[0])
 		if streams && err == nil {
-			err = stream.RecvMsg(&v1.VersionResponse{}) // there is only an error to read
+			err = stream.RecvMsg(&v1.VersionResponse{}) // the runtime has no metrics
 		}
 		switch {
 		case status.Code(err) == codes.Unimplemented:

@@ -346,7 +346,7 @@ func TestSlowEventClientGetsResourceExhausted(t *testing.T) {
 	stream, err := client.GetContainerEvents(t.Context(), &v1.GetEventsRequest{})
 	require.NoError(t, err)
 
-	assert.Equal(t, codes.ResourceExhausted, status.Code(<-f.ended), "the runtime's stream ends before anything is read")
+	assert.Equal(t, codes.ResourceExhausted, status.Code(<-f.ended), "the runtime's stream ends before the client reads")
 	for next := 0; ; next++ {
 		e, err := stream.Recv()
 		if err != nil {
@@ -355,7 +355,7 @@ func TestSlowEventClientGetsResourceExhausted(t *testing.T) {
 			assert.Less(t, next, f.events)
 			return
 		}
-		require.Equal(t, strconv.Itoa(next), e.GetContainerId(), "no event is left out before the end")
+		require.Equal(t, strconv.Itoa(next), e.GetContainerId(), "no event is missing before the end of the stream")
 	}
 }
 
@@ -397,7 +397,7 @@ func TestServeCancelsCallsWhenContextEnds(t *testing.T) {
 	select {
 	case <-rt.ended:
 	default:
-		assert.Fail(t, "Serve returned before the call in flight")
+		assert.Fail(t, "Serve returned before the running call")
 	}
 	assert.Equal(t, codes.Unavailable, status.Code(<-failed))
 }
@@ -430,7 +430,7 @@ func TestOversizedListIsErrTooLarge(t *testing.T) {
 	require.Len(t, pod.Sandboxes, 1)
 
 	behind := cri.ListerFunc(func(context.Context) (cri.Snapshot, error) {
-		return cri.Snapshot{}, &cri.Error{Op: "List", Err: cri.ErrTooLarge} // of a runtime that is remote itself
+		return cri.Snapshot{}, &cri.Error{Op: "List", Err: cri.ErrTooLarge} // the error of a remote runtime
 	})
 	client = serveAndDial(t, struct {
 		cri.Lister

@@ -60,8 +60,8 @@ func newURLServer(t *testing.T, rt cri.SessionRunner, o streaming.URLOptions) *s
 	require.Eventually(t, func() (served bool) {
 		url, err = urls.Attach(ctx, "ready?", cri.StreamOptions{Stdout: true})
 		return err == nil
-	}, time.Minute, time.Millisecond, "it does not serve")
-	resp, err := http.Get(url) // which uses it up
+	}, time.Minute, time.Millisecond, "the URL server serves requests")
+	resp, err := http.Get(url) // the URL is used up by a request
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	return urls
@@ -135,7 +135,7 @@ func TestExecSyncRunsSession(t *testing.T) {
 	require.EqualValues(t, 3, got.GetExitCode())
 	got, err = run(3600, "count")
 	require.NoError(t, err)
-	require.Equal(t, "0", string(got.GetStdout()), "there is no stdin")
+	require.Equal(t, "0", string(got.GetStdout()), "stdin is empty")
 
 	_, err = run(1, "hang")
 	require.Equal(t, codes.DeadlineExceeded, status.Code(err))
@@ -160,6 +160,6 @@ func TestExecSyncTruncatesOutput(t *testing.T) {
 	require.True(t, bytes.Equal(want, got.Stdout))
 	require.Equal(t, "end", string(got.Stderr))
 	_, err = client.ExecSync(ctx, "c1", []string{"flood=40000000", "exit=0"}, 0)
-	require.ErrorIs(t, err, cri.ErrTooLarge, "%d bytes and their frame are more than a client takes", most)
+	require.ErrorIs(t, err, cri.ErrTooLarge, "%d bytes and their frame exceed the limit of a client", most)
 	require.True(t, strings.Contains(err.Error(), "larger than max"), "%v", err)
 }

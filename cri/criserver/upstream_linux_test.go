@@ -32,10 +32,10 @@ var bareFailures = map[string]string{
 	"[k8s.io] Image Manager public image with digest should be pulled and removed [Conformance]": noImage,
 	"[k8s.io] Security Context NoNewPrivs should allow privilege escalation when false":          noImage,
 	"[k8s.io] Security Context NoNewPrivs should not allow privilege escalation when true":       noImage,
-	"[k8s.io] Security Context bucket runtime should support MaskedPaths":                        "it masks /bin/ls, which is the file of all programs in busybox",
+	"[k8s.io] Security Context bucket runtime should support MaskedPaths":                        "the test masks /bin/ls, which in busybox is the file of all programs",
 }
 
-const noImage = "the lab's registry cannot make this image: it is pinned by digest, or holds a compiled program"
+const noImage = "the lab's registry cannot serve this image: it is pinned by digest, or contains a compiled program"
 
 // TestIntegrationUpstreamCritest runs critest of sigs.k8s.io/cri-tools against containerd, and against a second containerd
 // behind packages remote and criserver: each test must have the same result.
@@ -46,10 +46,11 @@ func TestIntegrationUpstreamCritest(t *testing.T) {
 	mirrorImages(t, between)
 	endpoint := serveOn(t, between)
 
-	// Tests of host ports, which are fixed, are run on one side at a time, and the tests without on the other side meanwhile.
-	var results [2]map[string]spec
+	// Tests that use fixed host ports run on one side at a time; the tests without host ports run on the other side in
+	// parallel.
+	var results [2]map[string]testResult
 	for i, endpoints := range [][2]string{{bare.Endpoint(), endpoint}, {endpoint, bare.Endpoint()}} {
-		var ports, security, containers map[string]spec
+		var ports, security, containers map[string]testResult
 		var sides sync.WaitGroup
 		sides.Go(func() { ports = runCritest(t, program, endpoints[0], "-ginkgo.skip", securityTests+"|"+containerTests) })
 		sides.Go(func() { security = runCritest(t, program, endpoints[1], "-ginkgo.focus", securityTests) })
@@ -58,27 +59,27 @@ func TestIntegrationUpstreamCritest(t *testing.T) {
 		results[i] = mergeResults(results[i], ports)
 		results[1-i] = mergeResults(results[1-i], security, containers)
 	}
-	t.Logf("on containerd: %v; with ours in between: %v", countStates(results[0]), countStates(results[1]))
+	t.Logf("on containerd: %v; through remote and criserver: %v", countStates(results[0]), countStates(results[1]))
 	assert.Equal(t, slices.Sorted(maps.Keys(results[0])), slices.Sorted(maps.Keys(results[1])))
 	assert.Greater(t, countStates(results[0])["passed"], 80)
 	for name, want := range results[0] {
 		if want.State == "failed" && bareFailures[name] == "" {
-			t.Errorf("containerd fails %q, which is not among its known failures: %s", name, want.Failure.Message)
+			t.Errorf("containerd fails %q, which is not in bareFailures: %s", name, want.Failure.Message)
 		}
 		if got := results[1][name]; got.State != want.State {
-			t.Errorf("%q: %s on containerd, %s with ours in between: %s%s", name, want.State, got.State, want.Failure.Message, got.Failure.Message)
+			t.Errorf("%q: %s on containerd, %s through remote and criserver: %s%s", name, want.State, got.State, want.Failure.Message, got.Failure.Message)
 		}
 	}
 }
 
-// The names of tests that use no port of the host: the longest two of three parts of the whole.
+// The names of tests that use no host port: the two longest of three parts.
 const (
 	securityTests  = "k8s.io. Security Context"
 	containerTests = "k8s.io. (Multiple )?Container"
 )
 
-func mergeResults(results ...map[string]spec) map[string]spec {
-	all := map[string]spec{}
+func mergeResults(results ...map[string]testResult) map[string]testResult {
+	all := map[string]testResult{}
 	for _, r := range results {
 		maps.Copy(all, r)
 	}
@@ -100,8 +101,8 @@ func serveOn(t *testing.T, l *lab.Lab) string {
 	return "unix://" + socket
 }
 
-// spec is the result of one test of critest.
-type spec struct {
+// testResult is the result of one test of critest.
+type testResult struct {
 	ContainerHierarchyTexts []string
 	LeafNodeText            string
 	LeafNodeType            string
@@ -111,7 +112,7 @@ type spec struct {
 }
 
 // runCritest returns the results of critest on the runtime at an endpoint, by name of the test. flag selects or skips tests.
-func runCritest(t *testing.T, program, endpoint, flag, tests string) map[string]spec {
+func runCritest(t *testing.T, program, endpoint, flag, tests string) map[string]testResult {
 	t.Helper()
 	report := filepath.Join(t.TempDir(), "report.json")
 	cmd := exec.CommandContext(t.Context(), program, "-runtime-endpoint", endpoint, "-image-endpoint", endpoint,
@@ -119,15 +120,15 @@ func runCritest(t *testing.T, program, endpoint, flag, tests string) map[string]
 		"-ginkgo.flake-attempts", "2", flag, tests)
 	cmd.Dir = t.TempDir()
 	began := time.Now()
-	output, runErr := cmd.CombinedOutput() // an error where one test fails
+	output, runErr := cmd.CombinedOutput() // critest returns an error if a test fails
 	t.Logf("critest %s %q on %s took %v", flag, tests, filepath.Base(endpoint), time.Since(began).Round(time.Second))
 	data, err := os.ReadFile(report)
-	var suites []struct{ SpecReports []spec }
+	var suites []struct{ SpecReports []testResult }
 	if !assert.NoError(t, err, "critest ended with %v: %s", runErr, output) || !assert.NoError(t, json.Unmarshal(data, &suites)) ||
 		!assert.Len(t, suites, 1) {
 		return nil
 	}
-	results := map[string]spec{}
+	results := map[string]testResult{}
 	for _, s := range suites[0].SpecReports {
 		name := strings.Join(append(s.ContainerHierarchyTexts, s.LeafNodeText), " ")
 		selected := regexp.MustCompile(tests).MatchString(name) == (flag == "-ginkgo.focus")
@@ -139,7 +140,7 @@ func runCritest(t *testing.T, program, endpoint, flag, tests string) map[string]
 	return results
 }
 
-func countStates(results map[string]spec) map[string]int {
+func countStates(results map[string]testResult) map[string]int {
 	n := map[string]int{}
 	for _, s := range results {
 		n[s.State]++
