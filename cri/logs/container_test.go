@@ -22,10 +22,10 @@ type container struct {
 	mu      sync.Mutex // guards the fields below
 	file    *os.File
 	next    int         // number of the next line
-	failing error       // of ReopenContainerLog
-	hang    bool        // ReopenContainerLog waits for its context
-	late    bool        // ReopenContainerLog fails when it has opened the file
-	calls   []time.Time // of ReopenContainerLog
+	failing error       // error of ReopenContainerLog
+	hang    bool        // ReopenContainerLog blocks until its context ends
+	late    bool        // ReopenContainerLog opens the file, then fails
+	calls   []time.Time // times of ReopenContainerLog
 }
 
 func newContainer(t testing.TB, path string) *container {
@@ -75,8 +75,8 @@ func (c *container) reopenCount() int {
 	return len(c.calls)
 }
 
-// change modifies the container between two calls.
-func (c *container) change(apply func(*container)) {
+// modify changes the container between two calls.
+func (c *container) modify(apply func(*container)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	apply(c)

@@ -33,19 +33,19 @@ func TestParseCRI(t *testing.T) {
 	}{
 		{"full line", stamp + " stdout F hello world\n", logs.Stdout, "hello world\n"},
 		{"stderr", stamp + " stderr F hello\n", logs.Stderr, "hello\n"},
-		{"a piece loses the newline of the file", stamp + " stdout P hello\n", logs.Stdout, "hello"},
-		{"a piece loses one newline and no return", stamp + " stdout P hello\r\n", logs.Stdout, "hello\r"},
+		{"partial line without the newline of the file", stamp + " stdout P hello\n", logs.Stdout, "hello"},
+		{"partial line loses only the newline", stamp + " stdout P hello\r\n", logs.Stdout, "hello\r"},
 		{"empty", stamp + " stdout F \n", logs.Stdout, "\n"},
 		{"empty piece", stamp + " stdout P \n", logs.Stdout, ""},
-		{"torn before its newline", stamp + " stdout F hel", logs.Stdout, "hel"},
+		{"unfinished line without newline", stamp + " stdout F hel", logs.Stdout, "hel"},
 		{"more tags", stamp + " stdout P:TAG1:TAG2 hello\n", logs.Stdout, "hello"},
 		{"only the first tag counts", stamp + " stdout F:P hello\n", logs.Stdout, "hello\n"},
-		{"an unknown tag is a full line", stamp + " stdout X hello\n", logs.Stdout, "hello\n"},
-		{"nor is P the start of a tag", stamp + " stdout PART hello\n", logs.Stdout, "hello\n"},
-		{"no tag is a full line", stamp + " stdout  hello\n", logs.Stdout, "hello\n"},
-		{"spaces belong to the content", stamp + " stdout F  a  b \n", logs.Stdout, " a  b \n"},
+		{"unknown tag means full line", stamp + " stdout X hello\n", logs.Stdout, "hello\n"},
+		{"tag that begins with P means full line", stamp + " stdout PART hello\n", logs.Stdout, "hello\n"},
+		{"empty tag means full line", stamp + " stdout  hello\n", logs.Stdout, "hello\n"},
+		{"spaces are part of the content", stamp + " stdout F  a  b \n", logs.Stdout, " a  b \n"},
 		{"not text", stamp + " stdout F \x00\xff\n", logs.Stdout, "\x00\xff\n"},
-		{"with an offset", "2016-10-20T20:39:20.57606443+02:00 stdout F hello\n", logs.Stdout, "hello\n"},
+		{"time with an offset", "2016-10-20T20:39:20.57606443+02:00 stdout F hello\n", logs.Stdout, "hello\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e, err := logs.FormatCRI.Parse([]byte(test.line))
@@ -65,7 +65,7 @@ func TestParseDockerJSON(t *testing.T) {
 
 	e, err = logs.FormatDockerJSON.Parse([]byte(`{"log":"a","stream":"stdout","time":"` + stamp + `"}`))
 	require.NoError(t, err)
-	assert.False(t, e.EndsLine(), "a piece has no newline")
+	assert.False(t, e.EndsLine(), "a partial line does not end a line")
 }
 
 func TestParseRejectsMalformedLines(t *testing.T) {
@@ -93,7 +93,7 @@ func TestDetectFormat(t *testing.T) {
 	assert.Equal(t, logs.FormatDockerJSON, f)
 
 	_, err = logs.DetectFormat(bytes.Repeat([]byte("x"), 1<<20))
-	assert.Less(t, len(err.Error()), 200, "an error does not quote a line of any length")
+	assert.Less(t, len(err.Error()), 200, "the error quotes a bounded part of the line")
 	_, err = logs.Format(0).Parse([]byte(stamp + " stdout F a\n"))
 	assert.ErrorIs(t, err, logs.ErrUnknownFormat)
 }
@@ -107,7 +107,7 @@ func TestParseCRIAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// The parser agrees with a naive parser, and reads back lines that a runtime writes.
+// The parser agrees with a naive parser, and parses the lines that a runtime writes.
 func FuzzParseLine(f *testing.F) {
 	f.Add([]byte(stamp + " stdout F hello\n"))
 	f.Add([]byte(stamp + " stderr P:x hello\n"))
@@ -116,7 +116,7 @@ func FuzzParseLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line []byte) {
 		before := slices.Clone(line)
 		e, err := logs.FormatCRI.Parse(line)
-		require.Equal(t, before, line, "the line is not written to")
+		require.Equal(t, before, line, "the parser does not modify the line")
 
 		parts := strings.SplitN(string(line), " ", 4)
 		stamp, timeErr := time.Parse(time.RFC3339Nano, parts[0])

@@ -66,7 +66,7 @@ func ExampleNewRotator() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	rotator.SetLogs([]logs.Log{{ContainerID: "web", Path: path}}) // and again whenever a container starts or ends
+	rotator.SetLogs([]logs.Log{{ContainerID: "web", Path: path}}) // to be repeated whenever a container starts or exits
 	fmt.Println(rotator.Run(ctx))
 	// Output:
 	// web rotated at 2048 bytes
@@ -107,7 +107,7 @@ func ExampleDetectFormat() {
 	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
 		log.Fatal(err)
 	}
-	files, err := logs.ListFiles(path) // rotated ones first
+	files, err := logs.ListFiles(path) // rotated files come first
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -23,35 +23,35 @@ import (
 	"github.com/seed81659283/nodeagent/cri/logs"
 )
 
-// screen collects the output that a follower writes.
-type screen struct {
+// outputBuffer collects the output that a follower writes.
+type outputBuffer struct {
 	mu sync.Mutex // guards b
 	b  bytes.Buffer
 }
 
-func (s *screen) Write(p []byte) (int, error) {
+func (s *outputBuffer) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.Write(p)
 }
 
-func (s *screen) String() string {
+func (s *outputBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
 }
 
 // awaitText waits until the output equals text.
-func (s *screen) awaitText(t *testing.T, text string) {
+func (s *outputBuffer) awaitText(t *testing.T, text string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return s.String() == text }, time.Minute, time.Millisecond,
-		"want %q, last seen %q", text, s)
+		"want output %q, got %q", text, s)
 }
 
 // startFollow follows a log in a goroutine. The returned function waits for the end of the read and returns its error.
-func startFollow(t *testing.T, path string, o logs.ReadOptions) (*screen, func() error) {
+func startFollow(t *testing.T, path string, o logs.ReadOptions) (*outputBuffer, func() error) {
 	t.Helper()
-	s, done := new(screen), make(chan error, 1)
+	s, done := new(outputBuffer), make(chan error, 1)
 	o.Follow = true
 	go func() { done <- logs.Read(t.Context(), path, s, s, o) }()
 	return s, func() error {
@@ -59,26 +59,26 @@ func startFollow(t *testing.T, path string, o logs.ReadOptions) (*screen, func()
 		case err := <-done:
 			return err
 		case <-time.After(time.Minute):
-			t.Fatal("the reading has not ended")
+			t.Fatal("Read does not return")
 			return nil
 		}
 	}
 }
 
-// status is the state of a container that ReadOptions.Running reports.
-type status struct {
+// runningState is the state of a container that ReadOptions.Running reports.
+type runningState struct {
 	mu   sync.Mutex // guards the fields below
 	over bool
 	err  error
 }
 
-func (l *status) isRunning(context.Context) (bool, error) {
+func (l *runningState) isRunning(context.Context) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.over, l.err
 }
 
-func (l *status) setState(over bool, err error) {
+func (l *runningState) setState(over bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.over, l.err = over, err
@@ -93,21 +93,21 @@ func numberLines(from, to int) string {
 }
 
 func TestFollowReadsUntilContainerExits(t *testing.T) {
-	c, l := newContainer(t, filepath.Join(t.TempDir(), "0.log")), new(status)
+	c, l := newContainer(t, filepath.Join(t.TempDir(), "0.log")), new(runningState)
 	c.printLines(t, 5)
 	s, wait := startFollow(t, c.path, logs.ReadOptions{TailLines: new(int64(2)), Running: l.isRunning})
 	s.awaitText(t, numberLines(3, 5))
 	c.printLines(t, 1)
 	s.awaitText(t, numberLines(3, 6))
 
-	t.Log("a line is shown when it is whole")
+	t.Log("a line is shown when it is complete")
 	_, err := io.WriteString(c.file, "2016-10-20T18:39:20Z stdout F 6")
 	require.NoError(t, err)
 	_, err = io.WriteString(c.file, "\n")
 	require.NoError(t, err)
 	s.awaitText(t, numberLines(3, 7))
 
-	t.Log("what is written just before the end is shown, torn or not")
+	t.Log("the last output before the exit is shown, even an unfinished line")
 	_, err = io.WriteString(c.file, "2016-10-20T18:39:20Z stdout F 7\n2016-10-20T18:39:20Z stdout F to")
 	require.NoError(t, err)
 	l.setState(true, nil)
@@ -116,7 +116,7 @@ func TestFollowReadsUntilContainerExits(t *testing.T) {
 }
 
 func TestFollowReadsLogOfExitedContainer(t *testing.T) {
-	c, l := newContainer(t, filepath.Join(t.TempDir(), "0.log")), &status{over: true}
+	c, l := newContainer(t, filepath.Join(t.TempDir(), "0.log")), &runningState{over: true}
 	c.printLines(t, 5)
 	s, wait := startFollow(t, c.path, logs.ReadOptions{Running: l.isRunning})
 	require.NoError(t, wait())
@@ -125,7 +125,7 @@ func TestFollowReadsLogOfExitedContainer(t *testing.T) {
 
 func TestFollowContinuesWhileRuntimeUnavailable(t *testing.T) {
 	c := newContainer(t, filepath.Join(t.TempDir(), "0.log"))
-	l := &status{err: &cri.Error{Op: "ContainerStatus", ID: "c", Err: cri.ErrUnavailable}}
+	l := &runningState{err: &cri.Error{Op: "ContainerStatus", ID: "c", Err: cri.ErrUnavailable}}
 	s, wait := startFollow(t, c.path, logs.ReadOptions{Running: l.isRunning})
 	c.printLines(t, 5)
 	s.awaitText(t, numberLines(0, 5))
@@ -146,7 +146,7 @@ func TestFollowEndsWithContext(t *testing.T) {
 	case err := <-done:
 		require.ErrorIs(t, err, context.Canceled)
 	case <-time.After(time.Minute):
-		t.Fatal("the reading has not ended")
+		t.Fatal("Read does not return")
 	}
 }
 
@@ -187,7 +187,7 @@ func TestFollowRenamedLogBeforeReopen(t *testing.T) {
 	c.printLines(t, 1)
 	s.awaitText(t, numberLines(0, 3))
 
-	t.Log("there is a new file, and the runtime still finishes a line in the old one")
+	t.Log("a new file exists, and the runtime finishes a line in the old file")
 	require.NoError(t, os.Rename(c.path, rotated))
 	require.NoError(t, os.WriteFile(c.path, nil, 0o600))
 	c.printLines(t, 1)
@@ -215,15 +215,15 @@ func TestFollowTruncatedOrForeignRenamedLog(t *testing.T) {
 	s.awaitText(t, numberLines(0, 5))
 }
 
-// slowScreen is a follower that blocks in its writes.
-type slowScreen struct {
-	screen
-	block chan struct{} // each write takes one
+// slowOutput is the output of a follower that blocks in its writes.
+type slowOutput struct {
+	outputBuffer
+	block chan struct{} // each write receives one value first
 }
 
-func (s *slowScreen) Write(p []byte) (int, error) {
+func (s *slowOutput) Write(p []byte) (int, error) {
 	<-s.block
-	return s.screen.Write(p)
+	return s.outputBuffer.Write(p)
 }
 
 // While the follower is blocked, its file is rotated three times; afterwards it reads all existing files.
@@ -240,23 +240,23 @@ func TestSlowFollowerReadsAllRotatedFiles(t *testing.T) {
 		do   func(t *testing.T, path string)
 	}{
 		{"nothing else", func(*testing.T, string) {}},
-		{"its own file is removed", func(t *testing.T, path string) { require.NoError(t, os.Remove(path+own)) }},
-		{"its own file is compressed", func(t *testing.T, path string) { pack(t, path+own) }},
-		{"the next is compressed", func(t *testing.T, path string) { pack(t, path+second) }},
-		{"the last has no successor", func(t *testing.T, path string) {
+		{"the file being read is removed", func(t *testing.T, path string) { require.NoError(t, os.Remove(path+own)) }},
+		{"the file being read is compressed", func(t *testing.T, path string) { pack(t, path+own) }},
+		{"the next file is compressed", func(t *testing.T, path string) { pack(t, path+second) }},
+		{"the last file has no successor", func(t *testing.T, path string) {
 			require.NoError(t, os.Rename(path, path+".20260102-150407"))
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newContainer(t, filepath.Join(t.TempDir(), "0.log"))
-			l, s, done := new(status), &slowScreen{block: make(chan struct{}, 1)}, make(chan error, 1)
+			l, s, done := new(runningState), &slowOutput{block: make(chan struct{}, 1)}, make(chan error, 1)
 			c.printLines(t, 10)
 			go func() {
 				done <- logs.Read(t.Context(), c.path, s, nil, logs.ReadOptions{Follow: true, Running: l.isRunning})
 			}()
 			s.block <- struct{}{}
 			s.awaitText(t, numberLines(0, 10))
-			c.printLines(t, 10) // the follower blocks on these
+			c.printLines(t, 10) // the follower blocks while it writes these lines
 			for _, suffix := range []string{own, second, third} {
 				require.NoError(t, os.Rename(c.path, c.path+suffix))
 				require.NoError(t, c.ReopenContainerLog(t.Context(), ""))
@@ -269,7 +269,7 @@ func TestSlowFollowerReadsAllRotatedFiles(t *testing.T) {
 			case err := <-done:
 				require.NoError(t, err)
 			case <-time.After(time.Minute):
-				t.Fatal("the reading has not ended")
+				t.Fatal("Read does not return")
 			}
 			assert.Equal(t, numberLines(0, 50), s.String())
 		})

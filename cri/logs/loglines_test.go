@@ -26,10 +26,10 @@ func TestLogLinesNamePodAndContainer(t *testing.T) {
 	var lines lockedBuffer
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	r, err := logs.NewRotator(refusing{}, logs.RotatorOptions{
+	r, err := logs.NewRotator(failingReopener{}, logs.RotatorOptions{
 		Policy: small,
 		Logger: slog.New(slog.NewTextHandler(&lines, nil)),
-		Hooks:  logs.Hooks{RotationFailed: func(logs.Log, error, time.Duration) { stop() }}, // which is called after the line
+		Hooks:  logs.Hooks{RotationFailed: func(logs.Log, error, time.Duration) { stop() }}, // called after the log line
 	})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "0.log")
@@ -41,10 +41,12 @@ func TestLogLinesNamePodAndContainer(t *testing.T) {
 	assert.Contains(t, lines.String(), "namespace=shop pod=web container=nginx containerID=id path="+path)
 }
 
-// refusing is a runtime that cannot reopen logs.
-type refusing struct{}
+// failingReopener is a runtime that cannot reopen logs.
+type failingReopener struct{}
 
-func (refusing) ReopenContainerLog(context.Context, string) error { return errors.New("not now") }
+func (failingReopener) ReopenContainerLog(context.Context, string) error {
+	return errors.New("not now")
+}
 
 // lockedBuffer is a buffer for concurrent use.
 type lockedBuffer struct {

@@ -27,7 +27,7 @@ type burst struct {
 	dir string
 
 	mu        sync.Mutex // guards the fields below
-	largest   int64      // rotated file
+	largest   int64      // largest rotated file
 	rotations int
 	packed    int
 	failed    []error
@@ -72,7 +72,7 @@ func (b *burst) writeAtRate(t *testing.T, rate int, d time.Duration) (written in
 	lines := []byte(strings.Repeat(line, 64))
 	for start := time.Now(); time.Since(start) < d; {
 		if due := int(time.Since(start).Seconds() * float64(rate)); due < written {
-			time.Sleep(time.Millisecond) // the rate of the writer, and nothing that is waited for
+			time.Sleep(time.Millisecond) // paces the writer
 			continue
 		}
 		b.container.mu.Lock()
@@ -113,7 +113,7 @@ func (b *burst) compressedCount() int {
 // output during two rotations.
 func TestLogSizeStaysWithinMaxBytes(t *testing.T) {
 	if testing.Short() {
-		t.Skip("writes some hundred megabytes")
+		t.Skip("writes several hundred MB")
 	}
 	runtime.GOMAXPROCS(2)
 	defer runtime.GOMAXPROCS(1)
@@ -129,7 +129,7 @@ func TestLogSizeStaysWithinMaxBytes(t *testing.T) {
 	stop, sum := make(chan struct{}), make(chan int64)
 	go func() { sum <- b.measureLargest(stop) }()
 	written := b.writeAtRate(t, rate, burstTime)
-	t.Log("the burst is over, and there is time to compress")
+	t.Log("the burst has ended; now the rotator has time to compress")
 	for start := time.Now(); b.compressedCount() == 0; {
 		b.writeAtRate(t, rate/25, 100*time.Millisecond)
 		require.Less(t, time.Since(start), time.Minute)
@@ -142,10 +142,10 @@ func TestLogSizeStaysWithinMaxBytes(t *testing.T) {
 	reaction := max(0, b.largest-policy.MaxSize)
 	t.Logf("%d MB written at %d MB/s, %d rotations, %d compressed", written/1e6,
 		int(float64(written)/burstTime.Seconds()/1e6), b.rotations, b.packed)
-	t.Logf("the largest sum was %.1f MiB, the budget is %.1f MiB, the longest reaction took %.1f MiB",
+	t.Logf("the largest total was %.1f MiB, the budget is %.1f MiB, the longest rotation let %.1f MiB through",
 		toMiB(largest), toMiB(policy.MaxBytes()), toMiB(reaction))
 	assert.LessOrEqual(t, largest, policy.MaxBytes()+2*reaction)
-	assert.Less(t, reaction, int64(2*rate), "a reaction takes less than two seconds, on a busy machine too")
+	assert.Less(t, reaction, int64(2*rate), "a rotation takes less than two seconds, even on a busy machine")
 	assert.Empty(t, b.failed)
 }
 
@@ -162,7 +162,7 @@ func TestQuietLogIsRotatedByInotify(t *testing.T) {
 		b.printBytes(t, 1000)
 		require.Eventually(t, func() bool { return b.reopenCount() == i+2 }, time.Minute, time.Millisecond)
 	}
-	assert.Less(t, time.Since(start), 50*time.Second, "ten looks without a notice are twice that")
+	assert.Less(t, time.Since(start), 50*time.Second, "ten rotations by polling would take twice as long")
 }
 
 // The follower of a log that is rotated repeatedly misses no output as long as the files exist.
@@ -170,15 +170,15 @@ func TestFollowerMissesNothingDuringBurst(t *testing.T) {
 	b := &burst{dir: t.TempDir()}
 	b.container = newContainer(t, filepath.Join(b.dir, "0.log"))
 	b.startRotator(t, logs.Policy{MaxSize: 50_000, MaxFiles: 40})
-	l := new(status)
+	l := new(runningState)
 	s, wait := startFollow(t, b.path, logs.ReadOptions{Running: l.isRunning})
 	for b.reopenCount() < 20 {
 		b.printLines(t, 100)
-		time.Sleep(time.Millisecond) // the rate of the writer, and nothing that is waited for
+		time.Sleep(time.Millisecond) // paces the writer
 	}
 	l.setState(true, nil)
 	require.NoError(t, wait())
-	assert.True(t, numberLines(0, b.next) == s.String(), "lines are lost or doubled among %d", b.next)
+	assert.True(t, numberLines(0, b.next) == s.String(), "lines are lost or duplicated among %d", b.next)
 }
 
 func toMiB(n int64) float64 { return float64(n) / (1 << 20) }

@@ -95,22 +95,22 @@ func TestPlanKeepsPolicyForRandomDirectories(t *testing.T) {
 		newest := ""
 		for _, a := range p.Plan("0.log", files, now) {
 			if a.Op != logs.OpReopen {
-				require.Contains(t, dir, a.File, "%v of %v", a, files)
+				require.Contains(t, dir, a.File, "step %v for files %v", a, files)
 			}
 			switch a.Op {
 			case logs.OpRename:
-				require.NotContains(t, dir, a.To, "%v of %v", a, files)
+				require.NotContains(t, dir, a.To, "step %v for files %v", a, files)
 				dir[a.To], newest = dir[a.File], a.To
 				delete(dir, a.File)
-				sum := -int64(2 * 1000) // the foreign files
+				sum := -int64(2 * 1000) // the size of the foreign files
 				for _, size := range dir {
 					sum += size
 				}
-				require.True(t, sum <= p.MaxBytes()-p.MaxSize || len(dir) == 3, "%d bytes are left of %v", sum, files)
+				require.True(t, sum <= p.MaxBytes()-p.MaxSize || len(dir) == 3, "%d bytes remain, files %v", sum, files)
 			case logs.OpReopen:
 				dir[a.File] = 0
 			case logs.OpCompress:
-				require.NotContains(t, dir, a.To, "%v of %v", a, files)
+				require.NotContains(t, dir, a.To, "step %v for files %v", a, files)
 				dir[a.To] = dir[a.File] / 10
 				delete(dir, a.File)
 			case logs.OpRemove:
@@ -131,8 +131,8 @@ func TestPlanKeepsPolicyForRandomDirectories(t *testing.T) {
 			names = append(names, name)
 		}
 		require.LessOrEqual(t, len(names), p.MaxFiles)
-		require.Equal(t, newest, slices.Max(names), "names sort by age")
-		require.Contains(t, dir, newest, "the newest is not compressed")
+		require.Equal(t, newest, slices.Max(names), "names sort by time")
+		require.Contains(t, dir, newest, "the newest file is not compressed")
 	}
 }
 

@@ -61,23 +61,23 @@ func TestRead(t *testing.T) {
 		stdout, stderr string
 	}{
 		{"all", logs.ReadOptions{}, "line1\nline2\nline3\n", "oops\n"},
-		{"tail counts lines of the file", logs.ReadOptions{TailLines: new(int64(3))}, "ne2\nline3\n", "oops\n"},
-		{"tail of one", logs.ReadOptions{TailLines: new(int64(1))}, "line3\n", ""},
-		{"tail of nothing", logs.ReadOptions{TailLines: new(int64(0))}, "", ""},
-		{"tail of more than there is", logs.ReadOptions{TailLines: new(int64(100))}, "line1\nline2\nline3\n", "oops\n"},
-		{"a negative tail is all", logs.ReadOptions{TailLines: new(int64(-1))}, "line1\nline2\nline3\n", "oops\n"},
-		{"since, and that very moment", logs.ReadOptions{Since: parseTime(t, "2016-10-20T18:39:22Z")}, "ne2\nline3\n", "oops\n"},
+		{"tail counts entries, not joined lines", logs.ReadOptions{TailLines: new(int64(3))}, "ne2\nline3\n", "oops\n"},
+		{"tail of one entry", logs.ReadOptions{TailLines: new(int64(1))}, "line3\n", ""},
+		{"tail of no entry", logs.ReadOptions{TailLines: new(int64(0))}, "", ""},
+		{"tail of more entries than exist", logs.ReadOptions{TailLines: new(int64(100))}, "line1\nline2\nline3\n", "oops\n"},
+		{"negative tail means all entries", logs.ReadOptions{TailLines: new(int64(-1))}, "line1\nline2\nline3\n", "oops\n"},
+		{"since includes its own time", logs.ReadOptions{Since: parseTime(t, "2016-10-20T18:39:22Z")}, "ne2\nline3\n", "oops\n"},
 		{"tail and since", logs.ReadOptions{TailLines: new(int64(2)), Since: parseTime(t, "2016-10-20T18:39:24Z")}, "line3\n", ""},
 		{"limit", logs.ReadOptions{LimitBytes: new(int64(9))}, "line1\nlin", ""},
-		{"limit of nothing", logs.ReadOptions{LimitBytes: new(int64(0))}, "", ""},
+		{"limit of no byte", logs.ReadOptions{LimitBytes: new(int64(0))}, "", ""},
 		{
-			"times at the start of lines",
+			"timestamps at the start of lines",
 			logs.ReadOptions{Timestamps: true},
 			"2016-10-20T18:39:20.100000000Z line1\n2016-10-20T18:39:21.000000000Z line2\n2016-10-20T18:39:24.000000000Z line3\n",
 			"2016-10-20T18:39:23.000000000Z oops\n",
 		},
 		{
-			"the limit counts times",
+			"limit counts timestamps",
 			logs.ReadOptions{Timestamps: true, LimitBytes: new(int64(33))},
 			"2016-10-20T18:39:20.100000000Z li", "",
 		},
@@ -96,7 +96,7 @@ func TestReadReturnsUnfinishedLastLine(t *testing.T) {
 	out, _ := readLog(t, path, logs.ReadOptions{})
 	assert.Equal(t, "line1\nline2\nline3\ntor", out)
 	out, _ = readLog(t, path, logs.ReadOptions{TailLines: new(int64(1))})
-	assert.Equal(t, "line3\n", out, "it is not counted")
+	assert.Equal(t, "line3\n", out, "the tail ends before the unfinished line")
 }
 
 func TestReadKeepsOrderForOneWriter(t *testing.T) {
@@ -110,7 +110,7 @@ func TestReadDropsStreamWithoutWriter(t *testing.T) {
 	path := writeLog(t, filepath.Join(t.TempDir(), "0.log"), sample...)
 	var b bytes.Buffer
 	require.NoError(t, logs.Read(t.Context(), path, nil, &b, logs.ReadOptions{LimitBytes: new(int64(4))}))
-	assert.Equal(t, "oops", b.String(), "what is left out does not count")
+	assert.Equal(t, "oops", b.String(), "a dropped stream does not count against the limit")
 }
 
 func TestReadSkipsMalformedLines(t *testing.T) {
@@ -201,7 +201,7 @@ func TestReadIncludesRotatedFiles(t *testing.T) {
 	}, files)
 
 	out, _ := readLog(t, path, logs.ReadOptions{})
-	assert.Equal(t, "line3\n", out, "as the kubelet, unless it is asked for")
+	assert.Equal(t, "line3\n", out, "by default only the current file is read, like in the kubelet")
 	out, errs := readLog(t, path, logs.ReadOptions{IncludeRotated: true})
 	assert.Equal(t, "line1\nline2\nline3\n", out)
 	assert.Equal(t, "oops\n", errs)
@@ -271,7 +271,7 @@ func randomLog(rng *rand.Rand, start time.Time) string {
 // naiveRead reads a log in memory line by line, as the kubelet does.
 func naiveRead(out *bytes.Buffer, text string, stdout, stderr bool, o logs.ReadOptions) {
 	lines := strings.SplitAfter(text, "\n")
-	whole := len(lines) - 1 // the last is unfinished or empty
+	whole := len(lines) - 1 // the last line is unfinished or empty
 	left := -1
 	if o.TailLines != nil && *o.TailLines >= 0 {
 		left = int(*o.TailLines)

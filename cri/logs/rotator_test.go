@@ -31,14 +31,14 @@ type node struct {
 	containers map[string]*container
 
 	mu     sync.Mutex // guards errors
-	errors []string   // as reported to Hooks.RotationFailed, with the retry
+	errors []string   // calls of Hooks.RotationFailed
 }
 
 func (n *node) ReopenContainerLog(ctx context.Context, id string) error {
 	return n.containers[id].ReopenContainerLog(ctx, id)
 }
 
-func (n *node) reported() []string {
+func (n *node) reportedErrors() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return append([]string(nil), n.errors...)
@@ -128,7 +128,7 @@ func TestRotator(t *testing.T) {
 
 		c.printBytes(t, 41)
 		advanceTime(time.Minute)
-		assert.Equal(t, "0.log=0 0.log.20000101-000100=1040", listFiles(t, c), "seen with the next poll")
+		assert.Equal(t, "0.log=0 0.log.20000101-000100=1040", listFiles(t, c), "the next poll rotates the log")
 
 		c.printBytes(t, 1000)
 		advanceTime(time.Minute)
@@ -145,7 +145,7 @@ func TestRotator(t *testing.T) {
 		c.printBytes(t, 1000)
 		advanceTime(time.Minute)
 		assert.Equal(t, "0.log=0 0.log.20000101-000200.gz 0.log.20000101-000300=1000", listFiles(t, c))
-		assert.Empty(t, n.reported())
+		assert.Empty(t, n.reportedErrors())
 	})
 }
 
@@ -156,14 +156,14 @@ func TestRotationsWithinOneSecondAreNumbered(t *testing.T) {
 		for range 300 {
 			c.printBytes(t, 1000)
 			advanceTime(9 * time.Millisecond)
-			require.NotContains(t, listFiles(t, c), ".gz", "nothing is compressed that will soon be removed")
+			require.NotContains(t, listFiles(t, c), ".gz", "a file that will soon be removed is not compressed")
 		}
 		assert.Greater(t, c.reopenCount(), 100)
 		plain := `^0.log=\d+( 0.log.20000101-000002_\d\d\d=\d+){2,3}$`
 		assert.Regexp(t, plain, listFiles(t, c))
 		advanceTime(2 * time.Second)
 		packed := `^0.log=\d+( 0.log.20000101-000002_\d\d\d.gz){1,2} 0.log.20000101-000002_\d\d\d=\d+$`
-		assert.Regexp(t, packed, listFiles(t, c), "until it is quiet")
+		assert.Regexp(t, packed, listFiles(t, c), "files are compressed after the burst")
 	})
 }
 
@@ -171,26 +171,26 @@ func TestFailedReopenUndoesRename(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startNode(t, small, "a", "b")
 		a, b := n.containers["a"], n.containers["b"]
-		a.change(func(c *container) { c.failing = errors.New("runtime is busy") })
+		a.modify(func(c *container) { c.failing = errors.New("runtime is busy") })
 		a.printBytes(t, 1000)
 		b.printBytes(t, 1000)
 		advanceTime(time.Minute)
-		assert.Equal(t, "0.log=1000", listFiles(t, a), "it has its name back")
-		assert.Contains(t, listFiles(t, b), "0.log=0 ", "others are rotated all the same")
-		reported := n.reported()
-		require.Len(t, reported, 12, "with back-off up to 10 s")
+		assert.Equal(t, "0.log=1000", listFiles(t, a), "the log has its name again")
+		assert.Contains(t, listFiles(t, b), "0.log=0 ", "other logs are rotated")
+		reported := n.reportedErrors()
+		require.Len(t, reported, 12, "retries with a back-off of at most 10 s")
 		assert.Equal(t, fmt.Sprintf("a: 100ms: rotate log %s: runtime is busy", a.path), reported[0])
 		assert.True(t, strings.HasPrefix(reported[1], "a: 200ms: "), reported[1])
 		assert.True(t, strings.HasPrefix(reported[11], "a: 10s: "), reported[11])
 
-		a.change(func(c *container) { c.failing = nil })
+		a.modify(func(c *container) { c.failing = nil })
 		advanceTime(10 * time.Second)
 		assert.Contains(t, listFiles(t, a), "0.log=0 ")
 
-		a.change(func(c *container) { c.failing = errors.New("again") })
+		a.modify(func(c *container) { c.failing = errors.New("again") })
 		a.printBytes(t, 1000)
 		advanceTime(time.Second)
-		assert.Equal(t, fmt.Sprintf("a: 100ms: rotate log %s: again", a.path), n.reported()[12], "back-off starts over")
+		assert.Equal(t, fmt.Sprintf("a: 100ms: rotate log %s: again", a.path), n.reportedErrors()[12], "the back-off starts over after a success")
 	})
 }
 
@@ -198,10 +198,10 @@ func TestReopenErrorAfterReopenKeepsNewFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startNode(t, small, "a")
 		c := n.containers["a"]
-		c.change(func(c *container) { c.late = true })
+		c.modify(func(c *container) { c.late = true })
 		c.printBytes(t, 1000)
 		advanceTime(time.Minute)
-		assert.Contains(t, listFiles(t, c), "=1000", "the new file is not written over")
+		assert.Contains(t, listFiles(t, c), "=1000", "the new file is not overwritten")
 		assert.Contains(t, listFiles(t, c), "0.log=0 ")
 		assert.Equal(t, 1, c.reopenCount())
 	})
@@ -211,14 +211,14 @@ func TestReopenTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startNode(t, small, "a", "b")
 		a, b := n.containers["a"], n.containers["b"]
-		a.change(func(c *container) { c.hang = true })
+		a.modify(func(c *container) { c.hang = true })
 		a.printBytes(t, 1000)
 		b.printBytes(t, 1000)
 		advanceTime(2 * time.Second)
-		assert.Contains(t, listFiles(t, b), "0.log=0 ", "one container that hangs holds up no other")
+		assert.Contains(t, listFiles(t, b), "0.log=0 ", "a hanging container does not delay other logs")
 		advanceTime(10 * time.Second)
-		require.NotEmpty(t, n.reported())
-		assert.Contains(t, n.reported()[0], context.DeadlineExceeded.Error())
+		require.NotEmpty(t, n.reportedErrors())
+		assert.Contains(t, n.reportedErrors()[0], context.DeadlineExceeded.Error())
 	})
 }
 
@@ -229,7 +229,7 @@ func TestMissingLogIsReopened(t *testing.T) {
 		advanceTime(time.Minute)
 		require.NoError(t, os.Rename(c.path, c.path+".20000101-000000"))
 		advanceTime(time.Minute)
-		assert.Equal(t, "0.log=0 0.log.20000101-000000=0", listFiles(t, c), "the runtime is asked to make it")
+		assert.Equal(t, "0.log=0 0.log.20000101-000000=0", listFiles(t, c), "the runtime is called to reopen the missing log")
 		assert.Equal(t, 1, c.reopenCount())
 	})
 }
@@ -283,11 +283,11 @@ func TestCompressionStaysWithinBudget(t *testing.T) {
 		c.printBytes(t, 900)
 		advanceTime(time.Minute)
 		assert.Equal(t, "0.log=900 0.log.19991231-000000=1000 0.log.19991231-000001=1000", listFiles(t, c))
-		assert.Empty(t, n.reported())
+		assert.Empty(t, n.reportedErrors())
 
 		c.printBytes(t, 100)
 		advanceTime(time.Minute)
-		assert.Equal(t, "0.log=0 0.log.19991231-000001.gz 0.log.20000101-000100=1000", listFiles(t, c), "now there is room")
+		assert.Equal(t, "0.log=0 0.log.19991231-000001.gz 0.log.20000101-000100=1000", listFiles(t, c), "the smaller log leaves room for compression")
 	})
 }
 
@@ -301,7 +301,7 @@ func TestSetLogsStartsAndStopsKeepers(t *testing.T) {
 		a.printBytes(t, 1000)
 		b.printBytes(t, 1000)
 		advanceTime(time.Minute)
-		assert.Equal(t, "0.log=1000", listFiles(t, a), "the log of a container that has ended is left alone")
+		assert.Equal(t, "0.log=1000", listFiles(t, a), "a log that is no longer listed is not rotated")
 		assert.Contains(t, listFiles(t, b), "0.log=0 ")
 
 		n.SetLogs([]logs.Log{{ContainerID: "a", Path: a.path}, {ContainerID: "b", Path: b.path}})
@@ -314,8 +314,8 @@ func TestSetLogsStartsAndStopsKeepers(t *testing.T) {
 		synctest.Wait()
 		a.printBytes(t, 1000)
 		advanceTime(time.Minute)
-		assert.Contains(t, listFiles(t, a), "0.log=0 ", "with another container")
-		assert.Empty(t, n.reported())
+		assert.Contains(t, listFiles(t, a), "0.log=0 ", "a log listed for another container is rotated")
+		assert.Empty(t, n.reportedErrors())
 	})
 }
 
@@ -324,8 +324,8 @@ func TestIrregularLogsAreNotRotated(t *testing.T) {
 		n := startNode(t, small, "a")
 		n.SetLogs([]logs.Log{{ContainerID: "dir", Path: t.TempDir()}})
 		advanceTime(time.Second)
-		require.NotEmpty(t, n.reported())
-		assert.Contains(t, n.reported()[0], "not a regular file")
+		require.NotEmpty(t, n.reportedErrors())
+		assert.Contains(t, n.reportedErrors()[0], "not a regular file")
 	})
 }
 
@@ -340,7 +340,7 @@ func TestNewRotator(t *testing.T) {
 		c := n.containers["a"]
 		c.printBytes(t, 11<<20)
 		advanceTime(time.Minute)
-		assert.Equal(t, "0.log=11534336", listFiles(t, c), "a negative size turns rotation off")
+		assert.Equal(t, "0.log=11534336", listFiles(t, c), "a negative MaxSize disables rotation")
 	})
 }
 

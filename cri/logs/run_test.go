@@ -15,19 +15,19 @@ import (
 	"github.com/seed81659283/nodeagent/cri/logs"
 )
 
-// A forgotten Run is reported, so that the disk does not fill with logs; a second Run is an error, so that two loops do not
-// rotate one log.
+// A missing Run is reported, because logs would fill the disk. A second Run is an error, so that two loops do not rotate one
+// log.
 func TestRotatorReportsMissingOrSecondRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := make(chan error, 9)
 		r, err := logs.NewRotator(critest.New(critest.Options{}), logs.RotatorOptions{
-			Policy: logs.Policy{MaxSize: -1}, // without watches, which are no part of the bubble
+			Policy: logs.Policy{MaxSize: -1}, // no watches, because they would leave the synctest bubble
 			Hooks:  logs.Hooks{RotationFailed: func(_ logs.Log, err error, _ time.Duration) { told <- err }},
 		})
 		require.NoError(t, err)
 		r.SetLogs(nil)
 		time.Sleep(time.Minute)
-		require.Empty(t, told, "there are no logs")
+		require.Empty(t, told, "no error without logs")
 		r.SetLogs([]logs.Log{{ContainerID: "c", Path: "/none"}})
 		time.Sleep(10 * time.Second)
 		require.Len(t, told, 1)

@@ -41,7 +41,7 @@ func TestFollowersShareOneInotifyInstance(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	screens := make([]screen, followers)
+	screens := make([]outputBuffer, followers)
 	ends := make([]context.CancelFunc, followers)
 	var wg sync.WaitGroup
 	for i := range followers {
@@ -70,7 +70,7 @@ func TestFollowersShareOneInotifyInstance(t *testing.T) {
 	}
 	require.Equal(t, before+1, countInotify(t))
 	for i := range followers / 2 {
-		ends[i]() // possibly the follower that reads the queue for all
+		ends[i]() // this may be the follower that reads the inotify queue for all followers
 	}
 	line("third")
 	for i := followers / 2; i < followers; i++ {
