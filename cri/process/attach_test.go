@@ -24,7 +24,7 @@ import (
 )
 
 // startAttach attaches a client in a goroutine.
-func startAttach(t *testing.T, rt *process.Runtime, id string, s cri.Session) (done chan error, leave context.CancelFunc) {
+func startAttach(t *testing.T, rt *process.Runtime, id string, s cri.Session) (done chan error, disconnect context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done = make(chan error, 1)
@@ -45,8 +45,8 @@ func TestRunAttach(t *testing.T) {
 	done1, leave1 := startAttach(t, rt, id, cri.Session{Stdin: firstIn, Stdout: &a, Stderr: &e})
 	done2, leave2 := startAttach(t, rt, id, cri.Session{Stdout: &b})
 	defer leave2()
-	// Nothing signals that the second client is attached: repeat until it is.
-	requireEventually(t, "both get lines", func() bool {
+	// No event reports that the second client is attached, so the input is repeated.
+	requireEventually(t, "both clients receive a line", func() bool {
 		_, err := io.WriteString(first, "one\n")
 		require.NoError(t, err)
 		time.Sleep(5 * time.Millisecond)
@@ -59,7 +59,7 @@ func TestRunAttach(t *testing.T) {
 	first.Close()
 	assert.Equal(t, cri.ContainerRunning, getContainer(t, rt, id).State, "stdin stays open for other clients")
 
-	// The end of a client's stdin is not that of the container's.
+	// The end of a client's stdin is not the end of the container's stdin.
 	done3, leave3 := startAttach(t, rt, id, cri.Session{Stdin: strings.NewReader("two\n")})
 	b.awaitText(t, "out two\n")
 	leave3()
@@ -95,9 +95,9 @@ func TestClientWithoutStdinDoesNotCloseStdinOnce(t *testing.T) {
 	c := shellConfig(`echo ready; cat; echo end`)
 	c.Stdin, c.StdinOnce = true, true
 	id := startContainer(t, rt, sandbox, c)
-	done, leave := startAttach(t, rt, id, cri.Session{Stdout: io.Discard, Resize: make(chan cri.TerminalSize)})
-	time.Sleep(50 * time.Millisecond) // attached, most likely
-	leave()
+	done, disconnect := startAttach(t, rt, id, cri.Session{Stdout: io.Discard, Resize: make(chan cri.TerminalSize)})
+	time.Sleep(50 * time.Millisecond) // time in which the client probably attaches
+	disconnect()
 	require.ErrorIs(t, <-done, context.Canceled)
 	var out outputBuffer
 	require.NoError(t, rt.RunAttach(t.Context(), id, cri.Session{Stdin: strings.NewReader("hello\n"), Stdout: &out}))
@@ -115,10 +115,10 @@ func TestRunAttachTerminalWithoutStdin(t *testing.T) {
 	var screen outputBuffer
 	sizes := make(chan cri.TerminalSize, 1)
 	sizes <- cri.TerminalSize{Width: 100, Height: 30}
-	done, leave := startAttach(t, rt, id, cri.Session{Stdin: strings.NewReader("typed\r"), Stdout: &screen, TTY: true, Resize: sizes})
+	done, disconnect := startAttach(t, rt, id, cri.Session{Stdin: strings.NewReader("typed\r"), Stdout: &screen, TTY: true, Resize: sizes})
 	screen.awaitText(t, "sized\r\n")
 	time.Sleep(50 * time.Millisecond)
-	leave()
+	disconnect()
 	require.ErrorIs(t, <-done, context.Canceled)
 	assert.NotContains(t, screen.String(), "typed")
 }
@@ -137,7 +137,7 @@ func TestIntegrationTerminalOfUser(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, code)
 	assert.Equal(t, "65534 65534\r\n", out.String())
-	requireEventually(t, "the log has the same", func() bool {
+	requireEventually(t, "the log has the output of the terminal", func() bool {
 		log, _ := os.ReadFile(filepath.Join(logs, "c.log"))
 		return bytes.Contains(log, []byte(" stdout F 65534 65534\r\n"))
 	})
@@ -155,8 +155,8 @@ func TestRunAttachTerminal(t *testing.T) {
 	defer keyboard.Close()
 	var screen outputBuffer
 	sizes := make(chan cri.TerminalSize)
-	done, leave := startAttach(t, rt, id, cri.Session{Stdin: stdin, Stdout: &screen, TTY: true, Resize: sizes})
-	defer leave()
+	done, disconnect := startAttach(t, rt, id, cri.Session{Stdin: stdin, Stdout: &screen, TTY: true, Resize: sizes})
+	defer disconnect()
 	sizes <- cri.TerminalSize{Width: 100, Height: 30}
 	screen.awaitText(t, "30 100\r\n")
 	_, err := keyboard.Write([]byte("typed\r"))
@@ -189,17 +189,17 @@ func TestRunAttachDisconnectsClientThatNeverReads(t *testing.T) {
 	defer keyboard.Close()
 	other, leave2 := startAttach(t, rt, id, cri.Session{Stdin: stdin, Stdout: &out})
 	defer leave2()
-	requireEventually(t, "both are attached", func() bool {
+	requireEventually(t, "both clients are attached", func() bool {
 		_, err := io.WriteString(keyboard, "wait\n")
 		require.NoError(t, err)
 		return len(began) == 1 && strings.Contains(out.String(), "wait")
 	})
-	for i := range 12 { // one after the other, so that on a busy machine the other client is not left behind too
+	for i := range 12 { // one write at a time, so that the reading client does not fall behind on a busy machine
 		_, err := fmt.Fprintln(keyboard, i)
 		require.NoError(t, err)
 		out.awaitText(t, fmt.Sprintf("\n30000\nend %d\n", i))
 	}
-	requireEventually(t, "the log has all of it", func() bool {
+	requireEventually(t, "the log has the complete output", func() bool {
 		log, _ := os.ReadFile(filepath.Join(logs, "c.log"))
 		return bytes.Contains(log, []byte(" stdout F end 11\n"))
 	})

@@ -46,9 +46,9 @@ func TestRemoveCgroupFailsWithoutOptionIfCgroupExists(t *testing.T) {
 	cgroup := filepath.Join(dir, "cgroup")
 	c := container{dir: dir}
 	r := &Runtime{}
-	require.NoError(t, r.removeCgroup(t.Context(), &c), "it has none")
+	require.NoError(t, r.removeCgroup(t.Context(), &c), "a container without cgroup")
 	c.Cgroup = "pods/c"
-	require.ErrorContains(t, r.removeCgroup(t.Context(), &c), "Options.Cgroups is nil", "nobody knows where it is")
+	require.ErrorContains(t, r.removeCgroup(t.Context(), &c), "Options.Cgroups is nil", "the path of the cgroup is unknown")
 	require.NoError(t, shim.WriteSpec(dir, shim.Spec{Cgroups: []string{filepath.Join(dir, "absent"), cgroup}}))
 	require.NoError(t, r.removeCgroup(t.Context(), &c))
 	require.NoError(t, os.Mkdir(cgroup, 0o700))

@@ -94,16 +94,16 @@ func TestIntegrationCgroup(t *testing.T) {
 	require.Equal(t, "900\n", execScript(t, rt, id, "cat /proc/self/oom_score_adj"))
 	require.Equal(t, *c.Resources, *getContainer(t, rt, id).Resources)
 
-	// Commands are confined too, and all is as before for the next agent.
+	// Commands run in the cgroup too, also for the next agent.
 	require.NoError(t, rt.Close())
 	rt = openWith(t, root, process.Options{Cgroups: d})
 	for line := range strings.Lines(execScript(t, rt, id, "cat /proc/self/cgroup")) {
 		require.True(t, strings.HasSuffix(strings.TrimSpace(line), id) || !isDriverHierarchy(d, line), line)
 	}
 	require.NoError(t, rt.StopContainer(t.Context(), id, 0))
-	require.True(t, isAbsent(t, d, own), "the cgroup goes with the container")
+	require.True(t, isAbsent(t, d, own), "the cgroup is removed with the container")
 	require.NoError(t, rt.RemoveContainer(t.Context(), id))
-	require.False(t, isAbsent(t, d, parent), "that of the pod is its owner's")
+	require.False(t, isAbsent(t, d, parent), "the cgroup of the pod stays for its owner")
 }
 
 // isDriverHierarchy reports whether a line of /proc/PID/cgroup belongs to a hierarchy of the driver.
@@ -145,7 +145,7 @@ func TestIntegrationCgroupOfKilledShim(t *testing.T) {
 	require.Equal(t, "Unknown", awaitExit(t, rt, id).Reason)
 	for _, pid := range pids {
 		p, err := procfs.ReadProcess(pid)
-		assert.True(t, err != nil || p.Zombie, "process %d lives", pid)
+		assert.True(t, err != nil || p.Zombie, "process %d is killed", pid)
 	}
 	assert.True(t, isAbsent(t, d, own))
 }
@@ -163,7 +163,7 @@ func TestIntegrationCgroupBelow(t *testing.T) {
 	for _, dir := range dirs {
 		deep := filepath.Join(dir, "a", "b")
 		require.NoError(t, os.MkdirAll(deep, 0o755))
-		if _, err := os.Stat(filepath.Join(deep, "cpuset.cpus")); err != nil { // which would have to be set first on v1
+		if _, err := os.Stat(filepath.Join(deep, "cpuset.cpus")); err != nil { // cgroup v1 would require an initial cpuset
 			require.NoError(t, os.WriteFile(filepath.Join(deep, "cgroup.procs"), []byte(strconv.Itoa(run.PID)), 0))
 		}
 	}

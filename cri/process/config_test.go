@@ -26,7 +26,7 @@ func TestContainerConfigRefused(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(c *cri.ContainerConfig)
-		want   []string // parts of the error
+		want   []string // texts in the error
 	}{
 		{"no command", func(c *cri.ContainerConfig) { c.Command = nil }, []string{`"web"`, "set command"}},
 		{"mount elsewhere", func(c *cri.ContainerConfig) {
@@ -77,7 +77,7 @@ func TestSandboxConfigRefused(t *testing.T) {
 		assert.ErrorContains(t, err, test.want)
 	}
 	_, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{Ports: []cri.PortMapping{{ContainerPort: 80, HostPort: 80}}})
-	assert.NoError(t, err, "a port that needs no mapping")
+	assert.NoError(t, err, "a port without host port is accepted")
 }
 
 func TestIgnoreUnsupported(t *testing.T) {
@@ -95,7 +95,7 @@ func TestProcessSeesConfigOnly(t *testing.T) {
 	leak, err := os.Open("/")
 	require.NoError(t, err)
 	defer leak.Close()
-	_, err = unix.FcntlInt(leak.Fd(), unix.F_SETFD, 0) // as if the agent had been started with it
+	_, err = unix.FcntlInt(leak.Fd(), unix.F_SETFD, 0) // as if the agent had inherited the descriptor
 	require.NoError(t, err)
 	rt := openRuntime(t, t.TempDir())
 	sandbox, logs := runPodSandbox(t, rt)

@@ -100,7 +100,7 @@ func TestIntegrationIsolatedAgentKilled(t *testing.T) {
 	require.NoError(t, err)
 	defer d.Close()
 	rt := openWith(t, filepath.Join(root, "state"), o)
-	_, err = rt.RunSandbox(t.Context(), &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "last"}}) // it tears leftovers down
+	_, err = rt.RunSandbox(t.Context(), &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "last"}}) // RunSandbox tears down the networks of earlier agents
 	require.NoError(t, err)
 	snapshot, err := rt.List(t.Context())
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestIntegrationIsolatedAgentKilled(t *testing.T) {
 	}
 	names, err := n.spaces.Names()
 	require.NoError(t, err)
-	require.Subset(t, ready, names, "a network is left of a sandbox that is not there")
+	require.Subset(t, ready, names, "each network belongs to a sandbox")
 	for _, c := range snapshot.Containers {
 		require.NotEqual(t, cri.ContainerUnknown, c.State)
 	}
@@ -122,10 +122,10 @@ func TestIntegrationIsolatedAgentKilled(t *testing.T) {
 	names, err = n.spaces.Names()
 	require.NoError(t, err)
 	assert.Empty(t, names)
-	assert.Empty(t, processesWithEnv(t, "ROOT="+root), "processes are left")
+	assert.Empty(t, processesWithEnv(t, "ROOT="+root), "no process of a pod is left")
 	left, err := d.Children(t.Context(), cgroups.Path("nodeagent"))
 	require.NoError(t, err)
-	assert.Empty(t, left, "cgroups are left")
+	assert.Empty(t, left, "no cgroup is left")
 	assert.NoDirExists(t, "/nodeagent-crash")
 }
 
@@ -144,5 +144,5 @@ func killIsolatedAgent(t *testing.T, root, group string) {
 	defer timer.Stop()
 	for lines.Scan() {
 	}
-	_ = agent.Wait() // killed, of course
+	_ = agent.Wait() // the agent was killed
 }

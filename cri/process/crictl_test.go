@@ -68,7 +68,7 @@ func TestEventsHavePod(t *testing.T) {
 		}, time.Minute, time.Millisecond)
 		return found
 	}
-	for { // nothing else shows that the stream has begun
+	for { // no event reports that the stream has started
 		id, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "early", Name: "early"}})
 		require.NoError(t, err)
 		require.NoError(t, rt.RemoveSandbox(t.Context(), id))

@@ -51,7 +51,7 @@ func ExampleOpen() {
 		return
 	}
 	c := cri.Container{}
-	for c.State != cri.ContainerExited { // package pleg notices it
+	for c.State != cri.ContainerExited { // an agent uses package pleg instead of polling
 		time.Sleep(10 * time.Millisecond)
 		snapshot, _ := runtime.List(ctx)
 		c = snapshot.Containers[0]

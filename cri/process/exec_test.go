@@ -43,7 +43,7 @@ func TestExec(t *testing.T) {
 
 	_, err = sh(`setsid sleep 1000 & sleep 1000`, time.Millisecond)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	requireEventually(t, "the command is killed with its children", func() bool {
+	requireEventually(t, "the command and its child processes are killed", func() bool {
 		return len(processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id)) == 1
 	})
 }
@@ -55,12 +55,12 @@ func TestExecSyncTruncatesOutput(t *testing.T) {
 	result, err := rt.ExecSync(t.Context(), id, []string{"sh", "-c", `head -c 20000000 /dev/zero; echo done >&2`}, 0)
 	require.NoError(t, err)
 	assert.Len(t, result.Stdout, 16<<20)
-	assert.Equal(t, "done\n", string(result.Stderr), "the command blocked")
+	assert.Equal(t, "done\n", string(result.Stderr), "the command is not blocked by the truncation")
 
 	result, err = rt.ExecSync(cri.WithMaxOutput(t.Context(), 1000), id, []string{"sh", "-c", `head -c 20000000 /dev/zero; echo done >&2`}, 0)
 	require.NoError(t, err)
-	assert.Len(t, result.Stdout, 1000, "the bound of the caller")
-	assert.Equal(t, "done\n", string(result.Stderr), "the command blocked")
+	assert.Len(t, result.Stdout, 1000, "the limit of the caller")
+	assert.Equal(t, "done\n", string(result.Stderr), "the command is not blocked by the truncation")
 }
 
 // A background process of a command neither delays the result nor outlives the container.
@@ -73,7 +73,7 @@ func TestExecSyncDoesNotWaitForDaemon(t *testing.T) {
 	require.NoError(t, err)
 	assert.Less(t, time.Since(began), time.Minute)
 	assert.Equal(t, "out\n", string(result.Stdout))
-	// In the middle of exec a process shows no environment.
+	// While a process is in exec, it has no environment.
 	requireEventually(t, "the daemon runs", func() bool { return len(processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id)) == 2 })
 	require.NoError(t, rt.StopContainer(t.Context(), id, time.Second))
 	assert.Empty(t, processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id))

@@ -35,7 +35,7 @@ import (
 func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Getenv(isolated.Inside) == "" {
-		t.Skip("namespaces and cgroups take root")
+		t.Skip("namespaces and cgroups require root")
 	}
 }
 
@@ -46,10 +46,10 @@ type network struct {
 	mu       sync.Mutex // guards the fields below
 	last     uint32
 	retained [][]string
-	ready    error // of Ready
-	setup    error // of Setup
-	teardown error // of Teardown, once
-	retain   error // of Retain, once
+	ready    error // error of Ready
+	setup    error // error of Setup
+	teardown error // error of the next Teardown
+	retain   error // error of the next Retain
 }
 
 func newNetwork(t testing.TB) *network {
@@ -60,7 +60,7 @@ func newNetwork(t testing.TB) *network {
 	t.Cleanup(func() {
 		names, err := n.spaces.Names()
 		assert.NoError(t, err)
-		assert.Empty(t, names, "network namespaces are left")
+		assert.Empty(t, names, "no network namespace is left")
 		for unix.Unmount(dir, unix.MNT_DETACH) == nil {
 		}
 	})
@@ -141,7 +141,7 @@ func openWith(t testing.TB, root string, o process.Options) *process.Runtime {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if snapshot, err := rt.List(ctx); err == nil { // it fails where the test has closed it
+		if snapshot, err := rt.List(ctx); err == nil { // List fails if the test has closed the runtime
 			for _, s := range snapshot.Sandboxes {
 				assert.NoError(t, rt.RemoveSandbox(ctx, s.ID))
 			}
@@ -180,7 +180,7 @@ func execScript(t *testing.T, rt *process.Runtime, id, script string) string {
 // With all isolation options, the runtime passes the conformance suite.
 func TestIntegrationRuntimeIsolated(t *testing.T) {
 	d := newCgroups(t)
-	var networks, roots sync.Map // of each state, and the state of each runtime: cases run in parallel
+	var networks, roots sync.Map // networks by state directory, and state directories by runtime, because cases run in parallel
 	open := func(t *testing.T, root string) cri.Runtime {
 		n, ok := networks.Load(root)
 		if !ok {
@@ -190,7 +190,7 @@ func TestIntegrationRuntimeIsolated(t *testing.T) {
 		roots.Store(cri.Runtime(rt), root)
 		return rt
 	}
-	t.Run("suite", func(t *testing.T) { // ends before the shared options are closed
+	t.Run("suite", func(t *testing.T) { // the group ends before the shared options are closed
 		critest.TestRuntime(t, critest.Fixture{
 			New: func(t *testing.T) cri.Runtime { return open(t, t.TempDir()) },
 			Reopen: func(t *testing.T, rt cri.Runtime) cri.Runtime {

@@ -30,7 +30,7 @@ func readLog(t *testing.T, paths ...string) map[string]string {
 		for line := range bytes.Lines(data) {
 			fields := bytes.SplitN(line, []byte{' '}, 4)
 			if len(fields) != 4 || len(fields[3]) > 16<<10+1 {
-				require.FailNow(t, "not an entry", "%.100q", line)
+				require.FailNow(t, "malformed log entry", "%.100q", line)
 			}
 			if _, err := time.Parse(time.RFC3339Nano, string(fields[0])); err != nil {
 				require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestLog(t *testing.T) {
 	}{
 		{"nothing", `:`, "", ""},
 		{"no newline at the end", `printf 'a\nb'`, "a\nb", ""},
-		{"empty lines and returns", `printf '\n\r\n\n'`, "\n\r\n\n", ""},
+		{"empty lines and carriage returns", `printf '\n\r\n\n'`, "\n\r\n\n", ""},
 		{"a megabyte without newline", `head -c 1048576 /dev/zero | tr '\0' x`, strings.Repeat("x", 1<<20), ""},
 		{"binary", `printf '\000\377\n\001 P F \033'`, "\x00\xff\n\x01 P F \x1b", ""},
 		{
@@ -72,7 +72,7 @@ func TestLog(t *testing.T) {
 			strings.Repeat("o\n", 1000), strings.Repeat("e\n", 1000),
 		},
 		{
-			"full pipes at the end", `head -c 65536 /dev/zero | tr '\0' '\n' | tee /dev/stderr`,
+			"full pipes at the exit", `head -c 65536 /dev/zero | tr '\0' '\n' | tee /dev/stderr`,
 			strings.Repeat("\n", 65536), strings.Repeat("\n", 65536),
 		},
 		{"fast writer", `yes fast | head -n 500000`, strings.Repeat("fast\n", 500000), ""},
@@ -115,7 +115,7 @@ func TestReopenLogLosesNoOutput(t *testing.T) {
 	for i := range lines {
 		fmt.Fprintln(&want, i)
 	}
-	assert.True(t, want.String() == readLog(t, append(paths, path)...)["stdout"], "lines are lost or doubled among %d", lines)
+	assert.True(t, want.String() == readLog(t, append(paths, path)...)["stdout"], "lines are lost or duplicated among %d", lines)
 }
 
 // The log and the exit code are recorded while no agent runs.

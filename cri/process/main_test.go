@@ -20,7 +20,7 @@ func TestOpenFailsWithoutMain(t *testing.T) {
 	t.Chdir("testdata/forgetful")
 	for _, test := range []struct {
 		mode, starts string
-		words        []string // of the error
+		words        []string // texts in the error
 	}{
 		{"never", "1", []string{"open process runtime", "call process.Main first in main, and in TestMain"}},
 		{"parent only", "2", []string{"StartContainer", "call process.Main first in main, and in TestMain"}},

@@ -48,7 +48,7 @@ func TestIntegrationMounts(t *testing.T) {
 	}
 	id := startContainer(t, rt, sandbox, c)
 	out := filepath.Join(logs, "out")
-	requireEventually(t, "the container has written", func() bool { _, err := os.Stat(out); return err == nil })
+	requireEventually(t, "the container has written its file", func() bool { _, err := os.Stat(out); return err == nil })
 	require.Equal(t, "hosts\nnameserver 10.9.8.7\nsearch a.b c\noptions ndots:5\nconfig\nconfig\n",
 		runToExit(t, rt, sandbox, logs, cri.ContainerConfig{Command: []string{
 			"cat", "/etc/hosts", "/etc/resolv.conf", "/var/run/secrets/app/config",
@@ -59,18 +59,18 @@ func TestIntegrationMounts(t *testing.T) {
 	require.Equal(t, "last\n", string(message))
 	require.FileExists(t, filepath.Join(volume, "written"))
 	for _, path := range []string{"/dev/termination-log", "/test-volume", "/var/run/secrets/app"} {
-		require.NoFileExists(t, path, "on the host")
-		require.NoDirExists(t, path, "on the host")
+		require.NoFileExists(t, path, "the mount point is not created on the host")
+		require.NoDirExists(t, path, "the mount point is not created on the host")
 	}
 	require.NotContains(t, hostMounts(t), volume)
 
-	// The next agent finds it, and its commands are where the container is.
+	// The next agent runs commands in the mount namespace of the container.
 	require.NoError(t, rt.Close())
 	rt = openWith(t, root, process.Options{Mounts: true})
 	require.Equal(t, "config\n", execScript(t, rt, id, "cat /test-volume/config"))
 	require.NoError(t, rt.ReopenContainerLog(t.Context(), id))
 	require.NoError(t, rt.StopContainer(t.Context(), id, 0))
-	require.NoError(t, os.RemoveAll(volume), "nothing is mounted any more")
+	require.NoError(t, os.RemoveAll(volume), "the volume can be removed: nothing is mounted")
 }
 
 func hostMounts(t *testing.T) string {

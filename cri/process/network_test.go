@@ -133,11 +133,11 @@ func TestIntegrationNetworkFails(t *testing.T) {
 	require.Empty(t, snapshot.Sandboxes)
 
 	n.setup = nil
-	sandbox, err := rt.RunSandbox(t.Context(), c) // the name is free
+	sandbox, err := rt.RunSandbox(t.Context(), c) // the name of the failed sandbox is free
 	require.NoError(t, err)
 	n.teardown = errors.New("plugin hangs")
 	require.ErrorContains(t, rt.StopSandbox(t.Context(), sandbox), "tear down network: plugin hangs")
-	require.Equal(t, cri.SandboxReady, sandboxOf(t, rt).State, "it is not given up")
+	require.Equal(t, cri.SandboxReady, sandboxOf(t, rt).State, "the sandbox stays ready after a failed teardown")
 	require.NoError(t, rt.StopSandbox(t.Context(), sandbox))
 
 	n.ready = errors.New("no CNI network is configured")
@@ -167,7 +167,7 @@ func TestIntegrationRetainTearsDownOrphanedNetworks(t *testing.T) {
 		require.NoError(t, err)
 		ids = append(ids, id)
 	}
-	require.Len(t, n.retained, 2, "again after an error, and then no more")
+	require.Len(t, n.retained, 2, "Retain is repeated after an error, and not after a success")
 	require.ElementsMatch(t, []string{kept, ids[0]}, n.retained[0])
 	require.ElementsMatch(t, []string{kept, ids[0], ids[1]}, n.retained[1])
 	require.False(t, n.spaces.Pinned("left"))
@@ -209,9 +209,9 @@ func TestIntegrationNetworkWaitsForRetain(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			names, err := w.spaces.Names()
 			require.NoError(t, err)
-			require.Empty(t, names, "nothing was set up for it")
+			require.Empty(t, names, "no network is set up during Retain")
 			go run("c")
-			time.Sleep(20 * time.Millisecond) // it has arrived, most likely
+			time.Sleep(20 * time.Millisecond) // time in which the call probably arrives
 			close(w.goOn)
 			require.True(t, w.spaces.Pinned(<-ids))
 			require.True(t, w.spaces.Pinned(<-ids))

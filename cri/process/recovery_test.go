@@ -42,15 +42,15 @@ func TestOpenFindsContainersOfKilledAgent(t *testing.T) {
 			rt := openRuntime(t, root)
 			snapshot, err := rt.List(t.Context())
 			require.NoError(t, err)
-			require.GreaterOrEqual(t, len(snapshot.Containers), started, "containers that ran are lost")
+			require.GreaterOrEqual(t, len(snapshot.Containers), started, "no started container is lost")
 			for i, c := range snapshot.Containers {
 				require.Equal(t, strconv.Itoa(i), c.Name)
-				requireEventually(t, "its state is known", func() bool { // a shim may take long to start its process
+				requireEventually(t, "the state of each container is known", func() bool { // a shim may take long to start its process
 					c = getContainer(t, rt, c.ID)
 					return c.State != cri.ContainerUnknown
 				})
 				if i < started {
-					require.NotEqual(t, cri.ContainerCreated, c.State, "container %d ran", i)
+					require.NotEqual(t, cri.ContainerCreated, c.State, "container %d was started", i)
 				}
 				if c.State == cri.ContainerCreated {
 					require.NoError(t, rt.StartContainer(t.Context(), c.ID))
@@ -91,7 +91,7 @@ func runAndKill(t *testing.T, root string, after time.Duration) (started int) {
 	defer timer.Stop()
 	for lines := bufio.NewScanner(out); lines.Scan(); started++ {
 	}
-	_ = agent.Wait() // killed, of course
+	_ = agent.Wait() // the agent was killed
 	return started
 }
 
@@ -112,7 +112,7 @@ func TestContainerOfKilledShimIsKilled(t *testing.T) {
 	assert.Equal(t, "Unknown", c.Reason)
 	assert.Contains(t, c.Message, "shim was killed")
 	assert.False(t, c.StartedAt.IsZero())
-	assert.Empty(t, processesWithEnv(t, entry), "processes survive their shim")
+	assert.Empty(t, processesWithEnv(t, entry), "the processes are killed with their shim")
 }
 
 // rewriteRun modifies the start record of a container.
@@ -198,9 +198,9 @@ func TestOpenDiscardsIncompleteState(t *testing.T) {
 	assert.Equal(t, cri.ContainerRunning, snapshot.Containers[0].State)
 	left, err := os.ReadDir(containers)
 	require.NoError(t, err)
-	assert.Len(t, left, 1, "unusable directories stay")
+	assert.Len(t, left, 1, "unusable directories are removed")
 	assert.NoFileExists(t, filepath.Join(root, "sandboxes", file))
-	assert.Empty(t, processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+broken), "nobody can stop this one any more")
+	assert.Empty(t, processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+broken), "the process of the unusable container is killed")
 }
 
 func TestSecondOpenFails(t *testing.T) {
@@ -225,7 +225,7 @@ func TestExitOfAdoptedContainerIsStreamed(t *testing.T) {
 	require.NoError(t, err)
 	var begun atomic.Bool
 	var others sync.WaitGroup
-	others.Go(func() { // nothing else says when the stream has begun
+	others.Go(func() { // no event reports that the stream has started
 		for i := 0; !begun.Load(); i++ {
 			other, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{Pod: cri.PodIdentity{UID: fmt.Sprint(i)}})
 			if !assert.NoError(t, err) || !assert.NoError(t, rt.RemoveSandbox(t.Context(), other)) {

@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	process.Main() // the test binary is the program that becomes the shim
+	process.Main() // makes the test binary the shim of a container
 	if len(os.Args) == 2 && os.Args[0] == agentName {
 		os.Exit(agentMain(os.Args[1]))
 	}
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestRuntime(t *testing.T) {
-	var roots sync.Map // of each runtime's state, by runtime: cases run in parallel
+	var roots sync.Map // state directories by runtime, because cases run in parallel
 	open := func(t *testing.T, root string) cri.Runtime {
 		rt, err := process.Open(root, process.Options{})
 		require.NoError(t, err)

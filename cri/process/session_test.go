@@ -103,11 +103,11 @@ func TestRunExec(t *testing.T) {
 		{name: "both streams", script: `echo out; echo err >&2; exit 7`, stdout: "out\n", stderr: "err\n", code: 7},
 		{name: "stdin", script: `cat; echo end`, stdin: strings.Repeat("line\n", 50_000), stdout: strings.Repeat("line\n", 50_000) + "end\n"},
 		{name: "no stdin", script: `cat; echo end`, noStdin: true, stdout: "end\n"},
-		{name: "stdin that nobody reads", script: `exit 3`, stdin: strings.Repeat("x", 1<<20), code: 3},
+		{name: "stdin that the command does not read", script: `exit 3`, stdin: strings.Repeat("x", 1<<20), code: 3},
 		{name: "signal", script: `kill -9 $$`, code: 137},
 		{name: "no terminal", script: `test -t 0 || test -t 1 || echo none`, stdout: "none\n"},
-		{name: "what is left behind", script: `sleep 1000 & echo out`, stdout: "out\n"},
-		{name: "what is left behind and writes", script: `(while :; do echo more; done) & echo $! >&2`, stderr: "*", stdout: "*"},
+		{name: "background process", script: `sleep 1000 & echo out`, stdout: "out\n"},
+		{name: "background process that writes", script: `(while :; do echo more; done) & echo $! >&2`, stderr: "*", stdout: "*"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var stdout, stderr outputBuffer
@@ -167,7 +167,7 @@ func TestRunExecSlowClient(t *testing.T) {
 	for name, tty := range map[string]bool{"pipe": false, "terminal": true} {
 		t.Run(name, func(t *testing.T) {
 			var out outputBuffer
-			size := 60_000 // fits into the pipe, so that the command ends at once
+			size := 60_000 // fits into the pipe, so that the command exits at once
 			if tty {
 				size = 3_000
 			}
@@ -226,7 +226,7 @@ func TestRunExecKillsCommandWhenClientLeaves(t *testing.T) {
 			cancel(cause)
 			require.ErrorIs(t, <-done, cause)
 			assert.Less(t, time.Since(begin), time.Minute)
-			requireEventually(t, "nothing is left of the command", func() bool { return len(processesWithEnv(t, mark)) == 1 })
+			requireEventually(t, "the command and its child processes are killed", func() bool { return len(processesWithEnv(t, mark)) == 1 })
 			keyboard.Close()
 			awaitNoLeaks(t, files, goroutines)
 		})
@@ -234,7 +234,7 @@ func TestRunExecKillsCommandWhenClientLeaves(t *testing.T) {
 	_, err := rt.RunExec(t.Context(), id, []string{"yes"}, cri.Session{Stdout: brokenWriter{}})
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 	require.ErrorContains(t, err, "write stdout")
-	requireEventually(t, "nothing is left of the command", func() bool { return len(processesWithEnv(t, mark)) == 1 })
+	requireEventually(t, "the command and its child processes are killed", func() bool { return len(processesWithEnv(t, mark)) == 1 })
 }
 
 type brokenWriter struct{}
@@ -288,11 +288,11 @@ func TestSessionsEndWhenShimIsKilled(t *testing.T) {
 		case err := <-done:
 			require.ErrorContains(t, err, "the container has exited")
 		case <-time.After(time.Minute):
-			require.Fail(t, "nobody is told")
+			require.Fail(t, "the session does not end")
 		}
 	}
 	awaitExit(t, rt, id)
-	requireEventually(t, "nothing is left", func() bool { return len(processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id)) == 0 })
+	requireEventually(t, "no process of the container is left", func() bool { return len(processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id)) == 0 })
 }
 
 // An idle session holds its goroutines, but no buffers.
@@ -319,7 +319,7 @@ func TestIdleSessionsHoldNoBuffers(t *testing.T) {
 	}
 	requireEventually(t, "all run", func() bool { return strings.Count(out.String(), "ready") == sessions })
 	each := (int64(memory()) - int64(before)) / sessions
-	t.Logf("%d bytes for each session", each)
+	t.Logf("%d bytes per session", each)
 	assert.Less(t, each, int64(48<<10))
 	cancel()
 	wg.Wait()
@@ -380,7 +380,7 @@ func TestSessionCommandIsKilledWithAgent(t *testing.T) {
 
 			rt = openRuntime(t, root)
 			assert.Equal(t, cri.ContainerRunning, getContainer(t, rt, id).State)
-			requireEventually(t, "nothing is left of the session", func() bool {
+			requireEventually(t, "no process of the session is left", func() bool {
 				for _, p := range processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id) {
 					if line, _ := os.ReadFile(fmt.Sprint("/proc/", p.PID, "/cmdline")); bytes.Contains(line, []byte("1000")) {
 						return false
@@ -425,7 +425,7 @@ func TestIntegrationRunPortForward(t *testing.T) {
 	require.NoError(t, <-done)
 	here, err := os.Readlink("/proc/self/ns/net")
 	require.NoError(t, err)
-	assert.Equal(t, path, here, "this process stays where it was")
+	assert.Equal(t, path, here, "this process stays in its own network")
 
 	c := cri.SandboxConfig{LogDirectory: t.TempDir()}
 	c.Security.Namespaces.Network = cri.NamespaceNode
@@ -456,7 +456,7 @@ func listenIn(t *testing.T, n *network, sandbox string) net.Listener {
 	defer other.Close()
 	require.NoError(t, unix.Setns(int(other.Fd()), unix.CLONE_NEWNET))
 	l, err = net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, unix.Setns(int(own.Fd()), unix.CLONE_NEWNET)) // else the thread ends with the test
+	require.NoError(t, unix.Setns(int(own.Fd()), unix.CLONE_NEWNET)) // otherwise the thread exits with the test
 	runtime.UnlockOSThread()
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })

@@ -21,13 +21,13 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
 )
 
-// startOrderly starts a container that exits with code 3 on its stop signal, and returns when it handles the signal.
-func startOrderly(t *testing.T, rt *process.Runtime, sandbox string) string {
+// startGracefulContainer starts a container that exits with code 3 on its stop signal, and returns when it handles the signal.
+func startGracefulContainer(t *testing.T, rt *process.Runtime, sandbox string) string {
 	t.Helper()
 	c := shellConfig(`trap 'sleep 0.1; exit 3' TERM; touch ready; while :; do sleep 0.05; done`)
 	c.WorkingDir = t.TempDir()
 	id := startContainer(t, rt, sandbox, c)
-	requireEventually(t, "the container heeds the signal", func() bool {
+	requireEventually(t, "the container handles its stop signal", func() bool {
 		_, err := os.Stat(filepath.Join(c.WorkingDir, "ready"))
 		return err == nil
 	})
@@ -54,7 +54,7 @@ func shimOf(t *testing.T, root, id string) int {
 func TestStopDuringDescriptorShortageDoesNotKill(t *testing.T) {
 	rt := openRuntime(t, t.TempDir())
 	sandbox, _ := runPodSandbox(t, rt)
-	id := startOrderly(t, rt, sandbox)
+	id := startGracefulContainer(t, rt, sandbox)
 	restore := withoutDescriptors(t, 0)
 	stopped := make(chan error, 1)
 	go func() { stopped <- rt.StopContainer(t.Context(), id, 20*time.Second) }()
@@ -69,10 +69,10 @@ func TestExitCodeIsReadAfterDescriptorShortage(t *testing.T) {
 	root := t.TempDir()
 	rt := openRuntime(t, root)
 	sandbox, _ := runPodSandbox(t, rt)
-	id := startOrderly(t, rt, sandbox)
+	id := startGracefulContainer(t, rt, sandbox)
 	stopped := make(chan error, 1)
 	go func() { stopped <- rt.StopContainer(t.Context(), id, 20*time.Second) }()
-	time.Sleep(50 * time.Millisecond) // within the time that the container takes to end
+	time.Sleep(50 * time.Millisecond) // within the time in which the container exits
 	restore := withoutDescriptors(t, 0)
 	time.Sleep(300 * time.Millisecond)
 	for range 3 {
@@ -80,7 +80,7 @@ func TestExitCodeIsReadAfterDescriptorShortage(t *testing.T) {
 		assert.NoError(t, err)
 	}
 	restore()
-	<-stopped // it may have failed because the outcome could not be read
+	<-stopped // may fail, because the exit code could not be read
 	assert.EqualValues(t, 3, awaitExit(t, rt, id).ExitCode)
 	require.NoError(t, rt.Close())
 	assert.EqualValues(t, 3, getContainer(t, openRuntime(t, root), id).ExitCode)
@@ -91,7 +91,7 @@ func TestStopAfterShimHadNoDescriptors(t *testing.T) {
 	root := t.TempDir()
 	rt := openRuntime(t, root)
 	sandbox, _ := runPodSandbox(t, rt)
-	id := startOrderly(t, rt, sandbox)
+	id := startGracefulContainer(t, rt, sandbox)
 	restore := withoutDescriptors(t, shimOf(t, root, id))
 	_, err := rt.ExecSync(t.Context(), id, []string{"true"}, time.Second)
 	require.Error(t, err)
@@ -107,7 +107,7 @@ func TestStopWaitsForHungShimDuringGrace(t *testing.T) {
 	root := t.TempDir()
 	rt := openRuntime(t, root)
 	sandbox, _ := runPodSandbox(t, rt)
-	id := startOrderly(t, rt, sandbox)
+	id := startGracefulContainer(t, rt, sandbox)
 	pid := shimOf(t, root, id)
 	require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
 	time.AfterFunc(11*time.Second, func() { unix.Kill(pid, unix.SIGCONT) })
@@ -121,7 +121,7 @@ func TestStopKillsContainerOfHungShimAfterGrace(t *testing.T) {
 	root := t.TempDir()
 	rt := openRuntime(t, root)
 	sandbox, _ := runPodSandbox(t, rt)
-	id := startOrderly(t, rt, sandbox)
+	id := startGracefulContainer(t, rt, sandbox)
 	require.NoError(t, unix.Kill(shimOf(t, root, id), unix.SIGSTOP))
 	began := time.Now()
 	require.NoError(t, rt.StopContainer(t.Context(), id, time.Second))
@@ -136,7 +136,7 @@ func openUnknown(t *testing.T) (rt *process.Runtime, id string, restore func()) 
 	root := t.TempDir()
 	rt = openRuntime(t, root)
 	sandbox, _ := runPodSandbox(t, rt)
-	id = startOrderly(t, rt, sandbox)
+	id = startGracefulContainer(t, rt, sandbox)
 	require.NoError(t, rt.Close())
 	record := filepath.Join(root, "containers", id, "run.json")
 	require.NoError(t, os.Rename(record, record+".away"))
@@ -184,7 +184,7 @@ func TestUnknownContainerIsReexaminedByList(t *testing.T) {
 	t.Parallel()
 	rt, id, restore := openUnknown(t)
 	restore()
-	requireEventually(t, "the state is known", func() bool { return getContainer(t, rt, id).State == cri.ContainerRunning })
+	requireEventually(t, "the state of the container is known", func() bool { return getContainer(t, rt, id).State == cri.ContainerRunning })
 }
 
 // A container whose shim never records its process can be stopped, with its grace period, and removed.

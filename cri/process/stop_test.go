@@ -28,7 +28,7 @@ func TestStopKillsAllDescendants(t *testing.T) {
 		processes    int
 	}{
 		{"children", `for i in $(seq 100); do sleep 1000 & done; wait`, 101},
-		{"deaf to TERM", `trap '' TERM; for i in $(seq 10); do sh -c 'trap "" TERM; while :; do sleep 1000; done' & done; wait`, 21},
+		{"descendants that ignore SIGTERM", `trap '' TERM; for i in $(seq 10); do sh -c 'trap "" TERM; while :; do sleep 1000; done' & done; wait`, 21},
 		{"own sessions", `for i in $(seq 10); do setsid sleep 1000 & done; wait`, 11},
 		{"daemons", `for i in $(seq 10); do (setsid sh -c 'sleep 1000 & exec sleep 1000' &) ; done; exec sleep 1000`, 21},
 	} {
@@ -43,7 +43,7 @@ func TestStopKillsAllDescendants(t *testing.T) {
 			assert.Empty(t, processesWithEnv(t, entry))
 			assert.Equal(t, cri.ContainerExited, getContainer(t, rt, id).State)
 			for pid := range childPIDs(t) {
-				assert.Contains(t, before, pid, "a child is left")
+				assert.Contains(t, before, pid, "no child process is left")
 			}
 		})
 	}
@@ -112,9 +112,9 @@ func TestStopSandboxDuringStartLeavesNoProcess(t *testing.T) {
 		require.NoError(t, err)
 		started := make(chan error, 1)
 		go func() { started <- rt.StartContainer(t.Context(), id) }()
-		time.Sleep(time.Duration(i) * 200 * time.Microsecond) // each time at another point of the start
+		time.Sleep(time.Duration(i) * 200 * time.Microsecond) // another moment of the start each time
 		require.NoError(t, rt.StopSandbox(t.Context(), sandbox))
-		<-started // it may have been refused
+		<-started // a start may be refused
 		require.NotEqual(t, cri.ContainerRunning, getContainer(t, rt, id).State)
 		require.Empty(t, processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id))
 	}
@@ -133,14 +133,14 @@ func TestCancelledStartLeavesExitedContainer(t *testing.T) {
 		err = rt.StartContainer(ctx, id)
 		cancel()
 		if err == nil {
-			continue // in time
+			continue // the start was faster than the timeout
 		}
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		state := getContainer(t, rt, id)
 		if state.State == cri.ContainerExited {
 			assert.Equal(t, "StartError", state.Reason)
 		}
-		requireEventually(t, "nothing runs", func() bool { return len(processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id)) == 0 })
+		requireEventually(t, "no process of the container is left", func() bool { return len(processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id)) == 0 })
 	}
 }
 
@@ -174,7 +174,7 @@ func TestLongestGraceAndTimeoutDoNotOverflow(t *testing.T) {
 		c := shellConfig(`trap 'sleep 0.2; exit 3' TERM; touch ready; while :; do sleep 0.05; done`)
 		c.Name, c.WorkingDir = strconv.FormatInt(int64(longest), 10), t.TempDir()
 		id := startContainer(t, rt, sandbox, c)
-		requireEventually(t, "the container heeds the signal", func() bool {
+		requireEventually(t, "the container handles its stop signal", func() bool {
 			_, err := os.Stat(filepath.Join(c.WorkingDir, "ready"))
 			return err == nil
 		})

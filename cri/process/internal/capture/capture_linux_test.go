@@ -25,7 +25,7 @@ func TestBufferedOutputIsReadAfterDeadline(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, from.SetReadDeadline(time.Now()))
 	o.readPipe()
-	assert.True(t, o.kept.String() == text, "%d bytes came", o.kept.Len())
+	assert.True(t, o.kept.String() == text, "all buffered output is read, got %d bytes", o.kept.Len())
 	o.readPipe()
-	assert.Equal(t, len(text), o.kept.Len(), "there is nothing more")
+	assert.Equal(t, len(text), o.kept.Len(), "a second read returns nothing more")
 }

@@ -55,7 +55,7 @@ func TestCopy(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			assert.Equal(t, test.want, copyToEntries(t, strings.NewReader(test.in)))
-			assert.Equal(t, test.want, copyToEntries(t, iotest.OneByteReader(strings.NewReader(test.in))), "byte by byte")
+			assert.Equal(t, test.want, copyToEntries(t, iotest.OneByteReader(strings.NewReader(test.in))), "read byte by byte")
 		})
 	}
 }
@@ -91,10 +91,10 @@ func TestReopenCreatesMissingDirectory(t *testing.T) {
 	require.NoError(t, err)
 	defer w.Close()
 	require.NoError(t, w.Copy("stdout", strings.NewReader("old\n")))
-	require.NoError(t, w.Reopen(), "nobody renamed the file")
+	require.NoError(t, w.Reopen(), "a second Reopen of the same file succeeds")
 	require.NoError(t, os.Rename(path, path+".1"))
 	require.NoError(t, os.Mkdir(path, 0o700))
-	require.Error(t, w.Reopen(), "a directory is in the way")
+	require.Error(t, w.Reopen(), "Reopen fails for a directory")
 	require.NoError(t, w.Copy("stdout", strings.NewReader("still old\n")))
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, w.Reopen())

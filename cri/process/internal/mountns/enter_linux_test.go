@@ -89,15 +89,15 @@ func TestMountPoints(t *testing.T) {
 		mounts []mountns.Mount
 		check  func()
 	}{
-		{"none", nil, func() { assertContent(t, "etc/hosts", at("etc/hosts")) }},
-		{"on what is there", []mountns.Mount{{Source: vol, Target: at("data")}, {Source: file, Target: at("etc/hosts")}}, func() {
+		{"no mounts", nil, func() { assertContent(t, "etc/hosts", at("etc/hosts")) }},
+		{"on existing mount points", []mountns.Mount{{Source: vol, Target: at("data")}, {Source: file, Target: at("etc/hosts")}}, func() {
 			assertContent(t, "vol/a", at("data/a"))
 			assertContent(t, "file", at("etc/hosts"))
 		}},
-		{"through a link of the host", []mountns.Mount{{Source: file, Target: at("link/hosts")}}, func() {
+		{"via a link of the host", []mountns.Mount{{Source: file, Target: at("link/hosts")}}, func() {
 			assertContent(t, "file", at("etc/hosts"))
 		}},
-		{"a missing file", []mountns.Mount{{Source: file, Target: at("etc/new")}}, func() {
+		{"on a missing file", []mountns.Mount{{Source: file, Target: at("etc/new")}}, func() {
 			assertContent(t, "file", at("etc/new"))
 			assertContent(t, "etc/hosts", at("etc/hosts"))
 			assertContent(t, "etc/dir/file", at("etc/dir/file"))
@@ -107,7 +107,7 @@ func TestMountPoints(t *testing.T) {
 				assert.Equal(t, os.ModeNamedPipe, info.Mode().Type())
 			}
 		}},
-		{"missing directories", []mountns.Mount{
+		{"on missing directories", []mountns.Mount{
 			{Source: vol, Target: at("x/y/z")}, {Source: file, Target: at("x/file")}, {Source: file, Target: at("deep/one/two/three")},
 		}, func() {
 			assertContent(t, "vol/a", at("x/y/z/a"))
@@ -115,7 +115,7 @@ func TestMountPoints(t *testing.T) {
 			assertContent(t, "file", at("deep/one/two/three"))
 			assertContent(t, "etc/hosts", at("etc/hosts"))
 		}},
-		{"below the root", []mountns.Mount{
+		{"on missing mount points in the root", []mountns.Mount{
 			{Source: vol, Target: "/procnet-test/data"}, {Source: file, Target: at("etc/new")}, {Source: file, Target: "/procnet-test-file"},
 		}, func() {
 			assertContent(t, "vol/a", "/procnet-test/data/a")
@@ -124,7 +124,7 @@ func TestMountPoints(t *testing.T) {
 			assertContent(t, "etc/hosts", at("etc/hosts"))
 			assert.FileExists(t, "/proc/self/stat")
 		}},
-		{"one in another, in any order", []mountns.Mount{
+		{"mounts within mounts in any order", []mountns.Mount{
 			{Source: file, Target: at("x/data/sub/f")}, {Source: vol, Target: at("x/data")}, {Source: file, Target: at("x/data/b")},
 		}, func() {
 			assertContent(t, "vol/a", at("x/data/a"))
@@ -136,7 +136,7 @@ func TestMountPoints(t *testing.T) {
 			require.NoError(t, callInNamespace(t, test.mounts, test.check))
 			assertContent(t, "etc/hosts", at("etc/hosts"))
 			assert.NoDirExists(t, "/procnet-test")
-			_ = os.Remove(at("vol/b")) // mount points in a volume are made in it
+			_ = os.Remove(at("vol/b")) // a mount point in a volume is created in the volume
 			_ = os.Remove(at("vol/sub/f"))
 			assert.Equal(t, before, listTree(t, host))
 		})
@@ -184,7 +184,7 @@ func TestReplacedDirectoryWithHungFileSystem(t *testing.T) {
 	case err := <-entered:
 		require.NoError(t, err)
 	case <-time.After(time.Minute):
-		t.Fatal("it waits for the server")
+		t.Fatal("Enter waits for the hung server")
 	}
 }
 
@@ -243,16 +243,16 @@ func TestPropagation(t *testing.T) {
 		comes, leaves bool
 	}{{mountns.Private, false, false}, {mountns.Slave, true, false}, {mountns.Shared, true, true}} {
 		t.Run("to "+string(test.p), func(t *testing.T) {
-			host, container, done := make(chan bool), make(chan bool), make(chan error) // whose turn it is
+			host, container, done := make(chan bool), make(chan bool), make(chan error) // host and container run alternately
 			go func() {
 				done <- callInNamespace(t, []mountns.Mount{{Source: src, Target: at, Propagation: test.p}}, func() {
 					host <- true
 					<-container
 					assert.Equal(t, test.comes, file(at+"/sub"))
-					assert.True(t, file(other), "what is mounted on the host appears at its own place")
+					assert.True(t, file(other), "a mount of the host appears at its path")
 					host <- true
 					<-container
-					assert.False(t, file(other), "what is unmounted on the host goes")
+					assert.False(t, file(other), "an unmount of the host removes the mount")
 					assert.False(t, file(at+"/sub"))
 					tmpfs(at + "/sub")
 					host <- true
@@ -297,22 +297,22 @@ func TestRefusals(t *testing.T) {
 		mounts []mountns.Mount
 		want   string
 	}{
-		{"a file on a directory", []mountns.Mount{{Source: at("file"), Target: at("dir")}}, "mount point is a directory, source is a file"},
-		{"a directory on a file", []mountns.Mount{{Source: at("dir"), Target: at("file")}}, "mount point is a file, source is a directory"},
-		{"below a file", []mountns.Mount{{Source: at("dir"), Target: at("file/x/y")}}, `element "x": not a directory`},
-		{"a loop", []mountns.Mount{{Source: at("dir"), Target: at("loop/x")}}, `element "loop": too many levels`},
-		{"a link through nothing", []mountns.Mount{{Source: at("dir"), Target: at("dangling")}}, `leads through "absent"`},
-		{"a link in a volume", []mountns.Mount{vol, {Source: at("file"), Target: at("dir/link/passwd")}}, "is a link in the mount at " + at("dir")},
+		{"file on a directory", []mountns.Mount{{Source: at("file"), Target: at("dir")}}, "mount point is a directory, source is a file"},
+		{"directory on a file", []mountns.Mount{{Source: at("dir"), Target: at("file")}}, "mount point is a file, source is a directory"},
+		{"mount point below a file", []mountns.Mount{{Source: at("dir"), Target: at("file/x/y")}}, `element "x": not a directory`},
+		{"mount point is a link loop", []mountns.Mount{{Source: at("dir"), Target: at("loop/x")}}, `element "loop": too many levels`},
+		{"mount point is a dangling link", []mountns.Mount{{Source: at("dir"), Target: at("dangling")}}, `leads through "absent"`},
+		{"mount point is a link in a volume", []mountns.Mount{vol, {Source: at("file"), Target: at("dir/link/passwd")}}, "is a link in the mount at " + at("dir")},
 		{
-			"missing in a read-only volume",
+			"missing mount point in a read-only volume",
 			[]mountns.Mount{readOnly, {Source: at("file"), Target: at("dir/new")}},
 			`mount point "new" is missing in the mount at ` + at("dir") + ": make it: read-only",
 		},
-		{"a large directory", []mountns.Mount{{Source: at("file"), Target: at("many/new")}}, "more than 1000 entries"},
-		{"in a shared mount", []mountns.Mount{
+		{"missing mount point in a large directory", []mountns.Mount{{Source: at("file"), Target: at("many/new")}}, "more than 1000 entries"},
+		{"missing mount point in a shared mount", []mountns.Mount{
 			{Source: at("shared"), Target: at("dir"), Propagation: mountns.Shared}, {Source: at("vol"), Target: at("dir/dir")},
 		}, "would show it to the host"},
-		{"a source below a file", []mountns.Mount{{Source: at("file/x"), Target: at("dir")}}, "open source: not a directory"},
+		{"source below a file", []mountns.Mount{{Source: at("file/x"), Target: at("dir")}}, "open source: not a directory"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := callInNamespace(t, test.mounts, func() {})
@@ -369,7 +369,7 @@ func TestMountPointRace(t *testing.T) {
 	}()
 	made, links := 0, 0
 	end := time.Now().Add(mounttest.RaceTime(t))
-	late := end.Add(time.Minute) // on a busy machine it takes longer until both have happened
+	late := end.Add(time.Minute) // a busy machine may need more time for both outcomes
 	for time.Now().Before(end) || (made == 0 || links == 0) && time.Now().Before(late) {
 		mounts := []mountns.Mount{{Source: at("vol"), Target: at("at")}, {Source: at("file"), Target: at("at/real/new/deep")}}
 		err := callInNamespace(t, mounts, func() {})
@@ -380,7 +380,7 @@ func TestMountPointRace(t *testing.T) {
 		}
 		entries, err := os.ReadDir(at("outside"))
 		require.NoError(t, err)
-		require.Empty(t, entries, "after %d swaps", swaps.Load())
+		require.Empty(t, entries, "no mount point is created outside, after %d swaps", swaps.Load())
 		_ = os.RemoveAll(at("vol/real/new"))
 	}
 	close(stop)

@@ -93,7 +93,7 @@ func TestForward(t *testing.T) {
 			assert.Equal(t, sha256.Sum256(data), sha256.Sum256(back))
 			require.NoError(t, <-done)
 			_, err = conn.Write([]byte("x"))
-			assert.ErrorIs(t, err, net.ErrClosed, "it closes the stream")
+			assert.ErrorIs(t, err, net.ErrClosed, "the stream is closed")
 		})
 	}
 }
@@ -187,7 +187,7 @@ func TestForwardResetsStalledPortOnly(t *testing.T) {
 	case err := <-stalled:
 		require.ErrorIs(t, err, portforward.ErrStalled)
 	case <-time.After(time.Minute):
-		require.Fail(t, "the connection is not reset")
+		require.Fail(t, "the stalled connection is not reset")
 	}
 	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before+8 && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)

@@ -53,7 +53,7 @@ func TestDescendants(t *testing.T) {
 	process := func(pid, parent int) procfs.Process { return procfs.Process{PID: pid, Parent: parent} }
 	tree := procfs.NewTree([]procfs.Process{
 		process(2, 1), process(3, 2), process(4, 3), process(5, 2), process(6, 1),
-		process(8, 9), process(9, 8), // a circle, as reused PIDs can make it look
+		process(8, 9), process(9, 8), // a cycle, as reused PIDs can produce
 	})
 	pids := func(of int) (pids []int) {
 		for _, p := range tree.Descendants(of) {
@@ -77,15 +77,15 @@ func TestKill(t *testing.T) {
 
 	earlier := p
 	earlier.Start--
-	require.NoError(t, procfs.Kill(earlier), "an earlier process of this PID is gone, which is what was wanted")
+	require.NoError(t, procfs.Kill(earlier), "success, because the earlier process with this PID has exited")
 	select {
 	case <-ended:
-		require.Fail(t, "killed a process for another that had its PID")
+		require.Fail(t, "Kill killed another process that reused the PID")
 	case <-time.After(50 * time.Millisecond):
 	}
 	require.NoError(t, procfs.Kill(p))
 	<-ended
-	require.NoError(t, procfs.Kill(p), "it has ended")
+	require.NoError(t, procfs.Kill(p), "success, because the process has exited")
 }
 
 func TestHasEnv(t *testing.T) {

@@ -42,5 +42,5 @@ func TestOpen(t *testing.T) {
 	}
 	require.NoError(t, cmd.Wait())
 	assert.Regexp(t, `^17 91\r\n/dev/pts/\d+\r\nend\r\n$`, out.String())
-	assert.Error(t, pty.Resize(slave, 1, 1), "of a closed file")
+	assert.Error(t, pty.Resize(slave, 1, 1), "Resize fails for a closed file")
 }

@@ -37,13 +37,13 @@ func TestKillAndRemoveCgroupsRemovesDescendants(t *testing.T) {
 
 	deep := filepath.Join(root, "deep")
 	require.NoError(t, os.MkdirAll(filepath.Join(deep, strings.Repeat("d/", maxCgroupDepth+1)), 0o700))
-	require.ErrorIs(t, killAndRemoveCgroups([]string{deep}, 50*time.Millisecond), unix.ENOTEMPTY, "it is left to whoever removes the container")
+	require.ErrorIs(t, killAndRemoveCgroups([]string{deep}, 50*time.Millisecond), unix.ENOTEMPTY, "a deeper cgroup stays until the container is removed")
 }
 
 // A cgroup that cannot be removed does not delay ReadOutcome.
 func TestReadOutcomeDoesNotWaitForCgroups(t *testing.T) {
 	dir, stuck := t.TempDir(), t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(stuck, "file"), nil, 0o600)) // as if something ran in it
+	require.NoError(t, os.WriteFile(filepath.Join(stuck, "file"), nil, 0o600)) // a non-empty directory stands for a cgroup with a process
 	boot, err := procfs.BootID()
 	require.NoError(t, err)
 	require.NoError(t, WriteSpec(dir, Spec{Cgroups: []string{stuck}}))

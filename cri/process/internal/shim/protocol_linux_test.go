@@ -121,7 +121,7 @@ func TestRequestsToOldShim(t *testing.T) {
 	require.ErrorIs(t, err, ErrOldShim)
 	for _, fd := range fds {
 		_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-		require.ErrorIs(t, err, unix.EBADF, "they are closed after an error too")
+		require.ErrorIs(t, err, unix.EBADF, "the descriptors are closed even after an error")
 	}
 }
 
@@ -188,13 +188,13 @@ func requestReply(t testing.TB, k *shimServer, message []byte, fds []int) reply 
 	if len(message) > 0 {
 		_, _, err = conns[0].WriteMsgUnix(message[:1], unix.UnixRights(fds...), nil)
 		require.NoError(t, err)
-		_, _ = conns[0].Write(message[1:]) // the keeper may have refused it already
+		_, _ = conns[0].Write(message[1:]) // the shim may already have refused the request
 	}
 	_ = conns[0].CloseWrite()
 	select {
 	case <-done:
 	case <-time.After(20 * time.Second):
-		require.Fail(t, "the request is not answered", "%q", message)
+		require.Fail(t, "the request gets no reply", "%q", message)
 	}
 	return answer
 }
@@ -288,7 +288,7 @@ func FuzzReply(f *testing.F) {
 			_, _ = conns[1].Write(answer)
 			conns[1].Close()
 		}()
-		h := newHandle("", 0, -1) // of a shim that has ended
+		h := newHandle("", 0, -1) // stands for a shim that has exited
 		a, err := h.readAttached(t.Context(), request{Op: opAttach, Version: protocol}, conns[0])
 		if err != nil {
 			conns[0].Close()

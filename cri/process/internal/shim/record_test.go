@@ -27,7 +27,7 @@ func TestExitSurvivesPowerLoss(t *testing.T) {
 	require.NoError(t, WriteRecord(filepath.Join(dir, runFile), Run{PID: 7}))
 
 	var synced []string
-	named := false // the exit record had its name when the directory came to the disk
+	named := false // whether the exit record already had its name when the directory was synced
 	require.NoError(t, writeExitSynced(dir, Exit{Code: 3}, func(f *os.File) error {
 		synced = append(synced, f.Name())
 		if f.Name() == dir {
@@ -36,7 +36,7 @@ func TestExitSurvivesPowerLoss(t *testing.T) {
 		}
 		return f.Sync()
 	}))
-	assert.Equal(t, filepath.Join(dir, exitFile+".tmp"), synced[0], "the content comes before the name")
+	assert.Equal(t, filepath.Join(dir, exitFile+".tmp"), synced[0], "the content is synced before the name")
 	assert.ElementsMatch(t, []string{
 		filepath.Join(dir, exitFile+".tmp"), filepath.Join(dir, "record.json"), filepath.Join(dir, runFile), dir, containers,
 	}, synced)
@@ -65,7 +65,7 @@ func TestReadRecordDoesNotBlockOnHostileFiles(t *testing.T) {
 		case err := <-done:
 			return err
 		case <-time.After(10 * time.Second):
-			t.Fatal("reading does not end")
+			t.Fatal("ReadRecord does not return")
 			return nil
 		}
 	}
@@ -74,7 +74,7 @@ func TestReadRecordDoesNotBlockOnHostileFiles(t *testing.T) {
 		"device":    func() error { return os.Symlink("/dev/zero", path) },
 		"directory": func() error { return os.Mkdir(path, 0o700) },
 		"large": func() error {
-			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)) // of holes
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)) // a sparse file of 1 TiB
 		},
 	} {
 		require.NoError(t, put(), name)
@@ -93,7 +93,7 @@ func TestReadOutcomeDuringDescriptorShortage(t *testing.T) {
 	require.NoError(t, writeExit(dir, Exit{Code: 3}))
 	good := filepath.Join(dir, exitFile)
 	require.NoError(t, os.Rename(good, good+".good"))
-	require.NoError(t, os.Symlink(exitFile, good)) // a link to itself: this record alone cannot be read
+	require.NoError(t, os.Symlink(exitFile, good)) // a link to itself: only this record cannot be read
 	_, err := ReadOutcome(dir, "MARK=x")
 	require.ErrorIs(t, err, unix.ELOOP)
 	require.NoError(t, os.Rename(good+".good", good))

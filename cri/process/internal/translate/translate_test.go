@@ -26,7 +26,7 @@ func TestLimits(t *testing.T) {
 			"CPU", &cri.Resources{CPUShares: 512, CPUQuota: 50000, CPUPeriod: 100000},
 			cgroups.Resources{CPUShares: 512, CPUQuota: 50000, CPUPeriod: 100000},
 		},
-		{"a period of nothing", &cri.Resources{CPUPeriod: 100000}, cgroups.Resources{}},
+		{"period without quota", &cri.Resources{CPUPeriod: 100000}, cgroups.Resources{}},
 		{"no quota", &cri.Resources{CPUQuota: -1}, cgroups.Resources{CPUQuota: cgroups.Unlimited}},
 		{
 			"no swap", &cri.Resources{MemoryLimit: 100, SwapLimit: 100},
@@ -40,7 +40,7 @@ func TestLimits(t *testing.T) {
 			"all swap", &cri.Resources{MemoryLimit: 100, SwapLimit: -1},
 			cgroups.Resources{MemoryMax: new(int64(100)), SwapMax: new(int64(cgroups.Unlimited))},
 		},
-		{"swap of no memory", &cri.Resources{SwapLimit: 150}, cgroups.Resources{}},
+		{"swap limit without memory limit", &cri.Resources{SwapLimit: 150}, cgroups.Resources{}},
 		{"the rest", &cri.Resources{
 			CpusetCPUs: "0-1", CpusetMems: "0", HugepageLimits: []cri.HugepageLimit{{PageSize: "2MB", Limit: math.MaxUint64}},
 			Unified: map[string]string{"memory.high": "1"}, OOMScoreAdj: 5,
