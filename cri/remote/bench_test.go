@@ -117,7 +117,7 @@ func dialEncoded(b *testing.B, sandboxes, containers proto.Message) *remote.Clie
 	v1.RegisterRuntimeServiceServer(g, v1.UnimplementedRuntimeServiceServer{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := g.Serve(l); !errors.Is(err, grpc.ErrServerStopped) { // as it is if it was stopped before it began
+		if err := g.Serve(l); !errors.Is(err, grpc.ErrServerStopped) { // returned if the server was stopped before Serve
 			assert.NoError(b, err)
 		}
 	})

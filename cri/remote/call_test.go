@@ -36,16 +36,16 @@ func TestCallDeadlineIsTimeLimit(t *testing.T) {
 		{"run sandbox", func(ctx context.Context, c *remote.Client) {
 			_, _ = c.RunSandbox(ctx, &cri.SandboxConfig{})
 		}, "RunPodSandbox", 2 * T},
-		{"stop adds the grace period", func(ctx context.Context, c *remote.Client) {
+		{"stop with a grace period", func(ctx context.Context, c *remote.Client) {
 			_ = c.StopContainer(ctx, "c", time.Minute)
 		}, "StopContainer", T + time.Minute},
 		{"stop with a negative grace period", func(ctx context.Context, c *remote.Client) {
 			_ = c.StopContainer(ctx, "c", -time.Hour)
 		}, "StopContainer", T},
-		{"stop with a grace period without end", func(ctx context.Context, c *remote.Client) {
+		{"stop with the longest grace period", func(ctx context.Context, c *remote.Client) {
 			_ = c.StopContainer(ctx, "c", math.MaxInt64)
 		}, "StopContainer", forever},
-		{"exec adds its timeout", func(ctx context.Context, c *remote.Client) {
+		{"exec with a timeout", func(ctx context.Context, c *remote.Client) {
 			_, _ = c.ExecSync(ctx, "c", nil, time.Minute)
 		}, "ExecSync", T + time.Minute},
 		{"exec without a timeout", func(ctx context.Context, c *remote.Client) {
@@ -54,11 +54,11 @@ func TestCallDeadlineIsTimeLimit(t *testing.T) {
 		{"pull", func(ctx context.Context, c *remote.Client) {
 			_, _ = c.PullImage(ctx, cri.ImageSpec{}, nil, nil)
 		}, "PullImage", forever},
-		{"a limit of its own", func(ctx context.Context, c *remote.Client) { _, _ = c.Status(ctx) }, "Status", time.Minute},
-		{"a limit of its own, and none", func(ctx context.Context, c *remote.Client) {
+		{"call with its own timeout", func(ctx context.Context, c *remote.Client) { _, _ = c.Status(ctx) }, "Status", time.Minute},
+		{"call with timeout disabled", func(ctx context.Context, c *remote.Client) {
 			_ = c.RemoveContainer(ctx, "c")
 		}, "RemoveContainer", forever},
-		{"the caller's deadline, which is sooner", func(ctx context.Context, c *remote.Client) {
+		{"earlier deadline of the caller", func(ctx context.Context, c *remote.Client) {
 			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 			defer cancel()
 			_ = c.StartContainer(ctx, "c")
@@ -150,7 +150,7 @@ func TestErrorsMapToCRIErrors(t *testing.T) {
 			require.True(t, ok)
 			assert.Equal(t, "StartContainer", e.Op)
 			assert.Equal(t, "id", e.ID)
-			assert.Equal(t, row.code, status.Code(e.Err), "the code stays within")
+			assert.Equal(t, row.code, status.Code(e.Err), "the gRPC code is kept")
 			for _, s := range []error{
 				cri.ErrNotFound, cri.ErrUnavailable, cri.ErrAlreadyExists, cri.ErrTooLarge,
 				context.DeadlineExceeded, context.Canceled, errors.ErrUnsupported,
@@ -212,7 +212,7 @@ func TestResponseWithoutRequiredFieldIsError(t *testing.T) {
 	for _, row := range []struct {
 		rpc    string
 		answer any
-		want   string // the field that the error names; empty: the answer is complete
+		want   string // the missing field that the error names; empty: the response is complete
 	}{
 		{"Version", version(func(*v1.VersionResponse) {}), ""},
 		{"Version", version(func(v *v1.VersionResponse) { v.Version = "" }), "version"},
@@ -354,7 +354,7 @@ func TestListPodFiltersByLabel(t *testing.T) {
 			}}, nil
 		},
 		"ListContainers": func(_ context.Context, q any) (any, error) {
-			if f := q.(*v1.ListContainersRequest).GetFilter(); f.GetPodSandboxId() != "s1" { // those in its sandbox come after
+			if f := q.(*v1.ListContainersRequest).GetFilter(); f.GetPodSandboxId() != "s1" { // containers of the sandboxes are listed later
 				containers = f.GetLabelSelector()
 			}
 			return &v1.ListContainersResponse{}, nil

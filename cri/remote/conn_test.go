@@ -93,7 +93,7 @@ func TestCheckErrorNamesAdvice(t *testing.T) {
 }
 
 // serveGreeting is a server of another protocol: it sends a greeting and closes the connection.
-func serveGreeting(t *testing.T, socket, words string) {
+func serveGreeting(t *testing.T, socket, greeting string) {
 	t.Helper()
 	l, err := net.Listen("unix", socket)
 	require.NoError(t, err)
@@ -104,7 +104,7 @@ func serveGreeting(t *testing.T, socket, words string) {
 			if err != nil {
 				return
 			}
-			_, _ = c.Write([]byte(words))
+			_, _ = c.Write([]byte(greeting))
 			_ = c.Close()
 		}
 	})
@@ -148,7 +148,7 @@ func TestClientRecoversAfterRuntimeRestart(t *testing.T) {
 		go func() { inFlight <- c.StopContainer(context.Background(), "c", time.Hour) }()
 		require.NoError(t, c.StartContainer(t.Context(), "c"))
 		stop()
-		assert.ErrorIs(t, <-inFlight, cri.ErrUnavailable, "a call that was in flight")
+		assert.ErrorIs(t, <-inFlight, cri.ErrUnavailable, "a running call fails")
 
 		begin := time.Now()
 		for range 20 {
@@ -187,7 +187,7 @@ func dialStream(t *testing.T, play func(grpc.ServerStreamingServer[v1.ContainerE
 	v1.RegisterRuntimeServiceServer(g, streamingRuntime{play: play})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := g.Serve(l); !errors.Is(err, grpc.ErrServerStopped) { // as it is if it was stopped before it began
+		if err := g.Serve(l); !errors.Is(err, grpc.ErrServerStopped) { // returned if the server was stopped before Serve
 			assert.NoError(t, err)
 		}
 	})
@@ -209,7 +209,7 @@ func TestStreamEvents(t *testing.T) {
 		}
 		return nil
 	}
-	t.Run("a stream that the runtime closes is broken", func(t *testing.T) {
+	t.Run("stream closed by the runtime is an error", func(t *testing.T) {
 		var got []string
 		err := dialStream(t, two).StreamEvents(t.Context(), func(e cri.Event) error {
 			got = append(got, e.Type.String()+" "+e.ID)
@@ -219,14 +219,14 @@ func TestStreamEvents(t *testing.T) {
 		assert.EqualError(t, err, "GetContainerEvents: stream closed by the runtime: EOF")
 		assert.Equal(t, []string{"stopped a", "stopped b"}, got)
 	})
-	t.Run("an error of the callback ends it", func(t *testing.T) {
+	t.Run("error of the callback ends the stream", func(t *testing.T) {
 		enough := errors.New("enough")
 		calls := 0
 		err := dialStream(t, two).StreamEvents(t.Context(), func(cri.Event) error { calls++; return enough })
 		assert.Equal(t, enough, err)
 		assert.Equal(t, 1, calls)
 	})
-	t.Run("the end of ctx ends it", func(t *testing.T) {
+	t.Run("end of ctx ends the stream", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := dialStream(t, func(to grpc.ServerStreamingServer[v1.ContainerEventResponse]) error {
 			cancel()
@@ -235,11 +235,11 @@ func TestStreamEvents(t *testing.T) {
 		})
 		assert.ErrorIs(t, c.StreamEvents(ctx, func(cri.Event) error { return nil }), context.Canceled)
 	})
-	t.Run("a runtime without events", func(t *testing.T) {
+	t.Run("runtime without events", func(t *testing.T) {
 		err := dialStub(t, nil, remote.Options{}).StreamEvents(t.Context(), func(cri.Event) error { return nil })
 		assert.ErrorIs(t, err, errors.ErrUnsupported)
 	})
-	t.Run("a runtime that is not there", func(t *testing.T) {
+	t.Run("missing runtime", func(t *testing.T) {
 		c := dialClient(t, filepath.Join(t.TempDir(), "cri.sock"), remote.Options{})
 		err := c.StreamEvents(t.Context(), func(cri.Event) error { return nil })
 		assert.ErrorIs(t, err, cri.ErrUnavailable)

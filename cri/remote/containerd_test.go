@@ -54,7 +54,7 @@ func startPod(t *testing.T, client *remote.Client, script string) realPod {
 		Pod:          cri.PodIdentity{UID: uid, Name: "remote", Namespace: "remote-test"},
 		LogDirectory: t.TempDir(),
 		Labels:       map[string]string{cri.LabelPodUID: uid},
-		CgroupParent: "/nodeagent-" + uid, // containerd has no stats of sandboxes without
+		CgroupParent: "/nodeagent-" + uid, // containerd has no stats of a sandbox without cgroup parent
 		Security:     cri.SandboxSecurity{Namespaces: cri.NamespaceOptions{Network: cri.NamespaceNode}},
 	}}
 	t.Cleanup(func() {
@@ -159,7 +159,7 @@ func TestIntegrationContainerdEvents(t *testing.T) {
 	go func() {
 		ended <- client.StreamEvents(ctx, func(e cri.Event) error { events <- e; return nil })
 	}()
-	for begun, i := false, uint32(0); !begun; i++ { // nothing else says when the stream has begun
+	for begun, i := false, uint32(0); !begun; i++ { // no event reports that the stream has started
 		pod := cri.PodIdentity{UID: "remote-events", Name: "events", Namespace: "remote-test"}
 		id, err := client.RunSandbox(ctx, &cri.SandboxConfig{
 			Pod: pod, Attempt: i, Security: cri.SandboxSecurity{Namespaces: cri.NamespaceOptions{Network: cri.NamespaceNode}},
@@ -171,7 +171,7 @@ func TestIntegrationContainerdEvents(t *testing.T) {
 		case <-events:
 			begun = true
 		case <-time.After(100 * time.Millisecond):
-			require.Less(t, i, uint32(100), "the stream does not begin")
+			require.Less(t, i, uint32(100), "the stream has started")
 		}
 	}
 	p := startPod(t, client, "exit 3")
@@ -189,7 +189,7 @@ func TestIntegrationContainerdEvents(t *testing.T) {
 			assert.ErrorIs(t, <-ended, context.Canceled)
 			return
 		case <-time.After(waitLimit):
-			require.Fail(t, "no event of the container's end")
+			require.Fail(t, "no event reports the exit of the container")
 		}
 	}
 }
@@ -211,7 +211,7 @@ func TestIntegrationContainerdStats(t *testing.T) {
 				return
 			}
 		}
-		assert.Fail(t, "no stats of the container")
+		assert.Fail(t, "the container has no stats")
 	}, waitLimit, 100*time.Millisecond)
 	all, err := p.client.SandboxStats(t.Context())
 	require.NoError(t, err)
@@ -222,7 +222,7 @@ func TestIntegrationContainerdStats(t *testing.T) {
 			return
 		}
 	}
-	assert.Fail(t, "no stats of the sandbox")
+	assert.Fail(t, "the sandbox has no stats")
 }
 
 func TestIntegrationContainerdReopensLogs(t *testing.T) {
@@ -241,7 +241,7 @@ func TestIntegrationContainerdReopensLogs(t *testing.T) {
 	require.Eventually(t, grows, waitLimit, 10*time.Millisecond)
 
 	require.NoError(t, p.client.StopContainer(t.Context(), p.container, 0))
-	assert.Error(t, p.client.ReopenContainerLog(t.Context(), p.container), "of a container that has exited")
+	assert.Error(t, p.client.ReopenContainerLog(t.Context(), p.container), "reopening fails for an exited container")
 }
 
 func TestIntegrationContainerdUpdates(t *testing.T) {
@@ -251,7 +251,7 @@ func TestIntegrationContainerdUpdates(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, c.Resources)
 	assert.EqualValues(t, 512, c.Resources.CPUShares)
-	assert.EqualValues(t, 64<<20, c.Resources.MemoryLimit, "what is zero in an update stays")
+	assert.EqualValues(t, 64<<20, c.Resources.MemoryLimit, "an update keeps limits that are zero in the request")
 	assert.Equal(t, p.config.Pod.UID, c.PodUID)
 
 	err = p.client.UpdateSandbox(t.Context(), p.sandbox, nil, &cri.Resources{CPUShares: 512})

@@ -26,10 +26,10 @@ func TestExecSyncTimeoutOfCRIO(t *testing.T) {
 		takes   time.Duration
 		want    error
 	}{
-		"out of time":                  {-1, time.Second, time.Second, context.DeadlineExceeded},
-		"no timeout":                   {-1, 0, 0, nil},
-		"the runtime did not wait":     {-1, time.Minute, 0, nil},
-		"ended itself, but at the end": {137, time.Millisecond, 10 * time.Millisecond, nil},
+		"command timed out":                   {-1, time.Second, time.Second, context.DeadlineExceeded},
+		"no timeout":                          {-1, 0, 0, nil},
+		"runtime returned before the timeout": {-1, time.Minute, 0, nil},
+		"command exited at the timeout":       {137, time.Millisecond, 10 * time.Millisecond, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

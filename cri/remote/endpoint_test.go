@@ -18,7 +18,7 @@ import (
 func TestIntegrationEndpoint(t *testing.T) {
 	endpoint := os.Getenv("NODEAGENT_CRI_ENDPOINT")
 	if endpoint == "" {
-		t.Skip("NODEAGENT_CRI_ENDPOINT names no runtime")
+		t.Skip("NODEAGENT_CRI_ENDPOINT is not set")
 	}
 	open := func() cri.Runtime { return dialClient(t, endpoint, remote.Options{}) }
 	critest.TestRuntime(t, critest.Fixture{

@@ -162,7 +162,7 @@ func TestListPodOfLabelledPodNeedsNoFullList(t *testing.T) {
 
 	pod, err = client.ListPod(t.Context(), "u2")
 	require.NoError(t, err)
-	assert.Len(t, pod.Sandboxes, 1, "crictl has made it")
+	assert.Len(t, pod.Sandboxes, 1, "the sandbox that crictl created is listed")
 	large = true
 	pod, err = client.ListPod(t.Context(), "u2")
 	require.NoError(t, err)

@@ -60,7 +60,7 @@ func serveStub(t testing.TB, socket string, a stubResponses) (stop func()) {
 	v1.RegisterImageServiceServer(g, v1.UnimplementedImageServiceServer{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := g.Serve(l); !errors.Is(err, grpc.ErrServerStopped) { // as it is if it was stopped before it began
+		if err := g.Serve(l); !errors.Is(err, grpc.ErrServerStopped) { // returned if the server was stopped before Serve
 			assert.NoError(t, err)
 		}
 	})
