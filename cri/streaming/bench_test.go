@@ -26,7 +26,7 @@ func benchmarkModes(b *testing.B, f func(b *testing.B, r *testNode)) {
 				mode = "streamer"
 			}
 			r := newTestNode(b, mode, streaming.Options{})
-			if way == "floor" { // a server that only redirects the client to the URL of the runtime
+			if way == "floor" { // a server that redirects the client to the URL of the runtime
 				s := streamtest.Serve(handler{r.Server})
 				b.Cleanup(s.Close)
 				r.http.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { redirect(w, req, s) })
@@ -64,7 +64,7 @@ func (r *testNode) locate(b *testing.B, url string) string {
 	return rec.Body.String()
 }
 
-// An exec of a command that only ends.
+// Each exec runs a command that exits at once.
 func BenchmarkExec(b *testing.B) {
 	benchmarkModes(b, func(b *testing.B, r *testNode) {
 		for b.Loop() {

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
-// everywhere runs a test with each protocol and each kind of runtime.
-func everywhere(t *testing.T, f func(t *testing.T, r *testNode, protocol string)) {
+// runWithProtocols runs a test with each protocol and each kind of runtime.
+func runWithProtocols(t *testing.T, f func(t *testing.T, r *testNode, protocol string)) {
 	for _, mode := range modes {
 		for _, protocol := range streamtest.Protocols() {
 			t.Run(mode+"/"+protocol, func(t *testing.T) { f(t, newTestNode(t, mode, streaming.Options{}), protocol) })
@@ -27,7 +27,7 @@ func everywhere(t *testing.T, f func(t *testing.T, r *testNode, protocol string)
 }
 
 func TestCommandOutputs(t *testing.T) {
-	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
+	runWithProtocols(t, func(t *testing.T, r *testNode, protocol string) {
 		got := r.runExec(t, protocol, streamtest.Command{}, "out=hello", "err=world")
 		require.NoError(t, got.err)
 		assert.Equal(t, "hello", got.stdout.String())
@@ -42,7 +42,7 @@ func TestCommandOutputs(t *testing.T) {
 
 func TestCommandExitCode(t *testing.T) {
 	const message = "command terminated with non-zero exit code: error executing command [out=x exit=42], exit code 42"
-	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
+	runWithProtocols(t, func(t *testing.T, r *testNode, protocol string) {
 		got := r.runExec(t, protocol, streamtest.Command{}, "out=x", "exit=42")
 		require.NoError(t, got.err)
 		assert.Equal(t, "x", got.stdout.String())
@@ -51,7 +51,7 @@ func TestCommandExitCode(t *testing.T) {
 			assert.JSONEq(t, `{"status":"Failure","message":"`+message+`","reason":"NonZeroExitCode",
 				"details":{"causes":[{"reason":"ExitCode","message":"42"}]}}`, got.fault)
 		case protocol == "SPDY channel.k8s.io":
-			assert.Empty(t, got.fault, "its error stream is reset before the command runs, as ever")
+			assert.Empty(t, got.fault, "the oldest protocol cannot send an exit code")
 		default:
 			assert.Equal(t, message, got.fault)
 		}
@@ -59,7 +59,7 @@ func TestCommandExitCode(t *testing.T) {
 }
 
 func TestRuntimeErrorReachesTheClient(t *testing.T) {
-	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
+	runWithProtocols(t, func(t *testing.T, r *testNode, protocol string) {
 		got := r.runExec(t, protocol, streamtest.Command{}, "fail=no such file")
 		require.NoError(t, got.err)
 		const message = "Internal error occurred: error executing command in container: no such file"
@@ -81,9 +81,9 @@ func TestRuntimeErrorReachesTheClient(t *testing.T) {
 // Stdin reaches the command, and its end too in protocols that can send it.
 func TestStdinAndItsEndReachTheCommand(t *testing.T) {
 	text := strings.Repeat("some text that is longer than a frame\n", 5000)
-	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
+	runWithProtocols(t, func(t *testing.T, r *testNode, protocol string) {
 		if strings.HasPrefix(protocol, "WebSocket") && !strings.Contains(protocol, "v5") {
-			t.Log("this protocol has no end of stdin but that of the connection")
+			t.Log("in this protocol stdin ends only with the connection")
 			got := r.runExec(t, protocol, streamtest.Command{Stdin: strings.NewReader("abc")}, "sleep=50ms", "out=done")
 			require.NoError(t, got.err)
 			assert.Equal(t, "done", got.stdout.String())
@@ -96,12 +96,12 @@ func TestStdinAndItsEndReachTheCommand(t *testing.T) {
 }
 
 func TestTerminalSizesReachTheCommand(t *testing.T) {
-	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
+	runWithProtocols(t, func(t *testing.T, r *testNode, protocol string) {
 		c := streamtest.Command{TTY: true, Sizes: []cri.TerminalSize{{Width: 132, Height: 43}}}
 		steps := []string{"out=a", "err=b", "size"}
 		want := "ab132x43"
 		if strings.HasSuffix(protocol, " channel.k8s.io") || strings.Contains(protocol, "SPDY v2") {
-			if strings.HasPrefix(protocol, "SPDY") { // has no sizes yet
+			if strings.HasPrefix(protocol, "SPDY") { // the protocol has no terminal sizes
 				steps, want = steps[:2], "ab"
 			}
 		}
@@ -113,7 +113,7 @@ func TestTerminalSizesReachTheCommand(t *testing.T) {
 }
 
 func TestAttach(t *testing.T) {
-	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
+	runWithProtocols(t, func(t *testing.T, r *testNode, protocol string) {
 		r.runtime.Main = []string{"out=log line", "exit=7"}
 		var out strings.Builder
 		c := streamtest.Command{Protocol: protocol, Stdout: &out}
@@ -122,7 +122,7 @@ func TestAttach(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "log line", out.String())
 		if asJSON(protocol) {
-			assert.JSONEq(t, `{"status":"Success"}`, fault, "the exit code of a container is not that of the session")
+			assert.JSONEq(t, `{"status":"Success"}`, fault, "the status of an attach does not depend on the exit code of the container")
 		}
 	})
 }
@@ -139,7 +139,7 @@ func TestAttachWithoutTerminalToContainerWithOne(t *testing.T) {
 			}
 			var out, errs strings.Builder
 			c := streamtest.Command{Protocol: protocol, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs}
-			c.URL = r.sessionURL("attach", "uid/c", streamtest.Command{Stdin: c.Stdin, Stdout: &out, TTY: true}) // as package nodeapi has it
+			c.URL = r.sessionURL("attach", "uid/c", streamtest.Command{Stdin: c.Stdin, Stdout: &out, TTY: true}) // like package nodeapi
 			fault, err := c.Run(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, "ab", out.String())
@@ -154,7 +154,7 @@ func TestAttachWithoutTerminalToContainerWithOne(t *testing.T) {
 
 // Large output arrives complete, however it is split into frames.
 func TestLargeOutputArrivesWhole(t *testing.T) {
-	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
+	runWithProtocols(t, func(t *testing.T, r *testNode, protocol string) {
 		got := r.runExec(t, protocol, streamtest.Command{}, "flood=3000001", "err=end")
 		require.NoError(t, got.err)
 		want := make([]byte, 3000001)

@@ -97,7 +97,7 @@ func TestIntegrationContainerd(t *testing.T) {
 				require.NoError(t, got.err)
 				assert.Equal(t, len(text), got.stdout.Len())
 			}
-			if asJSON(protocol) && !strings.HasPrefix(protocol, "WebSocket v4") { // for which containerd ends the terminal's input
+			if asJSON(protocol) && !strings.HasPrefix(protocol, "WebSocket v4") { // for these protocols containerd closes the terminal's input
 				size := []cri.TerminalSize{{Width: 132, Height: 43}}
 				got = r.runCommand(t, "exec", container, streamtest.Command{Protocol: protocol, TTY: true, Sizes: size},
 					"/bin/sh", "-c", `i=0; while [ "$(stty size)" != "43 132" ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i+1)); done; stty size`)
@@ -185,7 +185,7 @@ func forwardToHost(t *testing.T, r *testNode, sandbox string, tunnel bool) {
 		require.NoError(t, c.Close())
 	}
 	bad, err := f.Connect(t.Context(), 1)
-	if err != nil { // containerd resets the stream, now and then before it has accepted it
+	if err != nil { // containerd resets the stream, sometimes before it has accepted it
 		assert.ErrorContains(t, err, "reset by the peer")
 		return
 	}

@@ -51,7 +51,7 @@ func FuzzRuntimeRequest(f *testing.F) {
 	})
 }
 
-// When a session has to be looked at, and why it ends.
+// The check returns the time until the next check, or the error that ends the session.
 func TestIdleLimitsCheck(t *testing.T) {
 	now := time.Unix(1000, 0)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
@@ -64,11 +64,11 @@ func TestIdleLimitsCheck(t *testing.T) {
 	}{
 		{"no limits", idleLimits{-1, -1}, ago(time.Hour), ago(time.Hour), 0, nil},
 		{"fresh", idleLimits{10 * time.Second, 20 * time.Second}, now, time.Time{}, 10 * time.Second, nil},
-		{"quiet for a while", idleLimits{10 * time.Second, 20 * time.Second}, ago(4 * time.Second), time.Time{}, 6 * time.Second, nil},
+		{"idle for less than the limit", idleLimits{10 * time.Second, 20 * time.Second}, ago(4 * time.Second), time.Time{}, 6 * time.Second, nil},
 		{"idle", idleLimits{10 * time.Second, 20 * time.Second}, ago(10 * time.Second), time.Time{}, 0, ErrIdleTimeout},
-		{"a write waits", idleLimits{time.Hour, 20 * time.Second}, now, ago(5 * time.Second), 15 * time.Second, nil},
-		{"a write waits too long", idleLimits{time.Hour, 20 * time.Second}, now, ago(20 * time.Second), 0, ErrStallTimeout},
-		{"no write waits", idleLimits{-1, 20 * time.Second}, ago(time.Hour), time.Time{}, 20 * time.Second, nil},
+		{"blocked write", idleLimits{time.Hour, 20 * time.Second}, now, ago(5 * time.Second), 15 * time.Second, nil},
+		{"blocked write beyond the limit", idleLimits{time.Hour, 20 * time.Second}, now, ago(20 * time.Second), 0, ErrStallTimeout},
+		{"no idle limit and no blocked write", idleLimits{-1, 20 * time.Second}, ago(time.Hour), time.Time{}, 20 * time.Second, nil},
 		{"idle alone", idleLimits{10 * time.Second, -1}, ago(time.Second), ago(time.Hour), 9 * time.Second, nil},
 	}
 	for _, test := range tests {

@@ -22,8 +22,10 @@ import (
 // An agent with an HTTP API of its own serves kubectl exec and port-forward of a runtime.
 func ExampleServer() {
 	server, err := streaming.New(streaming.Options{
-		Runner: &streamtest.Runtime{}, // or Streamer, a *remote.Client
-		Hooks:  streaming.Hooks{SessionFinished: func(s streaming.Session, err error) { fmt.Printf("%s of %s: %s\n", s.Kind, s.Target.ID, outcome(err)) }},
+		Runner: &streamtest.Runtime{}, // or Streamer, for example a *remote.Client
+		Hooks: streaming.Hooks{SessionFinished: func(s streaming.Session, err error) {
+			fmt.Printf("%s of %s: %s\n", s.Kind, s.Target.ID, sessionOutcome(err))
+		}},
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -52,8 +54,8 @@ func ExampleServer() {
 	ctx := context.Background()
 	url := node.URL + "/exec/web?output=1&command=out%3Dhello%0A" // the command of this runtime prints hello
 	_, err = streamtest.Command{URL: url, Protocol: "SPDY v4.channel.k8s.io", Stdout: os.Stdout}.Run(ctx)
-	server.CloseSessions("web", "the container has exited") // none is left
-	server.Shutdown(ctx)                                    // waits for the sessions, and refuses new ones
+	server.CloseSessions("web", "the container has exited") // no session is running
+	server.Shutdown(ctx)                                    // waits for the sessions and refuses new ones
 	fmt.Println(err)
 	// Output:
 	// hello
@@ -61,8 +63,8 @@ func ExampleServer() {
 	// <nil>
 }
 
-// outcome returns the label that an agent counts a session with.
-func outcome(err error) string {
+// sessionOutcome returns the label that an agent counts a session with.
+func sessionOutcome(err error) string {
 	switch {
 	case err == nil:
 		return "completed"

@@ -24,16 +24,16 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
-// soak returns long if NODEAGENT_SOAK=1 is set, otherwise short.
-func soak[T any](long, short T) T {
+// soakDuration returns long if NODEAGENT_SOAK=1 is set, otherwise short.
+func soakDuration[T any](long, short T) T {
 	if os.Getenv("NODEAGENT_SOAK") == "1" {
 		return long
 	}
 	return short
 }
 
-// hostile has the protocols of these tests: one that is proxied unchanged, and one that is translated.
-var hostile = []string{"SPDY v4.channel.k8s.io", "WebSocket v5.channel.k8s.io"}
+// hostileProtocols has the protocols of these tests: one that is proxied unchanged, and one that is translated.
+var hostileProtocols = []string{"SPDY v4.channel.k8s.io", "WebSocket v5.channel.k8s.io"}
 
 // startRelay starts a relay in front of the node.
 func (r *testNode) startRelay(t testing.TB) *streamtest.Relay {
@@ -63,7 +63,7 @@ func memoryGrowth(before uint64) uint64 { return max(before, memoryInUse()) - be
 // A client that reads a byte per second holds only its own buffers, and does not delay other sessions.
 func TestSlowReaderHoldsBoundedMemory(t *testing.T) {
 	for _, mode := range modes {
-		for _, protocol := range hostile {
+		for _, protocol := range hostileProtocols {
 			t.Run(mode+"/"+protocol, func(t *testing.T) {
 				r := newTestNode(t, mode, streaming.Options{})
 				r.runExec(t, protocol, streamtest.Command{}, "flood=1000000")
@@ -86,7 +86,7 @@ func TestSlowReaderHoldsBoundedMemory(t *testing.T) {
 				}()
 				<-first
 				relay.SetDelay(time.Second)
-				for until := time.Now().Add(soak(20*time.Second, 0)); ; {
+				for until := time.Now().Add(soakDuration(20*time.Second, 0)); ; {
 					for range 5 {
 						got := r.runExec(t, protocol, streamtest.Command{}, "flood=2000000")
 						require.NoError(t, got.err)
@@ -96,8 +96,8 @@ func TestSlowReaderHoldsBoundedMemory(t *testing.T) {
 						break
 					}
 				}
-				assert.True(t, eventually(func() bool { return len(r.Streams()) == 1 }), "who reads slowly is there, too, and nobody else")
-				assert.Less(t, memoryGrowth(before), uint64(16<<20), "of both ends, the network, the runtime and the node")
+				assert.True(t, eventually(func() bool { return len(r.Streams()) == 1 }), "only the session of the slow reader is left")
+				assert.Less(t, memoryGrowth(before), uint64(16<<20), "memory of client, runtime, node and network")
 				cancel()
 				relay.Close()
 				<-done
@@ -110,7 +110,7 @@ func TestSlowReaderHoldsBoundedMemory(t *testing.T) {
 // vanishingSession is a session whose client stops responding.
 type vanishingSession struct {
 	name string
-	open func(t *testing.T, r *testNode, relay *streamtest.Relay) // returns when it is under way
+	open func(t *testing.T, r *testNode, relay *streamtest.Relay) // returns when the session runs
 	why  error
 }
 
@@ -174,7 +174,7 @@ func vanishingForward(tunnel, flood bool) func(*testing.T, *testNode, *streamtes
 func TestSessionEndsWhenPeerVanishes(t *testing.T) {
 	for _, mode := range modes {
 		var all []vanishingSession
-		for _, protocol := range hostile {
+		for _, protocol := range hostileProtocols {
 			all = append(all,
 				vanishingSession{"exec that writes/" + protocol, vanishingCommand("exec", protocol, "flood=1000000000000"), streaming.ErrStallTimeout},
 				vanishingSession{"exec that waits/" + protocol, vanishingCommand("exec", protocol, "out=x", "hang"), streaming.ErrIdleTimeout},
@@ -201,7 +201,7 @@ func TestSessionEndsWhenPeerVanishes(t *testing.T) {
 				relay.DropPackets()
 			}
 			for i, one := range all {
-				if assert.True(t, eventually(func() bool { return len(rigs[i].sessionErrors()) == 1 }), "%s goes on", one.name) {
+				if assert.True(t, eventually(func() bool { return len(rigs[i].sessionErrors()) == 1 }), "session %s ends", one.name) {
 					assert.ErrorIs(t, rigs[i].sessionErrors()[0], one.why, one.name)
 					awaitNoSessions(t, rigs[i])
 				}
@@ -240,11 +240,11 @@ func TestClientWithoutStreamsTimesOut(t *testing.T) {
 				require.Equal(t, http.StatusSwitchingProtocols, u.Response.StatusCode)
 				require.NoError(t, u.SetDeadline(time.Now().Add(time.Minute)))
 				_, err = io.Copy(io.Discard, u.Reader)
-				if err != nil { // a reset, not the deadline
+				if err != nil { // a reset, but not the deadline
 					require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 				}
 				require.NoError(t, u.Close())
-				require.True(t, eventually(func() bool { return len(r.sessionErrors()) == 1 }), "the session goes on")
+				require.True(t, eventually(func() bool { return len(r.sessionErrors()) == 1 }), "the session ends")
 				require.Error(t, r.sessionErrors()[0])
 				assert.Regexp(t, "timed out waiting|idle for too long", r.sessionErrors()[0].Error())
 				awaitNoSessions(t, r)
@@ -268,7 +268,7 @@ func TestUnresponsiveRuntimeTimesOut(t *testing.T) {
 		_, _ = io.Copy(io.Discard, c)
 	}
 	for name, answer := range map[string]http.HandlerFunc{"silent": silent, "agrees": agrees} {
-		for _, protocol := range hostile {
+		for _, protocol := range hostileProtocols {
 			t.Run(name+"/"+protocol, func(t *testing.T) {
 				t.Parallel()
 				r := newTestNode(t, "streamer", streaming.Options{CreationTimeout: 3 * time.Second, IdleTimeout: 4 * time.Second})
@@ -281,15 +281,15 @@ func TestUnresponsiveRuntimeTimesOut(t *testing.T) {
 				fault, err := c.Run(ctx)
 				require.NoError(t, ctx.Err())
 				assert.Empty(t, out.String())
-				assert.True(t, err != nil || fault != "", "the client is told, or its connection closed")
+				assert.True(t, err != nil || fault != "", "the client gets an error, or its connection is closed")
 				if strings.HasPrefix(protocol, "SPDY") && name == "silent" {
 					var no *streamtest.Refused
 					require.ErrorAs(t, err, &no)
 					assert.Equal(t, http.StatusInternalServerError, no.Code)
 				}
-				require.True(t, eventually(func() bool { return len(r.sessionErrors()) == 1 }), "the session goes on")
+				require.True(t, eventually(func() bool { return len(r.sessionErrors()) == 1 }), "the session ends")
 				require.Error(t, r.sessionErrors()[0])
-				require.True(t, eventually(func() bool { return len(r.Streams()) == 0 }), "a session is left")
+				require.True(t, eventually(func() bool { return len(r.Streams()) == 0 }), "no session is left")
 			})
 		}
 	}
@@ -300,7 +300,7 @@ func TestUnresponsiveRuntimeTimesOut(t *testing.T) {
 func TestIdleSessionsNeedLittleMemory(t *testing.T) {
 	const sessions = 200
 	for _, mode := range modes {
-		for _, protocol := range hostile {
+		for _, protocol := range hostileProtocols {
 			t.Run(mode+"/"+protocol, func(t *testing.T) {
 				r := newTestNode(t, mode, streaming.Options{})
 				r.runExec(t, protocol, streamtest.Command{Stdin: strings.NewReader("x")}, "cat")
@@ -326,7 +326,7 @@ func TestIdleSessionsNeedLittleMemory(t *testing.T) {
 				}
 				perSession := (runtime.NumGoroutine() - goroutines) / sessions
 				memory := memoryGrowth(before) / sessions
-				t.Logf("%d goroutines and %d KiB for each", perSession, memory>>10)
+				t.Logf("%d goroutines and %d KiB per session", perSession, memory>>10)
 				assert.LessOrEqual(t, perSession, 40)
 				assert.Less(t, memory, uint64(1<<20))
 				for _, end := range ends {

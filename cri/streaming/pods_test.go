@@ -20,7 +20,7 @@ import (
 type listedPods struct {
 	mu     sync.Mutex // guards all fields
 	byUID  map[string]cri.Pod
-	err    error // of the last inspection
+	err    error // error of the last inspection
 	notify []func(uids ...string)
 }
 
@@ -111,8 +111,8 @@ func TestPodUIDOfSessionFoundByPods(t *testing.T) {
 	}{
 		{"container", "u1/c", "u1", nil},
 		{"sandbox", "u1/sandbox", "u1", nil},
-		{"container that was not listed yet", "u3/c", "", nil},
-		{"PodOf of the options", "u1/c", "mine", func(string) string { return "mine" }},
+		{"container that is not listed yet", "u3/c", "", nil},
+		{"PodOf in the options", "u1/c", "mine", func(string) string { return "mine" }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			pods := &listedPods{}

@@ -106,7 +106,7 @@ func TestForwardResetsBlockedConnection(t *testing.T) {
 		}
 		f := r.openForward(t, tunnel)
 		good, bad := openConnection(t, f, 80), openConnection(t, f, 81)
-		go func() { // it writes until it is reset
+		go func() { // writes until the connection is reset
 			for b := make([]byte, 16<<10); ; {
 				if _, err := bad.Write(b); err != nil {
 					return
@@ -157,7 +157,7 @@ func TestForwardLargeData(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, size, n)
 		assert.Equal(t, sent.Sum(nil), received.Sum(nil))
-		assert.Less(t, most, uint64(20<<20), "of both ends, the runtime and the node")
+		assert.Less(t, most, uint64(20<<20), "memory of runtime and node")
 	})
 }
 

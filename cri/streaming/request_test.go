@@ -68,16 +68,16 @@ func TestRefusedRequests(t *testing.T) {
 			"another upgrade", "POST " + exec + "Connection: Upgrade\nUpgrade: h2c\nX-Stream-Protocol-Version: v4.channel.k8s.io\n", 400,
 			"unable to upgrade: missing upgrade headers in request",
 		},
-		{"WebSocket by POST", "POST " + exec + socket, 405, "bad method"},
-		{"WebSocket of another version", "GET " + exec + strings.Replace(socket, "13", "8", 1), 400, "missing or bad WebSocket Version"},
-		{"WebSocket without a key", "GET " + exec + strings.Replace(socket, streamtest.Key, "", 1), 400, "mismatch challenge/response"},
-		{"WebSocket of a foreign protocol", "GET " + exec + socket + "Sec-WebSocket-Protocol: chat\n", 403, ""},
+		{"WebSocket with POST", "POST " + exec + socket, 405, "bad method"},
+		{"WebSocket with another version", "GET " + exec + strings.Replace(socket, "13", "8", 1), 400, "missing or bad WebSocket Version"},
+		{"WebSocket without key", "GET " + exec + strings.Replace(socket, streamtest.Key, "", 1), 400, "mismatch challenge/response"},
+		{"WebSocket with unknown protocol", "GET " + exec + socket + "Sec-WebSocket-Protocol: chat\n", 403, ""},
 		{
 			"a body", "POST " + exec + spdy + "X-Stream-Protocol-Version: v4.channel.k8s.io\nContent-Length: 3\n\nabc", 400,
 			"unable to upgrade: a request with a body cannot be upgraded",
 		},
 		{
-			"a body in chunks", "POST " + exec + spdy + "X-Stream-Protocol-Version: v4.channel.k8s.io\nTransfer-Encoding: chunked\n\n0\n", 400,
+			"body in chunks", "POST " + exec + spdy + "X-Stream-Protocol-Version: v4.channel.k8s.io\nTransfer-Encoding: chunked\n\n0\n", 400,
 			"unable to upgrade: a request with a body cannot be upgraded",
 		},
 		{
@@ -101,7 +101,7 @@ func TestRefusedRequests(t *testing.T) {
 				r := newTestNode(t, mode, streaming.Options{})
 				code, header, body := r.sendRequest(t, test.request+"\n")
 				assert.Equal(t, test.code, code)
-				if !strings.Contains(test.name, "no protocol") || mode == "runner" { // the runtime counts other headers
+				if !strings.Contains(test.name, "no protocol") || mode == "runner" { // the number of headers differs for the runtime
 					assert.Equal(t, test.body, body)
 				}
 				if code == http.StatusForbidden && body != "" {
@@ -120,7 +120,7 @@ func TestRuntimeResponsesOtherThanUpgrade(t *testing.T) {
 		code   int
 		body   string
 	}{
-		"an error is passed on": {func(w http.ResponseWriter, _ *http.Request) {
+		"error response of the runtime": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Why", "teapot")
 			http.Error(w, strings.Repeat("short and stout\n", 1000), http.StatusTeapot)
 		}, 418, strings.Repeat("short and stout\n", 1000) + "\n"},
@@ -165,7 +165,7 @@ func TestRuntimeWithoutResponseTimesOut(t *testing.T) {
 	r.streamer.Override = func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }
 	got := r.runExec(t, "SPDY v4.channel.k8s.io", streamtest.Command{}, "out=x")
 	var no *streamtest.Refused
-	require.ErrorAs(t, got.err, &no, "it does not hang as the runtime does")
+	require.ErrorAs(t, got.err, &no, "the request is refused although the runtime hangs")
 	assert.Equal(t, 500, no.Code)
 }
 
@@ -215,7 +215,7 @@ func TestRuntimeGetsOnlyUpgradeHeaders(t *testing.T) {
 			assert.NotContains(t, requests[0].Host, strings.TrimPrefix(r.http.URL, "http://"))
 		})
 	}
-	t.Run("token as a protocol", func(t *testing.T) {
+	t.Run("bearer token as WebSocket protocol", func(t *testing.T) {
 		r := newTestNode(t, "streamer", streaming.Options{})
 		c := streamtest.Command{Stdout: io.Discard}
 		u, _, err := streamtest.DialWebSocket(t.Context(), r.sessionURL("exec", "uid/c", c, "out=x"),
@@ -237,7 +237,7 @@ func TestUnknownContainerIs404(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, no.Code)
 	assert.Equal(t, "Exec absent: not found", no.Body)
 	r.sendRequest(t, "POST /exec/uid/c?output=1 HTTP/1.1\nHost: node\n\n")
-	assert.Zero(t, r.streamer.UnusedURLs(), "a request without an upgrade uses up no URL")
+	assert.Zero(t, r.streamer.UnusedURLs(), "a request without upgrade does not create a URL")
 }
 
 // Data that a client sends directly after its request is not lost.
@@ -272,8 +272,8 @@ func TestClientWithoutStreamsGetsAnError(t *testing.T) {
 			"Upgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n")
 		require.NoError(t, err)
 	}
-	require.True(t, eventually(func() bool { return len(r.sessionErrors()) == 50 }), "all are told")
-	checkNoLeaks(t, r, goroutines, descriptors+50) // those of this end
+	require.True(t, eventually(func() bool { return len(r.sessionErrors()) == 50 }), "the error of every session is reported")
+	checkNoLeaks(t, r, goroutines, descriptors+50) // descriptors of the clients
 	for _, err := range r.sessionErrors() {
 		assert.ErrorContains(t, err, "timed out waiting 100ms for client to create streams")
 	}

@@ -49,7 +49,7 @@ type testNode struct {
 	*streaming.Server
 
 	runtime  *streamtest.Runtime
-	streamer *streamtest.Streamer // nil: the runtime runs sessions itself
+	streamer *streamtest.Streamer // nil if the runtime runs sessions itself
 	http     *httptest.Server
 
 	mu    sync.Mutex
@@ -188,7 +188,7 @@ func eventually(condition func() bool) bool {
 // awaitNoSessions waits until no session is left, and returns the numbers of goroutines and descriptors.
 func awaitNoSessions(t testing.TB, r *testNode) (goroutines, descriptors int) {
 	t.Helper()
-	require.True(t, eventually(func() bool { return len(r.Streams()) == 0 && r.runtime.Running.Load() == 0 }), "a session is left")
+	require.True(t, eventually(func() bool { return len(r.Streams()) == 0 && r.runtime.Running.Load() == 0 }), "no session is left")
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err == nil {
 		descriptors = len(entries)

@@ -36,7 +36,7 @@ func (r *testNode) startSession(t testing.TB, protocol, id string, cmd ...string
 	b := &backgroundSession{cancel: cancel, done: make(chan struct{})}
 	c := streamtest.Command{Protocol: protocol, Stdout: &b.stdout}
 	c.URL = r.sessionURL("exec", id, c, cmd...)
-	before := r.runtime.Started.Load() // of those that run, another may end meanwhile, and this one before it is seen
+	before := r.runtime.Started.Load() // of running sessions another one may end, and this one may end before the check
 	go func() {
 		defer close(b.done)
 		b.fault, b.err = c.Run(ctx)
@@ -52,19 +52,19 @@ func (b *backgroundSession) wait(t testing.TB) {
 	select {
 	case <-b.done:
 	case <-time.After(timeout):
-		require.Fail(t, "session goes on")
+		require.Fail(t, "the session does not end")
 	}
 }
 
 // When the client disconnects, the command is killed and the session is released.
 func TestDisconnectedClientEndsTheCommand(t *testing.T) {
-	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
+	runWithProtocols(t, func(t *testing.T, r *testNode, protocol string) {
 		b := r.startSession(t, protocol, "uid/c", "hang")
 		b.cancel()
 		b.wait(t)
 		awaitNoSessions(t, r)
 		assert.EqualValues(t, 1, r.runtime.Killed.Load())
-		assert.Equal(t, []error{nil}, r.sessionErrors(), "it is no error")
+		assert.Equal(t, []error{nil}, r.sessionErrors(), "a disconnected client is not an error")
 	})
 }
 
@@ -73,7 +73,7 @@ func TestCloseSessionsSendsTheReason(t *testing.T) {
 	var mu sync.Mutex
 	quickest := time.Hour // slower runs share a busy machine
 	t.Cleanup(func() { assert.Less(t, quickest, time.Second) })
-	for _, protocol := range streamtest.Protocols()[1:] { // the oldest has no errors
+	for _, protocol := range streamtest.Protocols()[1:] { // the oldest protocol cannot send an error
 		for _, id := range []string{"uid", "uid/c"} {
 			t.Run(protocol+"/"+id, func(t *testing.T) {
 				t.Parallel()
@@ -87,7 +87,7 @@ func TestCloseSessionsSendsTheReason(t *testing.T) {
 				mu.Lock()
 				quickest = min(quickest, took)
 				mu.Unlock()
-				assert.Less(t, took, 20*time.Second, "a client that is slow would have longer")
+				assert.Less(t, took, 20*time.Second, "a slow client would get more time")
 				assert.Contains(t, b.fault, "session was closed: the container has exited")
 				require.Eventually(t, func() bool { return len(r.Streams()) == 1 }, timeout, time.Millisecond)
 				other.cancel()
@@ -110,17 +110,17 @@ func TestCloseSessionsOfProxiedSession(t *testing.T) {
 				assert.Contains(t, b.fault, "session was closed: the container has exited")
 			}
 			awaitNoSessions(t, r)
-			assert.EqualValues(t, 1, r.runtime.Killed.Load(), "the runtime has seen it")
+			assert.EqualValues(t, 1, r.runtime.Killed.Load(), "the runtime has killed the command")
 		})
 	}
 }
 
 // A session that ends by itself is not interrupted: all its output and its exit code arrive.
 func TestCloseSessionsLetsEndingSessionFinish(t *testing.T) {
-	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
+	runWithProtocols(t, func(t *testing.T, r *testNode, protocol string) {
 		var b *backgroundSession
 		var last error
-		for range 20 { // a machine may give it too little of the half second that it has
+		for range 20 { // a busy machine may exceed the half second that a session gets to finish
 			b = r.startSession(t, protocol, "uid/c", "sleep=100ms", "flood=200000", "exit=3")
 			r.CloseSessions("uid", "the pod was deleted")
 			b.wait(t)
@@ -132,7 +132,7 @@ func TestCloseSessionsLetsEndingSessionFinish(t *testing.T) {
 		}
 		require.NoError(t, last)
 		require.NoError(t, b.err)
-		assert.Equal(t, 200000, b.stdout.Len()) // more than a window of SPDY, and little enough for a busy machine
+		assert.Equal(t, 200000, b.stdout.Len()) // more than a SPDY window, but little enough for a busy machine
 		if asJSON(protocol) {
 			assert.Contains(t, b.fault, "NonZeroExitCode")
 		}
@@ -205,13 +205,13 @@ func TestShutdownWaitsThenClosesSessions(t *testing.T) {
 			r.runtime.Release()
 			quick.wait(t)
 			assert.Equal(t, "done", quick.stdout.String())
-			assert.NotEmpty(t, r.Streams(), "it has as long as the context lasts")
+			assert.NotEmpty(t, r.Streams(), "a session continues until ctx ends")
 			cancel()
 			slow.wait(t)
 			assert.Contains(t, slow.fault, "shutting down")
 			<-over
 			assert.Empty(t, r.Streams())
-			r.Shutdown(t.Context()) // again
+			r.Shutdown(t.Context()) // a second Shutdown returns at once
 		})
 	}
 }
@@ -250,7 +250,7 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // A client that reads slowly, or that continues to send, gets all output that the command wrote before it ended.
 func TestOutputArrivesAfterTheCommandEnds(t *testing.T) {
-	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
+	runWithProtocols(t, func(t *testing.T, r *testNode, protocol string) {
 		t.Parallel()
 		var out bytes.Buffer
 		more := make(chan struct{})
@@ -296,7 +296,7 @@ func TestHungRuntimeCallDoesNotHoldTheClient(t *testing.T) {
 	r.CloseSessions("uid", "over")
 	time.Sleep(200 * time.Millisecond)
 	assert.Len(t, r.Streams(), 1)
-	b.wait(t) // its connection is closed without an answer of the runtime
+	b.wait(t) // the connection is closed without a response of the runtime
 	r.runtime.Release()
 	awaitNoSessions(t, r)
 }

@@ -21,15 +21,15 @@ func TestTokensAreValidOnce(t *testing.T) {
 	set := urlTokens{lifetime: time.Minute, limit: 2, pending: map[string]pendingSession{}}
 	require.True(t, set.addSession(now, "/exec/a", session("a")))
 	require.True(t, set.addSession(now.Add(time.Second), "/exec/b", session("b")))
-	require.False(t, set.addSession(now.Add(59*time.Second), "/exec/c", session("c")), "there is no room")
-	require.True(t, set.addSession(now.Add(time.Minute), "/exec/c", session("c")), "the first has expired")
+	require.False(t, set.addSession(now.Add(59*time.Second), "/exec/c", session("c")), "the table is full")
+	require.True(t, set.addSession(now.Add(time.Minute), "/exec/c", session("c")), "the first session has expired")
 	require.Nil(t, set.takeSession(now, "/exec/a"))
-	require.Nil(t, set.takeSession(now, "/attach/b"), "a token is one of its kind")
+	require.Nil(t, set.takeSession(now, "/attach/b"), "a token is valid for its own kind only")
 
 	set.takeSession(now.Add(61*time.Second-1), "/exec/b")(nil, nil)
 	require.Equal(t, "b", served)
-	require.Nil(t, set.takeSession(now, "/exec/b"), "a token is used once")
-	require.Nil(t, set.takeSession(now.Add(2*time.Minute), "/exec/c"), "its time is over to the nanosecond")
+	require.Nil(t, set.takeSession(now, "/exec/b"), "a token is valid once")
+	require.Nil(t, set.takeSession(now.Add(2*time.Minute), "/exec/c"), "a token is invalid at the exact time of its expiry")
 	require.Empty(t, set.pending)
 }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
-const limit = time.Minute // of anything
+const limit = time.Minute // limit of each wait
 
 // startURLServer serves a scripted runtime until the test ends or stop is called.
 func startURLServer(t *testing.T, runtime *streamtest.Runtime, o streaming.URLOptions) (urls *streaming.URLServer, stop func()) {
@@ -44,12 +44,12 @@ func startURLServer(t *testing.T, runtime *streamtest.Runtime, o streaming.URLOp
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		url, err := urls.Attach(t.Context(), "ready?", cri.StreamOptions{Stdout: true})
 		if err == nil {
-			getURL(t, url) // which uses it up
+			getURL(t, url) // the URL is used up by a request
 			return urls, stop
 		}
 		require.ErrorIs(t, err, cri.ErrUnavailable)
 	}
-	require.Fail(t, "it does not serve")
+	require.Fail(t, "the URL server does not serve")
 	return nil, nil
 }
 
@@ -79,7 +79,7 @@ func TestURLServerSessions(t *testing.T) {
 			var out, errs bytes.Buffer
 			stdin := io.Reader(strings.NewReader("hello"))
 			if strings.HasPrefix(protocol, "WebSocket") && !strings.Contains(protocol, "v5") {
-				stdin = nil // has no end
+				stdin = nil // stdin without end
 				url, err = urls.Exec(ctx, "c", []string{"out=hello", "err=problem"}, cri.StreamOptions{Stdout: true, Stderr: true})
 				require.NoError(t, err)
 			}
@@ -91,7 +91,7 @@ func TestURLServerSessions(t *testing.T) {
 
 			_, err = c.Run(ctx)
 			var refused *streamtest.Refused
-			require.ErrorAs(t, err, &refused, "a URL is used once")
+			require.ErrorAs(t, err, &refused, "a URL is valid once")
 			require.Equal(t, http.StatusNotFound, refused.Code)
 
 			url, err = urls.Attach(ctx, "c", cri.StreamOptions{Stdout: true})
@@ -131,8 +131,8 @@ func TestURLValidForOneRequest(t *testing.T) {
 	for _, other := range []string{strings.Replace(url, "/exec/", "/attach/", 1), url + "/", url[:len(url)-1], url[:strings.LastIndex(url, "/")]} {
 		require.Equal(t, http.StatusNotFound, getURL(t, other).StatusCode, other)
 	}
-	require.Equal(t, http.StatusInternalServerError, getURL(t, url).StatusCode, "no upgrade was asked for")
-	require.Equal(t, http.StatusNotFound, getURL(t, url).StatusCode, "and it is used up")
+	require.Equal(t, http.StatusInternalServerError, getURL(t, url).StatusCode, "a request without upgrade is an error")
+	require.Equal(t, http.StatusNotFound, getURL(t, url).StatusCode, "the failed request uses up the URL")
 }
 
 func TestURLsExpire(t *testing.T) {
@@ -176,7 +176,7 @@ func TestIdleConnectionsAreLimited(t *testing.T) {
 	require.NoError(t, conns[2].SetReadDeadline(time.Now().Add(limit)))
 	_, err = conns[2].Read(make([]byte, 1))
 	require.Error(t, err)
-	require.False(t, errors.Is(err, context.DeadlineExceeded), "the third was closed")
+	require.False(t, errors.Is(err, context.DeadlineExceeded), "the third connection is closed")
 	for _, c := range conns {
 		require.NoError(t, c.Close())
 	}
@@ -225,13 +225,13 @@ func TestURLServerMisuse(t *testing.T) {
 	urls := streaming.NewURLServer(sessions, streaming.URLOptions{})
 	_, err = urls.Exec(t.Context(), "c", []string{"true"}, cri.StreamOptions{Stdout: true})
 	require.EqualError(t, err, "Exec c: runtime unavailable: streaming: call Serve first")
-	everywhere, err := net.Listen("tcp", ":0")
+	public, err := net.Listen("tcp", ":0")
 	require.NoError(t, err)
-	require.ErrorContains(t, urls.Serve(t.Context(), everywhere), "must be on a loopback address")
+	require.ErrorContains(t, urls.Serve(t.Context(), public), "must be on a loopback address")
 	another, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.ErrorContains(t, urls.Serve(t.Context(), another), "make another URLServer")
-	for _, l := range []net.Listener{everywhere, another} {
+	for _, l := range []net.Listener{public, another} {
 		require.ErrorIs(t, l.Close(), net.ErrClosed)
 	}
 }
