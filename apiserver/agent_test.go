@@ -34,7 +34,7 @@ type node struct {
 	runtime    *critest.Runtime
 	reconciler *lifecycle.Reconciler
 	statuses   *apiserver.Statuses
-	stop       func() // ends the agent as a crash would
+	stop       func() // cancels Run and waits for it; nothing else is cleaned up, as in a crash
 }
 
 // bootNode returns a node whose agent runs, in a synctest bubble.
@@ -102,7 +102,7 @@ func (n *node) bindPod(name string, change func(*corev1.Pod)) *corev1.Pod {
 	if change != nil {
 		change(pod)
 	}
-	podapi.Default(pod) // the server in memory has no defaults
+	podapi.Default(pod) // the server in memory sets no defaults for pods that it gets by Put
 	require.NoError(n.t, n.server.Put(pod))
 	pod, _ = apiservertest.Get[*corev1.Pod](n.server, "default", name)
 	return pod
@@ -134,7 +134,7 @@ func TestAgentRunsAndRemovesPodOfAPIServer(t *testing.T) {
 		assert.Less(t, n.server.CountRequests(apiservertest.Match{Verb: "patch", Resource: "pods"}), 5)
 		n.server.ForgetRequests()
 		time.Sleep(time.Hour)
-		assert.Zero(t, n.server.CountRequests(apiservertest.Match{Verb: "patch", Resource: "pods"}), "nothing is sent of a pod at rest")
+		assert.Zero(t, n.server.CountRequests(apiservertest.Match{Verb: "patch", Resource: "pods"}), "no status is sent while a pod does not change")
 
 		require.NoError(t, n.server.Delete(pod, nil))
 		time.Sleep(45 * time.Second)
@@ -219,11 +219,11 @@ func TestPodWithRefusedUpdateIsRemoved(t *testing.T) {
 		pod := n.bindPod("web", nil)
 		time.Sleep(5 * time.Second)
 		require.NoError(t, apiservertest.Change(n.server, "default", "web", func(p *corev1.Pod) {
-			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}} // without an image
+			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}} // without an image, so that the update is refused
 		}))
 		time.Sleep(time.Minute)
 		assert.Contains(t, n.eventReasons(), "FailedValidation")
-		assert.Equal(t, corev1.PodRunning, n.podStatus("web").Phase, "it goes on as it was")
+		assert.Equal(t, corev1.PodRunning, n.podStatus("web").Phase, "the pod stays running after a refused update")
 		require.NoError(t, n.server.Delete(pod, nil))
 		time.Sleep(2 * time.Minute)
 		assert.Nil(t, n.podStatus("web"))
@@ -246,7 +246,7 @@ func TestRestartedAgentReportsCompletedJob(t *testing.T) {
 		n = bootNode(t, n.server, n.runtime, t.TempDir(), nil)
 		n.server.ForgetRequests()
 		time.Sleep(time.Minute)
-		assert.Zero(t, n.server.CountRequests(apiservertest.Match{Verb: "patch", Resource: "pods"}), "the next agent has nothing to add")
+		assert.Zero(t, n.server.CountRequests(apiservertest.Match{Verb: "patch", Resource: "pods"}), "a restarted agent sends no status of an unchanged pod")
 		require.NoError(t, n.server.Delete(pod, nil))
 		time.Sleep(10 * time.Second)
 		assert.Nil(t, n.podStatus("job"))
@@ -276,7 +276,7 @@ func TestRejectedPodsOfControllerFailWithDelay(t *testing.T) {
 		}
 		time.Sleep(500 * time.Millisecond)
 		assert.Equal(t, 1, failed())
-		assert.Contains(t, n.eventReasons(), "OutOfcpu", "what is held back has its event")
+		assert.Contains(t, n.eventReasons(), "OutOfcpu", "a rejection has its event although its status is delayed")
 		time.Sleep(time.Second)
 		assert.Equal(t, 2, failed())
 		time.Sleep(2 * time.Second)

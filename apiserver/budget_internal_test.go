@@ -66,7 +66,7 @@ func TestDirectReadsOfPodHaveRateLimit(t *testing.T) {
 		stop := make(chan struct{})
 		var group sync.WaitGroup
 		var next, read, refused atomic.Int64
-		for range 16 { // as many as the steps of package volume
+		for range 16 { // as many goroutines as package volume runs steps
 			group.Go(func() {
 				for {
 					select {
@@ -77,14 +77,14 @@ func TestDirectReadsOfPodHaveRateLimit(t *testing.T) {
 					o := many.Spec.Volumes[int(next.Add(1))%len(many.Spec.Volumes)].ConfigMap.Name
 					_, err := v.ConfigMap(t.Context(), "shop", o)
 					if isReadBudgetError(err) {
-						assert.False(t, isUnavailable(err), "the API server is there")
+						assert.False(t, isUnavailable(err), "the error is not that of an unavailable API server")
 						refused.Add(1)
 						time.Sleep(50 * time.Millisecond)
 						continue
 					}
 					assert.NoError(t, err)
 					read.Add(1)
-					time.Sleep(50 * time.Millisecond) // one that is watched costs nothing
+					time.Sleep(50 * time.Millisecond) // reads of a watched config map send no request
 				}
 			})
 		}

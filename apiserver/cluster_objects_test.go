@@ -78,11 +78,11 @@ func TestClusterObjects(t *testing.T) {
 	})
 
 	_, err = objects.Secret(t.Context(), "default", "s1")
-	require.True(t, apierrors.IsForbidden(err), "no pod refers to it: %v", err)
+	require.True(t, apierrors.IsForbidden(err), "the node may not read a secret that no pod refers to: %v", err)
 	require.NotErrorIs(t, err, fs.ErrNotExist)
 	require.NoError(t, c.createPod(newReferringPod("web")))
 	var pod *corev1.Pod
-	c.awaitCondition("the pod", func() bool { // which is when its objects are asked for
+	c.awaitCondition("the pod", func() bool { // agents request the objects of a pod only after they have the pod
 		u := c.last.Load()
 		if u == nil || len(u.Pods) == 0 {
 			return false
@@ -98,7 +98,7 @@ func TestClusterObjects(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "1", o.Data["k"])
 	require.NoError(t, c.Admin().Do(t.Context(), http.MethodPut, "/api/v1/namespaces/default/configmaps/c1", c.configMap("c1", "2"), nil))
-	c.awaitCondition("the change of what a volume shows", func() bool {
+	c.awaitCondition("the changed config map", func() bool {
 		o, err := volumes.ConfigMap(t.Context(), "default", "c1")
 		return err == nil && o.Data["k"] == "2"
 	})
@@ -110,7 +110,7 @@ func TestClusterObjects(t *testing.T) {
 	require.WithinDuration(t, time.Now().Add(10*time.Minute), got.Expires, time.Minute)
 	r.Audience = "elsewhere"
 	_, err = tokens.Token(t.Context(), r)
-	require.Error(t, err, "no volume of the pod has this audience")
+	require.Error(t, err, "no volume of the pod has the audience")
 	require.NotContains(t, err.Error(), got.Value)
 
 	services, err := objects.Services(t.Context(), "default")
@@ -128,7 +128,7 @@ func TestClusterObjects(t *testing.T) {
 
 	require.NoError(t, c.Kill("kube-apiserver"))
 	secret, err = objects.Secret(t.Context(), "default", "s1")
-	require.NoError(t, err, "it is kept")
+	require.NoError(t, err, "the secret is still available while the API server is down")
 	require.Equal(t, "v", string(secret.Data["k"]))
 	_, err = volumes.ConfigMap(t.Context(), "default", "c1")
 	require.NoError(t, err)

@@ -38,12 +38,12 @@ type cluster struct {
 	last    atomic.Pointer[apiserver.Update]
 
 	mu       sync.Mutex // guards the fields below
-	failures []string   // of mirrors
+	failures []string   // of mirror actions
 }
 
 func newCluster(t *testing.T) *cluster {
 	if os.Getenv(controlplane.RequiredEnv) != "required" {
-		t.Skipf("a minute, and programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
+		t.Skipf("takes a minute and needs programs that take long to build: run `make cluster`, which sets %s", controlplane.RequiredEnv)
 	}
 	c := &cluster{T: t, Plane: controlplane.Start(t, controlplane.Options{ControllerManager: true})}
 	c.registerNode()
@@ -156,7 +156,7 @@ func TestClusterMirrors(t *testing.T) {
 	for _, grace := range []int{0, 30} {
 		before, _ := c.getPod("web")
 		c.deletePod("web", grace)
-		t.Logf("created again after %v", c.awaitCondition("deleted by a user", func() bool {
+		t.Logf("created again after %v", c.awaitCondition("the mirror created again after a user deleted it", func() bool {
 			pod, ok := c.getPod("web")
 			return ok && pod.UID != before.UID && c.hasMirror(edited)()
 		}))
@@ -165,7 +165,7 @@ func TestClusterMirrors(t *testing.T) {
 	token := staticPod("token", "h3")
 	token.Spec.ServiceAccountName = "default"
 	c.mirrors.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{edited, token}})
-	c.awaitCondition("told that it cannot have a mirror", func() bool {
+	c.awaitCondition("the error that the pod cannot have a mirror", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return len(c.failures) > 0
@@ -176,7 +176,7 @@ func TestClusterMirrors(t *testing.T) {
 	require.Equal(t, []string{"default/token pod default/token cannot have a mirror: spec.serviceAccountName: Forbidden: mirror pods may not reference service accounts"}, failures)
 
 	c.mirrors.Set(lifecycle.PodSet{Source: "file"})
-	c.awaitCondition("no static pod", func() bool { _, ok := c.getPod("web"); return !ok })
+	c.awaitCondition("removal of the mirror without its static pod", func() bool { _, ok := c.getPod("web"); return !ok })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	require.Len(t, c.failures, 1)
@@ -185,7 +185,7 @@ func TestClusterMirrors(t *testing.T) {
 // The set has the pods that are bound to the node, also after a restart of the API server.
 func TestClusterPods(t *testing.T) {
 	c := newCluster(t)
-	c.awaitCondition("a service account, without which there is no pod", func() bool {
+	c.awaitCondition("a service account, which pods require", func() bool {
 		return c.Admin().Do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/serviceaccounts/default", nil, nil) == nil
 	})
 	has := func(names ...string) func() bool {
@@ -202,7 +202,7 @@ func TestClusterPods(t *testing.T) {
 			return true
 		}
 	}
-	c.awaitCondition("the empty node", has())
+	c.awaitCondition("the empty pod set", has())
 	liar := newPod("a", "", "")
 	liar.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
 	require.NoError(t, c.createPod(liar))
@@ -213,15 +213,15 @@ func TestClusterPods(t *testing.T) {
 	c.deletePod("a", 30)
 	c.awaitCondition("its deletion", func() bool { return c.last.Load().Pods[0].DeletionTimestamp != nil })
 	c.deletePod("a", 5)
-	c.awaitCondition("a shorter grace", func() bool { return *c.last.Load().Pods[0].DeletionGracePeriodSeconds == 5 })
+	c.awaitCondition("a shorter grace period", func() bool { return *c.last.Load().Pods[0].DeletionGracePeriodSeconds == 5 })
 
 	require.NoError(t, c.Kill(controlplane.APIServer))
 	time.Sleep(3 * time.Second)
-	require.True(t, has("a")(), "while the API server is away")
+	require.True(t, has("a")(), "the pod stays in the set while the API server is unavailable")
 	require.NoError(t, c.Restart(t.Context(), controlplane.APIServer))
 	require.NoError(t, c.createPod(newPod("b", "", "")))
-	t.Logf("watch restored after %v", c.awaitCondition("what came after the restart", has("a", "b")))
+	t.Logf("watch restored after %v", c.awaitCondition("a pod created after the restart", has("a", "b")))
 	c.deletePod("a", 0)
 	require.NoError(t, c.createPod(newPod("a", "", "")))
-	c.awaitCondition("another pod of the name", func() bool { return c.last.Load().Pods[0].DeletionTimestamp == nil && has("a", "b")() })
+	c.awaitCondition("another pod of the same name", func() bool { return c.last.Load().Pods[0].DeletionTimestamp == nil && has("a", "b")() })
 }

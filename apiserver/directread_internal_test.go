@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 )
 
-// Pods with 5,000 optional config maps that do not exist use no watch of another pod, and few requests.
+// Five pods with 1,000 missing optional config maps each take no watch from another pod, and send few requests.
 func TestPodWatchesAtMostItsShareOfObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)
@@ -52,7 +52,7 @@ func TestPodWatchesAtMostItsShareOfObjects(t *testing.T) {
 			}
 			group.Wait()
 		}
-		readAll() // before the pods are known
+		readAll() // before the pods are listed
 		synctest.Wait()
 		require.LessOrEqual(t, w.server.OpenWatches("configmaps"), maxPodWatches)
 		w.Retain(append(pods, good))
@@ -66,7 +66,7 @@ func TestPodWatchesAtMostItsShareOfObjects(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, 5*maxPodWatches+1, w.server.OpenWatches("configmaps"))
-		require.Less(t, w.server.CountRequests(apiservertest.Match{Verb: "get", Resource: "configmaps"}), 25_000, "of 50,000 reads")
+		require.Less(t, w.server.CountRequests(apiservertest.Match{Verb: "get", Resource: "configmaps"}), 25_000, "fewer than half of the 50,000 reads send a request")
 
 		config = configMap("absent-4-999", "1")
 		require.NoError(t, w.server.Put(config))

@@ -47,14 +47,14 @@ func ExampleNew() {
 	// <nil>
 }
 
-// A node of a cluster passes the pods of the API server to its reconciler, and reports them by its hooks.
+// An agent passes the pods of the API server to its reconciler, and reports their statuses through its hooks.
 func ExampleNewParts() {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()
 	if err := server.Put(newPod("web", "1", "")); err != nil {
 		fmt.Println(err)
 	}
-	var pods lifecycle.Handle // of the reconciler, whose options have parts.Hooks()
+	var pods lifecycle.Handle // set to the reconciler, whose options have parts.Hooks()
 	parts, err := apiserver.NewParts(server.Config(), apiserver.PartsOptions{
 		NodeName: "n1", Pods: &pods, Node: func() *corev1.Node { return &corev1.Node{} },
 	})
@@ -64,7 +64,7 @@ func ExampleNewParts() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	err = parts.RunPods(ctx, func(s lifecycle.PodSet) {
-		parts.Set(s) // after reconciler.Set
+		parts.Set(s) // after reconciler.Set, so that the objects of removed pods stay until then
 		fmt.Println(s.Source, s.Pods[0].Name)
 		cancel()
 	})
@@ -74,7 +74,6 @@ func ExampleNewParts() {
 	// <nil>
 }
 
-// A static pod without a mirror pod, and an orphaned mirror pod.
 func ExamplePlanMirrors() {
 	for _, action := range apiserver.PlanMirrors(
 		[]*corev1.Pod{staticPod("web", "hash")}, []*corev1.Pod{mirrorPod("old", "hash", "uid")},
@@ -123,7 +122,7 @@ func ExampleSource_Objects() {
 	fmt.Println(variables.Data, err)
 	_, err = objects.Secret(ctx, "default", "none")
 	fmt.Println("no such secret:", errors.Is(err, fs.ErrNotExist))
-	account, err := source.Tokens().Accounts().ServiceAccount(ctx, "default", "app") // for credential.PluginOptions.Accounts
+	account, err := source.Tokens().Accounts().ServiceAccount(ctx, "default", "app") // used as credential.PluginOptions.Accounts
 	fmt.Println("account:", account.UID != "", err)
 	// Output:
 	// true true
@@ -181,7 +180,7 @@ func ExampleSource_Statuses() {
 		fmt.Println(err)
 		return
 	}
-	var pods lifecycle.Handle // of the reconciler, which is created with the hooks below
+	var pods lifecycle.Handle // set to the reconciler, which is created with the hooks below
 	retainer := source.Retainer(objects, pods.Pods)
 	recorder := source.Recorder(apiserver.RecorderOptions{})
 	statuses, err := source.Statuses(apiserver.StatusesOptions{
@@ -216,7 +215,7 @@ func ExampleSource_Statuses() {
 		wg.Go(func() { _ = run(ctx) })
 	}
 	err = source.Pods().Run(ctx, func(u apiserver.Update) {
-		retainer.Set(u.PodSet) // after reconciler.Set
+		retainer.Set(u.PodSet) // after reconciler.Set, so that the objects of removed pods stay until then
 		cancel()
 	})
 	wg.Wait()

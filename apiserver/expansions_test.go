@@ -19,13 +19,13 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 )
 
-// gib is a size in bytes.
+// gib is 1 GiB in bytes.
 const gib = 1 << 30
 
 // patches matches reports of an expanded volume.
 var patches = apiservertest.Match{Verb: "patch", Resource: "persistentvolumeclaims", Subresource: "status"}
 
-// claimOf returns a claim whose volume has one GiB.
+// claimOf returns a claim of 1 GiB.
 func claimOf(uid string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data", UID: types.UID(uid)},
@@ -33,7 +33,7 @@ func claimOf(uid string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-// newExpansions runs an Expansions with an API server that has the claim.
+// newExpansions runs an Expansions with an API server that has a claim.
 func newExpansions(t *testing.T) (*scene, *apiserver.Expansions) {
 	s := newScene(t, apiserver.Options{})
 	require.NoError(t, s.server.Put(claimOf("u1")))
@@ -44,7 +44,7 @@ func newExpansions(t *testing.T) (*scene, *apiserver.Expansions) {
 	return s, e
 }
 
-// capacity returns the capacity in the status of the claim.
+// capacity returns the capacity in the status of the claim, as text.
 func (s *scene) capacity() string {
 	claim, ok := apiservertest.Get[*corev1.PersistentVolumeClaim](s.server, "default", "data")
 	require.True(s, ok)
@@ -92,7 +92,7 @@ func TestExpandedRetriesRejectedReportWithBackOff(t *testing.T) {
 	})
 }
 
-// A new claim of the same name is not changed.
+// A new claim of the same name does not get the capacity of the deleted one.
 func TestExpandedDropsReportOfDeletedClaim(t *testing.T) {
 	runInBubble(t, func(t *testing.T) {
 		s, e := newExpansions(t)

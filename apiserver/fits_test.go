@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/intree"
 )
 
-// Interfaces of other packages that this package implements.
+// Interfaces of other packages that types of this package implement.
 var (
 	_ podenv.Objects  = (*apiserver.Objects)(nil)
 	_ intree.Objects  = apiserver.VolumeObjects{}
@@ -72,7 +72,7 @@ func TestNodeInfoChangesNodeAndCSINode(t *testing.T) {
 	require.NoError(t, server.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}))
 	n := csiNode{objects, "n1"}
 	info := csi.NodeInfo{Driver: "csi.example", NodeID: "id-1", MaxVolumes: 5, Topology: map[string]string{"topology.csi.example/zone": "a"}}
-	for range 2 { // the second time there is nothing to change
+	for range 2 { // the second call has nothing to change
 		require.NoError(t, n.InstallDriver(t.Context(), info))
 	}
 	node, _ := apiservertest.Get[*corev1.Node](server, "", "n1")

@@ -43,10 +43,10 @@ type agent struct {
 	stop       func()
 
 	mu   sync.Mutex // guards the fields below
-	errs []string   // of Set
+	errs []string   // errors of Set
 }
 
-// startAgent starts an agent with the store and the containers of a previous one.
+// startAgent starts an agent with the store and the containers of the previous agent.
 func (a *agent) startAgent() {
 	a.Helper()
 	generator := pleg.New(a.rt, pleg.Options{})
@@ -105,7 +105,7 @@ func (a *agent) runs(namespace, name string) (uids []types.UID) {
 	return uids
 }
 
-// setPods is the sink of the pods of the API server.
+// setPods is the sink of Pods.Run.
 func (a *agent) setPods(u apiserver.Update) {
 	if err := a.reconciler.Set(a.store.Update(u.PodSet)); err != nil {
 		a.mu.Lock()
@@ -122,7 +122,7 @@ func (a *agent) setStaticPods(pods ...*corev1.Pod) {
 	time.Sleep(time.Minute)
 }
 
-// runningContainers returns the running containers, as pod and attempt.
+// runningContainers returns the running containers as pod/attempt.
 func (a *agent) runningContainers() string {
 	a.Helper()
 	snapshot, err := a.rt.List(a.Context())
@@ -176,9 +176,9 @@ func TestAgentBootsWithoutAPIServer(t *testing.T) {
 	withAgent(t, func(a *agent) {
 		a.stop()
 		a.server.SetUnavailable(true)
-		a.rt = critest.New(critest.Options{}) // a loss of power
+		a.rt = critest.New(critest.Options{}) // the machine lost power
 		a.startAgent()
-		assert.Equal(a, "a/0 b/0 web/0", a.runningContainers(), "nobody has said anything")
+		assert.Equal(a, "a/0 b/0 web/0", a.runningContainers(), "the stored pods run before any source reports")
 		a.setStaticPods(staticPod("web", "h1"))
 		require.NoError(a, a.server.Remove(apiPod("b")))
 		require.NoError(a, a.server.Put(apiPod("c")))
@@ -207,7 +207,7 @@ func TestRestartedAgentKeepsPods(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.Equal(a, "a/0 b/0 web/0", a.runningContainers())
 		for _, call := range a.rt.Calls()[calls:] {
-			assert.Contains(a, []string{"List", "ListPod", "GetContainerEvents", "Version"}, call.Op, "the runtime is read, and no more")
+			assert.Contains(a, []string{"List", "ListPod", "GetContainerEvents", "Version"}, call.Op, "a restarted agent only reads from the runtime")
 		}
 		after, _ := apiservertest.Get[*corev1.Pod](a.server, "default", "web")
 		assert.Equal(a, before.UID, after.UID)
@@ -219,14 +219,14 @@ func TestDeletedPodIsRemovedFromRuntime(t *testing.T) {
 	withAgent(t, func(a *agent) {
 		require.NoError(a, a.server.Delete(apiPod("a"), new(int64(20))))
 		time.Sleep(time.Minute)
-		assert.Equal(a, "b/0 web/0", a.runningContainers(), "it is deleted, although the API server still has it")
+		assert.Equal(a, "b/0 web/0", a.runningContainers(), "a pod with a deletion timestamp is stopped")
 		recreated := apiPod("a")
 		recreated.UID = "uid-again"
 		require.NoError(a, a.server.Remove(recreated))
 		require.NoError(a, a.server.Put(recreated))
 		time.Sleep(time.Minute)
 		assert.Equal(a, "a/0 b/0 web/0", a.runningContainers())
-		require.NoError(a, a.server.Remove(apiPod("b"))) // as with kubectl delete --force
+		require.NoError(a, a.server.Remove(apiPod("b"))) // as kubectl delete --force
 		time.Sleep(time.Minute)
 		assert.Equal(a, "a/0 web/0", a.runningContainers())
 	})
@@ -249,7 +249,7 @@ func TestPodWithStaticAnnotationIsNotStatic(t *testing.T) {
 			assert.Equal(a, pod.Name == "web", pod.Annotations["kubernetes.io/config.source"] == "file", "%s", pod.Name)
 		}
 		_, exists := apiservertest.Get[*corev1.Pod](a.server, "default", "fake")
-		assert.False(a, exists, "a mirror of no static pod")
+		assert.False(a, exists, "a mirror pod without a static pod is deleted")
 	})
 }
 
@@ -261,7 +261,7 @@ func TestMirrorStaysUntilItsPodTerminates(t *testing.T) {
 		for range 600 {
 			_, exists := apiservertest.Get[*corev1.Pod](a.server, "default", "web")
 			if strings.Contains(a.runningContainers(), "web") {
-				require.True(a, exists, "its pod still runs")
+				require.True(a, exists, "the mirror pod stays while its static pod runs")
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -311,7 +311,7 @@ func TestRejectedStaticPodHasNoMirror(t *testing.T) {
 		a.stop()
 		a.startAgent()
 		after, exists := apiservertest.Get[*corev1.Pod](a.server, "default", "fit")
-		require.True(a, exists, "the mirror that an earlier agent has created")
+		require.True(a, exists, "the mirror pod of an earlier agent stays")
 		require.Equal(a, before.UID, after.UID)
 	})
 }

@@ -36,19 +36,19 @@ func TestMergeKeepsPointers(t *testing.T) {
 	changed := newPod("b", "2", "12")
 	changed.Status.Phase = corev1.PodRunning
 	second := apiserver.Merge(first, []*corev1.Pod{a.DeepCopy(), changed}, "n1")
-	assert.Same(t, first.Pods[0], second.Pods[0], "its version is the same")
+	assert.Same(t, first.Pods[0], second.Pods[0], "a pod with an unchanged version keeps its pointer")
 	assert.NotSame(t, first.Pods[1], second.Pods[1])
 	assert.Equal(t, corev1.PodRunning, second.Pods[1].Status.Phase)
 	recreated := newPod("a", "3", "10")
 	third := apiserver.Merge(second, []*corev1.Pod{recreated, changed}, "n1")
-	assert.Equal(t, types.UID("3"), third.Pods[0].UID, "the same version of another pod")
+	assert.Equal(t, types.UID("3"), third.Pods[0].UID, "a recreated pod with an equal version replaces the old one")
 	unversioned := newPod("c", "4", "")
 	fourth := apiserver.Merge(third, []*corev1.Pod{unversioned}, "n1")
 	fifth := apiserver.Merge(fourth, []*corev1.Pod{unversioned}, "n1")
-	assert.NotSame(t, fourth.Pods[0], fifth.Pods[0], "nobody knows whether it has changed")
+	assert.NotSame(t, fourth.Pods[0], fifth.Pods[0], "a pod without a version counts as changed")
 }
 
-// Deletion, a shorter grace period and a resize must be returned.
+// Deletion, a shorter grace period and a resize are in the result.
 func TestMergeReturnsChangedPods(t *testing.T) {
 	pod := newPod("a", "1", "10")
 	first := apiserver.Merge(apiserver.Update{}, []*corev1.Pod{pod}, "n1")
@@ -81,7 +81,7 @@ func TestMergeReplacesHostileAnnotations(t *testing.T) {
 		pod.Annotations = maps.Clone(annotations)
 		got := apiserver.Merge(apiserver.Update{}, []*corev1.Pod{pod}, "n1")
 		require.Len(t, got.Pods, 1)
-		assert.Equal(t, annotations, pod.Annotations, "what is listed is not written to")
+		assert.Equal(t, annotations, pod.Annotations, "listed pods are not modified")
 		assert.Equal(t, "api", got.Pods[0].Annotations["kubernetes.io/config.source"])
 		assert.NotContains(t, got.Pods[0].Annotations, "kubernetes.io/config.seen")
 		assert.Equal(t, annotations["kubernetes.io/config.hash"], got.Pods[0].Annotations["kubernetes.io/config.hash"])
@@ -90,7 +90,7 @@ func TestMergeReplacesHostileAnnotations(t *testing.T) {
 	mirror := newPod("a", "1", "10")
 	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "", "kubernetes.io/config.source": "api"}
 	got := apiserver.Merge(apiserver.Update{}, []*corev1.Pod{mirror}, "n1")
-	assert.Empty(t, got.Pods, "a mirror is not run, whoever made it")
+	assert.Empty(t, got.Pods, "mirror pods are skipped, whichever client created them")
 	assert.Equal(t, []*corev1.Pod{mirror}, got.Mirrors)
 }
 
@@ -114,7 +114,7 @@ func TestMergeOmitsInvalidPods(t *testing.T) {
 	}, texts)
 }
 
-// The largest pods that an API server accepts cost little time.
+// Merge of the largest pods that an API server accepts is fast.
 func TestMergeOfLargePodsIsFast(t *testing.T) {
 	var listed []*corev1.Pod
 	for i := range 500 {
@@ -132,7 +132,7 @@ func TestMergeOfLargePodsIsFast(t *testing.T) {
 	assert.True(t, slices.Equal(first.Pods, second.Pods))
 }
 
-// FuzzMerge compares Merge with the expected result for each pod separately.
+// FuzzMerge compares Merge with the expected result, computed for each pod separately.
 func FuzzMerge(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed)

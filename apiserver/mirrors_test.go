@@ -34,7 +34,7 @@ type mirrorScene struct {
 	*scene
 	mirrors  *apiserver.Mirrors
 	node     atomic.Pointer[corev1.Node]
-	running  atomic.Pointer[corev1.Pod] // a static pod
+	running  atomic.Pointer[corev1.Pod] // the static pod for which StillRunning returns true
 	failures []string
 }
 
@@ -107,7 +107,7 @@ func TestMirrorsOfStaticPods(t *testing.T) {
 		require.True(t, ok)
 		assert.NotEqual(t, web.UID, mirror.UID)
 		u, _ := s.lastUpdate()
-		assert.Empty(t, u.Pods, "a mirror is not run")
+		assert.Empty(t, u.Pods, "mirror pods are not in the update")
 		assert.Len(t, u.Mirrors, 1)
 		assert.Equal(t, 1, s.source.Pods().MirrorCount())
 
@@ -115,7 +115,7 @@ func TestMirrorsOfStaticPods(t *testing.T) {
 		edited.Spec.Containers[0].Image = "other"
 		s.setStaticPods(edited)
 		_, ok = s.source.Pods().Mirror(edited)
-		assert.False(t, ok, "no status goes to the mirror of another pod")
+		assert.False(t, ok, "no status is sent to the mirror of the previous pod")
 		time.Sleep(2 * time.Second)
 		assert.Equal(t, "web=h2", s.listPods())
 		replaced, ok := s.source.Pods().Mirror(edited)
@@ -127,19 +127,19 @@ func TestMirrorsOfStaticPods(t *testing.T) {
 
 		require.NoError(t, s.server.Remove(replaced))
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, "web=h2", s.listPods(), "deleted by a user, it is created again")
+		assert.Equal(t, "web=h2", s.listPods(), "a mirror pod that a user deleted is created again")
 		require.NoError(t, s.server.Delete(replaced, new(int64(30))))
 		time.Sleep(2 * time.Second)
 		again, ok := s.source.Pods().Mirror(edited)
 		require.True(t, ok)
-		assert.Nil(t, again.DeletionTimestamp, "it is not left to terminate: nothing runs it")
+		assert.Nil(t, again.DeletionTimestamp, "the mirror pod is removed at once: no container runs for it")
 
 		s.setStaticPods()
 		time.Sleep(2 * time.Second)
 		assert.Empty(t, s.listPods())
 		writes := s.countWrites()
 		time.Sleep(time.Hour)
-		assert.Equal(t, writes, s.countWrites(), "nothing is asked for in vain")
+		assert.Equal(t, writes, s.countWrites(), "no request is sent without changes")
 		assert.Empty(t, s.failedActions())
 		require.ErrorContains(t, s.mirrors.Run(t.Context()), "second call of Run")
 	})
@@ -224,7 +224,7 @@ func TestMirrorsWaitForNode(t *testing.T) {
 	})
 }
 
-// Another pod has the name: no request is sent until that pod is removed.
+// The name of the mirror belongs to another pod: no request is sent until that pod is removed.
 func TestMirrorWithTakenNameIsNotCreated(t *testing.T) {
 	runInBubble(t, func(t *testing.T) {
 		s := newMirrorScene(t)
@@ -236,7 +236,7 @@ func TestMirrorWithTakenNameIsNotCreated(t *testing.T) {
 		s.setStaticPods(staticPod("web", "h1"), staticPod("db", "h2"))
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, "db= web=", s.listPods())
-		assert.Less(t, s.countWrites(), 20, "of the one that is on another node, with a back-off")
+		assert.Less(t, s.countWrites(), 20, "requests for db only, with a back-off: the pod of its name is on another node")
 		require.NoError(t, s.server.Remove(newPod("web", "", "")))
 		require.NoError(t, s.server.Remove(elsewhere))
 		time.Sleep(2 * time.Minute)
@@ -296,9 +296,9 @@ func TestMirrorInMissingNamespaceBacksOff(t *testing.T) {
 				allow := s.server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "create"}, Err: refusal})
 				s.setStaticPods(staticPod("web", "h1"))
 				time.Sleep(24 * time.Hour)
-				assert.Less(t, s.countWrites(), 24*6+15, "every 10 minutes")
+				assert.Less(t, s.countWrites(), 24*6+15, "one request in 10 minutes")
 				assert.Greater(t, s.countWrites(), 24*4)
-				assert.Len(t, s.failedActions(), s.countWrites(), "the hook is called for each")
+				assert.Len(t, s.failedActions(), s.countWrites(), "the hook is called for each failed request")
 				lines := strings.Count(log.String(), "mirror pod")
 				assert.Equal(t, 1, lines, log.String())
 				allow()
@@ -316,9 +316,9 @@ func TestMirrorsDeletedRepeatedlyAreRecreatedWithPause(t *testing.T) {
 		s.setStaticPods(staticPod("web", "h1"))
 		for range 600 {
 			time.Sleep(100 * time.Millisecond)
-			_ = s.server.Remove(newPod("web", "", "")) // it may not be there
+			_ = s.server.Remove(newPod("web", "", "")) // the mirror may not exist
 		}
-		assert.LessOrEqual(t, s.countWrites(), 61, "one a second")
+		assert.LessOrEqual(t, s.countWrites(), 61, "one request a second")
 		time.Sleep(2 * time.Second)
 		assert.Equal(t, "web=h1", s.listPods())
 	})
@@ -373,7 +373,7 @@ func (s *mirrorScene) changeMirrors(rnd *rand.Rand, want map[string]*corev1.Pod,
 	case what == 4 && exists:
 		require.NoError(s, s.server.Delete(mirror, new(int64(20))))
 	case what == 6:
-		s.running.Store(staticPod(name, "predecessor")) // of one name at a time; the one before has terminated
+		s.running.Store(staticPod(name, "predecessor")) // Only one static pod of a name runs at a time.
 	case what == 5:
 		s.putObjects(mirrorPod(name, "alien", fmt.Sprint("alien", i)))
 	}

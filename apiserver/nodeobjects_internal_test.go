@@ -103,7 +103,7 @@ func TestServiceMemory(t *testing.T) {
 	s = nil
 	used := with - heapSize()
 	t.Logf("%d bytes", used)
-	require.Greater(t, used, int64(most/2), "the table is what goes")
+	require.Greater(t, used, int64(most/2), "the services must use most of the memory")
 	require.Less(t, used, int64(most))
 }
 

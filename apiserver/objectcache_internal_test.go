@@ -26,11 +26,11 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 )
 
-// With CacheDir, the objects of pods are available while the API server is unavailable, also to a restarted agent, and to no
-// other user.
+// With CacheDir, the objects of pods stay available while the API server is unavailable, also to a restarted agent. No other
+// user can read the files.
 func TestObjectCacheStoresObjects(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("files have no owner and mode")
+		t.Skip("Windows files have no owner and mode")
 	}
 	dir := filepath.Join(t.TempDir(), "kept")
 	synctest.Test(t, func(t *testing.T) {
@@ -80,13 +80,13 @@ func TestObjectCacheStoresObjects(t *testing.T) {
 		}
 		w.server.Fail("get", "configmaps", http.StatusForbidden)
 		_, err := w.ConfigMap(t.Context(), "shop", "c")
-		require.True(t, apierrors.IsForbidden(err), "who is refused gets nothing")
+		require.True(t, apierrors.IsForbidden(err), "a forbidden object is not served from the cache")
 	})
 }
 
 func TestOpenObjectCacheRefusesForeignDirectory(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("files have no owner and mode")
+		t.Skip("Windows files have no owner and mode")
 	}
 	root := t.TempDir()
 	_, err := openObjectCache("relative")
@@ -109,7 +109,7 @@ func TestOpenObjectCacheRefusesForeignDirectory(t *testing.T) {
 	path := filepath.Join(dir, cacheFileName(kindSecret, "shop/s"))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "."+filepath.Base(path)+".123.tmp"), []byte("half"), 0o600))
 	k, err = openObjectCache(dir)
-	require.NoError(t, err, "what a killed process has left is removed")
+	require.NoError(t, err, "a temporary file of a killed process is removed")
 	require.Len(t, k.files, 1)
 
 	got := &corev1.Secret{}
@@ -125,18 +125,18 @@ func TestOpenObjectCacheRefusesForeignDirectory(t *testing.T) {
 	require.NotContains(t, err.Error(), "geheim")
 	require.NoError(t, os.Remove(other))
 	require.NoError(t, os.Symlink("/etc/passwd", other))
-	require.Error(t, k.loadObject(kindSecret, "shop", "t", got), "links are not followed")
+	require.Error(t, k.loadObject(kindSecret, "shop", "t", got), "symbolic links are not followed")
 }
 
 func TestObjectCacheHasLimits(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("files have no owner and mode")
+		t.Skip("Windows files have no owner and mode")
 	}
 	k, err := openObjectCache(filepath.Join(t.TempDir(), "kept"))
 	require.NoError(t, err)
 	big := secret("big", strings.Repeat("x", 1<<20))
 	require.NoError(t, k.storeObject(kindSecret, big))
-	for k.bytes+k.bytes/int64(len(k.files)) < maxCacheBytes { // as if they were there
+	for k.bytes+k.bytes/int64(len(k.files)) < maxCacheBytes { // registers small files that do not exist, up to the limit
 		name := fmt.Sprint(len(k.files))
 		k.files[name] = cachedFile{size: 1 << 20}
 		k.bytes += 1 << 20
@@ -155,11 +155,11 @@ func TestObjectCacheHasLimits(t *testing.T) {
 	require.NoError(t, k.storeObject(kindSecret, small))
 }
 
-// With CacheDir, the objects behind claims and runtime classes of pods are available to an agent that is started while the API
-// server is unavailable, and no other objects.
+// With CacheDir, an agent that starts while the API server is unavailable has the objects behind the claims and runtime
+// classes of its pods. Other objects are not cached.
 func TestObjectCacheKeepsClaimsOfPods(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("files have no owner and mode")
+		t.Skip("Windows files have no owner and mode")
 	}
 	dir := filepath.Join(t.TempDir(), "kept")
 	pod := podWithVolume("none")

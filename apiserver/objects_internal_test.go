@@ -68,14 +68,14 @@ func start(t *testing.T, o ObjectsOptions, run bool) *world {
 		cancel()
 		group.Wait()
 		w.server.Close()
-		time.Sleep(time.Minute) // client-go's goroutines of watches
+		time.Sleep(time.Minute) // wait for the goroutines of client-go's watches
 	})
 	t.Cleanup(w.stop)
 	synctest.Wait()
 	return w
 }
 
-// pod refers to config maps and secrets of namespace shop in each possible way.
+// pod returns a pod of namespace shop with the given spec.
 func pod(name string, spec corev1.PodSpec) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: spec}
 }
@@ -215,7 +215,7 @@ func TestObjectsOfVolumesAreWatched(t *testing.T) {
 		o, err = w.ConfigMap(t.Context(), "shop", "c")
 		require.NoError(t, err)
 		require.Equal(t, "2", o.Data["k"])
-		require.Zero(t, w.server.CountRequests(apiservertest.Match{Resource: "configmaps"}), "a variable of what is watched costs nothing")
+		require.Zero(t, w.server.CountRequests(apiservertest.Match{Resource: "configmaps"}), "a variable from a watched config map sends no request")
 
 		w.server.SetUnavailable(true)
 		for range 20 {
@@ -253,14 +253,14 @@ func TestUnusedWatchesStop(t *testing.T) {
 		read("d")
 		read("fixed")
 		synctest.Wait()
-		require.Equal(t, 2, w.server.OpenWatches("configmaps"), "the immutable one is not watched")
+		require.Equal(t, 2, w.server.OpenWatches("configmaps"), "an immutable config map has no watch")
 		w.Retain([]*corev1.Pod{podWithVolume("c")})
 		time.Sleep(4 * time.Minute)
 		read("c")
 		read("fixed")
 		require.Equal(t, 2, w.server.OpenWatches("configmaps"))
 		time.Sleep(2 * time.Minute)
-		require.Equal(t, 1, w.server.OpenWatches("configmaps"), "nobody has read d for 5 minutes")
+		require.Equal(t, 1, w.server.OpenWatches("configmaps"), "the watch of d ends 5 minutes after its last read")
 		w.Retain(nil)
 		synctest.Wait()
 		require.Zero(t, w.server.OpenWatches("configmaps"))

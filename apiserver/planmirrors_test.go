@@ -78,11 +78,11 @@ func TestPlanMirrors(t *testing.T) {
 		want            string
 	}{
 		"none yet":                 {of(web), nil, all, "web: create h1"},
-		"as it should be":          {of(web), of(mirrorPod("web", "h1", "m1")), all, ""},
+		"mirror is up to date":     {of(web), of(mirrorPod("web", "h1", "m1")), all, ""},
 		"edited":                   {of(web), of(mirrorPod("web", "h0", "m1")), all, "web: delete m1 create h1"},
 		"being deleted":            {of(web), of(deleted), all, "web: delete m1 create h1"},
 		"orphan":                   {nil, of(mirrorPod("web", "h1", "m1")), all, "web: delete m1"},
-		"orphan of another name":   {of(web), of(mirrorPod("web", "h1", "m1"), mirrorPod("db", "h1", "m2")), all, "db: delete m2"},
+		"orphan with another name": {of(web), of(mirrorPod("web", "h1", "m1"), mirrorPod("db", "h1", "m2")), all, "db: delete m2"},
 		"not all sources reported": {nil, of(mirrorPod("web", "h1", "m1")), apiserver.MirrorInput{Node: newNode()}, ""},
 		"still terminating": {nil, of(mirrorPod("web", "h1", "m1"), mirrorPod("db", "h1", "m2")), apiserver.MirrorInput{
 			Node: newNode(), SourcesComplete: true, StillRunning: func(namespace, name string) bool { return namespace == "default" && name == "web" },
@@ -116,7 +116,7 @@ func TestPlanMirrors(t *testing.T) {
 			apiserver.MirrorInput{Node: newNode(), NameTaken: func(_, name string) bool { return name == "web" }},
 			"web: (mirror of pod default/web: a pod that is no mirror pod has its name)",
 		},
-		"two of one name": {of(web, staticPod("web", "h2")), of(mirrorPod("web", "h1", "m1")), all, ""},
+		"two static pods of one name": {of(web, staticPod("web", "h2")), of(mirrorPod("web", "h1", "m1")), all, ""},
 		"references": {
 			of(withToken), nil, all,
 			"token: (pod default/token cannot have a mirror: spec.serviceAccountName: Forbidden: mirror pods may not reference service accounts)",
@@ -168,7 +168,7 @@ func TestPodsWithReferencesHaveNoMirror(t *testing.T) {
 	}
 	for what, c := range map[string]struct {
 		change func(*corev1.Pod)
-		field  string // empty: it can
+		field  string // empty: the pod can have a mirror
 	}{
 		"service account": {func(pod *corev1.Pod) { pod.Spec.ServiceAccountName = "x" }, "spec.serviceAccountName"},
 		"pull secret":     {func(pod *corev1.Pod) { pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{name} }, "spec.imagePullSecrets"},
@@ -235,7 +235,7 @@ func FuzzPlanMirrors(f *testing.F) {
 	})
 }
 
-// applyActions applies a plan.
+// applyActions returns the mirror pods after an action.
 func applyActions(mirrors []*corev1.Pod, action apiserver.MirrorAction, i int) (next []*corev1.Pod) {
 	for _, mirror := range mirrors {
 		if action.Delete == nil || mirror.UID != action.Delete.UID {

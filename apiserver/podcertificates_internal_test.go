@@ -34,7 +34,7 @@ func TestTrustBundles(t *testing.T) {
 		all := apiservertest.Match{Resource: "clustertrustbundles"}
 		require.NoError(t, w.server.Put(bundle("a", "", "A")))
 		time.Sleep(time.Hour)
-		require.Zero(t, w.server.CountRequests(all), "no pod has asked")
+		require.Zero(t, w.server.CountRequests(all), "no request before the first use by a pod")
 		require.Zero(t, w.server.CountRequests(apiservertest.Match{Resource: "podcertificaterequests"}))
 
 		got, err := w.TrustBundles(t.Context())
@@ -52,7 +52,7 @@ func TestTrustBundles(t *testing.T) {
 		w.server.SetUnavailable(true)
 		time.Sleep(time.Hour)
 		got, err = w.TrustBundles(t.Context())
-		require.NoError(t, err, "they are as they were")
+		require.NoError(t, err, "bundles stay available while the API server is unavailable")
 		require.Len(t, got, 2)
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestTrustBundles(t *testing.T) {
 		w.server.Fail("list", "clustertrustbundles", 404)
 		w.server.Fail("watch", "clustertrustbundles", 404)
 		_, err := w.TrustBundles(t.Context())
-		require.ErrorContains(t, err, "cluster trust bundles: they are not listed yet: ", "an older API server does not have them")
+		require.ErrorContains(t, err, "cluster trust bundles: they are not listed yet: ", "an older API server has no trust bundles")
 	})
 }
 
@@ -101,7 +101,7 @@ func (w *world) startIssue(ctx context.Context, t *testing.T, r volume.Certifica
 			return o, answers
 		}
 	}
-	require.FailNow(t, "nothing was asked for")
+	require.FailNow(t, "no certificate request was created")
 	return nil, nil
 }
 
@@ -124,7 +124,7 @@ func TestPodCertificates(t *testing.T) {
 		}, o.Spec)
 		require.Equal(t, "pod-uid", string(o.OwnerReferences[0].UID))
 		w.setOutcome(t, o, "Pending", certificatesv1.PodCertificateRequestStatus{})
-		time.Sleep(5 * time.Minute) // a person approves
+		time.Sleep(5 * time.Minute) // until a person approves the request
 		require.Empty(t, answers)
 		begin, end := metav1.NewTime(time.Now().Add(time.Hour)), metav1.NewTime(time.Now().Add(2*time.Hour))
 		w.setOutcome(t, o, certificatesv1.PodCertificateRequestConditionTypeIssued, certificatesv1.PodCertificateRequestStatus{

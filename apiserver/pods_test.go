@@ -159,13 +159,13 @@ func TestPodsRunPassesPodsOfNode(t *testing.T) {
 		require.NoError(t, s.server.Delete(newPod("a", "", ""), new(int64(5))))
 		time.Sleep(time.Second)
 		u, _ = s.lastUpdate()
-		assert.EqualValues(t, 5, *u.Pods[0].DeletionGracePeriodSeconds, "the grace is shorter")
+		assert.EqualValues(t, 5, *u.Pods[0].DeletionGracePeriodSeconds, "the update has the shorter grace period")
 		require.NoError(t, s.server.Delete(newPod("a", "", ""), new(int64(0))))
 		s.putObjects(newPod("a", "3", ""))
 		time.Sleep(time.Second)
 		u, _ = s.lastUpdate()
 		assert.Equal(t, "a b elsewhere", s.podNames())
-		assert.Equal(t, types.UID("3"), u.Pods[0].UID, "another pod of the name")
+		assert.Equal(t, types.UID("3"), u.Pods[0].UID, "the update has the new pod of the same name")
 		assert.Nil(t, u.Pods[0].DeletionTimestamp)
 		require.ErrorContains(t, s.pods(t.Context()), "second call of Run")
 		assert.Empty(t, s.reportedErrors())
@@ -184,7 +184,7 @@ func TestPodsRunWaitsForFirstList(t *testing.T) {
 		assert.False(t, s.source.Pods().Synced())
 		require.Error(t, s.source.Pods().Err())
 		assert.NotEmpty(t, s.reportedErrors())
-		assert.Less(t, len(s.reportedErrors()), 60, "there is a back-off")
+		assert.Less(t, len(s.reportedErrors()), 60, "list requests have a back-off")
 		s.server.SetUnavailable(false)
 		time.Sleep(time.Minute)
 		u, n := s.lastUpdate()
@@ -235,12 +235,12 @@ func TestPodsStayWhileAPIServerIsUnavailable(t *testing.T) {
 		s.putObjects(newPod("c", "3", ""))
 		time.Sleep(2 * time.Minute)
 		_, n := s.lastUpdate()
-		assert.Equal(t, 1, n, "nothing is said")
+		assert.Equal(t, 1, n, "the sink is not called while the API server is unavailable")
 		s.server.SetUnavailable(false)
 		time.Sleep(time.Minute)
 		assert.Equal(t, "b c", s.podNames())
 		last, _ := s.lastUpdate()
-		assert.Same(t, first.Pods[1], last.Pods[0], "b is as it was")
+		assert.Same(t, first.Pods[1], last.Pods[0], "the unchanged pod b keeps its pointer")
 	})
 }
 
@@ -259,18 +259,18 @@ func TestRelistRemovesPodsLostByWatch(t *testing.T) {
 	})
 }
 
-// Each fault lasts one minute while pods change. One minute after its end the set is correct.
+// The pods of the node change during each fault of one minute. One minute after the fault the set is correct.
 func TestPodsUnderFaults(t *testing.T) {
 	for name, fault := range map[string]apiservertest.Fault{
-		"409":               {Code: 409},
-		"429 with a wait":   {Code: 429, RetryAfter: 3 * time.Second},
-		"500":               {Code: 500},
-		"hang":              {Hang: true},
-		"slow":              {Delay: 3 * time.Second},
-		"refused":           {Disconnect: true},
-		"cut after 1 s":     {Match: apiservertest.Match{Verb: "watch"}, DisconnectAfter: time.Second},
-		"410 of each watch": {Match: apiservertest.Match{Verb: "watch"}, Code: 410},
-		"403 of each list":  {Match: apiservertest.Match{Verb: "list"}, Code: 403},
+		"409":                  {Code: 409},
+		"429 with Retry-After": {Code: 429, RetryAfter: 3 * time.Second},
+		"500":                  {Code: 500},
+		"hang":                 {Hang: true},
+		"slow":                 {Delay: 3 * time.Second},
+		"refused":              {Disconnect: true},
+		"cut after 1 s":        {Match: apiservertest.Match{Verb: "watch"}, DisconnectAfter: time.Second},
+		"410 of each watch":    {Match: apiservertest.Match{Verb: "watch"}, Code: 410},
+		"403 of each list":     {Match: apiservertest.Match{Verb: "list"}, Code: 403},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runInBubble(t, func(t *testing.T) {
@@ -293,7 +293,7 @@ func TestPodsUnderFaults(t *testing.T) {
 				s.server.DisconnectAll()
 				requests := s.server.CountRequests(apiservertest.Match{})
 				t.Logf("%d requests in a minute", requests)
-				assert.Less(t, requests, 200, "there is a back-off")
+				assert.Less(t, requests, 200, "requests have a back-off")
 				time.Sleep(time.Minute)
 				s.checkLastUpdate()
 			})
@@ -322,7 +322,7 @@ func (s *scene) changePods(rnd *rand.Rand, i int) {
 		require.NoError(s, s.server.Delete(pod, new(int64(rnd.IntN(3)*10))))
 	case what == 5:
 		require.NoError(s, s.server.DeleteSilently(pod))
-		s.putObjects(pod) // a version that the watch has not seen the like of
+		s.putObjects(pod) // changes the pod with a resource version that the watch has not seen
 	case what == 6:
 		pod.Spec.NodeName = []string{"n1", "n2"}[rnd.IntN(2)]
 		s.putObjects(pod)
@@ -444,14 +444,14 @@ func TestPodsBeyondLimitAreOmitted(t *testing.T) {
 			u, _ := s.lastUpdate()
 			require.Len(t, u.Pods, want)
 			require.Equal(t, "zz", u.Pods[len(u.Pods)-1].Name)
-			require.Equal(t, incomplete, u.Incomplete, "a pod that is left out may run")
+			require.Equal(t, incomplete, u.Incomplete, "a pod that is left out may run, so the set is incomplete")
 			require.ErrorContains(t, s.source.Pods().Err(), "more than 10000 objects: 51 are left out, the first is default/a")
 			require.Len(t, s.reportedErrors(), 1)
 		})
 	}
 }
 
-// A pod is in memory once: the returned pod is the watched one. A mirror pod is not changed.
+// The returned pod is the watched object, not a copy. A mirror pod is not modified.
 func TestWatchedPodsAreNotCopied(t *testing.T) {
 	runInBubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})

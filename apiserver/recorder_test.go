@@ -111,7 +111,7 @@ func TestRepeatedEventsAreCounted(t *testing.T) {
 		assert.EqualValues(t, 3, all[0].Count)
 		assert.Equal(t, 2*time.Minute, all[0].LastTimestamp.Sub(all[0].FirstTimestamp.Time))
 
-		require.NoError(t, server.Remove(all[0])) // as the API server forgets events after an hour
+		require.NoError(t, server.Remove(all[0])) // as the API server removes events after an hour
 		r.PodEvent(web, backOff)
 		synctest.Wait()
 		require.Len(t, events(server), 1)
@@ -128,7 +128,7 @@ func TestEventDoesNotBlock(t *testing.T) {
 		for i := range 1200 {
 			r.PodEvent(cri.PodIdentity{UID: fmt.Sprint(i), Namespace: "shop", Name: fmt.Sprint("pod-", i)}, podevents.Event{Type: "Normal", Reason: "R"})
 			if i == 0 {
-				synctest.Wait() // it is being sent
+				synctest.Wait() // the first event is being sent
 			}
 		}
 		assert.Equal(t, begin, time.Now())
@@ -152,7 +152,7 @@ func TestEventsAreRetriedWhileAPIServerIsUnavailable(t *testing.T) {
 		time.Sleep(100 * time.Second)
 		assert.EqualValues(t, 0, r.Stats().Dropped)
 		time.Sleep(10 * time.Second)
-		assert.EqualValues(t, 1, r.Stats().Dropped, "after twelve tries")
+		assert.EqualValues(t, 1, r.Stats().Dropped, "an event is dropped after twelve attempts")
 		assert.Error(t, why)
 		require.Len(t, events(server), 1)
 		assert.Equal(t, "Late", events(server)[0].Reason)
@@ -166,7 +166,7 @@ func TestRejectedEventsAreDropped(t *testing.T) {
 		synctest.Wait()
 		remove()
 		time.Sleep(time.Hour)
-		assert.Empty(t, events(server), "it would be refused again")
+		assert.Empty(t, events(server), "a rejected event is not retried")
 		assert.EqualValues(t, 1, r.Stats().Dropped)
 
 		server.Inject(apiservertest.Fault{Match: apiservertest.Match{Resource: "events"}, LoseResponse: true, Times: 1})
@@ -184,7 +184,7 @@ func TestTooManyEventsOfObjectAreSkipped(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		all := events(server)
-		assert.Len(t, all, 10, "nine, and one for the rest")
+		assert.Len(t, all, 10, "nine events, and one that combines the remaining ones")
 		assert.Equal(t, 25, server.CountRequests(apiservertest.Match{Resource: "events"}))
 		assert.EqualValues(t, 75, r.Stats().Skipped)
 	})
@@ -193,7 +193,7 @@ func TestTooManyEventsOfObjectAreSkipped(t *testing.T) {
 func TestPodRefusedRecordsErrorOnce(t *testing.T) {
 	runWithRecorder(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		refused := &lifecycle.RefusedError{Pod: web, Source: apiserver.API, Err: errors.New("pod shop/web: spec.volumes[0].rbd: Forbidden: not supported")}
-		for range 60 { // as each call of Set says it
+		for range 60 { // as with each call of Set
 			r.PodRefused(refused)
 			time.Sleep(time.Second)
 		}

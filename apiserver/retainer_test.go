@@ -29,11 +29,11 @@ func podWithVolume(name string) *corev1.Pod {
 type retaining struct {
 	*scene
 	retainer *apiserver.Retainer
-	working  []lifecycle.PodState // the pods that the agent works on
+	working  []lifecycle.PodState // pods that have a worker in the agent
 }
 
-// newRetaining reads one config map for each pod, which starts its watch. synced makes the API server list the pods of the node
-// first.
+// newRetaining reads one config map for each pod, which starts its watch. If synced, it waits until the API server has
+// listed the pods of the node.
 func newRetaining(t *testing.T, synced bool) *retaining {
 	r := &retaining{scene: newScene(t, apiserver.Options{})}
 	objects, err := r.source.Objects(apiserver.ObjectsOptions{})
@@ -43,7 +43,7 @@ func newRetaining(t *testing.T, synced bool) *retaining {
 	} else {
 		r.runAll(objects.Run)
 	}
-	synctest.Wait() // until they run
+	synctest.Wait() // until the parts run
 	for _, name := range []string{"a", "b", "c"} {
 		require.NoError(t, r.server.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}))
 		_, err := objects.Volumes().ConfigMap(t.Context(), "default", name)
@@ -64,11 +64,11 @@ func (r *retaining) countWatches() int {
 func TestRetainerKeepsObjectsOfListedAndRunningPods(t *testing.T) {
 	runInBubble(t, func(t *testing.T) {
 		r := newRetaining(t, true)
-		r.working = []lifecycle.PodState{{Spec: podWithVolume("b")}, {Spec: nil}} // which terminates, and an orphan
+		r.working = []lifecycle.PodState{{Spec: podWithVolume("b")}, {Spec: nil}} // a terminating pod, and an orphaned pod
 		r.retainer.Set(lifecycle.PodSet{Source: apiserver.API, Pods: []*corev1.Pod{podWithVolume("a")}})
 		require.Equal(t, 2, r.countWatches())
 		r.retainer.PodRemoved("uid-b")
-		require.Equal(t, 1, r.countWatches(), "it still has a worker when the hook is called")
+		require.Equal(t, 1, r.countWatches(), "objects are released although the pod still has a worker when the hook is called")
 		r.retainer.Set(lifecycle.PodSet{Source: "file"})
 		r.working = nil
 		r.retainer.Set(lifecycle.PodSet{Source: "file"})

@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 )
 
-// Despite all faults, the API server ends up with the last status of each pod and without the deleted pods. No status reaches
-// another pod, and the number of requests is limited.
+// Despite all faults, the API server finally has the last status of each pod, and the deleted pods are removed. No status
+// reaches another pod, and the number of requests is limited.
 func TestRandomOperations(t *testing.T) {
 	runs := uint64(20)
 	if os.Getenv("NODEAGENT_SOAK") != "" {
@@ -38,7 +38,7 @@ func TestRandomOperations(t *testing.T) {
 				for _, remove := range w.faults {
 					remove()
 				}
-				time.Sleep(15 * time.Minute) // a list anew
+				time.Sleep(15 * time.Minute) // longer than the period of lists
 				w.checkServer(t)
 			})
 		})
@@ -49,7 +49,7 @@ func TestRandomOperations(t *testing.T) {
 type operations struct {
 	*reporting
 	rnd    *rand.Rand
-	pods   map[string]*corev1.Pod // by name: those that are there
+	pods   map[string]*corev1.Pod // existing pods by name
 	made   int
 	said   int
 	faults []func()
@@ -59,19 +59,19 @@ func (w *operations) runOperation() {
 	name := fmt.Sprint("pod-", w.rnd.IntN(6))
 	pod := w.pods[name]
 	switch k := w.rnd.IntN(20); {
-	case pod == nil && !w.isRemoved(name): // the one before it is still there
+	case pod == nil && !w.isRemoved(name): // the removed pod of this name may still be at the server
 	case pod == nil:
 		w.made++
 		w.pods[name] = w.bindPod(name, func(p *corev1.Pod) { p.UID = types.UID(fmt.Sprint("uid-", w.made)) })
 	case k < 10:
 		w.said++
 		w.setStatus(pod, corev1.PodRunning, w.rnd.IntN(2) == 0, fmt.Sprint(pod.UID, " ", w.said))
-	case k < 12: // deleted, and taken down at once
-		_ = w.server.Delete(pod, nil) // it may have been removed by force
+	case k < 12: // the pod is deleted and its resources are released at once
+		_ = w.server.Delete(pod, nil) // the pod may have been removed by force already
 		w.setStatus(pod, corev1.PodFailed, false, fmt.Sprint(pod.UID, " over"))
 		w.statuses.ResourcesReleased(identity(pod))
 		delete(w.pods, name)
-	case k == 12: // by force
+	case k == 12: // removed by force
 		_ = w.server.Remove(pod)
 		w.locked(func() { delete(w.states, string(pod.UID)) })
 		delete(w.pods, name)
@@ -117,18 +117,18 @@ func (w *operations) checkServer(t *testing.T) {
 	t.Helper()
 	w.locked(func() {
 		for _, pod := range apiservertest.List[*corev1.Pod](w.server) {
-			require.NotNil(t, w.pods[pod.Name], "pod %s is gone, and not at the server", pod.Name)
-			require.Equal(t, w.pods[pod.Name].UID, pod.UID, "pod %s is gone", pod.Name)
+			require.NotNil(t, w.pods[pod.Name], "pod %s is removed from the agent, but not from the server", pod.Name)
+			require.Equal(t, w.pods[pod.Name].UID, pod.UID, "pod %s at the server is another instance", pod.Name)
 			if state, said := w.states[string(pod.UID)]; said {
 				assert.Equal(t, state.Status.Message, pod.Status.Message)
 				assert.Equal(t, state.Status.Phase, pod.Status.Phase)
 			} else {
-				assert.NotContains(t, pod.Status.Message, "uid-", "a status has reached another pod")
+				assert.NotContains(t, pod.Status.Message, "uid-", "a pod must not get the status of another pod")
 			}
 		}
 	})
 	assert.Len(t, apiservertest.List[*corev1.Pod](w.server), len(w.pods))
 	assert.Zero(t, w.statuses.Pending())
 	sent := w.countRequests("patch") + w.countRequests("get") + w.countRequests("delete")
-	assert.Less(t, sent, 1000, "of 150 operations")
+	assert.Less(t, sent, 1000, "requests for 150 operations")
 }

@@ -47,7 +47,7 @@ func TestRejectedPodsOfControllerAreReportedOneByOne(t *testing.T) {
 			return failed
 		}
 		time.Sleep(10 * time.Millisecond)
-		assert.Len(t, at(), 3, "the first of each controller, and the one without: %s", at())
+		assert.Len(t, at(), 3, "the first pod of each controller, and the pod without a controller: %s", at())
 		for _, step := range []struct {
 			after time.Duration
 			want  int
@@ -59,7 +59,7 @@ func TestRejectedPodsOfControllerAreReportedOneByOne(t *testing.T) {
 		require.NoError(t, r.server.Delete(last, nil))
 		r.statuses.ResourcesReleased(identity(last))
 		time.Sleep(100 * time.Millisecond)
-		assert.True(t, r.isRemoved(last.Name), "one that is deleted does not wait")
+		assert.True(t, r.isRemoved(last.Name), "the status of a deleted pod is not delayed")
 	})
 }
 
@@ -70,12 +70,12 @@ func TestDeletedPodWithoutAgentPodIsRemoved(t *testing.T) {
 		require.NoError(t, r.server.Delete(pod, nil))
 		require.NoError(t, r.server.Delete(running, nil))
 		time.Sleep(900 * time.Millisecond)
-		assert.False(t, r.isRemoved("web"), "somebody may be about to run it")
+		assert.False(t, r.isRemoved("web"), "a pod is not removed within a second: the agent may be about to start it")
 		time.Sleep(200 * time.Millisecond)
 		assert.True(t, r.isRemoved("web"))
 		patches := r.server.Requests(apiservertest.Match{Verb: "patch", Resource: "pods"})
 		require.Len(t, patches, 1)
-		assert.Contains(t, string(patches[0].Body), `"phase":"Failed"`, "a controller may wait for its terminal phase")
+		assert.Contains(t, string(patches[0].Body), `"phase":"Failed"`, "a terminal phase is sent before the removal, because a controller may wait for it")
 		time.Sleep(time.Hour)
 		assert.Equal(t, stays.Status, r.getPod("stays").Status)
 		assert.Equal(t, corev1.PodPending, r.getPod("running").Status.Phase)
@@ -96,7 +96,7 @@ func TestFlushReturnsAfterStatusesAreSent(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, r.statuses.Flush(t.Context()))
 		for i := range 3 {
-			assert.Equal(t, corev1.PodFailed, r.getPod(fmt.Sprint("web-", i)).Status.Phase, "it does not wait for the others")
+			assert.Equal(t, corev1.PodFailed, r.getPod(fmt.Sprint("web-", i)).Status.Phase, "Flush sends the status without waiting for rejections of other pods")
 		}
 		r.server.SetUnavailable(true)
 		r.setStatus(r.getPod("web-0"), corev1.PodFailed, false, "again")

@@ -32,7 +32,7 @@ type reporting struct {
 
 	mu      sync.Mutex // guards the fields below
 	states  map[string]lifecycle.PodState
-	may     map[string]bool // what MayRun says of pods that have no state
+	may     map[string]bool // results of MayRun for pods without a state
 	errs    []error
 	removed []string
 }
@@ -161,12 +161,12 @@ func TestOneRequestForEachChange(t *testing.T) {
 		assert.Equal(t, "gpu", st.ResourceClaimStatuses[0].Name)
 		assert.Zero(t, r.statuses.Pending())
 
-		r.setStatus(pod, corev1.PodRunning, true, "c") // the same again, as another agent says it after a restart
+		r.setStatus(pod, corev1.PodRunning, true, "c") // an equal status, as a restarted agent reports it
 		time.Sleep(time.Minute)
 		assert.Equal(t, 3, r.countRequests("patch"))
 		require.NoError(t, apiservertest.Change(r.server, "default", "web", func(p *corev1.Pod) { p.Status.Message = "somebody else's" }))
 		time.Sleep(time.Minute)
-		assert.Equal(t, "c", r.getPod("web").Status.Message, "what others write over it is put right")
+		assert.Equal(t, "c", r.getPod("web").Status.Message, "a status that another client changed is replaced")
 		assert.Equal(t, 4, r.countRequests("patch"))
 	})
 }
@@ -182,7 +182,7 @@ func TestNewestStatusIsSent(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		assert.Equal(t, "message 49", r.getPod("web").Status.Message)
-		assert.Equal(t, 2, r.countRequests("patch"), "the first, and the last")
+		assert.Equal(t, 2, r.countRequests("patch"), "only the first and the last status are sent")
 	})
 }
 
@@ -193,10 +193,10 @@ func TestDeletedPodIsRemovedAfterResourcesReleased(t *testing.T) {
 		time.Sleep(time.Second)
 		require.NoError(t, r.server.Delete(pod, nil))
 		time.Sleep(time.Minute)
-		assert.Zero(t, r.countRequests("delete"), "it runs")
+		assert.Zero(t, r.countRequests("delete"), "a running pod is not removed")
 		r.statuses.ResourcesReleased(identity(pod))
 		time.Sleep(time.Minute)
-		assert.Zero(t, r.countRequests("delete"), "its terminal phase is not known")
+		assert.Zero(t, r.countRequests("delete"), "a pod without a terminal phase is not removed")
 		r.setStatus(pod, corev1.PodSucceeded, false, "")
 		time.Sleep(100 * time.Millisecond)
 		assert.True(t, r.isRemoved("web"))
@@ -209,7 +209,7 @@ func TestDeletedPodIsRemovedAfterResourcesReleased(t *testing.T) {
 	})
 }
 
-// A pod object that is kept by a finalizer is not removed repeatedly.
+// A pod object with a finalizer is not removed repeatedly.
 func TestPodWithFinalizerIsRemovedOnce(t *testing.T) {
 	runWithStatuses(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		pod := r.bindPod("job", func(p *corev1.Pod) { p.Finalizers = []string{"batch.kubernetes.io/job-tracking"} })
@@ -240,18 +240,18 @@ func TestMirrorPodHasStatusOfStaticPod(t *testing.T) {
 		r.statuses.ResourcesReleased(identity(static))
 		require.NoError(t, r.server.Delete(mirror, nil))
 		time.Sleep(time.Minute)
-		assert.Zero(t, r.countRequests("delete"), "whoever made it removes it")
+		assert.Zero(t, r.countRequests("delete"), "a mirror pod is removed by its creator")
 
 		require.NoError(t, r.server.Remove(mirror))
 		again := mirror.DeepCopy()
 		again.UID, again.ResourceVersion, again.Status = "another", "", corev1.PodStatus{}
 		require.NoError(t, r.server.Put(again))
 		time.Sleep(time.Second)
-		assert.Equal(t, "down", r.getPod("web-n1").Status.Message, "one that is made anew has it, too")
+		assert.Equal(t, "down", r.getPod("web-n1").Status.Message, "a recreated mirror pod gets the status too")
 	})
 }
 
-// The watch does not report the pod that replaced another one: it must not get the old pod's status.
+// While the watch has not reported that a pod was replaced, the new pod must not get the status of the old one.
 func TestStatusNeverReachesNewPodOfSameName(t *testing.T) {
 	runWithStatuses(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
 		pod := r.bindPod("web", nil)
@@ -261,7 +261,7 @@ func TestStatusNeverReachesNewPodOfSameName(t *testing.T) {
 		r.server.DisconnectAll()
 		require.NoError(t, r.server.Remove(pod))
 		other := r.bindPod("web", func(p *corev1.Pod) { p.UID = "other" })
-		r.setStatus(pod, corev1.PodFailed, false, "older than the other")
+		r.setStatus(pod, corev1.PodFailed, false, "older than the new pod")
 		time.Sleep(20 * time.Second)
 		assert.Equal(t, other.Status, r.getPod("web").Status)
 		assert.LessOrEqual(t, r.countRequests("patch")+r.countRequests("get"), 4)
@@ -283,7 +283,7 @@ func TestStatusesAreSentWithSilentWatch(t *testing.T) {
 		r.setStatus(pod, corev1.PodRunning, true, "once")
 		time.Sleep(time.Hour)
 		assert.Equal(t, "once", r.getPod("web").Status.Message)
-		assert.LessOrEqual(t, r.countRequests("patch"), 17, "after 10 s, doubling to 5 minutes, which changes nothing")
+		assert.LessOrEqual(t, r.countRequests("patch"), 17, "retries start after 10 s, with doubled pauses up to 5 minutes")
 		remove()
 		removeList()
 		time.Sleep(time.Minute)
@@ -313,7 +313,7 @@ func TestStatusesAreSentAfterAPIServerReturns(t *testing.T) {
 		for _, pod := range pods {
 			assert.Equal(t, "minute 119", r.getPod(pod.Name).Status.Message)
 		}
-		assert.Equal(t, 20, r.countRequests("patch"), "one for each pod, of all that changed")
+		assert.Equal(t, 20, r.countRequests("patch"), "one request per pod, with all its changes")
 		assert.Zero(t, r.statuses.Pending())
 	})
 }
@@ -350,9 +350,9 @@ func TestStatusesAreSentDespiteFaults(t *testing.T) {
 				r.setStatus(pods[9], corev1.PodFailed, false, "")
 				r.statuses.ResourcesReleased(identity(pods[9]))
 				time.Sleep(time.Minute)
-				most := 10 * 2 * 120 / 3 // two verbs, once in three seconds
+				most := 10 * 2 * 120 / 3 // two verbs, each once in three seconds
 				if fault.LoseResponse || fault.Code == 422 {
-					most *= 2 // a status that was taken, or that is another one, need not wait
+					most *= 2 // an accepted or changed status is sent without a back-off
 				}
 				assert.LessOrEqual(t, len(r.server.Requests(apiservertest.Match{Resource: "pods"})), most)
 				remove()
@@ -380,6 +380,6 @@ func TestStatusThatServerChangesIsRepeatedWithBackOff(t *testing.T) {
 		assert.LessOrEqual(t, r.countRequests("patch"), 6)
 		r.setStatus(pod, corev1.PodRunning, true, "y")
 		time.Sleep(time.Second)
-		assert.Equal(t, "y", r.getPod("web").Status.Message, "another status need not wait")
+		assert.Equal(t, "y", r.getPod("web").Status.Message, "a changed status is sent without the back-off")
 	})
 }

@@ -36,7 +36,7 @@ func TestContradictingStatusIsSentWithoutTheContradiction(t *testing.T) {
 		for _, message := range []string{"second", "third"} {
 			st := say(runs, message)
 			assert.Equal(t, message, st.Message)
-			assert.Equal(t, exited, st.ContainerStatuses[0].State, "an API server accepts no other state")
+			assert.Equal(t, exited, st.ContainerStatuses[0].State, "the API server rejects a terminated container that runs again")
 		}
 		require.Len(t, r.errs, 1)
 		var contradiction *statuspatch.TransitionError

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Only terminated pods that are not deleted are limited. The newest stay, in the same order.
+// Only terminated pods that are not deleted are limited. The newest ones stay, in their order.
 func TestLimitTerminatedKeepsNewest(t *testing.T) {
 	pod := func(name string, age time.Duration, phase corev1.PodPhase) *corev1.Pod {
 		return &corev1.Pod{

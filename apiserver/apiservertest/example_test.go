@@ -87,13 +87,13 @@ func ExampleServer() {
 func ExampleServer_Compact() {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()
-	config, stop := server.Listen(true) // a client that needs sockets
+	config, stop := server.Listen(true) // for a client that needs sockets
 	defer stop()
 	if err := server.Put(exampleNode("n1"), exampleNode("n2")); err != nil {
 		fmt.Println(err)
 	}
 	watched := server.ResourceVersion()
-	if err := server.DeleteSilently(exampleNode("n2")); err != nil { // no watch is told
+	if err := server.DeleteSilently(exampleNode("n2")); err != nil { // watches get no event
 		fmt.Println(err)
 	}
 	server.Compact()

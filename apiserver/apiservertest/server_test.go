@@ -83,7 +83,7 @@ func next(t *testing.T, w watch.Interface) watch.Event {
 	t.Helper()
 	select {
 	case event, ok := <-w.ResultChan():
-		require.True(t, ok, "the watch has ended")
+		require.True(t, ok, "the watch must stay open")
 		return event
 	case <-time.After(10 * time.Second):
 		require.Fail(t, "no event")
@@ -159,7 +159,7 @@ func TestUpdatesConflict(t *testing.T) {
 		renewed.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
 		require.NoError(t, put(renewed))
 		assert.NotEqual(t, first.ResourceVersion, second.ResourceVersion)
-		assert.True(t, apierrors.IsConflict(put(renewed)), "of the version before")
+		assert.True(t, apierrors.IsConflict(put(renewed)), "an update with an old resource version is a conflict")
 		recreated := second.DeepCopy()
 		recreated.UID = "other"
 		assert.True(t, apierrors.IsConflict(put(recreated)))
@@ -182,7 +182,7 @@ func TestFaults(t *testing.T) {
 		assert.True(t, apierrors.IsInternalError(get(t.Context())))
 		remove()
 		server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "get"}, Code: 429, RetryAfter: 7 * time.Second, Times: 1, Skip: 1})
-		require.NoError(t, get(t.Context()), "the first is spared")
+		require.NoError(t, get(t.Context()), "a fault with Skip 1 spares the first request")
 		err := get(t.Context())
 		seconds, ok := apierrors.SuggestsClientDelay(err)
 		assert.True(t, ok && seconds == 7, "%v", err)
@@ -203,7 +203,7 @@ func TestFaults(t *testing.T) {
 		server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "create"}, LoseResponse: true, Times: 1})
 		require.Error(t, c.Post().Namespace("default").Resource("pods").Body(newPod("lost", "n1")).Do(t.Context()).Error())
 		_, exists := apiservertest.Get[*corev1.Pod](server, "default", "lost")
-		assert.True(t, exists, "only the answer was lost")
+		assert.True(t, exists, "the pod is created although the response is lost")
 	})
 }
 
@@ -230,16 +230,16 @@ func TestWatchSendsSelectedChanges(t *testing.T) {
 		assert.Equal(t, "true", mark.Object.(*corev1.Pod).Annotations[metav1.InitialEventsAnnotationKey])
 
 		require.NoError(t, apiservertest.Change(server, "default", "b", func(pod *corev1.Pod) { pod.Spec.NodeName = "n1" }))
-		assert.Equal(t, watch.Added, next(t, w).Type, "it enters the selection")
+		assert.Equal(t, watch.Added, next(t, w).Type, "a pod that starts to match the selector is an Added event")
 		require.NoError(t, apiservertest.Change(server, "default", "a", func(pod *corev1.Pod) { pod.Spec.NodeName = "n2" }))
-		assert.Equal(t, watch.Deleted, next(t, w).Type, "it leaves the selection")
+		assert.Equal(t, watch.Deleted, next(t, w).Type, "a pod that no longer matches the selector is a Deleted event")
 		require.NoError(t, server.DeleteSilently(newPod("b", "")))
 		require.NoError(t, server.Put(newPod("c", "n1")))
-		assert.Equal(t, "c", next(t, w).Object.(*corev1.Pod).Name, "nothing was told of the one that was lost")
+		assert.Equal(t, "c", next(t, w).Object.(*corev1.Pod).Name, "a silent deletion sends no event")
 
 		server.DisconnectAll()
 		for event := range w.ResultChan() {
-			assert.Equal(t, watch.Error, event.Type, "HTTP/2 has a frame for it")
+			assert.Equal(t, watch.Error, event.Type, "a cut watch reports an error only with HTTP/2")
 		}
 		server.Compact()
 		_, err := c.Get().Resource("pods").Param("watch", "1").Param("resourceVersion", "1000").Watch(t.Context())
@@ -260,7 +260,7 @@ func TestPatches(t *testing.T) {
 		got, err := patch(types.MergePatchType, `{"metadata":{"labels":{"a":null,"c":"3"}},"status":{"phase":"Failed"}}`)
 		require.NoError(t, err)
 		assert.Equal(t, map[string]string{"b": "2", "c": "3"}, got.Labels)
-		assert.NotEqual(t, corev1.PodFailed, got.Status.Phase, "the status has a subresource")
+		assert.NotEqual(t, corev1.PodFailed, got.Status.Phase, "the status changes through its subresource only")
 		got, err = patch(types.JSONPatchType, `[{"op":"test","path":"/metadata/labels/b","value":"2"},{"op":"move","from":"/metadata/labels/b","path":"/metadata/labels/d"},
 			{"op":"add","path":"/spec/containers/-","value":{"name":"two","image":"i"}},{"op":"remove","path":"/spec/containers/0"}]`)
 		require.NoError(t, err)

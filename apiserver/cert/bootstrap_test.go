@@ -39,10 +39,10 @@ func TestBootstrap(t *testing.T) {
 		assert.Equal(t, s.path("pki/kubelet-client-current.pem"), config.CertFile)
 		config.CertData, err = os.ReadFile(config.CertFile)
 		require.NoError(t, err)
-		config.KeyData, config.CertFile, config.KeyFile, config.Dial = config.CertData, "", "", s.Dial // client-go would look at files for ever
+		config.KeyData, config.CertFile, config.KeyFile, config.Dial = config.CertData, "", "", s.Dial // client-go would poll the files forever
 		require.NoError(t, get(s.Context(), s.httpClient(config)))
 		require.NoError(t, s.runBootstrap(time.Minute))
-		require.Len(t, s.requests(), 1, "the second time there was nothing to do")
+		require.Len(t, s.requests(), 1, "a second Bootstrap sends no request")
 
 		// The key of an expired certificate is reused.
 		before := s.requests()[0]
@@ -93,7 +93,7 @@ func TestBootstrapRetriesUntilApproved(t *testing.T) {
 		failed := strings.Join(s.reportedErrors(), "\n")
 		assert.Contains(t, failed, "Unauthorized")
 		assert.Contains(t, failed, "was denied")
-		assert.NotContains(t, failed, "0000000000000000", "tokens are never in errors")
+		assert.NotContains(t, failed, "0000000000000000", "errors contain no token")
 	})
 }
 
@@ -106,7 +106,7 @@ func TestBootstrapReportsInvalidInput(t *testing.T) {
 		require.ErrorContains(t, s.runBootstrap(time.Second), "bootstrap kubeconfig "+s.path("bootstrap.conf")+": no such file")
 		s.writeFile("bootstrap.conf", s.BootstrapKubeconfig())
 		require.NoError(t, os.Mkdir(s.path("pki"), 0o755))
-		s.writeFile("pki/kubelet-client.key.tmp", []byte("half a key"))
+		s.writeFile("pki/kubelet-client.key.tmp", []byte("incomplete key"))
 		require.ErrorContains(t, s.runBootstrap(time.Second), "read key "+s.path("pki/kubelet-client.key.tmp")+": it has no private key")
 		o = s.options()
 		o.BootstrapKubeconfig = ""

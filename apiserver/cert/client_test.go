@@ -168,7 +168,7 @@ func TestBootstrapAndRotate(t *testing.T) {
 		s.writeFile("bootstrap.conf", s.BootstrapKubeconfig())
 		client := s.newClient()
 		require.Nil(t, client.Current())
-		require.FileExists(t, s.path("kubelet.conf"), "it is written at once")
+		require.FileExists(t, s.path("kubelet.conf"), "kubeconfig is written before the first certificate")
 		api := s.httpClient(client.Config())
 		defer api.CloseIdleConnections()
 		require.ErrorContains(t, get(s.Context(), api), "status 401")
@@ -177,7 +177,7 @@ func TestBootstrapAndRotate(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(time.Second)
 		require.NotNil(t, client.Current())
-		s.SetToken("") // it is not needed any more
+		s.SetToken("") // the bootstrap token is used once only
 		for range 1200 {
 			require.NoError(t, get(s.Context(), api))
 			time.Sleep(time.Second)
@@ -196,7 +196,7 @@ func TestBootstrapAndRotate(t *testing.T) {
 		}
 		assert.Len(t, s.requests(), s.countRequests())
 		files := listDir(t, s.path("pki"))
-		assert.Len(t, files, s.countRequests()+1, "old files stay, as in the kubelet")
+		assert.Len(t, files, s.countRequests()+1, "certificate files are kept, as in the kubelet")
 
 		// Another process continues with the files, without a token.
 		next := s.newClient()
@@ -227,7 +227,7 @@ func TestConnectionsOfReplacedCertificatesClose(t *testing.T) {
 		deadline := client.Status().RotationDeadline
 		time.Sleep(time.Until(deadline) - 5*time.Second)
 		defer s.Server.Delay("list", "nodes", 10*time.Second)()
-		require.NoError(t, get(s.Context(), api), "it began before, and ended after")
+		require.NoError(t, get(s.Context(), api), "a request that was started before the rotation completes after it")
 		require.Equal(t, 2, s.countRequests())
 		end := <-cut
 		assert.WithinDuration(t, deadline.Add(15*time.Second), end, 2*time.Second)
@@ -281,7 +281,7 @@ func TestClientRecoversFromExpiryWhileRunning(t *testing.T) {
 		failed = s.reportedErrors()
 		assert.Contains(t, failed[len(failed)-1], `the certificate of "system:node:n1" has expired at 2000-01-01T01:00:0`)
 		assert.Contains(t, failed[len(failed)-1], "there are no credentials to request one: write some to "+s.path("bootstrap.conf"))
-		assert.Less(t, len(failed), 3*3600/32, "one in 32 s")
+		assert.Less(t, len(failed), 3*3600/32, "at most one request in 32 s")
 
 		s.SetToken("fedcba.9876543210fedcba")
 		s.writeFile("bootstrap.conf", s.TokenKubeconfig("fedcba.9876543210fedcba"))
@@ -353,7 +353,7 @@ func TestCertificateOfAnotherNodeIsReplaced(t *testing.T) {
 func TestFailedRequestsAreReportedAndRetried(t *testing.T) {
 	for name, test := range map[string]struct {
 		decide certtest.Verdict
-		after  func(s *scene) // the first second
+		after  func(s *scene) // called after the first second
 		wait   time.Duration
 		want   string
 	}{
@@ -435,7 +435,7 @@ func TestDamagedCertificateIsReplaced(t *testing.T) {
 	runWithCluster(t, certtest.Options{}, func(s *scene) {
 		s.writeFile("bootstrap.conf", s.BootstrapKubeconfig())
 		require.NoError(t, os.Mkdir(s.path("pki"), 0o755))
-		s.writeFile("broken", []byte("half of a cert"))
+		s.writeFile("broken", []byte("incomplete certificate"))
 		require.NoError(t, os.Symlink(s.path("broken"), s.path("pki/kubelet-client-current.pem")))
 		client := s.newClient()
 		defer s.startRunner(client)()
@@ -459,14 +459,14 @@ func TestNewClientRefusesInvalidOptions(t *testing.T) {
 			change func(o *cert.ClientOptions)
 			want   string
 		}{
-			"no node":                {func(o *cert.ClientOptions) { o.NodeName = "" }, "client certificate: ClientOptions.NodeName must not be empty"},
-			"no path":                {func(o *cert.ClientOptions) { o.Kubeconfig = "" }, "client certificate: ClientOptions.Kubeconfig must not be empty"},
-			"no bootstrap file":      {func(*cert.ClientOptions) {}, "client certificate: bootstrap kubeconfig " + s.path("bootstrap.conf") + ": no such file"},
-			"no kubeconfig":          {func(o *cert.ClientOptions) { o.BootstrapKubeconfig = "" }, "client certificate: kubeconfig " + s.path("kubelet.conf") + ": no such file"},
-			"an empty kubeconfig":    {func(o *cert.ClientOptions) { o.BootstrapKubeconfig, o.Kubeconfig = "", s.path("empty.conf") }, "client certificate: kubeconfig " + s.path("empty.conf") + ": "},
-			"a text":                 {func(o *cert.ClientOptions) { o.BootstrapKubeconfig, o.Kubeconfig = "", s.path("text.conf") }, "client certificate: kubeconfig " + s.path("text.conf") + ": "},
-			"no CA":                  {func(o *cert.ClientOptions) { o.BootstrapKubeconfig, o.Kubeconfig = "", s.path("ca.conf") }, "client certificate: kubeconfig " + s.path("ca.conf") + ": certificate-authority " + s.path("none.crt") + ": no such file or directory"},
-			"a kubeconfig in a file": {func(o *cert.ClientOptions) { o.Kubeconfig = s.path("good.conf/x") }, "client certificate: kubeconfig: stat " + s.path("good.conf/x") + ": not a directory"},
+			"no node":                      {func(o *cert.ClientOptions) { o.NodeName = "" }, "client certificate: ClientOptions.NodeName must not be empty"},
+			"no path":                      {func(o *cert.ClientOptions) { o.Kubeconfig = "" }, "client certificate: ClientOptions.Kubeconfig must not be empty"},
+			"no bootstrap file":            {func(*cert.ClientOptions) {}, "client certificate: bootstrap kubeconfig " + s.path("bootstrap.conf") + ": no such file"},
+			"no kubeconfig":                {func(o *cert.ClientOptions) { o.BootstrapKubeconfig = "" }, "client certificate: kubeconfig " + s.path("kubelet.conf") + ": no such file"},
+			"empty kubeconfig":             {func(o *cert.ClientOptions) { o.BootstrapKubeconfig, o.Kubeconfig = "", s.path("empty.conf") }, "client certificate: kubeconfig " + s.path("empty.conf") + ": "},
+			"a text":                       {func(o *cert.ClientOptions) { o.BootstrapKubeconfig, o.Kubeconfig = "", s.path("text.conf") }, "client certificate: kubeconfig " + s.path("text.conf") + ": "},
+			"no CA":                        {func(o *cert.ClientOptions) { o.BootstrapKubeconfig, o.Kubeconfig = "", s.path("ca.conf") }, "client certificate: kubeconfig " + s.path("ca.conf") + ": certificate-authority " + s.path("none.crt") + ": no such file or directory"},
+			"kubeconfig path below a file": {func(o *cert.ClientOptions) { o.Kubeconfig = s.path("good.conf/x") }, "client certificate: kubeconfig: stat " + s.path("good.conf/x") + ": not a directory"},
 		} {
 			o := s.options()
 			test.change(&o)
@@ -476,7 +476,7 @@ func TestNewClientRefusesInvalidOptions(t *testing.T) {
 		client := s.options()
 		client.Kubeconfig = s.path("good.conf")
 		made, err := cert.NewClient(client)
-		require.NoError(t, err, "of an authority that the server does not know: the server says so")
+		require.NoError(t, err, "NewClient does not check the authority: the API server rejects the certificate")
 		stop := s.startRunner(made)
 		time.Sleep(time.Second)
 		stop()

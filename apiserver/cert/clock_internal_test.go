@@ -42,15 +42,15 @@ func TestRotationFollowsSetClock(t *testing.T) {
 		defer func() { cancel(); assert.NoError(t, <-done) }()
 
 		for _, set := range []struct {
-			to  time.Duration // beside the time of the signer
+			to  time.Duration // offset to the clock of the signer
 			due bool
 		}{
-			{0, true}, // there is none
+			{0, true}, // there is no certificate yet
 			{time.Hour, false},
-			{-time.Hour, false}, // what there is was not valid yet
+			{-time.Hour, false}, // the stored certificate was not valid yet
 			{18 * time.Hour, true},
 			{0, false},
-			{25 * time.Hour, true}, // it has expired
+			{25 * time.Hour, true}, // the certificate has expired
 			{-48 * time.Hour, false},
 		} {
 			before := rotated.Load()
@@ -61,7 +61,7 @@ func TestRotationFollowsSetClock(t *testing.T) {
 			all := rotated.Load() - before
 			if set.due {
 				assert.Positive(t, soon, "at %v", set.to)
-				assert.LessOrEqual(t, all, int64(7), "at %v: what the signer issues is due by this clock, and is requested once a minute", set.to)
+				assert.LessOrEqual(t, all, int64(7), "at %v: each new certificate must be rotated at once by this clock, and is requested once a minute", set.to)
 			} else {
 				assert.Zero(t, all, "at %v", set.to)
 			}

@@ -109,7 +109,7 @@ func (n *realNode) decideRequests(user string, verdict certificatesv1.RequestCon
 // A real control plane issues certificates that are valid for three minutes.
 func TestCluster(t *testing.T) {
 	if os.Getenv(controlplane.RequiredEnv) != "required" {
-		t.Skipf("four minutes, and programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
+		t.Skipf("takes four minutes and needs programs that take long to build: run `make cluster`, which sets %s", controlplane.RequiredEnv)
 	}
 	plane := controlplane.Start(t, controlplane.Options{
 		ControllerManager: true, ControllerManagerArgs: []string{"--cluster-signing-duration=3m"},
@@ -138,7 +138,7 @@ func testRotates(n *realNode) {
 	require.NoError(n, err)
 	n.run(client)
 	require.Eventually(n, func() bool { return client.Current() != nil }, time.Minute, 50*time.Millisecond)
-	require.NoError(n, os.Remove(n.bootstrap), "it is not needed any more")
+	require.NoError(n, os.Remove(n.bootstrap), "remove the bootstrap token, which is used once only")
 	config := client.Config()
 	api, err := rest.HTTPClientFor(config)
 	require.NoError(n, err)
@@ -164,7 +164,7 @@ func testRotates(n *realNode) {
 // The certificate expires while the agent is stopped.
 func testExpired(n *realNode) {
 	if testing.Short() {
-		n.Skip("it waits three minutes")
+		n.Skip("takes three minutes")
 	}
 	first, err := cert.NewClient(n.options())
 	require.NoError(n, err)

@@ -53,12 +53,12 @@ func TestCheckCredentialsNamesInvalidField(t *testing.T) {
 		from, until time.Time
 		want        string
 	}{
-		"valid":               {"system:node:n", nodes, now, now.Add(hour), ""},
-		"of an administrator": {"kubernetes-admin", []string{"system:masters"}, now, now.Add(hour), ""},
-		"expired":             {"system:node:n", nodes, now.Add(-hour), now.Add(-time.Second), "it has expired at 2026-05-31T23:59:59Z"},
-		"not valid yet":       {"system:node:n", nodes, now.Add(time.Minute), now.Add(hour), "it is not valid before 2026-06-01T00:01:00Z: is the clock right?"},
-		"of another node":     {"system:node:m", nodes, now, now.Add(hour), `it is that of node "m", and this is node "n"`},
-		"without its group":   {"system:node:n", nil, now, now.Add(hour), "its organization must have system:nodes"},
+		"valid":                                  {"system:node:n", nodes, now, now.Add(hour), ""},
+		"certificate of an administrator":        {"kubernetes-admin", []string{"system:masters"}, now, now.Add(hour), ""},
+		"expired":                                {"system:node:n", nodes, now.Add(-hour), now.Add(-time.Second), "it has expired at 2026-05-31T23:59:59Z"},
+		"not valid yet":                          {"system:node:n", nodes, now.Add(time.Minute), now.Add(hour), "it is not valid before 2026-06-01T00:01:00Z: is the clock right?"},
+		"certificate of another node":            {"system:node:m", nodes, now, now.Add(hour), `it is that of node "m", and this is node "n"`},
+		"certificate without group system:nodes": {"system:node:n", nil, now, now.Add(hour), "its organization must have system:nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			leaf, key := certificate(t, test.user, test.groups, test.from, test.until)

@@ -20,7 +20,7 @@ import (
 
 // A node with only a bootstrap token requests its client certificate, and with that its serving certificate.
 func ExampleNewClient() {
-	cluster, err := certtest.Start(certtest.Options{}) // in memory; a real one is found by its kubeconfig alone
+	cluster, err := certtest.Start(certtest.Options{}) // in memory; a real API server needs a kubeconfig only
 	if err != nil {
 		panic(err)
 	}
@@ -58,7 +58,7 @@ func ExampleNewClient() {
 	if err != nil {
 		panic(err)
 	}
-	go serving.Run(ctx) // a tls.Config has its GetCertificate
+	go serving.Run(ctx) // serving.GetCertificate is for a tls.Config
 	leaf := <-issued
 	fmt.Println(leaf.IPAddresses, leaf.DNSNames)
 	// Output:
@@ -68,7 +68,7 @@ func ExampleNewClient() {
 
 // An agent without rotation requests its certificate once, and then uses the kubeconfig that names it.
 func ExampleBootstrap() {
-	cluster, err := certtest.Start(certtest.Options{}) // in memory; a real one is found by its kubeconfig alone
+	cluster, err := certtest.Start(certtest.Options{}) // in memory; a real API server needs a kubeconfig only
 	if err != nil {
 		panic(err)
 	}
@@ -109,7 +109,7 @@ func ExampleLoadKubeconfig() {
 		return
 	}
 	if err := cert.CheckCredentials(config, "n1", time.Now()); err != nil {
-		fmt.Println(err) // a certificate that has expired, or of another node
+		fmt.Println(err) // for example, the certificate has expired or is that of another node
 	}
 	// Output: kubeconfig /etc/kubernetes/none.conf: no such file or directory
 }

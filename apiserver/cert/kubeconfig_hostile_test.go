@@ -25,7 +25,7 @@ func TestLoadKubeconfigSurvivesHostileManifests(t *testing.T) {
 	for i := 1; i < 30; i++ {
 		aliases += fmt.Sprintf("a%d: &a%d [*a%d, *a%d]\n", i, i, i-1, i-1)
 	}
-	texts["aliases beside a kubeconfig"] = whole + aliases
+	texts["aliases after a kubeconfig"] = whole + aliases
 	texts["many users"] = strings.Replace(whole, "users: [", "users: ["+strings.Repeat("{},", 300_000), 1)
 	texts["nested"] = whole + "extensions: " + strings.Repeat("[", 400_000) + strings.Repeat("]", 400_000) + "\n"
 	for name, text := range texts {

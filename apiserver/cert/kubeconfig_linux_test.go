@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 )
 
-// A kubeconfig, and a file that it names, never blocks and is never read without a limit.
+// Loading a kubeconfig, or a file that it names, never blocks and reads at most 1 MiB of each.
 func TestLoadKubeconfigRefusesHostileFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -33,13 +33,13 @@ func TestLoadKubeconfigRefusesHostileFiles(t *testing.T) {
 		bomb += string(c) + ": &" + string(c) + " [" + strings.Repeat("*"+string(c-1)+",", 9) + "]\n"
 	}
 	for name, test := range map[string]struct{ text, want string }{
-		"good":                {text("", "token: t"), ""},
-		"a pipe as CA":        {text("certificate-authority: pipe", ""), "certificate-authority " + path("pipe") + ": it is no regular file"},
-		"a huge certificate":  {text("", "client-certificate: huge"), "client-certificate " + path("huge") + ": it is too large: it has 1099511627776 bytes, more than 1048576"},
-		"a directory as key":  {text("", "client-certificate: file, client-key: ."), "client-key " + dir + ": it is no regular file"},
-		"a pipe as tokenFile": {text("", "tokenFile: pipe"), "tokenFile " + path("pipe") + ": it is no regular file"},
-		"a bomb":              {bomb, "values"},
-		"too large":           {strings.Repeat("#", 1<<20+1), "it is too large"},
+		"good":                  {text("", "token: t"), ""},
+		"pipe as CA":            {text("certificate-authority: pipe", ""), "certificate-authority " + path("pipe") + ": it is no regular file"},
+		"huge certificate file": {text("", "client-certificate: huge"), "client-certificate " + path("huge") + ": it is too large: it has 1099511627776 bytes, more than 1048576"},
+		"directory as key":      {text("", "client-certificate: file, client-key: ."), "client-key " + dir + ": it is no regular file"},
+		"pipe as tokenFile":     {text("", "tokenFile: pipe"), "tokenFile " + path("pipe") + ": it is no regular file"},
+		"a bomb":                {bomb, "values"},
+		"too large":             {strings.Repeat("#", 1<<20+1), "it is too large"},
 	} {
 		require.NoError(t, os.WriteFile(path("file"), []byte(test.text), 0o600))
 		_, err := cert.LoadKubeconfig(path("file"))
@@ -56,7 +56,7 @@ func TestLoadKubeconfigRefusesHostileFiles(t *testing.T) {
 	require.ErrorContains(t, err, "kubeconfig "+path("pipe")+": it is no regular file")
 }
 
-// Any text is loaded or refused in time, with an error of one short line.
+// Any text is loaded or refused in bounded time. The error is one short line.
 func FuzzKubeconfig(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n" +
 		"clusters: [{name: k, cluster: {server: 'https://h'}}]\nusers: [{name: u, user: {client-certificate-data: YQ==}}]\n"))
@@ -72,7 +72,7 @@ func FuzzKubeconfig(f *testing.F) {
 		require.NoError(t, os.WriteFile(path, text, 0o600))
 		config, err := cert.LoadKubeconfig(path)
 		if (config == nil) == (err == nil) {
-			t.Fatal("neither a config nor an error")
+			t.Fatal("want either a config or an error")
 		}
 		if err == nil {
 			require.NotEmpty(t, config.Host)
@@ -81,6 +81,6 @@ func FuzzKubeconfig(f *testing.F) {
 			require.Less(t, len(err.Error()), 1000)
 			require.NotContains(t, err.Error(), "\n")
 		}
-		require.Error(t, kubeconfig.CheckUsable(path, time.Now()), "no text has a certificate that fits a key")
+		require.Error(t, kubeconfig.CheckUsable(path, time.Now()), "no random text has a certificate with its key")
 	})
 }

@@ -11,7 +11,6 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// The outcome follows from the conditions of the request.
 func TestRequestOutcomeOfConditions(t *testing.T) {
 	request := func(certificate string, conditions ...certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequest {
 		r := &certificatesv1.CertificateSigningRequest{}

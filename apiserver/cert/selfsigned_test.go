@@ -36,10 +36,10 @@ func TestSelfSigned(t *testing.T) {
 		return &pair
 	}
 	made := read(first)
-	require.Equal(t, made.Leaf.Raw, read(first).Leaf.Raw, "it is still good")
+	require.Equal(t, made.Leaf.Raw, read(first).Leaf.Raw, "a valid certificate is kept")
 	both := read(first, second)
 	require.NotEqual(t, made.Leaf.Raw, both.Leaf.Raw)
-	require.Equal(t, both.Leaf.Raw, read(first).Leaf.Raw, "an address more does no harm")
+	require.Equal(t, both.Leaf.Raw, read(first).Leaf.Raw, "a certificate with an additional address is kept")
 
 	require.NoError(t, os.WriteFile(dir+"/kubelet.key", []byte("not a key"), 0o600))
 	require.NotEqual(t, both.Leaf.Raw, read(first).Leaf.Raw)

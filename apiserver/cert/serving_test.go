@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/certtest"
 )
 
-// addresses are the addresses of a node; a test changes them.
+// addresses holds the node addresses, which a test changes.
 type addresses struct {
 	mu  sync.Mutex
 	all []corev1.NodeAddress
@@ -64,7 +64,7 @@ func TestServingRequestsCertificateForAddresses(t *testing.T) {
 		serving := s.newServing(a)
 		defer s.startRunner(serving)()
 		time.Sleep(10 * time.Minute)
-		assert.Empty(t, s.requests(), "nothing can connect to a host name alone")
+		assert.Empty(t, s.requests(), "no request while the node has only a host name")
 		_, err := serving.GetCertificate(nil)
 		require.ErrorIs(t, err, certstore.ErrNoCertificate)
 		require.EqualError(t, err, "serve this node: there is no certificate that is valid: the names for the certificate are not known yet")
@@ -80,12 +80,12 @@ func TestServingRequestsCertificateForAddresses(t *testing.T) {
 
 		a.set("10.0.0.1", "10.0.0.2")
 		time.Sleep(1100 * time.Millisecond)
-		require.Len(t, s.requests(), 2, "an address is new: at once")
+		require.Len(t, s.requests(), 2, "a new address is requested at once")
 		assert.Len(t, serving.Current().Leaf.IPAddresses, 2)
 
 		a.set("10.0.0.2")
 		time.Sleep(10 * time.Minute)
-		assert.Len(t, s.requests(), 2, "it has more than it needs")
+		assert.Len(t, s.requests(), 2, "a certificate with an additional address is kept")
 		assert.Equal(t, 2, s.countRequests())
 		assert.Contains(t, listDir(t, s.path("pki"))[0], "kubelet-server-")
 		assert.Empty(t, s.reportedErrors())
@@ -110,7 +110,7 @@ func TestServingReplacesCertificateForNewAddress(t *testing.T) {
 		s.DecidePending()
 		time.Sleep(time.Second)
 		require.Equal(t, "10.0.0.2", serving.Current().Leaf.IPAddresses[0].String())
-		assert.Empty(t, s.reportedErrors(), "who moves has not failed")
+		assert.Empty(t, s.reportedErrors(), "a canceled request for old addresses is no error")
 
 		s.SetDecide(func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone })
 		for i := range 600 {
