@@ -33,7 +33,7 @@ func TestForPodLimitsByClass(t *testing.T) {
 			want: cgroups.Resources{CPUShares: 102, CPUQuota: cgroups.Unlimited, CPUPeriod: 100000, MemoryMax: new(int64(104857600))},
 		},
 		{
-			name: "Guaranteed by status only, limits of zero mean no limit",
+			name: "Guaranteed by status only, zero limits mean no limit",
 			pod:  cgroups.PodResources{QOS: cgroups.Guaranteed},
 			want: cgroups.Resources{CPUShares: 2, CPUPeriod: 100000},
 		},
@@ -62,7 +62,7 @@ func TestForPodLimitsByClass(t *testing.T) {
 			want: cgroups.Resources{CPUShares: 102, CPUQuota: cgroups.Unlimited, CPUPeriod: 100000},
 		},
 		{
-			name: "short period gives exact quota",
+			name: "short period gives an exact quota",
 			pod:  cgroups.PodResources{QOS: cgroups.Burstable, CPULimit: 200, CPULimited: true},
 			node: cgroups.PodOptions{CPUPeriod: 5000},
 			want: cgroups.Resources{CPUShares: 2, CPUQuota: 1000, CPUPeriod: 5000},

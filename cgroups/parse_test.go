@@ -103,13 +103,13 @@ func TestParsersReadV1Files(t *testing.T) {
 		Anon: 28618752, File: 93306880, Shmem: 9068544, FileMapped: 11137024, FileDirty: 999424,
 		InactiveAnon: 12816384, ActiveAnon: 1609728, InactiveFile: 64073728, ActiveFile: 20164608, Unevictable: 23113728,
 		PageFaults: 401214187, MajorPageFaults: 62511, RefaultFile: 7644442,
-	}, parsed(t, v1, "memory.stat", cgroups.ParseMemoryStat), "the counters with all that is below")
+	}, parsed(t, v1, "memory.stat", cgroups.ParseMemoryStat), "memory.stat of v1 gives the counters that include descendants")
 
 	for _, name := range []string{"memory.limit_in_bytes", "hugetlb.1GB.limit_in_bytes", "cpu.cfs_quota_us"} {
 		assert.EqualValues(t, cgroups.Unlimited, parsed(t, v1, name, cgroups.ParseValue), name)
 	}
 	assert.Equal(t, []int{0, 1}, parsed(t, v1, "cpuset.cpus", cgroups.ParseCPUList))
-	assert.Empty(t, parsed(t, v1, "cpuset.mems", cgroups.ParseCPUList), "as in a new cgroup of v1")
+	assert.Empty(t, parsed(t, v1, "cpuset.mems", cgroups.ParseCPUList), "a new cgroup of v1 has no memory nodes")
 }
 
 func TestParseMemoryStatSetsOneFieldPerKey(t *testing.T) {
@@ -258,7 +258,7 @@ func TestParsersRejectMalformedFiles(t *testing.T) {
 	}
 }
 
-// only drops the value of a parser result.
+// only drops the result of a parser and returns its error.
 func only[T any](parse func([]byte) (T, error)) func([]byte) error {
 	return func(b []byte) error {
 		_, err := parse(b)
@@ -274,7 +274,7 @@ func TestParsersIgnoreUnknownKeys(t *testing.T) {
 	p, err := cgroups.ParsePressure([]byte("some avg5=1 avg10=1.50 avg60=2.00 avg300=3.00 total=4\nnone\tx 0\n"))
 	require.NoError(t, err)
 	assert.Equal(t, cgroups.PressureLine{Avg10: 1.5, Avg60: 2, Avg300: 3, Total: 4 * time.Microsecond}, p.Some)
-	assert.Zero(t, p.Full, "no line for full before Linux 5.13")
+	assert.Zero(t, p.Full, "no full line before Linux 5.13")
 }
 
 func TestParsersSaturateTimesAndRejectOverflow(t *testing.T) {
@@ -288,14 +288,14 @@ func TestParsersSaturateTimesAndRejectOverflow(t *testing.T) {
 
 	limit, err := cgroups.ParseValue([]byte("4611686018427387904"))
 	require.NoError(t, err)
-	assert.Equal(t, int64(1<<62), limit, "the kubelet writes it for huge pages without a limit")
+	assert.Equal(t, int64(1<<62), limit, "the value that the kubelet writes for huge pages without a limit")
 }
 
 func TestWorkingSetExcludesInactiveFiles(t *testing.T) {
 	m := cgroups.MemoryStats{Current: 100, Stat: cgroups.MemoryStat{InactiveFile: 30}}
 	assert.EqualValues(t, 70, m.WorkingSet())
 	m.Stat.InactiveFile = 101
-	assert.Zero(t, m.WorkingSet(), "the two files are not read at one moment")
+	assert.Zero(t, m.WorkingSet(), "no negative working set, although the two files are read at different times")
 }
 
 func TestFormatCPUListUsesKernelFormat(t *testing.T) {
@@ -308,7 +308,7 @@ func TestFormatCPUListUsesKernelFormat(t *testing.T) {
 	}
 	unsorted := []int{3, 1, 2, 2}
 	assert.Equal(t, "1-3", cgroups.FormatCPUList(unsorted))
-	assert.Equal(t, []int{3, 1, 2, 2}, unsorted, "the list of the caller is left alone")
+	assert.Equal(t, []int{3, 1, 2, 2}, unsorted, "the argument is not modified")
 }
 
 func TestParsersAllocateOnlyTheirResult(t *testing.T) {

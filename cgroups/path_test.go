@@ -78,7 +78,7 @@ func TestSystemdRejectsLongNames(t *testing.T) {
 	_, err = (longest + "a").Systemd()
 	assert.ErrorContains(t, err, "its slice has a name of more than 255 bytes")
 	_, err = cgroups.ParseSystemd(strings.Repeat("a-", 1<<20) + "a.slice")
-	assert.Error(t, err, "refused before its directories, which would be terabytes, are written")
+	assert.Error(t, err, "a long name is refused before its path, which would need terabytes, is built")
 }
 
 func TestParseSystemdRejectsOtherUnits(t *testing.T) {

@@ -44,7 +44,7 @@ func TestPodUIDRejectsOtherPaths(t *testing.T) {
 		"kubepods/burstable":            "a class",
 		"kubepods/pod":                  "no UID",
 		"kubepods/burstable/apod1":      "another prefix",
-		"kubepods/podthis-has-pod":      "pod twice, as in the kubelet",
+		"kubepods/podthis-has-pod":      "pod prefix twice, which the kubelet finds too",
 		"system/podX":                   "another parent, which the kubelet does not compare",
 		"kubepods/other/pod1":           "no class",
 		"kubepods/pod1/container.scope": "inside a pod",

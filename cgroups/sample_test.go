@@ -22,7 +22,7 @@ func TestTriggerValidate(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
 		trigger cgroups.Trigger
-		want    string // what is written to the kernel, or the error
+		want    string // the text for the kernel, or the error
 	}{
 		{cgroups.Trigger{File: "memory.events"}, "memory.events"},
 		{cgroups.Trigger{File: "memory.pressure", Stall: 150 * time.Millisecond, Window: s}, "memory.pressure some 150000 1000000"},

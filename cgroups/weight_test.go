@@ -49,7 +49,7 @@ func TestWeightFormulasAreMonotonic(t *testing.T) {
 		for shares := uint64(1); shares <= cgroups.MaxShares; shares++ {
 			weight := cgroups.WeightFromShares(shares, f)
 			if weight < last || weight < cgroups.MinWeight || weight > cgroups.MaxWeight {
-				t.Fatalf("formula %d: %d shares weigh %d, one less %d", f, shares, weight, last)
+				t.Fatalf("formula %d: %d shares give weight %d, fewer shares give %d", f, shares, weight, last)
 			}
 			last = weight
 		}
@@ -57,7 +57,7 @@ func TestWeightFormulasAreMonotonic(t *testing.T) {
 	for weight := uint64(cgroups.MinWeight); weight <= cgroups.MaxWeight; weight++ {
 		shares := cgroups.SharesFromWeight(weight, cgroups.WeightLogQuadratic)
 		if back := cgroups.WeightFromShares(shares, cgroups.WeightLogQuadratic); back != weight {
-			t.Fatalf("weight %d gives %d shares, which weigh %d", weight, shares, back)
+			t.Fatalf("weight %d gives %d shares, which give weight %d", weight, shares, back)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func ExampleFaults() {
 	// true
 }
 
-// A driver that hangs, for example on a lock of the kernel.
+// A driver that hangs, for example on a kernel lock.
 func ExampleHang() {
 	f := &cgroupstest.Faults{Driver: cgroupstest.New(cgroupstest.Options{})}
 	f.StatsFunc = func(ctx context.Context, _ cgroupstest.Driver, _ cgroups.Path) (cgroups.Stats, error) {
@@ -105,7 +105,7 @@ func ExampleTree_Start() {
 	batch, _ := tree.Start(cgroupstest.Proc{Cgroup: "system", Name: "batch", Memory: 100 << 20})
 	_ = tree.SetOOMScoreAdj(agent, -999)
 
-	fmt.Println(errors.Is(tree.SetMemory(batch, 200<<20), syscall.ESRCH)) // batch was killed
+	fmt.Println(errors.Is(tree.SetMemory(batch, 200<<20), syscall.ESRCH)) // ESRCH: batch was killed
 	if p, ok := tree.Proc(agent); ok {
 		fmt.Println(p.Name, "runs with", p.Memory>>20, "MiB")
 	}

@@ -33,7 +33,7 @@ func TestFaultsCallAroundAndFunc(t *testing.T) {
 		f.Around = func(_ context.Context, got string, _ cgroups.Path, call func() error) error {
 			assert.Equal(t, op, got)
 			assert.NoError(t, call())
-			return boom // the call took effect, its result is lost
+			return boom // the call took effect, but its result is lost
 		}
 		require.ErrorIs(t, call(), boom, op)
 		f.Around = nil

@@ -100,7 +100,7 @@ var mutants = map[string]struct {
 			if busy.Add(1) > 1 {
 				return errors.New("busy")
 			}
-			time.Sleep(20 * time.Millisecond) // long enough for concurrent calls on one processor
+			time.Sleep(20 * time.Millisecond) // long enough that calls overlap even on one processor
 			return next.Apply(ctx, p, r)
 		})
 	}()},

@@ -47,7 +47,7 @@ func (s *scene) say(format string, args ...any) {
 	fmt.Fprintln(s.out, strings.TrimSpace("> "+fmt.Sprintf(format, args...)))
 }
 
-// make parses "tree [v1] [memory=BYTES] [swap=BYTES] [hugepages=SIZE]".
+// make creates the tree: "tree [v1] [memory=BYTES] [swap=BYTES] [hugepages=SIZE]".
 func (s *scene) make(args []string) {
 	o := cgroupstest.Options{Killed: s.killed}
 	for _, arg := range args {
@@ -125,7 +125,7 @@ func (s *scene) do(cmd string, args []string) error {
 	return s.process(cmd, args)
 }
 
-// process runs a command on a process.
+// process runs a command that changes or shows a process.
 func (s *scene) process(cmd string, args []string) (err error) {
 	name := args[0]
 	switch cmd {

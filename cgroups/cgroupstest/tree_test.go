@@ -35,11 +35,11 @@ func TestKilledCalledOncePerProcess(t *testing.T) {
 	}
 	left, err := tree.Procs(t.Context(), "")
 	require.NoError(t, err)
-	assert.Len(t, left, 6, "as many as fit")
+	assert.Len(t, left, 6, "remaining processes fit into the memory")
 	assert.Len(t, died, started-len(left))
 }
 
-// A simulation restarts killed processes from the hook.
+// The Killed hook may call the tree, for example to restart the killed process.
 func TestKilledMayCallTheTree(t *testing.T) {
 	var tree *cgroupstest.Tree
 	restarts := 0
@@ -237,14 +237,14 @@ func TestTreeIsSafeForConcurrentUse(t *testing.T) {
 	}
 	wg.Wait()
 	require.NoError(t, tree.Remove(ctx, "a"))
-	assert.Equal(t, started.Load(), kills.Load(), "whoever was started was killed")
+	assert.Equal(t, started.Load(), kills.Load(), "every started process is killed")
 	s, err := tree.Stats(ctx, "")
 	require.NoError(t, err)
 	assert.Zero(t, s.Memory.Current)
 	assert.Zero(t, s.Pids.Current)
 }
 
-// A node with a hundred thousand cgroups, each with a process that grows.
+// BenchmarkLargeTree measures a node with a hundred thousand cgroups, each with a process that grows.
 func BenchmarkLargeTree(b *testing.B) {
 	const pods = 50_000
 	ctx := b.Context()
@@ -271,7 +271,7 @@ func BenchmarkLargeTree(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(2*pods), "ns/cgroup")
 }
 
-// One step of a simulation with a hundred thousand cgroups, and an OOM kill that visits all of them.
+// BenchmarkStep measures one step of a simulation with a hundred thousand cgroups, and an OOM kill that visits all of them.
 func BenchmarkStep(b *testing.B) {
 	const pods = 50_000
 	tree := cgroupstest.New(cgroupstest.Options{Memory: pods * 2 * mib})

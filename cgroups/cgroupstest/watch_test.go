@@ -19,7 +19,7 @@ import (
 )
 
 func TestPressureTriggerFiresAfterStallTime(t *testing.T) {
-	// For the race detector with synctest (golang/go#78156). Other tests run on several processors.
+	// The race detector needs one processor with synctest (golang/go#78156). Other tests run on several processors.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	synctest.Test(t, func(t *testing.T) {
 		tree := cgroupstest.New(cgroupstest.Options{})
@@ -43,12 +43,12 @@ func TestPressureTriggerFiresAfterStallTime(t *testing.T) {
 			return fired
 		}
 		assert.Empty(t, lose(99*time.Millisecond, 0))
-		assert.Equal(t, []cgroups.Trigger{some}, lose(100*time.Millisecond, 50*time.Millisecond), "below counts above")
+		assert.Equal(t, []cgroups.Trigger{some}, lose(100*time.Millisecond, 50*time.Millisecond), "pressure of a descendant counts for its ancestors")
 		assert.Empty(t, lose(199*time.Millisecond, 99*time.Millisecond))
 		assert.Equal(t, []cgroups.Trigger{some, full}, lose(time.Second, time.Second))
 		require.NoError(t, tree.SetPressure("a", "cpu", cgroups.Pressure{Some: cgroups.PressureLine{Total: time.Hour}}))
 		synctest.Wait()
-		assert.Len(t, fired, 2, "that of CPU is another file")
+		assert.Len(t, fired, 2, "pressure of another file fires no trigger")
 		cancel()
 		assert.NoError(t, <-ended)
 	})

@@ -62,11 +62,11 @@ func TestIntegrationLimitsAreReadBack(t *testing.T) {
 	assert.Equal(t, want.MemoryMax, got.MemoryMax)
 
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
-	assert.Equal(t, got, limits(t, d, pod), "zero and nil leave what is there")
+	assert.Equal(t, got, limits(t, d, pod), "zero and nil fields keep the limits")
 
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{CPUPeriod: 50000}))
 	got = limits(t, d, pod)
-	assert.EqualValues(t, 150000, got.CPUQuota, "a period alone leaves the quota")
+	assert.EqualValues(t, 150000, got.CPUQuota, "setting only the period keeps the quota")
 	assert.EqualValues(t, 50000, got.CPUPeriod)
 
 	free := new(int64(cgroups.Unlimited))
@@ -118,11 +118,11 @@ func TestIntegrationSwapLimitOnV1IncludesMemory(t *testing.T) {
 		wantMemory, wantedSwap int64
 	}{
 		{"both", new(64 * mib), new(16 * mib), 64 * mib, 16 * mib},
-		{"more memory, and the swap stays", new(128 * mib), nil, 128 * mib, 16 * mib},
-		{"less memory, and the swap stays", new(32 * mib), nil, 32 * mib, 16 * mib},
+		{"more memory keeps the swap limit", new(128 * mib), nil, 128 * mib, 16 * mib},
+		{"less memory keeps the swap limit", new(32 * mib), nil, 32 * mib, 16 * mib},
 		{"no swap", nil, new(int64(0)), 32 * mib, 0},
-		{"swap without limit", nil, new(int64(-1)), 32 * mib, -1},
-		{"memory without limit", new(int64(-1)), nil, -1, -1},
+		{"swap without a limit", nil, new(int64(-1)), 32 * mib, -1},
+		{"memory without a limit", new(int64(-1)), nil, -1, -1},
 		{"no page", new(int64(0)), new(int64(0)), 0, 0},
 	} {
 		memory, swap := apply(step.memory, step.swap)
@@ -139,7 +139,7 @@ func TestIntegrationCpusetIsReadBack(t *testing.T) {
 	assert.Equal(t, "0", r.CpusetCPUs)
 	assert.Equal(t, "0", r.CpusetMems)
 	require.NoError(t, d.Apply(t.Context(), "kubepods/other", cgroups.Resources{}))
-	start(t, d, "kubepods/other", "sleep") // on v1 this copies the CPUs of the parent, which nobody set
+	start(t, d, "kubepods/other", "sleep") // on v1 the driver copies the unset cpuset.cpus from the parent
 }
 
 func TestIntegrationHugetlbLimitIsReadBack(t *testing.T) {
@@ -160,11 +160,11 @@ func TestIntegrationApplyWritesOnlyDifferingFiles(t *testing.T) {
 	require.NoError(t, d.Apply(t.Context(), pod, r))
 	written := watch(t, d, pod)
 	require.NoError(t, d.Apply(t.Context(), pod, r))
-	assert.Empty(t, written(), "the same limits again")
+	assert.Empty(t, written(), "equal limits cause no write")
 
 	r.PidsMax = new(int64(101))
 	require.NoError(t, d.Apply(t.Context(), pod, r))
-	assert.Equal(t, "pids.max", written(), "one limit differs")
+	assert.Equal(t, "pids.max", written(), "only the changed limit is written")
 }
 
 // watch returns a func that returns the files of a cgroup written since its last call.
@@ -181,7 +181,7 @@ func watch(t *testing.T, d *driver.Driver, p cgroups.Path) func() string {
 		buf := make([]byte, 64<<10)
 		n, _ := unix.Read(fd, buf)
 		for event := buf[:max(n, 0)]; len(event) > 0; {
-			size := 16 + int(event[12]) + int(event[13])<<8 // the header ends with the length of the name
+			size := 16 + int(event[12]) + int(event[13])<<8 // header of the event and its name, whose length ends the header
 			files = append(files, string(bytes.TrimRight(event[16:size], "\x00")))
 			event = event[size:]
 		}
@@ -223,7 +223,7 @@ func TestIntegrationOpenLogsMissingControllersOnce(t *testing.T) {
 	}
 	huge := cgroups.Resources{Hugetlb: map[string]int64{"2MB": 0}}
 	for range 2 {
-		require.NoError(t, d.Apply(t.Context(), pod, huge), "Open said that it goes without")
+		require.NoError(t, d.Apply(t.Context(), pod, huge), "a limit of an optional missing controller is ignored")
 	}
 	assert.Equal(t, 1, strings.Count(log.String(), "level=WARN"), log.String())
 	for _, c := range d.Host().Missing {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 )
 
-// Create the cgroup of a pod with its limits, pass it to a container runtime, and remove it with its processes.
+// Create the cgroup of a pod with its limits, pass its name to a container runtime, and remove it with its processes.
 func ExampleOpen() {
 	ctx := context.Background()
 	d, err := driver.Open(ctx, driver.Options{Logger: slog.Default()})

@@ -30,12 +30,13 @@ import (
 func TestMain(m *testing.M) {
 	if work := os.Getenv("NODEAGENT_TEST_WORK"); work != "" {
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
-		os.Exit(do(strings.Fields(work)))
+		os.Exit(runWork(strings.Fields(work)))
 	}
 	os.Exit(m.Run())
 }
 
-func do(work []string) int {
+// runWork does the work of a process in a cgroup and returns its exit code.
+func runWork(work []string) int {
 	switch work[0] {
 	case "sleep":
 		time.Sleep(time.Hour)
@@ -50,7 +51,7 @@ func do(work []string) int {
 		}
 		fmt.Println("taken")
 		time.Sleep(time.Hour)
-	case "suicide": // tries to kill and to remove its own cgroup
+	case "suicide": // tries to kill and to remove its own cgroup, which must fail
 		d, err := driver.Open(context.Background(), driver.Options{Root: work[1]})
 		if err != nil {
 			fmt.Println(err)
@@ -58,7 +59,7 @@ func do(work []string) int {
 		}
 		fmt.Println(d.Kill(context.Background(), cgroups.Path(work[2])))
 		fmt.Println(d.Remove(context.Background(), cgroups.Path(work[2])))
-	case "readonly": // reads the cgroups of a read-only mount
+	case "readonly": // changes cgroups on a read-only mount and prints the errors
 		return readOnly(work[1], cgroups.Path(work[2]))
 	case "threads": // starts the processes and reports how many succeeded
 		n, _ := strconv.Atoi(work[1])
@@ -119,12 +120,12 @@ func root(t testing.TB) string {
 	}
 	top, err := driver.Open(t.Context(), driver.Options{OptionalControllers: []string{"cpu", "pids"}})
 	if err != nil {
-		t.Skip("no cgroups to work on: ", err)
+		t.Skip("this host has no usable cgroups: ", err)
 	}
 	name := fmt.Sprintf("nodeagent-test-%d-%d", os.Getpid(), cgroup.Add(1))
 	if err := top.Apply(t.Context(), cgroups.Path(name), cgroups.Resources{}); err != nil {
 		require.NoError(t, top.Close())
-		t.Skip("no cgroup of our own: ", err)
+		t.Skip("cannot create a cgroup of the test: ", err)
 	}
 	t.Cleanup(func() {
 		require.NoError(t, top.Remove(detached(t), cgroups.Path(name)))
@@ -133,7 +134,7 @@ func root(t testing.TB) string {
 	return "/" + name
 }
 
-// open returns a driver with its own root.
+// openDriver returns a driver with its own root.
 func openDriver(t testing.TB) *driver.Driver {
 	t.Helper()
 	return openAt(t, driver.Options{Root: root(t)})
@@ -164,7 +165,7 @@ func requireFeature(t testing.TB, d *driver.Driver, what ...string) {
 	}
 }
 
-// dirs returns the directories of a cgroup; on v2 one.
+// dirs returns the directories of a cgroup, one per v1 hierarchy. On v2 there is one.
 func dirs(d *driver.Driver, p cgroups.Path) []string {
 	var all []string
 	for _, dir := range d.Host().Dirs {
@@ -186,23 +187,23 @@ func start(t testing.TB, d *driver.Driver, p cgroups.Path, work string) *worker 
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), "NODEAGENT_TEST_WORK="+work)
-	return begin(t, d, p, cmd)
+	return startCommand(t, d, p, cmd)
 }
 
-// perl runs a Perl program in a cgroup, which forks faster than this binary.
-func perl(t testing.TB, d *driver.Driver, p cgroups.Path, program string) *worker {
+// startPerl runs a Perl program in a cgroup, which forks faster than this binary.
+func startPerl(t testing.TB, d *driver.Driver, p cgroups.Path, program string) *worker {
 	t.Helper()
-	return begin(t, d, p, exec.Command("perl", "-e", "<STDIN>; "+program))
+	return startCommand(t, d, p, exec.Command("perl", "-e", "<STDIN>; "+program))
 }
 
-func begin(t testing.TB, d *driver.Driver, p cgroups.Path, cmd *exec.Cmd) *worker {
+func startCommand(t testing.TB, d *driver.Driver, p cgroups.Path, cmd *exec.Cmd) *worker {
 	t.Helper()
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() }) // not waited for: a driver that fails may have left it frozen
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // without Wait: a driver under test may have left the process frozen
 	for _, dir := range dirs(d, p) {
 		require.NoError(t, os.WriteFile(dir+"/cgroup.procs", []byte(strconv.Itoa(cmd.Process.Pid)), 0))
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Parse returns the path for each name that a driver passes to a runtime.
+// parseName returns the path for each name that cgroupName returns.
 func TestParseReversesName(t *testing.T) {
 	for _, n := range []names{{}, {root: "agent"}, {root: "a/b"}, {systemd: true}, {root: "agent", systemd: true}} {
 		for _, p := range []cgroups.Path{"", "kubepods", "kubepods/burstable/pod1234-ab"} {

@@ -63,9 +63,9 @@ func TestIntegrationRemoveOfThousandPodsLeavesNoCgroup(t *testing.T) {
 	again := each(func(i int) error { return d.Apply(t.Context(), path(i), podLimits()) })
 	children, err := d.Children(t.Context(), "kubepods")
 	require.NoError(t, err)
-	assert.Len(t, children, pods/3+1+2, "the Guaranteed and two classes")
+	assert.Len(t, children, pods/3+1+2, "all Guaranteed pods and the cgroups of two classes")
 	removed := each(func(i int) error { return d.Remove(t.Context(), path(i)) })
-	t.Logf("%d pods made in %v, again in %v, removed in %v", pods, made, again, removed)
+	t.Logf("%d pods created in %v, applied again in %v, removed in %v", pods, made, again, removed)
 
 	require.NoError(t, d.Remove(t.Context(), "kubepods"))
 	assert.Empty(t, listRemaining(t, d))
@@ -121,7 +121,7 @@ func TestIntegrationTwoDriversShareATree(t *testing.T) {
 	var applied, lost, removed atomic.Int64
 	for _, d := range []*driver.Driver{a, b} {
 		wg.Go(func() {
-			for ctx.Err() == nil || applied.Load() == 0 { // a busy machine may not schedule it earlier
+			for ctx.Err() == nil || applied.Load() == 0 { // at least once, even if a busy machine schedules this goroutine late
 				err := d.Apply(detached(t), pod, podLimits())
 				switch {
 				case err == nil:
@@ -170,7 +170,7 @@ func TestIntegrationApplyRecreatesRemovedDirectory(t *testing.T) {
 		}
 	})
 	var made, lost int
-	for ctx.Err() == nil || made == 0 { // a busy machine may not schedule it earlier
+	for ctx.Err() == nil || made == 0 { // at least once, even if a busy machine schedules this goroutine late
 		err := d.Apply(detached(t), pod, podLimits())
 		if err == nil {
 			made++
@@ -180,7 +180,7 @@ func TestIntegrationApplyRecreatesRemovedDirectory(t *testing.T) {
 		assert.True(t, isLostRace(err), err)
 	}
 	wg.Wait()
-	t.Logf("made %d times, lost %d times", made, lost)
+	t.Logf("created %d times, lost %d times", made, lost)
 	assert.Positive(t, made)
 	require.NoError(t, d.Apply(t.Context(), pod, podLimits()))
 }
@@ -197,7 +197,7 @@ func TestIntegrationRemoveNamesSurvivingProcesses(t *testing.T) {
 	for op, do := range map[string]func(context.Context, cgroups.Path) error{"kill": hasty.Kill, "remove": hasty.Remove} {
 		begin := time.Now()
 		err := do(t.Context(), pod)
-		assert.Less(t, time.Since(begin), 9*time.Second, "the default is longer")
+		assert.Less(t, time.Since(begin), 9*time.Second, "the timeout of the driver is in force, not the longer default")
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorContains(t, err, op+" cgroup /kubepods/burstable/pod1: ")
 		assert.ErrorContains(t, err, fmt.Sprintf("%d (exe)", w.Process.Pid))
@@ -231,7 +231,7 @@ func TestIntegrationApplyEnablesControllers(t *testing.T) {
 	require.ErrorContains(t, err, "controller cpu is not available in the root cgroup and not in Options.OptionalControllers")
 	without := openAt(t, driver.Options{Root: name, OptionalControllers: []string{"cpu", "pids"}})
 	assert.Subset(t, without.Host().Missing, []string{"cpu", "memory", "pids"})
-	require.NoError(t, without.Apply(t.Context(), pod, podLimits()), "it said that it goes without")
+	require.NoError(t, without.Apply(t.Context(), pod, podLimits()), "limits of optional missing controllers are ignored")
 	require.NoError(t, without.Remove(t.Context(), "kubepods"))
 
 	// A cgroup with processes cannot enable controllers for its children.
@@ -288,7 +288,7 @@ func TestIntegrationReadOnlyMountAllowsReadsOnly(t *testing.T) {
 	require.NoError(t, err)
 	said := strings.Split(run(t, "readonly "+name+" "+string(pod)), "\n")
 	require.Len(t, said, 6, said)
-	assert.Equal(t, "<nil>", said[0], "nothing to write")
+	assert.Equal(t, "<nil>", said[0], "equal limits cause no write")
 	assert.Contains(t, said[1], "apply cgroup /kubepods/burstable/pod1: pids.max: ")
 	assert.Contains(t, said[1], "read-only file system")
 	assert.Contains(t, said[2], "apply cgroup /new: make directory ")

@@ -37,11 +37,11 @@ func TestIntegrationMemoryLimitKills(t *testing.T) {
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{MemoryMax: new(int64(24 << 20)), SwapMax: new(int64(0))}))
 	w := start(t, d, pod, "memory 100")
 	err, _ := errors.AsType[*exec.ExitError](w.Wait())
-	require.NotNil(t, err, "it took more than its limit")
+	require.NotNil(t, err, "the process exceeds its memory limit and is killed")
 	assert.Equal(t, syscall.SIGKILL, err.Sys().(syscall.WaitStatus).Signal())
 	e := stats(t, d, pod).Memory.Events
 	assert.EqualValues(t, 1, e.OOMKill)
-	if d.Host().Mode == driver.V2 { // some kernels do not count these on v1
+	if d.Host().Mode == driver.V2 { // some v1 kernels do not count these events
 		assert.Positive(t, e.Max)
 		assert.Positive(t, e.OOM)
 	}
@@ -90,7 +90,7 @@ func TestIntegrationFreezeStopsProcessesUntilThaw(t *testing.T) {
 	d := openDriver(t)
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
 	start(t, d, pod, "spin")
-	requireEventually(t, "it runs", func() bool { return stats(t, d, pod).CPU.Usage > 0 })
+	requireEventually(t, "the process runs", func() bool { return stats(t, d, pod).CPU.Usage > 0 })
 	require.NoError(t, d.Freeze(t.Context(), "kubepods"))
 	frozen := stats(t, d, "kubepods")
 	assert.True(t, frozen.Events.Frozen)
@@ -98,7 +98,7 @@ func TestIntegrationFreezeStopsProcessesUntilThaw(t *testing.T) {
 	assert.InDelta(t, frozen.CPU.Usage, stats(t, d, "kubepods").CPU.Usage, float64(10*time.Millisecond))
 	require.NoError(t, d.Thaw(t.Context(), "kubepods"))
 	assert.False(t, stats(t, d, "kubepods").Events.Frozen)
-	requireEventually(t, "it goes on", func() bool { return stats(t, d, pod).CPU.Usage > frozen.CPU.Usage+uint64(20*time.Millisecond) })
+	requireEventually(t, "the thawed process uses CPU", func() bool { return stats(t, d, pod).CPU.Usage > frozen.CPU.Usage+uint64(20*time.Millisecond) })
 
 	assert.ErrorIs(t, d.Freeze(t.Context(), "absent"), fs.ErrNotExist)
 	assert.ErrorIs(t, d.Thaw(t.Context(), "absent"), fs.ErrNotExist)
@@ -117,12 +117,12 @@ func TestIntegrationRemoveOfFrozenCgroup(t *testing.T) {
 	assert.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// Two programs that escape from a killer that signals one process after another.
+// bombs are programs that escape from a killer that signals one process after another.
 var bombs = map[string]string{
-	"more and more":    `while (1) { fork }`,
-	"never the same":   `while (1) { exit if fork }`,
-	"deaf":             `$SIG{TERM} = $SIG{INT} = $SIG{HUP} = "IGNORE"; while (1) { fork; select undef, undef, undef, 0.001 }`,
-	"each a new group": `while (1) { setpgrp if !fork }`,
+	"grows without limit":           `while (1) { fork }`,
+	"replaces itself":               `while (1) { exit if fork }`,
+	"ignores signals":               `$SIG{TERM} = $SIG{INT} = $SIG{HUP} = "IGNORE"; while (1) { fork; select undef, undef, undef, 0.001 }`,
+	"forks into new process groups": `while (1) { setpgrp if !fork }`,
 }
 
 func TestIntegrationRemoveKillsForkBomb(t *testing.T) {
@@ -133,10 +133,10 @@ func TestIntegrationRemoveKillsForkBomb(t *testing.T) {
 			inner := p + "/container"
 			require.NoError(t, d.Apply(t.Context(), p, cgroups.Resources{PidsMax: new(int64(200))}))
 			require.NoError(t, d.Apply(t.Context(), inner, cgroups.Resources{}))
-			perl(t, d, inner, program)
-			requireEventually(t, "it forks", func() bool {
+			startPerl(t, d, inner, program)
+			requireEventually(t, "the bomb forks", func() bool {
 				pids, err := d.Procs(t.Context(), p)
-				return err == nil && (len(pids) > 150 || name == "never the same" && stats(t, d, p).CPU.Usage > uint64(20*time.Millisecond))
+				return err == nil && (len(pids) > 150 || name == "replaces itself" && stats(t, d, p).CPU.Usage > uint64(20*time.Millisecond))
 			})
 			begin := time.Now()
 			if op == "kill" {
@@ -146,7 +146,7 @@ func TestIntegrationRemoveKillsForkBomb(t *testing.T) {
 				assert.Empty(t, pids, name)
 			}
 			require.NoError(t, d.Remove(t.Context(), p), name)
-			t.Logf("%s, %s: %v", name, op, time.Since(begin))
+			t.Logf("%s, %s after %v", name, op, time.Since(begin))
 			for _, dir := range dirs(d, p) {
 				assert.NoDirExists(t, dir)
 			}

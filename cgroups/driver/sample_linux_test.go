@@ -42,7 +42,7 @@ func TestIntegrationSampleOfRootHasMemory(t *testing.T) {
 func TestIntegrationSampleReadsSystemdScope(t *testing.T) {
 	d := openDriver(t)
 	requireFeature(t, d, "memory")
-	require.NoError(t, d.Apply(t.Context(), pod+"/sandbox", cgroups.Resources{})) // makes the pod enable controllers
+	require.NoError(t, d.Apply(t.Context(), pod+"/sandbox", cgroups.Resources{})) // so that the pod enables its controllers
 	const leaf = "cri-containerd-0a_1b@x.scope"
 	for _, dir := range dirs(d, pod) {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, leaf), 0o755))
@@ -61,7 +61,7 @@ func TestIntegrationSampleReadsSystemdScope(t *testing.T) {
 // A cgroup that is removed during Sample is an error, not a cgroup without usage.
 func TestIntegrationSampleFailsDuringRemoval(t *testing.T) {
 	d := openDriver(t)
-	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{})) // enables the controllers of the parents
+	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{})) // so that the parents enable their controllers
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan struct{})
@@ -78,14 +78,14 @@ func TestIntegrationSampleFailsDuringRemoval(t *testing.T) {
 		if err == nil {
 			found++
 			if d.Host().Mode == driver.V2 { // v1 removes one hierarchy after another
-				assert.Equal(t, d.Host().HasController("memory"), s.Memory.Max != nil, "it was there as a whole")
+				assert.Equal(t, d.Host().HasController("memory"), s.Memory.Max != nil, "a sample has either all parts or an error")
 			}
 			continue
 		}
 		absent++
 		require.ErrorIs(t, err, fs.ErrNotExist)
 	}
-	t.Logf("%d times there, %d times absent", found, absent)
+	t.Logf("%d samples, %d times the cgroup was absent", found, absent)
 	cancel()
 	<-done
 }
@@ -94,7 +94,7 @@ func TestIntegrationSampleFailsDuringRemoval(t *testing.T) {
 // page cache. In qemu no file has page cache.
 func fillCaches(t *testing.T, d *driver.Driver, p cgroups.Path, bytes uint64) {
 	t.Helper()
-	perl(t, d, p, `-e "/sys/kernel/absent$_" for 1..80000; my $n = 0; for my $f (glob "/usr/lib/*/lib*.so* /usr/bin/* /usr/sbin/*") {
+	startPerl(t, d, p, `-e "/sys/kernel/absent$_" for 1..80000; my $n = 0; for my $f (glob "/usr/lib/*/lib*.so* /usr/bin/* /usr/sbin/*") {
 		next if -l $f or !-f $f or !open my $h, "<", $f;
 		while (my $r = read $h, my $b, 1 << 16) { $n += $r }
 		last if $n > 40 << 20;
@@ -127,7 +127,7 @@ func TestIntegrationReclaimFreesCaches(t *testing.T) {
 	t.Logf("%d MiB before, %d MiB after", before.Memory.Current>>20, after.Memory.Current>>20)
 
 	freed, err = d.Reclaim(t.Context(), pod, 1<<40)
-	require.NoError(t, err, "less than asked is no error")
+	require.NoError(t, err, "freeing less than requested is no error")
 	assert.Less(t, freed, uint64(1<<30))
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -175,7 +175,7 @@ func TestIntegrationWatchOnV1SupportsMachinePressureOnly(t *testing.T) {
 	requireFeature(t, d, "v1")
 	trigger := []cgroups.Trigger{{File: "memory.pressure", Stall: 2 * time.Second, Window: 2 * time.Second}} // allowed without CAP_SYS_RESOURCE
 	err := d.Watch(t.Context(), "", trigger, func(cgroups.Trigger) {})
-	assert.ErrorIs(t, err, errors.ErrUnsupported, "its root is not that of the machine")
+	assert.ErrorIs(t, err, errors.ErrUnsupported, "the root of the driver is not the root cgroup of the machine")
 	top := openAt(t, driver.Options{OptionalControllers: []string{"cpu", "pids"}})
 	if !top.Host().Pressure {
 		return
@@ -196,7 +196,7 @@ func TestIntegrationWatchContinuesAfterClose(t *testing.T) {
 		ended <- d.Watch(ctx, pod, []cgroups.Trigger{{File: "memory.events"}}, func(cgroups.Trigger) {})
 	}()
 	time.Sleep(20 * time.Millisecond) // Watch has most likely started; otherwise it fails because the driver is closed
-	require.NoError(t, d.Close(), "nobody waits for a Watch")
+	require.NoError(t, d.Close(), "Close does not wait for a Watch")
 	cancel()
 	if err := <-ended; err != nil {
 		assert.ErrorIs(t, err, fs.ErrClosed)
@@ -204,10 +204,10 @@ func TestIntegrationWatchContinuesAfterClose(t *testing.T) {
 	assert.ErrorIs(t, d.Watch(t.Context(), pod, []cgroups.Trigger{{File: "memory.events"}}, nil), fs.ErrClosed)
 }
 
-// sampledParts are the parts that a summary reads of a container.
+// sampledParts are the parts of a container that a stats summary reads.
 const sampledParts = cgroups.PartCPU | cgroups.PartMemory | cgroups.PartMemoryLimit | cgroups.PartSwap | cgroups.PartPids
 
-// files are the files that a sample opens, by controller, with v1's in the order of its hierarchies.
+// files returns the files that a sample opens, by controller. Controllers of v1 are in the order of the hierarchies.
 func files(d *driver.Driver) map[string][]string {
 	if d.Host().Mode == driver.V2 {
 		return map[string][]string{"memory": {"cpu.stat", "memory.current", "memory.stat", "memory.max", "memory.swap.max", "memory.swap.current", "pids.current"}}
@@ -218,7 +218,7 @@ func files(d *driver.Driver) map[string][]string {
 	}
 }
 
-// A sample of 500 cgroups takes at most 1.3 times as long as opening, reading and closing these files. The variants run in turn
+// Sampling 500 cgroups takes at most 1.3 times as long as opening, reading and closing their files. The variants run in turn
 // on a few cgroups, and the fastest of several rounds counts.
 func TestIntegrationSampleCostsAtMost130PercentOfReads(t *testing.T) {
 	d := openDriver(t)

@@ -22,15 +22,15 @@ func TestBuildSettingsConvertsLimitsToFiles(t *testing.T) {
 	}{
 		{name: "zero Resources"},
 		{"shares become a weight", cgroups.Resources{CPUShares: 1024}, "cpu.weight=100"},
-		{"a quota has a period", cgroups.Resources{CPUQuota: 20000}, "cpu.max=20000 100000"},
-		{"a quota and its period", cgroups.Resources{CPUQuota: 20000, CPUPeriod: 50000}, "cpu.max=20000 50000"},
+		{"quota gets the default period", cgroups.Resources{CPUQuota: 20000}, "cpu.max=20000 100000"},
+		{"quota with period", cgroups.Resources{CPUQuota: 20000, CPUPeriod: 50000}, "cpu.max=20000 50000"},
 		{"no quota", cgroups.Resources{CPUQuota: cgroups.Unlimited}, "cpu.max=max 100000"},
-		{"only a period", cgroups.Resources{CPUPeriod: 50000}, "cpu.max=max 50000"},
-		{"no process is one, as systemd has it", cgroups.Resources{PidsMax: new(int64(0))}, "pids.max=1"},
-		{"any number of processes", cgroups.Resources{PidsMax: new(int64(-1))}, "pids.max=max"},
+		{"period only", cgroups.Resources{CPUPeriod: 50000}, "cpu.max=max 50000"},
+		{"zero PIDs become one, as in systemd", cgroups.Resources{PidsMax: new(int64(0))}, "pids.max=1"},
+		{"PIDs without a limit", cgroups.Resources{PidsMax: new(int64(-1))}, "pids.max=max"},
 		{"zero bytes are a limit", cgroups.Resources{MemoryMax: new(int64(0)), SwapMax: new(int64(0))}, "memory.swap.max=0, memory.max=0"},
 		{
-			"swap comes first, and memory.max last",
+			"swap limit first, memory.max last",
 			cgroups.Resources{
 				MemoryMax: new(int64(-1)), MemoryHigh: new(int64(4)), MemoryLow: new(int64(3)), MemoryMin: new(int64(2)), SwapMax: new(int64(1)),
 			},
@@ -38,12 +38,12 @@ func TestBuildSettingsConvertsLimitsToFiles(t *testing.T) {
 		},
 		{"a group", cgroups.Resources{OOMGroup: new(false)}, "memory.oom.group=0"},
 		{
-			"huge pages, used and reserved",
+			"huge pages, usage and reservation",
 			cgroups.Resources{Hugetlb: map[string]int64{"2MB": 0, "1GB": -1}},
 			"hugetlb.1GB.max=max, hugetlb.1GB.rsvd.max=max, hugetlb.2MB.max=0, hugetlb.2MB.rsvd.max=0",
 		},
 		{
-			"other files come after all",
+			"Unified files after all other files",
 			cgroups.Resources{CPUShares: 2, Unified: map[string]string{"io.weight": "50", "cpu.idle": "1"}},
 			"cpu.weight=1, cpu.idle=1, io.weight=50",
 		},
@@ -125,7 +125,7 @@ func TestNamesConvertPathsToDirectories(t *testing.T) {
 		assert.Equal(t, "pod1-2", component)
 	}
 	_, err := names{systemd: true}.relativeDir("a_b")
-	assert.Error(t, err, "systemd has another meaning for it")
+	assert.Error(t, err, "systemd reads the character differently")
 	_, ok := names{systemd: true}.pathComponent("cri-containerd-abc.scope")
 	assert.False(t, ok)
 }

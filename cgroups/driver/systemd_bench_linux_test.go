@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 )
 
-// A pod with a real systemd is created with limits and removed: by this driver, and by the calls of the kubelet to
-// opencontainers/cgroups.
+// BenchmarkSystemdPod creates a pod with limits and removes it, with a real systemd: with this driver, and with the calls of
+// the kubelet to opencontainers/cgroups.
 func BenchmarkSystemdPod(b *testing.B) {
 	if os.Getenv("NODEAGENT_SYSTEMD") == "" {
 		b.Skip("needs a systemd that may be restarted: run with hack/vm/systemd.sh")

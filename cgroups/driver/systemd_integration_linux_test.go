@@ -38,7 +38,7 @@ func openReal(t *testing.T) *driver.Driver {
 		for len(slicesOf(t)) > 0 && time.Now().Before(deadline) {
 			time.Sleep(10 * time.Millisecond)
 		}
-		assert.Empty(t, slicesOf(t), "slices that systemd still knows")
+		assert.Empty(t, slicesOf(t), "no slice remains loaded")
 		left, err := filepath.Glob("/sys/fs/cgroup/*kubepods*")
 		assert.NoError(t, err)
 		assert.Empty(t, left)
@@ -91,7 +91,7 @@ func TestIntegrationSystemdPodKeepsLimits(t *testing.T) {
 			assert.Equal(t, value, kernelFile(t, realPodDir, file), "%s %s", file, when)
 		}
 	}
-	check("when made")
+	check("after creation")
 	delete(want, "memory.oom.group") // systemd resets it for slices at the next change
 	name, err := d.Name(realPod)
 	require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestIntegrationSystemdPodKeepsLimits(t *testing.T) {
 		CPUQuota: cgroups.Unlimited, CPUPeriod: 100_000, MemoryMax: new(int64(60 << 20)), MemoryHigh: new(int64(cgroups.Unlimited)),
 	}))
 	want["cpu.max"], want["memory.max"], want["memory.high"] = "max 100000", "62914560", "max"
-	check("when changed")
+	check("after a change")
 
 	for _, command := range []string{"daemon-reload", "daemon-reexec", "daemon-reload"} {
 		systemctl(t, command)
@@ -110,13 +110,13 @@ func TestIntegrationSystemdPodKeepsLimits(t *testing.T) {
 	}
 	require.NoError(t, d.Apply(t.Context(), realPod, cgroups.Resources{MemoryMax: new(int64(50 << 20))}))
 	want["memory.max"] = "52428800"
-	check("when changed afterwards")
+	check("after a change")
 
 	names, err := d.Children(t.Context(), "kubepods/burstable")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"pod1234-ab"}, names)
 	require.NoError(t, d.Remove(t.Context(), realPod))
-	require.NoError(t, d.Remove(t.Context(), realPod), "once more")
+	require.NoError(t, d.Remove(t.Context(), realPod), "Remove is idempotent")
 	require.NoError(t, d.Remove(t.Context(), "kubepods"))
 }
 
@@ -176,15 +176,15 @@ func TestIntegrationSystemdHundredPodsDuringRestarts(t *testing.T) {
 	names, err := d.Children(t.Context(), "kubepods")
 	require.NoError(t, err)
 	assert.Len(t, names, 50)
-	require.NoError(t, d.Remove(t.Context(), "kubepods"), "with those that are left")
-	t.Logf("100 pods made and removed in %v", time.Since(began))
+	require.NoError(t, d.Remove(t.Context(), "kubepods"), "remaining pods are removed with kubepods")
+	t.Logf("100 pods created and removed in %v", time.Since(began))
 }
 
 // Slices behave as package cgroups documents.
 func TestIntegrationSystemdConformance(t *testing.T) {
 	top := openReal(t)
 	host := top.Host()
-	enable := cgroups.Resources{CPUShares: 1024} // systemd enables only the controllers of properties that are set
+	enable := cgroups.Resources{CPUShares: 1024} // systemd enables only the controllers of the set properties
 	if host.HasController("cpuset") {
 		enable.CpusetCPUs, enable.CpusetMems = "0", "0"
 	}

@@ -33,7 +33,7 @@ func (d *recorder) note(format string, args ...any) {
 	d.entries = append(d.entries, fmt.Sprintf(format, args...))
 }
 
-// read returns the calls since the previous read.
+// read returns the calls since the previous call of read.
 func (d *recorder) read() []string {
 	entries := d.entries
 	d.entries = nil
@@ -107,7 +107,7 @@ func TestSystemdStartsSliceBeforeFilesAreWritten(t *testing.T) {
 	assert.Equal(t, []string{"-.slice"}, server.Unit("kubepods.slice").Properties["Wants"].Value())
 
 	require.NoError(t, u.createCgroup(t.Context(), "kubepods/burstable/pod2", cgroups.Resources{}))
-	assert.Len(t, d.read(), 2, "the parents are there")
+	assert.Len(t, d.read(), 2, "existing parents are not started again")
 }
 
 // The unit names of a driver with a root start at the mount point.
@@ -126,7 +126,7 @@ func TestSystemdUnitNamesIncludeRoot(t *testing.T) {
 	assert.Equal(t, uint64(1), server.Unit("agent-test.slice").Properties["CPUWeight"].Value())
 	u, _, server = withSystemd(t, "")
 	require.NoError(t, u.createCgroup(t.Context(), "", cgroups.Resources{CPUShares: 2}))
-	assert.Empty(t, server.Calls(), "the root slice is not asked to start")
+	assert.Empty(t, server.Calls(), "systemd is not called for the root slice")
 }
 
 // If only the period is set, the quota stays, for systemd and the kernel.
@@ -149,7 +149,7 @@ func TestSystemdRemoveKillsThenStopsThenRemoves(t *testing.T) {
 	assert.Equal(t, []string{"files: kill a-b.slice", "systemd: StopUnit a-b.slice", "files: remove a-b.slice"}, d.read())
 	assert.Empty(t, server.Unit("a-b.slice").State)
 	assert.NoDirExists(t, filepath.Join(d.dir, "a.slice", "a-b.slice"))
-	require.NoError(t, u.removeCgroup(t.Context(), "a/b"), "what is not there is removed")
+	require.NoError(t, u.removeCgroup(t.Context(), "a/b"), "removal of an absent cgroup is a success")
 }
 
 // The directory stays if the unit could not be stopped: it shows that a unit remains.

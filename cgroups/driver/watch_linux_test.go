@@ -32,7 +32,7 @@ func unifiedCgroup(t *testing.T) string {
 		}
 		dir := filepath.Join(m.dir, fmt.Sprintf("nodeagent-test-watch-%d", os.Getpid()))
 		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Skip("no cgroup of our own: ", err)
+			t.Skip("cannot create a cgroup of the test: ", err)
 		}
 		t.Cleanup(func() { assert.NoError(t, unix.Rmdir(dir)) })
 		return dir

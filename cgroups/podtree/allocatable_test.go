@@ -50,7 +50,7 @@ func TestReservationAllocatableAndForPods(t *testing.T) {
 		want, allocatable, limit corev1.ResourceList
 	}{
 		{
-			name:     "the system's and the agent's share add up",
+			name:     "system and kube reservations add up",
 			capacity: list("cpu", "10", "memory", "10Gi"),
 			system:   list("cpu", "50m", "memory", "50Mi"), kube: list("cpu", "100m", "memory", "100Mi"),
 			want:        list("cpu", "150m", "memory", "150Mi"),
@@ -58,7 +58,7 @@ func TestReservationAllocatableAndForPods(t *testing.T) {
 			limit:       list("cpu", "9850m", "memory", "10090Mi"),
 		},
 		{
-			name:     "hard eviction is reserved, and pods may still use it",
+			name:     "hard eviction threshold reduces allocatable, but not the limit of pods",
 			capacity: list("cpu", "10", "memory", "10Gi"),
 			system:   list("memory", "50Mi"), kube: list("memory", "100Mi"), memory: "100Mi",
 			want:        list("memory", "250Mi"),
@@ -85,12 +85,12 @@ func TestReservationAllocatableAndForPods(t *testing.T) {
 			want: list(), allocatable: list("cpu", "10"), limit: list("cpu", "10"),
 		},
 		{
-			name:     "no more is taken than there is",
+			name:     "reservation above capacity gives zero",
 			capacity: list("memory", "1Gi"), system: list("memory", "2Gi"),
 			want: list("memory", "2Gi"), allocatable: list("memory", "0"), limit: list("memory", "0"),
 		},
 		{
-			name:     "numbers beyond 64 bits",
+			name:     "sums beyond 64 bits",
 			capacity: list("memory", "10000000000000000000001"), system: list("memory", "1"), kube: list("memory", "1"),
 			want:        list("memory", "2"),
 			allocatable: list("memory", "9999999999999999999999"),
@@ -132,21 +132,21 @@ func TestReservedValidateNamesEachExcess(t *testing.T) {
 		r    podtree.Reserved
 		want string // empty: valid
 	}{
-		{"nothing is reserved", podtree.Reserved{}, ""},
-		{"all of it is reserved", podtree.Reserved{System: list("cpu", "1"), Kube: list("cpu", "1", "memory", "10Gi")}, ""},
+		{"no reservation", podtree.Reserved{}, ""},
+		{"reservation of the whole capacity", podtree.Reserved{System: list("cpu", "1"), Kube: list("cpu", "1", "memory", "10Gi")}, ""},
 		{
-			"more than there is",
+			"reservation above capacity",
 			podtree.Reserved{System: list("memory", "10Gi"), MemoryAvailable: keepFree(t, "100Mi")},
 			"reserve memory 10340Mi: the node has 10Gi",
 		},
 		{
-			"two things at a time",
+			"two resources above capacity",
 			podtree.Reserved{System: list("memory", "11Gi", "cpu", "3")},
 			"reserve cpu 3: the node has 2\nreserve memory 11Gi: the node has 10Gi",
 		},
-		{"a negative quantity", podtree.Reserved{Kube: list("cpu", "-1")}, "reserve cpu -1: the quantity is negative"},
+		{"negative quantity", podtree.Reserved{Kube: list("cpu", "-1")}, "reserve cpu -1: the quantity is negative"},
 		{
-			"a resource that cannot be reserved",
+			"resource that cannot be reserved",
 			podtree.Reserved{Kube: list("hugepages-2Mi", "2Mi")},
 			"reserve hugepages-2Mi 2Mi: only cpu, memory, ephemeral-storage and pid can be reserved",
 		},

@@ -37,7 +37,7 @@ func TestHostOptions(t *testing.T) {
 	mounts = "22 1 8:1 / / rw - ext4 /dev/root rw\n" + v2 + v1
 	o, err = read(memory)
 	require.NoError(t, err)
-	require.True(t, o.Node.CgroupV1, "the kubelet's limits of v2 must not be written to v1, nor its own left out")
+	require.True(t, o.Node.CgroupV1, "a host with both hierarchies uses v1 for the limits")
 	mounts = "22 1 8:1 / / rw - ext4 /dev/root rw\n"
 	_, err = read(memory)
 	require.ErrorContains(t, err, "self/mountinfo has none")

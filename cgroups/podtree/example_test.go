@@ -124,8 +124,8 @@ func ExampleTree_Status() {
 	// Output: true <nil>
 }
 
-// A program without a Tree that removes cgroups of deleted pods. One pod still has volumes, and the removal of another failed a
-// second ago.
+// A program without a Tree that removes cgroups of deleted pods: one pod still has volumes, and for another pod a removal
+// failed a second ago.
 func ExamplePlanOrphans() {
 	ctx, now := context.Background(), time.Now()
 	host := cgroupstest.New(cgroupstest.Options{})

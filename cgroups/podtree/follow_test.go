@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 )
 
-// Before Follow a tree takes no cgroup for an orphan.
+// Before Follow a tree treats no cgroup as orphaned.
 func TestFollowedTreeKeepsCgroupsUntilPodsAreComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := cgroupstest.New(cgroupstest.Options{})
@@ -40,7 +40,7 @@ func TestFollowedTreeKeepsCgroupsUntilPodsAreComplete(t *testing.T) {
 		synctest.Wait()
 		r, err := fake.Limits(t.Context(), "kubepods/burstable")
 		require.NoError(t, err)
-		require.EqualValues(t, 1024, r.CPUShares, "its requests count at once")
+		require.EqualValues(t, 1024, r.CPUShares, "the requests of a followed pod are in the shares at once")
 		time.Sleep(time.Hour)
 		require.True(t, there())
 

@@ -25,7 +25,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// host is a tree on the cgroups of this machine, below a cgroup of the test.
+// host is the driver of this machine, with a root cgroup for the test.
 type host struct {
 	*driver.Driver
 	root cgroups.Path
@@ -35,11 +35,11 @@ type host struct {
 func openHost(t *testing.T) host {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("only root makes cgroups")
+		t.Skip("needs root to create cgroups")
 	}
 	d, err := driver.Open(t.Context(), driver.Options{})
 	if err != nil {
-		t.Skipf("no cgroups to work on: %v", err)
+		t.Skipf("this host has no usable cgroups: %v", err)
 	}
 	h := host{d, cgroups.Path(fmt.Sprintf("nodeagent-podtree-%d", os.Getpid()))}
 	require.NoError(t, d.Apply(t.Context(), h.root, cgroups.Resources{}))
@@ -66,8 +66,8 @@ func (h host) options(t *testing.T) podtree.Options {
 	return o
 }
 
-// hold starts a process with 16Mi of memory in a cgroup and waits until it has them.
-func (h host) hold(t *testing.T, p cgroups.Path) *exec.Cmd {
+// startProcess starts a process with 16Mi of memory in a cgroup and waits until its memory is charged.
+func (h host) startProcess(t *testing.T, p cgroups.Path) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", "read x; (head -c 16777216 /dev/zero; exec sleep 1000) | tail -n 1")
 	stdin, err := cmd.StdinPipe()
@@ -117,7 +117,7 @@ func TestIntegrationTreeLifecycle(t *testing.T) {
 	tree := start(t, h, p, o)
 	for _, pod := range []*corev1.Pod{guaranteed, burstable, bestEffort} {
 		require.NoError(t, tree.Ensure(t.Context(), pod))
-		assert.EqualValues(t, cgroups.Unlimited, h.limits(t, tree.Path(pod)).CPUQuota, "nothing slows down what starts it")
+		assert.EqualValues(t, cgroups.Unlimited, h.limits(t, tree.Path(pod)).CPUQuota, "no CPU quota before Limit, so that the start is not throttled")
 		require.NoError(t, tree.Limit(t.Context(), pod))
 	}
 
@@ -160,18 +160,18 @@ func TestIntegrationTreeLifecycle(t *testing.T) {
 	t.Run("resize", func(t *testing.T) { h.resize(t, tree, burstable) })
 	t.Run("limit below usage", func(t *testing.T) { h.checkOveruse(t, tree, p) })
 	t.Run("remove", func(t *testing.T) {
-		cmd := h.hold(t, tree.Path(burstable))
+		cmd := h.startProcess(t, tree.Path(burstable))
 		require.NoError(t, tree.Remove(t.Context(), "b"))
-		require.Error(t, cmd.Wait()) // it was killed
+		require.Error(t, cmd.Wait()) // the process was killed
 		_, err := h.Children(t.Context(), tree.Path(burstable))
 		require.ErrorIs(t, err, os.ErrNotExist)
 	})
 	t.Run("orphan", func(t *testing.T) {
-		p.change(func() { p.others["orphan"] = true }) // it may run
+		p.change(func() { p.others["orphan"] = true }) // the pod may run
 		orphan := kubepods.Join("besteffort", "podorphan")
 		limit := cgroups.Resources{MemoryMax: new(int64(128 << 20))}
 		require.NoError(t, h.Apply(t.Context(), orphan.Join("container"), limit))
-		cmd := h.hold(t, orphan.Join("container"))
+		cmd := h.startProcess(t, orphan.Join("container"))
 		p.change(func() { delete(p.others, "orphan") })
 		require.Error(t, cmd.Wait())
 		require.Eventually(t, func() bool {
@@ -190,12 +190,12 @@ func (h host) resize(t *testing.T, tree *podtree.Tree, from *corev1.Pod) {
 	assert.EqualValues(t, 100000, h.limits(t, path).CPUQuota)
 	assert.EqualValues(t, 512<<20, *h.limits(t, path).MemoryMax)
 
-	h.hold(t, path)
+	h.startProcess(t, path)
 	tiny := newPod("b", list("cpu", "250m", "memory", "8Mi"), list("cpu", "500m", "memory", "8Mi"))
 	require.ErrorContains(t, tree.Resize(t.Context(), tiny, nil, rt), "attempting to set pod memory limit (8388608) below current usage (")
 	require.NoError(t, tree.Resize(t.Context(), from, nil, rt))
 	assert.EqualValues(t, 256<<20, *h.limits(t, path).MemoryMax)
-	require.NoError(t, tree.Ensure(t.Context(), to)) // it runs and is not changed
+	require.NoError(t, tree.Ensure(t.Context(), to)) // Ensure does not change a running pod
 	assert.EqualValues(t, 256<<20, *h.limits(t, path).MemoryMax)
 }
 
@@ -203,7 +203,7 @@ func (h host) resize(t *testing.T, tree *podtree.Tree, from *corev1.Pod) {
 func (h host) checkOveruse(t *testing.T, tree *podtree.Tree, p *podSet) {
 	kubepods := h.root.Join("kubepods")
 	before := *h.limits(t, kubepods).MemoryMax
-	cmd := h.hold(t, tree.Path(p.active["e"]))
+	cmd := h.startProcess(t, tree.Path(p.active["e"]))
 	o := h.options(t)
 	o.Capacity, o.Reserved = list("cpu", "2", "memory", "8Mi"), podtree.Reserved{}
 	o.Enforce = nil
@@ -212,7 +212,7 @@ func (h host) checkOveruse(t *testing.T, tree *podtree.Tree, p *podSet) {
 	require.NoError(t, less.Setup(t.Context()))
 	require.ErrorAs(t, less.Status().Cgroups[0].Err, new(*podtree.OveruseError))
 	assert.Equal(t, before, *h.limits(t, kubepods).MemoryMax)
-	require.NoError(t, cmd.Process.Signal(syscall.Signal(0))) // it still runs
+	require.NoError(t, cmd.Process.Signal(syscall.Signal(0))) // the process still runs
 }
 
 func TestIntegrationManyPods(t *testing.T) {
@@ -241,5 +241,5 @@ func TestIntegrationManyPods(t *testing.T) {
 	names, err = h.Children(t.Context(), burstable)
 	require.NoError(t, err)
 	require.Empty(t, names)
-	t.Logf("%d pods: made in %v, removed in %v", n, made, time.Since(began))
+	t.Logf("%d pods: created in %v, removed in %v", n, made, time.Since(began))
 }

@@ -23,19 +23,19 @@ func TestValidateEnforcement(t *testing.T) {
 		want string // empty: valid
 	}{
 		{"the default", nil, ""},
-		{"no key at all", []podtree.Enforcement{}, ""},
+		{"no key", []podtree.Enforcement{}, ""},
 		{"none alone", []podtree.Enforcement{"none"}, ""},
-		{"none and another", []podtree.Enforcement{"none", "pods"}, `enforce "none": must be the only value`},
-		{"a key twice", []podtree.Enforcement{"pods", "pods"}, `enforce "pods": listed twice`},
-		{"an unknown key", []podtree.Enforcement{"nodes"}, `enforce "nodes": want pods, system-reserved, kube-reserved, ` +
+		{"none and another key", []podtree.Enforcement{"none", "pods"}, `enforce "none": must be the only value`},
+		{"key listed twice", []podtree.Enforcement{"pods", "pods"}, `enforce "pods": listed twice`},
+		{"unknown key", []podtree.Enforcement{"nodes"}, `enforce "nodes": want pods, system-reserved, kube-reserved, ` +
 			`system-reserved-compressible, kube-reserved-compressible or none`},
-		{"a cgroup that is not named", []podtree.Enforcement{"kube-reserved"}, `enforce "kube-reserved": no cgroup is set`},
+		{"cgroup not set", []podtree.Enforcement{"kube-reserved"}, `enforce "kube-reserved": no cgroup is set`},
 		{
-			"the same, compressible",
+			"cgroup not set, compressible",
 			[]podtree.Enforcement{"kube-reserved-compressible"},
 			`enforce "kube-reserved-compressible": no cgroup is set`,
 		},
-		{"a cgroup that is named", []podtree.Enforcement{"pods", "system-reserved"}, ""},
+		{"cgroup set", []podtree.Enforcement{"pods", "system-reserved"}, ""},
 		{
 			"both forms",
 			[]podtree.Enforcement{"system-reserved", "system-reserved-compressible"},
@@ -62,14 +62,14 @@ func TestNewRejectsInvalidOptions(t *testing.T) {
 		want   string
 	}{
 		{"no capacity", func(o *podtree.Options) { o.Capacity = list("cpu", "4") }, "capacity memory 0: not positive"},
-		{"a root that leads out", func(o *podtree.Options) { o.Root = "../other" }, "root: "},
-		{"a percentage above 100", func(o *podtree.Options) { o.QOSReserved = new(int64(101)) }, "qosReserved memory 101%"},
-		{"a negative number of PIDs", func(o *podtree.Options) { o.MaxPIDs = -1 }, "maximum of PIDs -1"},
+		{"root outside the tree", func(o *podtree.Options) { o.Root = "../other" }, "root: "},
+		{"percentage above 100", func(o *podtree.Options) { o.QOSReserved = new(int64(101)) }, "qosReserved memory 101%"},
+		{"negative number of PIDs", func(o *podtree.Options) { o.MaxPIDs = -1 }, "maximum of PIDs -1"},
 		{
-			"more reserved than there is", func(o *podtree.Options) { o.Reserved.Kube = list("memory", "11Gi") },
+			"reservation above capacity", func(o *podtree.Options) { o.Reserved.Kube = list("memory", "11Gi") },
 			"reserve memory 11Gi: the node has 10Gi",
 		},
-		{"nothing to enforce", func(o *podtree.Options) {
+		{"enforcement without a reservation", func(o *podtree.Options) {
 			o.Enforce, o.KubeCgroup = []podtree.Enforcement{podtree.EnforceKube}, "agent"
 		}, `enforce "kube-reserved" on cgroup /agent: nothing is reserved`},
 	} {

@@ -140,7 +140,7 @@ func checkResizePlan(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// randomResize returns a resize whose containers fit before and after.
+// randomResize returns a resize whose containers fit into the pod before and after.
 func randomResize(random *rand.Rand) podtree.PodResize {
 	var r podtree.PodResize
 	size := func() cgroups.ContainerSize {
@@ -212,7 +212,7 @@ func (r *notedRuntime) ResizeContainer(_ context.Context, name string, size cgro
 		bytes(size.MemoryRequest), bytes(size.MemoryLimit))
 }
 
-// resizeStage returns a pod of 1 CPU and 1Gi with a running container, whose size is to be doubled.
+// resizeStage returns a pod of 1 CPU and 1Gi with a running container, which the test resizes to twice the size.
 func resizeStage(t *testing.T) (tree *podtree.Tree, fake *cgroupstest.Tree, faults *cgroupstest.Faults, containers []cgroups.ContainerResize) {
 	t.Helper()
 	pod := newPod("a", list("cpu", "1", "memory", "1Gi"), list("cpu", "1", "memory", "1Gi"))
@@ -354,7 +354,7 @@ func TestResizeRestoresLimitsAfterError(t *testing.T) {
 		faults.ApplyFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			err := next.Apply(ctx, p, r)
 			if r.CPUQuota == 200000 {
-				cancel() // the caller gives up too
+				cancel() // the context of the caller ends too
 				return errors.New("lost")
 			}
 			return err

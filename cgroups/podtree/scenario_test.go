@@ -44,7 +44,7 @@ type scene struct {
 	start time.Time
 	opts  podtree.Options
 	mode  cgroupstest.Mode
-	fake  *cgroupstest.Tree // nil before the first command that needs it
+	fake  *cgroupstest.Tree // nil before the first command that uses it
 	tree  *podtree.Tree
 	pods  *podSet
 	procs map[string]int // PIDs by name
@@ -170,7 +170,7 @@ func (s *scene) treeCommand(name string, args []string) {
 		err = s.fake.SetCache(cgroups.Path(args[0]), amount(args[1]))
 	case "setup":
 		err = s.tree.Setup(s.ctx)
-	case "ready": // the first commands of most scenarios, which have their own scenarios
+	case "ready": // the first commands of most scenarios; each of them has its own scenario
 		require.NoError(s.t, s.tree.Setup(s.ctx))
 		s.treeCommand("run", nil)
 		synctest.Wait()

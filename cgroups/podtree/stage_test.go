@@ -43,8 +43,8 @@ func newPod(name string, requests, limits corev1.ResourceList) *corev1.Pod {
 type podSet struct {
 	mu      sync.Mutex // guards the fields below
 	active  map[string]*corev1.Pod
-	others  map[string]bool // may run, but requests do not count
-	unknown bool            // not every source has reported
+	others  map[string]bool // pods that may run, but whose requests do not count
+	unknown bool            // some source has not reported yet
 }
 
 func (s *podSet) Active() ([]*corev1.Pod, bool) {

@@ -64,7 +64,7 @@ func TestMemoryLimitFollowsGrowthDuringWrite(t *testing.T) {
 	require.NoError(t, tree.Setup(t.Context()))
 	r, err := fake.Limits(t.Context(), "kubepods/besteffort")
 	require.NoError(t, err)
-	require.EqualValues(t, 6<<30, *r.MemoryMax) // 5Gi would be planned
+	require.EqualValues(t, 6<<30, *r.MemoryMax) // BestEffort pods would get 5Gi
 }
 
 func TestCgroupWrittenHookCalledForEachWrite(t *testing.T) {
@@ -214,7 +214,7 @@ func TestRunConvergesAfterRandomFaults(t *testing.T) {
 		trouble.Store(true)
 		var wg sync.WaitGroup
 		for i := range 50 {
-			wg.Go(func() { live(t, tree, p, fmt.Sprintf("%d", i)) })
+			wg.Go(func() { startAndRemove(t, tree, p, fmt.Sprintf("%d", i)) })
 		}
 		wg.Wait()
 		trouble.Store(false)
@@ -237,8 +237,8 @@ func TestRunConvergesAfterRandomFaults(t *testing.T) {
 	})
 }
 
-// live starts and removes a pod a few times, and leaves it running or not.
-func live(t *testing.T, tree *podtree.Tree, p *podSet, name string) {
+// startAndRemove starts and removes a pod a few times, and leaves it running or removed.
+func startAndRemove(t *testing.T, tree *podtree.Tree, p *podSet, name string) {
 	pod := newPod(name, list("cpu", "100m"), nil)
 	for range 1 + rand.IntN(4) {
 		p.change(func() { p.active[name] = pod })
@@ -250,7 +250,7 @@ func live(t *testing.T, tree *podtree.Tree, p *podSet, name string) {
 			delete(p.active, name)
 			p.others[name] = true
 		})
-		_ = tree.Remove(t.Context(), name) // a failed removal is left to the removal of orphans
+		_ = tree.Remove(t.Context(), name) // failed removals are repeated by the orphan removal
 		p.change(func() { delete(p.others, name) })
 		tree.Changed()
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver/internal/systemd/systemdtest"
 )
 
-// start returns a fake systemd on its private socket and a client with long timeouts for busy machines.
+// start returns a fake systemd on its private socket, and a client whose timeouts are long enough for busy machines.
 func start(t *testing.T) (*systemdtest.Systemd, *systemd.Client) {
 	t.Helper()
 	return startWith(t, false, systemd.Options{})
@@ -68,7 +68,7 @@ func TestEnsureAndStopOfSlice(t *testing.T) {
 			assert.Equal(t, "active", server.Unit("kubepods-burstable.slice").State)
 
 			require.NoError(t, ensure(t, client, burstable(t, 1000)))
-			assert.Equal(t, []string{startBurstable}, server.Calls(), "nothing differs, so nothing is set")
+			assert.Equal(t, []string{startBurstable}, server.Calls(), "no property is set without a difference")
 
 			require.NoError(t, ensure(t, client, burstable(t, 2000)))
 			assert.Equal(t, setBurstable, server.Calls()[1])
@@ -114,7 +114,7 @@ func TestEnsureStartsExistingUnitInAnyState(t *testing.T) {
 	}
 }
 
-// Stop resets a failed slice, and an unknown slice is success.
+// Stop resets a failed slice. Stop of an unknown slice is a success.
 func TestStopUnloadsFailedAndUnknownUnits(t *testing.T) {
 	server, client := start(t)
 	require.NoError(t, client.Stop(t.Context(), "kubepods.slice"))
@@ -214,7 +214,7 @@ func TestCallsFailAfterClose(t *testing.T) {
 	require.Eventually(t, func() bool { return server.Unit("kubepods-burstable.slice").Job != 0 }, time.Minute, time.Millisecond)
 	require.NoError(t, client.Close())
 	require.NoError(t, client.Close())
-	assert.ErrorIs(t, <-stopped, net.ErrClosed, "who waits for a job is told")
+	assert.ErrorIs(t, <-stopped, net.ErrClosed, "Close ends the wait for a job")
 	assert.ErrorIs(t, ensure(t, client, burstable(t, 1000)), net.ErrClosed)
 }
 

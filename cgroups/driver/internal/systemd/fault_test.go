@@ -24,14 +24,14 @@ import (
 // A start succeeds after any temporary fault.
 func TestEnsureSucceedsAfterTemporaryFaults(t *testing.T) {
 	for name, inject := range map[string]func(*systemdtest.Systemd){
-		"result before answer":           func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.EarlyResult) },
-		"result lost":                    func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.NoResult) },
-		"canceled by another job":        func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.Canceled) },
-		"connection lost before":         func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.Disconnect) },
-		"connection lost after":          func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.DisconnectAfterCall) },
-		"result of another job":          func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.OtherJobResult) },
-		"systemd leaves the bus":         func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.NoReply) },
-		"connection lost more than once": func(s *systemdtest.Systemd) { s.Inject("Get", systemdtest.Disconnect, systemdtest.Disconnect) },
+		"job result before method reply":  func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.EarlyResult) },
+		"result lost":                     func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.NoResult) },
+		"canceled by another job":         func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.Canceled) },
+		"connection lost before the call": func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.Disconnect) },
+		"connection lost after the call":  func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.DisconnectAfterCall) },
+		"result of another job":           func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.OtherJobResult) },
+		"systemd leaves the bus":          func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.NoReply) },
+		"connection lost more than once":  func(s *systemdtest.Systemd) { s.Inject("Get", systemdtest.Disconnect, systemdtest.Disconnect) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -55,13 +55,13 @@ func TestEnsureReturnsErrorForPermanentFaults(t *testing.T) {
 		late   bool // the error is a timeout
 		times  int
 	}{
-		"no reply":           {"StartTransientUnit", systemdtest.Hang, "no reply", true, 1},
-		"no greeting":        {"Auth", systemdtest.Hang, "authenticate", true, 1},
-		"no version":         {"Get", systemdtest.Hang, "query version", true, 8}, // at 0, 20, 60, 140, 300, 620, 1260 and 2540 ms
-		"job does not end":   {"StartTransientUnit", systemdtest.JobHangs, "wait for job", true, 1},
-		"job fails":          {"StartTransientUnit", systemdtest.Failed, "job ended: failed", false, 1},
-		"denied":             {"StartTransientUnit", systemdtest.Denied, "Permission denied", false, 1},
-		"no bus to be found": {"Hello", systemdtest.Hang, "register with the bus", true, 1},
+		"no reply":                         {"StartTransientUnit", systemdtest.Hang, "no reply", true, 1},
+		"no greeting":                      {"Auth", systemdtest.Hang, "authenticate", true, 1},
+		"no version":                       {"Get", systemdtest.Hang, "query version", true, 8}, // at 0, 20, 60, 140, 300, 620, 1260 and 2540 ms
+		"job does not end":                 {"StartTransientUnit", systemdtest.JobHangs, "wait for job", true, 1},
+		"job fails":                        {"StartTransientUnit", systemdtest.Failed, "job ended: failed", false, 1},
+		"denied":                           {"StartTransientUnit", systemdtest.Denied, "Permission denied", false, 1},
+		"bus does not register the client": {"Hello", systemdtest.Hang, "register with the bus", true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -149,7 +149,7 @@ func TestPeerThatStopsReadingBlocksUntilDeadline(t *testing.T) {
 	server.Inject("StartTransientUnit", systemdtest.StopReading)
 	require.NoError(t, ensure(t, client, systemd.Slice{Unit: "a.slice"}))
 	require.ErrorIs(t, client.Stop(t.Context(), "a.slice"), context.DeadlineExceeded)
-	require.NoError(t, client.Stop(t.Context(), "a.slice"), "over a new connection")
+	require.NoError(t, client.Stop(t.Context(), "a.slice"), "the second Stop uses a new connection")
 
 	server.Inject("StartTransientUnit", systemdtest.StopReading)
 	require.NoError(t, ensure(t, client, systemd.Slice{Unit: "a.slice"}))
@@ -160,12 +160,12 @@ func TestPeerThatStopsReadingBlocksUntilDeadline(t *testing.T) {
 	}
 	for range 3 {
 		select {
-		case err := <-errs: // waiting calls get a new connection
+		case err := <-errs: // pending calls continue on a new connection
 			if err != nil {
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 			}
 		case <-time.After(time.Minute):
-			t.Fatal("a call is stuck")
+			t.Fatal("a call does not return")
 		}
 	}
 	require.NoError(t, ensure(t, client, long))

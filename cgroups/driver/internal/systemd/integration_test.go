@@ -37,7 +37,7 @@ func TestIntegrationSystemd(t *testing.T) {
 			t.Run("outage", func(t *testing.T) { testRealOutage(t, client) })
 			t.Run("leftovers", func(t *testing.T) { testRealLeftovers(t, client) })
 			t.Run("many", func(t *testing.T) { testRealMany(t, client) })
-			assert.Empty(t, realSlices(t), "slices that systemd still knows")
+			assert.Empty(t, realSlices(t), "no slice remains loaded")
 		})
 	}
 }
@@ -120,7 +120,7 @@ func testRealUnits(t *testing.T, client *systemd.Client) {
 	eventuallyFile(t, pod, "memory.max", "52428800")
 	eventuallyFile(t, pod, "cpu.max", "max 100000")
 	eventuallyFile(t, pod, "pids.max", "max")
-	assert.Equal(t, "174", realFile(t, pod, "cpu.weight"), "what is not set stays")
+	assert.Equal(t, "174", realFile(t, pod, "cpu.weight"), "unset properties stay unchanged")
 
 	// A property in force is not set again, because systemd would then rewrite the file.
 	r.CPUShares, r.CpusetCPUs, r.MemoryMin = 2048, "0", new(int64(1<<20))
@@ -143,7 +143,7 @@ func testRealUnits(t *testing.T, client *systemd.Client) {
 	assert.Equal(t, "52428800", realFile(t, pod, "memory.max"))
 	assert.Equal(t, "174", realFile(t, pod, "cpu.weight"))
 
-	require.NoError(t, client.Stop(t.Context(), "real.slice"), "with all below it")
+	require.NoError(t, client.Stop(t.Context(), "real.slice"), "Stop of a slice also stops its descendants")
 	_, err = os.Stat("/sys/fs/cgroup/real.slice")
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
@@ -175,7 +175,7 @@ func testRealOutage(t *testing.T, client *systemd.Client) {
 	t.Logf("%d slices in %v of outages", rounds, time.Since(began))
 }
 
-// A slice that systemd created for a child, and a loaded slice without its directory.
+// Stop removes a slice that systemd created for a child, and a loaded slice without its directory.
 func testRealLeftovers(t *testing.T, client *systemd.Client) {
 	limited := cgroups.Resources{CPUShares: 1024}
 	require.NoError(t, ensure(t, client, realSlice(t, "real/child", limited)))
@@ -204,7 +204,7 @@ func testRealMany(t *testing.T, client *systemd.Client) {
 		})
 	}
 	pods.Wait()
-	t.Logf("100 slices made and removed in %v", time.Since(began))
+	t.Logf("100 slices created and removed in %v", time.Since(began))
 	left, err := filepath.Glob("/sys/fs/cgroup/real.slice/real-*")
 	require.NoError(t, err)
 	assert.Empty(t, left)
