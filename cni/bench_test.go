@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/cni/netns"
 )
 
-// BenchmarkSetupAndTeardown is a network namespace with an ADD and a DEL of a bridge, by libcni alone and by Pods, in
-// turn. The ratio is that of the medians.
+// BenchmarkSetupAndTeardown measures the creation and removal of a network namespace with an ADD and a DEL of a bridge, by
+// libcni alone and by Pods, in turn. The ratio is that of the medians.
 func BenchmarkSetupAndTeardown(b *testing.B) {
 	n := newRealNode(b, bridged("1.0.0", range4), "bridge", "host-local")
 	p := n.open()
@@ -42,7 +42,7 @@ func BenchmarkSetupAndTeardown(b *testing.B) {
 	var took [2][]time.Duration
 	for i := 0; b.Loop(); i++ {
 		for turn := range 2 {
-			side := (i + turn) % 2 // the kernel may still be removing the previous namespace
+			side := (i + turn) % 2 // alternates the order, because the kernel may still be removing the previous namespace
 			began := time.Now()
 			[]func(){libcniAlone, pods}[side]()
 			took[side] = append(took[side], time.Since(began))
@@ -59,7 +59,7 @@ func median(all []time.Duration) time.Duration {
 	return all[len(all)/2]
 }
 
-// BenchmarkLoad is a look at a directory of three files, which each set-up begins with.
+// BenchmarkLoad measures the load of a directory of three files, with which each set-up starts.
 func BenchmarkLoad(b *testing.B) {
 	d := cni.NewDir("testdata/conf")
 	for b.Loop() {

@@ -61,7 +61,7 @@ func TestIntegrationRestartedAgentTearsDownAfterKill(t *testing.T) {
 			require.NoError(t, cmd.Start())
 			deadline := time.Now().Add(time.Minute)
 			for len(n.plugins.Calls("ADD", "DEL")) <= step {
-				require.True(t, time.Now().Before(deadline), "the agent does not come to %s %s", call[1], call[0])
+				require.True(t, time.Now().Before(deadline), "the agent must call %s %s", call[1], call[0])
 				time.Sleep(time.Millisecond)
 			}
 			require.NoError(t, cmd.Process.Kill())
@@ -71,7 +71,7 @@ func TestIntegrationRestartedAgentTearsDownAfterKill(t *testing.T) {
 			p := n.open()
 			require.NoError(t, os.RemoveAll(filepath.Join(n.opts.ConfDir, "10-net.conflist")))
 			require.NoError(t, p.Retain(t.Context(), nil))
-			n.empty()
+			n.requireNoFiles()
 			said := n.plugins.Calls("DEL")
 			require.Equal(t, "a DEL", said[len(said)-1].String())
 		})

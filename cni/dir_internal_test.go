@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A file that is being written must not change the network of pods.
+// A partly written file must not change the network of pods.
 func TestLoadKeepsLastGoodVersionOfPartialFile(t *testing.T) {
 	dir := t.TempDir()
 	path, now := filepath.Join(dir, "1.conflist"), time.Now()
@@ -23,7 +23,7 @@ func TestLoadKeepsLastGoodVersionOfPartialFile(t *testing.T) {
 	d := NewDir(dir)
 	write(`{"name":`, 0)
 	_, err := d.loadFile(path, now)
-	require.Error(t, err, "there was no good one")
+	require.Error(t, err, "a file without a previous good version is an error")
 
 	write(`{"name":"n","plugins":[{"type":"a"}]}`, 0)
 	require.Len(t, d.Load().Networks, 1)

@@ -30,8 +30,8 @@ func write(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// loaded returns the networks of c with their files, and the problems, as text. Paths are relative to dir.
-func loaded(dir string, c cni.Config) string {
+// formatConfig returns the networks of c with their files, and the problems, as text. Paths are relative to dir.
+func formatConfig(dir string, c cni.Config) string {
 	var lines []string
 	for _, n := range c.Networks {
 		lines = append(lines, n.Name+" from "+filepath.Base(n.File))
@@ -49,19 +49,19 @@ func TestDirLoad(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"nothing":         {nil, ""},
-		"lexical order":   {map[string]string{"10-b.conflist": good, "05-a.conf": single("s"), "2-c.json": single("j")}, "s from 05-a.conf\nl from 10-b.conflist\nj from 2-c.json"},
-		"other names":     {map[string]string{"a.conf.bak": good, "b": good, "c.yaml": good, "d.conflist/e.conflist": good}, ""},
-		"a bad file":      {map[string]string{"1.conflist": `{"name":`, "2.conflist": good}, "l from 2.conflist\n1.conflist: error parsing configuration list: unexpected end of JSON input"},
-		"a misnamed list": {map[string]string{"1.conf": good, "2.conf": single("s")}, "s from 2.conf\n1.conf: error parsing configuration: missing 'type'"},
-		"a name twice":    {map[string]string{"1.conf": single("s"), "2.conf": single("s")}, "s from 1.conf\n2.conf: name: \"s\" is that of 1.conf"},
-		"an empty file":   {map[string]string{"1.conflist": ""}, "1.conflist: error parsing configuration list: unexpected end of JSON input"},
-		"too long":        {map[string]string{"1.conflist": strings.Repeat(" ", 1<<20+1)}, "1.conflist: 1048577 bytes exceed the limit of 1048576"},
+		"nothing":              {nil, ""},
+		"lexical order":        {map[string]string{"10-b.conflist": good, "05-a.conf": single("s"), "2-c.json": single("j")}, "s from 05-a.conf\nl from 10-b.conflist\nj from 2-c.json"},
+		"other names":          {map[string]string{"a.conf.bak": good, "b": good, "c.yaml": good, "d.conflist/e.conflist": good}, ""},
+		"invalid file":         {map[string]string{"1.conflist": `{"name":`, "2.conflist": good}, "l from 2.conflist\n1.conflist: error parsing configuration list: unexpected end of JSON input"},
+		"list in a .conf file": {map[string]string{"1.conf": good, "2.conf": single("s")}, "s from 2.conf\n1.conf: error parsing configuration: missing 'type'"},
+		"name in two files":    {map[string]string{"1.conf": single("s"), "2.conf": single("s")}, "s from 1.conf\n2.conf: name: \"s\" is that of 1.conf"},
+		"empty file":           {map[string]string{"1.conflist": ""}, "1.conflist: error parsing configuration list: unexpected end of JSON input"},
+		"too long":             {map[string]string{"1.conflist": strings.Repeat(" ", 1<<20+1)}, "1.conflist: 1048577 bytes exceed the limit of 1048576"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir, test.files)
-			assert.Equal(t, test.want, loaded(dir, cni.NewDir(dir).Load()))
+			assert.Equal(t, test.want, formatConfig(dir, cni.NewDir(dir).Load()))
 		})
 	}
 }
@@ -77,7 +77,7 @@ func TestLoadAddsPluginsOfSeparateFiles(t *testing.T) {
 		"4.conflist": `{"name":"p","cniVersion":"1.1.0"}`, "p/1.conf": `{}`,
 	})
 	c := cni.NewDir(dir).Load()
-	require.Equal(t, "n from 1.conflist\nm from 2.conflist\no from 3.conflist\n4.conflist: failed to parse plugin config 0: error parsing configuration: missing 'type'", loaded(dir, c))
+	require.Equal(t, "n from 1.conflist\nm from 2.conflist\no from 3.conflist\n4.conflist: failed to parse plugin config 0: error parsing configuration: missing 'type'", formatConfig(dir, c))
 	require.JSONEq(t, `{"name":"n","cniVersion":"1.1.0","keep":1,"loadOnlyInlinedPlugins":true,"plugins":[{"type":"a","mtu":1},{"type":"b"},{"type":"c"}]}`,
 		string(c.Networks[0].Config()))
 	require.Len(t, c.Networks[1].Plugins, 1)
@@ -90,10 +90,10 @@ func TestLoadReportsSpecialFiles(t *testing.T) {
 	require.NoError(t, os.Symlink(filepath.Join(dir, "real"), filepath.Join(dir, "1.conflist")))
 	require.NoError(t, os.Symlink("/nowhere", filepath.Join(dir, "2.conflist")))
 	require.NoError(t, os.Symlink("/dev/zero", filepath.Join(dir, "3.conflist")))
-	require.Equal(t, "n from 1.conflist\n3.conflist: not a regular file", loaded(dir, cni.NewDir(dir).Load()))
+	require.Equal(t, "n from 1.conflist\n3.conflist: not a regular file", formatConfig(dir, cni.NewDir(dir).Load()))
 
 	file := filepath.Join(dir, "real")
-	require.Equal(t, file+": readdirent: not a directory", loaded(dir+"-", cni.NewDir(file).Load()))
+	require.Equal(t, file+": readdirent: not a directory", formatConfig(dir+"-", cni.NewDir(file).Load()))
 }
 
 // A removed and recreated directory is followed. The times are virtual.
@@ -109,7 +109,7 @@ func TestDirRunFollowsRecreatedDirectory(t *testing.T) {
 			ended <- cni.NewDir(dir).Run(ctx, func(c cni.Config) {
 				mu.Lock()
 				defer mu.Unlock()
-				seen = append(seen, loaded(dir, c))
+				seen = append(seen, formatConfig(dir, c))
 			})
 		}()
 		look := func() string {
@@ -121,16 +121,16 @@ func TestDirRunFollowsRecreatedDirectory(t *testing.T) {
 			seen = nil
 			return last
 		}
-		require.Empty(t, look(), "there is no directory, and that is told once")
+		require.Empty(t, look(), "a missing directory is reported once")
 		write(t, dir, map[string]string{"1.conflist": list("n", "1.0.0", plugin("a"))})
 		require.Equal(t, "n from 1.conflist", look())
-		require.Empty(t, look(), "nothing has changed")
+		require.Empty(t, look(), "an unchanged directory is not reported")
 		require.NoError(t, os.RemoveAll(dir))
 		require.Empty(t, look())
 		write(t, dir, map[string]string{"2.conflist": list("n", "1.0.0", plugin("a"))})
 		require.Equal(t, "n from 2.conflist", look())
 		write(t, dir, map[string]string{"2.conflist": list("n", "1.0.0", plugin("b"))})
-		require.Equal(t, "n from 2.conflist", look(), "another plugin")
+		require.Equal(t, "n from 2.conflist", look(), "a changed plugin is reported")
 		write(t, dir, map[string]string{"2.conflist": "{"})
 		require.NoError(t, os.Chtimes(filepath.Join(dir, "2.conflist"), old, old))
 		require.Contains(t, look(), "2.conflist: ")

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cni"
 )
 
-// The networks of a node, and which one its pods are attached to.
+// The networks of a node, and the default network of its pods.
 func ExampleDir() {
 	config := cni.NewDir("testdata/conf").Load()
 	for _, n := range config.Networks {
@@ -37,12 +37,12 @@ func ExampleOpen() {
 	}
 	defer pods.Close()
 	for _, p := range pods.Config().Problems {
-		log.Print(p) // the other files count
+		log.Print(p) // the remaining files are used
 	}
 	if err := pods.Ready(ctx); errors.Is(err, cni.ErrNoNetwork) {
 		log.Print("the agent of the network has not written its configuration yet")
 	}
-	if err := pods.Retain(ctx, nil); err != nil { // the sandboxes that the runtime has
+	if err := pods.Retain(ctx, nil); err != nil { // the argument is the list of the runtime's sandboxes
 		log.Print(err) // the next Retain repeats a failed teardown
 	}
 	status, err := pods.Setup(ctx, cni.Pod{SandboxID: "8f1c", Namespace: "default", Name: "web", Ports: []cni.PortMapping{
@@ -81,7 +81,7 @@ func ExampleNetwork_HasCapability() {
 	// mac
 }
 
-// The network of a sandbox that is no pod, such as a virtual machine: each CNI command by itself.
+// The network of a sandbox that is no pod, such as a virtual machine, with single CNI commands.
 func ExamplePlugins() {
 	ctx := context.Background()
 	network, err := cni.ParseNetwork([]byte(`{"name": "vms", "cniVersion": "1.1.0", "plugins": [{"type": "bridge", "ipam": {"type": "host-local"}}]}`))

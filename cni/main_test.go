@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	cnitest.Main()
 	runAgent()
-	runtime.GOMAXPROCS(1) // for the race detector beside synctest (golang/go#78156)
+	runtime.GOMAXPROCS(1) // the race detector needs one processor with synctest (golang/go#78156)
 	os.Exit(isolated.Run(isolated.Mounts|isolated.Network, m.Run))
 }
 
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 func needsRoot(t testing.TB) {
 	t.Helper()
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
-		t.Skip("network namespaces take root on Linux")
+		t.Skip("needs root on Linux for network namespaces")
 	}
 }
 
@@ -124,8 +124,8 @@ func (n *node) files() map[string][]string {
 	return maps.Clone(found)
 }
 
-// empty fails the test if a file of any sandbox remains.
-func (n *node) empty() {
+// requireNoFiles fails the test if a file of any sandbox remains.
+func (n *node) requireNoFiles() {
 	n.t.Helper()
 	require.Empty(n.t, n.files())
 }

@@ -67,7 +67,7 @@ func TestParsePlugin(t *testing.T) {
 	assert.JSONEq(t, `{"name":"n","cniVersion":"0.4.0","plugins":[{"name":"n","cniVersion":"0.4.0","type":"a","mtu":1400}]}`, string(n.Config()))
 
 	_, err = cni.ParsePlugin([]byte(list("n", "0.4.0", plugin("a"))))
-	require.ErrorContains(t, err, "missing 'type'", "a list in a file of a single plugin")
+	require.ErrorContains(t, err, "missing 'type'", "a list is no configuration of a single plugin")
 }
 
 func TestChooseNetworks(t *testing.T) {

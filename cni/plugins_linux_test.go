@@ -23,8 +23,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cnitest"
 )
 
-// scripted returns Plugins whose plugins run scripts, and the scripts.
-func scripted(t *testing.T, timeouts cni.Timeouts) (*cni.Plugins, *cnitest.Plugins) {
+// newScripted returns Plugins whose plugins run scripts, and the scripts.
+func newScripted(t *testing.T, timeouts cni.Timeouts) (*cni.Plugins, *cnitest.Plugins) {
 	p := cnitest.New(t, "a", "b", "c")
 	return cni.NewPlugins(cni.PluginOptions{Dirs: []string{p.Dir}, CacheDir: t.TempDir(), Timeouts: timeouts}), p
 }
@@ -32,7 +32,7 @@ func scripted(t *testing.T, timeouts cni.Timeouts) (*cni.Plugins, *cnitest.Plugi
 var attachment = cni.Attachment{ContainerID: "id", Netns: "/run/netns/id", Interface: "eth0", Args: [][2]string{{"K", "v"}}}
 
 func TestAddAndDel(t *testing.T) {
-	run, plugins := scripted(t, cni.Timeouts{})
+	run, plugins := newScripted(t, cni.Timeouts{})
 	n := network(t, "net", "1.0.0", plugin("a"), plugin("b"), plugin("c"))
 	r, err := run.Add(t.Context(), n, attachment)
 	require.NoError(t, err)
@@ -58,11 +58,11 @@ func TestAddAndDel(t *testing.T) {
 }
 
 func TestAddOfOldVersions(t *testing.T) {
-	run, plugins := scripted(t, cni.Timeouts{})
+	run, plugins := newScripted(t, cni.Timeouts{})
 	n := network(t, "net", "0.3.1", plugin("a"))
 	_, err := run.Add(t.Context(), n, attachment)
 	require.NoError(t, err)
-	require.NoError(t, run.Check(t.Context(), n, attachment), "it cannot tell")
+	require.NoError(t, run.Check(t.Context(), n, attachment), "CHECK of a network without support succeeds")
 	require.NoError(t, run.Del(t.Context(), n, attachment))
 	require.NoError(t, run.Status(t.Context(), n))
 	require.Equal(t, "a ADD, a DEL", plugins.CallNames())
@@ -90,14 +90,14 @@ func TestPluginErrors(t *testing.T) {
 		"garbage":           {cnitest.Answer{Stdout: "password=x", Exit: 1}, "exit status 1, and its output is not a CNI error", 0},
 		"a crash":           {cnitest.Crash(), "signal: killed and no error message", 0},
 		"garbage, success":  {cnitest.Return("ok"), "result of plugin b: not a JSON object of a result", 0},
-		"an endless output": {cnitest.Answer{Stdout: strings.Repeat("x", 1<<16), Repeat: 1 << 10}, "plugin b: output exceeds 1048576 bytes", 0},
-		"a long error":      {cnitest.Fail(100, strings.Repeat("x", 5000)), strings.Repeat("x", 1024) + "...", 100},
+		"endless output":    {cnitest.Answer{Stdout: strings.Repeat("x", 1<<16), Repeat: 1 << 10}, "plugin b: output exceeds 1048576 bytes", 0},
+		"long error":        {cnitest.Fail(100, strings.Repeat("x", 5000)), strings.Repeat("x", 1024) + "...", 100},
 		"null":              {cnitest.Return(`{"cniVersion":"1.0.0","ips":[null]}`), "ips[0] is null", 0},
 		"no such interface": {cnitest.Return(`{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.1/8","interface":1}]}`), "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run, plugins := scripted(t, cni.Timeouts{})
+			run, plugins := newScripted(t, cni.Timeouts{})
 			n := network(t, "net", "1.0.0", plugin("a"), plugin("b"), plugin("c"))
 			plugins.Script("b", "ADD", test.answer)
 			_, err := run.Add(t.Context(), n, attachment)
@@ -111,7 +111,7 @@ func TestPluginErrors(t *testing.T) {
 			e, ok := errors.AsType[*cni.Error](err)
 			require.True(t, ok)
 			require.Equal(t, test.code, e.Code)
-			require.Equal(t, "a ADD, b ADD", plugins.CallNames(), "the third is not run")
+			require.Equal(t, "a ADD, b ADD", plugins.CallNames(), "plugins after the failed one are not called")
 		})
 	}
 }
@@ -121,11 +121,11 @@ func TestHungPluginIsKilledWithItsChildren(t *testing.T) {
 	for _, child := range []cnitest.Child{cnitest.NoChild, cnitest.GroupChild, cnitest.SessionChild} {
 		t.Run(string(child), func(t *testing.T) {
 			t.Parallel()
-			run, plugins := scripted(t, cni.Timeouts{})
+			run, plugins := newScripted(t, cni.Timeouts{})
 			plugins.Script("a", "ADD", cnitest.Hang(child))
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			go func() { // once it runs
+			go func() { // after the plugin has started
 				for len(plugins.Calls()) == 0 {
 					time.Sleep(time.Millisecond)
 				}
@@ -136,14 +136,14 @@ func TestHungPluginIsKilledWithItsChildren(t *testing.T) {
 			call := plugins.Calls()[0]
 			require.ErrorIs(t, syscall.Kill(call.PID, 0), syscall.ESRCH)
 			if child == cnitest.GroupChild {
-				gone(t, call.Child)
+				awaitExit(t, call.Child)
 			}
 		})
 	}
 }
 
-// gone waits until the process pid, which is not a child of this process, has exited.
-func gone(t *testing.T, pid int) {
+// awaitExit waits until the process pid, which is not a child of this process, has exited.
+func awaitExit(t *testing.T, pid int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
@@ -152,7 +152,7 @@ func gone(t *testing.T, pid int) {
 }
 
 func TestTimeoutOfEachCommand(t *testing.T) {
-	run, plugins := scripted(t, cni.Timeouts{Add: time.Millisecond, Status: time.Millisecond, Version: time.Millisecond})
+	run, plugins := newScripted(t, cni.Timeouts{Add: time.Millisecond, Status: time.Millisecond, Version: time.Millisecond})
 	plugins.Script("a", "ADD", cnitest.Hang(cnitest.GroupChild))
 	plugins.Script("a", "STATUS", cnitest.Hang(cnitest.GroupChild))
 	plugins.Script("a", "VERSION", cnitest.Hang(cnitest.GroupChild))
@@ -164,9 +164,9 @@ func TestTimeoutOfEachCommand(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// A process that a plugin starts on purpose, such as a DNS server, continues, even if it keeps the output open.
+// A child process that a plugin starts on purpose, such as a DNS server, continues, even if it keeps the output open.
 func TestAddKeepsChildProcessOfPlugin(t *testing.T) {
-	run, plugins := scripted(t, cni.Timeouts{})
+	run, plugins := newScripted(t, cni.Timeouts{})
 	plugins.Script("a", "ADD", cnitest.Answer{Child: cnitest.GroupChild})
 	r, err := run.Add(t.Context(), network(t, "net", "1.0.0", plugin("a")), attachment)
 	require.NoError(t, err)
@@ -175,7 +175,7 @@ func TestAddKeepsChildProcessOfPlugin(t *testing.T) {
 }
 
 func TestStatusAndVersions(t *testing.T) {
-	run, plugins := scripted(t, cni.Timeouts{})
+	run, plugins := newScripted(t, cni.Timeouts{})
 	n := network(t, "net", "1.1.0", plugin("a"), plugin("b"))
 	require.NoError(t, run.Status(t.Context(), n))
 	plugins.Script("b", "STATUS", cnitest.Fail(50, "not yet"))
@@ -192,12 +192,12 @@ func TestStatusAndVersions(t *testing.T) {
 	require.Contains(t, versions, "1.1.0")
 	plugins.Script("a", "VERSION", cnitest.Fail(4, "unknown CNI_COMMAND: VERSION"))
 	versions, err = run.Versions(t.Context(), "a")
-	require.NoError(t, err, "a plugin before version 0.2.0")
+	require.NoError(t, err, "a plugin before CNI 0.2.0 has no VERSION command")
 	require.Equal(t, []string{"0.1.0"}, versions)
 }
 
 func TestGC(t *testing.T) {
-	run, plugins := scripted(t, cni.Timeouts{})
+	run, plugins := newScripted(t, cni.Timeouts{})
 	n := network(t, "net", "1.1.0", plugin("a"), plugin("b"))
 	require.NoError(t, run.GC(t.Context(), n, []cni.Attachment{attachment}))
 	require.Equal(t, "a GC, b GC", plugins.CallNames())
@@ -208,7 +208,6 @@ func TestGC(t *testing.T) {
 	require.ErrorContains(t, run.GC(t.Context(), n, nil), `CNI GC of network "net": failed to GC plugin a: no`)
 }
 
-// Errors of DEL that mean that nothing is attached.
 func TestDelSucceedsForMissingAttachment(t *testing.T) {
 	const file = "open /run/netns/id: no such file or directory"
 	for name, test := range map[string]struct {
@@ -216,18 +215,18 @@ func TestDelSucceedsForMissingAttachment(t *testing.T) {
 		answer cnitest.Answer
 		gone   bool
 	}{
-		"unknown container":            {"/run/netns/id", cnitest.Fail(3, "never heard of it"), true},
-		"not found":                    {"/run/netns/id", cnitest.Fail(999, "link eth0 not found"), true},
-		"no file, no netns":            {"", cnitest.Fail(999, file), true},
-		"no file":                      {"/run/netns/id", cnitest.Fail(999, file), false},
-		"another error":                {"", cnitest.Fail(11, "later"), false},
-		"not found by the plugin":      {"", cnitest.Answer{Exit: 127, Stderr: "jq: not found"}, false},
-		"a crash":                      {"", cnitest.Crash(), false},
-		"success, whatever is printed": {"", cnitest.Return("ok"), true},
+		"unknown container":       {"/run/netns/id", cnitest.Fail(3, "never heard of it"), true},
+		"not found":               {"/run/netns/id", cnitest.Fail(999, "link eth0 not found"), true},
+		"no file, no netns":       {"", cnitest.Fail(999, file), true},
+		"no file":                 {"/run/netns/id", cnitest.Fail(999, file), false},
+		"another error":           {"", cnitest.Fail(11, "later"), false},
+		"not found by the plugin": {"", cnitest.Answer{Exit: 127, Stderr: "jq: not found"}, false},
+		"a crash":                 {"", cnitest.Crash(), false},
+		"success with any output": {"", cnitest.Return("ok"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run, plugins := scripted(t, cni.Timeouts{})
+			run, plugins := newScripted(t, cni.Timeouts{})
 			n, a := network(t, "net", "1.0.0", plugin("a")), attachment
 			_, err := run.Add(t.Context(), n, a)
 			require.NoError(t, err)
@@ -279,7 +278,7 @@ func TestPluginBeingWrittenIsRetried(t *testing.T) {
 }
 
 func TestInvalidAttachmentsAreRejected(t *testing.T) {
-	run, plugins := scripted(t, cni.Timeouts{})
+	run, plugins := newScripted(t, cni.Timeouts{})
 	n := network(t, "net", "1.0.0", plugin("a"))
 	for _, a := range []cni.Attachment{
 		{ContainerID: "", Netns: "/x", Interface: "eth0"},

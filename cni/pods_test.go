@@ -42,7 +42,7 @@ func TestIntegrationSetupAndTeardown(t *testing.T) {
 	require.NoError(t, p.Check(t.Context(), "1"))
 	require.NoError(t, p.Teardown(t.Context(), "1"))
 	require.NoError(t, p.Teardown(t.Context(), "1"), "again")
-	n.empty()
+	n.requireNoFiles()
 	_, err = p.Inspect("1")
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.ErrorIs(t, p.Check(t.Context(), "1"), fs.ErrNotExist)
@@ -59,11 +59,11 @@ func TestIntegrationSetupOfSeveralNetworks(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, s.Networks, 2)
 	require.Equal(t, "eth1", s.Networks[1].Interface)
-	require.Equal(t, "fd00::2", s.IPs[0].String(), "the first network has the addresses of the pod")
+	require.Equal(t, "fd00::2", s.IPs[0].String(), "the addresses of the pod are those of its first network")
 	require.Len(t, s.IPs, 2)
 	require.NoError(t, p.Teardown(t.Context(), "1"))
 	require.Equal(t, "a ADD, b ADD, c ADD, b ADD, b DEL, c DEL, b DEL, a DEL", n.plugins.CallNames())
-	n.empty()
+	n.requireNoFiles()
 }
 
 // A failed set-up is undone with the configuration of its ADD, even if the context has ended or the files have changed.
@@ -96,7 +96,7 @@ func TestIntegrationFailedSetupIsUndone(t *testing.T) {
 				require.Equal(t, `"net"`, c.Field("name"))
 				require.NotEmpty(t, c.Netns)
 			}
-			n.empty()
+			n.requireNoFiles()
 		})
 	}
 }
@@ -121,14 +121,14 @@ func TestIntegrationSetupRejectedBeforeAdd(t *testing.T) {
 	require.EqualError(t, p.Ready(t.Context()), "no CNI network is configured in "+n.opts.ConfDir)
 	n.plugins.Install("b")
 	n.write("10-net.conflist", list("net", "1.1.0", plugin("a"), plugin("b")))
-	require.NoError(t, p.Ready(t.Context()), "the directory is back")
-	n.empty()
+	require.NoError(t, p.Ready(t.Context()), "the recreated directory is used")
+	n.requireNoFiles()
 	require.Empty(t, n.plugins.CallNames("ADD", "DEL"))
 
 	n.plugins.Script("b", "ADD", cnitest.Return(`{"cniVersion":"1.1.0"}`))
 	_, err = p.Setup(t.Context(), pod("1"))
 	require.ErrorContains(t, err, `network "net" assigned no address to interface eth0`)
-	n.empty()
+	n.requireNoFiles()
 }
 
 // A sandbox stays recorded until its teardown succeeds.
@@ -141,16 +141,16 @@ func TestIntegrationFailedTeardownIsRepeated(t *testing.T) {
 	require.ErrorContains(t, p.Teardown(t.Context(), "1"), `tear down network of sandbox 1: CNI DEL of network "net"`)
 	require.NotEmpty(t, n.files()["netns"])
 	require.NoError(t, p.Teardown(t.Context(), "1"))
-	n.empty()
+	n.requireNoFiles()
 	require.Equal(t, "c DEL, b DEL, c DEL, b DEL, a DEL", n.plugins.CallNames("DEL"))
 
 	n.plugins.Script("a", "ADD", cnitest.Fail(11, "later"))
 	n.plugins.Script("b", "DEL", cnitest.Fail(11, "later"))
 	_, err = p.Setup(t.Context(), pod("2"))
-	require.ErrorContains(t, err, "CNI DEL", "the undoing failed as well")
+	require.ErrorContains(t, err, "CNI DEL", "the error contains the failed DEL")
 	n.plugins.Script("b", "DEL")
 	require.NoError(t, p.Retain(t.Context(), nil))
-	n.empty()
+	n.requireNoFiles()
 }
 
 // A hung plugin delays its pod, but no other pod and not Ready.
@@ -170,15 +170,15 @@ func TestIntegrationHungPluginDelaysOnlyItsPod(t *testing.T) {
 	require.NoError(t, p.Ready(t.Context()))
 	_, err := p.Setup(t.Context(), pod("2"))
 	require.NoError(t, err)
-	require.NoError(t, p.Retain(t.Context(), nil), "what is being set up is no garbage")
+	require.NoError(t, p.Retain(t.Context(), nil), "Retain must not tear down a sandbox that is being set up")
 	require.Contains(t, n.plugins.Calls("GC")[0].Field("cni.dev/valid-attachments"), `"containerID":"1"`)
 	short, stop := context.WithTimeout(t.Context(), time.Millisecond)
 	defer stop()
-	require.ErrorIs(t, p.Teardown(short, "1"), context.DeadlineExceeded, "it waits for the set-up of the same pod")
+	require.ErrorIs(t, p.Teardown(short, "1"), context.DeadlineExceeded, "Teardown waits for the set-up of its sandbox")
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
 	require.NoError(t, p.Teardown(t.Context(), "2"))
-	n.empty()
+	n.requireNoFiles()
 }
 
 func TestIntegrationReady(t *testing.T) {

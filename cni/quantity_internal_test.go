@@ -33,7 +33,7 @@ func TestParseQuantity(t *testing.T) {
 // largeExponent matches numbers for which resource.Quantity takes minutes or all memory.
 var largeExponent = regexp.MustCompile(`[eE][+-]?0*[1-9][0-9]{3}`)
 
-// The permitted bandwidths of a pod and their values are those of resource.Quantity.
+// The accepted bandwidths and their values are those of resource.Quantity.
 func FuzzBandwidth(f *testing.F) {
 	for _, s := range []string{"1M", "1.5Gi", "1000000m", "1e3", "1E-3", "1P", ".5k", "1000.", "-1M", "+5k", "1e-3", "12345678901234567890", "999.0001"} {
 		f.Add(s)

@@ -44,15 +44,15 @@ func TestIntegrationPackets(t *testing.T) {
 	require.NoError(t, netns.Do(one.Netns, func() error {
 		return exec.CommandContext(t.Context(), "ip", "address", "flush", "dev", "eth0").Run()
 	}))
-	require.Error(t, p.Check(t.Context(), "1"), "somebody has removed the address")
+	require.Error(t, p.Check(t.Context(), "1"), "CHECK fails after the address was removed")
 	require.NoError(t, p.Teardown(t.Context(), "1"))
 	require.NoError(t, p.Teardown(t.Context(), "2"))
-	n.nothingLeft()
+	n.requireNothingLeft()
 }
 
 func TestIntegrationPortMapping(t *testing.T) {
 	n := newRealNode(t, bridged("1.0.0", range4, plugin("portmap", cni.CapPortMappings)), "bridge", "host-local", "portmap")
-	command(t, "iptables", "--list", "--table=nat") // skips where there is none; the plugin needs it
+	command(t, "iptables", "--list", "--table=nat") // skips the test without iptables, which the plugin needs
 	command(t, "ip", "link", "set", "lo", "up")
 	p := n.open()
 	web := pod("1")
@@ -68,7 +68,7 @@ func TestIntegrationPortMapping(t *testing.T) {
 	require.NoError(t, p.Teardown(t.Context(), "2"))
 	require.NoError(t, p.Teardown(t.Context(), "1"))
 	require.NotContains(t, command(t, "iptables-save"), "8080")
-	n.nothingLeft()
+	n.requireNothingLeft()
 }
 
 func TestIntegrationBandwidth(t *testing.T) {
@@ -87,7 +87,7 @@ func TestIntegrationBandwidth(t *testing.T) {
 	require.Contains(t, qdiscs, "rate 2Mbit")
 	require.NoError(t, p.Teardown(t.Context(), "1"))
 	require.NotContains(t, command(t, "tc", "qdisc", "show"), "Mbit")
-	n.nothingLeft()
+	n.requireNothingLeft()
 }
 
 // The remaining plugins, with their requirements on the host.
@@ -116,12 +116,12 @@ func TestIntegrationPlugins(t *testing.T) {
 			listen(t, s, s.IPs[0], 80)
 			helloFrom(t, s, netip.AddrPortFrom(s.IPs[0], 80).String())
 			require.NoError(t, p.Teardown(t.Context(), "1"))
-			n.nothingLeft()
+			n.requireNothingLeft()
 		})
 	}
 }
 
-// Many concurrent pods. The agent is killed with some of them partly set up, and the machine is rebooted with others.
+// Many pods are set up concurrently. Some outlive their agent, and the machine was rebooted for some.
 func TestIntegrationManyPods(t *testing.T) {
 	n := newRealNode(t, bridged("1.1.0", range4, plugin("portmap", cni.CapPortMappings)), "bridge", "host-local", "portmap")
 	command(t, "iptables", "--list", "--table=nat")
@@ -152,11 +152,11 @@ func TestIntegrationManyPods(t *testing.T) {
 	each(pods, setup)
 	require.Len(t, n.addresses(), pods)
 	each(pods, func(id int) error { return p.Teardown(t.Context(), strconv.Itoa(id)) })
-	n.nothingLeft()
+	n.requireNothingLeft()
 
 	each(16, setup)
 	require.NoError(t, p.Close())
-	for id := range 6 { // as after a start of the machine, for some
+	for id := range 6 { // as after a reboot, for some sandboxes
 		require.NoError(t, netns.New(n.opts.NetnsDir).Remove(strconv.Itoa(id)))
 	}
 	n.write("10-net.conflist", list("other", "1.0.0", plugin("bridge")))
@@ -165,6 +165,6 @@ func TestIntegrationManyPods(t *testing.T) {
 	require.Len(t, n.addresses(), 1)
 	require.Equal(t, map[string][]string{"netns": {"15"}, "record": {"15.json"}, "result": {"net-15-eth0"}}, n.files())
 	require.NoError(t, p.Teardown(t.Context(), "15"))
-	n.nothingLeft()
+	n.requireNothingLeft()
 	require.NotContains(t, command(t, "iptables-save"), "--dport 20")
 }

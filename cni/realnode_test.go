@@ -26,7 +26,7 @@ import (
 // realNode is a node with the plugins of the CNI project. Its host is the network namespace of the tests.
 type realNode struct {
 	*node
-	leases string // a file for each address that is in use
+	leases string // the directory with one file per used address
 }
 
 const bridge = `{"type":"bridge","bridge":"cnitest0","isGateway":true,"ipam":{"type":"host-local","dataDir":"LEASES","ranges":[%s]}}`
@@ -67,10 +67,10 @@ func links(t testing.TB) []string {
 	return names
 }
 
-// nothingLeft fails the test if an address, interface, namespace or file of a sandbox remains. The bridge may remain.
-func (n *realNode) nothingLeft() {
+// requireNothingLeft fails the test if an address, interface, namespace or file of a sandbox remains. The bridge may remain.
+func (n *realNode) requireNothingLeft() {
 	n.t.Helper()
-	n.empty()
+	n.requireNoFiles()
 	require.Empty(n.t, n.addresses())
 	require.Empty(n.t, slices.DeleteFunc(links(n.t), func(name string) bool { return !strings.HasPrefix(name, "veth") && !strings.HasPrefix(name, "bwp") }))
 }
@@ -133,7 +133,7 @@ func hello(address string) error {
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	said, err := io.ReadAll(c)
 	if err == nil && string(said) != "hello" {
-		err = fmt.Errorf("it said %q", said)
+		err = fmt.Errorf("received %q", said)
 	}
 	return err
 }

@@ -28,7 +28,7 @@ func TestRecordDir(t *testing.T) {
 	require.NoError(t, s.writeRecord(r))
 	info, err := os.Stat(s.recordPath("id"))
 	require.NoError(t, err)
-	require.EqualValues(t, 0o600, info.Mode().Perm(), "configurations have secrets")
+	require.EqualValues(t, 0o600, info.Mode().Perm(), "only the owner may read records, because configurations contain secrets")
 
 	got, err := s.readRecord("id")
 	require.NoError(t, err)
@@ -71,11 +71,11 @@ func TestReadRecordReportsDamage(t *testing.T) {
 	s := recordDir{t.TempDir()}
 	for name, content := range map[string]string{
 		"empty": "", "half": `{"kind":"nodeagent.cni/v1","sandb`, "another kind": `{"kind":"x","sandbox":"id"}`,
-		"of another":      `{"kind":"nodeagent.cni/v1","sandbox":"other"}`,
-		"a bad config":    `{"kind":"nodeagent.cni/v1","sandbox":"id","attachments":[{"network":"n","interface":"eth0","config":{}}]}`,
-		"another network": `{"kind":"nodeagent.cni/v1","sandbox":"id","attachments":[{"network":"m","interface":"eth0","config":{"name":"n","plugins":[{"type":"a"}]}}]}`,
-		"a path":          `{"kind":"nodeagent.cni/v1","sandbox":"id","attachments":[{"network":"n","interface":"../x","config":{"name":"n","plugins":[{"type":"a"}]}}]}`,
-		"too large":       strings.Repeat(" ", maxRecord+1),
+		"of another":            `{"kind":"nodeagent.cni/v1","sandbox":"other"}`,
+		"invalid configuration": `{"kind":"nodeagent.cni/v1","sandbox":"id","attachments":[{"network":"n","interface":"eth0","config":{}}]}`,
+		"another network":       `{"kind":"nodeagent.cni/v1","sandbox":"id","attachments":[{"network":"m","interface":"eth0","config":{"name":"n","plugins":[{"type":"a"}]}}]}`,
+		"a path":                `{"kind":"nodeagent.cni/v1","sandbox":"id","attachments":[{"network":"n","interface":"../x","config":{"name":"n","plugins":[{"type":"a"}]}}]}`,
+		"too large":             strings.Repeat(" ", maxRecord+1),
 	} {
 		require.NoError(t, os.WriteFile(s.recordPath("id"), []byte(content), 0o600))
 		_, err := s.readRecord("id")
@@ -87,7 +87,7 @@ func TestReadRecordReportsDamage(t *testing.T) {
 	require.ErrorContains(t, err, "sandbox ID")
 }
 
-// A parsed record can be used, and is encoded as it was read.
+// A parsed record can be used, and its encoding is the input.
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"kind":"nodeagent.cni/v1","sandbox":"id","attachments":[{"network":"n","interface":"eth0","config":{"name":"n","plugins":[{"type":"a"}]},"args":[["a","b"]],"capabilities":{"x":[1]}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -26,7 +26,7 @@ func TestIntegrationRetainTearsDownOrphans(t *testing.T) {
 		_, err := p.Setup(t.Context(), pod(id))
 		require.NoError(t, err)
 	}
-	require.NoError(t, p.Retain(t.Context(), nil), "what it has set up itself stays")
+	require.NoError(t, p.Retain(t.Context(), nil), "Retain keeps the sandboxes that this agent has set up")
 	require.Len(t, n.files()["record"], 3)
 	require.NoError(t, p.Close())
 
@@ -49,7 +49,7 @@ func TestIntegrationRetainTearsDownOrphans(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, s.Netns)
 	require.NoError(t, p.Retain(t.Context(), nil))
-	n.empty()
+	n.requireNoFiles()
 }
 
 // A lost or damaged record is replaced by libcni's cache.
@@ -72,8 +72,8 @@ func TestIntegrationLostRecordsReplacedByCache(t *testing.T) {
 	require.ErrorContains(t, err, "sandbox 2: damaged record "+record("2"))
 	require.ErrorContains(t, err, "sandbox 3: damaged record "+record("3"))
 	require.NotContains(t, err.Error(), "sandbox 1")
-	require.Len(t, n.plugins.Calls("DEL"), 6, "nothing is known of the attachments of 3")
-	n.empty()
+	require.Len(t, n.plugins.Calls("DEL"), 6, "the attachments of sandbox 3 are unknown")
+	n.requireNoFiles()
 	require.NoError(t, p.Retain(t.Context(), nil))
 }
 
@@ -95,7 +95,7 @@ func TestIntegrationGCGetsAllAttachments(t *testing.T) {
 	calls := n.plugins.Calls("GC")
 	require.Len(t, calls, 3)
 	valid := calls[0].Field("cni.dev/valid-attachments")
-	require.Equal(t, 3, strings.Count(valid, "containerID"), "the one that could not be torn down may be there: %s", valid)
+	require.Equal(t, 3, strings.Count(valid, "containerID"), "the attachment whose DEL failed stays valid: %s", valid)
 	for _, id := range []string{"3", "4"} {
 		require.Contains(t, valid, `{"containerID":"`+id+`","ifname":"eth0"}`)
 	}
@@ -117,12 +117,12 @@ func TestIntegrationSetupWaitsForGC(t *testing.T) {
 	defer stop()
 	_, err := p.Setup(short, pod("1"))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.NoError(t, p.Retain(t.Context(), nil), "one is enough")
+	require.NoError(t, p.Retain(t.Context(), nil), "a second Retain does not wait for GC")
 	require.NoError(t, p.Ready(t.Context()))
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
 	_, err = p.Setup(t.Context(), pod("1"))
 	require.NoError(t, err)
 	require.NoError(t, p.Teardown(t.Context(), "1"))
-	n.empty()
+	n.requireNoFiles()
 }

@@ -52,7 +52,7 @@ func TestIntegrationProviderConfigurations(t *testing.T) {
 				require.ElementsMatch(t, network.Plugins[i].Capabilities, wanted)
 			}
 			require.NoError(t, p.Teardown(t.Context(), "1"))
-			n.empty()
+			n.requireNoFiles()
 		})
 	}
 }

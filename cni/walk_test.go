@@ -18,15 +18,15 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cnitest"
 )
 
-// walk is a random-operations test: sandboxes come and go, plugins fail, configurations change, agents end, machines are
-// started anew.
+// walk is a random-operations test: sandboxes are set up and torn down, plugins fail, configurations change, agents restart
+// and machines reboot.
 type walk struct {
 	*node
 	rng     *rand.Rand
 	pods    *cni.Pods
 	live    map[string]bool // sandboxes whose set-up has succeeded, and whose teardown has not
 	version int             // of the configuration
-	next    int             // sandbox
+	next    int             // number of the next sandbox
 }
 
 func TestIntegrationRandomOperations(t *testing.T) {
@@ -78,7 +78,7 @@ func (w *walk) step() {
 		w.fault()
 	case 10:
 		require.NoError(w.t, w.pods.Close())
-		if w.rng.IntN(3) == 0 { // of the machine
+		if w.rng.IntN(3) == 0 { // reboot of the machine
 			unmountAll(w.t, w.opts.NetnsDir)
 			require.NoError(w.t, os.RemoveAll(w.opts.NetnsDir))
 		}
@@ -92,7 +92,7 @@ func (w *walk) step() {
 	}
 	for id := range w.live {
 		_, err := w.pods.Inspect(id)
-		require.NoError(w.t, err, "sandbox %s, which is set up", id)
+		require.NoError(w.t, err, "sandbox %s is set up", id)
 	}
 }
 
@@ -119,7 +119,7 @@ func (w *walk) end() {
 	}
 	require.NoError(w.t, w.pods.Close())
 	require.NoError(w.t, w.open().Retain(w.t.Context(), nil))
-	w.empty()
+	w.requireNoFiles()
 	added := map[string]string{} // the version of the configuration, by plugin and sandbox
 	for _, c := range w.plugins.Calls("ADD", "DEL") {
 		key := c.Plugin + " " + c.ContainerID
@@ -134,7 +134,7 @@ func (w *walk) end() {
 	for key := range added {
 		require.True(w.t, slices.ContainsFunc(w.plugins.Calls("DEL"), func(c cnitest.Call) bool {
 			return c.Plugin+" "+c.ContainerID == key
-		}), "%s is never undone", key)
+		}), "%s must get a DEL", key)
 	}
 	w.t.Logf("%d sandboxes, %d calls of plugins", w.next, len(w.plugins.Calls()))
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/cni/netns"
 )
 
-// The network namespaces of an agent, which takes root: those of before a reboot are removed, and a new one is used.
+// The network namespaces of an agent, which runs as root: namespaces from before a reboot are removed, and a new one is
+// used.
 func ExampleNew() {
 	dir := netns.New("/run/agent/netns")
 	names, err := dir.Names()

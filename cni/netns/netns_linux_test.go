@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { os.Exit(isolated.Run(isolated.Mounts|isolated.Netw
 func newDir(t *testing.T) (*netns.Dir, string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("network namespaces take root")
+		t.Skip("needs root for network namespaces")
 	}
 	path := filepath.Join(t.TempDir(), "netns")
 	t.Cleanup(func() {
@@ -64,12 +64,12 @@ func TestIntegrationCreateAndRemove(t *testing.T) {
 	require.NotEqual(t, own, inode(t, path))
 	_, err = d.Create("a")
 	require.ErrorIs(t, err, fs.ErrExist)
-	require.True(t, d.Pinned("a"), "the one that is there stays")
+	require.True(t, d.Pinned("a"), "the existing namespace stays")
 
 	names, err = netns.New(dir).Names()
 	require.NoError(t, err)
 	require.Equal(t, []string{"a"}, names)
-	require.NoError(t, netns.New(dir).Remove("a"), "by another program")
+	require.NoError(t, netns.New(dir).Remove("a"), "removed by another program")
 	require.NoError(t, d.Remove("a"), "again")
 	require.NoFileExists(t, path)
 	require.False(t, d.Pinned("a"))
@@ -141,7 +141,7 @@ func TestIntegrationRemoveAfterKill(t *testing.T) {
 	next := netns.New(dir)
 	_, err = next.Create("b")
 	require.NoError(t, err)
-	require.Equal(t, before+1, mounts(t, dir), "it is bound over itself once")
+	require.Equal(t, before+1, mounts(t, dir), "the directory is bind-mounted once")
 	names, err := next.Names()
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "b", "half"}, names)
@@ -198,7 +198,7 @@ func TestIntegrationConcurrentCreateAndRemove(t *testing.T) {
 	workers.Wait()
 	tasks, err := filepath.Glob("/proc/self/task/*/ns/net")
 	require.NoError(t, err)
-	for _, task := range tasks { // no thread is left in a namespace of a pod
+	for _, task := range tasks { // no thread may remain in a namespace of a pod
 		var st unix.Stat_t
 		if unix.Stat(task, &st) == nil {
 			require.Equal(t, own, st.Ino)
