@@ -64,7 +64,7 @@ func TestParseAmount(t *testing.T) {
 	} {
 		_, err := eviction.ParseAmount(text)
 		require.ErrorContains(t, err, why, text)
-		require.ErrorContains(t, err, `"`+text[:min(len(text), 64)]+`"`, "the error names the value")
+		require.ErrorContains(t, err, `"`+text[:min(len(text), 64)]+`"`, "the error contains the value")
 	}
 }
 
@@ -157,7 +157,7 @@ func FuzzParseAmount(f *testing.F) {
 			return
 		}
 		require.Equal(t, q.Value(), v.Absolute, s)
-		if q.Cmp(*resource.NewQuantity(v.Absolute, q.Format)) == 0 { // no fraction was rounded up
+		if q.Cmp(*resource.NewQuantity(v.Absolute, q.Format)) == 0 { // without rounding up a fraction
 			require.Equal(t, q.String(), eviction.QuantityOfAmount(v, 0), s)
 		}
 	})

@@ -37,11 +37,11 @@ func TestParseThresholds(t *testing.T) {
 		"empty map":   {eviction.Config{Hard: entries{}}, nil},
 		"allocatable": {eviction.Config{Hard: entries{"memory.available": "100Mi"}, EnforcePods: true}, []string{"memory.available<100Mi", "allocatableMemory.available<100Mi"}},
 		"no pods":     {eviction.Config{Hard: entries{"memory.available": "100Mi"}}, []string{"memory.available<100Mi"}},
-		"soft alone has no allocatable copy": {
+		"soft threshold has no allocatable copy": {
 			eviction.Config{Hard: entries{}, Soft: entries{"memory.available": "1Gi"}, SoftGracePeriod: entries{"memory.available": "30s"}, EnforcePods: true},
 			[]string{"memory.available<1Gi for 30s"},
 		},
-		"a grace period of zero makes it hard": {
+		"grace period of zero makes a soft threshold hard": {
 			eviction.Config{Hard: entries{}, Soft: entries{"memory.available": "1Gi"}, SoftGracePeriod: entries{"memory.available": "0s"}, EnforcePods: true},
 			[]string{"memory.available<1Gi", "allocatableMemory.available<1Gi"},
 		},
@@ -136,7 +136,7 @@ func TestLayoutThresholds(t *testing.T) {
 	require.Equal(t, "single dedicated split Layout(9)", fmt.Sprint(eviction.SingleFS, " ", eviction.DedicatedImageFS, " ", eviction.SplitFS, " ", eviction.Layout(9)))
 }
 
-// Of two readings of a signal the one with less available counts.
+// Of two readings of a signal, the one with less available is used.
 func TestDecideUsesLowerOfTwoReadings(t *testing.T) {
 	p, err := eviction.NewPolicy(eviction.Rules{NoLocalStorage: true, Thresholds: []eviction.Threshold{{Signal: eviction.PIDAvailable, Value: eviction.Amount{Absolute: 100}}}})
 	require.NoError(t, err)

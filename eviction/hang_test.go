@@ -27,7 +27,7 @@ func (f forgetful) Candidates(ctx context.Context) ([]eviction.Candidate, error)
 	return list, err
 }
 
-// A pod that has not terminated in time is not selected again for five minutes, also without a Killer.
+// A pod that has not terminated by its deadline is not selected again for five minutes, also without a Killer.
 func TestVictimPastDeadlineNotSelectedFor5Minutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
@@ -47,7 +47,8 @@ type keeping struct{ *evictiontest.Node }
 
 func (keeping) Kill(context.Context, string) error { return nil }
 
-// A pod that was killed because of a slow runtime keeps its disk usage; no other pod is evicted for it meanwhile.
+// A pod that was killed while the runtime is slow keeps its disk usage: no other pod is evicted until the runtime has
+// removed it.
 func TestDiskVictimBlocksOthersUntilRuntimeRemovesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{NodeFS: 20 * gi, KillDelay: 25 * time.Second})
@@ -62,7 +63,8 @@ func TestDiskVictimBlocksOthersUntilRuntimeRemovesIt(t *testing.T) {
 	})
 }
 
-// A pod whose eviction started before a restart delays others as long as any eviction, although its grace period is an hour.
+// A pod whose eviction started before a restart of the agent delays other evictions only until the usual deadline, although
+// its grace period is an hour.
 func TestAdoptedVictimIsKilledAtDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
@@ -79,7 +81,7 @@ func TestAdoptedVictimIsKilledAtDeadline(t *testing.T) {
 	})
 }
 
-// Without a Killer its eviction times out a little later.
+// Without a Killer, the adopted eviction expires a little after the deadline.
 func TestAdoptedVictimWithoutKillerExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
@@ -117,7 +119,7 @@ func TestReclaimTimeoutStartsWithCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &slow{evictiontest.NewNode(evictiontest.Options{Memory: gi, Cache: 600 * mi}), 2 * time.Second, 900 * time.Millisecond}
 		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, 350*mi, 0)})
-		// The hook simulates a delay between decision and call.
+		// The hook delays the call after the decision.
 		hold := func(eviction.Signal, time.Duration) { time.Sleep(500 * time.Millisecond) }
 		start(t, node, node, eviction.Options{Rules: memoryRules(), Hooks: eviction.Hooks{ThresholdMet: hold}})
 		time.Sleep(time.Minute)
@@ -146,7 +148,7 @@ func diskRules() eviction.Rules {
 	return eviction.Rules{Thresholds: []eviction.Threshold{{Signal: eviction.NodeFSAvailable, Value: eviction.Amount{Fraction: 0.1}}}}
 }
 
-// While a reclaim hangs, none of the same resource starts, and pods are evicted without it.
+// While a reclaim hangs, no other reclaim of its resource starts, and pods are evicted without a reclaim.
 func TestHungReclaimIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &stubborn{Node: evictiontest.NewNode(evictiontest.Options{NodeFS: 20 * gi})}
@@ -192,7 +194,7 @@ func TestLateReclaimResultIsIgnored(t *testing.T) {
 	second := decide(time.Second).Reclaim
 	require.NotNil(t, second)
 	state = state.Reclaimed(*first, 0, now)
-	require.Empty(t, decide(time.Second).Evict, "the second reclaim is waited for")
+	require.Empty(t, decide(time.Second).Evict, "no pod is evicted before the result of the second reclaim")
 	state = state.Reclaimed(*second, 0, now)
 	require.Len(t, decide(time.Second).Evict, 1)
 }

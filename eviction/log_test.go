@@ -37,7 +37,7 @@ func (b *broken) Signals(ctx context.Context) (eviction.Observation, error) {
 	return o, fmt.Errorf("disk %d is lost", b.n)
 }
 
-// logText is a log that is read while it is written.
+// logText is a log for concurrent reads and writes.
 type logText struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -55,7 +55,7 @@ func (l *logText) String() string {
 	return l.text.String()
 }
 
-// A persistent error is logged once a minute, with any frequency and numbers.
+// A persistent error is logged once a minute, although its frequency and numbers vary.
 func TestErrorsAreLoggedOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &broken{Node: evictiontest.NewNode(evictiontest.Options{Memory: gi})}
@@ -73,7 +73,7 @@ func TestErrorsAreLoggedOncePerMinute(t *testing.T) {
 			}
 			time.Sleep(2 * time.Second)
 		}
-		require.Greater(t, errs.Load(), int32(4*170), "the hook gets all")
+		require.Greater(t, errs.Load(), int32(4*170), "the hook is called for each error")
 	})
 }
 

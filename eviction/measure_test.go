@@ -46,7 +46,7 @@ func TestSignalsReadDuringMeasurement(t *testing.T) {
 		require.Equal(t, []eviction.Condition{eviction.MemoryPressure}, e.Status().Conditions)
 		require.Empty(t, node.EventUIDs("evict"))
 		time.Sleep(600 * time.Millisecond)
-		require.Equal(t, []string{"a"}, node.EventUIDs("evict"), "as soon as they are measured")
+		require.Equal(t, []string{"a"}, node.EventUIDs("evict"), "pods are evicted as soon as they are measured")
 	})
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 )
 
-// rounds returns how many random nodes each property is checked on; more with NODEAGENT_SOAK=1.
+// rounds returns the number of random nodes on which each property is checked; it is larger with NODEAGENT_SOAK=1.
 func rounds() int {
 	if os.Getenv("NODEAGENT_SOAK") != "" {
 		return 100_000
@@ -25,7 +25,7 @@ func rounds() int {
 	return 2_000
 }
 
-// randomSignals are the signals of thresholds.
+// randomSignals are the signals of random thresholds.
 var randomSignals = []eviction.Signal{
 	eviction.MemoryAvailable, eviction.AllocatableMemoryAvailable, eviction.NodeFSAvailable, eviction.NodeFSInodesFree,
 	eviction.ImageFSAvailable, eviction.ImageFSInodesFree, eviction.ContainerFSAvailable, eviction.ContainerFSInodesFree, eviction.PIDAvailable,
@@ -60,7 +60,7 @@ func TestRankingIsTotalOrder(t *testing.T) {
 		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		require.Equal(t, ranked, ranker.Rank(signal, shuffled))
 
-		var naive []eviction.Candidate // insert each before the first that it precedes
+		var naive []eviction.Candidate // insertion sort: each pod is inserted before the first one that it precedes
 		for _, p := range pods {
 			at := slices.IndexFunc(naive, func(q eviction.Candidate) bool {
 				return ranker.Rank(signal, []eviction.Candidate{q, p})[0].UID == p.UID
@@ -119,7 +119,7 @@ func randomReadings(r *rand.Rand, now time.Time, before map[eviction.Signal]time
 			reading.Capacity = r.Int64N(3) - 1
 		}
 		if reading.Capacity > 0 && reading.Available <= reading.Capacity {
-			before[s] = reading.Time // other signals are missing
+			before[s] = reading.Time // signals without a reading stay out of before
 		}
 		list = append(list, reading)
 	}
@@ -155,9 +155,9 @@ func TestDecideInvariants(t *testing.T) {
 				require.GreaterOrEqual(t, e.Grace, time.Second)
 				if pod.ExceededLimit == nil {
 					thresholds++
-					require.Empty(t, evicting, "another pod is being evicted")
+					require.Empty(t, evicting, "a threshold evicts only while no other pod is being evicted")
 					reading := o.Readings[slices.IndexFunc(o.Readings, func(r eviction.Reading) bool { return r.Signal == e.Signal })]
-					require.True(t, reading.Time.IsZero() || !reading.Time.Equal(old[e.Signal]), "the numbers are not new")
+					require.True(t, reading.Time.IsZero() || !reading.Time.Equal(old[e.Signal]), "an eviction needs a new reading")
 					require.Contains(t, d.Conditions, e.Signal.Condition())
 				}
 			}
@@ -173,7 +173,7 @@ func TestDecideInvariants(t *testing.T) {
 			if reclaim != nil && r.IntN(2) == 0 {
 				state, reclaim = state.Reclaimed(*reclaim, r.Int64N(100), now), nil
 			}
-			for _, uid := range evicting { // before the deadline
+			for _, uid := range evicting { // the pods terminate before their deadline
 				state = state.Evicted(uid)
 				pods = slices.DeleteFunc(slices.Clone(pods), func(c eviction.Candidate) bool { return c.UID == uid })
 			}
@@ -202,10 +202,10 @@ func decideTwice(t *testing.T, p *eviction.Policy, s eviction.State, o eviction.
 	d = p.Decide(s, o, now)
 	require.False(t, d.NeedsCandidates)
 	if meanwhile.Reclaim == nil {
-		require.Equal(t, d.Evict, p.Decide(meanwhile.State, o, now).Evict, "it was not the same to wait")
+		require.Equal(t, d.Evict, p.Decide(meanwhile.State, o, now).Evict, "waiting for the candidates must not change the decision")
 	}
 	require.Equal(t, d, p.Decide(s, o, now))
-	require.Equal(t, pods, o.Candidates, "the candidates were changed")
+	require.Equal(t, pods, o.Candidates, "Decide must not modify the candidates")
 	return d
 }
 

@@ -116,7 +116,7 @@ func TestPodKilledWhileRuntimeHangs(t *testing.T) {
 	})
 }
 
-// With NoKill only the runtime kills.
+// With NoKill, only the runtime kills pods.
 func TestNoKillLeavesKillsToRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
@@ -161,7 +161,7 @@ func TestEvictionWaitsForFreedDisk(t *testing.T) {
 			require.Equal(t, test.evicted, node.EventUIDs("evict"))
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // a pod whose logs grow is evicted all the same
+	synctest.Test(t, func(t *testing.T) { // a pod whose logs grow is evicted in spite of the reclaim
 		node := evictiontest.NewNode(evictiontest.Options{NodeFS: 20 * gi, Unused: gi})
 		node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a"}, LogsPerSecond: 100 * mi})
 		start(t, node, node, eviction.Options{Rules: rules})
@@ -190,7 +190,7 @@ func TestWakeObservesAtMostEvery100Milliseconds(t *testing.T) {
 		rules := eviction.Rules{NoLocalStorage: true}
 		e := start(t, node, node, eviction.Options{Rules: rules, Hooks: eviction.Hooks{Observed: func(eviction.Observation) { passes.Add(1) }}})
 		time.Sleep(time.Second)
-		require.EqualValues(t, 1, passes.Load(), "nothing is near")
+		require.EqualValues(t, 1, passes.Load(), "one pass a second far from the thresholds")
 		e.Wake()
 		synctest.Wait()
 		require.EqualValues(t, 2, passes.Load())
@@ -243,7 +243,7 @@ func TestHungObserverIsCalledOnce(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		require.EqualValues(t, 1, h.calls.Load())
 		require.ErrorContains(t, e.Status().Err, "the previous call has not returned")
-		require.Equal(t, []eviction.Condition{eviction.MemoryPressure}, e.Status().Conditions, "the node is watched all the same")
+		require.Equal(t, []eviction.Condition{eviction.MemoryPressure}, e.Status().Conditions, "conditions are reported while the measurement hangs")
 		time.Sleep(2 * time.Hour)
 		require.Greater(t, h.calls.Load(), int32(1))
 	})

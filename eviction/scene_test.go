@@ -52,7 +52,7 @@ func (s *scene) do(out *strings.Builder, words []string) {
 	case "gone":
 		s.state = s.state.Evicted(args[0])
 		s.remove(args[0])
-	case "terminated": // only the candidates show it
+	case "terminated": // the pod is only omitted from the candidates
 		s.remove(args[0])
 	case "killed":
 		s.state = eviction.Unblock(s.state, args[0], s.now.Add(5*time.Minute))
@@ -61,7 +61,7 @@ func (s *scene) do(out *strings.Builder, words []string) {
 	case "restart":
 		s.state, s.reclaim = eviction.State{}, nil
 	case "reclaimed":
-		require.NotNil(s.t, s.reclaim, "nothing is being reclaimed")
+		require.NotNil(s.t, s.reclaim, "a reclaim must have been decided")
 		s.state = s.state.Reclaimed(*s.reclaim, s.amount(args[0]), s.now)
 	case "at":
 		s.at(out, args)

@@ -38,7 +38,7 @@ func ExampleNode() {
 	// evicted [batch] running [web]
 }
 
-// A test in virtual time: measurements of the node fail for a minute, and then its runtime hangs.
+// In virtual time, measurements of the node fail for a minute, and then its runtime hangs.
 func TestEvictorOnBrokenNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: 1 << 30})

@@ -57,16 +57,16 @@ func pods(broken string, f func([]eviction.Candidate) ([]eviction.Candidate, err
 }
 
 var mutants = map[string]mutant{
-	"fails":             {test: "Signals", broken: "Signals: ", observation: func(*eviction.Observation) error { return errors.New("no") }},
-	"no readings":       {test: "Signals", broken: "Signals: ", observation: func(o *eviction.Observation) error { o.Readings = nil; return nil }},
-	"unknown signal":    change("Signals: ", func(r *eviction.Reading) { r.Signal = "cpu.available" }),
-	"too much":          change("Available: ", func(r *eviction.Reading) { r.Available = r.Capacity + 1 }),
-	"reclaimable disk":  change("Reclaimable: ", func(r *eviction.Reading) { r.Signal, r.Reclaimable = eviction.NodeFSAvailable, 1 }),
-	"time runs back":    change("Time: ", func(r *eviction.Reading) { r.Time = time.Unix(0, 0).Add(-time.Since(time.Unix(0, 0))) }),
-	"no pods":           pods("Candidates: ", func([]eviction.Candidate) ([]eviction.Candidate, error) { return nil, nil }),
-	"a pod twice":       pods("Candidates: ", func(l []eviction.Candidate) ([]eviction.Candidate, error) { return append(l, l...), nil }),
-	"a negative number": pods("Candidates: ", func(l []eviction.Candidate) ([]eviction.Candidate, error) { l[0].Logs.Inodes = -1; return l, nil }),
-	"not measured":      pods("Measured: ", func(l []eviction.Candidate) ([]eviction.Candidate, error) { l[0].Measured = false; return l, nil }),
+	"fails":            {test: "Signals", broken: "Signals: ", observation: func(*eviction.Observation) error { return errors.New("no") }},
+	"no readings":      {test: "Signals", broken: "Signals: ", observation: func(o *eviction.Observation) error { o.Readings = nil; return nil }},
+	"unknown signal":   change("Signals: ", func(r *eviction.Reading) { r.Signal = "cpu.available" }),
+	"too much":         change("Available: ", func(r *eviction.Reading) { r.Available = r.Capacity + 1 }),
+	"reclaimable disk": change("Reclaimable: ", func(r *eviction.Reading) { r.Signal, r.Reclaimable = eviction.NodeFSAvailable, 1 }),
+	"time runs back":   change("Time: ", func(r *eviction.Reading) { r.Time = time.Unix(0, 0).Add(-time.Since(time.Unix(0, 0))) }),
+	"no pods":          pods("Candidates: ", func([]eviction.Candidate) ([]eviction.Candidate, error) { return nil, nil }),
+	"pod listed twice": pods("Candidates: ", func(l []eviction.Candidate) ([]eviction.Candidate, error) { return append(l, l...), nil }),
+	"negative inodes":  pods("Candidates: ", func(l []eviction.Candidate) ([]eviction.Candidate, error) { l[0].Logs.Inodes = -1; return l, nil }),
+	"not measured":     pods("Measured: ", func(l []eviction.Candidate) ([]eviction.Candidate, error) { l[0].Measured = false; return l, nil }),
 	"hangs": {test: "Ended", broken: "Observer: ", candidates: func(l []eviction.Candidate) ([]eviction.Candidate, error) {
 		time.Sleep(time.Minute)
 		return l, nil
@@ -85,7 +85,7 @@ func TestNodePasses(t *testing.T) { evictiontest.TestObserver(t, node) }
 func TestMutant(t *testing.T) {
 	name := os.Getenv(mutantVariable)
 	if name == "" {
-		t.Skip("it is run by TestSuiteFindsFaults")
+		t.Skip("started by TestSuiteFindsFaults")
 	}
 	evictiontest.TestObserver(t, func(t *testing.T) eviction.Observer {
 		m := mutants[name]
@@ -115,6 +115,6 @@ func TestNodeKillsLargestPodWithoutMemory(t *testing.T) {
 		t.Errorf("killed: %v", got)
 	}
 	if err := n.Kill(t.Context(), "big"); err == nil {
-		t.Error("a pod that is gone was killed")
+		t.Error("Kill of a terminated pod must fail")
 	}
 }

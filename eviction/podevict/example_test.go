@@ -23,7 +23,7 @@ import (
 // The parts of an agent with evictions. The Node is created before the Reconciler, which calls its Admit. A real agent measures
 // with a stats.Collector.
 func ExampleNewNode() {
-	measured := newMachine() // stands for the Collector
+	measured := newMachine() // stands for the stats.Collector
 	measured.signals.Memory = &stats.Amount{Available: 50 * mi, Capacity: gi}
 
 	var reconciler *lifecycle.Reconciler
@@ -69,14 +69,14 @@ func ExampleObserve() {
 
 // An analysis of a node with a kubelet: the signals in its /stats/summary, and the events that its evictions would record.
 func ExampleReadings() {
-	summary := &statsapi.Summary{Pods: []statsapi.PodStats{used("web", 200*mi, 0, 0)}}
+	summary := &statsapi.Summary{Pods: []statsapi.PodStats{podStats("web", 200*mi, 0, 0)}}
 	summary.Node.Memory = &statsapi.MemoryStats{AvailableBytes: new(uint64(50 * mi)), WorkingSetBytes: new(uint64(950 * mi))}
 	web := pod("web", list("memory", "100Mi"), nil)
 	web.Spec.Resources = &corev1.ResourceRequirements{Requests: list("memory", "150Mi")}
 
 	readings, err := podevict.Readings(summary)
 	if err != nil {
-		log.Print(err) // about single numbers; all other readings are valid
+		log.Print(err) // invalid numbers; the remaining readings are valid
 	}
 	candidates, err := podevict.Candidates([]*corev1.Pod{web}, summary, podevict.Options{})
 	if err != nil {

@@ -80,7 +80,7 @@ func newMachine() *machine {
 	p.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	return &machine{
 		state: lifecycle.PodState{Pod: cri.PodIdentity{UID: "a", Name: "a", Namespace: "default"}, Spec: p},
-		stats: statsapi.Summary{Pods: []statsapi.PodStats{used("a", 100*mi, 0, 0)}},
+		stats: statsapi.Summary{Pods: []statsapi.PodStats{podStats("a", 100*mi, 0, 0)}},
 	}
 }
 
@@ -102,7 +102,7 @@ func newNode(t *testing.T, m *machine, change func(*podevict.NodeOptions)) *pode
 	return n
 }
 
-// Collector signals become readings with reclaimable caches, and devices the layout.
+// Signals of a collector become readings, with reclaimable caches. The devices determine the layout.
 func TestObserve(t *testing.T) {
 	now := time.Now()
 	s := stats.Signals{
@@ -205,9 +205,9 @@ func TestMissingAdmitIsReported(t *testing.T) {
 			_, err := n.Candidates(t.Context())
 			require.NoError(t, err)
 			if asked {
-				require.NoError(t, n.Admit(t.Context(), m.state.Spec, nil), "the node is not under pressure")
+				require.NoError(t, n.Admit(t.Context(), m.state.Spec, nil), "a node without pressure admits the pod")
 			}
-			m.state.Evicted = false // it runs again
+			m.state.Evicted = false // the pod runs again
 			_, err = n.Candidates(t.Context())
 			require.NoError(t, err)
 		}
@@ -237,7 +237,7 @@ func TestNodeReclaimRemovesContainersThenImages(t *testing.T) {
 	require.Equal(t, []uint64{1000, math.MaxUint64}, g.wants)
 
 	freed, err = newNode(t, m, nil).Reclaim(t.Context(), eviction.Reclaim{Signal: eviction.MemoryAvailable, Kind: eviction.ReclaimCache, Missing: 10})
-	require.NoError(t, err, "without a Machine no cache is reclaimed")
+	require.NoError(t, err, "no cache is reclaimed without a Machine")
 	require.Zero(t, freed)
 }
 

@@ -41,8 +41,8 @@ func pod(name string, requests, limits corev1.ResourceList) *corev1.Pod {
 	return p
 }
 
-// used returns the stats of the named pod with one container: its memory, rootfs and logs in bytes.
-func used(name string, memory, rootfs, logs uint64) statsapi.PodStats {
+// podStats returns the stats of the named pod with one container: its memory, rootfs and logs in bytes.
+func podStats(name string, memory, rootfs, logs uint64) statsapi.PodStats {
 	return statsapi.PodStats{
 		PodRef: statsapi.PodReference{UID: name, Name: name, Namespace: "default"}, Memory: &statsapi.MemoryStats{WorkingSetBytes: &memory},
 		EphemeralStorage: &statsapi.FsStats{UsedBytes: new(rootfs + logs)},
@@ -96,7 +96,7 @@ func TestCandidates(t *testing.T) {
 		{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}},
 		{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}},
 	}
-	stats := used("a", 200*mi, 5, 6)
+	stats := podStats("a", 200*mi, 5, 6)
 	stats.Swap = &statsapi.SwapStats{SwapUsageBytes: new(uint64(9))}
 	stats.ProcessStats = &statsapi.ProcessStats{ProcessCount: new(uint64(4))}
 	for i, v := range a.Spec.Volumes {
@@ -105,7 +105,7 @@ func TestCandidates(t *testing.T) {
 	stats.Containers = append(stats.Containers, statsapi.ContainerStats{Name: "x", Logs: &statsapi.FsStats{UsedBytes: new(uint64(10))}})
 	b, static := pod("b", nil, nil), pod("static", nil, nil)
 	static.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
-	wrong := used("b", 1<<63, 0, 7)
+	wrong := podStats("b", 1<<63, 0, 7)
 
 	s := &statsapi.Summary{Pods: []statsapi.PodStats{stats, wrong}}
 	got, err := podevict.Candidates([]*corev1.Pod{a, b, static}, s, podevict.Options{Evicting: func(p *corev1.Pod) bool { return p == b }})
@@ -125,15 +125,15 @@ func TestCandidates(t *testing.T) {
 	got, err = podevict.Candidates([]*corev1.Pod{a, static}, &statsapi.Summary{}, podevict.Options{EvictStatic: true})
 	require.NoError(t, err)
 	require.EqualValues(t, gi+10*mi, got[0].MemoryRequest)
-	require.Zero(t, got[0].StorageRequest, "a pod with resources of its own has none")
+	require.Zero(t, got[0].StorageRequest, "pod-level resources without ephemeral storage request none")
 	require.False(t, got[1].Critical)
 	static.Spec.Priority = new(int32(2_000_000_000))
 	got, _ = podevict.Candidates([]*corev1.Pod{static}, &statsapi.Summary{}, podevict.Options{EvictStatic: true})
 	require.True(t, got[0].Critical)
 }
 
-// emptyDir adds an emptyDir with a size limit to p, and its usage in bytes to s.
-func emptyDir(p *corev1.Pod, s *statsapi.PodStats, limit string, bytes uint64) {
+// addEmptyDir adds an emptyDir with a size limit to p, and its usage in bytes to s.
+func addEmptyDir(p *corev1.Pod, s *statsapi.PodStats, limit string, bytes uint64) {
 	q := resource.MustParse(limit)
 	p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &q}}}}
 	s.VolumeStats = []statsapi.VolumeStats{{Name: "v", FsStats: statsapi.FsStats{UsedBytes: &bytes}}}
@@ -146,13 +146,16 @@ func TestCandidatesExceedingStorageLimits(t *testing.T) {
 		layout eviction.Layout
 		want   *eviction.ExceededLimit
 	}{
-		"emptyDir": {func(p *corev1.Pod, s *statsapi.PodStats) { emptyDir(p, s, "1Gi", 2*gi) }, 0, &eviction.ExceededLimit{
+		"emptyDir": {func(p *corev1.Pod, s *statsapi.PodStats) { addEmptyDir(p, s, "1Gi", 2*gi) }, 0, &eviction.ExceededLimit{
 			Signal: eviction.EmptyDirLimit, Message: `Usage of EmptyDir volume "v" exceeds the limit "1Gi". `,
 		}},
-		"emptyDir at its limit":     {func(p *corev1.Pod, s *statsapi.PodStats) { emptyDir(p, s, "1Gi", gi) }, 0, nil},
-		"emptyDir without a limit":  {func(p *corev1.Pod, s *statsapi.PodStats) { emptyDir(p, s, "0", gi) }, 0, nil},
-		"emptyDir of 2^63 bytes":    {func(p *corev1.Pod, s *statsapi.PodStats) { emptyDir(p, s, "1Gi", 1<<63) }, 0, nil},
-		"emptyDir without a number": {func(p *corev1.Pod, s *statsapi.PodStats) { emptyDir(p, s, "1Gi", 0); s.VolumeStats[0].UsedBytes = nil }, 0, nil},
+		"emptyDir at its limit":    {func(p *corev1.Pod, s *statsapi.PodStats) { addEmptyDir(p, s, "1Gi", gi) }, 0, nil},
+		"emptyDir without a limit": {func(p *corev1.Pod, s *statsapi.PodStats) { addEmptyDir(p, s, "0", gi) }, 0, nil},
+		"emptyDir of 2^63 bytes":   {func(p *corev1.Pod, s *statsapi.PodStats) { addEmptyDir(p, s, "1Gi", 1<<63) }, 0, nil},
+		"emptyDir without a measurement": {func(p *corev1.Pod, s *statsapi.PodStats) {
+			addEmptyDir(p, s, "1Gi", 0)
+			s.VolumeStats[0].UsedBytes = nil
+		}, 0, nil},
 		"pod": {func(p *corev1.Pod, _ *statsapi.PodStats) {
 			p.Spec.Containers[0].Resources.Limits = list("ephemeral-storage", "99Mi")
 		}, 0, &eviction.ExceededLimit{
@@ -161,7 +164,7 @@ func TestCandidatesExceedingStorageLimits(t *testing.T) {
 		"pod at its limit": {func(p *corev1.Pod, _ *statsapi.PodStats) {
 			p.Spec.Containers[0].Resources.Limits = list("ephemeral-storage", "100Mi")
 		}, 0, nil},
-		"a limit of zero is one of the pod": {func(p *corev1.Pod, _ *statsapi.PodStats) {
+		"limit of zero applies to the pod": {func(p *corev1.Pod, _ *statsapi.PodStats) {
 			p.Spec.Containers[0].Resources.Limits = list("ephemeral-storage", "0")
 		}, 0, &eviction.ExceededLimit{
 			Signal: eviction.PodLimit, Message: "Pod ephemeral local storage usage exceeds the total limit of containers 0. ",
@@ -174,13 +177,13 @@ func TestCandidatesExceedingStorageLimits(t *testing.T) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "i", Resources: corev1.ResourceRequirements{Limits: list("ephemeral-storage", "10Mi")}}}
 			s.Containers[0].Name, s.EphemeralStorage = "i", nil
 		}, 0, nil},
-		"the writable layer is elsewhere": {func(p *corev1.Pod, s *statsapi.PodStats) {
+		"writable layer on another filesystem": {func(p *corev1.Pod, s *statsapi.PodStats) {
 			p.Spec.Containers[0].Resources.Limits = list("ephemeral-storage", "50Mi")
 			s.EphemeralStorage = nil
 		}, eviction.DedicatedImageFS, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, s := pod("a", nil, nil), used("a", 0, 50*mi, 50*mi)
+			p, s := pod("a", nil, nil), podStats("a", 0, 50*mi, 50*mi)
 			test.make(p, &s)
 			summary := &statsapi.Summary{Pods: []statsapi.PodStats{s}}
 			got, _ := podevict.Candidates([]*corev1.Pod{p}, summary, podevict.Options{Layout: test.layout})
@@ -193,7 +196,7 @@ func TestCandidatesExceedingStorageLimits(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	p := pod("a", list("memory", "100Mi", "ephemeral-storage", "10Mi"), nil)
-	s := &statsapi.Summary{Pods: []statsapi.PodStats{used("a", 200*mi, 5*mi, 6*mi)}}
+	s := &statsapi.Summary{Pods: []statsapi.PodStats{podStats("a", 200*mi, 5*mi, 6*mi)}}
 	why := podevict.Explain(eviction.Eviction{Signal: eviction.MemoryAvailable, Message: "The node was low on resource: memory. "}, p, s)
 	require.Equal(t, "Evicted", why.Reason)
 	require.Equal(t, "The node was low on resource: memory. Container c was using 200Mi, request is 100Mi, has larger consumption of memory. ", why.Message)
@@ -303,7 +306,7 @@ func TestPreempt(t *testing.T) {
 
 func ExampleExplain() {
 	p := pod("web", list("memory", "100Mi"), nil)
-	s := &statsapi.Summary{Pods: []statsapi.PodStats{used("web", 150*mi, 0, 0)}}
+	s := &statsapi.Summary{Pods: []statsapi.PodStats{podStats("web", 150*mi, 0, 0)}}
 	candidates, _ := podevict.Candidates([]*corev1.Pod{p}, s, podevict.Options{})
 	policy, _ := eviction.NewPolicy(eviction.Rules{Thresholds: []eviction.Threshold{{Signal: eviction.MemoryAvailable, Value: eviction.Amount{Absolute: 100 * mi, Format: eviction.BinarySI}}}})
 	d := policy.Decide(eviction.State{}, eviction.Observation{
@@ -315,7 +318,7 @@ func ExampleExplain() {
 	// "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container c was using 150Mi, request is 100Mi, has larger consumption of memory. "
 }
 
-// A critical pod lacks memory: the pods to preempt.
+// A critical pod needs memory: the pods to preempt.
 func ExamplePreempt() {
 	critical := pod("dns", list("memory", "300Mi"), nil)
 	critical.Spec.Priority = new(int32(2_000_001_000))

@@ -25,7 +25,7 @@ type activePods struct {
 	active  []*corev1.Pod
 	evicted []string // UIDs
 	why     podstatus.Eviction
-	fails   error // error of each eviction
+	fails   error // result of each eviction
 }
 
 func (p *activePods) Active() ([]*corev1.Pod, bool) { return p.active, true }
@@ -62,21 +62,21 @@ func TestPreemptorAdmitsOrRejectsOrPreempts(t *testing.T) {
 		err     string // empty: the pod is admitted
 		evicted []string
 	}{
-		{"a pod that fits runs", pod("web", list("cpu", "500m"), nil), []*corev1.Pod{one, other}, "", nil},
+		{"pod that fits is admitted", pod("web", list("cpu", "500m"), nil), []*corev1.Pod{one, other}, "", nil},
 		{
-			"a pod that does not fit is rejected", pod("web", list("cpu", "1"), nil),
+			"pod that does not fit is rejected", pod("web", list("cpu", "1"), nil),
 			[]*corev1.Pod{one, other},
 			"OutOfcpu: Node didn't have enough resource: cpu, requested: 1000, used: 1500, capacity: 2000", nil,
 		},
-		{"a critical pod that does not fit evicts as few pods as do", critical("1"), []*corev1.Pod{one, other}, "", []string{"other"}},
-		{"a critical pod that needs all evicts all", critical("2"), []*corev1.Pod{one, other}, "", []string{"one", "other"}},
+		{"critical pod evicts as few pods as possible", critical("1"), []*corev1.Pod{one, other}, "", []string{"other"}},
+		{"critical pod evicts all pods if it needs their resources", critical("2"), []*corev1.Pod{one, other}, "", []string{"one", "other"}},
 		{
-			"a critical pod evicts none where that does not make room", critical("2"),
+			"critical pod evicts no pod if evictions do not suffice", critical("2"),
 			[]*corev1.Pod{one, important},
 			"UnexpectedAdmissionError: Unexpected error while attempting to recover from admission failure: preempt pods for default/critical: all that may go leave", nil,
 		},
 		{
-			"a critical pod of another zone evicts none", elsewhere,
+			"critical pod for another zone evicts no pod", elsewhere,
 			[]*corev1.Pod{one, other},
 			"NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector", nil,
 		},
@@ -92,7 +92,7 @@ func TestPreemptorAdmitsOrRejectsOrPreempts(t *testing.T) {
 				return
 			}
 			rejection, ok := errors.AsType[*podstatus.Rejection](err)
-			require.True(t, ok, "or the pod would be retried: %v", err)
+			require.True(t, ok, "without a rejection, Admit of the pod would be retried: %v", err)
 			require.Contains(t, rejection.Error(), test.err)
 		})
 	}
@@ -116,7 +116,7 @@ func TestPreemptorReportsPodsThatItEvicts(t *testing.T) {
 	require.Equal(t, corev1.DisruptionTarget, pods.why.Conditions[0].Type)
 }
 
-// The resources of the pod are still in use: lifecycle calls Admit again later.
+// The evicted pods do not terminate, so their resources are still in use. lifecycle calls Admit again later.
 func TestPreemptorOfPodThatDoesNotTerminateReturnsErrorThatIsNoRejection(t *testing.T) {
 	pods := &activePods{fails: context.DeadlineExceeded}
 	p, err := podevict.NewPreemptor(podevict.PreemptorOptions{Node: twoCPUs, Pods: pods})
@@ -125,26 +125,26 @@ func TestPreemptorOfPodThatDoesNotTerminateReturnsErrorThatIsNoRejection(t *test
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	_, rejected := errors.AsType[*podstatus.Rejection](err)
 	require.False(t, rejected)
-	require.ElementsMatch(t, []string{"a", "b"}, pods.evicted, "one that does not terminate does not spare the other")
+	require.ElementsMatch(t, []string{"a", "b"}, pods.evicted, "both pods are evicted although the first does not terminate")
 }
 
-// A resize evicts no pod, not even for a critical pod: it waits.
+// AdmitResize evicts no pod, not even for a critical pod: the resize waits.
 func TestPreemptorOfResizeComparesWithOtherPods(t *testing.T) {
 	pods := &activePods{active: []*corev1.Pod{critical("1"), pod("web", list("cpu", "1"), nil)}}
 	p, err := podevict.NewPreemptor(podevict.PreemptorOptions{Node: twoCPUs, Pods: pods})
 	require.NoError(t, err)
-	require.NoError(t, p.AdmitResize(critical("1")), "the pod itself does not count twice")
+	require.NoError(t, p.AdmitResize(critical("1")), "the resized pod itself is not counted as another pod")
 	rejection, ok := errors.AsType[*podstatus.Rejection](p.AdmitResize(critical("1001m")))
 	require.True(t, ok)
 	require.Equal(t, "OutOfcpu", rejection.StatusReason())
 	require.Empty(t, pods.evicted)
 }
 
-// A Handle has no pods until the reconciler is created, which has the Preemptor among its options.
+// A Handle has no pods before the reconciler is created. The reconciler has the Preemptor among its options.
 func TestPreemptorOfHandleBeforeSetHasNoPods(t *testing.T) {
 	p, err := podevict.NewPreemptor(podevict.PreemptorOptions{Node: twoCPUs, Pods: &lifecycle.Handle{}})
 	require.NoError(t, err)
 	require.NoError(t, p.AdmitResize(critical("2")))
 	err = p.Admit(t.Context(), critical("2"), []*corev1.Pod{pod("web", list("cpu", "1"), nil)})
-	require.ErrorIs(t, err, cri.ErrNotFound, "no pod is evicted, and the pod does not run beside it")
+	require.ErrorIs(t, err, cri.ErrNotFound, "without its victims the pod is not admitted")
 }
