@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// soon is a timeout that a probe is meant to reach, and long one that it is not.
+// soon is a timeout for probes that must time out, and long one for probes that must not.
 const (
 	soon = 150 * time.Millisecond
 	long = time.Minute

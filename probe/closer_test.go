@@ -24,8 +24,8 @@ import (
 // closableProber is a prober that fails the test if it is closed during a call.
 type closableProber struct {
 	probe.Func
-	err   error         // of Close
-	takes time.Duration // to close
+	err   error         // result of Close
+	takes time.Duration // duration of Close
 
 	calls, closed, slammed atomic.Int32
 }
@@ -43,7 +43,7 @@ func (d *closableProber) Close() error {
 	return d.err
 }
 
-// newTarget returns a readiness probe of a container with this prober.
+// newTarget returns a readiness probe of a container with d as its prober.
 func (d *closableProber) newTarget(name string) probe.Target {
 	target := runningTarget(name, nil)
 	target.Prober = d
@@ -65,37 +65,37 @@ func TestSetClosesUnusedProbersOnce(t *testing.T) {
 		next.ContainerID, next.Spec.Timeout = "c2", time.Minute
 		require.NoError(t, d.set.Sync([]probe.Target{runningTarget("a", succeed), removed.newTarget("b"), next, swept.newTarget("d")}))
 		d.linesAfter(time.Second)
-		assert.Equal(t, "1 0 0 0", closed(), "by another one")
+		assert.Equal(t, "1 0 0 0", closed(), "closed when another prober replaces it")
 		require.NoError(t, d.set.SyncPod("u1", []probe.Target{runningTarget("a", succeed), next, swept.newTarget("d")}))
 		d.linesAfter(time.Second)
-		assert.Equal(t, "1 1 0 0", closed(), "with its probe")
+		assert.Equal(t, "1 1 0 0", closed(), "closed when its probe is removed")
 		swept2 := swept.newTarget("d")
 		swept2.Spec.Period = 0
 		require.Error(t, d.set.Sync([]probe.Target{swept2, next}))
 		d.linesAfter(time.Second)
-		assert.Equal(t, "1 1 0 1", closed(), "with a target that is invalid now")
+		assert.Equal(t, "1 1 0 1", closed(), "closed when its target has become invalid")
 		d.stop()
-		assert.Equal(t, "1 1 1 1", closed(), "when Run ends")
+		assert.Equal(t, "1 1 1 1", closed(), "closed when Run returns")
 	})
 }
 
-// A running call of a prober returns before the prober is closed, however late that is.
+// A prober is closed only after its running call has returned, at any time.
 func TestSetClosesProberOnlyAfterItsCallReturned(t *testing.T) {
 	for name, test := range map[string]struct {
 		takes time.Duration
 		after func(*recorder) error
 	}{
-		"replaced":          {after: func(d *recorder) error { return d.set.Sync([]probe.Target{runningTarget("a", succeed)}) }},
-		"removed":           {after: func(d *recorder) error { return d.set.SyncPod("u1", nil) }},
-		"removed when hung": {takes: time.Hour, after: func(d *recorder) error { return d.set.Sync(nil) }},
-		"ended":             {after: func(d *recorder) error { go d.stop(); return nil }},
-		"ended when hung":   {takes: time.Hour, after: func(d *recorder) error { go d.stop(); return nil }},
+		"replaced":         {after: func(d *recorder) error { return d.set.Sync([]probe.Target{runningTarget("a", succeed)}) }},
+		"removed":          {after: func(d *recorder) error { return d.set.SyncPod("u1", nil) }},
+		"hung and removed": {takes: time.Hour, after: func(d *recorder) error { return d.set.Sync(nil) }},
+		"ended":            {after: func(d *recorder) error { go d.stop(); return nil }},
+		"hung and ended":   {takes: time.Hour, after: func(d *recorder) error { go d.stop(); return nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := startRecorder(t, probe.Options{})
 				slow := &closableProber{Func: func(context.Context) (probe.Result, error) {
-					time.Sleep(max(test.takes, 500*time.Millisecond)) // and does not look at its context
+					time.Sleep(max(test.takes, 500*time.Millisecond)) // ignores its context
 					return probe.Result{Outcome: probe.Success}, nil
 				}}
 				require.NoError(t, d.set.Sync([]probe.Target{slow.newTarget("a")}))
@@ -111,7 +111,7 @@ func TestSetClosesProberOnlyAfterItsCallReturned(t *testing.T) {
 	}
 }
 
-// All three attempts of a probe call the same prober, which stays open even if it is replaced meanwhile.
+// All three attempts of a probe call the same prober. It stays open even if another prober replaces it during an attempt.
 func TestRetriesUseTheSameOpenProber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := startRecorder(t, probe.Options{})
@@ -142,7 +142,7 @@ func TestSharedProberClosedAfterItsLastTarget(t *testing.T) {
 	})
 }
 
-// A prober may move from one target to another in a sync, in any order.
+// A prober may move from one target to another in a sync, with the targets in any order.
 func TestProberMovedToAnotherTargetStaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		moving := &closableProber{Func: succeed}
@@ -181,7 +181,8 @@ func TestUncomparableProbersAreNotClosed(t *testing.T) {
 	})
 }
 
-// A prober is closed even if its target was removed before the loop read it, unless the prober was passed again.
+// A prober is closed even if its target was removed before the loop has read it. A prober that is passed again is not
+// closed.
 func TestProberReplacedBeforeFirstStepIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newRecorder(probe.Options{})
@@ -202,12 +203,12 @@ func TestProberReplacedBeforeFirstStepIsClosed(t *testing.T) {
 	})
 }
 
-// Run may end before it has read the last requests.
+// Run may return before it has read the last requests.
 func TestProberPassedAfterRunEndedIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		for range 20 { // as it may as well look once
+		for range 20 { // repeated, because Run may or may not read the requests
 			set, late := probe.NewSet(probe.Options{}), &closableProber{Func: succeed}
 			require.NoError(t, set.Sync([]probe.Target{late.newTarget("a")}))
 			require.NoError(t, set.SyncPod("u1", []probe.Target{late.newTarget("b")}))
@@ -245,7 +246,7 @@ func TestConcurrentClosesAreBounded(t *testing.T) {
 		require.NoError(t, d.set.Sync(targets))
 		d.linesAfter(0)
 		d.stop()
-		assert.Equal(t, 3*time.Second, time.Since(d.start), "64 in a second")
+		assert.Equal(t, 3*time.Second, time.Since(d.start), "64 probers are closed in a second")
 	})
 }
 
@@ -261,7 +262,7 @@ func TestRandomSyncsCloseEachProberOnce(t *testing.T) {
 func runRandomSyncs(t *testing.T, rnd *rand.Rand) {
 	d := startRecorder(t, probe.Options{Parallel: 2})
 	mood := &flakyProber{rnd: rnd}
-	wanted := make(map[string]*closableProber) // by container
+	wanted := make(map[string]*closableProber) // expected prober by container
 	var all []*closableProber
 	for range 200 {
 		for _, name := range []string{"a", "b", "c", "d"} {

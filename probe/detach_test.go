@@ -14,16 +14,17 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// A detached call continues while the set runs. It is cancelled a second after the context of Run, and Run waits for it.
+// A detached call continues while the set runs. It is cancelled a second after the context of Run, and Run waits for its
+// return.
 func TestDetachedCallEndsWithTheSet(t *testing.T) {
 	for name, test := range map[string]struct {
-		takes time.Duration // the call, from the timeout of the probe on
-		stop  time.Duration // when the set is stopped
-		want  time.Duration // when the call ends and Run returns
+		takes time.Duration // duration of the call after the timeout of the probe
+		stop  time.Duration // time at which the set is stopped
+		want  time.Duration // time at which the call ends and Run returns
 	}{
-		"ends while the set runs":     {takes: 3 * time.Second, stop: 8 * time.Second, want: 8 * time.Second},
-		"ends soon after the set":     {takes: 3 * time.Second, stop: 3500 * time.Millisecond, want: 4 * time.Second},
-		"is cut short after a second": {takes: time.Minute, stop: 8 * time.Second, want: 9 * time.Second},
+		"call ends while the set runs":                        {takes: 3 * time.Second, stop: 8 * time.Second, want: 8 * time.Second},
+		"call ends soon after the set is stopped":             {takes: 3 * time.Second, stop: 3500 * time.Millisecond, want: 4 * time.Second},
+		"call is cancelled a second after the set is stopped": {takes: time.Minute, stop: 8 * time.Second, want: 9 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -44,7 +45,7 @@ func TestDetachedCallEndsWithTheSet(t *testing.T) {
 				})}))
 				time.Sleep(test.stop)
 				d.stop()
-				assert.True(t, returned, "Run returns before the call")
+				assert.True(t, returned, "Run must wait for the call")
 				assert.Equal(t, test.want, time.Since(d.start))
 			})
 		})

@@ -18,7 +18,7 @@ func ExampleSet() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	set := probe.NewSet(probe.Options{
-		Rand: func() float64 { return 0 }, // begin at once
+		Rand: func() float64 { return 0 }, // the first probe starts at once
 		Hooks: probe.Hooks{ValueChanged: func(k probe.Key, v probe.Value) {
 			fmt.Printf("%s: %s\n", k, v.Outcome)
 			if v.Outcome == probe.Success {
@@ -51,7 +51,7 @@ func ExampleSet() {
 	// <nil>
 }
 
-// Three failures in a row make a liveness probe fail, and end it: the container is to be restarted.
+// Three failures in a row make a liveness probe fail. The probe then ends, because the container must be restarted.
 func ExampleState() {
 	start := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	state := probe.NewState(start).UpdateTarget(probe.Target{
@@ -73,12 +73,12 @@ func ExampleState() {
 	// 12:00:20 failure
 }
 
-// The targets of one pod, whose readiness is probed at once after an event of its runtime. The results end up in a metric.
+// The targets of one pod. Its readiness is probed at once after an event of its runtime. The results become a metric.
 func ExampleSet_SyncPod() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	set := probe.NewSet(probe.Options{
-		Rand: func() float64 { return 0 }, // begin at once
+		Rand: func() float64 { return 0 }, // the first probe starts at once
 		Hooks: probe.Hooks{ProbeFinished: func(_ probe.Key, r probe.Result, err error, _ time.Duration) {
 			switch {
 			case errors.Is(err, probe.ErrHung):
@@ -97,7 +97,7 @@ func ExampleSet_SyncPod() {
 		Spec:   probe.Spec{Period: time.Minute},
 		Prober: probe.Func(sensor),
 	}})
-	fmt.Println(err, set.Healthy() != nil) // for healthz: there are targets, and Run is not running
+	fmt.Println(err, set.Healthy() != nil) // for healthz: there are targets, but Run is not running
 	set.Trigger(key)
 	fmt.Println(set.Run(ctx), set.Status().Hung)
 	// Output:
@@ -106,7 +106,7 @@ func ExampleSet_SyncPod() {
 	// <nil> 0
 }
 
-// sensor is a prober whose call cannot be cancelled: it returns when its context ends, and the call goes on.
+// sensor is a prober whose call cannot be cancelled: it returns when its context ends, and the read continues.
 func sensor(ctx context.Context) (probe.Result, error) {
 	call, ended := probe.DetachContext(ctx)
 	output := make(chan string, 1)
@@ -122,7 +122,7 @@ func sensor(ctx context.Context) (probe.Result, error) {
 	}
 }
 
-// readSensor reads as much of the sensor as a result keeps.
+// readSensor reads at most as many bytes of the sensor as a result keeps.
 func readSensor(context.Context) string {
 	text, _ := io.ReadAll(io.LimitReader(strings.NewReader("21 degrees"), probe.MaxOutput))
 	return string(text)

@@ -45,7 +45,7 @@ func TestExecResultByExitCode(t *testing.T) {
 	}
 }
 
-// At the deadline the probe fails, whichever error the runtime returns.
+// At the deadline the probe fails, for any error of the runtime.
 func TestExecFailsAtTheDeadlineWithAnyError(t *testing.T) {
 	synctest.Test(t, testExecOutOfTime)
 }

@@ -48,7 +48,7 @@ func TestParallelLimitDelaysProbesInDueOrder(t *testing.T) {
 		require.NoError(t, d.set.Sync(targets))
 		d.linesAfter(time.Second)
 		assert.Equal(t, probe.Status{Targets: 5, InFlight: 2, Waiting: 3}, d.set.Status())
-		require.NoError(t, d.set.Sync(targets), "a list that changes nothing costs nobody a place")
+		require.NoError(t, d.set.Sync(targets), "a Sync of unchanged targets keeps the order of waiting probes")
 		d.set.Trigger(targets[4].Key)
 		assert.Contains(t, d.linesAfter(4*time.Second), "2.1s e waited 1.6s")
 		assert.Equal(t, probe.Status{Targets: 5, Delayed: 3}, d.set.Status())
@@ -60,7 +60,7 @@ func TestParallelLimitDelaysProbesInDueOrder(t *testing.T) {
 			"13.1s e probed success after 1s",
 		}, d.linesAfter(10*time.Second))
 
-		// One that is taken off the list gives its place away.
+		// A removed probe releases its slot.
 		d.linesAfter(6 * time.Second) // 21s
 		assert.Equal(t, 3, d.set.Status().Waiting)
 		require.NoError(t, d.set.Sync(targets[:3]))
@@ -108,7 +108,7 @@ func TestRunningProbeCancelledWhenContainerStops(t *testing.T) {
 		require.NoError(t, d.set.Sync([]probe.Target{a}))
 		assert.Equal(t, []string{"1s a Readiness a2 failure"}, d.linesAfter(time.Second))
 		assert.Equal(t, 1, ended)
-		assert.Equal(t, 1, d.set.Status().InFlight, "the new container is being asked")
+		assert.Equal(t, 1, d.set.Status().InFlight, "the new container is being probed")
 
 		a.Running = false
 		require.NoError(t, d.set.Sync([]probe.Target{a}))
@@ -147,9 +147,9 @@ func TestHungProberIsGivenUp(t *testing.T) {
 			"30s b probed success after 0s",
 		}, d.linesAfter(30*time.Second))
 		assert.Equal(t, probe.Status{Targets: 2, Hung: 1, Delayed: 1}, d.set.Status())
-		assert.Equal(t, []string{`35s a error "prober does not return" after 2s`}, d.linesAfter(5*time.Second), "called again when it had returned")
+		assert.Equal(t, []string{`35s a error "prober does not return" after 2s`}, d.linesAfter(5*time.Second), "a prober that has returned is called again")
 
-		require.NoError(t, d.set.Sync([]probe.Target{b}), "also one that is no longer wanted is still counted")
+		require.NoError(t, d.set.Sync([]probe.Target{b}), "the call of a removed target still counts as hung")
 		d.linesAfter(0)
 		assert.Equal(t, probe.Status{Targets: 1, Hung: 1, Delayed: 1}, d.set.Status())
 		d.linesAfter(33 * time.Second)

@@ -35,14 +35,14 @@ func unresponsivePod(uid string, probes int, timeout time.Duration) []probe.Targ
 	return all
 }
 
-// Pods whose servers never respond delay the probes of another pod by about a second, for any timeouts, and hold a bounded number
-// of goroutines.
+// Pods whose servers never respond delay the probes of another pod by about a second, with any timeouts, and use a bounded
+// number of goroutines.
 func TestUnresponsivePodsDelayOtherPodsBoundedly(t *testing.T) {
-	const longest = math.MaxInt32 * time.Second // of the API
+	const longest = math.MaxInt32 * time.Second // longest timeout of the API
 	for _, test := range []struct {
 		pods, probes int
 		timeout      time.Duration
-		most         int // in flight
+		most         int // most calls in flight
 	}{
 		{pods: 1, probes: 256, timeout: longest, most: 64},
 		{pods: 4, probes: 64, timeout: longest, most: 256},
@@ -118,7 +118,7 @@ func TestSlowProbeEndsAtItsTimeout(t *testing.T) {
 	})
 }
 
-// The prober call of a terminated container counts for its pod until it returns.
+// The prober call of a terminated container counts against the limit of its pod until it returns.
 func TestCancelledProberCountsUntilItReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := startRecorder(t, probe.Options{PodParallel: 2})
@@ -136,7 +136,7 @@ func TestCancelledProberCountsUntilItReturns(t *testing.T) {
 		assert.Equal(t, probe.Status{Targets: 1, Waiting: 1}, d.set.Status())
 		require.NoError(t, d.set.Sync(nil))
 		d.linesAfter(100 * time.Millisecond)
-		require.NoError(t, d.set.Sync([]probe.Target{deaf}), "a pod that comes back has the same probers")
+		require.NoError(t, d.set.Sync([]probe.Target{deaf}), "a pod that is added again has the same probers")
 		d.linesAfter(time.Second)
 		assert.Equal(t, probe.Status{Targets: 1, Waiting: 1}, d.set.Status())
 		d.linesAfter(20 * time.Second)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An importer of package probe links no HTTP client: that is in package httpprobe.
+// Importing package probe does not link an HTTP client, which package httpprobe needs.
 func TestPackageImportsNoHTTP(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	require.NoError(t, err)

@@ -15,10 +15,10 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// Probes due within 10 ms of another one start together, at the end of the 10 ms. A triggered probe does not wait.
+// Probes that are due within 10 ms of each other start together, at the end of the 10 ms. A triggered probe does not wait.
 func TestProbesDueWithin10msStartTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var spread float64 // of ten seconds
+		var spread float64 // fraction of the period of ten seconds
 		d := startRecorder(t, probe.Options{Rand: func() float64 { return spread }})
 		var targets []probe.Target
 		add := func(name string, at time.Duration) {
@@ -39,7 +39,7 @@ func TestProbesDueWithin10msStartTogether(t *testing.T) {
 			"110ms c Readiness c1 success", "110ms c probed success after 0s",
 		}, d.linesAfter(13*time.Millisecond)) // 112ms
 		d.set.Trigger(targets[0].Key)
-		assert.ElementsMatch(t, []string{ // d is due, and asked with it
+		assert.ElementsMatch(t, []string{ // d is due and is probed together with a
 			"112ms a probed success after 0s", "112ms d Readiness d1 success", "112ms d probed success after 0s",
 		}, d.linesAfter(time.Millisecond)) // 113ms
 		add("new", 0)
@@ -47,7 +47,7 @@ func TestProbesDueWithin10msStartTogether(t *testing.T) {
 			"113ms new Readiness new1 failure", "113ms new Readiness new1 success", "113ms new probed success after 0s",
 		}, d.linesAfter(26*time.Millisecond)) // 139ms
 		assert.Equal(t, []string{"140ms e Readiness e1 success", "140ms e probed success after 0s"}, d.linesAfter(time.Millisecond))
-		assert.Zero(t, d.set.Status().Delayed, "that is no delay")
+		assert.Zero(t, d.set.Status().Delayed, "waiting for 10 ms is no delay")
 	})
 }
 
@@ -62,7 +62,7 @@ func TestProbesKeepMinPeriod(t *testing.T) {
 			target.Spec.Period = probe.MinPeriod
 			targets = append(targets, target)
 		}
-		require.NoError(t, d.set.Sync(targets)) // due after 3, 6 and 9 ms
+		require.NoError(t, d.set.Sync(targets)) // the first probes are due after 3, 6 and 9 ms
 		d.linesAfter(50 * time.Millisecond)
 		assert.ElementsMatch(t, []string{
 			"53ms a probed success after 0s", "53ms b probed success after 0s", "53ms c probed success after 0s",
@@ -72,7 +72,7 @@ func TestProbesKeepMinPeriod(t *testing.T) {
 	})
 }
 
-// After a late probe, the next one runs on its tick again.
+// After a late probe, the next one runs at its regular time again.
 func TestLateProbeReturnsToItsTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -86,7 +86,7 @@ func TestLateProbeReturnsToItsTicks(t *testing.T) {
 			Rand: func() float64 { return 0 },
 			Hooks: probe.Hooks{ProbeFinished: func(probe.Key, probe.Result, error, time.Duration) {
 				if len(at) == 1 {
-					time.Sleep(13 * time.Millisecond) // hooks should not
+					time.Sleep(13 * time.Millisecond) // a slow hook makes the next probe late
 				}
 			}},
 		})

@@ -5,5 +5,5 @@
 
 package probe_test
 
-// raceEnabled reports whether the race detector is in.
+// raceEnabled reports whether the race detector is enabled.
 const raceEnabled = true

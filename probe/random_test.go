@@ -34,12 +34,12 @@ func (d *lockedRand) Uint64() uint64 {
 	return d.pcg.Uint64()
 }
 
-// flakyProber is a prober that takes random times, ignores its context, fails and returns errors, until the test makes it normal.
+// flakyProber is a prober that takes random times, ignores its context, fails and returns errors, until the test sets calm.
 type flakyProber struct {
 	rnd   *rand.Rand
 	calm  atomic.Bool
-	calls atomic.Int32 // that have not returned
-	most  atomic.Int32 // of calls
+	calls atomic.Int32 // running calls
+	most  atomic.Int32 // maximum of calls
 }
 
 func (m *flakyProber) Probe(ctx context.Context) (probe.Result, error) {
@@ -64,7 +64,7 @@ func (m *flakyProber) Probe(ctx context.Context) (probe.Result, error) {
 	return succeed(ctx)
 }
 
-// After random operations, the limits of the set and of each pod always held, and finally every probe is on its ticks.
+// During random operations, the limits of the set and of each pod hold. Afterwards every probe runs at its regular times.
 func TestRandomOperations(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -26,7 +26,7 @@ func FuzzParseRecord(f *testing.F) {
 		require.Equal(t, r, again)
 		for i := range line {
 			_, err := parseRecord(line[:i])
-			require.Error(t, err, "a line is whole or nothing")
+			require.Error(t, err, "a truncated line is rejected")
 		}
 	})
 }

@@ -20,7 +20,7 @@ import (
 type recorder struct {
 	set   *probe.Set
 	start time.Time
-	stop  func() // ends Run and waits for it
+	stop  func() // cancels Run and waits for its return
 
 	mu    sync.Mutex // guards lines
 	lines []string

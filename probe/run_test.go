@@ -14,11 +14,11 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// A missing Run must not look like slow containers, and two loops must not probe one container.
+// Healthy reports a missing Run, and a second Run is rejected.
 func TestHealthyFailsWithoutRunAndSecondRunFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := probe.NewSet(probe.Options{})
-		require.NoError(t, s.Healthy(), "there is nothing to probe")
+		require.NoError(t, s.Healthy(), "a set without targets is healthy")
 		prober := probe.Func(func(context.Context) (probe.Result, error) { return probe.Result{}, nil })
 		require.NoError(t, s.Sync([]probe.Target{{
 			Key: probe.Key{PodUID: "u", Container: "c", Kind: probe.Readiness}, ContainerID: "id", Running: true, Started: true,
@@ -32,6 +32,6 @@ func TestHealthyFailsWithoutRunAndSecondRunFails(t *testing.T) {
 		require.EqualError(t, s.Run(ctx), "probe.Set: second call of Run")
 		cancel()
 		synctest.Wait()
-		require.Error(t, s.Healthy(), "it has ended")
+		require.Error(t, s.Healthy(), "Run has returned")
 	})
 }

@@ -16,18 +16,18 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// Ten thousand probes with a period of ten seconds each run sixty times in ten minutes. None waits, and the number of running
-// probes corresponds to the response times.
+// Ten thousand probes with a period of ten seconds run sixty times each in ten minutes. None waits, and the number of
+// running probes corresponds to the duration of a probe.
 func TestTenThousandProbesRunOnTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
 	n := 10_000
 	if raceEnabled {
-		n /= 10 // takes ten times as long
+		n /= 10 // the race detector makes the test ten times slower
 	}
-	const takes = 50 * time.Millisecond // a probe
-	together := n * 10 / 9900           // probes that begin every 10 ms
+	const takes = 50 * time.Millisecond // duration of a probe
+	together := n * 10 / 9900           // probes that start every 10 ms
 	flying := 5 * together
 	synctest.Test(t, func(t *testing.T) {
 		spread := 0.0
@@ -36,13 +36,13 @@ func TestTenThousandProbesRunOnTime(t *testing.T) {
 		for i := range targets {
 			targets[i].Spec.Period = 10 * time.Second
 			targets[i].Prober = probe.Func(func(context.Context) (probe.Result, error) {
-				asked[i]++ // never twice at a time
+				asked[i]++ // without a lock, because a probe never runs twice at a time
 				time.Sleep(takes)
 				return probe.Result{Outcome: probe.Success}, nil
 			})
 		}
 		s := probe.NewSet(probe.Options{
-			Rand: func() float64 { spread++; return 0.99 * spread / float64(n) }, // the last begins before the end
+			Rand: func() float64 { spread++; return 0.99 * spread / float64(n) }, // the last first probe starts before the end of the period
 			Hooks: probe.Hooks{ProbeFinished: func(k probe.Key, r probe.Result, err error, took time.Duration) {
 				if err != nil || r.Outcome != probe.Success || took != takes {
 					t.Errorf("%s: %v, %v after %v", k, r, err, took)
@@ -52,7 +52,7 @@ func TestTenThousandProbesRunOnTime(t *testing.T) {
 		require.NoError(t, s.Sync(targets))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		others := runtime.NumGoroutine() + 2 // Run, and the goroutine of its context
+		others := runtime.NumGoroutine() + 2 // plus Run and the goroutine of its context
 		done := make(chan error)
 		go func() { done <- s.Run(ctx) }()
 		time.Sleep(5 * time.Second)

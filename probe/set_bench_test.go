@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// manyTargets returns n targets with strings of their own.
+// manyTargets returns n targets that share no strings.
 func manyTargets(n int) []probe.Target {
 	all := make([]probe.Target, n)
 	for i := range all {
@@ -56,11 +56,11 @@ func TestWaitingProbeNeedsLessThan1KiB(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// BenchmarkProbe measures the cost of one probe of 10,000 for the set, without its prober.
+// BenchmarkProbe measures one probe in a set of 10,000 targets, without its prober.
 func BenchmarkProbe(b *testing.B) {
 	targets := manyTargets(10_000)
 	for i := range targets {
-		targets[i].Spec.Period = 10 * time.Millisecond // more than can be done: the loop is never idle
+		targets[i].Spec.Period = 10 * time.Millisecond // too short for all probes, so that the loop is never idle
 	}
 	done := make(chan struct{})
 	left := b.N
@@ -81,7 +81,6 @@ func BenchmarkProbe(b *testing.B) {
 	wg.Wait()
 }
 
-// BenchmarkSync measures a Sync of 10,000 unchanged targets.
 func BenchmarkSync(b *testing.B) {
 	targets := manyTargets(10_000)
 	s := probe.NewSet(probe.Options{})
@@ -96,7 +95,7 @@ func BenchmarkSync(b *testing.B) {
 	wg.Wait()
 }
 
-// BenchmarkState measures a result and the next state.
+// BenchmarkState measures recording a result and computing the next probe.
 func BenchmarkState(b *testing.B) {
 	now := time.Now()
 	state := probe.NewState(now).UpdateTarget(runningTarget("a", succeed), probe.PreviousRun{AgentStart: now}, now)

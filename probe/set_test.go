@@ -33,7 +33,7 @@ func TestSetProbesEveryPeriod(t *testing.T) {
 	})
 }
 
-// An unchanged list of targets changes and starts nothing; removed targets are removed.
+// A Sync with unchanged targets changes and starts nothing. A Sync without a target removes it.
 func TestSyncWithUnchangedTargetsChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := startRecorder(t, probe.Options{})
@@ -49,7 +49,7 @@ func TestSyncWithUnchangedTargetsChangesNothing(t *testing.T) {
 		assert.False(t, ok)
 		assert.Equal(t, 1, d.set.Status().Targets)
 
-		require.NoError(t, d.set.Sync([]probe.Target{a, b}), "b alone begins anew")
+		require.NoError(t, d.set.Sync([]probe.Target{a, b}), "only b is new")
 		assert.Equal(t, []string{"9s b Readiness b1 failure", "9s b Readiness b1 success", "9s b probed success after 0s"}, d.linesAfter(0))
 		assert.Equal(t, []string{"10s a probed success after 0s"}, d.linesAfter(time.Second))
 	})
@@ -90,7 +90,7 @@ Readiness probe of container "bad" of pod "": field PodUID: is empty
 Readiness probe of container "" of pod "u1": field Container: is empty
 Kind(7) probe of container "bad" of pod "u1": field Kind: 7 is none of Startup, Readiness and Liveness
 Readiness probe of container "good" of pod "u1": has two targets`)
-		assert.Len(t, d.linesAfter(time.Second), 3, "the good one is probed once")
+		assert.Len(t, d.linesAfter(time.Second), 3, "the valid target is probed once")
 	})
 }
 
@@ -104,10 +104,10 @@ func TestTriggerProbesNow(t *testing.T) {
 		d.set.Trigger(a.Key)
 		d.set.Trigger(probe.Key{PodUID: "nobody"})
 		assert.Equal(t, []string{"4.5s a probed failure after 500ms"}, d.linesAfter(time.Second))
-		assert.Empty(t, d.linesAfter(9*time.Second-1), "the period begins with the trigger")
+		assert.Empty(t, d.linesAfter(9*time.Second-1), "the period restarts with the trigger")
 		assert.Equal(t, []string{"14.5s a probed failure after 500ms"}, d.linesAfter(time.Second))
 
-		time.Sleep(9100 * time.Millisecond) // 24.1s, in the middle of a probe
+		time.Sleep(9100 * time.Millisecond) // 24.1s, during a probe
 		d.set.Trigger(a.Key)
 		assert.Equal(t, []string{"24.5s a probed failure after 500ms", "25s a probed failure after 500ms"}, d.linesAfter(2*time.Second))
 	})
@@ -126,7 +126,7 @@ func TestFirstProbesSpreadAfterAgentStart(t *testing.T) {
 	})
 }
 
-// A container of a previous agent that was listed as stopped for a moment does not keep the value Failure.
+// A container of a previous agent is listed as stopped for a moment: it must not keep the value Failure.
 func TestAdoptedContainerHasNoValueAfterItRunsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := startRecorder(t, probe.Options{Rand: func() float64 { return 0.5 }})
@@ -143,7 +143,7 @@ func TestAdoptedContainerHasNoValueAfterItRunsAgain(t *testing.T) {
 	})
 }
 
-// A container with all three probes, from its start to its restart, with the results fed back into the targets.
+// A container with all three probes, from its start to its restart. The test copies results into the targets.
 func TestAllProbesFromStartToRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := startRecorder(t, probe.Options{})

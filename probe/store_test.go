@@ -19,7 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// runAgent runs an agent with a store for a second and returns its recorded lines. A minute passes before the next agent.
+// runAgent runs an agent with a store for a second and returns its recorded lines. It advances the time by a minute before
+// the next agent.
 func runAgent(t *testing.T, path string, targets ...probe.Target) []string {
 	d := startRecorder(t, probe.Options{Store: path, Rand: func() float64 { return 0.5 }})
 	require.NoError(t, d.set.Sync(targets))
@@ -39,7 +40,7 @@ func TestStoreKeepsResultsForARestartedAgent(t *testing.T) {
 		for _, target := range []*probe.Target{&a, &s, &l} {
 			target.Spec = probe.Spec{Period: 200 * time.Millisecond, FailureThreshold: 2}
 		}
-		assert.Len(t, runAgent(t, path, a, s, l), 14, "everything is found out")
+		assert.Len(t, runAgent(t, path, a, s, l), 14, "the first agent probes all targets")
 
 		a.Spec.Period, a.Prober = 10*time.Second, probe.Func(fail)
 		fail := func(target *probe.Target) { target.Prober = probe.Func(fail) }
@@ -51,15 +52,15 @@ func TestStoreKeepsResultsForARestartedAgent(t *testing.T) {
 			"0s s Startup s1 success",
 			"0s l Liveness l1 failure",
 			"0s b Readiness b1 failure",
-		}, runAgent(t, path, a, s, l, b), "not ready is said of new containers only; what is settled is not asked again")
+		}, runAgent(t, path, a, s, l, b), "only the new container is not ready, and only its probe runs")
 
 		a.ContainerID = "a2"
 		a.StartedAt = time.Now()
-		assert.Equal(t, []string{"0s a Readiness a2 failure"}, runAgent(t, path, a), "of another container nothing is known")
+		assert.Equal(t, []string{"0s a Readiness a2 failure"}, runAgent(t, path, a), "a new container has no stored result")
 	})
 }
 
-// The Failure of a stopped container is not stored: it must not count for a container that has yet to start.
+// The Failure of a stopped container is not stored: it must not count for the next container.
 func TestStoreHasNoResultOfAStoppedContainer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "probes")
 	synctest.Test(t, func(t *testing.T) {
@@ -153,7 +154,7 @@ func TestStoreFileIsCompacted(t *testing.T) {
 	})
 }
 
-// Records without a target in the first hour are removed then, and not before.
+// Records that have no target within the first hour are removed after that hour, not before.
 func TestStoreRemovesUnclaimedRecordsAfterAnHour(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "probes")
 	synctest.Test(t, func(t *testing.T) {
@@ -218,7 +219,7 @@ func TestStoreCreatesItsDirectory(t *testing.T) {
 	})
 }
 
-// Stored results are returned before Run. After an hour, results of containers without a target are removed.
+// Stored results are returned before Run is called. After an hour, results of containers without a target are removed.
 func TestStoredResultsReturnedBeforeRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "probes")
 	synctest.Test(t, func(t *testing.T) {

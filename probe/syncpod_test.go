@@ -49,7 +49,7 @@ func TestSyncPodReplacesTargetsOfOnePod(t *testing.T) {
 
 		require.NoError(t, d.set.SyncPod("p", []probe.Target{a, b}))
 		require.NoError(t, d.set.SyncPod("q", []probe.Target{c}))
-		assert.Empty(t, d.linesAfter(time.Second), "the same again changes nothing")
+		assert.Empty(t, d.linesAfter(time.Second), "unchanged targets change nothing")
 
 		a.ContainerID = "a2"
 		require.NoError(t, d.set.SyncPod("p", []probe.Target{a}))
@@ -63,9 +63,9 @@ func TestSyncPodReplacesTargetsOfOnePod(t *testing.T) {
 		assert.Equal(t, []string{"3s a Readiness removed"}, d.linesAfter(time.Second))
 		assert.Equal(t, 1, d.set.Status().Targets)
 
-		require.NoError(t, d.set.SyncPod("p", []probe.Target{b}), "the pod comes back")
+		require.NoError(t, d.set.SyncPod("p", []probe.Target{b}), "the removed pod is added again")
 		d.linesAfter(0)
-		require.NoError(t, d.set.Sync(nil), "and goes with all others")
+		require.NoError(t, d.set.Sync(nil), "Sync removes the pods of SyncPod too")
 		assert.ElementsMatch(t, []string{"4s b Readiness removed", "4s c Readiness removed"}, d.linesAfter(0))
 		assert.Equal(t, probe.Status{}, d.set.Status())
 	})
@@ -87,7 +87,7 @@ Readiness probe of container "d" of pod "": field PodUID: is empty`)
 	})
 }
 
-// Several requests before the next step have the effect of single requests.
+// Several requests before the next step have the effect of the same requests one by one.
 func TestRequestsBeforeRunAreAppliedInOrder(t *testing.T) {
 	node := func(targets ...probe.Target) func(*probe.Set) error {
 		return func(s *probe.Set) error { return s.Sync(targets) }
@@ -100,15 +100,15 @@ func TestRequestsBeforeRunAreAppliedInOrder(t *testing.T) {
 		requests []func(*probe.Set) error
 		want     []string
 	}{
-		"all, then a pod":             {[]func(*probe.Set) error{all, pod("p", podTarget("p", "b"))}, []string{"p/b", "q/c"}},
-		"all, then a pod is gone":     {[]func(*probe.Set) error{all, pod("p")}, []string{"q/c"}},
-		"all, then another pod":       {[]func(*probe.Set) error{all, pod("r", podTarget("r", "d"))}, []string{"p/a", "q/c", "r/d"}},
-		"a pod, then all":             {[]func(*probe.Set) error{pod("p", podTarget("p", "b")), pod("r", podTarget("r", "d")), all}, []string{"p/a", "q/c"}},
-		"a pod twice":                 {[]func(*probe.Set) error{pod("p", podTarget("p", "a")), pod("p", podTarget("p", "b"))}, []string{"p/b"}},
-		"a pod goes and comes":        {[]func(*probe.Set) error{all, pod("p"), pod("p", podTarget("p", "b"))}, []string{"p/b", "q/c"}},
-		"a pod, all, the pod":         {[]func(*probe.Set) error{pod("p", podTarget("p", "b")), all, pod("p", podTarget("p", "d"))}, []string{"p/d", "q/c"}},
-		"nothing, then a pod":         {[]func(*probe.Set) error{all, node(), pod("p", podTarget("p", "b"))}, []string{"p/b"}},
-		"what was there stays or not": {[]func(*probe.Set) error{all, pod("q", podTarget("q", "c"), podTarget("q", "d"))}, []string{"p/a", "q/c", "q/d"}},
+		"all pods, then one pod":     {[]func(*probe.Set) error{all, pod("p", podTarget("p", "b"))}, []string{"p/b", "q/c"}},
+		"all pods, then one removed": {[]func(*probe.Set) error{all, pod("p")}, []string{"q/c"}},
+		"all pods, then another pod": {[]func(*probe.Set) error{all, pod("r", podTarget("r", "d"))}, []string{"p/a", "q/c", "r/d"}},
+		"pods, then all pods":        {[]func(*probe.Set) error{pod("p", podTarget("p", "b")), pod("r", podTarget("r", "d")), all}, []string{"p/a", "q/c"}},
+		"one pod twice":              {[]func(*probe.Set) error{pod("p", podTarget("p", "a")), pod("p", podTarget("p", "b"))}, []string{"p/b"}},
+		"pod removed and added":      {[]func(*probe.Set) error{all, pod("p"), pod("p", podTarget("p", "b"))}, []string{"p/b", "q/c"}},
+		"pod, all pods, pod":         {[]func(*probe.Set) error{pod("p", podTarget("p", "b")), all, pod("p", podTarget("p", "d"))}, []string{"p/d", "q/c"}},
+		"no pods, then one pod":      {[]func(*probe.Set) error{all, node(), pod("p", podTarget("p", "b"))}, []string{"p/b"}},
+		"one target kept, one added": {[]func(*probe.Set) error{all, pod("q", podTarget("q", "c"), podTarget("q", "d"))}, []string{"p/a", "q/c", "q/d"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestRequestsBeforeRunAreAppliedInOrder(t *testing.T) {
 	}
 }
 
-// However requests are batched, the last targets of each pod are probed.
+// For any batching of requests, the last targets of each pod are probed.
 func TestLastRequestOfEachPodCounts(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestLastRequestOfEachPodCounts(t *testing.T) {
 
 func runRandomRequests(t *testing.T, rnd *rand.Rand) {
 	d := startRecorder(t, probe.Options{})
-	said := make(map[string][]probe.Target) // by pod
+	said := make(map[string][]probe.Target) // expected targets by pod
 	some := func(pod string) (targets []probe.Target) {
 		for _, name := range []string{"a", "b", "c"} {
 			if rnd.IntN(2) > 0 {
@@ -172,7 +172,7 @@ func runRandomRequests(t *testing.T, rnd *rand.Rand) {
 	}
 }
 
-// podChanger changes one pod of many repeatedly, and waits each time until the set has applied the change.
+// podChanger repeatedly changes one pod of many and waits until the set has applied the change.
 type podChanger struct {
 	set     *probe.Set
 	target  probe.Target

@@ -56,12 +56,12 @@ func TestTCPLeavesNoPortInTimeWait(t *testing.T) {
 		got, err := probeOnce(t, p, long)
 		require.NoError(t, err)
 		require.Equal(t, probe.Success, got.Outcome)
-		require.True(t, errors.Is(<-ends, io.EOF), "the server reads an ordinary end")
+		require.True(t, errors.Is(<-ends, io.EOF), "the server reads an orderly close")
 	}
 	assert.Zero(t, countTimeWait(t, port))
 }
 
-// The server accepts no connections, and the kernel drops new ones once its queue is full.
+// The server accepts no connections, and the kernel drops new connections once the queue is full.
 func TestTCPFailsWhenTheBacklogIsFull(t *testing.T) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)

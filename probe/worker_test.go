@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// worker is the kubelet's worker as in doProbe of pkg/kubelet/prober/worker.go, without times: it checks its container, may
+// worker is a model of doProbe of the kubelet's pkg/kubelet/prober/worker.go, without times. It checks its container, may
 // probe, and stores the result.
 type worker struct {
 	kind             probe.Kind
@@ -26,7 +26,7 @@ type worker struct {
 	onHold  bool
 }
 
-// doProbe reports whether it probed, and so used the result answer.
+// doProbe reports whether the worker probed, and so used answer as the result.
 func (w *worker) doProbe(t probe.Target, waits bool, answer probe.Outcome, err bool) (asked bool) {
 	if t.ContainerID == "" {
 		return false
@@ -102,7 +102,7 @@ func compareWithKubelet(t *testing.T, kind, success, failure uint8, events []byt
 		now = now.Add(time.Duration(step>>5) * 500 * time.Millisecond)
 		answer, err := probe.Failure, false
 		switch step & 15 {
-		case 0: // the next container, which is not seen before it runs: the kubelet would hold that against it
+		case 0: // The next container is running when it is first observed. The kubelet would record a failure for one that is not.
 			target.ContainerID, ids = ids[:1], ids[1:]+ids[:1]
 			target.Running, target.Started, target.StartedAt = true, target.Kind != probe.Startup, now
 		case 1:
@@ -122,7 +122,7 @@ func compareWithKubelet(t *testing.T, kind, success, failure uint8, events []byt
 		state = state.UpdateTarget(target, probe.PreviousRun{}, now)
 		w.doProbe(target, true, 0, false)
 		if due := state.NextProbe(); !due.IsZero() && !due.After(now) {
-			require.True(t, w.doProbe(target, waits, answer, err), "asked although it may not be")
+			require.True(t, w.doProbe(target, waits, answer, err), "a probe is due although the kubelet's worker would not probe")
 			state = state.StartProbe(now)
 			require.True(t, state.NextProbe().After(now) && state.NextProbe().Sub(now) <= 3*time.Second)
 			if !err {

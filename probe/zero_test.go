@@ -22,7 +22,7 @@ func minimalTarget(name string, kind probe.Kind) probe.Target {
 	}
 }
 
-// A container without a startup probe is probed even if Target.Started is not set, as in targets that are written by hand.
+// A container without a startup probe is probed even if Target.Started is not set, as in targets of other programs.
 func TestContainerWithoutStartupProbeIsProbedWithoutStarted(t *testing.T) {
 	for name, sync := range map[string]func(*probe.Set, ...probe.Target) error{
 		"Sync":    func(s *probe.Set, targets ...probe.Target) error { return s.Sync(targets) },
@@ -36,13 +36,13 @@ func TestContainerWithoutStartupProbeIsProbedWithoutStarted(t *testing.T) {
 				assert.Contains(t, lines, "0s a probed success after 0s")
 				assert.Contains(t, lines, "10s b probed success after 0s")
 
-				// With a startup probe they wait for the word, even if that one is refused.
+				// With a startup probe, its other probes wait for Started, even if the startup probe is invalid.
 				startup := minimalTarget("b", probe.Startup)
 				require.NoError(t, sync(d.set, minimalTarget("a", probe.Readiness), minimalTarget("b", probe.Liveness), startup))
 				assert.Equal(t, []string{
 					"10s b Startup b1 unknown", "10s b Startup b1 success", "10s b probed success after 0s",
 					"20s a probed success after 0s", "30s a probed success after 0s",
-				}, d.linesAfter(20*time.Second), "b is asked by its startup probe alone")
+				}, d.linesAfter(20*time.Second), "only the startup probe of b runs")
 				startup.Spec.Period = -1
 				require.ErrorContains(t, sync(d.set, minimalTarget("b", probe.Liveness), startup), "field Period")
 				assert.Equal(t, []string{"30s a Readiness removed", "30s b Startup removed"}, d.linesAfter(30*time.Second))
@@ -67,7 +67,7 @@ func TestInitialDelayWithoutStartedAt(t *testing.T) {
 		a.Running = true
 		require.NoError(t, d.set.Sync([]probe.Target{a}))
 		time.Sleep(5 * time.Second)
-		require.NoError(t, d.set.Sync([]probe.Target{a})) // the time of a later word does not count
+		require.NoError(t, d.set.Sync([]probe.Target{a})) // a later Sync must not restart the initial delay
 		d.set.Trigger(a.Key)
 		lines := d.linesAfter(25 * time.Second)
 		require.NotEmpty(t, lines)
@@ -75,6 +75,6 @@ func TestInitialDelayWithoutStartedAt(t *testing.T) {
 		a.ContainerID = "a2"
 		require.NoError(t, d.set.Sync([]probe.Target{a}))
 		lines = d.linesAfter(30 * time.Second)
-		assert.Equal(t, "1m0s a probed success after 0s", lines[len(lines)-1], "another container starts later")
+		assert.Equal(t, "1m0s a probed success after 0s", lines[len(lines)-1], "the initial delay restarts with another container")
 	})
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Without file descriptors, a probe is an error and no failure. Not parallel: the limit is that of the process.
+// Without file descriptors, a probe returns an error, not a failure. The test is not parallel, because the limit applies to
+// the process.
 func TestProbeWithoutFileDescriptorsIsAnError(t *testing.T) {
 	l := listen(t, "127.0.0.1:0")
 	startServer(t, l, newHealthServer())
@@ -33,5 +34,5 @@ func TestProbeWithoutFileDescriptorsIsAnError(t *testing.T) {
 	result, err := p.Probe(ctx)
 	require.ErrorIs(t, err, syscall.EMFILE)
 	assert.Zero(t, result)
-	assert.Equal(t, success(), probeOnce(t, warm, long), "a connection that is open needs no other")
+	assert.Equal(t, success(), probeOnce(t, warm, long), "an open connection needs no file descriptor")
 }

@@ -30,7 +30,7 @@ func TestConnectionIsReused(t *testing.T) {
 	assert.Len(t, l.connections(), 1)
 
 	require.NoError(t, p.Close())
-	assert.Equal(t, success(), probeOnce(t, p, long), "a closed prober connects anew")
+	assert.Equal(t, success(), probeOnce(t, p, long), "a closed prober opens a new connection")
 	assert.Len(t, l.connections(), 2)
 }
 
@@ -47,7 +47,7 @@ func TestFreshConnections(t *testing.T) {
 	assert.Len(t, l.connections(), 3)
 }
 
-// A server that is restarted at its address is probed on a new connection, without a failure in between.
+// After a restart at its address, the server is probed on a new connection, without a failure in between.
 func TestProbeSucceedsAfterServerRestart(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
@@ -79,7 +79,7 @@ func TestProbeRepeatsWhenReusedConnectionBreaks(t *testing.T) {
 	assert.Len(t, l.connections(), 2)
 }
 
-// A connection without a response is not reused.
+// A connection on which no response arrives is not reused.
 func TestUnresponsiveConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
@@ -115,12 +115,12 @@ func TestConcurrentProbes(t *testing.T) {
 	probes.Wait()
 }
 
-// Not parallel: it counts goroutines of gRPC, and waits until those of previous tests have returned.
+// The test is not parallel, because it counts goroutines of gRPC. It waits until goroutines of previous tests have returned.
 func TestNoGoroutinesBeforeFirstProbeAndAfterClose(t *testing.T) {
 	clients := func() int {
 		stacks := make([]byte, 4<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
-		return strings.Count(string(stacks), "transport.NewHTTP2Client") // where a client's goroutines are created
+		return strings.Count(string(stacks), "transport.NewHTTP2Client") // the function that starts the goroutines of a client
 	}
 	gone := func() bool { return clients() == 0 }
 	require.Eventually(t, gone, time.Minute, 5*time.Millisecond)
@@ -135,7 +135,7 @@ func TestNoGoroutinesBeforeFirstProbeAndAfterClose(t *testing.T) {
 	require.Eventually(t, gone, time.Minute, 5*time.Millisecond)
 }
 
-// The cost of a probe on a reused and on a new connection.
+// BenchmarkProbe measures a probe on a reused and on a new connection.
 func BenchmarkProbe(b *testing.B) {
 	for name, fresh := range map[string]bool{"kept": false, "new": true} {
 		b.Run(name, func(b *testing.B) {

@@ -125,7 +125,7 @@ func answerCall(conn net.Conn, answer []byte) {
 	}
 }
 
-// hostileAnswers returns responses that are as large as HTTP/2 permits, each in another way.
+// hostileAnswers returns responses of the largest sizes that HTTP/2 permits, each in another field.
 func hostileAnswers() map[string][]byte {
 	const size = 15 << 20
 	big := strings.Repeat("x", 4000)

@@ -24,10 +24,10 @@ import (
 	"github.com/seed81659283/nodeagent/probe/grpcprobe"
 )
 
-// long is a timeout that no test reaches.
+// long is a timeout for probes that must not time out.
 const long = 30 * time.Second
 
-// The time that a probe had is less than it was given where the machine is busy. See TestRoundTimeout.
+// Texts of timeouts. On a busy machine the time that remains for a probe is less than its timeout; see TestRoundTimeout.
 const (
 	lateCall    = `^timeout: health rpc did not complete within [0-9.]+m?s$`
 	lateConnect = `^timeout: failed to connect service "%s" within [0-9.]+m?s: context deadline exceeded$`
@@ -123,7 +123,7 @@ func TestDefaultTimeoutWithoutDeadline(t *testing.T) {
 	result, err := newProber(t, l.config()).Probe(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, probe.Failure, result.Outcome)
-	assert.Regexp(t, "^timeout: .* within 1s(:|$)", result.Output, "or it was not even connected by then")
+	assert.Regexp(t, "^timeout: .* within 1s(:|$)", result.Output, "the timeout of the call or, on a busy machine, of the connection")
 }
 
 // closedPort returns a probe of a port without a listener.
@@ -139,7 +139,7 @@ func TestRefusedConnectionFails(t *testing.T) {
 	cfg := closedPort(t)
 	start := time.Now()
 	result := probeOnce(t, newProber(t, cfg), long)
-	assert.Less(t, time.Since(start), long/2, "the probe ends with the refusal")
+	assert.Less(t, time.Since(start), long/2, "a refused connection ends the probe at once")
 	assert.Equal(t, probe.Failure, result.Outcome)
 	address := fmt.Sprintf("127.0.0.1:%d", cfg.Port)
 	assert.Regexp(t, `^error: failed to connect service at "`+address+`": .*connect: connection refused"$`, result.Output)
@@ -158,13 +158,13 @@ func TestProbeSucceedsWithoutBackOffAfterRefusal(t *testing.T) {
 		assert.Equal(t, success(), probeOnce(t, p, long))
 		took = min(took, time.Since(start))
 	}
-	assert.Less(t, took, 700*time.Millisecond, "of ten, on a machine that may be busy")
+	assert.Less(t, took, 700*time.Millisecond, "the fastest of ten attempts, because the machine may be busy")
 }
 
-// A server that accepts connections and sends nothing fails at the timeout; one with another protocol fails at once.
+// A server that accepts connections and sends nothing fails at the timeout. A server with another protocol fails at once.
 func TestServersWithoutGRPCFail(t *testing.T) {
 	t.Parallel()
-	l := listen(t, "127.0.0.1:0") // accepts in the kernel only
+	l := listen(t, "127.0.0.1:0") // only the kernel accepts
 	result := probeOnce(t, newProber(t, l.config()), 200*time.Millisecond)
 	assert.Equal(t, probe.Failure, result.Outcome)
 	assert.Regexp(t, fmt.Sprintf(lateConnect, l.Addr()), result.Output)
@@ -187,7 +187,7 @@ func TestCancelledProbeIsAnError(t *testing.T) {
 		return unresponsive.check(ctx)
 	}})
 	p := newProber(t, l.config())
-	for range 2 { // in the call, and before it
+	for range 2 { // cancelled during the call, and before it
 		result, err := p.Probe(ctx)
 		require.ErrorIs(t, err, context.Canceled)
 		assert.ErrorContains(t, err, fmt.Sprintf("check health of %q: ", l.Addr()))
@@ -211,7 +211,7 @@ func TestUserAgent(t *testing.T) {
 	assert.Equal(t, []string{l.Addr().String()}, md.Get(":authority"))
 }
 
-// TLS accepts any certificate, and fails with a plaintext server and the reverse.
+// TLS accepts any certificate. A plaintext server fails with TLS, and a TLS server without.
 func TestTLSAcceptsAnyCertificate(t *testing.T) {
 	t.Parallel()
 	l, plain := listen(t, "127.0.0.1:0"), listen(t, "127.0.0.1:0")
@@ -219,12 +219,12 @@ func TestTLSAcceptsAnyCertificate(t *testing.T) {
 	startServer(t, plain, newHealthServer())
 
 	cfg := l.config()
-	assert.Equal(t, probe.Failure, probeOnce(t, newProber(t, cfg), 2*time.Second).Outcome, "plaintext to TLS")
+	assert.Equal(t, probe.Failure, probeOnce(t, newProber(t, cfg), 2*time.Second).Outcome, "plaintext client, TLS server")
 	cfg.TLS = true
 	assert.Equal(t, success(), probeOnce(t, newProber(t, cfg), long))
 	cfg = plain.config()
 	cfg.TLS = true
-	assert.Equal(t, probe.Failure, probeOnce(t, newProber(t, cfg), 2*time.Second).Outcome, "TLS to plaintext")
+	assert.Equal(t, probe.Failure, probeOnce(t, newProber(t, cfg), 2*time.Second).Outcome, "TLS client, plaintext server")
 }
 
 func TestIPv6(t *testing.T) {

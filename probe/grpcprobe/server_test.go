@@ -48,7 +48,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// connections returns the accepted connections so far.
+// connections returns the connections accepted so far.
 func (l *listener) connections() []net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,7 +61,7 @@ func (l *listener) config() grpcprobe.Config {
 	return grpcprobe.Config{Host: address.IP.String(), Port: address.Port}
 }
 
-// startServer runs a gRPC server with a health service, or without one for nil.
+// startServer runs a gRPC server with a health service; nil means none.
 func startServer(t testing.TB, l net.Listener, service grpc_health_v1.HealthServer, options ...grpc.ServerOption) *grpc.Server {
 	t.Helper()
 	server := grpc.NewServer(options...)
@@ -92,7 +92,7 @@ func (a healthFunc) Check(
 	return a.check(ctx)
 }
 
-// unresponsive is a health service that returns after the client has given up.
+// unresponsive is a health service that returns only after the client has cancelled its call.
 var unresponsive = healthFunc{check: func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()

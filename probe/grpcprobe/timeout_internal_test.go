@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A result contains the timeout of the probe, not the time that remains a moment later.
+// A result contains the configured timeout, not the slightly shorter time that remained at the call.
 func TestRoundTimeout(t *testing.T) {
 	for left, want := range map[time.Duration]time.Duration{
 		30*time.Second - 50*time.Millisecond: 30 * time.Second, 2970 * time.Millisecond: 3 * time.Second, 2*time.Second - 1: 2 * time.Second,

@@ -18,12 +18,12 @@ import (
 	"github.com/seed81659283/nodeagent/probe/httpprobe"
 )
 
-// soon is a timeout that a probe is meant to reach, and long one that it is not.
+// soon is a timeout for probes that must time out, and long one for probes that must not.
 const (
 	soon = 150 * time.Millisecond
 	long = time.Minute
 
-	// later is one that a probe is meant to reach when all that does not hang has happened.
+	// later is a timeout for probes that must time out, but only after all steps that do not hang.
 	later = 3 * time.Second
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe/httpprobe"
 )
 
-// The server accepts no connections, and the kernel drops new ones once its queue is full.
+// The server accepts no connections, and the kernel drops new connections once the queue is full.
 func TestHTTPFailsWhenTheBacklogIsFull(t *testing.T) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)

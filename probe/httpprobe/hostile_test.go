@@ -32,7 +32,8 @@ func manyHeaders(size int) string {
 	return b.String()
 }
 
-// serveBytes starts a server that sends the given bytes for each request, on reused and new connections.
+// serveBytes starts a server that sends the given bytes for each request, and returns its port. With stays, connections can
+// be reused.
 func serveBytes(t *testing.T, answer []byte, stays bool) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -89,7 +90,7 @@ func TestMemoryIsBoundedForAnyResponse(t *testing.T) {
 				p, err := httpprobe.New(httpprobe.Config{Host: "127.0.0.1", Port: port, Pool: newPool(t)})
 				require.NoError(t, err)
 				costtest.Check(t, costtest.Limit{Bytes: 3 << 20, Time: time.Minute}, func() {
-					for range 2 { // the second over the connection of the first, where that is kept
+					for range 2 { // the second probe reuses the connection if the server keeps it
 						result, err := probeOnce(t, p, time.Second)
 						require.NoError(t, err)
 						assert.LessOrEqual(t, len(result.Output), probe.MaxOutput)
@@ -130,9 +131,9 @@ func TestHTTP2UnreadBodyIsBounded(t *testing.T) {
 	}
 }
 
-// Servers whose headers or bodies never end hold bounded memory for the duration of the probe.
+// Servers whose headers or bodies never end use bounded memory for the duration of the probe.
 func TestMemoryIsBoundedForEndlessResponses(t *testing.T) {
-	const below, beyond = 14 << 10, 250 << 10 // the limit of a header
+	const below, beyond = 14 << 10, 250 << 10 // below and above the limit of a header
 	for name, answer := range map[string]string{
 		"header":                "A: " + strings.Repeat("x", below),
 		"many headers":          manyHeaders(below),

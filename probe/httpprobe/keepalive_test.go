@@ -71,21 +71,21 @@ func TestConnectionReusedAfterCompleteResponse(t *testing.T) {
 	}
 }
 
-// Data after a response belongs to no request: the connection is closed.
+// Data after a response belongs to no request, so the connection is closed.
 func TestConnectionClosedAfterUnexpectedData(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer, output string
 		closes         bool
 	}{
-		"the server says so":            {"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nkept", "kept", false},
-		"an old server":                 {"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\nkept", "kept", false},
-		"the end is the end":            {"HTTP/1.1 200 OK\r\n\r\nkept", "kept", true},
-		"the server closes it":          {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nkept", "kept", true},
-		"more than the length":          {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nkept and more", "kept", false},
-		"a body where there is none":    {"HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\nkept", "", false},
-		"two answers":                   {strings.Repeat("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nkept", 2), "kept", false},
-		"more than is read of a body":   {"HTTP/1.1 200 OK\r\nContent-Length: 10241\r\n\r\n" + strings.Repeat("k", 10241), strings.Repeat("k", 10240), false},
-		"more than fits into a trailer": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nkept\r\n0\r\n\r\nmore", "kept", false},
+		"close requested by the server":   {"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nkept", "kept", false},
+		"HTTP/1.0 without keep-alive":     {"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\nkept", "kept", false},
+		"body ends with the connection":   {"HTTP/1.1 200 OK\r\n\r\nkept", "kept", true},
+		"connection closed by the server": {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nkept", "kept", true},
+		"more data than the length":       {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nkept and more", "kept", false},
+		"body of a response without one":  {"HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\nkept", "", false},
+		"two answers":                     {strings.Repeat("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nkept", 2), "kept", false},
+		"body larger than MaxOutput":      {"HTTP/1.1 200 OK\r\nContent-Length: 10241\r\n\r\n" + strings.Repeat("k", 10241), strings.Repeat("k", 10240), false},
+		"data after the last chunk":       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nkept\r\n0\r\n\r\nmore", "kept", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startOddServer(t, "127.0.0.1:0", func(conn net.Conn, _ int) bool { return sendBytes(test.answer)(conn, 0) && !test.closes })
@@ -93,7 +93,7 @@ func TestConnectionClosedAfterUnexpectedData(t *testing.T) {
 			for i, want := range []string{"fresh", k, k, k, "fresh", k, k, k, "fresh"} {
 				assert.Equal(t, []string{want}, probeOutputs(t, p, 1))
 				if test.closes {
-					s.waitEnd(t, int32(i+1)) // or the next would come before the end
+					s.waitEnd(t, int32(i+1)) // otherwise the next probe might start before the end
 				}
 			}
 			assert.EqualValues(t, 6, s.kept.Load(), "connections")
@@ -101,7 +101,8 @@ func TestConnectionClosedAfterUnexpectedData(t *testing.T) {
 	}
 }
 
-// An unsuccessful response on a reused connection is repeated on a new connection, and the next probe opens a new one too.
+// If a response on a reused connection is no success, the request is repeated on a new connection. The next probe opens a
+// new connection too.
 func TestFailureOnReusedConnectionIsRepeated(t *testing.T) {
 	good := "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nkept"
 	for name, answer := range map[string]func(net.Conn, int) bool{
@@ -113,14 +114,14 @@ func TestFailureOnReusedConnectionIsRepeated(t *testing.T) {
 			io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nke")
 			return false
 		},
-		"no chunk":         sendBytes("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nkept\r\n"),
-		"an odd coding":    sendBytes("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nkept"),
-		"no HTTP":          sendBytes("220 mail.example.com ESMTP\r\n"),
-		"a failure":        sendBytes("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nkept"),
-		"wait":             sendBytes("HTTP/1.1 100 Continue\r\n\r\n" + good),
-		"hints":            sendBytes("HTTP/1.1 103 Early Hints\r\n\r\n" + good),
-		"no HTTP any more": sendBytes("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"),
-		"a header without end": func(conn net.Conn, _ int) bool {
+		"no chunk":                sendBytes("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nkept\r\n"),
+		"unknown transfer coding": sendBytes("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nkept"),
+		"no HTTP":                 sendBytes("220 mail.example.com ESMTP\r\n"),
+		"a failure":               sendBytes("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nkept"),
+		"wait":                    sendBytes("HTTP/1.1 100 Continue\r\n\r\n" + good),
+		"hints":                   sendBytes("HTTP/1.1 103 Early Hints\r\n\r\n" + good),
+		"no HTTP any more":        sendBytes("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"),
+		"endless header": func(conn net.Conn, _ int) bool {
 			for line := "HTTP/1.1 200 OK\r\n"; ; line = "A: " + strings.Repeat("a", 1000) + "\r\n" {
 				if _, err := io.WriteString(conn, line); err != nil {
 					return false
@@ -132,12 +133,12 @@ func TestFailureOnReusedConnectionIsRepeated(t *testing.T) {
 			s := startOddServer(t, "127.0.0.1:0", answer)
 			assert.Equal(t, []string{"fresh", "fresh", "fresh", "fresh", "fresh", "fresh"}, probeOutputs(t, s.prober(t), 6))
 			assert.EqualValues(t, 3, s.kept.Load(), "connections")
-			assert.Eventually(t, func() bool { return len(s.ended) == int(s.accepted.Load()) }, long, time.Millisecond, "all are closed")
+			assert.Eventually(t, func() bool { return len(s.ended) == int(s.accepted.Load()) }, long, time.Millisecond, "all connections are closed")
 		})
 	}
 }
 
-// Data on an idle connection is no response to the next request, and a closed idle connection is no failure.
+// Data on an idle connection is not taken for the next response, and a closed idle connection is no failure.
 func TestIdleConnectionWithDataOrEOFIsNotReused(t *testing.T) {
 	for name, meanwhile := range map[string]func(net.Conn){
 		"an answer": func(conn net.Conn) { io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nold") },
@@ -158,13 +159,13 @@ func TestIdleConnectionWithDataOrEOFIsNotReused(t *testing.T) {
 			<-conns
 			assert.Equal(t, []string{"kept", "fresh"}, probeOutputs(t, p, 2))
 			assert.EqualValues(t, 2, s.kept.Load(), "connections")
-			assert.EqualValues(t, 3, s.asked.Load(), "nobody was asked twice")
+			assert.EqualValues(t, 3, s.asked.Load(), "no request is repeated")
 			s.waitEnd(t, 2)
 		})
 	}
 }
 
-// The end of a probe closes its connection at any point, with the result of a probe on a new connection.
+// The end of the context closes a reused connection at any point. The result equals that of a probe on a new connection.
 func TestReusedConnectionInterruptedByContext(t *testing.T) {
 	stop := errors.New("the agent stops")
 	header := "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
@@ -179,7 +180,7 @@ func TestReusedConnectionInterruptedByContext(t *testing.T) {
 			asked := make(chan struct{}, 1)
 			s := startOddServer(t, "127.0.0.1:0", func(conn net.Conn, nth int) bool {
 				asked <- struct{}{}
-				return sendBytes(test.says)(conn, nth) // and no more
+				return sendBytes(test.says)(conn, nth) // only a part of the response
 			})
 			p := s.prober(t)
 			probeOutputs(t, p, 1)
@@ -248,7 +249,7 @@ func TestReusedConnectionsFollowRedirects(t *testing.T) {
 		p, err := httpprobe.New(c)
 		require.NoError(t, err)
 		assert.Equal(t, []string{output, output, output, output}, probeOutputs(t, p, 4))
-		assert.EqualValues(t, 4, opened.Load(), "connections to %s: two that stay open, and two before", to)
+		assert.EqualValues(t, 4, opened.Load(), "connections to %s: two for the first probe, and two that stay open", to)
 	}
 }
 
@@ -295,8 +296,8 @@ func TestConcurrentProbesGetTheirOwnResponses(t *testing.T) {
 	assert.Eventually(t, func() bool { return open.Load() == 0 }, long, time.Millisecond, "connections after Close")
 }
 
-// An idle connection is closed half a minute after its last response, with or without other probes, also if it was in use when
-// the pool was closed. The servers run outside of the virtual time.
+// An idle connection is closed half a minute after its last response, with or without other probes. This includes a
+// connection that was in use when the pool was closed. The servers run outside of the virtual time.
 func TestIdleConnectionsCloseAfterIdleTimeout(t *testing.T) {
 	good := sendBytes("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nkept")
 	first, second := startOddServer(t, "127.0.0.1:0", good), startOddServer(t, "127.0.0.1:0", good)
@@ -332,9 +333,9 @@ func TestIdleConnectionsCloseAfterIdleTimeout(t *testing.T) {
 		probes(t, b, 1)
 		assert.EqualValues(t, 1, first.kept.Load())
 		assert.EqualValues(t, 1, second.kept.Load())
-		for _, s := range []*oddServer{first, second} { // a until 60 s, b until 80 s
+		for _, s := range []*oddServer{first, second} { // first at 60 s, second at 80 s
 			time.Sleep(10 * time.Second)
-			assert.EqualValues(t, 1, <-s.ended, "a connection that was not kept")
+			assert.EqualValues(t, 1, <-s.ended, "the connection that was not kept")
 			assert.EqualValues(t, 2, <-s.ended)
 			time.Sleep(10 * time.Second)
 		}
@@ -398,7 +399,7 @@ func FuzzReusedConnectionHasEqualResult(f *testing.F) {
 			got, err := probeOnce(t, p, long)
 			require.NoError(t, err)
 			require.Equal(t, want.Outcome, got.Outcome, got.Output)
-			if want.Outcome != probe.Failure { // its text may have a port that is not the same twice
+			if want.Outcome != probe.Failure { // the text of a failure may contain a port, which differs
 				require.Equal(t, want, got)
 			}
 		}

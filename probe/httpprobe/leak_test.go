@@ -50,8 +50,8 @@ func (g *countedConn) Close() error {
 	return g.Conn.Close()
 }
 
-// startCountingServer starts a web server whose connections are counted. A slow one responds only after the client has
-// disconnected.
+// startCountingServer starts a web server whose open connections are counted. A slow server responds only after the client
+// has disconnected.
 func startCountingServer(t *testing.T, open *atomic.Int32, secure, slow bool) *httptest.Server {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if slow {
@@ -70,7 +70,7 @@ func startCountingServer(t *testing.T, open *atomic.Int32, secure, slow bool) *h
 	return server
 }
 
-// newProbers returns probers of each kind for real servers.
+// newProbers returns a prober of each kind for each test server.
 func newProbers(t *testing.T, open *atomic.Int32, pool *httpprobe.Pool) (probers []probe.Prober) {
 	add := func(p probe.Prober, err error) {
 		require.NoError(t, err)
@@ -117,11 +117,11 @@ func TestSetLeavesNoGoroutineOrConnection(t *testing.T) {
 	require.NoError(t, set.Sync(targets))
 	require.Eventually(t, func() bool { return answered.Load() > 2000 }, time.Minute, 10*time.Millisecond)
 	assert.Positive(t, open.Load())
-	assert.Greater(t, runtime.NumGoroutine(), before+100, "some are in flight")
+	assert.Greater(t, runtime.NumGoroutine(), before+100, "probes must be in flight")
 	cancel()
 	wg.Wait()
 	pool.Close()
-	// A goroutine of testify's Eventually would be counted.
+	// testify's Eventually has a goroutine, which would be counted.
 	for deadline := time.Now().Add(time.Minute); open.Load() > 0 || runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			stacks := make([]byte, 1<<20)

@@ -17,11 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// oddServer responds "fresh" to requests that close the connection, and as the test sets on other connections.
+// oddServer responds "fresh" to requests that close the connection. On other connections the test sets the response.
 type oddServer struct {
 	port     int
 	kept     atomic.Int32 // connections with a request that keeps them open
-	asked    atomic.Int32 // how often
+	asked    atomic.Int32 // number of requests
 	accepted atomic.Int32
 	ended    chan int32 // numbers of connections that have ended
 }

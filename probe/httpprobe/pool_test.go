@@ -46,12 +46,13 @@ func TestHTTPReusesConnections(t *testing.T) {
 		want                  int32 // connections for the first 4 probes, then for 8 more
 		wantMore              int32
 	}{
-		// The first is fresh, the second opens the one that is kept, and from then on one in four is fresh.
-		"where it can":           {want: 2, wantMore: 2},
-		"not without a pool":     {noPool: true, want: 4, wantMore: 8},
-		"not when told":          {fresh: true, want: 4, wantMore: 8},
-		"not with HTTP/2":        {secure: true, want: 4, wantMore: 8},
-		"not against the server": {answer: func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") }, want: 4, wantMore: 8},
+		// The first connection is fresh, and the second one is kept. From then on one in four probes opens a fresh
+		// connection.
+		"server keeps connections":     {want: 2, wantMore: 2},
+		"no pool":                      {noPool: true, want: 4, wantMore: 8},
+		"fresh connections configured": {fresh: true, want: 4, wantMore: 8},
+		"HTTP/2 is not reused":         {secure: true, want: 4, wantMore: 8},
+		"server closes connections":    {answer: func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") }, want: 4, wantMore: 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.answer == nil {
@@ -78,7 +79,7 @@ func TestHTTPReusesConnections(t *testing.T) {
 	}
 }
 
-// A connection that the server has closed meanwhile must not fail a healthy container.
+// A connection that the server has closed since the last probe must not fail a healthy container.
 func TestHTTPRepeatsOnBrokenReusedConnection(t *testing.T) {
 	server, _ := countConnections(t, false, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Connection") == "close" {
@@ -100,14 +101,14 @@ func TestHTTPRepeatsOnBrokenReusedConnection(t *testing.T) {
 	}
 }
 
-// A server that responds on open connections but accepts no new ones is down for all other clients.
+// A server that responds on open connections but accepts no new connections is down for other clients.
 func TestHTTPDetectsServerWithoutNewConnections(t *testing.T) {
 	server, _ := countConnections(t, false, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
 	c := configFor(t, server, "/")
 	c.Pool = newPool(t)
 	p, err := httpprobe.New(c)
 	require.NoError(t, err)
-	for range 2 { // one of its own, and one that stays open
+	for range 2 { // one fresh connection, and one that stays open
 		got, err := probeOnce(t, p, long)
 		require.NoError(t, err)
 		require.Equal(t, probe.Success, got.Outcome, got.Output)

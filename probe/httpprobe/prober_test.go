@@ -39,7 +39,7 @@ func TestHTTPResultByStatus(t *testing.T) {
 		{299, probe.Success, "secret body"},
 		{300, probe.Warning, "Probe terminated redirects, Response body: secret body"},
 		{304, probe.Warning, "Probe terminated redirects, Response body: "},
-		{308, probe.Warning, "Probe terminated redirects, Response body: secret body"}, // it names no location
+		{308, probe.Warning, "Probe terminated redirects, Response body: secret body"}, // without a Location header
 		{399, probe.Warning, "Probe terminated redirects, Response body: secret body"},
 		{400, probe.Failure, "HTTP probe failed with statuscode: 400"},
 		{404, probe.Failure, "HTTP probe failed with statuscode: 404"},
@@ -102,7 +102,7 @@ func TestHTTPFollowsRedirectsToItsHostOnly(t *testing.T) {
 
 func TestHTTPIgnoresProxies(t *testing.T) {
 	server := startServer(t, func(http.ResponseWriter, *http.Request) {})
-	// A name that is not loopback, for which net/http would ask the environment.
+	// Not loopback: for this name net/http would read the proxy from the environment.
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
 	c := configFor(t, server, "/")
 	c.Host = "0.0.0.0"

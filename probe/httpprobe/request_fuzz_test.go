@@ -33,7 +33,7 @@ func FuzzNewRequest(f *testing.F) {
 		in := bufio.NewReader(&wire)
 		got, err := http.ReadRequest(in)
 		if err != nil {
-			return // a server refuses it
+			return // a server would reject the request
 		}
 		if got.Method != http.MethodGet || got.RequestURI != req.URL.RequestURI() || in.Buffered() != 0 {
 			t.Fatalf("server reads %s %q, %d bytes follow", got.Method, got.RequestURI, in.Buffered())

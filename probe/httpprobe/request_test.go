@@ -32,7 +32,7 @@ func TestHTTPSendsTheHeadersOfTheKubelet(t *testing.T) {
 		"empty ones": {[]httpprobe.Header{{"User-Agent", ""}, {"Accept", ""}}, http.Header{
 			"Connection": {"close"}, "Host": {address},
 		}},
-		"own ones, twice": {[]httpprobe.Header{{"accept", "a"}, {"Accept", "b"}, {"user-agent", "me"}, {"x-a", "1\t2"}}, http.Header{
+		"configured headers, twice": {[]httpprobe.Header{{"accept", "a"}, {"Accept", "b"}, {"user-agent", "me"}, {"x-a", "1\t2"}}, http.Header{
 			"Accept": {"a", "b"}, "Connection": {"close"}, "Host": {address}, "User-Agent": {"me"}, "X-A": {"1\t2"},
 		}},
 		"a virtual host": {[]httpprobe.Header{{"HOST", "www.example.com"}}, http.Header{

@@ -25,15 +25,15 @@ func TestHTTPProbesTLS(t *testing.T) {
 		protocol, name = r.Proto, r.TLS.ServerName
 	}))
 	server.EnableHTTP2 = true
-	server.StartTLS() // signed by itself
+	server.StartTLS() // with a self-signed certificate
 	t.Cleanup(server.Close)
 
 	c := configFor(t, server, "/")
 	c.Host, c.Scheme = "localhost", "HTTPS"
 	c.Header = []httpprobe.Header{{"Host", "www.example.com"}}
 	require.Equal(t, probe.Success, probeHTTP(t, c, long).Outcome)
-	assert.Equal(t, "HTTP/2.0", protocol, "HTTP/2 is what this server likes best")
-	assert.Equal(t, "localhost", name, "the name in the handshake is that of the URL, not of the header")
+	assert.Equal(t, "HTTP/2.0", protocol, "the server negotiates HTTP/2")
+	assert.Equal(t, "localhost", name, "the server name is the host of the URL, not of the header")
 
 	c.Pool = httpprobe.NewPool(httpprobe.PoolOptions{DisableHTTP2: true})
 	t.Cleanup(c.Pool.Close)
@@ -50,7 +50,7 @@ func TestHTTPSFailsWithoutTLSServer(t *testing.T) {
 	assert.Contains(t, got.Output, "server gave HTTP response to HTTPS client")
 }
 
-// Probes have no identity: they send no certificate to a server that requests one.
+// Probes send no client certificate, even to a server that requests one.
 func TestHTTPSendsNoClientCertificate(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
@@ -62,7 +62,7 @@ func TestHTTPSendsNoClientCertificate(t *testing.T) {
 	assert.Contains(t, got.Output, "certificate required")
 }
 
-// A probe may end before its TLS handshake. The connection, which net/http keeps for HTTP/2, is closed.
+// A probe may end before its TLS handshake. net/http keeps the connection for HTTP/2; the prober closes it.
 func TestHTTPClosesConnectionAfterLateHandshake(t *testing.T) {
 	var open atomic.Int32
 	shaking, goOn := make(chan struct{}), make(chan struct{})

@@ -61,21 +61,21 @@ func TestStartedAndReady(t *testing.T) {
 		found          found
 		started, ready bool
 	}{
-		"no probes":                {container: probedContainer(), started: true, ready: true},
-		"no probes, ended":         {container: probedContainer(), now: exitedStatus("c", 0), before: before(true, true)},
-		"startup not asked":        {container: probedContainer(startup)},
-		"startup undecided":        {container: probedContainer(startup), found: found{startup: probe.Unknown}},
-		"startup failed":           {container: probedContainer(startup), found: found{startup: probe.Failure}, before: before(true, true)},
-		"startup succeeded":        {container: probedContainer(startup), found: found{startup: probe.Success}, started: true, ready: true},
-		"succeeded, then ended":    {container: probedContainer(startup), found: found{startup: probe.Success}, now: exitedStatus("c", 0)},
-		"readiness not asked":      {container: probedContainer(readiness), started: true},
-		"readiness failed":         {container: probedContainer(readiness), found: found{readiness: probe.Failure}, started: true},
-		"readiness succeeded":      {container: probedContainer(readiness), found: found{readiness: probe.Success}, started: true, ready: true},
-		"ready before it started":  {container: probedContainer(startup, readiness), found: found{readiness: probe.Success}},
-		"result of the one before": {container: probedContainer(readiness), found: found{readiness: probe.Success}, now: next, started: true},
+		"no probes":                       {container: probedContainer(), started: true, ready: true},
+		"no probes, terminated":           {container: probedContainer(), now: exitedStatus("c", 0), before: before(true, true)},
+		"startup not probed":              {container: probedContainer(startup)},
+		"startup undecided":               {container: probedContainer(startup), found: found{startup: probe.Unknown}},
+		"startup failed":                  {container: probedContainer(startup), found: found{startup: probe.Failure}, before: before(true, true)},
+		"startup succeeded":               {container: probedContainer(startup), found: found{startup: probe.Success}, started: true, ready: true},
+		"succeeded, then terminated":      {container: probedContainer(startup), found: found{startup: probe.Success}, now: exitedStatus("c", 0)},
+		"readiness not probed":            {container: probedContainer(readiness), started: true},
+		"readiness failed":                {container: probedContainer(readiness), found: found{readiness: probe.Failure}, started: true},
+		"readiness succeeded":             {container: probedContainer(readiness), found: found{readiness: probe.Success}, started: true, ready: true},
+		"ready, but not started":          {container: probedContainer(startup, readiness), found: found{readiness: probe.Success}},
+		"result of the previous instance": {container: probedContainer(readiness), found: found{readiness: probe.Success}, now: next, started: true},
 
 		"agent restarted":                 {container: probedContainer(startup, readiness), before: before(true, true), started: true, ready: true},
-		"agent restarted, undecided":      {container: probedContainer(startup, readiness), before: before(true, true), found: found{startup: probe.Unknown, readiness: probe.Unknown}, started: true, ready: true},
+		"agent restarted, result unknown": {container: probedContainer(startup, readiness), before: before(true, true), found: found{startup: probe.Unknown, readiness: probe.Unknown}, started: true, ready: true},
 		"agent restarted, not ready":      {container: probedContainer(startup, readiness), before: before(true, false), started: true},
 		"agent restarted, other instance": {container: probedContainer(startup, readiness), before: other},
 	} {
@@ -135,7 +135,7 @@ func TestMustKill(t *testing.T) {
 		"both":           {found: both, want: "Container c failed liveness probe, will be restarted", restart: true, kind: probe.Liveness},
 		"never":          {found: both, policy: corev1.RestartPolicyNever, want: "Container c failed liveness probe", kind: probe.Liveness},
 		"container only": {found: both, container: &never, want: "Container c failed liveness probe", kind: probe.Liveness},
-		"container, not the pod": {
+		"policy of the container overrides the pod": {
 			found: both, policy: corev1.RestartPolicyNever, container: &always,
 			want: "Container c failed liveness probe, will be restarted", restart: true, kind: probe.Liveness,
 		},
@@ -174,16 +174,16 @@ func TestGracePeriodPrecedence(t *testing.T) {
 		deletion, pod, probe *int64
 		want                 time.Duration
 	}{
-		"probe below the pod":       {pod: seconds(30), probe: seconds(5), want: 5 * time.Second},
-		"probe above the pod":       {pod: seconds(30), probe: seconds(60), want: 60 * time.Second},
-		"deletion over everything":  {deletion: seconds(10), pod: seconds(30), probe: seconds(60), want: 10 * time.Second},
-		"deletion below minimum":    {deletion: seconds(1), pod: seconds(30), probe: seconds(5), want: 2 * time.Second},
-		"pod":                       {pod: seconds(30), want: 30 * time.Second},
-		"probe of a pod of nothing": {probe: seconds(60), want: 2 * time.Second},
-		"nothing":                   {want: 2 * time.Second},
-		"zero":                      {pod: seconds(0), want: 2 * time.Second},
-		"negative":                  {pod: seconds(30), probe: seconds(-5), want: 2 * time.Second},
-		"for ever":                  {pod: seconds(1<<63 - 1), want: (1 << 32) * time.Second},
+		"probe shorter than the pod":        {pod: seconds(30), probe: seconds(5), want: 5 * time.Second},
+		"probe longer than the pod":         {pod: seconds(30), probe: seconds(60), want: 60 * time.Second},
+		"deletion overrides pod and probe":  {deletion: seconds(10), pod: seconds(30), probe: seconds(60), want: 10 * time.Second},
+		"deletion below the minimum":        {deletion: seconds(1), pod: seconds(30), probe: seconds(5), want: 2 * time.Second},
+		"pod":                               {pod: seconds(30), want: 30 * time.Second},
+		"probe, pod without a grace period": {probe: seconds(60), want: 2 * time.Second},
+		"nothing":                           {want: 2 * time.Second},
+		"zero":                              {pod: seconds(0), want: 2 * time.Second},
+		"negative":                          {pod: seconds(30), probe: seconds(-5), want: 2 * time.Second},
+		"for ever":                          {pod: seconds(1<<63 - 1), want: (1 << 32) * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := newPod()

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// testExecEndOfSet ends a set while a command still runs, and checks that no call and no command remains. The runtime has a
-// second for it, which is too short for containerd on a busy machine, so it is tried several times.
+// testExecEndOfSet stops a set while a command still runs, and checks that no call and no command remains. The runtime has a
+// second to kill the command, which is too short for containerd on a busy machine, so it is tried several times.
 func testExecEndOfSet(t *testing.T, h execHost) {
 	b := h.start(t)
 	for range 5 {
@@ -31,12 +31,12 @@ func testExecEndOfSet(t *testing.T, h execHost) {
 				return
 			}
 		}
-		t.Log("the command goes on")
+		t.Log("the command still runs")
 	}
-	require.Fail(t, "the command is left behind")
+	require.Fail(t, "a command remains in each attempt")
 }
 
-// endOfSet ends a set just after a command timed out, and reports whether a runtime call was still running.
+// endOfSet stops a set just after a command timed out, and reports whether a runtime call was still running.
 func (b testContainer) endOfSet(t *testing.T, m string) (waited bool) {
 	t.Helper()
 	var inside atomic.Int32
@@ -61,9 +61,9 @@ func (b testContainer) endOfSet(t *testing.T, m string) (waited bool) {
 		Spec: probe.Spec{Period: time.Hour, Timeout: 300 * time.Millisecond}, Prober: p,
 	}}))
 	assert.Equal(t, probe.Failure, receive(t, probed).Outcome)
-	waited = inside.Load() == 1 // the runtime counts in whole seconds
+	waited = inside.Load() == 1 // the runtime rounds the timeout up to whole seconds
 	cancel()
 	require.NoError(t, receive(t, done))
-	assert.Zero(t, inside.Load(), "a call outlives Run")
+	assert.Zero(t, inside.Load(), "a runtime call continues after Run")
 	return waited
 }

@@ -35,21 +35,21 @@ type execHost struct {
 	// knowsChildren is set if the runtime tracks the children of a command: it does not wait for a child that keeps the
 	// output open, and kills it with a command that times out.
 	knowsChildren bool
-	cutsOutput    bool // a long output is cut, not refused
+	cutsOutput    bool // long output is cut, not rejected
 }
 
 // testExec checks exec probes with a real runtime.
 func testExec(t *testing.T, h execHost) {
 	for name, test := range map[string]func(*testing.T, execHost){
-		"answers":                 testExecResults,
-		"nothing to ask":          testExecWithoutContainer,
-		"out of time":             testExecTimeout,
-		"given up while starting": testExecTimeoutDuringStart,
-		"long output":             testExecLongOutput,
-		"background":              testExecBackgroundProcess,
-		"container dies":          testExecContainerTerminates,
-		"end to end":              testExecLivenessProbe,
-		"end of a set":            testExecEndOfSet,
+		"answers":                      testExecResults,
+		"command or container missing": testExecWithoutContainer,
+		"out of time":                  testExecTimeout,
+		"timeout during start":         testExecTimeoutDuringStart,
+		"long output":                  testExecLongOutput,
+		"background":                   testExecBackgroundProcess,
+		"container dies":               testExecContainerTerminates,
+		"end to end":                   testExecLivenessProbe,
+		"end of a set":                 testExecEndOfSet,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, h) })
 	}
@@ -113,7 +113,7 @@ func countSleepers(t *testing.T, mark string) (n int) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)
 	for _, file := range files {
-		line, _ := os.ReadFile(file) // it may have ended meanwhile
+		line, _ := os.ReadFile(file) // the process may have exited
 		if strings.Contains(string(line), "\x00"+mark+"\x00") {
 			n++
 		}
@@ -168,7 +168,7 @@ func testExecResults(t *testing.T, h execHost) {
 		`exit 3`:                 {Outcome: probe.Failure},
 		`kill -9 $$`:             {Outcome: probe.Failure},
 		`echo err >&2; echo out`: {Outcome: probe.Success, Output: "out\nerr\n"},
-		`cat; echo done`:         {Outcome: probe.Success, Output: "done\n"}, // there is no input to wait for
+		`cat; echo done`:         {Outcome: probe.Success, Output: "done\n"}, // the command has an empty input
 	} {
 		got, err := b.runScript(t, 20*time.Second, script)
 		require.NoError(t, err, script)
@@ -207,16 +207,16 @@ func testExecTimeout(t *testing.T, h execHost) {
 		assert.Contains(t, got.Output, fmt.Sprintf(`command timed out: "sleep %s" timed out after `, m))
 		assert.GreaterOrEqual(t, took, limit)
 		assert.Less(t, took, limit+time.Minute)
-		eventually(t, "the command is gone", func() bool { return countSleepers(t, m) == 0 })
+		eventually(t, "the command has exited", func() bool { return countSleepers(t, m) == 0 })
 	}
 
-	// A runtime that does not know the children of a command leaves them to the container.
+	// A runtime that does not track the children of a command leaves them to the container.
 	m := newMark()
 	if h.knowsChildren {
 		got, err := b.runScript(t, time.Second, "sleep "+m+"; true")
 		require.NoError(t, err)
 		assert.Equal(t, probe.Failure, got.Outcome)
-		eventually(t, "the child of the command is gone", func() bool { return countSleepers(t, m) == 0 })
+		eventually(t, "the child of the command has exited", func() bool { return countSleepers(t, m) == 0 })
 	} else {
 		b.expectTimeout(t, "sleep "+m+"; true", m)
 	}
@@ -224,14 +224,14 @@ func testExecTimeout(t *testing.T, h execHost) {
 	require.NoError(t, err)
 	assert.Equal(t, probe.Result{Outcome: probe.Success, Output: "fine\n"}, got)
 	b.remove(t)
-	eventually(t, "the child of the command is gone", func() bool { return countSleepers(t, m) == 0 })
+	eventually(t, "the child of the command has exited", func() bool { return countSleepers(t, m) == 0 })
 }
 
 // expectTimeout runs a script that starts a sleep with a mark and does not exit before its timeout. It retries with a longer
 // timeout if the sleep was not started.
 func (b testContainer) expectTimeout(t *testing.T, script, mark string) {
 	t.Helper()
-	for _, limit := range []time.Duration{time.Second, 8 * time.Second, time.Minute} { // the first is the API's default
+	for _, limit := range []time.Duration{time.Second, 8 * time.Second, time.Minute} { // the first is the API's default timeout
 		got, err := b.runScript(t, limit, script)
 		require.NoError(t, err)
 		assert.Equal(t, probe.Failure, got.Outcome)
@@ -240,7 +240,7 @@ func (b testContainer) expectTimeout(t *testing.T, script, mark string) {
 			break
 		}
 	}
-	eventually(t, "the child of the command runs on", func() bool { return countSleepers(t, mark) == 1 })
+	eventually(t, "the child of the command still runs", func() bool { return countSleepers(t, mark) == 1 })
 }
 
 // A command that times out while the runtime starts it is killed too.
@@ -253,7 +253,7 @@ func testExecTimeoutDuringStart(t *testing.T, h execHost) {
 		require.NoError(t, err)
 	}
 	for _, m := range marks {
-		eventually(t, "the commands are gone", func() bool { return countSleepers(t, m) == 0 })
+		eventually(t, "the commands have exited", func() bool { return countSleepers(t, m) == 0 })
 	}
 }
 
@@ -274,16 +274,16 @@ func testExecLongOutput(t *testing.T, h execHost) {
 	assert.Zero(t, got)
 }
 
-// A background process of a command belongs to the container: it does not delay the probe, and ends with the container.
+// A background process of a command belongs to the container: it does not delay the probe, and is killed with the container.
 func testExecBackgroundProcess(t *testing.T, h execHost) {
 	for name, test := range map[string]struct {
 		script string
-		holds  bool // the output of the command
+		holds  bool // the background process keeps the output of the command open
 	}{
-		"output closed":              {script: `sleep MARK >/dev/null 2>&1 & echo out`},
-		"own session, output closed": {script: `setsid sleep MARK >/dev/null 2>&1 & echo out`},
-		"output held":                {script: `sleep MARK & echo out`, holds: true},
-		"own session, output held":   {script: `setsid sleep MARK & echo out`, holds: true},
+		"output closed":                 {script: `sleep MARK >/dev/null 2>&1 & echo out`},
+		"own session, output closed":    {script: `setsid sleep MARK >/dev/null 2>&1 & echo out`},
+		"output kept open":              {script: `sleep MARK & echo out`, holds: true},
+		"own session, output kept open": {script: `setsid sleep MARK & echo out`, holds: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := listChildren(t)
@@ -297,11 +297,11 @@ func testExecBackgroundProcess(t *testing.T, h execHost) {
 				require.NoError(t, err)
 				assert.Equal(t, probe.Result{Outcome: probe.Success, Output: "out\n"}, got)
 			}
-			eventually(t, "it runs in the background", func() bool { return countSleepers(t, m) == 1 })
+			eventually(t, "the process runs in the background", func() bool { return countSleepers(t, m) == 1 })
 
 			b.remove(t)
-			eventually(t, "it ends with the container", func() bool { return countSleepers(t, m) == 0 })
-			eventually(t, "no child is left", func() bool {
+			eventually(t, "the process is killed with the container", func() bool { return countSleepers(t, m) == 0 })
+			eventually(t, "no child process remains", func() bool {
 				_, err := h.runtime.List(t.Context()) // the runtime reaps its own processes
 				require.NoError(t, err)
 				return !slices.ContainsFunc(listChildren(t), func(child string) bool { return !slices.Contains(before, child) })
@@ -310,8 +310,8 @@ func testExecBackgroundProcess(t *testing.T, h execHost) {
 	}
 }
 
-// If a container terminates while its command runs, the probe returns at once. Its command was killed, as the exit code shows, or
-// the runtime has lost it. A set that observes the end of the container first ignores both results.
+// If a container terminates while its command runs, the probe returns at once. Either the exit code shows that the command
+// was killed, or the runtime has no result. A set that observes the termination first ignores both results.
 func testExecContainerTerminates(t *testing.T, h execHost) {
 	b := h.start(t)
 	m := newMark()
@@ -329,20 +329,20 @@ func testExecContainerTerminates(t *testing.T, h execHost) {
 	began := time.Now()
 	require.NoError(t, b.runtime.StopContainer(t.Context(), b.id, 0))
 	a := receive(t, answers)
-	assert.Less(t, a.at.Sub(began), 30*time.Second, "long before its own time is up")
+	assert.Less(t, a.at.Sub(began), 30*time.Second, "the probe returns before its timeout")
 	if a.err == nil {
 		assert.Equal(t, probe.Result{Outcome: probe.Failure}, a.result)
 	} else {
 		assert.Zero(t, a.result)
 	}
-	eventually(t, "the command is gone", func() bool { return countSleepers(t, m) == 0 })
+	eventually(t, "the command has exited", func() bool { return countSleepers(t, m) == 0 })
 }
 
-// The liveness probe of a container whose file is removed fails as often as its threshold, and then the container must be killed.
+// The liveness probe of a container whose file is removed fails as often as its threshold. Then MustKill returns true.
 func testExecLivenessProbe(t *testing.T, h execHost) {
 	b := h.start(t)
 	healthy := "/tmp/healthy-" + newMark()
-	defer os.Remove(healthy) // where the container has the machine's files
+	defer os.Remove(healthy) // for runtimes whose containers use the file system of the machine
 	_, err := b.runScript(t, 20*time.Second, "touch "+healthy)
 	require.NoError(t, err)
 	pod := newPod(corev1.Container{
@@ -370,7 +370,7 @@ func testExecLivenessProbe(t *testing.T, h execHost) {
 	go func() { done <- set.Run(ctx) }()
 	require.NoError(t, set.Sync(validTargets(t, pod, podprobe.Options{Execer: podprobe.CRI(h.runtime)})))
 
-	assert.Equal(t, probe.Value{ContainerID: b.id, Outcome: probe.Success}, receive(t, changed)) // said before it is asked
+	assert.Equal(t, probe.Value{ContainerID: b.id, Outcome: probe.Success}, receive(t, changed)) // the value before the first probe
 	assert.Equal(t, probe.Result{Outcome: probe.Success}, receive(t, probed))
 	_, err = b.runScript(t, 20*time.Second, "rm "+healthy)
 	require.NoError(t, err)

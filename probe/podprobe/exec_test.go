@@ -68,7 +68,7 @@ func TestCRIReturnsOutputAndExitCode(t *testing.T) {
 			result: cri.ExecResult{Stdout: []byte("out"), Stderr: []byte("err"), ExitCode: 1},
 			want:   probe.Result{Outcome: probe.Failure, Output: "outerr"},
 		},
-		"too slow for the runtime": {
+		"timeout of the runtime": {
 			err: context.DeadlineExceeded, want: probe.Result{Outcome: probe.Failure, Output: `command timed out: "check -x" timed out after 5s`},
 		},
 		"not run": {err: broken},
@@ -103,7 +103,7 @@ func TestCRIKeepsMaxOutputBytes(t *testing.T) {
 		output, _, err := podprobe.CRI(rt).Exec(t.Context(), "c1", []string{"check"})
 		require.NoError(t, err)
 		assert.Equal(t, strings.Repeat("o", test.out)+strings.Repeat("e", test.err), string(output))
-		assert.LessOrEqual(t, cap(output), most, "keeps more than it shows")
+		assert.LessOrEqual(t, cap(output), most, "the capacity is limited too")
 	}
 }
 
@@ -130,11 +130,11 @@ func TestCRIPassesTheRemainingTimeout(t *testing.T) {
 		_, _, err = execer.Exec(ctx, "c1", []string{"check"})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		synctest.Wait()
-		assert.EqualValues(t, -1, got, "a command is run after its deadline")
+		assert.EqualValues(t, -1, got, "no command is run after its deadline")
 	})
 }
 
-// A timeout below a second is kept, and the runtime, whose timeout is in whole seconds, still ends the command.
+// A timeout below a second is kept. The runtime, whose timeouts are whole seconds, still ends the command.
 func TestCRIReturnsBeforeTheRuntimesTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
@@ -149,7 +149,7 @@ func TestCRIReturnsBeforeTheRuntimesTimeout(t *testing.T) {
 		assert.Equal(t, probe.Result{Outcome: probe.Failure, Output: `command timed out: "sleep 9" timed out after 200ms`}, got)
 		assert.Equal(t, 200*time.Millisecond, time.Since(begun))
 		time.Sleep(time.Minute)
-		assert.EqualValues(t, time.Second, ended.Load(), "the runtime was not given its time")
+		assert.EqualValues(t, time.Second, ended.Load(), "the runtime is not cancelled before its timeout of a second")
 	})
 }
 
@@ -178,7 +178,7 @@ func TestCRIDetachedCallsAreBounded(t *testing.T) {
 		defer cancel()
 		_, _, err := execer.Exec(ctx, "c1", []string{"sleep"})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.EqualValues(t, 1, inside.Load(), "there is room again")
+		assert.EqualValues(t, 1, inside.Load(), "another call is possible after a call has returned")
 		time.Sleep(11 * time.Second)
 	})
 }
@@ -227,11 +227,11 @@ func TestCRIDetachedCallsEndWithTheSet(t *testing.T) {
 			Spec: probe.Spec{Period: 3 * time.Second}, Prober: p,
 		}}))
 		time.Sleep(8500 * time.Millisecond)
-		assert.EqualValues(t, 3, inside.Load(), "two calls are late, and one has just begun")
+		assert.EqualValues(t, 3, inside.Load(), "two calls are past their timeout, and a third has just started")
 		begun := time.Now()
 		stop()
 		require.NoError(t, <-done)
-		assert.Zero(t, inside.Load(), "calls go on after the set")
+		assert.Zero(t, inside.Load(), "no call continues after Run")
 		assert.Equal(t, time.Second, time.Since(begun))
 	})
 }
@@ -257,7 +257,7 @@ func TestCRIErrorForMissingContainer(t *testing.T) {
 	assert.Zero(t, got)
 }
 
-// A command whose container terminates has the result of the runtime: killed.
+// A command whose container terminates has the result of the runtime: the command was killed.
 func TestCRICommandOfTerminatedContainerIsKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, id := startScripted(t, func(ctx context.Context, _ []string) (cri.ExecResult, error) {

@@ -11,9 +11,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	process.Main() // the test binary is also the program that keeps the process of a container
-	// The race detector of Go 1.26 and timers in a synctest bubble do not get along on several processors
-	// (golang/go#78156).
+	process.Main() // the test binary is also the shim of a container
+	// The race detector of Go 1.26 crashes with timers of a synctest bubble on several processors (golang/go#78156).
 	runtime.GOMAXPROCS(1)
 	m.Run()
 }

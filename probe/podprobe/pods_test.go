@@ -55,7 +55,7 @@ func startGRPCPod(t *testing.T) *grpcPod {
 		cancel()
 		require.NoError(t, <-done)
 		for _, c := range h.probers {
-			assert.EqualValues(t, 1, c.closed.Load(), "whoever made a prober can rely on its end")
+			assert.EqualValues(t, 1, c.closed.Load(), "each prober is closed once")
 		}
 	})
 	return h
@@ -66,7 +66,8 @@ func (h *grpcPod) ready() bool {
 	return podprobe.Ready(h.pod, c, &h.pod.Status.ContainerStatuses[0], nil, h.pods.Result)
 }
 
-// A container becomes ready by its probe, is probed at once when it is synced while not ready, and is removed with its pod.
+// A container becomes ready through its probe. A Sync while it is not ready probes it at once. Its probes are removed with
+// its pod.
 func TestPodsProbeAndRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := startGRPCPod(t)
@@ -80,8 +81,8 @@ func TestPodsProbeAndRemove(t *testing.T) {
 		time.Sleep(time.Second)
 		require.NoError(t, h.pods.Sync(h.pod, &h.pod.Status))
 		synctest.Wait()
-		assert.True(t, h.ready(), "it did not have to wait for the end of the period")
-		assert.Len(t, h.probers, 1, "the prober is kept")
+		assert.True(t, h.ready(), "the container is probed before the end of its period")
+		assert.Len(t, h.probers, 1, "the prober is reused")
 
 		h.pod.Status.ContainerStatuses[0].Ready = true
 		require.NoError(t, h.pods.Sync(h.pod, &h.pod.Status))
@@ -129,7 +130,7 @@ func TestPodsSyncNamesTheInvalidProbe(t *testing.T) {
 	})
 }
 
-// Functions of Notify are called when a result of a pod changes, not at each probe.
+// Functions of Notify are called when a result of the pod changes, not after each probe.
 func TestPodsNotifyOnChangedResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := startGRPCPod(t)
@@ -137,7 +138,7 @@ func TestPodsNotifyOnChangedResult(t *testing.T) {
 		h.pods.Notify(func(uids ...string) { heard = append(heard, uids...) })
 		require.NoError(t, h.pods.Sync(h.pod, &h.pod.Status))
 		synctest.Wait()
-		heard = nil // of the result that there is before the first probe, and of that
+		heard = nil // drop the calls for the initial value and for the first result
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Empty(t, heard)

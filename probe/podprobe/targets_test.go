@@ -133,7 +133,7 @@ func TestTargetsSpec(t *testing.T) {
 	}
 }
 
-// The container status is in each target of the container.
+// Each target of a container has the state of the container.
 func TestTargetsHaveTheContainerState(t *testing.T) {
 	yes, no := true, false
 	p := tcpProbe(intstr.FromInt32(80))
@@ -147,7 +147,7 @@ func TestTargetsHaveTheContainerState(t *testing.T) {
 			func(_ *corev1.Pod, st *corev1.ContainerStatus) { st.Started = nil },
 			probe.Target{ContainerID: "id-c", Running: true, StartedAt: began},
 		},
-		"not started, nothing to wait for": {
+		"not started, no probe to wait for": {
 			func(pod *corev1.Pod, st *corev1.ContainerStatus) {
 				st.Started, pod.Spec.Containers[0].StartupProbe = &no, nil
 			},
@@ -241,7 +241,7 @@ func TestExecExpandsItsCommand(t *testing.T) {
 		},
 		LivenessProbe: &corev1.Probe{PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{
 			Exec:    &corev1.ExecAction{Command: []string{"sh", "-c", "x $(A) $(B)", "$(REF)", "<$(SECRET)>", "$$(A)"}},
-			HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(1)}, // exec comes first
+			HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(1)}, // exec has precedence over httpGet
 		}},
 	})
 	result, err := probeTarget(t, validTargets(t, pod, podprobe.Options{Execer: execer})[0])
@@ -341,7 +341,7 @@ func TestTargetsOfProbesThatCannotRun(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			pod := newPod(corev1.Container{Name: "c", ReadinessProbe: p, LivenessProbe: good})
-			for range 2 { // said each time
+			for range 2 { // the error is returned by each call
 				list, errs := podprobe.Targets(pod, &pod.Status, nil, podprobe.Options{})
 				require.Len(t, errs, 1)
 				assert.ErrorContains(t, errs[0], `pod shop/web: container "c": readinessProbe.`+want)
@@ -377,7 +377,7 @@ func TestTargetsReuseProbers(t *testing.T) {
 		assert.Equal(t, wantMade, made)
 	}
 	sync(1, 1)
-	sync(2, 0) // a failing prober is created again
+	sync(2, 0) // the prober of the failing probe is created again
 	sync(2, 0)
 	pod.Status.ContainerStatuses[0].ContainerID = "containerd://next"
 	sync(3, 0)
@@ -394,8 +394,8 @@ type closableProber struct {
 
 func (o *closableProber) Close() error { o.closed++; return nil }
 
-// A prober without Close is no io.Closer, because a set tracks each io.Closer; another one closes the prober that it wraps. Both
-// are reused with their container.
+// A prober without Close is no io.Closer, because a set tracks each io.Closer. A closable prober closes the prober that it
+// wraps. Both are reused with their container.
 func TestOnlyClosableProbersAreClosers(t *testing.T) {
 	inner := new(closableProber)
 	o := podprobe.Options{GRPC: func(podprobe.GRPCConfig) (probe.Prober, error) { return inner, nil }}
