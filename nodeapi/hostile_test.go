@@ -27,8 +27,8 @@ import (
 	"github.com/seed81659283/nodeagent/nodeapi"
 )
 
-// soon waits for a condition.
-func soon(condition func() bool) bool {
+// eventually reports whether a condition becomes true within a minute.
+func eventually(condition func() bool) bool {
 	for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
 		if condition() {
 			return true
@@ -37,8 +37,8 @@ func soon(condition func() bool) bool {
 	return false
 }
 
-// inUse is the memory of the process that is in use.
-func inUse() uint64 {
+// memoryInUse returns the bytes of heap and stacks in use.
+func memoryInUse() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -77,7 +77,7 @@ func TestSlowClientsAreDisconnectedInBoundedMemory(t *testing.T) {
 				require.Equal(t, "ok", string(body))
 			}
 			healthy()
-			goroutines, before := runtime.NumGoroutine(), inUse()
+			goroutines, before := runtime.NumGoroutine(), memoryInUse()
 			all := make([]net.Conn, clients)
 			for i := range all {
 				c, err := net.Dial("tcp", address)
@@ -92,31 +92,31 @@ func TestSlowClientsAreDisconnectedInBoundedMemory(t *testing.T) {
 					healthy()
 				}
 			}
-			memory := max(before, inUse()) - before
+			memory := max(before, memoryInUse()) - before
 			t.Logf("%d KiB for each connection", memory/clients>>10)
-			assert.Less(t, memory, uint64(clients*64<<10), "of both ends")
+			assert.Less(t, memory, uint64(clients*64<<10), "memory of both ends")
 			healthy()
 			for i, c := range all {
 				require.NoError(t, c.SetReadDeadline(time.Now().Add(2*time.Minute)))
-				_, err := io.Copy(io.Discard, c) // a server may respond with a timeout
-				if err != nil {                  // a reset, not the deadline
-					require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "connection %d goes on", i)
+				_, err := io.Copy(io.Discard, c) // the server may respond with a timeout
+				if err != nil {                  // or reset the connection, before the deadline
+					require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "connection %d is still open", i)
 				}
 				require.NoError(t, c.Close())
 			}
 			healthy()
-			require.True(t, soon(func() bool { return runtime.NumGoroutine() <= goroutines+2 }), "goroutines are left")
+			require.True(t, eventually(func() bool { return runtime.NumGoroutine() <= goroutines+2 }), "no goroutine of a request remains")
 		})
 	}
 }
 
-// A client that follows a log and reads one byte a second, or vanishes, needs its own buffers only. The slow client is served; the
-// vanished one is disconnected after the stall timeout.
+// A client that follows a log and reads one byte a second, or disappears, needs its own buffers only. The slow client is
+// served. The one that disappeared is disconnected after the stall timeout.
 func TestStalledLogFollowerIsDisconnected(t *testing.T) {
 	const line, lines = 8000, 4000
 	for _, vanishes := range []bool{false, true} {
 		t.Run(fmt.Sprintf("vanishes=%t", vanishes), func(t *testing.T) {
-			o := newOne(t, strings.Repeat("2026-01-02T03:04:05Z stdout F "+strings.Repeat("x", line-1)+"\n", lines))
+			o := newOneContainer(t, strings.Repeat("2026-01-02T03:04:05Z stdout F "+strings.Repeat("x", line-1)+"\n", lines))
 			var mu sync.Mutex
 			ended := 0
 			options := nodeapi.Options{Pods: o, Runtime: o, Hooks: nodeapi.Hooks{RequestCompleted: func(nodeapi.Request, time.Duration) {
@@ -137,7 +137,7 @@ func TestStalledLogFollowerIsDisconnected(t *testing.T) {
 			relay, err := streamtest.StartRelay(t.Context(), address)
 			require.NoError(t, err)
 			defer relay.Close()
-			before := inUse()
+			before := memoryInUse()
 
 			c, err := net.Dial("tcp", relay.Address())
 			require.NoError(t, err)
@@ -161,13 +161,13 @@ func TestStalledLogFollowerIsDisconnected(t *testing.T) {
 				require.NoError(t, r.Body.Close())
 				require.EqualValues(t, line*lines, n)
 			}
-			assert.Less(t, max(before, inUse())-before, uint64(16<<20), "of both ends and the network")
+			assert.Less(t, max(before, memoryInUse())-before, uint64(16<<20), "memory of both ends and of the network")
 			if !vanishes {
-				require.True(t, soon(func() bool { return requests() >= others }))
-				require.Equal(t, others, requests(), "who reads slowly is there, too")
+				require.True(t, eventually(func() bool { return requests() >= others }))
+				require.Equal(t, others, requests(), "the request of the slow client is still served")
 				relay.Close()
 			}
-			require.True(t, soon(func() bool { return requests() == others+1 }), "the request goes on")
+			require.True(t, eventually(func() bool { return requests() == others+1 }), "the request must end")
 		})
 	}
 }

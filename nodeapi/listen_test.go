@@ -23,6 +23,6 @@ func TestListenAllClosesListenersAfterAnError(t *testing.T) {
 	_, err = nodeapi.ListenAll(t.Context(), free, busy)
 	require.ErrorContains(t, err, "address already in use")
 	again, err := net.Listen("tcp", free)
-	require.NoError(t, err, "the first listener is closed")
+	require.NoError(t, err, "ListenAll closes the first listener when the second fails")
 	require.NoError(t, again.Close())
 }

@@ -45,12 +45,12 @@ func TestParseVerbosity(t *testing.T) {
 	}
 }
 
-// No path or query makes a handler panic, and the path of a container never reaches another container.
+// No path or query makes a handler panic, and the path of a container never leads to another container.
 func FuzzRequests(f *testing.F) {
 	for _, target := range []string{"/containerLogs/ns/p/c?tailLines=1", "/pods", "/%2e%2e/pods", "/logs/..%2f", "/exec//p", "*", "/healthz?exclude=%00"} {
 		f.Add("GET", target)
 	}
-	o := &one{log: "/nonexistent"}
+	o := &oneContainer{log: "/nonexistent"}
 	s, err := nodeapi.New(nodeapi.Options{Insecure: true, Pods: o, Runtime: o, LogLevel: new(slog.LevelVar), Flags: map[string]string{}})
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, method, target string) {

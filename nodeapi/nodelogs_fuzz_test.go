@@ -22,12 +22,12 @@ import (
 	"github.com/seed81659283/nodeagent/nodeapi"
 )
 
-// No path leads out of the directory.
+// No path leads out of the log directory.
 func FuzzPaths(f *testing.F) {
 	for _, path := range []string{"syslog", "../etc/passwd", "dir/passwd", "containers/p_ns_c.log", "updir/etc/passwd", "x\x00", "a//b/../..", "chain"} {
 		f.Add(path)
 	}
-	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(f), AllowQueries: true})
+	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: newLogDir(f), AllowQueries: true})
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, path string) {
 		r := httptest.NewRequest(http.MethodGet, "/logs/", nil)
@@ -46,12 +46,12 @@ func TestReplacedLinksDoNotLeadOutOfLogDirectory(t *testing.T) {
 	if os.Getenv("NODEAGENT_SOAK") != "" {
 		span = 2 * time.Minute
 	}
-	dir := machine(t)
+	dir := newLogDir(t)
 	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: dir, AllowQueries: true, Journal: "/nonexistent"})
 	require.NoError(t, err)
 	end := time.Now().Add(span)
 	var asked, served, escapes atomic.Int64
-	goesOn := func() bool { return time.Now().Before(end) || served.Load() == 0 } // on a busy machine no goroutine may have started by then
+	goesOn := func() bool { return time.Now().Before(end) || served.Load() == 0 } // with at least one response, although a busy machine may start no goroutine in time
 	var group sync.WaitGroup
 	targets := []string{"../etc", "pods", filepath.Join(filepath.Dir(dir), "etc"), filepath.Join(dir, "pods"), "..", "proxy", "swap"}
 	group.Go(func() {
@@ -90,5 +90,5 @@ func TestReplacedLinksDoNotLeadOutOfLogDirectory(t *testing.T) {
 	group.Wait()
 	t.Logf("%d requests, %d of them served something, %d escapes", asked.Load(), served.Load(), escapes.Load())
 	require.Zero(t, escapes.Load())
-	require.Positive(t, served.Load(), "nothing was served at all")
+	require.Positive(t, served.Load(), "some request must be served")
 }

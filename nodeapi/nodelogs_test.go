@@ -25,8 +25,8 @@ import (
 
 const secret = "root:x:0:0"
 
-// machine makes a directory of logs with all that may be in one, beside a secret.
-func machine(t testing.TB) (dir string) {
+// newLogDir creates a log directory with files and links of all kinds, and a secret outside of it.
+func newLogDir(t testing.TB) (dir string) {
 	t.Helper()
 	top := t.TempDir()
 	dir = filepath.Join(top, "log")
@@ -59,7 +59,7 @@ func machine(t testing.TB) (dir string) {
 	return dir
 }
 
-func ask(t *testing.T, h http.Handler, path string, header ...string) (int, string) {
+func sendRequest(t *testing.T, h http.Handler, path string, header ...string) (int, string) {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, path, nil)
 	for i := 0; i+1 < len(header); i += 2 {
@@ -79,7 +79,7 @@ func ask(t *testing.T, h http.Handler, path string, header ...string) (int, stri
 }
 
 func TestNodeLogsServesFilesAndDirectories(t *testing.T) {
-	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(t)})
+	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: newLogDir(t)})
 	require.NoError(t, err)
 	for path, want := range map[string]struct {
 		code int
@@ -103,23 +103,23 @@ func TestNodeLogsServesFilesAndDirectories(t *testing.T) {
 		"/logs/..%2fetc%2fpasswd":             {404, "404 page not found\n"},
 		"/logs/x%2f..%2f..%2f..%2fetc/passwd": {404, "404 page not found\n"},
 		"/logs/syslog%00":                     {500, "500 Internal Server Error\n"},
-		"/logs/syslog?query=kubelet":          {200, "a line\n"}, // queries are off
+		"/logs/syslog?query=kubelet":          {200, "a line\n"}, // queries are disabled
 	} {
-		code, body := ask(t, h, path)
+		code, body := sendRequest(t, h, path)
 		assert.Equal(t, want.code, code, path)
 		assert.Equal(t, want.body, body, path)
 	}
-	_, list := ask(t, h, "/logs/")
+	_, list := sendRequest(t, h, "/logs/")
 	assert.Contains(t, list, `<a href="syslog">syslog</a>`)
 }
 
 func TestFollowLinksServesLinksOutOfDirectory(t *testing.T) {
-	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(t), FollowLinks: true, AllowQueries: true})
+	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: newLogDir(t), FollowLinks: true, AllowQueries: true})
 	require.NoError(t, err)
-	_, body := ask(t, h, "/logs/absolute")
-	assert.Equal(t, secret, body, "the kubelet's way is asked for")
-	code, body := ask(t, h, "/logs/?query=dir/passwd")
-	assert.Equal(t, http.StatusNotAcceptable, code, "but not for queries, in which the kubelet does not follow it either")
+	_, body := sendRequest(t, h, "/logs/absolute")
+	assert.Equal(t, secret, body, "FollowLinks serves links, as the kubelet does")
+	code, body := sendRequest(t, h, "/logs/?query=dir/passwd")
+	assert.Equal(t, http.StatusNotAcceptable, code, "queries follow no links, as in the kubelet")
 	assert.NotContains(t, body, secret)
 }
 
@@ -127,15 +127,15 @@ func TestNodeLogsWithoutDirectoryResponds404(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "later")
 	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: dir})
 	require.NoError(t, err)
-	code, _ := ask(t, h, "/logs/")
+	code, _ := sendRequest(t, h, "/logs/")
 	assert.Equal(t, http.StatusNotFound, code)
 	require.NoError(t, os.Mkdir(dir, 0o755))
-	code, _ = ask(t, h, "/logs/")
-	assert.Equal(t, http.StatusOK, code, "it was made meanwhile")
+	code, _ = sendRequest(t, h, "/logs/")
+	assert.Equal(t, http.StatusOK, code, "a directory that is created later is served")
 }
 
-// journal writes a program that stands for journalctl.
-func journal(t *testing.T, script string) string {
+// writeJournalctl writes a program that stands for journalctl, and returns its path.
+func writeJournalctl(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "journalctl")
 	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o700))
@@ -146,7 +146,7 @@ const units = `[ "$1" = --field ] && { echo containerd.service; exit; }` + "\n"
 
 func TestNodeLogsQueries(t *testing.T) {
 	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{
-		Dir: machine(t), AllowQueries: true, Journal: journal(t, units+`for a; do echo "<$a>"; done; echo trouble >&2; exit 3`),
+		Dir: newLogDir(t), AllowQueries: true, Journal: writeJournalctl(t, units+`for a; do echo "<$a>"; done; echo trouble >&2; exit 3`),
 	})
 	require.NoError(t, err)
 	for query, want := range map[string]struct {
@@ -179,33 +179,33 @@ func TestNodeLogsQueries(t *testing.T) {
 		"query=a&query=b&query=c&query=d&query=e": {406, "query: Too many: 5: must have at most 4 items\n"},
 		"query=x&pattern=(":                       {406, "pattern: Invalid value: \"(\": error parsing regexp: missing closing ): `(`\n"},
 	} {
-		code, body := ask(t, h, "/logs/?"+query)
+		code, body := sendRequest(t, h, "/logs/?"+query)
 		assert.Equal(t, want.code, code, query)
 		assert.Equal(t, want.body, body, query)
 	}
-	code, body := ask(t, h, "/logs/syslog?query=kubelet")
+	code, body := sendRequest(t, h, "/logs/syslog?query=kubelet")
 	assert.Equal(t, http.StatusNotAcceptable, code)
 	assert.Equal(t, "path not allowed in query mode\n", body)
-	_, body = ask(t, h, "/logs/?query=kubelet", "Accept-Encoding", "gzip")
+	_, body = sendRequest(t, h, "/logs/?query=kubelet", "Accept-Encoding", "gzip")
 	assert.Equal(t, "from a file\n", body)
 }
 
 func TestJournalQueryIsLimitedInTimeAndOutput(t *testing.T) {
-	endless, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(t), AllowQueries: true, MaxOutput: 1000, Journal: journal(t, units+"exec yes")})
+	endless, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: newLogDir(t), AllowQueries: true, MaxOutput: 1000, Journal: writeJournalctl(t, units+"exec yes")})
 	require.NoError(t, err)
-	_, body := ask(t, endless, "/logs/?query=containerd")
+	_, body := sendRequest(t, endless, "/logs/?query=containerd")
 	assert.Equal(t, strings.Repeat("y\n", 500)+"\nerror: the answer is too large\n", body)
 
 	start := time.Now()
 	silent, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{
-		Dir: machine(t), AllowQueries: true, Timeout: 200 * time.Millisecond, MaxQueries: 1, Journal: journal(t, units+"exec sleep 100"),
+		Dir: newLogDir(t), AllowQueries: true, Timeout: 200 * time.Millisecond, MaxQueries: 1, Journal: writeJournalctl(t, units+"exec sleep 100"),
 	})
 	require.NoError(t, err)
-	ask(t, silent, "/logs/?query=containerd")
-	assert.Less(t, time.Since(start), 20*time.Second, "journalctl outlives its query")
+	sendRequest(t, silent, "/logs/?query=containerd")
+	assert.Less(t, time.Since(start), 20*time.Second, "journalctl is killed at the timeout of its query")
 
-	absent, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(t), AllowQueries: true, Journal: "/nonexistent"})
+	absent, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: newLogDir(t), AllowQueries: true, Journal: "/nonexistent"})
 	require.NoError(t, err)
-	_, body = ask(t, absent, "/logs/?query=kubelet")
-	assert.Equal(t, "from a file\n", body, "without a journal there are files")
+	_, body = sendRequest(t, absent, "/logs/?query=kubelet")
+	assert.Equal(t, "from a file\n", body, "without journalctl, queries read files")
 }

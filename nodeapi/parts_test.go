@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// The parts of other packages fit as they are.
+// Parts of other packages implement the interfaces of this package.
 var (
 	_ nodeapi.Streams = (*streaming.Server)(nil)
 	_ nodeapi.Summary = (*stats.Collector)(nil)

@@ -25,7 +25,7 @@ func pods(n int) (all []*corev1.Pod) {
 	return all
 }
 
-// The list equals an encoded v1.PodList, for any number of cached pods.
+// The list equals an encoded v1.PodList, with any number of cached pods.
 func TestEncodedPodListEqualsPodList(t *testing.T) {
 	all := pods(4)
 	var e podEncoder
@@ -41,7 +41,7 @@ func TestEncodedPodListEqualsPodList(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, string(want)+"\n", string(got))
 	}
-	assert.Equal(t, "Pod", all[0].Kind, "nobody changes a pod")
+	assert.Equal(t, "Pod", all[0].Kind, "listed pods are not modified")
 }
 
 // A pod is encoded once. Pods that are not listed any more are dropped, and all pods are dropped a while after the last request.
@@ -57,11 +57,11 @@ func TestEncodedPodsAreCachedWhileListed(t *testing.T) {
 	list(all[1:])
 	assert.Same(t, first, &e.cached[all[1]][0])
 	assert.Len(t, e.cached, 1)
-	require.True(t, e.expiry.Stop(), "a timer forgets them")
+	require.True(t, e.expiry.Stop(), "a timer drops the cached pods")
 	e.dropCache()
 	list(all)
 	assert.NotSame(t, first, &e.cached[all[1]][0])
-	assert.True(t, e.expiry.Stop(), "it is set again")
+	assert.True(t, e.expiry.Stop(), "the next request starts the timer again")
 }
 
 func BenchmarkPods(b *testing.B) {
@@ -109,8 +109,8 @@ func TestPodsWithStatusKeepsPointerOfUnchangedPod(t *testing.T) {
 	third := p.Pods()
 	assert.Equal(t, corev1.PodRunning, third[0].Status.Phase)
 	assert.Empty(t, third[1].Status.Message)
-	assert.Equal(t, corev1.PodPending, first[0].Status.Phase, "it was served")
-	assert.Empty(t, all[0].Status.Phase, "and the spec is somebody else's")
+	assert.Equal(t, corev1.PodPending, first[0].Status.Phase, "a served pod is not modified")
+	assert.Empty(t, all[0].Status.Phase, "the spec of the source is not modified")
 
 	states = nil
 	assert.Empty(t, p.Pods())

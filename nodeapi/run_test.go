@@ -32,21 +32,21 @@ import (
 	"github.com/seed81659283/nodeagent/nodeapi/auth"
 )
 
-// one is a runtime with one container, whose log is a file.
-type one struct {
+// oneContainer is a runtime with one container, whose log is a file.
+type oneContainer struct {
 	log     string
 	running atomic.Bool
 }
 
-func newOne(t *testing.T, lines string) *one {
+func newOneContainer(t *testing.T, lines string) *oneContainer {
 	t.Helper()
-	o := &one{log: filepath.Join(t.TempDir(), "0.log")}
+	o := &oneContainer{log: filepath.Join(t.TempDir(), "0.log")}
 	o.running.Store(true)
 	require.NoError(t, os.WriteFile(o.log, []byte(lines), 0o600))
 	return o
 }
 
-func (o *one) List(context.Context) (cri.Snapshot, error) {
+func (o *oneContainer) List(context.Context) (cri.Snapshot, error) {
 	state := cri.ContainerExited
 	if o.running.Load() {
 		state = cri.ContainerRunning
@@ -57,7 +57,7 @@ func (o *one) List(context.Context) (cri.Snapshot, error) {
 	}, nil
 }
 
-func (o *one) Pods() []*corev1.Pod {
+func (o *oneContainer) Pods() []*corev1.Pod {
 	return []*corev1.Pod{{
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}},
@@ -67,7 +67,7 @@ func (o *one) Pods() []*corev1.Pod {
 	}}
 }
 
-func (o *one) write(t *testing.T, line string) {
+func (o *oneContainer) write(t *testing.T, line string) {
 	t.Helper()
 	f, err := os.OpenFile(o.log, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
 	require.NoError(t, err)
@@ -76,7 +76,8 @@ func (o *one) write(t *testing.T, line string) {
 	require.NoError(t, f.Close())
 }
 
-// serve runs a server at a loopback address until the test ends, and returns its address and a function that stops it.
+// serveListener runs a server at a loopback address until the test ends, and returns its address and a function that stops
+// it.
 func serveListener(t *testing.T, s *nodeapi.Server, h http.Handler, config *tls.Config) (address string, stop func() error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -95,7 +96,7 @@ func serveListener(t *testing.T, s *nodeapi.Server, h http.Handler, config *tls.
 		case err := <-done:
 			return err
 		case <-time.After(20 * time.Second):
-			return fmt.Errorf("Run does not return")
+			return fmt.Errorf("Run has not returned")
 		}
 	}
 	t.Cleanup(func() { assert.NoError(t, stop()) })
@@ -112,10 +113,10 @@ func newServer(t *testing.T, o nodeapi.Options) *nodeapi.Server {
 
 const oldLine = "2026-01-02T03:04:05Z stdout F old\n"
 
-// A followed log delivers lines at once, also over a rotation. It ends with the container or with the server.
+// A followed log delivers lines at once, also during a rotation. The response ends with the container or with the server.
 func TestFollowedLogEndsWithContainerOrServer(t *testing.T) {
 	for _, ending := range []string{"container", "server"} {
-		o := newOne(t, oldLine)
+		o := newOneContainer(t, oldLine)
 		s := newServer(t, nodeapi.Options{Pods: o, Runtime: o})
 		address, stop := serveListener(t, s, s.Handler(), nil)
 		r, err := http.Get("http://" + address + "/containerLogs/ns/p/c?follow=true&tailLines=1")
@@ -146,7 +147,7 @@ func TestFollowedLogEndsWithContainerOrServer(t *testing.T) {
 }
 
 func TestContainerLogsIncludesRotatedFiles(t *testing.T) {
-	o := newOne(t, oldLine)
+	o := newOneContainer(t, oldLine)
 	require.NoError(t, os.WriteFile(o.log+".20260101-000000", []byte("2026-01-01T00:00:00Z stdout F older\n"), 0o600))
 	for only, want := range map[bool]string{false: "older\nold\n", true: "old\n"} {
 		s := newServer(t, nodeapi.Options{Pods: o, Runtime: o, CurrentLogsOnly: only})
@@ -157,7 +158,7 @@ func TestContainerLogsIncludesRotatedFiles(t *testing.T) {
 
 // A client that stops reading a log is disconnected, and its resources are released.
 func TestClientThatStopsReadingIsDisconnected(t *testing.T) {
-	o := newOne(t, strings.Repeat("2026-01-02T03:04:05Z stdout F "+strings.Repeat("x", 8000)+"\n", 4000))
+	o := newOneContainer(t, strings.Repeat("2026-01-02T03:04:05Z stdout F "+strings.Repeat("x", 8000)+"\n", 4000))
 	ended := make(chan struct{}, 1)
 	s := newServer(t, nodeapi.Options{
 		Pods: o, Runtime: o, StallTimeout: 300 * time.Millisecond,
@@ -171,14 +172,14 @@ func TestClientThatStopsReadingIsDisconnected(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):
-		t.Fatal("the request goes on")
+		t.Fatal("the request has not ended")
 	}
 }
 
-// Slow headers and incomplete bodies end at their timeouts. The oldest unauthenticated connections are closed for clients that send a
-// request.
+// Slow headers and incomplete bodies time out. The oldest unauthenticated connections are closed in favor of clients that
+// send a request.
 func TestUnauthenticatedConnectionsAreLimited(t *testing.T) {
-	o := newOne(t, oldLine)
+	o := newOneContainer(t, oldLine)
 	reviewer := new(authtest.Reviewer)
 	access, err := auth.New(auth.Options{TokenReviewer: reviewer.Tokens(), AlwaysAllow: true})
 	require.NoError(t, err)
@@ -201,14 +202,14 @@ func TestUnauthenticatedConnectionsAreLimited(t *testing.T) {
 	require.NoError(t, err)
 	r.Header.Set("Authorization", "Bearer good")
 	answer, err := http.DefaultClient.Do(r)
-	require.NoError(t, err, "a client that knows what to say is served meanwhile")
+	require.NoError(t, err, "an authenticated client is served at the limit")
 	answer.Body.Close()
 	assert.Equal(t, http.StatusOK, answer.StatusCode)
 	start := time.Now()
 	for _, c := range slow {
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
 		_, err := io.Copy(io.Discard, c)
-		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "a connection of a stranger stays open")
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the unauthenticated connection must be closed")
 	}
 	assert.Less(t, time.Since(start), time.Minute)
 	assert.GreaterOrEqual(t, closed.Load(), int64(150))
@@ -219,11 +220,11 @@ func TestUnauthenticatedConnectionsAreLimited(t *testing.T) {
 	fmt.Fprint(c, "POST /pods HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
 	all, err := io.ReadAll(c)
-	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "a body that never comes holds the connection")
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection with an incomplete body must be closed")
 	assert.Contains(t, string(all), "401 Unauthorized")
 }
 
-// Certificate, key and client CA are replaced by rename, symbolic link and in place. Each takes effect within a second.
+// Certificate, key and client CA are replaced by rename, by symbolic link and in place. Each takes effect within a second.
 func TestReplacedCertificatesTakeEffectWithinSecond(t *testing.T) {
 	first, second := authtest.NewAuthority(t, "first"), authtest.NewAuthority(t, "second")
 	server := x509.Certificate{Subject: pkix.Name{CommonName: "node"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
@@ -239,7 +240,7 @@ func TestReplacedCertificatesTakeEffectWithinSecond(t *testing.T) {
 	}
 	files := []string{"tls.crt", "tls.key", "ca.crt"}
 	ways := map[string]func(to string){
-		"a swapped link": func(to string) {
+		"swapped symbolic link": func(to string) {
 			require.NoError(t, os.Symlink(to, filepath.Join(dir, "next")))
 			require.NoError(t, os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "now")))
 		},

@@ -53,8 +53,8 @@ func header(kind byte, name, value string) []byte {
 	return append(append([]byte{kind}, hpackText(name)...), hpackText(value)...)
 }
 
-// flood opens connections without credentials that count, each with streams whose headers refer again and again to one of 4,000
-// bytes, and does not read.
+// flood opens connections without valid credentials and does not read. Each has several streams, whose headers refer
+// repeatedly to one header of 4,000 bytes.
 func flood(t *testing.T, address string, connections, streams, references int) []net.Conn {
 	t.Helper()
 	all := make([]net.Conn, connections)
@@ -76,21 +76,21 @@ func flood(t *testing.T, address string, connections, streams, references int) [
 			}
 			out = append(out, h2frame(frameHeaders, flagEndStream|flagEndHeaders, uint32(2*n+1), block)...)
 		}
-		_, _ = c.Write(out) // the server may have ended the connection
+		_, _ = c.Write(out) // the server may have closed the connection
 	}
 	return all
 }
 
-// Streams without valid credentials need bounded memory and goroutines while the API server hangs, and none after their connections are
-// closed. An authenticated client is served.
+// Streams without valid credentials need bounded memory and goroutines while the API server hangs. After their connections
+// are closed none remains. An authenticated client is served meanwhile.
 func TestStreamsWithoutCredentialsAreBounded(t *testing.T) {
-	for _, references := range []int{3, 15} { // below the limit of a header, and beyond
+	for _, references := range []int{3, 15} { // below and above the limit of headers
 		t.Run(fmt.Sprintf("%d KiB of headers", references*4), func(t *testing.T) {
 			reviewer := new(authtest.Reviewer)
 			reviewer.AddToken("good", authenticationv1.UserInfo{Username: "bob"})
 			access, err := auth.New(auth.Options{TokenReviewer: reviewer.Tokens(), AlwaysAllow: true, Timeout: time.Minute})
 			require.NoError(t, err)
-			o := newOne(t, oldLine)
+			o := newOneContainer(t, oldLine)
 			s := newServer(t, nodeapi.Options{Pods: o, Runtime: o, Access: access})
 			ca := authtest.NewAuthority(t, "ca")
 			pair := ca.Sign(t, x509.Certificate{Subject: pkix.Name{CommonName: "node"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
@@ -114,20 +114,20 @@ func TestStreamsWithoutCredentialsAreBounded(t *testing.T) {
 			}
 			get()
 			reviewer.SetHang(true)
-			goroutines, before := runtime.NumGoroutine(), inUse()
+			goroutines, before := runtime.NumGoroutine(), memoryInUse()
 			const connections = 20
 			all := flood(t, address, connections, 100, references)
 			time.Sleep(2 * time.Second)
-			held, running := max(inUse(), before)-before, runtime.NumGoroutine()-goroutines
+			held, running := max(memoryInUse(), before)-before, runtime.NumGoroutine()-goroutines
 			t.Logf("%d KiB and %d goroutines", held>>10, running)
-			assert.Less(t, held, uint64(16<<20), "of both ends")
+			assert.Less(t, held, uint64(16<<20), "memory of both ends")
 			assert.Less(t, running, 64+3*connections+20)
 			get()
 			for _, c := range all {
 				require.NoError(t, c.Close())
 			}
 			start := time.Now()
-			require.True(t, soon(func() bool { return runtime.NumGoroutine() <= goroutines+2 }), "goroutines are left")
+			require.True(t, eventually(func() bool { return runtime.NumGoroutine() <= goroutines+2 }), "no goroutine of a stream remains")
 			assert.Less(t, time.Since(start), 5*time.Second)
 			get()
 		})

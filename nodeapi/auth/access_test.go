@@ -63,8 +63,8 @@ func TestNewNamesMissingOption(t *testing.T) {
 	}
 }
 
-// Client certificates, tokens in both places, and anonymous requests: which user each is, and that invalid credentials never become
-// anonymous.
+// The test combines client certificates, tokens in both places, and anonymous requests. It checks the user of each request,
+// and that invalid credentials never become anonymous.
 func TestAuthenticationByEachCredential(t *testing.T) {
 	ca, foreign := authtest.NewAuthority(t, "ca"), authtest.NewAuthority(t, "foreign")
 	now := time.Now()
@@ -92,17 +92,17 @@ func TestAuthenticationByEachCredential(t *testing.T) {
 		header     http.Header
 		valid, bad bool
 	}{
-		"none":            {header: http.Header{}},
-		"valid":           {header: http.Header{"Authorization": {"bearer  ignored", "x"}}},
-		"good":            {header: http.Header{"Authorization": {"Bearer good"}}, valid: true},
-		"bad":             {header: http.Header{"Authorization": {"Bearer bad"}}, bad: true},
-		"another scheme":  {header: http.Header{"Authorization": {"Basic good"}}},
-		"socket":          {header: socket("v4.channel.k8s.io, base64url.bearer.authorization.k8s.io." + encode([]byte("good"))), valid: true},
-		"bad socket":      {header: socket("v4.channel.k8s.io, base64url.bearer.authorization.k8s.io." + encode([]byte("bad"))), bad: true},
-		"socket alone":    {header: socket("base64url.bearer.authorization.k8s.io." + encode([]byte("good"))), bad: true},
-		"two in a socket": {header: socket("x, base64url.bearer.authorization.k8s.io.Z29vZA, base64url.bearer.authorization.k8s.io.Z29vZA"), bad: true},
-		"broken socket":   {header: socket("x, base64url.bearer.authorization.k8s.io.!"), bad: true},
-		"no socket":       {header: http.Header{"Sec-Websocket-Protocol": {"x, base64url.bearer.authorization.k8s.io.Z29vZA"}}},
+		"none":                    {header: http.Header{}},
+		"valid":                   {header: http.Header{"Authorization": {"bearer  ignored", "x"}}},
+		"good":                    {header: http.Header{"Authorization": {"Bearer good"}}, valid: true},
+		"bad":                     {header: http.Header{"Authorization": {"Bearer bad"}}, bad: true},
+		"another scheme":          {header: http.Header{"Authorization": {"Basic good"}}},
+		"socket":                  {header: socket("v4.channel.k8s.io, base64url.bearer.authorization.k8s.io." + encode([]byte("good"))), valid: true},
+		"bad socket":              {header: socket("v4.channel.k8s.io, base64url.bearer.authorization.k8s.io." + encode([]byte("bad"))), bad: true},
+		"socket alone":            {header: socket("base64url.bearer.authorization.k8s.io." + encode([]byte("good"))), bad: true},
+		"two bearer subprotocols": {header: socket("x, base64url.bearer.authorization.k8s.io.Z29vZA, base64url.bearer.authorization.k8s.io.Z29vZA"), bad: true},
+		"broken socket":           {header: socket("x, base64url.bearer.authorization.k8s.io.!"), bad: true},
+		"no socket":               {header: http.Header{"Sec-Websocket-Protocol": {"x, base64url.bearer.authorization.k8s.io.Z29vZA"}}},
 	}
 	for _, anonymous := range []bool{false, true} {
 		reviewer := new(authtest.Reviewer)
@@ -135,7 +135,7 @@ func TestAuthenticationByEachCredential(t *testing.T) {
 				if c.valid || tc.valid {
 					require.NoError(t, err, name)
 					assert.Empty(t, r.Header.Get("Authorization"), name)
-					assert.NotContains(t, r.Header.Get("Sec-Websocket-Protocol"), "bearer", name+": the token is passed on")
+					assert.NotContains(t, r.Header.Get("Sec-Websocket-Protocol"), "bearer", name+": the token must be removed from the request")
 				}
 			}
 		}
@@ -146,7 +146,8 @@ func socket(protocols string) http.Header {
 	return http.Header{"Upgrade": {"websocket"}, "Connection": {"keep-alive, Upgrade"}, "Sec-Websocket-Protocol": {protocols}}
 }
 
-// Each path with each rule: exactly the rules for the path authorize it, and the responses are those of the kubelet.
+// For each path and rule, exactly the rules of the kubelet for the path authorize it, and the responses are those of the
+// kubelet.
 func TestAuthorizationByPathAndRule(t *testing.T) {
 	all := []string{"pods", "proxy", "healthz", "configz", "stats", "metrics", "log", "checkpoint", "statusz"}
 	verbs := map[string]string{"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "HEAD": ""}
@@ -214,21 +215,22 @@ func TestReviewsAreCachedForTheirTTL(t *testing.T) {
 		time.Sleep(auth.DefaultDenyTTL - time.Second)
 		assert.Equal(t, 200, code("/stats/x", "good"))
 		assert.Equal(t, 403, code("/logs/x", "good"))
-		assert.Empty(t, reviewer.TakeReviews(), "it is remembered")
+		assert.Empty(t, reviewer.TakeReviews(), "reviews are cached")
 		time.Sleep(time.Second)
-		assert.Equal(t, 500, code("/logs/x", "good"), "a denial is forgotten, and nobody answers")
+		assert.Equal(t, 500, code("/logs/x", "good"), "the cached denial has expired, and the review fails")
 		time.Sleep(auth.DefaultTokenTTL - auth.DefaultDenyTTL)
-		assert.Equal(t, 401, code("/stats/x", "good"), "a token is forgotten, and nobody answers")
+		assert.Equal(t, 401, code("/stats/x", "good"), "the cached token has expired, and the review fails")
 		reviewer.SetError(nil)
-		assert.Equal(t, 200, code("/stats/x", "good"), "errors are not remembered")
+		assert.Equal(t, 200, code("/stats/x", "good"), "failed reviews are not cached")
 		assert.Equal(t, []string{"bob get log", "good", "good"}, reviewer.TakeReviews())
 		time.Sleep(auth.DefaultAllowTTL - auth.DefaultTokenTTL)
 		assert.Equal(t, 200, code("/stats/x", "good"))
-		assert.Equal(t, []string{"good", "bob get stats"}, reviewer.TakeReviews(), "an access is forgotten after 5 minutes")
+		assert.Equal(t, []string{"good", "bob get stats"}, reviewer.TakeReviews(), "an allowed access expires after 5 minutes")
 	})
 }
 
-// With a hanging API server a request takes its timeout, and equal requests wait for one review and get its result.
+// While the API server hangs, a request takes the timeout of a review. Equal requests wait for one review and get its
+// result.
 func TestHangingAPIServerCostsOneReviewAndTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
@@ -247,7 +249,7 @@ func TestHangingAPIServerCostsOneReviewAndTimeout(t *testing.T) {
 		group.Wait()
 		assert.EqualValues(t, 100, refused.Load())
 		assert.Equal(t, auth.DefaultTimeout, time.Since(start))
-		assert.Len(t, reviewer.TakeReviews(), 2, "no more than two of one address at a time")
+		assert.Len(t, reviewer.TakeReviews(), 2, "at most two reviews for one address at a time")
 
 		reviewer.AddToken("good", bob)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -258,7 +260,7 @@ func TestHangingAPIServerCostsOneReviewAndTimeout(t *testing.T) {
 		synctest.Wait()
 		group.Go(func() {
 			user, err := a.Authenticate(request(http.MethodGet, "/pods", "good"))
-			assert.NoError(t, err, "a client that goes away does not end what others wait for")
+			assert.NoError(t, err, "a client that disconnects does not cancel a shared review")
 			assert.Equal(t, "bob", user.Name)
 		})
 		synctest.Wait()
@@ -286,7 +288,7 @@ func TestReviewIsRetriedWithBackOff(t *testing.T) {
 	})
 }
 
-// Many invalid tokens do not evict a valid one from the cache, and use no more than the space of their own cache.
+// Many invalid tokens do not evict a valid token from the cache. They use a bounded cache of their own.
 func TestInvalidTokensDoNotEvictValidToken(t *testing.T) {
 	reviewer := new(authtest.Reviewer)
 	reviewer.AddToken("good", bob)

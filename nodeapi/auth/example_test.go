@@ -38,7 +38,7 @@ func Example() {
 
 // The handler of a program with the authorization of the node API.
 func ExampleAccess_Handler() {
-	access, err := auth.New(auth.Options{Anonymous: true, AlwaysAllow: true}) // Tokens or ClientCAs, and Access, in production
+	access, err := auth.New(auth.Options{Anonymous: true, AlwaysAllow: true}) // in production: TokenReviewer or ClientCAs, and AccessReviewer
 	if err != nil {
 		fmt.Println(err)
 		return

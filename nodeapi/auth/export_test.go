@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Defaults of Options, and the error of a request without credentials.
+// Defaults of Options.
 const (
 	DefaultTokenTTL time.Duration = defaultTokenTTL
 	DefaultAllowTTL time.Duration = defaultAllowTTL

@@ -25,8 +25,8 @@ import (
 	"github.com/seed81659283/nodeagent/nodeapi/auth"
 )
 
-// from makes a request one of an address.
-func from(r *http.Request, address string) *http.Request {
+// withAddress sets the client address of a request.
+func withAddress(r *http.Request, address string) *http.Request {
 	r.RemoteAddr = address
 	return r
 }
@@ -51,7 +51,7 @@ func TestInvalidTokensDoNotDelayOtherAddresses(t *testing.T) {
 				flood := func() {
 					for i := range 2000 {
 						group.Go(func() {
-							r := from(request(http.MethodGet, "/pods", fmt.Sprint("bad", i)), address(i)).WithContext(ctx)
+							r := withAddress(request(http.MethodGet, "/pods", fmt.Sprint("bad", i)), address(i)).WithContext(ctx)
 							if _, refusal := a.Check(r); refusal != nil && refusal.Code == http.StatusTooManyRequests {
 								busy.Add(1)
 							}
@@ -66,18 +66,18 @@ func TestInvalidTokensDoNotDelayOtherAddresses(t *testing.T) {
 				assert.LessOrEqual(t, waiting, 256+2*100)
 				assert.EqualValues(t, refused.Load(), busy.Load())
 				start := time.Now()
-				for range 2 { // one after the other
+				for range 2 { // the second valid request has its token in the cache
 					flood()
-					user, refusal := a.Check(from(request(http.MethodGet, "/pods", "good"), "10.1.0.1:1"))
+					user, refusal := a.Check(withAddress(request(http.MethodGet, "/pods", "good"), "10.1.0.1:1"))
 					require.Nil(t, refusal)
 					assert.Equal(t, "bob", user.Name)
 				}
-				t.Logf("known after %v", time.Since(start))
+				t.Logf("authenticated after %v", time.Since(start))
 				assert.Less(t, time.Since(start), 3*time.Second)
 				cancel()
 				before := time.Now()
 				group.Wait()
-				assert.Equal(t, before, time.Now(), "a request whose client has gone ends at once")
+				assert.Equal(t, before, time.Now(), "a canceled request ends at once")
 				time.Sleep(time.Minute)
 				assert.Empty(t, a.Clients())
 			})
@@ -85,7 +85,7 @@ func TestInvalidTokensDoNotDelayOtherAddresses(t *testing.T) {
 	}
 }
 
-// Many requests with one invalid token share one review, and no more of them wait than of requests with different tokens.
+// Many requests with one invalid token share one review. At most as many of them wait as requests with different tokens.
 func TestRequestsWithOneInvalidTokenShareReview(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
@@ -116,7 +116,7 @@ func TestInvalidTokensDoNotDelayAccessReviews(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range 2000 {
 			group.Go(func() {
-				_, _ = a.Check(from(request(http.MethodGet, "/pods", fmt.Sprint("bad", i)), fmt.Sprintf("10.0.0.%d:1", i%200)))
+				_, _ = a.Check(withAddress(request(http.MethodGet, "/pods", fmt.Sprint("bad", i)), fmt.Sprintf("10.0.0.%d:1", i%200)))
 			})
 		}
 		synctest.Wait()
@@ -151,11 +151,11 @@ func TestResponse429HasRetryAfter(t *testing.T) {
 				slow++
 			}
 		}
-		assert.Equal(t, 2, slow, "one has no room, one no slot: %v", codes)
+		assert.Equal(t, 2, slow, "one request is above the waiting limit, one gets no slot in time: %v", codes)
 	})
 }
 
-// A client cannot fill the log with refused requests.
+// Refused requests log a bounded number of lines.
 func TestRefusedRequestsLogBoundedLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -26,9 +26,9 @@ func TestTakeTokenLimitsRateAndBurst(t *testing.T) {
 	now = now.Add(25 * time.Millisecond)
 	assert.Equal(t, 2, admitted(20))
 	now = now.Add(5 * time.Millisecond)
-	assert.Equal(t, 1, admitted(20), "what is left of a token counts")
+	assert.Equal(t, 1, admitted(20), "fractions of a token are kept")
 	now = now.Add(-time.Hour)
-	assert.Zero(t, admitted(20), "a clock that is set back admits nobody")
+	assert.Zero(t, admitted(20), "no request is admitted after the clock is set back")
 	now = now.Add(2 * time.Hour)
-	assert.Equal(t, 10, admitted(20), "nor is a burst larger for a long pause")
+	assert.Equal(t, 10, admitted(20), "a long pause does not raise the burst")
 }

@@ -29,7 +29,7 @@ func TestListenReplacesUnusedSocket(t *testing.T) {
 	_, err = podsapi.Listen(path)
 	require.ErrorContains(t, err, "listen on socket "+path+": another process listens on it")
 
-	// One that was killed leaves its socket.
+	// A killed process leaves its socket behind.
 	first.(interface{ SetUnlinkOnClose(unlink bool) }).SetUnlinkOnClose(false)
 	require.NoError(t, os.Rename(path, path+".moved"))
 	require.NoError(t, first.Close())
@@ -40,7 +40,7 @@ func TestListenReplacesUnusedSocket(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 
-	// The end of one does not remove the socket of another.
+	// Closing a listener does not remove the socket of another listener.
 	require.NoError(t, os.Remove(path))
 	third, err := podsapi.Listen(path)
 	require.NoError(t, err)

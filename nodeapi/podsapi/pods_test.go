@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodeapi/podsapi"
 )
 
-// states are the pods of a node.
+// states is a fixed list of pods.
 type states []lifecycle.PodState
 
 func (s states) Pods() []lifecycle.PodState { return s }

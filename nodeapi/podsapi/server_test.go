@@ -93,8 +93,8 @@ func decode(t *testing.T, data []byte) *corev1.Pod {
 	return p
 }
 
-// say formats an event in one line.
-func say(t *testing.T, e *podsv1alpha1.WatchPodsEvent) string {
+// formatEvent formats an event in one line.
+func formatEvent(t *testing.T, e *podsv1alpha1.WatchPodsEvent) string {
 	t.Helper()
 	if e.GetPod() == nil {
 		return e.GetType().String()
@@ -129,19 +129,19 @@ func TestListPodsAndGetPod(t *testing.T) {
 	require.NoError(t, err)
 	p := decode(t, one.GetPod())
 	assert.Equal(t, corev1.ConditionTrue, p.Status.Conditions[0].Status)
-	assert.Equal(t, corev1.ConditionFalse, p.Status.Conditions[1].Status, "nobody has seen that it is ready since the start")
+	assert.Equal(t, corev1.ConditionFalse, p.Status.Conditions[1].Status, "a pod is not reported as ready before its readiness is confirmed after a start")
 	assert.Equal(t, "ContainersNotReady", p.Status.Conditions[1].Reason)
-	assert.Equal(t, corev1.ConditionTrue, unconfirmed.Status.Conditions[1].Status, "what the source gave is not written to")
+	assert.Equal(t, corev1.ConditionTrue, unconfirmed.Status.Conditions[1].Status, "the pod of the source is not modified")
 	assert.Empty(t, fresh.Status.Phase)
 
 	_, err = client.GetPod(t.Context(), &podsv1alpha1.GetPodRequest{PodUID: "x"})
 	assert.Equal(t, codes.NotFound, status.Code(err))
 	assert.ErrorContains(t, err, "pod with UID x not found")
 	_, err = client.GetPod(t.Context(), &podsv1alpha1.GetPodRequest{PodUID: strings.Repeat("x", 1<<20)})
-	assert.Equal(t, codes.ResourceExhausted, status.Code(err), "what a client may send is bounded")
+	assert.Equal(t, codes.ResourceExhausted, status.Code(err), "the size of requests is limited")
 }
 
-// A pod from its first status to its removal: each change is sent once, in order.
+// Each change of a pod, from its first status to its removal, is sent once and in order.
 func TestWatchPodsSendsEachChangeOnceInOrder(t *testing.T) {
 	n := &node{}
 	s, client, _ := serve(t, n, podsapi.Options{})
@@ -156,7 +156,7 @@ func TestWatchPodsSendsEachChangeOnceInOrder(t *testing.T) {
 	next := func() string {
 		e, err := w.Recv()
 		require.NoError(t, err)
-		return say(t, e)
+		return formatEvent(t, e)
 	}
 	assert.Equal(t, "ADDED a pod-a Pending", next())
 	assert.Equal(t, "ADDED b pod-b Running", next())
@@ -183,7 +183,7 @@ func TestWatchPodsSendsEachChangeOnceInOrder(t *testing.T) {
 	}
 }
 
-// A client that reads nothing is dropped, and other watchers get all events.
+// A client that reads nothing is disconnected, and other watchers get all events.
 func TestSlowWatcherIsDropped(t *testing.T) {
 	dropped, answered := make(chan struct{}, 1), make(chan string, 4)
 	n := &node{ready: true}
@@ -202,7 +202,7 @@ func TestSlowWatcherIsDropped(t *testing.T) {
 	large := pod("large")
 	large.Annotations = map[string]string{"x": strings.Repeat("x", 60_000)}
 	for i, gone := 0, false; !gone; i++ {
-		require.Less(t, i, 100, "the windows of a stream have an end")
+		require.Less(t, i, 100, "the flow control window must fill up")
 		s.StatusChanged(large, phase(corev1.PodRunning))
 		_, err := fast.Recv()
 		require.NoError(t, err)
@@ -212,19 +212,19 @@ func TestSlowWatcherIsDropped(t *testing.T) {
 		default:
 		}
 	}
-	assert.Equal(t, "WatchPods ResourceExhausted", <-answered, "its call ends although it reads nothing")
+	assert.Equal(t, "WatchPods ResourceExhausted", <-answered, "the call returns although the client reads nothing")
 	s.StatusChanged(large, phase(corev1.PodRunning))
 	_, err := fast.Recv()
 	require.NoError(t, err)
 
-	// Events in its queue still arrive, and then the error.
+	// Events that are already in its queue arrive before the error.
 	for err = nil; err == nil; {
 		_, err = slow.Recv()
 	}
 	assert.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
 }
 
-// Many watchers come and go while pods change. Each ends with the state of the source.
+// Many watchers start and stop while pods change. Each of them finally has the state of the source.
 func TestWatchersConvergeToSource(t *testing.T) {
 	const pods, changes = 20, 300
 	n := &node{ready: true}
@@ -279,7 +279,7 @@ func TestWatchersConvergeToSource(t *testing.T) {
 			update(v*changes/len(views) + i)
 		}
 	}
-	// A watcher that has not started yet gets the pod from the list.
+	// A watcher that is still starting gets this pod from the list.
 	n.set(true, append(func() (all []podsapi.Pod) {
 		for uid, p := range state {
 			all = append(all, podsapi.Pod{Pod: pod(uid), Status: phase(p)})
@@ -293,7 +293,7 @@ func TestWatchersConvergeToSource(t *testing.T) {
 		defer close(done)
 		wg.Wait()
 	}()
-	for over := false; !over; { // a watcher that was being added gets it twice
+	for over := false; !over; { // repeated until every watcher, also one that starts late, has received it
 		s.StatusChanged(pod("end"), phase(corev1.PodRunning))
 		select {
 		case <-done:
@@ -323,8 +323,8 @@ func TestLimitsOfRateWatchersAndRequestSize(t *testing.T) {
 			refused++
 		}
 	}
-	assert.LessOrEqual(t, refused, 5, "ten at once")
-	assert.GreaterOrEqual(t, refused, 5-int(time.Since(begun)/time.Second)-1, "and one a second")
+	assert.LessOrEqual(t, refused, 5, "ten requests are admitted at once")
+	assert.GreaterOrEqual(t, refused, 5-int(time.Since(begun)/time.Second)-1, "one more request is admitted per second")
 
 	watch := func() (podsv1alpha1.Pods_WatchPodsClient, error) {
 		w, err := client.WatchPods(t.Context(), &podsv1alpha1.WatchPodsRequest{})
@@ -340,7 +340,7 @@ func TestLimitsOfRateWatchersAndRequestSize(t *testing.T) {
 	assert.Equal(t, codes.ResourceExhausted, status.Code(err))
 	assert.ErrorContains(t, err, "too many watchers: there are 2")
 
-	// The end ends watches without waiting for their clients.
+	// The end of Run ends watches without waiting for their clients.
 	stop()
 	_, err = w.Recv()
 	assert.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
@@ -358,6 +358,6 @@ func TestSecondRunAndNilSource(t *testing.T) {
 	l, err := podsapi.Listen(path)
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	require.ErrorContains(t, s.Run(t.Context(), l), "serve pods on "+path+": ", "a listener that fails")
+	require.ErrorContains(t, s.Run(t.Context(), l), "serve pods on "+path+": ", "Run returns the error of its listener")
 	require.ErrorContains(t, s.Run(t.Context(), l), "make another server")
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Each hook of each package calls the caller's hook with its own arguments. The test fails for a new hook that does not.
+// Each hook of each package calls the caller's hook with its own arguments. A new hook that does not call it fails the test.
 func TestHooksCallTheHooksOfTheCaller(t *testing.T) {
 	p := newPages(t, prom.Options{})
 	m := p.metrics
@@ -112,9 +112,9 @@ func TestNewRejectsInvalidOptions(t *testing.T) {
 	require.ErrorContains(t, err, "register metrics of eviction")
 	registry.Unregister(mine)
 	_, err = prom.New(registry, prom.Options{})
-	require.NoError(t, err, "nothing was left of the attempt")
+	require.NoError(t, err, "a failed New leaves no metric registered")
 	_, err = prom.New(registry, prom.Options{})
-	require.ErrorContains(t, err, "register metrics of pleg", "called twice")
+	require.ErrorContains(t, err, "register metrics of pleg", "second call of New")
 }
 
 // Excluded metrics are not on the page, and series that differ only in an excluded label are added up.
@@ -141,10 +141,10 @@ func TestWithoutDropsMetricsAndLabels(t *testing.T) {
 	}
 	assert.InDelta(t, 3, metricValue(t, p.probes, "prober_probe_total", "container=main", "result=successful"), 0)
 	probes.TargetRemoved(probe.Key{PodUID: "u", Container: "main", Kind: probe.Liveness})
-	assert.InDelta(t, 3, metricValue(t, p.probes, "prober_probe_total", "container=main"), 0, "it is of others, too")
+	assert.InDelta(t, 3, metricValue(t, p.probes, "prober_probe_total", "container=main"), 0, "the series is shared with other targets")
 }
 
-// Metrics of unused hooks are absent: no zeros for unknown values.
+// Metrics of unused hooks are absent, because zeros would be wrong.
 func TestPageHasOnlyRequestedMetrics(t *testing.T) {
 	p := newPages(t, prom.Options{})
 	assert.Empty(t, gatherFamilies(t, p.main))

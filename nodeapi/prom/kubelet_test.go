@@ -37,7 +37,7 @@ func TestKubeletHasThePagesOfAKubelet(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, families)
 	for _, family := range families {
-		require.NotEqual(t, "nodeagent_build_info", family.GetName(), "the program may have the metrics of the process itself")
+		require.NotEqual(t, "nodeagent_build_info", family.GetName(), "metrics of the process are left to the program")
 	}
 	_, err = prom.NewKubelet(prom.KubeletOptions{Registerer: registry})
 	require.ErrorContains(t, err, "duplicate metrics collector registration attempted")
@@ -47,10 +47,10 @@ func TestKubeletHasThePagesOfAKubelet(t *testing.T) {
 	require.Empty(t, families)
 }
 
-// Without a page and a Registerer, the hooks call the hooks of the program, and no metric is created.
+// Without a page and a Registerer, no metric is created, and the hooks only call those of the program.
 func TestKubeletKeepsNoMetricWithoutAReader(t *testing.T) {
 	k, err := prom.NewKubelet(prom.KubeletOptions{Options: prom.Options{Pods: func() []lifecycle.PodState {
-		t.Error("nothing reads the pods")
+		t.Error("Pods must not be called")
 		return nil
 	}}})
 	require.NoError(t, err)

@@ -41,14 +41,14 @@ func TestTerminatedContainersCountedOnce(t *testing.T) {
 	up := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 
 	say(corev1.ContainerStatus{State: up, LastTerminationState: terminated("c0", 1, "Error")})
-	assert.NotContains(t, gatherFamilies(t, p.main), "kubelet_terminated_containers_total", "an earlier agent has counted it")
+	assert.NotContains(t, gatherFamilies(t, p.main), "kubelet_terminated_containers_total", "counted by the previous agent")
 	say(corev1.ContainerStatus{State: terminated("c1", 3, "Error"), LastTerminationState: terminated("c0", 1, "Error")})
 	say(corev1.ContainerStatus{State: up, LastTerminationState: terminated("c1", 3, "Error")})
 	assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_terminated_containers_total", "container_type=container", "exit_code=3", "reason=Error"), 0)
 	say(corev1.ContainerStatus{State: terminated("c2", 137, "OOMKilled"), LastTerminationState: terminated("c2", 137, "OOMKilled")})
-	assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_terminated_containers_total", "exit_code=137", "reason=OOMKilled"), 0, "as a status has it shortly before a restart")
+	assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_terminated_containers_total", "exit_code=137", "reason=OOMKilled"), 0, "the status shortly before a restart has the container twice")
 	say(corev1.ContainerStatus{State: up, LastTerminationState: terminated("c3", 4, "Error")})
-	assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_terminated_containers_total", "exit_code=4"), 0, "no status had it as its state")
+	assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_terminated_containers_total", "exit_code=4"), 0, "the container was never reported as terminated")
 }
 
 // A rejection is counted when it happens, and not by a restarted agent, which reports an equal status.
@@ -65,7 +65,7 @@ func TestRejectionsCountedOnce(t *testing.T) {
 	assert.InDelta(t, 2, metricValue(t, p.main, "kubelet_admission_rejections_total", "reason=OutOfcpu"), 0)
 	assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_admission_rejections_total", "reason=OutOfExtendedResources"), 0)
 	assert.InDelta(t, 1, metricValue(t, p.main, "kubelet_admission_rejections_total", "reason=Other"), 0)
-	assert.Zero(t, metricValue(t, p.main, "kubelet_containers_per_pod_count"), "none was admitted")
+	assert.Zero(t, metricValue(t, p.main, "kubelet_containers_per_pod_count"), "no pod was admitted")
 
 	h.StatusChanged(newPod("old"), &corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: no"})
 	assert.InDelta(t, 2, metricValue(t, p.main, "kubelet_admission_rejections_total", "reason=OutOfcpu"), 0)
@@ -90,7 +90,7 @@ func TestPodStartDuration(t *testing.T) {
 		setup.Terminated.StartedAt, setup.Terminated.FinishedAt = metav1.NewTime(time.Now().Add(-3*time.Second)), metav1.Now()
 		status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "setup", State: setup}}
 		sent(cri.PodIdentity{UID: "a"}, time.Second)
-		assert.NotContains(t, gatherFamilies(t, p.main), "kubelet_pod_start_total_duration_seconds", "it does not run")
+		assert.NotContains(t, gatherFamilies(t, p.main), "kubelet_pod_start_total_duration_seconds", "the pod does not run yet")
 		h.StatusChanged(pod, status)
 		sent(cri.PodIdentity{UID: "a"}, time.Second)
 		sent(cri.PodIdentity{UID: "a"}, time.Second)

@@ -56,7 +56,7 @@ func getPage(h http.Handler, headers ...string) *httptest.ResponseRecorder {
 	return w
 }
 
-// faultyCollector is a collector that sends the given metrics without a description.
+// faultyCollector is a collector that sends the given metrics without describing them.
 type faultyCollector []prometheus.Metric
 
 func (faultyCollector) Describe(chan<- *prometheus.Desc) {}
@@ -71,7 +71,7 @@ func sample(name, label string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(prometheus.NewDesc(name, "Help.", []string{"l"}, nil), prometheus.GaugeValue, 1, label)
 }
 
-// A collector that fails, and one that repeats a series, cost only these series.
+// A collector that fails, and a collector that repeats a series, lose only these series.
 func TestPageSurvivesCollectors(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := prom.New(registry, prom.Options{})
@@ -146,7 +146,8 @@ func (h hangingGatherer) Gather() ([]*dto.MetricFamily, error) {
 	return nil, nil
 }
 
-// A hung collector delays its requests until the timeout, and a bounded number of them. The page is served again once it returns.
+// While a collector hangs, requests wait until their timeout, and a bounded number of them. The page is served again after
+// the collector has returned.
 func TestPageOfACollectorThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := make(hangingGatherer)

@@ -38,7 +38,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// testPages has the registries of an agent and its metrics.
+// testPages holds metrics and their registries.
 type testPages struct {
 	t       *testing.T
 	main    *prometheus.Registry
@@ -175,7 +175,7 @@ func (p *testPages) feedLifecycle() {
 	l.StatusChanged(newPod("b"), &corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: no"})
 }
 
-// The list of verdicts about the kubelet's metrics is true.
+// TestVerdictsAreTrue checks the list of decisions about the kubelet's metrics.
 func TestVerdictsAreTrue(t *testing.T) {
 	pending := corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodResizePending, Reason: corev1.PodReasonDeferred}}}
 	p := newPages(t, prom.Options{MirrorPods: func() int { return 1 }, Pods: func() []lifecycle.PodState {
@@ -204,7 +204,7 @@ func TestVerdictsAreTrue(t *testing.T) {
 	}
 }
 
-// Names of our own follow the rules of Prometheus.
+// Names of metrics that the kubelet does not have follow the rules of Prometheus.
 func TestOwnNamesFollowPrometheusRules(t *testing.T) {
 	p := newPages(t, prom.Options{})
 	require.NoError(t, prom.RegisterProcess(p.main, "1"))

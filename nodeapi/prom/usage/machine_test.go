@@ -78,7 +78,7 @@ func TestMachineFilesystemsAndDisks(t *testing.T) {
 	}
 	assert.Equal(t, []string{
 		`/dev/vda1"} 1000`, `/with space"} 1000`, `overlay_0-30"} 1000`, `/dev/mapper/home"} 1000`, `server:/export"} 1000`,
-	}, devices("container_fs_limit_bytes"), "each device once, and none of pods, and not what does not answer")
+	}, devices("container_fs_limit_bytes"), "each device once, without file systems of pods and without hung ones")
 	assert.Equal(t, []string{`/dev/vda1"} 600`, `/with space"} 600`, `overlay_0-30"} 600`, `/dev/mapper/home"} 600`, `server:/export"} 600`}, devices("container_fs_usage_bytes"))
 	assert.Contains(t, devices("container_fs_inodes_free"), `/dev/vda1"} 15`)
 	assert.Contains(t, devices("container_fs_inodes_total"), `/dev/vda1"} 20`)
@@ -88,27 +88,27 @@ func TestMachineFilesystemsAndDisks(t *testing.T) {
 		"container_fs_io_current": {"3", "9"}, "container_fs_io_time_seconds_total": {"18", "0.01"}, "container_fs_io_time_weighted_seconds_total": {"19", "0.011"},
 	} {
 		assert.Equal(t, []string{`/dev/vda1"} ` + want[0], `/dev/mapper/home"} ` + want[1]}, devices(name), name)
-		assert.Len(t, seriesLines(page, name), 2, "no container has it")
+		assert.Len(t, seriesLines(page, name), 2, "no series for containers")
 	}
 	assert.Equal(t, []string{`8:1"} 1`, `/dev/vda1"} 77`, `9:9"} 1`, `/dev/mapper/home"} 1`}, devices("container_fs_reads_total"),
-		"what the cgroup has counted is there once, by its name where the kernel knows it")
+		"devices with counters of the cgroup are not repeated, and have the kernel's name if it is known")
 }
 
-// Files that cannot be read cost only their own series.
+// A file that cannot be read loses only its own series.
 func TestUnreadableFilesCostTheirSeries(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(fstest.MapFS, *fakeSource)
 		told   string
 		absent string
 	}{
-		"no mounts":               {func(p fstest.MapFS, _ *fakeSource) { delete(p, "self/mountinfo") }, "", "container_fs_limit_bytes"},
-		"a mount that is none":    {func(p fstest.MapFS, _ *fakeSource) { p["self/mountinfo"].Data = []byte("22 27\n") }, `mountinfo: "22 27\n" is no mount`, "container_fs_limit_bytes"},
-		"a mount of no device":    {func(p fstest.MapFS, _ *fakeSource) { p["self/mountinfo"].Data = []byte("1 1 x:1 / / rw - ext4 d rw\n") }, "mountinfo: \"1 1 x:1 / / rw - ext4 d rw\\n\": device: strconv", "container_fs_limit_bytes"},
-		"no disks":                {func(p fstest.MapFS, _ *fakeSource) { delete(p, "diskstats") }, "", "container_fs_io_current"},
-		"a disk without counters": {func(p fstest.MapFS, _ *fakeSource) { p["diskstats"].Data = []byte("8 0 sda\n") }, "diskstats: \"8 0 sda\\n\" has 3 fields, want at least 14", "container_fs_io_current"},
-		"a disk with a word":      {func(p fstest.MapFS, _ *fakeSource) { p["diskstats"].Data = []byte("8 0 sda 1 2 3 x 5 6 7 8 9 10 11\n") }, "counter 3: strconv", "container_fs_io_current"},
-		"a disk without a number": {func(p fstest.MapFS, _ *fakeSource) { p["diskstats"].Data = []byte("x 0 sda 1 2 3 4 5 6 7 8 9 10 11\n") }, "device: strconv", "container_fs_io_current"},
-		"a dead file system":      {func(_ fstest.MapFS, n *fakeSource) { n.dead = errors.New("no answer from /hangs") }, "no answer from /hangs", "nothing"},
+		"no mounts":                     {func(p fstest.MapFS, _ *fakeSource) { delete(p, "self/mountinfo") }, "", "container_fs_limit_bytes"},
+		"invalid mount line":            {func(p fstest.MapFS, _ *fakeSource) { p["self/mountinfo"].Data = []byte("22 27\n") }, `mountinfo: "22 27\n" is no mount`, "container_fs_limit_bytes"},
+		"mount without a device number": {func(p fstest.MapFS, _ *fakeSource) { p["self/mountinfo"].Data = []byte("1 1 x:1 / / rw - ext4 d rw\n") }, "mountinfo: \"1 1 x:1 / / rw - ext4 d rw\\n\": device: strconv", "container_fs_limit_bytes"},
+		"no disks":                      {func(p fstest.MapFS, _ *fakeSource) { delete(p, "diskstats") }, "", "container_fs_io_current"},
+		"disk without counters":         {func(p fstest.MapFS, _ *fakeSource) { p["diskstats"].Data = []byte("8 0 sda\n") }, "diskstats: \"8 0 sda\\n\" has 3 fields, want at least 14", "container_fs_io_current"},
+		"invalid disk counter":          {func(p fstest.MapFS, _ *fakeSource) { p["diskstats"].Data = []byte("8 0 sda 1 2 3 x 5 6 7 8 9 10 11\n") }, "counter 3: strconv", "container_fs_io_current"},
+		"disk without a number":         {func(p fstest.MapFS, _ *fakeSource) { p["diskstats"].Data = []byte("x 0 sda 1 2 3 4 5 6 7 8 9 10 11\n") }, "device: strconv", "container_fs_io_current"},
+		"hung file system":              {func(_ fstest.MapFS, n *fakeSource) { n.dead = errors.New("no answer from /hangs") }, "no answer from /hangs", "nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var told []string
@@ -128,7 +128,7 @@ func TestUnreadableFilesCostTheirSeries(t *testing.T) {
 	}
 }
 
-// The number of file systems is limited, because users can mount.
+// The number of file systems is limited, because users of the machine can mount more.
 func TestFilesystemsAreLimited(t *testing.T) {
 	p := fakeProc()
 	var b strings.Builder
@@ -139,28 +139,29 @@ func TestFilesystemsAreLimited(t *testing.T) {
 	assert.Len(t, seriesLines(cadvisor(t, newFakeNode(), usage.Options{Proc: p}), "container_fs_limit_bytes"), 32)
 }
 
-// Open files are unknown for processes that the agent may not read, and for too many. Processes that have exited have none.
+// Open files are unknown if the agent may not read a process or if there are too many. Processes that have exited have no
+// open files.
 func TestOpenFilesOfProcesses(t *testing.T) {
 	const main = `container="main",id="/kubepods/burstable/podu1/c1",image="nginx:1",name="c1",namespace="ns",pod="web"`
 	for name, c := range map[string]struct {
 		change        func(fstest.MapFS, *fakeSource)
 		files, limits string
 	}{
-		"one has exited": {func(p fstest.MapFS, _ *fakeSource) { delete(p, "2/fd") }, "3", "1024"},
-		"all have exited": {func(p fstest.MapFS, _ *fakeSource) {
+		"one process has exited": {func(p fstest.MapFS, _ *fakeSource) { delete(p, "2/fd") }, "3", "1024"},
+		"all processes have exited": {func(p fstest.MapFS, _ *fakeSource) {
 			for name := range p {
 				if strings.HasPrefix(name, "1/") || strings.HasPrefix(name, "2/") {
 					delete(p, name)
 				}
 			}
 		}, "0", ""},
-		"there is none":      {func(_ fstest.MapFS, n *fakeSource) { n.samples[5].Stats.Pids.Procs = nil }, "0", ""},
-		"no limit":           {func(_ fstest.MapFS, n *fakeSource) { n.samples[5].Stats.Pids.Procs = []int{2, 1} }, "3", "-1"},
-		"no such line":       {func(p fstest.MapFS, _ *fakeSource) { p["1/limits"].Data = []byte("Max cpu time 1 2 seconds\n") }, "3", ""},
-		"half a line":        {func(p fstest.MapFS, _ *fakeSource) { p["1/limits"].Data = []byte("Max open files 1024\n") }, "3", ""},
-		"a negative one":     {func(p fstest.MapFS, _ *fakeSource) { p["1/limits"].Data = []byte("Max open files -5 1 files\n") }, "3", ""},
-		"not a directory":    {func(p fstest.MapFS, _ *fakeSource) { p["2/fd"] = &fstest.MapFile{} }, "", "1024"},
-		"too many processes": {func(_ fstest.MapFS, n *fakeSource) { n.samples[5].Stats.Pids.Procs = make([]int, 10_001) }, "", ""},
+		"no process":           {func(_ fstest.MapFS, n *fakeSource) { n.samples[5].Stats.Pids.Procs = nil }, "0", ""},
+		"no limit":             {func(_ fstest.MapFS, n *fakeSource) { n.samples[5].Stats.Pids.Procs = []int{2, 1} }, "3", "-1"},
+		"limit line missing":   {func(p fstest.MapFS, _ *fakeSource) { p["1/limits"].Data = []byte("Max cpu time 1 2 seconds\n") }, "3", ""},
+		"truncated limit line": {func(p fstest.MapFS, _ *fakeSource) { p["1/limits"].Data = []byte("Max open files 1024\n") }, "3", ""},
+		"negative limit":       {func(p fstest.MapFS, _ *fakeSource) { p["1/limits"].Data = []byte("Max open files -5 1 files\n") }, "3", ""},
+		"not a directory":      {func(p fstest.MapFS, _ *fakeSource) { p["2/fd"] = &fstest.MapFile{} }, "", "1024"},
+		"too many processes":   {func(_ fstest.MapFS, n *fakeSource) { n.samples[5].Stats.Pids.Procs = make([]int, 10_001) }, "", ""},
 		"too many files": {func(p fstest.MapFS, _ *fakeSource) {
 			for fd := range 10_001 {
 				p[fmt.Sprintf("2/fd/%d", fd)] = &fstest.MapFile{}
@@ -181,15 +182,15 @@ func TestOpenFilesOfProcesses(t *testing.T) {
 			}
 			assert.Equal(t, c.files, find("container_file_descriptors", ""))
 			assert.Equal(t, c.limits, find("container_ulimits_soft", `,ulimit="max_open_files"`))
-			assert.Contains(t, page, "container_scrape_error 0\n", "whoever is in a container fails no page")
+			assert.Contains(t, page, "container_scrape_error 0\n", "processes of containers cause no scrape error")
 		})
 	}
 	page := cadvisor(t, newFakeNode(), usage.Options{})
-	assert.Len(t, seriesLines(page, "container_ulimits_soft"), 3, "the machine, the sandbox and the container have a first process")
-	assert.Len(t, seriesLines(page, "container_file_descriptors"), 6, "every cgroup has processes, or none")
+	assert.Len(t, seriesLines(page, "container_ulimits_soft"), 3, "limits of the first process of the machine, the sandbox and the container")
+	assert.Len(t, seriesLines(page, "container_file_descriptors"), 6, "the number of open files of every cgroup")
 }
 
-// Limits are those of the cgroup; for the machine they are its size. They have no timestamp.
+// Limits are those of the cgroup. Limits of the machine are its size. They have no timestamp.
 func TestLimitsOfCgroups(t *testing.T) {
 	const (
 		main = `container="main",id="/kubepods/burstable/podu1/c1",image="nginx:1",name="c1",namespace="ns",pod="web"} `
@@ -217,12 +218,12 @@ func TestLimitsOfCgroups(t *testing.T) {
 	}
 	page = cadvisor(t, n, o)
 	assert.Contains(t, page, "container_spec_cpu_shares{"+main+"512\n")
-	assert.Empty(t, seriesLines(page, "container_spec_cpu_quota"), "nobody has one")
-	assert.Empty(t, seriesLines(page, "container_cpu_cfs_periods_total"), "nor what comes of one")
-	assert.Contains(t, page, "container_spec_memory_swap_limit_bytes{"+main+"4196\n", "on v1 it is memory and swap")
+	assert.Empty(t, seriesLines(page, "container_spec_cpu_quota"), "no container has a quota")
+	assert.Empty(t, seriesLines(page, "container_cpu_cfs_periods_total"), "no quota, no periods")
+	assert.Contains(t, page, "container_spec_memory_swap_limit_bytes{"+main+"4196\n", "the v1 limit is the sum of memory and swap")
 
 	n.samples[len(n.samples)-1].Stats.CPU.Limit = nil
-	assert.Contains(t, cadvisor(t, n, o), "container_spec_cpu_shares{"+main+"0\n", "the host has no controller of CPU")
+	assert.Contains(t, cadvisor(t, n, o), "container_spec_cpu_shares{"+main+"0\n", "without a CPU controller the shares are 0")
 }
 
 // Files that no metric needs are not read.
@@ -283,6 +284,6 @@ func FuzzMachine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, mountinfo, diskstats, limits string) {
 		p := fakeProc()
 		p["self/mountinfo"].Data, p["diskstats"].Data, p["1/limits"].Data = []byte(mountinfo), []byte(diskstats), []byte(limits)
-		_ = cadvisor(t, newFakeNode(), usage.Options{Proc: p}) // which parses the page, and no series may be there twice
+		_ = cadvisor(t, newFakeNode(), usage.Options{Proc: p}) // cadvisor parses the page and rejects duplicate series
 	})
 }

@@ -35,13 +35,13 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// fakeSource is a source with values of the test.
+// fakeSource is a source with values set by the test.
 type fakeSource struct {
 	samples []stats.Sample
 	summary statsapi.Summary
 	err     error
-	dead    error         // of a file system
-	parts   cgroups.Parts // that were asked for last
+	dead    error         // error of a file system
+	parts   cgroups.Parts // parts of the last call
 }
 
 func (m *fakeSource) Samples(_ context.Context, parts cgroups.Parts) ([]stats.Sample, error) {
@@ -188,7 +188,7 @@ func seriesLines(page, name string) (lines []string) {
 	return lines
 }
 
-// Every metric of the kubelet's pages is on ours, or its absence has a reason.
+// Each metric of the kubelet's pages is on ours, or the test has the reason for its absence.
 func TestPagesHaveTheKubeletsMetrics(t *testing.T) {
 	o := usage.Options{Machine: machine.Info{CPUs: 2, Cores: 1, Sockets: 1, Memory: 4, KernelVersion: "6.1", BootID: "b"}}
 	for name, page := range map[string]string{"cadvisor": cadvisor(t, newFakeNode(), o), "resource": resource(t, newFakeNode(), o)} {
@@ -199,7 +199,7 @@ func TestPagesHaveTheKubeletsMetrics(t *testing.T) {
 			require.NoError(t, err)
 			verdicts, err := os.ReadFile("testdata/" + name + ".txt")
 			require.NoError(t, err)
-			// The kubelet of the list had no disk in a cgroup.
+			// On the machine of the kubelet's list, no cgroup had used a disk.
 			beside := []string{"container_blkio_device_usage_total", "container_fs_reads_bytes_total", "container_fs_writes_bytes_total"}
 			for _, problem := range promtest.Compare(kubelet, ours, string(verdicts), beside...) {
 				t.Error(problem)
@@ -249,17 +249,17 @@ func TestCadvisor(t *testing.T) {
 	assert.Equal(t, []string{
 		"container_start_time_seconds{" + pod + "} 1699996400", "container_start_time_seconds{" + sandbox + "} 1699996400",
 		"container_start_time_seconds{" + main + "} 1699999940",
-	}, seriesLines(page, "container_start_time_seconds"), "without time stamps, and only where it is known")
-	assert.NotContains(t, strings.Join(seriesLines(page, "container_cpu_cfs_periods_total"), "\n"), system, "it has no quota")
+	}, seriesLines(page, "container_start_time_seconds"), "without time stamps, and only if the start time is known")
+	assert.NotContains(t, strings.Join(seriesLines(page, "container_cpu_cfs_periods_total"), "\n"), system, "no quota, no periods")
 	assert.Equal(t, []string{"container_scrape_error 0"}, seriesLines(page, "container_scrape_error"))
-	assert.NotContains(t, page, "machine_", "nobody has said what the machine is")
+	assert.NotContains(t, page, "machine_", "no metrics of an unknown machine")
 
 	systemd := cadvisor(t, newFakeNode(), usage.Options{SystemdNames: true})
 	assert.Contains(t, systemd, `id="/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu1.slice/c1"`)
 	assert.Contains(t, systemd, `id="/"`)
 	below := cadvisor(t, newFakeNode(), usage.Options{CgroupRoot: "edge/agent"})
 	assert.Contains(t, below, `id="/edge/agent/kubepods/burstable/podu1/c1"`)
-	assert.Contains(t, below, `id="/"`, "the machine is the machine")
+	assert.Contains(t, below, `id="/"`, "the root cgroup of the machine keeps its name")
 	slices := cadvisor(t, newFakeNode(), usage.Options{CgroupRoot: "edge", SystemdNames: true})
 	assert.Contains(t, slices, `id="/edge.slice/edge-kubepods.slice/edge-kubepods-burstable.slice/edge-kubepods-burstable-podu1.slice/c1"`)
 	_, err := usage.Cadvisor(newFakeNode(), usage.Options{CgroupRoot: "/edge"})
@@ -281,7 +281,7 @@ func TestResource(t *testing.T) {
 	assert.NotContains(t, page, "unmeasured")
 }
 
-// A measurement that fails partly costs only its own series, and its error is reported once.
+// A partly failed measurement loses only its own series. Its error is reported once.
 func TestFailedSourceCostsItsSeries(t *testing.T) {
 	var told []string
 	o := usage.Options{Error: func(page string, err error) { told = append(told, page+": "+err.Error()) }}
@@ -294,7 +294,7 @@ func TestFailedSourceCostsItsSeries(t *testing.T) {
 	assert.Len(t, seriesLines(page, "container_memory_rss"), 1)
 	page = resource(t, n, o)
 	assert.Contains(t, page, "resource_scrape_error 1\n")
-	assert.NotContains(t, page, "node_cpu_usage_seconds_total", "a family without series has no header")
+	assert.NotContains(t, page, "node_cpu_usage_seconds_total", "no header for a family without series")
 	assert.Contains(t, page, "pod_cpu_usage_seconds_total{")
 	registry := prometheus.NewRegistry()
 	require.NoError(t, registry.Register(usage.Storage(n.Summary, o)))
@@ -308,7 +308,7 @@ func TestWithoutReadsNoExcludedData(t *testing.T) {
 	n := newFakeNode()
 	_ = cadvisor(t, n, usage.Options{})
 	all := n.parts
-	assert.Zero(t, all&(cgroups.PartHugetlb|cgroups.PartEvents|cgroups.PartPidsEvents), "no family needs them")
+	assert.Zero(t, all&(cgroups.PartHugetlb|cgroups.PartEvents|cgroups.PartPidsEvents), "no metric needs these parts")
 	page := cadvisor(t, n, usage.Options{
 		Without: []string{"container_pressure_*", "container_fs_*", "container_blkio_device_usage_total"}, WithoutLabels: []string{"image", "name"},
 	})
@@ -334,7 +334,7 @@ func TestWithoutReadsNoExcludedData(t *testing.T) {
 	assert.Panics(t, func() { usage.Storage(nil, usage.Options{}) })
 }
 
-// Users choose the names of pods and images. No name breaks the page, and duplicates are omitted.
+// Users choose the names of pods and images. No name makes the page invalid, and duplicates are omitted.
 func TestHostileNames(t *testing.T) {
 	n := newFakeNode()
 	evil := "a\"} 1\nfake_metric{x=\"\\\xff"
@@ -418,7 +418,7 @@ func TestMaxAgeReusesCompleteMeasurements(t *testing.T) {
 		n.err = nil
 		use(2)
 		assert.Equal(t, "node_memory_working_set_bytes 2 1700000000123 resource_scrape_error 0", rss())
-		n.err = errors.New("it is not asked")
+		n.err = errors.New("the source must not be called")
 		time.Sleep(10*time.Second - 1)
 		assert.Equal(t, "node_memory_working_set_bytes 2 1700000000123 resource_scrape_error 0", rss())
 		time.Sleep(time.Nanosecond)
@@ -426,7 +426,7 @@ func TestMaxAgeReusesCompleteMeasurements(t *testing.T) {
 	})
 }
 
-// slowSource is a source that returns when the test permits it.
+// slowSource is a source that returns after the test has permitted it.
 type slowSource struct {
 	*fakeSource
 	begun, answer chan struct{}
@@ -438,7 +438,7 @@ func (s slowSource) CPUAndMemory(ctx context.Context) (*statsapi.Summary, error)
 	return s.fakeSource.CPUAndMemory(ctx)
 }
 
-// A waiting client leaves when its request ends, and a hung page measures nothing twice.
+// A waiting request returns when its client disconnects. A hung page does not measure twice.
 func TestPageServesOneScrapeAtATime(t *testing.T) {
 	s := slowSource{newFakeNode(), make(chan struct{}), make(chan struct{})}
 	p, err := usage.Resource(s, usage.Options{})
