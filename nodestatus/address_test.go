@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// brief formats addresses in a line. InternalIP addresses have no type in it.
+// brief formats addresses in one line. Only addresses other than InternalIP have their type in it.
 func brief(all []corev1.NodeAddress) (out string) {
 	for _, a := range all {
 		if a.Type != corev1.NodeInternalIP {
@@ -36,31 +36,31 @@ func TestNodeAddressesFollowConfigurationAndHost(t *testing.T) {
 		host     nodestatus.Host
 		current  []corev1.NodeAddress
 		want     string
-		provided string // the annotation
+		provided string // value of the annotation
 	}{
 		{name: "node IP", config: nodestatus.Config{NodeIPs: ips("10.0.0.2")}, want: "10.0.0.2 Hostname=n1 "},
-		{name: "in IPv6 notation", config: nodestatus.Config{NodeIPs: ips("::ffff:10.0.0.2")}, want: "10.0.0.2 Hostname=n1 "},
+		{name: "node IP in IPv6 notation", config: nodestatus.Config{NodeIPs: ips("::ffff:10.0.0.2")}, want: "10.0.0.2 Hostname=n1 "},
 		{name: "dual stack, in order", config: nodestatus.Config{NodeIPs: ips("10.0.0.1", "fd00::1")}, want: "10.0.0.1 fd00::1 Hostname=n1 "},
-		{name: "dual stack, the other order", config: nodestatus.Config{NodeIPs: ips("fd00::1", "10.0.0.1")}, want: "fd00::1 10.0.0.1 Hostname=n1 "},
+		{name: "dual stack, opposite order", config: nodestatus.Config{NodeIPs: ips("fd00::1", "10.0.0.1")}, want: "fd00::1 10.0.0.1 Hostname=n1 "},
 		{name: "unspecified IPv4", config: nodestatus.Config{NodeIPs: ips("0.0.0.0")}, host: nodestatus.Host{Default: four}, want: "10.0.0.1 Hostname=n1 "},
 		{
 			name: "unspecified IPv6 prefers IPv6", config: nodestatus.Config{NodeIPs: ips("::")},
 			host: nodestatus.Host{Named: ips("10.0.0.1", "fd00::1"), Default: four}, want: "fd00::1 Hostname=n1 ",
 		},
 		{
-			name: "unspecified IPv6 takes IPv4", config: nodestatus.Config{NodeIPs: ips("::")},
+			name: "unspecified IPv6 falls back to IPv4", config: nodestatus.Config{NodeIPs: ips("::")},
 			host: nodestatus.Host{Named: ips("10.0.0.1"), Default: six}, want: "10.0.0.1 Hostname=n1 ",
 		},
 		{
-			name: "a host name that is an address", config: nodestatus.Config{Hostname: "192.0.2.7"}, host: nodestatus.Host{Default: four},
+			name: "host name that is an address", config: nodestatus.Config{Hostname: "192.0.2.7"}, host: nodestatus.Host{Default: four},
 			want: "192.0.2.7 Hostname=192.0.2.7 ",
 		},
 		{
-			name: "DNS before the default route", host: nodestatus.Host{Named: ips("127.0.0.1", "192.0.2.1", "fd00::1", "10.0.0.2"), Default: four},
+			name: "DNS has precedence over the default route", host: nodestatus.Host{Named: ips("127.0.0.1", "192.0.2.1", "fd00::1", "10.0.0.2"), Default: four},
 			want: "10.0.0.2 Hostname=n1 ",
 		},
-		{name: "DNS has other machines only", host: nodestatus.Host{Named: ips("192.0.2.1"), Default: four}, want: "10.0.0.1 Hostname=n1 "},
-		{name: "a host name of its own", config: nodestatus.Config{Hostname: "host"}, host: nodestatus.Host{Default: four}, want: "10.0.0.1 Hostname=host "},
+		{name: "DNS has addresses of other machines only", host: nodestatus.Host{Named: ips("192.0.2.1"), Default: four}, want: "10.0.0.1 Hostname=n1 "},
+		{name: "host name other than the node name", config: nodestatus.Config{Hostname: "host"}, host: nodestatus.Host{Default: four}, want: "10.0.0.1 Hostname=host "},
 		{name: "external", config: nodestatus.Config{ExternalCloudProvider: true}, want: "Hostname=n1 "},
 		{
 			name: "external, node IP", config: nodestatus.Config{ExternalCloudProvider: true, NodeIPs: ips("10.0.0.1")},
@@ -71,7 +71,7 @@ func TestNodeAddressesFollowConfigurationAndHost(t *testing.T) {
 			want: "10.0.0.1 fd00::1 Hostname=n1 ", provided: "10.0.0.1,fd00::1",
 		},
 		{
-			name: "external, has set them", config: nodestatus.Config{ExternalCloudProvider: true, NodeIPs: ips("10.0.0.1")}, current: theirs,
+			name: "external, addresses already set", config: nodestatus.Config{ExternalCloudProvider: true, NodeIPs: ips("10.0.0.1")}, current: theirs,
 			want: "ExternalIP=198.51.100.1 ", provided: "10.0.0.1",
 		},
 		{
@@ -111,19 +111,19 @@ func TestFactErrorsNamesUnknownAddresses(t *testing.T) {
 		{"loopback", ips("127.0.0.1"), nodestatus.Host{}, "node IP 127.0.0.1: can't be loopback address"},
 		{"multicast", ips("224.0.0.1"), nodestatus.Host{}, "node IP 224.0.0.1: can't be a multicast address"},
 		{"link-local", ips("fe80::1"), nodestatus.Host{}, "node IP fe80::1: can't be a link-local unicast address"},
-		{"of another machine", ips("192.0.2.1"), nodestatus.Host{}, "node IP 192.0.2.1: not found in the host's network interfaces"},
+		{"address of another machine", ips("192.0.2.1"), nodestatus.Host{}, "node IP 192.0.2.1: not found in the host's network interfaces"},
 		{
-			"second of another machine", ips("10.0.0.1", "2001:db8::1"),
+			"second address of another machine", ips("10.0.0.1", "2001:db8::1"),
 			nodestatus.Host{},
 			"node IP 2001:db8::1: not found in the host's network interfaces",
 		},
-		{"interfaces not known", ips("192.0.2.1"), nodestatus.Host{Err: down}, "node IP 192.0.2.1: netlink is down"},
+		{"interfaces are unknown", ips("192.0.2.1"), nodestatus.Host{Err: down}, "node IP 192.0.2.1: netlink is down"},
 		{
-			"nothing to choose from", nil,
+			"no address to choose from", nil,
 			nodestatus.Host{Named: ips("127.0.0.1", "192.0.2.1")},
 			"addresses of node n1: the name has no address of this machine, and there is no default route",
 		},
-		{"routes not known", nil, nodestatus.Host{Err: down}, "addresses of node n1: netlink is down"},
+		{"routes are unknown", nil, nodestatus.Host{Err: down}, "addresses of node n1: netlink is down"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in := facts()
@@ -147,9 +147,9 @@ func TestNeedsLookupOnlyWithoutConfiguredAddress(t *testing.T) {
 		want   bool
 	}{
 		{"nothing configured", nodestatus.Config{Name: "n1"}, true},
-		{"a node IP", nodestatus.Config{Name: "n1", NodeIPs: ips("10.0.0.1")}, false},
-		{"an unspecified one", nodestatus.Config{Name: "n1", NodeIPs: ips("::")}, true},
-		{"a name that is an address", nodestatus.Config{Name: "192.0.2.1"}, false},
+		{"node IP", nodestatus.Config{Name: "n1", NodeIPs: ips("10.0.0.1")}, false},
+		{"unspecified node IP", nodestatus.Config{Name: "n1", NodeIPs: ips("::")}, true},
+		{"name that is an address", nodestatus.Config{Name: "192.0.2.1"}, false},
 		{"external", nodestatus.Config{Name: "n1", ExternalCloudProvider: true}, false},
 		{"external, unspecified", nodestatus.Config{Name: "n1", ExternalCloudProvider: true, NodeIPs: ips("0.0.0.0")}, true},
 	} {

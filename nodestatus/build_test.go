@@ -34,13 +34,13 @@ func TestInitialBuildsNewNode(t *testing.T) {
 	assert.Equal(t, map[string]string{
 		corev1.LabelHostname: "n1", corev1.LabelOSStable: runtime.GOOS, corev1.LabelArchStable: "other",
 		nodestatus.LabelBetaOS: runtime.GOOS, nodestatus.LabelBetaArch: runtime.GOARCH, "disk": "ssd",
-	}, node.Labels, "labels of the configuration win")
+	}, node.Labels, "configured labels have precedence")
 	assert.Equal(t, map[string]string{nodestatus.AnnotationAttachDetach: "true"}, node.Annotations)
 	assert.Equal(t, []corev1.Taint{
 		{Key: "gpu", Effect: corev1.TaintEffectNoSchedule},
 		{Key: nodestatus.TaintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule},
 	}, node.Spec.Taints)
-	assert.Len(t, in.Config.Taints, 1, "the configuration stays as it is")
+	assert.Len(t, in.Config.Taints, 1, "the configuration is not modified")
 	assert.Equal(t, "cloud://1", node.Spec.ProviderID)
 
 	s := node.Status
@@ -67,9 +67,9 @@ func TestInitialBuildsNewNode(t *testing.T) {
 		Message:           "kubelet has sufficient memory available",
 		LastHeartbeatTime: metav1.NewTime(start), LastTransitionTime: metav1.NewTime(start),
 	}, s.Conditions[0])
-	assert.Equal(t, corev1.NodeReady, s.Conditions[3].Type, "the last one")
+	assert.Equal(t, corev1.NodeReady, s.Conditions[3].Type, "Ready is the last condition")
 	assert.Equal(t, []string{"NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"}, reasons(events),
-		"and none for Ready, which has not changed")
+		"no event for Ready, which has not changed")
 	assert.Equal(t, nodestatus.Event{
 		Type: corev1.EventTypeNormal, Reason: "NodeHasSufficientMemory", Message: "Node n1 status is now: NodeHasSufficientMemory",
 	}, events[0])
@@ -113,9 +113,9 @@ func TestReadyMessageNamesReasons(t *testing.T) {
 		change func(*nodestatus.Facts)
 		want   string
 	}{
-		{"well", func(*nodestatus.Facts) {}, "kubelet is posting ready status"},
+		{"healthy", func(*nodestatus.Facts) {}, "kubelet is posting ready status"},
 		{
-			"never asked", func(in *nodestatus.Facts) { in.Runtime = nodestatus.RuntimeState{} },
+			"never queried", func(in *nodestatus.Facts) { in.Runtime = nodestatus.RuntimeState{} },
 			"[container runtime status check may not have completed yet, network state unknown]",
 		},
 		{
@@ -128,15 +128,15 @@ func TestReadyMessageNamesReasons(t *testing.T) {
 			"not ready any more", func(in *nodestatus.Facts) { in.Runtime = in.Runtime.WithStatus(cri.Status{}, start) },
 			"[container runtime not ready: <nil>, container runtime network not ready: <nil>]",
 		},
-		{"checks of its own", func(in *nodestatus.Facts) {
+		{"unhealthy checks", func(in *nodestatus.Facts) {
 			in.Health.Unhealthy = []error{errors.New("PLEG is not healthy: slow"), errors.New("PLEG is not healthy: slow")}
 		}, "PLEG is not healthy: slow"},
-		{"storage, then shutdown, then capacity", func(in *nodestatus.Facts) {
+		{"storage, shutdown and capacity, in this order", func(in *nodestatus.Facts) {
 			in.Health.Storage, in.Health.ShuttingDown = errors.New("no CSINode"), true
 			in.Machine.Memory, in.Machine.RootFS = 0, 0
 		}, "[no CSINode, node is shutting down, missing node capacity for resources: memory, ephemeral-storage]"},
 		{
-			"no local storage wanted", func(in *nodestatus.Facts) { in.Machine.RootFS, in.Config.NoLocalStorageCapacity = 0, true },
+			"local storage disabled", func(in *nodestatus.Facts) { in.Machine.RootFS, in.Config.NoLocalStorageCapacity = 0, true },
 			"kubelet is posting ready status",
 		},
 		{
@@ -179,7 +179,7 @@ func TestPressureConditionsAndEvents(t *testing.T) {
 	}
 	assert.Empty(t, build(time.Second))
 	memory := condition(node, corev1.NodeMemoryPressure)
-	assert.Equal(t, "of an older version", memory.Message, "it is written when the status changes")
+	assert.Equal(t, "of an older version", memory.Message, "a message is changed only with its status")
 	assert.Equal(t, start, memory.LastTransitionTime.Time)
 	assert.Equal(t, start.Add(time.Second), memory.LastHeartbeatTime.Time)
 
@@ -190,7 +190,7 @@ func TestPressureConditionsAndEvents(t *testing.T) {
 	assert.Equal(t, "KubeletHasInsufficientMemory", memory.Reason)
 	assert.Equal(t, "kubelet has insufficient memory available", memory.Message)
 	assert.Equal(t, start.Add(2*time.Second), memory.LastTransitionTime.Time)
-	assert.Equal(t, corev1.NodeCondition{Type: "KernelDeadlock", Status: corev1.ConditionTrue}, node.Status.Conditions[0], "is somebody else's")
+	assert.Equal(t, corev1.NodeCondition{Type: "KernelDeadlock", Status: corev1.ConditionTrue}, node.Status.Conditions[0], "conditions of other clients are kept")
 
 	in.Health = nodestatus.Health{}
 	assert.Equal(t, []string{"NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"}, build(4*time.Second))
@@ -202,7 +202,7 @@ func TestRebootEventIsReturnedOncePerProcess(t *testing.T) {
 	node, _ := nodestatus.Initial(in)
 	in.Machine.BootID = ""
 	_, events := nodestatus.Build(node, in)
-	assert.Empty(t, events, "a boot ID that could not be read is no reboot")
+	assert.Empty(t, events, "an unreadable boot ID is no reboot")
 
 	in.Machine.BootID = "b2"
 	total := 0
@@ -251,14 +251,14 @@ func TestBuildListsLargestImages(t *testing.T) {
 		if test.want == 0 {
 			continue
 		}
-		assert.Equal(t, corev1.ContainerImage{Names: []string{"a", "b", "1", "2", "3"}, SizeBytes: 29}, images[0], "the largest")
-		assert.Equal(t, []string{"58"}, images[1].Names, "of two sizes that are the same, the larger ID first")
+		assert.Equal(t, corev1.ContainerImage{Names: []string{"a", "b", "1", "2", "3"}, SizeBytes: 29}, images[0], "the largest image")
+		assert.Equal(t, []string{"58"}, images[1].Names, "images of equal size are sorted by descending ID")
 	}
 
 	node, _ := nodestatus.Initial(in)
 	in.Images, in.ImagesKnown = nil, false
 	later, _ := nodestatus.Build(node, in)
-	assert.Equal(t, node.Status.Images, later.Status.Images, "what is not known stays")
+	assert.Equal(t, node.Status.Images, later.Status.Images, "images stay while they are unknown")
 }
 
 func TestBuildKeepsVolumesInUseWhileUnknown(t *testing.T) {
@@ -268,7 +268,7 @@ func TestBuildKeepsVolumesInUseWhileUnknown(t *testing.T) {
 	assert.Equal(t, []corev1.UniqueVolumeName{"a", "b"}, node.Status.VolumesInUse)
 	in.VolumesInUse, in.VolumesKnown = nil, false
 	node, _ = nodestatus.Build(node, in)
-	assert.Equal(t, []corev1.UniqueVolumeName{"a", "b"}, node.Status.VolumesInUse, "those of before a restart, as long as they are being found out")
+	assert.Equal(t, []corev1.UniqueVolumeName{"a", "b"}, node.Status.VolumesInUse, "volumes stay while they are unknown after a restart")
 	in.VolumesKnown = true
 	node, _ = nodestatus.Build(node, in)
 	assert.Empty(t, node.Status.VolumesInUse)
@@ -288,15 +288,15 @@ func TestBuildSetsRuntimeVersion(t *testing.T) {
 	node, _ := nodestatus.Initial(in)
 	in.Runtime = nodestatus.RuntimeState{}
 	node, _ = nodestatus.Build(node, in)
-	assert.Equal(t, "containerd://2.4.0", node.Status.NodeInfo.ContainerRuntimeVersion, "a restart does not forget it")
+	assert.Equal(t, "containerd://2.4.0", node.Status.NodeInfo.ContainerRuntimeVersion, "the version stays while the runtime is unknown")
 	assert.NotEmpty(t, node.Status.RuntimeHandlers)
 }
 
-// Build of a built object returns an equal one. Build modifies none of its arguments, and keeps fields of other clients.
+// Build of a built object returns an equal object. Build does not modify its arguments, and keeps fields of other clients.
 func TestBuildOfBuiltNodeIsUnchanged(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range rounds(1000) {
-		previous, in := someNode(r), someFacts(r)
+		previous, in := randomNode(r), randomFacts(r)
 		before := previous.DeepCopy()
 		node, events := nodestatus.Build(previous, in)
 		require.Equal(t, before, previous)

@@ -17,13 +17,13 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// fullNode has something in every field that is compared.
+// fullNode returns a node with a value in every compared field.
 func fullNode() *corev1.Node {
 	in := facts()
 	in.Machine.Swap = 1
 	in.Machine.HugePages = map[int64]int64{2 << 20: 1 << 30}
 	in.VolumesInUse = []corev1.UniqueVolumeName{"v"}
-	in.Images = append(in.Images, someImages(50)...)
+	in.Images = append(in.Images, randomImages(50)...)
 	node, _ := nodestatus.Initial(in)
 	node.Status.Phase = corev1.NodeRunning
 	node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "v"}}
@@ -39,7 +39,7 @@ func TestChangedIsFalseForHeartbeatsAndOrder(t *testing.T) {
 		"zone": func(s *corev1.NodeStatus) {
 			s.Conditions[0].LastTransitionTime = metav1.NewTime(start.In(time.FixedZone("", 3600)))
 		},
-		"how an amount is written": func(s *corev1.NodeStatus) { s.Capacity["memory"] = quantity("10240Mi") },
+		"notation of an amount": func(s *corev1.NodeStatus) { s.Capacity["memory"] = quantity("10240Mi") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := fullNode(), fullNode()
@@ -50,9 +50,9 @@ func TestChangedIsFalseForHeartbeatsAndOrder(t *testing.T) {
 	}
 	a, b := fullNode(), fullNode()
 	a.Status.VolumesInUse, b.Status.VolumesInUse = nil, []corev1.UniqueVolumeName{}
-	assert.False(t, nodestatus.Changed(a, b), "what is empty may be missing")
+	assert.False(t, nodestatus.Changed(a, b), "empty and missing lists are equal")
 	b.Labels["theirs"], b.Spec.Unschedulable = "1", true
-	assert.False(t, nodestatus.Changed(a, b), "and what is not ours does not count")
+	assert.False(t, nodestatus.Changed(a, b), "labels and spec fields of other clients are not compared")
 }
 
 func TestChangedIsTrueForEachField(t *testing.T) {
@@ -96,13 +96,13 @@ func TestChangedIsTrueForEachField(t *testing.T) {
 	}
 }
 
-// Changed does not depend on the order of its arguments, and is false for equal built objects.
+// Changed is symmetric, and false for equal built objects.
 func TestChangedIsSymmetric(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	changed := 0
 	for range rounds(1000) {
-		in := someFacts(r)
-		a, _ := nodestatus.Build(someNode(r), in)
+		in := randomFacts(r)
+		a, _ := nodestatus.Build(randomNode(r), in)
 		in.Now = in.Now.Add(time.Second)
 		if r.IntN(2) == 0 {
 			in.Health.DiskPressure = !in.Health.DiskPressure

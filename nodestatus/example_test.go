@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// A node becomes short of memory. A real one has os.DirFS("/") as its file system, and its facts from the runtime.
+// A node becomes short of memory. An agent passes os.DirFS("/") as the file system, and facts of its runtime.
 func ExampleBuild() {
 	root := nodestatus.Root{FS: fstest.MapFS{
 		"proc/meminfo":                   {Data: []byte("MemTotal: 4194304 kB\n")},
@@ -55,7 +55,7 @@ func ExampleBuild() {
 	for _, e := range events {
 		fmt.Println("event:", e.Message)
 	}
-	facts.Announced = facts.Announced.WithEvents(events) // the next Build does not return a reboot again
+	facts.Announced = facts.Announced.WithEvents(events) // so that the next Build does not return the reboot event again
 	// Output:
 	// unknown: addresses of node n1: the name has no address of this machine, and there is no default route
 	// changed: true
@@ -67,7 +67,7 @@ func ExampleBuild() {
 	// event: Node n1 status is now: NodeHasInsufficientMemory
 }
 
-// An agent finds the Node object of an earlier agent, whose device plugins have not come back.
+// An agent finds the Node object of a previous agent, whose device plugins have not registered again yet.
 func ExampleReconcile() {
 	facts := nodestatus.Facts{Config: nodestatus.Config{Name: "n1", OperatingSystem: "linux", Architecture: "arm64"}}
 	initial, _ := nodestatus.Initial(facts)
@@ -87,7 +87,7 @@ func ExampleReconcile() {
 	// {"metadata":{"labels":{"kubernetes.io/arch":"arm64"},"uid":"u1"},"status":{"allocatable":{"example.com/gpu":"0"},"capacity":{"example.com/gpu":"0"}}} <nil>
 }
 
-// A program has the flags of a kubelet.
+// A configuration from the values of kubelet flags.
 func ExampleConfig() {
 	var (
 		c   nodestatus.Config

@@ -3,7 +3,7 @@
 
 package nodestatus
 
-// Names of the API that only tests need.
+// Constants that only tests need.
 const (
 	LabelBetaOS              = labelBetaOS
 	LabelBetaArch            = labelBetaArch
@@ -12,8 +12,8 @@ const (
 	TaintUninitialized       = taintUninitialized
 )
 
-// Addresses is addresses.
+// Addresses exports nodeAddresses.
 var Addresses = nodeAddresses
 
-// NeedsLookup is needsLookup.
+// NeedsLookup exports needsLookup.
 func (c *Config) NeedsLookup() bool { return c.needsLookup() }

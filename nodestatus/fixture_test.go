@@ -56,7 +56,7 @@ func ips(all ...string) (out []netip.Addr) {
 
 func quantity(s string) resource.Quantity { return resource.MustParse(s) }
 
-// amounts returns a list as text in which formats do not matter.
+// amounts returns a list as text, so that equal amounts in different notations are equal.
 func amounts(list corev1.ResourceList) map[string]string {
 	out := map[string]string{}
 	for name, q := range list {
@@ -72,7 +72,7 @@ func reasons(events []nodestatus.Event) (out []string) {
 	return out
 }
 
-// condition returns a condition of the node, or one with status missing.
+// condition returns a condition of the node. If there is none, its Message says so.
 func condition(node *corev1.Node, kind corev1.NodeConditionType) corev1.NodeCondition {
 	for _, c := range node.Status.Conditions {
 		if c.Type == kind {
@@ -82,7 +82,7 @@ func condition(node *corev1.Node, kind corev1.NodeConditionType) corev1.NodeCond
 	return corev1.NodeCondition{Message: fmt.Sprintf("no condition %s", kind)}
 }
 
-// rounds is how many random objects a property is checked on: all and more with NODEAGENT_SOAK=1.
+// rounds returns the number of random objects for a property: a quarter of n, or 20 n with NODEAGENT_SOAK=1.
 func rounds(n int) int {
 	if os.Getenv("NODEAGENT_SOAK") != "" {
 		return 20 * n
@@ -90,8 +90,8 @@ func rounds(n int) int {
 	return n / 4
 }
 
-// someFacts are facts of any kind, with much in common, so that some of it stays from one to the next.
-func someFacts(r *rand.Rand) nodestatus.Facts {
+// randomFacts returns random facts with few distinct values, so that some values stay between two calls.
+func randomFacts(r *rand.Rand) nodestatus.Facts {
 	in := facts()
 	in.Now = start.Add(time.Duration(r.IntN(120)) * time.Second)
 	in.Config.ExternalCloudProvider, in.Config.NoControllerAttachDetach = r.IntN(4) == 0, r.IntN(4) == 0
@@ -128,9 +128,9 @@ func someFacts(r *rand.Rand) nodestatus.Facts {
 
 func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
 
-// someNode returns a Node object after one or more calls of Build, with changes by other clients.
-func someNode(r *rand.Rand) *corev1.Node {
-	node, _ := nodestatus.Initial(someFacts(r))
+// randomNode returns a Node object after one or more calls of Build, with changes by other clients.
+func randomNode(r *rand.Rand) *corev1.Node {
+	node, _ := nodestatus.Initial(randomFacts(r))
 	node.UID = "u1"
 	node.Labels["theirs"] = "1"
 	node.Status.Capacity["cluster.example.com/x"] = quantity("3")
@@ -138,12 +138,12 @@ func someNode(r *rand.Rand) *corev1.Node {
 	node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "a", DevicePath: "/dev/x"}}
 	node.Spec.Unschedulable = r.IntN(2) == 0
 	for range r.IntN(3) {
-		node, _ = nodestatus.Build(node, someFacts(r))
+		node, _ = nodestatus.Build(node, randomFacts(r))
 	}
 	return node
 }
 
-func someImages(n int) (images []cri.Image) {
+func randomImages(n int) (images []cri.Image) {
 	for i := range n {
 		images = append(images, cri.Image{ID: fmt.Sprint(i), Size: uint64(i), RepoTags: []string{fmt.Sprint("registry.example.com/i:", i)}})
 	}

@@ -115,7 +115,7 @@ func TestValidateNamesEachInvalidField(t *testing.T) {
 	}{
 		{"no name", nodestatus.Config{Hostname: "h"}, `node name "": a lowercase RFC 1123 subdomain`},
 		{"upper case", nodestatus.Config{Name: "Node", Hostname: "h"}, `node name "Node": a lowercase RFC 1123 subdomain`},
-		{"a name too long for a label", nodestatus.Config{Name: strings.Repeat("a.", 40) + "a"}, "which is the label kubernetes.io/hostname: must be no more than 63 bytes"},
+		{"name too long for a label", nodestatus.Config{Name: strings.Repeat("a.", 40) + "a"}, "which is the label kubernetes.io/hostname: must be no more than 63 bytes"},
 		{"pods", nodestatus.Config{Name: "n1", MaxPods: -1}, "maxPods -1: must be between 0 and 2147483648"},
 		{"cores", nodestatus.Config{Name: "n1", PodsPerCore: -2}, "podsPerCore -2: must be between 0 and 2147483648"},
 		{"port", nodestatus.Config{Name: "n1", Port: 65536}, "port 65536: must be between 0 and 65535"},
@@ -134,7 +134,7 @@ func TestValidateNamesEachInvalidField(t *testing.T) {
 		})
 	}
 	long := nodestatus.Config{Name: strings.Repeat("a.", 40) + "a", Labels: map[string]string{corev1.LabelHostname: "short"}}
-	assert.NoError(t, long.Validate(), "the label can be another one")
+	assert.NoError(t, long.Validate(), "a configured hostname label replaces the long name")
 }
 
 // Any flag value is parsed or rejected with a short error, and parsed values are valid.

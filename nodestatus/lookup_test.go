@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// A DNS server without a response costs its timeout, and at most the time until ctx ends.
+// A DNS server without a response delays Host by its timeout, and at most until ctx ends.
 func TestLookupReturnsAtTimeoutOfNameServer(t *testing.T) {
 	dialed := make(chan struct{}, 100)
 	silent := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -39,7 +39,7 @@ func TestLookupReturnsAtTimeoutOfNameServer(t *testing.T) {
 
 func TestLookupSkipsDNSWithConfiguredAddress(t *testing.T) {
 	never := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		t.Error("asked a name server")
+		t.Error("must not query a name server")
 		return nil, errors.New("none")
 	}}
 	for _, c := range []nodestatus.Config{
@@ -51,7 +51,7 @@ func TestLookupSkipsDNSWithConfiguredAddress(t *testing.T) {
 	}
 }
 
-// A machine with a default route finds its address; without one, the error says so.
+// A machine with a default route finds its address. Without a default route, Err says so.
 func TestLookupFindsAddressOfDefaultRoute(t *testing.T) {
 	nobody := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("none") }}
 	for _, family := range [][]netip.Addr{nil, ips("0.0.0.0"), ips("::")} {

@@ -31,7 +31,7 @@ func apply(t *testing.T, node *corev1.Node, patch []byte) *corev1.Node {
 	return out
 }
 
-// stored is a Node object as it comes back from the API server, with times in seconds.
+// stored returns a Node object as the API server returns it, with times in seconds.
 func stored(t *testing.T, node *corev1.Node) *corev1.Node {
 	t.Helper()
 	return apply(t, node, []byte("{}"))
@@ -44,10 +44,10 @@ func TestPatchContainsChangedFields(t *testing.T) {
 		want   string
 	}{
 		{"nothing", func(*corev1.Node) {}, `{"metadata":{"uid":"u1"}}`},
-		{"the spec is not ours", func(n *corev1.Node) { n.Spec.Unschedulable = true }, `{"metadata":{"uid":"u1"}}`},
+		{"spec of other clients", func(n *corev1.Node) { n.Spec.Unschedulable = true }, `{"metadata":{"uid":"u1"}}`},
 		{"a label", func(n *corev1.Node) { n.Labels[corev1.LabelOSStable] = "plan9" }, `{"metadata":{"labels":{"kubernetes.io/os":"plan9"},"uid":"u1"}}`},
 		{
-			"an annotation less", func(n *corev1.Node) { delete(n.Annotations, nodestatus.AnnotationAttachDetach) },
+			"annotation removed", func(n *corev1.Node) { delete(n.Annotations, nodestatus.AnnotationAttachDetach) },
 			`{"metadata":{"annotations":null,"uid":"u1"}}`,
 		},
 		{"addresses", func(n *corev1.Node) {
@@ -63,7 +63,7 @@ func TestPatchContainsChangedFields(t *testing.T) {
 		}, `{"metadata":{"uid":"u1"},"status":{"$setElementOrder/conditions":
 			[{"type":"MemoryPressure"},{"type":"DiskPressure"},{"type":"PIDPressure"},{"type":"Ready"}],"conditions":[{"type":"DiskPressure","status":"False","reason":"KubeletHasNoDiskPressure",
 			"message":"","lastHeartbeatTime":"2026-11-22T09:00:01Z","lastTransitionTime":"2026-11-22T09:00:00Z"}]}}`},
-		{"a part of the info", func(n *corev1.Node) {
+		{"part of nodeInfo", func(n *corev1.Node) {
 			n.Status.NodeInfo.BootID = "x"
 			n.Status.NodeInfo.Swap = &corev1.NodeSwapStatus{Capacity: new(int64(1<<53 + 1))}
 			n.Status.NodeInfo.RunningInUserNamespace = nil
@@ -89,17 +89,17 @@ func TestPatchContainsChangedFields(t *testing.T) {
 	old, _ := nodestatus.Initial(facts())
 	patch, err := nodestatus.Patch(old, old)
 	require.NoError(t, err)
-	assert.Equal(t, "{}", string(patch), "of an object that is not stored yet")
+	assert.Equal(t, "{}", string(patch), "an object that is not stored has no UID in its patch")
 }
 
-// The strategic merge patch applied to the old object gives the built object, for any difference.
+// For any difference, the strategic merge patch turns the old object into the built one.
 func TestPatchedNodeEqualsBuiltNode(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range rounds(500) {
-		old := stored(t, someNode(r))
-		built, _ := nodestatus.Build(old, someFacts(r))
+		old := stored(t, randomNode(r))
+		built, _ := nodestatus.Build(old, randomFacts(r))
 		if r.IntN(4) == 0 {
-			initial, _ := nodestatus.Initial(someFacts(r))
+			initial, _ := nodestatus.Initial(randomFacts(r))
 			built, _ = nodestatus.Reconcile(old, initial)
 		}
 		if r.IntN(4) == 0 {
@@ -113,12 +113,12 @@ func TestPatchedNodeEqualsBuiltNode(t *testing.T) {
 	}
 }
 
-// A patch keeps the changes that other clients have made to the Node in the meantime.
+// A patch keeps concurrent changes of the Node by other clients.
 func TestPatchKeepsConcurrentChanges(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for range rounds(300) {
-		old := stored(t, someNode(r))
-		built, _ := nodestatus.Build(old, someFacts(r))
+		old := stored(t, randomNode(r))
+		built, _ := nodestatus.Build(old, randomFacts(r))
 		patch, err := nodestatus.Patch(old, built)
 		require.NoError(t, err)
 

@@ -22,9 +22,9 @@ func TestReconcileSetsDefaultLabelsAndHugePages(t *testing.T) {
 		changed  bool
 		check    func(*testing.T, *corev1.Node)
 	}{
-		{name: "nothing to do"},
+		{name: "no difference"},
 		{
-			name:     "taints and labels of others stay",
+			name:     "taints and labels of other clients are kept",
 			existing: func(n *corev1.Node) { n.Spec.Taints, n.Labels["disk"] = []corev1.Taint{{Key: "theirs"}}, "hdd" },
 			config: func(in *nodestatus.Facts) {
 				in.Config.Taints = []corev1.Taint{{Key: "ours", Effect: corev1.TaintEffectNoSchedule}}
@@ -36,7 +36,7 @@ func TestReconcileSetsDefaultLabelsAndHugePages(t *testing.T) {
 			},
 		},
 		{
-			name: "labels that every node has",
+			name: "default labels are replaced",
 			existing: func(n *corev1.Node) {
 				n.Labels = map[string]string{corev1.LabelOSStable: "windows", corev1.LabelTopologyZone: "a"}
 			},
@@ -49,14 +49,14 @@ func TestReconcileSetsDefaultLabelsAndHugePages(t *testing.T) {
 			},
 		},
 		{
-			name:     "an empty label goes",
+			name:     "label configured as empty is removed",
 			existing: func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "a" },
 			config:   func(in *nodestatus.Facts) { in.Config.Labels = map[string]string{corev1.LabelTopologyZone: ""} },
 			changed:  true,
 			check:    func(t *testing.T, n *corev1.Node) { assert.NotContains(t, n.Labels, corev1.LabelTopologyZone) },
 		},
 		{
-			name:     "attach and detach becomes the controller's",
+			name:     "attach-detach annotation is added",
 			existing: func(n *corev1.Node) { n.Annotations = nil },
 			changed:  true,
 			check: func(t *testing.T, n *corev1.Node) {
@@ -64,7 +64,7 @@ func TestReconcileSetsDefaultLabelsAndHugePages(t *testing.T) {
 			},
 		},
 		{
-			name:    "attach and detach is not the controller's any more",
+			name:    "attach-detach annotation is removed",
 			config:  func(in *nodestatus.Facts) { in.Config.NoControllerAttachDetach = true },
 			changed: true,
 			check: func(t *testing.T, n *corev1.Node) {
@@ -72,13 +72,13 @@ func TestReconcileSetsDefaultLabelsAndHugePages(t *testing.T) {
 			},
 		},
 		{
-			name:     "no resources yet",
+			name:     "missing resources are added",
 			existing: func(n *corev1.Node) { n.Status.Capacity, n.Status.Allocatable = nil, nil },
 			changed:  true,
 			check:    func(t *testing.T, n *corev1.Node) { assert.Equal(t, "10Gi", amounts(n.Status.Allocatable)["memory"]) },
 		},
 		{
-			name: "other sizes of huge pages",
+			name: "huge page sizes are replaced",
 			existing: func(n *corev1.Node) {
 				n.Status.Capacity["hugepages-1Gi"], n.Status.Allocatable["hugepages-1Gi"] = quantity("2Gi"), quantity("2Gi")
 			},
@@ -92,7 +92,7 @@ func TestReconcileSetsDefaultLabelsAndHugePages(t *testing.T) {
 			},
 		},
 		{
-			name:     "other memory waits for the status",
+			name:     "changed memory is left to the status update",
 			existing: func(n *corev1.Node) { n.Status.Capacity["memory"] = quantity("1Gi") },
 			check:    func(t *testing.T, n *corev1.Node) { assert.Equal(t, "1Gi", amounts(n.Status.Capacity)["memory"]) },
 		},
@@ -119,12 +119,12 @@ func TestReconcileSetsDefaultLabelsAndHugePages(t *testing.T) {
 	}
 }
 
-// A reconciled object needs no further change, and the arguments are not modified.
+// A reconciled object needs no further change. The arguments are not modified.
 func TestReconcileOfReconciledNodeIsUnchanged(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for range rounds(1000) {
-		existing := someNode(r)
-		initial, _ := nodestatus.Initial(someFacts(r))
+		existing := randomNode(r)
+		initial, _ := nodestatus.Initial(randomFacts(r))
 		before, from := existing.DeepCopy(), initial.DeepCopy()
 		node, changed := nodestatus.Reconcile(existing, initial)
 		require.Equal(t, before, existing)

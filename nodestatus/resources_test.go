@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// reserving is 1Gi each for the system and the agent, and 10 % of memory for hard eviction.
+// reserving reserves 1Gi each for the system and the agent, and 10 % of memory for hard eviction.
 func reserving(in *nodestatus.Facts) {
 	in.Config.Reserved = podtree.Reserved{
 		System:          corev1.ResourceList{corev1.ResourceMemory: quantity("1Gi"), corev1.ResourceCPU: quantity("100m")},
@@ -24,34 +24,34 @@ func reserving(in *nodestatus.Facts) {
 	}
 }
 
-// tenPercentLess is an amount without 10 % of 10Gi, which the kubelet computes as a 32-bit float.
+// tenPercentLess returns bytes without 10 % of 10Gi. The kubelet computes the 10 % as a 32-bit float.
 func tenPercentLess(bytes int64) string { return fmt.Sprint(bytes - (1<<30 + 16)) }
 
 func TestAllocatableIsCapacityMinusReserved(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(*nodestatus.Facts)
-		want   map[string]string // of allocatable
+		want   map[string]string // expected allocatable
 	}{
 		{"nothing reserved", func(*nodestatus.Facts) {}, map[string]string{"cpu": "4", "memory": "10Gi", "pods": "110"}},
 		{"reservations and hard eviction", reserving, map[string]string{"cpu": "3900m", "memory": tenPercentLess(8 << 30)}},
-		{"huge pages are no memory", func(in *nodestatus.Facts) {
+		{"huge pages reduce memory", func(in *nodestatus.Facts) {
 			reserving(in)
 			in.Machine.HugePages = map[int64]int64{2 << 20: 2 << 30}
 		}, map[string]string{"memory": tenPercentLess(6 << 30), "hugepages-2Mi": "2Gi"}},
-		{"more reserved than there is", func(in *nodestatus.Facts) {
+		{"reservation above capacity", func(in *nodestatus.Facts) {
 			reserving(in)
 			in.Machine.Memory = 1 << 30
 		}, map[string]string{"memory": "0"}},
-		{"40 pods by cores", func(in *nodestatus.Facts) { in.Config.PodsPerCore = 10 }, map[string]string{"pods": "40"}},
-		{"110 pods at most", func(in *nodestatus.Facts) { in.Config.PodsPerCore = 50 }, map[string]string{"pods": "110"}},
-		{"as many pods as configured", func(in *nodestatus.Facts) { in.Config.MaxPods = 250 }, map[string]string{"pods": "250"}},
-		{"devices that are healthy", func(in *nodestatus.Facts) {
+		{"40 pods by podsPerCore", func(in *nodestatus.Facts) { in.Config.PodsPerCore = 10 }, map[string]string{"pods": "40"}},
+		{"maxPods limits podsPerCore", func(in *nodestatus.Facts) { in.Config.PodsPerCore = 50 }, map[string]string{"pods": "110"}},
+		{"maxPods as configured", func(in *nodestatus.Facts) { in.Config.MaxPods = 250 }, map[string]string{"pods": "250"}},
+		{"healthy devices only", func(in *nodestatus.Facts) {
 			in.Devices.Capacity = corev1.ResourceList{"example.com/gpu": quantity("4")}
 			in.Devices.Allocatable = corev1.ResourceList{"example.com/gpu": quantity("3")}
 			in.Devices.Removed = []corev1.ResourceName{"example.com/nic"}
 		}, map[string]string{"example.com/gpu": "3", "example.com/nic": "0"}},
-		{"no local storage", func(in *nodestatus.Facts) { in.Config.NoLocalStorageCapacity = true }, map[string]string{"ephemeral-storage": ""}},
+		{"local storage disabled", func(in *nodestatus.Facts) { in.Config.NoLocalStorageCapacity = true }, map[string]string{"ephemeral-storage": ""}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in := facts()
@@ -74,16 +74,16 @@ func TestBuildKeepsResourcesOfOtherClients(t *testing.T) {
 	node.Status.Capacity["cluster.example.com/x"] = quantity("3")
 	node.Status.Allocatable["gone.example.com/y"] = quantity("1")
 	node.Status.Allocatable["hugepages-1Gi"] = quantity("1Gi")
-	in.Machine.CPUs, in.Machine.Memory = 0, 0 // cannot be read
+	in.Machine.CPUs, in.Machine.Memory = 0, 0 // the machine cannot be read
 	node, _ = nodestatus.Build(node, in)
 
 	assert.Equal(t, "3", amounts(node.Status.Capacity)["cluster.example.com/x"])
 	allocatable := amounts(node.Status.Allocatable)
 	assert.Equal(t, "3", allocatable["cluster.example.com/x"])
-	assert.NotContains(t, allocatable, "gone.example.com/y", "an extended resource that nobody has any more")
+	assert.NotContains(t, allocatable, "gone.example.com/y", "an extended resource without a capacity is removed")
 	assert.Equal(t, "1Gi", allocatable["hugepages-1Gi"])
-	assert.Equal(t, "10Gi", amounts(node.Status.Capacity)["memory"], "a machine that cannot be read is no smaller")
-	assert.Equal(t, "40", amounts(node.Status.Capacity)["pods"], "and no larger")
+	assert.Equal(t, "10Gi", amounts(node.Status.Capacity)["memory"], "capacity stays while the machine cannot be read")
+	assert.Equal(t, "40", amounts(node.Status.Capacity)["pods"], "the number of pods stays too")
 }
 
 // The Node of a machine that was never read is not ready and has no capacity.

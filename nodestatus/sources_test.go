@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// A cri.StatusReporter implements Runtime.
+// Types of other packages implement the interfaces of this package.
 var (
 	_ nodestatus.Runtime = cri.StatusReporter(nil)
 	_ nodestatus.Images  = cri.Images(nil)
@@ -66,7 +66,7 @@ func TestRootReadsSizeOfRootFileSystem(t *testing.T) {
 			}}.Machine(t.Context())
 			assert.ErrorIs(t, err, test.err)
 			assert.Equal(t, test.want, m.RootFS)
-			assert.Equal(t, "b1", m.BootID, "the rest is known")
+			assert.Equal(t, "b1", m.BootID, "all other values are read")
 		})
 	}
 	_, err := nodestatus.Root{}.Machine(t.Context())

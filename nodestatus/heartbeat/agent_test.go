@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// agent is a reporter with its sources, as a test sets them.
+// agent is a reporter whose sources the test sets.
 type agent struct {
 	*heartbeat.Reporter
 	server *apiservertest.Server
@@ -30,11 +30,11 @@ type agent struct {
 	mu      sync.Mutex // guards the fields below
 	health  nodestatus.Health
 	status  cri.Status
-	err     error // of the runtime
-	hang    bool  // the runtime hangs
+	err     error // error of the runtime
+	hang    bool  // the calls of the runtime hang
 	bootID  string
 	events  []nodestatus.Event
-	told    []string // hooks, in order
+	told    []string // names of the called hooks, in order
 	applied [][]string
 }
 
@@ -59,9 +59,9 @@ func newAgent(t *testing.T, server *apiservertest.Server, change ...func(*heartb
 			a.events = append(a.events, e)
 		},
 		Hooks: heartbeat.ReporterHooks{
-			Registered: func(*corev1.Node) { a.tell("registered") },
-			Reported:   func(*corev1.Node) { a.tell("reported") },
-			Deleted:    func() { a.tell("deleted") },
+			Registered: func(*corev1.Node) { a.recordHook("registered") },
+			Reported:   func(*corev1.Node) { a.recordHook("reported") },
+			Deleted:    func() { a.recordHook("deleted") },
 		},
 	}
 	for _, c := range change {
@@ -85,13 +85,13 @@ func set[T any](a *agent, v *T, to T) {
 	*v = to
 }
 
-func (a *agent) tell(what string) {
+func (a *agent) recordHook(what string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.told = append(a.told, what)
 }
 
-// reasons returns the reasons of the events since the last call.
+// reasons returns the reasons of the events since the previous call.
 func (a *agent) reasons() (reasons []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,15 +114,15 @@ func (a *agent) Status(ctx context.Context) (cri.Status, error) {
 	return get(a, &a.status), get(a, &a.err)
 }
 
-// addresses is a host with one interface.
+// addresses is a host with one address.
 type addresses struct{}
 
 func (addresses) Host(context.Context, *nodestatus.Config) nodestatus.Host {
 	return nodestatus.Host{Interfaces: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 }
 
-// atServer is the Node that the API server has.
-func (a *agent) atServer(t *testing.T) *corev1.Node {
+// storedNode returns the Node of the API server.
+func (a *agent) storedNode(t *testing.T) *corev1.Node {
 	t.Helper()
 	n, found := apiservertest.Get[*corev1.Node](a.server, "", "n")
 	require.True(t, found)
@@ -141,8 +141,8 @@ func isReady(n *corev1.Node) bool {
 	return condition(n, corev1.NodeReady).Status == corev1.ConditionTrue
 }
 
-// in runs a test in virtual time with a server in memory.
-func in(t *testing.T, test func(t *testing.T, server *apiservertest.Server)) {
+// runWithServer runs a test in virtual time with a server in memory.
+func runWithServer(t *testing.T, test func(t *testing.T, server *apiservertest.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})

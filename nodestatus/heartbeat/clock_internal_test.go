@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// wallClock is a clock that jumps, while the time that passes does not.
+// wallClock is a clock that can be set without affecting monotonic time.
 type wallClock struct{ offset atomic.Int64 }
 
 func (w *wallClock) now() time.Time { return time.Now().Add(time.Duration(w.offset.Load())).Round(0) }
@@ -36,8 +36,8 @@ func (steadyRuntime) Status(context.Context) (cri.Status, error) {
 	return cri.Status{Conditions: []cri.Condition{{Type: cri.ConditionRuntimeReady, Status: true}, {Type: cri.ConditionNetworkReady, Status: true}}}, nil
 }
 
-// The wall clock is set an hour forward, two back and one forward. The node stays ready, reports keep their period, and time stamps are
-// those of the clock.
+// The wall clock is set an hour forward, two back and one forward. The node stays ready, the report period stays unchanged,
+// and time stamps follow the wall clock.
 func TestNodeStaysReadyWhenWallClockJumps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})

@@ -24,10 +24,10 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
 )
 
-// clusterWait is how long something may take that a real control plane has to do with.
+// clusterWait limits waits for a real control plane.
 const clusterWait = time.Minute
 
-// realNode is a node of a real control plane, with the rights of one.
+// realNode is a node of a real control plane, with the permissions of a node.
 type realNode struct {
 	*testing.T
 	*controlplane.Plane
@@ -96,10 +96,10 @@ func (n *realNode) await(what string, holds func() bool) time.Duration {
 	return time.Since(began)
 }
 
-// Nodes of a real control plane: with its admission, its node life cycle and its garbage collection.
+// TestCluster runs nodes on a real control plane, with its admission, node life cycle controller and garbage collector.
 func TestCluster(t *testing.T) {
 	if os.Getenv(controlplane.RequiredEnv) != "required" {
-		t.Skipf("a minute, and programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
+		t.Skipf("takes a minute and needs programs that take long to build: run `make cluster`, which sets %s", controlplane.RequiredEnv)
 	}
 	plane := controlplane.Start(t, controlplane.Options{ControllerManager: true})
 	for name, test := range map[string]func(*realNode){
@@ -147,7 +147,7 @@ func (n *realNode) remove() {
 	require.NoError(n, n.Admin().Do(n.Context(), http.MethodDelete, "/api/v1/nodes/"+n.name, nil, nil))
 }
 
-// A Node that is deleted stays so, and its lease goes with it.
+// A deleted Node is not created again, and its lease is removed with it.
 func testDeleted(n *realNode) {
 	n.open(nil)
 	n.await("ready", n.isReady)
@@ -182,7 +182,7 @@ func testTwoAgents(n *realNode) {
 	assert.True(n, n.isReady())
 }
 
-// Credentials of another node register nothing, and it is said why.
+// With credentials of another node, nothing is registered, and the reason is logged.
 func testRefused(n *realNode) {
 	path, err := n.Kubeconfig("system:node:somebody-else", "system:nodes")
 	require.NoError(n, err)
@@ -209,7 +209,7 @@ func testRefused(n *realNode) {
 	})
 }
 
-// The API server is killed and comes back: the node stays ready, and its lease goes on.
+// The API server is killed and restarted: the node stays ready, and its lease is renewed.
 func testRestart(n *realNode) {
 	n.open(nil)
 	n.await("lease", func() bool { return n.isReady() && n.lease() != nil })
@@ -224,7 +224,7 @@ func testRestart(n *realNode) {
 	assert.Equal(n, since, condition(n.get(), corev1.NodeReady).LastTransitionTime)
 }
 
-// otherCA returns a certificate of an authority that has signed nothing.
+// otherCA returns the certificate of an authority that did not sign the certificate of the server.
 func otherCA(t *testing.T) []byte {
 	t.Helper()
 	server := httptest.NewTLSServer(http.NotFoundHandler())

@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
 )
 
-// network has connections in memory, which can die without a word.
+// network has connections in memory, which the test can cut without closing them.
 type network struct {
 	accepted chan net.Conn
 	closed   chan struct{}
@@ -31,10 +31,10 @@ type network struct {
 	dials    atomic.Int32
 
 	mu    sync.Mutex // guards conns
-	conns []*mortal
+	conns []*cuttableConn
 }
 
-// newNetwork has a handler serve until the test ends.
+// newNetwork serves a handler until the test ends.
 func newNetwork(t *testing.T, handler http.Handler) *network {
 	t.Helper()
 	n := &network{accepted: make(chan net.Conn), closed: make(chan struct{})}
@@ -42,7 +42,7 @@ func newNetwork(t *testing.T, handler http.Handler) *network {
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = server.Serve(n) })
 	t.Cleanup(func() {
-		n.die()
+		n.cutAll()
 		_ = server.Close()
 		wg.Wait()
 	})
@@ -72,7 +72,7 @@ func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		return nil, ctx.Err()
 	}
 	ours, theirs := net.Pipe()
-	c := &mortal{Conn: ours}
+	c := &cuttableConn{Conn: ours}
 	n.mu.Lock()
 	n.conns = append(n.conns, c)
 	n.mu.Unlock()
@@ -84,8 +84,8 @@ func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// die lets all connections that there are carry nothing any more.
-func (n *network) die() {
+// cutAll cuts all existing connections.
+func (n *network) cutAll() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range n.conns {
@@ -93,13 +93,13 @@ func (n *network) die() {
 	}
 }
 
-// mortal is a connection that accepts and loses all data once it is dead.
-type mortal struct {
+// cuttableConn is a connection that accepts and loses all data once it is cut.
+type cuttableConn struct {
 	net.Conn
 	dead atomic.Bool
 }
 
-func (m *mortal) Write(b []byte) (int, error) {
+func (m *cuttableConn) Write(b []byte) (int, error) {
 	if m.dead.Load() {
 		return len(b), nil
 	}
@@ -108,7 +108,7 @@ func (m *mortal) Write(b []byte) (int, error) {
 
 // A dead connection costs one attempt. The second attempt uses a new connection, and the lease does not expire.
 func TestReportAndLeaseSurviveDeadConnection(t *testing.T) {
-	in(t, func(t *testing.T, server *apiservertest.Server) {
+	runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
 		require.NoError(t, server.Put(node("n")))
 		n := newNetwork(t, server)
 		l, err := heartbeat.NewLease(&rest.Config{Host: "http://server", Dial: n.dial}, heartbeat.LeaseOptions{NodeName: "n", Rand: half})
@@ -117,14 +117,14 @@ func TestReportAndLeaseSurviveDeadConnection(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.EqualValues(t, 1, n.dials.Load())
 		for i := range 5 {
-			n.die()
+			n.cutAll()
 			worst := time.Duration(0)
 			for range 40 {
 				time.Sleep(time.Second)
 				lease, _ := apiservertest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
 				worst = max(worst, time.Since(lease.Spec.RenewTime.Time))
 			}
-			assert.Less(t, worst, 22*time.Second, "10.4 s and a try")
+			assert.Less(t, worst, 22*time.Second, "at most a period of 10.4 s and an attempt")
 			assert.EqualValues(t, i+2, n.dials.Load())
 		}
 	})
@@ -132,7 +132,7 @@ func TestReportAndLeaseSurviveDeadConnection(t *testing.T) {
 
 // A hanging DNS server or host delays a request by at most the timeout of one attempt.
 func TestHungDialEndsAfterOneAttempt(t *testing.T) {
-	in(t, func(t *testing.T, server *apiservertest.Server) {
+	runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
 		require.NoError(t, server.Put(node("n")))
 		n := newNetwork(t, server)
 		n.hang.Store(true)

@@ -24,7 +24,7 @@ import (
 
 // A deleted Node is not created again. Once another client has created it, its status is reported again.
 func TestDeletedNodeIsNotRecreatedWithoutReregister(t *testing.T) {
-	in(t, func(t *testing.T, server *apiservertest.Server) {
+	runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		l, err := heartbeat.NewLease(server.Config(), heartbeat.LeaseOptions{Reporter: a.Reporter, Logger: a.logs.logger()})
 		require.NoError(t, err)
@@ -48,22 +48,22 @@ func TestDeletedNodeIsNotRecreatedWithoutReregister(t *testing.T) {
 
 		require.NoError(t, server.Put(node("n")))
 		synctest.Wait()
-		assert.True(t, isReady(a.atServer(t)))
+		assert.True(t, isReady(a.storedNode(t)))
 		lease, leased := apiservertest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
 		require.True(t, leased)
-		assert.Equal(t, a.atServer(t).UID, lease.OwnerReferences[0].UID)
+		assert.Equal(t, a.storedNode(t).UID, lease.OwnerReferences[0].UID)
 		assert.Equal(t, []string{"reported", "registered", "deleted", "registered", "reported"}, get(a, &a.told))
 	})
 }
 
 func TestDeletedNodeIsRecreatedWithReregister(t *testing.T) {
-	in(t, func(t *testing.T, server *apiservertest.Server) {
+	runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server, func(o *heartbeat.ReporterOptions) { o.Reregister = true })
 		defer run(t, a.Run)()
 		time.Sleep(time.Minute)
 		var waits []time.Duration
 		for range 7 {
-			was := a.atServer(t).UID
+			was := a.storedNode(t).UID
 			require.NoError(t, server.Remove(node("n")))
 			begin := time.Now()
 			synctest.Wait()
@@ -85,13 +85,14 @@ func TestDeletedNodeIsRecreatedWithReregister(t *testing.T) {
 		time.Sleep(11 * time.Minute)
 		require.NoError(t, server.Remove(node("n")))
 		time.Sleep(13 * time.Second)
-		assert.True(t, isReady(a.atServer(t)), "it begins anew")
+		assert.True(t, isReady(a.storedNode(t)), "the check of a new deletion starts with the shortest pause")
 	})
 }
 
-// Another machine reports a status for the Node. It is detected by its boot ID, and the two agents do not overwrite each other in a loop.
+// Another machine reports a status for the Node. Its boot ID shows the conflict, and the two agents do not overwrite each
+// other's status in a loop.
 func TestSecondMachineIsDetectedByBootID(t *testing.T) {
-	in(t, func(t *testing.T, server *apiservertest.Server) {
+	runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
 		a, other := newAgent(t, server), newAgent(t, server)
 		other.bootID = "boot-2"
 		defer run(t, a.Run)()
@@ -110,13 +111,13 @@ func TestSecondMachineIsDetectedByBootID(t *testing.T) {
 		lines := a.logs.with("another agent has the name of this node")
 		assert.Len(t, lines, events)
 		assert.Contains(t, lines[0], "boot-2")
-		assert.LessOrEqual(t, server.CountRequests(apiservertest.Match{Verb: "patch"}), 65, "one in ten seconds from each")
+		assert.LessOrEqual(t, server.CountRequests(apiservertest.Match{Verb: "patch"}), 65, "one request in ten seconds from each agent")
 	})
 }
 
 // Labels, taints and pod CIDRs that other clients write are in the result of Node, and the listeners of Notify are called.
 func TestNodeFollowsChangesOfOtherClients(t *testing.T) {
-	in(t, func(t *testing.T, server *apiservertest.Server) {
+	runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
 		fail := true
 		var a *agent
 		a = newAgent(t, server, func(o *heartbeat.ReporterOptions) {
@@ -148,10 +149,10 @@ func TestNodeFollowsChangesOfOtherClients(t *testing.T) {
 		assert.True(t, a.Node().Spec.Unschedulable)
 		assert.EqualValues(t, 1, told.Load())
 		time.Sleep(30 * time.Second)
-		assert.Equal(t, [][]string{{"10.1.0.0/24"}, {"10.1.0.0/24"}}, get(a, &a.applied), "tried again once")
+		assert.Equal(t, [][]string{{"10.1.0.0/24"}, {"10.1.0.0/24"}}, get(a, &a.applied), "a failed PodCIDRs call is retried once")
 		assert.LessOrEqual(t, told.Load(), int32(1))
 		assert.Equal(t, []string{"NodeNotSchedulable"}, a.reasons())
-		assert.Zero(t, server.CountRequests(apiservertest.Match{Verb: "patch"}), "which is no reason to write")
+		assert.Zero(t, server.CountRequests(apiservertest.Match{Verb: "patch"}), "changes of other clients cause no report")
 	})
 }
 
@@ -166,9 +167,9 @@ func TestNewReporterReturnsErrorForInvalidOptions(t *testing.T) {
 	assert.ErrorContains(t, err, "UpdateFrequency -1ns")
 }
 
-// A deletion that the watch has missed is detected by the next report. The checks whether it was recreated become less frequent.
+// A deletion that the watch has missed is detected by the next report. The checks for a recreated Node become less frequent.
 func TestDeletionMissedByWatchIsDetectedByReport(t *testing.T) {
-	in(t, func(t *testing.T, server *apiservertest.Server) {
+	runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		defer run(t, a.Run)()
 		time.Sleep(time.Minute)

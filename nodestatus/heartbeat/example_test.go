@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// A node whose capacity is decided in code, such as one that stands for a machine elsewhere.
+// A node with a configured capacity, such as one that stands for a remote machine.
 func ExampleNewReporter() {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()
@@ -78,8 +78,8 @@ func ExampleNewLease() {
 	// Output: renewed
 }
 
-// The pods of a node are admitted by the labels of its Node object, so an agent waits for the registration. A change of a condition is reported at
-// once, not at the next update.
+// Pods are admitted by the labels of the Node object, so the agent waits for the registration. A changed condition is
+// reported at once, not with the next update.
 func ExampleReporter_Changed() {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()
@@ -105,7 +105,7 @@ func ExampleReporter_Changed() {
 	done := make(chan error)
 	go func() { done <- reporter.Run(ctx) }()
 
-	options := apiserver.Options{NodeName: "edge-1", WaitForNode: reporter.WaitRegistered} // package apiserver calls it before its first list
+	options := apiserver.Options{NodeName: "edge-1", WaitForNode: reporter.WaitRegistered} // package apiserver calls WaitForNode before its first list
 	fmt.Println("registered:", options.WaitForNode(ctx))
 	lowMemory.Store(true)
 	reporter.Changed()

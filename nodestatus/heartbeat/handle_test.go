@@ -28,5 +28,5 @@ func TestHandleCallsReporterAfterSet(t *testing.T) {
 	require.NoError(t, err)
 	h.Set(r)
 	require.Equal(t, "n1", h.Node().Name)
-	require.Equal(t, h.Initial, h.Allocatable(), "the status is not computed yet")
+	require.Equal(t, h.Initial, h.Allocatable(), "Initial is returned before the first status")
 }

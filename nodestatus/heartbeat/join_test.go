@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
 )
 
-// cidrSetter records the prefixes of its last call.
+// cidrSetter records the prefixes of the last call.
 type cidrSetter struct{ prefixes []netip.Prefix }
 
 func (s *cidrSetter) SetPodCIDRs(_ context.Context, prefixes []netip.Prefix) error {
@@ -29,7 +29,7 @@ func TestSetPodCIDRsPassesParsedPrefixes(t *testing.T) {
 	require.NoError(t, set(t.Context(), []string{"10.1.0.0/24", "fd00::/64"}))
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("fd00::/64")}, setter.prefixes)
 	require.ErrorContains(t, set(t.Context(), []string{"10.1.0.0"}), "podCIDRs of the Node: ")
-	require.Len(t, setter.prefixes, 2, "the runtime is not called with a part of them")
+	require.Len(t, setter.prefixes, 2, "the runtime is not called with the valid prefixes only")
 }
 
 func TestJoinHooksCallsEachHookAndSkipsNil(t *testing.T) {

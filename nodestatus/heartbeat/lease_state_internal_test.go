@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// leaseScript has the responses to the requests of rounds, a word each: ok, missing, conflict, refused, or cut for no response. The last
-// word is the response to all further requests.
+// leaseScript has the responses to the requests of a round as words: ok, missing, conflict, refused, or cut for no response.
+// The last word is the response to all further requests.
 type leaseScript struct {
 	state  leaseState
 	words  []string
@@ -49,7 +49,7 @@ func (s *leaseScript) round(t *testing.T, words string) string {
 			}
 			return strings.Join(s.said, ", ")
 		}
-		s.say(step)
+		s.record(step)
 		s.now = s.now.Add(step.delay + time.Millisecond)
 		lease, uid, err := s.answer(t, step)
 		step = s.state.handleResponse(s.now, lease, uid, err)
@@ -57,7 +57,7 @@ func (s *leaseScript) round(t *testing.T, words string) string {
 	return strings.Join(s.said, ", ") + " and so on"
 }
 
-func (s *leaseScript) say(step leaseStep) {
+func (s *leaseScript) record(step leaseStep) {
 	text := string(step.verb)
 	if step.delay > 0 {
 		text = fmt.Sprintf("%s after %s", text, step.delay)
@@ -104,31 +104,31 @@ func (s *leaseScript) answer(t *testing.T, step leaseStep) (*coordinationv1.Leas
 func TestLeaseRequests(t *testing.T) {
 	five := func(s string) string { return strings.TrimSuffix(strings.Repeat(s+", ", 5), ", ") }
 	for name, test := range map[string]struct {
-		known bool // the lease was written in a round before
+		known bool // the lease was written in a previous round
 		words string
 		want  string
 	}{
-		"a lease of an earlier agent":           {false, "ok", "get, update, renewed"},
-		"none yet":                              {false, "missing ok", "get, get node, create, renewed"},
-		"none yet, and no node":                 {false, "missing missing", "get, get node"},
-		"none yet, and the node cannot be read": {false, "missing refused", "get, get node"},
-		"known":                                 {true, "ok", "update, renewed"},
-		"known, and a conflict":                 {true, "conflict ok", "update, get, update, renewed"},
-		"known, and four conflicts":             {true, "conflict ok conflict ok conflict ok conflict ok ok", "update, get, update, get, update, get, update, get, update, renewed"},
-		"known, and removed":                    {true, "missing missing ok", "update, get, get node, create, renewed"},
-		"known, removed, and so is the node":    {true, "missing missing missing", "update, get, get node"},
-		"an error at the server":                {true, "refused ok", "update, update, renewed"},
-		"two errors at the server":              {true, "refused refused ok", "update, update, update anew, renewed"},
-		"a connection that is cut":              {true, "cut ok", "update, update anew, renewed"},
-		"always an error": {
+		"lease of a previous agent":     {false, "ok", "get, update, renewed"},
+		"no lease":                      {false, "missing ok", "get, get node, create, renewed"},
+		"no lease and no node":          {false, "missing missing", "get, get node"},
+		"no lease, node cannot be read": {false, "missing refused", "get, get node"},
+		"known":                         {true, "ok", "update, renewed"},
+		"known, conflict":               {true, "conflict ok", "update, get, update, renewed"},
+		"known, four conflicts":         {true, "conflict ok conflict ok conflict ok conflict ok ok", "update, get, update, get, update, get, update, get, update, renewed"},
+		"known, lease removed":          {true, "missing missing ok", "update, get, get node, create, renewed"},
+		"known, lease and node removed": {true, "missing missing missing", "update, get, get node"},
+		"server error":                  {true, "refused ok", "update, update, renewed"},
+		"two server errors":             {true, "refused refused ok", "update, update, update anew, renewed"},
+		"connection cut":                {true, "cut ok", "update, update anew, renewed"},
+		"permanent error": {
 			true, "refused refused refused refused refused ok refused",
 			"update, update, update anew, update anew, update anew, get anew, update, update, update anew, update anew, update anew",
 		},
-		"the lease cannot be read": {
+		"lease cannot be read": {
 			false, "refused cut refused refused refused refused refused ok",
 			"get, get after 200ms, get after 400ms anew, get after 800ms, get after 1.6s, get after 3.2s, get after 6.4s, get after 7s, update, renewed",
 		},
-		"another client created it first": {
+		"created by another client first": {
 			false, "missing ok conflict ok", "get, get node, create, get after 200ms, update, renewed",
 		},
 	} {
@@ -140,15 +140,15 @@ func TestLeaseRequests(t *testing.T) {
 			assert.Equal(t, test.want, s.round(t, test.words))
 		})
 	}
-	t.Run("always a conflict", func(t *testing.T) {
+	t.Run("permanent conflict", func(t *testing.T) {
 		s := newLeaseScript()
 		s.round(t, "ok")
 		got := s.round(t, strings.Repeat("conflict ok ", 5)+"ok "+strings.Repeat("conflict ok ", 5))
-		assert.Equal(t, five("update, get")+", get, "+five("update, get"), got, "10 updates and 11 reads, as the kubelet's")
+		assert.Equal(t, five("update, get")+", get, "+five("update, get"), got, "10 updates and 11 reads, as in the kubelet")
 	})
 }
 
-// A renewal by another agent is detected. A renewal of this agent whose response was lost is not taken for one.
+// A renewal by another agent is detected. A renewal by this agent with a lost response is not mistaken for it.
 func TestForeignRenewalIsDetected(t *testing.T) {
 	s := newLeaseScript()
 	s.round(t, "ok")
@@ -158,20 +158,20 @@ func TestForeignRenewalIsDetected(t *testing.T) {
 	s.stored = other
 	require.Equal(t, "update, get, foreign, update, renewed", s.round(t, "conflict ok"))
 
-	// The response is lost, but the lease is written.
+	// The lease is written although the response is lost.
 	step := s.state.startRound(s.now)
 	s.stored = step.lease
 	s.state.handleResponse(s.now, nil, "", errors.New("EOF"))
 	require.Equal(t, "update, get, update, renewed", s.round(t, "conflict ok"))
 
-	// Another client annotates it.
+	// Another client adds an annotation.
 	edited := s.stored.DeepCopy()
 	edited.Annotations = map[string]string{"a": "b"}
 	s.stored = edited
 	require.Equal(t, "update, get, update, renewed", s.round(t, "conflict ok"))
 	require.Equal(t, "b", s.stored.Annotations["a"])
 
-	// A process that has just started has sent no renew times.
+	// A restarted process does not know the renew times of the previous one.
 	s.state = leaseState{name: "n", seconds: 40}
 	require.Equal(t, "get, update, get, update, renewed", s.round(t, "ok conflict ok"))
 }
@@ -188,14 +188,15 @@ func TestCreatedLeaseHasHolderDurationAndOwner(t *testing.T) {
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed},
 	}, s.stored)
 
-	// Its holder and owner are kept, and only times change.
+	// Holder and owner are kept, and only times change.
 	s.stored.Spec.HolderIdentity = new(string)
 	s.state.latest = s.stored
 	s.round(t, "ok")
 	assert.Empty(t, *s.stored.Spec.HolderIdentity)
 }
 
-// For every series of responses, a round ends unless the lease cannot be read, and it sends no more requests than the kubelet.
+// For every series of responses, a round ends unless the lease cannot be read. It sends at most as many requests as the
+// kubelet.
 func TestRenewalRoundSendsBoundedRequests(t *testing.T) {
 	words := []string{"ok", "missing", "conflict", "refused", "cut"}
 	for seed := range 3000 {

@@ -51,7 +51,7 @@ func (l *logs) with(text string) (lines []string) {
 
 func (l *logs) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// run runs components until the test ends, or stop is called.
+// run runs components until the test ends or stop is called.
 func run(t *testing.T, runs ...func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -90,19 +90,20 @@ func TestLeaseIsRenewedEveryQuarterOfItsDuration(t *testing.T) {
 		assert.Less(t, time.Since(lease.Spec.RenewTime.Time), 11*time.Second)
 		assert.Equal(t, 1, server.CountRequests(apiservertest.Match{Verb: "create"}))
 		updates := server.Requests(apiservertest.Match{Verb: "update", Resource: "leases"})
-		assert.InDelta(t, 58, len(updates), 1, "one in 10.2 s, the mean of 10 s and 4 %% more")
+		assert.InDelta(t, 58, len(updates), 1, "one update in 10.2 s, the mean of 10 s and 4 %% more")
 		assert.Equal(t, begin.Add(10200*time.Millisecond), updates[0].At)
-		assert.Equal(t, 2, server.CountRequests(apiservertest.Match{Verb: "get"}), "the lease and the node, once")
+		assert.Equal(t, 2, server.CountRequests(apiservertest.Match{Verb: "get"}), "one read of the lease and one of the node")
 		assert.ErrorContains(t, l.Run(t.Context()), "second call of Run")
 	})
 }
 
-// The API server hangs, refuses and becomes unavailable. The lease is renewed once it responds, and the number of requests stays bounded.
+// The API server hangs, rejects requests or becomes unavailable. The lease is renewed once the server responds, and the
+// number of requests is bounded.
 func TestLeaseIsRenewedAfterFaultsOfAPIServer(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault  func(*apiservertest.Server) (remove func())
-		within time.Duration // of the end of the fault
-		most   int           // requests a minute
+		within time.Duration // after the end of the fault
+		most   int           // requests per minute
 	}{
 		"hang":              {func(s *apiservertest.Server) func() { return s.Hang("", "") }, 18 * time.Second, 8},
 		"cut":               {func(s *apiservertest.Server) func() { return s.Disconnect("", "") }, 11 * time.Second, 45},
@@ -138,7 +139,7 @@ func TestLeaseIsRenewedAfterFaultsOfAPIServer(t *testing.T) {
 	}
 }
 
-// Two agents with one node name renew one lease alternately. Each of them reports the conflict once a minute.
+// Two agents with one node name renew one lease in turn. Each of them reports the conflict once a minute.
 func TestTwoAgentsOfOneLeaseReportConflictOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})

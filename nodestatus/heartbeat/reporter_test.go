@@ -21,12 +21,12 @@ import (
 )
 
 func TestRunCreatesNode(t *testing.T) {
-	in(t, func(t *testing.T, server *apiservertest.Server) {
+	runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		require.Equal(t, "n", a.Node().Name, "before Run")
 		defer run(t, a.Run)()
 		synctest.Wait()
-		n := a.atServer(t)
+		n := a.storedNode(t)
 		assert.True(t, isReady(n))
 		assert.Equal(t, "4", n.Status.Capacity.Cpu().String())
 		assert.Equal(t, "containerd://2.4.0", n.Status.NodeInfo.ContainerRuntimeVersion)
@@ -35,14 +35,14 @@ func TestRunCreatesNode(t *testing.T) {
 		assert.Equal(t, []string{"reported", "registered"}, get(a, &a.told))
 		assert.Contains(t, a.reasons(), "Starting")
 		assert.Equal(t, 1, server.CountRequests(apiservertest.Match{Verb: "create"}))
-		assert.Zero(t, server.CountRequests(apiservertest.Match{Verb: "patch"}), "the Node was created with all of its status")
+		assert.Zero(t, server.CountRequests(apiservertest.Match{Verb: "patch"}), "the Node was created with its whole status")
 		assert.ErrorContains(t, a.Run(t.Context()), "second call of Run")
 	})
 }
 
-// A waiting caller continues once the API server has the Node; a later caller does not wait.
+// A waiting caller continues once the API server has the Node. A later call returns at once.
 func TestWaitRegisteredReturnsOnceNodeExists(t *testing.T) {
-	in(t, func(t *testing.T, server *apiservertest.Server) {
+	runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -55,14 +55,14 @@ func TestWaitRegisteredReturnsOnceNodeExists(t *testing.T) {
 		require.Empty(t, found)
 		defer run(t, a.Run)()
 		require.NoError(t, <-found)
-		require.Equal(t, a.atServer(t).UID, a.Node().UID)
+		require.Equal(t, a.storedNode(t).UID, a.Node().UID)
 		require.NoError(t, a.WaitRegistered(t.Context()))
 	})
 }
 
-// A node without changes sends a report every five minutes and keeps a watch. It sends no other request.
+// A node without changes sends a report every five minutes and keeps a watch. It sends no other requests.
 func TestIdleNodeSendsOneReportPerFiveMinutes(t *testing.T) {
-	in(t, func(t *testing.T, server *apiservertest.Server) {
+	runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		defer run(t, a.Run)()
 		time.Sleep(time.Minute)
@@ -73,7 +73,7 @@ func TestIdleNodeSendsOneReportPerFiveMinutes(t *testing.T) {
 		assert.Zero(t, server.CountRequests(apiservertest.Match{Verb: "get"}))
 		t.Logf("%d lists, %d watches", server.CountRequests(apiservertest.Match{Verb: "list"}), server.CountRequests(apiservertest.Match{Verb: "watch"}))
 		rest := server.CountRequests(apiservertest.Match{}) - len(patches)
-		assert.LessOrEqual(t, rest, 9, "watches of an hour, each of 5 to 10 minutes, as the kubelet's")
+		assert.LessOrEqual(t, rest, 9, "watches of 5 to 10 minutes for an hour, as in the kubelet")
 		for _, p := range patches {
 			assert.Less(t, len(p.Body), 1200, "%s", p.Body)
 		}
@@ -81,7 +81,7 @@ func TestIdleNodeSendsOneReportPerFiveMinutes(t *testing.T) {
 }
 
 func TestRunReconcilesExistingNode(t *testing.T) {
-	in(t, func(t *testing.T, server *apiservertest.Server) {
+	runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
 		old := node("n")
 		old.Labels = map[string]string{"kubernetes.io/os": "windows", "example.com/mine": "1"}
 		old.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}
@@ -92,7 +92,7 @@ func TestRunReconcilesExistingNode(t *testing.T) {
 		})
 		defer run(t, a.Run)()
 		synctest.Wait()
-		n := a.atServer(t)
+		n := a.storedNode(t)
 		assert.True(t, isReady(n))
 		assert.Equal(t, "linux", n.Labels["kubernetes.io/os"])
 		assert.Equal(t, "1", n.Labels["example.com/mine"])
@@ -102,9 +102,9 @@ func TestRunReconcilesExistingNode(t *testing.T) {
 	})
 }
 
-// If nodes must not create themselves, an existing Node is used, and registration is retried until there is one.
+// If nodes may not create themselves, an existing Node is used. Registration is retried until it exists.
 func TestRunUsesExistingNodeWhenCreateIsForbidden(t *testing.T) {
-	in(t, func(t *testing.T, server *apiservertest.Server) {
+	runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
 		server.Fail("create", "nodes", 403)
 		a := newAgent(t, server)
 		defer run(t, a.Run)()
@@ -123,25 +123,25 @@ func TestRunUsesExistingNodeWhenCreateIsForbidden(t *testing.T) {
 		require.NoError(t, server.Put(node("n")))
 		time.Sleep(7 * time.Second)
 		synctest.Wait()
-		assert.True(t, isReady(a.atServer(t)))
+		assert.True(t, isReady(a.storedNode(t)))
 		assert.Equal(t, []string{"registered", "reported"}, get(a, &a.told))
 	})
 }
 
 // The runtime starts after the agent. The node is reported as ready within a second, and no request is sent before.
 func TestNodeIsReadyWithinSecondOfRuntime(t *testing.T) {
-	in(t, func(t *testing.T, server *apiservertest.Server) {
+	runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		a.err = errors.New("connection refused")
 		defer run(t, a.Run)()
 		time.Sleep(45 * time.Second)
-		require.False(t, isReady(a.atServer(t)))
-		require.Contains(t, condition(a.atServer(t), corev1.NodeReady).Message, "container runtime status check may not have completed yet")
-		assert.LessOrEqual(t, len(a.logs.with("connection refused")), 1, "what stays as it is is said once")
+		require.False(t, isReady(a.storedNode(t)))
+		require.Contains(t, condition(a.storedNode(t), corev1.NodeReady).Message, "container runtime status check may not have completed yet")
+		assert.LessOrEqual(t, len(a.logs.with("connection refused")), 1, "a repeated error is logged once")
 		server.ForgetRequests()
 		set[error](a, &a.err, nil)
 		time.Sleep(time.Second)
-		assert.True(t, isReady(a.atServer(t)))
+		assert.True(t, isReady(a.storedNode(t)))
 		assert.Equal(t, 1, server.CountRequests(apiservertest.Match{}))
 		assert.Contains(t, a.reasons(), "NodeReady")
 	})
@@ -149,7 +149,7 @@ func TestNodeIsReadyWithinSecondOfRuntime(t *testing.T) {
 
 // A changed condition is reported within a second. A flapping condition causes at most one request a second.
 func TestChangedConditionIsReportedWithinSecond(t *testing.T) {
-	in(t, func(t *testing.T, server *apiservertest.Server) {
+	runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		defer run(t, a.Run)()
 		time.Sleep(time.Minute)
@@ -158,17 +158,17 @@ func TestChangedConditionIsReportedWithinSecond(t *testing.T) {
 		set(a, &a.health, nodestatus.Health{MemoryPressure: true})
 		a.Changed()
 		synctest.Wait()
-		assert.Equal(t, corev1.ConditionTrue, condition(a.atServer(t), corev1.NodeMemoryPressure).Status)
+		assert.Equal(t, corev1.ConditionTrue, condition(a.storedNode(t), corev1.NodeMemoryPressure).Status)
 		assert.Equal(t, corev1.ConditionTrue, condition(a.Node(), corev1.NodeMemoryPressure).Status)
 		assert.Equal(t, []string{"NodeHasInsufficientMemory"}, a.reasons())
 
 		set(a, &a.health, nodestatus.Health{})
 		a.Changed()
 		synctest.Wait()
-		require.Equal(t, 1, server.CountRequests(apiservertest.Match{}), "not so soon")
+		require.Equal(t, 1, server.CountRequests(apiservertest.Match{}), "a second change within a second is not reported at once")
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.Equal(t, corev1.ConditionFalse, condition(a.atServer(t), corev1.NodeMemoryPressure).Status)
+		assert.Equal(t, corev1.ConditionFalse, condition(a.storedNode(t), corev1.NodeMemoryPressure).Status)
 
 		server.ForgetRequests()
 		for i := range 1000 {
@@ -178,44 +178,44 @@ func TestChangedConditionIsReportedWithinSecond(t *testing.T) {
 		}
 		assert.LessOrEqual(t, server.CountRequests(apiservertest.Match{}), 31)
 		time.Sleep(time.Second)
-		assert.Equal(t, corev1.ConditionFalse, condition(a.atServer(t), corev1.NodeDiskPressure).Status)
+		assert.Equal(t, corev1.ConditionFalse, condition(a.storedNode(t), corev1.NodeDiskPressure).Status)
 	})
 }
 
-// A hanging runtime makes the node not ready after 30 s, like one that is down, and delays nothing else.
+// A hanging runtime makes the node not ready after 30 s, as a runtime that is down does. It delays no other update.
 func TestHangingRuntimeMakesNodeNotReadyAfter30Seconds(t *testing.T) {
-	in(t, func(t *testing.T, server *apiservertest.Server) {
+	runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		defer run(t, a.Run)()
 		time.Sleep(time.Minute)
 		a.reasons()
 		set(a, &a.hang, true)
 		time.Sleep(25 * time.Second)
-		require.True(t, isReady(a.atServer(t)))
+		require.True(t, isReady(a.storedNode(t)))
 		set(a, &a.health, nodestatus.Health{PIDPressure: true})
 		a.Changed()
 		synctest.Wait()
-		assert.Equal(t, corev1.ConditionTrue, condition(a.atServer(t), corev1.NodePIDPressure).Status)
+		assert.Equal(t, corev1.ConditionTrue, condition(a.storedNode(t), corev1.NodePIDPressure).Status)
 		time.Sleep(20 * time.Second)
-		assert.Equal(t, "container runtime is down", condition(a.atServer(t), corev1.NodeReady).Message)
+		assert.Equal(t, "container runtime is down", condition(a.storedNode(t), corev1.NodeReady).Message)
 		assert.Equal(t, []string{"NodeHasInsufficientPID", "NodeNotReady"}, a.reasons())
 		set(a, &a.hang, false)
 		time.Sleep(12 * time.Second)
-		assert.True(t, isReady(a.atServer(t)))
+		assert.True(t, isReady(a.storedNode(t)))
 		assert.Equal(t, []string{"NodeReady"}, a.reasons())
 	})
 }
 
 // Report returns after the API server has accepted the status.
 func TestReportReturnsAfterAcceptedStatus(t *testing.T) {
-	in(t, func(t *testing.T, server *apiservertest.Server) {
+	runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		stop := run(t, a.Run)
 		time.Sleep(time.Minute)
 		require.NoError(t, a.Report(t.Context()))
 		set(a, &a.health, nodestatus.Health{ShuttingDown: true})
 		require.NoError(t, a.Report(t.Context()))
-		assert.Equal(t, "node is shutting down", condition(a.atServer(t), corev1.NodeReady).Message)
+		assert.Equal(t, "node is shutting down", condition(a.storedNode(t), corev1.NodeReady).Message)
 
 		remove := server.Fail("patch", "nodes", 500)
 		set(a, &a.health, nodestatus.Health{})
@@ -235,7 +235,7 @@ func TestReportReturnsAfterAcceptedStatus(t *testing.T) {
 func TestReporterSendsOneStatusAfterFaultsOfAPIServer(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault func(*apiservertest.Server) (remove func())
-		most  int // requests a minute
+		most  int // requests per minute
 	}{
 		"hang":            {func(s *apiservertest.Server) func() { return s.Hang("", "") }, 10},
 		"hung writes":     {func(s *apiservertest.Server) func() { return s.Hang("patch", "") }, 12},
@@ -248,7 +248,7 @@ func TestReporterSendsOneStatusAfterFaultsOfAPIServer(t *testing.T) {
 		}, 60},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(t *testing.T, server *apiservertest.Server) {
+			runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
 				a := newAgent(t, server)
 				var told atomic.Int32
 				a.Notify(func() { told.Add(1) })
@@ -274,10 +274,10 @@ func TestReporterSendsOneStatusAfterFaultsOfAPIServer(t *testing.T) {
 				remove()
 				server.DisconnectAll()
 				time.Sleep(12 * time.Second)
-				n := a.atServer(t)
+				n := a.storedNode(t)
 				assert.Equal(t, corev1.ConditionTrue, condition(n, corev1.NodeDiskPressure).Status)
 				assert.Equal(t, corev1.ConditionFalse, condition(n, corev1.NodeMemoryPressure).Status)
-				assert.True(t, isReady(n), "it was ready all the time")
+				assert.True(t, isReady(n), "the node stays ready during the fault")
 			})
 		})
 	}

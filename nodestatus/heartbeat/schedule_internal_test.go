@@ -16,7 +16,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// An unchanged status is reported after half to one and a half of the period, and then once per period.
+// An unchanged status is reported after half to one and a half report periods, and then once per period.
 func TestUnchangedStatusIsReportedEveryPeriod(t *testing.T) {
 	const m = time.Minute
 	for _, test := range []struct {
@@ -24,18 +24,18 @@ func TestUnchangedStatusIsReportedEveryPeriod(t *testing.T) {
 		want   time.Duration
 	}{{0, 150 * time.Second}, {0.5, 5 * m}, {0.999, 449700 * time.Millisecond}} {
 		p := schedule{updatePeriod: 10 * time.Second, reportPeriod: 5 * m, random: func() float64 { return test.random }}
-		require.True(t, p.reportDue(noon), "nothing was sent yet")
+		require.True(t, p.reportDue(noon), "the first report is due at once")
 		p.reportStarted(false)
 		p.reportAccepted(noon)
 		assert.False(t, p.reportDue(noon.Add(test.want-time.Millisecond)), test.random)
 		require.True(t, p.reportDue(noon.Add(test.want)), test.random)
 		p.reportStarted(false)
 		p.reportAccepted(noon)
-		assert.False(t, p.reportDue(noon.Add(5*m-1)), "it was at random already")
+		assert.False(t, p.reportDue(noon.Add(5*m-1)), "later reports have no jitter")
 		require.True(t, p.reportDue(noon.Add(5*m)))
 		p.reportStarted(true)
 		p.reportAccepted(noon)
-		assert.True(t, p.reportDue(noon.Add(test.want)), "a change is a new beginning")
+		assert.True(t, p.reportDue(noon.Add(test.want)), "a report of a change starts a new period with jitter")
 	}
 }
 
@@ -53,7 +53,7 @@ func TestScheduleOfUpdates(t *testing.T) {
 
 	p.requestUpdate()
 	_, whole = p.updateDue(noon.Add(time.Second))
-	require.True(t, whole, "at once, the first time")
+	require.True(t, whole, "the first requested update is due at once")
 	p.updateStarted(noon.Add(time.Second))
 	p.requestUpdate()
 	look, _ = p.updateDue(noon.Add(1500 * time.Millisecond))
@@ -64,7 +64,7 @@ func TestScheduleOfUpdates(t *testing.T) {
 	p.start(noon)
 	late := noon.Add(fastTimeout)
 	p.updateCompleted(late, false)
-	assert.True(t, p.fastUntil.IsZero(), "a node that does not become ready is no longer looked at all the time")
+	assert.True(t, p.fastUntil.IsZero(), "fast updates stop at their timeout although the node is not ready")
 }
 
 func TestChooseRequest(t *testing.T) {
@@ -79,21 +79,21 @@ func TestChooseRequest(t *testing.T) {
 	}{
 		"nothing new":                        {func(*requestInput) {}, requestNone},
 		"changed":                            {func(s *requestInput) { s.changed = true }, requestReport},
-		"changed, and it was not time":       {func(s *requestInput) { s.changed, s.update = true, readyCheck }, requestNone},
-		"changed by somebody":                {func(s *requestInput) { s.changed, s.update = true, publishOnly }, requestNone},
-		"changed, with a request under way":  {func(s *requestInput) { s.changed, s.busy = true, true }, requestNone},
+		"changed, ready check only":          {func(s *requestInput) { s.changed, s.update = true, readyCheck }, requestNone},
+		"changed, publish only":              {func(s *requestInput) { s.changed, s.update = true, publishOnly }, requestNone},
+		"changed, request in progress":       {func(s *requestInput) { s.changed, s.busy = true, true }, requestNone},
 		"expired":                            {func(s *requestInput) { s.reportDue = true }, requestReport},
 		"first ready":                        {func(s *requestInput) { s.becameReady, s.fastUpdates, s.update = true, true, readyCheck }, requestReport},
 		"ready again":                        {func(s *requestInput) { s.becameReady, s.update = true, readyCheck }, requestNone},
 		"not in the watch":                   {func(s *requestInput) { s.present, s.changed = false, true }, requestConfirm},
-		"not in the watch, just asked":       {func(s *requestInput) { s.present, s.changed, s.canConfirm = false, true, false }, requestReport},
+		"not in the watch, just confirmed":   {func(s *requestInput) { s.present, s.changed, s.canConfirm = false, true, false }, requestReport},
 		"no watch yet":                       {func(s *requestInput) { s.present, s.synced = false, false }, requestNone},
 		"not registered":                     {func(s *requestInput) { s.phase = registering }, requestRegister},
 		"not registered, in a back-off":      {func(s *requestInput) { s.phase, s.canRegister = registering, false }, requestNone},
 		"deleted":                            {func(s *requestInput) { s.phase, s.present, s.changed = deleted, false, true }, requestNone},
-		"deleted, in a watch that is behind": {func(s *requestInput) { s.phase, s.canConfirm = deleted, false }, requestNone},
-		"deleted, and made again":            {func(s *requestInput) { s.phase, s.recreated, s.canConfirm = deleted, true, false }, requestConfirm},
-		"deleted, and back from a backup":    {func(s *requestInput) { s.phase = deleted }, requestConfirm},
+		"deleted, watch is behind":           {func(s *requestInput) { s.phase, s.canConfirm = deleted, false }, requestNone},
+		"deleted and recreated":              {func(s *requestInput) { s.phase, s.recreated, s.canConfirm = deleted, true, false }, requestConfirm},
+		"deleted and restored from a backup": {func(s *requestInput) { s.phase = deleted }, requestConfirm},
 	} {
 		assert.Equal(t, test.want, at(test.change), name)
 	}

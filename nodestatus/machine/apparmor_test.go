@@ -20,11 +20,11 @@ func TestAppArmorReturnsErrorUnlessEnabled(t *testing.T) {
 		root fstest.MapFS
 		want bool
 	}{
-		"enabled":          {fstest.MapFS{dir: directory, enabled: {Data: []byte("Y\n")}}, true},
-		"disabled":         {fstest.MapFS{dir: directory, enabled: {Data: []byte("N\n")}}, false},
-		"not in the boot":  {fstest.MapFS{enabled: {Data: []byte("Y\n")}}, false},
-		"not in the build": {fstest.MapFS{dir: directory}, false},
-		"an empty file":    {fstest.MapFS{dir: directory, enabled: {}}, false},
+		"enabled":             {fstest.MapFS{dir: directory, enabled: {Data: []byte("Y\n")}}, true},
+		"disabled":            {fstest.MapFS{dir: directory, enabled: {Data: []byte("N\n")}}, false},
+		"not enabled at boot": {fstest.MapFS{enabled: {Data: []byte("Y\n")}}, false},
+		"not in the kernel":   {fstest.MapFS{dir: directory}, false},
+		"empty file":          {fstest.MapFS{dir: directory, enabled: {}}, false},
 	} {
 		err := machine.AppArmor(test.root)
 		if test.want {

@@ -10,7 +10,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// Some of a machine. A real one has os.DirFS("/").
+// Some files of a machine. An agent passes os.DirFS("/").
 func ExampleRead() {
 	info, err := machine.Read(fstest.MapFS{
 		"etc/os-release":                 {Data: []byte("PRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n")},

@@ -17,7 +17,7 @@ import (
 
 func TestHostWithoutRootHasSizeOfRootFileSystem(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("it reads /proc and /sys")
+		t.Skip("reads /proc and /sys")
 	}
 	info, err := machine.Host{}.Machine(t.Context())
 	require.NoError(t, err)
@@ -28,16 +28,16 @@ func TestHostWithoutRootHasSizeOfRootFileSystem(t *testing.T) {
 	read, err := machine.Read(os.DirFS("/"))
 	require.NoError(t, err)
 	read.RootFS = info.RootFS
-	require.Equal(t, read, info, "it is what Read returns, and the size")
+	require.Equal(t, read, info, "Machine returns the values of Read and the size")
 	of, err := machine.Host{Root: "/"}.Machine(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, info.RootFS, of.RootFS)
 }
 
-// The agent makes its directory after it has read the machine, or another program removes it: the other values are still valid.
+// If the root directory does not exist, for example because the agent creates it later, all other values are valid.
 func TestHostWhoseRootIsMissingReturnsOtherValuesAndError(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("it reads /proc and /sys")
+		t.Skip("reads /proc and /sys")
 	}
 	root := filepath.Join(t.TempDir(), "none")
 	info, err := machine.Host{Root: root}.Machine(t.Context())

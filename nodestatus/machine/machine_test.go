@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// host is the root directory of a machine.
+// host returns the files of a machine.
 func host() fstest.MapFS {
 	files := fstest.MapFS{}
 	for name, text := range map[string]string{
@@ -48,7 +48,7 @@ func hugePages(kilobytes int) string {
 	return "sys/kernel/mm/hugepages/hugepages-" + map[int]string{2048: "2048", 1048576: "1048576"}[kilobytes] + "kB/"
 }
 
-// The threads of a core count as one core; cores with equal numbers on two sockets count as two.
+// The threads of a core count as one core. Cores with equal numbers on two sockets count as two.
 func TestReadCountsCoresAndSockets(t *testing.T) {
 	cpu := func(files fstest.MapFS, n int, ids map[string]string) {
 		for name, id := range ids {
@@ -60,21 +60,21 @@ func TestReadCountsCoresAndSockets(t *testing.T) {
 		ids                            func(n int) map[string]string
 		cores, sockets, books, drawers int
 	}{
-		"two sockets of two cores of two threads": {"0-7", func(n int) map[string]string {
+		"two sockets, two cores each, two threads each": {"0-7", func(n int) map[string]string {
 			return map[string]string{"physical_package_id": fmt.Sprint(n % 2), "core_id": fmt.Sprint(n / 4)}
 		}, 4, 2, 0, 0},
-		"a CPU that is offline does not count": {"0,2", func(n int) map[string]string {
+		"offline CPU is not counted": {"0,2", func(n int) map[string]string {
 			return map[string]string{"physical_package_id": "0", "core_id": fmt.Sprint(n)}
 		}, 2, 1, 0, 0},
-		"an ARM board without packages": {"0-3", func(n int) map[string]string {
+		"ARM board without packages": {"0-3", func(n int) map[string]string {
 			return map[string]string{"physical_package_id": "-1", "core_id": fmt.Sprint(n)}
 		}, 4, 1, 0, 0},
 		"a mainframe": {"0-3", func(n int) map[string]string {
 			return map[string]string{"physical_package_id": "0", "core_id": "0", "book_id": fmt.Sprint(n % 2), "drawer_id": fmt.Sprint(n / 2)}
 		}, 4, 4, 4, 2},
-		"no topology":  {"0-3", func(int) map[string]string { return nil }, 0, 0, 0, 0},
-		"no such list": {"3-0", func(int) map[string]string { return map[string]string{"physical_package_id": "0"} }, 0, 0, 0, 0},
-		"as many as can be": {"0-65535", func(int) map[string]string {
+		"no topology":      {"0-3", func(int) map[string]string { return nil }, 0, 0, 0, 0},
+		"invalid CPU list": {"3-0", func(int) map[string]string { return map[string]string{"physical_package_id": "0"} }, 0, 0, 0, 0},
+		"largest number of CPUs": {"0-65535", func(int) map[string]string {
 			return map[string]string{"physical_package_id": "0", "core_id": "0"}
 		}, 1, 1, 0, 0},
 	} {
@@ -110,7 +110,7 @@ func TestReadKeepsOtherValuesWithoutOneFile(t *testing.T) {
 		err   string
 	}{
 		{
-			"dbus has the ID",
+			"machine ID of D-Bus",
 			map[string]string{"etc/machine-id": gone, "var/lib/dbus/machine-id": "d\n", "sys/class/dmi/id/product_uuid": "u"},
 			func(m *machine.Info) { m.MachineID, m.SystemUUID = "d", "u" }, "",
 		},
@@ -120,20 +120,20 @@ func TestReadKeepsOtherValuesWithoutOneFile(t *testing.T) {
 			func(m *machine.Info) { m.SystemUUID = "0123456789abcdef" }, "",
 		},
 		{
-			"a device tree",
+			"UUID of a device tree",
 			map[string]string{"sys/class/dmi/id/product_uuid": gone, "proc/device-tree/vm,uuid": "pp\x00"},
 			func(m *machine.Info) { m.SystemUUID = "pp" }, "",
 		},
 		{
-			"a stateless system",
+			"os-release of a stateless system",
 			map[string]string{"etc/os-release": gone, "usr/lib/os-release": "PRETTY_NAME=Clear\n"},
 			func(m *machine.Info) { m.OSImage = "Clear" }, "",
 		},
-		{"no name for people", map[string]string{"etc/os-release": "NAME=x\n"}, func(m *machine.Info) { m.OSImage = "Linux" }, ""},
+		{"os-release without PRETTY_NAME", map[string]string{"etc/os-release": "NAME=x\n"}, func(m *machine.Info) { m.OSImage = "Linux" }, ""},
 		{"no system", map[string]string{"etc/os-release": gone}, func(m *machine.Info) { m.OSImage = "Unknown" }, ""},
-		{"a user namespace", map[string]string{"proc/self/uid_map": "0 1000 1\n"}, func(m *machine.Info) { m.UserNS = new(true) }, ""},
-		{"a new user namespace", map[string]string{"proc/self/uid_map": ""}, func(m *machine.Info) { m.UserNS = new(true) }, ""},
-		{"a kernel without them", map[string]string{"proc/self/uid_map": gone}, func(*machine.Info) {}, ""},
+		{"user namespace", map[string]string{"proc/self/uid_map": "0 1000 1\n"}, func(m *machine.Info) { m.UserNS = new(true) }, ""},
+		{"user namespace without a mapping", map[string]string{"proc/self/uid_map": ""}, func(m *machine.Info) { m.UserNS = new(true) }, ""},
+		{"kernel without user namespaces", map[string]string{"proc/self/uid_map": gone}, func(*machine.Info) {}, ""},
 		{"no topology", map[string]string{"sys/devices/system/cpu/online": gone}, func(m *machine.Info) { m.CPUs = 2 }, ""},
 		{
 			"no CPUs",
@@ -159,7 +159,7 @@ func TestReadKeepsOtherValuesWithoutOneFile(t *testing.T) {
 			"read machine: open proc/sys/kernel/random/boot_id: file does not exist",
 		},
 		{
-			"a boot ID that is none",
+			"invalid boot ID",
 			map[string]string{"proc/sys/kernel/random/boot_id": "a\nb"},
 			func(m *machine.Info) { m.BootID = "" },
 			`read machine: proc/sys/kernel/random/boot_id: is no ID: "a\nb"`,
@@ -182,7 +182,7 @@ func TestReadKeepsOtherValuesWithoutOneFile(t *testing.T) {
 			func(m *machine.Info) { m.Memory, m.Swap = 0, 0 }, "read machine: proc/meminfo: MemTotal: is no number of kB",
 		},
 		{
-			"a file without end",
+			"endless file",
 			map[string]string{"proc/sys/kernel/osrelease": strings.Repeat("x", 1<<20)},
 			func(m *machine.Info) { m.KernelVersion = "" }, "read machine: proc/sys/kernel/osrelease: has more than 65536 bytes",
 		},
@@ -232,7 +232,7 @@ func TestCountCPUList(t *testing.T) {
 	}
 }
 
-// A pipe is not opened, because reading it could block.
+// A pipe is not opened, because a read could block.
 func TestReadDoesNotOpenPipes(t *testing.T) {
 	files := host()
 	files["proc/sys/kernel/osrelease"] = &fstest.MapFile{Mode: fs.ModeNamedPipe | 0o444}
@@ -241,7 +241,7 @@ func TestReadDoesNotOpenPipes(t *testing.T) {
 	assert.Empty(t, m.KernelVersion)
 }
 
-// noPipes fails where a pipe is opened.
+// noPipes is a file system that fails when a pipe is opened.
 type noPipes struct{ fstest.MapFS }
 
 func (n noPipes) Open(name string) (fs.File, error) {
@@ -251,7 +251,7 @@ func (n noPipes) Open(name string) (fs.File, error) {
 	return n.MapFS.Open(name)
 }
 
-// Stat is not the method of MapFS, which opens the file.
+// Stat replaces the method of MapFS, which opens the file.
 func (n noPipes) Stat(name string) (fs.FileInfo, error) { return n.MapFS.Stat(name) }
 
 func TestReadReturnsErrorForNilFileSystem(t *testing.T) {
@@ -277,7 +277,7 @@ func TestReadLimitsHugePageSizes(t *testing.T) {
 func TestReadOfThisMachine(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		_, err := os.Stat("/proc/meminfo")
-		require.ErrorIs(t, err, fs.ErrNotExist, "the other tests have a machine of their own")
+		require.ErrorIs(t, err, fs.ErrNotExist, "all other tests must use the file system of a fake machine")
 		return
 	}
 	m, err := machine.Read(os.DirFS("/"))
@@ -297,7 +297,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("etc/os-release", []byte("PRETTY_NAME=\xff"))
 	f.Fuzz(func(t *testing.T, name string, text []byte) {
 		if !fs.ValidPath(name) || name == "." {
-			t.Skip("is no name of a file")
+			t.Skip("not a file name")
 		}
 		files := host()
 		files[name] = &fstest.MapFile{Data: text, Mode: 0o444}
