@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// cpu returns how many nanoseconds the only pod of a summary has run for.
-func cpu(t *testing.T, get func(context.Context) (*statsapi.Summary, error)) uint64 {
+// cpuTimeOf returns the CPU time of the only pod of a summary in nanoseconds.
+func cpuTimeOf(t *testing.T, get func(context.Context) (*statsapi.Summary, error)) uint64 {
 	t.Helper()
 	s, err := get(t.Context())
 	require.NoError(t, err)
@@ -27,18 +27,18 @@ func cpu(t *testing.T, get func(context.Context) (*statsapi.Summary, error)) uin
 
 func TestCachedSummaryIsAtMostMaxAgeOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newTestNode(t)
 		web := h.pod("web", cgroups.Burstable, mib)
 		k := h.collector()
 		recent, never := k.Cached(10*time.Second), k.Cached(0)
-		require.Zero(t, cpu(t, recent.Summary))
+		require.Zero(t, cpuTimeOf(t, recent.Summary))
 		require.NoError(t, h.tree.AddCPU(web, cgroups.CPUStat{Usage: 7}))
-		assert.EqualValues(t, 7, cpu(t, recent.CPUAndMemory), "each form is measured")
-		assert.EqualValues(t, 7, cpu(t, never.Summary))
-		assert.EqualValues(t, 7, cpu(t, k.Summary))
+		assert.EqualValues(t, 7, cpuTimeOf(t, recent.CPUAndMemory), "each kind of summary has its own cache")
+		assert.EqualValues(t, 7, cpuTimeOf(t, never.Summary))
+		assert.EqualValues(t, 7, cpuTimeOf(t, k.Summary))
 		time.Sleep(10*time.Second - 1)
-		assert.Zero(t, cpu(t, recent.Summary))
+		assert.Zero(t, cpuTimeOf(t, recent.Summary))
 		time.Sleep(time.Nanosecond)
-		assert.EqualValues(t, 7, cpu(t, recent.Summary))
+		assert.EqualValues(t, 7, cpuTimeOf(t, recent.Summary))
 	})
 }

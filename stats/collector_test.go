@@ -32,8 +32,8 @@ const (
 	gib = 1 << 30
 )
 
-// house is a node in memory with one pod.
-type house struct {
+// testNode is a node in memory.
+type testNode struct {
 	t    *testing.T
 	tree *cgroupstest.Tree
 	rt   *critest.Runtime
@@ -43,19 +43,19 @@ type house struct {
 
 	mu    sync.Mutex
 	disks map[string]stats.Filesystem
-	hang  map[string]chan struct{} // statfs of these waits
-	asked int                      // calls of statfs
+	hang  map[string]chan struct{} // statfs of these paths waits
+	asked int                      // number of statfs calls
 }
 
-// calm is a runtime with all optional interfaces that a collector uses.
-type calm struct {
+// listerWithStats is a runtime with all optional interfaces that a collector uses.
+type listerWithStats struct {
 	cri.Lister
 	cri.StatsLister
 	stats.ImageUser
 }
 
-func newHouse(t *testing.T) *house {
-	h := &house{
+func newTestNode(t *testing.T) *testNode {
+	h := &testNode{
 		t: t, tree: cgroupstest.New(cgroupstest.Options{}),
 		disks: map[string]stats.Filesystem{
 			"/var/lib/kubelet": {CapacityBytes: 100 * gib, AvailableBytes: 40 * gib, FreeBytes: 50 * gib, Inodes: 1000, InodesFree: 400, Device: 1},
@@ -74,7 +74,7 @@ func newHouse(t *testing.T) *house {
 	} {
 		h.proc[name] = &fstest.MapFile{Data: []byte(text)}
 	}
-	_, err := h.tree.Start(cgroupstest.Proc{Name: "init"}) // whose network is that of the node
+	_, err := h.tree.Start(cgroupstest.Proc{Name: "init"}) // a process in the network namespace of the node
 	require.NoError(t, err)
 	h.rt = critest.New(critest.Options{Usage: func(c cri.Container) cri.ContainerStats {
 		return cri.ContainerStats{WritableLayer: &cri.FilesystemUsage{Time: time.Unix(1e9, 0), UsedBytes: new(uint64(7 * mib)), InodesUsed: new(uint64(70))}}
@@ -91,7 +91,7 @@ func netDev(name string, bytes int) string {
 	return "Inter-|   Receive\n face |bytes\n" + fmt.Sprintf("  %s: %d 2 3 4 0 0 0 0 %d 6 7 8 0 0 0 0\n", name, bytes, 2*bytes)
 }
 
-func (h *house) statfs(path string) (stats.Filesystem, error) {
+func (h *testNode) statfs(path string) (stats.Filesystem, error) {
 	h.mu.Lock()
 	wait, f := h.hang[path], h.disks[path]
 	h.asked++
@@ -105,16 +105,16 @@ func (h *house) statfs(path string) (stats.Filesystem, error) {
 	return f, nil
 }
 
-// collector returns a collector of the house.
-func (h *house) collector() *stats.Collector {
+// collector returns a collector of the node.
+func (h *testNode) collector() *stats.Collector {
 	h.t.Helper()
-	c, err := stats.New(h.tree, calm{h.via, h.via, h.via}, h.opts)
+	c, err := stats.New(h.tree, listerWithStats{h.via, h.via, h.via}, h.opts)
 	require.NoError(h.t, err)
 	return c
 }
 
-// pod runs a pod with one container, which has a cgroup and so much memory, and returns its cgroup.
-func (h *house) pod(name string, class cgroups.QOS, memory int64) cgroups.Path {
+// pod starts a pod with one container, which has a cgroup and uses memory bytes. It returns the cgroup of the pod.
+func (h *testNode) pod(name string, class cgroups.QOS, memory int64) cgroups.Path {
 	h.t.Helper()
 	ctx := h.t.Context()
 	config := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "uid-" + name, Name: name, Namespace: "ns"}}
@@ -137,7 +137,7 @@ func (h *house) pod(name string, class cgroups.QOS, memory int64) cgroups.Path {
 }
 
 func TestSummaryHasNodeAndPods(t *testing.T) {
-	h := newHouse(t)
+	h := newTestNode(t)
 	h.opts.System = []stats.SystemContainer{{Name: statsapi.SystemContainerRuntime, Path: "system", Leaf: "containerd.service"}, {Name: "absent", Path: "x"}}
 	require.NoError(t, h.tree.Apply(t.Context(), "system/containerd.service", cgroups.Resources{}))
 	path := h.pod("web", cgroups.Burstable, 64*mib)
@@ -152,20 +152,20 @@ func TestSummaryHasNodeAndPods(t *testing.T) {
 	assert.Equal(t, "node-1", n.NodeName)
 	assert.EqualValues(t, 1700000000, n.StartTime.Unix())
 	assert.EqualValues(t, 74*mib, *n.Memory.UsageBytes)
-	assert.EqualValues(t, 64*mib, *n.Memory.WorkingSetBytes, "inactive cache is none")
-	assert.EqualValues(t, 7*gib-64*mib, *n.Memory.AvailableBytes, "of the memory without huge pages")
+	assert.EqualValues(t, 64*mib, *n.Memory.WorkingSetBytes, "the working set excludes inactive cache")
+	assert.EqualValues(t, 7*gib-64*mib, *n.Memory.AvailableBytes, "available memory excludes huge pages")
 	assert.EqualValues(t, 2*mib, *n.Swap.SwapAvailableBytes)
 	assert.EqualValues(t, 5e9, *n.CPU.UsageCoreNanoSeconds)
 	assert.EqualValues(t, 40*gib, *n.Fs.AvailableBytes)
 	assert.EqualValues(t, 50*gib, *n.Fs.UsedBytes)
 	assert.EqualValues(t, 600, *n.Fs.InodesUsed)
 	assert.EqualValues(t, 3*gib, *n.Runtime.ImageFs.AvailableBytes)
-	assert.EqualValues(t, 0, *n.Runtime.ImageFs.UsedBytes, "what the runtime says")
+	assert.EqualValues(t, 0, *n.Runtime.ImageFs.UsedBytes, "the value of the runtime")
 	assert.Equal(t, n.Runtime.ImageFs.CapacityBytes, n.Runtime.ContainerFs.CapacityBytes)
 	assert.EqualValues(t, 20000, *n.Rlimit.MaxPID)
 	assert.EqualValues(t, 518, *n.Rlimit.NumOfRunningProcesses)
 	assert.EqualValues(t, 100, *n.Network.RxBytes)
-	assert.Len(t, n.Network.Interfaces, 1, "loopback is none")
+	assert.Len(t, n.Network.Interfaces, 1, "the loopback interface is excluded")
 	require.Len(t, n.SystemContainers, 2)
 	assert.Equal(t, []string{"pods", "runtime"}, []string{n.SystemContainers[0].Name, n.SystemContainers[1].Name})
 
@@ -174,19 +174,19 @@ func TestSummaryHasNodeAndPods(t *testing.T) {
 	assert.Equal(t, statsapi.PodReference{Name: "web", Namespace: "ns", UID: "uid-web"}, p.PodRef)
 	assert.EqualValues(t, gib-64*mib, *p.Memory.AvailableBytes)
 	assert.Equal(t, 2.5, p.Memory.PSI.Some.Avg10)
-	assert.EqualValues(t, 1_000_000, p.Memory.PSI.Some.Total, "of microseconds, in one second")
+	assert.EqualValues(t, 1_000_000, p.Memory.PSI.Some.Total, "in microseconds, for one second")
 	assert.EqualValues(t, 2, *p.ProcessStats.ProcessCount)
 	assert.EqualValues(t, 1000, *p.Network.RxBytes)
 	assert.EqualValues(t, 2000, *p.Network.TxBytes)
 	require.Len(t, p.Containers, 1)
 	main := p.Containers[0]
 	assert.EqualValues(t, 64*mib, *main.Memory.WorkingSetBytes)
-	assert.Nil(t, main.Memory.AvailableBytes, "it has no limit")
+	assert.Nil(t, main.Memory.AvailableBytes, "no limit, no available memory")
 	assert.EqualValues(t, mib, *main.Swap.SwapAvailableBytes)
 	assert.EqualValues(t, 7*mib, *main.Rootfs.UsedBytes)
 	assert.EqualValues(t, 10*gib, *main.Rootfs.CapacityBytes)
-	assert.EqualValues(t, 7*mib, *p.EphemeralStorage.UsedBytes, "logs are not known without Run")
-	assert.Nil(t, main.CPU.UsageNanoCores, "nobody knows a rate yet")
+	assert.EqualValues(t, 7*mib, *p.EphemeralStorage.UsedBytes, "log usage is unknown without Run")
+	assert.Nil(t, main.CPU.UsageNanoCores, "no rate after the first measurement")
 
 	short, err := c.CPUAndMemory(t.Context())
 	require.NoError(t, err)
@@ -198,7 +198,7 @@ func TestSummaryHasNodeAndPods(t *testing.T) {
 }
 
 func TestSignalsReadNodeOnly(t *testing.T) {
-	h := newHouse(t)
+	h := newTestNode(t)
 	h.pod("web", cgroups.Guaranteed, 64*mib)
 	require.NoError(t, h.tree.Apply(t.Context(), "kubepods", cgroups.Resources{MemoryMax: new(int64(gib)), PidsMax: new(int64(100))}))
 	c := h.collector()
@@ -217,7 +217,7 @@ func TestSignalsReadNodeOnly(t *testing.T) {
 	assert.EqualValues(t, 400, s.NodeInodes.Available)
 	assert.EqualValues(t, 3*gib, s.ImageFs.Available)
 	assert.Equal(t, s.ImageFs, s.ContainerFs)
-	assert.Equal(t, []uint64{1, 2, 2}, []uint64{s.NodeDevice, s.ImageDevice, s.ContainerDevice}, "images have a disk of their own")
+	assert.Equal(t, []uint64{1, 2, 2}, []uint64{s.NodeDevice, s.ImageDevice, s.ContainerDevice}, "images are on another disk")
 	assert.EqualValues(t, mib, s.SwapFree)
 	assert.EqualValues(t, 64*mib, s.Pods.Memory.Stat.Anon)
 
@@ -226,44 +226,44 @@ func TestSignalsReadNodeOnly(t *testing.T) {
 		_, err = c.Signals(t.Context())
 		require.NoError(t, err)
 	}
-	assert.Len(t, h.rt.Calls(), calls, "the runtime is asked once where images are")
+	assert.Len(t, h.rt.Calls(), calls, "the runtime is queried once for the image file system")
 }
 
-// Each source fails alone: the error names it, and the values of all other sources are there.
+// If a source fails, the error names it, and the values of all other sources are present.
 func TestFailedSourceLosesOnlyItsOwnValues(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		break_ func(h *house)
-		want   string // in the error of a summary
+		break_ func(h *testNode)
+		want   string // error of a summary
 		lost   func(s *statsapi.Summary) bool
 	}{
-		{"nodefs", func(h *house) { delete(h.disks, "/var/lib/kubelet") }, "nodefs /var/lib/kubelet: ", func(s *statsapi.Summary) bool { return s.Node.Fs == nil }},
-		{"imagefs", func(h *house) { delete(h.disks, "/critest") }, "imagefs /critest: ", func(s *statsapi.Summary) bool { return s.Node.Runtime.ImageFs.CapacityBytes == nil }},
-		{"meminfo", func(h *house) { delete(h.proc, "meminfo") }, "proc: ", func(s *statsapi.Summary) bool { return s.Node.Memory.AvailableBytes == nil }},
-		{"loadavg", func(h *house) { h.proc["loadavg"].Data = []byte("x") }, `proc: loadavg: no tasks in "x"`, func(s *statsapi.Summary) bool { return s.Node.Rlimit == nil }},
-		{"network", func(h *house) { h.proc["1/net/dev"].Data = []byte("\n\nx") }, "proc 1/net/dev: net/dev line 3", func(s *statsapi.Summary) bool { return s.Node.Network == nil }},
-		{"boot time", func(h *house) { delete(h.proc, "stat") }, "proc: ", func(s *statsapi.Summary) bool { return s.Node.StartTime.Unix() < 0 }},
-		{"layers", func(h *house) { h.failCall("ListContainerStats") }, "runtime container stats: ", func(s *statsapi.Summary) bool { return s.Pods[0].Containers[0].Rootfs.UsedBytes == nil }},
-		{"images", func(h *house) { h.failCall("ImageFsInfo") }, "runtime image usage: ", func(s *statsapi.Summary) bool { return s.Node.Runtime.ImageFs == nil }},
+		{"nodefs", func(h *testNode) { delete(h.disks, "/var/lib/kubelet") }, "nodefs /var/lib/kubelet: ", func(s *statsapi.Summary) bool { return s.Node.Fs == nil }},
+		{"imagefs", func(h *testNode) { delete(h.disks, "/critest") }, "imagefs /critest: ", func(s *statsapi.Summary) bool { return s.Node.Runtime.ImageFs.CapacityBytes == nil }},
+		{"meminfo", func(h *testNode) { delete(h.proc, "meminfo") }, "proc: ", func(s *statsapi.Summary) bool { return s.Node.Memory.AvailableBytes == nil }},
+		{"loadavg", func(h *testNode) { h.proc["loadavg"].Data = []byte("x") }, `proc: loadavg: no tasks in "x"`, func(s *statsapi.Summary) bool { return s.Node.Rlimit == nil }},
+		{"network", func(h *testNode) { h.proc["1/net/dev"].Data = []byte("\n\nx") }, "proc 1/net/dev: net/dev line 3", func(s *statsapi.Summary) bool { return s.Node.Network == nil }},
+		{"boot time", func(h *testNode) { delete(h.proc, "stat") }, "proc: ", func(s *statsapi.Summary) bool { return s.Node.StartTime.Unix() < 0 }},
+		{"layers", func(h *testNode) { h.failCall("ListContainerStats") }, "runtime container stats: ", func(s *statsapi.Summary) bool { return s.Pods[0].Containers[0].Rootfs.UsedBytes == nil }},
+		{"images", func(h *testNode) { h.failCall("ImageFsInfo") }, "runtime image usage: ", func(s *statsapi.Summary) bool { return s.Node.Runtime.ImageFs == nil }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h := newHouse(t)
+			h := newTestNode(t)
 			h.pod("web", cgroups.BestEffort, mib)
 			c.break_(h)
 			s, err := h.collector().Summary(t.Context())
 			assert.ErrorContains(t, err, c.want)
 			var named *stats.Error
 			assert.ErrorAs(t, err, &named)
-			assert.True(t, c.lost(s), "it is lost")
+			assert.True(t, c.lost(s), "the value is missing")
 			require.Len(t, s.Pods, 1)
-			assert.EqualValues(t, mib, *s.Pods[0].Memory.UsageBytes, "the rest is there")
+			assert.EqualValues(t, mib, *s.Pods[0].Memory.UsageBytes, "values of other sources are present")
 			assert.NotNil(t, s.Node.Memory)
 		})
 	}
 }
 
-// failCall lets one call of the runtime fail.
-func (h *house) failCall(op string) {
+// failCall makes one call of the runtime fail.
+func (h *testNode) failCall(op string) {
 	h.via.Around = func(ctx context.Context, called, _ string, call func(context.Context) error) error {
 		if called == op {
 			return errors.New("broken")
@@ -273,7 +273,7 @@ func (h *house) failCall(op string) {
 }
 
 func TestRunMeasuresLogsAndVolumes(t *testing.T) {
-	h := newHouse(t)
+	h := newTestNode(t)
 	h.opts.Root = t.TempDir()
 	h.disks[h.opts.Root] = stats.Filesystem{CapacityBytes: gib}
 	volume := filepath.Join(h.opts.Root, "pods/uid-web/volumes/cache")
@@ -319,27 +319,27 @@ func TestRunMeasuresLogsAndVolumes(t *testing.T) {
 		return len(s.Pods[0].VolumeStats) == 2
 	}, time.Minute, 10*time.Millisecond)
 	p := s.Pods[0]
-	assert.EqualValues(t, 16<<10, *p.Containers[0].Logs.UsedBytes, "in whole blocks, without what is below")
+	assert.EqualValues(t, 16<<10, *p.Containers[0].Logs.UsedBytes, "usage in whole blocks, without subdirectories")
 	assert.EqualValues(t, 2, *p.Containers[0].Logs.InodesUsed)
 	assert.Equal(t, "cache", p.VolumeStats[0].Name)
 	assert.EqualValues(t, 3, *p.VolumeStats[0].InodesUsed, "two directories and a file")
 	assert.GreaterOrEqual(t, *p.VolumeStats[0].UsedBytes, uint64(12<<10))
-	assert.EqualValues(t, gib*3/4, *p.VolumeStats[1].UsedBytes, "what its file system says")
+	assert.EqualValues(t, gib*3/4, *p.VolumeStats[1].UsedBytes, "the usage of its file system")
 	assert.EqualValues(t, 6, *p.VolumeStats[1].InodesUsed)
 	assert.Equal(t, "claim", p.VolumeStats[1].PVCRef.Name)
 	want := 7*mib + 16<<10 + *p.VolumeStats[0].UsedBytes + 4<<10 + 80<<10 // layer, logs, volume, hosts file, termination message
-	assert.InDelta(t, want, *p.EphemeralStorage.UsedBytes, 16<<10, "and two directories")
+	assert.InDelta(t, want, *p.EphemeralStorage.UsedBytes, 16<<10, "plus the usage of two directories")
 	assert.ErrorIs(t, c.Run(ctx), runonce.ErrTwice)
 	cancel()
 	assert.NoError(t, <-ended)
 }
 
 func TestSamplesHaveCountersOfKernel(t *testing.T) {
-	h := newHouse(t)
+	h := newTestNode(t)
 	path := h.pod("web", cgroups.Burstable, 3*mib)
 	all, err := h.collector().Samples(t.Context(), cgroups.PartMemory|cgroups.PartPids)
 	require.NoError(t, err)
-	require.Len(t, all, 6, "the node, all pods, those of a class, the pod, its sandbox and its container")
+	require.Len(t, all, 6, "the node, all pods, the QoS class, the pod, its sandbox and its container")
 	var paths []cgroups.Path
 	for _, s := range all {
 		paths = append(paths, s.Path)
@@ -355,9 +355,9 @@ func TestSamplesHaveCountersOfKernel(t *testing.T) {
 	assert.EqualValues(t, 3*mib, all[5].Stats.Memory.Current)
 }
 
-// A pod is removed between the list and the sampling of its cgroups. It is omitted, without an error.
+// A pod that is removed between the list and the sampling of its cgroups is omitted, without an error.
 func TestSummaryOmitsPodRemovedDuringMeasurement(t *testing.T) {
-	h := newHouse(t)
+	h := newTestNode(t)
 	path := h.pod("gone", cgroups.Burstable, mib)
 	h.pod("stays", cgroups.Burstable, mib)
 	h.opts.Volumes = nil
@@ -374,7 +374,7 @@ func TestSummaryOmitsPodRemovedDuringMeasurement(t *testing.T) {
 }
 
 func TestContainerWithoutCgroupHasValuesOfRuntime(t *testing.T) {
-	h := newHouse(t)
+	h := newTestNode(t)
 	h.rt = critest.New(critest.Options{Usage: func(cri.Container) cri.ContainerStats {
 		return cri.ContainerStats{
 			CPU:    &cri.CPUUsage{Time: time.Now(), UsageCoreNanoSeconds: new(uint64(5))},
@@ -387,9 +387,9 @@ func TestContainerWithoutCgroupHasValuesOfRuntime(t *testing.T) {
 	s, err := h.collector().CPUAndMemory(t.Context())
 	require.NoError(t, err)
 	require.Len(t, s.Pods, 1)
-	assert.EqualValues(t, 6, *s.Pods[0].Memory.WorkingSetBytes, "a sum over its containers")
+	assert.EqualValues(t, 6, *s.Pods[0].Memory.WorkingSetBytes, "the sum of its containers")
 	assert.EqualValues(t, 5, *s.Pods[0].Containers[0].CPU.UsageCoreNanoSeconds)
-	assert.Nil(t, s.Pods[0].Containers[0].Memory.AvailableBytes, "0 is how a runtime says that there is no limit")
+	assert.Nil(t, s.Pods[0].Containers[0].Memory.AvailableBytes, "a limit of 0 means no limit")
 }
 
 func TestNewReturnsErrorForInvalidOptions(t *testing.T) {
@@ -413,12 +413,12 @@ func TestNewReturnsErrorForInvalidOptions(t *testing.T) {
 
 	part := confined{tree}
 	_, err = stats.New(part, rt, stats.Options{})
-	assert.ErrorContains(t, err, `the cgroups begin at "/agent"`, "memory.available would be of the part alone")
+	assert.ErrorContains(t, err, `the cgroups begin at "/agent"`, "memory.available would be that of the subtree only")
 	_, err = stats.New(part, rt, stats.Options{Machine: tree})
 	assert.NoError(t, err)
 }
 
-// confined is a cgroup tree below another cgroup.
+// confined is a cgroup tree whose root is not the root cgroup of the machine.
 type confined struct{ *cgroupstest.Tree }
 
 func (confined) Root() string { return "/agent" }

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// The eviction signals of an in-memory node. A real node has driver.Open and remote.Dial instead of the fakes, and neither Proc
-// nor Statfs.
+// The eviction signals of an in-memory node. A real node has driver.Open and remote.Dial instead of the fakes, and sets
+// neither Proc nor Statfs.
 func ExampleNew() {
 	ctx := context.Background()
 	tree := cgroupstest.New(cgroupstest.Options{Memory: 4 << 30})
@@ -49,7 +49,7 @@ func ExampleNew() {
 	// nodefs.available 20 GiB, pid.available 29900 <nil>
 }
 
-// A mount that hangs costs its own numbers: the error names the source, and Pending the call that has not returned.
+// A mount that hangs loses only its own values: the error names the source, and HungCalls returns the pending call.
 func ExampleCollector_HungCalls() {
 	plugged := make(chan struct{})
 	defer close(plugged)

@@ -3,5 +3,5 @@
 
 package stats
 
-// ImageUser is imageUser.
+// ImageUser exports imageUsageReporter.
 type ImageUser = imageUsageReporter

@@ -20,7 +20,7 @@ func TestSummaryHasCgroupValuesWhileRuntimeHangs(t *testing.T) {
 }
 
 func testHangingRuntime(t *testing.T) {
-	h := newHouse(t)
+	h := newTestNode(t)
 	h.opts.Timeout, h.opts.SignalTimeout = 200*time.Millisecond, 50*time.Millisecond
 	h.opts.RuntimePeriod = time.Nanosecond // list at each measurement
 	h.pod("web", cgroups.Burstable, mib)
@@ -31,7 +31,7 @@ func testHangingRuntime(t *testing.T) {
 		wait := hangs
 		h.mu.Unlock()
 		if wait {
-			<-stopped // as under SIGSTOP, where not even the context helps
+			<-stopped // the runtime is stopped, so that it ignores the context too
 		}
 		return call(ctx)
 	}
@@ -47,15 +47,15 @@ func testHangingRuntime(t *testing.T) {
 		s, err := c.Summary(t.Context())
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorContains(t, err, "runtime list: no answer for ")
-		require.Len(t, s.Pods, 1, "those of the last list")
+		require.Len(t, s.Pods, 1, "the pods of the last list")
 		assert.EqualValues(t, mib, *s.Pods[0].Memory.UsageBytes)
 		sig, _ := c.Signals(t.Context())
 		assert.NotNil(t, sig.Memory)
 		assert.NotNil(t, sig.ImageFs)
 	}
-	assert.LessOrEqual(t, time.Since(begin), 2*time.Second, "it is waited for once")
+	assert.LessOrEqual(t, time.Since(begin), 2*time.Second, "only one measurement waits for the runtime")
 	time.Sleep(time.Minute)
-	assert.Len(t, c.HungCalls(), 3, "a list, image usage, and layers")
+	assert.Len(t, c.HungCalls(), 3, "one call each of list, image usage and layers")
 	close(stopped)
 	synctest.Wait()
 	assert.Empty(t, c.HungCalls())
@@ -68,7 +68,7 @@ func TestSignalsOmitHungMountAfterOneStatfs(t *testing.T) {
 }
 
 func testDeadMount(t *testing.T) {
-	h := newHouse(t)
+	h := newTestNode(t)
 	h.opts.Timeout, h.opts.SignalTimeout = 200*time.Millisecond, 50*time.Millisecond
 	c := h.collector()
 	_, err := c.Signals(t.Context())
@@ -85,11 +85,11 @@ func testDeadMount(t *testing.T) {
 		assert.NotNil(t, s.Memory)
 		assert.NotNil(t, s.NodeFs)
 		if i > 0 {
-			assert.Zero(t, time.Since(begin), "nobody waits for what hangs already")
+			assert.Zero(t, time.Since(begin), "no signal waits for a call that hangs already")
 		}
 	}
 	h.mu.Lock()
-	assert.Equal(t, 21, h.asked, "20 times nodefs, and once what hangs")
+	assert.Equal(t, 21, h.asked, "20 calls for nodefs, and one for the hung file system")
 	h.mu.Unlock()
 	time.Sleep(time.Minute)
 	require.Len(t, c.HungCalls(), 1)

@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// huge is cgroups that use more than there can be, each time a little less CPU time than before.
+// huge is a cgroup tree with impossibly large usage and a CPU time that falls with each call.
 type huge struct {
 	stats.Cgroups
 	passes *uint64
@@ -38,7 +38,7 @@ func (h huge) Sample(_ context.Context, _ cgroups.Path, _ string, _ cgroups.Part
 
 // Values of broken counters, file servers and runtimes stay within their types, and no value is negative.
 func TestImpossibleValuesAreSaturated(t *testing.T) {
-	h := newHouse(t)
+	h := newTestNode(t)
 	h.pod("web", cgroups.Burstable, mib)
 	full := stats.Filesystem{CapacityBytes: 1, AvailableBytes: math.MaxUint64, FreeBytes: math.MaxUint64, Inodes: 1, InodesFree: math.MaxUint64}
 	h.disks["/var/lib/kubelet"], h.disks["/critest"] = full, full
@@ -54,7 +54,7 @@ func TestImpossibleValuesAreSaturated(t *testing.T) {
 		assert.Zero(t, *s.Node.Swap.SwapAvailableBytes)
 		require.Len(t, s.Pods, 1)
 		assert.Zero(t, *s.Pods[0].Memory.AvailableBytes)
-		assert.Nil(t, s.Pods[0].CPU.UsageNanoCores, "a counter that falls has no rate")
+		assert.Nil(t, s.Pods[0].CPU.UsageNanoCores, "a falling counter has no rate")
 		signals, err := c.Signals(t.Context())
 		require.NoError(t, err)
 		assert.EqualValues(t, 0, signals.Memory.Available)
@@ -64,9 +64,9 @@ func TestImpossibleValuesAreSaturated(t *testing.T) {
 	}
 }
 
-// Names from the runtime that are not single path elements are ignored.
+// Names from the runtime are ignored unless they are single path elements.
 func TestNamesOfRuntimeDoNotLeadOutOfDirectories(t *testing.T) {
-	h := newHouse(t)
+	h := newTestNode(t)
 	asked := map[string]bool{}
 	h.opts.Statfs = func(path string) (stats.Filesystem, error) {
 		h.mu.Lock()
@@ -99,7 +99,7 @@ func TestNamesOfRuntimeDoNotLeadOutOfDirectories(t *testing.T) {
 	}
 }
 
-// Hanging file systems do not delay the remaining ones, and the error names them.
+// Hanging file systems do not delay the remaining ones. The error names the hanging ones.
 func TestFilesystemsNamesHangingOnes(t *testing.T) {
 	answer := make(chan struct{})
 	k, err := stats.New(cgroupstest.New(cgroupstest.Options{}), critest.New(critest.Options{}), stats.Options{
@@ -121,7 +121,7 @@ func TestFilesystemsNamesHangingOnes(t *testing.T) {
 			assert.ErrorContains(t, err, path)
 		}
 	}
-	assert.Len(t, k.HungCalls(), 2, "each has one call, however often it is asked")
+	assert.Len(t, k.HungCalls(), 2, "one call for each file system, in spite of several queries")
 	close(answer)
 	require.Eventually(t, func() bool {
 		all, err := k.Filesystems(t.Context(), []string{"/dead", "/good", "/dead2"})

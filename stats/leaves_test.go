@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// watched is a tree that remembers of which cgroups the leaves were listed, and which leaves were sampled.
+// watched is a tree that records the cgroups whose leaves were listed, and the sampled leaves.
 type watched struct {
 	*cgroupstest.Tree
 	listed  []cgroups.Path
@@ -38,13 +38,13 @@ func (w *watched) Sample(ctx context.Context, p cgroups.Path, leaf string, parts
 	return w.Tree.Sample(ctx, p, leaf, parts)
 }
 
-// The cgroup names of a pod are listed once, and again if a container is missing in them.
+// The leaves of a pod are listed once, and again if a container is missing in the list.
 func TestLeavesAreListedAgainForUnknownContainer(t *testing.T) {
-	h := newHouse(t)
+	h := newTestNode(t)
 	h.opts.RuntimePeriod = time.Nanosecond // list at each measurement
 	a, b := h.pod("a", cgroups.Burstable, mib), h.pod("b", cgroups.Guaranteed, 2*mib)
 	tree := &watched{Tree: h.tree}
-	c, err := stats.New(tree, calm{h.via, h.via, h.via}, h.opts)
+	c, err := stats.New(tree, listerWithStats{h.via, h.via, h.via}, h.opts)
 	require.NoError(t, err)
 	pass := func(memory map[string]int, listed ...cgroups.Path) {
 		t.Helper()
@@ -79,7 +79,7 @@ func TestLeavesAreListedAgainForUnknownContainer(t *testing.T) {
 	pass(map[string]int{"a/main": 1, "a/more": 3, "b/main": 2}, a)
 	pass(map[string]int{"a/main": 1, "a/more": 3, "b/main": 2})
 
-	// Its cgroup is removed, and is there again under another name.
+	// The cgroup of the container is recreated under another name.
 	require.NoError(t, h.tree.Remove(t.Context(), first))
 	pass(map[string]int{"a/main": 1, "b/main": 2})
 	pass(map[string]int{"a/main": 1, "b/main": 2}, a)
@@ -90,7 +90,7 @@ func TestLeavesAreListedAgainForUnknownContainer(t *testing.T) {
 	pass(map[string]int{"a/main": 1, "a/more": 5, "b/main": 2}, a)
 	pass(map[string]int{"a/main": 1, "a/more": 5, "b/main": 2})
 
-	// The cgroup of a pod is removed, and is there again.
+	// The cgroup of the pod is recreated.
 	require.NoError(t, h.tree.Remove(t.Context(), b))
 	pass(map[string]int{"a/main": 1, "a/more": 5})
 	require.NoError(t, h.tree.Apply(t.Context(), b, cgroups.Resources{}))
@@ -99,17 +99,17 @@ func TestLeavesAreListedAgainForUnknownContainer(t *testing.T) {
 
 // The cgroup of a sandbox is read once per measurement, also if only its processes are needed to find the network namespace.
 func TestSandboxCgroupIsSampledOncePerMeasurement(t *testing.T) {
-	h := newHouse(t)
+	h := newTestNode(t)
 	path := h.pod("a", cgroups.Burstable, mib)
 	tree := &watched{Tree: h.tree}
-	c, err := stats.New(tree, calm{h.via, h.via, h.via}, h.opts)
+	c, err := stats.New(tree, listerWithStats{h.via, h.via, h.via}, h.opts)
 	require.NoError(t, err)
 	samples, err := c.Samples(t.Context(), cgroups.PartPids)
 	require.NoError(t, err)
 	at := slices.IndexFunc(samples, func(s stats.Sample) bool { return s.Path == path && s.Leaf != "" && s.Container.ID == "" })
 	require.Positive(t, at)
 	assert.EqualValues(t, 1, samples[at].Stats.Pids.Current)
-	assert.Empty(t, samples[at].Stats.Pids.Procs, "nobody has asked for them")
+	assert.Empty(t, samples[at].Stats.Pids.Procs, "process IDs are returned on request only")
 	assert.EqualValues(t, 1000, samples[at-1].Interfaces[0].RxBytes)
 	count := func() (n int) {
 		for _, leaf := range tree.sampled {
@@ -125,16 +125,16 @@ func TestSandboxCgroupIsSampledOncePerMeasurement(t *testing.T) {
 	assert.Equal(t, 2, count())
 	_, err = c.CPUAndMemory(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, 2, count(), "its own numbers are in no summary")
+	assert.Equal(t, 2, count(), "a summary of CPU and memory does not sample the sandbox")
 	_, err = c.Summary(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, 3, count(), "that has the network")
+	assert.Equal(t, 3, count(), "the network needs a process of the sandbox")
 }
 
 // In CRI-O a sandbox has neither a process nor a cgroup by default. The network of the pod is read from the first container with a
 // process.
 func TestNetworkOfPodWithoutInfraProcess(t *testing.T) {
-	h := newHouse(t)
+	h := newTestNode(t)
 	path := h.pod("a", cgroups.Burstable, mib)
 	leaves, err := h.tree.ChildDirs(t.Context(), path)
 	require.NoError(t, err)

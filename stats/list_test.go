@@ -17,9 +17,9 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// The list was read between the start of the sandbox and the start of the container.
+// The runtime was listed between the start of the sandbox and the start of the container.
 func TestRuntimeIsListedAgainForPodWithoutContainer(t *testing.T) {
-	h := newHouse(t)
+	h := newTestNode(t)
 	config := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "uid-web", Name: "web", Namespace: "ns"}}
 	sandbox, err := h.rt.RunSandbox(t.Context(), config)
 	require.NoError(t, err)
@@ -36,12 +36,12 @@ func TestRuntimeIsListedAgainForPodWithoutContainer(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s, _ = c.Summary(t.Context())
 		return len(s.Pods) == 1
-	}, time.Minute, 50*time.Millisecond, "long before the list is an hour old")
+	}, time.Minute, 50*time.Millisecond, "listed again long before RuntimePeriod")
 }
 
 // While the runtime hangs, pods started after its last list are measured too. Otherwise an eviction would choose another pod.
 func TestUnlistedPodIsMeasuredWhileRuntimeHangs(t *testing.T) {
-	h := newHouse(t)
+	h := newTestNode(t)
 	h.opts.RuntimePeriod = time.Nanosecond // list at each measurement
 	h.pod("old", cgroups.BestEffort, mib)
 	c := h.collector()
@@ -59,7 +59,7 @@ func TestUnlistedPodIsMeasuredWhileRuntimeHangs(t *testing.T) {
 	assert.Empty(t, s.Pods[1].Containers)
 	samples, err := c.Samples(t.Context(), cgroups.PartMemory)
 	require.Error(t, err)
-	assert.False(t, slices.ContainsFunc(samples, func(s stats.Sample) bool { return s.Pod.UID == "uid-new" }), "it has no labels")
+	assert.False(t, slices.ContainsFunc(samples, func(s stats.Sample) bool { return s.Pod.UID == "uid-new" }), "no sample for a pod with unknown labels")
 
 	h.via.Around = nil
 	s, err = c.Summary(t.Context())
@@ -70,7 +70,7 @@ func TestUnlistedPodIsMeasuredWhileRuntimeHangs(t *testing.T) {
 }
 
 func TestRuntimeIsListedAgainForUnlistedPod(t *testing.T) {
-	h := newHouse(t)
+	h := newTestNode(t)
 	h.opts.RuntimePeriod = time.Hour
 	c := h.collector()
 	s, err := c.Summary(t.Context())
@@ -80,5 +80,5 @@ func TestRuntimeIsListedAgainForUnlistedPod(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s, err = c.Summary(t.Context())
 		return err == nil && len(s.Pods) == 1
-	}, time.Minute, 50*time.Millisecond, "long before the list is an hour old")
+	}, time.Minute, 50*time.Millisecond, "listed again long before RuntimePeriod")
 }

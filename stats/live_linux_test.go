@@ -25,7 +25,7 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// liveDriver returns a driver for a cgroup of its own on this machine.
+// liveDriver returns a driver for a cgroup of this test on this machine.
 func liveDriver(t testing.TB) *driver.Driver {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -33,17 +33,17 @@ func liveDriver(t testing.TB) *driver.Driver {
 	}
 	top, err := driver.Open(t.Context(), driver.Options{OptionalControllers: []string{"cpu", "pids"}})
 	if err != nil {
-		t.Skip("no cgroups to work on: ", err)
+		t.Skip("this host has no usable cgroups: ", err)
 	}
 	t.Cleanup(func() { require.NoError(t, top.Close()) })
 	return top
 }
 
-// The cgroups lie where a runtime puts them, and a process spins in one.
+// The cgroups have the layout of a container runtime, and a busy process runs in one of them.
 func TestIntegrationLiveSummary(t *testing.T) {
 	d := liveDriver(t)
 	if !d.Host().HasController("memory") || !d.Host().HasController("pids") {
-		t.Skip("needs the controllers memory and pids")
+		t.Skip("needs the memory and pids controllers")
 	}
 	root := cgroups.Path(fmt.Sprintf("nodeagent-test-summary-%d", os.Getpid()))
 	rt := critest.New(critest.Options{})
@@ -55,7 +55,7 @@ func TestIntegrationLiveSummary(t *testing.T) {
 	require.NoError(t, rt.StartContainer(t.Context(), id))
 	pod := cgroups.PodPath(root, cgroups.Burstable, "uid1")
 	if err := d.Apply(t.Context(), root, cgroups.Resources{}); err != nil {
-		t.Skip("no cgroup of our own: ", err)
+		t.Skip("cannot create a cgroup of the test: ", err)
 	}
 	t.Cleanup(func() { require.NoError(t, d.Remove(detached(t), root)) })
 	require.NoError(t, d.Apply(t.Context(), pod.Join(sandbox), cgroups.Resources{}))
@@ -68,8 +68,8 @@ func TestIntegrationLiveSummary(t *testing.T) {
 	})
 	require.NoError(t, err)
 	_, err = c.Summary(t.Context())
-	require.ErrorContains(t, err, "imagefs /critest", "which is the only thing that this machine does not have")
-	time.Sleep(1100 * time.Millisecond) // a rate is over a second at least
+	require.ErrorContains(t, err, "imagefs /critest", "only the image file system of the fake runtime is missing")
+	time.Sleep(1100 * time.Millisecond) // rates need at least a second
 	s, _ := c.Summary(t.Context())
 	require.Len(t, s.Pods, 1)
 	p := s.Pods[0]
@@ -77,9 +77,9 @@ func TestIntegrationLiveSummary(t *testing.T) {
 	main := p.Containers[0]
 	assert.Positive(t, *main.CPU.UsageCoreNanoSeconds)
 	require.NotNil(t, main.CPU.UsageNanoCores)
-	assert.Positive(t, *main.CPU.UsageNanoCores, "it spins")
+	assert.Positive(t, *main.CPU.UsageNanoCores, "the busy process uses CPU")
 	assert.Less(t, *main.CPU.UsageNanoCores, uint64(2e9))
-	assert.NotNil(t, main.Memory.UsageBytes, "v1 counts in batches: a small process may show none")
+	assert.NotNil(t, main.Memory.UsageBytes, "present, although v1 may show 0 for a small process")
 	assert.LessOrEqual(t, *main.Memory.AvailableBytes, uint64(64<<20))
 	assert.GreaterOrEqual(t, *p.ProcessStats.ProcessCount, uint64(2))
 	assert.NotNil(t, p.Network)
@@ -95,7 +95,7 @@ func TestIntegrationLiveSummary(t *testing.T) {
 	assert.Nil(t, signals.ImageFs)
 }
 
-// detached returns a context for cleanups, which outlives that of the test.
+// detached returns a context for cleanups that outlives the test context.
 func detached(t testing.TB) context.Context { return context.WithoutCancel(t.Context()) }
 
 // onThisMachine measures a directory of this machine instead of the directory of the fake runtime.
@@ -127,8 +127,8 @@ func run(t *testing.T, d *driver.Driver, p cgroups.Path, name string, args ...st
 	}
 }
 
-// The eviction signals are read in 300 µs, or ten times as long under the race detector. The fastest of many runs counts, so that a busy
-// machine does not matter.
+// Reading the eviction signals takes at most 300 µs, or ten times as long under the race detector. The fastest of many runs
+// counts, so that a busy machine does not matter.
 func TestIntegrationCostOfSignals(t *testing.T) {
 	d := liveDriver(t)
 	c, err := stats.New(d, critest.New(critest.Options{}), stats.Options{
@@ -143,12 +143,13 @@ func TestIntegrationCostOfSignals(t *testing.T) {
 		require.NoError(t, err)
 	}
 	t.Log("signals take ", fastest)
-	if os.Getenv("IN_TEST_VM") == "" { // which is five to ten times slower
+	if os.Getenv("IN_TEST_VM") == "" { // five to ten times slower
 		assert.Less(t, fastest, 3*time.Millisecond)
 	}
 }
 
-// BenchmarkIntegrationSummary measures 100 pods of one container each: 300 cgroups, without the cost of the runtime.
+// BenchmarkIntegrationSummary measures 100 pods with one container each, which have 300 cgroups, without the cost of the
+// runtime.
 func BenchmarkIntegrationSummary(b *testing.B) {
 	d := liveDriver(b)
 	root := cgroups.Path(fmt.Sprintf("nodeagent-test-summary-%d", os.Getpid()))

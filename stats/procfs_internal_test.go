@@ -54,7 +54,7 @@ func TestParseNetDevReportsAtMost256Interfaces(t *testing.T) {
 		fmt.Fprintf(&text, "a\xff%d: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n", i)
 	}
 	all, err := parseNetDev([]byte(text.String()[:maxFile]))
-	require.NoError(t, err, "where the file was cut off does not matter")
+	require.NoError(t, err, "a truncated file is parsed up to its last complete line")
 	assert.Len(t, all, maxInterfaces)
 	assert.Equal(t, "a\uFFFD0", all[0].Name)
 }
@@ -65,7 +65,7 @@ func FuzzParseNetDev(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		all, err := parseNetDev(text)
 		if err != nil && all != nil {
-			t.Fatal("a result beside an error")
+			t.Fatal("want either a result or an error")
 		}
 		if len(all) > maxInterfaces {
 			t.Fatal(len(all))
@@ -105,17 +105,17 @@ func TestUpdateRate(t *testing.T) {
 		at    time.Time
 		want  any
 	}{
-		{"nothing to compare with", 1e9, at(0), nil},
+		{"first measurement", 1e9, at(0), nil},
 		{"5 s in 10 s", 6e9, at(10), uint64(5e8)},
 		{"too soon", 7e9, at(10.5), uint64(5e8)},
-		{"since the last one that counted", 8e9, at(11), uint64(2e9)},
-		{"the same time", 8e9, at(11), uint64(2e9)},
-		{"cut to a whole number", 8e9 + 1, at(14), uint64(0)},
-		{"a counter that fell", 1, at(20), nil},
+		{"since the last measurement with a rate", 8e9, at(11), uint64(2e9)},
+		{"same time as before", 8e9, at(11), uint64(2e9)},
+		{"truncated to an integer", 8e9 + 1, at(14), uint64(0)},
+		{"counter has fallen", 1, at(20), nil},
 		{"from there", 1 + 3e9, at(21), uint64(3e9)},
-		{"a clock that was set back", 1 + 4e9, at(5), uint64(3e9)},
-		{"and goes on", 1 + 5e9, at(6), uint64(1e9)},
-		{"more than any machine has", math.MaxUint64, at(7), uint64(1 << 62)},
+		{"clock set back", 1 + 4e9, at(5), uint64(3e9)},
+		{"clock continues", 1 + 5e9, at(6), uint64(1e9)},
+		{"limited to the maximum", math.MaxUint64, at(7), uint64(1 << 62)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := shared.updateRate("a", c.usage, c.at)
@@ -133,7 +133,7 @@ func TestUpdateRate(t *testing.T) {
 	assert.Empty(t, shared.byName)
 }
 
-// shared is of the cases of TestUpdateRate, which run in order.
+// shared holds the state of TestUpdateRate, whose cases run in order.
 var shared cpuRates
 
 func TestSaturatedArithmetic(t *testing.T) {

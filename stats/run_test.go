@@ -21,14 +21,14 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// If measuring all targets takes longer than their periods, some target is always due. New pods are measured nevertheless, and removed
-// pods are not.
+// Even if measuring all targets takes longer than their periods, so that some target is always due, new pods are measured
+// and removed pods are not.
 func TestRunMeasuresNewPodsDuringLongRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var name atomic.Value
 		name.Store("old")
 		var mu sync.Mutex
-		asked := map[string]int{} // by pod
+		asked := map[string]int{} // calls by pod
 		count := func(name string) int {
 			mu.Lock()
 			defer mu.Unlock()
@@ -66,6 +66,6 @@ func TestRunMeasuresNewPodsDuringLongRounds(t *testing.T) {
 		assert.Greater(t, count("new"), 20)
 		cancel()
 		require.NoError(t, <-ended)
-		time.Sleep(time.Minute) // for the measurement that was left behind
+		time.Sleep(time.Minute) // for the measurement that was abandoned
 	})
 }

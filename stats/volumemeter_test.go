@@ -20,11 +20,11 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// Volumes are measured by their drivers. A volume whose driver hangs, fails or does not support it is missing, and the first two are named
-// by the error. All other volumes are measured.
+// Volumes are measured by their drivers. A volume whose driver hangs, fails or does not support it is missing. The error
+// names the hung and the failed one. All other volumes are measured.
 func TestVolumesMeasuredByDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newTestNode(t)
 		size := uint64(gib)
 		var asked, hung atomic.Int64
 		var good atomic.Pointer[error]
@@ -59,7 +59,7 @@ func TestVolumesMeasuredByDriver(t *testing.T) {
 		go func() { ended <- c.Run(ctx) }()
 
 		time.Sleep(time.Second)
-		assert.EqualValues(t, 8, hung.Load(), "so many at a time")
+		assert.EqualValues(t, 8, hung.Load(), "limit of concurrent calls")
 		time.Sleep(40 * time.Second)
 		s, err := c.Summary(t.Context())
 		assert.ErrorContains(t, err, "volume /broken: no such volume")
@@ -72,7 +72,7 @@ func TestVolumesMeasuredByDriver(t *testing.T) {
 		assert.Equal(t, []uint64{gib, gib, 0}, []uint64{*v.CapacityBytes, *v.UsedBytes, *v.AvailableBytes})
 		assert.EqualValues(t, 1, asked.Load())
 
-		// The driver is called once a minute, although other drivers hang, and a failure keeps the previous values.
+		// A driver is called once a minute, even while other drivers hang. A failure keeps the previous values.
 		failed := errors.New("driver is away")
 		good.Store(&failed)
 		time.Sleep(10 * time.Minute)
@@ -82,7 +82,7 @@ func TestVolumesMeasuredByDriver(t *testing.T) {
 		require.Len(t, s.Pods[0].VolumeStats, 1)
 		assert.Less(t, s.Pods[0].VolumeStats[0].Time.Time, time.Now().Add(-9*time.Minute))
 
-		// A driver that can no longer measure has no numbers.
+		// A driver that stops supporting measurements has no values.
 		unsupported := errors.ErrUnsupported
 		good.Store(&unsupported)
 		time.Sleep(3 * time.Minute)
@@ -95,10 +95,10 @@ func TestVolumesMeasuredByDriver(t *testing.T) {
 	})
 }
 
-// A driver call that ignores its context is abandoned, and repeated after it has returned.
+// A driver call that ignores its context is abandoned. It is repeated after it has returned.
 func TestHungVolumeMeasurementIsAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newTestNode(t)
 		back := make(chan struct{})
 		var asked atomic.Int64
 		h.opts.Volumes = func(string) []stats.Volume {

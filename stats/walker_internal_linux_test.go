@@ -53,8 +53,8 @@ func TestWalkerCountsUpToDepthLimit(t *testing.T) {
 	assert.ErrorContains(t, m.err, "directories below level 10000 are not counted")
 }
 
-// A directory on a dead mount is abandoned: other directories are measured, it occupies one goroutine, and it is measured again after its
-// call has returned.
+// The measurement of a directory on a dead mount is abandoned. It uses one goroutine, other directories are measured, and it
+// is repeated after its call has returned.
 func TestWalkerAbandonsDeadMount(t *testing.T) {
 	dirs := t.TempDir()
 	for _, d := range []string{"a", "dead", "z"} {
@@ -78,7 +78,7 @@ func TestWalkerAbandonsDeadMount(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		assert.EqualValues(t, 1, asked.Load())
-		assert.Less(t, time.Since(begin), 11*time.Minute, "it is waited for once")
+		assert.Less(t, time.Since(begin), 11*time.Minute, "only one measurement waits for it")
 		for _, d := range []string{"/a", "/z"} {
 			m, ok := w.targets.lastMeasurement(dirs + d)
 			assert.True(t, ok)
@@ -93,7 +93,7 @@ func TestWalkerAbandonsDeadMount(t *testing.T) {
 		})
 		assert.Equal(t, []string{"/dead: no answer for 10m10s"}, named)
 		w.targets.setTargets(all[:1])
-		w.targets.setTargets(all) // while it hangs, no other walk starts
+		w.targets.setTargets(all) // no other walk starts while one hangs
 		w.measureDue(t.Context())
 		assert.EqualValues(t, 1, asked.Load())
 
@@ -140,11 +140,11 @@ func TestWalkerMeasuresDueTargets(t *testing.T) {
 		w.targets.setTargets(nil)
 		assert.True(t, w.measureDue(t.Context()).IsZero())
 		_, ok = w.targets.lastMeasurement("/mounted")
-		assert.False(t, ok, "what nobody wants is forgotten")
+		assert.False(t, ok, "results of removed targets are dropped")
 	})
 }
 
-// A round measures each target once and returns when the next one is due. Consecutive rounds share one CPU budget.
+// A round measures each target once and returns when the next target is due. Consecutive rounds share one CPU budget.
 func TestRoundMeasuresEachTargetOnceWithinCPUFraction(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/file", 10)
@@ -153,14 +153,14 @@ func TestRoundMeasuresEachTargetOnceWithinCPUFraction(t *testing.T) {
 		var worked time.Duration
 		w := &walker{cpuFraction: 0.05, timeout: time.Minute, statfs: func(string) (Filesystem, error) {
 			asked++
-			time.Sleep(time.Millisecond) // stands for work
+			time.Sleep(time.Millisecond) // simulated work
 			worked += time.Millisecond
 			return Filesystem{}, nil
 		}}
 		w.targets.setTargets([]target{{path: dir, period: time.Microsecond}})
 		begin := time.Now()
 		for i := range 2000 {
-			require.False(t, w.measureDue(t.Context()).After(time.Now()), "it is due again")
+			require.False(t, w.measureDue(t.Context()).After(time.Now()), "the target is due again")
 			require.Equal(t, i+1, asked)
 		}
 		assert.InDelta(t, 0.05, worked.Seconds()/time.Since(begin).Seconds(), 0.005)
@@ -185,19 +185,19 @@ func TestSharedCallRunsOneCallAtATime(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := s.callAndWait(ctx, time.Hour, slow)
-		assert.ErrorIs(t, err, context.DeadlineExceeded, "the caller's own")
+		assert.ErrorIs(t, err, context.DeadlineExceeded, "the deadline of the caller's context")
 		v, err := s.callAndWait(t.Context(), time.Hour, slow)
 		require.NoError(t, err)
-		assert.Equal(t, 1, v, "all wait for the same one")
+		assert.Equal(t, 1, v, "all callers wait for one call")
 		_, err = s.callAndWait(t.Context(), time.Hour, func() (int, error) { return 0, errors.New("broken") })
 		assert.EqualError(t, err, "broken")
 		v, at := s.lastResult()
-		assert.Equal(t, 1, v, "what succeeded last")
+		assert.Equal(t, 1, v, "the last successful result")
 		assert.False(t, at.IsZero())
 	})
 }
 
-// A runtime that names ever new file systems does not fill the memory.
+// A runtime that always names new file systems does not fill the memory.
 func TestRememberedFilesystemsAreLimited(t *testing.T) {
 	d := filesystems{statfs: func(string) (Filesystem, error) { return Filesystem{}, nil }}
 	for i := range 10 * maxFilesystems {
@@ -216,11 +216,11 @@ func TestRememberedFilesystemsAreLimited(t *testing.T) {
 	close(hang)
 }
 
-// The walker stays within its part of a CPU: over 1,000,000 files with NODEAGENT_SOAK=1, else over fewer.
+// The walker stays within its fraction of a CPU: over 1,000,000 files with NODEAGENT_SOAK=1, otherwise over fewer.
 func TestIntegrationWalkerKeepsItsBudget(t *testing.T) {
 	files, most := 10_000, 0.05
 	switch {
-	case os.Getenv("IN_TEST_VM") != "": // each system call takes long there
+	case os.Getenv("IN_TEST_VM") != "": // system calls take longer in the VM
 		files, most = 2_000, 0.1
 	case os.Getenv("NODEAGENT_SOAK") == "1":
 		files = 1_000_000
@@ -244,7 +244,7 @@ func TestIntegrationWalkerKeepsItsBudget(t *testing.T) {
 	require.NoError(t, m.err)
 	assert.EqualValues(t, files+files/500+1, m.usage.Inodes)
 	t.Logf("%d files: %v of CPU time in %v, %.1f %%", files, used, took, 100*used.Seconds()/took.Seconds())
-	assert.Less(t, used.Seconds(), took.Seconds()*most+0.01, "with a little for who measures")
+	assert.Less(t, used.Seconds(), took.Seconds()*most+0.01, "plus a little for the measurement itself")
 }
 
 // cpuTime returns the CPU time of this process.
