@@ -14,11 +14,11 @@ import (
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
-// A program with a reconciler of its own stops pods with the reason of a kubelet, which controllers look for. NewForPods and Inhibitor.Admit do so
-// for a lifecycle.Reconciler.
+// A program with its own reconciler stops pods with the reason of the kubelet, which controllers evaluate. For a
+// lifecycle.Reconciler, NewForPods and Inhibitor.Admit use these reasons.
 func ExampleNew() {
 	stopped := &podstatus.Eviction{Reason: shutdown.ReasonTerminated, Message: shutdown.MessageTerminated}
-	rejected := &podstatus.Rejection{Reason: shutdown.ReasonRejected, Message: shutdown.MessageRejected} // of pods that arrive during the shutdown
+	rejected := &podstatus.Rejection{Reason: shutdown.ReasonRejected, Message: shutdown.MessageRejected} // for pods that are added during the shutdown
 	inhibitor, err := shutdown.New(shutdown.Options{
 		Periods: shutdown.Periods(30*time.Second, 10*time.Second),
 		Pods:    func() []*corev1.Pod { return nil },

@@ -17,7 +17,7 @@ func PodsOf(r Reconciler) (pods func() []*corev1.Pod, stop func(context.Context,
 	}
 }
 
-// SetShuttingDown makes i behave as after the signal of logind.
+// SetShuttingDown puts i into the state after the shutdown signal of logind.
 func SetShuttingDown(i *Inhibitor) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 
 const s = time.Second
 
-// pod returns a pod; a negative grace is none.
+// pod returns a pod. A negative grace means no grace period.
 func pod(name string, priority int32, grace int64) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PodSpec{Priority: &priority}}
 	if grace >= 0 {
@@ -31,7 +31,7 @@ func TestPeriodsOfKubeletSettings(t *testing.T) {
 	assert.Equal(t, []shutdown.Period{{0, 30 * s}, {shutdown.CriticalPriority, 0}}, shutdown.Periods(30*s, 0))
 	assert.Equal(t, []shutdown.Period{{0, 0}, {shutdown.CriticalPriority, s}}, shutdown.Periods(1500*time.Millisecond, 1500*time.Millisecond))
 	assert.Empty(t, shutdown.Periods(0, 0))
-	assert.Empty(t, shutdown.Periods(10*s, 20*s), "more for some than for all")
+	assert.Empty(t, shutdown.Periods(10*s, 20*s), "the period of critical pods exceeds the whole period")
 	assert.Empty(t, shutdown.Periods(10*s, -s))
 }
 
@@ -53,8 +53,8 @@ func TestGroupsByPriority(t *testing.T) {
 		"0 none 10s", "0 lowest 10s", "0 zero 3s", "0 999 10s", "1000 1000 20s", "1000 1001 20s",
 		"2000000000 critical 5s", "2000000000 more critical 5s",
 	}, got)
-	assert.Equal(t, int32(1000), periods[0].Priority, "periods stay as they were")
+	assert.Equal(t, int32(1000), periods[0].Priority, "the argument is not modified")
 	assert.Empty(t, shutdown.Groups(nil, pods))
 	above := shutdown.Groups([]shutdown.Period{{100, s}}, []*corev1.Pod{pod("low", 5, 1)})
-	assert.Len(t, above[0].Pods, 1, "the first group is for all below")
+	assert.Len(t, above[0].Pods, 1, "the first group includes all pods with a lower priority")
 }

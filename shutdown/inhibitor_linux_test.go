@@ -21,28 +21,28 @@ import (
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
-// machine is a fake logind with an Inhibitor, and the events of its pods in order.
+// machine is a fake logind with an Inhibitor. It records the calls of the Inhibitor in order.
 type machine struct {
 	*shutdown.Inhibitor
 	logind *login1test.Logind
 	stop   func()
 	state  string
 
-	mu   sync.Mutex // guards the fields below
-	said []string
-	slow chan struct{} // pods named slow wait for it
+	mu    sync.Mutex // guards the fields below
+	calls []string
+	slow  chan struct{} // closed when pods named slow may stop
 }
 
-func (m *machine) say(what string) {
+func (m *machine) record(call string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.said = append(m.said, what)
+	m.calls = append(m.calls, call)
 }
 
-func (m *machine) heard() []string {
+func (m *machine) recorded() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return append([]string(nil), m.said...)
+	return append([]string(nil), m.calls...)
 }
 
 // start runs an inhibitor until the test ends.
@@ -58,7 +58,7 @@ func start(t *testing.T, pods []*corev1.Pod, change ...func(*machine, *shutdown.
 		Periods: shutdown.Periods(3*s, s), Socket: filepath.Join(dir, "bus"), ConfigDir: logind.ConfigDir, StateDir: dir,
 		Pods: func() []*corev1.Pod { return pods },
 		Stop: func(ctx context.Context, p *corev1.Pod, grace time.Duration) error {
-			m.say("stop " + p.Name + " " + grace.String())
+			m.record("stop " + p.Name + " " + grace.String())
 			if p.Name == "slow" {
 				select {
 				case <-m.slow:
@@ -69,15 +69,15 @@ func start(t *testing.T, pods []*corev1.Pod, change ...func(*machine, *shutdown.
 			return nil
 		},
 		ReportNotReady: func(context.Context) error {
-			m.say("not ready " + map[bool]string{true: "shutting down", false: "not shutting down"}[m.ShuttingDown()])
+			m.record("not ready " + map[bool]string{true: "shutting down", false: "not shutting down"}[m.ShuttingDown()])
 			return nil
 		},
 		FlushStatuses: func(context.Context) error {
-			m.say("flush")
+			m.record("flush")
 			return nil
 		},
-		Event: func(message string) { m.say(message) },
-		Hooks: shutdown.Hooks{ShutdownCompleted: func(time.Time) { m.say("ended") }, Error: func(err error) { m.say("error " + err.Error()) }},
+		Event: func(message string) { m.record(message) },
+		Hooks: shutdown.Hooks{ShutdownCompleted: func(time.Time) { m.record("ended") }, Error: func(err error) { m.record("error " + err.Error()) }},
 	}
 	for _, c := range change {
 		c(m, &o)
@@ -97,7 +97,7 @@ func start(t *testing.T, pods []*corev1.Pod, change ...func(*machine, *shutdown.
 
 func (m *machine) eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	require.Eventually(t, is, 60*s, time.Millisecond, "%s: %v", what, m.heard())
+	require.Eventually(t, is, 60*s, time.Millisecond, "%s: %v", what, m.recorded())
 }
 
 func (m *machine) watching(t *testing.T) {
@@ -108,14 +108,14 @@ func (m *machine) watching(t *testing.T) {
 // The node is reported first, then pods are stopped by priority, then statuses are flushed, and then the machine shuts down.
 func TestShutdownReportsStopsFlushesAndReleases(t *testing.T) {
 	m := start(t, []*corev1.Pod{pod("critical", shutdown.CriticalPriority, 30), pod("web", 0, 30), pod("short", 0, 1)}, func(m *machine, o *shutdown.Options) {
-		o.Periods = shutdown.Periods(40*s, 20*s) // nothing is unmounted when the time is over
+		o.Periods = shutdown.Periods(40*s, 20*s) // without waiting for unmounts after the period
 		o.FlushStatuses = func(context.Context) error {
-			m.say("flush")
+			m.record("flush")
 			assert.Equal(t, 1, m.logind.InhibitorCount())
 			return nil
 		}
 		o.AwaitUnmount = func(_ context.Context, pods []*corev1.Pod) error {
-			m.say("unmounted " + pods[0].Name)
+			m.record("unmounted " + pods[0].Name)
 			return nil
 		}
 	})
@@ -123,11 +123,11 @@ func TestShutdownReportsStopsFlushesAndReleases(t *testing.T) {
 	assert.False(t, m.ShuttingDown())
 	m.logind.Shutdown()
 	m.eventually(t, "released", func() bool { return m.logind.InhibitorCount() == 0 })
-	said := m.heard()
-	require.Len(t, said, 9)
-	assert.ElementsMatch(t, []string{"stop web 20s", "stop short 1s"}, said[2:4])
-	assert.Equal(t, []string{"Shutdown manager detected shutdown event", "not ready shutting down"}, said[:2])
-	assert.Equal(t, []string{"unmounted web", "stop critical 20s", "unmounted critical", "flush", "ended"}, said[4:])
+	calls := m.recorded()
+	require.Len(t, calls, 9)
+	assert.ElementsMatch(t, []string{"stop web 20s", "stop short 1s"}, calls[2:4])
+	assert.Equal(t, []string{"Shutdown manager detected shutdown event", "not ready shutting down"}, calls[:2])
+	assert.Equal(t, []string{"unmounted web", "stop critical 20s", "unmounted critical", "flush", "ended"}, calls[4:])
 	assert.True(t, m.ShuttingDown())
 
 	var state struct{ StartTime, EndTime time.Time }
@@ -143,46 +143,47 @@ func TestShutdownReportsStopsFlushesAndReleases(t *testing.T) {
 	assert.ErrorContains(t, m.Run(t.Context()), "second call of Run")
 }
 
-// A pod that does not stop delays the shutdown until the time of its group is over.
+// A pod that does not stop delays the shutdown until the end of its group's period.
 func TestSlowPodDelaysShutdownByItsGroupTime(t *testing.T) {
 	m := start(t, []*corev1.Pod{pod("slow", 0, 30), pod("critical", shutdown.CriticalPriority, 30)})
 	m.watching(t)
 	begin := time.Now()
 	m.logind.Shutdown()
 	m.eventually(t, "released", func() bool { return m.logind.InhibitorCount() == 0 })
-	assert.Equal(t, []string{"stop slow 2s", "error stop pod default/slow: context deadline exceeded", "stop critical 1s", "flush", "ended"}, m.heard()[2:])
+	assert.Equal(t, []string{"stop slow 2s", "error stop pod default/slow: context deadline exceeded", "stop critical 1s", "flush", "ended"}, m.recorded()[2:])
 	assert.GreaterOrEqual(t, time.Since(begin), 2*s)
 }
 
-// A canceled shutdown stops no further group, and the next one is delayed again, although the connection was lost in between.
+// After a canceled shutdown no further group is stopped. The next shutdown is delayed again, although the connection was
+// lost in between.
 func TestCanceledShutdownStopsNoFurtherGroup(t *testing.T) {
 	m := start(t, []*corev1.Pod{pod("slow", 0, 30), pod("critical", shutdown.CriticalPriority, 30)}, func(_ *machine, o *shutdown.Options) {
 		o.Periods = shutdown.Periods(60*s, s)
 	})
 	m.watching(t)
 	m.logind.Shutdown()
-	m.eventually(t, "stopping", func() bool { return len(m.heard()) == 3 })
+	m.eventually(t, "stopping", func() bool { return len(m.recorded()) == 3 })
 	m.logind.CloseConnections()
 	m.logind.CancelShutdown()
 	m.eventually(t, "canceled", func() bool { return !m.ShuttingDown() && m.logind.InhibitorCount() == 1 })
-	assert.NotContains(t, m.heard(), "stop critical 1s")
-	assert.NotContains(t, m.heard(), "ended")
-	assert.Contains(t, m.heard(), "Shutdown manager detected shutdown cancellation")
+	assert.NotContains(t, m.recorded(), "stop critical 1s")
+	assert.NotContains(t, m.recorded(), "ended")
+	assert.Contains(t, m.recorded(), "Shutdown manager detected shutdown cancellation")
 	close(m.slow)
 	m.watching(t)
 	m.logind.Shutdown()
 	m.eventually(t, "released", func() bool { return m.logind.InhibitorCount() == 0 })
-	assert.Contains(t, m.heard(), "stop critical 1s")
+	assert.Contains(t, m.recorded(), "stop critical 1s")
 }
 
-// An agent that starts during a shutdown stops the pods as well.
+// An agent that starts during a shutdown stops its pods too.
 func TestAgentStartedDuringShutdownStopsPods(t *testing.T) {
 	m := start(t, []*corev1.Pod{pod("web", 0, 30)}, func(m *machine, _ *shutdown.Options) { m.logind.Shutdown() })
-	m.eventually(t, "ended", func() bool { h := m.heard(); return len(h) > 0 && h[len(h)-1] == "ended" })
-	assert.Contains(t, m.heard(), "stop web 2s")
+	m.eventually(t, "ended", func() bool { h := m.recorded(); return len(h) > 0 && h[len(h)-1] == "ended" })
+	assert.Contains(t, m.recorded(), "stop web 2s")
 }
 
-// InhibitDelayMaxSec of logind is raised. If that has no effect, the error is reported and the attempt repeated.
+// The Inhibitor raises InhibitDelayMaxSec of logind. If that fails, it reports the error and retries.
 func TestInhibitDelayIsRaisedAndRetried(t *testing.T) {
 	m := start(t, nil, func(_ *machine, o *shutdown.Options) { o.Periods = shutdown.Periods(90*s, 10*s) })
 	m.watching(t)
@@ -194,14 +195,14 @@ func TestInhibitDelayIsRaisedAndRetried(t *testing.T) {
 		o.Periods = shutdown.Periods(90*s, 10*s)
 		m.logind.SetDenied("KillUnit", true)
 	})
-	m.eventually(t, "the error", func() bool { return len(m.heard()) > 0 })
+	m.eventually(t, "the error", func() bool { return len(m.recorded()) > 0 })
 	require.EqualError(t, m.WatchError(), "reload logind: Permission denied")
 	m.logind.SetDenied("KillUnit", false)
 	m.watching(t)
-	assert.Equal(t, []string{"error reload logind: Permission denied"}, m.heard())
+	assert.Equal(t, []string{"error reload logind: Permission denied"}, m.recorded())
 }
 
-// At its end Run releases the inhibitor. Errors of the functions in Options do not stop a shutdown.
+// Run releases the inhibitor when it returns. Errors of the functions in Options do not stop a shutdown.
 func TestErrorsDoNotStopShutdownAndRunReleasesInhibitor(t *testing.T) {
 	m := start(t, []*corev1.Pod{pod("web", 0, 1)}, func(m *machine, o *shutdown.Options) {
 		o.ReportNotReady = func(context.Context) error { return errors.New("no API server") }
@@ -211,9 +212,9 @@ func TestErrorsDoNotStopShutdownAndRunReleasesInhibitor(t *testing.T) {
 	m.watching(t)
 	m.logind.Shutdown()
 	m.eventually(t, "released", func() bool { return m.logind.InhibitorCount() == 0 })
-	assert.Contains(t, m.heard(), "error show the node as not ready: no API server")
-	assert.Contains(t, m.heard(), "error send the statuses of pods: no API server either")
-	assert.Contains(t, m.heard(), "stop web 1s")
+	assert.Contains(t, m.recorded(), "error show the node as not ready: no API server")
+	assert.Contains(t, m.recorded(), "error send the statuses of pods: no API server either")
+	assert.Contains(t, m.recorded(), "stop web 1s")
 	m.logind.CancelShutdown()
 	m.watching(t)
 	m.stop()

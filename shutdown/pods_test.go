@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
-// reconciler has pods and records evictions.
+// reconciler is a list of pods that records evictions.
 type reconciler struct {
 	pods    []lifecycle.PodState
 	evicted map[string]podstatus.Eviction
@@ -50,10 +50,10 @@ func TestNewForPodsStopsPodsThatHaveNotTerminated(t *testing.T) {
 	require.Equal(t, corev1.DisruptionTarget, e.Conditions[0].Type)
 	require.False(t, e.Temporary)
 	require.NoError(t, stop(t.Context(), static, time.Second))
-	require.True(t, r.evicted["static"].Temporary, "it is started again after the machine was")
+	require.True(t, r.evicted["static"].Temporary, "a static pod is evicted temporarily: it starts again after the reboot")
 
 	r.err = fmt.Errorf("evict: %w", cri.ErrNotFound)
-	require.NoError(t, stop(t.Context(), running, 0), "it has terminated meanwhile")
+	require.NoError(t, stop(t.Context(), running, 0), "a pod that has terminated is no error")
 	r.err = errors.New("hung")
 	require.EqualError(t, stop(t.Context(), running, 0), "hung")
 }
@@ -76,5 +76,5 @@ func TestAdmitRejectsPodsWhileTheMachineShutsDown(t *testing.T) {
 	err = inhibitor.Admit(t.Context(), static, nil)
 	require.EqualError(t, err, "the machine is shutting down")
 	_, ok = errors.AsType[*podstatus.Rejection](err)
-	require.False(t, ok, "a static pod waits")
+	require.False(t, ok, "a static pod is not rejected, but waits for the reboot")
 }
