@@ -15,7 +15,7 @@ import (
 
 // A saturated amount must not become zero, which means no limit, or negative.
 func TestValueSaturatesAtInt64(t *testing.T) {
-	for text, want := range map[string][2]int64{ // units, millis
+	for text, want := range map[string][2]int64{ // units, thousandths
 		"0":                    {0, 0},
 		"1m":                   {1, 1},
 		"1500m":                {2, 1500},

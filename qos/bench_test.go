@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// usualPods returns pods as they run on nodes: web servers, a database, a job, a pod with a sidecar, and one without requests.
+// usualPods returns typical pods: web servers, a database, a job, a pod with a sidecar, and one without requests.
 func usualPods() map[string]*corev1.Pod {
 	sidecar := podOf(container([]string{"app", "cpu=500m", "memory=512Mi"}))
 	sidecar.Spec.InitContainers = []corev1.Container{
@@ -35,7 +35,7 @@ func usualPods() map[string]*corev1.Pod {
 	}
 }
 
-// numberFuncs are the functions of a pod that return no map.
+// numberFuncs are the functions of a pod that return a number.
 var numberFuncs = map[string]func(*corev1.Pod) int64{
 	"Class":         func(p *corev1.Pod) int64 { return int64(len(qos.Class(p))) },
 	"StatusClass":   func(p *corev1.Pod) int64 { return int64(len(qos.StatusClass(p))) },
@@ -58,7 +58,7 @@ func TestNumberFunctionsDoNotAllocate(t *testing.T) {
 	for name, number := range numberFuncs {
 		for kind, pod := range usualPods() {
 			if kind == "fractions" && (name == "MemoryRequest" || name == "MemoryLimit") {
-				continue // a total with a fraction of a binary unit is a big number
+				continue // a sum with a fraction of a binary unit is a big number, which allocates
 			}
 			allocs := testing.AllocsPerRun(100, func() { sink = number(pod) })
 			assert.Zero(t, allocs, "%s of a %s pod", name, kind)

@@ -198,7 +198,7 @@ func TestPodResources(t *testing.T) {
 	assert.Equal(t, cgroups.PodResources{QOS: cgroups.BestEffort}, qos.PodResources(pod, qos.Node{}))
 
 	pod.Status.QOSClass = corev1.PodQOSGuaranteed
-	assert.Equal(t, cgroups.Guaranteed, qos.PodResources(pod, qos.Node{}).QOS, "the class of the status")
+	assert.Equal(t, cgroups.Guaranteed, qos.PodResources(pod, qos.Node{}).QOS, "the QoS class of the status is used")
 }
 
 func TestMemoryProtectionSumsRequestsByClass(t *testing.T) {
@@ -221,7 +221,7 @@ func TestMemoryProtectionSumsRequestsByClass(t *testing.T) {
 			root:      cgroups.Resources{MemoryMin: new(int64(8 * mib)), MemoryLow: new(int64(4 * mib))},
 			burstable: cgroups.Resources{MemoryLow: new(int64(4 * mib))},
 		},
-		"cgroup v1 cannot": {node: qos.Node{Reservation: qos.TieredReservation, CgroupV1: true}},
+		"cgroup v1 has no protection": {node: qos.Node{Reservation: qos.TieredReservation, CgroupV1: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, burstable := qos.MemoryProtection(pods, c.node)
@@ -231,7 +231,8 @@ func TestMemoryProtectionSumsRequestsByClass(t *testing.T) {
 	}
 }
 
-// On a machine without a hugetlb cgroup no limit is sent, also none of zero, and what the machine does not have is still refused.
+// On a machine without a hugetlb controller no limit is set, not even of zero. A page size that the machine does not have is
+// still rejected.
 func TestContainerResourcesOmitsHugepagesWithoutController(t *testing.T) {
 	n := v1
 	n.HugepageSizes, n.NoHugetlbController = []string{"2MB", "1GB"}, true

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// FuzzPod compares the answers for a pod that is made of the input with those of a naive twin, which works on
-// fractions and maps of them. The pod must stay as it was.
+// FuzzPod compares the results for a pod built from the input with independent implementations, which use maps of fractions.
+// The pod must not be modified.
 func FuzzPod(f *testing.F) {
 	f.Add([]byte("requests and limits of a pod with init containers and sidecars"))
 	f.Add([]byte{})
@@ -33,7 +33,7 @@ func FuzzPod(f *testing.F) {
 		pod := m.pod()
 		before := pod.DeepCopy()
 		compare(t, pod)
-		require.True(t, sameText(t, before, pod), "the pod has changed")
+		require.True(t, sameText(t, before, pod), "the pod is not modified")
 	})
 }
 
@@ -65,7 +65,7 @@ func compare(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// What is returned may be changed without a trace in the pod, even where a quantity is too big for an int64.
+// Modifying a returned list does not modify the pod, even if a quantity is too big for an int64.
 func TestRequestsAndLimitsShareNoMemoryWithPod(t *testing.T) {
 	pod := podOf(container([]string{"a", "cpu=1.5Gi/1.5Gi", "example.com/x=100000E/100000E"}))
 	pod.Spec.InitContainers = []corev1.Container{container([]string{"i", "cpu=2.5Gi/2.5Gi"})}
@@ -100,7 +100,7 @@ func sameText(t *testing.T, a, b *corev1.Pod) bool {
 	return string(x) == string(y)
 }
 
-// maker makes a pod of bytes, and of zeros once there are no more.
+// maker builds a pod from bytes, followed by zeros.
 type maker []byte
 
 func (m *maker) pick(n int) int {
@@ -118,7 +118,7 @@ func (m *maker) quantity() resource.Quantity {
 		"100E", "12345678901234567890123", "1e3", "1k", "0m", "3.3Ki", "999999999999m", "1e40",
 	}
 	q := resource.MustParse(texts[m.pick(len(texts))])
-	for range m.pick(4) / 3 { // sums are kept in another form than what is parsed
+	for range m.pick(4) / 3 { // sums have another internal representation than parsed quantities
 		q.Add(q.DeepCopy())
 	}
 	return q
@@ -167,7 +167,7 @@ func (m *maker) pod() *corev1.Pod {
 	return pod
 }
 
-// rat is the value of a quantity as a fraction, read from its text.
+// rat returns the value of a quantity as a fraction, parsed from its text.
 func rat(q resource.Quantity) *big.Rat {
 	r, ok := new(big.Rat).SetString(q.AsDec().String())
 	if !ok {
@@ -176,7 +176,7 @@ func rat(q resource.Quantity) *big.Rat {
 	return r
 }
 
-// roundUp returns q in units of 1/units, at most the largest int64.
+// roundUp returns q in units of 1/units, rounded up, at most the largest int64.
 func roundUp(q resource.Quantity, units int64) int64 {
 	r := rat(q.DeepCopy())
 	r.Mul(r, new(big.Rat).SetInt64(units))

@@ -66,7 +66,7 @@ func (s *scenario) line(t *testing.T, where, line string, f []string) {
 	if question, want, ok := strings.Cut(line, "->"); ok {
 		args := strings.Fields(question)
 		answer, known := queries[args[0]]
-		require.True(t, known, "%s: no question %q", where, args[0])
+		require.True(t, known, "%s: unknown query %q", where, args[0])
 		assert.Equal(t, strings.TrimSpace(want), answer(s, args[1:]), "%s: %s: %s", where, s.title, question)
 		return
 	}
