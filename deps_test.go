@@ -14,9 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/repocheck"
 )
 
-// policy says who may import whom. A new package needs a line here; the form is in the documentation of
-// repocheck.Policy. "max" is the number of third-party packages, golang.org/x/sys apart, that a program gets by
-// importing the package: zero is a promise, the others are what was measured and a little room.
+// policy is the list of permitted imports. A new package needs a line here; the documentation of repocheck.Policy has the
+// form. "max" is the number of third-party packages, without golang.org/x/sys, that a program links by importing the
+// package: zero is a promise, other numbers are the measured ones and a reserve.
 const policy = `
 SYS     = golang.org/x/sys/...
 API     = k8s.io/api/... k8s.io/apimachinery/...

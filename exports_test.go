@@ -11,11 +11,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/repocheck"
 )
 
-// Every exported name has a user whom a reader can look at: see repocheck.UnusedExports.
+// Every exported name is used by an example or another area, so that readers find a use of it: see repocheck.UnusedExports.
 func TestExportedNamesAreUsed(t *testing.T) {
 	unused, err := repocheck.UnusedExports(t.Context(), ".")
 	require.NoError(t, err)
 	for _, name := range unused {
-		t.Errorf("%s: no example, no Example and no other area uses it: unexport it, remove it, or show who needs it", name)
+		t.Errorf("%s: no example and no other area uses it: unexport it, remove it, or add an example", name)
 	}
 }

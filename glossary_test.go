@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/repocheck"
 )
 
-// glossary has words that this repository once had for what Kubernetes has a word for. Whoever knows Kubernetes must look
-// nothing up. The form is in the documentation of repocheck.Glossary.
+// glossary maps words that this repository once used to the terms of Kubernetes. The documentation of repocheck.Glossary has
+// the form.
 const glossary = `
 # Predicates.
 (tell|say)s? whether                       => reports whether
@@ -50,5 +50,5 @@ random walks?                              => random-operations test
 func TestGlossary(t *testing.T) {
 	g, err := repocheck.ParseGlossary(glossary)
 	require.NoError(t, err)
-	report(t, g.Check(load(t), "glossary_test.go", "CHANGELOG.md")) // which has the names that were
+	report(t, g.Check(load(t), "glossary_test.go", "CHANGELOG.md")) // CHANGELOG.md contains renamed names
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/repocheck"
 )
 
-// sizes limits the lines of a file: see repocheck.Sizes. A file that reaches its limit mostly has two ideas in it.
+// sizes limits the lines of a file: see repocheck.Sizes. A file that reaches its limit usually serves two purposes.
 const sizes = `
 file:       400
 test file:  500
@@ -37,9 +37,9 @@ func TestSizes(t *testing.T) {
 	report(t, s.Check(load(t)))
 }
 
-// Package agent connects engines, and decides nothing. A rule of a node that is written there can be used by no program that wires the engines
-// itself, and is tested only with a whole node. Code that does not fit into these lines mostly is such a rule: it belongs into the package of its
-// engine.
+// Package agent only connects engines. A rule of a node in package agent could not be used by programs that connect the
+// engines themselves, and only a test with a whole node would cover it. Code beyond this limit usually is such a rule and
+// belongs into the package of its engine.
 func TestAgentOnlyWires(t *testing.T) {
 	const limit = 1500
 	lines := 0
@@ -52,10 +52,11 @@ func TestAgentOnlyWires(t *testing.T) {
 	assert.LessOrEqual(t, lines, limit, "package agent has %d lines, not at most %d", lines, limit)
 }
 
-// maxPackageComment bounds the lines of a package comment. Longer text belongs into an Example, DECISIONS.md or ARCHITECTURE.md.
+// maxPackageComment limits the lines of a package comment. Longer text belongs into an Example, DECISIONS.md or
+// ARCHITECTURE.md.
 const maxPackageComment = 60
 
-// A package comment is read in one sitting. The map in doc.go has a line for each package instead.
+// A package comment is short enough to be read at once. The map in doc.go has a line for each package.
 func TestPackageCommentsAreShort(t *testing.T) {
 	checked := 0
 	for _, f := range load(t).Files {
@@ -69,12 +70,12 @@ func TestPackageCommentsAreShort(t *testing.T) {
 	assert.Greater(t, checked, 100)
 }
 
-// The program in README.md is vetted as it stands, in a directory of its own.
+// The program in README.md is vetted unchanged, in a directory of its own.
 func TestQuickStart(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	_, program, found := strings.Cut(string(readme), "```go\n")
-	require.True(t, found, "no Go program in README.md")
+	require.True(t, found, "README.md must contain a Go program")
 	program, _, _ = strings.Cut(program, "```")
 	file := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
@@ -83,10 +84,11 @@ func TestQuickStart(t *testing.T) {
 	assert.NoError(t, err, string(out))
 }
 
-// maxPublicPackages bounds the packages that other modules can import: each is a promise, and a line that a stranger reads on the map.
+// maxPublicPackages limits the packages that other modules can import: each package is a promise and a line on the map in
+// doc.go.
 const maxPublicPackages = 60
 
-// Every package that can be imported is on the map.
+// Every package that other modules can import is on the map in doc.go.
 func TestPackagesAreListed(t *testing.T) {
 	mapped, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
@@ -97,8 +99,9 @@ func TestPackagesAreListed(t *testing.T) {
 	}
 }
 
-// Keeps the race detector of Go 1.26 from ending the tests of a package now and then: it crashes when timers of a synctest bubble fire on
-// several processors (golang/go#78156), so that packages that have bubbles test on one, but for conformance, which is not tested with it.
+// Tests of packages with synctest bubbles run on one processor: the race detector of Go 1.26 sometimes crashes when timers
+// of a bubble fire on several processors (golang/go#78156). conformance is excluded, because it is not tested with the race
+// detector.
 func TestBubblesHaveOneProcessor(t *testing.T) {
 	bubbles, one := map[string]bool{}, map[string]bool{}
 	err := filepath.WalkDir(".", func(path string, e os.DirEntry, err error) error {
