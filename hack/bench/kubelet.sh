@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Builds the kubelet that the benchmark compares with, from the public Go modules: hack/bench/kubelet.sh [DIR]
-# DIR (default .lab of the checkout) gets kubelet/ (a scratch module, kept so that a second run takes seconds) and
-# bin/kubelet. Nothing of this enters go.mod: the kubelet is measured from outside, never imported.
+# It writes kubelet/ (a scratch module, kept so that a second run takes seconds) and bin/kubelet into DIR (default .lab of the
+# checkout). No go.mod of this repository changes: the kubelet is measured from outside, never imported.
 set -euo pipefail
 
 version=${KUBELET_VERSION:-v1.37.1}
@@ -31,8 +31,8 @@ go 1.26.0
 require k8s.io/kubernetes $version
 MOD
 
-# k8s.io/kubernetes replaces its staging modules by local directories, and replacements are not inherited: each is
-# pinned here to the tag that was published with the release.
+# k8s.io/kubernetes replaces its staging modules by local directories. A module that requires it does not inherit these
+# replacements: pin each staging module to the tag that was published with the release.
 gomod=$(go mod download -json "k8s.io/kubernetes@$version" | sed -n 's/^\s*"GoMod": "\(.*\)",*$/\1/p')
 go mod edit -json "$gomod" | sed -n 's/^\s*"Path": "\.\/staging\/src\/\(.*\)",*$/\1/p' | sort -u |
 	while read -r module; do

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each command reads flags of its own, and an error names what is missing or unknown.
+// Each command has its own flags, and an error names the missing or unknown flag.
 func TestRunSelectsCommand(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                       "usage: bench static|cluster|api",

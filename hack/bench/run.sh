@@ -4,15 +4,15 @@
 
 # Measures examples/agent on the lab, which has to be up: hack/bench/run.sh static|cluster|api [FLAG OF bench COMMAND]...
 # KUBELET=path measures that kubelet, too (hack/bench/kubelet.sh builds one).
-# static: AGENTS="NAME=PATH ..." measures other builds of examples/agent, such as that of an earlier commit, as far as they read the configuration
+# static: AGENTS="NAME=PATH ..." also measures other builds of examples/agent, such as an earlier commit, if they accept the configuration
 # below. VM=uml or VM=qemu measures in the kernel of hack/vm, which has cgroup v2, on a lab of its own.
-# cluster: FLOOR=none leaves bare CRI calls out.
+# cluster: FLOOR=none does not measure bare CRI calls.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 command=${1:?"usage: hack/bench/run.sh static|cluster|api [FLAG]..."}
 shift
 
-# build DIR builds examples/agent and bench into DIR, as they would be shipped.
+# build DIR builds examples/agent and bench into DIR with release flags.
 build() {
 	CGO_ENABLED=0 go build -tags=grpcnotrace -trimpath -ldflags='-s -w' -o "$1/agent" ./examples/agent
 	CGO_ENABLED=0 go build -C hack/bench -tags=grpcnotrace -trimpath -ldflags='-s -w' -o "$(cd "$1" && pwd)/bench" .
@@ -44,14 +44,14 @@ clean_up() {
 }
 
 bench_static() {
-	# User Mode Linux names no clock speed, and a kubelet does not start without one.
+	# User Mode Linux reports no clock speed, and a kubelet does not start without one.
 	if [ -n "${IN_TEST_VM:-}" ] && ! grep -q '^cpu MHz' /proc/cpuinfo; then
 		cpuinfo=$(mktemp)
 		sed 's/^\(bogomips.*\)/cpu MHz\t\t: 2000.000\n\1/' /proc/cpuinfo >"$cpuinfo"
 		mount --bind "$cpuinfo" /proc/cpuinfo
 	fi
 	set_up
-	# Pods get cgroups, no image is removed however full the disk is, and a log of every status is not measured.
+	# Pods get cgroups, images are never removed because of a full disk, and the agent does not log every status.
 	cat >"$work/agent.yaml" <<-YAML
 	apiVersion: kubelet.config.k8s.io/v1beta1
 	kind: KubeletConfiguration

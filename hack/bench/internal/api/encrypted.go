@@ -84,8 +84,8 @@ func join(client net.Conn, target string) {
 	up.Wait()
 }
 
-// through returns the URL of the proxy for a URL of the runtime.
-func (e *encrypted) through(location string, err error) (string, error) {
+// proxyURL returns the URL of the proxy for a URL of the runtime.
+func (e *encrypted) proxyURL(location string, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}
@@ -101,11 +101,11 @@ func (e *encrypted) through(location string, err error) (string, error) {
 }
 
 func (e *encrypted) exec(ctx context.Context, stdin bool, command ...string) (string, error) {
-	return e.through(e.way.exec(ctx, stdin, command...))
+	return e.proxyURL(e.way.exec(ctx, stdin, command...))
 }
 
 func (e *encrypted) forward(ctx context.Context) (string, error) {
-	return e.through(e.way.forward(ctx))
+	return e.proxyURL(e.way.forward(ctx))
 }
 
 // selfSigned returns a self-signed certificate.

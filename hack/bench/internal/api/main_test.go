@@ -47,7 +47,7 @@ func TestPrint(t *testing.T) {
 	require.Equal(t, []string{"-", "10.000", "-1.000", "-", "-", "-"}, lines[logCPU])
 }
 
-// A log has whole lines, and less than all of it is an error.
+// writeLog writes complete lines, and drain returns an error for a log that is shorter than expected.
 func TestLog(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -86,8 +86,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// cgroup makes the cgroup of the agent's pods, which has the name of the lab.
-func cgroup(t *testing.T, l *lab.Lab) string {
+// createCgroup creates the cgroup for the pods of the agent, named after the lab, and removes it at the end of the test.
+func createCgroup(t *testing.T, l *lab.Lab) string {
 	t.Helper()
 	whole, err := driver.Open(t.Context(), driver.Options{})
 	require.NoError(t, err)
@@ -103,7 +103,7 @@ func cgroup(t *testing.T, l *lab.Lab) string {
 	return "/" + string(root)
 }
 
-// A whole small run has all figures of both and of the floor, and leaves nothing behind.
+// A small run yields all figures of agent, kubelet and floor, and leaves no containers, sandboxes or files.
 func TestClusterBenchAPI(t *testing.T) {
 	if os.Getenv(controlplane.RequiredEnv) != "required" {
 		t.Skipf("programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
@@ -114,7 +114,7 @@ func TestClusterBenchAPI(t *testing.T) {
 	built, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", built)
 	o := options{
-		endpoint: l.Endpoint(), image: lab.BusyboxImage, agent: agent, cgroupRoot: cgroup(t, l), kubelet: filepath.Join(bin, "kubelet"), pods: 2, log: 8, scrapes: 3,
+		endpoint: l.Endpoint(), image: lab.BusyboxImage, agent: agent, cgroupRoot: createCgroup(t, l), kubelet: filepath.Join(bin, "kubelet"), pods: 2, log: 8, scrapes: 3,
 		execs: 4, parallel: 4, idle: 4, repeat: 1, settle: time.Second, rest: time.Second, monitored: time.Second, limit: 2 * time.Minute, grace: 10 * time.Second,
 		json: filepath.Join(t.TempDir(), "out.json"),
 	}
@@ -139,7 +139,7 @@ func TestClusterBenchAPI(t *testing.T) {
 			assert.Positive(t, f.Values[m], "%s: %s", f.Subject, m)
 		}
 	}
-	require.Eventually(t, func() bool { // the last shim takes a moment to end
+	require.Eventually(t, func() bool { // the last shim exits a little later
 		left, err := l.Leftovers(t.Context())
 		return err == nil && len(left) == 0
 	}, time.Minute, 50*time.Millisecond)

@@ -43,14 +43,14 @@ const (
 // floorName is the subject of the runtime itself.
 const floorName = "floor"
 
-// pages returns the metrics pages to scrape, which agent and kubelet both have.
+// pages returns the metrics pages to scrape. Agent and kubelet serve all of them.
 func pages() []string {
 	return []string{"/metrics", "/metrics/cadvisor", "/metrics/resource", "/metrics/probes", "/stats/summary", "/pods"}
 }
 
 func scrapeCPU(page string) metric { return metric("scrape of " + page + ": CPU, ms") }
 
-// floorMetrics returns the metrics that the floor has too.
+// floorMetrics returns the metrics that are measured for the floor, too.
 func floorMetrics() []metric {
 	return []metric{logSpeed, execP50, execP99, manyP50, manyP99, forwardSpeed, forwardTLS, outputSpeed, outputTLS}
 }
@@ -101,5 +101,5 @@ func printTable(out io.Writer, all []figures) {
 		}
 		fmt.Fprintln(table)
 	}
-	_ = table.Flush() // to a terminal or a file of the caller's
+	_ = table.Flush() // out is a terminal or a file of the caller
 }

@@ -53,7 +53,7 @@ func (t *trial) spent(do func() error) (wall, cpu float64, err error) {
 	return wall, (after - before).Seconds() - t.atRest*wall, errors.Join(err, cpuErr)
 }
 
-// line is one of the log: its head in the file, and the 100 bytes and their end that a client gets.
+// A line of the log has lineHead in the file, and then 100 bytes and a newline, which a client receives.
 const (
 	lineHead = "2026-01-02T03:04:05.123456789Z stdout F "
 	lineSize = 101
@@ -137,8 +137,8 @@ func execTrue(ctx context.Context, w way) (float64, error) {
 	return time.Since(began).Seconds(), err
 }
 
-// manyTrue returns the seconds of each of n execs, with up to parallel at a time. After an error it starts no more.
-func manyTrue(ctx context.Context, w way, n, parallel int) ([]float64, error) {
+// execTrueTimes returns the seconds of each of n execs, with up to parallel at a time. After an error it starts no more.
+func execTrueTimes(ctx context.Context, w way, n, parallel int) ([]float64, error) {
 	var next atomic.Int64
 	took, errs := make([]float64, n), make([]error, parallel)
 	ctx, end := context.WithCancel(ctx)
@@ -171,13 +171,13 @@ func (t *trial) execs(ctx context.Context) error {
 		var floor, agent []float64
 		var spent float64
 		for range turns {
-			took, err := manyTrue(ctx, t.bare, n, one.parallel)
+			took, err := execTrueTimes(ctx, t.bare, n, one.parallel)
 			if err != nil {
 				return fmt.Errorf("floor: %w", err)
 			}
 			floor = append(floor, took...)
 			_, cpu, err := t.spent(func() error {
-				took, err = manyTrue(ctx, t.served, n, one.parallel)
+				took, err = execTrueTimes(ctx, t.served, n, one.parallel)
 				return err
 			})
 			if err != nil {
@@ -205,20 +205,20 @@ func (t *trial) forward(ctx context.Context) error {
 	var server sync.WaitGroup
 	server.Go(func() {
 		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-			_, _ = io.CopyN(c, zeros{}, size) // who reads sees that some is missing
+			_, _ = io.CopyN(c, zeros{}, size) // the reader detects that bytes are missing
 			_ = c.Close()
 		}
 	})
 	defer server.Wait()
 	defer l.Close()
 	port := l.Addr().(*net.TCPAddr).Port
-	return t.bulk(size, forwardSpeed, forwardTLS, forwardCPU, func(w way) error { return forwarded(ctx, w, port, size, t.limit) })
+	return t.bulk(size, forwardSpeed, forwardTLS, forwardCPU, func(w way) error { return drainForward(ctx, w, port, size, t.limit) })
 }
 
 // output measures a command that writes to its session.
 func (t *trial) output(ctx context.Context) error {
 	size := int64(t.log) * mib
-	return t.bulk(size, outputSpeed, outputTLS, outputCPU, func(w way) error { return wrote(ctx, w, size, t.limit) })
+	return t.bulk(size, outputSpeed, outputTLS, outputCPU, func(w way) error { return drainOutput(ctx, w, size, t.limit) })
 }
 
 // bulk measures a session that carries size bytes: at the runtime, at the runtime through a proxy with TLS, and at the agent.
@@ -246,8 +246,8 @@ func (t *trial) bulk(size int64, plain, withTLS, cpuTime metric, carry func(way)
 	return err
 }
 
-// wrote reads all output of a command.
-func wrote(ctx context.Context, w way, size int64, limit time.Duration) error {
+// drainOutput reads all output of a command.
+func drainOutput(ctx context.Context, w way, size int64, limit time.Duration) error {
 	ctx, end := context.WithTimeout(ctx, limit)
 	defer end()
 	url, err := w.exec(ctx, false, "dd", "if=/dev/zero", "bs=65536", "count="+strconv.FormatInt(size/(64<<10), 10))
@@ -272,9 +272,9 @@ func (zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// forwarded reads all data, but does not wait for the end: containerd waits a second for the other direction before it passes
+// drainForward reads all data, but does not wait for the end: containerd waits a second for the other direction before it passes
 // the end on.
-func forwarded(ctx context.Context, w way, port int, size int64, limit time.Duration) error {
+func drainForward(ctx context.Context, w way, port int, size int64, limit time.Duration) error {
 	ctx, end := context.WithTimeout(ctx, limit)
 	defer end()
 	url, err := w.forward(ctx)

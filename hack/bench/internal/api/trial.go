@@ -25,7 +25,7 @@ import (
 
 const (
 	nodeName = "api"
-	mainPod  = "main" // what requests are for
+	mainPod  = "main" // pod that receives the requests
 )
 
 // subject is an agent to measure: its name, and how to start its process with or without its server.
@@ -52,7 +52,7 @@ func (t *trial) startAgent(server bool) (*process.Process, error) {
 	return process.StartAgent(t.agent, t.dir, map[string]any{
 		"nodeName": nodeName, "nodeIPs": []string{"127.0.0.1"}, "containerRuntimeEndpoint": t.endpoint, "staticPodPath": t.manifests,
 		"cgroupRoot": t.cgroupRoot, "rootDir": filepath.Join(t.dir, "state"), "podLogsDir": filepath.Join(t.dir, "logs"), "containerLogMaxSize": "1Ti",
-		"maxPods": t.pods + 10, "logLevel": "WARN", "imageGCHighThresholdPercent": 100, // images stay, however full the disk is
+		"maxPods": t.pods + 10, "logLevel": "WARN", "imageGCHighThresholdPercent": 100, // never remove images because of a full disk
 		"enableServer": server, "address": "127.0.0.1", "port": t.port, "authorization": map[string]any{"mode": "AlwaysAllow"},
 		"authentication": map[string]any{"anonymous": map[string]any{"enabled": true}},
 	})
@@ -81,11 +81,11 @@ func (b *bench) measure(ctx context.Context, s subject, repeat int) (err error) 
 	if err := os.MkdirAll(t.manifests, 0o755); err != nil {
 		return err
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableCompression: true} // the certificate is of its own making
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableCompression: true} // the certificate is self-signed
 	defer transport.CloseIdleConnections()
 	t.served.client = &http.Client{Transport: transport}
 	defer func() {
-		err = errors.Join(err, t.leave(context.WithoutCancel(ctx)))
+		err = errors.Join(err, t.cleanUp(context.WithoutCancel(ctx)))
 		b.all = append(b.all, t.floor, t.figures)
 	}()
 	for i := range b.pods {
@@ -228,8 +228,8 @@ func (t *trial) poll(ctx context.Context, check func() error) error {
 	}
 }
 
-// leave makes the agent stop the pods, stops the agent, and removes remaining pods.
-func (t *trial) leave(ctx context.Context) error {
+// cleanUp makes the agent stop the pods, stops the agent, and removes remaining pods.
+func (t *trial) cleanUp(ctx context.Context) error {
 	files, err := filepath.Glob(filepath.Join(t.manifests, "*.json"))
 	for _, file := range files {
 		err = errors.Join(err, os.Remove(file))

@@ -112,9 +112,9 @@ func (l load) deletePods(ctx context.Context) error {
 	return l.client.Do(ctx, http.MethodDelete, l.path("/pods"), nil, nil)
 }
 
-// leave deletes services, namespace and node. The controller manager deletes remaining objects of the namespace. Services are
+// cleanUp deletes services, namespace and node. The controller manager deletes remaining objects of the namespace. Services are
 // deleted one by one, because one request for ten thousand exceeds its time limit.
-func (l load) leave(ctx context.Context, services int) error {
+func (l load) cleanUp(ctx context.Context, services int) error {
 	gone := each(ctx, services, func(i int) error {
 		return notFound(l.client.Do(ctx, http.MethodDelete, l.path(fmt.Sprintf("/services/s%d", i)), nil, nil))
 	})

@@ -32,11 +32,12 @@ type options struct {
 	repeat                     int
 	settle, rest, limit, grace time.Duration
 	json                       string
-	hurry                      bool // the kernel keeps what it has cached
+	hurry                      bool // keep the kernel's caches between trials
 }
 
-// Run measures by the command line args, without the name of the program, and prints the figures to out. The floor is measured by the same
-// program in a process of its own, so that its figures are not those of a process that has done other work.
+// Run runs the measurements that the command line args (without the name of the program) select, and prints the figures to
+// out. The floor is measured in a separate process of the same program, so that earlier work of this process does not affect
+// it.
 func Run(ctx context.Context, args []string, out io.Writer) error {
 	var o options
 	flags := flag.NewFlagSet("bench cluster", flag.ContinueOnError)
@@ -89,7 +90,7 @@ func measure(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if o.bin, err = filepath.Abs(o.bin); err != nil { // its programs run elsewhere
+	if o.bin, err = filepath.Abs(o.bin); err != nil { // the programs of the control plane run elsewhere
 		return err
 	}
 	b := &bench{options: o, out: out}
@@ -155,6 +156,6 @@ func (o options) subjects() (list []subject, err error) {
 	return list, nil
 }
 
-// gap returns the random time between two kills, so that an agent that polls every second does not meet them always at the
-// same moment of its period.
+// gap returns the random time between two kills. A fixed gap would always kill at the same point of the period of a polling
+// agent.
 func gap() time.Duration { return time.Second + rand.N(2*time.Second) }

@@ -22,8 +22,8 @@ func (b *bench) startAgent(node, kubeconfig, dir string) (*process.Process, erro
 	return process.StartAgent(b.agent, dir, map[string]any{
 		"nodeName": node, "kubeconfig": kubeconfig, "nodeIPs": []string{b.address}, "containerRuntimeEndpoint": b.endpoint, "cgroupRoot": b.cgroupRoot,
 		"rootDir": filepath.Join(dir, "state"), "podLogsDir": filepath.Join(dir, "logs"), "maxPods": b.pods + 10, "logLevel": "WARN",
-		"imageGCHighThresholdPercent": 100,   // images stay, however full the disk is
-		"enableServer":                false, // as for the kubelet: bench api measures that
+		"imageGCHighThresholdPercent": 100,   // never remove images because of a full disk
+		"enableServer":                false, // as for the kubelet: only bench api measures the HTTP server
 	})
 }
 

@@ -61,7 +61,7 @@ type figures struct {
 	Repeat  int                `json:"repeat"`
 	Values  map[metric]float64 `json:"values"`
 	Bound   map[string]int     `json:"bound,omitempty"` // requests while pods were bound, by verb and resource
-	Rest    map[string]int     `json:"rest,omitempty"`  // the same at rest
+	Rest    map[string]int     `json:"rest,omitempty"`  // requests at rest, by verb and resource
 }
 
 func (f *figures) add(m metric, value float64) { f.Values[m] = value }
@@ -137,7 +137,7 @@ func printTable(out io.Writer, all []figures) {
 		agent := stat.Quantile(values["agent"][m], 0.5)
 		fmt.Fprintf(table, "%s\t%s\t\n", stat.Cell(agent/stat.Quantile(values["kubelet"][m], 0.5)), stat.Cell(agent/stat.Quantile(values[floorName][m], 0.5)))
 	}
-	_ = table.Flush() // to a terminal or a file of the caller's
+	_ = table.Flush() // out is a terminal or a file of the caller
 	for _, f := range all {
 		for _, r := range []struct {
 			when  string

@@ -31,13 +31,13 @@ type trial struct {
 	*process.Process
 	load    load // node and namespace
 	figures figures
-	made    int // services, or fewer
+	made    int // number of services that could be created
 
 	watcher *watcher
 	deaths  *deaths
 
 	mu     sync.Mutex // guards failed
-	failed error      // of what watches
+	failed error      // of the goroutines that watch
 }
 
 // measure takes the figures of one agent as the named node, and cleans up afterwards.
@@ -46,7 +46,7 @@ func (b *bench) measure(ctx context.Context, s subject, node string) (f figures,
 		bench: b, load: load{b.plane.Admin(), node, b.image}, figures: figures{Subject: s.name, Values: map[metric]float64{}},
 		watcher: newWatcher(), deaths: &deaths{at: map[string]time.Time{}},
 	}
-	if err := b.calm(); err != nil {
+	if err := b.freeCgroups(); err != nil {
 		return t.figures, err
 	}
 	dir := filepath.Join(b.work, node)
@@ -69,7 +69,7 @@ func (b *bench) measure(ctx context.Context, s subject, node string) (f figures,
 	wg.Go(func() { t.fail(t.watcher.run(watching, b.plane.Admin(), node)) })
 	wg.Go(func() { t.fail(t.deaths.record(watching, b.runtime)) })
 	defer func() {
-		err = errors.Join(err, t.leave(context.WithoutCancel(ctx)))
+		err = errors.Join(err, t.cleanUp(context.WithoutCancel(ctx)))
 		end()
 		wg.Wait()
 		f = t.figures
@@ -86,8 +86,8 @@ func (b *bench) measure(ctx context.Context, s subject, node string) (f figures,
 	return t.figures, nil
 }
 
-// calm makes the kernel free the memory cgroups of removed pods, which would slow down the next measurement.
-func (b *bench) calm() error {
+// freeCgroups makes the kernel free the memory cgroups of removed pods, which would slow down the next measurement.
+func (b *bench) freeCgroups() error {
 	if b.hurry {
 		return nil
 	}
@@ -262,11 +262,11 @@ func (t *trial) serve(ctx context.Context) error {
 	return err
 }
 
-// leave removes the pods, the node and the remains of the agent, and stops the agent.
-func (t *trial) leave(ctx context.Context) error {
+// cleanUp removes the pods, the node and the remains of the agent, and stops the agent.
+func (t *trial) cleanUp(ctx context.Context) error {
 	err := t.load.deletePods(ctx)
 	if err == nil && t.alive() == nil {
 		err = t.watcher.await(ctx, t.limit, "all pods are removed", t.alive, func() bool { return len(t.watcher.now) == 0 })
 	}
-	return errors.Join(err, t.Stop(t.grace), t.runtime.RemovePods(ctx, nil), t.load.leave(ctx, t.made))
+	return errors.Join(err, t.Stop(t.grace), t.runtime.RemovePods(ctx, nil), t.load.cleanUp(ctx, t.made))
 }

@@ -22,10 +22,10 @@ import (
 
 // watcher records when a watch of the API server reported each state.
 type watcher struct {
-	mu      sync.Mutex             // guards what follows
-	now     map[string]*corev1.Pod // as they are
-	running map[string]time.Time   // by pod: when it was first told to run
-	died    map[string]time.Time   // by ID of a container, with its type: when its death was first told
+	mu      sync.Mutex             // guards the fields below
+	now     map[string]*corev1.Pod // current pods
+	running map[string]time.Time   // by pod name: first status with phase Running
+	died    map[string]time.Time   // by container ID with its scheme: first status with its termination
 }
 
 func newWatcher() *watcher {
@@ -45,7 +45,7 @@ func (w *watcher) run(ctx context.Context, client *controlplane.Client, namespac
 				return fmt.Errorf("watch pods: %s", e.Object)
 			}
 			version = pod.ResourceVersion
-			w.note(e.Type, &pod, at)
+			w.recordEvent(e.Type, &pod, at)
 			return nil
 		})
 		if !errors.Is(err, io.EOF) {
@@ -57,8 +57,8 @@ func (w *watcher) run(ctx context.Context, client *controlplane.Client, namespac
 	}
 }
 
-// note records an event.
-func (w *watcher) note(kind string, pod *corev1.Pod, at time.Time) {
+// recordEvent records an event.
+func (w *watcher) recordEvent(kind string, pod *corev1.Pod, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now[pod.Name] = pod

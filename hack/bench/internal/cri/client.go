@@ -37,7 +37,7 @@ const (
 	LabelContainer    = "io.kubernetes.container.name"
 )
 
-// callTimeout ends every single CRI call. It is the kubelet's longest: a sandbox under load takes seconds.
+// callTimeout is the timeout of each CRI call. It is the longest of the kubelet: RunPodSandbox takes seconds under load.
 const callTimeout = 4 * time.Minute
 
 // Client is a connection of the harness to the runtime.
@@ -95,8 +95,8 @@ func (c *Client) Close() error { return c.conn.Close() }
 // Endpoint returns the address that the client was dialed with.
 func (c *Client) Endpoint() string { return c.endpoint }
 
-// PID returns the process that listens on the endpoint, which is the runtime, or 0 when that is not to be known: the
-// endpoint is no unix socket, or the service supervisor opened it.
+// PID returns the ID of the process that listens on the endpoint, which is the runtime. It returns 0 if the process is
+// unknown: the endpoint is no unix socket, or the service supervisor opened it.
 func (c *Client) PID() int {
 	socket, isUnix := strings.CutPrefix(c.endpoint, "unix://")
 	if !isUnix {
@@ -123,7 +123,7 @@ func (c *Client) PID() int {
 	return pid
 }
 
-// ResolveImage returns the id of an image that is in the runtime already: pulling is not what is measured.
+// ResolveImage returns the ID of an image that is already in the runtime. Benchmarks do not measure pulls.
 func (c *Client) ResolveImage(ctx context.Context, ref string) (string, error) {
 	answer, err := c.image.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
 	if err != nil {
@@ -135,7 +135,7 @@ func (c *Client) ResolveImage(ctx context.Context, ref string) (string, error) {
 	return answer.GetImage().GetId(), nil
 }
 
-// Running lists the running containers that carry the labels.
+// Running lists the running containers with these labels.
 func (c *Client) Running(ctx context.Context, labels map[string]string) ([]*runtimeapi.Container, error) {
 	answer, err := c.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
 		State:         &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
@@ -147,7 +147,7 @@ func (c *Client) Running(ctx context.Context, labels map[string]string) ([]*runt
 	return answer.GetContainers(), nil
 }
 
-// Sandboxes lists the sandboxes that carry the labels, all for nil.
+// Sandboxes lists the sandboxes with these labels, and all sandboxes for nil.
 func (c *Client) Sandboxes(ctx context.Context, labels map[string]string) ([]*runtimeapi.PodSandbox, error) {
 	answer, err := c.Runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
 		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: labels},
@@ -167,7 +167,7 @@ func (c *Client) CheckEmpty(ctx context.Context) error {
 	return err
 }
 
-// Status returns what the runtime says of a container.
+// Status returns the status of a container in the runtime.
 func (c *Client) Status(ctx context.Context, id string) (*runtimeapi.ContainerStatus, error) {
 	answer, err := c.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
 	if err != nil {
@@ -176,8 +176,8 @@ func (c *Client) Status(ctx context.Context, id string) (*runtimeapi.ContainerSt
 	return answer.GetStatus(), nil
 }
 
-// InitProcess returns a handle on the first process of a container. The handle is a pidfd, and the process is seen to be
-// the container's after it was opened, so that a signal through it can reach no other process.
+// InitProcess returns a handle on the first process of a container. The handle is a pidfd, and the cgroup of the process is
+// checked after it was opened: a signal through the handle reaches no process outside the container.
 func (c *Client) InitProcess(ctx context.Context, id string) (*os.Process, error) {
 	answer, err := c.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
 	if err != nil {
@@ -198,7 +198,7 @@ func (c *Client) InitProcess(ctx context.Context, id string) (*os.Process, error
 	return process, nil
 }
 
-// parsePID takes the process id out of verbose status information, as containerd and CRI-O give it.
+// parsePID returns the process ID in verbose status information of containerd or CRI-O.
 func parsePID(info map[string]string) (int, error) {
 	var parsed struct {
 		PID int `json:"pid"`
@@ -212,7 +212,7 @@ func parsePID(info map[string]string) (int, error) {
 	return parsed.PID, nil
 }
 
-// RemovePods stops and removes the sandboxes that carry the labels, with all that is in them.
+// RemovePods stops and removes the sandboxes with these labels, and their containers.
 func (c *Client) RemovePods(ctx context.Context, labels map[string]string) error {
 	sandboxes, err := c.Sandboxes(ctx, labels)
 	if err != nil {
@@ -223,7 +223,7 @@ func (c *Client) RemovePods(ctx context.Context, labels map[string]string) error
 	})
 }
 
-// RemoveSandbox stops and removes one sandbox; one that is gone already is no error.
+// RemoveSandbox stops and removes one sandbox. A sandbox that does not exist is no error.
 func (c *Client) RemoveSandbox(ctx context.Context, id string) error {
 	_, err := c.Runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
 	if err == nil || status.Code(err) == codes.NotFound {

@@ -17,7 +17,7 @@ func TestParsePID(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 4242, pid)
 
-	// A wrong number here would be a SIGKILL to something else.
+	// A wrong PID would send SIGKILL to another process.
 	for _, bad := range []map[string]string{
 		nil, {"info": "{"}, {"info": "{}"}, {"info": `{"pid":0}`}, {"info": `{"pid":1}`}, {"info": `{"pid":-7}`},
 	} {

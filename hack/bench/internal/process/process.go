@@ -3,9 +3,10 @@
 
 //go:build linux
 
-// Package process runs an agent that is measured, and looks at it in /proc.
+// Package process runs the process of a measured agent, and reads its usage from /proc.
 //
-// A [Process] is used by one goroutine at a time, but for Alive, which any may call. Errors name the process or the file.
+// A [Process] is used by one goroutine at a time, except Alive, which is safe for concurrent use. Errors name the process or
+// the file.
 package process
 
 import (
@@ -29,7 +30,7 @@ import (
 type Process struct {
 	cmd   *exec.Cmd
 	log   string
-	ended chan struct{} // closed when it has
+	ended chan struct{} // closed when the process has exited
 }
 
 // StartAgent starts examples/agent with the fields of its configuration in a file.
@@ -41,7 +42,7 @@ func StartAgent(program, dir string, fields map[string]any) (*Process, error) {
 	return start(program, dir, config, "-config={}")
 }
 
-// Start starts a program with its configuration in a file; {} in args stands for its path.
+// Start starts a program with its configuration in a file. {} in args is replaced by the path of the file.
 func Start(program, dir string, fields map[string]any, args ...string) (*Process, error) {
 	config, err := json.Marshal(fields)
 	if err != nil {
@@ -68,14 +69,14 @@ func start(program, dir string, config []byte, args ...string) (*Process, error)
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
-	go func() { // it ends with the process, for which Stop waits
-		_ = p.cmd.Wait() // ProcessState has the result
+	go func() { // exits with the process, for which Stop waits
+		_ = p.cmd.Wait() // the result is in ProcessState
 		close(p.ended)
 	}()
 	return p, nil
 }
 
-// Alive returns nil while the process runs, and an error with the end of its output afterwards.
+// Alive returns nil while the process runs. Afterwards it returns an error with the end of its output.
 func (p *Process) Alive() error {
 	select {
 	case <-p.ended:
@@ -131,8 +132,8 @@ func (p *Process) CPU() (time.Duration, error) {
 	return parseCPU(string(text))
 }
 
-// parseCPU reads user and system time of /proc/PID/stat, in hundredths of a second. The name of the program, in brackets, may hold
-// anything.
+// parseCPU reads user and system time of /proc/PID/stat, in hundredths of a second. The name of the program is in brackets
+// and may contain any characters.
 func parseCPU(stat string) (time.Duration, error) {
 	const utime, stime = 11, 12
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])

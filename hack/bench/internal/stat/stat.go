@@ -12,8 +12,8 @@ import (
 	"strconv"
 )
 
-// Quantile returns the q-quantile of values (0 the least, 1 the greatest), interpolated between neighbours, and NaN
-// when there are none. It leaves values as they are.
+// Quantile returns the q-quantile of values (0 is the minimum, 1 the maximum), interpolated between neighbours, and NaN if
+// values is empty. It does not modify values.
 func Quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -28,7 +28,8 @@ func Quantile(values []float64, q float64) float64 {
 // Median returns the 0.5-quantile of values.
 func Median(values []float64) float64 { return Quantile(values, 0.5) }
 
-// Ratio returns a divided by b, and NaN where either is not positive: a figure too small to measure may be zero or less.
+// Ratio returns a divided by b, and NaN if a or b is not positive: a figure that is too small to measure may be zero or
+// negative.
 func Ratio(a, b float64) float64 {
 	if a <= 0 || b <= 0 {
 		return math.NaN()

@@ -19,7 +19,7 @@ func TestQuantile(t *testing.T) {
 	assert.InDelta(t, 2.5, stat.Median(values), 1e-9)
 	assert.InDelta(t, 3.7, stat.Quantile(values, 0.9), 1e-9)
 	assert.InDelta(t, 4, stat.Quantile(values, 1), 1e-9)
-	assert.Equal(t, []float64{4, 1, 3, 2}, values, "the argument stays as it is")
+	assert.Equal(t, []float64{4, 1, 3, 2}, values, "the argument is not modified")
 
 	assert.InDelta(t, 7, stat.Quantile([]float64{7}, 0.9), 1e-9)
 	assert.True(t, math.IsNaN(stat.Median(nil)))

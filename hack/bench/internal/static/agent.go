@@ -22,9 +22,9 @@ import (
 type agent struct {
 	Name    string   `json:"name"`
 	Command []string `json:"command"`
-	Binary  string   `json:"binary"` // the file of Command[0]
+	Binary  string   `json:"binary"` // path of Command[0]
 
-	// prepare writes what the agent needs besides manifests, before each start. It may be nil.
+	// prepare writes the files that the agent needs besides manifests, before each start. It may be nil.
 	prepare func(p paths) error
 }
 
@@ -55,7 +55,7 @@ func parseAgent(text string) (agent, error) {
 	return agent{Name: name, Command: fields, Binary: binary}, nil
 }
 
-// findBinary returns the absolute path of a program: agents run in a directory of their own.
+// findBinary returns the absolute path of a program, because each agent runs in its own work directory.
 func findBinary(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -69,7 +69,7 @@ type process struct {
 	cmd   *exec.Cmd
 	log   string
 	start time.Time
-	ended chan struct{} // closed once the process was waited for
+	ended chan struct{} // closed when the process has exited
 }
 
 // startAgent starts the agent with its output in a file of its work directory.
@@ -95,8 +95,8 @@ func startAgent(a agent, p paths) (*process, error) {
 	if err := run.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start agent %s: %w", a.Name, err)
 	}
-	go func() { // ends with the process, for which stop waits
-		_ = run.cmd.Wait() // ProcessState has the result
+	go func() { // exits with the process, for which stop waits
+		_ = run.cmd.Wait() // the result is in ProcessState
 		close(run.ended)
 	}()
 	return run, nil
@@ -105,7 +105,7 @@ func startAgent(a agent, p paths) (*process, error) {
 // pid is the process id of the agent, and the id of its session.
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// alive returns nil while the agent runs, and an error with the end of its output afterwards.
+// alive returns nil while the agent runs. Afterwards it returns an error with the end of its output.
 func (p *process) alive() error {
 	select {
 	case <-p.ended:
@@ -137,7 +137,7 @@ func (p *process) stop(ctx context.Context, grace time.Duration) error {
 	case <-p.ended:
 	case <-ctx.Done():
 	}
-	// The agent is killed before its children: a shell whose child is gone first would end by itself, with the status of that child.
+	// The agent is killed before its children: a shell exits with the status of its child if the child is killed first.
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill agent: %w", err)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scriptAgent is an agent that is a shell script.
+// scriptAgent returns an agent that is a shell script.
 func scriptAgent(t *testing.T, text string) (agent, paths) {
 	t.Helper()
 	shell, err := exec.LookPath("sh")
@@ -32,7 +32,7 @@ func scriptAgent(t *testing.T, text string) (agent, paths) {
 	return agent{Name: "script", Binary: shell, Command: []string{shell, path, "-cri={cri}", "{manifests}"}}, p
 }
 
-// awaitLine waits until the agent has printed something, and returns it.
+// awaitLine returns the first line that the agent prints.
 func awaitLine(t *testing.T, run *process) string {
 	t.Helper()
 	require.NoError(t, wait.Poll(t.Context(), 5*time.Millisecond, 30*time.Second, func() (bool, error) {
@@ -50,10 +50,10 @@ func TestAgentGetsItsPlaceholdersAndEndsAtSIGTERM(t *testing.T) {
 
 	require.NoError(t, run.stop(t.Context(), time.Minute))
 	assert.Equal(t, 0, run.cmd.ProcessState.ExitCode())
-	assertNoneLeft(t, run.pid())
+	assertSessionExited(t, run.pid())
 }
 
-// Agents are started in another directory than the harness.
+// The working directory of an agent is not that of the harness.
 func TestParseAgentMakesThePathAbsolute(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile("agent", []byte("#!/bin/sh"), 0o755))
@@ -62,7 +62,7 @@ func TestParseAgentMakesThePathAbsolute(t *testing.T) {
 	assert.True(t, filepath.IsAbs(a.Binary), a.Binary)
 }
 
-// An agent that ignores SIGTERM is killed, with what it started.
+// An agent that ignores SIGTERM is killed together with its child processes.
 func TestStopEndsAStubbornAgent(t *testing.T) {
 	a, p := scriptAgent(t, `trap '' TERM; sleep 100 & echo $!; wait`)
 	run, err := startAgent(a, p)
@@ -75,7 +75,7 @@ func TestStopEndsAStubbornAgent(t *testing.T) {
 
 	require.NoError(t, run.stop(t.Context(), 10*time.Millisecond))
 	assert.Equal(t, "signal: killed", run.cmd.ProcessState.String())
-	assertNoneLeft(t, run.pid())
+	assertSessionExited(t, run.pid())
 }
 
 func TestAgentThatEndsByItselfIsNoticed(t *testing.T) {
@@ -85,7 +85,7 @@ func TestAgentThatEndsByItselfIsNoticed(t *testing.T) {
 	<-run.ended
 	assert.EqualError(t, run.alive(), "agent ended by itself (exit status 3)")
 	assert.Equal(t, "no such socket", run.tail())
-	assert.NoError(t, run.stop(t.Context(), time.Minute), "there is nothing left to do")
+	assert.NoError(t, run.stop(t.Context(), time.Minute), "no process of the session remains")
 }
 
 func TestTailIsShort(t *testing.T) {
@@ -96,8 +96,8 @@ func TestTailIsShort(t *testing.T) {
 	assert.True(t, strings.HasSuffix(tail, "end"))
 }
 
-// assertNoneLeft waits for orphans to be gone: they are init's to reap.
-func assertNoneLeft(t *testing.T, session int) {
+// assertSessionExited waits until init has reaped the orphaned processes.
+func assertSessionExited(t *testing.T, session int) {
 	t.Helper()
 	assert.NoError(t, wait.Poll(t.Context(), 5*time.Millisecond, 30*time.Second, func() (bool, error) {
 		members, err := procFS("/proc").session(session)

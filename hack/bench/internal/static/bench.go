@@ -20,11 +20,11 @@ import (
 	"github.com/seed81659283/nodeagent/hack/bench/internal/wait"
 )
 
-// Between two trials the runtime and the kernel end what they do behind removed pods: network namespaces of a hundred pods
-// keep a machine busy for many seconds after the last call has returned.
+// After a trial the runtime and the kernel still clean up the removed pods: the network namespaces of a hundred pods keep a
+// machine busy for many seconds after the last call has returned.
 const (
-	rest       = time.Second     // the least pause, and the time over which the machine has to be at rest
-	restLimit  = 2 * time.Minute // after which the next trial begins all the same
+	rest       = time.Second     // minimum pause, and the period over which the machine must be at rest
+	restLimit  = 2 * time.Minute // after this time the next trial starts anyway
 	atRestBusy = 0.15            // of one processor
 )
 
@@ -35,10 +35,10 @@ type bench struct {
 	machine machine
 	imageID string
 	rand    *rand.Rand
-	out     io.Writer // progress
+	out     io.Writer // for progress
 
 	samples []sample
-	trials  int // namespaces made so far
+	trials  int // namespaces created so far
 }
 
 // subject is an agent or the floor, measured beside other subjects.
@@ -77,7 +77,7 @@ func (b *bench) run(ctx context.Context) error {
 				next := subjects[i]
 				s := next.sample
 				s.Repeat = repeat
-				if err := b.take(ctx, &s, func(t *trial) { next.measure(ctx, t) }); err != nil {
+				if err := b.runTrial(ctx, &s, func(t *trial) { next.measure(ctx, t) }); err != nil {
 					return err
 				}
 			}
@@ -95,9 +95,9 @@ func order(n, repeat int) []int {
 	return list
 }
 
-// take runs one trial in its own namespace and directory, cleans up and records its sample. It returns an error only if the
+// runTrial runs one trial in its own namespace and directory, cleans up and records its sample. It returns an error only if the
 // run cannot continue.
-func (b *bench) take(ctx context.Context, s *sample, measure func(*trial)) error {
+func (b *bench) runTrial(ctx context.Context, s *sample, measure func(*trial)) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (b *bench) take(ctx context.Context, s *sample, measure func(*trial)) error
 		sample: s,
 		work:   work,
 		labels: map[string]string{cri.LabelPodNamespace: namespace},
-		pods:   withVolumes(makePods(namespace, b.opts.image, b.imageID, s.Pods, b.opts.limits), b.opts.volumeKinds()),
+		pods:   withVolumes(newPods(namespace, b.opts.image, b.imageID, s.Pods, b.opts.limits), b.opts.volumeKinds()),
 	}
 	if b.opts.trace {
 		t.trace = &trace.Trace{}

@@ -18,11 +18,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// measureFloor takes the figures that bare CRI calls reach, parallel pods at a time. Idle and replacements do not depend
-// on that: they are taken once per number of pods, where all says so.
+// measureFloor measures bare CRI calls, with parallel pods at a time. Idle usage and replacements do not depend on parallel:
+// they are measured only if all is set, once per number of pods.
 func (t *trial) measureFloor(ctx context.Context, parallel int, all bool) {
 	t.runtime.Trace = t.trace
-	defer func() { t.runtime.Trace = nil }() // before the pods are cleaned away
+	defer func() { t.runtime.Trace = nil }() // before the pods are removed
 	harness := ownCPU()
 	start := time.Now()
 	err := wait.Each(ctx, len(t.pods), parallel, func(i int) error { return t.startPod(ctx, t.pods[i]) })
@@ -49,7 +49,7 @@ func (t *trial) measureFloor(ctx context.Context, parallel int, all bool) {
 	t.phase("stopping")
 }
 
-// startPod makes the sandbox and the container of a pod.
+// startPod creates the sandbox and the container of a pod.
 func (t *trial) startPod(ctx context.Context, p pod) error {
 	dir := t.podDir(p)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -60,7 +60,7 @@ func (t *trial) startPod(ctx context.Context, p pod) error {
 			return err
 		}
 	}
-	if err := p.makeVolumes(dir); err != nil {
+	if err := p.setUpVolumes(dir); err != nil {
 		return err
 	}
 	sandbox, err := t.runtime.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.sandboxConfig(t.work)})
@@ -71,7 +71,7 @@ func (t *trial) startPod(ctx context.Context, p pod) error {
 	return err
 }
 
-// startContainer is CreateContainer and StartContainer; it returns the id.
+// startContainer calls CreateContainer and StartContainer, and returns the container ID.
 func (t *trial) startContainer(ctx context.Context, p pod, sandbox, name string, attempt uint32) (string, error) {
 	created, err := t.runtime.Runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
 		PodSandboxId:  sandbox,
@@ -88,7 +88,7 @@ func (t *trial) startContainer(ctx context.Context, p pod, sandbox, name string,
 	return id, nil
 }
 
-// stopContainer is StopContainer.
+// stopContainer calls StopContainer.
 func (t *trial) stopContainer(ctx context.Context, id string, grace int64) error {
 	_, err := t.runtime.Runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: grace})
 	if err != nil {
@@ -100,7 +100,7 @@ func (t *trial) stopContainer(ctx context.Context, id string, grace int64) error
 // podDir is the log directory of a pod, which also holds the files that it mounts.
 func (t *trial) podDir(p pod) string { return p.sandboxConfig(t.work).GetLogDirectory() }
 
-// createQuietly records the time of CreateContainer and StartContainer in pods in which nothing else happens.
+// createQuietly records the time of CreateContainer and StartContainer while the pod is otherwise idle.
 func (t *trial) createQuietly(ctx context.Context, containers []*runtimeapi.Container) error {
 	for _, i := range t.rand.Perm(len(containers))[:min(t.opts.kills, len(containers))] {
 		if err := wait.Sleep(ctx, time.Second); err != nil {
@@ -122,7 +122,7 @@ func (t *trial) createQuietly(ctx context.Context, containers []*runtimeapi.Cont
 	return nil
 }
 
-// replace waits for the runtime to see the victim's death, and starts the next container in its place.
+// replace waits until the runtime reports the exit of the victim, and starts its replacement.
 func (t *trial) replace(ctx context.Context, victim *runtimeapi.Container) error {
 	err := wait.Poll(ctx, 5*time.Millisecond, t.opts.limit, func() (bool, error) {
 		status, err := t.runtime.Status(ctx, victim.GetId())
@@ -135,14 +135,14 @@ func (t *trial) replace(ctx context.Context, victim *runtimeapi.Container) error
 	return err
 }
 
-// podOf finds the pod of a container that startPod made.
+// podOf returns the pod of a container that startPod created.
 func (t *trial) podOf(c *runtimeapi.Container) pod {
 	for _, p := range t.pods {
 		if p.UID == c.GetLabels()[cri.LabelPodUID] {
 			return p
 		}
 	}
-	return pod{} // the runtime then refuses the call, naming the sandbox
+	return pod{} // the runtime then rejects the call with an error that names the sandbox
 }
 
 // stopAll records how long it takes to stop the containers, stop the sandboxes, and remove them.

@@ -22,11 +22,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lab"
 )
 
-// A whole run on a real containerd: the floor has its figures, and nothing is left behind.
+// A run on a real containerd yields all figures of the floor, and leaves no containers, sandboxes or files.
 func TestIntegrationFloor(t *testing.T) {
 	l := lab.StartPrivate(t)
 	opts := options{
-		hurry:    true, // the other tests of the machine want its page cache, and do not let it rest
+		hurry:    true, // concurrent tests need the page cache and keep the machine busy
 		endpoint: l.Endpoint(), image: lab.BusyboxImage, pods: []int{2}, parallel: []int{1, 0}, repeat: 1, kills: 1,
 		volumes: 3, idle: time.Second, limit: 2 * time.Minute, trace: true, json: filepath.Join(t.TempDir(), "out.json"),
 	}
@@ -45,7 +45,7 @@ func TestIntegrationFloor(t *testing.T) {
 		require.NotEmpty(t, s.Phases)
 		assert.Equal(t, "starting", s.Phases[0].Name)
 		assert.Equal(t, []int{2, 2, 2}, []int{s.Phases[0].Calls[0].Count, s.Phases[0].Calls[1].Count, s.Phases[0].Calls[2].Count},
-			"sandbox, create and start of two pods, and none of the harness's own looks")
+			"sandbox, create and start of two pods, without the harness's own list calls")
 		for _, m := range []metric{startSeconds, goneSeconds, stoppedSeconds, removedSeconds} {
 			require.Len(t, s.Values[m], 1, m)
 			assert.Positive(t, s.Values[m][0], m)
@@ -53,16 +53,16 @@ func TestIntegrationFloor(t *testing.T) {
 	}
 	first := record.Samples[0].Values
 	assert.Len(t, first[replaceSeconds], 1)
-	assert.Len(t, first[runtimeMillicores], 1, "the runtime is found behind its socket")
+	assert.Len(t, first[runtimeMillicores], 1, "the process of the runtime is found by its socket")
 	assert.Len(t, first[createStartSeconds], 1)
 
-	require.Eventually(t, func() bool { // the last shim takes a moment to end
+	require.Eventually(t, func() bool { // the last shim exits a little later
 		left, err := l.Leftovers(ctx)
 		return err == nil && len(left) == 0
 	}, time.Minute, 50*time.Millisecond)
 }
 
-// Agents that do not work are told apart, with what they said, and the run goes on behind them.
+// The problems of each broken agent are reported separately with its output, and the run continues.
 func TestIntegrationBrokenAgents(t *testing.T) {
 	l := lab.StartPrivate(t)
 	dies, _ := scriptAgent(t, `echo no such flag >&2; exit 3`)
@@ -70,7 +70,7 @@ func TestIntegrationBrokenAgents(t *testing.T) {
 	lazy, _ := scriptAgent(t, `trap 'exit 0' TERM; sleep 100 & wait`)
 	lazy.Name = "lazy"
 	opts := options{
-		hurry:    true, // the other tests of the machine want its page cache, and do not let it rest
+		hurry:    true, // concurrent tests need the page cache and keep the machine busy
 		endpoint: l.Endpoint(), image: lab.BusyboxImage, agents: []agent{dies, lazy}, pods: []int{2}, repeat: 1,
 		idle: time.Second, limit: 5 * time.Second, stopLimit: time.Minute,
 	}
@@ -81,13 +81,13 @@ func TestIntegrationBrokenAgents(t *testing.T) {
 	assert.Contains(t, out.String(), "0 of 2 run: not within the deadline")
 }
 
-// A runtime that others use is refused, and pods of an earlier run are removed only when asked.
+// A runtime with other pods is refused. Pods of an earlier run are removed only with -clean.
 func TestIntegrationPodsOfOthers(t *testing.T) {
 	l := lab.StartPrivate(t)
 	runtime, _, err := cri.Dial(t.Context(), l.Endpoint())
 	require.NoError(t, err)
 	defer runtime.Close()
-	p := makePods(namespacePrefix+"earlier-1", lab.BusyboxImage, "", 1, limits{})[0]
+	p := newPods(namespacePrefix+"earlier-1", lab.BusyboxImage, "", 1, limits{})[0]
 	logs := t.TempDir()
 	require.NoError(t, os.MkdirAll(p.sandboxConfig(logs).GetLogDirectory(), 0o755))
 	_, err = runtime.Runtime.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: p.sandboxConfig(logs)})
@@ -97,7 +97,7 @@ func TestIntegrationPodsOfOthers(t *testing.T) {
 	assert.NoError(t, checkEmpty(t.Context(), runtime, options{force: true}))
 	assert.ErrorContains(t, checkEmpty(t.Context(), runtime, options{force: true, kubelet: true}), "a kubelet would stop them")
 	assert.NoError(t, checkEmpty(t.Context(), runtime, options{kubelet: true, clean: true}))
-	assert.NoError(t, checkEmpty(t.Context(), runtime, options{}), "the earlier run's are gone")
+	assert.NoError(t, checkEmpty(t.Context(), runtime, options{}), "the pods of the earlier run are removed")
 }
 
 func TestIntegrationWrongSocket(t *testing.T) {

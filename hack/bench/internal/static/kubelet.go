@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 )
 
-// kubeletAgent runs a kubelet without an API server. What is switched off (its HTTP server, cgroups per QoS class, image
-// garbage collection) makes it cheaper than it is in a cluster, so the comparison errs in its favour.
+// kubeletAgent runs a kubelet without an API server. Its HTTP server, cgroups per QoS class and image garbage collection are
+// disabled, which makes it cheaper than in a cluster: the comparison errs in its favour.
 func kubeletAgent(binary string) (agent, error) {
 	path, err := findBinary(binary)
 	if err != nil {
@@ -35,8 +35,8 @@ func kubeletAgent(binary string) (agent, error) {
 	}, nil
 }
 
-// kubeletConfig is the KubeletConfiguration of the measurement. All that costs time while nothing happens (relist, sync,
-// housekeeping, stats, eviction) stays as it is by default.
+// kubeletConfig is the KubeletConfiguration of the measurement. Settings that cost time at rest (relist, sync, housekeeping,
+// stats, eviction) keep their defaults.
 func kubeletConfig(p paths) map[string]any {
 	return map[string]any{
 		"apiVersion":               "kubelet.config.k8s.io/v1beta1",
@@ -62,7 +62,7 @@ func kubeletConfig(p paths) map[string]any {
 		"failSwapOn":             false,
 		"makeIPTablesUtilChains": false,
 
-		// A benchmark must delete no images and evict no pods because of the disk it happens to run on.
+		// A benchmark must not remove images or evict pods because the disk of the machine is full.
 		"imageGCHighThresholdPercent": 100,
 		"evictionHard": map[string]string{
 			"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%", "nodefs.inodesFree": "0%",

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// removeTree unmounts all that is mounted below dir (the kubelet mounts its root directory onto itself) and removes dir.
-// It removes nothing while something is mounted there.
+// removeTree unmounts all mounts below dir (the kubelet mounts its root directory onto itself) and removes dir. It removes
+// no files while a mount remains.
 func removeTree(dir string) error {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -51,7 +51,7 @@ func mountsBelow(mountinfo, dir string) []string {
 	return points
 }
 
-// removeLogs removes the logs of a namespace's pods from the kubelet's default places.
+// removeLogs removes the logs of a namespace's pods from the kubelet's default directories.
 func removeLogs(namespace string) error {
 	var errs []error
 	for _, pattern := range []string{"/var/log/pods/" + namespace + "_*", "/var/log/containers/*_" + namespace + "_*"} {
@@ -63,10 +63,10 @@ func removeLogs(namespace string) error {
 	return errors.Join(errs...)
 }
 
-// devicePlugins is a directory that the kubelet uses whatever its root directory is.
+// devicePlugins is a directory that the kubelet uses with any root directory.
 const devicePlugins = "/var/lib/kubelet/device-plugins"
 
-// missingDirs lists the directories outside of its root directory that a kubelet makes, and that are not there yet.
+// missingDirs lists the directories that a kubelet creates outside of its root directory, and that do not exist yet.
 func missingDirs() []string {
 	var missing []string
 	for _, dir := range []string{devicePlugins, filepath.Dir(devicePlugins), "/var/log/containers", "/var/log/pods"} {
@@ -77,13 +77,14 @@ func missingDirs() []string {
 	return missing
 }
 
-// removeMade removes directories that were missing before, each only if it is empty but for the kubelet's own socket.
+// removeMade removes directories that missingDirs has returned. It keeps a directory with files other than the kubelet's own
+// socket.
 func removeMade(dirs []string) {
 	for _, dir := range dirs {
 		if dir == devicePlugins {
 			os.Remove(filepath.Join(dir, "kubelet.sock"))
 		}
-		os.Remove(dir) // fails on a directory that is in use, which is what is wanted
+		os.Remove(dir) // fails on a directory that is in use, as intended
 	}
 }
 

@@ -19,6 +19,6 @@ func TestMountsBelow(t *testing.T) {
 33 22 0:28 / /tmp/bench-1/root rw - tmpfs tmpfs rw
 `
 	assert.Equal(t, []string{"/tmp/bench-1/root/pods/a b", "/tmp/bench-1/root", "/tmp/bench-1/root"},
-		mountsBelow(mountinfo, "/tmp/bench-1"), "deepest first, a point that is mounted twice twice, no neighbours")
+		mountsBelow(mountinfo, "/tmp/bench-1"), "deepest first; a path with two mounts appears twice; neighbours are excluded")
 	assert.Empty(t, mountsBelow(mountinfo, "/elsewhere"))
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// machine is what the figures were taken on.
+// machine describes the machine of a run.
 type machine struct {
 	Time    time.Time  `json:"time"`
 	Kernel  string     `json:"kernel"`
@@ -24,7 +24,7 @@ type machine struct {
 	Runtime string     `json:"runtime"`
 	Image   string     `json:"image"`
 	RunID   string     `json:"runID"`
-	Seed    uint64     `json:"seed"` // of the random moments of kills
+	Seed    uint64     `json:"seed"` // of the random times between kills
 }
 
 // describeMachine reads the machine's part of the header.
@@ -68,7 +68,7 @@ func parseLoad(text string) (load [3]float64, err error) {
 	return load, nil
 }
 
-// cpuModel returns the name of the first processor in /proc/cpuinfo; not every architecture has one.
+// cpuModel returns the name of the first processor in /proc/cpuinfo. Some architectures have none.
 func cpuModel(info string) string {
 	for line := range strings.Lines(info) {
 		if name, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "model name" {

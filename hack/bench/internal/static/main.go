@@ -20,11 +20,11 @@ import (
 	"time"
 )
 
-// options are the command line.
+// options contains the values of the flags.
 type options struct {
 	endpoint string
 	image    string
-	agents   []agent // the kubelet among them
+	agents   []agent // includes the kubelet
 	kubelet  bool
 	pods     []int
 	parallel []int // 0 is all at once
@@ -41,10 +41,11 @@ type options struct {
 	trace        bool
 	seed         uint64
 	force, clean bool
-	hurry        bool // neither lets the kernel forget earlier trials nor waits until the machine is at rest
+	hurry        bool // neither drop the kernel's caches between trials nor wait until the machine is at rest
 }
 
-// Run measures by the command line args, without the name of the program, and prints the figures to out.
+// Run runs the measurements that the command line args (without the name of the program) select, and prints the figures to
+// out.
 func Run(ctx context.Context, args []string, out io.Writer) error {
 	opts, err := parseOptions(args, os.Stderr)
 	if err != nil {
@@ -53,13 +54,13 @@ func Run(ctx context.Context, args []string, out io.Writer) error {
 	return measure(ctx, opts, out)
 }
 
-// maxVolumes is how many volumes a pod may have.
+// maxVolumes is the largest value of -volumes.
 const maxVolumes = 100
 
 // volumeKinds returns the kinds of the volumes of each pod.
 func (o options) volumeKinds() []volumeKind { return volumeKinds(o.volumes, o.kubelet) }
 
-// parseOptions reads the command line.
+// parseOptions parses the command line.
 func parseOptions(args []string, usage io.Writer) (options, error) {
 	opts := options{pods: []int{30, 100}, parallel: []int{1, 2, 4, 8, 16, 0}, limits: limits{CPU: "100m", Memory: "32Mi"}}
 	flags := flag.NewFlagSet("bench static", flag.ContinueOnError)
@@ -139,7 +140,7 @@ func (o options) complete(kubelet string, rest []string) (options, error) {
 	return o, nil
 }
 
-// parseInts reads numbers of at least least, separated by commas.
+// parseInts parses comma-separated numbers, none of which may be lower than least.
 func parseInts(text string, least int) ([]int, error) {
 	var numbers []int
 	for field := range strings.SplitSeq(text, ",") {
@@ -155,7 +156,7 @@ func parseInts(text string, least int) ([]int, error) {
 	return numbers, nil
 }
 
-// measure checks the runtime, takes all samples and prints them. What was measured before an error is printed too.
+// measure checks the runtime, takes all samples and prints them. After an error it prints the samples taken so far.
 func measure(ctx context.Context, opts options, out io.Writer) error {
 	runtime, version, err := cri.Dial(ctx, opts.endpoint)
 	if err != nil {
@@ -202,7 +203,7 @@ func measure(ctx context.Context, opts options, out io.Writer) error {
 	return err
 }
 
-// checkEmpty refuses a runtime that others use.
+// checkEmpty returns an error for a runtime with pods of other agents.
 func checkEmpty(ctx context.Context, runtime *cri.Client, opts options) error {
 	sandboxes, err := runtime.Sandboxes(ctx, nil)
 	if err != nil {
@@ -229,7 +230,7 @@ func checkEmpty(ctx context.Context, runtime *cri.Client, opts options) error {
 	return nil
 }
 
-// writeJSON records the run.
+// writeJSON writes the samples of the run to a file.
 func writeJSON(path string, b *bench) error {
 	text, err := json.MarshalIndent(struct {
 		Machine machine  `json:"machine"`

@@ -19,17 +19,18 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// namespacePrefix marks the pods of the harness.
+// namespacePrefix starts the namespace of each pod of the harness.
 const namespacePrefix = "nodeagent-bench-"
 
-// graceSeconds is what the pods have to end; they end at SIGTERM, so it is reached only by an agent that does not send it.
+// graceSeconds is the grace period of the pods. They exit at SIGTERM, so that only an agent that does not send it reaches
+// the grace period.
 const graceSeconds = 5
 
-// script is what a container runs: it takes no CPU, and ends at once when asked to (a plain sleep as process 1 of its
-// namespace never sees SIGTERM, and all teardown figures would be the grace period).
+// script is the command of a container: it uses no CPU, and exits at once on SIGTERM. A plain sleep as process 1 of its PID
+// namespace ignores SIGTERM, and each teardown would take the grace period.
 const script = "trap 'exit 0' TERM; sleep 1000000 & wait"
 
-// pod is one pod of a measurement. Manifest and bare CRI calls are both made from it.
+// pod is one pod of a measurement. Its manifest and its bare CRI calls are derived from it.
 type pod struct {
 	Namespace, Name, UID string
 	Image, ImageID       string
@@ -38,7 +39,7 @@ type pod struct {
 	Volumes              []podVolume
 }
 
-// limits are those of each container of an agent, in the words of a manifest; empty for none.
+// limits are the limits of each container of an agent's pod, in the syntax of a manifest; empty means none.
 type limits struct{ CPU, Memory string }
 
 // parseLimits reads CPU,MEMORY or none.
@@ -59,8 +60,8 @@ func parseLimits(text string) (limits, error) {
 	return limits{CPU: cpu, Memory: memory}, nil
 }
 
-// makePods returns n pods of a namespace, different in names, labels and environment as real ones are.
-func makePods(namespace, image, imageID string, n int, l limits) []pod {
+// newPods returns n pods of a namespace with different names, labels and environment, like those of a cluster.
+func newPods(namespace, image, imageID string, n int, l limits) []pod {
 	pods := make([]pod, n)
 	for i := range pods {
 		name := fmt.Sprintf("web-%03d", i)
@@ -128,14 +129,14 @@ spec:
 {{- end}}
 `))
 
-// manifest is the pod as a static pod.
+// manifest returns the manifest of the static pod.
 func (p pod) manifest() ([]byte, error) {
 	var text bytes.Buffer
 	err := manifestTemplate.Execute(&text, map[string]any{"Pod": p, "Grace": graceSeconds, "Script": script})
 	return text.Bytes(), err
 }
 
-// writeManifests puts one file per pod into dir.
+// writeManifests writes one file per pod into dir.
 func writeManifests(dir string, pods []pod) error {
 	for _, p := range pods {
 		text, err := p.manifest()
@@ -149,8 +150,8 @@ func writeManifests(dir string, pods []pod) error {
 	return nil
 }
 
-// sandboxConfig is what the kubelet sends to RunPodSandbox for the pod. DNS is left to the runtime, which copies the
-// host's resolv.conf as the kubelet does for dnsPolicy Default.
+// sandboxConfig returns the configuration that the kubelet passes to RunPodSandbox for the pod. It contains no DNS settings:
+// the runtime copies the host's resolv.conf, as the kubelet does for dnsPolicy Default.
 func (p pod) sandboxConfig(logs string) *runtimeapi.PodSandboxConfig {
 	return &runtimeapi.PodSandboxConfig{
 		Metadata:     &runtimeapi.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: p.UID},
@@ -168,7 +169,8 @@ func (p pod) sandboxConfig(logs string) *runtimeapi.PodSandboxConfig {
 	}
 }
 
-// containerConfig is what the kubelet sends to CreateContainer for the container of the pod. dir holds files to mount.
+// containerConfig returns the configuration that the kubelet passes to CreateContainer for the container of the pod. dir
+// contains the files to mount.
 func (p pod) containerConfig(name, dir string, attempt uint32) *runtimeapi.ContainerConfig {
 	env := make([]*runtimeapi.KeyValue, 0, len(p.Env))
 	for key, value := range p.Env {
@@ -209,27 +211,27 @@ func (p pod) containerConfig(name, dir string, attempt uint32) *runtimeapi.Conta
 	}
 }
 
-// identity adds the labels that say which pod something belongs to.
+// identity adds the labels that identify the pod.
 func (p pod) identity(labels map[string]string) map[string]string {
 	all := map[string]string{cri.LabelPodName: p.Name, cri.LabelPodNamespace: p.Namespace, cri.LabelPodUID: p.UID}
 	maps.Copy(all, labels)
 	return all
 }
 
-// resources are the requests of the manifest. Limits are what an agent is measured with: the floor has none.
+// resources returns the requests of the manifest. Only the pods of agents have limits.
 func (pod) resources() *runtimeapi.LinuxContainerResources {
 	return &runtimeapi.LinuxContainerResources{
 		CpuPeriod: 100000, CpuShares: 5, OomScoreAdj: 999,
 	}
 }
 
-// podNamespaces is network and IPC of the pod, and a PID namespace per container.
+// podNamespaces returns the namespaces of a pod: network and IPC per pod, and PID per container.
 func podNamespaces() *runtimeapi.NamespaceOption {
 	return &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}
 }
 
-// maskedPaths and readonlyPaths are the defaults of procMount (pkg/securitycontext/util.go): each is a mount that the
-// runtime makes, so a floor without them would be lower than what any agent can reach.
+// maskedPaths and readonlyPaths are the defaults of procMount (pkg/securitycontext/util.go). Each is a mount that the
+// runtime creates: without them the floor would be lower than any agent can reach.
 func maskedPaths() []string {
 	return []string{
 		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",

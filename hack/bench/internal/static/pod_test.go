@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Every manifest is a valid pod to a strict decoder, and says the same as the configuration of the bare calls.
+// A strict decoder accepts every manifest, and its pod equals the configuration of the bare CRI calls.
 func TestManifestSaysWhatTheFloorDoes(t *testing.T) {
-	for _, p := range makePods("ns", `odd"image:1`, "sha256:id", 8, limits{"100m", "32Mi"}) {
+	for _, p := range newPods("ns", `odd"image:1`, "sha256:id", 8, limits{"100m", "32Mi"}) {
 		text, err := p.manifest()
 		require.NoError(t, err)
 		var decoded corev1.Pod
@@ -41,20 +41,20 @@ func TestManifestSaysWhatTheFloorDoes(t *testing.T) {
 		}
 		request := main.Resources.Requests[corev1.ResourceCPU]
 		assert.EqualValues(t, request.MilliValue()*1024/1000, container.GetLinux().GetResources().GetCpuShares())
-		assert.Equal(t, "100m", main.Resources.Limits.Cpu().String(), "agents are measured with limits")
+		assert.Equal(t, "100m", main.Resources.Limits.Cpu().String(), "pods of agents have limits")
 		assert.Equal(t, "32Mi", main.Resources.Limits.Memory().String())
-		assert.Zero(t, container.GetLinux().GetResources().GetMemoryLimitInBytes(), "and the floor without")
+		assert.Zero(t, container.GetLinux().GetResources().GetMemoryLimitInBytes(), "pods of the floor have no limits")
 		assert.Zero(t, container.GetLinux().GetResources().GetCpuQuota())
 		assert.EqualValues(t, graceSeconds, *decoded.Spec.TerminationGracePeriodSeconds)
 	}
 }
 
-// A manifest with volumes is valid, too, and the bare calls mount the same.
+// A strict decoder accepts a manifest with volumes, and the bare CRI calls mount the same volumes.
 func TestManifestWithVolumes(t *testing.T) {
 	kinds := volumeKinds(4, false)
 	require.Equal(t, []volumeKind{emptyDir, memoryDir, projectedCM, emptyDir}, kinds)
 	require.Equal(t, []volumeKind{emptyDir, memoryDir, emptyDir}, volumeKinds(3, true))
-	p := withVolumes(makePods("ns", "image", "id", 1, limits{"100m", "32Mi"}), kinds)[0]
+	p := withVolumes(newPods("ns", "image", "id", 1, limits{"100m", "32Mi"}), kinds)[0]
 	text, err := p.manifest()
 	require.NoError(t, err)
 	var decoded corev1.Pod
@@ -88,9 +88,9 @@ func TestWriteObjects(t *testing.T) {
 
 func TestWriteManifests(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, writeManifests(dir, makePods("ns", "image", "id", 12, limits{})))
+	require.NoError(t, writeManifests(dir, newPods("ns", "image", "id", 12, limits{})))
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Len(t, entries, 12)
-	assert.ErrorIs(t, writeManifests(dir+"/absent", makePods("ns", "image", "id", 1, limits{})), os.ErrNotExist)
+	assert.ErrorIs(t, writeManifests(dir+"/absent", newPods("ns", "image", "id", 1, limits{})), os.ErrNotExist)
 }

@@ -21,15 +21,15 @@ const tick = time.Second / 100
 // procFS reads processes below a mount of the proc file system.
 type procFS string
 
-// procStat is what the harness needs of /proc/PID/stat.
+// procStat contains the fields of /proc/PID/stat that the harness needs.
 type procStat struct {
 	session int
 	own     time.Duration // user and system time of the process
-	reaped  time.Duration // the same of its children that ended and were waited for
+	reaped  time.Duration // user and system time of its child processes that have exited and were waited for
 }
 
-// parseStat reads the text of /proc/PID/stat. The command name may hold spaces and brackets, so fields are counted from
-// the last closing bracket.
+// parseStat parses /proc/PID/stat. The command name may contain spaces and brackets, so fields are counted from the last
+// closing bracket.
 func parseStat(text string) (procStat, error) {
 	const session, utime, cstime = 3, 11, 14
 	end := strings.LastIndexByte(text, ')')
@@ -61,7 +61,7 @@ func (fs procFS) stat(pid int) (procStat, error) {
 	return parseStat(string(text))
 }
 
-// session lists the processes of a session. Those that end meanwhile are left out.
+// session lists the processes of a session. It omits processes that exit during the call.
 func (fs procFS) session(sid int) (map[int]procStat, error) {
 	entries, err := os.ReadDir(string(fs))
 	if err != nil {
@@ -80,7 +80,8 @@ func (fs procFS) session(sid int) (map[int]procStat, error) {
 	return members, nil
 }
 
-// sessionCPU is the CPU time of a session so far: its living processes, and the children they have reaped.
+// sessionCPU returns the CPU time of a session so far: of its running processes, and of the child processes that they have
+// reaped.
 func (fs procFS) sessionCPU(sid int) (time.Duration, error) {
 	members, err := fs.session(sid)
 	var sum time.Duration
@@ -90,8 +91,8 @@ func (fs procFS) sessionCPU(sid int) (time.Duration, error) {
 	return sum, err
 }
 
-// memory is resident memory in bytes: all of it, what is not shared with other processes in proportion, and the part
-// that no file backs (the heap; the rest is mostly the text of the binary, which the kernel can drop).
+// memory is resident memory in bytes. pss counts shared pages in proportion. anon is the part without a file behind it (the
+// heap); the remainder is mostly the text of the binary, which the kernel can drop.
 type memory struct{ rss, pss, anon uint64 }
 
 // sessionMemory adds up the memory of a session.
@@ -134,7 +135,7 @@ func parseKiB(text, key string) uint64 {
 	return 0
 }
 
-// machineCPU is the time all cores together have been busy since boot.
+// machineCPU returns the busy time of all cores since boot.
 func (fs procFS) machineCPU() (time.Duration, error) {
 	text, err := os.ReadFile(filepath.Join(string(fs), "stat"))
 	if err != nil {
@@ -143,8 +144,8 @@ func (fs procFS) machineCPU() (time.Duration, error) {
 	return parseMachineCPU(string(text))
 }
 
-// parseMachineCPU reads the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal; guest times
-// behind them are part of user and nice already.
+// parseMachineCPU parses the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal. The guest
+// times after them are included in user and nice.
 func parseMachineCPU(text string) (time.Duration, error) {
 	const idle, iowait, steal = 3, 4, 7
 	line, _, _ := strings.Cut(text, "\n")
@@ -165,7 +166,7 @@ func parseMachineCPU(text string) (time.Duration, error) {
 	return busy, nil
 }
 
-// ownCPU is the CPU time of the harness so far.
+// ownCPU returns the CPU time of the harness so far.
 func ownCPU() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -174,7 +175,7 @@ func ownCPU() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// millicores is CPU time spent per elapsed time.
+// millicores returns the CPU time spent per elapsed time.
 func millicores(spent, elapsed time.Duration) float64 {
 	return 1000 * spent.Seconds() / elapsed.Seconds()
 }

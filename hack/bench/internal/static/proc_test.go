@@ -30,7 +30,8 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// A session is counted whole: its leader, the leader's child, and what both have reaped; nothing of others.
+// The usage of a session includes the leader, its child, and their reaped child processes, but no process of another
+// session.
 func TestSession(t *testing.T) {
 	proc := procFS(fixture(t, map[string]string{
 		"7/stat":          "7 (agent) S 1 7 7 0 -1 0 0 0 0 0 100 20 3 2 20 0 1 0 5 1 1",
@@ -40,7 +41,7 @@ func TestSession(t *testing.T) {
 		"8/status":        "VmRSS:\t   1024 kB\nRssAnon:\t    512 kB\n",
 		"8/smaps_rollup":  "Pss:  512 kB\n",
 		"9/stat":          "9 (other) S 1 9 9 0 -1 0 0 0 0 0 9999 0 0 0 20 0 1 0 5 1 1",
-		"10/environ":      "a process that ended while it was read",
+		"10/environ":      "process that exits during the call",
 		"self/stat":       "not a number",
 		"sys/kernel/file": "",
 	}))
@@ -64,7 +65,7 @@ func TestParseMachineCPU(t *testing.T) {
 	}
 }
 
-// The parsers agree with the kernel this runs on.
+// The parsers accept the files of the running kernel.
 func TestProcOfThisMachine(t *testing.T) {
 	proc := procFS("/proc")
 	stat, err := proc.stat(os.Getpid())
@@ -97,7 +98,7 @@ func TestMillicores(t *testing.T) {
 	assert.InDelta(t, 9, millicores(270*time.Millisecond, 30*time.Second), 1e-9)
 }
 
-// fixture writes files below a temporary directory.
+// fixture writes files into a temporary directory.
 func fixture(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()

@@ -16,19 +16,19 @@ import (
 	"text/tabwriter"
 )
 
-// row is a line of the table: a figure of the agents beside one of the floor.
+// row is a line of the table: a figure of the agents and the corresponding figure of the floor.
 type row struct {
 	label    string
 	agent    metric
-	floor    metric  // empty where the floor has none
-	quantile float64 // of all values of all repeats
+	floor    metric  // empty if the floor has no such figure
+	quantile float64 // of the values of all repeats
 	scale    float64 // from the metric's unit to the label's
 	decimals int
-	ofAll    bool // the time of all pods, which depends on the floor's degree of parallelism
-	more     bool // compared by the difference, not by the ratio
+	ofAll    bool // time until all pods have started, which depends on the parallelism of the floor
+	more     bool // compared by the difference instead of the ratio
 }
 
-// rows are all lines of the table.
+// rows returns all lines of the table.
 func rows() []row {
 	const mib = 1.0 / (1 << 20)
 	return []row{
@@ -53,7 +53,7 @@ func rows() []row {
 	}
 }
 
-// report is the samples of a run as a table per number of pods.
+// report prints the samples of a run as a table per number of pods.
 type report struct {
 	machine machine
 	samples []sample
@@ -71,13 +71,13 @@ func (r report) values(subject string, pods, parallel int, m metric) []float64 {
 	return all
 }
 
-// agent is a figure of an agent, NaN if it has none.
+// agent returns a figure of an agent, or NaN if it is missing.
 func (r report) agent(name string, pods int, w row) float64 {
 	return w.scale * stat.Quantile(r.values(name, pods, 0, w.agent), w.quantile)
 }
 
-// floor is a figure of the floor and the degree of parallelism that reached it: the best of all by the row's quantile.
-// Choosing after the quantile and not before keeps a single lucky repeat from being the floor.
+// floor returns a figure of the floor, and the degree of parallelism that reached it: the best of all degrees by the row's
+// quantile. The quantile is taken first, so that one lucky repeat does not become the floor.
 func (r report) floor(pods int, w row) (best float64, parallel int) {
 	best = math.NaN()
 	if w.floor == "" {
@@ -107,15 +107,15 @@ func (r report) print(out io.Writer) {
 		fmt.Fprintf(out, "\n%d pods\n", pods)
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		for _, line := range r.table(pods) {
-			line[0] = fmt.Sprintf("%-45s", line[0]) // labels go to the left, figures to the right
+			line[0] = fmt.Sprintf("%-45s", line[0]) // labels are aligned to the left, figures to the right
 			fmt.Fprintln(table, strings.Join(line, "\t")+"\t")
 		}
 		table.Flush()
 	}
 }
 
-// table is the cells of one number of pods: label, floor, then figure and ratio to the floor of each agent, and behind
-// them every agent in relation to the last one, which is the kubelet when there is one.
+// table returns the cells for a number of pods: label, floor, figure of each agent and its ratio to the floor. Then follows
+// the ratio of every agent to the last one, which is the kubelet if it is measured.
 func (r report) table(pods int) [][]string {
 	header := []string{"", floorName, "parallel"}
 	for _, a := range r.agents {
@@ -145,7 +145,7 @@ func (r report) table(pods int) [][]string {
 	return lines
 }
 
-// compare is the cell that says how a figure is to the floor's.
+// compare returns the cell with the ratio or the difference of a figure to the floor's.
 func (w row) compare(value, floor float64) string {
 	if !w.more {
 		return figure(value/floor, 2)
@@ -157,7 +157,7 @@ func (w row) compare(value, floor float64) string {
 	return cell
 }
 
-// figure is a number as a cell, a dash when there is none.
+// figure formats a number as a cell; a missing number is a dash.
 func figure(value float64, decimals int) string {
 	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return "-"

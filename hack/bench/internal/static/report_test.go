@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// run is three repeats of an agent, the kubelet and the floor at two degrees of parallelism.
+// run has three repeats of an agent, the kubelet and the floor at two degrees of parallelism.
 func run() report {
 	r := report{agents: []agent{{Name: "minimal"}, {Name: "kubelet"}}}
 	add := func(subject string, parallel, repeat int, m metric, values ...float64) {
@@ -29,7 +29,7 @@ func run() report {
 		add("kubelet", 0, repeat, startSeconds, 2*seconds)
 		add("minimal", 0, repeat, replaceSeconds, 0.1, 0.2, 0.3)
 	}
-	for repeat, seconds := range []float64{4, 4, 1} { // a lucky repeat
+	for repeat, seconds := range []float64{4, 4, 1} { // lucky repeat of the floor
 		add(floorName, 1, repeat, startSeconds, seconds)
 	}
 	for repeat, seconds := range []float64{2, 2, 2} {
@@ -57,12 +57,12 @@ func TestTable(t *testing.T) {
 	table := run().table(30)
 	assert.Equal(t, []string{"", "floor", "parallel", "minimal", "x floor", "kubelet", "x floor", "minimal/kubelet"}, table[0])
 	assert.Equal(t, []string{"all running, s", "2.00", "8", "2.20", "1.10", "4.40", "2.20", "0.50"},
-		lineOf(t, table, "all running"), "medians; the floor is the best degree's, not the best repeat")
+		lineOf(t, table, "all running"), "medians; the floor is that of the best degree of parallelism, not of the best repeat")
 	assert.Equal(t, []string{"0.50", "8", "0.60", "+0.10", "0.25", "-0.25", "2.40"}, lineOf(t, table, "first running")[1:])
 	assert.Equal(t, []string{"0.100", "", "0.200", "2.00", "-", "-", "-"},
 		lineOf(t, table, "replaced, median, s (floor: create")[1:], "kills of all repeats are pooled")
 	assert.Equal(t, []string{"0.200", "", "0.300", "1.50", "-", "-", "-"}, lineOf(t, table, "replaced, max")[1:])
-	assert.Equal(t, []string{"-", "", "-", "-", "-", "-", "-"}, lineOf(t, table, "idle CPU")[1:], "no figure is a dash, not a zero")
+	assert.Equal(t, []string{"-", "", "-", "-", "-", "-", "-"}, lineOf(t, table, "idle CPU")[1:], "a missing figure is a dash, not a zero")
 	for _, line := range table {
 		assert.Len(t, line, len(table[0]), line[0])
 	}

@@ -15,10 +15,10 @@ import (
 	"syscall"
 )
 
-// settle gives each trial the same kernel to begin with. The page cache and the dentries of removed pods keep their memory
-// cgroups alive (num_cgroups of /proc/cgroups shows them), some 400 behind a trial of 100 pods, and every start of a
-// container gets slower by each: without this the fifth repeat takes twice as long as the first, whatever is measured. What
-// trials read is then read again, so that none begins with a cold cache.
+// settle puts the kernel into the same state before each trial. The page cache and the dentries of removed pods keep their
+// memory cgroups alive (num_cgroups of /proc/cgroups), some 400 after a trial of 100 pods, and each slows down later
+// container starts: otherwise the fifth repeat takes twice as long as the first. settle then reads the binaries, so that no
+// trial starts with a cold cache.
 func (b *bench) settle(ctx context.Context) error {
 	syscall.Sync()
 	if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0o200); err != nil {
@@ -42,7 +42,7 @@ func readThrough(path string) error {
 	return errors.Join(err, f.Close())
 }
 
-// warm runs one pod by bare calls and removes it.
+// warm creates one pod by bare CRI calls and removes it.
 func (b *bench) warm(ctx context.Context) (err error) {
 	work, err := os.MkdirTemp("", "bench-")
 	if err != nil {
@@ -53,7 +53,7 @@ func (b *bench) warm(ctx context.Context) (err error) {
 	t := &trial{
 		bench: b, sample: s, work: work,
 		labels: map[string]string{cri.LabelPodNamespace: namespace},
-		pods:   makePods(namespace, b.opts.image, b.imageID, 1, limits{}),
+		pods:   newPods(namespace, b.opts.image, b.imageID, 1, limits{}),
 	}
 	defer func() { err = errors.Join(err, t.clean(ctx, namespace)) }()
 	return t.startPod(ctx, t.pods[0])

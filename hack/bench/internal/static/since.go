@@ -7,9 +7,9 @@ package static
 
 import "time"
 
-// since is the time from start to a moment on the runtime's clock, in seconds. The runtime runs on the same machine, so
-// both are the same clock; where its moment cannot be true (none told, before the start, after it was seen), the moment
-// at which the harness saw it counts.
+// since returns the seconds from start to told, a time that the runtime reports in nanoseconds. The runtime runs on this
+// machine and has the same clock. If told is impossible (missing, before start, or after seen), since uses seen, the time at
+// which the harness observed the event.
 func since(start time.Time, told int64, seen time.Time) float64 {
 	if told < start.UnixNano() || told > seen.UnixNano() {
 		return seen.Sub(start).Seconds()

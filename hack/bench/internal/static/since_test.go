@@ -22,10 +22,10 @@ func TestSince(t *testing.T) {
 		told time.Time
 		want float64
 	}{
-		"the runtime's own moment":          {start.Add(1234 * time.Millisecond), 1.234},
-		"none told":                         {time.Unix(0, 0), 2},
-		"before the start: a clock stepped": {start.Add(-time.Second), 2},
-		"after it was seen":                 {seen.Add(time.Second), 2},
+		"plausible time of the runtime": {start.Add(1234 * time.Millisecond), 1.234},
+		"none told":                     {time.Unix(0, 0), 2},
+		"time of the runtime before the start, after a clock step": {start.Add(-time.Second), 2},
+		"time of the runtime after the observation":                {seen.Add(time.Second), 2},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestSince(t *testing.T) {
 
 func TestAwaitRest(t *testing.T) {
 	tests := map[string]struct {
-		busy time.Duration // from the start
+		busy time.Duration // busy period from the start
 		took time.Duration
 	}{
 		"at rest":      {0, time.Second},
@@ -56,7 +56,7 @@ func TestAwaitRest(t *testing.T) {
 	}
 }
 
-// A subject that always came after the same one would always be measured beside what that one left behind.
+// The order rotates, so that no subject is always measured after the same one.
 func TestEachRepeatBeginsWithAnotherSubject(t *testing.T) {
 	b := &bench{opts: options{agents: []agent{{Name: "a"}, {Name: "b"}}, parallel: []int{4, 0}}}
 	var names []string

@@ -23,8 +23,8 @@ import (
 	"github.com/seed81659283/nodeagent/hack/bench/internal/wait"
 )
 
-// How often the harness looks at the runtime. Moments of starts come from the runtime itself, so only what has no such
-// moment (a container that is no more) is looked for more often.
+// Intervals at which the harness polls the runtime. Start times come from the runtime. Events without a time in the runtime,
+// such as the removal of a container, are polled more often.
 const (
 	startPoll = 100 * time.Millisecond
 	killPoll  = 25 * time.Millisecond
@@ -37,12 +37,12 @@ type trial struct {
 	*bench
 	sample *sample
 	work   string
-	labels map[string]string // that all its sandboxes and containers carry
+	labels map[string]string // labels of all its sandboxes and containers
 	pods   []pod
 	trace  *trace.Trace // nil without -trace
 }
 
-// phase ends a part of the measurement in the trace.
+// phase completes a part of the measurement in the trace.
 func (t *trial) phase(name string) {
 	if t.trace == nil {
 		return
@@ -129,8 +129,8 @@ func (t *trial) awaitAll(ctx context.Context, start time.Time, alive func() erro
 	return containers, nil
 }
 
-// idle measures what a session costs while nothing happens; with session 0, the runtime and the machine alone. Without
-// -idle it is nothing at all.
+// idle measures the usage of a session at rest, and with session 0 only that of the runtime and the machine. Without -idle
+// it does nothing.
 func (t *trial) idle(ctx context.Context, session int) error {
 	if t.opts.idle == 0 {
 		return nil
@@ -193,7 +193,7 @@ func (t *trial) idle(ctx context.Context, session int) error {
 	return nil
 }
 
-// sameContainers is an error unless exactly the containers seen before run: an agent that restarts or duplicates
+// sameContainers returns an error unless exactly the containers in before are running: an agent that restarts or duplicates
 // containers was not idle.
 func (t *trial) sameContainers(ctx context.Context, before []*runtimeapi.Container) error {
 	now, err := t.runtime.Running(ctx, t.labels)
@@ -211,8 +211,8 @@ func (t *trial) sameContainers(ctx context.Context, before []*runtimeapi.Contain
 	return nil
 }
 
-// kill ends containers at random moments, none twice, and records how long each replacement took. replace makes it, nil
-// leaves that to the agent.
+// kill kills containers at random times, each at most once, and records the time until each replacement has started. replace
+// creates the replacement; if it is nil, the agent does.
 func (t *trial) kill(ctx context.Context, containers []*runtimeapi.Container, replace func(*runtimeapi.Container) error) error {
 	for _, i := range t.rand.Perm(len(containers))[:min(t.opts.kills, len(containers))] {
 		victim := containers[i]
@@ -240,7 +240,7 @@ func (t *trial) kill(ctx context.Context, containers []*runtimeapi.Container, re
 	return nil
 }
 
-// awaitReplacement waits until another container runs in the victim's pod, and records when it started.
+// awaitReplacement waits until another container runs in the victim's pod, and records the time of its start.
 func (t *trial) awaitReplacement(ctx context.Context, victim *runtimeapi.Container, killed time.Time) error {
 	labels := map[string]string{cri.LabelPodUID: victim.GetLabels()[cri.LabelPodUID]}
 	err := wait.Poll(ctx, killPoll, t.opts.limit, func() (bool, error) {
@@ -268,7 +268,7 @@ func (t *trial) awaitReplacement(ctx context.Context, victim *runtimeapi.Contain
 	return nil
 }
 
-// tearDown removes all manifests and records how long the pods last.
+// tearDown removes all manifests, and records the time until containers and sandboxes are removed.
 func (t *trial) tearDown(ctx context.Context, manifests string) error {
 	start := time.Now()
 	for _, p := range t.pods {
@@ -301,7 +301,7 @@ func (t *trial) tearDown(ctx context.Context, manifests string) error {
 		return false, err
 	})
 	if errors.Is(err, wait.ErrDeadline) && stopped {
-		return nil // it leaves sandboxes; the table shows that there is no figure
+		return nil // the agent keeps sandboxes: the table shows a missing figure
 	}
 	if err != nil {
 		return fmt.Errorf("wait until no sandbox is left: %w", err)

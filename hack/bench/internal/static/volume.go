@@ -14,18 +14,18 @@ import (
 	"syscall"
 )
 
-// volumeKind is where the contents of a volume come from.
+// volumeKind is a type of volume source.
 type volumeKind string
 
-// The kinds of volumes, in the order in which the volumes of a pod have them.
+// The kinds of volumes, in their order in a pod.
 const (
 	emptyDir    volumeKind = "emptyDir"
 	memoryDir   volumeKind = "emptyDir in memory"
 	projectedCM volumeKind = "projected config map"
 )
 
-// volumeKinds returns the kinds of n volumes of a pod. A kubelet without an API server refuses pods that refer to objects, and sets up no
-// projected volume: beside one all are empty directories.
+// volumeKinds returns the kinds of n volumes of a pod. A kubelet without an API server rejects pods that refer to API
+// objects, and sets up no projected volumes: if it is measured, all volumes are emptyDirs.
 func volumeKinds(n int, kubelet bool) []volumeKind {
 	cycle := []volumeKind{emptyDir, memoryDir, projectedCM}
 	if kubelet {
@@ -38,7 +38,7 @@ func volumeKinds(n int, kubelet bool) []volumeKind {
 	return kinds
 }
 
-// withVolumes gives all pods volumes of these kinds.
+// withVolumes adds volumes of these kinds to all pods.
 func withVolumes(pods []pod, kinds []volumeKind) []pod {
 	for i := range pods {
 		for n, kind := range kinds {
@@ -48,16 +48,16 @@ func withVolumes(pods []pod, kinds []volumeKind) []pod {
 	return pods
 }
 
-// podVolume is a volume of a pod, which its container mounts at a path of its name.
+// podVolume is a volume of a pod. Its container mounts it at a path named after it.
 type podVolume struct {
 	Name string
 	Kind volumeKind
 }
 
-// tmpfsSize is how large a volume in memory may be.
+// tmpfsSize is the size limit of a volume in memory.
 const tmpfsSize = "1Mi"
 
-// Source is where the volume comes from, in the words of a manifest.
+// Source returns the volume source in the syntax of a manifest.
 func (v podVolume) Source() string {
 	switch v.Kind {
 	case memoryDir:
@@ -72,13 +72,13 @@ func (v podVolume) Source() string {
 // readOnly reports whether containers cannot write to the volume.
 func (v podVolume) readOnly() bool { return v.Kind == projectedCM }
 
-// configMapName is the config map that volumes show.
+// configMapName is the name of the projected config map.
 const configMapName = "app"
 
-// configMapData is what is in it.
+// configMapData is the content of the config map.
 var configMapData = map[string]string{"app.conf": strings.Repeat("key = value\n", 100), "mode": "bench"} //nolint:gochecknoglobals // a constant, but for the language
 
-// writeObjects puts the config map of a namespace below a directory, as examples/agent reads it.
+// writeObjects writes the config map of a namespace below a directory, in the form that examples/agent reads.
 func writeObjects(dir, namespace string) error {
 	dir = filepath.Join(dir, namespace, "configmaps")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -92,8 +92,8 @@ func writeObjects(dir, namespace string) error {
 	return os.WriteFile(filepath.Join(dir, configMapName+".yaml"), []byte(text.String()), 0o644)
 }
 
-// makeVolumes makes the volumes of a pod below a directory with the fewest system calls that they take.
-func (p pod) makeVolumes(dir string) error {
+// setUpVolumes sets up the volumes of a pod below a directory with as few system calls as possible.
+func (p pod) setUpVolumes(dir string) error {
 	for _, v := range p.Volumes {
 		at := filepath.Join(dir, v.Name)
 		if err := os.Mkdir(at, 0o777); err != nil {

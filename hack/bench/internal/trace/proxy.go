@@ -15,16 +15,16 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Proxy is a socket between an agent and the runtime, which hands on every call as it is and notes how long it takes. It
-// knows no messages: a call of CRI has one request and one answer or many, and both are bytes to it.
+// Proxy is a gRPC proxy between an agent and the runtime. It forwards every call unchanged and records its duration. It does
+// not decode messages: a CRI call has one request, and one response or a stream of responses.
 type Proxy struct {
 	server *grpc.Server
 	conn   *grpc.ClientConn
 	trace  *Trace
-	done   chan struct{} // closed once nobody listens any more
+	done   chan struct{} // closed when the server has stopped
 }
 
-// maxMessage is the largest message that is handed on, as for the kubelet.
+// maxMessage is the maximum size of a message in bytes, as in the kubelet.
 const maxMessage = 16 << 20
 
 // StartProxy listens at a socket and connects to the endpoint.
@@ -41,21 +41,21 @@ func StartProxy(socket, endpoint string, t *Trace) (*Proxy, error) {
 	p := &Proxy{conn: conn, trace: t, done: make(chan struct{})}
 	p.server = grpc.NewServer(grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(p.forward),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage))
-	go func() { // ends with Close
+	go func() { // exits at Close
 		defer close(p.done)
-		_ = p.server.Serve(listener) // which fails when it is stopped
+		_ = p.server.Serve(listener) // returns an error when the server is stopped
 	}()
 	return p, nil
 }
 
-// Close ends all calls that are under way.
+// Close cancels all calls in flight.
 func (p *Proxy) Close() error {
 	p.server.Stop()
 	<-p.done
 	return p.conn.Close()
 }
 
-// forward hands on one call.
+// forward forwards one call.
 func (p *Proxy) forward(_ any, agent grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(agent)
 	defer p.trace.Begin(path.Base(method))()
@@ -80,7 +80,7 @@ func (p *Proxy) forward(_ any, agent grpc.ServerStream) error {
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
-			return err // which has the status of the runtime
+			return err // err contains the status of the runtime
 		}
 		if err := agent.SendMsg(&message); err != nil {
 			return err
@@ -88,7 +88,7 @@ func (p *Proxy) forward(_ any, agent grpc.ServerStream) error {
 	}
 }
 
-// rawCodec leaves messages as they are.
+// rawCodec passes messages without decoding them.
 type rawCodec struct{}
 
 // Marshal returns the bytes that v points to.
@@ -100,7 +100,7 @@ func (rawCodec) Marshal(v any) ([]byte, error) {
 	return *message, nil
 }
 
-// Unmarshal makes v point to a copy of the bytes.
+// Unmarshal makes v point to a copy of data.
 func (rawCodec) Unmarshal(data []byte, v any) error {
 	message, ok := v.(*[]byte)
 	if !ok {
@@ -110,5 +110,5 @@ func (rawCodec) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// Name is what the calls say of their messages, which are those of protocol buffers.
+// Name returns the content subtype of the calls, that of protocol buffers.
 func (rawCodec) Name() string { return "proto" }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trace measures the CRI calls of a subject of the benchmark: which, how long, and how many at a time. It makes no
-// calls of its own and judges nothing; a [Proxy] passes on those of an agent, and the benchmark notes its own.
+// Package trace records the CRI calls of a subject of the benchmark: method, duration and concurrency. A [Proxy] forwards
+// and records the calls of an agent; the benchmark records its own calls.
 package trace
 
 import (
@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// Trace collects the CRI calls of a subject. Its methods may be called from any goroutine; those of a nil Trace do
-// nothing, which is a run without -trace.
+// Trace collects the CRI calls of a subject. It is safe for concurrent use. The methods of a nil Trace do nothing, for a run
+// without -trace.
 type Trace struct {
-	mu    sync.Mutex // guards all below
-	calls []Call     // that have ended since the last phase
+	mu    sync.Mutex // guards the fields below
+	calls []Call     // that have returned since the last phase
 }
 
 // Call is one CRI call.
@@ -29,10 +29,10 @@ type Call struct {
 	Start, End time.Time
 }
 
-// endless is the one call that lasts as long as the agent: it delays nothing and is not traced.
+// endless is the method of the call that lasts as long as the agent. It delays no other call and is not traced.
 const endless = "GetContainerEvents"
 
-// Begin notes that a call begins, and returns what notes its end.
+// Begin records the start of a call, and returns a function that records its end.
 func (t *Trace) Begin(method string) (end func()) {
 	if t == nil || method == endless {
 		return func() {}
@@ -46,7 +46,7 @@ func (t *Trace) Begin(method string) (end func()) {
 	}
 }
 
-// Take returns the calls that have ended since it was called last.
+// Take returns the calls that have returned since the previous Take.
 func (t *Trace) Take() []Call {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,16 +55,16 @@ func (t *Trace) Take() []Call {
 	return calls
 }
 
-// Phase is the calls of one part of a measurement.
+// Phase summarizes the calls of one part of a measurement.
 type Phase struct {
 	Name  string      `json:"name"`
 	Calls []CallStats `json:"calls"`
-	// Under is the seconds in which a number of calls were under way, by that number, from the first to the last call:
-	// all calls, and those that start pods alone.
+	// Under[n] is the number of seconds, from the first to the last call, in which n calls were in flight. Starting counts
+	// only the calls that start pods.
 	Under, Starting []float64
 }
 
-// CallStats is all calls of one method.
+// CallStats summarizes the calls of one method.
 type CallStats struct {
 	Method string `json:"method"`
 	Count  int    `json:"count"`
@@ -74,7 +74,7 @@ type CallStats struct {
 	Max    float64 `json:"max"`
 }
 
-// NewPhase sums calls up: those that took longest together come first.
+// NewPhase summarizes calls. Methods with the largest total duration come first.
 func NewPhase(name string, calls []Call) Phase {
 	seconds := map[string][]float64{}
 	for _, c := range calls {
@@ -96,8 +96,8 @@ func NewPhase(name string, calls []Call) Phase {
 	return p
 }
 
-// underWay returns for how many seconds how many of the calls were under way, from the start of the first to the end of
-// the last.
+// underWay returns, for each n, the seconds in which n of the calls were in flight, from the start of the first to the end
+// of the last.
 func underWay(calls []Call) []float64 {
 	type change struct {
 		at time.Time
@@ -111,7 +111,7 @@ func underWay(calls []Call) []float64 {
 	var seconds []float64
 	under := 0
 	for i, c := range changes {
-		under = max(under+c.by, 0) // a call that took no time at all ends before it begins
+		under = max(under+c.by, 0) // the end of a call with duration 0 is counted before its start
 		if i+1 == len(changes) {
 			break
 		}
@@ -146,7 +146,7 @@ func (p Phase) Print(out io.Writer) {
 	}
 }
 
-// median returns the median of values, of which there is at least one.
+// median returns the median of values, which is not empty.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2

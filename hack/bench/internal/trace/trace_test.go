@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/hack/bench/internal/trace"
 )
 
-// What a trace says is what the calls were: a wrong sum would send the search for lost time the wrong way.
+// NewPhase reports count, total, median and maximum per method, and the concurrency of the calls.
 func TestPhaseSumsUpCalls(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(method string, from, to int) trace.Call {
@@ -50,7 +50,7 @@ func TestPhaseSumsUpCalls(t *testing.T) {
 	trace.NewPhase("idle", nil).Print(&out)
 }
 
-// answers is a runtime with three calls.
+// answers is a runtime that implements three methods.
 type answers struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 }
@@ -76,8 +76,8 @@ func (answers) GetContainerEvents(
 	return nil
 }
 
-// An agent behind the proxy sees the runtime as it is, errors, deadlines and streams too: else a traced run would measure
-// another agent than one without.
+// The proxy forwards responses, errors, deadlines and streams unchanged, so that a trace does not change the behavior of the
+// agent.
 func TestProxyHandsOnCalls(t *testing.T) {
 	dir := t.TempDir()
 	listener, err := net.Listen("unix", filepath.Join(dir, "runtime.sock"))
@@ -99,18 +99,18 @@ func TestProxyHandsOnCalls(t *testing.T) {
 	answer, err := cri.Version(ctx, &runtimeapi.VersionRequest{Version: "hello"})
 	require.NoError(t, err)
 	assert.Equal(t, "said hello", answer.GetRuntimeName())
-	assert.Equal(t, "in time", answer.GetVersion(), "the deadline of the call is handed on")
+	assert.Equal(t, "in time", answer.GetVersion(), "the deadline of the call is forwarded")
 	_, err = cri.StopContainer(ctx, &runtimeapi.StopContainerRequest{})
 	assert.Equal(t, codes.NotFound, status.Code(err))
 	assert.ErrorContains(t, err, "no such container")
 	events, err := cri.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	require.NoError(t, err)
-	for _, id := range []string{"a", "b"} { // while the stream goes on
+	for _, id := range []string{"a", "b"} { // before the stream ends
 		event, err := events.Recv()
 		require.NoError(t, err)
 		assert.Equal(t, id, event.GetContainerId())
 	}
-	require.NoError(t, p.Close(), "which ends the stream")
+	require.NoError(t, p.Close(), "closing the proxy ends the stream")
 	_, err = events.Recv()
 	require.Error(t, err)
 
@@ -118,11 +118,11 @@ func TestProxyHandsOnCalls(t *testing.T) {
 	for _, c := range traced.Take() {
 		methods = append(methods, c.Method)
 	}
-	assert.Equal(t, []string{"Version", "StopContainer"}, methods, "the stream delays nothing and is left out")
+	assert.Equal(t, []string{"Version", "StopContainer"}, methods, "the event stream is not traced")
 	assert.Empty(t, traced.Take())
 }
 
-// A run without -trace traces nothing, and needs no check for it anywhere.
+// The methods of a nil Trace do nothing.
 func TestNoTrace(t *testing.T) {
 	var none *trace.Trace
 	none.Begin("Version")()

@@ -17,7 +17,7 @@ import (
 // ErrDeadline is the error of a [Poll] whose limit has passed.
 var ErrDeadline = errors.New("not within the deadline")
 
-// Poll calls check until it is true, and returns an error [ErrDeadline] after limit.
+// Poll calls check every interval until it returns true or an error. After limit it returns [ErrDeadline].
 func Poll(ctx context.Context, every, limit time.Duration, check func() (bool, error)) error {
 	deadline := time.Now().Add(limit)
 	for {
@@ -34,7 +34,7 @@ func Poll(ctx context.Context, every, limit time.Duration, check func() (bool, e
 	}
 }
 
-// Sleep waits for d, or less when ctx ends.
+// Sleep waits for d, or until ctx ends.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -44,8 +44,8 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Each calls do for 0 to n-1 with at most parallel calls at a time, and returns all errors. It starts no further call
-// once ctx has ended.
+// Each calls do for 0 to n-1 with at most parallel concurrent calls, and returns all errors. It starts no further call after
+// ctx has ended.
 func Each(ctx context.Context, n, parallel int, do func(i int) error) error {
 	var next atomic.Int64
 	errs := make([]error, n)

@@ -21,7 +21,7 @@ import (
 func TestPoll(t *testing.T) {
 	broken := errors.New("broken")
 	tests := map[string]struct {
-		after time.Duration // when check is true
+		after time.Duration // until check returns true
 		err   error         // of check at that time
 		want  error
 		took  time.Duration
@@ -76,7 +76,7 @@ func TestEach(t *testing.T) {
 			return nil
 		})
 		require.ErrorIs(t, err, odd)
-		assert.EqualValues(t, 10, calls.Load(), "an error keeps nothing else from being done")
+		assert.EqualValues(t, 10, calls.Load(), "calls continue after an error")
 		assert.EqualValues(t, 4, most.Load())
 		assert.Equal(t, 3*time.Second, time.Since(start))
 	})
@@ -92,6 +92,6 @@ func TestEachStopsWithItsContext(t *testing.T) {
 		}
 		return nil
 	})
-	require.EqualError(t, err, context.Canceled.Error(), "said once, not a hundred times")
+	require.EqualError(t, err, context.Canceled.Error(), "the error is returned once, not once per call")
 	assert.Equal(t, 5, calls)
 }
