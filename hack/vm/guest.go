@@ -29,8 +29,8 @@ func guestMain() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "vm: first process:", err) // to the console
 	}
-	unix.Sync()                          // what was written to shares may be in memory only
-	how := unix.LINUX_REBOOT_CMD_RESTART // which ends qemu, as it is started with -no-reboot
+	unix.Sync()                          // data written to shares may still be in memory
+	how := unix.LINUX_REBOOT_CMD_RESTART // ends qemu, which runs with -no-reboot
 	if j.Kind == "uml" {
 		how = unix.LINUX_REBOOT_CMD_POWER_OFF
 	}
@@ -106,7 +106,7 @@ func configure(j job) error {
 			return err
 		}
 	}
-	// The hard limit that a kernel begins with, 4096 files, is too low for containerd.
+	// The initial hard limit of the kernel, 4096 files, is too low for containerd.
 	files := &unix.Rlimit{Cur: 1 << 10, Max: 1 << 20}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, files); err != nil {
 		return fmt.Errorf("raise limit of open files: %w", err)
@@ -175,10 +175,10 @@ func (j job) result(name string) (*os.File, error) {
 	}
 }
 
-// execute runs the command, copies its output, and returns its exit status, or that of a shell that could not run it. No
-// process of the command is left when it returns.
+// execute runs the command, copies its output, and returns its exit status, or that of a shell if the command cannot be run.
+// When it returns, no process of the command is running.
 func (j job) execute(stdout, stderr *os.File) (status int) {
-	// Pipes, because programs open /dev/stderr, which a port allows only once.
+	// Pipes, because programs open /dev/stderr, and a port can be opened only once.
 	out, closeOut, err := passOn(stdout)
 	if err != nil {
 		return cannotRun(stderr, err)
@@ -188,7 +188,7 @@ func (j job) execute(stdout, stderr *os.File) (status int) {
 		return cannotRun(stderr, err)
 	}
 	ended, err := j.command(out, errs)
-	_ = unix.Kill(-1, unix.SIGKILL) // there may be nobody left; whoever is would keep the pipes open
+	_ = unix.Kill(-1, unix.SIGKILL) // kill remaining processes, which would keep the pipes open; there may be none
 	if err := errors.Join(closeOut(), closeErrs()); err != nil {
 		fmt.Fprintln(os.Stderr, "vm: pass on output:", err)
 	}
@@ -223,7 +223,7 @@ func passOn(to *os.File) (write *os.File, done func() error, err error) {
 	}()
 	return write, func() error {
 		write.Close()
-		// A process that not even a kill ends, as it waits for a device, may hold the other end.
+		// A process in uninterruptible sleep survives SIGKILL and may keep the other end open.
 		if err := read.SetReadDeadline(time.Now().Add(deviceTimeout)); err != nil {
 			return err
 		}
@@ -233,7 +233,7 @@ func passOn(to *os.File) (write *os.File, done func() error, err error) {
 
 // command runs the command until it exits.
 func (j job) command(stdout, stderr *os.File) (ended unix.WaitStatus, err error) {
-	for _, v := range j.Env { // for the search of the command
+	for _, v := range j.Env { // for the search in PATH
 		if path, found := strings.CutPrefix(v, "PATH="); found {
 			os.Setenv("PATH", path)
 		}
@@ -256,7 +256,7 @@ func (j job) command(stdout, stderr *os.File) (ended unix.WaitStatus, err error)
 	if err != nil {
 		return 0, err
 	}
-	// Not p.Wait: orphans come to the first process, and want to be waited for as well.
+	// Not p.Wait: the first process must also reap orphaned processes.
 	for {
 		if pid, err := unix.Wait4(-1, &ended, 0, nil); err == nil && pid == p.Pid {
 			return ended, nil

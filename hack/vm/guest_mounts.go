@@ -51,7 +51,7 @@ func (j job) hostMount(tag, dir, target string, flags uintptr, cache string) err
 	m := mountPoint{tag, target, "9p", flags, "trans=virtio,version=9p2000.L,msize=512000,access=any,cache=" + cache}
 	for deadline := time.Now().Add(deviceTimeout); ; time.Sleep(10 * time.Millisecond) {
 		err := m.mount()
-		if !errors.Is(err, unix.ENOENT) || time.Now().After(deadline) { // ENOENT: no such device yet
+		if !errors.Is(err, unix.ENOENT) || time.Now().After(deadline) { // ENOENT: the device does not exist yet
 			return err
 		}
 	}
@@ -59,7 +59,7 @@ func (j job) hostMount(tag, dir, target string, flags uintptr, cache string) err
 
 // mountRoot mounts an overlay in memory over the files of the host as the root, and leaves the initramfs.
 func mountRoot(j job) error {
-	// Nobody else writes to the host's files through this mount: they need not be asked for again.
+	// No other program writes to the host's files through this mount: the client may cache them.
 	if err := j.hostMount("host", "/", "/lower", unix.MS_RDONLY, "loose"); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func mountRoot(j job) error {
 	if err := os.Chdir("/root"); err != nil {
 		return err
 	}
-	// Moved onto the root rather than only entered: otherwise pivot_root, and with it every container, would fail.
+	// Move the mount onto the root: after a mere chroot, pivot_root would fail, and with it every container.
 	if err := unix.Mount("/root", "/", "", unix.MS_MOVE, ""); err != nil {
 		return fmt.Errorf("move root: %w", err)
 	}
@@ -141,7 +141,7 @@ func mountShares(j job) error {
 		}
 	}
 	for i, dir := range j.Shares {
-		// Written through, and mapped, as coverage is.
+		// Write-through, and mmap, which coverage needs.
 		if err := j.hostMount(shareTag(i), dir, dir, 0, "mmap"); err != nil {
 			return err
 		}

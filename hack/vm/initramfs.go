@@ -15,10 +15,10 @@ import (
 	"strings"
 )
 
-// Files of the initramfs. It is written anew for each VM, which takes milliseconds and is never stale.
+// Files of the initramfs. It is written for each VM: that takes milliseconds, and it is never stale.
 const (
 	guestJob     = "/job"
-	guestModules = "/modules" // named so that their order is the order to load them in
+	guestModules = "/modules" // their names sort in load order
 )
 
 // initramfs returns the archive from which the kernel starts: this program, the job, and modules.
@@ -51,8 +51,7 @@ func initramfs(k *kernel, j *job) ([]byte, error) {
 	return a.end(), nil
 }
 
-// loadOrder returns the files of modules and of those that they depend on, in the order to load them in. A module
-// that the kernel has built in has no file.
+// loadOrder returns the files of modules and their dependencies in load order. A built-in module has no file.
 func (k *kernel) loadOrder(names ...string) ([]string, error) {
 	release, err := k.release()
 	if err != nil {
@@ -66,7 +65,7 @@ func (k *kernel) loadOrder(names ...string) ([]string, error) {
 	return loadOrder(dir, string(b), names), nil
 }
 
-// loadOrder reads a modules.dep: one line for each module, with all that it depends on, what is loaded first last.
+// loadOrder parses a modules.dep: one line per module, with its dependencies in reverse load order.
 func loadOrder(dir, dep string, names []string) (paths []string) {
 	chains := map[string][]string{}
 	for line := range strings.Lines(dep) {

@@ -28,13 +28,13 @@ kernel/drivers/block/virtio-blk.ko:
 		modules []string
 		want    []string
 	}{
-		{"what it needs comes first", []string{"9p"}, []string{
+		{"dependencies first", []string{"9p"}, []string{
 			"/m/kernel/fs/netfs/netfs.ko", "/m/kernel/net/9p/9pnet.ko", "/m/kernel/fs/9p/9p.ko",
 		}},
 		{"each once", []string{"9pnet_virtio", "9p"}, []string{
 			"/m/kernel/fs/netfs/netfs.ko", "/m/kernel/net/9p/9pnet.ko", "/m/kernel/net/9p/9pnet_virtio.ko", "/m/kernel/fs/9p/9p.ko",
 		}},
-		{"a dash in the file", []string{"virtio_blk"}, []string{"/m/kernel/drivers/block/virtio-blk.ko"}},
+		{"dash in the file name", []string{"virtio_blk"}, []string{"/m/kernel/drivers/block/virtio-blk.ko"}},
 		{"built in", []string{"overlay"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.want, loadOrder("/m", dep, c.modules)) })
@@ -57,8 +57,8 @@ func TestWritable(t *testing.T) {
 		{name: "nothing", args: []string{"ls"}},
 		{"parents first, links followed, each once", inner + "::" + link, "", []string{"ls"}, []string{shared, inner}},
 		{"GOCOVERDIR", "", shared, []string{"ls"}, []string{shared}},
-		{"a test binary of go test", "", "", []string{build + "/x.test"}, []string{build}},
-		{"another test binary", "", "", []string{shared + "/x.test"}, nil},
+		{"test binary in a go-build directory", "", "", []string{build + "/x.test"}, []string{build}},
+		{"test binary in another directory", "", "", []string{shared + "/x.test"}, nil},
 		{"output directory", "", "", []string{"./x.test", "-test.outputdir=" + shared}, []string{shared}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

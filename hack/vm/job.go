@@ -16,16 +16,16 @@ import (
 	"time"
 )
 
-// job is the task of the first process of a VM. It is part of the initramfs, encoded with gob, which keeps bytes that are not
-// UTF-8.
+// job is the task of the first process of a VM. The initramfs contains it, encoded with gob, which preserves strings that
+// are not UTF-8.
 type job struct {
 	Args, Env []string
 	Dir       string   // working directory
 	Kind      string   // "uml" or "qemu"
-	Results   string   // directory of the host that takes the results, with uml
+	Results   string   // directory of the host for the results, with uml
 	Modules   string   // directory of the host with the modules of the kernel
-	Shares    []string // directories of the host that can be written to
-	Scratch   []string // directories that begin empty
+	Shares    []string // writable directories of the host
+	Scratch   []string // directories that are initially empty
 }
 
 // The results of a job: files in its directory with uml, ports of these names with qemu.
@@ -53,8 +53,8 @@ func newJob(k *kernel, cache string, args []string) (*job, error) {
 		Kind:    k.kind,
 		Modules: k.modules(),
 		Shares:  shares,
-		// What labs of this machine keep on disk, and CNI plugins in one place for all. An overlay could not carry
-		// the upper directories that containerd makes.
+		// Files of the labs of this machine, and the central directory of CNI plugins. An overlay could not contain the
+		// upper directories that containerd creates.
 		Scratch: []string{filepath.Join(lab, "instances"), filepath.Join(lab, "use"), "/var/lib/cni"},
 	}, nil
 }
@@ -62,7 +62,7 @@ func newJob(k *kernel, cache string, args []string) (*job, error) {
 // writable returns the directories that the command may write to, with symbolic links resolved.
 func writable(args []string) ([]string, error) {
 	dirs := filepath.SplitList(os.Getenv("VM_RW"))
-	// go test has coverage and profiles written beside the test binary in its working directory, or to outputdir.
+	// go test writes coverage and profiles into the directory of the test binary, or into outputdir.
 	if strings.Contains(args[0], "/go-build") && strings.HasSuffix(args[0], ".test") {
 		dirs = append(dirs, filepath.Dir(args[0]))
 	}
@@ -82,7 +82,7 @@ func writable(args []string) ([]string, error) {
 			return nil, fmt.Errorf("share writable directory: %w", err)
 		}
 	}
-	slices.Sort(dirs) // parents first, or their mounts would hide those of their children
+	slices.Sort(dirs) // parents first: their mounts would hide the mounts of their children
 	return slices.Compact(dirs), nil
 }
 

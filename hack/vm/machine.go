@@ -27,12 +27,12 @@ import (
 // machine is one VM. It belongs to the thread that created it, which has its own mount namespace.
 type machine struct {
 	kernel  *kernel
-	dir     string // in memory, and only there for this thread and the VM
+	dir     string // in memory; only visible to this thread and the VM
 	options options
 	shares  []string
 
-	stdout, stderr *os.File // what the command writes, to be read
-	console        *os.File // what the kernel and the emulator write
+	stdout, stderr *os.File // output of the command, opened for reading
+	console        *os.File // output of the kernel and the emulator
 }
 
 // newMachine creates the files that the VM needs on this machine. dir is an empty directory, the mount point of the VM's
@@ -87,7 +87,7 @@ func (m *machine) mount() error {
 			return fmt.Errorf("make %s writable: %w", dir, err)
 		}
 	}
-	// User Mode Linux keeps its memory in a file here; results take the rest.
+	// User Mode Linux keeps its memory in a file here; the results need the remaining space.
 	size := fmt.Sprintf("mode=0700,size=%dm", m.options.memory+1024)
 	if err := unix.Mount("vm", m.dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, size); err != nil {
 		return fmt.Errorf("mount tmpfs on %s: %w", m.dir, err)
@@ -104,8 +104,8 @@ func (m *machine) run(ctx context.Context) (status int, err error) {
 	if m.kernel.kind == "uml" {
 		args, env = m.umlCommand(), append(env, "LD_PRELOAD="+m.kernel.xstate())
 	}
-	// The first process of a PID namespace takes all others along when it ends, and it ends with this thread. It is a
-	// shell, as a first process cannot abort, which is how User Mode Linux ends after a panic.
+	// When the first process of a PID namespace exits, the kernel kills all others; it exits with this thread. It is a
+	// shell, because a first process cannot abort, which is how User Mode Linux exits after a panic.
 	cmd := exec.CommandContext(ctx, "/bin/sh", slices.Concat([]string{"-c", `"$@"; exit`, "sh"}, args)...)
 	cmd.Env = env
 	cmd.Stdout, cmd.Stderr = m.console, m.console
@@ -187,10 +187,10 @@ func (m *machine) stockCommand() []string {
 	args := []string{
 		"qemu-system-x86_64", "-no-user-config", "-nodefaults", "-no-reboot", "-display", "none",
 		"-machine", "pc", "-m", strconv.Itoa(m.options.memory), "-smp", strconv.Itoa(m.options.cpus),
-		// Every feature that can be emulated, but the fifth level of page tables, which only makes walks longer.
+		// All features that can be emulated, except the fifth level of page tables, which only makes walks longer.
 		"-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,la57=off",
 		"-kernel", m.kernel.image(), "-initrd", m.path("initramfs"),
-		// PSI is off in Debian; no cgroup v1 may take a controller; and no time for what guards against others.
+		// Debian disables PSI; no cgroup v1 may take a controller; mitigations against hostile programs cost time.
 		"-append", "console=ttyS0 quiet panic=-1 psi=1 cgroup_no_v1=all mitigations=off nopti audit=0 random.trust_cpu=on",
 		"-serial", "file:" + m.path("console"),
 		"-device", "virtio-serial-pci",

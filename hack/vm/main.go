@@ -3,28 +3,28 @@
 
 //go:build linux
 
-// Command vm runs a program as root in a throw-away kernel with cgroup v2, on the files of this machine, which it
-// can read and not change. It is for this project's own tests, and no wall against hostile programs. The scripts uml
-// and qemu beside it build it and call it:
+// Command vm runs a program as root in a throw-away kernel with cgroup v2, on the files of this machine, which are
+// read-only for it. It is for the tests of this project, and no protection against hostile programs. The scripts uml
+// and qemu in its directory build and run it:
 //
 //	hack/vm/uml COMMAND [ARG...]                            # any command
 //	go test -count=1 -exec "$PWD/hack/vm/uml" ./cgroups/... # any test
 //
 // Arguments, environment, working directory, standard output, standard error and exit status pass through; standard
-// input is empty. A command killed by signal N ends with 128+N, a VM that takes longer than VM_TIMEOUT with 124, and
-// one that breaks with 125, after the end of its console.
+// input is empty. The status is 128+N after a command killed by signal N, 124 for a VM that exceeds VM_TIMEOUT,
+// and 125 for a VM that fails, after the end of its console.
 //
 // # Two kernels
 //
 // uml is Debian's User Mode Linux: it boots in about a second, with one CPU and the controllers cpu, io, memory
 // and pids. It has no PSI, cpuset, hugetlb or nftables, and runs no binary built with -race. qemu is Debian's stock
-// kernel under software emulation: it has everything, boots in seconds, and is five to ten times slower after that.
+// kernel under software emulation: it has all of these, boots in seconds, and is five to ten times slower after that.
 //
 // # Inside
 //
 // The root is an overlay in memory over this machine's files. /sys/fs/cgroup is cgroup v2 with every controller
 // enabled for children. /vm is a plain tmpfs that can carry the upper directory of another overlay, with TMPDIR in
-// it. What a lab and CNI keep on disk begins empty. IN_TEST_VM=1 is set.
+// it. The directories of labs and of CNI are initially empty. IN_TEST_VM=1 is set.
 //
 // # Environment
 //
@@ -33,14 +33,14 @@
 //	VM_TIMEOUT=600   seconds from boot to the end
 //	VM_RW=DIR:DIR    directories of this machine that can be written to
 //
-// The directories that go test wants coverage and profiles in are writable without being named.
+// The directories into which go test writes coverage and profiles are always writable.
 //
 // # On this machine
 //
 // It needs root, Debian on amd64, and on first use the network: the kernel of a Debian package is unpacked into
 // .lab/vm, and missing tools are installed. A kernel in .lab/vm is used until `make clean`, also when Debian has a
-// newer one. All that a VM makes is in memory and in namespaces of its own, and so goes with this process however it
-// ends; any number can run at the same time.
+// newer one. The files and mounts of a VM are in memory and in its own namespaces: the kernel removes them when this
+// process exits for any reason. Any number of VMs can run at the same time.
 package main
 
 import (
@@ -54,7 +54,7 @@ import (
 	"syscall"
 )
 
-// Exit statuses of our own: those of timeout(1), env(1) and the shell.
+// Exit statuses of this program, as those of timeout(1), env(1) and the shell.
 const (
 	statusTimeout    = 124
 	statusBroken     = 125
@@ -64,11 +64,12 @@ const (
 )
 
 func main() {
-	// The kernel in a VM starts this same program as its first process.
+	// The kernel of a VM starts this program as its first process.
 	if os.Getpid() == 1 && os.Args[0] == "/init" {
 		guestMain()
 	}
-	// Mount namespaces and the signal at the death of a parent belong to a thread: all that needs them stays on this one.
+	// Mount namespaces and the signal at the death of a parent belong to a thread: all code that needs them runs on this
+	// one.
 	runtime.LockOSThread()
 	if len(os.Args) < 3 {
 		fmt.Fprintln(os.Stderr, "usage: hack/vm/uml|qemu COMMAND [ARG...]")
@@ -81,18 +82,18 @@ func main() {
 	os.Exit(status)
 }
 
-// interrupted is the cause of a context that a signal ended.
+// interrupted is the cancellation cause after a signal.
 type interrupted struct{ signal syscall.Signal }
 
 func (i interrupted) Error() string { return "ended by signal: " + i.signal.String() }
 
-// run runs a command in a VM and returns the exit status of this process, with an error if there is more to say.
+// run runs a command in a VM and returns the exit status of this process. err is set if there is a message to print.
 func run(kind string, args []string) (status int, err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	go func() { // ends with the process
+	go func() { // released at the exit of the process
 		caught, _ := (<-signals).(syscall.Signal)
 		cancel(interrupted{caught})
 	}()

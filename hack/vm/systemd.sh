@@ -6,9 +6,9 @@
 #
 #   go test -count=1 -exec "$PWD/hack/vm/systemd.sh" -run TestIntegrationSystemd ./cgroups/driver/...
 #
-# Systemd is PID 1 of a PID namespace of its own and has the cgroups of the whole VM. It knows no units but dbus and
-# what that needs, so that it is up in a moment. The command runs in that namespace, with the exit status passed on,
-# NODEAGENT_SYSTEMD=1 in its environment, and systemd reachable by the message bus and by its own socket.
+# Systemd is PID 1 of its own PID namespace and has the cgroups of the whole VM. It has no units except dbus and its
+# dependencies, so that it starts fast. The command runs in that namespace, with NODEAGENT_SYSTEMD=1 in its environment.
+# It reaches systemd by the message bus and by systemd's own socket. Its exit status is passed on.
 #
 # VM_RUNNER is the script that starts the VM: hack/vm/uml, or hack/vm/qemu for cpuset, hugetlb and PSI.
 set -euo pipefail
@@ -16,20 +16,20 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 units=/usr/lib/systemd/system
 
-# Outside of the VM: see that there is a systemd to run, and start the VM with this script as its command.
+# Outside of the VM: install systemd if it is missing, and start the VM with this script as its command.
 if [ -z "${IN_TEST_VM:-}" ]; then
 	if [ ! -x /usr/lib/systemd/systemd ] || [ ! -x /usr/bin/dbus-daemon ] || [ ! -e $units/dbus.socket ]; then
 		install=(apt-get install -y --no-install-recommends systemd dbus)
 		"${install[@]}" >&2 || { apt-get update >&2 && "${install[@]}" >&2; }
 	fi
-	# The flags of go test name files beside the test binary, which the VM shows read-only otherwise.
+	# The flags of go test name files beside the test binary, which would be read-only in the VM.
 	case ${1:-} in
 	*/go-build*/*.test) export VM_RW="${VM_RW:+$VM_RW:}$(dirname "$1")" ;;
 	esac
 	exec "${VM_RUNNER:-$here/uml}" "${BASH_SOURCE[0]}" "$@"
 fi
 
-# Inside: this machine's units and generators are hidden behind a handful.
+# Inside: hide the units and generators of this machine, and create the few that are needed.
 work=$(mktemp -d)
 cp $units/dbus.socket $units/dbus.service "$work"
 for dir in $units /etc/systemd/system /usr/lib/systemd/system-generators; do
@@ -67,7 +67,7 @@ fi
 status=0
 NODEAGENT_SYSTEMD=1 enter "$@" || status=$?
 if [ $status != 0 ]; then
-	echo "systemd.sh: what systemd said:" >&2
+	echo "systemd.sh: output of systemd:" >&2
 	tail -n 40 "$work/log" >&2
 fi
 exit $status

@@ -25,7 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// limit is for one VM, booting included; software emulation on a busy machine is slow.
+// limit is the timeout of one VM, including its boot; software emulation on a busy machine is slow.
 const limit = 3 * time.Minute
 
 func TestIntegrationUML(t *testing.T) {
@@ -38,7 +38,8 @@ func TestIntegrationQEMU(t *testing.T) {
 			"cpuset.cpus hugetlb.2MB.max cpu.pressure memory.pressure io.pressure")
 }
 
-// testKernel runs all tests on one kernel. controllers are those of its cgroup v2, and files what a child cgroup has.
+// testKernel runs all tests on one kernel. controllers are those of its cgroup v2, and files are the files of a child
+// cgroup.
 func testKernel(t *testing.T, kind, controllers, files string) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -52,27 +53,27 @@ func testKernel(t *testing.T, kind, controllers, files string) {
 		t.Skipf("would install packages and download a kernel: run `hack/vm/%s true` once", kind)
 	}
 	k := kernel(kind)
-	require.Zero(t, run(t, k.command(t, nil, "true")).status) // what it needs is downloaded the first time, and told
-	t.Run("all passes through", k.testPassesThrough)
-	if kind == "uml" { // what is the same for both, where it is faster
+	require.Zero(t, run(t, k.command(t, nil, "true")).status) // the first run downloads the kernel and prints a message
+	t.Run("arguments, environment and streams", k.testPassesThrough)
+	if kind == "uml" { // does not depend on the kernel: only on the faster one
 		t.Run("exit statuses", k.testStatuses)
 	}
 	t.Run("much output", k.testMuchOutput)
-	t.Run("output that is left behind", k.testLeftBehind)
+	t.Run("output of a remaining process", k.testLeftBehind)
 	t.Run("timeout", k.testTimeout)
 	t.Run("crash", k.testCrash)
 	t.Run("files", k.testFiles)
 	t.Run("go test", k.testGoTest)
 	t.Run("cgroups", func(t *testing.T) { k.testCgroups(t, controllers, files) })
-	t.Run("overlay in overlay", k.testOverlay)
-	t.Run("two at once, and one killed", k.testKilled)
+	t.Run("overlay on overlay", k.testOverlay)
+	t.Run("two VMs, one killed", k.testKilled)
 	t.Run("terminated", k.testTerminated)
 }
 
-// kernel is the name of the script that runs a command in it.
+// kernel is the name of the script that runs a command on it.
 type kernel string
 
-// command prepares a command in a VM, with more of the environment.
+// command prepares a command in a VM, with env added to the environment.
 func (k kernel) command(t *testing.T, env []string, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
@@ -83,7 +84,7 @@ func (k kernel) command(t *testing.T, env []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// result is what came out of a VM.
+// result is the exit status and the output of a command in a VM.
 type result struct {
 	status         int
 	stdout, stderr string
@@ -100,7 +101,7 @@ func run(t *testing.T, cmd *exec.Cmd) result {
 	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// sh runs a shell in a VM that has to end well, and returns its standard output.
+// sh runs a shell script in a VM, which must succeed, and returns its standard output.
 func (k kernel) sh(t *testing.T, script string, env ...string) string {
 	t.Helper()
 	r := run(t, k.command(t, env, "sh", "-ec", script))
@@ -139,7 +140,7 @@ func (k kernel) testStatuses(t *testing.T) {
 	}
 }
 
-// Both streams at once, through a second open of /dev/stderr.
+// Both streams at the same time, standard error through a second open of /dev/stderr.
 func (k kernel) testMuchOutput(t *testing.T) {
 	const size = 10 << 20
 	r := run(t, k.command(t, nil, "sh", "-ec",
@@ -151,7 +152,7 @@ func (k kernel) testMuchOutput(t *testing.T) {
 	assert.Equal(t, fmt.Sprintf("%x  -\n", sha256.Sum256([]byte(r.stderr))), sum)
 }
 
-// A process that outlives the command, with its output open, does not keep the VM from ending, and no output is lost.
+// A process that survives the command and keeps its output open does not delay the end of the VM, and no output is lost.
 func (k kernel) testLeftBehind(t *testing.T) {
 	began := time.Now()
 	assert.Equal(t, "done\n", k.sh(t, "setsid sleep 1000 & echo done"))
@@ -164,7 +165,7 @@ func (k kernel) testTimeout(t *testing.T) {
 	assert.Contains(t, r.stderr, "vm: the VM was ended after VM_TIMEOUT, 2s; end of its console:\n")
 }
 
-// A kernel that panics leaves its last output.
+// After a kernel panic, the output so far is complete and the error has the end of the console.
 func (k kernel) testCrash(t *testing.T) {
 	r := run(t, k.command(t, nil, "sh", "-c", "echo begun; echo 1 >/proc/sys/kernel/sysrq; echo c >/proc/sysrq-trigger; sleep 1000"))
 	assert.Equal(t, 125, r.status)
@@ -173,7 +174,7 @@ func (k kernel) testCrash(t *testing.T) {
 	assert.Contains(t, r.stderr, "sysrq triggered crash")
 }
 
-// The machine's files can be read, and what is written to them stays in the VM, but for VM_RW.
+// The VM reads the machine's files. Its writes stay in the VM, except those below VM_RW.
 func (k kernel) testFiles(t *testing.T) {
 	shared, other := t.TempDir(), t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(other, "read"), []byte("from outside"), 0o600))
@@ -209,7 +210,7 @@ func (k kernel) testGoTest(t *testing.T) {
 	goTest := func(env string) result {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
-		// Without -race and -cover, which the run of this test may have in GOFLAGS.
+		// Without -race and -cover, which may be in the GOFLAGS of this test.
 		cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-exec="+script, "-coverprofile="+out+"/cover.out",
 			"-cpuprofile=cpu.out", "-outputdir="+out, "-o="+out+"/trivial.test", "./testdata/trivial")
 		cmd.Env = append(os.Environ(), "GOFLAGS=", env)
@@ -237,7 +238,7 @@ func (k kernel) testCgroups(t *testing.T, controllers, files string) {
 		for f in $FILES; do cat a/$f >/dev/null && printf '%s ' $f; done; echo
 		echo 33554432 >a/memory.max; cat a/memory.max
 		echo -999 >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj`,
-		"FILES="+strings.ReplaceAll(files, "cgroup.kill ", "")) // which can only be written to
+		"FILES="+strings.ReplaceAll(files, "cgroup.kill ", "")) // cgroup.kill is write-only
 	lines := strings.Split(got, "\n")
 	assert.Equal(t, controllers, lines[0])
 	assert.Equal(t, controllers, lines[1])
@@ -246,7 +247,7 @@ func (k kernel) testCgroups(t *testing.T, controllers, files string) {
 	assert.Equal(t, "-999", lines[4])
 }
 
-// What containerd's snapshotter does, where a lab and a test keep their files.
+// The mounts of containerd's overlay snapshotter, in the directories of a lab and of tests.
 func (k kernel) testOverlay(t *testing.T) {
 	lab, err := filepath.Abs("../../.lab/instances")
 	require.NoError(t, err)
@@ -257,7 +258,7 @@ func (k kernel) testOverlay(t *testing.T) {
 		done`, "LAB="+lab)
 }
 
-// One VM is up while another runs to its end; the first is killed without a chance to clean up.
+// The first VM runs while the second one starts and ends. Then the first is killed, without a chance to clean up.
 func (k kernel) testKilled(t *testing.T) {
 	cmd, first := k.start(t)
 	require.NotEmpty(t, first.processes())
@@ -277,14 +278,14 @@ func (k kernel) testTerminated(t *testing.T) {
 	vm.requireGone(t)
 }
 
-// start starts a VM that stays up, and returns when its command runs.
+// start starts a VM that keeps running, and returns when its command runs.
 func (k kernel) start(t *testing.T) (*exec.Cmd, pidNamespace) {
 	cmd := k.command(t, nil, "sh", "-c", "echo up; sleep 1000")
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	line := make([]byte, 3)
-	_, err = io.ReadFull(stdout, line) // as it is written, not when the VM ends
+	_, err = io.ReadFull(stdout, line) // output arrives before the VM ends
 	require.NoError(t, err)
 	require.Equal(t, "up\n", string(line))
 
@@ -299,10 +300,10 @@ func (k kernel) start(t *testing.T) (*exec.Cmd, pidNamespace) {
 	return cmd, pidNamespace(namespace)
 }
 
-// pidNamespace is how the kernel names one.
+// pidNamespace is the name of a PID namespace in /proc, such as pid:[4026531836].
 type pidNamespace string
 
-// processes returns those in the namespace, zombies apart, which have none.
+// processes returns the processes in the namespace. Zombies have no namespace and are omitted.
 func (n pidNamespace) processes() (pids []int) {
 	links, _ := filepath.Glob("/proc/[0-9]*/ns/pid")
 	for _, link := range links {
@@ -314,11 +315,11 @@ func (n pidNamespace) processes() (pids []int) {
 	return pids
 }
 
-// requireGone waits until no process of a VM is left, and looks for anything else.
+// requireGone waits until all processes of a VM have exited, and checks that no job file or mount remains.
 func (n pidNamespace) requireGone(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); len(n.processes()) > 0; time.Sleep(10 * time.Millisecond) {
-		require.True(t, time.Now().Before(deadline), "still there: %v", n.processes())
+		require.True(t, time.Now().Before(deadline), "processes still running: %v", n.processes())
 	}
 	job, err := filepath.Abs("../../.lab/vm/job")
 	require.NoError(t, err)
