@@ -74,7 +74,7 @@ func attachLoop(image, dir string) (string, error) {
 		return "", err
 	}
 	defer file.Close()
-	for range 10 { // others may be faster
+	for range 10 { // another process may be faster
 		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
 			return "", fmt.Errorf("find a loop device: %w", err)

@@ -4,14 +4,14 @@
 //go:build linux
 
 // Command csidriver is a CSI driver whose volumes are files of a directory: as ext4 on a loop device, or as the block device itself.
-// It is for this project's own tests, and for those who want to see volumes of CSI on one machine. It takes root, mkfs.ext4 and
-// resize2fs. What a controller does elsewhere is done here too.
+// It is for the tests of this project, and for experiments with CSI volumes on one machine. It needs root, mkfs.ext4 and
+// resize2fs. It also implements the operations that other drivers run in a controller.
 //
 //	csidriver -endpoint /run/csi/csi.sock -data /var/lib/csi -registry /var/lib/kubelet/plugins_registry
 //
-// A volume is made by CreateVolume, or by hand: `truncate -s 64M DATA/volumes/HANDLE.img` is the volume with that handle. An inline
-// volume is made when it is published, with the size of its attribute "size" in bytes, and deleted when it is unpublished. The
-// driver keeps nothing in memory: it may be killed at any time, and is started again.
+// A volume is created by CreateVolume, or by hand: `truncate -s 64M DATA/volumes/HANDLE.img` creates the volume with that handle. An
+// inline volume is created when it is published, with the size of its attribute "size" in bytes, and deleted when it is unpublished.
+// The driver keeps no state in memory: it may be killed at any time, and continues after a restart.
 package main
 
 import (

@@ -173,7 +173,7 @@ func (n *node) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolume
 	path, inline, err := n.store.findVolume(r.GetVolumeId())
 	if status.Code(err) == codes.NotFound && !isMounted(r.GetTargetPath()) {
 		if _, err := os.Lstat(r.GetTargetPath()); errors.Is(err, fs.ErrNotExist) && len(r.GetVolumeId()) > 4 && r.GetVolumeId()[:4] == "csi-" {
-			return &csi.NodeUnpublishVolumeResponse{}, nil // an inline volume that is deleted
+			return &csi.NodeUnpublishVolumeResponse{}, nil // a deleted inline volume
 		}
 	}
 	if err != nil {

@@ -18,14 +18,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The sizes of volumes, in bytes.
+// Sizes of volumes in bytes.
 const (
 	defaultSize = 64 << 20
 	minSize     = 4 << 20
 	maxSize     = 1 << 40
 )
 
-// store manages the files of volumes. Only one call at a time uses them.
+// store manages the files of volumes. Its lock serializes calls.
 type store struct {
 	mu  sync.Mutex
 	dir string

@@ -23,7 +23,8 @@ func buildCluster(ctx context.Context, home string) error {
 		return err
 	}
 	bin := filepath.Join(home, "bin")
-	// The program of etcd is the root of its module, and is installed under the name of that. No new one: nothing was built.
+	// The main package of etcd is the root of its module, and is installed under the name of the module. Without a new
+	// binary nothing was built.
 	if err := os.Rename(filepath.Join(bin, "server"), filepath.Join(bin, controlplane.Etcd)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -35,7 +36,7 @@ func buildCluster(ctx context.Context, home string) error {
 			return fmt.Errorf("make image %s: %w", image, err)
 		}
 	}
-	// Of a module of its own: its Kubernetes is older than that of the control plane.
+	// metrics-server has its own module, because it requires an older Kubernetes than the control plane.
 	return toolset{folder: "tools/metrics", static: true}.build(ctx, home)
 }
 

@@ -141,7 +141,7 @@ func status(ctx context.Context, home string) error {
 	defer out.Flush()
 	for _, name := range names {
 		l, err := lab.Open(home, name)
-		if errors.Is(err, fs.ErrNotExist) { // being made or removed
+		if errors.Is(err, fs.ErrNotExist) { // being created or removed
 			continue
 		}
 		if err != nil {
@@ -198,7 +198,7 @@ func runWithLab(ctx context.Context, home string, args []string) (err error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), lab.RequiredEnv+"=required")
-	// A group of its own, so that the end of this process is passed on to all of `go test`, not just to its head.
+	// The command gets its own process group, so that a signal to this process reaches all processes of `go test`.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = 20 * time.Second

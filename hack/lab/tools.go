@@ -64,9 +64,9 @@ const toolTags = "seccomp,no_btrfs,no_devmapper,no_zfs"
 // toolset contains the tools that the module in a directory pins.
 type toolset struct {
 	folder string
-	tags   string // of the build
-	static bool   // they run in images without libraries
-	test   string // a package whose tests are a program too, which is named after it; empty: none
+	tags   string // build flags
+	static bool   // the tools run in images without libraries
+	test   string // package whose test binary is installed too, under the name of the package; empty: none
 }
 
 // build installs the tools into .lab/bin, unless they are there already.
@@ -106,7 +106,7 @@ func (s toolset) build(ctx context.Context, home string) error {
 	return os.WriteFile(stamp, []byte(key), 0o644)
 }
 
-// key changes with whatever changes the binaries.
+// key returns a hash of everything that affects the binaries.
 func (s toolset) key(dir string) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, runtime.Version(), runtime.GOARCH, s.tags)
@@ -130,7 +130,7 @@ func versionFlags(ctx context.Context, dir string) (string, error) {
 		{"k8s.io/kubernetes", kubernetes + "Version"},
 		{"sigs.k8s.io/cri-tools", "sigs.k8s.io/cri-tools/pkg/version.Version"},
 	} {
-		// A module that is not among the requirements lists as itself with no version.
+		// go list prints a module without a version if it is not among the requirements.
 		cmd := exec.CommandContext(ctx, "go", "list", "-m", "-e", "-f", "{{.Version}}", v.module)
 		cmd.Dir, cmd.Stderr = dir, os.Stderr
 		out, err := cmd.Output()
@@ -141,7 +141,7 @@ func versionFlags(ctx context.Context, dir string) (string, error) {
 			flags = append(flags, "-X", v.variable+"="+version)
 		}
 	}
-	// Programs of Kubernetes want the parts of their version as well.
+	// Programs of Kubernetes also need the major and minor version.
 	if _, version, ok := strings.Cut(strings.Join(flags, " "), kubernetes+"Version=v"); ok {
 		major, rest, _ := strings.Cut(version, ".")
 		minor, _, _ := strings.Cut(rest, ".")

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command metrics writes the shapes of a kubelet's metrics pages, which scrape.sh has saved, into the list that tests compare
-// ours with: metrics LIST PAGES... A directory of pages for each machine: what one of them does not have, such as the counters
-// of cgroup v2, another may.
+// Command metrics extracts the shapes of a kubelet's metrics pages, which scrape.sh has saved, into the lists that tests
+// compare with: metrics LIST PAGES... Each PAGES is a directory with the pages of one machine. Families that one machine
+// lacks, such as those of cgroup v2, may come from another machine.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 
 const usage = "usage: metrics LIST PAGES...\nLIST is the directory that is written, PAGES are directories that scrape.sh has written"
 
-// header is the first lines of each list.
+// header is at the start of each list.
 const header = `# SPDX-FileCopyrightText: The nodeagent Authors
 # SPDX-License-Identifier: Apache-2.0
 #

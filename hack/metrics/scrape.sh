@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Scrapes the metrics pages of a kubelet without an API server into a directory: KUBELET=path hack/metrics/scrape.sh DIR
-# The lab has to be up and empty, because a kubelet stops the pods that it does not know: `make metrics` starts one. The
-# kubelet runs pods with probes, hooks, limits and volumes, some of which fail, for a minute, so that most of its metrics
-# have a series. With VALUES=path of the program values the numbers are compared with ours. It has its own mounts, and its cgroups are below one that goes with it.
+# The lab has to be up and empty, because a kubelet stops unknown pods: `make metrics` starts one. The kubelet runs pods
+# with probes, hooks, limits and volumes for a minute. Some of the pods fail, so that most of its metrics have a series.
+# VALUES=path of the program values also compares the numbers with ours. The kubelet gets its own mount namespace, and a
+# parent cgroup that is removed at the end.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 pages=$(mkdir -p "$1" && cd "$1" && pwd)
@@ -13,7 +14,7 @@ kubelet=${KUBELET:-.lab/bin/kubelet}
 
 if [ "${UNSHARED:-}" != yes ]; then UNSHARED=yes exec unshare --mount --propagation=slave "$0" "$pages"; fi
 
-# User Mode Linux names no clock speed, and a kubelet does not start without one.
+# User Mode Linux reports no clock speed, and a kubelet does not start without one.
 if ! grep -q '^cpu MHz' /proc/cpuinfo; then
 	cpuinfo=$(mktemp)
 	sed 's/^\(bogomips.*\)/cpu MHz\t\t: 2000.000\n\1/' /proc/cpuinfo >"$cpuinfo"
@@ -45,7 +46,7 @@ cleanup() {
 trap cleanup EXIT
 for tree in "${trees[@]}"; do
 	mkdir "$tree/$root"
-	# A cpuset of cgroup v1 begins empty, and nothing can be put into one.
+	# A new cpuset of cgroup v1 is empty and can contain no process.
 	for file in cpuset.cpus cpuset.mems; do
 		if [ -e "$tree/$root/$file" ] && [ ! -e "$tree/cgroup.controllers" ]; then cat "$tree/$file" >"$tree/$root/$file"; fi
 	done
@@ -53,10 +54,10 @@ done
 if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
 	sed 's/\([a-z]\+\)/+\1/g' /sys/fs/cgroup/cgroup.controllers >/sys/fs/cgroup/cgroup.subtree_control || true
 fi
-# A kubelet writes here whatever it is told.
+# A kubelet writes to this directory with any configuration.
 mkdir -p /var/lib/kubelet "$work/root" "$work/manifests" "$work/host"
 mount -t tmpfs tmpfs /var/lib/kubelet
-# cAdvisor knows containers by a socket that no setting of a kubelet names.
+# cAdvisor finds containers by a socket path that is not configurable in a kubelet.
 mkdir -p /run/containerd
 mount -t tmpfs tmpfs /run/containerd
 ln -s "${endpoint#unix://}" /run/containerd/containerd.sock
@@ -98,7 +99,7 @@ until curl -sf "$url/pods" >/dev/null; do
 	sleep 1
 done
 sleep "${SETTLE:-60}"
-# Values change with containers that come and go, so they are compared while none does.
+# Values change when containers start or exit, so they are compared while none does.
 if [ -n "${VALUES:-}" ]; then
 	failed=
 	"$VALUES" -kubelet "$url" -endpoint "$endpoint" -cgroup-root "/$root" -root "$work/root" -logs "$work/logs" -for "${COMPARE:-40s}" \
@@ -106,7 +107,7 @@ if [ -n "${VALUES:-}" ]; then
 	if [ -n "$failed" ]; then exit 1; fi
 fi
 rm "$work/manifests/leaves.yaml"
-# What serves requests counts them, and exec and logs are requests of their own.
+# The server counts its requests: request several paths, and exec and logs, which have their own metrics.
 for path in pods stats/summary nothing containerLogs/default/web-node/web metrics; do
 	curl -sk -o /dev/null "https://127.0.0.1:20250/$path"
 done

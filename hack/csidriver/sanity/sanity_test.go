@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sanity_test has csi-test of Kubernetes judge the driver of loop devices, which the tests of volume/csi rely on. It is a module
-// of its own, because csi-test brings what nothing else here needs.
+// Package sanity_test runs csi-test of Kubernetes against the driver of loop devices, which the tests of volume/csi use. It
+// is a separate module, because only it needs the dependencies of csi-test.
 package sanity_test
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
 )
 
-// The sizes of volumes, in bytes.
+// Sizes of volumes in bytes.
 const (
 	size     = 16 << 20
 	expanded = 32 << 20
@@ -25,7 +25,7 @@ const (
 
 func TestSanity(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("loop devices and mounts take root")
+		t.Skip("loop devices and mounts need root")
 	}
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -50,7 +50,7 @@ func TestSanity(t *testing.T) {
 	sanity.Test(t, c)
 }
 
-// start starts the driver in a mount namespace of its own, which ends with it, and has its loop devices given back.
+// start runs the driver in its own mount namespace, and at the end of the test detaches its loop devices.
 func start(t *testing.T, name string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
@@ -66,7 +66,7 @@ func start(t *testing.T, name string, args ...string) {
 		for _, file := range files {
 			text, err := os.ReadFile(file)
 			if err == nil && strings.HasPrefix(string(text), filepath.Dir(name)) {
-				t.Errorf("left attached: %s", text)
+				t.Errorf("loop device is still attached: %s", text)
 				_ = exec.Command("losetup", "-d", "/dev/"+strings.Split(file, "/")[3]).Run()
 			}
 		}

@@ -3,8 +3,7 @@
 
 //go:build linux
 
-// Command pause holds the namespaces of a pod: it does nothing but collect the orphans that the pod's processes
-// leave to it, until SIGINT or SIGTERM.
+// Command pause holds the namespaces of a pod: until SIGINT or SIGTERM it only reaps orphaned processes of the pod.
 package main
 
 import (

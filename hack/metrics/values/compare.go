@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	apart  = 0.05            // of a value
-	moving = 0.2             // of the values of a family that may be further apart: a probe may start a process between two looks
-	window = 2 * time.Second // around the time of a value of the kubelet, in which ours are looked at
+	apart  = 0.05            // allowed relative difference of a value
+	moving = 0.2             // allowed fraction of differing values of a family: a probe may start a process between two measurements
+	window = 2 * time.Second // period around the time of a kubelet's value in which our values are compared
 )
 
 // tick is twice the unit in which the kernel counts user and system CPU time, because both sides round at different times.
@@ -138,7 +138,7 @@ func (t *tally) compareReading(s series, theirs reading, ours []reading) {
 	}
 }
 
-// movable returns how many of a number of values may differ; at least one.
+// movable returns how many of n values may differ; at least one.
 func movable(values int) int {
 	if values < 3 {
 		return 0

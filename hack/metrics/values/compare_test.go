@@ -14,7 +14,7 @@ import (
 
 var start = time.UnixMilli(1_700_000_000_000)
 
-// reads parses a page that is read so many seconds after the start.
+// reads parses a page that is read the given time after the start.
 func reads(t *testing.T, text string, after time.Duration) readings {
 	t.Helper()
 	all, err := parsePage(strings.NewReader(text), start.Add(after))
@@ -22,25 +22,26 @@ func reads(t *testing.T, text string, after time.Duration) readings {
 	return all
 }
 
-// A value agrees when ours were as much at about the time when it was measured, whenever the page was read.
+// A value of the kubelet agrees if our values around the time of its measurement include it, independent of the time at
+// which the page was read.
 func TestCompare(t *testing.T) {
 	const page = "/metrics/cadvisor"
 	for name, c := range map[string]struct {
 		ours    map[time.Duration]string
 		kubelet string
-		want    string // empty: it agrees
+		want    string // empty: no difference
 	}{
-		"a counter that grows": {map[time.Duration]string{0: "x 10", time.Second: "x 20", 2 * time.Second: "x 30"}, "x 25 1700000001500", ""},
-		"five percent":         {map[time.Duration]string{0: "x 100"}, "x 104 1700000001000", ""},
-		"six percent":          {map[time.Duration]string{0: "x 100"}, "x 107 1700000001000", "x: 1 of 1 values are more than 5% apart, such as kubelet 107, ours 100 to 100 of"},
-		"the same, but later":  {map[time.Duration]string{0: "x 10", 10 * time.Second: "x 20"}, "x 20 1700000000000", "x: 1 of 1"},
-		"not measured then":    {map[time.Duration]string{0: "x 10"}, "x 10 1700000009000", "nothing was compared"},
-		"we have none":         {map[time.Duration]string{0: "y 10"}, "x 10 1700000000000", "nothing was compared"},
-		"excepted":             {map[time.Duration]string{0: "container_last_seen 10"}, "container_last_seen 20 1700000000000", ""},
-		"zero":                 {map[time.Duration]string{0: `x{a="1",b="2"} 0`}, `x{b="2",a="1"} 0 1700000000000`, ""},
-		"one of three moves":   {map[time.Duration]string{0: "x{a=\"1\"} 1\nx{a=\"2\"} 1\nx{a=\"3\"} 1"}, "x{a=\"1\"} 2 1700000000000\nx{a=\"2\"} 1 1700000000000\nx{a=\"3\"} 1 1700000000000", ""},
-		"one of two":           {map[time.Duration]string{0: "x{a=\"1\"} 1\nx{a=\"2\"} 1"}, "x{a=\"1\"} 2 1700000000000\nx{a=\"2\"} 1 1700000000000", "x: 1 of 2"},
-		"zero is not a little": {map[time.Duration]string{0: "x 0"}, "x 1 1700000000000", "x: 1 of 1"},
+		"growing counter":                     {map[time.Duration]string{0: "x 10", time.Second: "x 20", 2 * time.Second: "x 30"}, "x 25 1700000001500", ""},
+		"five percent":                        {map[time.Duration]string{0: "x 100"}, "x 104 1700000001000", ""},
+		"six percent":                         {map[time.Duration]string{0: "x 100"}, "x 107 1700000001000", "x: 1 of 1 values are more than 5% apart, such as kubelet 107, ours 100 to 100 of"},
+		"value that ours reached later":       {map[time.Duration]string{0: "x 10", 10 * time.Second: "x 20"}, "x 20 1700000000000", "x: 1 of 1"},
+		"no measurement of ours at that time": {map[time.Duration]string{0: "x 10"}, "x 10 1700000009000", "nothing was compared"},
+		"family that we do not have":          {map[time.Duration]string{0: "y 10"}, "x 10 1700000000000", "nothing was compared"},
+		"excepted":                            {map[time.Duration]string{0: "container_last_seen 10"}, "container_last_seen 20 1700000000000", ""},
+		"zero":                                {map[time.Duration]string{0: `x{a="1",b="2"} 0`}, `x{b="2",a="1"} 0 1700000000000`, ""},
+		"one of three values differs":         {map[time.Duration]string{0: "x{a=\"1\"} 1\nx{a=\"2\"} 1\nx{a=\"3\"} 1"}, "x{a=\"1\"} 2 1700000000000\nx{a=\"2\"} 1 1700000000000\nx{a=\"3\"} 1 1700000000000", ""},
+		"one of two values differs":           {map[time.Duration]string{0: "x{a=\"1\"} 1\nx{a=\"2\"} 1"}, "x{a=\"1\"} 2 1700000000000\nx{a=\"2\"} 1 1700000000000", "x: 1 of 2"},
+		"zero and a small value":              {map[time.Duration]string{0: "x 0"}, "x 1 1700000000000", "x: 1 of 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := comparison{except: exceptions()}
@@ -48,7 +49,7 @@ func TestCompare(t *testing.T) {
 				all.addOurs(page, reads(t, text+"\n", after))
 			}
 			all.compareKubelet(page, reads(t, c.kubelet+"\n", 0))
-			all.compareKubelet(page, reads(t, c.kubelet+"\n", time.Minute)) // again, which counts once
+			all.compareKubelet(page, reads(t, c.kubelet+"\n", time.Minute)) // the second read of one measurement is not compared again
 			text, err := all.formatReport()
 			if c.want == "" {
 				assert.NoError(t, err, text)

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command values measures the pods of a kubelet as package usage does, reads the kubelet's own pages at the same time, and prints for each
-// family of metrics and each number of a summary how far the two are apart. It fails when more than a fifth of the values of one are
-// further apart than five percent, but for those that it names with the reason. scrape.sh runs it beside a kubelet.
+// Command values measures the pods of a kubelet with package usage and reads the kubelet's own pages at the same time. It
+// prints for each family of metrics and each number of a summary how far both values differ. It fails if more than a fifth
+// of the values of a family differ by more than five percent, unless the family is excepted with a reason. scrape.sh runs it
+// beside a kubelet.
 package main
 
 import (
