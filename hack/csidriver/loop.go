@@ -160,7 +160,7 @@ func runTool(ctx context.Context, name string, args ...string) error {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
-	if cmd.Err != nil { // it is looked for before the environment is set
+	if cmd.Err != nil { // the lookup in PATH happens before Env is set
 		cmd = exec.CommandContext(ctx, "/usr/sbin/"+name, args...)
 	}
 	out, err := cmd.CombinedOutput()

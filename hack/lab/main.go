@@ -4,7 +4,7 @@
 //go:build linux
 
 // Command lab prepares and runs the containerd that the tests use, and a control plane for people. `make lab` and `make test` call
-// it; packages internal/lab and internal/controlplane say what they are.
+// it; packages internal/lab and internal/controlplane describe them.
 package main
 
 import (
