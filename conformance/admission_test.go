@@ -23,14 +23,14 @@ import (
 func TestAdmission(t *testing.T) { run(t, admissions) }
 func FuzzAdmission(f *testing.F) { fuzz(f, admissions) }
 
-// admissionInput is a pod that is to run on a node beside others.
+// admissionInput has a pod to admit, its node, and the other pods of the node.
 type admissionInput struct {
 	Pod    *corev1.Pod
 	Node   *corev1.Node
 	Others []*corev1.Pod
 }
 
-// admissions compares all failures, not only the one that a pod is rejected for.
+// admissions compares all failures of a pod, not only the one that the kubelet reports in its status.
 var admissions = conformance.Comparison[admissionInput, []admission.Failure]{
 	Make: makeAdmission,
 	Kubelet: func(in admissionInput) []admission.Failure {
@@ -47,7 +47,7 @@ var admissions = conformance.Comparison[admissionInput, []admission.Failure]{
 	Ours: func(in admissionInput) []admission.Failure { return admission.Check(in.Pod, in.Node, in.Others) },
 }
 
-// failureRecorder is asked by the kubelet whether it can make room, and notes for what.
+// failureRecorder replaces the kubelet's handler that preempts pods, and records the failures passed to it.
 type failureRecorder struct{ failures []admission.Failure }
 
 func (r *failureRecorder) HandleAdmissionFailure(
@@ -64,7 +64,7 @@ func (r *failureRecorder) HandleAdmissionFailure(
 			r.failures = append(r.failures, admission.Failure{Reason: f.PredicateName, Message: f.Error()})
 		}
 	}
-	// The kubelet ranges over a map of the resources that not every node has.
+	// Sort: the kubelet iterates over a map of the extended resources.
 	rank := func(f admission.Failure) string {
 		at := slices.Index([]corev1.ResourceName{"pods", "cpu", "memory", "ephemeral-storage"}, f.Resource)
 		switch {
@@ -95,7 +95,7 @@ func makeAdmission(c *conformance.Choices) admissionInput {
 	return in
 }
 
-// admittingNode is one with little room, so that what is asked for matters.
+// admittingNode returns a node with few resources, so that many requests do not fit.
 func admittingNode(c *conformance.Choices) *corev1.Node {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"zone": conformance.Pick(c, "a", "b"), "cores": "4"}},
@@ -125,7 +125,7 @@ func admittingNode(c *conformance.Choices) *corev1.Node {
 
 func units(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.DecimalSI) }
 
-// admittedPod is a pod as conformance.Pod makes it, with what it may ask of a node.
+// admittedPod returns a pod of conformance.Pod with random scheduling constraints.
 func admittedPod(c *conformance.Choices) *corev1.Pod {
 	c.Plain = true
 	pod := conformance.Pod(c)
@@ -162,8 +162,9 @@ func admittedPod(c *conformance.Choices) *corev1.Pod {
 	return reread(pod)
 }
 
-// reread returns a pod as it is read from a manifest. Amounts such as 1.5Gi are big numbers when they are parsed, and 1536Mi, their
-// canonical form, is none: to a big number the kubelet adds the overhead in the pod itself, once for each time that it looks.
+// reread marshals and unmarshals a pod, as if it came from a manifest. An amount such as 1.5Gi is parsed into an
+// infinite-precision decimal, unlike its canonical form 1536Mi. To such a decimal the kubelet adds the overhead in the pod
+// itself, at each computation.
 func reread(pod *corev1.Pod) *corev1.Pod {
 	text, err := json.Marshal(pod)
 	if err != nil {
@@ -176,7 +177,7 @@ func reread(pod *corev1.Pod) *corev1.Pod {
 	return &out
 }
 
-// askOfNode gives a container what a scheduler looks at.
+// askOfNode adds requests and ports that the scheduler considers to a container.
 func askOfNode(c *conformance.Choices, container *corev1.Container) {
 	if c.OneIn(3) {
 		container.Ports = append(container.Ports, corev1.ContainerPort{

@@ -15,16 +15,16 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core/v1/helper"
 )
 
-// beyond reports whether so many times an amount is no int64, or the least one, which Quantity takes for no int64 at
-// times.
+// beyond reports whether q multiplied by times overflows an int64, or is the smallest int64, which Quantity sometimes treats
+// as an overflow.
 func beyond(q resource.Quantity, times int64) bool {
 	product := new(inf.Dec).Mul(q.AsDec(), inf.NewDec(times, 0))
 	return product.Cmp(inf.NewDec(math.MaxInt64, 0)) > 0 || product.Cmp(inf.NewDec(math.MinInt64, 0)) <= 0
 }
 
-// anyAmount reports whether one of all the amounts that a pod states, and of their totals, is such.
+// anyAmount reports whether such returns true for a resource amount of the pod or for one of its totals.
 func anyAmount(pod *corev1.Pod, such func(corev1.ResourceName, resource.Quantity) bool) bool {
-	pod = pod.DeepCopy() // totals write to what they are made of
+	pod = pod.DeepCopy() // computing totals modifies the pod
 	lists := []corev1.ResourceList{pod.Spec.Overhead}
 	add := func(r *corev1.ResourceRequirements) { lists = append(lists, r.Requests, r.Limits) }
 	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
@@ -49,30 +49,30 @@ func anyAmount(pod *corev1.Pod, such func(corev1.ResourceName, resource.Quantity
 	return false
 }
 
-// manyCPUs reports whether a pod has to do with more CPUs than the kubelet can multiply: millicores by 1024 for the
-// shares and by the period for the quota.
+// manyCPUs reports whether the pod has an amount of CPU that overflows in the kubelet: it multiplies millicores by 1024 for
+// the shares and by the period for the quota.
 func manyCPUs(pod *corev1.Pod) bool {
 	return anyAmount(pod, func(name corev1.ResourceName, q resource.Quantity) bool {
 		return name == corev1.ResourceCPU && beyond(q, 1000*1_000_000)
 	})
 }
 
-// muchMemory reports whether a pod has to do with more bytes of memory or huge pages, so many times, than an int64 holds.
+// muchMemory reports whether the pod has an amount of memory or huge pages that overflows an int64 when multiplied by times.
 func muchMemory(pod *corev1.Pod, times int64) bool {
 	return anyAmount(pod, func(name corev1.ResourceName, q resource.Quantity) bool {
 		return (name == corev1.ResourceMemory || helper.IsHugePageResourceName(name)) && beyond(q, times)
 	})
 }
 
-// negative reports whether a pod asks for less than nothing of the resources whose names begin so.
+// negative reports whether the pod has a negative amount of a resource whose name has the prefix.
 func negative(pod *corev1.Pod, prefix string) bool {
 	return anyAmount(pod, func(name corev1.ResourceName, q resource.Quantity) bool {
 		return strings.HasPrefix(string(name), prefix) && q.Sign() < 0
 	})
 }
 
-// oddPageSize reports whether a pod asks for huge pages of a size that has no name, being no number, not above zero or
-// no multiple that the kernel counts in, or, where it matters, that the host does not have.
+// oddPageSize reports whether the pod has huge pages with an invalid size: not a number, not positive, or not a multiple of
+// the kernel's unit. Unless host is nil, sizes that host does not contain are invalid, too.
 func oddPageSize(pod *corev1.Pod, host []string) bool {
 	return anyAmount(pod, func(name corev1.ResourceName, _ resource.Quantity) bool {
 		if !helper.IsHugePageResourceName(name) {
@@ -87,7 +87,7 @@ func oddPageSize(pod *corev1.Pod, host []string) bool {
 	})
 }
 
-// twice reports whether a pod asks in one place for huge pages of one size under two names.
+// twice reports whether limits in the pod contain one huge page size under two names.
 func twice(pod *corev1.Pod) bool {
 	sizes := func(list corev1.ResourceList) map[int64]int {
 		count := map[int64]int{}
@@ -117,8 +117,8 @@ func twice(pod *corev1.Pod) bool {
 	})
 }
 
-// sharedDecimal reports whether the kubelet changes a pod by counting it: it adds the overhead to amounts of the pod
-// level without copying them, and those that do not parse into an int64, such as 1.5Gi, share their digits with the pod.
+// sharedDecimal reports whether the kubelet modifies the pod when it computes its resources: it adds the overhead to
+// pod-level amounts without copying them, and amounts that are no int64, such as 1.5Gi, share their digits with the pod.
 func sharedDecimal(pod *corev1.Pod) bool {
 	if pod.Spec.Overhead == nil || pod.Spec.Resources == nil {
 		return false

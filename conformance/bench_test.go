@@ -22,16 +22,15 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// race is a thing that both can do, on one pod after the other.
+// race is an operation of both sides on a pod.
 type race struct {
 	name          string
 	kubelet, ours func(*corev1.Pod)
-	faster        float64 // how many times ours has to be, with room for a busy machine; zero says nothing
-	allocs        float64 // how many allocations ours may make; negative says nothing
+	faster        float64 // minimum speed-up over the kubelet, with a margin for a busy machine; zero: none
+	allocs        float64 // maximum allocations of ours; negative: any
 }
 
-// Of a Class in 75 ns, 40 are the lookups that no answer can do without, so that it does not get five times as fast as
-// the kubelet's, which makes the same ones.
+// Class takes 75 ns, 40 of them for map lookups that the kubelet's code needs, too. So it is not five times as fast.
 var races = []race{
 	{
 		"Class",
@@ -100,10 +99,10 @@ var races = []race{
 
 const unit = "kubepods-burstable-pod12345678_abcd_4ef0_9876_0123456789ab.slice"
 
-// sink keeps what costs nothing from being left out.
+// sink keeps the compiler from removing calls without effects.
 var sink uint64
 
-// plainPods are pods as they are in a cluster: nothing negative, nothing beyond int64, and a container at least.
+// plainPods returns pods as they occur in a cluster: no negative amount, no overflow, and at least one container.
 func plainPods() []*corev1.Pod {
 	var pods []*corev1.Pod
 	for i := uint64(0); len(pods) < 1000; i++ {
@@ -123,7 +122,7 @@ func BenchmarkBoth(b *testing.B) {
 			run  func(*corev1.Pod)
 		}{{"kubelet", r.kubelet}, {"ours", r.ours}} {
 			b.Run(r.name+"/"+side.name, func(b *testing.B) {
-				pods := plainPods() // of its own: the kubelet's code writes to them
+				pods := plainPods() // a separate copy: the kubelet's code modifies pods
 				b.ReportAllocs()
 				i := 0
 				for b.Loop() {
@@ -135,9 +134,9 @@ func BenchmarkBoth(b *testing.B) {
 	}
 }
 
-var speed = flag.Bool("speed", false, "measure how much faster than the kubelet's code ours is")
+var speed = flag.Bool("speed", false, "measure how many times faster than the kubelet's code ours is")
 
-// The promises hold on a machine that has nothing else to do, so they are checked only when asked for.
+// The minimum speed-ups hold on an idle machine only, so the test needs the flag -speed.
 func TestSpeed(t *testing.T) {
 	if !*speed {
 		t.Skip("without -speed")
@@ -149,17 +148,18 @@ func TestSpeed(t *testing.T) {
 		fmt.Printf("%-14s%9.1f ns%9.1f ns%8.1fx%12s%8s\n", r.name, perOp(kubelet), perOp(ours), times,
 			fmt.Sprint(kubelet.AllocedBytesPerOp(), "/", ours.AllocedBytesPerOp()), fmt.Sprint(kubelet.AllocsPerOp(), "/", ours.AllocsPerOp()))
 		if times < r.faster {
-			t.Errorf("%s is %.1f times as fast as the kubelet's, not %v", r.name, times, r.faster)
+			t.Errorf("%s is %.1f times as fast as the kubelet's, want at least %v", r.name, times, r.faster)
 		}
 		if r.allocs >= 0 && float64(ours.AllocsPerOp()) > r.allocs {
-			t.Errorf("%s makes %d allocations, not %v", r.name, ours.AllocsPerOp(), r.allocs)
+			t.Errorf("%s makes %d allocations, want at most %v", r.name, ours.AllocsPerOp(), r.allocs)
 		}
 	}
 }
 
-// measure runs both sides in turns, so that what else the machine does meets both, and returns the quickest of each.
+// measure measures both sides alternately, so that other load of the machine affects both, and returns the best result of
+// each.
 func measure(kubelet, ours func(*corev1.Pod)) (k, o testing.BenchmarkResult) {
-	theirs, mine := plainPods(), plainPods() // apart: the kubelet's code writes to pods
+	theirs, mine := plainPods(), plainPods() // separate copies: the kubelet's code modifies pods
 	for range 5 {
 		k = quicker(k, theirs, kubelet)
 		o = quicker(o, mine, ours)
@@ -167,7 +167,7 @@ func measure(kubelet, ours func(*corev1.Pod)) (k, o testing.BenchmarkResult) {
 	return k, o
 }
 
-// quicker runs a function on one pod after the other and returns the better of this and an earlier result.
+// quicker benchmarks run on the pods in order, and returns the better one of this result and best.
 func quicker(best testing.BenchmarkResult, pods []*corev1.Pod, run func(*corev1.Pod)) testing.BenchmarkResult {
 	r := testing.Benchmark(func(b *testing.B) {
 		b.ReportAllocs()
@@ -181,5 +181,5 @@ func quicker(best testing.BenchmarkResult, pods []*corev1.Pod, run func(*corev1.
 	return best
 }
 
-// perOp is nanoseconds.
+// perOp returns nanoseconds per operation.
 func perOp(r testing.BenchmarkResult) float64 { return float64(r.T.Nanoseconds()) / float64(r.N) }

@@ -24,7 +24,7 @@ func FuzzPredicates(f *testing.F)  { fuzz(f, predicates) }
 func TestOOMScoreAdj(t *testing.T) { run(t, oomScoreAdj) }
 func FuzzOOMScoreAdj(f *testing.F) { fuzz(f, oomScoreAdj) }
 
-// classOf is the class that decides where the cgroup of a pod is.
+// classOf returns the QoS class that determines the parent cgroup of a pod.
 func classOf(pod *corev1.Pod) cgroups.QOS { return cgroups.QOS(qos.StatusClass(pod)) }
 
 type classes struct{ Spec, Status corev1.PodQOSClass }
@@ -58,7 +58,7 @@ type oomInput struct {
 	Capacity  int64
 }
 
-// capacity returns the memory of a node, on the verge of none at times.
+// capacity returns the memory capacity of a node, sometimes zero or nearly zero.
 func capacity(c *conformance.Choices) int64 {
 	if c.OneIn(16) {
 		return c.Int64()
@@ -80,21 +80,21 @@ var oomScoreAdj = conformance.Comparison[oomInput, answer]{
 	},
 	Exceptions: []conformance.Exception[oomInput, answer]{{
 		Name:   "nothing to score",
-		Reason: "no container, and no memory to have a share of, are errors, where the kubelet panics or scores as if all were well",
+		Reason: "a pod without containers and a node without memory are errors; the kubelet panics or computes a score",
 		When:   func(in oomInput) bool { return in.Container == nil || in.Capacity <= 0 },
 		Want:   func(oomInput, answer) answer { return answer{Refused: true} },
 	}, {
 		Name:   "sidecar alone",
-		Reason: "the sidecar of a pod without regular containers is an error, where the kubelet panics",
+		Reason: "a sidecar in a pod without regular containers is an error; the kubelet panics",
 		When:   func(in oomInput) bool { return len(in.Pod.Spec.Containers) == 0 },
 		Want:   func(oomInput, answer) answer { return answer{Refused: true} },
 	}, {
 		Name:   "overflow",
-		Reason: "a request a thousand times of which is no int64 scores as what it is, where the kubelet's product wraps around",
+		Reason: "a request that overflows an int64 when multiplied by 1000 has its exact score; the kubelet's product wraps around",
 		When:   func(in oomInput) bool { return muchMemory(in.Pod, 1000*2) },
 	}, {
 		Name:   "negative",
-		Reason: "less than nothing is nothing, where the kubelet makes a score above that of BestEffort of it",
+		Reason: "a negative amount counts as zero; the kubelet computes a score above that of BestEffort",
 		When:   func(in oomInput) bool { return negative(in.Pod, "memory") },
 	}},
 }

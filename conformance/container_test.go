@@ -62,13 +62,13 @@ type containerInput struct {
 	Node      qos.Node
 }
 
-// criResult is the resources of a container, or that they are refused.
+// criResult has the resources of a container, or reports that they are invalid.
 type criResult struct {
 	Resources cri.Resources
 	Refused   bool
 }
 
-// kubeletNode returns a node in the terms of the kubelet's manager of containers.
+// kubeletNode returns the node settings of the kubelet's runtime manager.
 func kubeletNode(n qos.Node) kuberuntime.ConformanceNode {
 	k := kuberuntime.ConformanceNode{
 		MemoryCapacity:       uint64(n.MemoryCapacity),
@@ -90,7 +90,7 @@ func kubeletNode(n qos.Node) kuberuntime.ConformanceNode {
 	return k
 }
 
-// fromCRI returns the resources that the kubelet puts into a request.
+// fromCRI converts the resources in a request of the kubelet.
 func fromCRI(r *runtimeapi.LinuxContainerResources) cri.Resources {
 	out := cri.Resources{
 		CPUPeriod:   r.GetCpuPeriod(),
@@ -109,7 +109,7 @@ func fromCRI(r *runtimeapi.LinuxContainerResources) cri.Resources {
 	return tidy(out)
 }
 
-// tidy makes nothing of what is empty.
+// tidy replaces empty values by nil.
 func tidy(r cri.Resources) cri.Resources {
 	if len(r.Unified) == 0 {
 		r.Unified = nil
@@ -124,7 +124,7 @@ func containerResources(v2 bool) conformance.Comparison[containerInput, criResul
 	return conformance.Comparison[containerInput, criResult]{
 		Make: func(c *conformance.Choices) containerInput {
 			pod := conformance.Pod(c)
-			if len(pod.Spec.Containers) == 0 { // which TestOOMScoreAdj is about
+			if len(pod.Spec.Containers) == 0 { // TestOOMScoreAdj covers this case
 				pod.Spec.Containers = []corev1.Container{{Name: "c0"}}
 			}
 			return containerInput{pod, conformance.Container(c, pod), makeNode(c, v2)}
@@ -141,20 +141,20 @@ func containerResources(v2 bool) conformance.Comparison[containerInput, criResul
 		},
 		Exceptions: []conformance.Exception[containerInput, criResult]{{
 			Name:   "overflow",
-			Reason: "more CPUs or bytes than an int64 counts are as many as can be, where the kubelet's numbers wrap around",
+			Reason: "CPUs or bytes beyond an int64 are the largest number; the kubelet's numbers wrap around",
 			When:   func(in containerInput) bool { return manyCPUs(in.Pod) || muchMemory(in.Pod, 1000*2) },
 		}, {
 			Name:   "no page size",
-			Reason: "huge pages of a size that there cannot be, or that the host does not have, are an error, where the kubelet goes on without",
+			Reason: "huge pages of an invalid size, or of a size that the host does not have, are an error; the kubelet ignores them",
 			When:   func(in containerInput) bool { return oddPageSize(in.Pod, pageSizes) },
 			Want:   func(containerInput, criResult) criResult { return criResult{Refused: true} },
 		}, {
 			Name:   "one size twice",
-			Reason: "of two names of one size of huge pages in one container the last by name counts, where the kubelet takes one or the other at random",
+			Reason: "if one container has two names of one huge page size, the last name in order counts; the kubelet uses one of them at random",
 			When:   func(in containerInput) bool { return twice(in.Pod) },
 		}, {
 			Name:   "negative",
-			Reason: "less than nothing of memory or huge pages is none, where the kubelet makes a score or a limit of the negative number",
+			Reason: "a negative amount of memory or huge pages counts as zero; the kubelet computes a score or a limit from it",
 			When: func(in containerInput) bool {
 				return negative(in.Pod, "memory") || negative(in.Pod, corev1.ResourceHugePagesPrefix)
 			},
@@ -162,7 +162,7 @@ func containerResources(v2 bool) conformance.Comparison[containerInput, criResul
 	}
 }
 
-// sandboxResult is the resources of a sandbox, and what of them is overhead.
+// sandboxResult has the resources of a sandbox, and its overhead.
 type sandboxResult struct{ Resources, Overhead cri.Resources }
 
 func sandboxResources(v2 bool) conformance.Comparison[podInput, sandboxResult] {
@@ -184,7 +184,7 @@ func sandboxResources(v2 bool) conformance.Comparison[podInput, sandboxResult] {
 		},
 		Exceptions: []conformance.Exception[podInput, sandboxResult]{{
 			Name:   "overflow",
-			Reason: "more CPUs or bytes than an int64 counts are as many as can be, where the kubelet's numbers wrap around",
+			Reason: "CPUs or bytes beyond an int64 are the largest number; the kubelet's numbers wrap around",
 			When:   func(in podInput) bool { return manyCPUs(in.Pod) || muchMemory(in.Pod, 1) },
 		}},
 	}

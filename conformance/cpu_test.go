@@ -34,7 +34,7 @@ var cpuShares = conformance.Comparison[int64, uint64]{
 	Ours:    cgroups.CPUShares,
 	Exceptions: []conformance.Exception[int64, uint64]{{
 		Name:   "overflow",
-		Reason: "more CPUs than an int64 of shares holds are the most shares, where the kubelet's product wraps around",
+		Reason: "CPUs beyond an int64 of shares have the maximum shares; the kubelet's product wraps around",
 		When:   func(milli int64) bool { return overflows(milli, cm.SharesPerCPU) },
 		Want: func(milli int64, _ uint64) uint64 {
 			if milli < 0 {
@@ -47,7 +47,7 @@ var cpuShares = conformance.Comparison[int64, uint64]{
 
 type quotaInput struct{ Value, Period int64 }
 
-// period is one that the kubelet's configuration takes, 1 ms to 1 s.
+// period returns a valid CFS quota period of the kubelet's configuration, from 1 ms to 1 s.
 func period(c *conformance.Choices) int64 {
 	return conformance.Pick[int64](c, 100_000, 1000, 5000, 10_000, 50_000, 1_000_000, 123_456)
 }
@@ -60,7 +60,7 @@ var cpuQuota = conformance.Comparison[quotaInput, int64]{
 	Ours:    func(in quotaInput) int64 { return cgroups.CPUQuota(in.Value, uint64(in.Period)) },
 	Exceptions: []conformance.Exception[quotaInput, int64]{{
 		Name:   "overflow",
-		Reason: "more CPUs than an int64 of microseconds holds are the longest quota, where the kubelet's product wraps around",
+		Reason: "CPUs beyond an int64 of microseconds have the largest quota; the kubelet's product wraps around",
 		When:   func(in quotaInput) bool { return overflows(in.Value, in.Period) },
 		Want: func(in quotaInput, _ int64) int64 {
 			if in.Value < 0 {
@@ -77,7 +77,7 @@ var sharesToMilli = conformance.Comparison[uint64, int64]{
 	Ours:    cgroups.SharesToMilli,
 	Exceptions: []conformance.Exception[uint64, int64]{{
 		Name:   "precision",
-		Reason: "the kubelet divides as a float64, which does not hold every number above 2^53, after a product that can wrap around",
+		Reason: "the kubelet divides a float64, which is inexact above 2^53, after a product that can wrap around",
 		When:   func(shares uint64) bool { return shares > 1<<53/cm.MilliCPUToCPU },
 		Want: func(shares uint64, _ int64) int64 {
 			product := new(big.Int).Mul(new(big.Int).SetUint64(shares), big.NewInt(cm.MilliCPUToCPU))
@@ -96,12 +96,12 @@ var quotaToMilli = conformance.Comparison[quotaInput, int64]{
 	Ours:    func(in quotaInput) int64 { return cgroups.QuotaToMilli(in.Value, uint64(in.Period)) },
 	Exceptions: []conformance.Exception[quotaInput, int64]{{
 		Name:   "overflow",
-		Reason: "a quota too long to count in millicores is the largest number, where the kubelet's product wraps around",
+		Reason: "a quota beyond an int64 of millicores is the largest number; the kubelet's product wraps around",
 		When:   func(in quotaInput) bool { return overflows(in.Value, cm.MilliCPUToCPU) },
 		Want:   func(in quotaInput, _ int64) int64 { return scaled(max(in.Value, 0), cm.MilliCPUToCPU, in.Period) },
 	}, {
 		Name:   "negative",
-		Reason: "every negative quota is none, where the kubelet knows -1 alone and makes a negative limit of the others",
+		Reason: "every negative quota means no limit; the kubelet accepts only -1 and computes a negative limit for all others",
 		When:   func(in quotaInput) bool { return in.Value < 0 },
 		Want:   func(quotaInput, int64) int64 { return 0 },
 	}},
@@ -109,8 +109,8 @@ var quotaToMilli = conformance.Comparison[quotaInput, int64]{
 
 type weightInput struct{ Shares, Weight uint64 }
 
-// weightAnswer is the weight of the shares by the formula of the kubelet and by that of runtimes, and the shares of the
-// weight by that of the kubelet.
+// weightAnswer has the weight for the shares by the formulas of the kubelet and of runtimes, and the shares for the weight
+// by that of the kubelet.
 type weightAnswer struct{ Linear, Quadratic, Shares uint64 }
 
 var weights = conformance.Comparison[weightInput, weightAnswer]{
@@ -131,7 +131,7 @@ var weights = conformance.Comparison[weightInput, weightAnswer]{
 	},
 	Exceptions: []conformance.Exception[weightInput, weightAnswer]{{
 		Name:   "too little",
-		Reason: "no shares are no weight and no weight is no shares, and 1 share is the least weight, where the kubelet's unsigned difference wraps around",
+		Reason: "zero shares yield weight zero and vice versa, and 1 share yields the minimum weight; the kubelet's unsigned difference wraps around",
 		When:   func(in weightInput) bool { return in.Shares < cm.MinShares || in.Weight == 0 },
 		Want: func(in weightInput, a weightAnswer) weightAnswer {
 			if in.Shares < cm.MinShares {
@@ -144,7 +144,7 @@ var weights = conformance.Comparison[weightInput, weightAnswer]{
 		},
 	}, {
 		Name:   "too much",
-		Reason: "a weight above 10000 is taken for 10000, where the kubelet makes more shares of it than there can be",
+		Reason: "a weight above 10000 counts as 10000; the kubelet computes more than the maximum shares",
 		When:   func(in weightInput) bool { return in.Weight > cgroups.MaxWeight },
 		Want: func(_ weightInput, a weightAnswer) weightAnswer {
 			a.Shares = cm.MaxShares
@@ -176,7 +176,7 @@ func scaled(a, b, c int64) int64 {
 	return math.MaxInt64
 }
 
-// overflows reports whether a product is no int64.
+// overflows reports whether a product overflows an int64.
 func overflows(a, b int64) bool {
 	return a > math.MaxInt64/b || a < math.MinInt64/b
 }

@@ -32,7 +32,7 @@ func FuzzIsPodCgroup(f *testing.F)   { fuzz(f, isPod) }
 func TestHugepageSizes(t *testing.T) { run(t, hugepageSizes) }
 func FuzzHugepageSizes(f *testing.F) { fuzz(f, hugepageSizes) }
 
-// component returns a part of a path, rarely one that is none.
+// component returns a path component, rarely an invalid one.
 func component(c *conformance.Choices) string {
 	if c.OneIn(24) {
 		return conformance.Pick(c, "a_b", "a/b", "", ".", "..", "a b", "a@b", "ä", "a\x00b", "a\nb", "_", "-", "--", "a-", "-a")
@@ -41,7 +41,7 @@ func component(c *conformance.Choices) string {
 		"system", "podthis-has-pod", "pod", "container.scope", "podX", "x.slice", "a.b", "cri:1")
 }
 
-// components returns a path, often that of a pod.
+// components returns the components of a path, often of a pod's cgroup.
 func components(c *conformance.Choices) []string {
 	if c.OneIn(2) {
 		return []string{"kubepods", conformance.Pick(c, "burstable", "besteffort"), component(c)}[:c.Int(4)]
@@ -53,13 +53,13 @@ func components(c *conformance.Choices) []string {
 	return parts
 }
 
-// answer is a text, or that there is none.
+// answer is a text, or an error.
 type answer struct {
 	Text    string
 	Refused bool
 }
 
-// either returns the text where there is no error.
+// either returns text, or an error.
 func either[T ~string](text T, err error) answer {
 	if err != nil {
 		return answer{Refused: true}
@@ -74,13 +74,13 @@ var names = conformance.Comparison[[]string, nameForms]{
 	Kubelet: func(parts []string) (f nameForms) {
 		refused := answer{Refused: true}
 		f = nameForms{refused, refused, refused}
-		defer func() { _ = recover() }() // which is how it refuses
+		defer func() { _ = recover() }() // NewCgroupName panics for an invalid component
 		name := cm.NewCgroupName(cm.RootCgroupName, parts...)
 		f.Cgroupfs = answer{Text: name.ToCgroupfs()}
 		f.Systemd = answer{Text: name.ToSystemd()}
 		f.Slice = answer{Text: path.Base(f.Systemd.Text)}
 		if f.Slice.Text == "/" {
-			f.Slice.Text = "-.slice" // libctCgroupConfig names the root so
+			f.Slice.Text = "-.slice" // as libctCgroupConfig names the root
 		}
 		return f
 	},
@@ -94,7 +94,7 @@ var names = conformance.Comparison[[]string, nameForms]{
 	},
 	Exceptions: []conformance.Exception[[]string, nameForms]{{
 		Name:   "no directory",
-		Reason: "a component that names no directory is refused, where the kubelet's path becomes another cgroup or a file that the kernel refuses",
+		Reason: "a component that is no directory name is invalid; the kubelet's path leads to another cgroup, or to a file that the kernel rejects",
 		When: func(parts []string) bool {
 			return slices.ContainsFunc(parts, func(s string) bool {
 				return s == "" || s == "." || s == ".." || strings.ContainsAny(s, "\x00\n")
@@ -102,21 +102,21 @@ var names = conformance.Comparison[[]string, nameForms]{
 		},
 	}, {
 		Name:   "underscore",
-		Reason: "an underscore is refused for systemd only, where the kubelet refuses it for cgroupfs too, which has no use of it",
+		Reason: "an underscore is invalid for systemd only; the kubelet also refuses it for cgroupfs, which has no use of it",
 		When:   func(parts []string) bool { return strings.Contains(strings.Join(parts, ""), "_") },
 	}, {
 		Name:   "no unit",
-		Reason: "characters that no unit of systemd can have are refused, where the kubelet hands them on",
+		Reason: "characters that systemd does not allow in a unit name are invalid; the kubelet passes them on",
 		When:   func(parts []string) bool { return strings.ContainsFunc(strings.Join(parts, ""), notInUnit) },
 	}},
 }
 
-// notInUnit tells the characters that systemd.unit(5) does not allow in the name of a slice.
+// notInUnit reports whether systemd.unit(5) does not allow the character in the name of a slice.
 func notInUnit(r rune) bool {
 	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:-_.\\", r)
 }
 
-// literal returns the name of a cgroup as a runtime or a directory listing has it.
+// literal returns the name of a cgroup as in a runtime or a directory listing.
 func literal(c *conformance.Choices, driver string) string {
 	name := strings.Join(components(c), "/")
 	if driver == "systemd" && !c.OneIn(8) {
@@ -135,7 +135,7 @@ func literal(c *conformance.Choices, driver string) string {
 	return name + conformance.Pick(c, "", "", "", "", "", "", "", "/", ".slice", "/x.scope", "//")
 }
 
-// parsed is the components behind a name.
+// parsed returns the components of p, or "refused".
 func parsed(p cgroups.Path, err error) []string {
 	if err != nil {
 		return []string{"refused"}
@@ -143,7 +143,7 @@ func parsed(p cgroups.Path, err error) []string {
 	return p.Components()
 }
 
-// refusedParts is what parsed returns of an error.
+// refusedParts returns the result of parsed for an error.
 func refusedParts(string, []string) []string { return []string{"refused"} }
 
 var parseCgroupfs = conformance.Comparison[string, []string]{
@@ -153,7 +153,7 @@ var parseCgroupfs = conformance.Comparison[string, []string]{
 	Same:    slices.Equal[[]string],
 	Exceptions: []conformance.Exception[string, []string]{{
 		Name:   "no path",
-		Reason: "a name with an empty component, a dot or a control character is refused, where the kubelet keeps what it cannot write again",
+		Reason: "a name with an empty component, a dot or a control character is invalid; the kubelet accepts it but cannot write it again",
 		When: func(name string) bool {
 			_, err := cgroups.NewPath(strings.Split(strings.TrimPrefix(name, "/"), "/")...)
 			return err != nil
@@ -169,12 +169,12 @@ var parseSystemd = conformance.Comparison[string, []string]{
 	Same:    slices.Equal[[]string],
 	Exceptions: []conformance.Exception[string, []string]{{
 		Name:   "root",
-		Reason: "the root has no component, where the kubelet makes one or two odd ones of it",
+		Reason: "the root has no component; the kubelet returns one or two components",
 		When:   func(name string) bool { return name == "" || name == "/" || name == "-.slice" || name == "/-.slice" },
 		Want:   func(string, []string) []string { return nil },
 	}, {
 		Name:   "no slice",
-		Reason: "what systemd would not call a slice in that place is refused, where the kubelet takes any last component for one",
+		Reason: "a slice that systemd would not place there is invalid; the kubelet accepts any last component",
 		When: func(name string) bool {
 			unit := path.Base(name)
 			p := cm.ParseSystemdToCgroupName(name)
@@ -188,17 +188,17 @@ var parseSystemd = conformance.Comparison[string, []string]{
 	}},
 }
 
-// layout is where pods are.
+// layout is the root cgroup of pods and the cgroup driver.
 type layout struct{ Root, Driver string }
 
-// manager returns the kubelet's manager of pods in that layout.
+// manager returns the kubelet's manager of pod cgroups for this layout.
 func (l layout) manager() cm.PodContainerManager {
 	config := cm.NodeConfig{CgroupsPerQOS: true, CgroupRoot: l.Root}
 	names := cm.NewCgroupV1Manager(klog.Background(), &cm.CgroupSubsystems{}, l.Driver)
 	return cm.NewConformanceNode(context.Background(), config, nil, 0, names, nil).Pods()
 }
 
-// makeLayout returns a place for pods and a driver.
+// makeLayout returns a random layout.
 func makeLayout(c *conformance.Choices) layout {
 	return layout{conformance.Pick(c, "/", "/node", "/a/b-c"), conformance.Pick(c, "cgroupfs", "systemd")}
 }
@@ -232,7 +232,7 @@ type podCgroup struct {
 	Name   string
 }
 
-// parts returns the components of the name as the kubelet sees them.
+// parts returns the components of the name in the kubelet.
 func (in podCgroup) parts() []string {
 	if in.Layout.Driver == "systemd" {
 		return cm.ParseSystemdToCgroupName(in.Name)
@@ -267,7 +267,7 @@ var isPod = conformance.Comparison[podCgroup, answer]{
 	},
 	Exceptions: []conformance.Exception[podCgroup, answer]{{
 		Name:   "elsewhere",
-		Reason: "only cgroups below those of the classes are pods, where the kubelet compares how deep they are and not where",
+		Reason: "only cgroups directly below the cgroups of QoS classes are pods; the kubelet compares their depth, not their parents",
 		When: func(in podCgroup) bool {
 			parts := in.parts()
 			parent := strings.Join(parts[:max(len(parts)-1, 0)], "/")
@@ -278,7 +278,7 @@ var isPod = conformance.Comparison[podCgroup, answer]{
 		Want: func(podCgroup, answer) answer { return answer{Refused: true} },
 	}, {
 		Name:   "no UID",
-		Reason: "\"pod\" alone is no pod, where the kubelet returns an empty UID",
+		Reason: `"pod" without a UID is no pod; the kubelet returns an empty UID`,
 		When:   func(in podCgroup) bool { return strings.HasSuffix(fmt.Sprint(in.parts()), "pod]") },
 		Want:   func(podCgroup, answer) answer { return answer{Refused: true} },
 	}},
@@ -298,7 +298,7 @@ var hugepageSizes = conformance.Comparison[uint64, string]{
 	Ours: cgroups.HugepageSize,
 	Exceptions: []conformance.Exception[uint64, string]{{
 		Name:   "zero",
-		Reason: "there is no page of zero bytes, which the kubelet calls 0PB",
+		Reason: "a page size of zero has no name; the kubelet names it 0PB",
 		When:   func(bytes uint64) bool { return bytes == 0 },
 		Want:   func(uint64, string) string { return "" },
 	}},

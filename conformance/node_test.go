@@ -48,19 +48,19 @@ func FuzzNodeCgroupsV1(f *testing.F) {
 	fuzz(f, nodeCgroups(false))
 }
 
-// nodeInput is a node as its operator configures it.
+// nodeInput is the configuration of a node.
 type nodeInput struct {
 	Capacity             corev1.ResourceList
 	PIDs                 int64
 	System, Kube         corev1.ResourceList
-	MemoryFree, NodeFree string // thresholds of hard eviction
+	MemoryFree, NodeFree string // hard eviction thresholds
 	Enforce              []podtree.Enforcement
 	Node                 qos.Node
 	QOSReserved          *int64
 	Pods                 []*corev1.Pod
 }
 
-// makeCapacity returns what a machine has.
+// makeCapacity returns an input with the capacity and reservations of a node.
 func makeCapacity(c *conformance.Choices) nodeInput {
 	in := nodeInput{
 		Capacity: corev1.ResourceList{
@@ -82,7 +82,7 @@ func makeCapacity(c *conformance.Choices) nodeInput {
 	return in
 }
 
-// reserved returns a reservation, which the kubelet's command line takes in these four resources and not below zero.
+// reserved returns a reservation that the kubelet's command line accepts: four resources, none negative.
 func reserved(c *conformance.Choices) corev1.ResourceList {
 	if c.OneIn(4) {
 		return nil
@@ -104,7 +104,7 @@ func reserved(c *conformance.Choices) corev1.ResourceList {
 	return l
 }
 
-// kubelet returns the node as the kubelet sees it, with cgroups that keep what is written.
+// kubelet returns the kubelet's container manager for the node, and the cgroups that it writes.
 func (in nodeInput) kubelet(ctx context.Context) (*cm.ConformanceNode, *recorder) {
 	config := kubeletConfig(in.Node)
 	config.NodeAllocatableConfig = cm.NodeAllocatableConfig{
@@ -123,18 +123,18 @@ func (in nodeInput) kubelet(ctx context.Context) (*cm.ConformanceNode, *recorder
 	return cm.NewConformanceNode(ctx, config, in.Capacity, in.PIDs, r, func() []*corev1.Pod { return in.Pods }), r
 }
 
-// thresholds returns the thresholds as the kubelet reads them.
+// thresholds returns the hard eviction thresholds, parsed by the kubelet.
 func (in nodeInput) thresholds() []evictionapi.Threshold {
 	statements := map[string]string{"memory.available": in.MemoryFree, "nodefs.available": in.NodeFree}
 	maps.DeleteFunc(statements, func(_, value string) bool { return value == "" })
 	list, err := eviction.ParseThresholdConfig(nil, statements, nil, nil, nil)
 	if err != nil {
-		panic(err) // all of them are valid
+		panic(err) // all thresholds are valid
 	}
 	return list
 }
 
-// ours returns the node as the tree of pods takes it.
+// ours returns the options of package podtree for the node.
 func (in nodeInput) ours() podtree.Options {
 	o := podtree.Options{
 		Node: in.Node, Capacity: in.Capacity, MaxPIDs: in.PIDs,
@@ -158,7 +158,7 @@ func keepFree(text string) podtree.EvictionReserve {
 	return reserve
 }
 
-// share is what pods can have of a node.
+// share has the resources of a node for pods.
 type share struct {
 	ForPods, Reserved, Reported corev1.ResourceList
 	Refused                     bool
@@ -184,7 +184,7 @@ var allocatable = conformance.Comparison[nodeInput, share]{
 	},
 }
 
-// reported returns what the kubelet reports as allocatable.
+// reported returns the allocatable resources that the kubelet reports.
 func (in nodeInput) reported(reserved corev1.ResourceList) corev1.ResourceList {
 	machine := &cadvisorapi.MachineInfo{
 		NumCores:       int(in.Capacity.Cpu().Value()),
@@ -205,13 +205,13 @@ func (in nodeInput) reported(reserved corev1.ResourceList) corev1.ResourceList {
 		func() corev1.ResourceList { return reserved },
 		nil, func() *bool { return nil }, true)(context.Background(), &node)
 	if err != nil {
-		panic(err) // it has none to return
+		panic(err) // MachineInfo never returns an error
 	}
-	delete(node.Status.Allocatable, corev1.ResourcePods) // which nobody reserves
+	delete(node.Status.Allocatable, corev1.ResourcePods) // it cannot be reserved
 	return node.Status.Allocatable
 }
 
-// nodeCgroups compares what is in force in all cgroups but those of pods, a while after the start.
+// nodeCgroups compares the limits of all cgroups except those of pods, some time after the start.
 func nodeCgroups(v2 bool) conformance.Comparison[nodeInput, map[string]cgroupLimits] {
 	c := conformance.Comparison[nodeInput, map[string]cgroupLimits]{
 		Make: func(c *conformance.Choices) nodeInput {
@@ -259,19 +259,19 @@ func nodeCgroups(v2 bool) conformance.Comparison[nodeInput, map[string]cgroupLim
 		},
 		Exceptions: []conformance.Exception[nodeInput, map[string]cgroupLimits]{{
 			Name:   "overflow",
-			Reason: "more CPUs or bytes than an int64 counts are as many as can be, where the kubelet's numbers wrap around",
+			Reason: "CPUs or bytes beyond an int64 are the largest number; the kubelet's numbers wrap around",
 			When: func(in nodeInput) bool {
 				return in.anyPod(func(p *corev1.Pod) bool { return manyCPUs(p) || muchMemory(p, 100*8) })
 			},
 		}, {
 			Name:   "negative",
-			Reason: "less than nothing counts as nothing, where the kubelet takes it away from what other pods request",
+			Reason: "a negative request counts as zero; the kubelet subtracts it from the requests of other pods",
 			When: func(in nodeInput) bool {
 				return in.anyPod(func(p *corev1.Pod) bool { return negative(p, "cpu") || negative(p, "memory") })
 			},
 		}, {
 			Name:   "compressible",
-			Reason: "a compressible reservation is of CPU alone, where the kubelet takes all huge pages away from the cgroup too",
+			Reason: "a compressible reservation limits the CPU only; the kubelet also removes all huge pages from the cgroup",
 			When: func(in nodeInput) bool {
 				return slices.Contains(in.Enforce, podtree.EnforceSystemCompressible) || slices.Contains(in.Enforce, podtree.EnforceKubeCompressible)
 			},
@@ -285,11 +285,11 @@ func nodeCgroups(v2 bool) conformance.Comparison[nodeInput, map[string]cgroupLim
 			},
 		}, {
 			Name:   "overhead twice",
-			Reason: "counting a pod leaves it as it is, where the kubelet adds the overhead to the pod itself with each of two counts",
+			Reason: "computing totals does not change a pod; the kubelet adds the overhead to the pod in each of two computations",
 			When:   func(in nodeInput) bool { return in.anyPod(sharedDecimal) },
 		}, {
 			Name:   "nothing left",
-			Reason: "where qosReserved leaves nothing, or less, the limit is 0, where the kubelet's is negative or is not written",
+			Reason: "if qosReserved leaves no memory, the limit is 0; the kubelet's is negative or is not written",
 			When: func(in nodeInput) bool {
 				n, _ := in.kubelet(context.Background())
 				absolute, _, _ := n.Allocatable()
@@ -308,7 +308,7 @@ func nodeCgroups(v2 bool) conformance.Comparison[nodeInput, map[string]cgroupLim
 	return c
 }
 
-// deref returns the number, or zero for none.
+// deref returns the number, or zero for nil.
 func deref(n *int64) int64 {
 	if n == nil {
 		return 0
@@ -316,13 +316,13 @@ func deref(n *int64) int64 {
 	return *n
 }
 
-// anyPod reports whether one of the pods is such.
+// anyPod reports whether such returns true for one of the pods.
 func (in nodeInput) anyPod(such func(*corev1.Pod) bool) bool {
 	return slices.ContainsFunc(in.Pods, such)
 }
 
-// kubepodsWrites is how often the start writes to the cgroup of all pods: when it creates it, when it takes back what
-// another reservation policy has left, and when it enforces its limits, beside all else.
+// kubepodsWrites returns the number of writes to kubepods during the start: its creation, the removal of limits of another
+// reservation policy, and the enforcement of limits.
 func kubepodsWrites(n qos.Node) int {
 	if n.CgroupV1 || n.Reservation == qos.TieredReservation {
 		return 2
@@ -330,14 +330,14 @@ func kubepodsWrites(n qos.Node) int {
 	return 3
 }
 
-// planned returns what updates write.
+// planned returns the limits that updates write.
 func planned(updates []podtree.Update, v2 bool) map[string]cgroupLimits {
 	limits := map[string]cgroupLimits{}
 	for _, u := range updates {
 		l := ourLimits(u.Resources, v2)
 		for size, limit := range l.Hugetlb {
 			if limit == cgroups.Unlimited {
-				l.Hugetlb[size] = 1 << 62 // the kubelet's way to write it
+				l.Hugetlb[size] = 1 << 62 // the kubelet's value for no limit
 			}
 		}
 		limits[u.Path.Cgroupfs()] = l

@@ -26,13 +26,13 @@ func FuzzParseThreshold(f *testing.F)   { fuzz(f, parseThreshold) }
 func TestParseQOSReserved(t *testing.T) { run(t, parseQOSReserved) }
 func FuzzParseQOSReserved(f *testing.F) { fuzz(f, parseQOSReserved) }
 
-// number returns a percentage or an amount as an operator writes it, well or badly.
+// number returns a percentage or an amount as an operator may write it, valid or not.
 func number(c *conformance.Choices) string {
 	return conformance.Pick(c, "", "-", "+", "0", " ") + strconv.FormatInt(c.Int64()>>c.Int(64), 10) +
 		conformance.Pick(c, "", ".5", ".05", "e1") + conformance.Pick(c, "%", "", "Mi", "G", "%%", " %", "m")
 }
 
-// parseReserve parses a threshold of hard eviction for the allocatable of a node.
+// parseReserve parses a hard eviction threshold, which reduces the node allocatable.
 func parseReserve(text string) (podtree.EvictionReserve, error) {
 	amount, err := ourevict.ParseAmount(text)
 	reserve := podtree.EvictionReserve{Fraction: amount.Fraction}
@@ -87,7 +87,7 @@ var parseQOSReserved = conformance.Comparison[map[string]string, answer]{
 	},
 	Exceptions: []conformance.Exception[map[string]string, answer]{{
 		Name:   "percent signs",
-		Reason: "one percent sign is one, where the kubelet takes any number of them",
+		Reason: "at most one percent sign is valid; the kubelet accepts any number of them",
 		When:   func(m map[string]string) bool { return strings.HasSuffix(m["memory"], "%%") },
 		Want:   func(map[string]string, answer) answer { return answer{Refused: true} },
 	}},

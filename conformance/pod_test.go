@@ -53,7 +53,7 @@ type podInput struct {
 	Node qos.Node
 }
 
-// makeNode returns a node with one of the configurations that the kubelet takes.
+// makeNode returns a node with a valid configuration of the kubelet.
 func makeNode(c *conformance.Choices, v2 bool) qos.Node {
 	n := qos.Node{
 		MemoryCapacity: conformance.Pick[int64](c, 16<<30, 4_000_000_000, 256<<20, 1<<40),
@@ -79,7 +79,7 @@ func makeNode(c *conformance.Choices, v2 bool) qos.Node {
 	return n
 }
 
-// kubeletConfig returns the same in the terms of the kubelet's manager of cgroups.
+// kubeletConfig converts n to the kubelet's configuration of its container manager.
 func kubeletConfig(n qos.Node) cm.NodeConfig {
 	return cm.NodeConfig{
 		CgroupsPerQOS:           true,
@@ -92,7 +92,7 @@ func kubeletConfig(n qos.Node) cm.NodeConfig {
 	}
 }
 
-// reservation and cfsPeriod fill in what the defaults of the kubelet's configuration do.
+// reservation and cfsPeriod return the defaults of the kubelet's configuration for unset values.
 func reservation(n qos.Node) kubeletconfig.MemoryReservationPolicy {
 	if n.Reservation == "" {
 		return kubeletconfig.NoneMemoryReservationPolicy
@@ -107,13 +107,13 @@ func cfsPeriod(n qos.Node) time.Duration {
 	return n.CPUPeriod
 }
 
-// recorder is a tree of cgroups that keeps what is in force after all writes.
+// recorder is a cgroup manager that records the limits in force after all writes.
 type recorder struct {
-	cm.CgroupManager // nil: nothing else is called
+	cm.CgroupManager // nil: other methods panic
 	names            cm.CgroupManager
-	written          func(name string) // called with no lock held; may be nil
+	written          func(name string) // called without the lock; may be nil
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	limits map[string]cgroupLimits
 }
 
@@ -151,7 +151,7 @@ func (r *recorder) Update(_ klog.Logger, config *cm.CgroupConfig) error {
 	return nil
 }
 
-// cgroupLimits is what a cgroup gets, in the form of the files of one version. Zero is what is not written.
+// cgroupLimits has the limits of a cgroup, in the format of the files of one version. Zero means not written.
 type cgroupLimits struct {
 	Shares, Weight, Period uint64
 	Quota                  int64
@@ -161,7 +161,7 @@ type cgroupLimits struct {
 	Unified                map[string]string
 }
 
-// then returns what is in force when other limits are written after l.
+// then returns the limits in force after next is written.
 func (l cgroupLimits) then(next cgroupLimits) cgroupLimits {
 	l.Shares, l.Weight, l.Period = cmp.Or(next.Shares, l.Shares), cmp.Or(next.Weight, l.Weight), cmp.Or(next.Period, l.Period)
 	l.Quota, l.Cpuset = cmp.Or(next.Quota, l.Quota), cmp.Or(next.Cpuset, l.Cpuset)
@@ -174,14 +174,14 @@ func (l cgroupLimits) then(next cgroupLimits) cgroupLimits {
 	return l
 }
 
-// kubeletLimits returns what the kubelet hands to its library, for which a limit of zero is none.
+// kubeletLimits returns the limits that the kubelet passes to its cgroup library. The library ignores a limit of zero.
 func kubeletLimits(r *libcontainercgroups.Resources) cgroupLimits {
 	l := cgroupLimits{
 		Shares: r.CpuShares, Weight: r.CpuWeight, Period: r.CpuPeriod, Quota: r.CpuQuota, Pids: r.PidsLimit,
 		Cpuset: r.CpusetCpus, Hugetlb: map[string]int64{}, Unified: map[string]string{},
 	}
 	if l.Pids != nil {
-		l.Pids = new(max(*l.Pids, 1)) // as the library has it
+		l.Pids = new(max(*l.Pids, 1)) // as in the library
 	}
 	if r.Memory != 0 {
 		l.Memory = &r.Memory
@@ -193,7 +193,7 @@ func kubeletLimits(r *libcontainercgroups.Resources) cgroupLimits {
 	return l
 }
 
-// ourLimits returns what a writer does with resources. The weight is by the formula of the kubelet.
+// ourLimits returns the limits that the driver writes for r. It uses the kubelet's formula for the weight.
 func ourLimits(r cgroups.Resources, v2 bool) cgroupLimits {
 	l := cgroupLimits{
 		Period: r.CPUPeriod, Quota: r.CPUQuota, Memory: r.MemoryMax, Pids: r.PidsMax,
@@ -214,7 +214,7 @@ func ourLimits(r cgroups.Resources, v2 bool) cgroupLimits {
 	return l
 }
 
-// podCgroups compares the creation of the cgroup of a pod.
+// podCgroups compares the limits of a new pod cgroup.
 func podCgroups(v2 bool) conformance.Comparison[podInput, map[string]cgroupLimits] {
 	return conformance.Comparison[podInput, map[string]cgroupLimits]{
 		Make: func(c *conformance.Choices) podInput { return podInput{conformance.Pod(c), makeNode(c, v2)} },
@@ -233,19 +233,19 @@ func podCgroups(v2 bool) conformance.Comparison[podInput, map[string]cgroupLimit
 		},
 		Exceptions: []conformance.Exception[podInput, map[string]cgroupLimits]{{
 			Name:   "overflow",
-			Reason: "more CPUs or bytes than an int64 counts are as many as can be, where the kubelet's numbers wrap around",
+			Reason: "CPUs or bytes beyond an int64 are the largest number; the kubelet's numbers wrap around",
 			When:   func(in podInput) bool { return manyCPUs(in.Pod) || muchMemory(in.Pod, 8) },
 		}, {
 			Name:   "overhead twice",
-			Reason: "counting a pod leaves it as it is, where the kubelet adds the overhead to the pod itself with each of two counts",
+			Reason: "computing totals does not change a pod; the kubelet adds the overhead to the pod in each of two computations",
 			When:   func(in podInput) bool { return sharedDecimal(in.Pod) },
 		}, {
 			Name:   "no page size",
-			Reason: "huge pages of a size that there cannot be have no limit, where the kubelet writes one for 0PB or -2MB",
+			Reason: "huge pages of an invalid size have no limit; the kubelet writes a limit for 0PB or -2MB",
 			When:   func(in podInput) bool { return oddPageSize(in.Pod, nil) },
 		}, {
 			Name:   "negative",
-			Reason: "less than nothing of huge pages is none, where the kubelet writes the negative number",
+			Reason: "a negative amount of huge pages counts as zero; the kubelet writes the negative number",
 			When:   func(in podInput) bool { return negative(in.Pod, corev1.ResourceHugePagesPrefix) },
 		}},
 	}

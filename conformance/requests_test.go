@@ -29,7 +29,7 @@ type listInput struct {
 	Options qos.Options
 }
 
-// kubelet returns the same options in the kubelet's type. The gate of pod-level status resources is on in 1.37.
+// kubelet converts the options to the kubelet's type. The feature gate of pod-level resources in the status is on in 1.37.
 func (in listInput) kubelet() componentresource.PodResourcesOptions {
 	return componentresource.PodResourcesOptions{
 		UseStatusResources: in.Options.UseStatus,
@@ -61,7 +61,7 @@ var limits = conformance.Comparison[listInput, corev1.ResourceList]{
 	Same:    sameList,
 }
 
-// sameList compares the names and the amounts, and how the amounts are written.
+// sameList compares names, amounts and formats.
 func sameList(kubelet, ours corev1.ResourceList) bool {
 	if len(kubelet) != len(ours) {
 		return false
@@ -74,7 +74,7 @@ func sameList(kubelet, ours corev1.ResourceList) bool {
 	return true
 }
 
-// sameQuantity compares two amounts and the format they are written in, which zero has none of.
+// sameQuantity compares amounts and formats. The format of zero is ignored.
 func sameQuantity(kubelet, ours resource.Quantity) bool {
 	return kubelet.Cmp(ours) == 0 && (kubelet.Format == ours.Format || kubelet.IsZero())
 }
@@ -96,8 +96,8 @@ var request = conformance.Comparison[requestInput, resource.Quantity]{
 	Same: sameQuantity,
 }
 
-// amounts are what the cgroup of a pod is made of: millicores and bytes, overhead included. Whether every
-// container has a limit shows in the cgroup.
+// amounts has the resources of a pod's cgroup in millicores and bytes, with the overhead. The comparison of cgroups covers
+// whether every container has a limit.
 type amounts struct{ CPURequest, MemoryRequest, CPULimit, MemoryLimit int64 }
 
 var numbers = conformance.Comparison[*corev1.Pod, amounts]{
@@ -114,7 +114,7 @@ var numbers = conformance.Comparison[*corev1.Pod, amounts]{
 	},
 	Exceptions: []conformance.Exception[*corev1.Pod, amounts]{{
 		Name:   "overflow",
-		Reason: "more than an int64 holds is the largest one, where the kubelet's Quantity wraps around",
+		Reason: "an amount beyond an int64 is the largest number; the kubelet's Quantity wraps around",
 		When: func(pod *corev1.Pod) bool {
 			return anyAmount(pod, func(name corev1.ResourceName, q resource.Quantity) bool {
 				return name == corev1.ResourceCPU && beyond(q, 1000) || name == corev1.ResourceMemory && beyond(q, 1)

@@ -36,7 +36,7 @@ func FuzzResize(f *testing.F)       { fuzz(f, resizes) }
 func TestResizeStatus(t *testing.T) { run(t, resizeStatuses) }
 func FuzzResizeStatus(f *testing.F) { fuzz(f, resizeStatuses) }
 
-// gates are the feature gates of the kubelet.
+// gates returns the feature gates of the kubelet.
 type gates struct{}
 
 func (gates) Enabled(name string) bool {
@@ -44,21 +44,21 @@ func (gates) Enabled(name string) bool {
 }
 
 func TestDeclaredFeatures(t *testing.T) {
-	ours := append(nodestatus.DeclaredFeatures(), "ExtendWebSocketsToKubelet") // which an agent with an API adds
+	ours := append(nodestatus.DeclaredFeatures(), "ExtendWebSocketsToKubelet") // an agent with an HTTP API adds this feature
 	slices.Sort(ours)
 	kubelets := nodedeclaredfeatures.DefaultFramework.DiscoverNodeFeatures(&nodefeatures.NodeConfiguration{FeatureGates: gates{}})
 	if !slices.Equal(kubelets, ours) {
-		t.Errorf("the kubelet declares %q, and we %q", kubelets, ours)
+		t.Errorf("the kubelet declares %q, ours %q", kubelets, ours)
 	}
 }
 
-// resized is a pod with the resources that are allocated to it, and the one that has those in force.
+// resized is a pod with its allocated resources, and a copy with the resources in force.
 type resized struct {
 	Allocated, InForce *corev1.Pod
 	Observed           cri.Pod
 }
 
-// makeResized returns a pod in the middle of a resize: of some containers, of some resources, of the pod as a whole.
+// makeResized returns a pod during a resize of random containers and resources, and of pod-level resources.
 func makeResized(c *conformance.Choices) resized {
 	in := resized{Allocated: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "u1"}}}
 	spec := &in.Allocated.Spec
@@ -68,7 +68,7 @@ func makeResized(c *conformance.Choices) resized {
 		if c.OneIn(2) {
 			init.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 		} else {
-			init.ResizePolicy = nil // an API server refuses any other than the default
+			init.ResizePolicy = nil // API servers accept only the default for init containers
 		}
 		spec.InitContainers = append(spec.InitContainers, init)
 	}
@@ -107,7 +107,7 @@ func resizedContainer(c *conformance.Choices, name string) corev1.Container {
 	return ctr
 }
 
-// resizedAmounts returns requests and limits as an API server has them: with a limit there is a request.
+// resizedAmounts returns requests and limits with the defaults of an API server: a limit implies a request.
 func resizedAmounts(c *conformance.Choices, whole bool) (r corev1.ResourceRequirements) {
 	amounts := map[corev1.ResourceName][3]string{
 		corev1.ResourceCPU: {"5m", "100m", "1"}, corev1.ResourceMemory: {"16Mi", "64Mi", "1Gi"},
@@ -130,7 +130,8 @@ func resizedAmounts(c *conformance.Choices, whole bool) (r corev1.ResourceRequir
 	return r
 }
 
-// onlyIn returns r without what all lacks: an API server lets a resize add requests and limits, and take none away.
+// onlyIn returns r without the resources that all does not have: by a resize, an API server permits adding requests and
+// limits, but not removing them.
 func onlyIn(r, all corev1.ResourceRequirements) corev1.ResourceRequirements {
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if _, ok := all.Requests[name]; !ok {
@@ -150,7 +151,7 @@ func setAmount(list *corev1.ResourceList, name corev1.ResourceName, amount strin
 	(*list)[name] = resource.MustParse(amount)
 }
 
-// observe has the pod run: its regular containers with its sidecars, or the last init container that is no sidecar.
+// observe adds the observed containers: regular containers and sidecars run, or an init container that is no sidecar.
 func (in *resized) observe(c *conformance.Choices) {
 	spec := &in.Allocated.Spec
 	in.Observed = cri.Pod{
@@ -158,7 +159,7 @@ func (in *resized) observe(c *conformance.Choices) {
 		Sandboxes:   []cri.Sandbox{{ID: "s0", IPs: []string{"10.0.0.1"}, CreatedAt: sceneTime.Add(-2e12)}},
 	}
 	in.Observed.Sandboxes[0].Pod = in.Observed.PodIdentity
-	running := len(spec.InitContainers) // the init container that runs
+	running := len(spec.InitContainers) // index of the running init container
 	if c.OneIn(3) && running > 0 {
 		running = c.Int(running)
 	}
@@ -189,7 +190,7 @@ func (in *resized) observe(c *conformance.Choices) {
 	}
 }
 
-// decision is what nodeagent decides about the pod.
+// decision returns the decision of nodeagent.
 func (in resized) decision() resize.Decision {
 	told := map[string]cgroups.ContainerSize{}
 	for i := range in.Observed.Containers {
@@ -235,7 +236,7 @@ var resizes = conformance.Comparison[resized, kuberuntime.ConformanceResize]{
 	},
 	Exceptions: []conformance.Exception[resized, kuberuntime.ConformanceResize]{{
 		Name:   "pod-level resources added",
-		Reason: "pod-level resources that a running pod had not are in progress until its cgroup has them",
+		Reason: "pod-level resources that are added to a running pod are in progress until its cgroup has them",
 		When: func(in resized) bool {
 			return in.InForce.Spec.Resources == nil && in.Allocated.Spec.Resources != nil && in.runs()
 		},
@@ -245,7 +246,7 @@ var resizes = conformance.Comparison[resized, kuberuntime.ConformanceResize]{
 		},
 	}, {
 		Name:   "init container that runs",
-		Reason: "the resize of an init container is in progress until it is done, where the kubelet has no condition for it",
+		Reason: "the resize of an init container is in progress until it is applied; the kubelet reports no condition for it",
 		When:   func(in resized) bool { return in.initDiffers() },
 		Want: func(_ resized, kubelet kuberuntime.ConformanceResize) kuberuntime.ConformanceResize {
 			kubelet.InProgress = true
@@ -253,11 +254,11 @@ var resizes = conformance.Comparison[resized, kuberuntime.ConformanceResize]{
 		},
 	}, {
 		Name:   "shares of the limit",
-		Reason: "a container without a CPU request has the shares of its limit, so that a request of as much changes nothing",
+		Reason: "a container without a CPU request has the shares of its limit, so that adding an equal request changes nothing",
 		When:   func(in resized) bool { return in.requestIsLimit() },
 	}, {
 		Name:   "nothing runs",
-		Reason: "a pod of which nothing runs has nothing in progress, where the kubelet waits for the cgroup of the pod",
+		Reason: "a pod without running containers has no resize in progress; the kubelet waits for the cgroup of the pod",
 		When:   func(in resized) bool { return !in.runs() },
 		Want: func(_ resized, kubelet kuberuntime.ConformanceResize) kuberuntime.ConformanceResize {
 			kubelet.InProgress = false
@@ -266,7 +267,8 @@ var resizes = conformance.Comparison[resized, kuberuntime.ConformanceResize]{
 	}},
 }
 
-// initDiffers reports whether an init container that is no sidecar runs with other resources than it is to have.
+// initDiffers reports whether the resources in force of a running init container, which is no sidecar, differ from the
+// allocated ones.
 func (in resized) initDiffers() bool {
 	d := in.decision()
 	return slices.ContainsFunc(d.Containers, func(r resize.Container) bool {
@@ -275,7 +277,8 @@ func (in resized) initDiffers() bool {
 	})
 }
 
-// requestIsLimit reports whether a container is to get a CPU request that has none beside a limit of its pod.
+// requestIsLimit reports whether a CPU request is added to a container without one that has a CPU limit, possibly of its
+// pod.
 func (in resized) requestIsLimit() bool {
 	was, is := slices.Concat(in.InForce.Spec.InitContainers, in.InForce.Spec.Containers), slices.Concat(in.Allocated.Spec.InitContainers, in.Allocated.Spec.Containers)
 	return slices.ContainsFunc(was, func(c corev1.Container) bool {
@@ -286,12 +289,12 @@ func (in resized) requestIsLimit() bool {
 	})
 }
 
-// runs reports whether a container of the pod runs.
+// runs reports whether a container of the pod is running.
 func (in resized) runs() bool {
 	return slices.ContainsFunc(in.Observed.Containers, func(c cri.Container) bool { return c.State == cri.ContainerRunning })
 }
 
-// podAmounts are CPU and memory of requests and limits.
+// podAmounts has the CPU and memory of requests and limits.
 type podAmounts struct{ CPURequest, MemoryRequest, CPULimit, MemoryLimit string }
 
 func amountsOf(r *corev1.ResourceRequirements) podAmounts {
@@ -327,13 +330,13 @@ var resizeStatuses = conformance.Comparison[resized, podAmounts]{
 	Ours: func(in resized) podAmounts {
 		st := podstatus.Of(in.Allocated, in.Observed, podstatus.Input{Now: sceneTime, Resize: in.decision()})
 		if st.Phase != in.Allocated.Status.Phase {
-			panic("the phase is " + st.Phase)
+			panic("unexpected phase " + st.Phase)
 		}
 		return amountsOf(st.Resources)
 	},
 	Exceptions: []conformance.Exception[resized, podAmounts]{{
 		Name:   "one weight for two requests",
-		Reason: "the CPU request in force is that of the cgroup's shares, where the kubelet takes the allocated one if both have one weight of cgroup v2",
+		Reason: "the CPU request in force is computed from the cgroup's shares; the kubelet reports the allocated request if both have the same cpu.weight",
 		When: func(in resized) bool {
 			allocated := int64(0)
 			if r := in.Allocated.Spec.Resources; r != nil {
@@ -349,7 +352,7 @@ var resizeStatuses = conformance.Comparison[resized, podAmounts]{
 	}},
 }
 
-// requestInForce returns the CPU request that the shares of the pod's cgroup stand for.
+// requestInForce returns the CPU request that corresponds to the shares of the pod's cgroup.
 func (in resized) requestInForce() int64 {
 	return cgroups.SharesToMilli(cgroups.CPUShares(qos.CPURequest(in.InForce)))
 }
