@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mounttest"
 )
 
-// twoPayloads returns two payloads of a volume with as many files of 1 KiB.
+// twoPayloads returns two payloads of a volume with the given number of files of 1 KiB.
 func twoPayloads(files int) (both [2]map[string]projected) {
 	for i := range both {
 		both[i] = map[string]projected{}
@@ -24,7 +24,7 @@ func twoPayloads(files int) (both [2]map[string]projected) {
 	return both
 }
 
-// atomicWriters are both sides, on a directory of their own.
+// atomicWriters are the kubelet's writer and ours. Each benchmark uses its own directory.
 var atomicWriters = []struct {
 	name  string
 	write func(dir string, payload map[string]projected, perms func()) error
@@ -42,7 +42,7 @@ func BenchmarkAtomicWriter(b *testing.B) {
 	}
 }
 
-// inMemory returns a directory in memory, as a disk that others use at the same time takes longer than all that is measured.
+// inMemory returns a directory on tmpfs: a disk that other processes use would take longer than the measured code.
 func inMemory(b *testing.B) string {
 	mounttest.Need(b)
 	dir := b.TempDir()
@@ -51,7 +51,7 @@ func inMemory(b *testing.B) string {
 	return dir
 }
 
-// writeAgain measures writes of the same payload, or of two in turns.
+// writeAgain measures writes of one unchanged payload, or of two alternating payloads.
 func writeAgain(b *testing.B, files int, changed bool, write func(string, map[string]projected, func()) error) {
 	dir, both := inMemory(b), twoPayloads(files)
 	b.ReportAllocs()
@@ -66,7 +66,7 @@ func writeAgain(b *testing.B, files int, changed bool, write func(string, map[st
 	}
 }
 
-// An unchanged payload takes at most half of the kubelet's time, and a changed one no more than it.
+// An unchanged payload takes at most half of the kubelet's time, and a changed one at most the same time.
 func TestAtomicWriterSpeed(t *testing.T) {
 	if !*speed {
 		t.Skip("without -speed")
@@ -79,13 +79,13 @@ func TestAtomicWriterSpeed(t *testing.T) {
 			})
 			fmt.Printf("AtomicWriter, %3d files, changed %-5v: %.2f of the kubelet's time\n", files, changed, ratio)
 			if ratio > limit {
-				t.Errorf("%d files, changed %v: %.2f of the kubelet's time, not at most %v", files, changed, ratio, limit)
+				t.Errorf("%d files, changed %v: %.2f of the kubelet's time, want at most %v", files, changed, ratio, limit)
 			}
 		}
 	}
 }
 
-// fastest measures both sides in so many turns and returns our time as a share of the kubelet's, of the quickest of each.
+// fastest measures both sides alternately, and returns our best time divided by the kubelet's best time.
 func fastest(turns int, measure func(side int) testing.BenchmarkResult) float64 {
 	var best [2]float64
 	for range turns {

@@ -19,27 +19,27 @@ import (
 	"github.com/seed81659283/nodeagent/volume/atomicwriter"
 )
 
-// What is in a directory after each of several writes of generated payloads, by the kubelet's writer and by ours.
-func TestAtomicWriter(t *testing.T) { atomicWrites.Run(t, flags.AtMost(2_000)) } // each is some twenty files
+// Both writers leave the same directory content after each of several writes of generated payloads.
+func TestAtomicWriter(t *testing.T) { atomicWrites.Run(t, flags.AtMost(2_000)) } // each input has some twenty files
 func FuzzAtomicWriter(f *testing.F) { fuzz(f, atomicWrites) }
 
-// series are payloads that are written one after the other into the same directory.
+// series are payloads that are written to one directory in order.
 type series []map[string]projected
 
-// projected is a file.
+// projected is a file of a payload.
 type projected struct {
 	Content string
 	Mode    uint32
 	Owner   *int64
 }
 
-// written is what a directory holds after a write.
+// written is the content of a directory after a write.
 type written struct {
 	Refused bool
-	Perms   int // how often permissions were set
+	Perms   int // how often the permissions callback ran
 	Data    map[string]string
 	Links   map[string]string
-	Debris  int // names of the writer that lead nowhere
+	Debris  int // dangling links of the writer
 }
 
 var atomicWrites = conformance.Comparison[series, []written]{
@@ -48,21 +48,21 @@ var atomicWrites = conformance.Comparison[series, []written]{
 	Ours:    func(in series) []written { return writeAll(in, ourWrite) },
 	Exceptions: []conformance.Exception[series, []written]{{
 		Name:   "names of the writer",
-		Reason: "a path that is clean only after its first element has gone may be one of the writer's own names in the kubelet",
+		Reason: "the kubelet accepts a path that equals one of the writer's own names after its first element is removed and it is cleaned",
 		When: func(in series) bool {
 			return in.has(func(name string) bool { return strings.HasPrefix(path.Clean(name), "..") })
 		},
 	}, {
 		Name:   "two names of one file",
-		Reason: "the kubelet writes one of the two, at random",
+		Reason: "the kubelet writes one of the two files, at random",
 		When:   series.twoNames,
 	}, {
 		Name:   "a file in place of a directory",
-		Reason: "the kubelet fails to read the old version, now and each time after",
+		Reason: "the kubelet fails to read the old version, at this write and all later ones",
 		When:   series.otherKind,
 	}, {
 		Name:   "debris of a failed write",
-		Reason: "the kubelet leaves it where it is",
+		Reason: "the kubelet does not remove them",
 		When:   func(series) bool { return true },
 		Want: func(_ series, kubelet []written) []written {
 			for i := range kubelet {
@@ -84,7 +84,7 @@ func (in series) has(is func(name string) bool) bool {
 	return false
 }
 
-// twoNames reports whether a payload has a file under two names.
+// twoNames reports whether a payload contains one file under two paths.
 func (in series) twoNames() bool {
 	for _, payload := range in {
 		clean := map[string]bool{}
@@ -128,7 +128,7 @@ func newPayloads(c *conformance.Choices) series {
 	return in
 }
 
-// writeAll series one payload after the other.
+// writeAll writes the payloads of in to one directory in order, and returns the content after each.
 func writeAll(in series, write func(dir string, payload map[string]projected, perms func()) error) (all []written) {
 	dir, err := os.MkdirTemp("", "atomicwriter")
 	if err != nil {
@@ -139,7 +139,7 @@ func writeAll(in series, write func(dir string, payload map[string]projected, pe
 		var w written
 		w.Refused = write(dir, payload, func() { w.Perms++ }) != nil
 		if w.Refused {
-			w.Perms = 0 // of a version that was given up
+			w.Perms = 0 // the version was discarded
 		}
 		w.read(dir)
 		all = append(all, w)
@@ -174,7 +174,7 @@ func ourWrite(dir string, payload map[string]projected, perms func()) error {
 	return err
 }
 
-// read reads what a directory holds, with one name for all versions.
+// read reads the content of a directory. The name of each version is replaced by a constant.
 func (w *written) read(dir string) {
 	w.Data, w.Links = map[string]string{}, map[string]string{}
 	version, err := os.Readlink(filepath.Join(dir, "..data"))

@@ -31,7 +31,7 @@ import (
 	volumetypes "k8s.io/kubernetes/pkg/volume/util/types"
 )
 
-// claimClasses are the kubelet's words for why a pod cannot have a volume.
+// claimClasses maps classes of refusals to texts in the errors of the kubelet.
 var claimClasses = [][2]string{
 	{"no claim", "failed to fetch PVC"},
 	{"deleted", "PVC is being deleted"},
@@ -52,8 +52,8 @@ var claimClasses = [][2]string{
 	{"in use", "volume uses the ReadWriteOncePod access mode"},
 }
 
-// kubeletClaim has the populator add the volume to the desired state of the world, and the operation that the reconciler would
-// choose set it up, or expand it where it is set up already.
+// kubeletClaim adds the volume to the desired state of the world by the populator. Then it runs the operation that the
+// reconciler chooses: it sets the volume up, or expands a volume that is set up.
 func kubeletClaim(in claimInput) claimAnswer {
 	k := newClaimKubelet(in)
 	wanted, err := k.populate()
@@ -77,7 +77,7 @@ func kubeletClaim(in claimInput) claimAnswer {
 	return answer
 }
 
-// claimKubelet is a kubelet's volume manager with one pod, step by step.
+// claimKubelet is a kubelet's volume manager with one pod. A test runs its steps one by one.
 type claimKubelet struct {
 	in      claimInput
 	client  clientset.Interface
@@ -85,7 +85,7 @@ type claimKubelet struct {
 	desired cache.DesiredStateOfWorld
 	actual  cache.ActualStateOfWorld
 
-	plugin, expanded string // who was asked, and for what
+	plugin, expanded string // called plugin, and the sizes of its expansion
 }
 
 func newClaimKubelet(in claimInput) *claimKubelet {
@@ -101,10 +101,10 @@ func newClaimKubelet(in claimInput) *claimKubelet {
 	return k
 }
 
-// populate runs the populator once. It returns what is to be mounted, or what is wrong.
+// populate runs the populator once. It returns the volume to mount, or an error.
 func (k *claimKubelet) populate() (operationexecutor.VolumeToMount, string) {
 	ctx, cancel := context.WithCancel(context.Background())
-	pods := claimPods{pod: k.in.Pod, seen: cancel} // so that it ends after the first look at all pods
+	pods := claimPods{pod: k.in.Pod, seen: cancel} // cancels ctx, so that the populator ends after it has listed the pods once
 	k.addOther()
 	translator := csitranslation.New()
 	populator.NewDesiredStateOfWorldPopulator(k.client, time.Nanosecond, pods, pods, k.desired, k.actual,
@@ -117,10 +117,10 @@ func (k *claimKubelet) populate() (operationexecutor.VolumeToMount, string) {
 			return wanted.VolumeToMount, ""
 		}
 	}
-	return operationexecutor.VolumeToMount{}, "the volume is not wanted"
+	return operationexecutor.VolumeToMount{}, "the volume is not in the desired state"
 }
 
-// addOther adds the pod that has the volume already, where it is one that several pods can have.
+// addOther adds the pod that already uses the volume, if several pods can share it.
 func (k *claimKubelet) addOther() {
 	if !k.in.Taken || k.in.PV == nil || k.in.PV.Spec.CSI == nil {
 		return
@@ -134,11 +134,11 @@ func (k *claimKubelet) addOther() {
 	must(err)
 }
 
-// operate does what the reconciler has done about the volume.
+// operate runs the operation that the reconciler chooses for the volume.
 func (k *claimKubelet) operate(wanted operationexecutor.VolumeToMount) string {
 	logger := klog.Background()
 	must(k.actual.MarkVolumeAsAttached(logger, wanted.VolumeName, wanted.VolumeSpec, "n1", "/dev/x"))
-	if k.in.Taken && wanted.PluginIsDeviceMountable { // others are known by a name of their own for each pod
+	if k.in.Taken && wanted.PluginIsDeviceMountable { // other volumes have a separate name for each pod
 		must(k.actual.MarkVolumeAsMounted(operationexecutor.MarkVolumeOpts{
 			PodName: "uid-other", PodUID: "uid-other", VolumeName: wanted.VolumeName, VolumeSpec: wanted.VolumeSpec, VolumeMountState: operationexecutor.VolumeMounted,
 			SELinuxMountContext: wanted.SELinuxLabel,
@@ -156,12 +156,12 @@ func (k *claimKubelet) operate(wanted operationexecutor.VolumeToMount) string {
 	return done(generator.GenerateMapVolumeFunc(time.Second, wanted, k.actual))
 }
 
-// expand is what becomes of a volume that is mounted already, as reconciler.mountOrAttachVolumes has it.
+// expand checks whether a mounted volume needs an expansion and runs it, as reconciler.mountOrAttachVolumes does.
 func (k *claimKubelet) expand(generator operationexecutor.OperationGenerator, wanted operationexecutor.VolumeToMount) string {
 	logger := klog.Background()
 	if isBlock(wanted.VolumeSpec.PersistentVolume) {
 		if p, err := k.plugins.FindMapperPluginBySpec(wanted.VolumeSpec); err != nil || p == nil {
-			return "failed to find BlockVolumeMapper" // it was never mapped
+			return "failed to find BlockVolumeMapper" // the volume was never mapped
 		}
 	}
 	must(k.actual.MarkVolumeAsMounted(operationexecutor.MarkVolumeOpts{
@@ -183,7 +183,7 @@ func pluginOf(plugins *kubeletvolume.VolumePluginMgr, spec *kubeletvolume.Spec) 
 	return p.GetPluginName()
 }
 
-// done runs an operation.
+// done runs an operation and returns its error.
 func done(ops volumetypes.GeneratedOperations, err error) string {
 	if err == nil {
 		err = ops.OperationFunc().DetailedErr
@@ -194,12 +194,12 @@ func done(ops volumetypes.GeneratedOperations, err error) string {
 	return ""
 }
 
-// claimSources are ready.
+// claimSources are pod sources that are ready.
 type claimSources struct{ config.SourcesReady }
 
 func (claimSources) AllReady() bool { return true }
 
-// claimPods are one pod, which is to run.
+// claimPods has one pod, which is not terminating.
 type claimPods struct {
 	pod  *corev1.Pod
 	seen func()
@@ -214,7 +214,7 @@ func (p claimPods) GetPodByUID(uid types.UID) (*corev1.Pod, bool) { return p.pod
 func (claimPods) ShouldPodContainersBeTerminating(types.UID) bool { return false }
 func (claimPods) ShouldPodRuntimeBeRemoved(types.UID) bool        { return false }
 
-// claimClient has the claim and the volume of an input. What is written to it is dropped.
+// claimClient returns the claim and the volume of an input. It ignores writes.
 type claimClient struct {
 	clientset.Interface
 	clientcore.CoreV1Interface
@@ -243,7 +243,7 @@ func (c claimClaims) Get(_ context.Context, name string, _ metav1.GetOptions) (*
 	if pvc := c.in.Claim; pvc != nil && pvc.Namespace == c.namespace && pvc.Name == name {
 		return pvc.DeepCopy(), nil
 	}
-	return &corev1.PersistentVolumeClaim{}, apierrors.NewNotFound(corev1.Resource("persistentvolumeclaims"), name) // an empty one, as the real client does
+	return &corev1.PersistentVolumeClaim{}, apierrors.NewNotFound(corev1.Resource("persistentvolumeclaims"), name) // an empty object, as the real client returns
 }
 
 func (c claimClaims) Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (*corev1.PersistentVolumeClaim, error) {
@@ -263,7 +263,7 @@ func (c claimVolumes) Get(_ context.Context, name string, _ metav1.GetOptions) (
 	return &corev1.PersistentVolume{}, apierrors.NewNotFound(corev1.Resource("persistentvolumes"), name)
 }
 
-// claimHost has labels, and a host whose files are not looked at.
+// claimHost has the labels of the node, and no files.
 type claimHost struct {
 	kubeletvolume.VolumeHost
 	kubeletvolume.KubeletVolumeHost
@@ -274,7 +274,7 @@ type claimHost struct {
 func (h *claimHost) GetNodeLabels() (map[string]string, error) { return h.labels, nil }
 func (h *claimHost) GetHostUtil() hostutil.HostUtils           { return hostutil.NewFakeHostUtil(nil) }
 
-// claimPlugin sets up volumes, and makes nothing.
+// claimPlugin sets up volumes without any operation on the host.
 type claimPlugin struct {
 	kubeletvolume.VolumePlugin
 
@@ -306,7 +306,7 @@ func (p *claimPlugin) NewMounter(*kubeletvolume.Spec, *corev1.Pod) (kubeletvolum
 	return &claimMount{p: p}, nil
 }
 
-// claimCSI stages, maps and expands, too.
+// claimCSI also stages, maps and expands.
 type claimCSI struct{ claimPlugin }
 
 func (*claimCSI) CanDeviceMount(*kubeletvolume.Spec) (bool, error) { return true, nil }
@@ -317,7 +317,7 @@ func (p *claimCSI) NewDeviceMounter() (kubeletvolume.DeviceMounter, error) {
 }
 
 func (*claimCSI) NewDeviceUnmounter() (kubeletvolume.DeviceUnmounter, error) {
-	panic("nothing is unmounted")
+	panic("unmount is not expected")
 }
 
 func (p *claimCSI) NodeExpand(o kubeletvolume.NodeResizeOptions) (bool, error) {
@@ -330,14 +330,14 @@ func (p *claimCSI) NewBlockVolumeMapper(*kubeletvolume.Spec, *corev1.Pod) (kubel
 }
 
 func (*claimCSI) NewBlockVolumeUnmapper(string, types.UID) (kubeletvolume.BlockVolumeUnmapper, error) {
-	panic("nothing is unmapped")
+	panic("unmap is not expected")
 }
 
 func (*claimCSI) ConstructBlockVolumeSpec(types.UID, string, string) (*kubeletvolume.Spec, error) {
-	panic("nothing is reconstructed")
+	panic("reconstruction is not expected")
 }
 
-// claimMount notes that its plugin was asked.
+// claimMount records the call of its plugin.
 type claimMount struct {
 	kubeletvolume.Mounter
 

@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// ourClaimClasses are our words for why a pod cannot have a volume.
+// ourClaimClasses maps the classes of claimClasses to texts in our errors.
 var ourClaimClasses = [][2]string{
 	{"no claim", errNoClaim.Error()},
 	{"deleted", "PVC is being deleted"},
@@ -59,7 +59,7 @@ func (in claimInput) PersistentVolume(_ context.Context, name string) (*corev1.P
 	return in.PV, nil
 }
 
-// ourClaim asks package claim, in the order in which the kubelet does.
+// ourClaim calls package claim in the same order as the kubelet.
 func ourClaim(in claimInput) claimAnswer {
 	if err := in.check(); err != nil {
 		return refused(claimClass(err.Error(), ourClaimClasses))
@@ -97,10 +97,10 @@ func ourClaim(in claimInput) claimAnswer {
 	return answer
 }
 
-// enforcing is a node with the labels of the kubelet's own fake.
+// enforcing is a node with the SELinux labels of the kubelet's fake.
 var enforcing = selinux.Node{Enabled: true, DefaultFileLabel: "system_u:object_r:container_file_t:s0"}
 
-// labels returns the SELinux labels that the volume is mounted with for the pod, and for the other one.
+// labels returns the SELinux mount labels of the volume for the pod and for the other pod.
 func (in claimInput) labels(can bool) (own, other string, err error) {
 	own, err = enforcing.MountLabel(in.Pod, "v")
 	if err != nil || !can || !in.Mount {
@@ -110,7 +110,7 @@ func (in claimInput) labels(can bool) (own, other string, err error) {
 	return own, other, err
 }
 
-// check fetches the claim and what it is bound to, and checks both.
+// check fetches the claim and its PersistentVolume, and checks both.
 func (in claimInput) check() error {
 	v, ctx := &in.Pod.Spec.Volumes[0], context.Background()
 	name, ok := claim.NameOf(in.Pod, v)
@@ -131,7 +131,7 @@ func (in claimInput) check() error {
 	return err
 }
 
-// group returns the supplemental group that a volume adds, or -1.
+// group returns the supplemental group that the volume adds to the pod, or -1.
 func group(pod *corev1.Pod, pv *corev1.PersistentVolume) int64 {
 	gid, ok := claim.SupplementalGroup(pv)
 	if sc := pod.Spec.SecurityContext; ok && sc != nil {
@@ -145,7 +145,7 @@ func group(pod *corev1.Pod, pv *corev1.PersistentVolume) int64 {
 	return gid
 }
 
-// ourVolumes returns a function that gives the pod its volume by a Volumes of its own.
+// ourVolumes returns a function that prepares the pod with a new Volumes.
 func ourVolumes(t *testing.T) func(claimInput) claimAnswer {
 	root := t.TempDir()
 	var mu sync.Mutex
@@ -161,14 +161,14 @@ func ourVolumes(t *testing.T) func(claimInput) claimAnswer {
 	}
 }
 
-// claimNode is a node on which plugins make nothing.
+// claimNode is a node with plugins that do nothing on the host.
 type claimNode struct {
 	claimInput
 
-	mu      sync.Mutex // guards what follows
-	other   bool       // it is the turn of another pod, which can have the volume
+	mu      sync.Mutex // guards the fields below
+	other   bool       // serve the objects of the other pod, which may use the volume
 	answer  claimAnswer
-	failed  error // of a step
+	failed  error // of the first failed step
 	failing func()
 }
 
@@ -202,7 +202,7 @@ func (n *claimNode) run(dir string) claimAnswer {
 	return n.answer
 }
 
-// prepare prepares the pod, and gives up at the first step that fails.
+// prepare prepares the pod, and returns at the first failed step.
 func (n *claimNode) prepare(ctx context.Context, v *volume.Volumes) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -227,7 +227,7 @@ func (n *claimNode) step(err error) {
 	}
 }
 
-// otherPod has the same claim by another name, and nothing is wrong with it.
+// otherPod returns a valid pod that uses a second claim on the same volume.
 func (in claimInput) otherPod() *corev1.Pod {
 	p := in.Pod.DeepCopy()
 	p.Name, p.UID = "other", "uid-other"
@@ -239,7 +239,7 @@ func (in claimInput) otherPod() *corev1.Pod {
 	return p
 }
 
-// PersistentVolumeClaim returns the claim of the input, or that of the other pod.
+// PersistentVolumeClaim returns the claim of the input, or the claim of the other pod.
 func (n *claimNode) PersistentVolumeClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	if !n.other {
 		return n.claimInput.PersistentVolumeClaim(ctx, namespace, name)
@@ -250,7 +250,7 @@ func (n *claimNode) PersistentVolumeClaim(ctx context.Context, namespace, name s
 	return pvc, nil
 }
 
-// PersistentVolume returns the volume of the input, or one of that name which the other pod can have.
+// PersistentVolume returns the volume of the input, or a volume with this name that the other pod can use.
 func (n *claimNode) PersistentVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	if !n.other {
 		return n.claimInput.PersistentVolume(ctx, name)
@@ -262,7 +262,7 @@ func (n *claimNode) PersistentVolume(ctx context.Context, name string) (*corev1.
 	return pv, nil
 }
 
-// claimSetUp is a plugin that makes nothing.
+// claimSetUp is a plugin that does nothing on the host.
 type claimSetUp struct{ n *claimNode }
 
 func (p *claimSetUp) SetUp(_ context.Context, v volume.Volume) (volume.Mount, error) {
@@ -279,7 +279,7 @@ func (p *claimSetUp) SetUp(_ context.Context, v volume.Volume) (volume.Mount, er
 
 func (*claimSetUp) TearDown(context.Context, volume.Volume) error { return nil }
 
-// claimStager is one that stages and expands, too.
+// claimStager also stages and expands.
 type claimStager struct{ claimSetUp }
 
 func (*claimStager) Device(_ context.Context, v volume.Volume) (volume.Device, error) {

@@ -21,19 +21,18 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/selinux"
 )
 
-// What becomes of a volume with a claim: by the kubelet's populator, its two states of the world and its operations, and by package
-// claim.
+// The kubelet's populator, states of the world and operations handle a volume with a claim in the same way as package claim.
 func TestClaims(t *testing.T) { run(t, claims) }
 func FuzzClaims(f *testing.F) { fuzz(f, claims) }
 
-// The same by the engine of package volume, which fetches the objects and calls plugins.
+// As TestClaims, with the engine of package volume, which fetches the objects and calls plugins.
 func TestClaimedVolumes(t *testing.T) {
 	c := claims
 	c.Make = func(choices *conformance.Choices) claimInput {
 		in := makeClaim(choices)
 		in.Known = 0 // the volume is set up for the first time
 		if in.PV != nil && in.PV.Spec.CSI != nil && isBlock(in.PV) {
-			in.PV.Spec.VolumeMode = new(corev1.PersistentVolumeFilesystem) // there is no device to be bound
+			in.PV.Spec.VolumeMode = new(corev1.PersistentVolumeFilesystem) // there is no device to bind-mount
 		}
 		return in
 	}
@@ -42,7 +41,7 @@ func TestClaimedVolumes(t *testing.T) {
 		return e.Name == "no SELinux label of a block volume"
 	})
 	c.Exceptions = append(withoutBlock, conformance.Exception[claimInput, claimAnswer]{
-		Name: "mount options before nodeAffinity", Reason: "what a plugin cannot do is known before a record is made, and where a volume belongs when it is mounted",
+		Name: "mount options before nodeAffinity", Reason: "options of a plugin are checked before the volume is recorded, the nodeAffinity at the mount",
 		When: func(in claimInput) bool {
 			return in.PV != nil && in.PV.Spec.HostPath != nil && len(claim.MountOptions(in.PV)) > 0 && !isBlock(in.PV)
 		},
@@ -53,10 +52,10 @@ func TestClaimedVolumes(t *testing.T) {
 			return kubelet
 		},
 	})
-	c.Run(t, flags.AtMost(4_000)) // each is a record on disk, and steps of goroutines
+	c.Run(t, flags.AtMost(4_000)) // each input writes a record to disk and starts goroutines
 }
 
-// claimInput is a pod with one volume that has a claim, what the cluster has of it, and what the node knows.
+// claimInput is a pod with one volume that has a claim, the objects of the cluster, and the state of the node.
 type claimInput struct {
 	Pod   *corev1.Pod
 	Claim *corev1.PersistentVolumeClaim
@@ -65,26 +64,26 @@ type claimInput struct {
 	Taken bool              // another pod of the node has the PV
 	Other string            // SELinux level of that pod; empty: its container has no options
 	Mount bool              // the CSI driver mounts with SELinux labels
-	Known int64             // the size that the PV has on the node, where it is set up already; zero: it is not
+	Known int64             // size of the PV on the node if it is already set up; zero: it is not
 }
 
-// claimAnswer is what becomes of the volume.
+// claimAnswer is the result for the volume.
 type claimAnswer struct {
-	Refused  string   // why the pod cannot have it, as one of the classes; empty: it has it
-	PV       string   // by its name
-	Plugin   string   // that sets it up
-	ReadOnly bool     // in all containers
-	Block    bool     // it is a device
-	Group    int64    // that the pod gets, or -1
-	Options  []string // it is mounted with
-	Label    string   // of SELinux that it is mounted with
-	Expanded string   // from which size to which, where that is asked of the plugin
+	Refused  string   // class of the error; empty: the pod gets the volume
+	PV       string   // name
+	Plugin   string   // name of the plugin that sets it up
+	ReadOnly bool     // for all containers
+	Block    bool     // volume is a block device
+	Group    int64    // supplemental group for the pod, or -1
+	Options  []string // mount options
+	Label    string   // SELinux mount label
+	Expanded string   // old and new size of a requested expansion
 }
 
-// refused is the answer where a pod cannot have a volume.
+// refused returns the answer for a volume that is refused.
 func refused(class string) claimAnswer { return claimAnswer{Refused: class} }
 
-// claimNames are what there is.
+// Names of the objects.
 const (
 	claimNamespace = "shop"
 	claimName      = "data"
@@ -113,7 +112,7 @@ func makeClaim(c *conformance.Choices) claimInput {
 
 func gibibytes(n int) int64 { return int64(n) << 30 }
 
-// claimingPod mounts its volume, or has it as a device, or both, in containers of any kind.
+// claimingPod returns a pod whose containers of any type use its volume as a mount, as a device, or both.
 func claimingPod(c *conformance.Choices) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: claimNamespace, Name: "web", UID: claimPod}}
 	v := corev1.Volume{Name: "v"}
@@ -150,7 +149,7 @@ func claimingPod(c *conformance.Choices) *corev1.Pod {
 	return pod
 }
 
-// seLinux gives a pod SELinux options, and a second container that uses the volume.
+// seLinux adds SELinux options to a pod, and a second container that uses the volume.
 func seLinux(c *conformance.Choices, pod *corev1.Pod) {
 	options := func() *corev1.SELinuxOptions {
 		return conformance.Pick(c, nil, &corev1.SELinuxOptions{Level: "s0:c1"}, &corev1.SELinuxOptions{Level: "s0:c1"},
@@ -175,7 +174,7 @@ func seLinux(c *conformance.Choices, pod *corev1.Pod) {
 	}
 }
 
-// levelless reports whether a container has SELinux options that say no level.
+// levelless reports whether a container has SELinux options without a level.
 func (in claimInput) levelless() bool {
 	for c := range containers.All(&in.Pod.Spec) {
 		if o := selinux.ContainerOptions(in.Pod, c.Container); o != nil && o.Level == "" {
@@ -185,7 +184,7 @@ func (in claimInput) levelless() bool {
 	return false
 }
 
-// claimOf returns the claim of a pod's volume, as it should be for the most part.
+// claimOf returns the claim of a pod's volume, which is valid in most cases.
 func claimOf(c *conformance.Choices, pod *corev1.Pod) *corev1.PersistentVolumeClaim {
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: claimNamespace, Name: claimName, UID: conformance.Pick[types.UID](c, "claim-1", "claim-1", "")}}
 	if pod.Spec.Volumes[0].Ephemeral != nil {
@@ -239,7 +238,7 @@ func accessModes(c *conformance.Choices) []corev1.PersistentVolumeAccessMode {
 		[]corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany, corev1.ReadWriteOncePod})
 }
 
-// claimedVolume returns what a claim is bound to, as it should be for the most part.
+// claimedVolume returns the PersistentVolume of a claim, which is valid in most cases.
 func claimedVolume(c *conformance.Choices, pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: claimPV}}
 	pv.Spec.PersistentVolumeSource = *conformance.Pick(c,
@@ -297,7 +296,7 @@ func isBlock(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
 }
 
-// claimClass returns the class of an error by what it says on one of the sides.
+// claimClass returns the class in classes whose text is part of the error text.
 func claimClass(text string, classes [][2]string) string {
 	for _, class := range classes {
 		if strings.Contains(text, class[1]) {
@@ -307,21 +306,21 @@ func claimClass(text string, classes [][2]string) string {
 	return "unexpected: " + text
 }
 
-// expansion is what a plugin is asked to do.
+// expansion describes a requested expansion.
 func expansion(from, to int64) string { return fmt.Sprintf("%d to %d", from, to) }
 
-// recovers reports whether a claim is one of a controller that says how far an expansion is.
+// recovers reports whether the controller of the claim reports the progress of an expansion.
 func (in claimInput) recovers() bool {
 	return in.Claim != nil && (in.Claim.Status.AllocatedResources != nil || in.Claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage] != "")
 }
 
-// allocated is the size that the controller has made of a volume; false: it does not say.
+// allocated returns the size that the controller has allocated; false: it reports none.
 func (in claimInput) allocated() (int64, bool) {
 	q, ok := in.Claim.Status.AllocatedResources[corev1.ResourceStorage]
 	return q.Value(), ok
 }
 
-// has is the size of the volume before it grows.
+// has returns the size of the volume before the expansion.
 func (in claimInput) has() int64 {
 	if in.Known > 0 {
 		return in.Known
@@ -333,11 +332,11 @@ func (in claimInput) has() int64 {
 var claims = conformance.Comparison[claimInput, claimAnswer]{
 	Make: makeClaim, Kubelet: kubeletClaim, Ours: ourClaim,
 	Exceptions: []conformance.Exception[claimInput, claimAnswer]{{
-		Name: "claim from a file", Reason: "an owner without a UID is the pod of that name, which no API server lets through",
+		Name: "claim from a file", Reason: "an owner without a UID matches the pod by its name; an API server rejects such owners",
 		When: claimInput.fromFile,
 		Want: func(in claimInput, _ claimAnswer) claimAnswer { return kubeletClaim(in.complete()) },
 	}, {
-		Name: "claimRef of another claim", Reason: "it has to have namespace and name of the claim, as objects from files have no UID",
+		Name: "claimRef of another claim", Reason: "the claimRef must have the namespace and name of the claim, because objects from files have no UID",
 		When: func(in claimInput) bool {
 			return in.Claim != nil && in.PV != nil && in.PV.Spec.ClaimRef != nil && in.PV.Spec.ClaimRef.UID == in.Claim.UID &&
 				(in.PV.Spec.ClaimRef.Namespace != in.Claim.Namespace || in.PV.Spec.ClaimRef.Name != in.Claim.Name)
@@ -349,11 +348,11 @@ var claims = conformance.Comparison[claimInput, claimAnswer]{
 			return refused("other claim")
 		},
 	}, {
-		Name: "no volumeMode", Reason: "the API server sets Filesystem, which objects from files may not have",
+		Name: "no volumeMode", Reason: "objects from files may lack the default Filesystem, which the API server sets",
 		When: func(in claimInput) bool { return in.PV != nil && in.PV.Spec.VolumeMode == nil },
 		Want: func(in claimInput, _ claimAnswer) claimAnswer { return kubeletClaim(in.complete()) },
 	}, {
-		Name: "no migration", Reason: "volumes of kinds that Kubernetes has removed are not translated to those of their CSI drivers",
+		Name: "no migration", Reason: "in-tree volume types that Kubernetes has removed are not translated to CSI",
 		When: func(in claimInput) bool { return in.PV != nil && in.PV.Spec.AWSElasticBlockStore != nil },
 		Want: func(_ claimInput, kubelet claimAnswer) claimAnswer {
 			if slices.Contains(beforePlugins, kubelet.Refused) {
@@ -362,21 +361,21 @@ var claims = conformance.Comparison[claimInput, claimAnswer]{
 			return refused("no plugin")
 		},
 	}, {
-		Name: "no SELinux label without a level", Reason: "the kubelet makes up a level, which is not that of the container",
+		Name: "no SELinux label without a level", Reason: "the kubelet generates a level, which is not the level of the container",
 		When: claimInput.levelless,
 	}, {
-		Name: "no SELinux label of a block volume", Reason: "nothing is mounted; the kubelet refuses a second label all the same",
+		Name: "no SELinux label of a block volume", Reason: "a block volume is not mounted; the kubelet refuses a second label anyway",
 		When: func(in claimInput) bool { return in.PV != nil && isBlock(in.PV) && in.Mount },
 		Want: func(in claimInput, _ claimAnswer) claimAnswer {
 			in.Mount = false
 			return kubeletClaim(in.complete())
 		},
 	}, {
-		Name: "expansion without a size", Reason: "where a controller reports a state and no size, the size of the PV counts; the kubelet asks for 0 bytes",
+		Name: "expansion without a size", Reason: "if the controller reports a state without a size, the size of the PV is used; the kubelet requests 0 bytes",
 		When: claimInput.sizeless,
 		Want: func(in claimInput, _ claimAnswer) claimAnswer { return kubeletClaim(in.complete()) },
 	}, {
-		Name: "nothing to grow", Reason: "a plugin is not asked to make a volume as large as it is, or smaller",
+		Name: "nothing to grow", Reason: "a plugin is not called for an expansion to the current size or a smaller one",
 		When: func(in claimInput) bool {
 			if !in.recovers() {
 				return false
@@ -391,15 +390,15 @@ var claims = conformance.Comparison[claimInput, claimAnswer]{
 	}},
 }
 
-// beforePlugins are the classes of what is wrong with a volume before anybody asks who sets it up.
+// beforePlugins are the classes of errors that are detected before the plugin is chosen.
 var beforePlugins = []string{"no claim", "deleted", "not bound", "no volume name", "not owner", "no PV", "no claimRef", "other claim", "mode"}
 
-// fromFile reports whether the first owner of the claim is the pod by its name alone.
+// fromFile reports whether the first owner of the claim matches the pod by name only.
 func (in claimInput) fromFile() bool {
 	return in.Claim != nil && len(in.Claim.OwnerReferences) > 0 && in.Claim.OwnerReferences[0].UID == "" && in.Claim.OwnerReferences[0].Name == in.Pod.Name
 }
 
-// sizeless reports whether the controller of the claim says that it expands and not to which size.
+// sizeless reports whether the controller of the claim reports an expansion without a size.
 func (in claimInput) sizeless() bool {
 	if !in.recovers() || in.PV == nil {
 		return false
@@ -408,7 +407,7 @@ func (in claimInput) sizeless() bool {
 	return !ok
 }
 
-// complete adds what the cluster would have said, where ours knows it.
+// complete adds the values that an API server sets, where ours assumes them.
 func (in claimInput) complete() claimInput {
 	if in.fromFile() {
 		in.Claim = in.Claim.DeepCopy()
@@ -425,7 +424,7 @@ func (in claimInput) complete() claimInput {
 	return in
 }
 
-// The generated inputs bring about each class of refusal, and enough volumes that pods have, of which some have to grow.
+// The generated inputs cover each class of refusal, and contain enough usable volumes and expansions.
 func TestClaimInputs(t *testing.T) {
 	seen := map[string]int{}
 	for i := range uint64(4_000) {
@@ -437,10 +436,10 @@ func TestClaimInputs(t *testing.T) {
 	}
 	for _, class := range claimClasses {
 		if seen[class[0]] == 0 {
-			t.Errorf("nothing is refused as %q", class[0])
+			t.Errorf("no input is refused as %q", class[0])
 		}
 	}
 	if seen[""] < 700 || seen["expanded"] < 60 {
-		t.Errorf("pods have %d volumes, of which %d grow", seen[""], seen["expanded"])
+		t.Errorf("only %d volumes are usable, and %d expanded", seen[""], seen["expanded"])
 	}
 }

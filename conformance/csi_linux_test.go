@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/csitest"
 )
 
-// csiVolume is a volume of a pod, what its driver and the cluster are like, and which call fails.
+// csiVolume is a volume of a pod, the properties of its driver and of the cluster, and the call that fails.
 type csiVolume struct {
 	Kind     string // inline, filesystem or block
 	Can      []spec.NodeServiceCapability_RPC_Type
@@ -35,32 +35,33 @@ type csiVolume struct {
 	Group    *int64
 	Policy   *corev1.PodFSGroupChangePolicy
 	Account  string
-	Again    bool   // it is published a second time
-	Label    string // of SELinux, which the volume is wanted with; empty: with none
+	Again    bool   // publish the volume a second time
+	Label    string // SELinux mount label; empty: none
 
 	FailMethod string // empty: no call fails
 	FailCode   codes.Code
-	FailNumber int // of the calls of that method
+	FailNumber int // which call of FailMethod fails, from 1
 }
 
-// csiStep is what one step has come to.
+// csiStep is the result of one step.
 type csiStep struct {
 	Name   string
-	Result string // "ok", "failed" without a call, or "final" or "uncertain"
+	Result string // "ok"; "failed" without a call; "failed in a call" in a teardown or a repeated publish; "final" or "uncertain" otherwise
 	Calls  []string
 	Files  []string
 }
 
-// The requests that a driver gets for generated volumes, the classes of errors, and what is on disk after each step.
+// The driver gets the same requests for generated volumes, errors have the same class, and the same files exist after each
+// step.
 func TestCSIRequests(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("giving files away takes root")
+		t.Skip("changing file owners needs root")
 	}
 	kubelet, ours := newCSIKubelet(t), newCSIOurs(t)
 	conformance.Comparison[csiVolume, []csiStep]{
 		Make: newCSIVolume, Kubelet: kubelet.run, Ours: ours.run,
 		Exceptions: []conformance.Exception[csiVolume, []csiStep]{{
-			Name: "no globalmount without staging", Reason: "nothing is made for a driver that does not stage",
+			Name: "no globalmount without staging", Reason: "no directory is created for a driver that does not stage",
 			When: func(in csiVolume) bool {
 				return in.Kind == "filesystem" && !slices.Contains(in.Can, spec.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME)
 			},
@@ -71,7 +72,7 @@ func TestCSIRequests(t *testing.T) {
 				return steps
 			},
 		}, {
-			Name: "no data of a block volume that was not staged", Reason: "the kubelet writes vol_data.json before it knows whether it can ask the driver, and leaves it",
+			Name: "no data of a block volume that was not staged", Reason: "the kubelet writes vol_data.json before it checks whether it can call the driver, and does not remove it",
 			When: func(in csiVolume) bool { return in.Kind == "block" },
 			Want: func(_ csiVolume, steps []csiStep) []csiStep {
 				if steps[0].Result == "failed" {
@@ -80,7 +81,7 @@ func TestCSIRequests(t *testing.T) {
 				return steps
 			},
 		}},
-	}.Run(t, flags.AtMost(1_000)) // each is some twenty calls over sockets
+	}.Run(t, flags.AtMost(1_000)) // each input causes some twenty calls over sockets
 }
 
 func newCSIVolume(c *conformance.Choices) csiVolume {
@@ -154,7 +155,7 @@ func newCSIObject(c *conformance.Choices) *storagev1.CSIDriverSpec {
 
 func csiPointer[T any](v T) *T { return &v }
 
-// The names of what there is.
+// Names of the objects.
 const (
 	csiDriver    = "csi.example"
 	csiNamespace = "shop"
@@ -162,7 +163,7 @@ const (
 	csiPV        = "pv1"
 )
 
-// csiPod returns the pod of a volume.
+// pod returns the pod of a volume.
 func (in csiVolume) pod() *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: csiNamespace, Name: "web", UID: "uid-1"}, Spec: corev1.PodSpec{ServiceAccountName: in.Account}}
 	p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: in.Group, FSGroupChangePolicy: in.Policy}
@@ -186,14 +187,14 @@ func (in csiVolume) pv() *corev1.PersistentVolume {
 	return pv
 }
 
-// csiSide is one of the two, with a driver of its own. It runs one input at a time.
+// csiSide is the kubelet's plugin or ours, with its own driver. It runs one input at a time.
 type csiSide struct {
 	mu     sync.Mutex
 	root   string
 	driver *csitest.Driver
 
 	in     csiVolume
-	failed int // how many calls there were of the method that is to fail
+	failed int // number of calls of FailMethod so far
 	steps  []csiStep
 }
 
@@ -203,7 +204,7 @@ func newCSISide(t *testing.T, registry string) *csiSide {
 	return s
 }
 
-// fault has the call of the input fail.
+// fault fails the call that the input selects.
 func (s *csiSide) fault(_ context.Context, c csitest.Call) error {
 	if c.Method != s.in.FailMethod {
 		return nil
@@ -214,7 +215,7 @@ func (s *csiSide) fault(_ context.Context, c csitest.Call) error {
 	return nil
 }
 
-// begin prepares for an input.
+// begin resets the side for an input.
 func (s *csiSide) begin(in csiVolume) {
 	s.in, s.failed, s.steps = in, 0, nil
 	s.driver.SetCapabilities(in.Can...)
@@ -229,7 +230,8 @@ func (s *csiSide) begin(in csiVolume) {
 	}
 }
 
-// note notes what a step has come to, and reports whether it has succeeded, and whether something may be left of it.
+// note records the result of a step. ok reports whether it has succeeded, and left whether it may have left state on the
+// node.
 func (s *csiSide) note(name string, err error, final bool) (ok, left bool) {
 	step := csiStep{Name: name, Result: "ok", Calls: []string{}}
 	for _, c := range s.driver.Calls() {
@@ -242,7 +244,7 @@ func (s *csiSide) note(name string, err error, final bool) (ok, left bool) {
 	case len(step.Calls) == 0:
 		step.Result = "failed"
 	case strings.HasPrefix(name, "un") || name == "again":
-		step.Result = "failed in a call" // there is no class: it is tried again
+		step.Result = "failed in a call" // these steps have no error class: they are retried
 	case final:
 		step.Result = "final"
 	default:
@@ -253,16 +255,16 @@ func (s *csiSide) note(name string, err error, final bool) (ok, left bool) {
 	return err == nil, err == nil || step.Result == "uncertain"
 }
 
-// files returns what is on disk, of directories only those that volumes are mounted on.
+// files returns the files on disk, and the directories on which volumes are mounted.
 func (s *csiSide) files() []string {
 	found := []string{}
 	err := filepath.WalkDir(s.root, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
-			return nil // it is gone
+			return nil // removed during the walk
 		}
 		info, err := d.Info()
 		if err != nil {
-			return nil // it is gone
+			return nil // removed during the walk
 		}
 		rel, _ := filepath.Rel(s.root, path)
 		switch base := filepath.Base(path); {

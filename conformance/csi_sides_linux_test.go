@@ -54,7 +54,7 @@ func csiText(m proto.Message) string {
 
 func csiGroup(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Gid }
 
-// What the cluster has, the same for both sides.
+// Objects of the cluster, equal for both sides.
 func csiSecret(namespace, name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{"password": []byte("of " + namespace)}}
 }
@@ -65,25 +65,25 @@ func csiAttachment(name string) *storagev1.VolumeAttachment {
 	return a
 }
 
-// csiAttached is the name of the attachment of the volume with the handle "attached" (sha256 of handle, driver and node).
+// csiAttached is the name of the VolumeAttachment of the volume handle "attached" (sha256 of handle, driver and node).
 const csiAttached = "csi-5531fb53db725bb90c75ecec0a5b0a16843a4396641473481ca7f014ed72a216"
 
 func csiToken(namespace, account, audience string) volume.Token {
 	return volume.Token{Value: fmt.Sprintf("token of %s/%s for %q", namespace, account, audience), Expires: time.Date(2126, 1, 2, 3, 4, 5, 0, time.UTC)}
 }
 
-// csiKubelet is the kubelet's plugin.
+// csiKubelet runs the kubelet's plugin.
 type csiKubelet struct {
 	*csiSide
 
 	plugin kubeletvolume.VolumePlugin
 }
 
-// csiLister is the CSIDriver object of the input.
+// csiLister returns the CSIDriver object of the input.
 type csiLister struct{ s *csiSide }
 
 func (l csiLister) List(labels.Selector) ([]*storagev1.CSIDriver, error) {
-	return nil, errors.New("nobody lists them")
+	return nil, errors.New("List is not expected")
 }
 
 func (l csiLister) Get(name string) (*storagev1.CSIDriver, error) {
@@ -139,7 +139,7 @@ func (k *csiKubelet) noted(name string, err error) (ok, left bool) {
 	return k.note(name, err, volumetypes.IsOperationFinishedError(err))
 }
 
-// mount publishes and unpublishes a file system.
+// mount publishes and unpublishes a filesystem volume.
 func (k *csiKubelet) mount(in csiVolume, s *kubeletvolume.Spec, name string) {
 	args := kubeletvolume.MounterArgs{FsGroup: in.Group, FSGroupChangePolicy: in.Policy, SELinuxLabel: in.Label}
 	setUp := func() error {
@@ -228,7 +228,7 @@ func (k *csiKubelet) unmapper(in csiVolume) kubeletvolume.CustomBlockVolumeUnmap
 	return u.(kubeletvolume.CustomBlockVolumeUnmapper)
 }
 
-// csiOurs is our plugin.
+// csiOurs runs our plugin.
 type csiOurs struct {
 	*csiSide
 
@@ -304,7 +304,7 @@ func (o *csiOurs) run(in csiVolume) []csiStep {
 	if err != nil {
 		panic(err)
 	}
-	if can { // as the engine asks
+	if can { // as in the engine of package volume
 		v.SELinuxLabel = in.Label
 	}
 	ok, left := o.noted("stage", o.plugin.Stage(context.Background(), v))
@@ -339,14 +339,14 @@ func (o *csiOurs) publish(in csiVolume, v volume.Volume) {
 	}
 }
 
-// giveUp ends the comparison where what is taken down is still there after many tries: a driver's moods do not last that long.
+// giveUp panics after many failed teardowns: a driver fails only a few times.
 func giveUp(tries int) {
 	if tries > 100 {
-		panic("the volume does not go")
+		panic("the volume cannot be torn down")
 	}
 }
 
-// forgotten returns a volume as it is known from its record.
+// forgotten returns a volume without the fields that its record does not have.
 func forgotten(v volume.Volume) volume.Volume {
 	v.Pod, v.Source, v.PV = nil, nil, nil
 	return v

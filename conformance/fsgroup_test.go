@@ -20,15 +20,15 @@ import (
 	"github.com/seed81659283/nodeagent/volume/fsgroup"
 )
 
-// Modes and groups of a generated tree after the kubelet's walk and after ours.
+// Both walks leave the same modes and groups in a generated tree.
 func TestFSGroup(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("giving files away takes root")
+		t.Skip("changing file owners needs root")
 	}
-	groupWalks.Run(t, flags.AtMost(2_000)) // each is some ten files
+	groupWalks.Run(t, flags.AtMost(2_000)) // each input has some ten files
 }
 
-// tree is a volume and what its pod asks for.
+// tree is a volume and the fsGroup settings of its pod.
 type tree struct {
 	Files    []treeFile // the first is the root
 	GID      int64
@@ -65,7 +65,7 @@ var groupWalks = conformance.Comparison[tree, map[string]string]{
 	Ours:    func(in tree) map[string]string { return in.walked(ourWalk) },
 }
 
-// walked makes a tree, walks it, and returns what became of it, and of what a link of it leads to.
+// walked creates a tree, walks it, and returns the modes and groups of its files and of the target of its links.
 func (in tree) walked(walk func(root string, in tree) error) map[string]string {
 	top, err := os.MkdirTemp("", "fsgroup")
 	if err != nil {
@@ -112,7 +112,7 @@ func must(err error) {
 	}
 }
 
-// volumeMounter is what the kubelet's walk wants to know about a volume.
+// volumeMounter returns the attributes that the kubelet's walk reads.
 type volumeMounter struct {
 	volume.Mounter
 	readOnly bool
@@ -134,13 +134,13 @@ func ourWalk(root string, in tree) error {
 	return fsgroup.Apply(context.Background(), root, in.GID, fsgroup.Options{ReadOnly: in.ReadOnly, Policy: fsgroup.Policy(in.Policy)})
 }
 
-// groupWalkers are both sides.
+// groupWalkers are the walks of both sides.
 var groupWalkers = []struct {
 	name string
 	walk func(root string, in tree) error
 }{{"kubelet", kubeletWalk}, {"ours", ourWalk}}
 
-// groupFiles is how many files the walks are measured with: 5,000, or NODEAGENT_FSGROUP_FILES.
+// groupFiles returns the number of files for measurements: 5,000, or NODEAGENT_FSGROUP_FILES.
 func groupFiles(tb testing.TB) int {
 	tb.Helper()
 	if text := os.Getenv("NODEAGENT_FSGROUP_FILES"); text != "" {
@@ -153,11 +153,10 @@ func groupFiles(tb testing.TB) int {
 	return 5_000
 }
 
-// walkAgain measures walks of a volume: the first, which changes each file, or a second one, which finds all as it should
-// be.
+// walkAgain measures walks of a volume: a first one, which changes each file, or a second one, which changes none.
 func walkAgain(b *testing.B, files int, first bool, walk func(string, tree) error) {
 	if os.Geteuid() != 0 {
-		b.Skip("giving files away takes root")
+		b.Skip("changing file owners needs root")
 	}
 	root := inMemory(b)
 	var paths []string
@@ -197,7 +196,7 @@ func BenchmarkFSGroup(b *testing.B) {
 	}
 }
 
-// The first walk, which changes each file, takes at most 0.6 of the kubelet's time, and a second one 0.3.
+// The first walk, which changes each file, takes at most 0.6 of the kubelet's time, and a second one at most 0.3.
 func TestFSGroupSpeed(t *testing.T) {
 	if !*speed {
 		t.Skip("without -speed")
@@ -209,7 +208,7 @@ func TestFSGroupSpeed(t *testing.T) {
 		})
 		fmt.Printf("fsGroup, %d files, first walk %-5v: %.2f of the kubelet's time\n", files, first, ratio)
 		if ratio > limit {
-			t.Errorf("first walk %v: %.2f of the kubelet's time, not at most %v", first, ratio, limit)
+			t.Errorf("first walk %v: %.2f of the kubelet's time, want at most %v", first, ratio, limit)
 		}
 	}
 }

@@ -29,13 +29,13 @@ import (
 	"github.com/seed81659283/nodeagent/volume/intree"
 )
 
-// The files of generated config maps, secrets and downwardAPI volumes.
+// Both sides write the same files for generated config maps, secrets and downwardAPI volumes.
 func TestPayload(t *testing.T) { run(t, payloads) }
 
-// The directories that a volume has because others are mounted below it.
-func TestNestedMountPoints(t *testing.T) { nested.Run(t, flags.AtMost(3_000)) } // each is some directories
+// Both sides create the same directories for volumes that are mounted below another volume.
+func TestNestedMountPoints(t *testing.T) { nested.Run(t, flags.AtMost(3_000)) } // each input creates some directories
 
-// volumeOf is a volume with what it is made of.
+// volumeOf has a pod with a volume, and the objects of the volume.
 type volumeOf struct {
 	Pod         *corev1.Pod
 	ConfigMap   *corev1.ConfigMap
@@ -61,7 +61,7 @@ var payloads = conformance.Comparison[volumeOf, map[string]string]{
 	},
 }
 
-// names are paths of files and keys of objects. They are in the form in which they are written: ours cleans them.
+// pickPath returns a file path or an object key. It is already clean: ours cleans paths, the kubelet does not.
 func pickPath(c *conformance.Choices) string {
 	return conformance.Pick(c, "a", "b", "c/d", "c/e", "f.g", "..x", "../y", "z/..w")
 }
@@ -115,7 +115,7 @@ func setQuantity(list corev1.ResourceList, name corev1.ResourceName, c *conforma
 	return list
 }
 
-// makeSource returns a source of a volume.
+// makeSource returns a random volume source.
 func makeSource(c *conformance.Choices) (v corev1.VolumeSource) {
 	mode, optional := conformance.Pick[int32](c, 0o644, 0o400, 0, 0o777), c.OneIn(2)
 	var items []corev1.KeyToPath
@@ -161,7 +161,7 @@ func makeDownward(c *conformance.Choices) corev1.DownwardAPIVolumeFile {
 	return f
 }
 
-// kubeletHost has what the kubelet's plugin asks for.
+// kubeletHost has the methods that the kubelet's volume plugins call.
 type kubeletHost struct {
 	volume.VolumeHost
 	allocatable corev1.ResourceList
@@ -169,7 +169,7 @@ type kubeletHost struct {
 
 func (h kubeletHost) GetNodeAllocatable() (corev1.ResourceList, error) { return h.allocatable, nil }
 
-// kubeletPayload is what the plugins hand to the atomic writer, if that takes it.
+// kubeletPayload returns the files that the kubelet's plugins pass to the atomic writer, or "refused".
 func kubeletPayload(in volumeOf) map[string]string {
 	var files map[string]volumeutil.FileProjection
 	var err error
@@ -198,12 +198,13 @@ func paths(files map[string]volumeutil.FileProjection) (names []string) {
 	return names
 }
 
-// notWritten reports whether the atomic writer refuses a path: TestAtomicWriter compares that.
+// notWritten reports whether the atomic writer rejects a path. TestAtomicWriter covers these paths.
 func notWritten(name string) bool {
 	return strings.HasPrefix(name, "..") || slices.Contains(strings.Split(name, "/"), "..")
 }
 
-// mounts are where the containers of a pod mount the volume v and others, and what it has then.
+// nested compares the directories in volume v after its setup. The inputs are pods with random mount paths of v and other
+// volumes.
 var nested = conformance.Comparison[*corev1.Pod, []string]{
 	Make: func(c *conformance.Choices) *corev1.Pod {
 		p := &corev1.Pod{}
@@ -262,7 +263,7 @@ func tempDir() string {
 	return dir
 }
 
-// directories returns what is below a directory, but for what the atomic writer makes.
+// directories returns all paths below a directory, except the files of the atomic writer.
 func directories(dir string) (found []string) {
 	err := filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
 		if strings.HasPrefix(e.Name(), "..") {

@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/subpath"
 )
 
-// Where a generated subPath of a generated volume leads, or that it is refused, and which directories are made for it.
+// Both sides resolve generated subPaths to the same directory of the volume or reject them, and create the same directories.
 func TestSubPath(t *testing.T) {
 	mounttest.Need(t)
 	met := map[string]int{}
@@ -43,14 +43,14 @@ func TestSubPath(t *testing.T) {
 	t.Log(met)
 	for _, name := range []string{"bound", "out of the volume and back"} {
 		if met[name] == 0 {
-			t.Errorf("%s: does not occur", name)
+			t.Errorf("%s: no input has this result", name)
 		}
 	}
 }
 
-// subPathVolume is a volume with links, and a subPath.
+// subPathVolume is a volume with symbolic links, and a subPath.
 type subPathVolume struct {
-	Links   map[string]string // by path; VOLUME stands for the volume
+	Links   map[string]string // by path; VOLUME is replaced by the path of the volume
 	SubPath string
 }
 
@@ -72,7 +72,7 @@ func newSubPathVolume(c *conformance.Choices) subPathVolume {
 	return in
 }
 
-// exception names a difference that is meant.
+// exception returns the name of the intended difference for the input, or "".
 func (in subPathVolume) exception() string {
 	for _, target := range in.Links {
 		if strings.Contains(target, "..") && strings.Contains(target, "volume/a") {
@@ -82,7 +82,7 @@ func (in subPathVolume) exception() string {
 	return ""
 }
 
-// prepared makes a volume, prepares the subPath, and returns what became of it.
+// prepared creates a volume, prepares the subPath, and describes the result.
 func (in subPathVolume) prepared(prepare func(volume, subPath, pod string) (string, error)) string {
 	top, err := os.MkdirTemp("", "subpath")
 	must(err)
@@ -109,7 +109,7 @@ func (in subPathVolume) prepared(prepare func(volume, subPath, pod string) (stri
 	return result
 }
 
-// recordingMounter notes what the kubelet mounts instead of mounting it.
+// recordingMounter records the source of a mount instead of mounting it.
 type recordingMounter struct {
 	*mount.FakeMounter
 	source string
@@ -121,7 +121,7 @@ func (m *recordingMounter) MountSensitiveWithoutSystemdWithMountFlags(source, _,
 	return err
 }
 
-// kubeletSubPath does what the kubelet does for a volume mount.
+// kubeletSubPath prepares a subPath like the kubelet.
 func kubeletSubPath(volume, subPath, pod string) (string, error) {
 	if filepath.IsAbs(subPath) {
 		return "", errors.New("absolute")
@@ -147,7 +147,7 @@ func kubeletSubPath(volume, subPath, pod string) (string, error) {
 	return m.source, err
 }
 
-// ourSubPath prepares a subPath, and returns what is bound by its name in the volume.
+// ourSubPath prepares a subPath, and returns the path of the bound directory in the volume.
 func ourSubPath(volume, subPath, pod string) (string, error) {
 	target := filepath.Join(pod, "volume-subpaths/data/c/0")
 	if _, err := subpath.Prepare(context.Background(), subpath.Request{Volume: volume, SubPath: subPath, Target: target}); err != nil {
@@ -166,7 +166,7 @@ func ourSubPath(volume, subPath, pod string) (string, error) {
 	return found, nil
 }
 
-// subPaths are both sides, from a volume to a bind and back.
+// subPaths are the functions of both sides that bind a subPath and remove the bind.
 var subPaths = []struct {
 	name           string
 	prepare, clean func(volume, pod string) error
@@ -187,7 +187,7 @@ var subPaths = []struct {
 	}},
 }
 
-// bindAgain measures a subPath from a volume to a bind and back.
+// bindAgain measures binding a subPath and removing the bind.
 func bindAgain(b *testing.B, side int) {
 	volume, pod := inMemory(b), inMemory(b)
 	must(os.MkdirAll(filepath.Join(volume, "a/b"), 0o755))
@@ -206,7 +206,7 @@ func BenchmarkSubPath(b *testing.B) {
 	}
 }
 
-// A bind and its end take at most a tenth of the kubelet's time, which runs mount(8) and umount(8).
+// A bind and its removal take at most a tenth of the kubelet's time, which runs mount(8) and umount(8).
 func TestSubPathSpeed(t *testing.T) {
 	if !*speed {
 		t.Skip("without -speed")
@@ -216,6 +216,6 @@ func TestSubPathSpeed(t *testing.T) {
 	})
 	fmt.Printf("subPath, prepare and clean: %.2f of the kubelet's time\n", ratio)
 	if ratio > 0.1 {
-		t.Errorf("subPath: %.2f of the kubelet's time, not at most 0.1", ratio)
+		t.Errorf("subPath: %.2f of the kubelet's time, want at most 0.1", ratio)
 	}
 }

@@ -24,10 +24,11 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Which certificates a clusterTrustBundle source shows, of generated bundles. The order means nothing in either.
-func TestTrustBundles(t *testing.T) { trustBundles.Run(t, flags.AtMost(300)) } // each is an informer
+// Both sides return the same certificates for a clusterTrustBundle source and generated bundles. Their order is not
+// compared.
+func TestTrustBundles(t *testing.T) { trustBundles.Run(t, flags.AtMost(300)) } // each input starts an informer
 
-// bundlesOf is a source with the bundles that there are.
+// bundlesOf is a source with the existing bundles.
 type bundlesOf struct {
 	Bundles []volume.TrustBundle
 	Source  corev1.ClusterTrustBundleProjection
@@ -80,7 +81,7 @@ func makeBundles(c *conformance.Choices) bundlesOf {
 	return in
 }
 
-// kubeletBundle asks the kubelet's manager, with an informer on a cluster in memory.
+// kubeletBundle returns the result of the kubelet's manager, with an informer on a cluster in memory.
 func kubeletBundle(in bundlesOf) string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -89,13 +90,13 @@ func kubeletBundle(in bundlesOf) string {
 		o := &certificatesv1.ClusterTrustBundle{Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: b.Signer, TrustBundle: b.PEM}}
 		o.Name, o.Labels = b.Name, b.Labels
 		if err := client.Tracker().Add(o); err != nil {
-			return "no cluster: " + err.Error()
+			return "create cluster: " + err.Error()
 		}
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
 	manager, err := clustertrustbundle.NewGAInformerManager(ctx, factory, 10, time.Minute)
 	if err != nil {
-		return "no manager: " + err.Error()
+		return "create manager: " + err.Error()
 	}
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())

@@ -33,9 +33,9 @@ import (
 type volumeKubelet struct {
 	volumemanager.VolumeManager
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	pods    map[types.UID]*corev1.Pod
-	removed map[types.UID]bool // its containers are gone
+	removed map[types.UID]bool // containers are removed
 }
 
 func newVolumeKubelet(t *testing.T, root string) *volumeKubelet {
@@ -76,7 +76,7 @@ func (k *volumeKubelet) down(ctx context.Context, pods []*corev1.Pod) error {
 	return atOnce(pods, func(p *corev1.Pod) error { return k.WaitForUnmount(ctx, p) })
 }
 
-// GetPods returns the pods that are known.
+// GetPods returns all pods.
 func (k *volumeKubelet) GetPods() []*corev1.Pod {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -87,7 +87,7 @@ func (k *volumeKubelet) GetPods() []*corev1.Pod {
 	return pods
 }
 
-// GetPodByUID returns one of them.
+// GetPodByUID returns the pod with a UID.
 func (k *volumeKubelet) GetPodByUID(uid types.UID) (*corev1.Pod, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -95,19 +95,19 @@ func (k *volumeKubelet) GetPodByUID(uid types.UID) (*corev1.Pod, bool) {
 	return p, ok
 }
 
-// ShouldPodContainersBeTerminating reports whether a pod is to go.
+// ShouldPodContainersBeTerminating reports whether the pod is terminating.
 func (k *volumeKubelet) ShouldPodContainersBeTerminating(uid types.UID) bool {
 	return k.ShouldPodRuntimeBeRemoved(uid)
 }
 
-// ShouldPodRuntimeBeRemoved reports whether its containers are gone.
+// ShouldPodRuntimeBeRemoved reports whether the containers of the pod are removed.
 func (k *volumeKubelet) ShouldPodRuntimeBeRemoved(uid types.UID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.removed[uid]
 }
 
-// volumeHost is what plugins know of a kubelet: its directories, mounts, and objects, which are at hand.
+// volumeHost is the kubelet's host interface for plugins: directories, mounts, and cached API objects.
 type volumeHost struct {
 	kubeletvolume.VolumeHost
 	kubeletvolume.KubeletVolumeHost
@@ -157,7 +157,7 @@ func (h *volumeHost) GetSecretFunc() func(string, string) (*corev1.Secret, error
 	return func(string, string) (*corev1.Secret, error) { return shown, nil }
 }
 
-// NewWrapperMounter returns the mounter of an emptyDir that is below another volume.
+// NewWrapperMounter returns the mounter of an emptyDir on which another volume is based.
 func (h *volumeHost) NewWrapperMounter(name string, spec kubeletvolume.Spec, pod *corev1.Pod) (kubeletvolume.Mounter, error) {
 	spec.Volume.Name = "wrapped_" + name
 	plugin, err := h.plugins.FindPluginBySpec(&spec)
@@ -167,7 +167,7 @@ func (h *volumeHost) NewWrapperMounter(name string, spec kubeletvolume.Spec, pod
 	return plugin.NewMounter(&spec, pod)
 }
 
-// NewWrapperUnmounter returns its unmounter.
+// NewWrapperUnmounter returns the unmounter of NewWrapperMounter's emptyDir.
 func (h *volumeHost) NewWrapperUnmounter(name string, spec kubeletvolume.Spec, uid types.UID) (kubeletvolume.Unmounter, error) {
 	spec.Volume.Name = "wrapped_" + name
 	plugin, err := h.plugins.FindPluginBySpec(&spec)

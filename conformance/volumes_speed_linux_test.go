@@ -26,7 +26,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/intree"
 )
 
-// volumePods is how many pods of five volumes come and go: 500, or NODEAGENT_VOLUME_PODS.
+// volumePods returns the number of pods with five volumes each: 500, or NODEAGENT_VOLUME_PODS.
 func volumePods(tb testing.TB) int {
 	tb.Helper()
 	text := os.Getenv("NODEAGENT_VOLUME_PODS")
@@ -40,10 +40,10 @@ func volumePods(tb testing.TB) int {
 	return n
 }
 
-// volumeNamespace is where the pods are, and what they show.
+// volumeNamespace is the namespace of the pods and of the objects in their volumes.
 const volumeNamespace = "default"
 
-// fiveVolumes returns a pod with volumes of five kinds, one of them on disk and three in memory.
+// fiveVolumes returns a pod with volumes of five types, one of them on disk and the others in memory.
 func fiveVolumes(i int) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: volumeNamespace, Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint("uid-", i)), Labels: map[string]string{"app": "web"}}}
 	group, mode, size := int64(1234), int32(0o644), resource.MustParse("1Mi")
@@ -67,26 +67,26 @@ func fiveVolumes(i int) *corev1.Pod {
 	return p
 }
 
-// shownObjects are what the volumes show.
+// shownObjects returns the objects in the volumes.
 func shownObjects() (*corev1.ConfigMap, *corev1.Secret) {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: volumeNamespace, Name: "app"}, Data: map[string]string{"a": "1"}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: volumeNamespace, Name: "key"}, Data: map[string][]byte{"k": []byte("s3cret")}}
 }
 
-// volumeSide sets up the volumes of pods and tears them down, below a root of its own. Both calls are for all pods at once, as a worker
-// of each pod makes them.
+// volumeSide sets up and tears down the volumes of pods below its own root. Both methods handle all pods concurrently, like
+// pod workers.
 type volumeSide interface {
 	up(ctx context.Context, pods []*corev1.Pod) error
 	down(ctx context.Context, pods []*corev1.Pod) error
 }
 
-// volumeCosts is what a side took.
+// volumeCosts are the measurements of a side.
 type volumeCosts struct {
 	up, down time.Duration
-	idle     time.Duration // of a processor, in two seconds
+	idle     time.Duration // CPU time at rest, in two seconds
 }
 
-// measureVolumes has all pods come, stay for a while and go.
+// measureVolumes measures the setup of the volumes of all pods, their cost at rest, and their teardown.
 func measureVolumes(t *testing.T, side volumeSide, root string, n int) (c volumeCosts) {
 	pods := make([]*corev1.Pod, n)
 	for i := range pods {
@@ -100,7 +100,7 @@ func measureVolumes(t *testing.T, side volumeSide, root string, n int) (c volume
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(time.Second) // what follows a set-up is not rest
+	time.Sleep(time.Second) // let the work after the setup complete
 	before := processorTime()
 	time.Sleep(2 * time.Second)
 	c.idle = processorTime() - before
@@ -115,15 +115,15 @@ func measureVolumes(t *testing.T, side volumeSide, root string, n int) (c volume
 	return c
 }
 
-// processorTime is what this process has used.
+// processorTime returns the CPU time of this process.
 func processorTime() time.Duration {
 	var u unix.Rusage
 	must(unix.Getrusage(unix.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// 500 pods of five volumes come and go in at most 0.2 of the time of the kubelet's volume manager, and cost 0.05 of its processor
-// while nothing happens.
+// The volumes of 500 pods with five volumes each are set up and torn down in at most 0.2 of the time of the kubelet's volume
+// manager. At rest they cost at most 0.05 of its CPU time.
 func TestVolumesSpeed(t *testing.T) {
 	if !*speed {
 		t.Skip("without -speed")
@@ -148,14 +148,15 @@ func TestVolumesSpeed(t *testing.T) {
 		n, ours.up.Round(time.Millisecond), kubelet.up.Round(time.Millisecond), ours.down.Round(time.Millisecond), kubelet.down.Round(time.Millisecond),
 		both, float64(ours.idle.Microseconds())/2000, float64(kubelet.idle.Microseconds())/2000, idle)
 	if both > 0.2 {
-		t.Errorf("volumes come and go in %.3f of the kubelet's time, not at most 0.2", both)
+		t.Errorf("setup and teardown take %.3f of the kubelet's time, want at most 0.2", both)
 	}
 	if idle > 0.05 {
-		t.Errorf("volumes at rest cost %.3f of the kubelet's processor time, not at most 0.05", idle)
+		t.Errorf("volumes at rest cost %.3f of the kubelet's CPU time, want at most 0.05", idle)
 	}
 }
 
-// volumeRoot returns the directory of a kubelet, in memory: a disk that others use at the same time takes longer than what is measured.
+// volumeRoot returns the directory of a kubelet on tmpfs: a disk that other processes use would take longer than the
+// measured code.
 func volumeRoot(t *testing.T) string {
 	root := t.TempDir()
 	must(unix.Mount("tmpfs", root, "tmpfs", 0, ""))
@@ -163,7 +164,7 @@ func volumeRoot(t *testing.T) string {
 	return root
 }
 
-// volumeOurs is package volume.
+// volumeOurs implements volumeSide with package volume.
 type volumeOurs struct{ *volume.Volumes }
 
 func newVolumeOurs(t *testing.T, root string) volumeOurs {
@@ -187,7 +188,7 @@ func (o volumeOurs) down(ctx context.Context, pods []*corev1.Pod) error {
 	return atOnce(pods, func(p *corev1.Pod) error { return o.Release(ctx, string(p.UID)) })
 }
 
-// atOnce calls fn for all pods at the same time.
+// atOnce calls fn for all pods concurrently, and returns its errors.
 func atOnce(pods []*corev1.Pod, fn func(*corev1.Pod) error) error {
 	errs := make([]error, len(pods))
 	var workers sync.WaitGroup
