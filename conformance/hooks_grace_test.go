@@ -29,23 +29,24 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// farewell is a running pod that is deleted, or that its source does not have any more, and how long its containers take
-// to end.
+// farewell is a running pod that is deleted or removed from its source, and the duration of its hooks and of the exit of its
+// containers.
 type farewell struct {
 	Pod        *corev1.Pod
-	Hook, Stop map[string]time.Duration // by container: its preStop hook, and the container after its stop signal
+	Hook, Stop map[string]time.Duration // by container: duration of its preStop hook, and time between its stop signal and its exit
 }
 
-// farewells is what was done to each container.
+// farewells has the termination of each container.
 type farewells map[string]ended
 
-// ended is when the hook of a container ran and when the container was stopped, since its pod was deleted, and the grace
-// that it was stopped with.
+// ended has the times at which the hook of a container ran and at which it was stopped, since the deletion of its pod, and
+// the grace period of the stop.
 type ended struct{ Hook, Stop, Grace metav1.Duration }
 
 const noHook = -1
 
-// TestHookGrace ends pods, by the kubelet's manager and by a Reconciler, each on a runtime in memory and in virtual time.
+// TestHookGrace terminates pods with the kubelet's manager and with a Reconciler. Each has a runtime in memory, in virtual
+// time.
 func TestHookGrace(t *testing.T) {
 	logs := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,14 +56,14 @@ func TestHookGrace(t *testing.T) {
 			Ours:       func(f farewell) farewells { return nodeagentSaysFarewell(f, logs) },
 			Exceptions: farewellExceptions,
 		}
-		comparison.Run(t, flags.AtMost(2_000)) // each is a pod from its start to its end
+		comparison.Run(t, flags.AtMost(2_000)) // each input runs a pod from its start to its termination
 		stillThere(t, comparison, 200)
 	})
 }
 
 var farewellExceptions = []conformance.Exception[farewell, farewells]{{
 	Name:   "short grace",
-	Reason: "hooks and sidecars have two seconds where the grace period is shorter, and one second in the kubelet",
+	Reason: "hooks and sidecars have at least two seconds; in the kubelet they have at least one",
 	When:   func(f farewell) bool { return f.grace() < hook.MinimumGrace },
 	Want: func(f farewell, _ farewells) farewells {
 		f.Pod = f.Pod.DeepCopy()
@@ -71,7 +72,7 @@ var farewellExceptions = []conformance.Exception[farewell, farewells]{{
 	},
 }, {
 	Name:   "hook of a pod without grace period",
-	Reason: "a pod that goes without a grace period leaves no time for a hook, where the kubelet gives it a second",
+	Reason: "a pod without grace period has no time for a hook; the kubelet gives it one second",
 	When:   func(f farewell) bool { return f.grace() == 0 && f.Pod.DeletionTimestamp == nil },
 	Want: func(f farewell, _ farewells) farewells {
 		f.Hook = nil
@@ -84,7 +85,7 @@ var farewellExceptions = []conformance.Exception[farewell, farewells]{{
 	},
 }, {
 	Name:   "fraction of a second",
-	Reason: "a sidecar waits for others until the grace period ends; in the kubelet longer by what its hook took beyond whole seconds",
+	Reason: "a sidecar waits for other containers until the grace period ends; in the kubelet it waits longer, by the fraction of a second that its hook took",
 	When: func(f farewell) bool {
 		return slices.ContainsFunc(f.Pod.Spec.InitContainers, func(c corev1.Container) bool { return f.Hook[c.Name]%time.Second > 0 })
 	},
@@ -131,7 +132,7 @@ func newFarewell(c *conformance.Choices) farewell {
 	return f
 }
 
-// container returns a container, and notes how long it takes to end.
+// container returns a container, and stores how long its hook and its exit take.
 func (f farewell) container(c *conformance.Choices, name string) corev1.Container {
 	ctr := corev1.Container{Name: name, Image: "v1"}
 	f.Stop[name] = duration(c)
@@ -142,13 +143,13 @@ func (f farewell) container(c *conformance.Choices, name string) corev1.Containe
 	return ctr
 }
 
-// duration returns whole seconds and others, those of the grace periods, and for ever.
+// duration returns whole seconds as in grace periods, fractions, or an hour.
 func duration(c *conformance.Choices) time.Duration {
 	const s, ms = time.Second, time.Millisecond
 	return conformance.Pick(c, 0, s, 2*s, 3*s, 5*s, 7*s, 12*s, 29*s, time.Hour, 300*ms, 900*ms, 1900*ms, 4500*ms)
 }
 
-// journal is what was done to the containers of one pod.
+// journal records the hooks and stops of the containers of one pod.
 type journal struct {
 	began time.Time
 
@@ -158,14 +159,14 @@ type journal struct {
 
 func newJournal() *journal { return &journal{began: time.Now(), pages: farewells{}} }
 
-// noteHook notes that the hook of a container runs.
+// noteHook records the start of a container's hook.
 func (d *journal) noteHook(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pages[name] = ended{Hook: metav1.Duration{Duration: time.Since(d.began)}}
 }
 
-// noteStop notes that a container is stopped.
+// noteStop records the stop of a container.
 func (d *journal) noteStop(name string, at time.Time, grace time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -177,14 +178,14 @@ func (d *journal) noteStop(name string, at time.Time, grace time.Duration) {
 	d.pages[name] = e
 }
 
-// mortal is a runtime whose containers take their time to end.
+// mortal is a runtime whose containers need time to exit.
 type mortal struct {
 	*runtimeOf
 	*journal
 	farewell farewell
 }
 
-// Run runs a hook.
+// Run runs a preStop hook.
 func (m mortal) Run(
 	ctx context.Context, _ kubecontainer.ContainerID, _ *corev1.Pod, c *corev1.Container, _ *corev1.LifecycleHandler,
 ) (string, error) {
@@ -201,7 +202,7 @@ func (m mortal) StopContainer(_ context.Context, id string, seconds int64) error
 	return nil
 }
 
-// sleep returns when the time is over, or the context.
+// sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -211,7 +212,7 @@ func sleep(ctx context.Context, d time.Duration) {
 
 func kubeletSaysFarewell(f farewell) farewells {
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel() // and so the hooks that are late
+	defer cancel() // and thereby hooks that still run
 	s := scene{Pod: f.Pod, Observed: cri.Pod{
 		PodIdentity: cri.PodIdentity{UID: string(f.Pod.UID), Name: f.Pod.Name, Namespace: f.Pod.Namespace},
 		Sandboxes:   []cri.Sandbox{{ID: "s0", State: cri.SandboxReady}},
@@ -265,7 +266,7 @@ func nodeagentSaysFarewell(f farewell, logs string) farewells {
 	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = nil, nil
 	set(pod)
 	await(rt, "StartContainer", len(pod.Spec.Containers)+len(pod.Spec.InitContainers))
-	time.Sleep(time.Second) // the last start has been seen
+	time.Sleep(time.Second) // until the start of the last container is observed
 	d = newJournal()
 	if f.Pod.DeletionTimestamp != nil {
 		set(f.Pod)
@@ -279,7 +280,7 @@ func nodeagentSaysFarewell(f farewell, logs string) farewells {
 	return d.pages
 }
 
-// await waits until a runtime has been called so often.
+// await waits until the runtime has received the given number of calls of op.
 func await(rt *critest.Runtime, op string, times int) {
 	for range 600 {
 		if len(rt.Calls(op)) >= times {
@@ -287,5 +288,5 @@ func await(rt *critest.Runtime, op string, times int) {
 		}
 		time.Sleep(time.Second)
 	}
-	panic(op + ": not so often")
+	panic(op + ": too few calls")
 }

@@ -41,35 +41,35 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// hooking is a hook, the container that it is run for, and what its command answers.
+// hooking is a hook, its container, and the result of the command in the container.
 type hooking struct {
 	Handler corev1.LifecycleHandler
 	Ports   []corev1.ContainerPort
-	Pod     string // "web" has an address, "host" has none
-	Gone    bool   // the container
+	Pod     string // "web" has a pod IP, "host" has none
+	Gone    bool   // the container does not exist
 	Result  cri.ExecResult
 }
 
-// hooked is what came of it, and what servers and containers saw of it.
+// hooked has the result of a hook, and the requests and commands that servers and containers received.
 type hooked struct {
 	Requests []string
 	Commands [][]string
 	Failed   bool
-	Message  string // in the status of the container
+	Message  string // as in the container status
 	Event    string
 }
 
-// hookStage is where hooks are run: servers, and a runtime behind a socket, which the kubelet and nodeagent each reach
-// with a client of their own. One hook is run at a time, so that what is seen is what it did.
+// hookStage is the environment of hooks: servers, and a runtime behind a socket. The kubelet and nodeagent have separate
+// clients of the runtime. Only one hook runs at a time, so that the recorded requests belong to it.
 type hookStage struct {
 	kubelet kuberuntime.KubeGenericRuntime
 	ours    *remote.Client
 
 	plain, other, secure, rude, closed int // ports
 
-	hangUp func() // ends all connections to the plain server
+	hangUp func() // closes all connections to the plain server
 
-	turn sync.Mutex // held while a hook is run
+	turn sync.Mutex // locked while a hook runs
 
 	mu     sync.Mutex
 	result cri.ExecResult // of the next command
@@ -87,7 +87,7 @@ func newHookStage(t *testing.T) *hookStage {
 	return s
 }
 
-// startRuntime starts the runtime and both clients. It has two pods with one container each.
+// startRuntime starts the runtime with two pods of one container each, and both clients.
 func (s *hookStage) startRuntime(t *testing.T) {
 	t.Helper()
 	rt := critest.New(critest.Options{
@@ -133,7 +133,7 @@ func (s *hookStage) startRuntime(t *testing.T) {
 	t.Cleanup(func() { _ = s.ours.Close() })
 }
 
-// exec is what the containers do with commands.
+// exec handles the commands in containers.
 func (s *hookStage) exec(_ context.Context, cmd []string) (cri.ExecResult, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +141,7 @@ func (s *hookStage) exec(_ context.Context, cmd []string) (cri.ExecResult, error
 	return s.result, nil
 }
 
-// serve starts a server that keeps a record, and returns its port.
+// serve starts a server that records its requests, and returns its port.
 func (s *hookStage) serve(t *testing.T, name string, start func(*httptest.Server)) int {
 	t.Helper()
 	handler := hookSite()
@@ -149,7 +149,7 @@ func (s *hookStage) serve(t *testing.T, name string, start func(*httptest.Server
 		text := fmt.Sprintf("%s: %s %s %s\nHost: %s\n", name, r.Method, r.RequestURI, r.Proto, r.Host)
 		for _, key := range slices.Sorted(maps.Keys(r.Header)) {
 			for _, value := range r.Header[key] {
-				if key != "Connection" || value != "close" { // which says that none is kept
+				if key != "Connection" || value != "close" { // the header for connections that are not reused
 					text += key + ": " + value + "\n"
 				}
 			}
@@ -165,12 +165,12 @@ func (s *hookStage) serve(t *testing.T, name string, start func(*httptest.Server
 	return server.Listener.Addr().(*net.TCPAddr).Port
 }
 
-// unversioned gives a kubelet its version: one that was not built by its release scripts does not know it.
+// unversioned sets the version of a kubelet in the User-Agent header: a binary without release flags has an empty version.
 func unversioned(text string) string {
 	return strings.ReplaceAll(text, "kube-lifecycle/.\n", hook.UserAgent+"\n")
 }
 
-// hookSite does what a path says: all that the site of probes does, and more.
+// hookSite handles the paths of the site of probes, and more.
 func hookSite() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", site())
@@ -195,7 +195,7 @@ func hookSite() http.Handler {
 	return mux
 }
 
-// run runs a hook by one side or the other.
+// run runs a hook with by, the function of one side.
 func (s *hookStage) run(h hooking, by func(context.Context, hooking) (message, event string, err error)) hooked {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -217,7 +217,7 @@ func (h hooking) pod() *corev1.Pod {
 
 func (h hooking) container() *corev1.Container { return &corev1.Container{Name: "app", Ports: h.Ports} }
 
-// id is what critest calls the container.
+// id returns the ID of the container in critest.
 func (h hooking) id() string {
 	if h.Gone {
 		return h.Pod + "-gone-0"
@@ -225,8 +225,7 @@ func (h hooking) id() string {
 	return h.Pod + "-app-0"
 }
 
-// byKubelet runs a hook with a client like that of NewMainKubelet in pkg/kubelet/kubelet.go. No hook finds a connection
-// of an earlier one.
+// byKubelet runs a hook with a client as in NewMainKubelet in pkg/kubelet/kubelet.go. Each hook has new connections.
 func (s *hookStage) byKubelet(ctx context.Context, h hooking) (message, event string, err error) {
 	client := &http.Client{
 		Transport:     &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
@@ -244,7 +243,7 @@ func (s *hookStage) byKubelet(ctx context.Context, h hooking) (message, event st
 	return inOurWords(message), event, err
 }
 
-// byNodeagent runs a hook with the address of the pod, which the kubelet asks the runtime for.
+// byNodeagent runs a hook with the address of the pod. The kubelet reads the address from the runtime.
 func (s *hookStage) byNodeagent(ctx context.Context, h hooking) (message, event string, err error) {
 	runner := hook.New(hook.Options{Execer: s.ours, Hooks: hook.Hooks{HTTPFallback: func(_ hook.Call, text string) {
 		event += corev1.EventTypeWarning + " " + podevents.ReasonLifecycleHTTPFallback + " " + text
@@ -256,13 +255,13 @@ func (s *hookStage) byNodeagent(ctx context.Context, h hooking) (message, event 
 	if err = runner.Run(ctx, call, &h.Handler); err != nil {
 		message = sameAgain(err.Error())
 		if failed, ok := errors.AsType[*hook.Error](err); !ok || failed.Err == nil {
-			return "", "", fmt.Errorf("no cause: %w", err)
+			return "", "", fmt.Errorf("error without a cause: %w", err)
 		}
 	}
 	return message, event, err
 }
 
-// words are causes that nodeagent puts otherwise.
+// words maps error texts of the kubelet to those of nodeagent.
 var words = []struct {
 	kubelet *regexp.Regexp
 	ours    string
@@ -275,10 +274,10 @@ var words = []struct {
 	{regexp.MustCompile(`error: failed to find networking container: .*`), "error: the pod has no IP address"},
 }
 
-// badHeader is what net/http says of a header, of any one if several are bad.
+// badHeader matches net/http's error for an invalid header. If several headers are invalid, it names one of them.
 var badHeader = regexp.MustCompile(`invalid header field (name|value for) ".*"$`)
 
-// sameAgain leaves out of a message what is another one each time.
+// sameAgain removes the parts of a message that vary between runs.
 func sameAgain(message string) string {
 	return badHeader.ReplaceAllString(localPort.ReplaceAllString(message, ""), "invalid header field")
 }

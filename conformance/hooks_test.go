@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
 )
 
-// TestHook runs hooks of all kinds, as people write them and as they should not. Those that end by time alone are in
-// TestHookSleep, and those that do not end in TestHookHangs.
+// TestHook runs hooks of all types, valid and invalid. TestHookSleep covers sleep hooks, and TestHookHangs covers servers
+// that hang.
 func TestHook(t *testing.T) {
 	s := newHookStage(t)
 	comparison := conformance.Comparison[hooking, hooked]{
@@ -35,12 +35,12 @@ func TestHook(t *testing.T) {
 		},
 		Exceptions: hookExceptions,
 	}
-	comparison.Run(t, flags.AtMost(10_000)) // each is two requests or more
+	comparison.Run(t, flags.AtMost(10_000)) // each input causes at least two requests
 	stillThere(t, comparison, 2_000)
 }
 
-// stillThere fails unless each exception makes a difference among the first inputs, for a comparison that gets too few
-// of them to do so itself.
+// stillThere fails if an exception occurs for none of the first inputs. A comparison uses it if it has too few inputs to
+// check this in Run.
 func stillThere[In, Out any](t *testing.T, c conformance.Comparison[In, Out], inputs uint64) {
 	t.Helper()
 	for _, e := range c.Exceptions {
@@ -55,12 +55,12 @@ func stillThere[In, Out any](t *testing.T, c conformance.Comparison[In, Out], in
 	}
 }
 
-// anyMessage stands for what an exception does not foretell.
+// anyMessage marks messages that an exception does not predict.
 const anyMessage = "*"
 
 var hookExceptions = []conformance.Exception[hooking, hooked]{{
 	Name:   "output",
-	Reason: "an error has the beginning of what a command wrote, as text, where the kubelet puts all of it into the status of the pod",
+	Reason: "an error has the beginning of the command's output as text; the kubelet puts the complete output into the pod status",
 	When:   func(h hooking) bool { return h.Handler.Exec != nil && h.Result.ExitCode != 0 },
 	Want: func(h hooking, kubelet hooked) hooked {
 		beginning := func(s []byte) string { return strings.ToValidUTF8(string(s[:min(len(s), hook.MaxOutput)]), "\uFFFD") }
@@ -72,12 +72,12 @@ var hookExceptions = []conformance.Exception[hooking, hooked]{{
 	},
 }, {
 	Name:   "no command",
-	Reason: "a command of no words is not tried",
+	Reason: "an empty command is not run",
 	When:   func(h hooking) bool { return h.Handler.Exec != nil && len(h.Handler.Exec.Command) == 0 },
 	Want:   func(hooking, hooked) hooked { return hooked{Failed: true, Message: anyMessage} },
 }, {
 	Name:   "kept connection",
-	Reason: "each request has a connection of its own; one that breaks on a kept connection is sent by net/http twice",
+	Reason: "each request uses a new connection; net/http repeats a request if a reused connection breaks",
 	When:   func(h hooking) bool { return leadsTo(h, "") && !leadsTo(h, "/loop") },
 	Want: func(_ hooking, kubelet hooked) hooked {
 		if n := len(kubelet.Requests); n > 1 && kubelet.Requests[n-1] == kubelet.Requests[n-2] {
@@ -87,14 +87,14 @@ var hookExceptions = []conformance.Exception[hooking, hooked]{{
 	},
 }, {
 	Name:   "long header",
-	Reason: "no more than 256 KiB of headers are read, where the kubelet reads 10 MiB",
+	Reason: "at most 256 KiB of headers are read; the kubelet reads 10 MiB",
 	When:   func(h hooking) bool { return leadsTo(h, longHeader) },
 	Want: func(_ hooking, kubelet hooked) hooked {
 		return hooked{Requests: kubelet.Requests, Failed: true, Message: anyMessage}
 	},
 }, {
 	Name:   "quoted error",
-	Reason: "a server cannot bring about a request without TLS by redirecting to an address that has net/http's words in it",
+	Reason: "a server cannot cause a request without TLS by a redirect to a URL that contains an error text of net/http",
 	When: func(h hooking) bool {
 		return h.Handler.HTTPGet != nil && strings.Contains(h.Handler.HTTPGet.Path, "/[server%")
 	},
@@ -104,7 +104,7 @@ var hookExceptions = []conformance.Exception[hooking, hooked]{{
 	},
 }, {
 	Name:   "password in the path",
-	Reason: "a password is sent without TLS only where it was to be, also if it is in the path",
+	Reason: "a password, even in the path, is sent without TLS only if the hook specifies so",
 	When: func(h hooking) bool {
 		return h.Handler.HTTPGet != nil && h.Handler.HTTPGet.Path == pathWithPassword && strings.EqualFold(string(h.Handler.HTTPGet.Scheme), "https")
 	},
@@ -122,12 +122,12 @@ const (
 	pathWithPassword = "//user:secret@x/stop"
 )
 
-// leadsTo reports whether a hook asks for a path, at once or in the end.
+// leadsTo reports whether the path of a hook ends in path, directly or after redirects.
 func leadsTo(h hooking, path string) bool {
 	return h.Handler.HTTPGet != nil && strings.HasSuffix(h.Handler.HTTPGet.Path, path)
 }
 
-// hooking returns any hook.
+// hooking returns a random hook.
 func (s *hookStage) hooking(c *conformance.Choices) hooking {
 	h := hooking{Pod: "web"}
 	switch c.Int(8) {
@@ -154,7 +154,7 @@ func (s *hookStage) hooking(c *conformance.Choices) hooking {
 	case 7:
 		h.Handler.Sleep = &corev1.SleepAction{Seconds: conformance.Pick[int64](c, 0, -1)}
 	}
-	switch c.Int(24) { // none, or two at once
+	switch c.Int(24) { // no handler, or two handlers
 	case 20:
 		h.Handler = corev1.LifecycleHandler{}
 	case 21:
@@ -171,7 +171,7 @@ func hookOutput(c *conformance.Choices) []byte {
 	return []byte(conformance.Pick(c, "", "one\ntwo\n", "\"quoted\" \x00", strings.Repeat("x", 1024), strings.Repeat("x", 1025), "\xff\xfe"))
 }
 
-// get returns a request. One in four is of the kind that nobody should write.
+// get returns a request. One in four is unusual or invalid.
 func (s *hookStage) get(c *conformance.Choices) *corev1.HTTPGetAction {
 	a := &corev1.HTTPGetAction{Path: s.path(c)}
 	a.Port = intstr.FromInt(conformance.Pick(c, s.plain, s.secure, s.plain, s.secure, s.plain, s.secure, s.other, s.rude, s.closed))
@@ -195,7 +195,7 @@ func (s *hookStage) get(c *conformance.Choices) *corev1.HTTPGetAction {
 	return odd
 }
 
-// path returns one of the site, by way of others.
+// path returns a path of the site, possibly behind redirects.
 func (s *hookStage) path(c *conformance.Choices) string {
 	path := conformance.Pick(c, "/", "stop", "/stop?now=1&b#x", pathWithPassword, "/status/"+strconv.Itoa(200+c.Int(256)), "/hangup", "/loop",
 		"/body/10239", "/body/10240", "/body/10241", "/body/1048576", "/endless", "/announced", "/short", longHeader, "/upgrade", "/early",

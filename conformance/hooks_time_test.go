@@ -23,33 +23,33 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
 )
 
-// nap is a sleep, and when its context ends.
+// nap is a sleep hook, and the timeout of its context.
 type nap struct {
 	Seconds int64
 	Cut     time.Duration
 }
 
-// napped is how a sleep ended, and when.
+// napped is the duration and the result of a sleep.
 type napped struct {
 	Took    metav1.Duration
-	Message string // empty: well
+	Message string // empty: success
 }
 
-// TestHookSleep sleeps in virtual time.
+// TestHookSleep runs sleep hooks in virtual time.
 func TestHookSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conformance.Comparison[nap, napped]{
 			Make: func(c *conformance.Choices) nap {
 				return nap{
 					Seconds: conformance.Pick(c, 5, 0, 1, 30, c.Int64(), math.MaxInt64, math.MinInt64, longestSleep, longestSleep+1, -longestSleep-1),
-					Cut:     time.Duration(c.Int(100))*time.Second + 500*time.Millisecond, // and not when the sleep ends
+					Cut:     time.Duration(c.Int(100))*time.Second + 500*time.Millisecond, // never equal to the end of the sleep
 				}
 			},
 			Kubelet: kubeletNaps,
 			Ours:    nodeagentNaps,
 			Exceptions: []conformance.Exception[nap, napped]{{
 				Name:   "longer than a Duration",
-				Reason: "a sleep of centuries is not over before its context is, and one of less than nothing is over at once",
+				Reason: "a sleep beyond a Duration lasts until its context ends, and a negative one returns at once",
 				When:   func(n nap) bool { return n.Seconds > longestSleep || n.Seconds < -longestSleep },
 				Want: func(n nap, _ napped) napped {
 					want := kubeletNaps(nap{Seconds: min(max(n.Seconds, 0), longestSleep), Cut: n.Cut})
@@ -61,7 +61,7 @@ func TestHookSleep(t *testing.T) {
 	})
 }
 
-// longestSleep is how many seconds a Duration holds.
+// longestSleep is the number of whole seconds in the largest Duration.
 const longestSleep = math.MaxInt64 / int64(time.Second)
 
 func kubeletNaps(n nap) napped {
@@ -69,7 +69,7 @@ func kubeletNaps(n nap) napped {
 	return n.take(func(ctx context.Context, pod *corev1.Pod, c *corev1.Container, h *corev1.LifecycleHandler) string {
 		message, err := runner.Run(ctx, kubecontainer.ContainerID{}, pod, c, h)
 		if (err != nil) != (message != "") {
-			panic("an error has a message")
+			panic("an error without a message, or a message without an error")
 		}
 		return message
 	})
@@ -85,12 +85,12 @@ func nodeagentNaps(n nap) napped {
 		return ""
 	})
 	if cut != (took.Message != "") {
-		panic("a sleep that is cut short is told, and no other")
+		panic("SleepTerminated must be called exactly for a terminated sleep")
 	}
 	return took
 }
 
-// take sleeps by one side or the other.
+// take runs the sleep on one side.
 func (n nap) take(run func(context.Context, *corev1.Pod, *corev1.Container, *corev1.LifecycleHandler) string) napped {
 	ctx, cancel := context.WithTimeout(context.Background(), n.Cut)
 	defer cancel()
@@ -100,7 +100,7 @@ func (n nap) take(run func(context.Context, *corev1.Pod, *corev1.Container, *cor
 	return napped{Took: metav1.Duration{Duration: time.Since(began)}, Message: message}
 }
 
-// A server that does not answer, or not to the end, holds the kubelet until it does, and nodeagent until its context ends.
+// A hook whose server does not respond completely ends at its timeout in nodeagent. The kubelet waits for the server.
 func TestHookHangs(t *testing.T) {
 	s := newHookStage(t)
 	for _, path := range []string{"/silent", "/stall/200"} {
@@ -113,7 +113,7 @@ func TestHookHangs(t *testing.T) {
 			ctx, cancel := soon()
 			defer cancel()
 			if _, _, err := s.byNodeagent(ctx, h); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("nodeagent says %v", err)
+				t.Errorf("nodeagent returned %v", err)
 			}
 			ctx, cancel = soon()
 			defer cancel()
@@ -125,7 +125,7 @@ func TestHookHangs(t *testing.T) {
 			<-ctx.Done()
 			select {
 			case <-ended:
-				t.Error("no difference any more: the kubelet ends with the context too")
+				t.Error("no difference anymore: the kubelet's hook ends with its context, too")
 			case <-time.After(200 * time.Millisecond):
 			}
 			s.hangUp()

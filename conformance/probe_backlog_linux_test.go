@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// fullBacklog is a port whose server accepts nothing and whose queue is full: who connects gets no answer.
+// fullBacklog returns a port whose server accepts no connections and whose backlog is full: new connections get no response.
 func fullBacklog(t *testing.T) int {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -36,6 +36,6 @@ func fullBacklog(t *testing.T) int {
 		}
 		t.Cleanup(func() { _ = conn.Close() })
 	}
-	t.Fatal("the queue of a socket that accepts nothing never fills")
+	t.Fatal("the backlog of a listener never becomes full")
 	return 0
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// residentMemory returns the bytes of memory that this process takes from the machine.
+// residentMemory returns the resident memory of this process in bytes.
 func residentMemory(t *testing.T) float64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/statm")
@@ -24,8 +24,7 @@ func residentMemory(t *testing.T) float64 {
 	return float64(resident * os.Getpagesize())
 }
 
-// timeWait returns how many connections to a port of this machine are in TIME_WAIT where they were opened, and how many
-// where they were accepted.
+// timeWait returns the number of connections to a local port in state TIME_WAIT, on the client side and on the server side.
 func timeWait(t *testing.T, port int) (opened, accepted int) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/net/tcp")

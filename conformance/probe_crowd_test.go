@@ -36,13 +36,13 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// crowd is how many pods there are, each with a readiness probe every ten seconds.
+// crowd is the number of pods. Each has a readiness probe every ten seconds.
 const crowd = 10_000
 
-// warmUp is longer than the period in which the first probes are spread.
+// warmUp is longer than the period over which the first probes are spread.
 const warmUp = 12 * time.Second
 
-// TestCrowdServer is the process of the server: it says its port, and serves until its input ends.
+// TestCrowdServer runs in the process of the server: it prints its port, and serves until its standard input is closed.
 func TestCrowdServer(t *testing.T) {
 	argument(t, nil)
 	var asked, opened atomic.Int64
@@ -69,11 +69,11 @@ func TestCrowdServer(t *testing.T) {
 	_ = server.Close()
 }
 
-// TestCrowdProber is the process of one side.
+// TestCrowdProber runs in the process of one side, and prints its measurements.
 func TestCrowdProber(t *testing.T) {
 	var w watch
 	argument(t, &w)
-	debug.SetGCPercent(100) // as an agent has it
+	debug.SetGCPercent(100) // the default, as in an agent
 	var failed failures
 	sides := map[string]func([]*corev1.Pod, *failures) func(context.Context){
 		byKubelet: kubeletProber,
@@ -101,21 +101,21 @@ func TestCrowdProber(t *testing.T) {
 	runtime.KeepAlive(pods)
 }
 
-// argument reads what this process is to do; without that it is not one of the children.
+// argument reads the argument of a child process, and skips the test in any other process.
 func argument(t *testing.T, to any) {
 	text, ok := os.LookupEnv(childEnv)
 	if !ok {
-		t.Skip("runs in a process of its own")
+		t.Skip("runs only in a child process")
 	}
 	if err := json.Unmarshal([]byte(text), &to); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// say writes a line that the parent reads.
+// say writes a line for the parent process.
 func say(what any) { _ = json.NewEncoder(os.Stdout).Encode(what) }
 
-// newCrowd returns pods that run, all of them with one server.
+// newCrowd returns running pods, which all have probes of one server.
 func newCrowd(port int) []*corev1.Pod {
 	pods := make([]*corev1.Pod, crowd)
 	started := true
@@ -127,7 +127,7 @@ func newCrowd(port int) []*corev1.Pod {
 			},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", ReadinessProbe: &corev1.Probe{
 				ProbeHandler:     get(port, "/ready"),
-				TimeoutSeconds:   5, // a port that is not there fails at once, and a busy machine answers by then
+				TimeoutSeconds:   5, // a closed port fails at once; a busy machine responds within this time
 				PeriodSeconds:    10,
 				SuccessThreshold: 1,
 				FailureThreshold: 3,
@@ -141,8 +141,8 @@ func newCrowd(port int) []*corev1.Pod {
 	return pods
 }
 
-// kubeletProber makes the prober manager, and returns what starts it. Its metrics are not registered, so that counting
-// costs it nothing, and nobody reads its results but to make room for the next.
+// kubeletProber creates the kubelet's prober manager, and returns a function that starts it. Its metrics are not registered,
+// so that they cost nothing. A goroutine only drains its results.
 func kubeletProber(pods []*corev1.Pod, failed *failures) func(context.Context) {
 	known := kubepod.NewBasicPodManager()
 	statuses := status.NewManager(nil, known, nil, kubeletutil.NewPodStartupLatencyTracker())
@@ -163,7 +163,7 @@ func kubeletProber(pods []*corev1.Pod, failed *failures) func(context.Context) {
 	}
 }
 
-// ourProber makes a set, and returns what gives it its targets and starts it.
+// ourProber creates a Set, and returns a function that sets its targets and starts it.
 func ourProber(fresh bool) func([]*corev1.Pod, *failures) func(context.Context) {
 	return func(pods []*corev1.Pod, failed *failures) func(context.Context) {
 		set := ours.NewSet(ours.Options{Hooks: ours.Hooks{
@@ -191,9 +191,9 @@ func ourProber(fresh bool) func([]*corev1.Pod, *failures) func(context.Context) 
 	}
 }
 
-// failures counts probes that did not succeed.
+// failures counts failed probes.
 type failures struct {
-	mu    sync.Mutex // guards what is below
+	mu    sync.Mutex // guards the fields below
 	n     int64
 	first string
 }
@@ -212,7 +212,7 @@ func (f *failures) all() (n int64, first string) {
 	return f.n, f.first
 }
 
-// eventCounter takes the events of the prober manager, which has one for each probe that does not succeed.
+// eventCounter counts the events of the prober manager, one per failed probe.
 type eventCounter struct {
 	record.EventRecorderLogger
 	*failures
@@ -224,7 +224,7 @@ func (r eventCounter) Eventf(_ apiruntime.Object, _, _, format string, args ...a
 	r.add(fmt.Sprintf(format, args...))
 }
 
-// count returns how many probes the server has answered and how many connections it has accepted.
+// count returns the numbers of answered probes and of accepted connections of the server.
 func count(t *testing.T, port int) (asked, opened int64) {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
@@ -240,7 +240,7 @@ func count(t *testing.T, port int) (asked, opened int64) {
 	return counts[0], counts[1]
 }
 
-// cpuTime returns what this process has used.
+// cpuTime returns the CPU time of this process.
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -250,7 +250,7 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// atRest returns the memory that is in use while few probes are in flight, as far as the machine lets that happen.
+// atRest returns the minimum of several measurements of the memory in use, so that few probes are in flight.
 func atRest(t *testing.T) float64 {
 	t.Helper()
 	least := memory(t)
@@ -261,11 +261,11 @@ func atRest(t *testing.T) float64 {
 	return least
 }
 
-// memory returns the bytes of all objects and stacks that are in use.
+// memory returns the bytes of all objects and stacks in use.
 func memory(t *testing.T) float64 {
 	t.Helper()
 	runtime.GC()
-	runtime.GC() // what a pool held back
+	runtime.GC() // collects the objects that a sync.Pool has retained
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc + m.StackInuse)

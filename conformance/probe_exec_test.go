@@ -20,8 +20,8 @@ import (
 	ours "github.com/seed81659283/nodeagent/probe"
 )
 
-// command is one in a container as the kubelet's prober sees it: it has ended when it has started, and what it wrote
-// comes at once. Source: execInContainer in pkg/kubelet/prober/prober.go.
+// command implements the kubelet's interface of a command in a container: it completes in Start and writes all output then.
+// Source: execInContainer in pkg/kubelet/prober/prober.go.
 type command struct {
 	exec.Cmd
 	output []byte
@@ -38,7 +38,7 @@ func (c *command) Start() error {
 	return c.err
 }
 
-// The same commands, run here instead of in a container.
+// Both sides return the same results for commands, which run in the test process instead of a container.
 func TestProbeExec(t *testing.T) {
 	execer := ours.ExecFunc(func(ctx context.Context, _ string, argv []string) ([]byte, int, error) {
 		output, err := osexec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
@@ -62,13 +62,13 @@ func TestProbeExec(t *testing.T) {
 			}
 			kubelet := fromKubelet(execprobe.New().Probe(ended))
 			if got := execOurs(t, execer, "sh", "-c", script); got != kubelet {
-				t.Errorf("the kubelet says %+.200v, nodeagent %+.200v", kubelet, got)
+				t.Errorf("the kubelet returns %+.200v, nodeagent %+.200v", kubelet, got)
 			}
 		})
 	}
 }
 
-// A command that runs out of time fails; one that cannot be run says nothing of the container.
+// A command that times out is a failure. A command that cannot be run has no result.
 func TestProbeExecErrors(t *testing.T) {
 	sleep := []string{"sleep", "60"}
 	for name, row := range map[string]struct{ kubelet, ours error }{
@@ -82,7 +82,7 @@ func TestProbeExecErrors(t *testing.T) {
 			execer := ours.ExecFunc(func(context.Context, string, []string) ([]byte, int, error) { return []byte("some"), 0, row.ours })
 			kubelet := fromKubelet(execprobe.New().Probe(&command{output: []byte("some"), err: row.kubelet}))
 			if got := execOurs(t, execer, sleep...); got != kubelet {
-				t.Errorf("the kubelet says %+.200v, nodeagent %+.200v", kubelet, got)
+				t.Errorf("the kubelet returns %+.200v, nodeagent %+.200v", kubelet, got)
 			}
 		})
 	}

@@ -22,7 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// codeServer is a health service that answers each call with an error, or when the client has given up.
+// codeServer is a health service that returns an error for each call, or waits until the call is cancelled.
 type codeServer struct {
 	grpc_health_v1.UnimplementedHealthServer
 	code codes.Code
@@ -89,9 +89,9 @@ func TestProbeGRPCOverTLS(t *testing.T) {
 	runDialogues(t, []dialogue{{name: "any certificate", handler: handler}})
 }
 
-// A server that cannot be spoken to is found at once, and the reason is given.
+// A connection error is reported at once, with its cause.
 func TestProbeGRPCConnection(t *testing.T) {
-	const meant = "ours fails at once and says why, where the kubelet tries again until the timeout"
+	const meant = "ours fails at once and reports the cause; the kubelet retries until the timeout"
 	failed := func(port int, why string) probed {
 		return probed{Outcome: "failure", Output: fmt.Sprintf(
 			`error: failed to connect service at "127.0.0.1:%d": connection error: desc = %q`, port, why)}
@@ -111,12 +111,12 @@ func TestProbeGRPCConnection(t *testing.T) {
 		},
 		{
 			name: "port 0", handler: grpcHandler(0, ""), timeout: 300 * time.Millisecond,
-			meant: "a port that is none is found when the probe is made",
+			meant: "an invalid port is detected when the prober is created",
 			want:  probed{Outcome: "failure", Output: "grpc: field Port: 0 is not from 1 to 65535"},
 		},
 		{
 			name: "port 70000", handler: grpcHandler(70000, ""), timeout: 300 * time.Millisecond,
-			meant: "a port that is none is found when the probe is made",
+			meant: "an invalid port is detected when the prober is created",
 			want:  probed{Outcome: "failure", Output: "grpc: field Port: 70000 is not from 1 to 65535"},
 		},
 	})

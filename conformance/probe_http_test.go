@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/conformance"
 )
 
-// site is a web server that does with each request what its path says, and shows what it was asked.
+// site is a web server whose paths select the kind of response, and which returns the request in the body.
 func site() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", echo)
@@ -61,10 +61,10 @@ func site() http.Handler {
 	return mux
 }
 
-// echo answers with what it was asked.
+// echo responds with the request.
 func echo(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s %s %s\nHost: %s\n", r.Method, r.RequestURI, r.Proto, strings.Replace(r.Host, loopback, "HOST", 1))
-	r.Header.Del("Connection") // a connection that is kept is told from one that is not by this alone
+	r.Header.Del("Connection") // present only if the connection is not reused
 	_ = r.Header.Write(w)
 }
 
@@ -72,7 +72,7 @@ func get(port int, path string) corev1.ProbeHandler {
 	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt(port), Path: path}}
 }
 
-// serveSite runs the server, and returns its port.
+// serveSite runs the server and returns its port.
 func serveSite(t *testing.T, start func(*httptest.Server)) int {
 	t.Helper()
 	server := httptest.NewUnstartedServer(site())
@@ -94,13 +94,13 @@ func TestProbeHTTP(t *testing.T) {
 		add("status", fmt.Sprint("/status/", code))
 	}
 	for _, code := range []int{300, 301, 302, 303, 304, 307, 308, 399} {
-		add("to a path", fmt.Sprintf("/to/%d?at=/status/200", code))
-		add("to what is not there", fmt.Sprintf("/to/%d?at=/status/404", code))
-		add("to another port", fmt.Sprintf("/to/%d?at=http://127.0.0.1:%d/status/200", code, other))
-		add("to another name", fmt.Sprintf("/to/%d?at=http://localhost:%d/status/500", code, port))
-		add("to nowhere", fmt.Sprintf("/to/%d", code))
-		add("to no URL", fmt.Sprintf("/to/%d?at=http://[::1:80/%%zz", code))
-		add("to another scheme", fmt.Sprintf("/to/%d?at=ftp://127.0.0.1/", code))
+		add("redirect to a path", fmt.Sprintf("/to/%d?at=/status/200", code))
+		add("redirect to a missing path", fmt.Sprintf("/to/%d?at=/status/404", code))
+		add("redirect to another port", fmt.Sprintf("/to/%d?at=http://127.0.0.1:%d/status/200", code, other))
+		add("redirect to a host name", fmt.Sprintf("/to/%d?at=http://localhost:%d/status/500", code, port))
+		add("redirect without a Location", fmt.Sprintf("/to/%d", code))
+		add("redirect to an invalid URL", fmt.Sprintf("/to/%d?at=http://[::1:80/%%zz", code))
+		add("redirect to another scheme", fmt.Sprintf("/to/%d?at=ftp://127.0.0.1/", code))
 	}
 	add("loop", "/loop")
 	for _, size := range []int{0, 1, 10239, 10240, 10241, 1 << 20} {
@@ -113,7 +113,7 @@ func TestProbeHTTP(t *testing.T) {
 		dialogue{name: "nothing accepted", handler: get(fullBacklog(t), "/"), timeout: 300 * time.Millisecond},
 		dialogue{name: "closes", handler: get(listenRaw(t, readAnd("")), "/")},
 		dialogue{name: "no HTTP", handler: get(listenRaw(t, readAnd("SSH-2.0-OpenSSH_9.2\r\n")), "/")},
-		dialogue{name: "half a header", handler: get(listenRaw(t, readAnd("HTTP/1.1 200 OK\r\nA: b\r\n")), "/")},
+		dialogue{name: "incomplete header", handler: get(listenRaw(t, readAnd("HTTP/1.1 200 OK\r\nA: b\r\n")), "/")},
 		dialogue{name: "HTTP/1.0", handler: get(listenRaw(t, readAnd("HTTP/1.0 200 OK\r\n\r\nold")), "/")},
 		dialogue{name: "status without a text", handler: get(listenRaw(t, readAnd("HTTP/1.1 200\r\n\r\nfine")), "/")},
 		dialogue{name: "continue first", handler: get(listenRaw(t, readAnd("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\nfine")), "/")},
@@ -121,7 +121,7 @@ func TestProbeHTTP(t *testing.T) {
 	))
 }
 
-// readAnd answers what was asked with a text, and closes.
+// readAnd returns a connection handler that reads the request, writes text, and closes the connection.
 func readAnd(text string) func(net.Conn) {
 	return func(conn net.Conn) {
 		_, _ = conn.Read(make([]byte, 4096))
@@ -129,10 +129,10 @@ func readAnd(text string) func(net.Conn) {
 	}
 }
 
-// A body that does not come counts, where the kubelet discards the probe.
+// An incomplete body is a failure. The kubelet discards such a probe.
 func TestProbeHTTPBrokenBody(t *testing.T) {
 	port := serveSite(t, (*httptest.Server).Start)
-	const meant = "a body that stalls or breaks off is a failure, where the kubelet throws the probe away"
+	const meant = "a body that stalls or is incomplete is a failure; the kubelet discards the probe"
 	stall := func(code int, output string) dialogue {
 		return dialogue{
 			name: fmt.Sprint("stalls after ", code), handler: get(port, fmt.Sprint("/stall/", code)),
@@ -172,7 +172,7 @@ func TestProbeHTTPS(t *testing.T) {
 	})
 }
 
-// What a server sees is what it sees of the kubelet, for paths and headers of all kinds.
+// The server receives the same requests from both sides, for random paths and headers.
 func TestProbeHTTPRequest(t *testing.T) {
 	port := serveSite(t, (*httptest.Server).Start)
 	conformance.Comparison[corev1.ProbeHandler, probed]{
@@ -187,12 +187,11 @@ func TestProbeHTTPRequest(t *testing.T) {
 				Name: "c", ReadinessProbe: &corev1.Probe{ProbeHandler: h, PeriodSeconds: 10},
 			}, true)
 			if comparable(first) != comparable(again) {
-				t.Errorf("nodeagent answers %+v, and then %+v", first, again)
+				t.Errorf("nodeagent returned %+v, and then %+v", first, again)
 			}
 			return comparable(again)
 		},
-		// What ours refuses when the probe is made, it calls a failure in words of its own; the kubelet never gets an
-		// answer to it either.
+		// An invalid field is a failure with our own message. The kubelet then never has a success.
 		Same: func(kubelet, ours probed) bool {
 			if strings.HasPrefix(ours.Output, "httpGet: field ") {
 				return kubelet.Outcome == "failure" || kubelet.Discarded
@@ -201,13 +200,13 @@ func TestProbeHTTPRequest(t *testing.T) {
 		},
 		Exceptions: []conformance.Exception[corev1.ProbeHandler, probed]{{
 			Name:   "header that is not sent",
-			Reason: "a header with a line break or a control character is refused, also where net/http would not send it",
+			Reason: "a header value with a line break or a control character is invalid, even if net/http ignores the header",
 			When:   func(h corev1.ProbeHandler) bool { return hidden(h.HTTPGet.HTTPHeaders) },
 		}},
-	}.Run(t, flags.AtMost(20_000)) // each is three requests
+	}.Run(t, flags.AtMost(20_000)) // each input causes three requests
 }
 
-// anyGet returns a request with a path and headers as people write them, and as they should not.
+// anyGet returns a probe with a random path and random headers, valid or not.
 func anyGet(c *conformance.Choices, port int) corev1.ProbeHandler {
 	path := conformance.Pick(c, "/", "", "ready", "?a=b", "//x", "/a b", "/%41", "/%zz", "/ä", "/a#b", "http://x.example/p", "/a\x00", "..", "/./a/../b", ":", "a:b", "*")
 	for range c.Int(3) {
@@ -225,7 +224,7 @@ func anyGet(c *conformance.Choices, port int) corev1.ProbeHandler {
 	return h
 }
 
-// hidden reports whether a header has a bad value and a name that net/http looks after itself.
+// hidden reports whether a header has an invalid value and a name that net/http handles itself.
 func hidden(headers []corev1.HTTPHeader) bool {
 	for _, h := range headers {
 		switch http.CanonicalHeaderKey(h.Name) {

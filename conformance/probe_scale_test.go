@@ -15,35 +15,35 @@ import (
 	"time"
 )
 
-var crowded = flag.Bool("crowded", false, "measure what 10,000 probes cost, and look at their ports for two minutes")
+var crowded = flag.Bool("crowded", false, "measure the cost of 10,000 probes, and their ports for two minutes")
 
-// Sides of the comparison: who asks the crowd.
+// Sides of the comparison.
 const (
-	byKubelet = "kubelet"         // the prober manager
-	byOurs    = "nodeagent"       // a set, with the connections of a pool
-	byFresh   = "nodeagent-fresh" // a set that opens one for each probe, as the kubelet does
+	byKubelet = "kubelet"         // the kubelet's prober manager
+	byOurs    = "nodeagent"       // a Set with pooled connections
+	byFresh   = "nodeagent-fresh" // a Set with a new connection for each probe, as in the kubelet
 )
 
-// watch says what a process is to do and for how long it is looked at.
+// watch is the argument of a child process: the measured side and the period of the measurement.
 type watch struct {
 	Side   string
 	Port   int // of the server
 	Window time.Duration
 }
 
-// sight is what was seen of the process of a side.
+// sight has the measurements of the process of one side.
 type sight struct {
 	CPU            time.Duration // user and system, in the window
-	Asked, Opened  int64         // probes that the server answered and connections it accepted, in the window
-	Failed         int64         // probes, since the start
-	Failure        string        // of the first
-	Heap, Resident float64       // bytes for each probe: objects and stacks after a collection, and resident memory
+	Asked, Opened  int64         // probes answered and connections accepted by the server, in the window
+	Failed         int64         // failed probes since the start
+	Failure        string        // first failure
+	Heap, Resident float64       // bytes per probe: objects and stacks after a collection, and resident memory
 	Goroutines     int
 	Waiting        int // ports in TIME_WAIT
-	WaitingServer  int // those of the server
+	WaitingServer  int // ports in TIME_WAIT on the server side
 }
 
-// perProbe is CPU.
+// perProbe returns the CPU time per probe.
 func (s sight) perProbe() time.Duration { return s.CPU / time.Duration(max(s.Asked, 1)) }
 
 func (s sight) String() string {
@@ -53,8 +53,8 @@ func (s sight) String() string {
 		s.Opened, s.Waiting, s.WaitingServer, s.Failed, s.Failure)
 }
 
-// Ten thousand probes of one server cost at most half of the CPU time that they cost the kubelet, and less than 2 KiB
-// each. The sides take turns. A window has four periods: the first of four probes opens a connection.
+// Ten thousand probes of one server need at most half of the kubelet's CPU time, and less than 2 KiB each. The sides
+// alternate. A window has four probe periods, because one of four probes opens a connection.
 func TestProbeCost(t *testing.T) {
 	if !*crowded || testing.Short() {
 		t.Skip("without -crowded, or with -short")
@@ -65,20 +65,20 @@ func TestProbeCost(t *testing.T) {
 		for i, side := range []string{byKubelet, byOurs} {
 			s := look(t, side, 40*time.Second)
 			if cpu[i] += s.perProbe() / turns; side == byOurs && s.Heap >= 2048 {
-				t.Errorf("a probe takes %.0f bytes, not less than 2048", s.Heap)
+				t.Errorf("a probe needs %.0f bytes, want less than 2048", s.Heap)
 			}
 		}
 	}
-	look(t, byFresh, 20*time.Second) // to be known
+	look(t, byFresh, 20*time.Second) // only logged
 	ratio := float64(cpu[1]) / float64(cpu[0])
-	t.Logf("%v of CPU for a probe, %v for one of the kubelet: %.2f", cpu[1], cpu[0], ratio)
+	t.Logf("CPU time per probe: %v, kubelet %v, ratio %.2f", cpu[1], cpu[0], ratio)
 	if ratio > 0.5 {
-		t.Errorf("a probe takes %.2f of the CPU time that it takes the kubelet, not at most 0.5", ratio)
+		t.Errorf("a probe needs %.2f of the kubelet's CPU time, want at most 0.5", ratio)
 	}
 }
 
-// A thousand probes a second of one address, which has 28,000 ports, never run out of them: none fails, although the
-// side without a pool opens more connections than that. With -crowded the kubelet is looked at too.
+// A thousand probes per second of one address with 28,000 ports do not exhaust the ports, even without a connection pool: no
+// probe fails. With -crowded the kubelet is measured, too.
 func TestProbePorts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
@@ -92,14 +92,14 @@ func TestProbePorts(t *testing.T) {
 			t.Parallel()
 			s := look(t, side, window)
 			if side != byKubelet && s.Waiting > 5000 {
-				t.Errorf("%d ports wait for their time to pass", s.Waiting)
+				t.Errorf("%d ports in TIME_WAIT", s.Waiting)
 			}
 		})
 	}
 }
 
-// look runs a server and one side, each in a process of its own, and returns what was seen. Each probe has to be asked
-// every ten seconds, and each of ours to succeed; a busy machine may shift some of them to another window.
+// look runs a server and one side in separate processes, and returns the measurements. Each probe must run every ten
+// seconds, and each of ours must succeed. 10 % of the probes may fall into another window on a busy machine.
 func look(t *testing.T, side string, window time.Duration) (s sight) {
 	t.Helper()
 	w := watch{Side: side, Window: window}
@@ -107,11 +107,11 @@ func look(t *testing.T, side string, window time.Duration) (s sight) {
 		t.Fatalf("read port: %v", err)
 	}
 	if err := json.NewDecoder(child(t, "TestCrowdProber", w)).Decode(&s); err != nil {
-		t.Fatalf("read what %s did: %v", side, err)
+		t.Fatalf("read the measurements of %s: %v", side, err)
 	}
 	t.Logf("%s: %v", side, s)
 	if want := crowd * window.Seconds() / 10; math.Abs(float64(s.Asked)-want) > 0.1*want {
-		t.Errorf("%s asked %d times, not %.0f", side, s.Asked, want)
+		t.Errorf("%s probed %d times, want %.0f", side, s.Asked, want)
 	}
 	if s.Failed > 0 && side != byKubelet {
 		t.Errorf("%d probes of %s failed, the first with %q", s.Failed, side, s.Failure)
@@ -119,10 +119,10 @@ func look(t *testing.T, side string, window time.Duration) (s sight) {
 	return s
 }
 
-// childEnv tells a process of the test binary what to do.
+// childEnv is the environment variable with the argument of a child process.
 const childEnv = "NODEAGENT_CROWD"
 
-// child runs one test of this binary in a process of its own until the test ends, and returns its output.
+// child runs one test of this binary in a child process until the test ends, and returns its output.
 func child(t *testing.T, name string, argument any) *bufio.Reader {
 	t.Helper()
 	text, err := json.Marshal(argument)
@@ -136,12 +136,12 @@ func child(t *testing.T, name string, argument any) *bufio.Reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = cmd.StdinPipe(); err != nil { // a child ends with this process
+	if _, err = cmd.StdinPipe(); err != nil { // the child exits when this process closes the pipe
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Wait() }) // the context of the test is done
+	t.Cleanup(func() { _ = cmd.Wait() }) // the context of the test, which kills the child, ends before
 	return bufio.NewReader(out)
 }

@@ -19,7 +19,7 @@ func TestProbeTCP(t *testing.T) {
 		return corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: host, Port: port}}
 	}
 	refused := func(text string) probed { return probed{Outcome: "failure", Output: "tcpSocket: field " + text} }
-	const unasked = "a port that cannot be asked is a failure, where the kubelet throws the probe away"
+	const unasked = "an invalid port is a failure; the kubelet discards the probe"
 	runDialogues(t, []dialogue{
 		{name: "open", handler: tcp("", intstr.FromInt(open))},
 		{name: "open by name", handler: tcp("", intstr.FromString("web")), ports: ports},
@@ -44,7 +44,7 @@ func TestProbeTCP(t *testing.T) {
 		},
 		{
 			name: "bad host", handler: tcp("a b", intstr.FromInt(open)),
-			meant: "a host that is none is found when the probe is made, where the kubelet looks it up each time",
+			meant: "an invalid host is detected when the prober is created; the kubelet resolves it for each probe",
 			want:  refused(`Host: "a b" is neither a name nor an IP address`),
 		},
 	})

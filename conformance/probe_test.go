@@ -28,28 +28,30 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// probed is the answer to one probe. Discarded is one that counts for nothing, with an error that is not compared.
+// probed is the result of one probe. Discarded means that the probe returned an error and does not count. The error is not
+// compared.
 type probed struct {
 	Outcome   string
 	Output    string
 	Discarded bool
 }
 
-// dialogue is a probe of a server, put by the kubelet's prober and by ours, which is to answer the same.
+// dialogue is a probe of a server by the kubelet's prober and ours. Both must return the same result.
 type dialogue struct {
 	name    string
 	handler corev1.ProbeHandler
-	ports   []corev1.ContainerPort // of the container
-	timeout time.Duration          // zero: longer than any server here takes
+	ports   []corev1.ContainerPort // ports of the container
+	timeout time.Duration          // zero: longer than any response in these tests
 
-	// meant says why ours answers otherwise, and want what: a difference that is meant has to be there.
+	// meant is the reason of an intended difference, and want our result. The difference must occur.
 	meant string
 	want  probed
 }
 
 const loopback = "127.0.0.1"
 
-// run puts the probe both ways, and again with more time where a busy machine may have been too slow for what was to come of it.
+// run compares both sides, and retries with a longer timeout, because a busy machine may be too slow for the expected
+// result.
 func (d dialogue) run(t *testing.T) {
 	t.Helper()
 	if d.timeout == 0 {
@@ -67,7 +69,7 @@ func (d dialogue) run(t *testing.T) {
 	}
 }
 
-// compare puts the probe both ways, and says what is different.
+// compare runs the probe on both sides and returns the differences.
 func (d dialogue) compare(t *testing.T) (differences []string) {
 	t.Helper()
 	container := &corev1.Container{Name: "c", Ports: d.ports, ReadinessProbe: &corev1.Probe{ProbeHandler: d.handler, PeriodSeconds: 10}}
@@ -80,10 +82,10 @@ func (d dialogue) compare(t *testing.T) (differences []string) {
 		first, again := d.ours(t, container, fresh)
 		ours := comparable(again)
 		if comparable(first) != ours {
-			differences = append(differences, fmt.Sprintf("nodeagent answers %+v, and then %+v", first, again))
+			differences = append(differences, fmt.Sprintf("nodeagent returned %+v, and then %+v", first, again))
 		}
 		if d.meant != "" && ours == kubelet {
-			differences = append(differences, "no difference any more: "+d.meant)
+			differences = append(differences, "no difference anymore: "+d.meant)
 		}
 		if diff := cmp.Diff(want, ours); diff != "" {
 			differences = append(differences, fmt.Sprintf("the kubelet or what is meant instead (-) and nodeagent (+) differ, fresh connections: %v\n%s", fresh, diff))
@@ -92,7 +94,7 @@ func (d dialogue) compare(t *testing.T) (differences []string) {
 	return differences
 }
 
-// kubelet does what runProbe of pkg/kubelet/prober does, which is a method of what only a kubelet has.
+// kubelet runs the probe like runProbe of pkg/kubelet/prober, which is a method of the kubelet's prober.
 func (d dialogue) kubelet(c *corev1.Container) probed {
 	p := c.ReadinessProbe
 	switch {
@@ -137,8 +139,7 @@ func fromOurs(result ours.Result, err error) probed {
 	return probed{Outcome: result.Outcome.String(), Output: result.Output}
 }
 
-// ours asks by the prober that podprobe makes, twice: the second time connections are there already, unless they are to be
-// fresh, as the kubelet's are.
+// ours runs the probe twice with the prober that podprobe creates. Without fresh, the second probe can reuse connections.
 func (d dialogue) ours(t *testing.T, c *corev1.Container, fresh bool) (first, again probed) {
 	t.Helper()
 	pool := ourshttp.NewPool(ourshttp.PoolOptions{})
@@ -165,15 +166,15 @@ func (d dialogue) ours(t *testing.T, c *corev1.Container, fresh bool) (first, ag
 }
 
 var (
-	// localPort is the address from which a connection came, which is another one each time.
+	// localPort matches the local address of a connection, which differs between runs.
 	localPort = regexp.MustCompile(`127\.0\.0\.1:\d+->`)
-	// timedOut is what net/http says of a timeout: who notices it first has the word.
+	// timedOut matches the timeout errors of net/http. The text depends on a race.
 	timedOut = regexp.MustCompile(`(net/http: request canceled( while waiting for connection)?|context deadline exceeded)` +
 		`( \(Client\.Timeout exceeded while awaiting headers\))?$`)
 )
 
-// comparable leaves out what is never the same. A kubelet that was not built by its release scripts does not know its
-// version.
+// comparable removes parts that differ between runs, and sets the version of a kubelet: a binary without release flags has
+// an empty version.
 func comparable(p probed) probed {
 	p.Output = localPort.ReplaceAllString(p.Output, "")
 	p.Output = timedOut.ReplaceAllString(p.Output, "timeout")
@@ -181,7 +182,7 @@ func comparable(p probed) probed {
 	return p
 }
 
-// listenRaw runs a server of what is below the protocols: it does with each connection what it is told.
+// listenRaw runs a TCP server that calls serve for each connection.
 func listenRaw(t *testing.T, serve func(net.Conn)) int {
 	t.Helper()
 	l, err := net.Listen("tcp", loopback+":0")
@@ -206,7 +207,7 @@ func listenRaw(t *testing.T, serve func(net.Conn)) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// closedPort is a port on which nobody listens, nor can: it is the near end of a connection.
+// closedPort returns a port without a listener that no listener can use: it is the local port of a connection.
 func closedPort(t *testing.T) int {
 	t.Helper()
 	port := listenRaw(t, func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)) })
@@ -218,7 +219,7 @@ func closedPort(t *testing.T) int {
 	return conn.LocalAddr().(*net.TCPAddr).Port
 }
 
-// reset ends a connection without a word.
+// reset closes a connection with a TCP reset.
 func reset(conn net.Conn) {
 	if c, ok := conn.(*tls.Conn); ok {
 		conn = c.NetConn()
@@ -227,7 +228,7 @@ func reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// runDialogues runs each in a test of its own, all at once.
+// runDialogues runs each dialogue in a parallel subtest.
 func runDialogues(t *testing.T, dialogues []dialogue) {
 	t.Helper()
 	for _, d := range dialogues {
