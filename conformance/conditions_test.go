@@ -21,7 +21,7 @@ import (
 func TestConditions(t *testing.T) { run(t, podConditions) }
 func FuzzConditions(f *testing.F) { fuzz(f, podConditions) }
 
-// reported is a scene with the status that the pod had before.
+// reported is a scene with the previous status of its pod.
 type reported struct {
 	Scene    scene
 	Previous *corev1.PodStatus
@@ -29,7 +29,7 @@ type reported struct {
 	Deleted  bool
 }
 
-// stated is what a condition says, but since when.
+// stated is a condition without its times.
 type stated struct {
 	Status             corev1.ConditionStatus
 	Reason, Message    string
@@ -71,7 +71,7 @@ var podConditions = conformance.Comparison[reported, map[corev1.PodConditionType
 	},
 	Exceptions: []conformance.Exception[reported, map[corev1.PodConditionType]stated]{{
 		Name:   "generation",
-		Reason: "the condition of a restart of all containers has the generation, as all others have",
+		Reason: "the condition AllContainersRestarting has an observedGeneration, like all other conditions",
 		When:   func(reported) bool { return true },
 		Want: func(_ reported, conditions map[corev1.PodConditionType]stated) map[corev1.PodConditionType]stated {
 			if c, ok := conditions[corev1.AllContainersRestarting]; ok {
@@ -83,7 +83,7 @@ var podConditions = conformance.Comparison[reported, map[corev1.PodConditionType
 	}},
 }
 
-// status is the status that nodeagent gives the pod.
+// status returns the pod status of nodeagent.
 func (in reported) status() corev1.PodStatus {
 	return podstatus.Of(in.Scene.Pod, in.Scene.Observed, podstatus.Input{
 		Now: sceneTime, Previous: in.Previous, Waiting: in.Waiting, Deleted: in.Deleted,
@@ -91,13 +91,14 @@ func (in reported) status() corev1.PodStatus {
 	})
 }
 
-// kubeletConditions has the kubelet look at the phase and the containers of nodeagent's status, and at the runtime.
+// kubeletConditions computes the kubelet's conditions from the phase and the container statuses of nodeagent, and from the
+// runtime.
 func kubeletConditions(in reported) map[corev1.PodConditionType]stated {
 	ctx := context.Background()
 	pod, st := in.Scene.Pod, in.status()
 	seen := podStatus(ctx, newRuntimeOf(in.Scene).manager(ctx, in.Scene), in.Scene)
 	containers := slices.Concat(st.InitContainerStatuses, st.ContainerStatuses)
-	if in.Deleted && !podstatus.IsTerminal(in.Previous.Phase) { // TerminatePod sets the phase of a pod that has not run after this
+	if in.Deleted && !podstatus.IsTerminal(in.Previous.Phase) { // TerminatePod later sets the phase of a pod that has not run
 		st.Phase = podstatus.Phase(pod, containers, podstatus.PhaseInput{
 			Deleted: true, Initialized: kubecontainer.HasAnyActiveRegularContainerStarted(&pod.Spec, seen),
 		})
@@ -114,7 +115,7 @@ func kubeletConditions(in reported) map[corev1.PodConditionType]stated {
 	return owned(list)
 }
 
-// owned returns the conditions of a list that a node agent sets.
+// owned returns the conditions in list that a node agent sets.
 func owned(list []corev1.PodCondition) map[corev1.PodConditionType]stated {
 	out := map[corev1.PodConditionType]stated{}
 	for _, c := range list {

@@ -26,18 +26,18 @@ import (
 func TestCrashLoop(t *testing.T) { run(t, crashLoop) }
 func FuzzCrashLoop(f *testing.F) { fuzz(f, crashLoop) }
 
-// crash is one instance of a container, and what follows its exit.
+// crash is one instance of a container, and the events after its exit.
 type crash struct {
 	Ran   time.Duration
 	Code  int32
-	Looks []time.Duration // after the end of the container, or after one another
-	Image string          // that the pod asks for from then on
+	Looks []time.Duration // syncs, since the exit of the container or the previous sync
+	Image string          // image in the pod since then
 }
 
-// crashes are instances of one container, each of which is started when the back-off allows it.
+// crashes are the instances of one container. Each starts when the back-off allows it.
 type crashes []crash
 
-// told is what was decided when, line by line.
+// told has one line per decision, with its time.
 type told []string
 
 var crashLoop = conformance.Comparison[crashes, told]{
@@ -56,25 +56,25 @@ var crashLoop = conformance.Comparison[crashes, told]{
 	Ours:    nodeagentRestarts,
 	Exceptions: []conformance.Exception[crashes, told]{{
 		Name:   "changed back",
-		Reason: "another image begins a new back-off, also one that the container had before, where the kubelet goes on with that of then",
+		Reason: "a different image starts a new back-off, even if the container had it before; the kubelet continues the back-off of the earlier image",
 		When:   func(in crashes) bool { return !reflect.DeepEqual(in, in.unlike()) },
 		Want:   func(in crashes, _ told) told { return kubeletRestarts(in.unlike(), true) },
 	}, {
 		Name:   "forgotten while in force",
-		Reason: "a back-off holds to its end, where the kubelet forgets it ten minutes after the container was started",
+		Reason: "a back-off stays in force until its end; the kubelet removes it ten minutes after the start of the container",
 		When: func(in crashes) bool {
 			return slices.ContainsFunc(in, func(c crash) bool {
 				for _, look := range c.Looks {
 					c.Ran += look
 				}
-				return c.Ran > 5*time.Minute // and that much of a back-off
+				return c.Ran > 5*time.Minute // with a back-off of five minutes, this is ten minutes after the start
 			})
 		},
 		Want: func(in crashes, _ told) told { return kubeletRestarts(in.unlike(), false) },
 	}},
 }
 
-// unlike returns the same crashes with another image at each change.
+// unlike returns the same crashes with a new image at each change.
 func (in crashes) unlike() crashes {
 	out, last, n := slices.Clone(in), "v1", 1
 	for i := range out {
@@ -86,7 +86,7 @@ func (in crashes) unlike() crashes {
 	return out
 }
 
-// pause returns a duration on either side of what counts for the back-off.
+// pause returns a duration close to a limit of the back-off.
 func pause(c *conformance.Choices) time.Duration {
 	d := time.Duration(conformance.Pick(c, 1, 10, 20, 40, 80, 160, 300, 590, 600)) * time.Second
 	switch c.Int(4) {
@@ -100,8 +100,8 @@ func pause(c *conformance.Choices) time.Duration {
 	return d
 }
 
-// restarts plays the restarts of a container. decide is asked about a pod at a time: it starts the container, with annotations
-// for its next instance, or returns until when it waits and why.
+// restarts simulates the restarts of a container. decide gets the pod at a time. It starts the container and returns the
+// annotations of its next instance, or returns the end of the back-off and its message.
 func restarts(in crashes, decide func(scene, time.Time) (next map[string]string, until time.Time, message string)) (log told) {
 	pod := &corev1.Pod{}
 	pod.Name, pod.Namespace, pod.UID = "p", "default", "u1"
@@ -150,8 +150,8 @@ func nodeagentRestarts(in crashes) told {
 	})
 }
 
-// kubeletRestarts lets the kubelet decide, with the back-off that NewMainKubelet makes. What has expired is forgotten at
-// every housekeeping.
+// kubeletRestarts uses the kubelet's decisions, with the back-off of NewMainKubelet. Each housekeeping removes expired
+// entries.
 func kubeletRestarts(in crashes, housekeeping bool) told {
 	clock := testingclock.NewFakeClock(sceneTime)
 	backOff := flowcontrol.NewFakeBackOff(10*time.Second, 5*time.Minute, clock)

@@ -26,8 +26,8 @@ import (
 	ours "github.com/seed81659283/nodeagent/probe"
 )
 
-// runtimeOf is a CRI runtime that has one pod. It does at once what it is asked for, and keeps a record. Whatever else the
-// kubelet asks it for is a nil call, and ends the test.
+// runtimeOf is a CRI runtime with one pod. It executes each request at once and records it. Other methods of the embedded
+// interfaces panic.
 type runtimeOf struct {
 	internalapi.RuntimeService
 	internalapi.ImageManagerService
@@ -39,10 +39,11 @@ type runtimeOf struct {
 	now    time.Time
 	record decision
 	hooked map[string]bool   // container IDs whose preStop hook ran
-	gone   map[string]uint32 // by name: the attempt of the next instance, as the log files of removed ones tell it
+	gone   map[string]uint32 // by container name: attempt of the next instance, as the kubelet reads it from log files of removed instances
 }
 
-// newRuntimeOf returns a runtime that has the pod of a scene, without what a restart of all containers has removed.
+// newRuntimeOf returns a runtime with the pod of a scene, without the containers that a restart of all containers has
+// removed.
 func newRuntimeOf(s scene) *runtimeOf {
 	r := &runtimeOf{now: sceneTime, pod: s.Observed, hooked: map[string]bool{}, gone: map[string]uint32{}}
 	r.record.Kills = map[string]string{}
@@ -57,7 +58,7 @@ func newRuntimeOf(s scene) *runtimeOf {
 	return r
 }
 
-// manager returns the kubelet's manager of pods on the runtime.
+// manager returns the kubelet's runtime manager on this runtime.
 func (r *runtimeOf) manager(ctx context.Context, s scene) kuberuntime.KubeGenericRuntime {
 	m, err := kuberuntime.NewConformanceManager(ctx, kuberuntime.ConformanceParts{
 		Runtime: r, Images: r, Puller: r, Kubelet: r, OS: r, Hooks: r,
@@ -69,7 +70,7 @@ func (r *runtimeOf) manager(ctx context.Context, s scene) kuberuntime.KubeGeneri
 	return m
 }
 
-// probeFindings is what the probes of a scene say, to the kubelet.
+// probeFindings returns the probe results of a scene to the kubelet.
 type probeFindings struct {
 	proberesults.Manager
 	s    scene
@@ -122,7 +123,7 @@ func (r *runtimeOf) PodSandboxStatus(_ context.Context, id string, _ bool) (*run
 }
 
 func (r *runtimeOf) sandboxStatus(s *cri.Sandbox) *runtimeapi.PodSandboxStatus {
-	network := runtimeapi.NamespaceMode(s.Namespaces.Network) // the same numbers
+	network := runtimeapi.NamespaceMode(s.Namespaces.Network) // the constants have equal values
 	st := &runtimeapi.PodSandboxStatus{
 		Id:        s.ID,
 		Metadata:  &runtimeapi.PodSandboxMetadata{Name: r.pod.Name, Namespace: r.pod.Namespace, Uid: r.pod.UID, Attempt: s.Attempt},
@@ -143,10 +144,10 @@ func (r *runtimeOf) ContainerStatus(_ context.Context, id string, _ bool) (*runt
 	if c := r.find(id); c != nil {
 		return &runtimeapi.ContainerStatusResponse{Status: r.containerStatus(c)}, nil
 	}
-	return nil, errGone // the kubelet removes some twice
+	return nil, errGone // the kubelet removes some containers twice
 }
 
-// errGone is what a runtime says of a container that it does not have.
+// errGone is the error of a runtime for an unknown container.
 var errGone = status.Error(codes.NotFound, "gone")
 
 func (r *runtimeOf) find(id string) *cri.Container {
@@ -240,7 +241,7 @@ func (r *runtimeOf) StartContainer(_ context.Context, id string) error {
 	return nil
 }
 
-// Run runs the hook of a container that is about to be stopped.
+// Run runs the preStop hook of a container.
 func (r *runtimeOf) Run(
 	_ context.Context, id kubecontainer.ContainerID, _ *corev1.Pod, _ *corev1.Container, _ *corev1.LifecycleHandler,
 ) (string, error) {

@@ -23,7 +23,7 @@ func FuzzPhase(f *testing.F)         { fuzz(f, phase) }
 func TestShouldRestart(t *testing.T) { run(t, shouldRestart) }
 func FuzzShouldRestart(f *testing.F) { fuzz(f, shouldRestart) }
 
-// summed is what a phase is summed up from.
+// summed has the inputs from which a phase is computed.
 type summed struct {
 	Pod                  *corev1.Pod
 	Statuses             []corev1.ContainerStatus
@@ -49,7 +49,7 @@ var phase = conformance.Comparison[summed, corev1.PodPhase]{
 	},
 	Exceptions: []conformance.Exception[summed, corev1.PodPhase]{{
 		Name:   "restart of all",
-		Reason: "that all containers are restarted is why one waits, and its end stays what it was, where the kubelet puts another end in its place",
+		Reason: "nodeagent has a waiting reason for the restart of all containers and keeps the last termination; the kubelet replaces the termination",
 		When: func(in summed) bool {
 			return slices.ContainsFunc(in.Statuses, func(st corev1.ContainerStatus) bool { return waitsForAll(&st) != endsForAll(&st) })
 		},
@@ -57,7 +57,7 @@ var phase = conformance.Comparison[summed, corev1.PodPhase]{
 	}},
 }
 
-// likeOurs sums up what the kubelet would have to be told to come to what is meant.
+// likeOurs returns the kubelet's phase for statuses in which a restart of all containers is marked in the kubelet's way.
 func likeOurs(in summed, _ corev1.PodPhase) corev1.PodPhase {
 	statuses := in.Statuses
 	in.Statuses = nil
@@ -80,12 +80,12 @@ func kubeletPhase(in summed) corev1.PodPhase {
 	return kubelet.ConformancePhase(context.Background(), in.Pod, in.Statuses, in.Deleted, in.Initialized)
 }
 
-// waitsForAll reports whether a container waits because all of its pod are restarted, as nodeagent says it.
+// waitsForAll reports whether the container waits for the restart of all containers, in the format of nodeagent.
 func waitsForAll(st *corev1.ContainerStatus) bool {
 	return st.State.Waiting != nil && st.State.Waiting.Reason == podstatus.ReasonRestartingAllContainers
 }
 
-// endsForAll reports whether a container has ended because all of its pod are restarted, as the kubelet says it.
+// endsForAll reports whether the container has terminated for a restart of all containers, in the format of the kubelet.
 func endsForAll(st *corev1.ContainerStatus) bool {
 	end := st.State.Terminated
 	if end == nil && st.State.Waiting != nil {
@@ -94,7 +94,7 @@ func endsForAll(st *corev1.ContainerStatus) bool {
 	return end != nil && end.Reason == podstatus.ReasonRestartingAllContainers
 }
 
-// containerStatus returns the status of a container, in any state.
+// containerStatus returns a random container status.
 func containerStatus(c *conformance.Choices, name string) corev1.ContainerStatus {
 	st := corev1.ContainerStatus{Name: name, Ready: c.OneIn(2), Started: conformance.Pick(c, nil, new(true), new(true), new(false))}
 	if c.OneIn(3) {
@@ -119,7 +119,7 @@ func terminated(c *conformance.Choices) *corev1.ContainerStateTerminated {
 	return end
 }
 
-// exitOf is how a container of a pod has ended.
+// exitOf is the exit of a container in a pod.
 type exitOf struct {
 	Policy    corev1.RestartPolicy
 	Container corev1.Container

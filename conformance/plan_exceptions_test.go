@@ -15,15 +15,15 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// planExceptions are in the order in which they turn the kubelet's decision into ours.
+// planExceptions convert the kubelet's decision into ours, in this order.
 var planExceptions = []conformance.Exception[scene, decision]{{
 	Name:   "work is over",
-	Reason: "a pod whose containers have all terminated, and are not restarted, is stopped at once, where the kubelet may make it a new sandbox first",
+	Reason: "a pod whose containers have all terminated and are not restarted is stopped at once; the kubelet may create a new sandbox first",
 	When:   scene.over,
 	Want:   func(s scene, _ decision) decision { return s.ended() },
 }, {
 	Name:   "not named",
-	Reason: "a container that the spec does not name is stopped, where the kubelet leaves it alone or, if the whole pod is to be stopped, gets no further",
+	Reason: "a container that is not in the spec is stopped; the kubelet ignores it, or fails to stop the pod",
 	When:   func(s scene) bool { return !s.over() && len(s.unnamed()) > 0 },
 	Want: func(s scene, _ decision) decision {
 		named := s
@@ -38,7 +38,7 @@ var planExceptions = []conformance.Exception[scene, decision]{{
 	},
 }, {
 	Name:   "nothing has run",
-	Reason: "a pod with policy Never of which nothing ever ran gets another sandbox, also if containers were created",
+	Reason: "a pod with restart policy Never without any started container gets a new sandbox, even if containers were created",
 	When: func(s scene) bool {
 		return s.Pod.Spec.RestartPolicy == corev1.RestartPolicyNever && s.Pod.DeletionTimestamp == nil && s.hasCreated() && !s.ranInGeneration()
 	},
@@ -58,7 +58,7 @@ var planExceptions = []conformance.Exception[scene, decision]{{
 	},
 }, {
 	Name:   "never started",
-	Reason: "a container that was created and never started is no instance of its own: it is started, or another takes its attempt",
+	Reason: "a container that was created and never started is no instance: it is started, or its replacement has the same attempt",
 	When:   scene.hasCreated,
 	Want: func(s scene, d decision) decision {
 		for i := range d.Starts {
@@ -70,7 +70,7 @@ var planExceptions = []conformance.Exception[scene, decision]{{
 	},
 }, {
 	Name:   "ephemeral never started",
-	Reason: "an ephemeral container that was created is started, where the kubelet leaves it as it is for ever",
+	Reason: "an ephemeral container that was created is started; the kubelet never starts it",
 	When:   func(s scene) bool { return s.hasCreated() && len(s.Pod.Spec.EphemeralContainers) > 0 },
 	Want: func(s scene, d decision) decision {
 		e := s.Pod.Spec.EphemeralContainers[0]
@@ -87,17 +87,17 @@ var planExceptions = []conformance.Exception[scene, decision]{{
 	},
 }, {
 	Name:   "hook of a pod without grace period",
-	Reason: "a pod that goes without a grace period leaves no time for a hook, where the kubelet gives it a second",
+	Reason: "a pod without grace period has no time for a hook; the kubelet gives it one second",
 	When:   func(s scene) bool { return s.Pod.DeletionTimestamp != nil && s.noGrace() },
 	Want:   func(_ scene, d decision) decision { return d.withoutHooks() },
 }, {
 	Name:   "two of a name",
-	Reason: "of two running instances of one container the older is stopped, where the kubelet looks at the newer alone",
+	Reason: "of two running instances of one container the older one is stopped; the kubelet considers only the newer one",
 	When:   func(s scene) bool { return len(s.twins()) > 0 },
 	Want:   func(s scene, d decision) decision { return s.stop(d, s.twins()) },
 }, {
 	Name:   "in a former sandbox",
-	Reason: "what runs in another sandbox than the one in use is stopped, where the kubelet takes it for the container of the pod",
+	Reason: "a container that runs in a previous sandbox is stopped; the kubelet treats it as the current container of the pod",
 	When:   func(s scene) bool { return len(s.astray()) > 0 },
 	Want: func(s scene, d decision) decision {
 		if d.stops(s) {
@@ -107,7 +107,7 @@ var planExceptions = []conformance.Exception[scene, decision]{{
 	},
 }, {
 	Name:   "lost track of",
-	Reason: "when a pod is stopped, so is what the runtime has lost track of, which may run after all; no hook runs in it",
+	Reason: "a container in unknown state is stopped with its pod, because it may be running; no hook runs in it",
 	When:   func(s scene) bool { return len(s.lost()) > 0 },
 	Want: func(s scene, d decision) decision {
 		for _, c := range s.lost() {
@@ -121,7 +121,7 @@ var planExceptions = []conformance.Exception[scene, decision]{{
 	},
 }, {
 	Name:   "ephemeral in a pod that ends",
-	Reason: "an ephemeral container is not started in a sandbox that has just been stopped",
+	Reason: "an ephemeral container is not started in a sandbox that was just stopped",
 	When:   func(s scene) bool { return len(s.Pod.Spec.EphemeralContainers) > 0 },
 	Want: func(_ scene, d decision) decision {
 		if d.Sandbox == "" && len(d.StopSandboxes) > 0 {
@@ -131,12 +131,12 @@ var planExceptions = []conformance.Exception[scene, decision]{{
 	},
 }, {
 	Name:   "created late",
-	Reason: "a container that was created while another instance of it ran does not count, where the kubelet starts another one beside that which runs",
+	Reason: "a container that was created while another instance of it ran is ignored; the kubelet starts a second instance",
 	When:   func(s scene) bool { return len(s.late()) > 0 },
 	Want:   func(s scene, _ decision) decision { return nodeagentPlans(s.withoutLate()) },
 }}
 
-// stops reports whether all that there is of the pod is stopped.
+// stops reports whether all sandboxes and containers of the pod are stopped.
 func (d decision) stops(s scene) bool {
 	return len(d.StopSandboxes) > 0 || len(s.Observed.Sandboxes) == 0
 }
@@ -148,7 +148,8 @@ func (d decision) withoutHooks() decision {
 	return d
 }
 
-// stop adds containers to those that are stopped: at once if all containers of the pod are restarted.
+// stop adds containers to the stopped ones. If all containers of the pod are restarted, they get the minimum grace period
+// and no hook.
 func (s scene) stop(d decision, list []cri.Container) decision {
 	for _, c := range list {
 		_, killed := d.Kills[c.ID]
@@ -163,7 +164,7 @@ func (s scene) stop(d decision, list []cri.Container) decision {
 	return d
 }
 
-// ended is the decision to stop all that there is.
+// ended returns the decision to stop all containers and sandboxes.
 func (s scene) ended() decision {
 	d := decision{Kills: map[string]string{}}
 	for _, c := range s.Observed.Containers {

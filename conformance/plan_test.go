@@ -24,19 +24,19 @@ import (
 func TestPlan(t *testing.T) { run(t, plans) }
 func FuzzPlan(f *testing.F) { fuzz(f, plans) }
 
-// decision is what is done for a pod.
+// decision has the actions on a pod.
 type decision struct {
-	Kills         map[string]string // of running containers, by ID: the grace period, and whether a hook runs
+	Kills         map[string]string // by ID of a running container: its grace period, and whether a hook runs
 	StopSandboxes []string
-	Sandbox       string    // attempt of the one that is created
+	Sandbox       string    // attempt of the created sandbox
 	Starts        []started // in order
 }
 
-// started is a container that is started, for the first time or again.
+// started is a container that is started or restarted.
 type started struct {
 	Name    string
 	Attempt uint32
-	Target  string // the container whose processes it sees
+	Target  string // ID of the container whose processes it can access
 }
 
 const afterHook = " after its hook"
@@ -63,7 +63,7 @@ func nodeagentPlans(s scene) decision {
 	a := plan.Plan(plan.State{Pod: s.Pod, Observed: s.Observed, Now: sceneTime, Probes: s.probeResults})
 	for _, k := range a.Kill {
 		if _, twice := d.Kills[k.ID]; twice {
-			panic("killed twice: " + k.ID)
+			panic("container is killed twice: " + k.ID)
 		}
 		d.kill(k.ID, k.Grace, k.PreStop != nil)
 	}
@@ -77,8 +77,8 @@ func nodeagentPlans(s scene) decision {
 	return d
 }
 
-// kubeletPlans lets the kubelet sync the pod. It does so until nothing is left of a restart of all containers, which takes
-// the kubelet several turns.
+// kubeletPlans syncs the pod with the kubelet's manager until a restart of all containers is complete, which takes several
+// syncs.
 func kubeletPlans(s scene) (d decision) {
 	ctx := context.Background()
 	r := newRuntimeOf(s)
@@ -100,13 +100,13 @@ func kubeletPlans(s scene) (d decision) {
 			break
 		}
 	}
-	if r.record.Sandbox != "" { // they would come in another turn, had this not taken several
+	if r.record.Sandbox != "" { // the kubelet starts them in a later sync, if one sync is sufficient
 		r.record.Starts = slices.DeleteFunc(r.record.Starts, func(x started) bool { return s.ephemeral(x.Name) })
 	}
 	return r.record
 }
 
-// podStatus is what the kubelet reads of its runtime.
+// podStatus returns the status that the kubelet reads from its runtime.
 func podStatus(ctx context.Context, m kuberuntime.KubeGenericRuntime, s scene) *kubecontainer.PodStatus {
 	pods, err := m.GetPods(ctx, true)
 	if err != nil {

@@ -18,21 +18,21 @@ import (
 func TestRemoval(t *testing.T) { run(t, removal) }
 func FuzzRemoval(f *testing.F) { fuzz(f, removal) }
 
-// removal compares the kubelet with itself: what nodeagent removes, and the kubelet does not yet, makes no difference to
-// what it decides.
+// removal compares the kubelet with itself: its decision is the same after nodeagent has removed containers and sandboxes
+// that the kubelet still has.
 var removal = conformance.Comparison[scene, decision]{
 	Make: func(c *conformance.Choices) scene {
 		s := newScene(c)
-		s.Pod.DeletionTimestamp, s.Pod.DeletionGracePeriodSeconds = nil, nil // or nothing would stay
+		s.Pod.DeletionTimestamp, s.Pod.DeletionGracePeriodSeconds = nil, nil // otherwise nodeagent removes everything
 		s.Observed.Containers = slices.DeleteFunc(s.Observed.Containers, func(c cri.Container) bool { return s.spec(c.Name) == nil })
 		for i := range s.Observed.Containers {
 			if c := &s.Observed.Containers[i]; c.State == cri.ContainerCreated {
-				c.State = cri.ContainerUnknown // what is created goes when another takes its place, not before
+				c.State = cri.ContainerUnknown // nodeagent replaces created containers, the kubelet keeps them
 			}
 		}
 		for _, spec := range s.specs() {
 			for i := range spec.RestartPolicyRules {
-				spec.RestartPolicyRules[i].Action = corev1.ContainerRestartRuleActionRestart // that of all comes before another instance
+				spec.RestartPolicyRules[i].Action = corev1.ContainerRestartRuleActionRestart // a restart of all containers removes containers before new instances start
 			}
 		}
 		return s
@@ -49,7 +49,7 @@ var removal = conformance.Comparison[scene, decision]{
 		return kubeletPlans(s)
 	},
 	Same: func(before, after decision) bool {
-		after.StopSandboxes = before.StopSandboxes // what is removed is not stopped any more
+		after.StopSandboxes = before.StopSandboxes // removed sandboxes are no longer stopped
 		return reflect.DeepEqual(before, after)
 	},
 }

@@ -28,7 +28,7 @@ func (s scene) specs() (all []*corev1.Container) {
 	return all
 }
 
-// spec returns the container of a name.
+// spec returns the container with a name, or nil.
 func (s scene) spec(name string) *corev1.Container {
 	for _, c := range s.specs() {
 		if c.Name == name {
@@ -38,7 +38,7 @@ func (s scene) spec(name string) *corev1.Container {
 	return nil
 }
 
-// noGrace reports whether a pod has a grace period of zero.
+// noGrace reports whether the pod has a grace period of zero in its spec and none from a deletion.
 func (s scene) noGrace() bool {
 	seconds := s.Pod.Spec.TerminationGracePeriodSeconds
 	return s.Pod.DeletionGracePeriodSeconds == nil && seconds != nil && *seconds == 0
@@ -64,7 +64,7 @@ func (s scene) newest(name string) (last *cri.Container) {
 	return last
 }
 
-// late returns the containers that were created while an earlier instance ran, as it still does.
+// late returns the IDs of containers that were created while another instance runs.
 func (s scene) late() (late []string) {
 	for _, c := range s.Observed.Containers {
 		if c.State == cri.ContainerCreated && slices.ContainsFunc(s.Observed.Containers, func(o cri.Container) bool {
@@ -76,14 +76,14 @@ func (s scene) late() (late []string) {
 	return late
 }
 
-// withoutLate returns the scene without them.
+// withoutLate returns the scene without the containers that late returns.
 func (s scene) withoutLate() scene {
 	late := s.late()
 	s.Observed.Containers = slices.DeleteFunc(slices.Clone(s.Observed.Containers), func(c cri.Container) bool { return slices.Contains(late, c.ID) })
 	return s
 }
 
-// initial returns the init container of a name.
+// initial returns the init container with a name, or nil.
 func (s scene) initial(name string) *corev1.Container {
 	for i := range s.Pod.Spec.InitContainers {
 		if c := &s.Pod.Spec.InitContainers[i]; c.Name == name {
@@ -109,7 +109,8 @@ func (s scene) ranInGeneration() bool {
 	})
 }
 
-// formerTarget returns the target of an ephemeral container that is to be started, if it is one of a former generation.
+// formerTarget returns the target of an ephemeral container to start, if the target is from a previous restart-all
+// generation.
 func (s scene) formerTarget() *cri.Container {
 	for _, e := range s.Pod.Spec.EphemeralContainers {
 		target := s.last(e.TargetContainerName)
@@ -121,7 +122,7 @@ func (s scene) formerTarget() *cri.Container {
 	return nil
 }
 
-// lost returns what the runtime has lost track of.
+// lost returns the containers in unknown state.
 func (s scene) lost() (list []cri.Container) {
 	for _, c := range s.Observed.Containers {
 		if c.State == cri.ContainerUnknown {
@@ -131,12 +132,12 @@ func (s scene) lost() (list []cri.Container) {
 	return list
 }
 
-// alive reports whether a container runs, or may.
+// alive reports whether a container is running or may be running.
 func alive(c cri.Container) bool {
 	return c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown
 }
 
-// restartsAll reports whether a container has asked for a restart of all.
+// restartsAll reports whether the exit of a container causes a restart of all containers.
 func (s scene) restartsAll() bool {
 	return slices.ContainsFunc(slices.Concat(s.Pod.Spec.InitContainers, s.Pod.Spec.Containers), func(c corev1.Container) bool {
 		last := s.newest(c.Name)
@@ -148,7 +149,7 @@ func (s scene) restartsAll() bool {
 	})
 }
 
-// unnamed returns what runs and is not in the spec.
+// unnamed returns the running containers that are not in the spec.
 func (s scene) unnamed() (list []cri.Container) {
 	for _, c := range s.Observed.Containers {
 		if alive(c) && s.spec(c.Name) == nil {
@@ -158,7 +159,7 @@ func (s scene) unnamed() (list []cri.Container) {
 	return list
 }
 
-// twins returns what runs although there is a later instance of it.
+// twins returns the running instances that have a newer instance.
 func (s scene) twins() (list []cri.Container) {
 	for _, c := range s.Observed.Containers {
 		if alive(c) && s.spec(c.Name) != nil && s.last(c.Name).ID != c.ID {
@@ -168,7 +169,7 @@ func (s scene) twins() (list []cri.Container) {
 	return list
 }
 
-// astray returns what runs in another sandbox than the newest.
+// astray returns the running containers outside of the newest sandbox.
 func (s scene) astray() (list []cri.Container) {
 	n := len(s.Observed.Sandboxes)
 	for _, c := range s.Observed.Containers {
@@ -179,7 +180,7 @@ func (s scene) astray() (list []cri.Container) {
 	return list
 }
 
-// hook reports whether a hook runs before a container is stopped.
+// hook reports whether a preStop hook runs before the container is stopped.
 func (s scene) hook(c cri.Container) bool {
 	spec := s.spec(c.Name)
 	return c.State == cri.ContainerRunning && spec != nil && spec.Lifecycle != nil && !s.noGrace()
@@ -193,13 +194,14 @@ func (s scene) over() bool {
 	})
 }
 
-// generationOf returns the restart-all generation that a container was created in: how many restarts of all there had been.
+// generationOf returns the restart-all generation in which a container was created: the number of earlier restarts of all
+// containers.
 func generationOf(c cri.Container) int {
 	n, _ := strconv.Atoi(c.Annotations[podview.AnnotationGeneration])
 	return n
 }
 
-// generation is the current restart-all generation.
+// generation returns the current restart-all generation.
 func (s scene) generation() (n int) {
 	for _, c := range s.Observed.Containers {
 		n = max(n, generationOf(c))

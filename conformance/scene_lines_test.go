@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// MarshalJSON writes the scene as lines of a scenario of lifecycle/testdata/plan.
+// MarshalJSON returns the scene as lines of a scenario of lifecycle/testdata/plan.
 func (s scene) MarshalJSON() ([]byte, error) {
 	spec := &s.Pod.Spec
 	pod := "pod restart=" + string(spec.RestartPolicy)

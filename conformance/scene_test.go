@@ -18,17 +18,17 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// scene is a pod as it is wanted, and what a runtime and the probes say of it.
+// scene is a desired pod, with the observations of the runtime and the probe results.
 type scene struct {
 	Pod      *corev1.Pod
 	Observed cri.Pod
 	Probes   map[string]probe.Outcome // by container ID and kind, such as "web-0 liveness"
 }
 
-// sceneTime is when all scenes are looked at. Nothing in them is of later.
+// sceneTime is the current time of all scenes. They contain no later times.
 var sceneTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// probeResults is what the probes of the scene say, to nodeagent.
+// probeResults returns the probe results of the scene to nodeagent.
 func (s scene) probeResults(k probe.Key) (probe.Value, bool) {
 	for i := range s.Observed.Containers {
 		c := &s.Observed.Containers[i]
@@ -42,7 +42,7 @@ func (s scene) probeResults(k probe.Key) (probe.Value, bool) {
 	return probe.Value{}, false
 }
 
-// newScene returns a pod in any state that it can come to, and in some that it cannot.
+// newScene returns a pod in a random state, which may be impossible in practice.
 func newScene(c *conformance.Choices) scene {
 	s := scene{Pod: scenePod(c), Probes: map[string]probe.Outcome{}}
 	s.Observed.PodIdentity = cri.PodIdentity{UID: string(s.Pod.UID), Name: s.Pod.Name, Namespace: s.Pod.Namespace}
@@ -63,7 +63,7 @@ func newScene(c *conformance.Choices) scene {
 func scenePod(c *conformance.Choices) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "u1"}}
 	spec := &pod.Spec
-	spec.SecurityContext = &corev1.PodSecurityContext{} // as the API server fills it in
+	spec.SecurityContext = &corev1.PodSecurityContext{} // the default of the API server
 	spec.RestartPolicy = conformance.Pick(c, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
 	spec.TerminationGracePeriodSeconds = conformance.Pick(c, new(int64(30)), nil, new(int64(0)), new(int64(1)), new(int64(5)))
 	spec.HostNetwork = c.OneIn(8)
@@ -86,7 +86,7 @@ func scenePod(c *conformance.Choices) *corev1.Pod {
 	return pod
 }
 
-// sceneContainer returns a container of a spec.
+// sceneContainer returns a random container of a spec.
 func sceneContainer(c *conformance.Choices, name string, initial bool) corev1.Container {
 	ctr := corev1.Container{Name: name, Image: "v1"}
 	always := corev1.ContainerRestartPolicyAlways
@@ -96,7 +96,7 @@ func sceneContainer(c *conformance.Choices, name string, initial bool) corev1.Co
 	case c.OneIn(3):
 		policy := conformance.Pick(c, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure, always)
 		if initial && policy == always {
-			policy = corev1.ContainerRestartPolicyNever // or it would be a sidecar
+			policy = corev1.ContainerRestartPolicyNever // otherwise it would be a sidecar
 		}
 		ctr.RestartPolicy = &policy
 		for range conformance.Pick(c, 0, 1, 2) {
@@ -133,7 +133,7 @@ func sceneProbe(c *conformance.Choices) *corev1.Probe {
 	return &corev1.Probe{TerminationGracePeriodSeconds: conformance.Pick(c, nil, nil, new(int64(1)), new(int64(60)))}
 }
 
-// sandboxes fills in the sandboxes of the pod. The newest is the last.
+// sandboxes adds the sandboxes of the pod, the newest last.
 func (s *scene) sandboxes(c *conformance.Choices) {
 	n := conformance.Pick(c, 1, 1, 1, 1, 0, 2, 3)
 	first := conformance.Pick(c, 0, 0, 1)
@@ -155,14 +155,14 @@ func (s *scene) sandboxes(c *conformance.Choices) {
 	}
 }
 
-// instances fills in the instances of one container: of earlier restart-all generations, and of the current one.
+// instances adds the instances of a container: of previous restart-all generations, and of the current one.
 func (s *scene) instances(c *conformance.Choices, spec *corev1.Container, generation int) {
 	n := conformance.Pick(c, 1, 1, 1, 0, 2, 3)
-	current := 0 // the first instance of the generation
+	current := 0 // index of the first instance in the current generation
 	if generation > 0 {
 		current = c.Int(n + 1)
 	}
-	sandbox := 0 // never an earlier one than that of the instance before
+	sandbox := 0 // never older than the sandbox of the previous instance
 	for i := range n {
 		if last := len(s.Observed.Sandboxes) - 1; last > sandbox && (i < n-1 && c.OneIn(3) || i == n-1 && !c.OneIn(4)) {
 			sandbox = conformance.Pick(c, last, last, sandbox+1)
@@ -183,7 +183,7 @@ func (s *scene) instances(c *conformance.Choices, spec *corev1.Container, genera
 	}
 }
 
-// progress says how far an instance has come. Those of former generations have exited.
+// progress sets the state of an instance. Instances of previous generations have exited.
 func (s *scene) progress(c *conformance.Choices, spec *corev1.Container, instance *cri.Container, newest, former bool) {
 	instance.State = conformance.Pick(c, cri.ContainerRunning, cri.ContainerRunning, cri.ContainerRunning, cri.ContainerExited,
 		cri.ContainerExited, cri.ContainerExited, cri.ContainerCreated, cri.ContainerUnknown)

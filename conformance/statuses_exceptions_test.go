@@ -17,15 +17,15 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// statusExceptions are in the order in which they turn what the kubelet says into what we say.
+// statusExceptions convert the kubelet's statuses into ours, in this order.
 var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 	Name:   "restart of all",
-	Reason: "the containers of a pod that starts over stay to be seen, and wait for their turn, where the kubelet removes them and makes up an end of 137",
+	Reason: "during a restart of all containers their statuses are kept with a waiting reason; the kubelet removes the containers and reports exit code 137",
 	When:   described.mayRestartAll,
 	Want:   func(in described, _ containerStatuses) containerStatuses { return in.restartedAll() },
 }, {
 	Name:   "only ends are last states",
-	Reason: "the last state is the last end that is known, where the kubelet takes the instance before, which may have none",
+	Reason: "the last state is the last known termination; the kubelet uses the previous instance, which may have none",
 	When: func(in described) bool {
 		return len(in.onlyEnds().Scene.Observed.Containers) < len(in.Scene.Observed.Containers)
 	},
@@ -37,7 +37,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 	},
 }, {
 	Name:   "waiting reason",
-	Reason: "a container that is to be started again and cannot be says why, also an init container that had ended well, which is then not ready",
+	Reason: "a container that cannot be restarted has a waiting reason and is not ready, even an init container that has completed",
 	When:   func(in described) bool { return len(in.Waiting) > 0 },
 	Want: func(in described, now containerStatuses) containerStatuses {
 		return in.each(now, func(a *about) {
@@ -52,7 +52,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 	},
 }, {
 	Name:   "never started",
-	Reason: "a container that was created and never started is no instance of its own: it has no ID yet and does not count, and why it waits is said",
+	Reason: "a container that was created and never started is no instance: it has no ID yet, does not count as a restart, and has a waiting reason",
 	When:   func(in described) bool { return in.Scene.hasCreated() },
 	Want: func(in described, now containerStatuses) containerStatuses {
 		return in.each(now, func(a *about) {
@@ -75,7 +75,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 	},
 }, {
 	Name:   "lost track of",
-	Reason: "what the runtime has lost track of has an ID, counts once it is started again, and came after its init containers; without an end it waits with a reason",
+	Reason: "a container in unknown state has an ID, counts as a restart when it is restarted, and implies that init containers have completed; without a termination it has a waiting reason",
 	When:   func(in described) bool { return len(in.Scene.lost()) > 0 },
 	Want: func(in described, now containerStatuses) containerStatuses {
 		return in.each(now, func(a *about) {
@@ -101,7 +101,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 	},
 }, {
 	Name:   "gone",
-	Reason: "a container that ran and is gone has ended as nobody knows, and is started again, also if it had ended before; in a pod that ends it has just ended",
+	Reason: "a container that ran and was removed has an unknown termination and is restarted, even after an earlier termination; in a terminating pod it has just terminated",
 	When:   func(described) bool { return true },
 	Want: func(in described, now containerStatuses) containerStatuses {
 		return in.each(now, func(a *about) {
@@ -124,7 +124,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 	},
 }, {
 	Name:   "another instance",
-	Reason: "a container that runs in the place of another was started once more, also if the end of that was not seen",
+	Reason: "a new running instance counts as a restart, even if the termination of the previous instance was not observed",
 	When:   func(described) bool { return true },
 	Want: func(in described, now containerStatuses) containerStatuses {
 		return in.each(now, func(a *about) {
@@ -136,7 +136,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 	},
 }, {
 	Name:   "never ran",
-	Reason: "a container that could not be started has no time at which it was, where the kubelet says 1970",
+	Reason: "a container that could not be started has no start time; the kubelet reports 1970",
 	When: func(in described) bool {
 		return slices.ContainsFunc(in.Scene.Observed.Containers, func(c cri.Container) bool {
 			return c.State == cri.ContainerExited && c.StartedAt.IsZero()
@@ -153,7 +153,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 	},
 }, {
 	Name:   "name of the image",
-	Reason: "an image is called what the pod calls it where the runtime has kept that, which the kubelet does not look at",
+	Reason: "the image name is that in the pod spec if the runtime has stored it; the kubelet ignores the stored name",
 	When:   func(described) bool { return true },
 	Want: func(in described, now containerStatuses) containerStatuses {
 		return in.each(now, func(a *about) {
@@ -164,7 +164,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 	},
 }, {
 	Name:   "mounts",
-	Reason: "the mounts of a container are told from the runtime, also if nothing was said of it before; without a container they are what the spec insists on",
+	Reason: "mounts are reported from the runtime, even without a previous status; without a container they are those that the spec requires",
 	When:   func(described) bool { return true },
 	Want: func(in described, now containerStatuses) containerStatuses {
 		return in.each(now, func(a *about) {
@@ -184,7 +184,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 	},
 }, {
 	Name:   "created late",
-	Reason: "a container that was created while another instance of it ran does not count, where the kubelet says that the container waits",
+	Reason: "a container that was created while another instance of it ran is ignored; the kubelet reports that the container is waiting",
 	When:   func(in described) bool { return len(in.Scene.late()) > 0 },
 	Want: func(in described, _ containerStatuses) containerStatuses {
 		in.Scene = in.Scene.withoutLate()
@@ -192,7 +192,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 	},
 }, {
 	Name:   "terminated for good",
-	Reason: "a terminated container keeps its status where its successor in a pod that ends was only created, or was removed before it; the kubelet shows the instance that is there",
+	Reason: "a terminated container keeps its status in a terminating pod if its successor was only created or was removed; the kubelet reports the remaining instance",
 	When:   func(described) bool { return true },
 	Want: func(in described, now containerStatuses) containerStatuses {
 		return in.each(now, func(a *about) {
@@ -203,8 +203,8 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 	},
 }}
 
-// isTerminatedForGood reports whether a container had terminated, and the newest instance is a successor that is never started or its
-// predecessor.
+// isTerminatedForGood reports whether a container has terminated, and its newest instance is either a successor that is
+// never started or its predecessor.
 func (in described) isTerminatedForGood(a *about) bool {
 	if a.last == nil || a.before == nil || a.before.State.Terminated == nil {
 		return false
@@ -216,7 +216,7 @@ func (in described) isTerminatedForGood(a *about) bool {
 	return previous != nil && a.before.ContainerID != "stand-in://"+a.last.ID && previous.ContainerID == "stand-in://"+a.last.ID
 }
 
-// about is the status of one container, with what it is made from.
+// about is the status of one container, with the inputs from which it is computed.
 type about struct {
 	spec               *corev1.Container
 	before, now        *corev1.ContainerStatus
@@ -225,7 +225,7 @@ type about struct {
 	initial, ephemeral bool
 }
 
-// each edits the statuses of all containers.
+// each calls edit for the statuses of all containers.
 func (in described) each(now containerStatuses, edit func(*about)) containerStatuses {
 	for i, list := range in.lists(&now) {
 		for j := range *list.now {
@@ -245,23 +245,23 @@ func (in described) each(now containerStatuses, edit func(*about)) containerStat
 	return now
 }
 
-// inferred reports whether an init container is said to have ended well because others have run since.
+// inferred reports whether the kubelet infers from later containers that an init container has completed.
 func (a *about) inferred() bool {
 	return a.initial && a.last == nil && a.now.State.Terminated != nil && (a.before == nil || a.before.State.Terminated == nil)
 }
 
-// ends edits the ends of a container.
+// ends calls edit for the terminations of a container.
 func (a *about) ends(edit func(*corev1.ContainerStateTerminated)) {
 	for _, state := range []*corev1.ContainerState{&a.now.State, &a.now.LastTerminationState} {
 		if state.Terminated != nil {
-			state.Terminated = state.Terminated.DeepCopy() // which may be in both
+			state.Terminated = state.Terminated.DeepCopy() // both states may share it
 			edit(state.Terminated)
 		}
 	}
 }
 
-// isWaiting reports whether a container has a waiting reason. One that its restart policy leaves terminated has none, unless it is an init
-// container, which runs again in a new sandbox, or all containers are restarted.
+// isWaiting reports whether a container has a waiting reason. A container that stays terminated by its restart policy has
+// none. Exceptions are init containers, which run again in a new sandbox, and a restart of all containers.
 func (in described) isWaiting(a *about) bool {
 	_, ok := in.Waiting[a.spec.Name]
 	if !a.initial && a.last != nil && a.last.State == cri.ContainerExited && !podview.ShouldRestart(&in.Scene.Pod.Spec, a.spec, a.last.ExitCode) {
@@ -271,7 +271,7 @@ func (in described) isWaiting(a *about) bool {
 	return ok && in.Scene.Pod.DeletionTimestamp == nil && (a.last == nil || a.last.State != cri.ContainerRunning)
 }
 
-// setWaiting gives a container a waiting reason.
+// setWaiting replaces the state of a container by a waiting reason.
 func (a *about) setWaiting(w podstatus.Waiting) {
 	if a.now.State.Terminated != nil {
 		a.now.LastTerminationState = a.now.State
@@ -280,7 +280,7 @@ func (a *about) setWaiting(w podstatus.Waiting) {
 	a.now.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: w.Reason, Message: w.Message}}
 }
 
-// waiting is how a container waits that has not run yet.
+// waiting returns the state of a container that has not run yet.
 func (in described) waiting() corev1.ContainerState {
 	reason := podstatus.ReasonContainerCreating
 	if len(in.Scene.Pod.Spec.InitContainers) > 0 {
@@ -289,7 +289,7 @@ func (in described) waiting() corev1.ContainerState {
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
 }
 
-// begun reports whether a regular container was made since the last restart of all.
+// begun reports whether a regular container was created since the last restart of all containers.
 func (in described) begun() bool {
 	return slices.ContainsFunc(in.Scene.Pod.Spec.Containers, func(c corev1.Container) bool {
 		last := in.Scene.last(c.Name)
@@ -297,12 +297,12 @@ func (in described) begun() bool {
 	})
 }
 
-// mayRestartAll reports whether the pod may have started over, or may.
+// mayRestartAll reports whether a restart of all containers may have happened or may happen.
 func (in described) mayRestartAll() bool {
 	return podutil.AllContainersCouldRestart(&in.Scene.Pod.Spec) || in.Scene.generation() > 0
 }
 
-// restartedAll is what the kubelet would say if it had not removed the containers of a pod that starts over.
+// restartedAll returns the kubelet's statuses as if it had not removed the containers in a restart of all containers.
 func (in described) restartedAll() containerStatuses {
 	return in.each(kubeletStatuses(in.inOneGeneration()), func(a *about) {
 		if a.inferred() && !in.begun() {
@@ -315,7 +315,7 @@ func (in described) restartedAll() containerStatuses {
 	})
 }
 
-// startGeneration is that of the containers that are started.
+// startGeneration returns the restart-all generation of newly started containers.
 func (s scene) startGeneration() int {
 	if s.restartsAll() {
 		return s.generation() + 1
@@ -323,7 +323,7 @@ func (s scene) startGeneration() int {
 	return s.generation()
 }
 
-// onlyEnds returns a scene without the instances that have no end although others came after.
+// onlyEnds returns the scene without instances that have not terminated and are followed by newer ones.
 func (in described) onlyEnds() described {
 	in.Scene.Observed.Containers = slices.DeleteFunc(slices.Clone(in.Scene.Observed.Containers), func(c cri.Container) bool {
 		return c.State != cri.ContainerExited && c.ID != in.Scene.last(c.Name).ID
@@ -331,7 +331,7 @@ func (in described) onlyEnds() described {
 	return in
 }
 
-// inOneGeneration returns a scene in which nobody has ever asked for a restart of all.
+// inOneGeneration returns the scene as if no container had ever caused a restart of all containers.
 func (in described) inOneGeneration() described {
 	in.Scene.Pod, in.Previous = in.Scene.Pod.DeepCopy(), in.Previous.DeepCopy()
 	in.Previous.Conditions = nil

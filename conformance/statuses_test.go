@@ -26,21 +26,21 @@ import (
 func TestStatuses(t *testing.T) { run(t, statuses) }
 func FuzzStatuses(f *testing.F) { fuzz(f, statuses) }
 
-// described is a scene with what was said of its containers before, and why some of them were not started. They have no
-// probes.
+// described is a scene with the previous statuses of its containers, and waiting reasons of containers that were not
+// started. The containers have no probes.
 type described struct {
 	Scene     scene
 	Previous  *corev1.PodStatus
 	Waiting   map[string]podstatus.Waiting
-	Recursive bool // the runtime can make mounts below read-only ones read-only too
+	Recursive bool // the runtime supports recursive read-only mounts
 }
 
-// containerStatuses is what is said of the containers of a pod, and of what it has as a whole.
+// containerStatuses has the container statuses of a pod, and its pod-level fields.
 type containerStatuses struct {
 	Init, Containers, Ephemeral []corev1.ContainerStatus
 	Resources                   *corev1.ResourceRequirements
 	Allocated                   corev1.ResourceList
-	Running                     bool `json:"-"` // the phase of ours
+	Running                     bool `json:"-"` // the phase in our status is Running
 }
 
 var statuses = conformance.Comparison[described, containerStatuses]{
@@ -60,8 +60,8 @@ func nodeagentStatuses(in described) containerStatuses {
 	return out
 }
 
-// sameStatuses reports whether both say the same. The resources of a running pod are those of its cgroup, which a scene does not have:
-// TestResizeStatus compares them.
+// sameStatuses reports whether both results are equal. It ignores the resources of a running pod, which depend on its
+// cgroup: TestResizeStatus compares them.
 func sameStatuses(kubelet, ours containerStatuses) bool {
 	kubelet.Running = ours.Running
 	if ours.Running {
@@ -87,7 +87,7 @@ func kubeletStatuses(in described) containerStatuses {
 	return statusesOf(k.Status(ctx))
 }
 
-// statusesOf returns the statuses of the containers of a pod, without what each side says in words of its own.
+// statusesOf returns the container statuses of a pod, without messages that differ between both sides.
 func statusesOf(st *corev1.PodStatus) containerStatuses {
 	out := containerStatuses{
 		Init: st.InitContainerStatuses, Containers: st.ContainerStatuses, Ephemeral: st.EphemeralContainerStatuses,
@@ -98,7 +98,7 @@ func statusesOf(st *corev1.PodStatus) containerStatuses {
 			for _, state := range []*corev1.ContainerState{&list[i].State, &list[i].LastTerminationState} {
 				*state = *state.DeepCopy()
 				if t := state.Terminated; t != nil && t.FinishedAt.IsZero() {
-					t.Message = "" // an end that nobody saw
+					t.Message = "" // the termination was not observed
 				}
 				if w := state.Waiting; w != nil && w.Reason == podstatus.ReasonRestartingAllContainers {
 					w.Message = ""
@@ -109,7 +109,7 @@ func statusesOf(st *corev1.PodStatus) containerStatuses {
 	return out
 }
 
-// detailed is a runtime that tells all about its containers.
+// detailed is a runtime that reports all details of its containers.
 type detailed struct{ *runtimeOf }
 
 func (r detailed) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
@@ -130,7 +130,7 @@ func (r detailed) ContainerStatus(ctx context.Context, id string, verbose bool) 
 	return response, nil
 }
 
-// newDescribed returns a scene with what may have been said of it before.
+// newDescribed returns a scene with random previous statuses.
 func newDescribed(c *conformance.Choices) described {
 	in := described{Scene: newScene(c), Previous: &corev1.PodStatus{}, Waiting: map[string]podstatus.Waiting{}, Recursive: c.OneIn(2)}
 	if c.OneIn(4) {
@@ -150,7 +150,8 @@ func newDescribed(c *conformance.Choices) described {
 			}
 		}
 	}
-	// An ephemeral container that was published as terminated stays so, whatever the runtime has of it: API servers refuse any other state.
+	// A terminated ephemeral container stays terminated in the status, even if the runtime reports another state: API
+	// servers reject any other state.
 	in.Previous.EphemeralContainerStatuses = slices.DeleteFunc(in.Previous.EphemeralContainerStatuses, func(st corev1.ContainerStatus) bool {
 		last := in.Scene.last(st.Name)
 		return st.State.Terminated != nil && (last == nil || last.State != cri.ContainerExited)
@@ -162,8 +163,7 @@ func newDescribed(c *conformance.Choices) described {
 	return in
 }
 
-// setWaiting gives waiting reasons to some containers that are to be started. Of a pod that has been deleted meanwhile they
-// are out of date.
+// setWaiting adds waiting reasons to some containers to start. In a deleted pod they are outdated.
 func (in *described) setWaiting(c *conformance.Choices) {
 	a := plan.Plan(plan.State{Pod: in.Scene.Pod, Observed: in.Scene.Observed, Now: sceneTime})
 	for _, waiting := range a.BackOff {
@@ -177,7 +177,7 @@ func (in *described) setWaiting(c *conformance.Choices) {
 	}
 }
 
-// furnish gives a container resources and mounts.
+// furnish adds resources and mounts to a container.
 func (in *described) furnish(c *conformance.Choices, spec *corev1.Container) {
 	if c.OneIn(3) {
 		spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
@@ -195,7 +195,7 @@ func (in *described) furnish(c *conformance.Choices, spec *corev1.Container) {
 	}
 }
 
-// detail fills in what a runtime says of a container beside how far it has come.
+// detail adds the details that a runtime reports of a container in addition to its state.
 func (in *described) detail(c *conformance.Choices, instance *cri.Container) {
 	instance.Image = conformance.Pick(c, instance.Image, cri.ImageSpec{Image: "registry.example/v1"})
 	if c.OneIn(16) {
@@ -220,12 +220,12 @@ func (in *described) detail(c *conformance.Choices, instance *cri.Container) {
 	}
 }
 
-// recursive reports whether the mounts below a mount are read-only too, once it is there.
+// recursive reports whether the mount is recursively read-only in a container.
 func (in *described) recursive(m *corev1.VolumeMount) bool {
 	return in.Recursive && m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != corev1.RecursiveReadOnlyDisabled
 }
 
-// mounts describes the mounts of a container that is there.
+// mounts returns the mount statuses of an existing container.
 func (in *described) mounts(spec *corev1.Container) (list []corev1.VolumeMountStatus) {
 	for i := range spec.VolumeMounts {
 		m := &spec.VolumeMounts[i]
@@ -240,7 +240,7 @@ func (in *described) mounts(spec *corev1.Container) (list []corev1.VolumeMountSt
 	return list
 }
 
-// said is what was said of a container before: of one of the instances that the runtime has, or of one that it has not.
+// said returns a previous status of a container: of one of its instances in the runtime, or of a removed instance.
 func (in *described) said(c *conformance.Choices, spec *corev1.Container) corev1.ContainerStatus {
 	instances := slices.DeleteFunc(slices.Clone(in.Scene.Observed.Containers), func(c cri.Container) bool { return c.Name != spec.Name })
 	instance := cri.Container{ID: spec.Name + "-gone", State: cri.ContainerUnknown}
@@ -267,7 +267,7 @@ func (in *described) said(c *conformance.Choices, spec *corev1.Container) corev1
 	if how == "waiting" {
 		st.State.Waiting = &corev1.ContainerStateWaiting{Reason: conformance.Pick(c, "ContainerCreating", "CrashLoopBackOff")}
 		if instance.State == cri.ContainerCreated || c.OneIn(2) {
-			return st // nothing had run
+			return st // no instance had run
 		}
 	}
 	st.ContainerID, st.ImageID = "stand-in://"+instance.ID, "sha256:0"
@@ -295,13 +295,13 @@ func sidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// listed is one list of statuses, with the containers it is about.
+// listed is one list of statuses, with its containers.
 type listed struct {
 	specs       []*corev1.Container
 	before, now *[]corev1.ContainerStatus
 }
 
-// lists returns the lists of the statuses of a pod.
+// lists returns the status lists of a pod.
 func (in *described) lists(now *containerStatuses) []listed {
 	pod := &in.Scene.Pod.Spec
 	init, regular := len(pod.InitContainers), len(pod.InitContainers)+len(pod.Containers)

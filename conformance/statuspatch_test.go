@@ -29,14 +29,14 @@ func FuzzStatusMerge(f *testing.F)  { fuzz(f, statusMerges) }
 func TestStatusPatch(t *testing.T)  { statusPatches.Run(t, flags.AtMost(10_000)) }
 func FuzzStatusPatch(f *testing.F)  { fuzz(f, statusPatches) }
 
-// acceptedStatus is what is kept of what is said.
+// acceptedStatus is the status that the status manager stores.
 type acceptedStatus struct {
 	Status  corev1.PodStatus
-	Changed bool // it is taken for another than the one before
+	Changed bool // differs from the previous status
 	Dropped bool
 }
 
-// statusAccepts compares what is kept, the guard on the states of containers, and what is taken for the same.
+// statusAccepts compares the stored status, the rejection of invalid state transitions, and the detection of changes.
 var statusAccepts = conformance.Comparison[conformance.Said, acceptedStatus]{
 	Make: conformance.NewSaid,
 	Kubelet: func(in conformance.Said) acceptedStatus {
@@ -56,7 +56,7 @@ var statusAccepts = conformance.Comparison[conformance.Said, acceptedStatus]{
 	Exceptions: []conformance.Exception[conformance.Said, acceptedStatus]{
 		{
 			Name:   "time that the agent knows",
-			Reason: "a condition that has changed has the time that the agent says, not the one at which it is sent",
+			Reason: "a changed condition has the transition time that the agent has set, not the time of the request",
 			When:   func(in conformance.Said) bool { return len(in.Status.Conditions) > 0 },
 			Want: func(in conformance.Said, kubelet acceptedStatus) acceptedStatus {
 				for i := range kubelet.Status.Conditions {
@@ -70,13 +70,13 @@ var statusAccepts = conformance.Comparison[conformance.Said, acceptedStatus]{
 		},
 		{
 			Name:   "policy of the container",
-			Reason: "API servers look at the restart policy of a container first, and refuse what the kubelet would send",
+			Reason: "API servers evaluate the restart policy of a container first, and reject the status that the kubelet would send",
 			When:   func(in conformance.Said) bool { return leavesTerminated(in.Pod, &in.Before, &in.Status) },
 			Want:   func(conformance.Said, acceptedStatus) acceptedStatus { return acceptedStatus{Dropped: true} },
 		},
 		{
 			Name:   "message cut within a character",
-			Reason: "a termination message that is cut ends with a whole character",
+			Reason: "a truncated termination message ends with a complete character",
 			When:   func(in conformance.Said) bool { return saidMessage(&in.Status, strings.Repeat("aü", 4500)) },
 			Want: func(in conformance.Said, kubelet acceptedStatus) acceptedStatus {
 				eachMessage(&kubelet.Status, func(message string) string {
@@ -91,7 +91,7 @@ var statusAccepts = conformance.Comparison[conformance.Said, acceptedStatus]{
 		},
 		{
 			Name:   "message that is not UTF-8",
-			Reason: "a termination message is sent as the API server will have it",
+			Reason: "a termination message is sent in the form in which the API server stores it",
 			When:   func(in conformance.Said) bool { return saidMessage(&in.Status, "not\xffUTF-8") },
 			Want: func(in conformance.Said, kubelet acceptedStatus) acceptedStatus {
 				eachMessage(&kubelet.Status, func(message string) string { return strings.ToValidUTF8(message, "�") })
@@ -102,7 +102,7 @@ var statusAccepts = conformance.Comparison[conformance.Said, acceptedStatus]{
 	},
 }
 
-// leavesTerminated reports whether an API server refuses a status because a container has left a terminated state. Source:
+// leavesTerminated reports whether an API server rejects a status because a container has left a terminated state. Source:
 // ValidateContainerStateTransition in pkg/apis/core/validation.
 func leavesTerminated(pod *corev1.Pod, before, status *corev1.PodStatus) bool {
 	refused := func(before, status []corev1.ContainerStatus, specs []corev1.Container) bool {
@@ -123,7 +123,7 @@ func leavesTerminated(pod *corev1.Pod, before, status *corev1.PodStatus) bool {
 			refused(before.InitContainerStatuses, status.InitContainerStatuses, pod.Spec.InitContainers))
 }
 
-// statusMerges compares what the API server is to have.
+// statusMerges compares the statuses to send to the API server.
 var statusMerges = conformance.Comparison[conformance.Said, corev1.PodStatus]{
 	Make: conformance.NewSaid,
 	Kubelet: func(in conformance.Said) corev1.PodStatus {
@@ -135,7 +135,7 @@ var statusMerges = conformance.Comparison[conformance.Said, corev1.PodStatus]{
 	Same: func(kubelet, ours corev1.PodStatus) bool { return equality.Semantic.DeepEqual(kubelet, ours) },
 	Exceptions: []conformance.Exception[conformance.Said, corev1.PodStatus]{{
 		Name:   "time of a disruption that the agent knows",
-		Reason: "the condition DisruptionTarget has the time that the agent says, not the one at which it is sent",
+		Reason: "the condition DisruptionTarget has the transition time that the agent has set, not the time of the request",
 		When: func(in conformance.Said) bool {
 			return timeSaid(in.Status.Conditions, corev1.DisruptionTarget) != (metav1.Time{})
 		},
@@ -150,7 +150,7 @@ var statusMerges = conformance.Comparison[conformance.Said, corev1.PodStatus]{
 	}},
 }
 
-// statusPatches compares what an API server has once it was patched: by the kubelet's patch of what it merged, and by ours.
+// statusPatches compares the status in the API server after the kubelet's patch of its merged status, and after ours.
 var statusPatches = conformance.Comparison[conformance.Said, corev1.PodStatus]{
 	Make: conformance.NewSaid,
 	Kubelet: func(in conformance.Said) corev1.PodStatus {
@@ -176,7 +176,7 @@ var statusPatches = conformance.Comparison[conformance.Said, corev1.PodStatus]{
 	Same: func(kubelet, ours corev1.PodStatus) bool { return equality.Semantic.DeepEqual(kubelet, ours) },
 }
 
-// patchedStatus returns what an API server makes of a patch.
+// patchedStatus returns the status after an API server has applied the patch.
 func patchedStatus(pod *corev1.Pod, patch []byte) (out corev1.PodStatus) {
 	patched, err := strategicpatch.StrategicMergePatch(jsonOf(pod), patch, corev1.Pod{})
 	if err != nil {
@@ -187,7 +187,7 @@ func patchedStatus(pod *corev1.Pod, patch []byte) (out corev1.PodStatus) {
 		panic(err)
 	}
 	if after.UID != pod.UID {
-		panic("the patch reaches another pod")
+		panic("the patch changes the UID")
 	}
 	return withoutNow(after.Status)
 }
@@ -200,7 +200,7 @@ func jsonOf(v any) []byte {
 	return text
 }
 
-// withoutNow returns a status without the times at which it was made: inputs are of 2020.
+// withoutNow returns a status without current times. The times in inputs are in 2020.
 func withoutNow(status corev1.PodStatus) corev1.PodStatus {
 	status.Conditions = slices.Clone(status.Conditions)
 	for i := range status.Conditions {
@@ -214,12 +214,12 @@ func withoutNow(status corev1.PodStatus) corev1.PodStatus {
 	return status
 }
 
-// statusKept reports whether a condition has the status that it had.
+// statusKept reports whether the status of a condition is unchanged.
 func statusKept(before *corev1.PodStatus, c *corev1.PodCondition) bool {
 	return slices.ContainsFunc(before.Conditions, func(b corev1.PodCondition) bool { return b.Type == c.Type && b.Status == c.Status })
 }
 
-// timeSaid returns the time of a condition; zero: there is none.
+// timeSaid returns the transition time of a condition, or zero if it is missing.
 func timeSaid(conditions []corev1.PodCondition, t corev1.PodConditionType) metav1.Time {
 	for i := range conditions {
 		if conditions[i].Type == t {
@@ -229,7 +229,7 @@ func timeSaid(conditions []corev1.PodCondition, t corev1.PodConditionType) metav
 	return metav1.Time{}
 }
 
-// eachMessage changes the termination messages of a copy of the statuses.
+// eachMessage changes all termination messages, in a copy of the statuses.
 func eachMessage(s *corev1.PodStatus, change func(string) string) {
 	*s = *s.DeepCopy()
 	for _, list := range [][]corev1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses} {
@@ -243,13 +243,13 @@ func eachMessage(s *corev1.PodStatus, change func(string) string) {
 	}
 }
 
-// saidMessage reports whether a container left a message.
+// saidMessage reports whether a termination message equals message.
 func saidMessage(s *corev1.PodStatus, message string) (found bool) {
 	eachMessage(s.DeepCopy(), func(m string) string { found = found || m == message; return m })
 	return found
 }
 
-// sameMessages reports whether the statuses of containers are the same.
+// sameMessages reports whether the container statuses are equal.
 func sameMessages(a, b *corev1.PodStatus) bool {
 	return equality.Semantic.DeepEqual(a.ContainerStatuses, b.ContainerStatuses) &&
 		equality.Semantic.DeepEqual(a.InitContainerStatuses, b.InitContainerStatuses) &&

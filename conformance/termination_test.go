@@ -20,7 +20,7 @@ import (
 func TestTerminationOrder(t *testing.T) { run(t, terminationOrder) }
 func FuzzTerminationOrder(f *testing.F) { fuzz(f, terminationOrder) }
 
-// waits names, for each container, those that have to have ended before it is stopped, directly or by way of others.
+// waits has, for each container, the containers that must exit before it is stopped, directly or transitively.
 type waits map[string][]string
 
 var terminationOrder = conformance.Comparison[scene, waits]{
@@ -51,7 +51,7 @@ var terminationOrder = conformance.Comparison[scene, waits]{
 	},
 	Exceptions: []conformance.Exception[scene, waits]{{
 		Name:   "dead sidecar in between",
-		Reason: "a sidecar waits for all that started after it, where the kubelet forgets those behind one that does not run",
+		Reason: "a sidecar waits for all later containers; the kubelet does not wait for those after a sidecar that is not running",
 		When:   func(s scene) bool { return len(s.sidecars()) > 2 },
 		Want: func(s scene, _ waits) waits {
 			running, order := s.running(), map[string][]string{}
@@ -72,7 +72,7 @@ var terminationOrder = conformance.Comparison[scene, waits]{
 	}},
 }
 
-// indirect adds what others wait for, and leaves out who waits for nobody.
+// indirect adds transitive waits, and removes containers that wait for no other container.
 func indirect(order map[string][]string) waits {
 	all := waits{}
 	var follow func(of, name string)
@@ -92,7 +92,7 @@ func indirect(order map[string][]string) waits {
 	return all
 }
 
-// running names what runs.
+// running returns the names of running containers.
 func (s scene) running() (names []string) {
 	for _, c := range s.Observed.Containers {
 		if c.State == cri.ContainerRunning {
@@ -102,7 +102,7 @@ func (s scene) running() (names []string) {
 	return names
 }
 
-// sidecars names the sidecars of the spec, in order.
+// sidecars returns the names of the sidecars in the spec, in order.
 func (s scene) sidecars() (names []string) {
 	for i := range s.Pod.Spec.InitContainers {
 		if c := &s.Pod.Spec.InitContainers[i]; podutil.IsRestartableInitContainer(c) {
