@@ -24,20 +24,21 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-func TestAPIPods(t *testing.T) { apiPods.Run(t, flags.AtMost(25_000)) } // each is up to six lists
+func TestAPIPods(t *testing.T) { apiPods.Run(t, flags.AtMost(25_000)) } // each input has up to six lists
 func FuzzAPIPods(f *testing.F) { fuzz(f, apiPods) }
 
-// apiLists are what an API server lists for a node, one after the other. A version of a pod is a state of it.
+// apiLists are consecutive lists of the pods of a node from an API server. A resourceVersion identifies a state of a pod.
 type apiLists [][]*corev1.Pod
 
-// apiStep is what comes of one list: the pods that are to be run, what is new, changed and gone, and the names of mirrors.
+// apiStep is the result of one list: the desired pods, the names of added, updated and removed pods, and the names of mirror
+// pods.
 type apiStep struct {
 	Pods                  []apiPod
 	Added, Changed, Freed []types.UID
 	Mirrors               []string
 }
 
-// apiPod is what counts of a pod.
+// apiPod has the compared fields of a pod.
 type apiPod struct {
 	UID                        types.UID
 	Namespace, Name            string
@@ -49,7 +50,7 @@ type apiPod struct {
 	Status                     corev1.PodStatus
 }
 
-// apiPods compares what becomes of the lists of an API server: pkg/kubelet/config.
+// apiPods compares the updates that a sequence of API server lists causes. Source: pkg/kubelet/config.
 var apiPods = conformance.Comparison[apiLists, []apiStep]{
 	Make:    makeAPILists,
 	Kubelet: kubeletAPIPods,
@@ -126,7 +127,7 @@ func (s *apiStep) take(pod *corev1.Pod) {
 	s.Pods = append(s.Pods, apiPodOf(pod))
 }
 
-// apiPodOf returns what counts of a pod. When it was first seen does not.
+// apiPodOf returns the compared fields of a pod. It omits the time at which the pod was first seen.
 func apiPodOf(pod *corev1.Pod) apiPod {
 	annotations := map[string]string{}
 	for key, value := range pod.Annotations {
@@ -156,9 +157,8 @@ func copies(pods []*corev1.Pod) []*corev1.Pod {
 	return made
 }
 
-// makeAPILists has a few names that pods come to, change under and leave, as in an API server: whether a pod is a mirror is
-// settled when it is created, and a pod with another state has another version. Its generation changes with its spec, as it is from
-// one list to the next.
+// makeAPILists adds, changes and removes pods with a few names, by the rules of an API server: a pod never becomes a mirror
+// pod or stops being one, each state of a pod has its own resourceVersion, and the generation changes with the spec.
 func makeAPILists(c *conformance.Choices) (lists apiLists) {
 	server, listed := map[string]*corev1.Pod{}, map[string]*corev1.Pod{}
 	version := 0
@@ -185,7 +185,7 @@ func makeAPILists(c *conformance.Choices) (lists apiLists) {
 	return lists
 }
 
-// changedAPIPod returns the next state of a pod; nil: it is gone.
+// changedAPIPod returns the next state of a pod, or nil if it is removed.
 func changedAPIPod(c *conformance.Choices, before *corev1.Pod, name string, version int) *corev1.Pod {
 	if before == nil || c.OneIn(6) {
 		return newAPIPod(c, name, version)
@@ -216,7 +216,7 @@ func newAPIPod(c *conformance.Choices, name string, version int) *corev1.Pod {
 	return pod
 }
 
-// apiAnnotations returns what a user may write.
+// apiAnnotations returns annotations that a user may set.
 func apiAnnotations(c *conformance.Choices) map[string]string {
 	annotations := map[string]string{}
 	for range c.Int(4) {
@@ -226,7 +226,7 @@ func apiAnnotations(c *conformance.Choices) map[string]string {
 	return annotations
 }
 
-// changeAPIPod makes one change, and reports whether the pod is gone with it.
+// changeAPIPod changes one field of pod, and reports whether the pod is removed instead.
 func changeAPIPod(c *conformance.Choices, pod *corev1.Pod) (gone bool) {
 	switch c.Int(9) {
 	case 0:

@@ -33,10 +33,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 )
 
-// issuedPair is a certificate with its key, both PEM.
+// issuedPair is a certificate with its key, both in PEM.
 type issuedPair struct{ cert, key []byte }
 
-// certPairs are certificates 0 to 3, of which the last has expired.
+// certPairs are the certificates 0 to 3. Certificate 3 has expired.
 var certPairs = sync.OnceValue(func() (all []issuedPair) {
 	for i, key := range []crypto.Signer{certKeys()[0], certKeys()[1], certKeys()[2], certKeys()[0]} {
 		template := &x509.Certificate{
@@ -62,29 +62,29 @@ var certPairs = sync.OnceValue(func() (all []issuedPair) {
 	return all
 })
 
-// What is done to a store.
+// Operations on a store or its directory.
 const (
-	opUpdate    = "update" // which succeeds, as far as the certificate goes
+	opUpdate    = "update" // with a matching key
 	opWrong     = "update with another key"
 	opReopen    = "open again"
-	opGone      = "current is removed"
-	opKilled    = "killed before current was renamed"
-	opLeftover  = "killed before current was removed"
-	opDangling  = "current leads nowhere"
-	opPlain     = "current is a plain file"
-	opBroken    = "current is broken"
-	opUpdated   = "updated is a plain file"
-	opPairFiles = "there are files .crt and .key"
-	opGiven     = "there are configured files"
+	opGone      = "remove current"
+	opKilled    = "kill before the rename of updated to current"
+	opLeftover  = "kill before the removal of current"
+	opDangling  = "dangling current"
+	opPlain     = "current is a regular file"
+	opBroken    = "current has no key"
+	opUpdated   = "updated is a regular file"
+	opPairFiles = "files .crt and .key exist"
+	opGiven     = "configured files exist"
 )
 
-// storeOp is one thing that is done, with a certificate.
+// storeOp is an operation with a certificate.
 type storeOp struct {
 	Do   string
 	With int
 }
 
-// What a store of files has after each update, and after what processes leave that were killed; and what it reads.
+// Both stores have the same content after each update, restart, and file operation of a killed or foreign process.
 func TestCertStores(t *testing.T) { certStores.Run(t, flags.AtMost(2_000)) }
 
 var certStores = conformance.Comparison[[]storeOp, []string]{
@@ -94,7 +94,7 @@ var certStores = conformance.Comparison[[]storeOp, []string]{
 			op := storeOp{conformance.Pick(c, opUpdate, opUpdate, opReopen, opGone, opKilled, opLeftover, opDangling, opPlain, opBroken, opUpdated,
 				opPairFiles, opGiven, opWrong), c.Int(4)}
 			if op.Do == opUpdate || op.Do == opWrong {
-				if updates++; updates > 5 { // more in a second are refused by ours
+				if updates++; updates > 5 { // our store refuses more than five updates in a second
 					continue
 				}
 			}
@@ -118,7 +118,7 @@ var certStores = conformance.Comparison[[]storeOp, []string]{
 	},
 	Exceptions: []conformance.Exception[[]storeOp, []string]{{
 		Name:   "an update that is refused in the second of another",
-		Reason: "the kubelet writes to the file that is current before it looks at what it writes",
+		Reason: "the kubelet overwrites the current file before it checks the key",
 		When: func(in []storeOp) bool {
 			updated := false
 			for _, op := range in {
@@ -131,7 +131,7 @@ var certStores = conformance.Comparison[[]storeOp, []string]{
 		},
 	}, {
 		Name:   "an update that cannot be, in the second of another",
-		Reason: "the kubelet writes to the file that updated leads to, or was to lead to, before it finds a file in the place of a link",
+		Reason: "the kubelet writes to the target of updated, before it detects a regular file in place of a link",
 		When: func(in []storeOp) bool {
 			updated, plain := false, false
 			for _, op := range in {
@@ -146,14 +146,14 @@ var certStores = conformance.Comparison[[]storeOp, []string]{
 	}},
 }
 
-// storeOfFiles is a store of either.
+// storeOfFiles is implemented by both stores.
 type storeOfFiles interface {
 	Current() (*tls.Certificate, error)
 	Update(cert, key []byte) (*tls.Certificate, error)
 	CurrentPath() string
 }
 
-// playStore does all of it in a directory of its own, and describes what is there after each.
+// playStore executes ops in a new directory, and describes the directory after each.
 func playStore(ops []storeOp, open func(dir string) (storeOfFiles, error)) (told []string) {
 	dir, err := os.MkdirTemp("", "conformance")
 	if err != nil {
@@ -182,7 +182,7 @@ func playStore(ops []storeOp, open func(dir string) (storeOfFiles, error)) (told
 	return told
 }
 
-// disturb does to a directory what others do. What cannot be done is left.
+// disturb simulates a killed or foreign process in the directory. It ignores errors.
 func disturb(dir string, op storeOp) {
 	current, updated := filepath.Join(dir, "kubelet-client-current.pem"), filepath.Join(dir, "kubelet-client-updated.pem")
 	pair := certPairs()[op.With]
@@ -217,14 +217,14 @@ func disturb(dir string, op storeOp) {
 	}
 }
 
-// dated is the name of a file that an update has written.
+// dated matches the name of a file that an update has written.
 var dated = regexp.MustCompile(`^kubelet-client-\d{4}(-\d\d){5}(-\d)?\.pem$`)
 
-// describeStore says what a store reads, and what the links are and lead to.
+// describeStore describes the certificate that the store reads, and the links and their targets.
 func describeStore(did, dir string, store storeOfFiles, err error) string {
 	told := []string{did}
 	if err != nil {
-		return did + ": it cannot be opened"
+		return did + ": open failed"
 	}
 	pair, err := store.Current()
 	switch _, none := errors.AsType[*clientgo.NoCertKeyError](err); {
@@ -240,7 +240,7 @@ func describeStore(did, dir string, store storeOfFiles, err error) string {
 		info, err := os.Lstat(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			told = append(told, name+" is not there")
+			told = append(told, name+" is missing")
 		case err != nil:
 			told = append(told, err.Error())
 		case info.Mode().IsRegular():
@@ -262,7 +262,7 @@ func describeStore(did, dir string, store storeOfFiles, err error) string {
 	return strings.Join(told, "; ")
 }
 
-// Which kubeconfigs an agent uses, and for which it begins with its bootstrap credentials.
+// Both sides agree on the kubeconfigs that they use instead of bootstrap credentials.
 func TestCertKubeconfigs(t *testing.T) { certKubeconfigs.Run(t, flags.AtMost(5_000)) }
 
 var certKubeconfigs = conformance.Comparison[map[string]string, bool]{
@@ -278,7 +278,7 @@ var certKubeconfigs = conformance.Comparison[map[string]string, bool]{
 	},
 	Exceptions: []conformance.Exception[map[string]string, bool]{{
 		Name:   "a key in a file that does not fit the certificate",
-		Reason: "the kubelet does not look at the key, and then does not start; ours begins with the bootstrap credentials",
+		Reason: "the kubelet does not check the key, and then fails to start; ours uses the bootstrap credentials",
 		When: func(in map[string]string) bool {
 			for _, files := range [][2]string{{"one.pem", "one.pem"}, {"tls.crt", "tls.key"}} {
 				if _, there := in[files[0]]; there {
@@ -292,7 +292,7 @@ var certKubeconfigs = conformance.Comparison[map[string]string, bool]{
 	}},
 }
 
-// makeKubeconfig makes a kubeconfig, and files beside it, by name.
+// makeKubeconfig returns a kubeconfig and the files that it names, by name.
 func makeKubeconfig(c *conformance.Choices) map[string]string {
 	files := map[string]string{}
 	pair := certPairs()[c.Int(4)]
@@ -337,7 +337,7 @@ func makeKubeconfig(c *conformance.Choices) map[string]string {
 
 func encode64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-// withKubeconfig writes files into a directory.
+// withKubeconfig writes files to a new directory, and returns the result of f for the kubeconfig.
 func withKubeconfig(in map[string]string, f func(path string) bool) bool {
 	dir, err := os.MkdirTemp("", "conformance")
 	if err != nil {

@@ -30,7 +30,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/certrequest"
 )
 
-// What a serving certificate is for, of generated addresses of a node.
+// Both sides request the same names in a serving certificate, for generated node addresses.
 func TestCertTemplates(t *testing.T) { certTemplates.Run(t, flags) }
 
 var certTemplates = conformance.Comparison[[]corev1.NodeAddress, []string]{
@@ -61,7 +61,7 @@ var certTemplates = conformance.Comparison[[]corev1.NodeAddress, []string]{
 	},
 	Exceptions: []conformance.Exception[[]corev1.NodeAddress, []string]{{
 		Name:   "an address that is written in two ways",
-		Reason: "it is one address, which the kubelet asks for twice",
+		Reason: "it is one address, but the kubelet requests it twice",
 		When: func(in []corev1.NodeAddress) bool {
 			for i, a := range in {
 				for _, b := range in[:i] {
@@ -85,7 +85,7 @@ var certTemplates = conformance.Comparison[[]corev1.NodeAddress, []string]{
 	}},
 }
 
-// plainIP is an address of makeAddresses without zeros that it begins with.
+// plainIP returns an address of makeAddresses without leading zeros.
 func plainIP(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(s, "010.", "10."), "00.", "0.")
 }
@@ -101,14 +101,14 @@ func makeAddresses(c *conformance.Choices) (all []corev1.NodeAddress) {
 	return all
 }
 
-// signed is a key and what is asked for it.
+// signed has a key and the requested subject.
 type signed struct {
-	Key  int // of certKeys
+	Key  int // index in certKeys
 	Name string
 	Orgs []string
 }
 
-// certKeys are made once: what is compared does not depend on how they are made.
+// certKeys are created once, because the results do not depend on the key values.
 var certKeys = sync.OnceValue(func() (keys []crypto.Signer) {
 	for _, curve := range []elliptic.Curve{elliptic.P256(), elliptic.P256(), elliptic.P384()} {
 		key, err := ecdsa.GenerateKey(curve, rand.Reader)
@@ -124,7 +124,7 @@ var certKeys = sync.OnceValue(func() (keys []crypto.Signer) {
 	return append(keys, key)
 })
 
-// The names of requests, by which an agent that was restarted finds them.
+// The names of certificate signing requests, by which a restarted agent finds its request.
 func TestCertRequestNames(t *testing.T) { certRequestNames.Run(t, flags) }
 
 var certRequestNames = conformance.Comparison[signed, string]{
@@ -137,7 +137,7 @@ var certRequestNames = conformance.Comparison[signed, string]{
 	},
 	Kubelet: func(in signed) string {
 		usages := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
-		if _, ok := certKeys()[in.Key].(*rsa.PrivateKey); ok { // as requestNodeCertificate has them
+		if _, ok := certKeys()[in.Key].(*rsa.PrivateKey); ok { // as in requestNodeCertificate
 			usages = append(usages, certificatesv1.UsageKeyEncipherment)
 		}
 		name, err := bootstrap.ConformanceName(certKeys()[in.Key].Public(), &pkix.Name{CommonName: in.Name, Organization: in.Orgs}, usages)
@@ -149,15 +149,15 @@ var certRequestNames = conformance.Comparison[signed, string]{
 	},
 }
 
-// due is a certificate, what is asked for, and a time.
+// due has a certificate, the template of the next one, and the current time.
 type due struct {
 	None, Force   bool
 	Leaf          *x509.Certificate
-	Org, DNS, IPs []string // of the template
+	Org, DNS, IPs []string // fields of the template
 	Now           time.Time
 }
 
-// When a certificate is replaced: at once, or at which part of its time.
+// Both sides replace a certificate at the same time: at once, or after the same fraction of its lifetime.
 func TestCertDeadlines(t *testing.T) { certDeadlines.Run(t, flags) }
 
 var certDeadlines = conformance.Comparison[due, string]{
@@ -168,19 +168,19 @@ var certDeadlines = conformance.Comparison[due, string]{
 			template.IPAddresses = append(template.IPAddresses, net.ParseIP(ip))
 		}
 		pair := &tls.Certificate{Leaf: in.Leaf}
-		if in.None || in.Now.After(in.Leaf.NotAfter) { // as getCurrentCertificateOrBootstrap has it, which takes no time
+		if in.None || in.Now.After(in.Leaf.NotAfter) { // as in getCurrentCertificateOrBootstrap
 			pair = nil
 		}
 		at := clientgo.ConformanceDeadline(pair, template, in.Force || pair == nil, in.Now)
 		if at.Equal(in.Now) {
 			return "at once"
 		}
-		// What it has drawn follows from what has come of it.
+		// Compute the random number that the kubelet has drawn from its result.
 		total := in.Leaf.NotAfter.Sub(in.Leaf.NotBefore)
 		drawn := (at.Sub(in.Leaf.NotBefore) - total + time.Duration(0.3*float64(total))).Seconds() / (0.2 * total.Seconds())
 		ours := certrequest.RotationDeadline(in.Leaf.NotBefore, in.Leaf.NotAfter, drawn)
 		if off := ours.Sub(at).Abs(); drawn < -1e-9 || drawn >= 1 || off > time.Microsecond {
-			return fmt.Sprintf("at %v, where %v was drawn, which is %v off", at, drawn, off)
+			return fmt.Sprintf("deadline %v implies the random number %v, and differs by %v from ours", at, drawn, off)
 		}
 		return inTime(certrequest.RotationDeadline(in.Leaf.NotBefore, in.Leaf.NotAfter, 0), in.Now)
 	},
@@ -196,10 +196,10 @@ var certDeadlines = conformance.Comparison[due, string]{
 		}
 		for end := in.Now.Add(3000 * time.Hour); action.Verb == certrequest.Wait && in.Now.Before(end); {
 			if !action.Wake.After(in.Now) {
-				return "a tight loop"
+				return "no pause before the next check"
 			}
 			if d := certrequest.RotationDeadline(in.Leaf.NotBefore, in.Leaf.NotAfter, 0); d.Sub(in.Now) > time.Minute {
-				in.Now = d.Add(-time.Second) // what is between is only looks at the clock
+				in.Now = d.Add(-time.Second) // skip the checks without action
 			} else {
 				in.Now = action.Wake
 			}
@@ -209,7 +209,7 @@ var certDeadlines = conformance.Comparison[due, string]{
 	},
 }
 
-// makeDue makes a certificate of a few hours, and a time that is not in its first or last second.
+// makeDue returns a certificate of some hours, and a time outside of its first and last second.
 func makeDue(c *conformance.Choices) (in due) {
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	total := time.Duration(1+c.Int(100)) * time.Hour
@@ -229,7 +229,7 @@ func makeDue(c *conformance.Choices) (in due) {
 	return in
 }
 
-// subsets returns two sets of names, the first of which mostly is in the second.
+// subsets returns two sets of names. Most of the first are also in the second.
 func subsets(c *conformance.Choices, names ...string) (some, more []string) {
 	for _, name := range names {
 		switch c.Int(6) {

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/cni"
 )
 
-// cniPlain are contents of files that both load alike: as lists, and as single plugins.
+// cniPlain are contents of configuration files that both sides load with the same result, as lists and as single plugins.
 var cniPlain = []string{
 	`{"name":"N","cniVersion":"1.0.0","plugins":[{"type":"bridge","x":{"y":[1]}},{"type":"portmap","capabilities":{"portMappings":true}}]}`,
 	`{"name":"N","plugins":[{"type":"bridge"}]}`,
@@ -27,7 +27,7 @@ var cniPlain = []string{
 	`{"name":"N","type":"bridge","capabilities":{"bandwidth":false}}`,
 }
 
-// cniBad are contents that neither loads.
+// cniBad are invalid contents.
 var cniBad = []string{
 	``, `{`, `[]`, `"x"`, `null`, `{}`, `{"name":"N"}`, `{"name":"N","plugins":[]}`, `{"name":"N","plugins":[{}]}`, `{"name":"N","plugins":[null]}`,
 	`{"name":1,"plugins":[{"type":"bridge"}]}`, `{"name":"N","cniVersions":["x"],"plugins":[{"type":"bridge"}]}`,
@@ -35,7 +35,7 @@ var cniBad = []string{
 	`{"name":"N","plugins":[{"type":"bridge","capabilities":{"x":"y"}}]}`,
 }
 
-// cniLoaded is what a side has loaded: a line for each network, or an error.
+// cniLoaded is the result of a load: a line for each network, or an error.
 type cniLoaded struct {
 	networks []string
 	failed   bool
@@ -48,7 +48,7 @@ func (l cniLoaded) String() string {
 	return strings.Join(l.networks, "; ")
 }
 
-// cniTheirs loads a directory by go-cni: the first file, or all.
+// cniTheirs loads the first file of a directory, or all, by go-cni.
 func cniTheirs(t *testing.T, dir string, all bool) cniLoaded {
 	c, err := gocni.New(gocni.WithPluginConfDir(dir), gocni.WithPluginDir([]string{dir}))
 	if err != nil {
@@ -72,7 +72,7 @@ func cniTheirs(t *testing.T, dir string, all bool) cniLoaded {
 	return loaded
 }
 
-// cniOurs loads a directory by package cni. It fails where there is no network, or a problem if strict.
+// cniOurs loads a directory by package cni. It fails if there is no network, or if strict is set and there is a problem.
 func cniOurs(dir string, all, strict bool) cniLoaded {
 	c := cni.NewDir(dir).Load()
 	count := 1
@@ -94,7 +94,7 @@ func cniOurs(dir string, all, strict bool) cniLoaded {
 	return loaded
 }
 
-// TestCNIFiles compares which files of a directory are loaded, and as what, with containerd's go-cni.
+// TestCNIFiles compares the networks that package cni and containerd's go-cni load from a directory.
 func TestCNIFiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	root := t.TempDir()
@@ -105,7 +105,7 @@ func TestCNIFiles(t *testing.T) {
 		cniWrite(t, dir, files)
 		for _, all := range []bool{true, false} {
 			theirs, ours := cniTheirs(t, dir, all), cniOurs(dir, all, all)
-			if theirs.failed && !all { // their first file is bad, and ours is the next
+			if theirs.failed && !all { // theirs fails at an invalid first file, ours continues with the next file
 				continue
 			}
 			if theirs.String() != ours.String() {
@@ -121,14 +121,14 @@ func TestCNIFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d loads alike, %d fail", loaded, failed)
+	t.Logf("%d directories load with the same result, %d fail", loaded, failed)
 	if loaded < 500 || failed < 500 {
-		t.Error("there are too few of one kind")
+		t.Error("too few inputs of one kind")
 	}
 	testCNIDifferences(t, root)
 }
 
-// cniRandom returns files of a directory, most of them good.
+// cniRandom returns the files of a directory, most of them valid.
 func cniRandom(rng *rand.Rand) map[string]string {
 	files := map[string]string{}
 	for i := range rng.IntN(5) {
@@ -162,7 +162,7 @@ func cniWrite(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// testCNIDifferences has the directories that are loaded in different ways on purpose.
+// testCNIDifferences compares the intended differences.
 func testCNIDifferences(t *testing.T, root string) {
 	const good = `{"name":"good","cniVersion":"1.0.0","plugins":[{"type":"bridge"}]}`
 	for _, d := range []struct {
@@ -171,23 +171,23 @@ func testCNIDifferences(t *testing.T, root string) {
 		theirs, ours string
 	}{
 		{
-			Name: "a bad file hides no good one", Reason: "a half-written file must not stop a node",
+			Name: "a bad file hides no good one", Reason: "an incomplete file must not stop the node",
 			files: []string{`{`, good}, theirs: "fails", ours: "good 1.0.0 bridge eth0",
 		},
 		{
-			Name: "a name that no ADD takes", Reason: "an error at the file is better than one at each pod",
+			Name: "a name that no ADD takes", Reason: "an error for the file is better than an error for each pod",
 			files: []string{`{"name":"a/b","plugins":[{"type":"bridge"}]}`, good}, theirs: "a/b  bridge eth0; good 1.0.0 bridge eth1", ours: "good 1.0.0 bridge eth0",
 		},
 		{
-			Name: "an unknown version", Reason: "the same",
+			Name: "an unknown version", Reason: "an error for the file is better than an error for each pod",
 			files: []string{`{"name":"new","cniVersion":"9.0.0","plugins":[{"type":"bridge"}]}`, good}, theirs: "new 9.0.0 bridge eth0; good 1.0.0 bridge eth1", ours: "good 1.0.0 bridge eth0",
 		},
 		{
-			Name: "a plugin type that is no file name", Reason: "the same",
+			Name: "a plugin type that is no file name", Reason: "an error for the file is better than an error for each pod",
 			files: []string{`{"name":"path","plugins":[{"type":"../bridge"}]}`, good}, theirs: "path  ../bridge eth0; good 1.0.0 bridge eth1", ours: "good 1.0.0 bridge eth0",
 		},
 		{
-			Name: "a name twice", Reason: "results are kept by the name, and the second attachment would overwrite the first",
+			Name: "a name twice", Reason: "results are stored by network name, and the second attachment would overwrite the first",
 			files: []string{good, good}, theirs: "good 1.0.0 bridge eth0; good 1.0.0 bridge eth1", ours: "good 1.0.0 bridge eth0",
 		},
 	} {
@@ -200,7 +200,7 @@ func testCNIDifferences(t *testing.T, root string) {
 			cniWrite(t, dir, files)
 			got := []string{cniTheirs(t, dir, true).String(), cniOurs(dir, true, false).String()}
 			if want := []string{d.theirs, d.ours}; !slices.Equal(got, want) {
-				t.Errorf("%s: go-cni and ours are %q, want %q", d.Reason, got, want)
+				t.Errorf("%s: go-cni and ours load %q, want %q", d.Reason, got, want)
 			}
 		})
 	}

@@ -16,7 +16,7 @@ import (
 
 func TestLogContainer(t *testing.T) { run(t, logContainer) }
 
-// loggedContainer is a container of which somebody wants to see the log.
+// loggedContainer is a request for the log of a container.
 type loggedContainer struct {
 	Status   corev1.PodStatus
 	Name     string

@@ -26,8 +26,8 @@
 // restart of all containers is complete, and nodeagent plans for the pod. The report has the input as lines for a scenario of
 // package lifecycle.
 //
-// Probers run against real servers and commands. A case in which they differ says so by name, and fails when they do not differ
-// any more. Lifecycle hooks run against real servers and a runtime behind a socket, whose recorded calls are compared, with the
+// Probers run against real servers and commands. A case with an intended difference names its reason, and fails if both sides
+// agree. Lifecycle hooks run against real servers and a runtime behind a socket, whose recorded calls are compared, with the
 // container statuses. Pods with preStop hooks are terminated in virtual time, by the kubelet's manager and by a Reconciler.
 //
 // Volume payloads, directory trees and subPaths are written to disk twice, and the results on disk are compared. Volumes with

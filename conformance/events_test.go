@@ -22,13 +22,13 @@ import (
 func TestEventCorrelation(t *testing.T) { correlations.Run(t, flags.AtMost(100_000)) }
 func FuzzEventCorrelation(f *testing.F) { fuzz(f, correlations) }
 
-// happened is an event, some time after the one before.
+// happened is an event, and the time since the previous event.
 type happened struct {
 	Event *corev1.Event
 	After time.Duration
 }
 
-// correlations compares what becomes of a series of events.
+// correlations compares the API requests that a series of events causes.
 var correlations = conformance.Comparison[[]happened, []string]{
 	Make: makeEvents,
 	Kubelet: func(in []happened) (out []string) {
@@ -63,7 +63,7 @@ var correlations = conformance.Comparison[[]happened, []string]{
 	},
 	Exceptions: []conformance.Exception[[]happened, []string]{{
 		Name:   "known message after the tenth",
-		Reason: "once there were ten messages, the first nine are still recorded each on its own; client-go forgets one of them, any one",
+		Reason: "after ten messages, each of the first nine is still recorded as its own event; client-go forgets one of them at random",
 		When: func(in []happened) bool {
 			seen, repeated := map[string]bool{}, false
 			for _, h := range in {
@@ -77,7 +77,7 @@ var correlations = conformance.Comparison[[]happened, []string]{
 
 var eventsBegin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// eventAt returns an event as a recorder makes it at a time.
+// eventAt returns e with the name and the times that a recorder sets at now.
 func eventAt(e *corev1.Event, now time.Time) *corev1.Event {
 	out := e.DeepCopy()
 	out.Name = fmt.Sprintf("%s.%x", e.InvolvedObject.Name, now.UnixNano())
@@ -85,7 +85,7 @@ func eventAt(e *corev1.Event, now time.Time) *corev1.Event {
 	return out
 }
 
-// recordedAs is what the API server is asked for.
+// recordedAs describes the request to the API server.
 func recordedAs(e *corev1.Event, patch []byte) string {
 	if patch != nil {
 		return "patch " + e.Name + " " + string(patch)
@@ -93,9 +93,9 @@ func recordedAs(e *corev1.Event, patch []byte) string {
 	return "create " + string(jsonOf(e))
 }
 
-// makeEvents returns events of a few pods: most of them either repeat a message, or have one of their own.
+// makeEvents returns events of a few pods. Most inputs either repeat messages, or have a new one in each event.
 func makeEvents(c *conformance.Choices) (out []happened) {
-	repeats := conformance.Pick(c, 1, 1, 1, 0, 0, 0, 8) // one in so many repeats a message; 0: none does
+	repeats := conformance.Pick(c, 1, 1, 1, 0, 0, 0, 8) // one in repeats events repeats a message; 0: none
 	for i := range 5 + c.Int(30) {
 		message := fmt.Sprint("message ", i)
 		if repeats > 0 && c.OneIn(repeats) {
@@ -116,7 +116,7 @@ func makeEvents(c *conformance.Choices) (out []happened) {
 				ReportingController: "kubelet", ReportingInstance: "n1",
 			},
 		})
-		if repeats > 1 { // all of one kind and at once, so that there is a tenth
+		if repeats > 1 { // one pod and reason, without pauses, so that there are ten messages
 			h := &out[len(out)-1]
 			h.After, h.Event.InvolvedObject.Name, h.Event.InvolvedObject.UID = 0, "web", "web"
 			h.Event.Type, h.Event.Reason, h.Event.Source.Host = corev1.EventTypeWarning, "Failed", ""

@@ -19,13 +19,13 @@ import (
 	"github.com/seed81659283/nodeagent/eviction/podevict"
 )
 
-// TestEvictionSpeed ranks 10,000 pods, making candidates of them included, on the same pods and the same summary.
+// TestEvictionSpeed ranks 10,000 pods of one summary on both sides. The time includes the creation of the candidates.
 func TestEvictionSpeed(t *testing.T) {
 	if !*speed {
 		t.Skip("without -speed")
 	}
-	// The kubelet's order for process IDs is mostly one of priorities, which it reads without any statistics; candidates have all
-	// numbers for all signals.
+	// No minimum for process IDs: the kubelet compares mostly priorities and reads no statistics, while candidates have all
+	// statistics.
 	faster := map[eviction.Signal]float64{eviction.MemoryAvailable: 10, eviction.NodeFSAvailable: 10, eviction.NodeFSInodesFree: 10}
 	var pods []*corev1.Pod
 	summary := &statsapi.Summary{}
@@ -56,7 +56,7 @@ func TestEvictionSpeed(t *testing.T) {
 		times := float64(kubelet) / float64(ours)
 		fmt.Printf("rank 10,000 pods for %-20s kubelet %v, ours %v, %.1fx\n", signal, kubelet, ours, times)
 		if times < faster[signal] {
-			t.Errorf("%s: %.1f times as fast as the kubelet's, not %v", signal, times, faster[signal])
+			t.Errorf("%s: %.1f times as fast as the kubelet's, want at least %v", signal, times, faster[signal])
 		}
 	}
 }

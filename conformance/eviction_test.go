@@ -67,7 +67,7 @@ func (s settings) any(such func(text string) bool) bool {
 	return false
 }
 
-// kubeletAmount is a value of the kubelet as text: an amount is rounded up and cut off as ours are.
+// kubeletAmount formats a threshold value of the kubelet. It rounds a quantity as package eviction does.
 func kubeletAmount(v evictionapi.ThresholdValue) string {
 	switch {
 	case v.Quantity != nil:
@@ -86,13 +86,13 @@ func ourAmount(v eviction.Amount) string {
 	return fmt.Sprint(v.Absolute)
 }
 
-// refusedAs are settings that are refused, or the thresholds that they make.
+// refusedAs has the thresholds of settings, or reports that the settings are invalid.
 type refusedAs struct {
 	Refused    bool
 	Thresholds []string
 }
 
-// digitless reports whether a quantity has no digit, or a sign and a dot at its start.
+// digitless reports whether a quantity has no digit.
 func digitless(text string) bool { return !strings.ContainsAny(text, "0123456789") }
 
 var thresholdConfig = conformance.Comparison[settings, refusedAs]{
@@ -100,7 +100,7 @@ var thresholdConfig = conformance.Comparison[settings, refusedAs]{
 		sound := !c.OneIn(2)
 		s.Hard, s.Soft, s.Grace, s.Reclaim = conformance.EvictionSettings(c, sound, evictionSignals)
 		s.EnforcePods = c.OneIn(2)
-		if sound && c.OneIn(8) { // one odd value among good ones
+		if sound && c.OneIn(8) { // one odd value among valid ones
 			s.Reclaim["memory.available"] = conformance.Pick(c, "Inf%", ".", "NaN%", "0x1p3%", "1e3")
 		}
 		return s
@@ -129,12 +129,12 @@ var thresholdConfig = conformance.Comparison[settings, refusedAs]{
 	},
 	Exceptions: []conformance.Exception[settings, refusedAs]{
 		{
-			Name: "NaN", Reason: "NaN% is no percentage; in the kubelet it is a threshold that is never met",
+			Name: "NaN", Reason: "NaN% is invalid; in the kubelet it is a threshold that is never met",
 			When: func(s settings) bool { return s.any(func(text string) bool { return strings.HasPrefix(text, "NaN") }) },
 			Want: func(settings, refusedAs) refusedAs { return refusedAs{Refused: true} },
 		},
 		{
-			Name: "infinity", Reason: "an infinite minimum reclaim is refused; in the kubelet it overflows",
+			Name: "infinity", Reason: "an infinite minimum reclaim is invalid; in the kubelet it overflows",
 			When: func(s settings) bool {
 				for _, text := range s.Reclaim {
 					if strings.HasPrefix(text, "Inf") {
@@ -146,19 +146,19 @@ var thresholdConfig = conformance.Comparison[settings, refusedAs]{
 			Want: func(settings, refusedAs) refusedAs { return refusedAs{Refused: true} },
 		},
 		{
-			Name: "no digit", Reason: "a quantity without a digit is refused; in the kubelet it is zero, which a minimum reclaim may be",
+			Name: "no digit", Reason: "a quantity without a digit is invalid; in the kubelet it is zero, which is valid for a minimum reclaim",
 			When: func(s settings) bool { return s.any(digitless) },
 			Want: func(settings, refusedAs) refusedAs { return refusedAs{Refused: true} },
 		},
 	},
 }
 
-// diskLayout is what the kubelet knows of a layout.
+// diskLayout returns the kubelet's description of a layout.
 func diskLayout(l eviction.Layout) (dedicated, split bool) {
 	return l != eviction.SingleFS, l == eviction.SplitFS
 }
 
-// node is a node with some pods.
+// node has the pods of a node and their statistics.
 type node struct {
 	Layout  eviction.Layout
 	Signal  string
@@ -183,7 +183,7 @@ func makeRanked(c *conformance.Choices) (n node) {
 	return n
 }
 
-// huge reports whether a pod has a number of processes that is none.
+// huge reports whether a pod has a number of processes beyond an int64.
 func (n node) huge() bool {
 	for _, s := range n.Summary.Pods {
 		if p := s.ProcessStats; p != nil && p.ProcessCount != nil && *p.ProcessCount >= 1<<63 {
@@ -193,7 +193,7 @@ func (n node) huge() bool {
 	return false
 }
 
-// evictionRank compares which of each two pods goes first: neither sort says what becomes of equal ones.
+// evictionRank compares the order of all pairs of pods. The order of equal pods is undefined.
 var evictionRank = conformance.Comparison[node, []string]{
 	Make: makeRanked,
 	Kubelet: func(n node) (out []string) {
@@ -208,17 +208,17 @@ var evictionRank = conformance.Comparison[node, []string]{
 		ranker := eviction.NewRanker(eviction.RankOptions{Layout: n.Layout, IgnoreSwap: true})
 		return n.pairs(func(a, b *corev1.Pod) bool {
 			list, _ := podevict.Candidates([]*corev1.Pod{a, b}, &n.Summary, podevict.Options{Layout: n.Layout})
-			list[0].UID, list[1].UID = "second", "first" // for pods that are equal
+			list[0].UID, list[1].UID = "second", "first" // for the order of equal pods
 			return ranker.Rank(eviction.Signal(n.Signal), list)[0].UID == "second"
 		})
 	},
 	Exceptions: []conformance.Exception[node, []string]{{
-		Name: "numbers beyond 2^63-1", Reason: "such a number of processes is left out; in the kubelet the difference of two numbers wraps around",
+		Name: "numbers beyond 2^63-1", Reason: "such a number of processes counts as unknown; in the kubelet the difference of two numbers wraps around",
 		When: func(n node) bool { return n.Signal == "pid.available" && n.huge() },
 	}},
 }
 
-// pairs says which pods go before which others.
+// pairs returns the ordered pairs of pods.
 func (n node) pairs(before func(a, b *corev1.Pod) bool) (out []string) {
 	for _, a := range n.Pods {
 		for _, b := range n.Pods {
@@ -230,7 +230,7 @@ func (n node) pairs(before func(a, b *corev1.Pod) bool) (out []string) {
 	return out
 }
 
-// applicant is a pod that asks to run on a node with conditions.
+// applicant is a pod to admit on a node with conditions.
 type applicant struct {
 	Pod        *corev1.Pod
 	Conditions []eviction.Condition
@@ -269,7 +269,7 @@ var evictionAdmission = conformance.Comparison[applicant, answer]{
 	},
 }
 
-// preemptor is a pod that does not fit beside others.
+// preemptor is a pod that does not fit on the node, and the missing resources.
 type preemptor struct {
 	Pod    *corev1.Pod
 	Others []*corev1.Pod
@@ -308,7 +308,7 @@ var preempt = conformance.Comparison[preemptor, answer]{
 	},
 	Ours: func(p preemptor) answer { return chosenPods(podevict.Preempt(p.Pod, p.Others, p.Short)) },
 	Exceptions: []conformance.Exception[preemptor, answer]{{
-		Name: "requests beyond 2^63-1", Reason: "such a request is the largest number, where the kubelet's is zero or wraps around",
+		Name: "requests beyond 2^63-1", Reason: "such a request is the largest number; the kubelet's is zero or wraps around",
 		When: func(p preemptor) bool {
 			return slices.ContainsFunc(p.Others, func(pod *corev1.Pod) bool {
 				return anyAmount(pod, func(_ corev1.ResourceName, q resource.Quantity) bool { return beyond(q, 1000) || q.Sign() < 0 })

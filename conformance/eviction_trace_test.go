@@ -32,26 +32,26 @@ func TestEvictionTrace(t *testing.T) {
 
 func FuzzEvictionTrace(f *testing.F) { fuzz(f, evictionTrace) }
 
-// trace is what happens to a node.
+// trace is the configuration and the history of a node.
 type trace struct {
 	Settings     settings
 	Layout       eviction.Layout
-	MaxGrace     int64 // seconds
+	MaxGrace     int64 // in seconds
 	LocalStorage bool
 	Pods         []*corev1.Pod
 	Passes       []traceStep
 }
 
-// traceStep is what the node is like at a pass. A reclaim changes it.
+// traceStep is the state of the node at a pass, and after a reclaim in this pass.
 type traceStep struct {
-	After   time.Duration // the pass before
+	After   time.Duration // since the previous pass
 	Summary *statsapi.Summary
-	Reclaim *statsapi.Summary // the summary after a reclaim
-	Helps   bool              // the reclaim ends all pressure on disks; the trace ends with a reclaim that helps
-	Rest    bool              // something else is still short then
+	Reclaim *statsapi.Summary // summary after a reclaim
+	Helps   bool              // the reclaim ends all disk pressure; it also ends the trace
+	Rest    bool              // memory stays short after the reclaim
 }
 
-// tracePass is what was done in a pass.
+// tracePass has the actions of a pass.
 type tracePass struct {
 	Conditions []string
 	Starved    []string
@@ -63,14 +63,14 @@ var traceStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func makeTrace(c *conformance.Choices) (t trace) {
 	t.Settings.Hard, t.Settings.Soft, t.Settings.Grace, t.Settings.Reclaim = conformance.EvictionSettings(c, true, evictionSignals)
-	for _, m := range []map[string]string{t.Settings.Hard, t.Settings.Soft} { // those of containerfs follow from others
+	for _, m := range []map[string]string{t.Settings.Hard, t.Settings.Soft} { // the kubelet derives thresholds of containerfs
 		maps.DeleteFunc(m, func(key, _ string) bool { return strings.HasPrefix(key, "containerfs") })
 	}
 	t.Settings.EnforcePods = c.OneIn(2)
 	t.Layout = eviction.Layout(c.Int(3))
 	t.MaxGrace = conformance.Pick[int64](c, 0, 20, -1, 60)
 	t.LocalStorage = c.OneIn(3)
-	without := map[string]bool{} // signals that nothing is measured of
+	without := map[string]bool{} // signals without measurements
 	for _, s := range evictionSignals {
 		without[s] = c.OneIn(8)
 	}
@@ -80,7 +80,7 @@ func makeTrace(c *conformance.Choices) (t trace) {
 		pod, s := conformance.EvictionPod(c, i)
 		if s == nil {
 			if measured {
-				continue // two pods that were not measured are equal
+				continue // two pods without statistics are equal
 			}
 			measured = true
 		} else {
@@ -94,7 +94,7 @@ func makeTrace(c *conformance.Choices) (t trace) {
 		step := traceStep{After: time.Duration(1+c.Int(40)) * time.Second}
 		now = now.Add(step.After)
 		if !c.OneIn(6) {
-			at = now // otherwise the numbers are those of the pass before
+			at = now // otherwise the times are those of the previous pass
 		}
 		short := conformance.Pick(c, "", "memory", "disk", "pid", "memory disk", "memory disk pid")
 		step.Summary = nodeSummary(c, short, at, timeless, without)
@@ -115,7 +115,7 @@ func makeTrace(c *conformance.Choices) (t trace) {
 	return t
 }
 
-// distinct makes process counts of pods different.
+// distinct makes the process counts of pods different.
 func distinct(s *statsapi.PodStats, i int) *statsapi.PodStats {
 	n := uint64(i)
 	if s.ProcessStats != nil && s.ProcessStats.ProcessCount != nil {
@@ -125,7 +125,7 @@ func distinct(s *statsapi.PodStats, i int) *statsapi.PodStats {
 	return s
 }
 
-// nodeSummary returns a summary of a node that is short of something.
+// nodeSummary returns a summary of a node. short names the scarce resources.
 func nodeSummary(c *conformance.Choices, short string, at time.Time, timeless bool, without map[string]bool) *statsapi.Summary {
 	const capacity = 4 << 30
 	when := metav1.NewTime(at)
@@ -169,7 +169,7 @@ func nodeSummary(c *conformance.Choices, short string, at time.Time, timeless bo
 	return s
 }
 
-// later returns a summary that was measured later.
+// later returns a copy of s with a later time.
 func later(s *statsapi.Summary, at time.Time, timeless bool) *statsapi.Summary {
 	if timeless {
 		return s
@@ -197,13 +197,13 @@ func later(s *statsapi.Summary, at time.Time, timeless bool) *statsapi.Summary {
 	return &out
 }
 
-// traceNode is the node that the kubelet's manager works on; it keeps a record.
+// traceNode is the node of the kubelet's manager. It records the actions of each pass.
 type traceNode struct {
 	trace
 	step      traceStep
 	reclaimed bool
 	pass      tracePass
-	evicted   string // the event of the pod that is killed next
+	evicted   string // event of the next killed pod
 }
 
 func (n *traceNode) HasDedicatedImageFs(context.Context) (bool, error) {
@@ -254,7 +254,7 @@ func (n *traceNode) AnnotatedEventf(_ runtime.Object, annotations map[string]str
 	n.evicted = fmt.Sprintf("%s %q %v", reason, fmt.Sprintf(format, args...), annotations)
 }
 
-// kill writes down what becomes of a pod. It is what ours writes, too.
+// kill records the eviction of a pod in the format of trace.explain.
 func (n *traceNode) kill(pod *corev1.Pod, _ bool, grace *int64, setStatus func(*corev1.PodStatus)) error {
 	var status corev1.PodStatus
 	setStatus(&status)
@@ -266,7 +266,7 @@ func (n *traceNode) kill(pod *corev1.Pod, _ bool, grace *int64, setStatus func(*
 	return nil
 }
 
-// newTraceManager returns the kubelet's manager on a node.
+// newTraceManager returns the kubelet's eviction manager for a node.
 func newTraceManager(t trace, clock *testingclock.FakeClock) *kubeeviction.ConformanceManager {
 	n := &traceNode{trace: t}
 	m, _ := n.manager(clock)
@@ -279,7 +279,8 @@ func (n *traceNode) manager(clock *testingclock.FakeClock) (*kubeeviction.Confor
 	return kubeeviction.NewConformanceManager(n, config, n.kill, n, n, n, clock, n.LocalStorage), err
 }
 
-// kubelet runs all passes. Where the order of thresholds is that of a map, it is the one that ours has.
+// kubelet runs all passes of the kubelet. It repeats a pass whose result differs from ours, because the kubelet handles
+// thresholds in the random order of a map.
 func (t trace) kubelet() (passes []tracePass) {
 	want := t.ours()
 	clock := testingclock.NewFakeClock(traceStart)
@@ -289,7 +290,7 @@ func (t trace) kubelet() (passes []tracePass) {
 		return []tracePass{{Conditions: []string{err.Error()}}}
 	}
 	pods := func() []*corev1.Pod { return slices.Clone(t.Pods) }
-	if err := m.Synchronize(context.Background(), n, func() []*corev1.Pod { return nil }); err != nil { // from here on there are thresholds of containerfs
+	if err := m.Synchronize(context.Background(), n, func() []*corev1.Pod { return nil }); err != nil { // the first pass adds the thresholds of containerfs
 		panic(err)
 	}
 	for i, step := range t.Passes {
@@ -308,7 +309,7 @@ func (t trace) kubelet() (passes []tracePass) {
 			slices.Sort(n.pass.Conditions)
 			same := n.pass
 			if n.reclaimed && step.Rest {
-				same.Evicted = nil // the exception below
+				same.Evicted = nil // covered by the exception of evictionTrace
 			}
 			if i < len(want) && reflect.DeepEqual(same, want[i]) {
 				break
@@ -316,7 +317,7 @@ func (t trace) kubelet() (passes []tracePass) {
 		}
 		passes = append(passes, n.pass)
 		if n.reclaimed && step.Helps {
-			break // what is known of a reclaim that helped is not the same
+			break // the observations after a successful reclaim differ
 		}
 	}
 	return passes
@@ -386,7 +387,7 @@ func (t trace) observe(s *statsapi.Summary) eviction.Observation {
 	return o
 }
 
-// explain says what becomes of a pod, as traceNode.kill does.
+// explain describes the eviction of a pod, in the format of traceNode.kill.
 func (t trace) explain(e eviction.Eviction, s *statsapi.Summary) string {
 	pod := t.Pods[slices.IndexFunc(t.Pods, func(p *corev1.Pod) bool { return string(p.UID) == e.UID })]
 	why := podevict.Explain(e, pod, s)
@@ -402,7 +403,7 @@ var evictionTrace = conformance.Comparison[trace, []tracePass]{
 	Kubelet: func(t trace) []tracePass { return t.kubelet() },
 	Ours:    func(t trace) []tracePass { return t.ours() },
 	Exceptions: []conformance.Exception[trace, []tracePass]{{
-		Name: "another threshold after a reclaim", Reason: "a disk that is no longer short of anything costs no pod; the kubelet evicts for it while any other threshold is met",
+		Name: "another threshold after a reclaim", Reason: "a disk that is no longer short costs no pod; the kubelet evicts for it while any other threshold is met",
 		When: func(t trace) bool { return slices.ContainsFunc(t.Passes, func(s traceStep) bool { return s.Rest }) },
 		Want: func(t trace, kubelet []tracePass) []tracePass {
 			last := len(kubelet) - 1

@@ -25,7 +25,7 @@ import (
 func TestContainerGC(t *testing.T) { run(t, containerGC) }
 func FuzzContainerGC(f *testing.F) { fuzz(f, containerGC) }
 
-// garbage is a runtime with containers and sandboxes, in minutes before now, and what is known of its pods.
+// garbage has the containers and sandboxes of a runtime, their ages in minutes, and the states of their pods.
 type garbage struct {
 	Policy         gc.ContainerPolicy
 	NotReady       bool
@@ -37,10 +37,10 @@ type garbage struct {
 	sandboxAge     map[string]int
 }
 
-// collected is what is left, and what was stopped on the way.
+// collected has the remaining containers and sandboxes, and the stopped ones.
 type collected struct{ Containers, Sandboxes, Stopped []string }
 
-// containerGC compares what a pass of the kubelet's collector leaves with what ours does, on the same runtime.
+// containerGC compares the remaining containers and sandboxes after a pass of both collectors on equal runtimes.
 var containerGC = conformance.Comparison[garbage, collected]{
 	Make:    newGarbage,
 	Kubelet: kubeletCollects,
@@ -58,7 +58,7 @@ func newGarbage(c *conformance.Choices) garbage {
 	}
 	for i := range c.Int(6) {
 		s := cri.Sandbox{ID: fmt.Sprint("s", i), Pod: cri.PodIdentity{UID: fmt.Sprint("pod", c.Int(3))}, State: cri.SandboxState(c.Int(2))}
-		g.sandboxAge[s.ID] = 7*i%6 + 1 // no two are of one age, in an order that is not that of the list
+		g.sandboxAge[s.ID] = 7*i%6 + 1 // unique ages, in another order than the list
 		g.Sandboxes = append(g.Sandboxes, s)
 	}
 	for i := range c.Int(12) {
@@ -72,12 +72,13 @@ func newGarbage(c *conformance.Choices) garbage {
 	return g
 }
 
-// minutesAgo is half a minute off, so that it does not matter when in a pass the clock is read.
+// minutesAgo returns a time that is half a minute off, so that the result does not depend on the moment in a pass at which
+// the clock is read.
 func minutesAgo(now time.Time, minutes int) time.Time {
 	return now.Add(-time.Duration(minutes)*time.Minute - 30*time.Second)
 }
 
-// heap is a CRI runtime that has garbage. Whatever else the kubelet asks it for is a nil call, and ends the test.
+// heap is a CRI runtime with garbage. Other methods of the embedded interfaces panic.
 type heap struct {
 	internalapi.RuntimeService
 	internalapi.ImageManagerService
@@ -139,7 +140,7 @@ func oursCollects(g garbage) collected {
 	return h.left()
 }
 
-// ourHeap is a heap as a cri.Runtime.
+// ourHeap implements cri.Runtime for a heap.
 type ourHeap struct{ h *heap }
 
 func (o ourHeap) List(context.Context) (cri.Snapshot, error) {
@@ -156,7 +157,7 @@ func (o ourHeap) List(context.Context) (cri.Snapshot, error) {
 }
 
 func (o ourHeap) RunSandbox(context.Context, *cri.SandboxConfig) (string, error) {
-	panic("not asked for")
+	panic("unexpected call")
 }
 
 func (o ourHeap) StopSandbox(ctx context.Context, id string) error {
@@ -168,10 +169,10 @@ func (o ourHeap) RemoveSandbox(ctx context.Context, id string) error {
 }
 
 func (o ourHeap) CreateContainer(context.Context, string, *cri.ContainerConfig, *cri.SandboxConfig) (string, error) {
-	panic("not asked for")
+	panic("unexpected call")
 }
 
-func (o ourHeap) StartContainer(context.Context, string) error { panic("not asked for") }
+func (o ourHeap) StartContainer(context.Context, string) error { panic("unexpected call") }
 
 func (o ourHeap) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	return o.h.StopContainer(ctx, id, int64(grace/time.Second))
@@ -181,7 +182,7 @@ func (o ourHeap) RemoveContainer(ctx context.Context, id string) error {
 	return o.h.RemoveContainer(ctx, id)
 }
 
-// What the kubelet asks a runtime, and the system, for.
+// Methods that the kubelet calls on a runtime and on the operating system.
 
 func (h *heap) Close(context.Context) error { return nil }
 

@@ -28,15 +28,15 @@ import (
 )
 
 const (
-	imagePasses = 20      // of a scenario
-	diskSize    = 100_000 // bytes
-	biggest     = 3000    // bytes of an image
+	imagePasses = 20      // per scenario
+	diskSize    = 100_000 // in bytes
+	biggest     = 3000    // largest image, in bytes
 )
 
-// TestImageGC is a random-operations test: images are pulled, used and no longer used, the disk fills up, removals fail, time passes,
-// and images are collected, by the kubelet's manager from one store and by ours from another like it. After each pass the same
-// images are gone, in the same order, and both have failed or neither. Every other scenario is without ImagePolicy.Kubelet, and
-// has nothing in it where the two are meant to differ.
+// TestImageGC is a random-operations test of the kubelet's image manager and ours on equal stores. Images are pulled, used
+// and released, the disk fills up, removals fail, time passes, and both collect. After each pass both have removed the same
+// images in the same order, and either both or neither have failed. Every second scenario has no ImagePolicy.Kubelet, and
+// then no operation for which both differ by intention.
 func TestImageGC(t *testing.T) {
 	went, failed, seed := 0, 0, flags.Seed()
 	for i := range max(1, flags.Inputs()/imagePasses) {
@@ -54,23 +54,23 @@ func TestImageGC(t *testing.T) {
 			t.Fatalf("seed %d, scenario %d", seed, i)
 		}
 	}
-	t.Logf("%d images went, %d passes failed", went, failed)
+	t.Logf("%d images removed, %d passes failed", went, failed)
 	if enough := flags.Inputs() / 50; went < enough || failed < enough {
-		t.Errorf("%d images went and %d passes failed, of %d", went, failed, flags.Inputs())
+		t.Errorf("only %d images removed and %d passes failed, of %d", went, failed, flags.Inputs())
 	}
 }
 
 type imageCollection struct {
 	t            *testing.T
 	rnd          *rand.Rand
-	kubelet      bool // ours is to be exactly the kubelet
+	kubelet      bool // ours must behave exactly like the kubelet
 	theirs, ours *gctest.Store
 	manager      kubeletimages.ImageGCManager
 	collector    *gc.Images
 	began        time.Time
 	pulled, made int
 	containers   [4]string
-	failing      string // the image whose removal fails
+	failing      string // image whose removal fails
 }
 
 func newImageCollection(t *testing.T, rnd *rand.Rand, kubelet bool) *imageCollection {
@@ -103,14 +103,14 @@ func newImageCollection(t *testing.T, rnd *rand.Rand, kubelet bool) *imageCollec
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.collector.Detect(t.Context()); err != nil { // from when on MaxAge counts
+	if err := s.collector.Detect(t.Context()); err != nil { // start of MaxAge
 		t.Fatal(err)
 	}
 	return s
 }
 
-// change does something to both nodes. At most one image comes between two passes: those that are seen first at the same time go in any
-// order.
+// change applies one random change to both stores. It adds at most one image, because images that are first seen in one pass
+// have no order.
 func (s *imageCollection) change() {
 	stores := []*gctest.Store{s.theirs, s.ours}
 	if s.rnd.IntN(3) > 0 {
@@ -124,8 +124,8 @@ func (s *imageCollection) change() {
 	slot, uses := s.rnd.IntN(len(s.containers)), s.rnd.IntN(2) == 0
 	was := s.containers[slot]
 	s.made++
-	s.containers[slot] = fmt.Sprint("c", s.made)               // no ID comes twice
-	fill := s.rnd.Uint64N(diskSize - biggest*uint64(s.pulled)) // never more than there is: what then goes makes less room than it takes
+	s.containers[slot] = fmt.Sprint("c", s.made)               // IDs are unique
+	fill := s.rnd.Uint64N(diskSize - biggest*uint64(s.pulled)) // below the free space: otherwise the removal of images would free less than necessary
 	for _, store := range stores {
 		store.RemoveContainer(was)
 		if uses {
@@ -143,7 +143,7 @@ func (s *imageCollection) change() {
 
 func (s *imageCollection) anyImage() string { return fmt.Sprint("sha256:i", 1+s.rnd.IntN(s.pulled+1)) }
 
-// pass has both collect, and compares. It reports whether they failed.
+// pass runs both collectors, compares the results, and reports whether the pass failed.
 func (s *imageCollection) pass() (failed bool) {
 	ctx := s.t.Context()
 	var theirErr, ourErr error
@@ -155,15 +155,15 @@ func (s *imageCollection) pass() (failed bool) {
 		ourErr = s.collector.Collect(ctx)
 	}
 	if theirs, ours := s.theirs.RemovedIDs(), s.ours.RemovedIDs(); !reflect.DeepEqual(theirs, ours) {
-		s.t.Errorf("the kubelet has removed %v, and ours %v", theirs, ours)
+		s.t.Errorf("the kubelet has removed %v, ours %v", theirs, ours)
 	}
 	if (theirErr == nil) != (ourErr == nil) {
-		s.t.Errorf("the kubelet says %v, and ours %v", theirErr, ourErr)
+		s.t.Errorf("the kubelet returned %v, ours %v", theirErr, ourErr)
 	}
 	return theirErr != nil
 }
 
-// kubeletStore is a store as the kubelet's manager of images sees it. Whatever else it is asked for is a nil call.
+// kubeletStore is a store in the interface of the kubelet's image manager. Other methods panic.
 type kubeletStore struct {
 	container.Runtime
 	*gctest.Store
@@ -200,7 +200,7 @@ func (k kubeletStore) RemoveImage(ctx context.Context, spec container.ImageSpec)
 	return k.Store.RemoveImage(ctx, cri.ImageSpec{Image: spec.Image})
 }
 
-// storeStats is the disk of a store as the kubelet's manager of images sees it.
+// storeStats returns the disk usage of a store to the kubelet's image manager.
 type storeStats struct{ store *gctest.Store }
 
 func (s storeStats) ImageFsStats(ctx context.Context) (images, containers *statsapi.FsStats, err error) {

@@ -35,9 +35,9 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 )
 
-// TestImages is a random-operations test: pods want images, secrets change, registries go down and come back, time passes, the
-// agent starts anew, images are removed. After every step the kubelet and the puller have said the same, asked the
-// runtime for the same pulls with the same logins, and have the same bytes in their records.
+// TestImages is a random-operations test of the kubelet's image manager and the Puller. Pods need images, secrets change,
+// registries fail and recover, time passes, the agent restarts, and images are removed. After every step both have returned
+// the same result, pulled the same images with the same logins, and written the same records.
 func TestImages(t *testing.T) {
 	said := map[string]int{}
 	for seed := range uint64(40) {
@@ -56,15 +56,15 @@ func TestImages(t *testing.T) {
 		images.ReasonInvalidImageName, images.ReasonRegistryUnavailable,
 	} {
 		if said[reason] < 50 {
-			t.Errorf("only %d times %q", said[reason], reason)
+			t.Errorf("only %d results %q", said[reason], reason)
 		}
 	}
 }
 
-// shelf is a runtime and the registries that it pulls from.
+// shelf is a runtime and its registries.
 type shelf struct {
-	present map[string]bool   // by their full names
-	logins  map[string]string // "user:password" by the beginnings of names; empty: open to all
+	present map[string]bool   // by full name
+	logins  map[string]string // "user:password" by name prefix; empty: no login necessary
 	calls   []string
 	down    bool
 }
@@ -79,7 +79,7 @@ func newShelf(images ...string) *shelf {
 	return s
 }
 
-// fullName is a name as registries know it, without a digest.
+// fullName returns the name with its registry and without a digest.
 func fullName(name string) string {
 	name, _, _ = strings.Cut(name, "@")
 	if !strings.Contains(name, "/") {
@@ -90,7 +90,7 @@ func fullName(name string) string {
 
 func imageID(name string) string { return "id-of-" + fullName(name) }
 
-// pull pulls with a login, or with none.
+// pull pulls an image with a login, or anonymously.
 func (s *shelf) pull(image, login string) (string, error) {
 	s.calls = append(s.calls, image+" as "+login)
 	wanted, longest := "nobody", -1
@@ -112,8 +112,8 @@ func (s *shelf) pull(image, login string) (string, error) {
 	return imageID(image), nil
 }
 
-// kubeletShelf is a shelf as the kubelet's image manager sees it. What it does with several logins is what
-// kuberuntime does, which does not export it.
+// kubeletShelf is a shelf in the interface of the kubelet's image manager. It tries several logins as kuberuntime does,
+// whose code is unexported.
 type kubeletShelf struct{ *shelf }
 
 func (s kubeletShelf) PullImage(_ context.Context, i container.ImageSpec, logins []credentialprovider.TrackedAuthConfig,
@@ -165,7 +165,7 @@ func (s kubeletShelf) GetImageSize(context.Context, container.ImageSpec) (uint64
 	return 1, nil
 }
 
-// ourShelf is a shelf as the puller sees it.
+// ourShelf is a shelf in the interface of the Puller.
 type ourShelf struct{ *shelf }
 
 func (s ourShelf) PullImage(_ context.Context, i cri.ImageSpec, a *cri.Auth, _ *cri.SandboxConfig) (string, error) {
@@ -196,14 +196,14 @@ func (s ourShelf) RemoveImage(context.Context, cri.ImageSpec) error { return nil
 
 func (s ourShelf) ImageUsage(context.Context) (cri.ImageUsage, error) { return cri.ImageUsage{}, nil }
 
-// notRecorded is for the kubelet's metrics.
+// notRecorded discards the metrics of the kubelet.
 type notRecorded struct{}
 
 func (notRecorded) RecordImageStartedPulling(types.UID) {}
 
 func (notRecorded) RecordImageFinishedPulling(types.UID) {}
 
-// pullSecret is a secret that both understand.
+// pullSecret is a pull secret, which converts to the types of both sides.
 type pullSecret struct {
 	name, key, login string
 	legacy           bool
@@ -225,7 +225,7 @@ func (s pullSecret) both() (corev1.Secret, credential.Secret) {
 	return theirs, ours
 }
 
-// imageScenario is two agents on nodes that are alike.
+// imageScenario has two agents on equal nodes.
 type imageScenario struct {
 	t                  *testing.T
 	rand               *rand.Rand
@@ -271,7 +271,7 @@ func (w *imageScenario) image() string {
 		"r.io/app:v1@sha256:"+strings.Repeat("0123456789abcdef", 4))
 }
 
-// start starts both agents on what is on their disks.
+// start starts both agents with the records on their disks.
 func (w *imageScenario) start() {
 	var allowlist []string
 	if w.policy == string(images.NeverVerifyAllowlistedImages) {
@@ -312,7 +312,7 @@ func (w *imageScenario) must(err error) {
 	}
 }
 
-// step lets time pass, and now and then something else happen.
+// step lets time pass, and sometimes changes the state of both nodes.
 func (w *imageScenario) step() {
 	time.Sleep(time.Duration(w.rand.IntN(20_000)) * time.Millisecond)
 	switch w.rand.IntN(30) {
@@ -331,7 +331,7 @@ func (w *imageScenario) step() {
 	}
 }
 
-// remove removes an image and its record. At a full second, as the kubelet compares that with what it has rounded.
+// remove removes an image and its record at a full second: the kubelet compares the current time with a rounded one.
 func (w *imageScenario) remove(name string) {
 	delete(w.theirShelf.present, name)
 	delete(w.shelf.present, name)
@@ -346,7 +346,7 @@ func (w *imageScenario) remove(name string) {
 	w.must(w.puller.Prune(present, time.Now()))
 }
 
-// ensure asks both for an image and returns the reason why there is none.
+// ensure ensures an image on both sides and returns the reason of the failure, or "".
 func (w *imageScenario) ensure() (reason string) {
 	pod, image := w.pick("a", "b", "c"), w.image()
 	policy := w.pick("Always", "IfNotPresent", "IfNotPresent", "IfNotPresent", "Never")
@@ -372,7 +372,7 @@ func (w *imageScenario) ensure() (reason string) {
 	}
 	if e, ok := errors.AsType[*images.Error](ourErr); ok {
 		got = e.Error()
-		if e.Reason == images.ReasonInvalidImageName { // each has words of its own
+		if e.Reason == images.ReasonInvalidImageName { // the messages of both sides differ
 			want, got = reason, e.Reason
 		}
 	}

@@ -19,13 +19,13 @@ import (
 func TestKeyring(t *testing.T) { run(t, keyring) }
 func FuzzKeyring(f *testing.F) { fuzz(f, keyring) }
 
-// locks is an image and the keys of a docker configuration.
+// locks has an image and the keys of a docker configuration.
 type locks struct {
 	Image string
 	Keys  []string
 }
 
-// registryHost is what may stand before the first slash.
+// registryHost returns the part of an image name before the first slash.
 func registryHost(c *conformance.Choices) string {
 	host := conformance.Pick(c, "r.io", "docker.io", "index.docker.io", "registry-1.docker.io", "localhost", "Localhost", "registry",
 		"Registry", "DOCKER.IO", "10.0.0.1", "[::1]", "[fe80::1]", "a.r.io", "b.a.r.io", "a_b", "a_b.c", "team", "docker.io.r.io")
@@ -54,8 +54,8 @@ func makeLocks(c *conformance.Choices) (l locks) {
 	return l
 }
 
-// shownTo is which users are tried for an image, or that it has no valid name. Keys that mean the same are tried in any
-// order by the kubelet.
+// shownTo has the users whose logins are tried for an image, or reports that the image name is invalid. It is sorted,
+// because the kubelet tries equivalent keys in random order.
 type shownTo struct {
 	Invalid bool
 	Users   []string
@@ -91,7 +91,7 @@ var keyring = conformance.Comparison[locks, shownTo]{
 			config[key] = credential.Login{Username: key}
 		}
 		var ring credential.Keyring
-		_ = ring.Add(config, credential.Source{}) // the kubelet leaves invalid keys out, too
+		_ = ring.Add(config, credential.Source{}) // the kubelet ignores invalid keys, too
 		for _, c := range ring.Lookup(ref.Repository()) {
 			s.Users = append(s.Users, c.Username)
 		}
@@ -101,7 +101,7 @@ var keyring = conformance.Comparison[locks, shownTo]{
 	Exceptions: []conformance.Exception[locks, shownTo]{
 		{
 			Name:   "a registry without a dot or a port",
-			Reason: "the kubelet takes localhost and names in upper case for repositories of Docker Hub and offers its login to them",
+			Reason: "the kubelet treats localhost and upper-case names as repositories of Docker Hub, and sends its login to them",
 			When: func(l locks) bool {
 				first, _, found := strings.Cut(l.Image, "/")
 				return found && !strings.ContainsAny(first, ".:") && (first == "localhost" || strings.ToLower(first) != first)
@@ -117,7 +117,7 @@ var keyring = conformance.Comparison[locks, shownTo]{
 		},
 		{
 			Name:   "an IPv6 address without a port",
-			Reason: "the kubelet takes the brackets for a class of characters and never finds its credentials",
+			Reason: "the kubelet interprets the brackets as a character class, and never finds the credentials",
 			When: func(l locks) bool {
 				first, _, found := strings.Cut(l.Image, "/")
 				return found && strings.HasSuffix(first, "]")

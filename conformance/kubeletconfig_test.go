@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 )
 
-// jsonFields returns the fields of a struct by their names in JSON. Embedded structs are part of it.
+// jsonFields returns the types of the fields of a struct by JSON name, including the fields of embedded structs.
 func jsonFields(t reflect.Type) map[string]reflect.Type {
 	all := map[string]reflect.Type{}
 	for i := range t.NumField() {
@@ -34,7 +34,7 @@ func jsonFields(t reflect.Type) map[string]reflect.Type {
 	return all
 }
 
-// jsonShape describes the JSON of a type: pointers and names of types do not count, as the same documents fit.
+// jsonShape describes the JSON format of a type. It ignores pointers and type names, which do not affect the format.
 func jsonShape(t reflect.Type) any {
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -56,7 +56,8 @@ func jsonShape(t reflect.Type) any {
 	return t.Kind().String()
 }
 
-// Every field of the kubelet's configuration file is one of ours with the same shape, or in the list of those that are not supported.
+// Every field of the kubelet's configuration file is a field of Configuration with the same JSON shape, or it is listed as
+// unsupported.
 func TestKubeletConfigurationHasTheFieldsOfTheKubelet(t *testing.T) {
 	theirs, ours := jsonFields(reflect.TypeFor[v1beta1.KubeletConfiguration]()), jsonFields(reflect.TypeFor[kubeletconfig.Configuration]())
 	unsupported := map[string]bool{}
@@ -77,13 +78,13 @@ func TestKubeletConfigurationHasTheFieldsOfTheKubelet(t *testing.T) {
 	}
 }
 
-// defaultsThatDiffer are the fields whose default is not the kubelet's, with the reason.
+// defaultsThatDiffer has the fields whose defaults differ from the kubelet's, with the reason.
 var defaultsThatDiffer = map[string]string{
-	"maxParallelImagePulls":    "5 at a time; the kubelet pulls one image after the other",
-	"containerRuntimeEndpoint": "none: plain processes; the kubelet's is containerd's",
+	"maxParallelImagePulls":    "5 at a time; the kubelet pulls images serially",
+	"containerRuntimeEndpoint": "none: plain processes; the kubelet has the socket of containerd",
 	"evictionHard":             "set here; the kubelet sets it when it starts (eviction.DefaultHardEvictionMap)",
-	"cgroupRoot":               `"/", which an empty one means to the kubelet`,
-	"enableSystemLogQuery":     "false, which nil means to the kubelet",
+	"cgroupRoot":               `"/", the meaning of an empty one in the kubelet`,
+	"enableSystemLogQuery":     "false, the meaning of nil in the kubelet",
 }
 
 func TestKubeletConfigurationHasTheDefaultsOfTheKubelet(t *testing.T) {
@@ -102,7 +103,7 @@ func TestKubeletConfigurationHasTheDefaultsOfTheKubelet(t *testing.T) {
 		switch _, differs := defaultsThatDiffer[name]; {
 		case name == "apiVersion" || name == "kind":
 		case differs:
-			assert.NotEqual(t, want[name], got[name], "%s does not differ any more", name)
+			assert.NotEqual(t, want[name], got[name], "the default of %s no longer differs", name)
 		default:
 			assert.Equal(t, want[name], got[name], name)
 		}

@@ -32,23 +32,23 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
 )
 
-// leaseInput is what an API server answers to the requests about a lease, one after the other; later ones succeed.
+// leaseInput has the responses of an API server to the requests for a lease, in order. All later requests succeed.
 type leaseInput struct {
 	Answers []string
-	Exists  bool // there is a lease
-	Owned   bool // and it belongs to a Node
+	Exists  bool // the lease exists
+	Owned   bool // a Node owns the lease
 }
 
-// leaseRequests is how many requests are compared.
+// leaseRequests is the number of compared requests.
 const leaseRequests = 14
 
-// The requests, with the waits between them and what is written, while they fail in any way.
+// Both sides send the same lease requests after the same delays, also when requests fail.
 func TestLeaseRequests(t *testing.T) {
 	conformance.Comparison[leaseInput, []string]{
 		Make: newLeaseInput,
 		Kubelet: func(in leaseInput) []string {
 			return leaseTrace(t, in, func(ctx context.Context, config *rest.Config) error {
-				config.QPS = -1 // as the kubelet's heartbeats
+				config.QPS = -1 // like the kubelet's heartbeat client
 				client, err := kubernetes.NewForConfig(config)
 				if err != nil {
 					return err
@@ -68,7 +68,7 @@ func TestLeaseRequests(t *testing.T) {
 			})
 		},
 		Exceptions: []conformance.Exception[leaseInput, []string]{{
-			Name: "a lease that is gone", Reason: "an update that does not find the lease leads to its creation, not to four more",
+			Name: "a lease that is gone", Reason: "after an update that returns not found the lease is created; the kubelet tries four more updates",
 			When: func(in leaseInput) bool { return slices.Contains(in.Answers, "gone") },
 		}, {
 			Name: "a lease that is created in the middle", Reason: "a lease that was just created needs no update",
@@ -77,13 +77,13 @@ func TestLeaseRequests(t *testing.T) {
 				return conflict >= 0 && slices.Contains(in.Answers[conflict:], "missing")
 			},
 		}, {
-			Name: "the UID of the Node", Reason: "the UID is asked for once in a round, not before each update of a lease of nobody, and no more once there is no Node",
+			Name: "the UID of the Node", Reason: "the UID is read once per round; the kubelet reads it before each update of a lease without owner, even if there is no Node",
 			When: func(in leaseInput) bool { return in.Exists && !in.Owned },
 		}},
 	}.Run(t, flags.AtMost(leaseInputs))
 }
 
-// leaseInputs is how many inputs there are at most: each is a client of its own for both sides, and minutes of virtual time.
+// leaseInputs is the maximum number of inputs. Each needs a new client for both sides, and minutes of virtual time.
 const leaseInputs = 5_000
 
 func newLeaseInput(c *conformance.Choices) leaseInput {
@@ -103,7 +103,7 @@ func newLeaseInput(c *conformance.Choices) leaseInput {
 	return in
 }
 
-// leaseTrace runs something that renews a lease until it has sent all requests that are compared.
+// leaseTrace runs run, which renews a lease, until it has sent leaseRequests requests.
 func leaseTrace(t *testing.T, in leaseInput, run func(context.Context, *rest.Config) error) (trace []string) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -125,13 +125,13 @@ func leaseTrace(t *testing.T, in leaseInput, run func(context.Context, *rest.Con
 	return trace
 }
 
-// leaseServer answers as an input says.
+// leaseServer is a transport that returns the responses of an input.
 type leaseServer struct {
 	in     leaseInput
 	begin  time.Time
 	enough func()
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	lease *coordinationv1.Lease
 	last  time.Time
 	trace []string
@@ -174,7 +174,7 @@ func (s *leaseServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.answer(200, s.lease)
 }
 
-// body returns the lease that a request has, or nil.
+// body returns the lease in the request, or nil.
 func (s *leaseServer) body(r *http.Request) (*coordinationv1.Lease, error) {
 	if r.Body == nil {
 		return nil, nil
@@ -189,12 +189,12 @@ func (s *leaseServer) body(r *http.Request) (*coordinationv1.Lease, error) {
 	}
 	sent, ok := object.(*coordinationv1.Lease)
 	if !ok {
-		return nil, fmt.Errorf("a %T is sent", object)
+		return nil, fmt.Errorf("unexpected request body %T", object)
 	}
 	return sent, nil
 }
 
-// note adds a request to the trace: how long after the one before, and what it would write.
+// note adds a request to the trace, with the time since the previous request and the fields of the lease.
 func (s *leaseServer) note(r *http.Request, body *coordinationv1.Lease) {
 	wait := "at once"
 	if d := time.Since(s.last); d > 9*time.Second {
@@ -218,7 +218,7 @@ func (s *leaseServer) note(r *http.Request, body *coordinationv1.Lease) {
 	s.trace = append(s.trace, line)
 }
 
-// answer makes an answer.
+// answer returns a response.
 func (s *leaseServer) answer(code int, object runtime.Object) (*http.Response, error) {
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
 	groups := []runtime.GroupVersioner{corev1.SchemeGroupVersion, coordinationv1.SchemeGroupVersion}

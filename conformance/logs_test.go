@@ -21,8 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/logs"
 )
 
-// The lines of random logs, read with random options, are those that the kubelet prints. Excepted is what it makes an error of
-// and logs.Read skips: a first line in no known format, and a stream that is neither stdout nor stderr.
+// logs.Read returns the same lines of random logs with random options as the kubelet. Exceptions are a first line in an
+// unknown format and an unknown stream: the kubelet returns an error, and logs.Read skips the line.
 func TestLogReading(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	path := filepath.Join(t.TempDir(), "0.log")

@@ -19,32 +19,32 @@ import (
 
 var flags = conformance.NewFlags(flag.CommandLine)
 
-// The kubelet's log would say what it does, input by input. All of its gates are as they are by default but that of
-// qosReserved, which counts only where an input sets it.
+// The log of the kubelet is discarded: it has lines for each input. All feature gates have their defaults, except the gate
+// of qosReserved, which has no effect without the setting.
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(800) // little lives long here, and half of the time went into looking for it
+	debug.SetGCPercent(800) // most objects are short-lived, and half of the time was spent in the garbage collector
 	klog.SetLogger(logr.Discard())
 	if err := utilfeature.DefaultMutableFeatureGate.Set("QOSReserved=true"); err != nil {
 		panic(err)
 	}
-	mounttest.Main(m) // some of what is compared mounts
+	mounttest.Main(m) // some comparisons mount
 }
 
-// run compares generated inputs.
+// run compares both sides on generated inputs.
 func run[In, Out any](t *testing.T, c conformance.Comparison[In, Out]) {
 	t.Helper()
 	c.Run(t, flags)
 }
 
-// fuzz compares what the fuzzer finds.
+// fuzz compares both sides on inputs of the fuzzer.
 func fuzz[In, Out any](f *testing.F, c conformance.Comparison[In, Out]) {
 	f.Helper()
 	c.Fuzz(f)
 }
 
-// pageSizes is what every host here has.
+// pageSizes are the huge page sizes of the simulated host.
 var pageSizes = []string{"1GB", "2MB", "64KB"}
 
-// host makes the kubelet believe that it runs on this version of cgroups. It holds for the whole process, so what needs
-// a version does not run beside what needs another.
+// host sets the cgroup version that the kubelet detects, for the whole process. Tests that need different versions must not
+// run in parallel.
 func host(v2 bool) { libcontainercgroups.ConformanceHost(v2, pageSizes) }

@@ -24,8 +24,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/promtest"
 )
 
-// codeList has the families of the kubelet's page that the kubelet of `make metrics` has no series of, because nothing was
-// evicted, resized or told to an API server.
+// codeList has the families of the kubelet's page without series in the kubelet of `make metrics`, where no pod is evicted
+// or resized and there is no API server.
 const codeList = "../internal/promtest/kubelet/code.txt"
 
 const codeHeader = `# SPDX-FileCopyrightText: The nodeagent Authors
@@ -35,7 +35,7 @@ const codeHeader = `# SPDX-FileCopyrightText: The nodeagent Authors
 # NODEAGENT_UPDATE=1 make -C conformance test ARGS=-run=^TestMetricsOfTheCode$
 `
 
-// The families of which the kubelet has no series until something happens are known from its code. Those of both are the same.
+// The families without series in the scrape are read from the kubelet's code. Families in both have equal descriptions.
 func TestMetricsOfTheCode(t *testing.T) {
 	touchAll(t)
 	gathered, err := legacyregistry.DefaultGatherer.Gather()
@@ -54,7 +54,7 @@ func TestMetricsOfTheCode(t *testing.T) {
 	unseen.WriteString(codeHeader)
 	for _, family := range code {
 		if line, ok := known[family.Name]; ok {
-			assert.Equal(t, line, family.String(), "the scrape and the code")
+			assert.Equal(t, line, family.String(), "the scrape and the code must agree")
 		} else if of(family.Name) {
 			fmt.Fprintln(&unseen, family)
 		}
@@ -67,10 +67,10 @@ func TestMetricsOfTheCode(t *testing.T) {
 	assert.Equal(t, unseen.String(), string(listed))
 }
 
-// of reports whether a family is one of the kubelet's own: other packages of this test register theirs in the same place.
+// of reports whether a family belongs to the kubelet: other packages of this test use the same registry.
 func of(name string) bool {
 	if strings.HasPrefix(name, "volume_manager_selinux_") {
-		return false // registered when a volume manager is made, as other tests do and this one does not
+		return false // registered by the volume manager, which only other tests create
 	}
 	for _, prefix := range []string{"kubelet_", "storage_", "volume_", "csi_", "dra_"} {
 		if strings.HasPrefix(name, prefix) {
@@ -80,7 +80,7 @@ func of(name string) bool {
 	return false
 }
 
-// touchAll registers all metrics, and gives each family a series.
+// touchAll registers all metrics, and creates a series of each family.
 func touchAll(t *testing.T) {
 	metrics.Register()
 	servermetrics.Register()
@@ -118,7 +118,7 @@ func touchAll(t *testing.T) {
 	}
 }
 
-// touch gives a family a series.
+// touch creates a series of a family.
 func touch(t *testing.T, vec any) {
 	t.Helper()
 	labels := reflect.ValueOf(vec).Elem().FieldByName("originalLabels")

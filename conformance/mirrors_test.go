@@ -29,27 +29,28 @@ import (
 func TestMirrors(t *testing.T) { mirrors.Run(t, flags.AtMost(100_000)) }
 func FuzzMirrors(f *testing.F) { fuzz(f, mirrors) }
 
-// mirrorInput is the static pods of a node, the mirrors in its API server, and what else counts. No two of a kind have one name.
+// mirrorInput has the static pods of a node, the mirror pods in its API server, and other inputs. Names of static pods are
+// unique, and so are names of mirror pods.
 type mirrorInput struct {
 	Static, Mirrors []*corev1.Pod
-	Node            *corev1.Node // nil: there is none
-	Running         []string     // names of static pods that nobody wants and that run
+	Node            *corev1.Node // nil: the Node does not exist
+	Running         []string     // names of running static pods, also of pods that were removed from their source
 }
 
-// mirrorOutput is what the API server is asked, in any order of the names.
+// mirrorOutput has the requests to the API server, sorted by name.
 type mirrorOutput struct {
 	Deleted []string
-	Created []*corev1.Pod // what the API server takes of them
+	Created []*corev1.Pod // the fields that the API server keeps
 }
 
-// mirrors compares the decisions about mirror pods, and the mirrors themselves.
+// mirrors compares the created and deleted mirror pods.
 var mirrors = conformance.Comparison[mirrorInput, mirrorOutput]{
 	Make:    makeMirrors,
 	Kubelet: kubeletMirrors,
 	Ours:    ourMirrors,
 	Same:    func(kubelet, ours mirrorOutput) bool { return equality.Semantic.DeepEqual(kubelet, ours) },
 	Exceptions: []conformance.Exception[mirrorInput, mirrorOutput]{{
-		Name: "references", Reason: "a mirror that refers to objects of the API is not asked for, as the API server would refuse it",
+		Name: "references", Reason: "no request for a mirror pod that refers to API objects, because the API server would reject it",
 		When: func(in mirrorInput) bool { return slices.ContainsFunc(in.Static, refersToAPI) },
 		Want: func(in mirrorInput, kubelet mirrorOutput) mirrorOutput {
 			kubelet.Created = slices.DeleteFunc(kubelet.Created, refersToAPI)
@@ -58,7 +59,7 @@ var mirrors = conformance.Comparison[mirrorInput, mirrorOutput]{
 	}},
 }
 
-// refersToAPI is what the admission plugin NodeRestriction asks.
+// refersToAPI reports whether the admission plugin NodeRestriction would reject the mirror pod.
 func refersToAPI(pod *corev1.Pod) bool {
 	var internal core.Pod
 	if err := corev1conversion.Convert_v1_Pod_To_core_Pod(pod.DeepCopy(), &internal, nil); err != nil {
@@ -99,7 +100,7 @@ func ourMirrors(in mirrorInput) mirrorOutput {
 	return server.sorted()
 }
 
-// mirrorServer notes what it is asked, and does not care.
+// mirrorServer records requests and returns success.
 type mirrorServer struct {
 	clientset.Interface
 	clientcorev1.CoreV1Interface
@@ -113,7 +114,7 @@ func (s *mirrorServer) create(pod *corev1.Pod)                { s.Created = appe
 
 func (s *mirrorServer) Delete(_ context.Context, name string, o metav1.DeleteOptions) error {
 	if o.GracePeriodSeconds == nil || *o.GracePeriodSeconds != 0 {
-		panic("a mirror is deleted with a grace")
+		panic("deletion of a mirror pod with a grace period")
 	}
 	s.Deleted = append(s.Deleted, name)
 	return nil
@@ -124,7 +125,7 @@ func (s *mirrorServer) Create(_ context.Context, pod *corev1.Pod, _ metav1.Creat
 	return pod, nil
 }
 
-// taken returns what an API server takes of a pod that is created.
+// taken returns the fields of a created pod that the API server keeps.
 func taken(pod *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -172,7 +173,7 @@ func makeMirrors(c *conformance.Choices) (in mirrorInput) {
 	return in
 }
 
-// makeStatic returns a static pod, now and then with something that refers to objects of the API.
+// makeStatic returns a static pod, sometimes with a reference to an API object.
 func makeStatic(c *conformance.Choices, name, hash string) *corev1.Pod {
 	pod := conformance.Pod(c)
 	pod.ObjectMeta = metav1.ObjectMeta{
@@ -191,7 +192,7 @@ func makeStatic(c *conformance.Choices, name, hash string) *corev1.Pod {
 	return pod
 }
 
-// addReference adds what may refer to an object of the API, and may not.
+// addReference adds a field that may refer to an API object.
 func addReference(c *conformance.Choices, pod *corev1.Pod) {
 	name := corev1.LocalObjectReference{Name: conformance.Pick(c, "x", "")}
 	container := &corev1.Container{}
@@ -231,7 +232,7 @@ func addReference(c *conformance.Choices, pod *corev1.Pod) {
 	}
 }
 
-// volumeSource returns a volume of any kind.
+// volumeSource returns a volume of any type.
 func volumeSource(c *conformance.Choices, secret *corev1.LocalObjectReference) corev1.VolumeSource {
 	if c.OneIn(2) {
 		secret = nil

@@ -52,7 +52,7 @@ func TestNodeAPI(t *testing.T) {
 func TestAttributes(t *testing.T) { run(t, attributes) }
 func FuzzAttributes(f *testing.F) { fuzz(f, attributes) }
 
-// apiRequest is a request for the API of a node.
+// apiRequest is a request to the API of a node.
 type apiRequest struct {
 	Method, Target string
 	Header         map[string]string
@@ -60,14 +60,14 @@ type apiRequest struct {
 	ReadOnly       bool
 }
 
-// apiAnswer is what of an answer is compared.
+// apiAnswer has the compared fields of a response.
 type apiAnswer struct {
 	Code   int
 	Header map[string]string
 	Body   string
 }
 
-// apiServed are both servers, with the same pods.
+// apiServed returns the servers of both sides, with the same pods.
 var apiServed func() *served
 
 type served struct{ kubelet, kubeletReadOnly, ours, oursReadOnly http.Handler }
@@ -82,7 +82,7 @@ var nodeAPI = conformance.Comparison[apiRequest, apiAnswer]{
 	},
 	Exceptions: []conformance.Exception[apiRequest, apiAnswer]{
 		{
-			Name: "structured status and flags", Reason: "JSON has to be asked for by version, group and kind, and is the only form; errors are text",
+			Name: "structured status and flags", Reason: "JSON is returned only for the exact version, group and kind, and is the only structured format; errors are text",
 			When: func(r apiRequest) bool {
 				return (strings.HasPrefix(r.Target, "/statusz") || strings.HasPrefix(r.Target, "/flagz")) && r.Header["Accept"] != ""
 			},
@@ -102,7 +102,7 @@ var (
 	maskedZ    = regexp.MustCompile(`(?m)^(Started|Up|Go version|Binary version|Emulation version|Paths|flag)(: |:|=| )(.*)$`)
 )
 
-// notifier is a recorder as complete as the writers of package http, which the kubelet's log needs.
+// notifier adds CloseNotify to a recorder, which the kubelet's request log needs.
 type notifier struct{ *httptest.ResponseRecorder }
 
 func (notifier) CloseNotify() <-chan bool { return nil }
@@ -142,7 +142,7 @@ func (r apiRequest) ask(h http.Handler) apiAnswer {
 	return a
 }
 
-// sortedItems sorts a list, whose order is that of a map in the kubelet. The items stay as they were written.
+// sortedItems sorts the items of a list without decoding them: the kubelet's order is that of a map.
 func sortedItems(list string) string {
 	before, rest, _ := strings.Cut(list, `"items":[`)
 	var items []json.RawMessage
@@ -276,7 +276,8 @@ func mustDo(err error) {
 	}
 }
 
-// servedPods are the pods of both sides: as the API server has them, as the kubelet and we see them run, and the files of their logs.
+// servedPods returns the pods of both servers: the API objects, the running pods in the types of both sides, and the log
+// files.
 func servedPods(dir string) (pods []*corev1.Pod, running []*kubecontainer.Pod, snapshot cri.Snapshot, files map[string]string) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "u1"}}
 	live := &kubecontainer.Pod{ID: "u1", Name: "p", Namespace: "default", Sandboxes: []*kubecontainer.Container{{
@@ -325,7 +326,7 @@ func servedPods(dir string) (pods []*corev1.Pod, running []*kubecontainer.Pod, s
 	return []*corev1.Pod{p, waiting}, []*kubecontainer.Pod{live}, snapshot, files
 }
 
-// apiRuntime is our side of the runtime that kubelet.ConformanceHost has.
+// apiRuntime returns the same results as the runtime of kubelet.ConformanceHost.
 type apiRuntime struct{ snapshot cri.Snapshot }
 
 func (r apiRuntime) List(context.Context) (cri.Snapshot, error) { return r.snapshot, nil }
@@ -361,7 +362,7 @@ func (r apiRuntime) ServePortForward(w http.ResponseWriter, _ *http.Request, _ s
 	r.fail(w, "forward u1 %v", ports)
 }
 
-// apiStats are summaries of both sides.
+// apiStats returns the summaries of both sides.
 type apiStats struct{ stats.ResourceAnalyzer }
 
 func apiSummary(name string) *statsapi.Summary {
@@ -384,7 +385,7 @@ type flagReader map[string]string
 
 func (f flagReader) GetFlagz() map[string]string { return f }
 
-// everybody may do everything.
+// everybody authorizes all requests.
 type everybody struct {
 	dynamiccertificates.CAContentProvider
 }
@@ -419,7 +420,7 @@ var attributes = conformance.Comparison[apiRequest, []nodeattributes.Attribute]{
 	},
 	Ours: func(r apiRequest) []nodeattributes.Attribute { return nodeattributes.ForRequest(r.Method, r.path()) },
 	Exceptions: []conformance.Exception[apiRequest, []nodeattributes.Attribute]{{
-		Name: "running something by GET", Reason: "whoever may get nodes/proxy runs commands in all containers of a kubelet (k/k#136550)",
+		Name: "running something by GET", Reason: "with the kubelet, the verb get on nodes/proxy permits commands in all containers (k/k#136550)",
 		When: func(r apiRequest) bool {
 			first, _, _ := strings.Cut(strings.TrimLeft(r.path(), "/"), "/")
 			return r.Method == "GET" && slices.Contains([]string{"exec", "attach", "portForward", "run"}, first)
@@ -430,7 +431,7 @@ var attributes = conformance.Comparison[apiRequest, []nodeattributes.Attribute]{
 	}},
 }
 
-// path returns the path as the server has it.
+// path returns the path of the parsed URL.
 func (r apiRequest) path() string {
 	if u, err := url.ParseRequestURI(r.Target); err == nil {
 		return u.Path

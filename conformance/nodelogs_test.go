@@ -18,7 +18,8 @@ import (
 func TestNodeLogQuery(t *testing.T) { run(t, nodeLogQuery) }
 func FuzzNodeLogQuery(f *testing.F) { fuzz(f, nodeLogQuery) }
 
-// nodeLogQuery compares what is read from a query, what of it is invalid, and what journalctl is called with. Files are missing.
+// nodeLogQuery compares the parsed query, its validation errors, and the arguments of journalctl. The log files do not
+// exist.
 var nodeLogQuery = conformance.Comparison[url.Values, kubelet.ConformanceQuery]{
 	Make:    makeLogQuery,
 	Kubelet: kubelet.ConformanceLogQuery,
@@ -41,7 +42,7 @@ var nodeLogQuery = conformance.Comparison[url.Values, kubelet.ConformanceQuery]{
 	Exceptions: []conformance.Exception[url.Values, kubelet.ConformanceQuery]{
 		{
 			Name:   "times of other zones",
-			Reason: "the kubelet drops the zone of a time, and journalctl takes what is left as one of the machine's zone",
+			Reason: "the kubelet drops the zone of a time, and journalctl interprets the time in the zone of the machine",
 			When:   func(v url.Values) bool { return v.Get("sinceTime") != "" || v.Get("untilTime") != "" },
 			Want: func(v url.Values, q kubelet.ConformanceQuery) kubelet.ConformanceQuery {
 				q.Arguments = slices.Clone(q.Arguments)
@@ -58,7 +59,7 @@ var nodeLogQuery = conformance.Comparison[url.Values, kubelet.ConformanceQuery]{
 	},
 }
 
-// missingFile is what the kubelet says about a file that is not in its directory of logs.
+// missingFile returns the kubelet's error for a file that is not in its log directory.
 func missingFile(name string) error {
 	if strings.HasPrefix(name, "/") {
 		return missing("statat " + name + ": path escapes from parent")
@@ -70,7 +71,7 @@ type missing string
 
 func (m missing) Error() string { return string(m) }
 
-// logTimes are times of queries, and what they are for journalctl.
+// logTimes maps times in queries to the arguments of journalctl.
 var logTimes = map[string]string{
 	"2026-01-02T03:04:05Z":           "2026-1-2 03:4:5",
 	"2026-01-02T03:04:05+07:30":      "2026-1-1 19:34:5",

@@ -34,13 +34,13 @@ func TestNodeName(t *testing.T)   { run(t, nodeNames) }
 func FuzzNodeLabels(f *testing.F) { fuzz(f, nodeLabels) }
 func FuzzNodeTaints(f *testing.F) { fuzz(f, nodeTaints) }
 
-// flagged is what becomes of the text of a flag.
+// flagged is the parsed value of a flag; OK is false if the text is invalid.
 type flagged[T any] struct {
 	Value T
 	OK    bool
 }
 
-// domains are where labels and taints are.
+// domains are prefixes of the keys of labels and taints.
 var domains = []string{
 	"", "example.com/", "kubernetes.io/", "k8s.io/", "x.kubernetes.io/", "x.k8s.io/", "node.kubernetes.io/", "a.node.kubernetes.io/",
 	"kubelet.kubernetes.io/", "a.kubelet.kubernetes.io/", "xnode.kubernetes.io/", "xkubernetes.io/", "node-role.kubernetes.io/",
@@ -103,7 +103,7 @@ var nodeTaints = conformance.Comparison[string, flagged[[]corev1.Taint]]{
 	},
 	Exceptions: []conformance.Exception[string, flagged[[]corev1.Taint]]{{
 		Name:   "taint to remove",
-		Reason: "a taint with a minus after it, which kubectl removes, is an error instead of nothing",
+		Reason: "a taint with a trailing minus, which kubectl removes, is an error; the kubelet ignores it",
 		When: func(in string) bool {
 			return slices.ContainsFunc(strings.Split(in, ","), func(s string) bool { return strings.HasSuffix(s, "-") })
 		},
@@ -138,7 +138,7 @@ var nodeIPs = conformance.Comparison[string, flagged[[]netip.Addr]]{
 	},
 	Exceptions: []conformance.Exception[string, flagged[[]netip.Addr]]{{
 		Name:   "no IP address",
-		Reason: "what is no IP address is an error; the kubelet goes on without it",
+		Reason: "an invalid IP address is an error; the kubelet ignores it",
 		When: func(in string) bool {
 			return in != "" && slices.ContainsFunc(strings.Split(in, ","), func(s string) bool {
 				_, err := netip.ParseAddr(strings.TrimSpace(s))
@@ -148,7 +148,7 @@ var nodeIPs = conformance.Comparison[string, flagged[[]netip.Addr]]{
 		Want: func(string, flagged[[]netip.Addr]) flagged[[]netip.Addr] { return flagged[[]netip.Addr]{} },
 	}, {
 		Name:   "address of no node",
-		Reason: "an address that no node can have is an error; the kubelet goes on and fails to set addresses",
+		Reason: "an address that a node cannot have is an error; the kubelet starts and fails to set addresses",
 		When: func(in string) bool {
 			return slices.ContainsFunc([]string{"127.", "::1", "fe80", "224."}, func(s string) bool { return strings.Contains(in, s) })
 		},
@@ -163,7 +163,7 @@ func addrOf(ip net.IP) netip.Addr {
 
 var nodeNames = conformance.Comparison[string, flagged[string]]{
 	Make: func(c *conformance.Choices) string {
-		// The empty one is that of this machine in the kubelet.
+		// Never empty: the kubelet then returns the name of this machine.
 		return conformance.Pick(c, " ", "\n", "a", "\t") + conformance.Pick(c, "", "Foo", "a.B", "ÄÖ", "İ") + conformance.Pick(c, "", " ", "\n", "\u00a0")
 	},
 	Kubelet: func(in string) (out flagged[string]) {
@@ -176,7 +176,7 @@ var nodeNames = conformance.Comparison[string, flagged[string]]{
 	},
 }
 
-// TestMachine compares what the files of this machine say.
+// TestMachine compares the machine information that both sides read from files.
 func TestMachine(t *testing.T) {
 	t.Run("this host", func(t *testing.T) {
 		theirs, err := cadvisormachine.Info(sysfs.NewRealSysFs(), noFilesystems{}, true)
@@ -206,7 +206,7 @@ func TestMachine(t *testing.T) {
 	})
 }
 
-// noFilesystems are those of a machine that has none.
+// noFilesystems returns no file systems.
 type noFilesystems struct{ fs.FsInfo }
 
 func (noFilesystems) GetGlobalFsInfo() ([]fs.Fs, error) { return nil, nil }

@@ -38,7 +38,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// kubeletNodeObject asks the kubelet. Its own version is not compared.
+// kubeletNodeObject returns the Node object of the kubelet. The version of the kubelet is not compared.
 func kubeletNodeObject(in nodeFacts) nodeBuilt {
 	ctx, f := context.Background(), &in.Facts
 	source := &nodeSource{in: &in}
@@ -59,7 +59,7 @@ func kubeletNodeObject(in nodeFacts) nodeBuilt {
 		name, text, _ := strings.Cut(err.Error(), " is not healthy: ")
 		n.Unhealthy = map[string]error{name: errors.New(text)}
 	}
-	now := time.Now() // by which the kubelet finds out how old a status is, whatever its clock says
+	now := time.Now() // the kubelet computes the age of a status with the real clock
 	for _, s := range in.Statuses {
 		clock.SetTime(now.Add(-s.Age))
 		source.status = s.Status
@@ -79,11 +79,11 @@ func kubeletNodeObject(in nodeFacts) nodeBuilt {
 	return nodeBuilt{Node: node, Events: source.events}
 }
 
-// nodeSource is the container manager and the recorder of a kubelet.
+// nodeSource is the container manager and the event recorder of a kubelet.
 type nodeSource struct {
 	cm.ContainerManager
 	in     *nodeFacts
-	status *cri.Status // what the runtime says
+	status *cri.Status // status of the runtime
 	events []nodestatus.Event
 }
 
@@ -95,7 +95,7 @@ func (s *nodeSource) GetCapacity(_ klog.Logger, isolation bool) corev1.ResourceL
 	return list
 }
 
-// GetNodeAllocatableReservation asks the kubelet's own manager, which has found out at its start what the machine has.
+// GetNodeAllocatableReservation calls the kubelet's manager, which has read the capacity at its start.
 func (s *nodeSource) GetNodeAllocatableReservation() corev1.ResourceList {
 	in := s.in.Reserved
 	in.Capacity = cadvisor.CapacityFromMachineInfo(cadvisorMachine(&s.in.Facts.Machine))
@@ -132,7 +132,7 @@ func (s *nodeSource) AnnotatedEventf(object runtime.Object, _ map[string]string,
 	s.Eventf(object, kind, reason, format, args...)
 }
 
-// cadvisorMachine is a machine as cAdvisor describes it.
+// cadvisorMachine converts machine information to the type of cAdvisor.
 func cadvisorMachine(m *machine.Info) *cadvisorapi.MachineInfo {
 	info := &cadvisorapi.MachineInfo{
 		NumCores: m.CPUs, MemoryCapacity: uint64(m.Memory), SwapCapacity: uint64(m.Swap),
@@ -191,7 +191,7 @@ type nodeImages struct {
 	in *nodeFacts
 }
 
-// GetImageList sorts as the cache of the kubelet does.
+// GetImageList sorts the images like the kubelet's image cache.
 func (i nodeImages) GetImageList() (all []kubecontainer.Image, _ error) {
 	for _, image := range i.in.Facts.Images {
 		all = append(all, kubecontainer.Image{ID: image.ID, RepoTags: image.RepoTags, RepoDigests: image.RepoDigests, Size: int64(image.Size)})

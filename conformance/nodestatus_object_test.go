@@ -27,15 +27,15 @@ import (
 func TestNodeChanged(t *testing.T)   { run(t, nodeChanges) }
 func TestNodeReconcile(t *testing.T) { run(t, nodeReconciles) }
 func TestNodeDevices(t *testing.T)   { run(t, nodeDevices) }
-func TestNodePatch(t *testing.T)     { nodePatches.Run(t, flags.AtMost(20_000)) } // which takes JSON four times
+func TestNodePatch(t *testing.T)     { nodePatches.Run(t, flags.AtMost(20_000)) } // each input encodes or decodes JSON four times
 
 func FuzzNodeChanged(f *testing.F)   { fuzz(f, nodeChanges) }
 func FuzzNodeReconcile(f *testing.F) { fuzz(f, nodeReconciles) }
 
-// nodePair is a Node object and what it was made of, or what it is to become.
+// nodePair has two versions of a Node object.
 type nodePair struct{ Old, New *corev1.Node }
 
-// makeNodePair returns two objects that differ in little.
+// makeNodePair returns two objects with few differences.
 func makeNodePair(c *conformance.Choices) nodePair {
 	in := makeNodeFacts(c)
 	old := in.Previous
@@ -50,7 +50,7 @@ func makeNodePair(c *conformance.Choices) nodePair {
 	for range c.Int(3) {
 		tweakNode(c, p.New)
 	}
-	for _, label := range []string{corev1.LabelOSStable, corev1.LabelArchStable} { // which the kubelet compares somewhere else
+	for _, label := range []string{corev1.LabelOSStable, corev1.LabelArchStable} { // the kubelet compares these labels in another function
 		delete(p.Old.Labels, label)
 		delete(p.New.Labels, label)
 	}
@@ -125,7 +125,7 @@ var nodeChanges = conformance.Comparison[nodePair, bool]{
 	Ours:    func(in nodePair) bool { return nodestatus.Changed(in.Old, in.New) },
 }
 
-// reconciled is what a kubelet makes of the object that it finds when it registers.
+// reconciled is the Node object after a kubelet has registered again.
 type reconciled struct {
 	Node   *corev1.Node
 	Update bool
@@ -167,7 +167,7 @@ var nodeReconciles = conformance.Comparison[nodePair, reconciled]{
 	Same: func(kubelet, ours reconciled) bool { return kubelet.same(ours) },
 	Exceptions: []conformance.Exception[nodePair, reconciled]{{
 		Name:   "empty label",
-		Reason: "an empty label that is removed is worth a request",
+		Reason: "the removal of an empty label causes a request",
 		When: func(in nodePair) bool {
 			was, had := in.Old.Labels[corev1.LabelTopologyZone]
 			want, wanted := in.New.Labels[corev1.LabelTopologyZone]
@@ -185,7 +185,7 @@ var nodeReconciles = conformance.Comparison[nodePair, reconciled]{
 	}},
 }
 
-// nodeDevices compares what is done about devices whose plugins are not known any more.
+// nodeDevices compares the handling of extended resources whose device plugins are unknown.
 var nodeDevices = conformance.Comparison[nodePair, reconciled]{
 	Make: func(c *conformance.Choices) nodePair {
 		in := makeNodeFacts(c)
@@ -196,7 +196,7 @@ var nodeDevices = conformance.Comparison[nodePair, reconciled]{
 				node.Status.Capacity[name] = resource.MustParse("2")
 			}
 		}
-		if node.Status.Capacity == nil { // the object has come through a Reconcile before
+		if node.Status.Capacity == nil { // Reconcile runs before and initializes the maps
 			node.Status.Capacity, node.Status.Allocatable = corev1.ResourceList{}, corev1.ResourceList{}
 		}
 		return nodePair{Old: node}
@@ -213,21 +213,21 @@ var nodeDevices = conformance.Comparison[nodePair, reconciled]{
 	Same: func(kubelet, ours reconciled) bool { return kubelet.same(ours) },
 }
 
-// nodePatches compares what the API server makes of the patches.
+// nodePatches compares the Node objects after the API server has applied the patches.
 var nodePatches = conformance.Comparison[nodePair, *corev1.Node]{
 	Make: func(c *conformance.Choices) nodePair {
 		in := makeNodeFacts(c)
 		if in.Previous == nil {
 			in.Previous, _ = nodestatus.Initial(in.Facts)
 		}
-		in.Previous.Status.Conditions = uniqueConditions(in.Previous.Status.Conditions) // as the API server keeps them
+		in.Previous.Status.Conditions = uniqueConditions(in.Previous.Status.Conditions) // as the API server stores them
 		p := nodePair{Old: stored(in.Previous)}
 		p.New, _ = nodestatus.Build(p.Old, in.Facts)
 		if c.OneIn(3) {
 			initial, _ := nodestatus.Initial(makeNodeFacts(c).Facts)
 			p.New, _ = nodestatus.Reconcile(p.New, initial)
 		}
-		p.New = stored(p.New) // zero has a format, which follows from the order in which huge pages were subtracted
+		p.New = stored(p.New) // the format of a zero depends on the order in which huge pages were subtracted
 		return p
 	},
 	Kubelet: func(in nodePair) *corev1.Node {
@@ -256,7 +256,7 @@ func uniqueConditions(all []corev1.NodeCondition) (unique []corev1.NodeCondition
 	return unique
 }
 
-// patched does what the API server does.
+// patched applies a patch like an API server.
 func patched(node *corev1.Node, patch []byte) *corev1.Node {
 	text, err := json.Marshal(node)
 	if err == nil {
@@ -272,10 +272,10 @@ func patched(node *corev1.Node, patch []byte) *corev1.Node {
 	return out
 }
 
-// stored is an object as it comes back from the API server.
+// stored encodes and decodes the object like an API server.
 func stored(node *corev1.Node) *corev1.Node { return patched(node, []byte("{}")) }
 
-// patchClient takes the patch.
+// patchClient records the patch.
 type patchClient struct {
 	typedcorev1.CoreV1Interface
 	typedcorev1.NodeInterface

@@ -30,29 +30,29 @@ import (
 func TestNode(t *testing.T) { run(t, nodes) }
 func FuzzNode(f *testing.F) { fuzz(f, nodes) }
 
-// nodeFacts is what a Node object is made of: nodestatus.Facts in parts that have an order, and that both sides are built from.
+// nodeFacts has the inputs of a Node object: nodestatus.Facts, and the inputs from which both sides build its ordered parts.
 type nodeFacts struct {
-	Previous *corev1.Node // nil: the node is registered
+	Previous *corev1.Node // nil: register the node
 	Facts    nodestatus.Facts
 	Statuses []agedStatus
 	Version  string
 	Reserved nodeInput
 }
 
-// agedStatus is what a runtime said some time before the Node object is made.
+// agedStatus is a status of the runtime, and its age when the Node object is built.
 type agedStatus struct {
 	Age    time.Duration
-	Status *cri.Status // nil: it did not answer
+	Status *cri.Status // nil: the request failed
 }
 
-// nodeBuilt is the outcome.
+// nodeBuilt has the Node object and its events.
 type nodeBuilt struct {
 	Node   *corev1.Node
 	Events []nodestatus.Event
 }
 
-// nodes compares all setters, in the order in which they run. One event is left out, Rebooted: in the kubelet's process there is one for all
-// inputs.
+// nodes compares all setters, in their order. It ignores the event Rebooted, which the kubelet records only once per
+// process.
 var nodes = conformance.Comparison[nodeFacts, nodeBuilt]{
 	Make:    makeNodeFacts,
 	Kubelet: kubeletNodeObject,
@@ -77,7 +77,7 @@ var nodes = conformance.Comparison[nodeFacts, nodeBuilt]{
 	},
 	Exceptions: []conformance.Exception[nodeFacts, nodeBuilt]{{
 		Name:   "runtime not ready yet",
-		Reason: "handlers of the runtime that the object has are kept until the runtime has said which it has",
+		Reason: "the object keeps its runtime handlers until the runtime reports handlers",
 		When: func(in nodeFacts) bool {
 			return in.Previous != nil && !slices.ContainsFunc(in.Statuses, func(s agedStatus) bool { return s.Status != nil && isReady(*s.Status) })
 		},
@@ -87,7 +87,7 @@ var nodes = conformance.Comparison[nodeFacts, nodeBuilt]{
 		},
 	}, {
 		Name:   "disk not measured any more",
-		Reason: "what is reserved of a capacity that the object still has is not allocatable",
+		Reason: "allocatable is computed from a capacity that the object still has",
 		When: func(in nodeFacts) bool {
 			return in.Previous != nil && (in.Facts.Machine.RootFS == 0 || in.Facts.Config.NoLocalStorageCapacity)
 		},
@@ -107,10 +107,10 @@ func isReady(s cri.Status) bool {
 	return c.Status
 }
 
-// thisHost is what the kubelet finds out about the addresses of the machine and about its user namespace, whatever the input.
+// thisHost has the addresses and the user namespace of the machine, which the kubelet reads for each input.
 var thisHost = func() (h struct {
 	interfaces []netip.Addr
-	byFamily   map[bool]netip.Addr // true: IPv4 is preferred
+	byFamily   map[bool]netip.Addr // key true: prefer IPv4
 	userNS     *bool
 },
 ) {
@@ -161,7 +161,7 @@ func makeNodeFacts(c *conformance.Choices) nodeFacts {
 			RepoTags: slices.Repeat([]string{"t"}, c.Int(5)), RepoDigests: slices.Repeat([]string{"d"}, c.Int(4)),
 		})
 	}
-	f.ImagesKnown = true // the kubelet's cache has nothing before, and says that
+	f.ImagesKnown = true // the kubelet's cache is initially empty and never unknown
 	for range c.Int(3) {
 		f.VolumesInUse = append(f.VolumesInUse, conformance.Pick[corev1.UniqueVolumeName](c, "a", "b"))
 	}
@@ -179,7 +179,7 @@ func makeNodeFacts(c *conformance.Choices) nodeFacts {
 
 func makeNodeConfig(c *conformance.Choices) nodestatus.Config {
 	config := nodestatus.Config{
-		Name:     conformance.Pick(c, "10.0.0.9", "127.0.0.1", "fd00::9", ownAddress()), // an address needs no name server
+		Name:     conformance.Pick(c, "10.0.0.9", "127.0.0.1", "fd00::9", ownAddress()), // addresses, so that no DNS lookup is necessary
 		Hostname: conformance.Pick(c, "n1", "192.0.2.7", "2001:db8::7"), ProviderID: conformance.Pick(c, "", "cloud://1"),
 		ExternalCloudProvider: c.OneIn(3), NoControllerAttachDetach: c.OneIn(3),
 		MaxPods: conformance.Pick(c, 110, 7), PodsPerCore: conformance.Pick(c, 0, 1, 10, 50),
@@ -200,7 +200,7 @@ func makeNodeConfig(c *conformance.Choices) nodestatus.Config {
 	return config
 }
 
-// ownAddress is one of this machine, or one that it does not have.
+// ownAddress returns an address of this machine, or one that it does not have.
 func ownAddress() string {
 	if ip := thisHost.byFamily[true]; ip.IsValid() {
 		return ip.String()
@@ -238,7 +238,7 @@ func makeMachine(c *conformance.Choices) machine.Info {
 	return m
 }
 
-// runtimeStatus is what a runtime says of itself.
+// runtimeStatus returns a random status of a runtime.
 func runtimeStatus(c *conformance.Choices) *cri.Status {
 	var s cri.Status
 	for _, kind := range []string{cri.ConditionRuntimeReady, cri.ConditionNetworkReady} {
@@ -258,7 +258,7 @@ func runtimeStatus(c *conformance.Choices) *cri.Status {
 	return &s
 }
 
-// uniqueHandlers keeps one of each name: the kubelet sorts others in no order.
+// uniqueHandlers removes handlers with duplicate names, because the kubelet's sort is unstable.
 func uniqueHandlers(all []cri.RuntimeHandler) (unique []cri.RuntimeHandler) {
 	for _, h := range all {
 		if !slices.ContainsFunc(unique, func(u cri.RuntimeHandler) bool { return u.Name == h.Name }) {
@@ -282,7 +282,7 @@ func makeDevices(c *conformance.Choices) (d nodestatus.Devices) {
 	return d
 }
 
-// previousNode is an object of any age.
+// previousNode returns a Node object of an earlier agent version or configuration.
 func previousNode(c *conformance.Choices, config nodestatus.Config) *corev1.Node {
 	before := nodestatus.Facts{
 		Config: config, Machine: makeMachine(c), Host: makeNodeHost(c, &config),
@@ -298,7 +298,7 @@ func previousNode(c *conformance.Choices, config nodestatus.Config) *corev1.Node
 	return node
 }
 
-// alterNode does what others, older versions and chance do to an object.
+// alterNode applies changes of other clients, older versions, and random ones to an object.
 func alterNode(c *conformance.Choices, node *corev1.Node) {
 	s := &node.Status
 	if c.OneIn(4) {

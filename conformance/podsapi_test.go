@@ -27,28 +27,28 @@ import (
 func TestPodsAPI(t *testing.T) { podsAPI.Run(t, flags.AtMost(5_000)) }
 func FuzzPodsAPI(f *testing.F) { fuzz(f, podsAPI) }
 
-// podsNode is a node with pods, and what happens to them while somebody watches.
+// podsNode has the pods of a node, and their changes during a watch.
 type podsNode struct {
 	Ready    bool
 	Pods     []*corev1.Pod
-	Statuses map[types.UID]corev1.PodStatus // of some
-	Get      string                         // a UID
+	Statuses map[types.UID]corev1.PodStatus // current statuses of some pods
+	Get      string                         // UID for GetPod
 	Changes  []podChange
 }
 
-// podChange is a new status of a pod, or its end.
+// podChange is a new status or the removal of a pod.
 type podChange struct {
-	Pod     int // which
+	Pod     int // index in podsNode.Pods
 	Status  corev1.PodStatus
 	Removed bool
 }
 
-// podsAnswers is what clients of the pods API see.
+// podsAnswers has the results of the pods API for clients.
 type podsAnswers struct {
-	List, Get, Watch []string // pods as their bytes, and errors
+	List, Get, Watch []string // encoded pods, and errors
 }
 
-// podsAPI compares the answers of the pods gRPC API.
+// podsAPI compares the results of the pods gRPC API.
 var podsAPI = conformance.Comparison[podsNode, podsAnswers]{
 	Make: newPodsNode,
 	Kubelet: func(in podsNode) podsAnswers {
@@ -92,13 +92,13 @@ var podsAPI = conformance.Comparison[podsNode, podsAnswers]{
 	},
 }
 
-// newPodsNode makes up to four pods, some without a status of the kubelet's own, and what happens to them.
+// newPodsNode returns a node with up to four pods, some without a current status, and random changes.
 func newPodsNode(c *conformance.Choices) podsNode {
 	in := podsNode{Ready: !c.OneIn(8), Statuses: make(map[types.UID]corev1.PodStatus)}
 	uids := []string{"u9", "u1", "u5", "u10"}
 	for i := range c.Int(5) {
 		pod := conformance.Pod(c)
-		delete(pod.Annotations, "kubernetes.io/config.mirror") // of no source
+		delete(pod.Annotations, "kubernetes.io/config.mirror") // the pods API does not list mirror pods
 		pod.Namespace, pod.Name, pod.UID = "ns", fmt.Sprintf("pod-%d", i), types.UID(uids[i])
 		if c.OneIn(4) {
 			pod.DeletionTimestamp = &metav1.Time{}
@@ -131,7 +131,7 @@ func newPodsStatus(c *conformance.Choices) (s corev1.PodStatus) {
 	return s
 }
 
-// askPods calls every method of a server; changes happen once the watch has the initial pods.
+// askPods calls every method of a server. It makes the changes after the watch has sent the initial pods.
 func askPods(ctx context.Context, in podsNode, s podsv1alpha1.PodsServer, change func(podChange)) (out podsAnswers) {
 	list, err := s.ListPods(ctx, &podsv1alpha1.ListPodsRequest{})
 	out.List = []string{fmt.Sprint(err)}
@@ -165,7 +165,7 @@ func askPods(ctx context.Context, in podsNode, s podsv1alpha1.PodsServer, change
 	return out
 }
 
-// podsWatch is the server's end of a watch.
+// podsWatch is the server side of a watch.
 type podsWatch struct {
 	grpc.ServerStream
 	ctx    context.Context //nolint:containedctx // as in gRPC
@@ -183,7 +183,7 @@ func (w *podsWatch) Send(e *podsv1alpha1.WatchPodsEvent) error {
 	}
 }
 
-// podStatuses is a status provider.
+// podStatuses implements the kubelet's status provider.
 type podStatuses map[types.UID]corev1.PodStatus
 
 func (s podStatuses) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {

@@ -32,19 +32,19 @@ import (
 
 func TestValidate(t *testing.T) {
 	capabilities.Initialize(capabilities.Capabilities{AllowPrivileged: true})
-	validate.Run(t, flags.AtMost(4_000)) // each takes the API server ten milliseconds
+	validate.Run(t, flags.AtMost(4_000)) // the API server's validation of an input takes ten milliseconds
 }
 func TestEnvFile(t *testing.T)  { run(t, envFile) }
 func FuzzEnvFile(f *testing.F)  { fuzz(f, envFile) }
 func TestServices(t *testing.T) { run(t, services) }
 func FuzzServices(f *testing.F) { fuzz(f, services) }
 
-// fullPod is a valid pod with something in nearly every field that a node reads.
+// fullPod is a valid pod that sets nearly every field that a node reads.
 //
 //go:embed testdata/pod.yaml
 var fullPod []byte
 
-// verdict reports whether a pod, after defaults, is refused.
+// verdict reports whether the pod with its defaults is invalid.
 type verdict struct{ Refused bool }
 
 var validate = conformance.Comparison[*corev1.Pod, verdict]{
@@ -60,7 +60,7 @@ var validate = conformance.Comparison[*corev1.Pod, verdict]{
 			annotate(c, pod)
 		}
 		if c.OneIn(100) {
-			pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows} // which the full pod does not have, and no change finds
+			pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows} // the full pod has no OS, so that change never sets it
 		}
 		return pod
 	},
@@ -74,7 +74,7 @@ var validate = conformance.Comparison[*corev1.Pod, verdict]{
 		o := podutil.GetValidationOptionsFromPodSpecAndMeta(&internal.Spec, nil, &internal.ObjectMeta, nil)
 		o.ResourceIsPod = true
 		errs := slices.DeleteFunc(validation.ValidatePodCreate(internal, o), func(err *field.Error) bool {
-			return err.Detail == "cannot be set on create" // ephemeral containers come later
+			return err.Detail == "cannot be set on create" // ephemeral containers are added later
 		})
 		return verdict{Refused: len(errs) > 0}
 	},
@@ -85,13 +85,13 @@ var validate = conformance.Comparison[*corev1.Pod, verdict]{
 	},
 	Exceptions: []conformance.Exception[*corev1.Pod, verdict]{{
 		Name:   "Windows",
-		Reason: "what a Windows pod may not have is not looked into, as no such pod is run",
+		Reason: "the fields that a Windows pod must not set are not validated, because Windows pods are rejected",
 		When:   func(pod *corev1.Pod) bool { return pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows },
 		Want:   func(*corev1.Pod, verdict) verdict { return verdict{} },
 	}},
 }
 
-// annotate sets what only annotations and selectors hold, valid or not, and has a claim volume name the claim of an ephemeral volume.
+// annotate sets an annotation, a node selector, or a claim volume with the claim of an ephemeral volume, valid or not.
 func annotate(c *conformance.Choices, pod *corev1.Pod) {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
@@ -125,10 +125,10 @@ type place struct {
 	value reflect.Value
 }
 
-// compared are the sources of volumes that this version acts on.
+// compared are the volume sources that this version supports.
 var compared = []string{"Image", "EmptyDir", "HostPath", "ConfigMap", "Secret", "DownwardAPI", "Projected"}
 
-// places lists all values below one, but for those that only a scheduler reads and what is in volumes that are refused.
+// places returns all values below v, except those that only a scheduler reads, and those in unsupported volume sources.
 func places(path string, v reflect.Value) []place {
 	for _, skipped := range []string{
 		".Spec.Affinity", ".Spec.Tolerations", ".Spec.Topology", ".Spec.Scheduling", ".Spec.Eviction",
@@ -141,7 +141,7 @@ func places(path string, v reflect.Value) []place {
 		}
 	}
 	if strings.Contains(path, ".VolumeSource.") && strings.HasSuffix(path, ".User") {
-		return nil // of a gate that is off
+		return nil // its feature gate is disabled
 	}
 	if at := strings.Index(path, ".VolumeSource."); at >= 0 && !slices.ContainsFunc(compared, func(source string) bool {
 		return strings.HasPrefix(path[at+len(".VolumeSource."):], source)
@@ -152,7 +152,7 @@ func places(path string, v reflect.Value) []place {
 	switch v.Kind() {
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[resource.Quantity]() || v.Type() == reflect.TypeFor[intstr.IntOrString]() {
-			return nil // they have no fields that are free
+			return nil // these types have no free fields
 		}
 		for i := range v.NumField() {
 			list = append(list, places(path+"."+v.Type().Field(i).Name, v.Field(i))...)
@@ -173,7 +173,7 @@ func places(path string, v reflect.Value) []place {
 	return list
 }
 
-// change changes one value of a pod.
+// change changes one random value of a pod.
 func change(c *conformance.Choices, pod *corev1.Pod) {
 	list := places(".Spec", reflect.ValueOf(&pod.Spec).Elem())
 	v := list[(c.Int(256)<<8|c.Int(256))%len(list)].value

@@ -19,21 +19,21 @@ import (
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
-// shutdownInput is a configuration and the pods of a node that shuts down.
+// shutdownInput is a configuration, and the pods of a node that shuts down.
 type shutdownInput struct {
 	List            []shutdown.Period
-	Total, Critical time.Duration // without a list
+	Total, Critical time.Duration // if List is empty
 	Pods            []*corev1.Pod
 }
 
-// shutdownOutput is who is stopped with whom, and the grace of each.
+// shutdownOutput has the groups of pods, and the grace period of each pod.
 type shutdownOutput struct {
 	Groups []nodeshutdown.ConformanceGroup
 	Grace  map[string]int64
 	Err    bool
 }
 
-// The groups of pods, their order, and how long each pod gets.
+// Both sides have the same groups of pods in the same order, and the same grace periods.
 func TestShutdownGroups(t *testing.T) {
 	conformance.Comparison[shutdownInput, shutdownOutput]{
 		Make: newShutdownInput,
@@ -47,7 +47,7 @@ func TestShutdownGroups(t *testing.T) {
 		},
 		Ours: ourShutdown,
 		Exceptions: []conformance.Exception[shutdownInput, shutdownOutput]{{
-			Name: "two groups of one priority", Reason: "nobody can say which of them a pod belongs to",
+			Name: "two groups of one priority", Reason: "the group of a pod with this priority is ambiguous",
 			When: func(in shutdownInput) bool {
 				seen := map[int32]bool{}
 				for _, p := range in.List {
@@ -97,7 +97,7 @@ func newShutdownInput(c *conformance.Choices) (in shutdownInput) {
 	for range c.Int(5) {
 		in.List = append(in.List, shutdown.Period{Priority: priorities[c.Int(len(priorities))], GracePeriod: time.Duration(1+c.Int(60)) * time.Second})
 	}
-	// Less than a second is cut off by both.
+	// Both sides cut off fractions of a second.
 	in.Total, in.Critical = time.Duration(c.Int(100))*time.Second/2, time.Duration(c.Int(60))*time.Second/2
 	for i := range c.Int(8) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("pod", i)}}

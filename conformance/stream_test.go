@@ -39,7 +39,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
-// streamRuntime is a runtime with the streaming server of container runtimes, which runs scripts.
+// streamRuntime is a runtime with the streaming server of container runtimes. It runs scripts.
 type streamRuntime struct {
 	*streamtest.Runtime
 
@@ -66,7 +66,7 @@ func newStreamRuntime(t *testing.T, scripts *streamtest.Runtime) *streamRuntime 
 	return r
 }
 
-// scripted runs the scripts for the streaming server.
+// scripted runs the scripts in the streaming server.
 type scripted struct{ *streamtest.Runtime }
 
 func streamSession(in io.Reader, out, errs io.Writer, tty bool, resize <-chan remotecommand.TerminalSize) (cri.Session, func()) {
@@ -123,7 +123,7 @@ func (s scripted) PortForward(ctx context.Context, id string, port int32, c io.R
 	return s.RunPortForward(ctx, id, port, c)
 }
 
-// streamHost is the kubelet around its server, as far as sessions need it.
+// streamHost is the kubelet's host interface, with the methods for sessions.
 type streamHost struct {
 	server.HostInterface
 
@@ -181,7 +181,8 @@ func (r *streamRuntime) PortForward(_ context.Context, id string, ports []int32)
 	return a.GetUrl(), err
 }
 
-// streamSides are the kubelet, ours in front of the same runtime, and ours with a runtime that runs sessions itself.
+// streamSides returns the URLs of three servers: the kubelet, ours with the same runtime, and ours with a runtime that runs
+// sessions itself.
 func streamSides(t *testing.T) map[string]string {
 	t.Helper()
 	scripts := &streamtest.Runtime{
@@ -211,7 +212,7 @@ func streamSides(t *testing.T) map[string]string {
 	return sides
 }
 
-// streamMux has the paths of the kubelet.
+// streamMux handles the paths of the kubelet.
 func streamMux(s *streaming.Server) http.Handler {
 	mux := http.NewServeMux()
 	command := func(serve func(http.ResponseWriter, *http.Request, cri.StreamOptions)) http.HandlerFunc {
@@ -243,7 +244,7 @@ func streamMux(s *streaming.Server) http.Handler {
 	return mux
 }
 
-// Requests that no session comes of are answered alike: status and body.
+// Both sides return the same status and body for requests that start no session.
 func TestStreamRefusals(t *testing.T) {
 	const (
 		exec    = "/exec/ns/pod/c?output=1&command=out%3Dx"
@@ -280,14 +281,14 @@ func TestStreamRefusals(t *testing.T) {
 			want := streamAnswer(t, sides["kubelet"], request)
 			for _, side := range []string{"streamer", "runner"} {
 				if got := streamAnswer(t, sides[side], request); got != want {
-					t.Errorf("%s answers %q, the kubelet %q", side, got, want)
+					t.Errorf("%s returned %q, the kubelet %q", side, got, want)
 				}
 			}
 		})
 	}
 }
 
-// streamAnswer returns the status and the body of an answer.
+// streamAnswer returns the status and the body of a response.
 func streamAnswer(t *testing.T, server, request string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(server, "http://"))
@@ -310,7 +311,7 @@ func streamAnswer(t *testing.T, server, request string) string {
 	return fmt.Sprintf("%d %s", response.StatusCode, strings.TrimSpace(string(body)))
 }
 
-// Commands of kubectl's clients go alike through the kubelet and through ours: outputs, exit codes and errors.
+// Commands through kubectl's clients have the same outputs, exit codes and errors on both sides.
 func TestStreamCommands(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -332,7 +333,7 @@ func TestStreamCommands(t *testing.T) {
 		for _, test := range tests {
 			t.Run(protocol+"/"+test.name, func(t *testing.T) {
 				if protocol == "WebSocket v4" && test.stdin != "" {
-					t.Log("it cannot end stdin, so that no output follows")
+					t.Log("v4 cannot close stdin, so that the command has no output after it")
 					test.steps = []string{"out=no input"}
 				}
 				q := url.Values{"command": test.steps, "output": {"1"}}
@@ -349,7 +350,7 @@ func TestStreamCommands(t *testing.T) {
 					q.Set("input", "1")
 				}
 				want := streamCommand(t, protocol, sides["kubelet"]+path+q.Encode(), test.stdin, test.tty)
-				// The kubelet's translation wraps the runtime's error once more; ours passes it on.
+				// The kubelet's translation adds a second prefix to the runtime's error; ours passes the error on.
 				const once = "Internal error occurred: "
 				want = strings.Replace(want, once+once, once, 1)
 				for _, side := range []string{"streamer", "runner"} {
@@ -362,7 +363,7 @@ func TestStreamCommands(t *testing.T) {
 	}
 }
 
-// oneSize is a terminal that has one size.
+// oneSize is a terminal whose size is reported once.
 type oneSize chan clientcommand.TerminalSize
 
 func (o oneSize) Next() *clientcommand.TerminalSize {
@@ -373,7 +374,7 @@ func (o oneSize) Next() *clientcommand.TerminalSize {
 	return &size
 }
 
-// streamCommand runs a command by one of kubectl's clients, and returns all that comes of it.
+// streamCommand runs a command with one of kubectl's clients, and returns its error and outputs.
 func streamCommand(t *testing.T, protocol, address, stdin string, tty bool) string {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -412,7 +413,7 @@ func streamCommand(t *testing.T, protocol, address, stdin string, tty bool) stri
 	return fmt.Sprintf("%v %s %s", err, out.String(), errs.String())
 }
 
-// Connections of kubectl's clients go alike through the kubelet and through ours.
+// Port-forwards of kubectl's clients return the same data and errors on both sides.
 func TestStreamPorts(t *testing.T) {
 	sides := streamSides(t)
 	for _, tunnel := range []bool{false, true} {
@@ -427,7 +428,7 @@ func TestStreamPorts(t *testing.T) {
 	}
 }
 
-// forwardedPorts sends through a port that echoes and one that fails, and returns what comes.
+// forwardedPorts forwards a port that echoes and one that fails, and returns the received data and the error.
 func forwardedPorts(t *testing.T, server string, tunnel bool) string {
 	t.Helper()
 	u, err := url.Parse(server + "/portForward/ns/pod")
@@ -470,7 +471,7 @@ func forwardedPorts(t *testing.T, server string, tunnel bool) string {
 	return got + message
 }
 
-// throughPort sends a text to a local port, and returns what comes back.
+// throughPort sends a text to a local port, and returns the received data.
 func throughPort(t *testing.T, port uint16, text string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))

@@ -32,16 +32,16 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// house is what both sides measure: a runtime with pods, a file system, and cgroups.
+// house is the measured node of both sides: a runtime with pods, a file system, and cgroups.
 type house struct {
 	MemTotal, HugePages uint64 // kB
 	Root, Pods          *measuredMemory
 	Sandboxes           []measuredSandbox
 	Disk                stats.Filesystem
-	broken              bool // the runtime does not say where images are
+	broken              bool // the runtime fails to report the image filesystem
 }
 
-// measuredMemory is what a cgroup uses.
+// measuredMemory is the usage of a cgroup.
 type measuredMemory struct {
 	CPU, Current, InactiveFile, Anon, Faults, MajorFaults, Swap uint64
 	Max, SwapMax                                                int64
@@ -63,7 +63,7 @@ type measuredContainer struct {
 	LayerBytes, LayerIno *uint64
 }
 
-// measuredFrom is near which all measurements are: the kubelet forgets a rate that is ten minutes old.
+// measuredFrom is close to the time of all measurements: the kubelet discards a rate after ten minutes.
 var measuredFrom = time.Now()
 
 func (h *house) sandboxes() (kubelet []*runtimeapi.PodSandbox, ours []cri.Sandbox) {
@@ -82,13 +82,13 @@ func (h *house) sandboxes() (kubelet []*runtimeapi.PodSandbox, ours []cri.Sandbo
 	return kubelet, ours
 }
 
-// kubeletRuntime is the runtime of a house as the kubelet asks it.
+// kubeletRuntime implements the kubelet's runtime interface for a house.
 type kubeletRuntime struct {
 	internalapi.RuntimeService
 	*house
 }
 
-// kubeletImages is the same for images.
+// kubeletImages implements the kubelet's image interface for a house.
 type kubeletImages struct {
 	internalapi.ImageManagerService
 	*house
@@ -154,7 +154,7 @@ func (r kubeletImages) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResp
 	}}}, nil
 }
 
-// ourRuntime is the same as a Collector asks it.
+// ourRuntime implements the interface of a Collector for a house.
 type ourRuntime struct{ *house }
 
 func (r ourRuntime) List(ctx context.Context) (s cri.Snapshot, err error) {
@@ -197,7 +197,7 @@ func (r ourRuntime) ImageUsage(context.Context) (cri.ImageUsage, error) {
 	return cri.ImageUsage{Images: []cri.FilesystemUsage{{Time: measuredFrom, Mountpoint: "/images", UsedBytes: new(uint64(5))}}}, nil
 }
 
-// kubeletCadvisor is what cAdvisor has of the cgroups and the disk of a house.
+// kubeletCadvisor returns the statistics of cgroups and disk in a house.
 type kubeletCadvisor struct {
 	cadvisor.Interface
 	*house
@@ -232,7 +232,7 @@ func (c kubeletCadvisor) ContainerInfoV2(name string, o cadvisorapi.RequestOptio
 	return infos, nil
 }
 
-// unsigned is a limit as the kernel's "max" is read.
+// unsigned returns a limit in the form in which cAdvisor reads the kernel's "max".
 func unsigned(n int64) uint64 {
 	if n < 0 {
 		return math.MaxUint64
@@ -240,7 +240,7 @@ func unsigned(n int64) uint64 {
 	return uint64(n)
 }
 
-// kernel hands numbers to cAdvisor's own handler, as if the files of a cgroup had been read.
+// kernel passes the usage to cAdvisor's handler in place of the files of a cgroup.
 type kernel struct {
 	libcontainercgroups.Manager
 	*measuredMemory
@@ -269,7 +269,7 @@ func (m *measuredMemory) info(limit uint64) cadvisorapi.ContainerInfo {
 	return info
 }
 
-// ourCgroups is the same for a Collector.
+// ourCgroups implements the cgroups of a Collector for a house.
 type ourCgroups struct{ *house }
 
 func (c ourCgroups) Sample(_ context.Context, p cgroups.Path, leaf string, _ cgroups.Parts) (s cgroups.Stats, err error) {
@@ -308,14 +308,14 @@ func (c ourCgroups) Children(_ context.Context, p cgroups.Path) (names []string,
 	return names, nil
 }
 
-// noVolumes is an analyzer that has measured none.
+// noVolumes is an analyzer without measurements.
 type noVolumes struct{ serverstats.ResourceAnalyzer }
 
 func (noVolumes) GetPodVolumeStats(types.UID) (serverstats.PodVolumeStats, bool) {
 	return serverstats.PodVolumeStats{}, false
 }
 
-// kubeletSummary is what the summary of a kubelet is made of.
+// kubeletSummary has the providers of the kubelet's summary.
 type kubeletSummary struct {
 	serverstats.Provider
 	p *kubestats.Provider
@@ -350,7 +350,7 @@ func (n kubeletSummary) ListPodStats(ctx context.Context) ([]statsapi.PodStats, 
 }
 func (n kubeletSummary) RlimitStats() (*statsapi.RlimitStats, error) { return n.p.RlimitStats() }
 
-// collector is ours for a house.
+// collector returns our Collector for a house.
 func (h *house) collector(c stats.Cgroups) *stats.Collector {
 	k, err := stats.New(c, ourRuntime{h}, stats.Options{
 		NodeName: "node", RuntimePeriod: time.Nanosecond, Timeout: time.Minute,

@@ -27,7 +27,7 @@ func TestSummaryStorage(t *testing.T) { run(t, summaryStorage) }
 func FuzzSummaryStorage(f *testing.F) { fuzz(f, summaryStorage) }
 func TestSummaryNode(t *testing.T) {
 	host(true)
-	summaryNode.Run(t, flags.AtMost(100_000)) // each is two whole summaries
+	summaryNode.Run(t, flags.AtMost(100_000)) // each input computes two complete summaries
 }
 
 // measured is one measurement of a container.
@@ -36,7 +36,7 @@ type measured struct {
 	After time.Duration
 }
 
-// unknown stands for a rate that is not known.
+// unknown represents an unknown rate.
 const unknown = math.MaxUint64
 
 func (h *house) measure(usage uint64, at time.Time) {
@@ -50,11 +50,11 @@ func rateOf(pods []statsapi.PodStats) uint64 {
 	return unknown
 }
 
-// each measures one after the other.
+// each takes the measurements in order and returns the rate after each.
 func each(in []measured, measure func(h *house) func() uint64) (rates []uint64) {
 	h := &house{}
 	next := measure(h)
-	at := time.Now() // not measuredFrom: the tests before this one may take longer than the kubelet remembers a rate
+	at := time.Now() // not measuredFrom: earlier tests may take longer than the kubelet keeps a rate
 	for _, m := range in {
 		at = at.Add(m.After)
 		h.measure(m.Usage, at)
@@ -112,18 +112,18 @@ var summaryRates = conformance.Comparison[[]measured, []uint64]{
 	},
 	Exceptions: []conformance.Exception[[]measured, []uint64]{{
 		Name:   "too soon",
-		Reason: "a rate is over a second at least, and the kubelet's over any time, or unknown where no time has passed",
+		Reason: "a rate covers at least one second; the kubelet's covers any time, and is unknown if no time has passed",
 		When: func(in []measured) bool {
 			return anyAfter(in, func(d time.Duration) bool { return d >= 0 && d < time.Second })
 		},
 	}, {
 		Name:   "clock set back",
-		Reason: "the last rate is kept, where the kubelet has none",
+		Reason: "the last rate is kept; the kubelet reports none",
 		When:   func(in []measured) bool { return anyAfter(in, func(d time.Duration) bool { return d < 0 }) },
 	}},
 }
 
-// podNumbers is what is compared of a pod: of what one side has no number for, zero.
+// podNumbers has the compared numbers of a pod. A missing number is zero.
 type podNumbers struct {
 	Name, UID                           string
 	Started                             int64
@@ -168,7 +168,7 @@ func podNumbersOf(pods []statsapi.PodStats) (out []podNumbers) {
 	return out
 }
 
-// amount is a number of bytes, now and then one that nothing has.
+// amount returns a number of bytes, sometimes an impossibly large one.
 func amount(c *conformance.Choices) uint64 {
 	if c.OneIn(64) {
 		return math.MaxUint64 - uint64(c.Int(256))
@@ -199,7 +199,7 @@ func makeHouse(c *conformance.Choices) *house {
 	return h
 }
 
-// tooMuch reports whether a sum over the containers of a pod does not fit.
+// tooMuch reports whether a sum over the containers of a pod overflows.
 func tooMuch(h *house) bool {
 	for _, s := range h.Sandboxes {
 		var sums [5]uint64
@@ -234,19 +234,19 @@ var summaryStorage = conformance.Comparison[*house, []podNumbers]{
 	},
 	Exceptions: []conformance.Exception[*house, []podNumbers]{{
 		Name:   "too much",
-		Reason: "a sum that does not fit is the largest number, where the kubelet's wraps around",
+		Reason: "a sum that overflows is the largest number; the kubelet's wraps around",
 		When:   tooMuch,
 	}},
 }
 
-// nodeNumbers is what is compared of a node, and of its cgroups.
+// nodeNumbers has the compared numbers of a node and its cgroups.
 type nodeNumbers struct {
 	Memory, Pods          [6]uint64
 	CPU, Swap             uint64
 	FsUsed, FsInodes, Fs  uint64
 	ImageUsed, Image      uint64
 	PodMemory             map[string][6]uint64
-	Available, PodsLimits bool // whether there are such numbers
+	Available, PodsLimits bool // whether these numbers exist
 }
 
 func memoryNumbers(m *statsapi.MemoryStats) [6]uint64 {
@@ -289,7 +289,7 @@ func makeMemory(c *conformance.Choices) *measuredMemory {
 
 func working(m *measuredMemory) uint64 { return m.Current - min(m.Current, m.InactiveFile) }
 
-// overLimit reports whether a cgroup uses more than it may.
+// overLimit reports whether the usage of a cgroup exceeds its limit.
 func overLimit(h *house) bool {
 	for _, m := range append([]*measuredMemory{h.Pods}, cgroupsOf(h)...) {
 		if m.Max >= 0 && working(m) > uint64(m.Max) {
@@ -336,7 +336,7 @@ var summaryNode = conformance.Comparison[*house, nodeNumbers]{
 	},
 	Exceptions: []conformance.Exception[*house, nodeNumbers]{{
 		Name:   "over the limit",
-		Reason: "nothing is available, where the kubelet's difference wraps around",
+		Reason: "no memory is available; the kubelet's difference wraps around",
 		When:   overLimit,
 	}},
 }
@@ -348,14 +348,14 @@ func TestSummary(t *testing.T) {
 		h.broken = true
 		_, err := serverstats.NewSummaryProvider(t.Context(), newKubeletSummary(h)).Get(t.Context(), false)
 		if err == nil {
-			t.Error("the kubelet has a summary all the same")
+			t.Error("the kubelet returns a summary despite the error")
 		}
 		s, err := h.collector(ourCgroups{h}).Summary(t.Context())
 		if err == nil || err.Error() != "runtime image usage: broken" {
 			t.Errorf("error %v", err)
 		}
 		if s.Node.Memory.AvailableBytes == nil || s.Node.Runtime.ImageFs != nil {
-			t.Error("it is not the numbers of images that are missing")
+			t.Error("the summary must have all numbers except those of images")
 		}
 	})
 }

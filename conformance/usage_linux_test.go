@@ -40,19 +40,19 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// included is what the kubelet has cAdvisor measure.
+// included are the metrics that cAdvisor measures in the kubelet.
 var included = container.MetricSet{
 	container.CpuUsageMetrics: {}, container.MemoryUsageMetrics: {}, container.DiskIOMetrics: {}, container.DiskUsageMetrics: {},
 	container.NetworkUsageMetrics: {}, container.AppMetrics: {}, container.ProcessMetrics: {}, container.OOMMetrics: {}, container.PressureMetrics: {},
 }
 
-// usageNode is a node on this machine: pods with cgroups of their own, below one that is removed at the end.
+// usageNode is a node on this machine. Its pods have cgroups below one that is removed at the end.
 type usageNode struct {
 	testing.TB
 	driver *driver.Driver
 	root   cgroups.Path
 	rt     *critest.Runtime
-	// Containers are as cAdvisor knows them, by the paths of their cgroups.
+	// Containers of cAdvisor by cgroup path.
 	containers map[string]*info.ContainerInfo
 	handlers   map[string]*libcontainer.Handler
 }
@@ -64,7 +64,7 @@ func newUsageNode(t testing.TB) *usageNode {
 	}
 	d, err := driver.Open(context.Background(), driver.Options{OptionalControllers: []string{"cpu", "pids"}})
 	if err != nil {
-		t.Skip("no cgroups to work on: ", err)
+		t.Skip("cannot use cgroups: ", err)
 	}
 	t.Cleanup(func() { _ = d.Close() })
 	if !d.Host().HasController("memory") || !d.Host().HasController("pids") || !d.Host().HasController("cpu") {
@@ -76,7 +76,7 @@ func newUsageNode(t testing.TB) *usageNode {
 		containers: make(map[string]*info.ContainerInfo), handlers: make(map[string]*libcontainer.Handler),
 	}
 	if err := d.Apply(context.Background(), n.root, cgroups.Resources{}); err != nil {
-		t.Skip("no cgroup of our own: ", err)
+		t.Skip("cannot create a cgroup: ", err)
 	}
 	t.Cleanup(func() { usageOK(t, d.Remove(context.Background(), n.root)) })
 	return n
@@ -89,7 +89,7 @@ func usageOK(t testing.TB, err error) {
 	}
 }
 
-// pod makes a pod with the cgroups of a sandbox and of a container.
+// pod creates a pod with the cgroups of a sandbox and a container.
 func (n *usageNode) pod(name string) (sandbox, main cgroups.Path) {
 	n.Helper()
 	ctx := context.Background()
@@ -111,7 +111,7 @@ func (n *usageNode) pod(name string) (sandbox, main cgroups.Path) {
 	return sandbox, main
 }
 
-// dirs returns the directories of a cgroup, by controller as cAdvisor has them.
+// dirs returns the directories of a cgroup by controller, as in cAdvisor.
 func (n *usageNode) dirs(p cgroups.Path) map[string]string {
 	dirs := make(map[string]string)
 	for controller, dir := range n.driver.Host().Dirs {
@@ -125,7 +125,7 @@ func (n *usageNode) dirs(p cgroups.Path) map[string]string {
 	return dirs
 }
 
-// watch tells cAdvisor of a cgroup.
+// watch adds a cgroup to cAdvisor's containers.
 func (n *usageNode) watch(p cgroups.Path, labels map[string]string, image, alias string) {
 	n.Helper()
 	paths := n.dirs(p)
@@ -141,8 +141,8 @@ func (n *usageNode) watch(p cgroups.Path, labels map[string]string, image, alias
 	n.containers[c.Name], n.handlers[c.Name] = c, libcontainer.NewHandler(manager, "/", 0, included)
 }
 
-// respecify has cAdvisor read the limits of every cgroup once, as it does for a page when they are older than 5 s (manager/container.go,
-// GetInfo): ours are on the page that is measured.
+// respecify makes cAdvisor read the limits of every cgroup once. It does this for a page if they are older than 5 s
+// (manager/container.go, GetInfo). Our page includes the limits.
 func (n *usageNode) respecify() {
 	n.Helper()
 	for name := range n.containers {
@@ -151,7 +151,7 @@ func (n *usageNode) respecify() {
 	}
 }
 
-// housekeep has cAdvisor measure every cgroup once.
+// housekeep makes cAdvisor measure every cgroup once.
 func (n *usageNode) housekeep() {
 	n.Helper()
 	for name, h := range n.handlers {
@@ -161,7 +161,7 @@ func (n *usageNode) housekeep() {
 	}
 }
 
-// The following are what cAdvisor's collector asks.
+// Methods that cAdvisor's Prometheus collector calls.
 
 func (n *usageNode) GetRequestedContainersInfo(string, info.RequestOptions) (map[string]*info.ContainerInfo, error) {
 	return n.containers, nil
@@ -173,7 +173,7 @@ func (n *usageNode) GetMachineInfo() (*info.MachineInfo, error) {
 	return &info.MachineInfo{NumCores: 2, MemoryCapacity: 8 << 30, SwapCapacity: 1 << 30}, nil
 }
 
-// kubelet returns the page as the kubelet puts it together (pkg/kubelet/server/server.go).
+// kubelet returns the kubelet's handler of the page (pkg/kubelet/server/server.go).
 func (n *usageNode) kubelet() http.Handler {
 	labels := func(c *info.ContainerInfo) map[string]string {
 		set := map[string]string{
@@ -193,13 +193,13 @@ func (n *usageNode) kubelet() http.Handler {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 }
 
-// collector returns what measures the node for us.
+// collector returns a Collector for the node.
 func (n *usageNode) collector() *stats.Collector {
 	n.Helper()
 	dir := n.TempDir()
 	c, err := stats.New(n.driver, n.rt, stats.Options{
 		CgroupRoot: n.root, Root: dir, LogRoot: n.TempDir(),
-		Statfs: func(string) (stats.Filesystem, error) { // the runtime's is not on this machine
+		Statfs: func(string) (stats.Filesystem, error) { // the filesystem of the test runtime does not exist
 			var s syscall.Statfs_t
 			err := syscall.Statfs(dir, &s)
 			return stats.Filesystem{CapacityBytes: s.Blocks * uint64(s.Bsize), AvailableBytes: s.Bavail * uint64(s.Bsize)}, err
@@ -209,7 +209,7 @@ func (n *usageNode) collector() *stats.Collector {
 	return c
 }
 
-// ours returns our page, of what was measured within a time before.
+// ours returns our handler of the page, with measurements that are at most age old.
 func (n *usageNode) ours(age time.Duration) http.Handler {
 	n.Helper()
 	page, err := usage.Cadvisor(n.collector(), usage.Options{MaxAge: age})
@@ -217,7 +217,7 @@ func (n *usageNode) ours(age time.Duration) http.Handler {
 	return page
 }
 
-// scrapePage asks for a page.
+// scrapePage returns the page.
 func scrapePage(t testing.TB, h http.Handler) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -230,7 +230,7 @@ func scrapePage(t testing.TB, h http.Handler) string {
 	return string(text)
 }
 
-// pageSeries is every series of the containers of a page, by name and labels.
+// pageSeries returns the values of all series on a page, by name and labels.
 func pageSeries(t testing.TB, page string) map[string]float64 {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -251,26 +251,27 @@ func pageSeries(t testing.TB, page string) map[string]float64 {
 	return all
 }
 
-// usageAbsent are families whose series we do not have, as the list of package usage says, or not as cAdvisor.
+// usageAbsent are prefixes of families that our page does not have by the documentation of package usage, or that differ
+// from cAdvisor's.
 var usageAbsent = []string{
 	"container_file_descriptors", "container_sockets", "container_ulimits_soft", "container_health_state", "container_fs_", "container_blkio_",
 	"container_spec_cpu_", "container_spec_memory_reservation_limit_bytes", "cadvisor_version_info", "container_scrape_error",
-	"container_spec_memory_swap_limit_bytes",                          // of v1 has memory in it
-	"container_cpu_cfs_",                                              // there are no quotas here
-	"container_memory_kernel_usage",                                   // that of v1
-	"container_oom_events_total",                                      // the kubelet's own count
-	"container_creation_time_seconds", "container_start_time_seconds", // the time of a directory
+	"container_spec_memory_swap_limit_bytes",                          // the value of v1 includes memory
+	"container_cpu_cfs_",                                              // the containers have no quotas
+	"container_memory_kernel_usage",                                   // only in v1
+	"container_oom_events_total",                                      // counted by the kubelet
+	"container_creation_time_seconds", "container_start_time_seconds", // time of the cgroup directory
 	"container_last_seen",
-	"container_memory_file_dirty_bytes", "container_memory_file_writeback_bytes", "container_memory_workingset_refault_", // of v2 alone in cAdvisor
+	"container_memory_file_dirty_bytes", "container_memory_file_writeback_bytes", "container_memory_workingset_refault_", // only of v2 in cAdvisor
 }
 
-// The values of the same containers agree within 5 %. Processes are stopped while they are read, so that what was counted stays.
+// The values of the same containers agree within 5 %. Their processes are stopped during both measurements.
 func TestUsageValues(t *testing.T) {
 	n := newUsageNode(t)
 	sandbox, main := n.pod("web")
 	n.spawn(sandbox, "sleep", "1000")
 	busy := n.spawn(main, "sh", "-c", "head -c 60000000 /dev/zero | tail | sha256sum; x=$(head -c 20000000 /dev/zero | tr '\\0' x); i=0; while :; do i=$((i+1)); done")
-	for range 60 { // until it spins, which on a busy machine takes a while
+	for range 60 { // until the loop runs, which takes longer on a busy machine
 		time.Sleep(2 * time.Second)
 		sample, err := n.driver.Sample(t.Context(), main, "", cgroups.PartCPU)
 		usageOK(t, err)
@@ -290,21 +291,21 @@ func TestUsageValues(t *testing.T) {
 			continue
 		}
 		got, ok := ours[key]
-		// v1 counts memory in batches for each CPU.
+		// v1 counts memory in batches per CPU.
 		slack := 0.0
 		if strings.HasSuffix(key[:strings.IndexByte(key, '{')], "_bytes") || strings.HasPrefix(key, "container_memory_") {
 			slack = 512 << 10
 		}
-		// The time that the clock tick of v1 divides into user and system is not finer than 10 ms.
+		// v1 divides CPU time into user and system with a resolution of 10 ms.
 		if strings.HasPrefix(key, "container_cpu_") {
 			slack = 0.03
 		}
 		switch {
-		case !ok && want == 0 && strings.HasPrefix(key, "container_pressure_"): // v1 has none, and cAdvisor zeroes
+		case !ok && want == 0 && strings.HasPrefix(key, "container_pressure_"): // v1 has no PSI, and cAdvisor reports zeros
 		case !ok:
-			t.Errorf("%s: the kubelet has %v, and we have no such series", key, want)
+			t.Errorf("%s: the kubelet has %v, ours is missing", key, want)
 		case math.Abs(got-want) > max(0.05*want, slack):
-			t.Errorf("%s: the kubelet has %v, we have %v", key, want, got)
+			t.Errorf("%s: the kubelet has %v, ours %v", key, want, got)
 		}
 		compared++
 		if want > 0 && ok {
@@ -313,10 +314,10 @@ func TestUsageValues(t *testing.T) {
 	}
 	t.Logf("%d series compared, %d of them not zero", compared, positive)
 	if positive < 15 {
-		t.Errorf("only %d series have a value", positive)
+		t.Errorf("only %d series are not zero", positive)
 	}
 	if used := ours[`container_cpu_usage_seconds_total{container=main,cpu=total,id=/`+string(main)+`,image=i,name=`+main.Base()+`,namespace=ns,pod=web,`]; used < 0.05 {
-		t.Errorf("the container has used %v s of CPU", used)
+		t.Errorf("the container has used only %v s of CPU", used)
 	}
 }
 
@@ -341,10 +342,10 @@ func (n *usageNode) spawn(p cgroups.Path, name string, args ...string) int {
 	return cmd.Process.Pid
 }
 
-// A page of 100 pods takes at most a quarter of the CPU that the kubelet's takes, both made of what was measured before; and with
-// measuring at most a quarter of the kubelet's with one round of cAdvisor's housekeeping, which it makes every 10 to 15 seconds
-// whether or not anybody asks. So does a summary, without the kubelet's own. The smaller the page, the more that is the system calls
-// of either.
+// Our page of 100 pods takes at most a quarter of the CPU time of the kubelet's, if neither includes measurements. With
+// measurements it takes at most a quarter of the kubelet's page with one housekeeping of cAdvisor, which runs every 10 to 15
+// seconds even without requests. The same holds for a summary and the housekeeping alone. The smaller the page, the larger
+// the share of system calls.
 func TestUsageSpeed(t *testing.T) {
 	if !*speed {
 		t.Skip("without -speed")
@@ -358,7 +359,7 @@ func TestUsageSpeed(t *testing.T) {
 		s, err := c.Summary(context.Background())
 		usageOK(t, err)
 		if len(s.Pods) != 100 {
-			t.Fatalf("a summary of %d pods", len(s.Pods))
+			t.Fatalf("the summary has %d pods, want 100", len(s.Pods))
 		}
 	}
 	n.housekeep()
@@ -370,20 +371,20 @@ func TestUsageSpeed(t *testing.T) {
 	b := cpuOf(t, func() { _ = scrapePage(t, before) })
 	s := cpuOf(t, summarize)
 	all := k + house + specs
-	t.Logf("100 pods, %d cgroups: the kubelet's page %v, housekeeping %v and limits %v; our page %v (%.2f), with all of that %v (%.2f), summary %v (%.2f)",
+	t.Logf("100 pods, %d cgroups: the kubelet's page %v, housekeeping %v and limits %v; our page %v (%.2f), with measurements %v (%.2f), summary %v (%.2f)",
 		len(n.containers), k, house, specs, b, float64(b)/float64(k), o, float64(o)/float64(all), s, float64(s)/float64(house))
 	if 4*b > k {
-		t.Errorf("our page takes %v of CPU, the kubelet's %v: more than a quarter", b, k)
+		t.Errorf("our page takes %v of CPU time, more than a quarter of the kubelet's %v", b, k)
 	}
 	if 4*o > all {
-		t.Errorf("our page with measuring takes %v of CPU, the kubelet's with housekeeping and limits %v: more than a quarter", o, all)
+		t.Errorf("our page with measurements takes %v of CPU time, more than a quarter of the kubelet's page, housekeeping and limits: %v", o, all)
 	}
 	if 4*s > house {
-		t.Errorf("a summary takes %v of CPU, housekeeping %v: more than a quarter", s, house)
+		t.Errorf("a summary takes %v of CPU time, more than a quarter of the housekeeping: %v", s, house)
 	}
 }
 
-// cpuOf returns the CPU time of the process that a function takes, the least of several runs.
+// cpuOf returns the CPU time of this process during f, the minimum of several runs.
 func cpuOf(t testing.TB, f func()) time.Duration {
 	t.Helper()
 	spent := func() time.Duration {
