@@ -130,10 +130,10 @@ func admittedPod(c *conformance.Choices) *corev1.Pod {
 	c.Plain = true
 	pod := conformance.Pod(c)
 	for i := range pod.Spec.Containers {
-		askOfNode(c, &pod.Spec.Containers[i])
+		addNodeRequirements(c, &pod.Spec.Containers[i])
 	}
 	for i := range pod.Spec.InitContainers {
-		askOfNode(c, &pod.Spec.InitContainers[i])
+		addNodeRequirements(c, &pod.Spec.InitContainers[i])
 	}
 	pod.Spec.NodeName = conformance.Pick(c, "", "n1", "n1", "n2")
 	if c.OneIn(3) {
@@ -159,13 +159,13 @@ func admittedPod(c *conformance.Choices) *corev1.Pod {
 		pod.Spec.SecurityContext = &corev1.PodSecurityContext{SupplementalGroupsPolicy: conformance.Pick(c, nil,
 			new(corev1.SupplementalGroupsPolicyStrict), new(corev1.SupplementalGroupsPolicyMerge))}
 	}
-	return reread(pod)
+	return roundTripPod(pod)
 }
 
-// reread marshals and unmarshals a pod, as if it came from a manifest. An amount such as 1.5Gi is parsed into an
+// roundTripPod marshals and unmarshals a pod, as if it came from a manifest. An amount such as 1.5Gi is parsed into an
 // infinite-precision decimal, unlike its canonical form 1536Mi. To such a decimal the kubelet adds the overhead in the pod
 // itself, at each computation.
-func reread(pod *corev1.Pod) *corev1.Pod {
+func roundTripPod(pod *corev1.Pod) *corev1.Pod {
 	text, err := json.Marshal(pod)
 	if err != nil {
 		panic(err)
@@ -177,8 +177,8 @@ func reread(pod *corev1.Pod) *corev1.Pod {
 	return &out
 }
 
-// askOfNode adds requests and ports that the scheduler considers to a container.
-func askOfNode(c *conformance.Choices, container *corev1.Container) {
+// addNodeRequirements adds requests and ports that the scheduler considers to a container.
+func addNodeRequirements(c *conformance.Choices, container *corev1.Container) {
 	if c.OneIn(3) {
 		container.Ports = append(container.Ports, corev1.ContainerPort{
 			HostPort: int32(c.Int(3)), HostIP: conformance.Pick(c, "", "0.0.0.0", "10.0.0.1", "::"),

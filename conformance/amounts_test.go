@@ -15,9 +15,9 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core/v1/helper"
 )
 
-// beyond reports whether q multiplied by times overflows an int64, or is the smallest int64, which Quantity sometimes treats
+// exceedsInt64 reports whether q multiplied by times overflows an int64, or is the smallest int64, which Quantity sometimes treats
 // as an overflow.
-func beyond(q resource.Quantity, times int64) bool {
+func exceedsInt64(q resource.Quantity, times int64) bool {
 	product := new(inf.Dec).Mul(q.AsDec(), inf.NewDec(times, 0))
 	return product.Cmp(inf.NewDec(math.MaxInt64, 0)) > 0 || product.Cmp(inf.NewDec(math.MinInt64, 0)) <= 0
 }
@@ -49,31 +49,31 @@ func anyAmount(pod *corev1.Pod, such func(corev1.ResourceName, resource.Quantity
 	return false
 }
 
-// manyCPUs reports whether the pod has an amount of CPU that overflows in the kubelet: it multiplies millicores by 1024 for
+// overflowsCPU reports whether the pod has an amount of CPU that overflows in the kubelet: it multiplies millicores by 1024 for
 // the shares and by the period for the quota.
-func manyCPUs(pod *corev1.Pod) bool {
+func overflowsCPU(pod *corev1.Pod) bool {
 	return anyAmount(pod, func(name corev1.ResourceName, q resource.Quantity) bool {
-		return name == corev1.ResourceCPU && beyond(q, 1000*1_000_000)
+		return name == corev1.ResourceCPU && exceedsInt64(q, 1000*1_000_000)
 	})
 }
 
-// muchMemory reports whether the pod has an amount of memory or huge pages that overflows an int64 when multiplied by times.
-func muchMemory(pod *corev1.Pod, times int64) bool {
+// overflowsMemory reports whether the pod has an amount of memory or huge pages that overflows an int64 when multiplied by times.
+func overflowsMemory(pod *corev1.Pod, times int64) bool {
 	return anyAmount(pod, func(name corev1.ResourceName, q resource.Quantity) bool {
-		return (name == corev1.ResourceMemory || helper.IsHugePageResourceName(name)) && beyond(q, times)
+		return (name == corev1.ResourceMemory || helper.IsHugePageResourceName(name)) && exceedsInt64(q, times)
 	})
 }
 
-// negative reports whether the pod has a negative amount of a resource whose name has the prefix.
-func negative(pod *corev1.Pod, prefix string) bool {
+// hasNegative reports whether the pod has a negative amount of a resource whose name has the prefix.
+func hasNegative(pod *corev1.Pod, prefix string) bool {
 	return anyAmount(pod, func(name corev1.ResourceName, q resource.Quantity) bool {
 		return strings.HasPrefix(string(name), prefix) && q.Sign() < 0
 	})
 }
 
-// oddPageSize reports whether the pod has huge pages with an invalid size: not a number, not positive, or not a multiple of
+// hasInvalidPageSize reports whether the pod has huge pages with an invalid size: not a number, not positive, or not a multiple of
 // the kernel's unit. Unless host is nil, sizes that host does not contain are invalid, too.
-func oddPageSize(pod *corev1.Pod, host []string) bool {
+func hasInvalidPageSize(pod *corev1.Pod, host []string) bool {
 	return anyAmount(pod, func(name corev1.ResourceName, _ resource.Quantity) bool {
 		if !helper.IsHugePageResourceName(name) {
 			return false
@@ -87,8 +87,8 @@ func oddPageSize(pod *corev1.Pod, host []string) bool {
 	})
 }
 
-// twice reports whether limits in the pod contain one huge page size under two names.
-func twice(pod *corev1.Pod) bool {
+// hasDuplicatePageSize reports whether limits in the pod contain one huge page size under two names.
+func hasDuplicatePageSize(pod *corev1.Pod) bool {
 	sizes := func(list corev1.ResourceList) map[int64]int {
 		count := map[int64]int{}
 		for name := range list {

@@ -64,7 +64,7 @@ func kubeletAPIPods(lists apiLists) (steps []apiStep) {
 		told, all := source.Send(context.Background(), copies(list))
 		var step apiStep
 		for _, pod := range all {
-			step.take(pod)
+			step.addPod(pod)
 		}
 		for _, update := range told {
 			for _, pod := range update.Pods {
@@ -99,7 +99,7 @@ func ourAPIPods(lists apiLists) (steps []apiStep) {
 		}
 		var step apiStep
 		for _, pod := range slices.Concat(next.Pods, next.Mirrors) {
-			step.take(pod)
+			step.addPod(pod)
 		}
 		for _, pod := range next.Pods {
 			switch old, known := was[pod.UID]; {
@@ -119,7 +119,7 @@ func ourAPIPods(lists apiLists) (steps []apiStep) {
 	return steps
 }
 
-func (s *apiStep) take(pod *corev1.Pod) {
+func (s *apiStep) addPod(pod *corev1.Pod) {
 	if qos.IsMirror(pod) {
 		s.Mirrors = append(s.Mirrors, pod.Name)
 		return

@@ -35,15 +35,15 @@ func BenchmarkAtomicWriter(b *testing.B) {
 		for _, changed := range []bool{false, true} {
 			for _, side := range atomicWriters {
 				b.Run(fmt.Sprintf("files=%d/changed=%v/%s", files, changed, side.name), func(b *testing.B) {
-					writeAgain(b, files, changed, side.write)
+					benchmarkWrites(b, files, changed, side.write)
 				})
 			}
 		}
 	}
 }
 
-// inMemory returns a directory on tmpfs: a disk that other processes use would take longer than the measured code.
-func inMemory(b *testing.B) string {
+// tmpfsDir returns a directory on tmpfs: a disk that other processes use would take longer than the measured code.
+func tmpfsDir(b *testing.B) string {
 	mounttest.Need(b)
 	dir := b.TempDir()
 	must(unix.Mount("tmpfs", dir, "tmpfs", 0, ""))
@@ -51,9 +51,9 @@ func inMemory(b *testing.B) string {
 	return dir
 }
 
-// writeAgain measures writes of one unchanged payload, or of two alternating payloads.
-func writeAgain(b *testing.B, files int, changed bool, write func(string, map[string]projected, func()) error) {
-	dir, both := inMemory(b), twoPayloads(files)
+// benchmarkWrites measures writes of one unchanged payload, or of two alternating payloads.
+func benchmarkWrites(b *testing.B, files int, changed bool, write func(string, map[string]projected, func()) error) {
+	dir, both := tmpfsDir(b), twoPayloads(files)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		payload := both[0]
@@ -74,8 +74,8 @@ func TestAtomicWriterSpeed(t *testing.T) {
 	for _, files := range []int{3, 100} {
 		for _, changed := range []bool{false, true} {
 			limit := map[bool]float64{false: 0.5, true: 1}[changed]
-			ratio := fastest(20, func(side int) testing.BenchmarkResult {
-				return testing.Benchmark(func(b *testing.B) { writeAgain(b, files, changed, atomicWriters[side].write) })
+			ratio := bestRatio(20, func(side int) testing.BenchmarkResult {
+				return testing.Benchmark(func(b *testing.B) { benchmarkWrites(b, files, changed, atomicWriters[side].write) })
 			})
 			fmt.Printf("AtomicWriter, %3d files, changed %-5v: %.2f of the kubelet's time\n", files, changed, ratio)
 			if ratio > limit {
@@ -85,8 +85,8 @@ func TestAtomicWriterSpeed(t *testing.T) {
 	}
 }
 
-// fastest measures both sides alternately, and returns our best time divided by the kubelet's best time.
-func fastest(turns int, measure func(side int) testing.BenchmarkResult) float64 {
+// bestRatio measures both sides alternately, and returns our best time divided by the kubelet's best time.
+func bestRatio(turns int, measure func(side int) testing.BenchmarkResult) float64 {
 	var best [2]float64
 	for range turns {
 		for side := range best {

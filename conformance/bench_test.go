@@ -22,8 +22,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// race is an operation of both sides on a pod.
-type race struct {
+// speedCase is an operation of both sides on a pod.
+type speedCase struct {
 	name          string
 	kubelet, ours func(*corev1.Pod)
 	faster        float64 // minimum speed-up over the kubelet, with a margin for a busy machine; zero: none
@@ -31,7 +31,7 @@ type race struct {
 }
 
 // Class takes 75 ns, 40 of them for map lookups that the kubelet's code needs, too. So it is not five times as fast.
-var races = []race{
+var speedCases = []speedCase{
 	{
 		"Class",
 		func(p *corev1.Pod) { kubepodqos.ComputePodQOS(p) },
@@ -116,7 +116,7 @@ func plainPods() []*corev1.Pod {
 }
 
 func BenchmarkBoth(b *testing.B) {
-	for _, r := range races {
+	for _, r := range speedCases {
 		for _, side := range []struct {
 			name string
 			run  func(*corev1.Pod)
@@ -142,7 +142,7 @@ func TestSpeed(t *testing.T) {
 		t.Skip("without -speed")
 	}
 	fmt.Printf("%-14s%12s%12s%9s%12s%8s\n", "", "kubelet", "ours", "times", "B/op", "allocs")
-	for _, r := range races {
+	for _, r := range speedCases {
 		kubelet, ours := measure(r.kubelet, r.ours)
 		times := perOp(kubelet) / perOp(ours)
 		fmt.Printf("%-14s%9.1f ns%9.1f ns%8.1fx%12s%8s\n", r.name, perOp(kubelet), perOp(ours), times,
@@ -161,14 +161,14 @@ func TestSpeed(t *testing.T) {
 func measure(kubelet, ours func(*corev1.Pod)) (k, o testing.BenchmarkResult) {
 	theirs, mine := plainPods(), plainPods() // separate copies: the kubelet's code modifies pods
 	for range 5 {
-		k = quicker(k, theirs, kubelet)
-		o = quicker(o, mine, ours)
+		k = betterResult(k, theirs, kubelet)
+		o = betterResult(o, mine, ours)
 	}
 	return k, o
 }
 
-// quicker benchmarks run on the pods in order, and returns the better one of this result and best.
-func quicker(best testing.BenchmarkResult, pods []*corev1.Pod, run func(*corev1.Pod)) testing.BenchmarkResult {
+// betterResult benchmarks run on the pods in order, and returns the better one of this result and best.
+func betterResult(best testing.BenchmarkResult, pods []*corev1.Pod, run func(*corev1.Pod)) testing.BenchmarkResult {
 	r := testing.Benchmark(func(b *testing.B) {
 		b.ReportAllocs()
 		for i := range b.N {

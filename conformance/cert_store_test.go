@@ -103,13 +103,13 @@ var certStores = conformance.Comparison[[]storeOp, []string]{
 		return ops
 	},
 	Kubelet: func(in []storeOp) []string {
-		return playStore(in, func(dir string) (storeOfFiles, error) {
+		return runStoreOps(in, func(dir string) (certStore, error) {
 			s, err := clientgo.NewFileStoreWithLogger(klog.Logger{}, "kubelet-client", dir, dir, filepath.Join(dir, "given.crt"), filepath.Join(dir, "given.key"))
 			return s, err
 		})
 	},
 	Ours: func(in []storeOp) []string {
-		return playStore(in, func(dir string) (storeOfFiles, error) {
+		return runStoreOps(in, func(dir string) (certStore, error) {
 			s, err := certstore.Open(certstore.Options{
 				Dir: dir, Prefix: "kubelet-client", CertFile: filepath.Join(dir, "given.crt"), KeyFile: filepath.Join(dir, "given.key"),
 			})
@@ -146,15 +146,15 @@ var certStores = conformance.Comparison[[]storeOp, []string]{
 	}},
 }
 
-// storeOfFiles is implemented by both stores.
-type storeOfFiles interface {
+// certStore is implemented by both stores.
+type certStore interface {
 	Current() (*tls.Certificate, error)
 	Update(cert, key []byte) (*tls.Certificate, error)
 	CurrentPath() string
 }
 
-// playStore executes ops in a new directory, and describes the directory after each.
-func playStore(ops []storeOp, open func(dir string) (storeOfFiles, error)) (told []string) {
+// runStoreOps executes ops in a new directory, and describes the directory after each.
+func runStoreOps(ops []storeOp, open func(dir string) (certStore, error)) (told []string) {
 	dir, err := os.MkdirTemp("", "conformance")
 	if err != nil {
 		return []string{err.Error()}
@@ -175,15 +175,15 @@ func playStore(ops []storeOp, open func(dir string) (storeOfFiles, error)) (told
 				told = append(told, fmt.Sprint(op.Do, ": ", err == nil))
 			}
 		default:
-			disturb(dir, op)
+			changeStoreDir(dir, op)
 		}
 		told = append(told, describeStore(op.Do, dir, store, err))
 	}
 	return told
 }
 
-// disturb simulates a killed or foreign process in the directory. It ignores errors.
-func disturb(dir string, op storeOp) {
+// changeStoreDir simulates a killed or foreign process in the directory. It ignores errors.
+func changeStoreDir(dir string, op storeOp) {
 	current, updated := filepath.Join(dir, "kubelet-client-current.pem"), filepath.Join(dir, "kubelet-client-updated.pem")
 	pair := certPairs()[op.With]
 	target := filepath.Join(dir, fmt.Sprintf("other-%d.pem", op.With))
@@ -217,11 +217,11 @@ func disturb(dir string, op storeOp) {
 	}
 }
 
-// dated matches the name of a file that an update has written.
-var dated = regexp.MustCompile(`^kubelet-client-\d{4}(-\d\d){5}(-\d)?\.pem$`)
+// datedName matches the name of a file that an update has written.
+var datedName = regexp.MustCompile(`^kubelet-client-\d{4}(-\d\d){5}(-\d)?\.pem$`)
 
 // describeStore describes the certificate that the store reads, and the links and their targets.
-func describeStore(did, dir string, store storeOfFiles, err error) string {
+func describeStore(did, dir string, store certStore, err error) string {
 	told := []string{did}
 	if err != nil {
 		return did + ": open failed"
@@ -253,7 +253,7 @@ func describeStore(did, dir string, store storeOfFiles, err error) string {
 				mode = info.Mode()
 			}
 			base := strings.TrimPrefix(target, dir+"/")
-			if dated.MatchString(base) {
+			if datedName.MatchString(base) {
 				base = "DATED"
 			}
 			told = append(told, fmt.Sprintf("%s leads to %s, %s, %x", name, base, mode, content))

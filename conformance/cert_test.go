@@ -182,7 +182,7 @@ var certDeadlines = conformance.Comparison[due, string]{
 		if off := ours.Sub(at).Abs(); drawn < -1e-9 || drawn >= 1 || off > time.Microsecond {
 			return fmt.Sprintf("deadline %v implies the random number %v, and differs by %v from ours", at, drawn, off)
 		}
-		return inTime(certrequest.RotationDeadline(in.Leaf.NotBefore, in.Leaf.NotAfter, 0), in.Now)
+		return describeDeadline(certrequest.RotationDeadline(in.Leaf.NotBefore, in.Leaf.NotAfter, 0), in.Now)
 	},
 	Ours: func(in due) string {
 		template := certrequest.Template{CommonName: "system:node:n1", Organization: in.Org, DNSNames: in.DNS, IPs: parsedIPs(in.IPs)}
@@ -205,7 +205,7 @@ var certDeadlines = conformance.Comparison[due, string]{
 			}
 			action = certrequest.Step(state, in.Now)
 		}
-		return inTime(in.Now, in.Now)
+		return describeDeadline(in.Now, in.Now)
 	},
 }
 
@@ -253,8 +253,8 @@ func parsedIPs(ips []string) (all []netip.Addr) {
 	return all
 }
 
-// inTime describes a deadline.
-func inTime(at, now time.Time) string {
+// describeDeadline describes a deadline.
+func describeDeadline(at, now time.Time) string {
 	if at.Before(now) {
 		at = now
 	}

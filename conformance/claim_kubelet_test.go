@@ -151,9 +151,9 @@ func (k *claimKubelet) operate(wanted operationexecutor.VolumeToMount) string {
 	}
 	k.actual.InitializeClaimSize(logger, wanted.VolumeName, k.in.Claim.Status.Capacity[corev1.ResourceStorage])
 	if !block {
-		return done(generator.GenerateMountVolumeFunc(time.Second, wanted, k.actual, false), nil)
+		return runOperation(generator.GenerateMountVolumeFunc(time.Second, wanted, k.actual, false), nil)
 	}
-	return done(generator.GenerateMapVolumeFunc(time.Second, wanted, k.actual))
+	return runOperation(generator.GenerateMapVolumeFunc(time.Second, wanted, k.actual))
 }
 
 // expand checks whether a mounted volume needs an expansion and runs it, as reconciler.mountOrAttachVolumes does.
@@ -172,7 +172,7 @@ func (k *claimKubelet) expand(generator operationexecutor.OperationGenerator, wa
 	k.plugin = pluginOf(k.plugins, wanted.VolumeSpec)
 	_, _, err := k.actual.PodExistsInVolume(logger, wanted.PodName, wanted.VolumeName, wanted.DesiredPersistentVolumeSize, wanted.SELinuxLabel)
 	if larger, ok := err.(cache.FsResizeRequiredError); ok { //nolint:errorlint // the kubelet asks so, and it has no Unwrap
-		return done(generator.GenerateExpandInUseVolumeFunc(wanted, k.actual, larger.CurrentSize))
+		return runOperation(generator.GenerateExpandInUseVolumeFunc(wanted, k.actual, larger.CurrentSize))
 	}
 	return ""
 }
@@ -183,8 +183,8 @@ func pluginOf(plugins *kubeletvolume.VolumePluginMgr, spec *kubeletvolume.Spec) 
 	return p.GetPluginName()
 }
 
-// done runs an operation and returns its error.
-func done(ops volumetypes.GeneratedOperations, err error) string {
+// runOperation runs an operation and returns its error.
+func runOperation(ops volumetypes.GeneratedOperations, err error) string {
 	if err == nil {
 		err = ops.OperationFunc().DetailedErr
 	}

@@ -97,16 +97,16 @@ func ourClaim(in claimInput) claimAnswer {
 	return answer
 }
 
-// enforcing is a node with the SELinux labels of the kubelet's fake.
-var enforcing = selinux.Node{Enabled: true, DefaultFileLabel: "system_u:object_r:container_file_t:s0"}
+// selinuxNode is a node with the SELinux labels of the kubelet's fake.
+var selinuxNode = selinux.Node{Enabled: true, DefaultFileLabel: "system_u:object_r:container_file_t:s0"}
 
 // labels returns the SELinux mount labels of the volume for the pod and for the other pod.
 func (in claimInput) labels(can bool) (own, other string, err error) {
-	own, err = enforcing.MountLabel(in.Pod, "v")
+	own, err = selinuxNode.MountLabel(in.Pod, "v")
 	if err != nil || !can || !in.Mount {
 		return "", "", err
 	}
-	other, err = enforcing.MountLabel(in.otherPod(), "v")
+	other, err = selinuxNode.MountLabel(in.otherPod(), "v")
 	return own, other, err
 }
 
@@ -175,7 +175,7 @@ type claimNode struct {
 func (n *claimNode) run(dir string) claimAnswer {
 	plain, staging := &claimSetUp{n: n}, &claimStager{claimSetUp{n: n}}
 	v, err := volume.New(volume.Options{
-		Root: filepath.Join(dir, "pods"), Claims: n, SELinux: volume.SELinux{Enabled: enforcing.Enabled, FileLabel: enforcing.DefaultFileLabel}, NodeLabels: func() map[string]string { return n.Node },
+		Root: filepath.Join(dir, "pods"), Claims: n, SELinux: volume.SELinux{Enabled: selinuxNode.Enabled, FileLabel: selinuxNode.DefaultFileLabel}, NodeLabels: func() map[string]string { return n.Node },
 		Plugins: map[string]volume.Plugin{volume.CSI: staging, volume.NFS: plain, volume.HostPath: plain},
 		Hooks:   volume.Hooks{StepCompleted: func(_ string, _ volume.Step, _ time.Duration, err error) { n.step(err) }},
 	})

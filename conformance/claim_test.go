@@ -174,8 +174,8 @@ func seLinux(c *conformance.Choices, pod *corev1.Pod) {
 	}
 }
 
-// levelless reports whether a container has SELinux options without a level.
-func (in claimInput) levelless() bool {
+// lacksSELinuxLevel reports whether a container has SELinux options without a level.
+func (in claimInput) lacksSELinuxLevel() bool {
 	for c := range containers.All(&in.Pod.Spec) {
 		if o := selinux.ContainerOptions(in.Pod, c.Container); o != nil && o.Level == "" {
 			return true
@@ -309,8 +309,8 @@ func claimClass(text string, classes [][2]string) string {
 // expansion describes a requested expansion.
 func expansion(from, to int64) string { return fmt.Sprintf("%d to %d", from, to) }
 
-// recovers reports whether the controller of the claim reports the progress of an expansion.
-func (in claimInput) recovers() bool {
+// reportsExpansion reports whether the controller of the claim reports the progress of an expansion.
+func (in claimInput) reportsExpansion() bool {
 	return in.Claim != nil && (in.Claim.Status.AllocatedResources != nil || in.Claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage] != "")
 }
 
@@ -362,7 +362,7 @@ var claims = conformance.Comparison[claimInput, claimAnswer]{
 		},
 	}, {
 		Name: "no SELinux label without a level", Reason: "the kubelet generates a level, which is not the level of the container",
-		When: claimInput.levelless,
+		When: claimInput.lacksSELinuxLevel,
 	}, {
 		Name: "no SELinux label of a block volume", Reason: "a block volume is not mounted; the kubelet refuses a second label anyway",
 		When: func(in claimInput) bool { return in.PV != nil && isBlock(in.PV) && in.Mount },
@@ -372,12 +372,12 @@ var claims = conformance.Comparison[claimInput, claimAnswer]{
 		},
 	}, {
 		Name: "expansion without a size", Reason: "if the controller reports a state without a size, the size of the PV is used; the kubelet requests 0 bytes",
-		When: claimInput.sizeless,
+		When: claimInput.lacksExpansionSize,
 		Want: func(in claimInput, _ claimAnswer) claimAnswer { return kubeletClaim(in.complete()) },
 	}, {
 		Name: "nothing to grow", Reason: "a plugin is not called for an expansion to the current size or a smaller one",
 		When: func(in claimInput) bool {
-			if !in.recovers() {
+			if !in.reportsExpansion() {
 				return false
 			}
 			size, ok := in.allocated()
@@ -398,9 +398,9 @@ func (in claimInput) fromFile() bool {
 	return in.Claim != nil && len(in.Claim.OwnerReferences) > 0 && in.Claim.OwnerReferences[0].UID == "" && in.Claim.OwnerReferences[0].Name == in.Pod.Name
 }
 
-// sizeless reports whether the controller of the claim reports an expansion without a size.
-func (in claimInput) sizeless() bool {
-	if !in.recovers() || in.PV == nil {
+// lacksExpansionSize reports whether the controller of the claim reports an expansion without a size.
+func (in claimInput) lacksExpansionSize() bool {
+	if !in.reportsExpansion() || in.PV == nil {
 		return false
 	}
 	_, ok := in.allocated()
@@ -417,7 +417,7 @@ func (in claimInput) complete() claimInput {
 		in.PV = in.PV.DeepCopy()
 		in.PV.Spec.VolumeMode = new(corev1.PersistentVolumeFilesystem)
 	}
-	if in.sizeless() {
+	if in.lacksExpansionSize() {
 		in.Claim = in.Claim.DeepCopy()
 		in.Claim.Status.AllocatedResources = in.PV.Spec.Capacity
 	}

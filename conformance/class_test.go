@@ -76,7 +76,7 @@ var oomScoreAdj = conformance.Comparison[oomInput, answer]{
 	},
 	Ours: func(in oomInput) answer {
 		score, err := qos.OOMScoreAdj(in.Pod, in.Container, in.Capacity)
-		return either(fmt.Sprint(score), err)
+		return textOrError(fmt.Sprint(score), err)
 	},
 	Exceptions: []conformance.Exception[oomInput, answer]{{
 		Name:   "nothing to score",
@@ -91,10 +91,10 @@ var oomScoreAdj = conformance.Comparison[oomInput, answer]{
 	}, {
 		Name:   "overflow",
 		Reason: "a request that overflows an int64 when multiplied by 1000 has its exact score; the kubelet's product wraps around",
-		When:   func(in oomInput) bool { return muchMemory(in.Pod, 1000*2) },
+		When:   func(in oomInput) bool { return overflowsMemory(in.Pod, 1000*2) },
 	}, {
 		Name:   "negative",
 		Reason: "a negative amount counts as zero; the kubelet computes a score above that of BestEffort",
-		When:   func(in oomInput) bool { return negative(in.Pod, "memory") },
+		When:   func(in oomInput) bool { return hasNegative(in.Pod, "memory") },
 	}},
 }

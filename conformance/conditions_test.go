@@ -29,14 +29,14 @@ type reported struct {
 	Deleted  bool
 }
 
-// stated is a condition without its times.
-type stated struct {
+// conditionState is a condition without its times.
+type conditionState struct {
 	Status             corev1.ConditionStatus
 	Reason, Message    string
 	ObservedGeneration int64
 }
 
-var podConditions = conformance.Comparison[reported, map[corev1.PodConditionType]stated]{
+var podConditions = conformance.Comparison[reported, map[corev1.PodConditionType]conditionState]{
 	Make: func(c *conformance.Choices) reported {
 		in := reported{Scene: newScene(c), Previous: &corev1.PodStatus{}, Waiting: map[string]podstatus.Waiting{}}
 		in.Scene.Pod.Generation = 7
@@ -65,15 +65,15 @@ var podConditions = conformance.Comparison[reported, map[corev1.PodConditionType
 		return in
 	},
 	Kubelet: kubeletConditions,
-	Ours: func(in reported) map[corev1.PodConditionType]stated {
+	Ours: func(in reported) map[corev1.PodConditionType]conditionState {
 		st := in.status()
-		return owned(st.Conditions)
+		return agentConditions(st.Conditions)
 	},
-	Exceptions: []conformance.Exception[reported, map[corev1.PodConditionType]stated]{{
+	Exceptions: []conformance.Exception[reported, map[corev1.PodConditionType]conditionState]{{
 		Name:   "generation",
 		Reason: "the condition AllContainersRestarting has an observedGeneration, like all other conditions",
 		When:   func(reported) bool { return true },
-		Want: func(_ reported, conditions map[corev1.PodConditionType]stated) map[corev1.PodConditionType]stated {
+		Want: func(_ reported, conditions map[corev1.PodConditionType]conditionState) map[corev1.PodConditionType]conditionState {
 			if c, ok := conditions[corev1.AllContainersRestarting]; ok {
 				c.ObservedGeneration = 7
 				conditions[corev1.AllContainersRestarting] = c
@@ -93,7 +93,7 @@ func (in reported) status() corev1.PodStatus {
 
 // kubeletConditions computes the kubelet's conditions from the phase and the container statuses of nodeagent, and from the
 // runtime.
-func kubeletConditions(in reported) map[corev1.PodConditionType]stated {
+func kubeletConditions(in reported) map[corev1.PodConditionType]conditionState {
 	ctx := context.Background()
 	pod, st := in.Scene.Pod, in.status()
 	seen := podStatus(ctx, newRuntimeOf(in.Scene).manager(ctx, in.Scene), in.Scene)
@@ -112,16 +112,16 @@ func kubeletConditions(in reported) map[corev1.PodConditionType]stated {
 	if podutil.AllContainersCouldRestart(&pod.Spec) {
 		list = append(list, status.GenerateAllContainersRestartingCondition(pod, seen, in.Previous, st.Phase))
 	}
-	return owned(list)
+	return agentConditions(list)
 }
 
-// owned returns the conditions in list that a node agent sets.
-func owned(list []corev1.PodCondition) map[corev1.PodConditionType]stated {
-	out := map[corev1.PodConditionType]stated{}
+// agentConditions returns the conditions in list that a node agent sets.
+func agentConditions(list []corev1.PodCondition) map[corev1.PodConditionType]conditionState {
+	out := map[corev1.PodConditionType]conditionState{}
 	for _, c := range list {
 		switch c.Type {
 		case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.AllContainersRestarting:
-			out[c.Type] = stated{c.Status, c.Reason, c.Message, c.ObservedGeneration}
+			out[c.Type] = conditionState{c.Status, c.Reason, c.Message, c.ObservedGeneration}
 		}
 	}
 	return out

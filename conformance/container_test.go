@@ -106,11 +106,11 @@ func fromCRI(r *runtimeapi.LinuxContainerResources) cri.Resources {
 	for _, h := range r.GetHugepageLimits() {
 		out.HugepageLimits = append(out.HugepageLimits, cri.HugepageLimit{PageSize: h.GetPageSize(), Limit: h.GetLimit()})
 	}
-	return tidy(out)
+	return normalizeEmpty(out)
 }
 
-// tidy replaces empty values by nil.
-func tidy(r cri.Resources) cri.Resources {
+// normalizeEmpty replaces empty values by nil.
+func normalizeEmpty(r cri.Resources) cri.Resources {
 	if len(r.Unified) == 0 {
 		r.Unified = nil
 	}
@@ -137,26 +137,26 @@ func containerResources(v2 bool) conformance.Comparison[containerInput, criResul
 			if err != nil {
 				return criResult{Refused: true}
 			}
-			return criResult{Resources: tidy(r)}
+			return criResult{Resources: normalizeEmpty(r)}
 		},
 		Exceptions: []conformance.Exception[containerInput, criResult]{{
 			Name:   "overflow",
 			Reason: "CPUs or bytes beyond an int64 are the largest number; the kubelet's numbers wrap around",
-			When:   func(in containerInput) bool { return manyCPUs(in.Pod) || muchMemory(in.Pod, 1000*2) },
+			When:   func(in containerInput) bool { return overflowsCPU(in.Pod) || overflowsMemory(in.Pod, 1000*2) },
 		}, {
 			Name:   "no page size",
 			Reason: "huge pages of an invalid size, or of a size that the host does not have, are an error; the kubelet ignores them",
-			When:   func(in containerInput) bool { return oddPageSize(in.Pod, pageSizes) },
+			When:   func(in containerInput) bool { return hasInvalidPageSize(in.Pod, pageSizes) },
 			Want:   func(containerInput, criResult) criResult { return criResult{Refused: true} },
 		}, {
 			Name:   "one size twice",
 			Reason: "if one container has two names of one huge page size, the last name in order counts; the kubelet uses one of them at random",
-			When:   func(in containerInput) bool { return twice(in.Pod) },
+			When:   func(in containerInput) bool { return hasDuplicatePageSize(in.Pod) },
 		}, {
 			Name:   "negative",
 			Reason: "a negative amount of memory or huge pages counts as zero; the kubelet computes a score or a limit from it",
 			When: func(in containerInput) bool {
-				return negative(in.Pod, "memory") || negative(in.Pod, corev1.ResourceHugePagesPrefix)
+				return hasNegative(in.Pod, "memory") || hasNegative(in.Pod, corev1.ResourceHugePagesPrefix)
 			},
 		}},
 	}
@@ -175,17 +175,17 @@ func sandboxResources(v2 bool) conformance.Comparison[podInput, sandboxResult] {
 		Ours: func(in podInput) (r sandboxResult) {
 			resources, overhead := qos.SandboxResources(in.Pod, in.Node)
 			if resources != nil {
-				r.Resources = tidy(*resources)
+				r.Resources = normalizeEmpty(*resources)
 			}
 			if overhead != nil {
-				r.Overhead = tidy(*overhead)
+				r.Overhead = normalizeEmpty(*overhead)
 			}
 			return r
 		},
 		Exceptions: []conformance.Exception[podInput, sandboxResult]{{
 			Name:   "overflow",
 			Reason: "CPUs or bytes beyond an int64 are the largest number; the kubelet's numbers wrap around",
-			When:   func(in podInput) bool { return manyCPUs(in.Pod) || muchMemory(in.Pod, 1) },
+			When:   func(in podInput) bool { return overflowsCPU(in.Pod) || overflowsMemory(in.Pod, 1) },
 		}},
 	}
 }

@@ -37,28 +37,28 @@ type crash struct {
 // crashes are the instances of one container. Each starts when the back-off allows it.
 type crashes []crash
 
-// told has one line per decision, with its time.
-type told []string
+// decisionLog has one line per decision, with its time.
+type decisionLog []string
 
-var crashLoop = conformance.Comparison[crashes, told]{
+var crashLoop = conformance.Comparison[crashes, decisionLog]{
 	Make: func(c *conformance.Choices) (in crashes) {
 		for range 1 + c.Int(7) {
 			one := crash{Code: conformance.Pick[int32](c, 1, 0, 137), Image: conformance.Pick(c, "v1", "v1", "v1", "v1", "v1", "v1", "v1", "v2")}
-			one.Ran = pause(c)
+			one.Ran = randomPause(c)
 			for range c.Int(4) {
-				one.Looks = append(one.Looks, pause(c))
+				one.Looks = append(one.Looks, randomPause(c))
 			}
 			in = append(in, one)
 		}
 		return in
 	},
-	Kubelet: func(in crashes) told { return kubeletRestarts(in, true) },
+	Kubelet: func(in crashes) decisionLog { return kubeletRestarts(in, true) },
 	Ours:    nodeagentRestarts,
-	Exceptions: []conformance.Exception[crashes, told]{{
+	Exceptions: []conformance.Exception[crashes, decisionLog]{{
 		Name:   "changed back",
 		Reason: "a different image starts a new back-off, even if the container had it before; the kubelet continues the back-off of the earlier image",
-		When:   func(in crashes) bool { return !reflect.DeepEqual(in, in.unlike()) },
-		Want:   func(in crashes, _ told) told { return kubeletRestarts(in.unlike(), true) },
+		When:   func(in crashes) bool { return !reflect.DeepEqual(in, in.withNewImages()) },
+		Want:   func(in crashes, _ decisionLog) decisionLog { return kubeletRestarts(in.withNewImages(), true) },
 	}, {
 		Name:   "forgotten while in force",
 		Reason: "a back-off stays in force until its end; the kubelet removes it ten minutes after the start of the container",
@@ -70,12 +70,12 @@ var crashLoop = conformance.Comparison[crashes, told]{
 				return c.Ran > 5*time.Minute // with a back-off of five minutes, this is ten minutes after the start
 			})
 		},
-		Want: func(in crashes, _ told) told { return kubeletRestarts(in.unlike(), false) },
+		Want: func(in crashes, _ decisionLog) decisionLog { return kubeletRestarts(in.withNewImages(), false) },
 	}},
 }
 
-// unlike returns the same crashes with a new image at each change.
-func (in crashes) unlike() crashes {
+// withNewImages returns the same crashes with a new image at each change.
+func (in crashes) withNewImages() crashes {
 	out, last, n := slices.Clone(in), "v1", 1
 	for i := range out {
 		if in[i].Image != last {
@@ -86,8 +86,8 @@ func (in crashes) unlike() crashes {
 	return out
 }
 
-// pause returns a duration close to a limit of the back-off.
-func pause(c *conformance.Choices) time.Duration {
+// randomPause returns a duration close to a limit of the back-off.
+func randomPause(c *conformance.Choices) time.Duration {
 	d := time.Duration(conformance.Pick(c, 1, 10, 20, 40, 80, 160, 300, 590, 600)) * time.Second
 	switch c.Int(4) {
 	case 1:
@@ -100,9 +100,9 @@ func pause(c *conformance.Choices) time.Duration {
 	return d
 }
 
-// restarts simulates the restarts of a container. decide gets the pod at a time. It starts the container and returns the
+// simulateRestarts simulates the restarts of a container. decide gets the pod at a time. It starts the container and returns the
 // annotations of its next instance, or returns the end of the back-off and its message.
-func restarts(in crashes, decide func(scene, time.Time) (next map[string]string, until time.Time, message string)) (log told) {
+func simulateRestarts(in crashes, decide func(scene, time.Time) (next map[string]string, until time.Time, message string)) (log decisionLog) {
 	pod := &corev1.Pod{}
 	pod.Name, pod.Namespace, pod.UID = "p", "default", "u1"
 	pod.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "web", Image: "v1"}}}
@@ -140,8 +140,8 @@ func restarts(in crashes, decide func(scene, time.Time) (next map[string]string,
 	return log
 }
 
-func nodeagentRestarts(in crashes) told {
-	return restarts(in, func(s scene, now time.Time) (map[string]string, time.Time, string) {
+func nodeagentRestarts(in crashes) decisionLog {
+	return simulateRestarts(in, func(s scene, now time.Time) (map[string]string, time.Time, string) {
 		a := plan.Plan(plan.State{Pod: s.Pod, Observed: s.Observed, Now: now})
 		if len(a.BackOff) == 1 {
 			return nil, a.BackOff[0].Until, a.BackOff[0].Message
@@ -152,14 +152,14 @@ func nodeagentRestarts(in crashes) told {
 
 // kubeletRestarts uses the kubelet's decisions, with the back-off of NewMainKubelet. Each housekeeping removes expired
 // entries.
-func kubeletRestarts(in crashes, housekeeping bool) told {
+func kubeletRestarts(in crashes, housekeeping bool) decisionLog {
 	clock := testingclock.NewFakeClock(sceneTime)
 	backOff := flowcontrol.NewFakeBackOff(10*time.Second, 5*time.Minute, clock)
 	backOff.HasExpiredFunc = func(event, last time.Time, _ time.Duration) bool { return event.Sub(last) > 10*time.Minute }
 	ctx := context.Background()
 	r := newRuntimeOf(scene{})
 	m := r.manager(ctx, scene{})
-	return restarts(in, func(s scene, now time.Time) (map[string]string, time.Time, string) {
+	return simulateRestarts(in, func(s scene, now time.Time) (map[string]string, time.Time, string) {
 		clock.SetTime(now)
 		if housekeeping {
 			backOff.GC()

@@ -155,7 +155,7 @@ func (k *csiKubelet) mount(in csiVolume, s *kubeletvolume.Spec, name string) {
 		k.noted("again", setUp())
 	}
 	for tries := 0; left; tries++ {
-		giveUp(tries)
+		panicAfterTries(tries)
 		u, err := k.plugin.NewUnmounter(name, in.pod().UID)
 		if err == nil {
 			err = u.TearDown()
@@ -181,7 +181,7 @@ func (k *csiKubelet) filesystem(in csiVolume) {
 		k.mount(in, s, csiPV)
 	}
 	for tries := 0; left; tries++ {
-		giveUp(tries)
+		panicAfterTries(tries)
 		u, err := plugin.NewDeviceUnmounter()
 		if err == nil {
 			err = u.UnmountDevice(path)
@@ -214,7 +214,7 @@ func (k *csiKubelet) block(in csiVolume) {
 		}
 	}
 	for tries := 0; left; tries++ {
-		giveUp(tries)
+		panicAfterTries(tries)
 		ok, _ := k.noted("unstage", k.unmapper(in).TearDownDevice("", ""))
 		left = !ok
 	}
@@ -312,8 +312,8 @@ func (o *csiOurs) run(in csiVolume) []csiStep {
 		o.publish(in, v)
 	}
 	for tries := 0; left; tries++ {
-		giveUp(tries)
-		ok, _ := o.noted("unstage", o.plugin.Unstage(context.Background(), forgotten(v)))
+		panicAfterTries(tries)
+		ok, _ := o.noted("unstage", o.plugin.Unstage(context.Background(), recordedVolume(v)))
 		left = !ok
 	}
 	return o.steps
@@ -333,21 +333,21 @@ func (o *csiOurs) publish(in csiVolume, v volume.Volume) {
 		o.noted("again", err)
 	}
 	for tries := 0; left; tries++ {
-		giveUp(tries)
-		ok, _ := o.noted("unpublish", o.plugin.TearDown(context.Background(), forgotten(v)))
+		panicAfterTries(tries)
+		ok, _ := o.noted("unpublish", o.plugin.TearDown(context.Background(), recordedVolume(v)))
 		left = !ok
 	}
 }
 
-// giveUp panics after many failed teardowns: a driver fails only a few times.
-func giveUp(tries int) {
+// panicAfterTries panics after many failed teardowns: a driver fails only a few times.
+func panicAfterTries(tries int) {
 	if tries > 100 {
 		panic("the volume cannot be torn down")
 	}
 }
 
-// forgotten returns a volume without the fields that its record does not have.
-func forgotten(v volume.Volume) volume.Volume {
+// recordedVolume returns a volume without the fields that its record does not have.
+func recordedVolume(v volume.Volume) volume.Volume {
 	v.Pod, v.Source, v.PV = nil, nil, nil
 	return v
 }

@@ -22,16 +22,16 @@ import (
 func TestEventCorrelation(t *testing.T) { correlations.Run(t, flags.AtMost(100_000)) }
 func FuzzEventCorrelation(f *testing.F) { fuzz(f, correlations) }
 
-// happened is an event, and the time since the previous event.
-type happened struct {
+// timedEvent is an event, and the time since the previous event.
+type timedEvent struct {
 	Event *corev1.Event
 	After time.Duration
 }
 
 // correlations compares the API requests that a series of events causes.
-var correlations = conformance.Comparison[[]happened, []string]{
+var correlations = conformance.Comparison[[]timedEvent, []string]{
 	Make: makeEvents,
-	Kubelet: func(in []happened) (out []string) {
+	Kubelet: func(in []timedEvent) (out []string) {
 		clock := testingclock.NewFakePassiveClock(eventsBegin)
 		c := record.NewEventCorrelator(clock)
 		for _, h := range in {
@@ -43,28 +43,28 @@ var correlations = conformance.Comparison[[]happened, []string]{
 			case result.Skip:
 				out = append(out, "skipped")
 			default:
-				out = append(out, recordedAs(result.Event, result.Patch))
+				out = append(out, describeRequest(result.Event, result.Patch))
 				c.UpdateState(result.Event)
 			}
 		}
 		return out
 	},
-	Ours: func(in []happened) (out []string) {
+	Ours: func(in []timedEvent) (out []string) {
 		c, now := correlator.New(), eventsBegin
 		for _, h := range in {
 			now = now.Add(h.After)
 			if result := c.Correlate(eventAt(h.Event, now), now); result.Skip {
 				out = append(out, "skipped")
 			} else {
-				out = append(out, recordedAs(result.Event, result.Patch))
+				out = append(out, describeRequest(result.Event, result.Patch))
 			}
 		}
 		return out
 	},
-	Exceptions: []conformance.Exception[[]happened, []string]{{
+	Exceptions: []conformance.Exception[[]timedEvent, []string]{{
 		Name:   "known message after the tenth",
 		Reason: "after ten messages, each of the first nine is still recorded as its own event; client-go forgets one of them at random",
-		When: func(in []happened) bool {
+		When: func(in []timedEvent) bool {
 			seen, repeated := map[string]bool{}, false
 			for _, h := range in {
 				repeated = repeated || seen[h.Event.Message]
@@ -85,8 +85,8 @@ func eventAt(e *corev1.Event, now time.Time) *corev1.Event {
 	return out
 }
 
-// recordedAs describes the request to the API server.
-func recordedAs(e *corev1.Event, patch []byte) string {
+// describeRequest describes the request to the API server.
+func describeRequest(e *corev1.Event, patch []byte) string {
 	if patch != nil {
 		return "patch " + e.Name + " " + string(patch)
 	}
@@ -94,7 +94,7 @@ func recordedAs(e *corev1.Event, patch []byte) string {
 }
 
 // makeEvents returns events of a few pods. Most inputs either repeat messages, or have a new one in each event.
-func makeEvents(c *conformance.Choices) (out []happened) {
+func makeEvents(c *conformance.Choices) (out []timedEvent) {
 	repeats := conformance.Pick(c, 1, 1, 1, 0, 0, 0, 8) // one in repeats events repeats a message; 0: none
 	for i := range 5 + c.Int(30) {
 		message := fmt.Sprint("message ", i)
@@ -102,7 +102,7 @@ func makeEvents(c *conformance.Choices) (out []happened) {
 			message = fmt.Sprint("message ", c.Int(4))
 		}
 		pod := conformance.Pick(c, "web", "web", "web", "db")
-		out = append(out, happened{
+		out = append(out, timedEvent{
 			After: time.Duration(conformance.Pick(c, 0, 1, 1, 30, 299, 300, 301, 599, 600, 601)) * time.Second * time.Duration(conformance.Pick(c, 0, 0, 1)),
 			Event: &corev1.Event{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "default"},

@@ -86,16 +86,16 @@ func ourAmount(v eviction.Amount) string {
 	return fmt.Sprint(v.Absolute)
 }
 
-// refusedAs has the thresholds of settings, or reports that the settings are invalid.
-type refusedAs struct {
+// parsedThresholds has the thresholds of settings, or reports that the settings are invalid.
+type parsedThresholds struct {
 	Refused    bool
 	Thresholds []string
 }
 
-// digitless reports whether a quantity has no digit.
-func digitless(text string) bool { return !strings.ContainsAny(text, "0123456789") }
+// hasNoDigit reports whether a quantity has no digit.
+func hasNoDigit(text string) bool { return !strings.ContainsAny(text, "0123456789") }
 
-var thresholdConfig = conformance.Comparison[settings, refusedAs]{
+var thresholdConfig = conformance.Comparison[settings, parsedThresholds]{
 	Make: func(c *conformance.Choices) (s settings) {
 		sound := !c.OneIn(2)
 		s.Hard, s.Soft, s.Grace, s.Reclaim = conformance.EvictionSettings(c, sound, evictionSignals)
@@ -105,7 +105,7 @@ var thresholdConfig = conformance.Comparison[settings, refusedAs]{
 		}
 		return s
 	},
-	Kubelet: func(s settings) (out refusedAs) {
+	Kubelet: func(s settings) (out parsedThresholds) {
 		list, err := s.kubelet()
 		for _, t := range list {
 			reclaim := evictionapi.ThresholdValue{Quantity: &resource.Quantity{}}
@@ -118,7 +118,7 @@ var thresholdConfig = conformance.Comparison[settings, refusedAs]{
 		out.Refused = err != nil
 		return out
 	},
-	Ours: func(s settings) (out refusedAs) {
+	Ours: func(s settings) (out parsedThresholds) {
 		list, err := s.ours()
 		for _, t := range list {
 			out.Thresholds = append(out.Thresholds, fmt.Sprint(t.Signal, " ", ourAmount(t.Value), " ", t.GracePeriod, " ", ourAmount(t.MinReclaim)))
@@ -127,11 +127,11 @@ var thresholdConfig = conformance.Comparison[settings, refusedAs]{
 		out.Refused = err != nil
 		return out
 	},
-	Exceptions: []conformance.Exception[settings, refusedAs]{
+	Exceptions: []conformance.Exception[settings, parsedThresholds]{
 		{
 			Name: "NaN", Reason: "NaN% is invalid; in the kubelet it is a threshold that is never met",
 			When: func(s settings) bool { return s.any(func(text string) bool { return strings.HasPrefix(text, "NaN") }) },
-			Want: func(settings, refusedAs) refusedAs { return refusedAs{Refused: true} },
+			Want: func(settings, parsedThresholds) parsedThresholds { return parsedThresholds{Refused: true} },
 		},
 		{
 			Name: "infinity", Reason: "an infinite minimum reclaim is invalid; in the kubelet it overflows",
@@ -143,12 +143,12 @@ var thresholdConfig = conformance.Comparison[settings, refusedAs]{
 				}
 				return false
 			},
-			Want: func(settings, refusedAs) refusedAs { return refusedAs{Refused: true} },
+			Want: func(settings, parsedThresholds) parsedThresholds { return parsedThresholds{Refused: true} },
 		},
 		{
 			Name: "no digit", Reason: "a quantity without a digit is invalid; in the kubelet it is zero, which is valid for a minimum reclaim",
-			When: func(s settings) bool { return s.any(digitless) },
-			Want: func(settings, refusedAs) refusedAs { return refusedAs{Refused: true} },
+			When: func(s settings) bool { return s.any(hasNoDigit) },
+			Want: func(settings, parsedThresholds) parsedThresholds { return parsedThresholds{Refused: true} },
 		},
 	},
 }
@@ -311,7 +311,7 @@ var preempt = conformance.Comparison[preemptor, answer]{
 		Name: "requests beyond 2^63-1", Reason: "such a request is the largest number; the kubelet's is zero or wraps around",
 		When: func(p preemptor) bool {
 			return slices.ContainsFunc(p.Others, func(pod *corev1.Pod) bool {
-				return anyAmount(pod, func(_ corev1.ResourceName, q resource.Quantity) bool { return beyond(q, 1000) || q.Sign() < 0 })
+				return anyAmount(pod, func(_ corev1.ResourceName, q resource.Quantity) bool { return exceedsInt64(q, 1000) || q.Sign() < 0 })
 			})
 		},
 	}},

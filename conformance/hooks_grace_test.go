@@ -52,12 +52,12 @@ func TestHookGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		comparison := conformance.Comparison[farewell, farewells]{
 			Make:       newFarewell,
-			Kubelet:    kubeletSaysFarewell,
-			Ours:       func(f farewell) farewells { return nodeagentSaysFarewell(f, logs) },
+			Kubelet:    kubeletTerminates,
+			Ours:       func(f farewell) farewells { return reconcilerTerminates(f, logs) },
 			Exceptions: farewellExceptions,
 		}
 		comparison.Run(t, flags.AtMost(2_000)) // each input runs a pod from its start to its termination
-		stillThere(t, comparison, 200)
+		requireExceptions(t, comparison, 200)
 	})
 }
 
@@ -68,7 +68,7 @@ var farewellExceptions = []conformance.Exception[farewell, farewells]{{
 	Want: func(f farewell, _ farewells) farewells {
 		f.Pod = f.Pod.DeepCopy()
 		f.Pod.DeletionGracePeriodSeconds = new(int64(2))
-		return kubeletSaysFarewell(f)
+		return kubeletTerminates(f)
 	},
 }, {
 	Name:   "hook of a pod without grace period",
@@ -81,7 +81,7 @@ var farewellExceptions = []conformance.Exception[farewell, farewells]{{
 		for _, c := range (scene{Pod: f.Pod}).specs() {
 			c.Lifecycle = nil
 		}
-		return kubeletSaysFarewell(f)
+		return kubeletTerminates(f)
 	},
 }, {
 	Name:   "fraction of a second",
@@ -210,7 +210,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-func kubeletSaysFarewell(f farewell) farewells {
+func kubeletTerminates(f farewell) farewells {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel() // and thereby hooks that still run
 	s := scene{Pod: f.Pod, Observed: cri.Pod{
@@ -233,7 +233,7 @@ func kubeletSaysFarewell(f farewell) farewells {
 	return r.pages
 }
 
-func nodeagentSaysFarewell(f farewell, logs string) farewells {
+func reconcilerTerminates(f farewell, logs string) farewells {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	defer running.Wait()

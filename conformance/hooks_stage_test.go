@@ -41,8 +41,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// hooking is a hook, its container, and the result of the command in the container.
-type hooking struct {
+// hookInput is a hook, its container, and the result of the command in the container.
+type hookInput struct {
 	Handler corev1.LifecycleHandler
 	Ports   []corev1.ContainerPort
 	Pod     string // "web" has a pod IP, "host" has none
@@ -50,8 +50,8 @@ type hooking struct {
 	Result  cri.ExecResult
 }
 
-// hooked has the result of a hook, and the requests and commands that servers and containers received.
-type hooked struct {
+// hookRun has the result of a hook, and the requests and commands that servers and containers received.
+type hookRun struct {
 	Requests []string
 	Commands [][]string
 	Failed   bool
@@ -73,7 +73,7 @@ type hookStage struct {
 
 	mu     sync.Mutex
 	result cri.ExecResult // of the next command
-	seen   hooked
+	seen   hookRun
 }
 
 func newHookStage(t *testing.T) *hookStage {
@@ -196,11 +196,11 @@ func hookSite() http.Handler {
 }
 
 // run runs a hook with by, the function of one side.
-func (s *hookStage) run(h hooking, by func(context.Context, hooking) (message, event string, err error)) hooked {
+func (s *hookStage) run(h hookInput, by func(context.Context, hookInput) (message, event string, err error)) hookRun {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	s.mu.Lock()
-	s.result, s.seen = h.Result, hooked{}
+	s.result, s.seen = h.Result, hookRun{}
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -211,14 +211,16 @@ func (s *hookStage) run(h hooking, by func(context.Context, hooking) (message, e
 	return s.seen
 }
 
-func (h hooking) pod() *corev1.Pod {
+func (h hookInput) pod() *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: h.Pod, Namespace: "default", UID: types.UID(h.Pod)}}
 }
 
-func (h hooking) container() *corev1.Container { return &corev1.Container{Name: "app", Ports: h.Ports} }
+func (h hookInput) container() *corev1.Container {
+	return &corev1.Container{Name: "app", Ports: h.Ports}
+}
 
 // id returns the ID of the container in critest.
-func (h hooking) id() string {
+func (h hookInput) id() string {
 	if h.Gone {
 		return h.Pod + "-gone-0"
 	}
@@ -226,7 +228,7 @@ func (h hooking) id() string {
 }
 
 // byKubelet runs a hook with a client as in NewMainKubelet in pkg/kubelet/kubelet.go. Each hook has new connections.
-func (s *hookStage) byKubelet(ctx context.Context, h hooking) (message, event string, err error) {
+func (s *hookStage) byKubelet(ctx context.Context, h hookInput) (message, event string, err error) {
 	client := &http.Client{
 		Transport:     &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 		CheckRedirect: httpprobe.RedirectChecker(false),
@@ -244,7 +246,7 @@ func (s *hookStage) byKubelet(ctx context.Context, h hooking) (message, event st
 }
 
 // byNodeagent runs a hook with the address of the pod. The kubelet reads the address from the runtime.
-func (s *hookStage) byNodeagent(ctx context.Context, h hooking) (message, event string, err error) {
+func (s *hookStage) byNodeagent(ctx context.Context, h hookInput) (message, event string, err error) {
 	runner := hook.New(hook.Options{Execer: s.ours, Hooks: hook.Hooks{HTTPFallback: func(_ hook.Call, text string) {
 		event += corev1.EventTypeWarning + " " + podevents.ReasonLifecycleHTTPFallback + " " + text
 	}}})
@@ -253,7 +255,7 @@ func (s *hookStage) byNodeagent(ctx context.Context, h hooking) (message, event 
 		call.PodIP = loopback
 	}
 	if err = runner.Run(ctx, call, &h.Handler); err != nil {
-		message = sameAgain(err.Error())
+		message = normalizeMessage(err.Error())
 		if failed, ok := errors.AsType[*hook.Error](err); !ok || failed.Err == nil {
 			return "", "", fmt.Errorf("error without a cause: %w", err)
 		}
@@ -261,8 +263,8 @@ func (s *hookStage) byNodeagent(ctx context.Context, h hooking) (message, event 
 	return message, event, err
 }
 
-// words maps error texts of the kubelet to those of nodeagent.
-var words = []struct {
+// kubeletMessages maps error texts of the kubelet to those of nodeagent.
+var kubeletMessages = []struct {
 	kubelet *regexp.Regexp
 	ours    string
 }{
@@ -277,14 +279,14 @@ var words = []struct {
 // badHeader matches net/http's error for an invalid header. If several headers are invalid, it names one of them.
 var badHeader = regexp.MustCompile(`invalid header field (name|value for) ".*"$`)
 
-// sameAgain removes the parts of a message that vary between runs.
-func sameAgain(message string) string {
+// normalizeMessage removes the parts of a message that vary between runs.
+func normalizeMessage(message string) string {
 	return badHeader.ReplaceAllString(localPort.ReplaceAllString(message, ""), "invalid header field")
 }
 
 func inOurWords(message string) string {
-	for _, w := range words {
+	for _, w := range kubeletMessages {
 		message = w.kubelet.ReplaceAllString(message, w.ours)
 	}
-	return sameAgain(message)
+	return normalizeMessage(message)
 }

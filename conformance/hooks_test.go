@@ -23,11 +23,11 @@ import (
 // that hang.
 func TestHook(t *testing.T) {
 	s := newHookStage(t)
-	comparison := conformance.Comparison[hooking, hooked]{
-		Make:    s.hooking,
-		Kubelet: func(h hooking) hooked { return s.run(h, s.byKubelet) },
-		Ours:    func(h hooking) hooked { return s.run(h, s.byNodeagent) },
-		Same: func(kubelet, ours hooked) bool {
+	comparison := conformance.Comparison[hookInput, hookRun]{
+		Make:    s.makeHook,
+		Kubelet: func(h hookInput) hookRun { return s.run(h, s.byKubelet) },
+		Ours:    func(h hookInput) hookRun { return s.run(h, s.byNodeagent) },
+		Same: func(kubelet, ours hookRun) bool {
 			if kubelet.Message == anyMessage {
 				kubelet.Message = ours.Message
 			}
@@ -36,12 +36,12 @@ func TestHook(t *testing.T) {
 		Exceptions: hookExceptions,
 	}
 	comparison.Run(t, flags.AtMost(10_000)) // each input causes at least two requests
-	stillThere(t, comparison, 2_000)
+	requireExceptions(t, comparison, 2_000)
 }
 
-// stillThere fails if an exception occurs for none of the first inputs. A comparison uses it if it has too few inputs to
+// requireExceptions fails if an exception occurs for none of the first inputs. A comparison uses it if it has too few inputs to
 // check this in Run.
-func stillThere[In, Out any](t *testing.T, c conformance.Comparison[In, Out], inputs uint64) {
+func requireExceptions[In, Out any](t *testing.T, c conformance.Comparison[In, Out], inputs uint64) {
 	t.Helper()
 	for _, e := range c.Exceptions {
 		found := false
@@ -58,11 +58,11 @@ func stillThere[In, Out any](t *testing.T, c conformance.Comparison[In, Out], in
 // anyMessage marks messages that an exception does not predict.
 const anyMessage = "*"
 
-var hookExceptions = []conformance.Exception[hooking, hooked]{{
+var hookExceptions = []conformance.Exception[hookInput, hookRun]{{
 	Name:   "output",
 	Reason: "an error has the beginning of the command's output as text; the kubelet puts the complete output into the pod status",
-	When:   func(h hooking) bool { return h.Handler.Exec != nil && h.Result.ExitCode != 0 },
-	Want: func(h hooking, kubelet hooked) hooked {
+	When:   func(h hookInput) bool { return h.Handler.Exec != nil && h.Result.ExitCode != 0 },
+	Want: func(h hookInput, kubelet hookRun) hookRun {
 		beginning := func(s []byte) string { return strings.ToValidUTF8(string(s[:min(len(s), hook.MaxOutput)]), "\uFFFD") }
 		all := slices.Concat(h.Result.Stdout, h.Result.Stderr)
 		kubelet.Message = strings.Replace(kubelet.Message,
@@ -73,13 +73,13 @@ var hookExceptions = []conformance.Exception[hooking, hooked]{{
 }, {
 	Name:   "no command",
 	Reason: "an empty command is not run",
-	When:   func(h hooking) bool { return h.Handler.Exec != nil && len(h.Handler.Exec.Command) == 0 },
-	Want:   func(hooking, hooked) hooked { return hooked{Failed: true, Message: anyMessage} },
+	When:   func(h hookInput) bool { return h.Handler.Exec != nil && len(h.Handler.Exec.Command) == 0 },
+	Want:   func(hookInput, hookRun) hookRun { return hookRun{Failed: true, Message: anyMessage} },
 }, {
 	Name:   "kept connection",
 	Reason: "each request uses a new connection; net/http repeats a request if a reused connection breaks",
-	When:   func(h hooking) bool { return leadsTo(h, "") && !leadsTo(h, "/loop") },
-	Want: func(_ hooking, kubelet hooked) hooked {
+	When:   func(h hookInput) bool { return endsAtPath(h, "") && !endsAtPath(h, "/loop") },
+	Want: func(_ hookInput, kubelet hookRun) hookRun {
 		if n := len(kubelet.Requests); n > 1 && kubelet.Requests[n-1] == kubelet.Requests[n-2] {
 			kubelet.Requests = kubelet.Requests[:n-1]
 		}
@@ -88,27 +88,27 @@ var hookExceptions = []conformance.Exception[hooking, hooked]{{
 }, {
 	Name:   "long header",
 	Reason: "at most 256 KiB of headers are read; the kubelet reads 10 MiB",
-	When:   func(h hooking) bool { return leadsTo(h, longHeader) },
-	Want: func(_ hooking, kubelet hooked) hooked {
-		return hooked{Requests: kubelet.Requests, Failed: true, Message: anyMessage}
+	When:   func(h hookInput) bool { return endsAtPath(h, longHeader) },
+	Want: func(_ hookInput, kubelet hookRun) hookRun {
+		return hookRun{Requests: kubelet.Requests, Failed: true, Message: anyMessage}
 	},
 }, {
 	Name:   "quoted error",
 	Reason: "a server cannot cause a request without TLS by a redirect to a URL that contains an error text of net/http",
-	When: func(h hooking) bool {
+	When: func(h hookInput) bool {
 		return h.Handler.HTTPGet != nil && strings.Contains(h.Handler.HTTPGet.Path, "/[server%")
 	},
-	Want: func(_ hooking, kubelet hooked) hooked {
+	Want: func(_ hookInput, kubelet hookRun) hookRun {
 		at := slices.IndexFunc(kubelet.Requests, func(r string) bool { return strings.Contains(r, " "+quotedError+" ") })
-		return hooked{Requests: kubelet.Requests[:at+1], Failed: true, Message: anyMessage}
+		return hookRun{Requests: kubelet.Requests[:at+1], Failed: true, Message: anyMessage}
 	},
 }, {
 	Name:   "password in the path",
 	Reason: "a password, even in the path, is sent without TLS only if the hook specifies so",
-	When: func(h hooking) bool {
+	When: func(h hookInput) bool {
 		return h.Handler.HTTPGet != nil && h.Handler.HTTPGet.Path == pathWithPassword && strings.EqualFold(string(h.Handler.HTTPGet.Scheme), "https")
 	},
-	Want: func(_ hooking, kubelet hooked) hooked {
+	Want: func(_ hookInput, kubelet hookRun) hookRun {
 		for i, r := range kubelet.Requests {
 			kubelet.Requests[i] = strings.Replace(r, "Authorization: Basic dXNlcjpzZWNyZXQ=\n", "", 1)
 		}
@@ -122,14 +122,14 @@ const (
 	pathWithPassword = "//user:secret@x/stop"
 )
 
-// leadsTo reports whether the path of a hook ends in path, directly or after redirects.
-func leadsTo(h hooking, path string) bool {
+// endsAtPath reports whether the path of a hook ends in path, directly or after redirects.
+func endsAtPath(h hookInput, path string) bool {
 	return h.Handler.HTTPGet != nil && strings.HasSuffix(h.Handler.HTTPGet.Path, path)
 }
 
-// hooking returns a random hook.
-func (s *hookStage) hooking(c *conformance.Choices) hooking {
-	h := hooking{Pod: "web"}
+// makeHook returns a random hook.
+func (s *hookStage) makeHook(c *conformance.Choices) hookInput {
+	h := hookInput{Pod: "web"}
 	switch c.Int(8) {
 	default:
 		h.Handler.HTTPGet = s.get(c)

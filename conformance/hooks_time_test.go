@@ -23,14 +23,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
 )
 
-// nap is a sleep hook, and the timeout of its context.
-type nap struct {
+// sleepInput is a sleep hook, and the timeout of its context.
+type sleepInput struct {
 	Seconds int64
 	Cut     time.Duration
 }
 
-// napped is the duration and the result of a sleep.
-type napped struct {
+// sleepResult is the duration and the result of a sleep.
+type sleepResult struct {
 	Took    metav1.Duration
 	Message string // empty: success
 }
@@ -38,21 +38,21 @@ type napped struct {
 // TestHookSleep runs sleep hooks in virtual time.
 func TestHookSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conformance.Comparison[nap, napped]{
-			Make: func(c *conformance.Choices) nap {
-				return nap{
+		conformance.Comparison[sleepInput, sleepResult]{
+			Make: func(c *conformance.Choices) sleepInput {
+				return sleepInput{
 					Seconds: conformance.Pick(c, 5, 0, 1, 30, c.Int64(), math.MaxInt64, math.MinInt64, longestSleep, longestSleep+1, -longestSleep-1),
 					Cut:     time.Duration(c.Int(100))*time.Second + 500*time.Millisecond, // never equal to the end of the sleep
 				}
 			},
-			Kubelet: kubeletNaps,
-			Ours:    nodeagentNaps,
-			Exceptions: []conformance.Exception[nap, napped]{{
+			Kubelet: kubeletSleeps,
+			Ours:    nodeagentSleeps,
+			Exceptions: []conformance.Exception[sleepInput, sleepResult]{{
 				Name:   "longer than a Duration",
 				Reason: "a sleep beyond a Duration lasts until its context ends, and a negative one returns at once",
-				When:   func(n nap) bool { return n.Seconds > longestSleep || n.Seconds < -longestSleep },
-				Want: func(n nap, _ napped) napped {
-					want := kubeletNaps(nap{Seconds: min(max(n.Seconds, 0), longestSleep), Cut: n.Cut})
+				When:   func(n sleepInput) bool { return n.Seconds > longestSleep || n.Seconds < -longestSleep },
+				Want: func(n sleepInput, _ sleepResult) sleepResult {
+					want := kubeletSleeps(sleepInput{Seconds: min(max(n.Seconds, 0), longestSleep), Cut: n.Cut})
 					want.Message = strings.Replace(want.Message, fmt.Sprintf("(%d)", longestSleep), fmt.Sprintf("(%d)", n.Seconds), 1)
 					return want
 				},
@@ -64,9 +64,9 @@ func TestHookSleep(t *testing.T) {
 // longestSleep is the number of whole seconds in the largest Duration.
 const longestSleep = math.MaxInt64 / int64(time.Second)
 
-func kubeletNaps(n nap) napped {
+func kubeletSleeps(n sleepInput) sleepResult {
 	runner := kubeletlifecycle.NewHandlerRunner(nil, nil, nil, nil)
-	return n.take(func(ctx context.Context, pod *corev1.Pod, c *corev1.Container, h *corev1.LifecycleHandler) string {
+	return n.sleepWith(func(ctx context.Context, pod *corev1.Pod, c *corev1.Container, h *corev1.LifecycleHandler) string {
 		message, err := runner.Run(ctx, kubecontainer.ContainerID{}, pod, c, h)
 		if (err != nil) != (message != "") {
 			panic("an error without a message, or a message without an error")
@@ -75,10 +75,10 @@ func kubeletNaps(n nap) napped {
 	})
 }
 
-func nodeagentNaps(n nap) napped {
+func nodeagentSleeps(n sleepInput) sleepResult {
 	cut := false
 	runner := hook.New(hook.Options{Hooks: hook.Hooks{SleepTerminated: func(hook.Call) { cut = true }}})
-	took := n.take(func(ctx context.Context, pod *corev1.Pod, c *corev1.Container, h *corev1.LifecycleHandler) string {
+	took := n.sleepWith(func(ctx context.Context, pod *corev1.Pod, c *corev1.Container, h *corev1.LifecycleHandler) string {
 		if err := runner.Run(ctx, hook.Call{Pod: pod, Container: c}, h); err != nil {
 			return err.Error()
 		}
@@ -90,14 +90,14 @@ func nodeagentNaps(n nap) napped {
 	return took
 }
 
-// take runs the sleep on one side.
-func (n nap) take(run func(context.Context, *corev1.Pod, *corev1.Container, *corev1.LifecycleHandler) string) napped {
+// sleepWith runs the sleep on one side.
+func (n sleepInput) sleepWith(run func(context.Context, *corev1.Pod, *corev1.Container, *corev1.LifecycleHandler) string) sleepResult {
 	ctx, cancel := context.WithTimeout(context.Background(), n.Cut)
 	defer cancel()
 	began := time.Now()
 	handler := &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: n.Seconds}}
 	message := run(ctx, &corev1.Pod{}, &corev1.Container{Name: "app"}, handler)
-	return napped{Took: metav1.Duration{Duration: time.Since(began)}, Message: message}
+	return sleepResult{Took: metav1.Duration{Duration: time.Since(began)}, Message: message}
 }
 
 // A hook whose server does not respond completely ends at its timeout in nodeagent. The kubelet waits for the server.
@@ -105,7 +105,7 @@ func TestHookHangs(t *testing.T) {
 	s := newHookStage(t)
 	for _, path := range []string{"/silent", "/stall/200"} {
 		t.Run(path, func(t *testing.T) {
-			h := hooking{Pod: "web"}
+			h := hookInput{Pod: "web"}
 			h.Handler.HTTPGet = &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt(s.plain)}
 			soon := func() (context.Context, context.CancelFunc) {
 				return context.WithTimeout(t.Context(), 200*time.Millisecond)

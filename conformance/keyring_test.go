@@ -19,8 +19,8 @@ import (
 func TestKeyring(t *testing.T) { run(t, keyring) }
 func FuzzKeyring(f *testing.F) { fuzz(f, keyring) }
 
-// locks has an image and the keys of a docker configuration.
-type locks struct {
+// keyringInput has an image and the keys of a docker configuration.
+type keyringInput struct {
 	Image string
 	Keys  []string
 }
@@ -35,7 +35,7 @@ func registryHost(c *conformance.Choices) string {
 	return host
 }
 
-func makeLocks(c *conformance.Choices) (l locks) {
+func makeKeyringInput(c *conformance.Choices) (l keyringInput) {
 	l.Image = conformance.Pick(c, "x", "team/x", "team/a/x", "library/x", "X", "team")
 	if !c.OneIn(6) {
 		l.Image = registryHost(c) + "/" + l.Image
@@ -54,19 +54,19 @@ func makeLocks(c *conformance.Choices) (l locks) {
 	return l
 }
 
-// shownTo has the users whose logins are tried for an image, or reports that the image name is invalid. It is sorted,
+// triedUsers has the users whose logins are tried for an image, or reports that the image name is invalid. It is sorted,
 // because the kubelet tries equivalent keys in random order.
-type shownTo struct {
+type triedUsers struct {
 	Invalid bool
 	Users   []string
 }
 
-var keyring = conformance.Comparison[locks, shownTo]{
-	Make: makeLocks,
-	Kubelet: func(l locks) (s shownTo) {
+var keyring = conformance.Comparison[keyringInput, triedUsers]{
+	Make: makeKeyringInput,
+	Kubelet: func(l keyringInput) (s triedUsers) {
 		repository, _, _, err := parsers.ParseImageName(l.Image)
 		if err != nil {
-			return shownTo{Invalid: true}
+			return triedUsers{Invalid: true}
 		}
 		config := credentialprovider.DockerConfig{}
 		for _, key := range l.Keys {
@@ -81,10 +81,10 @@ var keyring = conformance.Comparison[locks, shownTo]{
 		slices.Sort(s.Users)
 		return s
 	},
-	Ours: func(l locks) (s shownTo) {
+	Ours: func(l keyringInput) (s triedUsers) {
 		ref, err := reference.Parse(l.Image)
 		if err != nil {
-			return shownTo{Invalid: true}
+			return triedUsers{Invalid: true}
 		}
 		config := credential.Config{}
 		for _, key := range l.Keys {
@@ -98,15 +98,15 @@ var keyring = conformance.Comparison[locks, shownTo]{
 		slices.Sort(s.Users)
 		return s
 	},
-	Exceptions: []conformance.Exception[locks, shownTo]{
+	Exceptions: []conformance.Exception[keyringInput, triedUsers]{
 		{
 			Name:   "a registry without a dot or a port",
 			Reason: "the kubelet treats localhost and upper-case names as repositories of Docker Hub, and sends its login to them",
-			When: func(l locks) bool {
+			When: func(l keyringInput) bool {
 				first, _, found := strings.Cut(l.Image, "/")
 				return found && !strings.ContainsAny(first, ".:") && (first == "localhost" || strings.ToLower(first) != first)
 			},
-			Want: func(_ locks, kubelet shownTo) shownTo {
+			Want: func(_ keyringInput, kubelet triedUsers) triedUsers {
 				hub := func(key string) bool { return strings.Contains(key, "index.docker.io") }
 				kubelet.Users = slices.DeleteFunc(kubelet.Users, hub)
 				if len(kubelet.Users) == 0 {
@@ -118,11 +118,11 @@ var keyring = conformance.Comparison[locks, shownTo]{
 		{
 			Name:   "an IPv6 address without a port",
 			Reason: "the kubelet interprets the brackets as a character class, and never finds the credentials",
-			When: func(l locks) bool {
+			When: func(l keyringInput) bool {
 				first, _, found := strings.Cut(l.Image, "/")
 				return found && strings.HasSuffix(first, "]")
 			},
-			Want: func(l locks, kubelet shownTo) shownTo {
+			Want: func(l keyringInput, kubelet triedUsers) triedUsers {
 				first, rest, _ := strings.Cut(l.Image, "/")
 				for _, key := range l.Keys {
 					_, bare, found := strings.Cut(key, "://")

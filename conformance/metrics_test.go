@@ -37,7 +37,7 @@ const codeHeader = `# SPDX-FileCopyrightText: The nodeagent Authors
 
 // The families without series in the scrape are read from the kubelet's code. Families in both have equal descriptions.
 func TestMetricsOfTheCode(t *testing.T) {
-	touchAll(t)
+	createAllSeries(t)
 	gathered, err := legacyregistry.DefaultGatherer.Gather()
 	require.NoError(t, err)
 	code := promtest.Shape(gathered)
@@ -55,7 +55,7 @@ func TestMetricsOfTheCode(t *testing.T) {
 	for _, family := range code {
 		if line, ok := known[family.Name]; ok {
 			assert.Equal(t, line, family.String(), "the scrape and the code must agree")
-		} else if of(family.Name) {
+		} else if isKubeletFamily(family.Name) {
 			fmt.Fprintln(&unseen, family)
 		}
 	}
@@ -67,8 +67,8 @@ func TestMetricsOfTheCode(t *testing.T) {
 	assert.Equal(t, unseen.String(), string(listed))
 }
 
-// of reports whether a family belongs to the kubelet: other packages of this test use the same registry.
-func of(name string) bool {
+// isKubeletFamily reports whether a family belongs to the kubelet: other packages of this test use the same registry.
+func isKubeletFamily(name string) bool {
 	if strings.HasPrefix(name, "volume_manager_selinux_") {
 		return false // registered by the volume manager, which only other tests create
 	}
@@ -80,8 +80,8 @@ func of(name string) bool {
 	return false
 }
 
-// touchAll registers all metrics, and creates a series of each family.
-func touchAll(t *testing.T) {
+// createAllSeries registers all metrics, and creates a series of each family.
+func createAllSeries(t *testing.T) {
 	metrics.Register()
 	servermetrics.Register()
 	volumeutil.RegisterMetrics()
@@ -114,12 +114,12 @@ func touchAll(t *testing.T) {
 		servermetrics.HTTPRequests, servermetrics.HTTPRequestsDuration, servermetrics.HTTPInflightRequests,
 		servermetrics.VolumeStatCalDuration, servermetrics.MetricsProvider, servermetrics.WebSocketStreamingRequests,
 	} {
-		touch(t, vec)
+		createSeries(t, vec)
 	}
 }
 
-// touch creates a series of a family.
-func touch(t *testing.T, vec any) {
+// createSeries creates a series of a family.
+func createSeries(t *testing.T, vec any) {
 	t.Helper()
 	labels := reflect.ValueOf(vec).Elem().FieldByName("originalLabels")
 	require.True(t, labels.IsValid(), "%T", vec)

@@ -110,7 +110,7 @@ type mirrorServer struct {
 
 func (s *mirrorServer) CoreV1() clientcorev1.CoreV1Interface  { return s }
 func (s *mirrorServer) Pods(string) clientcorev1.PodInterface { return s }
-func (s *mirrorServer) create(pod *corev1.Pod)                { s.Created = append(s.Created, taken(pod)) }
+func (s *mirrorServer) create(pod *corev1.Pod)                { s.Created = append(s.Created, storedPod(pod)) }
 
 func (s *mirrorServer) Delete(_ context.Context, name string, o metav1.DeleteOptions) error {
 	if o.GracePeriodSeconds == nil || *o.GracePeriodSeconds != 0 {
@@ -125,8 +125,8 @@ func (s *mirrorServer) Create(_ context.Context, pod *corev1.Pod, _ metav1.Creat
 	return pod, nil
 }
 
-// taken returns the fields of a created pod that the API server keeps.
-func taken(pod *corev1.Pod) *corev1.Pod {
+// storedPod returns the fields of a created pod that the API server keeps.
+func storedPod(pod *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, Labels: pod.Labels, Annotations: pod.Annotations, OwnerReferences: pod.OwnerReferences,

@@ -59,8 +59,8 @@ type answer struct {
 	Refused bool
 }
 
-// either returns text, or an error.
-func either[T ~string](text T, err error) answer {
+// textOrError returns text, or an error.
+func textOrError[T ~string](text T, err error) answer {
 	if err != nil {
 		return answer{Refused: true}
 	}
@@ -90,7 +90,7 @@ var names = conformance.Comparison[[]string, nameForms]{
 		if err != nil {
 			return nameForms{refused, refused, refused}
 		}
-		return nameForms{answer{Text: p.Cgroupfs()}, either(p.Systemd()), either(p.Slice())}
+		return nameForms{answer{Text: p.Cgroupfs()}, textOrError(p.Systemd()), textOrError(p.Slice())}
 	},
 	Exceptions: []conformance.Exception[[]string, nameForms]{{
 		Name:   "no directory",
@@ -135,8 +135,8 @@ func literal(c *conformance.Choices, driver string) string {
 	return name + conformance.Pick(c, "", "", "", "", "", "", "", "/", ".slice", "/x.scope", "//")
 }
 
-// parsed returns the components of p, or "refused".
-func parsed(p cgroups.Path, err error) []string {
+// componentsOf returns the components of p, or "refused".
+func componentsOf(p cgroups.Path, err error) []string {
 	if err != nil {
 		return []string{"refused"}
 	}
@@ -149,7 +149,7 @@ func refusedParts(string, []string) []string { return []string{"refused"} }
 var parseCgroupfs = conformance.Comparison[string, []string]{
 	Make:    func(c *conformance.Choices) string { return literal(c, "cgroupfs") },
 	Kubelet: func(name string) []string { return cm.ParseCgroupfsToCgroupName(name) },
-	Ours:    func(name string) []string { return parsed(cgroups.ParseCgroupfs(name)) },
+	Ours:    func(name string) []string { return componentsOf(cgroups.ParseCgroupfs(name)) },
 	Same:    slices.Equal[[]string],
 	Exceptions: []conformance.Exception[string, []string]{{
 		Name:   "no path",
@@ -165,7 +165,7 @@ var parseCgroupfs = conformance.Comparison[string, []string]{
 var parseSystemd = conformance.Comparison[string, []string]{
 	Make:    func(c *conformance.Choices) string { return literal(c, "systemd") },
 	Kubelet: func(name string) []string { return cm.ParseSystemdToCgroupName(name) },
-	Ours:    func(name string) []string { return parsed(cgroups.ParseSystemd(name)) },
+	Ours:    func(name string) []string { return componentsOf(cgroups.ParseSystemd(name)) },
 	Same:    slices.Equal[[]string],
 	Exceptions: []conformance.Exception[string, []string]{{
 		Name:   "root",
@@ -221,7 +221,7 @@ var podNames = conformance.Comparison[podName, string]{
 		}
 		p := cgroups.PodPath(root, classOf(in.Pod), string(in.Pod.UID))
 		if in.Layout.Driver == "systemd" {
-			return either(p.Systemd()).Text
+			return textOrError(p.Systemd()).Text
 		}
 		return p.Cgroupfs()
 	},

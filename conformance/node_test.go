@@ -158,27 +158,27 @@ func keepFree(text string) podtree.EvictionReserve {
 	return reserve
 }
 
-// share has the resources of a node for pods.
-type share struct {
+// podShare has the resources of a node for pods.
+type podShare struct {
 	ForPods, Reserved, Reported corev1.ResourceList
 	Refused                     bool
 }
 
-var allocatable = conformance.Comparison[nodeInput, share]{
+var allocatable = conformance.Comparison[nodeInput, podShare]{
 	Make: makeCapacity,
-	Kubelet: func(in nodeInput) share {
+	Kubelet: func(in nodeInput) podShare {
 		n, _ := in.kubelet(context.Background())
 		absolute, reserved, err := n.Allocatable()
-		return share{absolute, reserved, in.reported(reserved), err != nil}
+		return podShare{absolute, reserved, in.reported(reserved), err != nil}
 	},
-	Ours: func(in nodeInput) share {
+	Ours: func(in nodeInput) podShare {
 		r := in.ours().Reserved
-		return share{
+		return podShare{
 			r.ForPods(in.Capacity), r.Reservation(in.Capacity), r.Allocatable(in.Capacity),
 			r.Validate(in.Capacity) != nil,
 		}
 	},
-	Same: func(kubelet, ours share) bool {
+	Same: func(kubelet, ours podShare) bool {
 		return sameList(kubelet.ForPods, ours.ForPods) && sameList(kubelet.Reserved, ours.Reserved) &&
 			sameList(kubelet.Reported, ours.Reported) && kubelet.Refused == ours.Refused
 	},
@@ -255,19 +255,19 @@ func nodeCgroups(v2 bool) conformance.Comparison[nodeInput, map[string]cgroupLim
 			if err != nil {
 				return nil
 			}
-			return planned(append(podtree.Plan(in.ours(), in.Pods, true), reserved...), v2)
+			return plannedLimits(append(podtree.Plan(in.ours(), in.Pods, true), reserved...), v2)
 		},
 		Exceptions: []conformance.Exception[nodeInput, map[string]cgroupLimits]{{
 			Name:   "overflow",
 			Reason: "CPUs or bytes beyond an int64 are the largest number; the kubelet's numbers wrap around",
 			When: func(in nodeInput) bool {
-				return in.anyPod(func(p *corev1.Pod) bool { return manyCPUs(p) || muchMemory(p, 100*8) })
+				return in.anyPod(func(p *corev1.Pod) bool { return overflowsCPU(p) || overflowsMemory(p, 100*8) })
 			},
 		}, {
 			Name:   "negative",
 			Reason: "a negative request counts as zero; the kubelet subtracts it from the requests of other pods",
 			When: func(in nodeInput) bool {
-				return in.anyPod(func(p *corev1.Pod) bool { return negative(p, "cpu") || negative(p, "memory") })
+				return in.anyPod(func(p *corev1.Pod) bool { return hasNegative(p, "cpu") || hasNegative(p, "memory") })
 			},
 		}, {
 			Name:   "compressible",
@@ -330,8 +330,8 @@ func kubepodsWrites(n qos.Node) int {
 	return 3
 }
 
-// planned returns the limits that updates write.
-func planned(updates []podtree.Update, v2 bool) map[string]cgroupLimits {
+// plannedLimits returns the limits that updates write.
+func plannedLimits(updates []podtree.Update, v2 bool) map[string]cgroupLimits {
 	limits := map[string]cgroupLimits{}
 	for _, u := range updates {
 		l := ourLimits(u.Resources, v2)

@@ -252,7 +252,7 @@ func newServed(dir string) *served {
 	config := &kubeletconfig.KubeletConfiguration{
 		EnableDebuggingHandlers: true, EnableSystemLogHandler: true, EnableProfilingHandler: true, EnableDebugFlagsHandler: true,
 	}
-	all := server.NewServer(context.Background(), host, apiStats{}, []healthz.HealthChecker{healthz.NamedCheck("own", func(*http.Request) error { return fmt.Errorf("trouble") })}, flagReader(flagged), everybody{}, config)
+	all := server.NewServer(context.Background(), host, apiStats{}, []healthz.HealthChecker{healthz.NamedCheck("own", func(*http.Request) error { return fmt.Errorf("trouble") })}, flagReader(flagged), allowAll{}, config)
 	readOnly := server.NewServer(context.Background(), host, apiStats{}, []healthz.HealthChecker{healthz.NamedCheck("own", func(*http.Request) error { return fmt.Errorf("trouble") })}, nil, nil, nil)
 
 	nothing := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
@@ -385,20 +385,20 @@ type flagReader map[string]string
 
 func (f flagReader) GetFlagz() map[string]string { return f }
 
-// everybody authorizes all requests.
-type everybody struct {
+// allowAll authorizes all requests.
+type allowAll struct {
 	dynamiccertificates.CAContentProvider
 }
 
-func (everybody) AuthenticateRequest(*http.Request) (*authenticator.Response, bool, error) {
+func (allowAll) AuthenticateRequest(*http.Request) (*authenticator.Response, bool, error) {
 	return &authenticator.Response{User: &user.DefaultInfo{Name: "u"}}, true, nil
 }
 
-func (everybody) GetRequestAttributes(ctx context.Context, u user.Info, r *http.Request) []authorizer.Attributes {
+func (allowAll) GetRequestAttributes(ctx context.Context, u user.Info, r *http.Request) []authorizer.Attributes {
 	return server.NewNodeAuthorizerAttributesGetter("n").GetRequestAttributes(ctx, u, r)
 }
 
-func (everybody) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (allowAll) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	return authorizerfactory.NewAlwaysAllowAuthorizer().Authorize(ctx, a)
 }
 

@@ -34,8 +34,8 @@ func TestNodeName(t *testing.T)   { run(t, nodeNames) }
 func FuzzNodeLabels(f *testing.F) { fuzz(f, nodeLabels) }
 func FuzzNodeTaints(f *testing.F) { fuzz(f, nodeTaints) }
 
-// flagged is the parsed value of a flag; OK is false if the text is invalid.
-type flagged[T any] struct {
+// flagValue is the parsed value of a flag; OK is false if the text is invalid.
+type flagValue[T any] struct {
 	Value T
 	OK    bool
 }
@@ -55,7 +55,7 @@ func makeValue(c *conformance.Choices) string {
 	return conformance.Pick(c, "", "v", "a.b_c", "-", "a b", "ä", strings.Repeat("v", 64))
 }
 
-var nodeLabels = conformance.Comparison[string, flagged[map[string]string]]{
+var nodeLabels = conformance.Comparison[string, flagValue[map[string]string]]{
 	Make: func(c *conformance.Choices) string {
 		var pairs []string
 		for range c.Int(4) {
@@ -63,7 +63,7 @@ var nodeLabels = conformance.Comparison[string, flagged[map[string]string]]{
 		}
 		return strings.Join(pairs, ",")
 	},
-	Kubelet: func(in string) (out flagged[map[string]string]) {
+	Kubelet: func(in string) (out flagValue[map[string]string]) {
 		out.Value = map[string]string{}
 		labels := cliflag.ConfigurationMap(out.Value)
 		if err := labels.Set(in); err != nil {
@@ -72,7 +72,7 @@ var nodeLabels = conformance.Comparison[string, flagged[map[string]string]]{
 		out.OK = options.ValidateKubeletFlags(&options.KubeletFlags{NodeLabels: labels}) == nil
 		return out
 	},
-	Ours: func(in string) (out flagged[map[string]string]) {
+	Ours: func(in string) (out flagValue[map[string]string]) {
 		out.Value = nodestatus.ParseLabels(in)
 		config := nodestatus.Config{Name: "n1", Labels: out.Value}
 		out.OK = config.Validate() == nil
@@ -80,7 +80,7 @@ var nodeLabels = conformance.Comparison[string, flagged[map[string]string]]{
 	},
 }
 
-var nodeTaints = conformance.Comparison[string, flagged[[]corev1.Taint]]{
+var nodeTaints = conformance.Comparison[string, flagValue[[]corev1.Taint]]{
 	Make: func(c *conformance.Choices) string {
 		var taints []string
 		for range c.Int(4) {
@@ -90,28 +90,28 @@ var nodeTaints = conformance.Comparison[string, flagged[[]corev1.Taint]]{
 		}
 		return strings.Join(taints, ",")
 	},
-	Kubelet: func(in string) (out flagged[[]corev1.Taint]) {
+	Kubelet: func(in string) (out flagValue[[]corev1.Taint]) {
 		out.OK = utilflag.RegisterWithTaintsVar{Value: &out.Value}.Set(in) == nil
 		return out
 	},
-	Ours: func(in string) (out flagged[[]corev1.Taint]) {
+	Ours: func(in string) (out flagValue[[]corev1.Taint]) {
 		taints, err := nodestatus.ParseTaints(in)
 		if out.OK = err == nil; out.OK {
 			out.Value = taints
 		}
 		return out
 	},
-	Exceptions: []conformance.Exception[string, flagged[[]corev1.Taint]]{{
+	Exceptions: []conformance.Exception[string, flagValue[[]corev1.Taint]]{{
 		Name:   "taint to remove",
 		Reason: "a taint with a trailing minus, which kubectl removes, is an error; the kubelet ignores it",
 		When: func(in string) bool {
 			return slices.ContainsFunc(strings.Split(in, ","), func(s string) bool { return strings.HasSuffix(s, "-") })
 		},
-		Want: func(string, flagged[[]corev1.Taint]) flagged[[]corev1.Taint] { return flagged[[]corev1.Taint]{} },
+		Want: func(string, flagValue[[]corev1.Taint]) flagValue[[]corev1.Taint] { return flagValue[[]corev1.Taint]{} },
 	}},
 }
 
-var nodeIPs = conformance.Comparison[string, flagged[[]netip.Addr]]{
+var nodeIPs = conformance.Comparison[string, flagValue[[]netip.Addr]]{
 	Make: func(c *conformance.Choices) string {
 		var ips []string
 		for range c.Int(4) {
@@ -120,7 +120,7 @@ var nodeIPs = conformance.Comparison[string, flagged[[]netip.Addr]]{
 		}
 		return strings.Join(ips, ",")
 	},
-	Kubelet: func(in string) (out flagged[[]netip.Addr]) {
+	Kubelet: func(in string) (out flagValue[[]netip.Addr]) {
 		ips, _, err := nodeutil.ParseNodeIPArgument(in, "")
 		if out.OK = err == nil; out.OK {
 			for _, ip := range ips {
@@ -129,14 +129,14 @@ var nodeIPs = conformance.Comparison[string, flagged[[]netip.Addr]]{
 		}
 		return out
 	},
-	Ours: func(in string) (out flagged[[]netip.Addr]) {
+	Ours: func(in string) (out flagValue[[]netip.Addr]) {
 		ips, err := nodestatus.ParseNodeIPs(in)
 		if out.OK = err == nil; out.OK {
 			out.Value = ips
 		}
 		return out
 	},
-	Exceptions: []conformance.Exception[string, flagged[[]netip.Addr]]{{
+	Exceptions: []conformance.Exception[string, flagValue[[]netip.Addr]]{{
 		Name:   "no IP address",
 		Reason: "an invalid IP address is an error; the kubelet ignores it",
 		When: func(in string) bool {
@@ -145,14 +145,14 @@ var nodeIPs = conformance.Comparison[string, flagged[[]netip.Addr]]{
 				return err != nil || strings.Contains(s, "%")
 			})
 		},
-		Want: func(string, flagged[[]netip.Addr]) flagged[[]netip.Addr] { return flagged[[]netip.Addr]{} },
+		Want: func(string, flagValue[[]netip.Addr]) flagValue[[]netip.Addr] { return flagValue[[]netip.Addr]{} },
 	}, {
 		Name:   "address of no node",
 		Reason: "an address that a node cannot have is an error; the kubelet starts and fails to set addresses",
 		When: func(in string) bool {
 			return slices.ContainsFunc([]string{"127.", "::1", "fe80", "224."}, func(s string) bool { return strings.Contains(in, s) })
 		},
-		Want: func(string, flagged[[]netip.Addr]) flagged[[]netip.Addr] { return flagged[[]netip.Addr]{} },
+		Want: func(string, flagValue[[]netip.Addr]) flagValue[[]netip.Addr] { return flagValue[[]netip.Addr]{} },
 	}},
 }
 
@@ -161,18 +161,18 @@ func addrOf(ip net.IP) netip.Addr {
 	return addr.Unmap()
 }
 
-var nodeNames = conformance.Comparison[string, flagged[string]]{
+var nodeNames = conformance.Comparison[string, flagValue[string]]{
 	Make: func(c *conformance.Choices) string {
 		// Never empty: the kubelet then returns the name of this machine.
 		return conformance.Pick(c, " ", "\n", "a", "\t") + conformance.Pick(c, "", "Foo", "a.B", "ÄÖ", "İ") + conformance.Pick(c, "", " ", "\n", "\u00a0")
 	},
-	Kubelet: func(in string) (out flagged[string]) {
+	Kubelet: func(in string) (out flagValue[string]) {
 		name, err := nodeutil.GetHostname(in)
-		return flagged[string]{name, err == nil}
+		return flagValue[string]{name, err == nil}
 	},
-	Ours: func(in string) (out flagged[string]) {
+	Ours: func(in string) (out flagValue[string]) {
 		name, err := nodestatus.NodeName(in)
-		return flagged[string]{name, err == nil}
+		return flagValue[string]{name, err == nil}
 	},
 }
 

@@ -83,7 +83,7 @@ var parseQOSReserved = conformance.Comparison[map[string]string, answer]{
 	},
 	Ours: func(m map[string]string) answer {
 		p, err := podtree.ParseQOSReserved(m)
-		return either(fmt.Sprint(deref(p), p != nil), err)
+		return textOrError(fmt.Sprint(deref(p), p != nil), err)
 	},
 	Exceptions: []conformance.Exception[map[string]string, answer]{{
 		Name:   "percent signs",

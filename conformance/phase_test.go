@@ -23,16 +23,16 @@ func FuzzPhase(f *testing.F)         { fuzz(f, phase) }
 func TestShouldRestart(t *testing.T) { run(t, shouldRestart) }
 func FuzzShouldRestart(f *testing.F) { fuzz(f, shouldRestart) }
 
-// summed has the inputs from which a phase is computed.
-type summed struct {
+// phaseInput has the inputs from which a phase is computed.
+type phaseInput struct {
 	Pod                  *corev1.Pod
 	Statuses             []corev1.ContainerStatus
 	Deleted, Initialized bool
 }
 
-var phase = conformance.Comparison[summed, corev1.PodPhase]{
-	Make: func(c *conformance.Choices) summed {
-		in := summed{Pod: scenePod(c), Deleted: c.OneIn(3), Initialized: c.OneIn(2)}
+var phase = conformance.Comparison[phaseInput, corev1.PodPhase]{
+	Make: func(c *conformance.Choices) phaseInput {
+		in := phaseInput{Pod: scenePod(c), Deleted: c.OneIn(3), Initialized: c.OneIn(2)}
 		if c.OneIn(6) {
 			in.Pod.Annotations = map[string]string{kubetypes.ConfigSourceAnnotationKey: kubetypes.FileSource}
 		}
@@ -44,13 +44,13 @@ var phase = conformance.Comparison[summed, corev1.PodPhase]{
 		return in
 	},
 	Kubelet: kubeletPhase,
-	Ours: func(in summed) corev1.PodPhase {
+	Ours: func(in phaseInput) corev1.PodPhase {
 		return podstatus.Phase(in.Pod, in.Statuses, podstatus.PhaseInput{Deleted: in.Deleted, Initialized: in.Initialized})
 	},
-	Exceptions: []conformance.Exception[summed, corev1.PodPhase]{{
+	Exceptions: []conformance.Exception[phaseInput, corev1.PodPhase]{{
 		Name:   "restart of all",
 		Reason: "nodeagent has a waiting reason for the restart of all containers and keeps the last termination; the kubelet replaces the termination",
-		When: func(in summed) bool {
+		When: func(in phaseInput) bool {
 			return slices.ContainsFunc(in.Statuses, func(st corev1.ContainerStatus) bool { return waitsForAll(&st) != endsForAll(&st) })
 		},
 		Want: likeOurs,
@@ -58,7 +58,7 @@ var phase = conformance.Comparison[summed, corev1.PodPhase]{
 }
 
 // likeOurs returns the kubelet's phase for statuses in which a restart of all containers is marked in the kubelet's way.
-func likeOurs(in summed, _ corev1.PodPhase) corev1.PodPhase {
+func likeOurs(in phaseInput, _ corev1.PodPhase) corev1.PodPhase {
 	statuses := in.Statuses
 	in.Statuses = nil
 	for _, st := range statuses {
@@ -76,7 +76,7 @@ func likeOurs(in summed, _ corev1.PodPhase) corev1.PodPhase {
 	return kubeletPhase(in)
 }
 
-func kubeletPhase(in summed) corev1.PodPhase {
+func kubeletPhase(in phaseInput) corev1.PodPhase {
 	return kubelet.ConformancePhase(context.Background(), in.Pod, in.Statuses, in.Deleted, in.Initialized)
 }
 

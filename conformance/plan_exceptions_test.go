@@ -19,12 +19,12 @@ import (
 var planExceptions = []conformance.Exception[scene, decision]{{
 	Name:   "work is over",
 	Reason: "a pod whose containers have all terminated and are not restarted is stopped at once; the kubelet may create a new sandbox first",
-	When:   scene.over,
-	Want:   func(s scene, _ decision) decision { return s.ended() },
+	When:   scene.isCompleted,
+	Want:   func(s scene, _ decision) decision { return s.stopAll() },
 }, {
 	Name:   "not named",
 	Reason: "a container that is not in the spec is stopped; the kubelet ignores it, or fails to stop the pod",
-	When:   func(s scene) bool { return !s.over() && len(s.unnamed()) > 0 },
+	When:   func(s scene) bool { return !s.isCompleted() && len(s.notInSpec()) > 0 },
 	Want: func(s scene, _ decision) decision {
 		named := s
 		named.Observed.Containers = slices.Clone(s.Observed.Containers)
@@ -34,7 +34,7 @@ var planExceptions = []conformance.Exception[scene, decision]{{
 			}
 		}
 		d := kubeletPlans(named)
-		return s.stop(d, s.unnamed())
+		return s.stop(d, s.notInSpec())
 	},
 }, {
 	Name:   "nothing has run",
@@ -88,29 +88,29 @@ var planExceptions = []conformance.Exception[scene, decision]{{
 }, {
 	Name:   "hook of a pod without grace period",
 	Reason: "a pod without grace period has no time for a hook; the kubelet gives it one second",
-	When:   func(s scene) bool { return s.Pod.DeletionTimestamp != nil && s.noGrace() },
+	When:   func(s scene) bool { return s.Pod.DeletionTimestamp != nil && s.hasNoGrace() },
 	Want:   func(_ scene, d decision) decision { return d.withoutHooks() },
 }, {
 	Name:   "two of a name",
 	Reason: "of two running instances of one container the older one is stopped; the kubelet considers only the newer one",
-	When:   func(s scene) bool { return len(s.twins()) > 0 },
-	Want:   func(s scene, d decision) decision { return s.stop(d, s.twins()) },
+	When:   func(s scene) bool { return len(s.replacedInstances()) > 0 },
+	Want:   func(s scene, d decision) decision { return s.stop(d, s.replacedInstances()) },
 }, {
 	Name:   "in a former sandbox",
 	Reason: "a container that runs in a previous sandbox is stopped; the kubelet treats it as the current container of the pod",
-	When:   func(s scene) bool { return len(s.astray()) > 0 },
+	When:   func(s scene) bool { return len(s.outsideNewestSandbox()) > 0 },
 	Want: func(s scene, d decision) decision {
 		if d.stops(s) {
 			return d
 		}
-		return s.stop(d, s.astray())
+		return s.stop(d, s.outsideNewestSandbox())
 	},
 }, {
 	Name:   "lost track of",
 	Reason: "a container in unknown state is stopped with its pod, because it may be running; no hook runs in it",
-	When:   func(s scene) bool { return len(s.lost()) > 0 },
+	When:   func(s scene) bool { return len(s.inUnknownState()) > 0 },
 	Want: func(s scene, d decision) decision {
-		for _, c := range s.lost() {
+		for _, c := range s.inUnknownState() {
 			if d.stops(s) {
 				d.kill(c.ID, plan.GracePeriod(s.Pod), false)
 			} else if how, killed := d.Kills[c.ID]; killed {
@@ -132,8 +132,8 @@ var planExceptions = []conformance.Exception[scene, decision]{{
 }, {
 	Name:   "created late",
 	Reason: "a container that was created while another instance of it ran is ignored; the kubelet starts a second instance",
-	When:   func(s scene) bool { return len(s.late()) > 0 },
-	Want:   func(s scene, _ decision) decision { return nodeagentPlans(s.withoutLate()) },
+	When:   func(s scene) bool { return len(s.createdLate()) > 0 },
+	Want:   func(s scene, _ decision) decision { return nodeagentPlans(s.withoutCreatedLate()) },
 }}
 
 // stops reports whether all sandboxes and containers of the pod are stopped.
@@ -164,11 +164,11 @@ func (s scene) stop(d decision, list []cri.Container) decision {
 	return d
 }
 
-// ended returns the decision to stop all containers and sandboxes.
-func (s scene) ended() decision {
+// stopAll returns the decision to stop all containers and sandboxes.
+func (s scene) stopAll() decision {
 	d := decision{Kills: map[string]string{}}
 	for _, c := range s.Observed.Containers {
-		if alive(c) {
+		if mayRun(c) {
 			d.kill(c.ID, plan.GracePeriod(s.Pod), s.hook(c))
 		}
 	}

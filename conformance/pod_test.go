@@ -234,7 +234,7 @@ func podCgroups(v2 bool) conformance.Comparison[podInput, map[string]cgroupLimit
 		Exceptions: []conformance.Exception[podInput, map[string]cgroupLimits]{{
 			Name:   "overflow",
 			Reason: "CPUs or bytes beyond an int64 are the largest number; the kubelet's numbers wrap around",
-			When:   func(in podInput) bool { return manyCPUs(in.Pod) || muchMemory(in.Pod, 8) },
+			When:   func(in podInput) bool { return overflowsCPU(in.Pod) || overflowsMemory(in.Pod, 8) },
 		}, {
 			Name:   "overhead twice",
 			Reason: "computing totals does not change a pod; the kubelet adds the overhead to the pod in each of two computations",
@@ -242,11 +242,11 @@ func podCgroups(v2 bool) conformance.Comparison[podInput, map[string]cgroupLimit
 		}, {
 			Name:   "no page size",
 			Reason: "huge pages of an invalid size have no limit; the kubelet writes a limit for 0PB or -2MB",
-			When:   func(in podInput) bool { return oddPageSize(in.Pod, nil) },
+			When:   func(in podInput) bool { return hasInvalidPageSize(in.Pod, nil) },
 		}, {
 			Name:   "negative",
 			Reason: "a negative amount of huge pages counts as zero; the kubelet writes the negative number",
-			When:   func(in podInput) bool { return negative(in.Pod, corev1.ResourceHugePagesPrefix) },
+			When:   func(in podInput) bool { return hasNegative(in.Pod, corev1.ResourceHugePagesPrefix) },
 		}},
 	}
 }

@@ -54,13 +54,13 @@ var validate = conformance.Comparison[*corev1.Pod, verdict]{
 			panic(err)
 		}
 		for range 1 + c.Int(2) {
-			change(c, pod)
+			changeRandomValue(c, pod)
 		}
 		if c.OneIn(10) {
 			annotate(c, pod)
 		}
 		if c.OneIn(100) {
-			pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows} // the full pod has no OS, so that change never sets it
+			pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows} // the full pod has no OS, so that changeRandomValue never sets it
 		}
 		return pod
 	},
@@ -173,8 +173,8 @@ func places(path string, v reflect.Value) []place {
 	return list
 }
 
-// change changes one random value of a pod.
-func change(c *conformance.Choices, pod *corev1.Pod) {
+// changeRandomValue changes one random value of a pod.
+func changeRandomValue(c *conformance.Choices, pod *corev1.Pod) {
 	list := places(".Spec", reflect.ValueOf(&pod.Spec).Elem())
 	v := list[(c.Int(256)<<8|c.Int(256))%len(list)].value
 	switch v.Kind() {

@@ -44,7 +44,7 @@ const warmUp = 12 * time.Second
 
 // TestCrowdServer runs in the process of the server: it prints its port, and serves until its standard input is closed.
 func TestCrowdServer(t *testing.T) {
-	argument(t, nil)
+	readArgument(t, nil)
 	var asked, opened atomic.Int64
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) {
@@ -64,7 +64,7 @@ func TestCrowdServer(t *testing.T) {
 		}
 	}}
 	go func() { _ = server.Serve(l) }()
-	say(l.Addr().(*net.TCPAddr).Port)
+	printJSON(l.Addr().(*net.TCPAddr).Port)
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	_ = server.Close()
 }
@@ -72,7 +72,7 @@ func TestCrowdServer(t *testing.T) {
 // TestCrowdProber runs in the process of one side, and prints its measurements.
 func TestCrowdProber(t *testing.T) {
 	var w watch
-	argument(t, &w)
+	readArgument(t, &w)
 	debug.SetGCPercent(100) // the default, as in an agent
 	var failed failures
 	sides := map[string]func([]*corev1.Pod, *failures) func(context.Context){
@@ -82,27 +82,27 @@ func TestCrowdProber(t *testing.T) {
 	}
 	pods := newCrowd(w.Port)
 	start := sides[w.Side](pods, &failed)
-	heap, resident := memory(t), residentMemory(t)
+	heap, resident := memoryInUse(t), residentMemory(t)
 	start(t.Context())
 
 	time.Sleep(warmUp)
-	asked, opened := count(t, w.Port)
+	asked, opened := countRequests(t, w.Port)
 	cpu := cpuTime(t)
 	time.Sleep(w.Window)
-	s := sight{CPU: cpuTime(t) - cpu}
-	s.Asked, s.Opened = count(t, w.Port)
+	s := measurement{CPU: cpuTime(t) - cpu}
+	s.Asked, s.Opened = countRequests(t, w.Port)
 	s.Asked, s.Opened = s.Asked-asked, s.Opened-opened
 	s.Waiting, s.WaitingServer = timeWait(t, w.Port)
 	s.Resident = (residentMemory(t) - resident) / crowd
-	s.Heap = (atRest(t) - heap) / crowd
+	s.Heap = (minMemoryInUse(t) - heap) / crowd
 	s.Goroutines = runtime.NumGoroutine()
 	s.Failed, s.Failure = failed.all()
-	say(s)
+	printJSON(s)
 	runtime.KeepAlive(pods)
 }
 
-// argument reads the argument of a child process, and skips the test in any other process.
-func argument(t *testing.T, to any) {
+// readArgument reads the argument of a child process, and skips the test in any other process.
+func readArgument(t *testing.T, to any) {
 	text, ok := os.LookupEnv(childEnv)
 	if !ok {
 		t.Skip("runs only in a child process")
@@ -112,8 +112,8 @@ func argument(t *testing.T, to any) {
 	}
 }
 
-// say writes a line for the parent process.
-func say(what any) { _ = json.NewEncoder(os.Stdout).Encode(what) }
+// printJSON writes a line for the parent process.
+func printJSON(what any) { _ = json.NewEncoder(os.Stdout).Encode(what) }
 
 // newCrowd returns running pods, which all have probes of one server.
 func newCrowd(port int) []*corev1.Pod {
@@ -224,8 +224,8 @@ func (r eventCounter) Eventf(_ apiruntime.Object, _, _, format string, args ...a
 	r.add(fmt.Sprintf(format, args...))
 }
 
-// count returns the numbers of answered probes and of accepted connections of the server.
-func count(t *testing.T, port int) (asked, opened int64) {
+// countRequests returns the numbers of answered probes and of accepted connections of the server.
+func countRequests(t *testing.T, port int) (asked, opened int64) {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
 	res, err := client.Get(fmt.Sprintf("http://%s:%d/count", loopback, port))
@@ -250,19 +250,19 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// atRest returns the minimum of several measurements of the memory in use, so that few probes are in flight.
-func atRest(t *testing.T) float64 {
+// minMemoryInUse returns the minimum of several measurements of the memory in use, so that few probes are in flight.
+func minMemoryInUse(t *testing.T) float64 {
 	t.Helper()
-	least := memory(t)
+	least := memoryInUse(t)
 	for range 9 {
 		time.Sleep(200 * time.Millisecond)
-		least = min(least, memory(t))
+		least = min(least, memoryInUse(t))
 	}
 	return least
 }
 
-// memory returns the bytes of all objects and stacks in use.
-func memory(t *testing.T) float64 {
+// memoryInUse returns the bytes of all objects and stacks in use.
+func memoryInUse(t *testing.T) float64 {
 	t.Helper()
 	runtime.GC()
 	runtime.GC() // collects the objects that a sync.Pool has retained

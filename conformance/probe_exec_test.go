@@ -88,7 +88,7 @@ func TestProbeExecErrors(t *testing.T) {
 	}
 }
 
-func execOurs(t *testing.T, execer ours.Execer, argv ...string) probed {
+func execOurs(t *testing.T, execer ours.Execer, argv ...string) probeOutcome {
 	t.Helper()
 	prober, err := ours.NewExec(execer, ours.ExecConfig{ContainerID: "id", Command: argv})
 	if err != nil {

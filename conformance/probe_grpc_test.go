@@ -60,21 +60,21 @@ func grpcHandler(port int, service string) corev1.ProbeHandler {
 func TestProbeGRPC(t *testing.T) {
 	services := health.NewServer()
 	port := serveGRPC(t, services)
-	var dialogues []dialogue
+	var dialogues []probeCase
 	for value, name := range grpc_health_v1.HealthCheckResponse_ServingStatus_name {
 		services.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_ServingStatus(value))
-		dialogues = append(dialogues, dialogue{name: name, handler: grpcHandler(port, name)})
+		dialogues = append(dialogues, probeCase{name: name, handler: grpcHandler(port, name)})
 	}
 	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
-		dialogues = append(dialogues, dialogue{name: code.String(), handler: grpcHandler(serveGRPC(t, codeServer{code: code}), "")})
+		dialogues = append(dialogues, probeCase{name: code.String(), handler: grpcHandler(serveGRPC(t, codeServer{code: code}), "")})
 	}
-	runDialogues(t, append(dialogues,
-		dialogue{name: "no service given", handler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: int32(port)}}},
-		dialogue{name: "unknown service", handler: grpcHandler(port, "none such")},
-		dialogue{name: "no health service", handler: grpcHandler(serveGRPC(t, nil), "")},
-		dialogue{name: "slow", handler: grpcHandler(serveGRPC(t, codeServer{}), ""), timeout: 300 * time.Millisecond},
-		dialogue{name: "silent", handler: grpcHandler(listenRaw(t, func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1<<20)); time.Sleep(time.Second) }), ""), timeout: 300 * time.Millisecond},
-		dialogue{name: "full backlog", handler: grpcHandler(fullBacklog(t), ""), timeout: 300 * time.Millisecond},
+	runProbeCases(t, append(dialogues,
+		probeCase{name: "no service given", handler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: int32(port)}}},
+		probeCase{name: "unknown service", handler: grpcHandler(port, "none such")},
+		probeCase{name: "no health service", handler: grpcHandler(serveGRPC(t, nil), "")},
+		probeCase{name: "slow", handler: grpcHandler(serveGRPC(t, codeServer{}), ""), timeout: 300 * time.Millisecond},
+		probeCase{name: "silent", handler: grpcHandler(listenRaw(t, func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1<<20)); time.Sleep(time.Second) }), ""), timeout: 300 * time.Millisecond},
+		probeCase{name: "full backlog", handler: grpcHandler(fullBacklog(t), ""), timeout: 300 * time.Millisecond},
 	))
 }
 
@@ -86,20 +86,20 @@ func TestProbeGRPCOverTLS(t *testing.T) {
 	handler := grpcHandler(secure, "")
 	mode := corev1.GRPCProbeModeTLS
 	handler.GRPC.Mode = &mode
-	runDialogues(t, []dialogue{{name: "any certificate", handler: handler}})
+	runProbeCases(t, []probeCase{{name: "any certificate", handler: handler}})
 }
 
 // A connection error is reported at once, with its cause.
 func TestProbeGRPCConnection(t *testing.T) {
 	const meant = "ours fails at once and reports the cause; the kubelet retries until the timeout"
-	failed := func(port int, why string) probed {
-		return probed{Outcome: "failure", Output: fmt.Sprintf(
+	failed := func(port int, why string) probeOutcome {
+		return probeOutcome{Outcome: "failure", Output: fmt.Sprintf(
 			`error: failed to connect service at "127.0.0.1:%d": connection error: desc = %q`, port, why)}
 	}
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
 	closed, other := closedPort(t), web.Listener.Addr().(*net.TCPAddr).Port
-	runDialogues(t, []dialogue{
+	runProbeCases(t, []probeCase{
 		{
 			name: "refused", handler: grpcHandler(closed, ""), timeout: 300 * time.Millisecond, meant: meant,
 			want: failed(closed, fmt.Sprintf("transport: Error while dialing: dial tcp 127.0.0.1:%d: connect: connection refused", closed)),
@@ -112,12 +112,12 @@ func TestProbeGRPCConnection(t *testing.T) {
 		{
 			name: "port 0", handler: grpcHandler(0, ""), timeout: 300 * time.Millisecond,
 			meant: "an invalid port is detected when the prober is created",
-			want:  probed{Outcome: "failure", Output: "grpc: field Port: 0 is not from 1 to 65535"},
+			want:  probeOutcome{Outcome: "failure", Output: "grpc: field Port: 0 is not from 1 to 65535"},
 		},
 		{
 			name: "port 70000", handler: grpcHandler(70000, ""), timeout: 300 * time.Millisecond,
 			meant: "an invalid port is detected when the prober is created",
-			want:  probed{Outcome: "failure", Output: "grpc: field Port: 70000 is not from 1 to 65535"},
+			want:  probeOutcome{Outcome: "failure", Output: "grpc: field Port: 70000 is not from 1 to 65535"},
 		},
 	})
 }

@@ -85,8 +85,10 @@ func serveSite(t *testing.T, start func(*httptest.Server)) int {
 func TestProbeHTTP(t *testing.T) {
 	port := serveSite(t, (*httptest.Server).Start)
 	other := serveSite(t, (*httptest.Server).Start)
-	var dialogues []dialogue
-	add := func(name, path string) { dialogues = append(dialogues, dialogue{name: name, handler: get(port, path)}) }
+	var dialogues []probeCase
+	add := func(name, path string) {
+		dialogues = append(dialogues, probeCase{name: name, handler: get(port, path)})
+	}
 	for code := 200; code < 600; code += 7 {
 		add("status", fmt.Sprint("/status/", code))
 	}
@@ -107,17 +109,17 @@ func TestProbeHTTP(t *testing.T) {
 		add("body", fmt.Sprint("/body/", size))
 	}
 	add("endless body", "/endless")
-	runDialogues(t, append(dialogues,
-		dialogue{name: "refused", handler: get(closedPort(t), "/")},
-		dialogue{name: "silent", handler: get(port, "/silent"), timeout: 300 * time.Millisecond},
-		dialogue{name: "nothing accepted", handler: get(fullBacklog(t), "/"), timeout: 300 * time.Millisecond},
-		dialogue{name: "closes", handler: get(listenRaw(t, readAnd("")), "/")},
-		dialogue{name: "no HTTP", handler: get(listenRaw(t, readAnd("SSH-2.0-OpenSSH_9.2\r\n")), "/")},
-		dialogue{name: "incomplete header", handler: get(listenRaw(t, readAnd("HTTP/1.1 200 OK\r\nA: b\r\n")), "/")},
-		dialogue{name: "HTTP/1.0", handler: get(listenRaw(t, readAnd("HTTP/1.0 200 OK\r\n\r\nold")), "/")},
-		dialogue{name: "status without a text", handler: get(listenRaw(t, readAnd("HTTP/1.1 200\r\n\r\nfine")), "/")},
-		dialogue{name: "continue first", handler: get(listenRaw(t, readAnd("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\nfine")), "/")},
-		dialogue{name: "switching protocols", handler: get(listenRaw(t, readAnd("HTTP/1.1 101 Switching Protocols\r\n\r\n")), "/")},
+	runProbeCases(t, append(dialogues,
+		probeCase{name: "refused", handler: get(closedPort(t), "/")},
+		probeCase{name: "silent", handler: get(port, "/silent"), timeout: 300 * time.Millisecond},
+		probeCase{name: "nothing accepted", handler: get(fullBacklog(t), "/"), timeout: 300 * time.Millisecond},
+		probeCase{name: "closes", handler: get(listenRaw(t, readAnd("")), "/")},
+		probeCase{name: "no HTTP", handler: get(listenRaw(t, readAnd("SSH-2.0-OpenSSH_9.2\r\n")), "/")},
+		probeCase{name: "incomplete header", handler: get(listenRaw(t, readAnd("HTTP/1.1 200 OK\r\nA: b\r\n")), "/")},
+		probeCase{name: "HTTP/1.0", handler: get(listenRaw(t, readAnd("HTTP/1.0 200 OK\r\n\r\nold")), "/")},
+		probeCase{name: "status without a text", handler: get(listenRaw(t, readAnd("HTTP/1.1 200\r\n\r\nfine")), "/")},
+		probeCase{name: "continue first", handler: get(listenRaw(t, readAnd("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\nfine")), "/")},
+		probeCase{name: "switching protocols", handler: get(listenRaw(t, readAnd("HTTP/1.1 101 Switching Protocols\r\n\r\n")), "/")},
 	))
 }
 
@@ -133,19 +135,19 @@ func readAnd(text string) func(net.Conn) {
 func TestProbeHTTPBrokenBody(t *testing.T) {
 	port := serveSite(t, (*httptest.Server).Start)
 	const meant = "a body that stalls or is incomplete is a failure; the kubelet discards the probe"
-	stall := func(code int, output string) dialogue {
-		return dialogue{
+	stall := func(code int, output string) probeCase {
+		return probeCase{
 			name: fmt.Sprint("stalls after ", code), handler: get(port, fmt.Sprint("/stall/", code)),
-			timeout: 300 * time.Millisecond, meant: meant, want: probed{Outcome: "failure", Output: output},
+			timeout: 300 * time.Millisecond, meant: meant, want: probeOutcome{Outcome: "failure", Output: output},
 		}
 	}
-	runDialogues(t, []dialogue{
+	runProbeCases(t, []probeCase{
 		stall(200, "HTTP probe got statuscode 200 and no whole body: context deadline exceeded"),
 		stall(302, "HTTP probe got statuscode 302 and no whole body: context deadline exceeded"),
 		stall(500, "HTTP probe failed with statuscode: 500"),
 		{
 			name: "short", handler: get(port, "/short"), meant: meant,
-			want: probed{Outcome: "failure", Output: "HTTP probe got statuscode 200 and no whole body: unexpected EOF"},
+			want: probeOutcome{Outcome: "failure", Output: "HTTP probe got statuscode 200 and no whole body: unexpected EOF"},
 		},
 	})
 }
@@ -159,7 +161,7 @@ func TestProbeHTTPS(t *testing.T) {
 		h.HTTPGet.Scheme = corev1.URISchemeHTTPS
 		return h
 	}
-	runDialogues(t, []dialogue{
+	runProbeCases(t, []probeCase{
 		{name: "HTTP/1.1", handler: https(one, "/")},
 		{name: "HTTP/2", handler: https(two, "/")},
 		{name: "HTTP/2 status", handler: https(two, "/status/503")},
@@ -175,30 +177,30 @@ func TestProbeHTTPS(t *testing.T) {
 // The server receives the same requests from both sides, for random paths and headers.
 func TestProbeHTTPRequest(t *testing.T) {
 	port := serveSite(t, (*httptest.Server).Start)
-	conformance.Comparison[corev1.ProbeHandler, probed]{
+	conformance.Comparison[corev1.ProbeHandler, probeOutcome]{
 		Make: func(c *conformance.Choices) corev1.ProbeHandler { return anyGet(c, port) },
-		Kubelet: func(h corev1.ProbeHandler) probed {
-			return comparable(dialogue{handler: h, timeout: time.Minute}.kubelet(&corev1.Container{
+		Kubelet: func(h corev1.ProbeHandler) probeOutcome {
+			return normalizeProbe(probeCase{handler: h, timeout: time.Minute}.kubelet(&corev1.Container{
 				ReadinessProbe: &corev1.Probe{ProbeHandler: h, PeriodSeconds: 10},
 			}))
 		},
-		Ours: func(h corev1.ProbeHandler) probed {
-			first, again := dialogue{handler: h, timeout: time.Minute}.ours(t, &corev1.Container{
+		Ours: func(h corev1.ProbeHandler) probeOutcome {
+			first, again := probeCase{handler: h, timeout: time.Minute}.ours(t, &corev1.Container{
 				Name: "c", ReadinessProbe: &corev1.Probe{ProbeHandler: h, PeriodSeconds: 10},
 			}, true)
-			if comparable(first) != comparable(again) {
+			if normalizeProbe(first) != normalizeProbe(again) {
 				t.Errorf("nodeagent returned %+v, and then %+v", first, again)
 			}
-			return comparable(again)
+			return normalizeProbe(again)
 		},
 		// An invalid field is a failure with our own message. The kubelet then never has a success.
-		Same: func(kubelet, ours probed) bool {
+		Same: func(kubelet, ours probeOutcome) bool {
 			if strings.HasPrefix(ours.Output, "httpGet: field ") {
 				return kubelet.Outcome == "failure" || kubelet.Discarded
 			}
 			return kubelet == ours
 		},
-		Exceptions: []conformance.Exception[corev1.ProbeHandler, probed]{{
+		Exceptions: []conformance.Exception[corev1.ProbeHandler, probeOutcome]{{
 			Name:   "header that is not sent",
 			Reason: "a header value with a line break or a control character is invalid, even if net/http ignores the header",
 			When:   func(h corev1.ProbeHandler) bool { return hidden(h.HTTPGet.HTTPHeaders) },

@@ -31,8 +31,8 @@ type watch struct {
 	Window time.Duration
 }
 
-// sight has the measurements of the process of one side.
-type sight struct {
+// measurement has the measurements of the process of one side.
+type measurement struct {
 	CPU            time.Duration // user and system, in the window
 	Asked, Opened  int64         // probes answered and connections accepted by the server, in the window
 	Failed         int64         // failed probes since the start
@@ -44,9 +44,9 @@ type sight struct {
 }
 
 // perProbe returns the CPU time per probe.
-func (s sight) perProbe() time.Duration { return s.CPU / time.Duration(max(s.Asked, 1)) }
+func (s measurement) perProbe() time.Duration { return s.CPU / time.Duration(max(s.Asked, 1)) }
 
-func (s sight) String() string {
+func (s measurement) String() string {
 	return fmt.Sprintf("%6.1f µs CPU a probe, %5d B heap and %5d B resident a probe, %5d goroutines; in the window %d asked, "+
 		"%d connections; TIME_WAIT %d here, %d at the server; %d failed %s",
 		float64(s.perProbe())/1e3, int(s.Heap), int(s.Resident), s.Goroutines, s.Asked,
@@ -63,13 +63,13 @@ func TestProbeCost(t *testing.T) {
 	var cpu [2]time.Duration
 	for range turns {
 		for i, side := range []string{byKubelet, byOurs} {
-			s := look(t, side, 40*time.Second)
+			s := measureSide(t, side, 40*time.Second)
 			if cpu[i] += s.perProbe() / turns; side == byOurs && s.Heap >= 2048 {
 				t.Errorf("a probe needs %.0f bytes, want less than 2048", s.Heap)
 			}
 		}
 	}
-	look(t, byFresh, 20*time.Second) // only logged
+	measureSide(t, byFresh, 20*time.Second) // only logged
 	ratio := float64(cpu[1]) / float64(cpu[0])
 	t.Logf("CPU time per probe: %v, kubelet %v, ratio %.2f", cpu[1], cpu[0], ratio)
 	if ratio > 0.5 {
@@ -90,7 +90,7 @@ func TestProbePorts(t *testing.T) {
 	for _, side := range sides {
 		t.Run(side, func(t *testing.T) {
 			t.Parallel()
-			s := look(t, side, window)
+			s := measureSide(t, side, window)
 			if side != byKubelet && s.Waiting > 5000 {
 				t.Errorf("%d ports in TIME_WAIT", s.Waiting)
 			}
@@ -98,9 +98,9 @@ func TestProbePorts(t *testing.T) {
 	}
 }
 
-// look runs a server and one side in separate processes, and returns the measurements. Each probe must run every ten
+// measureSide runs a server and one side in separate processes, and returns the measurements. Each probe must run every ten
 // seconds, and each of ours must succeed. 10 % of the probes may fall into another window on a busy machine.
-func look(t *testing.T, side string, window time.Duration) (s sight) {
+func measureSide(t *testing.T, side string, window time.Duration) (s measurement) {
 	t.Helper()
 	w := watch{Side: side, Window: window}
 	if err := json.NewDecoder(child(t, "TestCrowdServer", nil)).Decode(&w.Port); err != nil {

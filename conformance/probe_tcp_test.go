@@ -18,9 +18,11 @@ func TestProbeTCP(t *testing.T) {
 	tcp := func(host string, port intstr.IntOrString) corev1.ProbeHandler {
 		return corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: host, Port: port}}
 	}
-	refused := func(text string) probed { return probed{Outcome: "failure", Output: "tcpSocket: field " + text} }
+	refused := func(text string) probeOutcome {
+		return probeOutcome{Outcome: "failure", Output: "tcpSocket: field " + text}
+	}
 	const unasked = "an invalid port is a failure; the kubelet discards the probe"
-	runDialogues(t, []dialogue{
+	runProbeCases(t, []probeCase{
 		{name: "open", handler: tcp("", intstr.FromInt(open))},
 		{name: "open by name", handler: tcp("", intstr.FromString("web")), ports: ports},
 		{name: "host", handler: tcp("localhost", intstr.FromInt(open))},

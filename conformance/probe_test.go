@@ -28,16 +28,16 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// probed is the result of one probe. Discarded means that the probe returned an error and does not count. The error is not
+// probeOutcome is the result of one probe. Discarded means that the probe returned an error and does not count. The error is not
 // compared.
-type probed struct {
+type probeOutcome struct {
 	Outcome   string
 	Output    string
 	Discarded bool
 }
 
-// dialogue is a probe of a server by the kubelet's prober and ours. Both must return the same result.
-type dialogue struct {
+// probeCase is a probe of a server by the kubelet's prober and ours. Both must return the same result.
+type probeCase struct {
 	name    string
 	handler corev1.ProbeHandler
 	ports   []corev1.ContainerPort // ports of the container
@@ -45,14 +45,14 @@ type dialogue struct {
 
 	// meant is the reason of an intended difference, and want our result. The difference must occur.
 	meant string
-	want  probed
+	want  probeOutcome
 }
 
 const loopback = "127.0.0.1"
 
 // run compares both sides, and retries with a longer timeout, because a busy machine may be too slow for the expected
 // result.
-func (d dialogue) run(t *testing.T) {
+func (d probeCase) run(t *testing.T) {
 	t.Helper()
 	if d.timeout == 0 {
 		d.timeout = 20 * time.Second
@@ -70,18 +70,18 @@ func (d dialogue) run(t *testing.T) {
 }
 
 // compare runs the probe on both sides and returns the differences.
-func (d dialogue) compare(t *testing.T) (differences []string) {
+func (d probeCase) compare(t *testing.T) (differences []string) {
 	t.Helper()
 	container := &corev1.Container{Name: "c", Ports: d.ports, ReadinessProbe: &corev1.Probe{ProbeHandler: d.handler, PeriodSeconds: 10}}
-	kubelet := comparable(d.kubelet(container))
+	kubelet := normalizeProbe(d.kubelet(container))
 	want := kubelet
 	if d.meant != "" {
-		want = comparable(d.want)
+		want = normalizeProbe(d.want)
 	}
 	for _, fresh := range []bool{false, true} {
 		first, again := d.ours(t, container, fresh)
-		ours := comparable(again)
-		if comparable(first) != ours {
+		ours := normalizeProbe(again)
+		if normalizeProbe(first) != ours {
 			differences = append(differences, fmt.Sprintf("nodeagent returned %+v, and then %+v", first, again))
 		}
 		if d.meant != "" && ours == kubelet {
@@ -95,19 +95,19 @@ func (d dialogue) compare(t *testing.T) (differences []string) {
 }
 
 // kubelet runs the probe like runProbe of pkg/kubelet/prober, which is a method of the kubelet's prober.
-func (d dialogue) kubelet(c *corev1.Container) probed {
+func (d probeCase) kubelet(c *corev1.Container) probeOutcome {
 	p := c.ReadinessProbe
 	switch {
 	case p.HTTPGet != nil:
 		request, err := httpprobe.NewRequestForHTTPGetAction(p.HTTPGet, c, loopback, "probe")
 		if err != nil {
-			return probed{Discarded: true}
+			return probeOutcome{Discarded: true}
 		}
 		return fromKubelet(httpprobe.New(false).Probe(request, d.timeout))
 	case p.TCPSocket != nil:
 		port, err := probe.ResolveContainerPort(p.TCPSocket.Port, c)
 		if err != nil {
-			return probed{Discarded: true}
+			return probeOutcome{Discarded: true}
 		}
 		host := p.TCPSocket.Host
 		if host == "" {
@@ -122,25 +122,25 @@ func (d dialogue) kubelet(c *corev1.Container) probed {
 		options := grpcprobe.ProbeOptions{UseTLS: p.GRPC.Mode != nil && *p.GRPC.Mode == corev1.GRPCProbeModeTLS}
 		return fromKubelet(grpcprobe.New().Probe(loopback, service, int(p.GRPC.Port), d.timeout, options))
 	}
-	return probed{Discarded: true} // missing probe handler
+	return probeOutcome{Discarded: true} // missing probe handler
 }
 
-func fromKubelet(result probe.Result, output string, err error) probed {
+func fromKubelet(result probe.Result, output string, err error) probeOutcome {
 	if err != nil {
-		return probed{Discarded: true}
+		return probeOutcome{Discarded: true}
 	}
-	return probed{Outcome: string(result), Output: output}
+	return probeOutcome{Outcome: string(result), Output: output}
 }
 
-func fromOurs(result ours.Result, err error) probed {
+func fromOurs(result ours.Result, err error) probeOutcome {
 	if err != nil {
-		return probed{Discarded: true}
+		return probeOutcome{Discarded: true}
 	}
-	return probed{Outcome: result.Outcome.String(), Output: result.Output}
+	return probeOutcome{Outcome: result.Outcome.String(), Output: result.Output}
 }
 
 // ours runs the probe twice with the prober that podprobe creates. Without fresh, the second probe can reuse connections.
-func (d dialogue) ours(t *testing.T, c *corev1.Container, fresh bool) (first, again probed) {
+func (d probeCase) ours(t *testing.T, c *corev1.Container, fresh bool) (first, again probeOutcome) {
 	t.Helper()
 	pool := ourshttp.NewPool(ourshttp.PoolOptions{})
 	defer pool.Close()
@@ -157,7 +157,7 @@ func (d dialogue) ours(t *testing.T, c *corev1.Container, fresh bool) (first, ag
 		Name: c.Name, ContainerID: "id", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 	}}}
 	targets, _ := podprobe.Targets(pod, status, nil, options)
-	ask := func() probed {
+	ask := func() probeOutcome {
 		ctx, cancel := context.WithTimeout(t.Context(), d.timeout)
 		defer cancel()
 		return fromOurs(targets[0].Prober.Probe(ctx))
@@ -173,9 +173,9 @@ var (
 		`( \(Client\.Timeout exceeded while awaiting headers\))?$`)
 )
 
-// comparable removes parts that differ between runs, and sets the version of a kubelet: a binary without release flags has
+// normalizeProbe removes parts that differ between runs, and sets the version of a kubelet: a binary without release flags has
 // an empty version.
-func comparable(p probed) probed {
+func normalizeProbe(p probeOutcome) probeOutcome {
 	p.Output = localPort.ReplaceAllString(p.Output, "")
 	p.Output = timedOut.ReplaceAllString(p.Output, "timeout")
 	p.Output = strings.ReplaceAll(p.Output, "kube-probe/.\r\n", "kube-probe/1.37\r\n")
@@ -228,8 +228,8 @@ func reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// runDialogues runs each dialogue in a parallel subtest.
-func runDialogues(t *testing.T, dialogues []dialogue) {
+// runProbeCases runs each case in a parallel subtest.
+func runProbeCases(t *testing.T, dialogues []probeCase) {
 	t.Helper()
 	for _, d := range dialogues {
 		t.Run(d.name, func(t *testing.T) {

@@ -117,7 +117,7 @@ var numbers = conformance.Comparison[*corev1.Pod, amounts]{
 		Reason: "an amount beyond an int64 is the largest number; the kubelet's Quantity wraps around",
 		When: func(pod *corev1.Pod) bool {
 			return anyAmount(pod, func(name corev1.ResourceName, q resource.Quantity) bool {
-				return name == corev1.ResourceCPU && beyond(q, 1000) || name == corev1.ResourceMemory && beyond(q, 1)
+				return name == corev1.ResourceCPU && exceedsInt64(q, 1000) || name == corev1.ResourceMemory && exceedsInt64(q, 1)
 			})
 		},
 	}},

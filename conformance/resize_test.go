@@ -52,15 +52,15 @@ func TestDeclaredFeatures(t *testing.T) {
 	}
 }
 
-// resized is a pod with its allocated resources, and a copy with the resources in force.
-type resized struct {
+// resizeInput is a pod with its allocated resources, and a copy with the resources in force.
+type resizeInput struct {
 	Allocated, InForce *corev1.Pod
 	Observed           cri.Pod
 }
 
 // makeResized returns a pod during a resize of random containers and resources, and of pod-level resources.
-func makeResized(c *conformance.Choices) resized {
-	in := resized{Allocated: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "u1"}}}
+func makeResized(c *conformance.Choices) resizeInput {
+	in := resizeInput{Allocated: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "u1"}}}
 	spec := &in.Allocated.Spec
 	spec.SecurityContext, spec.RestartPolicy = &corev1.PodSecurityContext{}, corev1.RestartPolicyAlways
 	for i := range conformance.Pick(c, 0, 0, 1, 2) {
@@ -81,13 +81,13 @@ func makeResized(c *conformance.Choices) resized {
 	in.InForce = in.Allocated.DeepCopy()
 	if c.OneIn(2) {
 		if spec.Resources != nil {
-			in.InForce.Spec.Resources = conformance.Pick(c, nil, new(onlyIn(resizedAmounts(c, true), *spec.Resources)), spec.Resources)
+			in.InForce.Spec.Resources = conformance.Pick(c, nil, new(withoutMissing(resizedAmounts(c, true), *spec.Resources)), spec.Resources)
 		}
 	}
 	for _, list := range [][]corev1.Container{in.InForce.Spec.InitContainers, in.InForce.Spec.Containers} {
 		for i := range list {
 			if c.OneIn(2) {
-				list[i].Resources = onlyIn(resizedAmounts(c, false), list[i].Resources)
+				list[i].Resources = withoutMissing(resizedAmounts(c, false), list[i].Resources)
 			}
 		}
 	}
@@ -130,9 +130,9 @@ func resizedAmounts(c *conformance.Choices, whole bool) (r corev1.ResourceRequir
 	return r
 }
 
-// onlyIn returns r without the resources that all does not have: by a resize, an API server permits adding requests and
+// withoutMissing returns r without the resources that all does not have: by a resize, an API server permits adding requests and
 // limits, but not removing them.
-func onlyIn(r, all corev1.ResourceRequirements) corev1.ResourceRequirements {
+func withoutMissing(r, all corev1.ResourceRequirements) corev1.ResourceRequirements {
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if _, ok := all.Requests[name]; !ok {
 			delete(r.Requests, name)
@@ -152,7 +152,7 @@ func setAmount(list *corev1.ResourceList, name corev1.ResourceName, amount strin
 }
 
 // observe adds the observed containers: regular containers and sidecars run, or an init container that is no sidecar.
-func (in *resized) observe(c *conformance.Choices) {
+func (in *resizeInput) observe(c *conformance.Choices) {
 	spec := &in.Allocated.Spec
 	in.Observed = cri.Pod{
 		PodIdentity: cri.PodIdentity{UID: "u1", Name: "p", Namespace: "default"},
@@ -191,7 +191,7 @@ func (in *resized) observe(c *conformance.Choices) {
 }
 
 // decision returns the decision of nodeagent.
-func (in resized) decision() resize.Decision {
+func (in resizeInput) decision() resize.Decision {
 	told := map[string]cgroups.ContainerSize{}
 	for i := range in.Observed.Containers {
 		instance := &in.Observed.Containers[i]
@@ -209,9 +209,9 @@ func (in resized) decision() resize.Decision {
 	})
 }
 
-var resizes = conformance.Comparison[resized, kuberuntime.ConformanceResize]{
+var resizes = conformance.Comparison[resizeInput, kuberuntime.ConformanceResize]{
 	Make: makeResized,
-	Kubelet: func(in resized) kuberuntime.ConformanceResize {
+	Kubelet: func(in resizeInput) kuberuntime.ConformanceResize {
 		ctx := context.Background()
 		s := scene{Pod: in.Allocated, Observed: in.Observed}
 		m := newRuntimeOf(s).manager(ctx, s)
@@ -221,7 +221,7 @@ var resizes = conformance.Comparison[resized, kuberuntime.ConformanceResize]{
 		}
 		return out
 	},
-	Ours: func(in resized) kuberuntime.ConformanceResize {
+	Ours: func(in resizeInput) kuberuntime.ConformanceResize {
 		out := kuberuntime.ConformanceResize{Update: map[string]bool{}, Restart: map[string]bool{}}
 		d := in.decision()
 		a := plan.Plan(plan.State{Pod: d.Pod, Observed: in.Observed, Now: sceneTime, Resize: d})
@@ -234,33 +234,33 @@ var resizes = conformance.Comparison[resized, kuberuntime.ConformanceResize]{
 		out.InProgress = d.InProgress
 		return out
 	},
-	Exceptions: []conformance.Exception[resized, kuberuntime.ConformanceResize]{{
+	Exceptions: []conformance.Exception[resizeInput, kuberuntime.ConformanceResize]{{
 		Name:   "pod-level resources added",
 		Reason: "pod-level resources that are added to a running pod are in progress until its cgroup has them",
-		When: func(in resized) bool {
-			return in.InForce.Spec.Resources == nil && in.Allocated.Spec.Resources != nil && in.runs()
+		When: func(in resizeInput) bool {
+			return in.InForce.Spec.Resources == nil && in.Allocated.Spec.Resources != nil && in.hasRunning()
 		},
-		Want: func(_ resized, kubelet kuberuntime.ConformanceResize) kuberuntime.ConformanceResize {
+		Want: func(_ resizeInput, kubelet kuberuntime.ConformanceResize) kuberuntime.ConformanceResize {
 			kubelet.InProgress = true
 			return kubelet
 		},
 	}, {
 		Name:   "init container that runs",
 		Reason: "the resize of an init container is in progress until it is applied; the kubelet reports no condition for it",
-		When:   func(in resized) bool { return in.initDiffers() },
-		Want: func(_ resized, kubelet kuberuntime.ConformanceResize) kuberuntime.ConformanceResize {
+		When:   func(in resizeInput) bool { return in.initDiffers() },
+		Want: func(_ resizeInput, kubelet kuberuntime.ConformanceResize) kuberuntime.ConformanceResize {
 			kubelet.InProgress = true
 			return kubelet
 		},
 	}, {
 		Name:   "shares of the limit",
 		Reason: "a container without a CPU request has the shares of its limit, so that adding an equal request changes nothing",
-		When:   func(in resized) bool { return in.requestIsLimit() },
+		When:   func(in resizeInput) bool { return in.requestIsLimit() },
 	}, {
 		Name:   "nothing runs",
 		Reason: "a pod without running containers has no resize in progress; the kubelet waits for the cgroup of the pod",
-		When:   func(in resized) bool { return !in.runs() },
-		Want: func(_ resized, kubelet kuberuntime.ConformanceResize) kuberuntime.ConformanceResize {
+		When:   func(in resizeInput) bool { return !in.hasRunning() },
+		Want: func(_ resizeInput, kubelet kuberuntime.ConformanceResize) kuberuntime.ConformanceResize {
 			kubelet.InProgress = false
 			return kubelet
 		},
@@ -269,7 +269,7 @@ var resizes = conformance.Comparison[resized, kuberuntime.ConformanceResize]{
 
 // initDiffers reports whether the resources in force of a running init container, which is no sidecar, differ from the
 // allocated ones.
-func (in resized) initDiffers() bool {
+func (in resizeInput) initDiffers() bool {
 	d := in.decision()
 	return slices.ContainsFunc(d.Containers, func(r resize.Container) bool {
 		i := slices.IndexFunc(in.Allocated.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == r.Name })
@@ -279,7 +279,7 @@ func (in resized) initDiffers() bool {
 
 // requestIsLimit reports whether a CPU request is added to a container without one that has a CPU limit, possibly of its
 // pod.
-func (in resized) requestIsLimit() bool {
+func (in resizeInput) requestIsLimit() bool {
 	was, is := slices.Concat(in.InForce.Spec.InitContainers, in.InForce.Spec.Containers), slices.Concat(in.Allocated.Spec.InitContainers, in.Allocated.Spec.Containers)
 	return slices.ContainsFunc(was, func(c corev1.Container) bool {
 		to := is[slices.IndexFunc(is, func(o corev1.Container) bool { return o.Name == c.Name })]
@@ -289,8 +289,8 @@ func (in resized) requestIsLimit() bool {
 	})
 }
 
-// runs reports whether a container of the pod is running.
-func (in resized) runs() bool {
+// hasRunning reports whether a container of the pod is running.
+func (in resizeInput) hasRunning() bool {
 	return slices.ContainsFunc(in.Observed.Containers, func(c cri.Container) bool { return c.State == cri.ContainerRunning })
 }
 
@@ -301,8 +301,8 @@ func amountsOf(r *corev1.ResourceRequirements) podAmounts {
 	return podAmounts{r.Requests.Cpu().String(), r.Requests.Memory().String(), r.Limits.Cpu().String(), r.Limits.Memory().String()}
 }
 
-var resizeStatuses = conformance.Comparison[resized, podAmounts]{
-	Make: func(c *conformance.Choices) resized {
+var resizeStatuses = conformance.Comparison[resizeInput, podAmounts]{
+	Make: func(c *conformance.Choices) resizeInput {
 		in := makeResized(c)
 		in.Allocated.Status.Phase = conformance.Pick(c, corev1.PodRunning, corev1.PodRunning, corev1.PodPending)
 		in.Observed.Containers = nil
@@ -324,20 +324,20 @@ var resizeStatuses = conformance.Comparison[resized, podAmounts]{
 		}
 		return in
 	},
-	Kubelet: func(in resized) podAmounts {
+	Kubelet: func(in resizeInput) podAmounts {
 		return amountsOf(kubelet.ConformancePodResources(in.Allocated.DeepCopy(), in.InForce.DeepCopy()))
 	},
-	Ours: func(in resized) podAmounts {
+	Ours: func(in resizeInput) podAmounts {
 		st := podstatus.Of(in.Allocated, in.Observed, podstatus.Input{Now: sceneTime, Resize: in.decision()})
 		if st.Phase != in.Allocated.Status.Phase {
 			panic("unexpected phase " + st.Phase)
 		}
 		return amountsOf(st.Resources)
 	},
-	Exceptions: []conformance.Exception[resized, podAmounts]{{
+	Exceptions: []conformance.Exception[resizeInput, podAmounts]{{
 		Name:   "one weight for two requests",
 		Reason: "the CPU request in force is computed from the cgroup's shares; the kubelet reports the allocated request if both have the same cpu.weight",
-		When: func(in resized) bool {
+		When: func(in resizeInput) bool {
 			allocated := int64(0)
 			if r := in.Allocated.Spec.Resources; r != nil {
 				allocated = r.Requests.Cpu().MilliValue()
@@ -345,7 +345,7 @@ var resizeStatuses = conformance.Comparison[resized, podAmounts]{
 			return in.Allocated.Status.Phase == corev1.PodRunning && max(in.requestInForce(), allocated) > 2 &&
 				cm.CPUSharesEqualAfterV2RoundTrip(cgroups.CPUShares(allocated), cgroups.CPUShares(in.requestInForce()))
 		},
-		Want: func(in resized, kubelet podAmounts) podAmounts {
+		Want: func(in resizeInput, kubelet podAmounts) podAmounts {
 			kubelet.CPURequest = resource.NewMilliQuantity(in.requestInForce(), resource.DecimalSI).String()
 			return kubelet
 		},
@@ -353,6 +353,6 @@ var resizeStatuses = conformance.Comparison[resized, podAmounts]{
 }
 
 // requestInForce returns the CPU request that corresponds to the shares of the pod's cgroup.
-func (in resized) requestInForce() int64 {
+func (in resizeInput) requestInForce() int64 {
 	return cgroups.SharesToMilli(cgroups.CPUShares(qos.CPURequest(in.InForce)))
 }

@@ -38,8 +38,8 @@ func (s scene) spec(name string) *corev1.Container {
 	return nil
 }
 
-// noGrace reports whether the pod has a grace period of zero in its spec and none from a deletion.
-func (s scene) noGrace() bool {
+// hasNoGrace reports whether the pod has a grace period of zero in its spec and none from a deletion.
+func (s scene) hasNoGrace() bool {
 	seconds := s.Pod.Spec.TerminationGracePeriodSeconds
 	return s.Pod.DeletionGracePeriodSeconds == nil && seconds != nil && *seconds == 0
 }
@@ -64,8 +64,8 @@ func (s scene) newest(name string) (last *cri.Container) {
 	return last
 }
 
-// late returns the IDs of containers that were created while another instance runs.
-func (s scene) late() (late []string) {
+// createdLate returns the IDs of containers that were created while another instance runs.
+func (s scene) createdLate() (late []string) {
 	for _, c := range s.Observed.Containers {
 		if c.State == cri.ContainerCreated && slices.ContainsFunc(s.Observed.Containers, func(o cri.Container) bool {
 			return o.Name == c.Name && o.State == cri.ContainerRunning
@@ -76,9 +76,9 @@ func (s scene) late() (late []string) {
 	return late
 }
 
-// withoutLate returns the scene without the containers that late returns.
-func (s scene) withoutLate() scene {
-	late := s.late()
+// withoutCreatedLate returns the scene without the containers that createdLate returns.
+func (s scene) withoutCreatedLate() scene {
+	late := s.createdLate()
 	s.Observed.Containers = slices.DeleteFunc(slices.Clone(s.Observed.Containers), func(c cri.Container) bool { return slices.Contains(late, c.ID) })
 	return s
 }
@@ -97,8 +97,8 @@ func (s scene) hasCreated() bool {
 	return slices.ContainsFunc(s.Observed.Containers, func(c cri.Container) bool { return c.State == cri.ContainerCreated })
 }
 
-// ran reports whether any container ever ran.
-func (s scene) ran() bool {
+// hasRun reports whether any container ever ran.
+func (s scene) hasRun() bool {
 	return slices.ContainsFunc(s.Observed.Containers, func(c cri.Container) bool { return c.State != cri.ContainerCreated })
 }
 
@@ -122,8 +122,8 @@ func (s scene) formerTarget() *cri.Container {
 	return nil
 }
 
-// lost returns the containers in unknown state.
-func (s scene) lost() (list []cri.Container) {
+// inUnknownState returns the containers in unknown state.
+func (s scene) inUnknownState() (list []cri.Container) {
 	for _, c := range s.Observed.Containers {
 		if c.State == cri.ContainerUnknown {
 			list = append(list, c)
@@ -132,8 +132,8 @@ func (s scene) lost() (list []cri.Container) {
 	return list
 }
 
-// alive reports whether a container is running or may be running.
-func alive(c cri.Container) bool {
+// mayRun reports whether a container is running or may be running.
+func mayRun(c cri.Container) bool {
 	return c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown
 }
 
@@ -149,31 +149,31 @@ func (s scene) restartsAll() bool {
 	})
 }
 
-// unnamed returns the running containers that are not in the spec.
-func (s scene) unnamed() (list []cri.Container) {
+// notInSpec returns the running containers that are not in the spec.
+func (s scene) notInSpec() (list []cri.Container) {
 	for _, c := range s.Observed.Containers {
-		if alive(c) && s.spec(c.Name) == nil {
+		if mayRun(c) && s.spec(c.Name) == nil {
 			list = append(list, c)
 		}
 	}
 	return list
 }
 
-// twins returns the running instances that have a newer instance.
-func (s scene) twins() (list []cri.Container) {
+// replacedInstances returns the running instances that have a newer instance.
+func (s scene) replacedInstances() (list []cri.Container) {
 	for _, c := range s.Observed.Containers {
-		if alive(c) && s.spec(c.Name) != nil && s.last(c.Name).ID != c.ID {
+		if mayRun(c) && s.spec(c.Name) != nil && s.last(c.Name).ID != c.ID {
 			list = append(list, c)
 		}
 	}
 	return list
 }
 
-// astray returns the running containers outside of the newest sandbox.
-func (s scene) astray() (list []cri.Container) {
+// outsideNewestSandbox returns the running containers outside of the newest sandbox.
+func (s scene) outsideNewestSandbox() (list []cri.Container) {
 	n := len(s.Observed.Sandboxes)
 	for _, c := range s.Observed.Containers {
-		if n > 0 && alive(c) && c.SandboxID != s.Observed.Sandboxes[n-1].ID {
+		if n > 0 && mayRun(c) && c.SandboxID != s.Observed.Sandboxes[n-1].ID {
 			list = append(list, c)
 		}
 	}
@@ -183,11 +183,11 @@ func (s scene) astray() (list []cri.Container) {
 // hook reports whether a preStop hook runs before the container is stopped.
 func (s scene) hook(c cri.Container) bool {
 	spec := s.spec(c.Name)
-	return c.State == cri.ContainerRunning && spec != nil && spec.Lifecycle != nil && !s.noGrace()
+	return c.State == cri.ContainerRunning && spec != nil && spec.Lifecycle != nil && !s.hasNoGrace()
 }
 
-// over reports whether every regular container has terminated and is not restarted.
-func (s scene) over() bool {
+// isCompleted reports whether every regular container has terminated and is not restarted.
+func (s scene) isCompleted() bool {
 	return s.Pod.DeletionTimestamp == nil && !s.restartsAll() && !slices.ContainsFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool {
 		last := s.newest(c.Name)
 		return last == nil || last.State != cri.ContainerExited || podview.ShouldRestart(&s.Pod.Spec, &c, last.ExitCode)

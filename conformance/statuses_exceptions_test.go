@@ -18,18 +18,18 @@ import (
 )
 
 // statusExceptions convert the kubelet's statuses into ours, in this order.
-var statusExceptions = []conformance.Exception[described, containerStatuses]{{
+var statusExceptions = []conformance.Exception[statusInput, containerStatuses]{{
 	Name:   "restart of all",
 	Reason: "during a restart of all containers their statuses are kept with a waiting reason; the kubelet removes the containers and reports exit code 137",
-	When:   described.mayRestartAll,
-	Want:   func(in described, _ containerStatuses) containerStatuses { return in.restartedAll() },
+	When:   statusInput.mayRestartAll,
+	Want:   func(in statusInput, _ containerStatuses) containerStatuses { return in.restartedAll() },
 }, {
 	Name:   "only ends are last states",
 	Reason: "the last state is the last known termination; the kubelet uses the previous instance, which may have none",
-	When: func(in described) bool {
+	When: func(in statusInput) bool {
 		return len(in.onlyEnds().Scene.Observed.Containers) < len(in.Scene.Observed.Containers)
 	},
-	Want: func(in described, _ containerStatuses) containerStatuses {
+	Want: func(in statusInput, _ containerStatuses) containerStatuses {
 		if in = in.onlyEnds(); in.mayRestartAll() {
 			return in.restartedAll()
 		}
@@ -38,13 +38,13 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 }, {
 	Name:   "waiting reason",
 	Reason: "a container that cannot be restarted has a waiting reason and is not ready, even an init container that has completed",
-	When:   func(in described) bool { return len(in.Waiting) > 0 },
-	Want: func(in described, now containerStatuses) containerStatuses {
-		return in.each(now, func(a *about) {
+	When:   func(in statusInput) bool { return len(in.Waiting) > 0 },
+	Want: func(in statusInput, now containerStatuses) containerStatuses {
+		return in.editStatuses(now, func(a *statusEdit) {
 			if !in.isWaiting(a) {
 				return
 			}
-			if a.inferred() {
+			if a.isInferred() {
 				a.now.State = in.waiting()
 			}
 			a.setWaiting(in.Waiting[a.spec.Name])
@@ -53,9 +53,9 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 }, {
 	Name:   "never started",
 	Reason: "a container that was created and never started is no instance: it has no ID yet, does not count as a restart, and has a waiting reason",
-	When:   func(in described) bool { return in.Scene.hasCreated() },
-	Want: func(in described, now containerStatuses) containerStatuses {
-		return in.each(now, func(a *about) {
+	When:   func(in statusInput) bool { return in.Scene.hasCreated() },
+	Want: func(in statusInput, now containerStatuses) containerStatuses {
+		return in.editStatuses(now, func(a *statusEdit) {
 			if a.last == nil || a.last.State != cri.ContainerCreated {
 				return
 			}
@@ -76,10 +76,10 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 }, {
 	Name:   "lost track of",
 	Reason: "a container in unknown state has an ID, counts as a restart when it is restarted, and implies that init containers have completed; without a termination it has a waiting reason",
-	When:   func(in described) bool { return len(in.Scene.lost()) > 0 },
-	Want: func(in described, now containerStatuses) containerStatuses {
-		return in.each(now, func(a *about) {
-			if a.initial && !sidecar(a.spec) && a.last == nil && a.now.State.Waiting != nil && in.begun() && !in.isWaiting(a) {
+	When:   func(in statusInput) bool { return len(in.Scene.inUnknownState()) > 0 },
+	Want: func(in statusInput, now containerStatuses) containerStatuses {
+		return in.editStatuses(now, func(a *statusEdit) {
+			if a.initial && !sidecar(a.spec) && a.last == nil && a.now.State.Waiting != nil && in.hasStartedRegular() && !in.isWaiting(a) {
 				a.now.State, a.now.Ready = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}, true
 			}
 			if a.last == nil || a.last.State != cri.ContainerUnknown {
@@ -92,7 +92,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 			if w := a.now.State.Waiting; w != nil && w.Reason == "" {
 				a.now.State = in.waiting()
 			}
-			a.ends(func(end *corev1.ContainerStateTerminated) {
+			a.editTerminations(func(end *corev1.ContainerStateTerminated) {
 				if end.Reason == podstatus.ReasonStatusUnknown && end.ContainerID == "" {
 					end.ContainerID = a.now.ContainerID
 				}
@@ -102,9 +102,9 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 }, {
 	Name:   "gone",
 	Reason: "a container that ran and was removed has an unknown termination and is restarted, even after an earlier termination; in a terminating pod it has just terminated",
-	When:   func(described) bool { return true },
-	Want: func(in described, now containerStatuses) containerStatuses {
-		return in.each(now, func(a *about) {
+	When:   func(statusInput) bool { return true },
+	Want: func(in statusInput, now containerStatuses) containerStatuses {
+		return in.editStatuses(now, func(a *statusEdit) {
 			if a.last != nil || a.before == nil || a.before.State.Running == nil {
 				return
 			}
@@ -125,9 +125,9 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 }, {
 	Name:   "another instance",
 	Reason: "a new running instance counts as a restart, even if the termination of the previous instance was not observed",
-	When:   func(described) bool { return true },
-	Want: func(in described, now containerStatuses) containerStatuses {
-		return in.each(now, func(a *about) {
+	When:   func(statusInput) bool { return true },
+	Want: func(in statusInput, now containerStatuses) containerStatuses {
+		return in.editStatuses(now, func(a *statusEdit) {
 			if a.last != nil && a.last.State == cri.ContainerRunning && a.before != nil && a.before.ContainerID != "" &&
 				a.before.ContainerID != a.now.ContainerID {
 				a.now.RestartCount = max(int32(a.last.Attempt), a.before.RestartCount+1)
@@ -137,14 +137,14 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 }, {
 	Name:   "never ran",
 	Reason: "a container that could not be started has no start time; the kubelet reports 1970",
-	When: func(in described) bool {
+	When: func(in statusInput) bool {
 		return slices.ContainsFunc(in.Scene.Observed.Containers, func(c cri.Container) bool {
 			return c.State == cri.ContainerExited && c.StartedAt.IsZero()
 		})
 	},
-	Want: func(in described, now containerStatuses) containerStatuses {
-		return in.each(now, func(a *about) {
-			a.ends(func(end *corev1.ContainerStateTerminated) {
+	Want: func(in statusInput, now containerStatuses) containerStatuses {
+		return in.editStatuses(now, func(a *statusEdit) {
+			a.editTerminations(func(end *corev1.ContainerStateTerminated) {
 				if end.StartedAt.Unix() == 0 {
 					end.StartedAt = metav1.Time{}
 				}
@@ -154,9 +154,9 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 }, {
 	Name:   "name of the image",
 	Reason: "the image name is that in the pod spec if the runtime has stored it; the kubelet ignores the stored name",
-	When:   func(described) bool { return true },
-	Want: func(in described, now containerStatuses) containerStatuses {
-		return in.each(now, func(a *about) {
+	When:   func(statusInput) bool { return true },
+	Want: func(in statusInput, now containerStatuses) containerStatuses {
+		return in.editStatuses(now, func(a *statusEdit) {
 			if a.last != nil && a.last.Image.UserSpecifiedImage != "" {
 				a.now.Image = a.last.Image.UserSpecifiedImage
 			}
@@ -165,9 +165,9 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 }, {
 	Name:   "mounts",
 	Reason: "mounts are reported from the runtime, even without a previous status; without a container they are those that the spec requires",
-	When:   func(described) bool { return true },
-	Want: func(in described, now containerStatuses) containerStatuses {
-		return in.each(now, func(a *about) {
+	When:   func(statusInput) bool { return true },
+	Want: func(in statusInput, now containerStatuses) containerStatuses {
+		return in.editStatuses(now, func(a *statusEdit) {
 			if a.before != nil {
 				return
 			}
@@ -185,17 +185,17 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 }, {
 	Name:   "created late",
 	Reason: "a container that was created while another instance of it ran is ignored; the kubelet reports that the container is waiting",
-	When:   func(in described) bool { return len(in.Scene.late()) > 0 },
-	Want: func(in described, _ containerStatuses) containerStatuses {
-		in.Scene = in.Scene.withoutLate()
+	When:   func(in statusInput) bool { return len(in.Scene.createdLate()) > 0 },
+	Want: func(in statusInput, _ containerStatuses) containerStatuses {
+		in.Scene = in.Scene.withoutCreatedLate()
 		return nodeagentStatuses(in)
 	},
 }, {
 	Name:   "terminated for good",
 	Reason: "a terminated container keeps its status in a terminating pod if its successor was only created or was removed; the kubelet reports the remaining instance",
-	When:   func(described) bool { return true },
-	Want: func(in described, now containerStatuses) containerStatuses {
-		return in.each(now, func(a *about) {
+	When:   func(statusInput) bool { return true },
+	Want: func(in statusInput, now containerStatuses) containerStatuses {
+		return in.editStatuses(now, func(a *statusEdit) {
 			if in.isTerminatedForGood(a) {
 				*a.now = *a.before
 			}
@@ -205,7 +205,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 
 // isTerminatedForGood reports whether a container has terminated, and its newest instance is either a successor that is
 // never started or its predecessor.
-func (in described) isTerminatedForGood(a *about) bool {
+func (in statusInput) isTerminatedForGood(a *statusEdit) bool {
 	if a.last == nil || a.before == nil || a.before.State.Terminated == nil {
 		return false
 	}
@@ -216,8 +216,8 @@ func (in described) isTerminatedForGood(a *about) bool {
 	return previous != nil && a.before.ContainerID != "stand-in://"+a.last.ID && previous.ContainerID == "stand-in://"+a.last.ID
 }
 
-// about is the status of one container, with the inputs from which it is computed.
-type about struct {
+// statusEdit is the status of one container, with the inputs from which it is computed.
+type statusEdit struct {
 	spec               *corev1.Container
 	before, now        *corev1.ContainerStatus
 	instances          []cri.Container
@@ -225,11 +225,11 @@ type about struct {
 	initial, ephemeral bool
 }
 
-// each calls edit for the statuses of all containers.
-func (in described) each(now containerStatuses, edit func(*about)) containerStatuses {
+// editStatuses calls edit for the statuses of all containers.
+func (in statusInput) editStatuses(now containerStatuses, edit func(*statusEdit)) containerStatuses {
 	for i, list := range in.lists(&now) {
 		for j := range *list.now {
-			a := about{now: &(*list.now)[j], initial: i == 0, ephemeral: i == 2}
+			a := statusEdit{now: &(*list.now)[j], initial: i == 0, ephemeral: i == 2}
 			a.spec, a.last = in.Scene.spec(a.now.Name), in.Scene.last(a.now.Name)
 			if k := slices.IndexFunc(*list.before, func(st corev1.ContainerStatus) bool { return st.Name == a.now.Name }); k >= 0 {
 				a.before = &(*list.before)[k]
@@ -245,13 +245,13 @@ func (in described) each(now containerStatuses, edit func(*about)) containerStat
 	return now
 }
 
-// inferred reports whether the kubelet infers from later containers that an init container has completed.
-func (a *about) inferred() bool {
+// isInferred reports whether the kubelet infers from later containers that an init container has completed.
+func (a *statusEdit) isInferred() bool {
 	return a.initial && a.last == nil && a.now.State.Terminated != nil && (a.before == nil || a.before.State.Terminated == nil)
 }
 
-// ends calls edit for the terminations of a container.
-func (a *about) ends(edit func(*corev1.ContainerStateTerminated)) {
+// editTerminations calls edit for the terminations of a container.
+func (a *statusEdit) editTerminations(edit func(*corev1.ContainerStateTerminated)) {
 	for _, state := range []*corev1.ContainerState{&a.now.State, &a.now.LastTerminationState} {
 		if state.Terminated != nil {
 			state.Terminated = state.Terminated.DeepCopy() // both states may share it
@@ -262,7 +262,7 @@ func (a *about) ends(edit func(*corev1.ContainerStateTerminated)) {
 
 // isWaiting reports whether a container has a waiting reason. A container that stays terminated by its restart policy has
 // none. Exceptions are init containers, which run again in a new sandbox, and a restart of all containers.
-func (in described) isWaiting(a *about) bool {
+func (in statusInput) isWaiting(a *statusEdit) bool {
 	_, ok := in.Waiting[a.spec.Name]
 	if !a.initial && a.last != nil && a.last.State == cri.ContainerExited && !podview.ShouldRestart(&in.Scene.Pod.Spec, a.spec, a.last.ExitCode) {
 		view := podview.New(in.Scene.Pod, in.Scene.Observed)
@@ -272,7 +272,7 @@ func (in described) isWaiting(a *about) bool {
 }
 
 // setWaiting replaces the state of a container by a waiting reason.
-func (a *about) setWaiting(w podstatus.Waiting) {
+func (a *statusEdit) setWaiting(w podstatus.Waiting) {
 	if a.now.State.Terminated != nil {
 		a.now.LastTerminationState = a.now.State
 	}
@@ -281,7 +281,7 @@ func (a *about) setWaiting(w podstatus.Waiting) {
 }
 
 // waiting returns the state of a container that has not run yet.
-func (in described) waiting() corev1.ContainerState {
+func (in statusInput) waiting() corev1.ContainerState {
 	reason := podstatus.ReasonContainerCreating
 	if len(in.Scene.Pod.Spec.InitContainers) > 0 {
 		reason = podstatus.ReasonPodInitializing
@@ -289,8 +289,8 @@ func (in described) waiting() corev1.ContainerState {
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
 }
 
-// begun reports whether a regular container was created since the last restart of all containers.
-func (in described) begun() bool {
+// hasStartedRegular reports whether a regular container was created since the last restart of all containers.
+func (in statusInput) hasStartedRegular() bool {
 	return slices.ContainsFunc(in.Scene.Pod.Spec.Containers, func(c corev1.Container) bool {
 		last := in.Scene.last(c.Name)
 		return last != nil && generationOf(*last) == in.Scene.startGeneration()
@@ -298,14 +298,14 @@ func (in described) begun() bool {
 }
 
 // mayRestartAll reports whether a restart of all containers may have happened or may happen.
-func (in described) mayRestartAll() bool {
+func (in statusInput) mayRestartAll() bool {
 	return podutil.AllContainersCouldRestart(&in.Scene.Pod.Spec) || in.Scene.generation() > 0
 }
 
 // restartedAll returns the kubelet's statuses as if it had not removed the containers in a restart of all containers.
-func (in described) restartedAll() containerStatuses {
-	return in.each(kubeletStatuses(in.inOneGeneration()), func(a *about) {
-		if a.inferred() && !in.begun() {
+func (in statusInput) restartedAll() containerStatuses {
+	return in.editStatuses(kubeletStatuses(in.inOneGeneration()), func(a *statusEdit) {
+		if a.isInferred() && !in.hasStartedRegular() {
 			a.now.State, a.now.Ready = in.waiting(), false
 		}
 		if in.Scene.Pod.DeletionTimestamp == nil && a.last != nil && a.last.State != cri.ContainerRunning &&
@@ -324,7 +324,7 @@ func (s scene) startGeneration() int {
 }
 
 // onlyEnds returns the scene without instances that have not terminated and are followed by newer ones.
-func (in described) onlyEnds() described {
+func (in statusInput) onlyEnds() statusInput {
 	in.Scene.Observed.Containers = slices.DeleteFunc(slices.Clone(in.Scene.Observed.Containers), func(c cri.Container) bool {
 		return c.State != cri.ContainerExited && c.ID != in.Scene.last(c.Name).ID
 	})
@@ -332,7 +332,7 @@ func (in described) onlyEnds() described {
 }
 
 // inOneGeneration returns the scene as if no container had ever caused a restart of all containers.
-func (in described) inOneGeneration() described {
+func (in statusInput) inOneGeneration() statusInput {
 	in.Scene.Pod, in.Previous = in.Scene.Pod.DeepCopy(), in.Previous.DeepCopy()
 	in.Previous.Conditions = nil
 	for _, c := range in.Scene.specs() {

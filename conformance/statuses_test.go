@@ -26,9 +26,9 @@ import (
 func TestStatuses(t *testing.T) { run(t, statuses) }
 func FuzzStatuses(f *testing.F) { fuzz(f, statuses) }
 
-// described is a scene with the previous statuses of its containers, and waiting reasons of containers that were not
+// statusInput is a scene with the previous statuses of its containers, and waiting reasons of containers that were not
 // started. The containers have no probes.
-type described struct {
+type statusInput struct {
 	Scene     scene
 	Previous  *corev1.PodStatus
 	Waiting   map[string]podstatus.Waiting
@@ -43,7 +43,7 @@ type containerStatuses struct {
 	Running                     bool `json:"-"` // the phase in our status is Running
 }
 
-var statuses = conformance.Comparison[described, containerStatuses]{
+var statuses = conformance.Comparison[statusInput, containerStatuses]{
 	Make:       newDescribed,
 	Kubelet:    kubeletStatuses,
 	Ours:       nodeagentStatuses,
@@ -51,7 +51,7 @@ var statuses = conformance.Comparison[described, containerStatuses]{
 	Exceptions: statusExceptions,
 }
 
-func nodeagentStatuses(in described) containerStatuses {
+func nodeagentStatuses(in statusInput) containerStatuses {
 	st := podstatus.Of(in.Scene.Pod, in.Scene.Observed, podstatus.Input{
 		Now: sceneTime, Previous: in.Previous, RuntimeName: "stand-in", Waiting: in.Waiting, Deleted: in.Scene.Pod.DeletionTimestamp != nil,
 	})
@@ -70,7 +70,7 @@ func sameStatuses(kubelet, ours containerStatuses) bool {
 	return equality.Semantic.DeepEqual(kubelet, ours)
 }
 
-func kubeletStatuses(in described) containerStatuses {
+func kubeletStatuses(in statusInput) containerStatuses {
 	ctx := context.Background()
 	r := newRuntimeOf(in.Scene)
 	parts := kuberuntime.ConformanceParts{Runtime: detailed{r}, Images: r, Kubelet: r, OS: r}
@@ -131,22 +131,22 @@ func (r detailed) ContainerStatus(ctx context.Context, id string, verbose bool) 
 }
 
 // newDescribed returns a scene with random previous statuses.
-func newDescribed(c *conformance.Choices) described {
-	in := described{Scene: newScene(c), Previous: &corev1.PodStatus{}, Waiting: map[string]podstatus.Waiting{}, Recursive: c.OneIn(2)}
+func newDescribed(c *conformance.Choices) statusInput {
+	in := statusInput{Scene: newScene(c), Previous: &corev1.PodStatus{}, Waiting: map[string]podstatus.Waiting{}, Recursive: c.OneIn(2)}
 	if c.OneIn(4) {
 		slices.Reverse(in.Scene.Pod.Spec.Containers)
 	}
 	for _, spec := range in.Scene.specs() {
 		spec.LivenessProbe, spec.StartupProbe = nil, nil
-		in.furnish(c, spec)
+		in.addResources(c, spec)
 	}
 	for i := range in.Scene.Observed.Containers {
-		in.detail(c, &in.Scene.Observed.Containers[i])
+		in.addDetails(c, &in.Scene.Observed.Containers[i])
 	}
 	for _, list := range in.lists(&containerStatuses{}) {
 		for _, spec := range list.specs {
 			if !c.OneIn(6) {
-				*list.before = append(*list.before, in.said(c, spec))
+				*list.before = append(*list.before, in.previousStatus(c, spec))
 			}
 		}
 	}
@@ -164,7 +164,7 @@ func newDescribed(c *conformance.Choices) described {
 }
 
 // setWaiting adds waiting reasons to some containers to start. In a deleted pod they are outdated.
-func (in *described) setWaiting(c *conformance.Choices) {
+func (in *statusInput) setWaiting(c *conformance.Choices) {
 	a := plan.Plan(plan.State{Pod: in.Scene.Pod, Observed: in.Scene.Observed, Now: sceneTime})
 	for _, waiting := range a.BackOff {
 		in.Waiting[waiting.Name] = podstatus.Waiting{Reason: podstatus.ReasonCrashLoopBackOff, Message: waiting.Message}
@@ -177,8 +177,8 @@ func (in *described) setWaiting(c *conformance.Choices) {
 	}
 }
 
-// furnish adds resources and mounts to a container.
-func (in *described) furnish(c *conformance.Choices, spec *corev1.Container) {
+// addResources adds resources and mounts to a container.
+func (in *statusInput) addResources(c *conformance.Choices, spec *corev1.Container) {
 	if c.OneIn(3) {
 		spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
 	}
@@ -195,8 +195,8 @@ func (in *described) furnish(c *conformance.Choices, spec *corev1.Container) {
 	}
 }
 
-// detail adds the details that a runtime reports of a container in addition to its state.
-func (in *described) detail(c *conformance.Choices, instance *cri.Container) {
+// addDetails adds the details that a runtime reports of a container in addition to its state.
+func (in *statusInput) addDetails(c *conformance.Choices, instance *cri.Container) {
 	instance.Image = conformance.Pick(c, instance.Image, cri.ImageSpec{Image: "registry.example/v1"})
 	if c.OneIn(16) {
 		instance.Image = cri.ImageSpec{Image: "sha256:1", UserSpecifiedImage: "v1"}
@@ -221,12 +221,12 @@ func (in *described) detail(c *conformance.Choices, instance *cri.Container) {
 }
 
 // recursive reports whether the mount is recursively read-only in a container.
-func (in *described) recursive(m *corev1.VolumeMount) bool {
+func (in *statusInput) recursive(m *corev1.VolumeMount) bool {
 	return in.Recursive && m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != corev1.RecursiveReadOnlyDisabled
 }
 
 // mounts returns the mount statuses of an existing container.
-func (in *described) mounts(spec *corev1.Container) (list []corev1.VolumeMountStatus) {
+func (in *statusInput) mounts(spec *corev1.Container) (list []corev1.VolumeMountStatus) {
 	for i := range spec.VolumeMounts {
 		m := &spec.VolumeMounts[i]
 		st := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
@@ -240,8 +240,8 @@ func (in *described) mounts(spec *corev1.Container) (list []corev1.VolumeMountSt
 	return list
 }
 
-// said returns a previous status of a container: of one of its instances in the runtime, or of a removed instance.
-func (in *described) said(c *conformance.Choices, spec *corev1.Container) corev1.ContainerStatus {
+// previousStatus returns a previous status of a container: of one of its instances in the runtime, or of a removed instance.
+func (in *statusInput) previousStatus(c *conformance.Choices, spec *corev1.Container) corev1.ContainerStatus {
 	instances := slices.DeleteFunc(slices.Clone(in.Scene.Observed.Containers), func(c cri.Container) bool { return c.Name != spec.Name })
 	instance := cri.Container{ID: spec.Name + "-gone", State: cri.ContainerUnknown}
 	if i := c.Int(len(instances) + 1); i < len(instances) {
@@ -295,18 +295,18 @@ func sidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// listed is one list of statuses, with its containers.
-type listed struct {
+// statusList is one list of statuses, with its containers.
+type statusList struct {
 	specs       []*corev1.Container
 	before, now *[]corev1.ContainerStatus
 }
 
 // lists returns the status lists of a pod.
-func (in *described) lists(now *containerStatuses) []listed {
+func (in *statusInput) lists(now *containerStatuses) []statusList {
 	pod := &in.Scene.Pod.Spec
 	init, regular := len(pod.InitContainers), len(pod.InitContainers)+len(pod.Containers)
 	all := in.Scene.specs()
-	return []listed{
+	return []statusList{
 		{all[:init], &in.Previous.InitContainerStatuses, &now.Init},
 		{all[init:regular], &in.Previous.ContainerStatuses, &now.Containers},
 		{all[regular:], &in.Previous.EphemeralContainerStatuses, &now.Ephemeral},

@@ -199,8 +199,8 @@ func makeHouse(c *conformance.Choices) *house {
 	return h
 }
 
-// tooMuch reports whether a sum over the containers of a pod overflows.
-func tooMuch(h *house) bool {
+// sumsOverflow reports whether a sum over the containers of a pod overflows.
+func sumsOverflow(h *house) bool {
 	for _, s := range h.Sandboxes {
 		var sums [5]uint64
 		for _, c := range s.Containers {
@@ -235,7 +235,7 @@ var summaryStorage = conformance.Comparison[*house, []podNumbers]{
 	Exceptions: []conformance.Exception[*house, []podNumbers]{{
 		Name:   "too much",
 		Reason: "a sum that overflows is the largest number; the kubelet's wraps around",
-		When:   tooMuch,
+		When:   sumsOverflow,
 	}},
 }
 

@@ -38,7 +38,7 @@ var terminationOrder = conformance.Comparison[scene, waits]{
 		running := s.running()
 		order := kuberuntime.ConformanceOrder(s.Pod, running)
 		maps.DeleteFunc(order, func(name string, _ []string) bool { return !slices.Contains(running, name) })
-		return indirect(order)
+		return addTransitiveWaits(order)
 	},
 	Ours: func(s scene) waits {
 		running, order := s.running(), map[string][]string{}
@@ -47,7 +47,7 @@ var terminationOrder = conformance.Comparison[scene, waits]{
 				order[k.Name] = k.WaitFor
 			}
 		}
-		return indirect(order)
+		return addTransitiveWaits(order)
 	},
 	Exceptions: []conformance.Exception[scene, waits]{{
 		Name:   "dead sidecar in between",
@@ -67,13 +67,13 @@ var terminationOrder = conformance.Comparison[scene, waits]{
 					after = append(after, name)
 				}
 			}
-			return indirect(order)
+			return addTransitiveWaits(order)
 		},
 	}},
 }
 
-// indirect adds transitive waits, and removes containers that wait for no other container.
-func indirect(order map[string][]string) waits {
+// addTransitiveWaits adds transitive waits, and removes containers that wait for no other container.
+func addTransitiveWaits(order map[string][]string) waits {
 	all := waits{}
 	var follow func(of, name string)
 	follow = func(of, name string) {

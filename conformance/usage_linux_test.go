@@ -141,9 +141,9 @@ func (n *usageNode) watch(p cgroups.Path, labels map[string]string, image, alias
 	n.containers[c.Name], n.handlers[c.Name] = c, libcontainer.NewHandler(manager, "/", 0, included)
 }
 
-// respecify makes cAdvisor read the limits of every cgroup once. It does this for a page if they are older than 5 s
+// readSpecs makes cAdvisor read the limits of every cgroup once. It does this for a page if they are older than 5 s
 // (manager/container.go, GetInfo). Our page includes the limits.
-func (n *usageNode) respecify() {
+func (n *usageNode) readSpecs() {
 	n.Helper()
 	for name := range n.containers {
 		_, err := common.GetSpec(n.dirs(cgroups.Path(strings.TrimPrefix(name, "/"))), n, false, false)
@@ -151,8 +151,8 @@ func (n *usageNode) respecify() {
 	}
 }
 
-// housekeep makes cAdvisor measure every cgroup once.
-func (n *usageNode) housekeep() {
+// measureAll makes cAdvisor measure every cgroup once.
+func (n *usageNode) measureAll() {
 	n.Helper()
 	for name, h := range n.handlers {
 		s, err := h.GetStats()
@@ -282,7 +282,7 @@ func TestUsageValues(t *testing.T) {
 	usageOK(t, syscall.Kill(-busy, syscall.SIGSTOP))
 	time.Sleep(200 * time.Millisecond)
 
-	n.housekeep()
+	n.measureAll()
 	theirs := pageSeries(t, scrapePage(t, n.kubelet()))
 	ours := pageSeries(t, scrapePage(t, n.ours(0)))
 	compared, positive := 0, 0
@@ -362,10 +362,10 @@ func TestUsageSpeed(t *testing.T) {
 			t.Fatalf("the summary has %d pods, want 100", len(s.Pods))
 		}
 	}
-	n.housekeep()
+	n.measureAll()
 	_, _ = scrapePage(t, ours), scrapePage(t, before)
 	summarize()
-	house, specs := cpuOf(t, n.housekeep), cpuOf(t, n.respecify)
+	house, specs := cpuOf(t, n.measureAll), cpuOf(t, n.readSpecs)
 	k := cpuOf(t, func() { _ = scrapePage(t, kubelet) })
 	o := cpuOf(t, func() { _ = scrapePage(t, ours) })
 	b := cpuOf(t, func() { _ = scrapePage(t, before) })

@@ -64,7 +64,7 @@ func (k *volumeKubelet) up(ctx context.Context, pods []*corev1.Pod) error {
 		k.pods[p.UID] = p
 	}
 	k.mu.Unlock()
-	return atOnce(pods, func(p *corev1.Pod) error { return k.WaitForAttachAndMount(ctx, p) })
+	return forAllPods(pods, func(p *corev1.Pod) error { return k.WaitForAttachAndMount(ctx, p) })
 }
 
 func (k *volumeKubelet) down(ctx context.Context, pods []*corev1.Pod) error {
@@ -73,7 +73,7 @@ func (k *volumeKubelet) down(ctx context.Context, pods []*corev1.Pod) error {
 		k.removed[p.UID] = true
 	}
 	k.mu.Unlock()
-	return atOnce(pods, func(p *corev1.Pod) error { return k.WaitForUnmount(ctx, p) })
+	return forAllPods(pods, func(p *corev1.Pod) error { return k.WaitForUnmount(ctx, p) })
 }
 
 // GetPods returns all pods.

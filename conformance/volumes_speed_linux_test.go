@@ -181,15 +181,15 @@ func newVolumeOurs(t *testing.T, root string) volumeOurs {
 }
 
 func (o volumeOurs) up(ctx context.Context, pods []*corev1.Pod) error {
-	return atOnce(pods, func(p *corev1.Pod) error { return o.Prepare(ctx, p) })
+	return forAllPods(pods, func(p *corev1.Pod) error { return o.Prepare(ctx, p) })
 }
 
 func (o volumeOurs) down(ctx context.Context, pods []*corev1.Pod) error {
-	return atOnce(pods, func(p *corev1.Pod) error { return o.Release(ctx, string(p.UID)) })
+	return forAllPods(pods, func(p *corev1.Pod) error { return o.Release(ctx, string(p.UID)) })
 }
 
-// atOnce calls fn for all pods concurrently, and returns its errors.
-func atOnce(pods []*corev1.Pod, fn func(*corev1.Pod) error) error {
+// forAllPods calls fn for all pods concurrently, and returns its errors.
+func forAllPods(pods []*corev1.Pod, fn func(*corev1.Pod) error) error {
 	errs := make([]error, len(pods))
 	var workers sync.WaitGroup
 	for i, p := range pods {
