@@ -12,9 +12,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Active returns the admitted pods, whose requests count against the capacity of the node, with the resources allocated to each.
-// complete is true once every source has reported all of its pods. Right after a restart of the agent the result includes pods
-// that may be admitted, because their record on disk is not read yet.
+// Active returns the admitted pods with the resources allocated to them. Their requests count against the capacity of the
+// node. complete is true once every source has reported all of its pods. Right after a restart of the agent, the result also
+// includes each pod whose record on disk is not read yet, because the previous agent process may have admitted it.
 func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -30,8 +30,9 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	return pods, desired.IsComplete()
 }
 
-// applyAllocation returns the pod of w with the resources allocated to it as requests and limits. If w has no pod, because it
-// tears down an orphaned pod, it returns listed, the pod that a source now lists under the UID of the orphaned pod.
+// applyAllocation returns the worker's pod with the allocated resources as its requests and limits. If the worker has no
+// pod, because it tears down an orphaned pod, applyAllocation returns listed: the pod that a source now lists under this
+// UID.
 func (w *worker) applyAllocation(listed *corev1.Pod) *corev1.Pod {
 	if pod, _ := w.mailbox.Desired(); pod != nil {
 		return w.shared.currentAllocation().Apply(pod)
@@ -81,8 +82,7 @@ func (r *Reconciler) PodStatus(uid string) (pod cri.PodIdentity, status *corev1.
 	return state.Pod, state.Status, ok
 }
 
-// podState returns the state of the worker's pod for [Reconciler.Pods]. The caller holds Reconciler.mu, so that the worker is not
-// removed meanwhile.
+// podState returns the state of the worker's pod for [Reconciler.Pods]. The caller holds Reconciler.mu.
 func (w *worker) podState() PodState {
 	pod, deleted := w.mailbox.Desired()
 	known := w.record.Get()
@@ -93,9 +93,9 @@ func (w *worker) podState() PodState {
 	}
 }
 
-// MayRun reports whether a container of the pod may be running, or may be started later. It returns true if a source lists the
-// pod, or if the pod is being torn down. It also returns true if the runtime has a pod of this UID, even if another program
-// created that pod. While the runtime's pods cannot be listed, it returns true for every UID.
+// MayRun reports whether a container of the pod may be running now or may be started later. It returns true if a source
+// lists the pod, if the pod is being torn down, or if the runtime has a pod of this UID, which another program may have
+// created. While the pods of the runtime cannot be listed, MayRun returns true for every UID.
 func (r *Reconciler) MayRun(uid string) bool {
 	r.mu.Lock()
 	desired, known := r.desiredPods(), r.workers[uid] != nil

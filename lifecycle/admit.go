@@ -32,9 +32,9 @@ const (
 	admitted
 )
 
-// expectAdmission queues a new pod for a call of Options.Admit, which admits pods in the order of their creation. Without
-// Options.Admit, or if pod is nil because the worker tears down an orphaned pod, it marks the pod as admitted instead. It is
-// called before the worker's goroutine starts.
+// expectAdmission adds a new pod to the admission queue, so that Options.Admit is called for pods in the order of their
+// creation. Without Options.Admit it marks the pod as admitted at once. It also does this if pod is nil, because the worker
+// then tears down an orphaned pod. expectAdmission is called before the worker's goroutine starts.
 func (w *worker) expectAdmission(pod *corev1.Pod) {
 	if w.r.opts.Admit == nil || pod == nil {
 		w.shared.setAdmission(admitted)
@@ -43,8 +43,8 @@ func (w *worker) expectAdmission(pod *corev1.Pod) {
 	w.admissionTicket = w.r.admissions.Expect(pod)
 }
 
-// restoreAdmission sets the admission state of the pod from its record on disk, which a previous agent process may have written.
-// It leaves the pod in the admission queue only if Options.Admit must still be called for it.
+// restoreAdmission restores the admission state of the pod from its record on disk, which a previous agent process may have
+// written. It removes the pod from the admission queue, unless Options.Admit must still be called for it.
 func (w *worker) restoreAdmission() {
 	pod, deleted := w.mailbox.Desired()
 	if w.record.Get().Rejection != nil && !deleted && qos.IsStatic(pod) {
@@ -73,9 +73,9 @@ func (w *worker) restoreAdmission() {
 	}
 }
 
-// admitPod calls Options.Admit for a new pod, and records a rejection. It admits a pod without that call if the pod already
-// exists in the runtime, is being deleted or has terminated. It returns an error if the pod could be neither admitted nor
-// rejected, for example because Options.Admit timed out.
+// admitPod calls Options.Admit for a new pod, and records a rejection. A pod that already exists in the runtime, is being
+// deleted or has terminated is admitted without that call. admitPod returns an error if the pod could be neither admitted
+// nor rejected, for example because Options.Admit timed out.
 func (w *worker) admitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
 	if w.shared.admissionState() == admitted {
 		return nil
@@ -93,9 +93,9 @@ func (w *worker) admitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod
 	return err
 }
 
-// rejectRefusedPod records the rejection of a pod that [Reconciler.Set] has refused. A deleted or terminated pod is not rejected,
-// but marked as admitted, and is then torn down as usual. If the runtime unexpectedly has a sandbox or container of the pod, it
-// returns an error and changes nothing.
+// rejectRefusedPod records the rejection of a pod that [Reconciler.Set] has refused. A deleted or terminated pod is marked
+// as admitted instead, and is then torn down as usual. If the runtime unexpectedly has a sandbox or container of the pod,
+// rejectRefusedPod returns an error and changes nothing.
 func (w *worker) rejectRefusedPod(pod *corev1.Pod, observed cri.Pod) error {
 	switch {
 	case pod.DeletionTimestamp != nil || w.hasTerminated(pod):
@@ -108,8 +108,9 @@ func (w *worker) rejectRefusedPod(pod *corev1.Pod, observed cri.Pod) error {
 	return nil
 }
 
-// callAdmit waits until the pod is first in the admission queue, and calls Options.Admit. If Options.Admit returns nil, callAdmit
-// calls onAdmitted before the next pod in the queue is admitted; otherwise it returns the error.
+// callAdmit waits until the pod is first in the admission queue, and then calls Options.Admit. If Options.Admit accepts the
+// pod, callAdmit calls onAdmitted before the next pod in the queue continues. If Options.Admit fails, callAdmit returns the
+// error.
 func (w *worker) callAdmit(ctx context.Context, pod *corev1.Pod, onAdmitted func()) error {
 	if q := w.progress.hungAdmit; q != nil && len(q) == 0 {
 		return errAdmitHangs
@@ -131,8 +132,8 @@ func (w *worker) callAdmit(ctx context.Context, pod *corev1.Pod, onAdmitted func
 // errAdmitHangs is the error of a pod for which a call of Options.Admit has not returned although its time limit has passed.
 var errAdmitHangs = errors.New("admit pod: Options.Admit does not return although its context has ended: the pod waits until it does")
 
-// rejectPod stores rejection in the record of the pod on disk, before the status of the rejected pod is published. It also
-// records an event. The pod will fail, and its requests do not count against the capacity of the node.
+// rejectPod stores the rejection in the pod's record on disk and records an event. The next published status shows the pod
+// as Failed. Its requests do not count against the capacity of the node.
 func (w *worker) rejectPod(rejection *podstatus.Rejection) {
 	w.reporter.UpdateRecord(w.record, func(now *poddir.Record) { now.Rejection = rejection })
 	if w.rejection == nil { // else Set has returned it already
@@ -141,8 +142,8 @@ func (w *worker) rejectPod(rejection *podstatus.Rejection) {
 	w.reporter.RecordWarning(rejection.StatusReason(), executor.Subject{}, "%s", rejection.Message)
 }
 
-// activePodsExcept returns the pods whose requests count against the capacity of the node, with the resources allocated to them.
-// It omits the pod of worker except.
+// activePodsExcept returns the pods whose requests count against the capacity of the node, with the resources allocated to
+// them. It omits the pod of the worker except.
 func (r *Reconciler) activePodsExcept(except *worker) (pods []*corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

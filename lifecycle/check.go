@@ -16,7 +16,7 @@ import (
 )
 
 // checkPod returns an error if the pod is invalid or uses a feature that this agent does not support. The error is a
-// *podCheckError, which also holds the rejection to report in the pod's status, if one can be reported.
+// *podCheckError. Its rejection, if not nil, is reported in the status of the pod.
 func (r *Reconciler) checkPod(pod *corev1.Pod) error {
 	errs := podapi.Validate(pod)
 	invalid := len(errs) > 0
@@ -36,8 +36,8 @@ func (r *Reconciler) checkPod(pod *corev1.Pod) error {
 	}
 }
 
-// missingOptions returns an error for each field of the pod that this agent cannot support with its Options: the option that
-// implements the field is nil, or an option forbids the value.
+// missingOptions returns an error for each field of the pod that this agent does not support with its [Options]: the option
+// that implements the field is nil, or an option forbids the value.
 func (r *Reconciler) missingOptions(pod *corev1.Pod) (errs field.ErrorList) {
 	errs = lacking.Features{
 		Probes:         r.opts.Probes != nil,

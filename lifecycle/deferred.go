@@ -38,16 +38,16 @@ func newDeferredResizes() *deferredResizes {
 	return &deferredResizes{signal: make(chan struct{}, 1), byUID: map[string]deferredResize{}}
 }
 
-// currentEpoch returns how many releases of resources by pods the retry loop has observed so far. A worker reads the number
-// before it decides about a resize. If the number has grown since, the retry loop has the resize decided again.
+// currentEpoch returns how often the retry loop has observed that pods released resources. A worker reads this number before
+// it decides about a resize. If the number has increased since, the retry loop makes the worker decide again.
 func (d *deferredResizes) currentEpoch() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.epoch
 }
 
-// addResize records that the resize of the pod with this UID is deferred. If deferred differs from the recorded value, it wakes
-// the retry loop.
+// addResize records that the resize of the pod with this UID is deferred. If this changes the record, addResize wakes the
+// retry loop.
 func (d *deferredResizes) addResize(uid string, deferred deferredResize) {
 	d.mu.Lock()
 	changed := d.byUID[uid] != deferred
@@ -58,7 +58,7 @@ func (d *deferredResizes) addResize(uid string, deferred deferredResize) {
 	}
 }
 
-// removeResize deletes the deferred resize of the pod with this UID, if any, and then wakes the retry loop.
+// removeResize deletes the deferred resize of the pod with this UID. If there was one, removeResize wakes the retry loop.
 func (d *deferredResizes) removeResize(uid string) {
 	d.mu.Lock()
 	_, found := d.byUID[uid]
@@ -70,8 +70,8 @@ func (d *deferredResizes) removeResize(uid string) {
 	}
 }
 
-// podsChanged wakes the retry loop if any resize is deferred. It is called after a change of the pods, because a pod may have
-// released resources.
+// podsChanged wakes the retry loop if a resize is deferred. It is called when the pods of the node have changed, because a
+// pod may have released resources.
 func (d *deferredResizes) podsChanged() {
 	d.mu.Lock()
 	waits := len(d.byUID) > 0
@@ -85,8 +85,9 @@ func (d *deferredResizes) signalRetry() {
 	sleep.Wake(d.signal)
 }
 
-// retryDeferred runs until ctx ends. Whenever a pod has released resources, it wakes the workers of pods with a deferred resize,
-// which decide about the resize again. Source: RetryPendingResizes in pkg/kubelet/allocation/allocation_manager.go.
+// retryDeferred is the retry loop of deferred resizes, which runs until ctx ends. Whenever a pod has released resources, the
+// loop wakes the workers of the pods with a deferred resize, so that they decide again. Source: RetryPendingResizes in
+// pkg/kubelet/allocation/allocation_manager.go.
 func (r *Reconciler) retryDeferred(ctx context.Context) {
 	var queue resizequeue.Queue
 	for {
@@ -104,8 +105,8 @@ func (r *Reconciler) retryDeferred(ctx context.Context) {
 	}
 }
 
-// wakeDeferred wakes the workers of pods whose deferred resize must be decided again now, according to queue. It returns the time
-// at which it must be called next, or zero if it must be called only after the next signal.
+// wakeDeferred wakes the workers whose deferred resize must be decided again now; the queue chooses them. It returns the
+// time of the next call. A zero time means that only a signal causes the next call.
 func (r *Reconciler) wakeDeferred(queue *resizequeue.Queue) (at time.Time) {
 	d, now := r.deferred, time.Now()
 	d.mu.Lock()
@@ -128,8 +129,8 @@ func (r *Reconciler) wakeDeferred(queue *resizequeue.Queue) (at time.Time) {
 	return at
 }
 
-// listDeferred returns all deferred resizes, as input of the retry queue. Each has the pod with its requested resources, the pod
-// with its allocated resources, and the time since when the resize is pending.
+// listDeferred returns all deferred resizes as input for the retry queue. Each contains the pod with its requested
+// resources, the pod with its allocated resources, and the time since which the resize is pending.
 func (r *Reconciler) listDeferred() (resizes []resizequeue.Resize) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,8 +153,8 @@ func (r *Reconciler) listDeferred() (resizes []resizequeue.Resize) {
 }
 
 // decideResize decides whether the node has the capacity for the requested resources of the pod. If other pods occupy the
-// capacity at present, it records the resize as deferred, and the decision is repeated later. deleted says that no source lists
-// the pod; its resize is never deferred.
+// capacity now, it records the resize as deferred, so that it is decided again later. The resize of a deleted pod, which no
+// source lists, is never deferred.
 func (w *worker) decideResize(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	epoch := w.r.deferred.currentEpoch()
 	if w.exec.Resizer.Decide(pod, observed, deleted); !deleted && w.exec.Resizer.IsDeferred() {
@@ -163,8 +164,8 @@ func (w *worker) decideResize(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	}
 }
 
-// storeAllocation stores the resources allocated to the pod. If it replaces an earlier allocation, it wakes the worker to apply
-// the new one.
+// storeAllocation stores the resources allocated to the pod. If the pod had an allocation before, storeAllocation wakes the
+// worker, which then applies the new allocation.
 func (w *worker) storeAllocation(allocation *resize.Allocation) {
 	resized := w.shared.currentAllocation() != nil
 	if w.shared.setAllocation(allocation); resized {

@@ -18,16 +18,16 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Evict terminates a pod that a source still lists. It returns nil once no container of the pod runs and its volumes and cgroup
-// are released. The containers are stopped with the grace period of the eviction. The pod then fails with the reason, message and
-// conditions of the eviction. After a temporary eviction it does not fail, but is started again later.
+// Evict terminates a pod that a source still lists. It stops the containers with the grace period of the eviction, and
+// returns nil when no container of the pod runs and its volumes and cgroup are released. The pod then fails with the reason,
+// message and conditions of the eviction. After a temporary eviction it does not fail, but is started again later.
 //
-// The eviction is recorded on disk before the first container is stopped, so that a restarted agent continues it. A pod that has
-// terminated already is unchanged. If a pod is evicted twice, the reason of the first eviction and the shorter grace period
+// The eviction is recorded on disk before the first container is stopped, so that a restarted agent continues it. Evict does
+// not change a pod that has already terminated. If a pod is evicted twice, the first reason and the shorter grace period
 // apply.
 //
-// The error wraps [cri.ErrNotFound] if there is no such pod. If ctx ends first, Evict returns an error with the last error of the
-// pod, and the eviction continues.
+// The error wraps [cri.ErrNotFound] if there is no such pod. If ctx ends first, Evict returns an error that contains the
+// last error of the pod, and the eviction continues.
 func (r *Reconciler) Evict(ctx context.Context, uid string, eviction podstatus.Eviction) error {
 	switch {
 	case eviction.Reason == "":
@@ -75,9 +75,9 @@ func evictionBackOff() backoff.Policy {
 	return backoff.Policy{First: 10 * time.Second, Max: 5 * time.Minute}
 }
 
-// recordEviction stores an eviction that a call of Evict has requested in the record of the pod on disk, before any container is
-// stopped. If the pod is being evicted already, it merges the requested eviction into the earlier one. It does nothing if no
-// eviction was requested.
+// recordEviction stores the eviction that a call of [Reconciler.Evict] has requested in the pod's record on disk. If the pod
+// is being evicted already, it merges the new request into the recorded eviction. If there is no request, or if the pod has
+// terminated, it changes nothing.
 func (w *worker) recordEviction(pod *corev1.Pod) {
 	requested := w.mailbox.AcceptEviction()
 	if requested == nil || pod == nil || w.hasTerminated(pod) {
@@ -102,15 +102,16 @@ func (w *worker) recordEviction(pod *corev1.Pod) {
 	w.reporter.Log("evict pod", "reason", e.Reason, "message", e.Message, "temporary", e.Temporary)
 }
 
-// hasTerminated reports whether a status of the pod with phase Succeeded or Failed was published.
+// hasTerminated reports whether the pod has reached phase Succeeded or Failed, in a published status or in the status of its
+// source.
 func (w *worker) hasTerminated(pod *corev1.Pod) bool {
 	last := w.record.Get().Status
 	return podstatus.IsTerminal(pod.Status.Phase) || last != nil && podstatus.IsTerminal(last.Phase)
 }
 
-// resolveAdmission decides whether the pod may run, and stores the decision in the record of the pod on disk. A recorded
-// rejection or eviction is kept. For a new or temporarily evicted pod it calls Options.Admit. It returns an error if it could not
-// decide.
+// resolveAdmission decides whether the pod may run, and stores the decision in the pod's record on disk. For a new or
+// temporarily evicted pod it calls Options.Admit. A rejection or final eviction that is already recorded is not
+// reconsidered. resolveAdmission returns an error if it could not decide.
 func (w *worker) resolveAdmission(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
 	known := w.record.Get()
 	switch {
@@ -126,8 +127,9 @@ func (w *worker) resolveAdmission(ctx context.Context, pod *corev1.Pod, observed
 	return w.admitPod(ctx, pod, observed)
 }
 
-// readmitPod lets a temporarily evicted pod start again, after the back-off in history has expired and Options.Admit accepts the
-// pod. Until then other pods may use its resources. It does nothing while a container of the pod runs.
+// readmitPod lets a temporarily evicted pod start again, once the back-off in history has expired and Options.Admit accepts
+// the pod. Other pods may use its resources in the meantime. While a container of the pod still runs, readmitPod does
+// nothing.
 func (w *worker) readmitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, history poddir.EvictionHistory) error {
 	if !podview.IsTerminated(observed) || pod.DeletionTimestamp != nil {
 		return nil

@@ -22,9 +22,9 @@ const (
 	listReportPeriod = time.Minute     // between two reports
 )
 
-// awaitFirstList waits until the pods of the runtime have been listed completely for the first time and the name of the runtime
-// is read. If the list exceeds the message size limit of the runtime, it does not wait for the list: pods are then read one by
-// one. It returns false if ctx ends first.
+// awaitFirstList waits until the pods of the runtime have been listed for the first time and the name of the runtime is
+// read. If the list exceeds the message size limit of the runtime, it does not wait for the list, because pods are then read
+// one by one. It returns false if ctx ends first.
 func (r *Reconciler) awaitFirstList(ctx context.Context) bool {
 	var missing reportThrottle
 	for {
@@ -46,8 +46,8 @@ func (r *Reconciler) awaitFirstList(ctx context.Context) bool {
 	}
 }
 
-// checkFirstList returns nil if the observer has listed the runtime's pods. It also returns nil if the list exceeds the message
-// size limit, because pods are then read one by one.
+// checkFirstList returns nil if the pods of the runtime have been listed. It also returns nil if the list exceeds the
+// message size limit of the runtime, because pods are then read one by one. Otherwise it returns the error of the listing.
 func (r *Reconciler) checkFirstList(ctx context.Context) error {
 	short, cancel := context.WithTimeout(ctx, listRetryPeriod)
 	defer cancel()
@@ -62,8 +62,8 @@ func (r *Reconciler) checkFirstList(ctx context.Context) error {
 	return err
 }
 
-// loadRecordedPods reads which pods have a record, a JSON file per pod below Dirs.Pods, and stores their UIDs and names in
-// r.recordedPods. If the runtime does not list such a pod, only its directory remains, which must be removed.
+// loadRecordedPods stores in r.recordedPods the identity of each pod that has a record, a JSON file below Dirs.Pods. If the
+// runtime does not have such a pod, only its directory remains, which must be removed.
 func (r *Reconciler) loadRecordedPods() {
 	if r.opts.Dirs.Pods == "" {
 		return
@@ -82,9 +82,9 @@ func (r *Reconciler) loadRecordedPods() {
 	}
 }
 
-// reportListError reports err, the error of the last attempt to list the runtime's pods. An error because of the size of the list
-// is reported at once. Any other error is reported only if it persists for listReportPeriod, because the observer logs short
-// failures itself. A nil err means that the attempt succeeded.
+// reportListError reports the error of the last attempt to list the pods of the runtime; nil means that it succeeded. If the
+// list is too large, the error is reported at once. Any other error is reported only if it persists for listReportPeriod,
+// because the [Observer] itself logs short failures.
 func (r *Reconciler) reportListError(err error) {
 	after := listReportPeriod
 	if errors.Is(err, cri.ErrTooLarge) {
@@ -102,7 +102,7 @@ func (r *Reconciler) reportListError(err error) {
 	}
 }
 
-// reportRuntimeError logs err, which concerns the runtime and not a single pod, and passes it to Hooks.Error.
+// reportRuntimeError logs an error of the runtime that concerns no particular pod, and passes it to Hooks.Error.
 func (r *Reconciler) reportRuntimeError(err error) {
 	r.opts.Logger.Error("runtime", "error", err)
 	if hook := r.opts.Hooks.Error; hook != nil {
@@ -113,8 +113,8 @@ func (r *Reconciler) reportRuntimeError(err error) {
 // reportThrottle limits the reports of a persistent error. The zero value has seen no error.
 type reportThrottle struct{ next time.Time }
 
-// allowReport reports whether an error that persists at time now must be reported. It returns true once delay has passed since
-// the first call, and then once every listReportPeriod.
+// allowReport reports whether a persistent error must be reported now. It returns true once delay has passed since the first
+// call, and then once per listReportPeriod.
 func (c *reportThrottle) allowReport(now time.Time, delay time.Duration) bool {
 	if c.next.IsZero() {
 		c.next = now.Add(delay)

@@ -5,9 +5,9 @@ package lifecycle
 
 import "github.com/seed81659283/nodeagent/lifecycle/podstatus"
 
-// ImagesInUse returns the names of the images that the containers and image volumes of unfinished pods use. Pods that have not
-// started, and temporarily evicted pods, are included. Image garbage collection must not remove these images. A name may occur
-// twice.
+// ImagesInUse returns the images of all containers and image volumes of pods that have not terminated. Image garbage
+// collection must not remove these images. Pods that have not started yet and temporarily evicted pods are included. A name
+// may occur twice.
 func (r *Reconciler) ImagesInUse() (names []string) {
 	pods, _ := r.Active()
 	for _, p := range r.Pods() {

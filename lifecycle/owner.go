@@ -15,8 +15,8 @@ import (
 // pod only if the label has the agent's own value, so that several agents can share a runtime.
 const LabelOwner = ownership.Label
 
-// claimOwner determines the value of [LabelOwner], the label that this agent sets on its containers. If Dirs.Pods is set, it also
-// locks that directory, so that no other agent can use it until release is called.
+// claimOwner sets r.owner, the value of [LabelOwner] with which this agent labels its containers. If Dirs.Pods is set,
+// claimOwner also locks that directory, so that no other agent uses it before release is called.
 func (r *Reconciler) claimOwner() (release func() error, err error) {
 	owner, release := r.opts.Owner, func() error { return nil }
 	if r.opts.Dirs.Pods != "" {
@@ -33,9 +33,9 @@ func (r *Reconciler) claimOwner() (release func() error, err error) {
 	return release, err
 }
 
-// filterOwned returns the sandboxes and containers in observed that this worker may change. Usually these are all of them. If
-// another agent also runs a pod with this UID, filterOwned returns an error while a source lists the pod. Once no source lists it
-// (deleted), the result has only the containers with this agent's LabelOwner, which are torn down.
+// filterOwned returns the observed sandboxes and containers that this worker may change. If none has the [LabelOwner] of
+// another agent, these are all. Otherwise filterOwned returns an error while a source lists the pod. For a deleted pod,
+// which no source lists, it then returns only the containers of this agent, which are torn down.
 func (w *worker) filterOwned(observed cri.Pod, deleted bool) (cri.Pod, error) {
 	owner, foreign := w.r.owner.ForeignMark(&observed)
 	w.exec.Cleaner.SetShared(foreign)

@@ -22,8 +22,8 @@ type Probes interface {
 	Result(key probe.Key) (value probe.Value, ok bool)
 }
 
-// syncProbes passes the pod and its published status to Options.Probes, which starts and stops probes. If deleted is set, no
-// source lists the pod: it is then passed with a deletion timestamp, so that only its readiness probes continue.
+// syncProbes passes the pod and its published status to Options.Probes, which starts and stops probes. A deleted pod, which
+// no source lists, is passed with a deletion timestamp, so that only its readiness probes continue.
 func (w *worker) syncProbes(pod *corev1.Pod, status *corev1.PodStatus, deleted bool) {
 	if w.r.opts.Probes == nil {
 		return

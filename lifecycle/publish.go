@@ -45,8 +45,8 @@ func (p *publication) podIPs() []corev1.PodIP {
 	return p.status.PodIPs
 }
 
-// statusInput returns the input from which the status of the pod is computed: a plan.State without the fields that only affect
-// actions. deleted says that the pod is being torn down.
+// statusInput returns the input from which the status of the pod is computed. It is a plan.State without the fields that
+// only affect actions. deleted is true if the pod is being torn down.
 func (w *worker) statusInput(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) plan.State {
 	if pod == nil {
 		return plan.State{Observed: observed, Now: time.Now(), Deleted: deleted}
@@ -61,8 +61,8 @@ func (w *worker) statusInput(ctx context.Context, pod *corev1.Pod, observed cri.
 	}
 }
 
-// previousStatus returns the last published status of the pod: the status that this agent process has published, otherwise the
-// status in the record on disk, otherwise the status in the pod object.
+// previousStatus returns the last published status of the pod. It prefers the status that this agent process has published,
+// then the status in the record on disk, then the status in the pod object.
 func (w *worker) previousStatus(pod *corev1.Pod) *corev1.PodStatus {
 	if w.published.status != nil {
 		return w.published.status
@@ -75,8 +75,8 @@ func (w *worker) previousStatus(pod *corev1.Pod) *corev1.PodStatus {
 	return &pod.Status
 }
 
-// publishObserved computes the status of the pod from the containers in observed, and publishes it. deleted says that no source
-// lists the pod. It does nothing if pod is nil, because an orphaned pod has no status.
+// publishObserved computes the status of the pod from its observed containers, and publishes it. deleted is true if no
+// source lists the pod. If pod is nil, nothing is published, because an orphaned pod has no status.
 func (w *worker) publishObserved(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	if pod == nil {
 		return
@@ -89,9 +89,9 @@ func (w *worker) publishObserved(ctx context.Context, pod *corev1.Pod, observed 
 	w.publishStatus(pod, observed, &st, deleted)
 }
 
-// publishStatus passes st, the computed status of the pod, to the probes, to the record on disk and to Hooks.StatusChanged, if it
-// has changed. The record and the hook get a terminal phase only once no container of the pod runs. If deleted is set, because no
-// source lists the pod, the record is not written.
+// publishStatus publishes the computed status st of the pod if it has changed: to the probes, to the record on disk and to
+// Hooks.StatusChanged. The record and the hook get a terminal phase only once no container of the pod runs. The record of a
+// deleted pod, which no source lists, is not written.
 func (w *worker) publishStatus(pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus, deleted bool) {
 	if pod == nil {
 		return
@@ -124,7 +124,8 @@ func (w *worker) publishStatus(pod *corev1.Pod, observed cri.Pod, st *corev1.Pod
 	w.reporter.RecordStatusEvents(previous, st)
 }
 
-// republishStatus reads the containers of the pod, and publishes the status that they have now. It starts and stops no container.
+// republishStatus reads the current state of the pod's containers, and publishes the resulting status. It does not start or
+// stop containers.
 func (w *worker) republishStatus(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
@@ -136,8 +137,8 @@ func (w *worker) republishStatus(ctx context.Context) {
 	w.publishObserved(ctx, pod, observed, deleted)
 }
 
-// readTerminationMessages returns the termination message of each exited container in observed, by container ID. It reads each
-// message once, and keeps it until the runtime removes the container.
+// readTerminationMessages returns the termination messages of all exited containers of the pod, by container ID. It reads
+// each message once, and caches it until the runtime removes the container.
 func (w *worker) readTerminationMessages(ctx context.Context, observed cri.Pod) map[string]string {
 	p := &w.published
 	if p.messages == nil {
@@ -157,8 +158,8 @@ func (w *worker) readTerminationMessages(ctx context.Context, observed cri.Pod) 
 	return p.messages
 }
 
-// pendingPostStarts returns the IDs of the running containers whose postStart hook has not completed. It first deletes the IDs of
-// exited and removed containers from the record of the pod on disk.
+// pendingPostStarts returns the IDs of the running containers whose postStart hook has not completed. It also deletes the
+// IDs of exited and removed containers from the pod's record on disk.
 func (w *worker) pendingPostStarts(observed cri.Pod) []string {
 	ids := w.record.Get().PostStartPending
 	gone := func(id string) bool {
@@ -173,7 +174,7 @@ func (w *worker) pendingPostStarts(observed cri.Pod) []string {
 	return ids
 }
 
-// probeResults returns a function that reads the results of the pod's probes, or nil if Options.Probes is nil.
+// probeResults returns the function that reads the probe results of pods, or nil if Options.Probes is nil.
 func (w *worker) probeResults() podprobe.Results {
 	if w.r.opts.Probes == nil {
 		return nil

@@ -79,9 +79,10 @@ type Reconciler struct {
 	recordsLoaded bool              // used by Run alone: recordedPods was loaded after the first complete list
 }
 
-// New returns a Reconciler that runs pods in the runtime rt, whose containers observer reports. It starts no goroutine; call
-// [Reconciler.Run]. New registers for change notifications of the observer, Options.Probes and Options.Volumes, if they implement
-// [Notifier]. It returns an error if an argument or a required option is nil, or the error of [Options.Validate].
+// New returns a Reconciler that runs pods in the runtime rt. The observer reports the pods of that runtime. New starts no
+// goroutine; call [Reconciler.Run] next. It registers for the changes that the observer, Options.Probes and Options.Volumes
+// report, if they implement [Notifier]. It returns an error if an argument or a required option is nil, or the error of
+// [Options.Validate].
 func New(rt cri.Runtime, observer Observer, opts Options) (*Reconciler, error) {
 	if err := required.Args("lifecycle.New", required.Arg{Name: "rt", Value: rt, Hint: "a *remote.Client"}, required.Arg{Name: "observer", Value: observer, Hint: "a *pleg.Generator"}); err != nil {
 		return nil, err
@@ -140,14 +141,15 @@ func New(rt cri.Runtime, observer Observer, opts Options) (*Reconciler, error) {
 	return r, nil
 }
 
-// Changed makes the Reconciler sync the pods with the given UIDs, because their containers or probe results have changed. It does
-// not block. A program must call it only if its [Observer] or [Probes] do not implement [Notifier].
+// Changed makes the Reconciler sync the pods with the given UIDs, because their containers or probe results have changed. A
+// program calls it only if its [Observer] or [Probes] do not implement [Notifier]. Changed does not block.
 func (r *Reconciler) Changed(uids ...string) {
 	r.changedCalled.Store(true)
 	r.wakeWorkers(uids...)
 }
 
-// wakeWorkers makes the worker of each of the pods sync. If a pod has no worker, it wakes Run, which starts one if needed.
+// wakeWorkers makes the workers of the pods with these UIDs sync. For a pod without a worker it wakes Run, which starts a
+// worker if one is needed.
 func (r *Reconciler) wakeWorkers(uids ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,9 +162,9 @@ func (r *Reconciler) wakeWorkers(uids ...string) {
 	}
 }
 
-// Drain terminates all pods, and returns when they are removed or ctx ends. After this call the Reconciler ignores the pods of
-// all sources. Drain needs a complete list of the runtime's pods, and its error says so if there is none. It returns an error if
-// Run has returned, or is not called within a second.
+// Drain terminates all pods, and returns when they are removed or ctx ends. From then on the Reconciler ignores the pods of
+// all sources. If the pods of the runtime cannot be listed, Drain does not succeed, and its error says so. Drain also
+// returns an error if Run has returned, or is not called within a second.
 func (r *Reconciler) Drain(ctx context.Context) error {
 	if err := r.awaitRun(ctx); err != nil {
 		return fmt.Errorf("drain: %w", err)
@@ -184,8 +186,7 @@ func (r *Reconciler) Drain(ctx context.Context) error {
 	}
 }
 
-// awaitRun waits until another goroutine has called Run. It returns an error if that does not happen within a second, or if ctx
-// ends first.
+// awaitRun waits until Run has been called. It returns an error if this takes longer than a second, or if ctx ends first.
 func (r *Reconciler) awaitRun(ctx context.Context) error {
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()
@@ -199,9 +200,9 @@ func (r *Reconciler) awaitRun(ctx context.Context) error {
 	}
 }
 
-// Run manages the pods until ctx ends. It then stops its goroutines, leaves all containers running, and returns nil. It returns
-// an error at once if another agent has locked Dirs.Pods, if the owner file in that directory cannot be read, or if Run was
-// called before.
+// Run manages the pods until ctx ends. It then stops its goroutines, leaves all containers running, and returns nil. It
+// returns an error at once if another agent has locked Dirs.Pods, if the owner file in that directory cannot be read, or if
+// Run was called before.
 func (r *Reconciler) Run(ctx context.Context) (err error) {
 	if err := r.guard.Begin(); err != nil {
 		return fmt.Errorf("lifecycle.Reconciler: %w", err)

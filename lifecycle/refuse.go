@@ -60,9 +60,9 @@ func (e *podCheckError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *podCheckError) Unwrap() error { return e.err }
 
-// newRejection returns the reason and message with which a pod must fail because its checks returned errs. invalid is true for an
-// invalid pod, and false for a pod with an unsupported feature. The result is nil if the name, namespace or UID is invalid,
-// because no status can be reported for such a pod.
+// newRejection returns the reason and message with which a refused pod fails. errs are the errors of its checks; invalid is
+// false if the pod is valid and only uses an unsupported feature. The result is nil if the name, namespace or UID is
+// invalid, because no status can be reported for such a pod.
 func (r *Reconciler) newRejection(pod *corev1.Pod, errs field.ErrorList, invalid bool) *podstatus.Rejection {
 	if slices.ContainsFunc(errs, func(e *field.Error) bool {
 		return slices.Contains([]string{"metadata.uid", "metadata.name", "metadata.namespace"}, e.Field)
@@ -83,11 +83,11 @@ func (r *Reconciler) newRejection(pod *corev1.Pod, errs field.ErrorList, invalid
 	return &podstatus.Rejection{Reason: reasonFeature, Message: truncateMessage("Pod requires node features that are not available: " + message)}
 }
 
-// appArmorMessage returns the rejection message for a pod with an AppArmor profile. err is the reason why the host cannot enforce
-// AppArmor. Source: pkg/kubelet/lifecycle/handlers.go.
+// appArmorMessage returns the rejection message for a pod with an AppArmor profile that the host cannot enforce because of
+// err. Source: pkg/kubelet/lifecycle/handlers.go.
 func appArmorMessage(err error) string { return fmt.Sprintf("Cannot enforce AppArmor: %v", err) }
 
-// truncateMessage cuts message to maxRejectionMessage bytes. A message that was cut ends with "...".
+// truncateMessage cuts a message to maxRejectionMessage bytes, including "..." at its end.
 func truncateMessage(message string) string {
 	if len(message) <= maxRejectionMessage {
 		return message
@@ -95,8 +95,8 @@ func truncateMessage(message string) string {
 	return strings.ToValidUTF8(message[:maxRejectionMessage-len("...")], "") + "..."
 }
 
-// rejectionFor returns the rejection with which a refused pod must fail. It returns nil if the pod must not fail for it: the pod
-// is deleted or has terminated, or the refusal is not the result of a check of the pod.
+// rejectionFor returns the rejection with which a refused pod fails. It returns nil for a deleted or terminated pod, and for
+// a pod that was not refused by a check of its spec.
 func rejectionFor(refusal podset.Refusal) *podstatus.Rejection {
 	unfit, ok := errors.AsType[*podCheckError](refusal.Err)
 	if !ok || refusal.Pod.DeletionTimestamp != nil || podstatus.IsTerminal(refusal.Pod.Status.Phase) {
@@ -105,8 +105,8 @@ func rejectionFor(refusal podset.Refusal) *podstatus.Rejection {
 	return unfit.rejection
 }
 
-// retainRefusedPods replaces each pod in next by the equal refused pod in previous, if there is one, so that the pointers of
-// unchanged pods remain. Each other pod in next is replaced by a copy, unless shared is true.
+// retainRefusedPods keeps the pointers of unchanged refused pods: it replaces each refused pod in next by the equal pod in
+// previous, if there is one. A refused pod without an equal is replaced by a copy, unless shared is true.
 func retainRefusedPods(previous, next *podset.Accepted, shared bool) {
 	for i := range next.Refused {
 		r := &next.Refused[i]
@@ -120,9 +120,9 @@ func retainRefusedPods(previous, next *podset.Accepted, shared bool) {
 	}
 }
 
-// reportRefusals calls Hooks.PodRefused for each refused pod of the named source, and returns the errors. If the previous call
-// for this source has reported a pod with an equal error, the pod is omitted. At most one call per source runs at a time. The
-// caller does not hold Reconciler.mu.
+// reportRefusals calls Hooks.PodRefused for each refused pod of the named source, and returns the errors. It omits a pod
+// whose equal error the previous call for this source has reported. At most one call per source runs at a time. The caller
+// does not hold Reconciler.mu.
 func (r *Reconciler) reportRefusals(name string, state *sourceState, refusals []podset.Refusal) (errs []error) {
 	reported := make(map[[sha256.Size]byte]bool, len(refusals))
 	for _, refusal := range refusals {
@@ -153,9 +153,9 @@ func (r *Reconciler) reportRefusals(name string, state *sourceState, refusals []
 	return errs
 }
 
-// startRejections calls add for each refused pod that must be reported as failed. These are the refused pods that do not exist in
-// the runtime and have no worker; any other refused pod continues to run. If listComplete is false, observed may lack pods of the
-// runtime, and startRejections does nothing. The caller holds Reconciler.mu.
+// startRejections calls add for each refused pod that must be reported as failed. It skips a refused pod that exists in the
+// runtime or has a worker, because this pod continues to run. It does nothing while the list of observed pods is incomplete.
+// The caller holds Reconciler.mu.
 func (r *Reconciler) startRejections(observed []cri.Pod, listComplete bool, add func(podset.RefusedPod, *podstatus.Rejection)) {
 	for _, refused := range r.desiredPods().RefusedPods() {
 		uid, rejection := string(refused.Pod.UID), rejectionFor(refused.Refusal)

@@ -10,16 +10,16 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// shouldRestartInPlace reports whether this worker restarts the deleted pod after it has stopped it, with its mirror pod and
-// restart counts. It does so only with a static pod that has no terminal phase and that its source lists again unchanged, for
-// example because its manifest was removed and rewritten. Source: restartRequested in pkg/kubelet/pod_workers.go,
+// shouldRestartInPlace reports whether the worker keeps the deleted pod, with its mirror pod and restart counts, and
+// restarts it after it has stopped. This is true only for a static pod that its source lists again unchanged, for example
+// because its manifest was removed and rewritten. Source: restartRequested in pkg/kubelet/pod_workers.go,
 // filterOutInactivePods in pkg/kubelet/kubelet_pods.go.
 func (w *worker) shouldRestartInPlace(pod *corev1.Pod) bool {
 	return pod != nil && qos.IsStatic(pod) && pod.DeletionTimestamp == nil && w.mailbox.IsRelisted() && !w.progress.sourceChanged
 }
 
-// restartInPlace cancels the deletion of a pod that its source lists again, so that the worker starts it again. The caller has
-// stopped the containers and released volumes and cgroup. It returns false if the source no longer lists the pod.
+// restartInPlace cancels the deletion of a pod that its source lists again, so that the worker restarts the pod. The caller
+// has stopped the containers and released volumes and cgroup. It returns false if the source no longer lists the pod.
 func (w *worker) restartInPlace() bool {
 	if !w.mailbox.RevokeDeletion() {
 		return false

@@ -17,14 +17,14 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// publishAfterError publishes the status of the pod after a sync has failed with err, and returns the delay before the next sync.
-// deleted says that no source lists the pod. The delay ends no later than due, unless due is zero. The delay is zero if the spec
-// of the pod has changed during the sync.
+// publishAfterError publishes the status of the pod after a sync has failed with err, and returns the delay before the next
+// sync. The next sync is not later than due, unless due is zero. If the spec of the pod has changed during the sync, the
+// delay is zero. deleted is true if no source lists the pod.
 func (w *worker) publishAfterError(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool, due time.Time, err error) time.Duration {
 	newest, unread := w.readAfterActions(ctx)
 	if unread == nil {
 		observed = newest // the observation of the plan may be older than the last published status
-	} // the observation of the plan may be older than the last published status
+	}
 	w.decideResize(pod, observed, deleted)
 	w.published.starting = false   // no start is in progress
 	if unread == nil || !deleted { // an older observation may have running containers that were published as terminated
@@ -38,7 +38,7 @@ func (w *worker) publishAfterError(ctx context.Context, pod *corev1.Pod, observe
 }
 
 // readAfterActions returns the last observation of the pod. If the failed sync was replacing containers, it waits for an
-// observation that is newer than the actions: an older observation may lack the new container.
+// observation that is newer than its actions, because an older observation may lack the new container.
 func (w *worker) readAfterActions(ctx context.Context) (cri.Pod, error) {
 	if len(w.published.replaced) == 0 {
 		return w.readPod(ctx, time.Time{})
@@ -50,8 +50,8 @@ func (w *worker) readAfterActions(ctx context.Context) (cri.Pod, error) {
 	return newest, err
 }
 
-// recordFailure records and reports the error of a failed sync, and returns the back-off before the next sync. The back-off ends
-// no later than due, unless due is zero.
+// recordFailure records and reports the error of a failed sync, and returns the back-off before the next sync. The next sync
+// is not later than due, unless due is zero.
 func (w *worker) recordFailure(ctx context.Context, err error, due time.Time) time.Duration {
 	if ctx.Err() != nil {
 		return 0
@@ -69,7 +69,7 @@ func (w *worker) recordFailure(ctx context.Context, err error, due time.Time) ti
 	return wait
 }
 
-// recordSuccess records that a sync succeeded: it resets the back-off and the last error of the pod.
+// recordSuccess records that a sync has succeeded. It resets the back-off and the last error of the pod.
 func (w *worker) recordSuccess() {
 	w.progress.failures = 0
 	w.shared.setLastError(nil)
@@ -79,7 +79,7 @@ func (w *worker) recordSuccess() {
 const maxImmediateTeardowns = 5
 
 // teardownDelay returns the delay before the worker checks again whether the runtime has removed the pod. It is zero for the
-// first maxImmediateTeardowns checks. After these it grows from 1 s to 10 s, because the runtime reports success but does not
+// first maxImmediateTeardowns checks. It then grows from 1 s to 10 s, because the runtime reports success but does not
 // remove the pod.
 func (w *worker) teardownDelay() time.Duration {
 	if w.progress.teardowns <= maxImmediateTeardowns {
@@ -94,9 +94,9 @@ const (
 	retryMax   = 10 * time.Second
 )
 
-// retryDelay returns the back-off after the given number of consecutive failures: 1 s, doubled per failure up to 10 s. random,
-// from 0 to 1, adds up to half of this back-off. If unavailable is set, the runtime does not respond; the back-off stays at 1 s,
-// because the pod is not the cause.
+// retryDelay returns the back-off after this number of consecutive failures: 1 s, doubled per failure up to 10 s. random,
+// from 0 to 1, adds up to half of it. If the runtime is unavailable, the back-off stays at 1 s, because the pod is not the
+// cause.
 func retryDelay(failures int, unavailable bool, random float64) time.Duration {
 	if unavailable {
 		failures = 1
@@ -105,8 +105,8 @@ func retryDelay(failures int, unavailable bool, random float64) time.Duration {
 	return backoff.Jitter(wait, 1, 1.5, random)
 }
 
-// nextSyncDelay returns the delay from now to the next sync, after a sync that succeeded. The delay is the resync period plus a
-// random part of at most half the period. It ends no later than wake, unless wake is zero.
+// nextSyncDelay returns the delay before the next sync, after a sync that has succeeded. The delay is the resync period plus
+// a random part of at most half the period. The next sync is not later than wake, unless wake is zero.
 func (w *worker) nextSyncDelay(wake, now time.Time) time.Duration {
 	d := w.r.opts.Pacing.Resync + time.Duration(w.r.opts.Pacing.Rand()*float64(w.r.opts.Pacing.Resync)/2)
 	if !wake.IsZero() {
@@ -115,8 +115,8 @@ func (w *worker) nextSyncDelay(wake, now time.Time) time.Duration {
 	return d
 }
 
-// earliestRetry returns the earliest time at which a retry can succeed after err, according to the [podstatus.StartError] values
-// that err wraps. It returns zero if a retry can succeed at once.
+// earliestRetry returns the earliest time at which a retry can succeed after err. It reads the time from each
+// [podstatus.StartError] that err wraps. It returns zero if a retry can succeed at once.
 func earliestRetry(err error) time.Time {
 	switch x := err.(type) { // each wrapped error is examined
 	case *podstatus.StartError:

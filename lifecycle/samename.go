@@ -21,8 +21,8 @@ import (
 // blockedReportDelay is how long a pod waits for another pod of its name until it reports the last error of that pod as well.
 const blockedReportDelay = 5 * time.Second
 
-// awaitSameNamePods waits until all earlier pods with the namespace and name of this pod are removed, or until this pod need not
-// wait any more, for example because it was deleted. During the wait it publishes that the pod waits. It returns false only if
+// awaitSameNamePods waits until all earlier pods with the namespace and name of this pod are removed. It publishes that the
+// pod waits. It also ends when the pod need not wait any more, for example because it was deleted. It returns false only if
 // ctx ends first.
 func (w *worker) awaitSameNamePods(ctx context.Context) bool {
 	if w.blockingWorker() == nil {
@@ -49,8 +49,8 @@ func (w *worker) awaitSameNamePods(ctx context.Context) bool {
 	return ctx.Err() == nil // at the end of ctx the workers of the other pods stop, too
 }
 
-// blockingWorker returns the worker of an earlier pod with this namespace and name that must be removed before this pod can
-// start, or nil. A deleted, evicted or terminated pod need not wait, so the result is nil.
+// blockingWorker returns the worker of an earlier pod with the same namespace and name, which must be removed before this
+// pod can start. It returns nil if there is none, or if this pod is deleted, evicted or terminated and need not wait.
 func (w *worker) blockingWorker() *worker {
 	last := w.record.Get().Status
 	pod, deleted := w.mailbox.Desired()
@@ -60,8 +60,8 @@ func (w *worker) blockingWorker() *worker {
 	return w.earlierSameNameWorker()
 }
 
-// earlierSameNameWorker returns the worker of an earlier pod with this namespace and name that is not removed yet, or nil. The
-// oldest pod comes first.
+// earlierSameNameWorker returns the worker of the oldest earlier pod with the same namespace and name that is not removed
+// yet, or nil.
 func (w *worker) earlierSameNameWorker() *worker { return w.earlierPods.firstRemaining() }
 
 // predecessors holds the workers of earlier pods with one namespace and name, the earliest first.
@@ -84,7 +84,7 @@ func (p *predecessors) firstRemaining() *worker {
 	return nil
 }
 
-// removeWorker deletes predecessor from the list of workers, or all workers if predecessor is nil.
+// removeWorker deletes the worker predecessor from the list. If predecessor is nil, it deletes all workers.
 func (p *predecessors) removeWorker(predecessor *worker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,8 +95,8 @@ func (p *predecessors) removeWorker(predecessor *worker) {
 	p.workers = slices.DeleteFunc(p.workers, func(w *worker) bool { return w == predecessor })
 }
 
-// reportBlocked publishes a status with the message that the pod waits for the pod of blocker. If withError is set and blocker
-// has an error, it also records a warning event and reports that error.
+// reportBlocked publishes a status whose message is that the pod waits for the pod of the worker blocker. If withError is
+// set and the other pod has an error, reportBlocked also records a warning event and reports this error.
 func (w *worker) reportBlocked(ctx context.Context, blocker *worker, withError bool) {
 	err := fmt.Errorf("wait until pod %s/%s with UID %s, which has the same name, has terminated", blocker.id.Namespace, blocker.id.Name, blocker.id.UID)
 	lastErr := w.r.lastErrorOf(blocker)
@@ -111,8 +111,8 @@ func (w *worker) reportBlocked(ctx context.Context, blocker *worker, withError b
 	w.reporter.ReportSyncError(err, retryMax)
 }
 
-// publishBlockedStatus publishes a status in which the containers of the pod wait, with the text of cause as message. It does
-// nothing if the pod cannot be read within a second.
+// publishBlockedStatus publishes a status in which the containers of the pod wait. The message of their waiting reason is
+// the text of cause. If the pod cannot be read within a second, nothing is published.
 func (w *worker) publishBlockedStatus(ctx context.Context, cause error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -130,8 +130,8 @@ func (w *worker) publishBlockedStatus(ctx context.Context, cause error) {
 	w.publishObserved(ctx, pod, observed, false)
 }
 
-// setWaitingReasons sets the waiting reason, with the text of cause as message, of each container in the list that has no
-// instance in observed.
+// setWaitingReasons sets the waiting reason of each listed container that has no observed instance. Its message is the text
+// of cause.
 func (w *worker) setWaitingReasons(containers []corev1.Container, observed cri.Pod, reason string, cause error) {
 	for i := range containers {
 		if name := containers[i].Name; observed.NewestContainer(name) == nil {
@@ -140,8 +140,8 @@ func (w *worker) setWaitingReasons(containers []corev1.Container, observed cri.P
 	}
 }
 
-// lastErrorOf returns the error that keeps the pod of podWorker from making progress, or nil. It is the error of observing the
-// pod in the runtime, otherwise the error of the pod's last sync.
+// lastErrorOf returns the error because of which the worker's pod makes no progress, or nil. It prefers the error of
+// observing the pod in the runtime to the error of the pod's last sync.
 func (r *Reconciler) lastErrorOf(podWorker *worker) error {
 	if observer, ok := r.observer.(interface{ PodHealthy(uid string) error }); ok {
 		if err := observer.PodHealthy(podWorker.id.UID); err != nil {

@@ -43,15 +43,16 @@ type sourceState struct {
 // Set replaces the pods of one source. It copies the pods unless set.Shared is true, and returns before they are started or
 // terminated. If calls for one source are concurrent, the latest wins. Unchanged pods cost only a comparison.
 //
-// Set refuses a pod that is invalid or needs an unsupported feature, with an error that names the field. If the runtime has no
-// container or sandbox of the pod, the pod fails with the kubelet's reason, so that its controller can replace it. Otherwise it
-// continues unchanged. A change that cannot be applied to a running pod is refused with a [*podapi.ImmutableError].
+// Set refuses a pod that is invalid or needs an unsupported feature, with an error that names the field. If the runtime has
+// no container or sandbox of the pod, the pod fails with the kubelet's reason, so that its controller can replace it.
+// Otherwise it continues unchanged. A change that cannot be applied to a running pod is refused with a
+// [*podapi.ImmutableError].
 //
-// If two pods in a set have the same name or UID, the first is used. If two sources list the same UID, the first source keeps it
-// until it no longer lists the pod. That pod is torn down before the pod of the second source starts. The error has a
-// [RefusedError] for each refused pod. Later calls omit it as long as the pod and the cause are unchanged.
+// If two pods in a set have the same name or UID, the first is used. If two sources list the same UID, the first source
+// keeps it until it no longer lists the pod. That pod is torn down before the pod of the second source starts. The error has
+// a [RefusedError] for each refused pod. Later calls omit this error as long as the pod and the cause are unchanged.
 //
-// Set returns an error for an empty source name, for a source that Options.Sources does not name, and after Run has returned.
+// Set returns an error for an empty source name, for a source that is not in Options.Sources, and after Run has returned.
 func (r *Reconciler) Set(set PodSet) error {
 	src, call, err := r.beginSet(set.Source)
 	if err != nil {
@@ -79,8 +80,8 @@ func (r *Reconciler) Set(set PodSet) error {
 	return errors.Join(r.reportRefusals(set.Source, src, refusals)...)
 }
 
-// beginSet checks whether the source with this name may call Set. state is the state of the source, which is created at its first
-// call. call is the number of this Set call, counted over all sources.
+// beginSet returns the state of the source with this name, which it creates at the first call. call is the number of this
+// Set call, counted over all sources. The error says why the source must not call Set.
 func (r *Reconciler) beginSet(name string) (state *sourceState, call uint64, err error) {
 	if name == "" {
 		return nil, 0, errors.New("set of a source without a name: field Source must not be empty")
@@ -110,8 +111,8 @@ func (r *Reconciler) beginSet(name string) (state *sourceState, call uint64, err
 	return src, r.setCalls, nil
 }
 
-// isSameSet reports whether set has the same pods as previous, the set that its source passed last. It returns false if a pod in
-// previous was refused, so that the pod is checked again.
+// isSameSet reports whether the set has the same pods as the previous set of its source. It returns false if a pod of the
+// previous set was refused, so that this pod is checked again.
 func isSameSet(previous *podset.Accepted, set *PodSet) bool {
 	if previous.Incomplete != set.Incomplete || len(previous.Refused) > 0 || len(previous.Pods) != len(set.Pods) {
 		return false
@@ -124,9 +125,9 @@ func isSameSet(previous *podset.Accepted, set *PodSet) bool {
 	return true
 }
 
-// acceptPod checks a pod that a source lists, and returns the version of it to run. old is the version that runs so far, or nil
-// for a new pod. If pod is refused, acceptPod returns an error, and old with the deletion timestamp of pod, so that a deletion
-// takes effect. If shared is false, it returns an accepted pod as a copy.
+// acceptPod checks a pod that a source lists, and returns the version of it to run. old is the version that runs now; nil
+// means that the pod is new. If the pod is refused, acceptPod returns an error, and old with the pod's deletion timestamp,
+// so that a deletion takes effect. An accepted pod is returned as a copy, unless shared is true.
 func (r *Reconciler) acceptPod(old, pod *corev1.Pod, shared bool) (*corev1.Pod, error) {
 	valid := old != nil && podapi.Equal(&old.ObjectMeta, &pod.ObjectMeta) && podapi.Equal(&old.Spec, &pod.Spec)
 	if old == pod || valid && podapi.Equal(&old.Status, &pod.Status) {
@@ -156,9 +157,9 @@ func (r *Reconciler) acceptPod(old, pod *corev1.Pod, shared bool) (*corev1.Pod, 
 	return pod, nil
 }
 
-// withDeletion returns old itself if pod is not deleted, or if old is deleted with an equal timestamp and grace period. Otherwise
-// it returns a copy of old with the deletion timestamp and grace period of pod. A deletion is thereby applied even if the changed
-// spec is refused.
+// withDeletion returns a copy of old with the deletion timestamp and grace period of pod. A deletion is thereby applied even
+// if the changed spec of the pod is refused. If pod is not deleted, or old already has its timestamp and grace period,
+// withDeletion returns old itself.
 func withDeletion(old, pod *corev1.Pod) *corev1.Pod {
 	if old == nil || pod.DeletionTimestamp == nil || old.DeletionTimestamp.Equal(pod.DeletionTimestamp) &&
 		podapi.Equal(&old.DeletionGracePeriodSeconds, &pod.DeletionGracePeriodSeconds) {
@@ -169,8 +170,8 @@ func withDeletion(old, pod *corev1.Pod) *corev1.Pod {
 	return old
 }
 
-// commitSet stores the pods of a source, and updates the workers. It returns a refusal for each pod whose UID another source
-// already lists.
+// commitSet stores the accepted pods of a source, and updates the workers. It returns a refusal for each pod whose UID
+// another source already lists.
 func (r *Reconciler) commitSet(accepted podset.Accepted) (refusals []podset.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,7 +182,8 @@ func (r *Reconciler) commitSet(accepted podset.Accepted) (refusals []podset.Refu
 	return refusals
 }
 
-// desiredPods returns the pods of all sources, merged, or no pods after Drain was called. The caller holds Reconciler.mu.
+// desiredPods returns the merged pods of all sources. After Drain was called, it returns no pods. The caller holds
+// Reconciler.mu.
 func (r *Reconciler) desiredPods() *podset.Merge {
 	if r.draining {
 		return podset.EmptyMerge()

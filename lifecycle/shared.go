@@ -30,7 +30,7 @@ func (s *sharedState) publishedStatus() *corev1.PodStatus {
 	return s.published
 }
 
-// setStatus stores status, which is about to be published, for readers in other goroutines.
+// setStatus stores the status that is about to be published, so that other goroutines can read it.
 func (s *sharedState) setStatus(status *corev1.PodStatus) {
 	s.mu.Lock()
 	s.published = status
@@ -38,7 +38,7 @@ func (s *sharedState) setStatus(status *corev1.PodStatus) {
 	s.activeChanged()
 }
 
-// isTerminal reports whether a status with phase Succeeded or Failed was published: the pod never starts again.
+// isTerminal reports whether a status with phase Succeeded or Failed was published. The pod then never starts again.
 func (s *sharedState) isTerminal() bool {
 	st := s.publishedStatus()
 	return st != nil && podstatus.IsTerminal(st.Phase)
@@ -59,8 +59,9 @@ func (s *sharedState) setAdmission(state admission) {
 	s.activeChanged()
 }
 
-// reservesResources reports whether the requests of the pod count against the capacity of the node. They count if the pod is
-// admitted, or if it may be because its record is not read yet, until the pod has terminated.
+// reservesResources reports whether the requests of the pod count against the capacity of the node. They count from the
+// admission of the pod until it has terminated. They also count while the pod's record is not read yet, because a previous
+// agent process may have admitted the pod.
 func (s *sharedState) reservesResources() bool {
 	return s.admissionState() != admissionPending && !s.isTerminal()
 }
@@ -73,7 +74,8 @@ func (s *sharedState) setAllocation(allocation *resize.Allocation) {
 	s.activeChanged()
 }
 
-// currentAllocation returns the resources allocated to the pod, or nil if the pod has the resources of its spec.
+// currentAllocation returns the resources allocated to the pod. It returns nil if these are the resources in the spec of the
+// pod.
 func (s *sharedState) currentAllocation() *resize.Allocation {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,17 +5,17 @@ package lifecycle
 
 import "slices"
 
-// setSource records the name of the source that lists the worker's pod, in memory and on disk. It is called before the worker's
-// goroutine starts.
+// setSource records, in memory and on disk, the name of the source that lists the worker's pod. It is called before the
+// worker's goroutine starts.
 func (w *worker) setSource(source string) {
 	w.source = source
 	w.record.SetSource(source)
 }
 
-// deletePodOfOtherSource deletes the pod if its record on disk names another source of this agent, which listed a pod of this UID
-// before the agent restarted. The running containers then belong to that source's pod: they are removed, and a new worker starts
-// this pod from scratch. If Options.Sources does not contain the recorded source, the source may have been renamed, and the pod
-// is kept.
+// deletePodOfOtherSource deletes the pod if its record on disk names another source of this agent, which listed a pod of the
+// same UID before the agent restarted. The running containers belong to that other pod: they are removed, and then a new
+// worker starts this pod from scratch. If Options.Sources does not contain the recorded source, the pod is kept, because the
+// source may have been renamed.
 func (w *worker) deletePodOfOtherSource() {
 	was := w.record.Get().Source
 	if w.source == "" || was == "" || was == w.source || !slices.Contains(w.r.opts.Sources, was) {

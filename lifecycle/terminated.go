@@ -13,10 +13,10 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// RemoveTerminatedContainers removes the containers, logs and sandboxes of all terminated and temporarily evicted pods that a
-// source still lists, for example when the disk is full. It returns when they are removed or ctx ends. After ctx has ended, the
-// removal continues, and the error names the pods that are not removed yet. Statuses and restart counts remain in Dirs.Pods,
-// which must be set.
+// RemoveTerminatedContainers removes the containers, logs and sandboxes of all terminated and temporarily evicted pods that
+// a source still lists. An agent calls it, for example, when the disk is full. It returns when they are removed or ctx ends.
+// If ctx ends, the removal continues, and the error names the remaining pods. Statuses and restart counts remain in
+// Dirs.Pods, which must be set.
 func (r *Reconciler) RemoveTerminatedContainers(ctx context.Context) error {
 	if r.opts.Dirs.Pods == "" {
 		return errors.New("remove terminated containers: Options.Dirs.Pods: required: without it statuses would be lost with the containers")
@@ -40,8 +40,8 @@ func (r *Reconciler) RemoveTerminatedContainers(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// awaitRemoval waits until done is closed, which means that the runtime has no container or sandbox of the worker's pod. It
-// returns an error if ctx ends or Run returns first.
+// awaitRemoval waits until the runtime has no container or sandbox of the worker's pod; then done is closed. It returns an
+// error if ctx ends or Run returns first.
 func (r *Reconciler) awaitRemoval(ctx context.Context, podWorker *worker, done <-chan struct{}) error {
 	var why error
 	select {
@@ -61,8 +61,8 @@ func (r *Reconciler) awaitRemoval(ctx context.Context, podWorker *worker, done <
 }
 
 // IsManaged reports whether garbage collection must keep the containers and files of the pod with this UID, because the
-// Reconciler removes them itself. It does so for each pod that a source lists or that is torn down. IsManaged returns true for
-// every UID while the list of all pods is incomplete, for example before Run.
+// Reconciler removes them itself. This is true for each pod that a source lists or that is torn down. IsManaged returns true
+// for every UID while the list of pods is incomplete, for example before Run.
 func (r *Reconciler) IsManaged(uid string) bool {
 	pods, err := r.observer.Pods()
 	r.mu.Lock()

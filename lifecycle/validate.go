@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Validate returns an error that names each field with an invalid value, such as a relative path or a negative duration. [New]
-// calls Validate.
+// Validate returns an error if a field has an invalid value, such as a relative path or a negative duration. The error names
+// all such fields. [New] calls Validate.
 func (o Options) Validate() error {
 	var errs []error
 	wrong := func(name string, value any, must string) {

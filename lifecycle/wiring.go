@@ -60,9 +60,9 @@ type ProbeChecker interface {
 	Check(pod *corev1.Pod) field.ErrorList
 }
 
-// completeSpec sets the unset fields CgroupParent and Node of Options.Spec, if Options.Cgroups provides their values. It returns
-// an error if CgroupParent remains unset although Options.Cgroups is set: without it, the containers of a pod would run outside
-// the pod's cgroup.
+// completeSpec sets the fields CgroupParent and Node of Options.Spec if they are unset and Options.Cgroups provides their
+// values. It returns an error if CgroupParent remains unset although Options.Cgroups is set, because the containers of a pod
+// would run outside the pod's cgroup.
 func (o *Options) completeSpec() error {
 	if o.Cgroups == nil {
 		return nil
@@ -81,24 +81,24 @@ func (o *Options) completeSpec() error {
 	return nil
 }
 
-// reportNotRun passes err to Hooks.Error: the program has not called Run.
+// reportNotRun passes err, the error that the program does not call Run, to Hooks.Error.
 func (r *Reconciler) reportNotRun(err error) {
 	if hook := r.opts.Hooks.Error; hook != nil {
 		hook(cri.PodIdentity{}, err, 0)
 	}
 }
 
-// reportNoAdmit reports, once per Reconciler, that a temporarily evicted pod is started again while Options.Admit is nil. Without
-// that check the node may still be short of resources, and the pod may be evicted again at once.
+// reportNoAdmit reports, once per Reconciler, that a temporarily evicted pod is started again although Options.Admit is nil.
+// The node may still be short of resources, so the pod may be evicted again at once.
 func (r *Reconciler) reportNoAdmit() {
 	r.noAdmitOnce.Do(func() {
 		r.reportRuntimeError(errors.New("a temporarily evicted pod starts again without admission: Options.Admit is nil, so it may be evicted again at once: see podevict.Admit"))
 	})
 }
 
-// connectNotifiers registers the Reconciler with the observer, Options.Probes and Options.Volumes, if they implement [Notifier]:
-// a change that they report wakes the worker of the pod. It also passes Active and MayRun to Options.Cgroups, if that implements
-// Follower.
+// connectNotifiers registers the Reconciler for the changes that the observer, Options.Probes and Options.Volumes report, if
+// they implement [Notifier]. A change of a pod then wakes its worker. It also passes the methods Active and MayRun to
+// Options.Cgroups, if this implements [Follower].
 func (r *Reconciler) connectNotifiers() {
 	if n, ok := r.observer.(Notifier); ok {
 		n.Notify(r.wakeWorkers)
@@ -127,8 +127,8 @@ type wiringChecks struct {
 	lastReports     map[string]time.Time // time of the last report, by name of the part
 }
 
-// watchWiring checks every wiringPeriod, until ctx ends, whether the program calls Changed and runs the probes. It reports if it
-// does not.
+// watchWiring checks whether the program calls Changed and runs the probes, and reports if it does not. It repeats the
+// checks every wiringPeriod until ctx ends.
 func (r *Reconciler) watchWiring(ctx context.Context) {
 	w := &wiringChecks{r: r, lastReports: map[string]time.Time{}}
 	for sleep.For(ctx, wiringPeriod) == nil {
@@ -139,8 +139,8 @@ func (r *Reconciler) watchWiring(ctx context.Context) {
 	}
 }
 
-// checkChangedCalls reports an error if no change of a pod can reach the Reconciler: pods were started or stopped, the observer
-// does not implement [Notifier], and the program has not called Changed.
+// checkChangedCalls reports an error if the Reconciler does not learn of changed pods: pods were started or stopped, the
+// observer does not implement [Notifier], and the program has not called Changed.
 func (w *wiringChecks) checkChangedCalls() {
 	switch acted := w.r.podsChanged.Load(); {
 	case w.r.changedCalled.Load():
@@ -165,8 +165,8 @@ func (w *wiringChecks) checkProbesRun() {
 	w.probesUnhealthy = err != nil
 }
 
-// reportPart logs err and passes it to Hooks.Error, because the program does not run or connect the named part of the agent. It
-// reports each part at most once per wiringReportPeriod.
+// reportPart logs err and passes it to Hooks.Error. The error says that the program does not run or connect the named part
+// of the agent. An error of a part is reported at most once per wiringReportPeriod.
 func (w *wiringChecks) reportPart(part string, err error) {
 	if last, before := w.lastReports[part]; before && time.Since(last) < wiringReportPeriod {
 		return

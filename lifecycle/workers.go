@@ -14,9 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// removeWorker deletes the worker of a removed pod from the Reconciler. It also wakes the workers of later pods with the same
-// namespace and name, which wait for the removal. Their references to podWorker are deleted, because they would keep it in
-// memory.
+// removeWorker deletes the worker of a removed pod from the Reconciler. Workers of later pods with the same namespace and
+// name, which wait for this removal, are woken. They also drop their references to the worker, so that its memory is freed.
 func (r *Reconciler) removeWorker(podWorker *worker) {
 	r.mu.Lock()
 	delete(r.workers, podWorker.id.UID)
@@ -37,9 +36,9 @@ func (r *Reconciler) removeWorker(podWorker *worker) {
 	r.signalWorkers()
 }
 
-// syncWorkers updates the workers and creates missing ones, so that each desired pod, and each orphaned pod to tear down, has a
-// worker. It returns the new workers, whose goroutines the caller starts. listComplete reports whether the list of the runtime's
-// pods is complete; if it is not, no pod is treated as orphaned or removed.
+// syncWorkers updates the workers. It creates a worker for each desired pod and each orphaned pod that has none, and returns
+// the new workers, whose goroutines the caller starts. listComplete reports whether the list of the runtime's pods is
+// complete. If it is not, no pod is treated as orphaned or removed.
 func (r *Reconciler) syncWorkers() (started []*worker, listComplete bool) {
 	observed, err := r.observer.Pods()
 	r.reportListError(err)
@@ -97,8 +96,8 @@ func (r *Reconciler) syncWorkers() (started []*worker, listComplete bool) {
 	return started, listComplete
 }
 
-// updateWorkers passes each worker the newest version of its pod in desired. If no source lists the pod any more, it passes the
-// deletion instead. The worker of a rejected pod continues while the pod's source lists the pod. The caller holds Reconciler.mu.
+// updateWorkers passes each worker the newest version of its pod, or the deletion if no source lists the pod any more. The
+// worker of a rejected pod continues as long as the pod's source lists the pod. The caller holds Reconciler.mu.
 func (r *Reconciler) updateWorkers(desired *podset.Merge) {
 	refused := map[string]*corev1.Pod{}
 	for _, pod := range desired.RefusedPods() {
@@ -124,13 +123,13 @@ func (r *Reconciler) closeDrained() {
 	}
 }
 
-// selectOrphans returns the orphaned pods to tear down: pods in the runtime that no source lists. While the list of the runtime's
-// pods or the pods of a source are incomplete, it returns only orphans with the name of a desired pod, which waits for their
-// removal.
+// selectOrphans returns the orphaned pods to tear down, that is pods in the runtime that no source lists. While the list of
+// the runtime's pods or the pods of a source are incomplete, it returns only orphans that have the name of a desired pod,
+// because this pod waits for their removal.
 //
 // The result includes pods of which only the directory with the record remains, for example after a crash of the agent. It
-// excludes pods of other agents and pods that could not be read: their directories may hold the user namespace IDs of running
-// containers.
+// excludes pods of other agents. It also excludes pods that could not be read, because their directories may hold the user
+// namespace IDs of running containers.
 func (r *Reconciler) selectOrphans(observed []cri.Pod, desired *podset.Merge, listComplete bool) (orphans []cri.Pod) {
 	all := listComplete && desired.IsComplete()
 	names := map[string]bool{}
@@ -161,7 +160,7 @@ func (r *Reconciler) selectOrphans(observed []cri.Pod, desired *podset.Merge, li
 	return orphans
 }
 
-// areSourcesComplete reports whether each source in Options.Sources has reported all of its pods.
+// areSourcesComplete reports whether every source in Options.Sources has reported all of its pods.
 func (r *Reconciler) areSourcesComplete() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -42,9 +42,8 @@ type Failure struct {
 	Requested, Used, Capacity int64
 }
 
-// Shortage returns the amount of f.Resource that other pods must release so that the pod fits on the node. The unit is millicores
-// for CPU, bytes for memory, and otherwise that of the resource. A larger amount than an int64 can hold becomes the largest
-// int64.
+// Shortage returns the amount of f.Resource that other pods must release before the pod fits on the node. The unit is
+// millicores for CPU, bytes for memory, and the resource's own unit otherwise. The result is at most the largest int64.
 func (f *Failure) Shortage() int64 {
 	if f.Used > f.Capacity {
 		return addSaturated(f.Requested, f.Used-f.Capacity)
@@ -58,8 +57,8 @@ func (f *Failure) Rejection() error {
 	return &podstatus.Rejection{Reason: f.Reason, Message: f.Message}
 }
 
-// Admit returns a function for lifecycle.Options.Admit that rejects a pod with the first failure that [Check] returns. At each
-// call the function calls node to get the current Node object.
+// Admit returns a function for lifecycle.Options.Admit. The function gets the Node object from node(), calls [Check] for the
+// pod, and rejects the pod with the first failure.
 func Admit(node func() *corev1.Node) func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
 	return func(_ context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
 		if failures := Check(pod, node(), others); len(failures) > 0 {
@@ -69,8 +68,8 @@ func Admit(node func() *corev1.Node) func(ctx context.Context, pod *corev1.Pod, 
 	}
 }
 
-// Chain returns a function for lifecycle.Options.Admit that calls checks in order and returns the first error. Nil checks are
-// skipped. If there are no other checks, Chain returns nil.
+// Chain returns a function for lifecycle.Options.Admit that calls the functions in checks one after the other, and returns
+// the first error. Nil functions are skipped. If all are nil, Chain returns nil.
 func Chain[A ~func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) error](checks ...A) A {
 	checks = slices.DeleteFunc(slices.Clone(checks), func(check A) bool { return check == nil })
 	if len(checks) == 0 {
@@ -86,9 +85,9 @@ func Chain[A ~func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) e
 	}
 }
 
-// Check returns the reasons why the pod cannot run on the node beside the pods in others, or nil if it can run. Failures are in
-// the kubelet's order, resources first. If the operating system or the supplemental groups policy does not match, this failure is
-// the only one, because the removal of other pods cannot help.
+// Check returns the reasons why the pod cannot run on the node together with the other pods there, or nil if it can run.
+// Failures are in the kubelet's order: resources come first. If the node has another operating system than the pod needs, or
+// lacks its supplemental groups policy, Check returns only this failure, because the removal of other pods cannot help.
 func Check(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) []Failure {
 	if f := checkUnchangeable(pod, node); f != nil {
 		return []Failure{*f}
@@ -112,8 +111,8 @@ func Check(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) []Failure {
 	return failures
 }
 
-// checkUnchangeable returns a failure that would remain after the removal of other pods, such as another operating system. It
-// returns nil if there is none.
+// checkUnchangeable returns a failure that the removal of other pods cannot resolve, for example that the pod is for another
+// operating system. It returns nil if there is no such failure.
 func checkUnchangeable(pod *corev1.Pod, node *corev1.Node) *Failure {
 	if want, ok := pod.Labels[corev1.LabelOSStable]; ok && want != os {
 		return &Failure{Reason: ReasonOSSelector, Message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}

@@ -56,8 +56,8 @@ func hostPorts(pod *corev1.Pod) iter.Seq[hostPort] {
 	}
 }
 
-// portsAreFree reports whether no pod in others has a host port that the pod uses. A port on all addresses conflicts with the
-// port of the same number and protocol on any address.
+// portsAreFree reports whether the host ports of the pod are free, that is whether no other pod uses them. A host port on
+// all addresses conflicts with the port of the same number and protocol on any address.
 func portsAreFree(pod *corev1.Pod, others []*corev1.Pod) bool {
 	taken := map[hostPort]bool{} // each port, and once more with anyIP in place of its address
 	const anyIP = "any"

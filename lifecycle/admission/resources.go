@@ -20,8 +20,8 @@ import (
 // quantities has an amount per resource: CPU in millicores, and each other resource in its own unit.
 type quantities map[corev1.ResourceName]int64
 
-// addList adds the quantities in list to a. It skips resources other than CPU that isCounted does not accept. A negative quantity
-// counts as zero.
+// addList adds the quantities in list to a. It ignores a resource for which isCounted returns false, except CPU. A negative
+// quantity counts as zero.
 func (a quantities) addList(list corev1.ResourceList) {
 	for name, q := range list {
 		switch {
@@ -41,8 +41,8 @@ func addSaturated(a, b int64) int64 {
 	return a + b
 }
 
-// checkResources returns a failure for each resource of which the pod requests more than the node has left beside the pods in
-// others. Source: fitsRequest in pkg/scheduler/framework/plugins/noderesources/fit.go.
+// checkResources returns a failure for each resource of which the node does not have enough for the pod and the other pods
+// together. Source: fitsRequest in pkg/scheduler/framework/plugins/noderesources/fit.go.
 func checkResources(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) (failures []Failure) {
 	short := func(name corev1.ResourceName, requested, used, capacity int64) {
 		failures = append(failures, Failure{
@@ -73,8 +73,8 @@ func checkResources(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) (f
 	return failures
 }
 
-// sortedNames returns the names in amounts in the order in which failures are reported: cpu, memory and ephemeral-storage first,
-// then all other resources by name. The first three are always in the result, even if amounts lacks them.
+// sortedNames returns the names of the resources in amounts, in the order in which failures are reported: cpu, memory,
+// ephemeral-storage, then all other resources by name. The result always starts with these three names.
 func sortedNames(amounts quantities) []corev1.ResourceName {
 	first := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 	names := first
@@ -86,9 +86,9 @@ func sortedNames(amounts quantities) []corev1.ResourceName {
 	return names
 }
 
-// withoutUnknown returns the pod without its requests of extended resources that are missing in allocatable. The node need not
-// have them, because another component of the cluster has allocated them. Source: removeMissingExtendedResources in
-// pkg/kubelet/lifecycle/predicate.go.
+// withoutUnknown returns the pod without requests for extended resources that are missing in allocatable, the resources of
+// the node. Another component of the cluster allocates such a resource, so the node need not have it. Source:
+// removeMissingExtendedResources in pkg/kubelet/lifecycle/predicate.go.
 func withoutUnknown(pod *corev1.Pod, allocatable quantities) *corev1.Pod {
 	unknown := func(name corev1.ResourceName) bool {
 		_, known := allocatable[name]
@@ -121,8 +121,8 @@ func withoutUnknown(pod *corev1.Pod, allocatable quantities) *corev1.Pod {
 	return &filtered
 }
 
-// isCounted reports whether admission compares requests of the resource with the node's allocatable amount. CPU is handled
-// separately. Source: IsScalarResourceName in pkg/scheduler/util.
+// isCounted reports whether admission compares the requests for this resource with the allocatable amount of the node. It
+// returns false for CPU, which addList adds in millicores. Source: IsScalarResourceName in pkg/scheduler/util.
 func isCounted(name corev1.ResourceName) bool {
 	switch {
 	case name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage,

@@ -10,22 +10,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// PersistentVolumeClaim reads the claim in NAMESPACE/persistentvolumeclaims/NAME.yaml. A claim whose spec.volumeName is set is
-// returned as bound, even if the file has no status. If the file does not exist, the error wraps fs.ErrNotExist.
+// PersistentVolumeClaim reads the claim from the file NAMESPACE/persistentvolumeclaims/NAME.yaml. A claim whose
+// spec.volumeName is set is returned as bound, even if the file has no status. If the file does not exist, the error wraps
+// fs.ErrNotExist.
 func (d *Dir) PersistentVolumeClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	o := &corev1.PersistentVolumeClaim{}
 	err := d.readObject(ctx, manifest{kindClaim, "v1", "PersistentVolumeClaim", namespace, name}, o, func() error { return completeClaim(o) })
 	return orNil(o, err)
 }
 
-// PersistentVolume reads the volume in persistentvolumes/NAME.yaml. If the file does not exist, the error wraps fs.ErrNotExist.
+// PersistentVolume reads the volume from the file persistentvolumes/NAME.yaml. If the file does not exist, the error wraps
+// fs.ErrNotExist.
 func (d *Dir) PersistentVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	o := &corev1.PersistentVolume{}
 	err := d.readObject(ctx, manifest{kindPV, "v1", "PersistentVolume", "", name}, o, func() error { return completePV(o) })
 	return orNil(o, err)
 }
 
-// PutPersistentVolumeClaim stores a copy of claim, and replaces the claim of that name. It returns an error if claim is invalid.
+// PutPersistentVolumeClaim stores a copy of the claim. It replaces a stored claim of the same name. It returns an error if
+// the claim is invalid.
 func (m *Memory) PutPersistentVolumeClaim(claim *corev1.PersistentVolumeClaim) error {
 	claim = claim.DeepCopy()
 	err := m.claims.putObject(kindClaim, claim.Namespace, claim.Name, claim, completeClaim(claim))
@@ -33,7 +36,8 @@ func (m *Memory) PutPersistentVolumeClaim(claim *corev1.PersistentVolumeClaim) e
 	return err
 }
 
-// PutPersistentVolume stores a copy of volume, and replaces the volume of that name. It returns an error if volume is invalid.
+// PutPersistentVolume stores a copy of the volume. It replaces a stored volume of the same name. It returns an error if the
+// volume is invalid.
 func (m *Memory) PutPersistentVolume(volume *corev1.PersistentVolume) error {
 	volume = volume.DeepCopy()
 	err := m.volumes.putObject(kindPV, "", volume.Name, volume, completePV(volume))
@@ -64,8 +68,8 @@ func (m *Memory) PersistentVolume(_ context.Context, name string) (*corev1.Persi
 	return m.volumes.getObject(kindPV, "", name)
 }
 
-// completeClaim sets the fields of claim that the API server would set, and then validates claim. These fields are the defaults
-// and, if spec.volumeName is set, the status of a bound claim.
+// completeClaim sets the fields of the claim that the API server would set, and then validates the claim. It sets the
+// defaults, and the status of a bound claim if spec.volumeName is set.
 func completeClaim(claim *corev1.PersistentVolumeClaim) error {
 	if name := claim.Spec.VolumeName; name != "" {
 		if err := validateNames("default", name); err != nil {
@@ -84,7 +88,7 @@ func completeClaim(claim *corev1.PersistentVolumeClaim) error {
 	return validateAccess(claim.Spec.AccessModes, claim.Spec.VolumeMode)
 }
 
-// completePV sets the defaults of the API server in volume, and validates it.
+// completePV sets the API server's defaults in the volume, and then validates the volume.
 func completePV(volume *corev1.PersistentVolume) error {
 	if volume.Spec.VolumeMode == nil {
 		volume.Spec.VolumeMode = filesystemMode()

@@ -10,14 +10,16 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// CSIDriver reads the CSIDriver object in csidrivers/NAME.yaml. If the file does not exist, the error wraps fs.ErrNotExist.
+// CSIDriver reads the CSIDriver object from the file csidrivers/NAME.yaml. If the file does not exist, the error wraps
+// fs.ErrNotExist.
 func (d *Dir) CSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
 	o := &storagev1.CSIDriver{}
 	err := d.readObject(ctx, manifest{kindCSIDriver, "storage.k8s.io/v1", "CSIDriver", "", name}, o, func() error { return validateCSIDriver(o) })
 	return orNil(o, err)
 }
 
-// PutCSIDriver stores a copy of driver, and replaces the CSI driver of that name. It returns an error if driver is invalid.
+// PutCSIDriver stores a copy of the CSIDriver object. It replaces a stored object of the same name. It returns an error if
+// the object is invalid.
 func (m *Memory) PutCSIDriver(driver *storagev1.CSIDriver) error {
 	driver = driver.DeepCopy()
 	err := m.csiDrivers.putObject(kindCSIDriver, "", driver.Name, driver, validateCSIDriver(driver))
@@ -37,7 +39,7 @@ func (m *Memory) CSIDriver(_ context.Context, name string) (*storagev1.CSIDriver
 	return m.csiDrivers.getObject(kindCSIDriver, "", name)
 }
 
-// validateCSIDriver validates the fields of driver that the setup of volumes uses.
+// validateCSIDriver validates the fields of the CSIDriver object that matter for the setup of volumes.
 func validateCSIDriver(driver *storagev1.CSIDriver) error {
 	for i, mode := range driver.Spec.VolumeLifecycleModes {
 		if mode != storagev1.VolumeLifecyclePersistent && mode != storagev1.VolumeLifecycleEphemeral {

@@ -39,25 +39,27 @@ type Dir struct {
 	root string
 }
 
-// NewDir returns a Dir for the directory root, which need not exist yet.
+// NewDir returns a Dir that reads the objects below the directory root. The directory need not exist yet.
 func NewDir(root string) *Dir { return &Dir{root: root} }
 
-// ConfigMap reads the config map in NAMESPACE/configmaps/NAME.yaml. If the file does not exist, the error wraps fs.ErrNotExist.
+// ConfigMap reads the config map from the file NAMESPACE/configmaps/NAME.yaml. If the file does not exist, the error wraps
+// fs.ErrNotExist.
 func (d *Dir) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	o := &corev1.ConfigMap{}
 	err := d.readObject(ctx, manifest{kindConfigMap, "v1", "ConfigMap", namespace, name}, o, func() error { return validateConfigMap(o) })
 	return orNil(o, err)
 }
 
-// Secret reads the secret in NAMESPACE/secrets/NAME.yaml. If the file does not exist, the error wraps fs.ErrNotExist.
+// Secret reads the secret from the file NAMESPACE/secrets/NAME.yaml. If the file does not exist, the error wraps
+// fs.ErrNotExist.
 func (d *Dir) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	o := &corev1.Secret{}
 	err := d.readObject(ctx, manifest{kindSecret, "v1", "Secret", namespace, name}, o, func() error { return validateSecret(o) })
 	return orNil(o, err)
 }
 
-// Services reads all services of a namespace. If one of them cannot be read, Services returns an error, because the containers
-// would lack its environment variables.
+// Services reads all services of a namespace. If one of them cannot be read, Services returns an error, because the
+// containers would start without the environment variables of this service.
 func (d *Dir) Services(ctx context.Context, namespace string) ([]*corev1.Service, error) {
 	names, err := d.listServices(namespace)
 	if err != nil {
@@ -130,7 +132,8 @@ func (m manifest) relativePath() string {
 	return path.Join(m.namespace, strings.ToLower(m.apiKind)+"s", m.name+extension)
 }
 
-// readObject decodes a manifest file into object, and then calls validate. The error is an [*Error] with the path of the file.
+// readObject decodes a manifest file into object, and then calls validate(). The error is an [*Error], which contains the
+// path of the file.
 func (d *Dir) readObject(ctx context.Context, file manifest, object metav1.Object, validate func() error) error {
 	err := ctx.Err()
 	if err == nil {
@@ -180,8 +183,8 @@ func (d *Dir) decodeManifest(file manifest, object metav1.Object) error {
 	return nil
 }
 
-// checkCost returns an error if data is neither YAML nor JSON, or if decoding it as typ would exceed the limits for memory and
-// time.
+// checkCost returns an error if data is neither YAML nor JSON. It also returns an error if decoding the data into a value of
+// type typ would take too much memory or time.
 func checkCost(data []byte, typ reflect.Type) error {
 	b := safeyaml.NewBudget(len(data))
 	if json.Valid(data) {
@@ -200,8 +203,8 @@ func checkCost(data []byte, typ reflect.Type) error {
 	return safeyaml.Quantities(raw, typ)
 }
 
-// redactError replaces an error of a parser, if m is a secret, by an error that contains only the line number. Parsers quote
-// their input, which would reveal the secret.
+// redactError replaces the parse error of a secret by an error that contains only the line number, because parsers quote
+// their input. It returns the error of any other object unchanged.
 func (m manifest) redactError(err error) error {
 	if m.kind != kindSecret {
 		return err
@@ -213,8 +216,8 @@ func (m manifest) redactError(err error) error {
 	return errors.New(strings.TrimSuffix("not a valid manifest: "+line, ": "))
 }
 
-// readContent returns the content of the regular file called name below the root. It returns an error for any other file type,
-// and does not block on a named pipe.
+// readContent returns the content of the regular file with this name below the root directory. For any other file type it
+// returns an error. It does not block on a named pipe.
 func (d *Dir) readContent(name string) ([]byte, error) {
 	root, err := os.OpenRoot(d.root)
 	if err != nil {
@@ -240,8 +243,8 @@ func (d *Dir) readContent(name string) ([]byte, error) {
 	return data, err
 }
 
-// countDocuments returns the number of YAML documents with content in a file. A line that begins with "---" always separates two
-// documents.
+// countDocuments returns the number of YAML documents with content in a file. It takes each line with "---" as a separator,
+// even inside a multi-line string.
 func countDocuments(data []byte) int {
 	n, content := 0, false
 	for line := range bytes.Lines(data) {
@@ -259,7 +262,7 @@ func countDocuments(data []byte) int {
 	return n
 }
 
-// stripPath removes the path from an error of package os, because the surrounding [Error] already contains it.
+// stripPath removes the path from an error of package os, because [Error] adds the path itself.
 func stripPath(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err

@@ -26,7 +26,8 @@ type Memory struct {
 	watchers   objectwatch.Watchers
 }
 
-// PutConfigMap stores a copy of configMap, and replaces the config map of that name. It returns an error if configMap is invalid.
+// PutConfigMap stores a copy of the config map. It replaces a stored config map of the same name. It returns an error if the
+// config map is invalid.
 func (m *Memory) PutConfigMap(configMap *corev1.ConfigMap) error {
 	configMap = configMap.DeepCopy()
 	err := m.configMaps.putObject(kindConfigMap, configMap.Namespace, configMap.Name, configMap, validateConfigMap(configMap))
@@ -34,7 +35,8 @@ func (m *Memory) PutConfigMap(configMap *corev1.ConfigMap) error {
 	return err
 }
 
-// PutSecret stores a copy of secret, and replaces the secret of that name. It returns an error if secret is invalid.
+// PutSecret stores a copy of the secret. It replaces a stored secret of the same name. It returns an error if the secret is
+// invalid.
 func (m *Memory) PutSecret(secret *corev1.Secret) error {
 	secret = secret.DeepCopy()
 	err := m.secrets.putObject(kindSecret, secret.Namespace, secret.Name, secret, validateSecret(secret))
@@ -42,7 +44,8 @@ func (m *Memory) PutSecret(secret *corev1.Secret) error {
 	return err
 }
 
-// PutService stores a copy of service, and replaces the service of that name. It returns an error if service is invalid.
+// PutService stores a copy of the service. It replaces a stored service of the same name. It returns an error if the service
+// is invalid.
 func (m *Memory) PutService(service *corev1.Service) error {
 	service = service.DeepCopy()
 	err := m.services.putObject(kindService, service.Namespace, service.Name, service, validateService(service))
@@ -78,7 +81,7 @@ func (m *Memory) Secret(_ context.Context, namespace, name string) (*corev1.Secr
 	return m.secrets.getObject(kindSecret, namespace, name)
 }
 
-// Services returns the services of a namespace in any order. The caller must not change them.
+// Services returns the stored services of a namespace in no particular order. The caller must not change them.
 func (m *Memory) Services(_ context.Context, namespace string) ([]*corev1.Service, error) {
 	return m.services.listObjects(namespace), nil
 }
@@ -89,8 +92,8 @@ type table[T any] struct {
 	rows map[string]T
 }
 
-// putObject stores o, and replaces the object with this namespace and name. It stores nothing and returns an [Error] if invalid
-// is not nil, or if namespace or name is not valid for kind k.
+// putObject stores o, and replaces a stored object of the same namespace and name. If the name is not valid or invalid is
+// not nil, putObject stores nothing and returns an [Error]; invalid is the validation error of the object.
 func (t *table[T]) putObject(k kind, namespace, name string, o T, invalid error) error {
 	if err := k.validateNames(namespace, name); err != nil {
 		invalid = err

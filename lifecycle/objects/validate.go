@@ -24,10 +24,11 @@ const (
 	kindCSIDriver kind = "CSI driver"
 )
 
-// isClusterScoped reports whether objects of kind k are outside of namespaces.
+// isClusterScoped reports whether objects of this kind have no namespace.
 func (k kind) isClusterScoped() bool { return k == kindPV || k == kindCSIDriver }
 
-// validateNames checks that namespace and name can be elements of a file path. For a cluster-scoped kind it checks only name.
+// validateNames returns an error unless the namespace and name are valid, so that they can be elements of a file path. The
+// namespace of a cluster-scoped kind is ignored.
 func (k kind) validateNames(namespace, name string) error {
 	if !k.isClusterScoped() {
 		return validateNames(namespace, name)
@@ -35,7 +36,7 @@ func (k kind) validateNames(namespace, name string) error {
 	return validateNames("default", name)
 }
 
-// validateNames checks that namespace and name are valid, so that they can be elements of a file path.
+// validateNames returns an error unless the namespace and name are valid, so that they can be elements of a file path.
 func validateNames(namespace, name string) error {
 	if msgs := validation.IsDNS1123Label(namespace); len(msgs) > 0 {
 		return fmt.Errorf("namespace: %s", strings.Join(msgs, "; "))
@@ -46,7 +47,8 @@ func validateNames(namespace, name string) error {
 	return nil
 }
 
-// validateConfigMap checks the keys of configMap, which become names of variables and files, and the size of its data.
+// validateConfigMap checks the keys of the config map, which become names of variables and files, and the total size of its
+// values.
 func validateConfigMap(configMap *corev1.ConfigMap) error {
 	size := 0
 	for key, value := range configMap.Data {
@@ -67,7 +69,7 @@ func validateConfigMap(configMap *corev1.ConfigMap) error {
 	return validateSize(size)
 }
 
-// validateSecret moves the values of stringData to data, and checks the keys and the size of data.
+// validateSecret moves the values in stringData of the secret to data, and then checks the keys and the total size of data.
 func validateSecret(secret *corev1.Secret) error {
 	for key, value := range secret.StringData {
 		if secret.Data == nil {
@@ -100,7 +102,7 @@ func validateSize(size int) error {
 	return nil
 }
 
-// validateService checks the fields of service from which environment variables of containers are computed.
+// validateService checks the fields of the service from which the environment variables of containers are computed.
 func validateService(service *corev1.Service) error {
 	if ip := service.Spec.ClusterIP; ip != "" && ip != corev1.ClusterIPNone {
 		if errs := validation.IsValidIP(nil, ip); len(errs) > 0 {

@@ -30,15 +30,15 @@ const maxWatched = 1000
 // errReplaced is the error of a watch whose root directory was removed or renamed. The path may now name another directory.
 var errReplaced = errors.New("the directory was removed or renamed")
 
-// Watch calls changed with the kind, namespace and name of each object that is put or deleted. It returns nil when ctx ends.
-// changed runs in the goroutine that puts or deletes the object.
+// Watch calls changed(kind, namespace, name) for each object that is put or deleted. The call runs in the goroutine that
+// puts or deletes the object. Watch returns nil when ctx ends.
 func (m *Memory) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	return m.watchers.Watch(ctx, changed)
 }
 
-// Watch calls changed with the kind, namespace and name of each object whose file is written, renamed or removed. It returns nil
-// when ctx ends. An empty argument stands for any kind, namespace or name, for example after a whole directory was removed. If
-// Watch returns an error, for example because the root directory does not exist, later changes are not reported.
+// Watch calls changed(kind, namespace, name) for each object whose file is written, renamed or removed. An empty argument
+// means any kind, namespace or name, for example after a whole directory was removed. Watch returns nil when ctx ends. Once
+// it has returned an error, for example because the root directory does not exist, it reports no more changes.
 func (d *Dir) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -88,7 +88,8 @@ func (w *dirWatch) runWatch(ctx context.Context) error {
 // dirLevels is the number of directory levels between the root and a file: namespace and kind.
 const dirLevels = 2
 
-// addDir watches the directory dir and its subdirectories down to depth dirLevels. level is the depth of dir below the root.
+// addDir watches a directory and its subdirectories. level is the depth of the directory below the root; deeper levels than
+// dirLevels are not watched.
 func (w *dirWatch) addDir(dir string, level int) error {
 	if len(w.dirs) >= maxWatched {
 		return fmt.Errorf("more than %d directories", maxWatched)
@@ -117,7 +118,8 @@ func (w *dirWatch) addDir(dir string, level int) error {
 	return nil
 }
 
-// handleEvent reports the objects that a file event concerns, by calling changed, and watches a directory that was created.
+// handleEvent calls changed for the objects that a file event concerns. If the event is the creation of a directory, it also
+// watches this directory.
 func (w *dirWatch) handleEvent(event fsnotify.Event) error {
 	removed := event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename)
 	if event.Name == w.root {
@@ -152,13 +154,13 @@ func (w *dirWatch) handleEvent(event fsnotify.Event) error {
 	return nil
 }
 
-// clusterKinds returns the kind of cluster-scoped objects by the name of their directory.
+// clusterKinds returns a map from the name of a directory to the kind of the cluster-scoped objects in it.
 func clusterKinds() map[string]string {
 	return map[string]string{"persistentvolumes": KindPV, "csidrivers": KindCSIDriver}
 }
 
-// reportFile reports the namespaced object whose file has changed. parts are the elements of the file's path below the root.
-// Files in directories of unknown kinds are ignored.
+// reportFile calls changed for the namespaced object whose file has changed. parts are the elements of the file's path below
+// the root. A file in a directory of an unknown kind is ignored.
 func (w *dirWatch) reportFile(parts []string) {
 	kinds := map[string]string{
 		"configmaps": KindConfigMap, "secrets": KindSecret, "services": KindService, "persistentvolumeclaims": KindClaim,
@@ -168,8 +170,8 @@ func (w *dirWatch) reportFile(parts []string) {
 	}
 }
 
-// reportObject reports the object in the changed file. If file is instead a new directory of cluster-scoped objects, it reports
-// all objects of this kind.
+// reportObject calls changed for the object in a changed file. If file is the name of a directory of cluster-scoped objects
+// of this kind, it calls changed for all objects of the kind.
 func (w *dirWatch) reportObject(kind, namespace, file string) {
 	name, manifest := strings.CutSuffix(file, extension)
 	switch {

@@ -46,8 +46,8 @@ func (p *planner) planContainers() {
 	p.killStrays()
 }
 
-// planContainer plans whether a regular container is started, replaced by a new instance or left running. kept is true if its
-// running instance continues.
+// planContainer plans whether a regular container is started, replaced by a new instance or left unchanged. kept is true if
+// its running instance continues to run.
 func (p *planner) planContainer(container *corev1.Container) (kept bool) {
 	last := p.view.Newest(container.Name)
 	switch {
@@ -69,8 +69,9 @@ func (p *planner) planContainer(container *corev1.Container) (kept bool) {
 	return false
 }
 
-// planRunning plans the actions for live, the running instance of a container whose definition is unchanged. It is stopped if a
-// probe has failed, resized if a resize is pending, or gets its pending postStart hook. kept is true if live continues to run.
+// planRunning plans the actions for the running instance live of a container whose definition has not changed. The instance
+// is stopped if a probe has failed, resized if a resize is pending, or gets its pending postStart hook. kept is true if it
+// continues to run.
 func (p *planner) planRunning(container *corev1.Container, live *cri.Container) (kept bool) {
 	if failed, must := p.failedProbe(container, live); must {
 		p.addProbeKill(live, failed)
@@ -89,13 +90,13 @@ func (p *planner) planRunning(container *corev1.Container, live *cri.Container) 
 	return true
 }
 
-// planPostStart plans to run the postStart hook of live, a running container.
+// planPostStart plans to run the postStart hook of the running instance live.
 func (p *planner) planPostStart(container *corev1.Container, live *cri.Container) {
 	p.out.Start = append(p.out.Start, Start{Container: container, Attempt: live.Attempt, CreatedID: live.ID, PostStartOnly: true, Generation: p.view.Generation})
 }
 
-// planEphemeral plans the start of ephemeral containers that have never run. Each runs once, in any phase of the pod. If it names
-// a target container, it starts only after that container was created.
+// planEphemeral plans the start of each ephemeral container that has never run. An ephemeral container runs once, in any
+// phase of the pod. If it has a target container, it starts only after the target was created.
 func (p *planner) planEphemeral() {
 	for i := range p.state.Pod.Spec.EphemeralContainers {
 		e := &p.state.Pod.Spec.EphemeralContainers[i]
@@ -115,8 +116,8 @@ func (p *planner) planEphemeral() {
 	}
 }
 
-// hasTerminatedBefore reports whether the named ephemeral container is terminated in the previous pod status. The runtime may
-// have removed it since.
+// hasTerminatedBefore reports whether the previous pod status shows the named ephemeral container as terminated. The runtime
+// may have removed the container since.
 func (p *planner) hasTerminatedBefore(name string) bool {
 	if p.state.Previous == nil {
 		return false
@@ -125,14 +126,15 @@ func (p *planner) hasTerminatedBefore(name string) bool {
 	return st != nil && st.State.Terminated != nil
 }
 
-// isChanged reports whether the definition of the container in the pod spec differs from the one that instance was created with.
+// isChanged reports whether the container's definition in the pod spec differs from the definition with which the instance
+// was created.
 func isChanged(container *corev1.Container, instance *cri.Container) bool {
 	hash, ok := instance.Annotations[podspec.AnnotationHash]
 	return ok && !podspec.HasHash(container, hash)
 }
 
-// failedProbe reports whether a liveness or startup probe has failed, so that live, the running instance of the container, must
-// be killed. failed says which probe, and whether the container is then restarted. If no probe has failed, must is false.
+// failedProbe reports whether the running instance live must be killed, because a liveness or startup probe has failed. If
+// so, must is true, and failed describes the probe and whether the container is restarted.
 func (p *planner) failedProbe(container *corev1.Container, live *cri.Container) (failed podprobe.Kill, must bool) {
 	if !p.hasProbeResult(container.LivenessProbe, live, probe.Liveness, probe.Failure) && !p.hasProbeResult(container.StartupProbe, live, probe.Startup, probe.Failure) {
 		return podprobe.Kill{}, false
@@ -142,8 +144,8 @@ func (p *planner) failedProbe(container *corev1.Container, live *cri.Container) 
 	return podprobe.MustKill(p.state.Pod, container, &st, p.state.Probes)
 }
 
-// hasProbeResult reports whether the latest result of the probe of this kind, for the running instance live, equals outcome. spec
-// is the probe's definition; if it is nil, the result is false. The method does not allocate.
+// hasProbeResult reports whether the latest probe of this kind has ended with this outcome for the running instance live. It
+// returns false if spec, the definition of the probe, is nil. It does not allocate.
 func (p *planner) hasProbeResult(spec *corev1.Probe, live *cri.Container, kind probe.Kind, outcome probe.Outcome) bool {
 	if spec == nil || p.state.Probes == nil {
 		return false
@@ -152,8 +154,8 @@ func (p *planner) hasProbeResult(spec *corev1.Probe, live *cri.Container, kind p
 	return ok && v.ContainerID == live.ID && v.Outcome == outcome
 }
 
-// killStrays plans to stop running containers that should not run: containers that the pod spec does not name, older instances of
-// a container, and containers in a sandbox that is not the current one.
+// killStrays plans to stop each running container that should not run: a container that the pod spec does not define, an
+// older instance of a container, or a container in an earlier sandbox.
 func (p *planner) killStrays() {
 	for i := range p.state.Observed.Containers {
 		c := &p.state.Observed.Containers[i]
@@ -169,7 +171,7 @@ func (p *planner) killStrays() {
 	}
 }
 
-// isKilled reports whether the container with this ID is already planned to be stopped.
+// isKilled reports whether the plan already stops the container with this ID.
 func (p *planner) isKilled(id string) bool {
 	return slices.ContainsFunc(p.out.Kill, func(k Kill) bool { return k.ID == id })
 }
@@ -195,7 +197,8 @@ func (p *planner) addProbeKill(container *cri.Container, failed podprobe.Kill) {
 	p.out.Kill = append(p.out.Kill, k)
 }
 
-// hasOwnGrace reports whether the probe of this kind, liveness or startup, sets terminationGracePeriodSeconds.
+// hasOwnGrace reports whether the liveness or startup probe of the container has its own terminationGracePeriodSeconds. kind
+// selects the probe.
 func hasOwnGrace(container *corev1.Container, kind probe.Kind) bool {
 	p := container.LivenessProbe
 	if kind == probe.Startup {
@@ -237,8 +240,8 @@ func (p *planner) planStart(container *corev1.Container) {
 	p.out.Start = append(p.out.Start, start)
 }
 
-// chooseAttempt returns the attempt number for the next instance of the named container: one more than the highest of the
-// observed instances. Instances that were created but never started do not count, because they are removed before the start.
+// chooseAttempt returns the attempt number for the next instance of the named container: the highest observed number plus
+// one. An instance that was created but never started does not count, because it is removed before the start.
 func (p *planner) chooseAttempt(name string) (next uint32) {
 	for i := range p.state.Observed.Containers {
 		if c := &p.state.Observed.Containers[i]; c.Name == name && c.State != cri.ContainerCreated {
@@ -248,14 +251,14 @@ func (p *planner) chooseAttempt(name string) (next uint32) {
 	return next
 }
 
-// isExemptFromBackOff reports whether the container can start without back-off after dead, its newest exited instance. This is
-// true only for an init container that exited in an earlier sandbox, because it must run once in each sandbox.
+// isExemptFromBackOff reports whether the container can start without back-off after its newest exited instance dead. Only
+// an init container can, if that instance ran in an earlier sandbox: it must run again in each new sandbox.
 func (p *planner) isExemptFromBackOff(container *corev1.Container, dead *cri.Container) bool {
 	return containers.IsInit(&p.state.Pod.Spec, container) && (p.out.Sandbox != nil || dead.SandboxID != p.out.SandboxID)
 }
 
-// addBackOff plans that the container waits in CrashLoopBackOff and is not started before time until. delay is the length of the
-// back-off, for the message.
+// addBackOff plans that the container waits in CrashLoopBackOff until the given time. delay is the length of the back-off,
+// which the message of the status shows.
 func (p *planner) addBackOff(pod *corev1.Pod, container *corev1.Container, delay time.Duration, until time.Time) {
 	p.out.BackOff = append(p.out.BackOff, BackOff{
 		Name: container.Name, Until: until, Delay: delay,
@@ -267,8 +270,8 @@ func (p *planner) addBackOff(pod *corev1.Pod, container *corev1.Container, delay
 	}
 }
 
-// shouldStart reports whether the container must be started. last is its newest instance, or nil. A running container, or one of
-// a pod that is being deleted, is not started.
+// shouldStart reports whether the container must be started. last is its newest instance; nil means that it never ran. A
+// container is not started if it runs already, if its restart policy forbids it, or if the pod is being deleted.
 func shouldStart(pod *corev1.Pod, container *corev1.Container, last *cri.Container) bool {
 	if pod.DeletionTimestamp != nil {
 		return false

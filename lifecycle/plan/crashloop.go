@@ -37,8 +37,8 @@ type crashLoop struct {
 	restartedAt time.Time     // when the restart was decided
 }
 
-// crashLoopKey returns a hash of the container's image and resources and the pod's identity. If the key changes, the back-off
-// starts again at its first delay.
+// crashLoopKey returns a hash of the container's image and resources and the pod's identity. A container whose hash changes
+// restarts with the shortest back-off.
 func crashLoopKey(pod *corev1.Pod, container *corev1.Container) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, strings.Join([]string{
@@ -52,8 +52,8 @@ func (l crashLoop) String() string {
 	return fmt.Sprintf("%s %s %d", l.key, l.delay, l.restartedAt.UnixNano())
 }
 
-// parseCrashLoop parses the value of AnnotationCrashLoop, the back-off state of a container. For an invalid value it returns the
-// zero crashLoop, with which the container can restart without delay.
+// parseCrashLoop parses the back-off state of a container, which is the value of AnnotationCrashLoop. For an invalid value
+// it returns the zero crashLoop, which permits a restart without delay.
 func parseCrashLoop(value string) crashLoop {
 	f := strings.Fields(value)
 	if len(f) != 3 {
@@ -70,10 +70,9 @@ func parseCrashLoop(value string) crashLoop {
 	return crashLoop{key: f[0], delay: min(delay, MaxBackOff), restartedAt: time.Unix(0, begun)}
 }
 
-// nextRestart returns the time at which a container can restart after last, its newest exited instance, or a zero time if it can
-// restart now. l is the back-off state of last, and loop is the state after the decision, to store in the new instance. The delay
-// is at most maxDelay, or MaxBackOff if maxDelay is zero. If key differs from l.key, because the container has changed, the
-// back-off starts again.
+// nextRestart returns when a container can restart after its newest exited instance last. until is zero if it can restart
+// now. loop is the back-off state to store in the new instance. The delay is at most maxDelay; zero means MaxBackOff. If key
+// differs from l.key, the container has changed, and the back-off starts again.
 func (l crashLoop) nextRestart(key string, last *cri.Container, now time.Time, maxDelay time.Duration) (loop crashLoop, until time.Time) {
 	maxDelay = cmp.Or(maxDelay, MaxBackOff)
 	if l.key != key || last.FinishedAt.Sub(l.restartedAt) > crashLoopReset {

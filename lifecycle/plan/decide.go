@@ -15,11 +15,12 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Decide returns the next actions for a pod, and the status to publish before they are executed. Containers to start appear as
-// waiting in the status, and a pod whose phase becomes terminal gets no start. The status of an orphaned pod, whose State.Pod is
-// nil, is empty.
+// Decide returns the next actions for a pod, and the status to publish before they are executed. The status shows the
+// containers to be started as waiting. If the phase becomes terminal, the actions start no container. For an orphaned pod,
+// whose State.Pod is nil, the status is empty.
 //
-// The phase may be terminal while containers still run. In that case publish the status through [podstatus.DeferTerminalPhase].
+// The phase may be terminal while containers still run. Publish the status through [podstatus.DeferTerminalPhase], which
+// then replaces the phase.
 func Decide(state State) (actions Actions, status corev1.PodStatus) {
 	if state.Pod == nil {
 		return Plan(state), corev1.PodStatus{}
@@ -41,8 +42,8 @@ func Decide(state State) (actions Actions, status corev1.PodStatus) {
 	return a, st
 }
 
-// Status returns the status of the pod in state. waiting holds the reasons why containers wait, by container name. starting is
-// true while containers are being started, so that exited containers do not make the phase terminal.
+// Status returns the status of the pod in state. waiting contains the reason why each container waits, by container name.
+// starting is true while containers are being started: exited containers then do not make the phase terminal.
 func Status(state State, waiting map[string]podstatus.Waiting, starting bool) corev1.PodStatus {
 	if state.Rejection != nil {
 		return state.Rejection.Status(state.Pod)
@@ -59,9 +60,10 @@ func Status(state State, waiting map[string]podstatus.Waiting, starting bool) co
 	return st
 }
 
-// ReplacedContainers returns the observed containers that the actions replace by new ones. These are running containers that are
-// stopped before a new instance or a new sandbox starts, and created containers that are created again. Containers that a restart
-// of all containers stops (RestartAllContainers) are omitted, because the pod status shows this restart in a condition.
+// ReplacedContainers returns the observed containers that the actions replace by new containers. A replaced container either
+// runs and is stopped before a new instance or a new sandbox starts, or it was created and is created again. Containers that
+// a restart of all containers stops (RestartAllContainers) are omitted, because the pod status shows that restart in a
+// condition.
 func (a *Actions) ReplacedContainers(observed cri.Pod) (replaced []cri.Container) {
 	for i := range a.Kill {
 		k := &a.Kill[i]
@@ -85,9 +87,9 @@ func (a *Actions) ReplacedContainers(observed cri.Pod) (replaced []cri.Container
 	return replaced
 }
 
-// WaitingReasons returns the reasons why containers wait while the actions are executed, by container name. A container in
-// back-off has reason CrashLoopBackOff. A container that the actions start keeps its reason in previous, which has the reasons of
-// failed starts by container name.
+// WaitingReasons returns why containers wait while the actions are executed, by container name. A container in back-off has
+// the reason CrashLoopBackOff. A container that the actions start keeps its reason from previous, the reasons of failed
+// starts.
 func (a *Actions) WaitingReasons(previous map[string]podstatus.Waiting) map[string]podstatus.Waiting {
 	if len(previous)+len(a.BackOff) == 0 {
 		return nil

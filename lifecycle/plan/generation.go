@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
-// killEarlierGenerations plans to stop the running containers that were created before the last restart of all containers, which
-// a container's exit code requests (RestartAllContainers). They get the minimum grace period and no preStop hook. Ephemeral
+// killEarlierGenerations plans to stop the running containers that were created before the last restart of all containers,
+// which an exit code has requested (RestartAllContainers). They get the minimum grace period and no preStop hook. Ephemeral
 // containers are not stopped.
 func (p *planner) killEarlierGenerations() {
 	if p.view.Generation == 0 {
@@ -31,8 +31,8 @@ func (p *planner) killEarlierGenerations() {
 	}
 }
 
-// wasStoppedForRestart reports whether dead, an exited instance of the container, was stopped by a restart of all containers that
-// another container requested. Such an exit causes no back-off.
+// wasStoppedForRestart reports whether the exited instance dead was stopped because another container requested a restart of
+// all containers. Such an exit causes no back-off.
 func (p *planner) wasStoppedForRestart(container *corev1.Container, dead *cri.Container) bool {
 	return podview.GenerationOf(dead) < p.view.Generation && !podview.RequestsRestartAll(container, dead)
 }

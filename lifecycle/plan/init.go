@@ -23,8 +23,9 @@ const (
 	initFailed                      // an init container failed for good: the pod fails
 )
 
-// planInit plans to start the next init container and to restart exited sidecars. It returns whether the init containers have
-// completed, are pending or have failed. Source: computeInitContainerActions in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// planInit plans to start the next init container and to restart exited sidecars. It returns whether the init containers are
+// pending, have completed or have failed. Source: computeInitContainerActions in
+// pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (p *planner) planInit() initProgress {
 	specs := p.state.Pod.Spec.InitContainers
 	if len(specs) == 0 {
@@ -81,8 +82,8 @@ type initStep struct {
 	failed   bool // the pod fails
 }
 
-// planInitContainer plans the actions for last, the newest instance of an init container. The result shows whether the container
-// is restarted, has completed so that the next container can start, or has failed the pod.
+// planInitContainer plans the actions for the newest instance last of an init container. In the result, restart means that
+// the container is started again, complete that the next init container can start, and failed that the pod fails.
 func (p *planner) planInitContainer(container *corev1.Container, last *cri.Container) initStep {
 	switch last.State {
 	case cri.ContainerCreated:
@@ -115,9 +116,10 @@ func (p *planner) planInitContainer(container *corev1.Container, last *cri.Conta
 // container with this reason has failed, even if its exit code is 0.
 const reasonOOMKilled = "OOMKilled"
 
-// planSidecar plans the actions for live, the running instance of a sidecar (restartable init container). It is restarted for a
-// failed probe, a changed definition or a resize that requires it. The result shows whether the next init container can start: it
-// waits for the startup probe and the postStart hook of the sidecar, but not for its liveness probe.
+// planSidecar plans the actions for the running instance live of a sidecar (restartable init container). The sidecar is
+// restarted if a probe has failed, if its definition has changed, or if a resize requires it. The field complete of the
+// result is true if the next init container can start. It waits for the startup probe and the postStart hook of the sidecar,
+// but not for its liveness probe.
 func (p *planner) planSidecar(container *corev1.Container, live *cri.Container) initStep {
 	started := container.StartupProbe == nil || p.hasProbeResult(container.StartupProbe, live, probe.Startup, probe.Success)
 	failed, must := p.failedProbe(container, live)
@@ -144,8 +146,8 @@ func (p *planner) planSidecar(container *corev1.Container, live *cri.Container) 
 	return initStep{complete: true}
 }
 
-// shouldRestartAfterUnknownExit reports whether an init container is restarted if its exit code is unknown. Rules that depend on
-// the exit code are ignored; only the restart policy counts.
+// shouldRestartAfterUnknownExit reports whether an init container is restarted if its exit code is unknown. Only the restart
+// policy counts, because restart rules need the exit code.
 func shouldRestartAfterUnknownExit(pod *corev1.PodSpec, container *corev1.Container) bool {
 	if container.RestartPolicy != nil {
 		return *container.RestartPolicy != corev1.ContainerRestartPolicyNever

@@ -106,8 +106,8 @@ type Kill struct {
 	WaitFor []string
 }
 
-// EventMessage returns the message of the Killing event that is recorded for the container. Source: killContainer in
-// pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// EventMessage returns the message of the Killing event that is recorded when the container is stopped. Source:
+// killContainer in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (k *Kill) EventMessage() string {
 	if k.Message != "" {
 		return k.Message
@@ -129,8 +129,8 @@ type Start struct {
 	TargetID string
 }
 
-// Annotations returns the annotations that the new container gets, such as its back-off state. The plan for its successor reads
-// them.
+// Annotations returns annotations for the new container, such as its back-off state. A later plan reads them from the
+// container.
 func (s *Start) Annotations() map[string]string {
 	a := map[string]string{}
 	if s.CrashLoop != "" {
@@ -158,20 +158,20 @@ type planner struct {
 	out      Actions
 }
 
-// Plan returns the next actions for a pod. If the phase in State.Previous is terminal, it starts no container. It does not
-// compute whether the phase becomes terminal now: [Decide] does. Source: computePodActions in
+// Plan returns the next actions for a pod. It starts no container if the phase in State.Previous is terminal. To check also
+// whether the phase becomes terminal now, call [Decide]. Source: computePodActions in
 // pkg/kubelet/kuberuntime/kuberuntime_manager.go.
 func Plan(state State) Actions {
 	return planActions(&state, state.mustNotStart())
 }
 
-// mustNotStart reports whether no container of the pod may be started any more, because the pod was evicted or rejected, or its
-// previous phase is terminal.
+// mustNotStart reports whether the plan must not start a container, because the pod was evicted or rejected, or has reached
+// a terminal phase.
 func (s *State) mustNotStart() bool {
 	return s.Previous != nil && podstatus.IsTerminal(s.Previous.Phase) || s.Eviction != nil || s.Rejection != nil
 }
 
-// planActions returns the next actions for the pod in state. If terminal is set, the actions stop the pod and start no container.
+// planActions returns the next actions for the pod in state. If terminal is true, the actions only stop containers.
 func planActions(state *State, terminal bool) Actions {
 	if state.Pod == nil || state.Deleted || state.Pod.DeletionTimestamp != nil {
 		return Teardown(*state, teardownGrace(state))
@@ -206,8 +206,8 @@ func (p *planner) hasCompleted() bool {
 	return true
 }
 
-// planSandbox plans to replace the sandbox: it stops all containers and the current sandbox, and then creates a new sandbox and
-// starts containers in it. If no container has to run any more, it creates no sandbox and marks the pod as terminated.
+// planSandbox plans to replace the sandbox: stop all containers and the current sandbox, create a new sandbox, and start the
+// containers in it. If no container must run any more, it plans no new sandbox and marks the pod as terminated.
 func (p *planner) planSandbox(change podview.SandboxChange) {
 	p.out.SandboxChangeReason = change.Reason
 	p.stopPod(GracePeriod(p.state.Pod), change.Reason)
@@ -238,8 +238,8 @@ func (p *planner) planSandbox(change podview.SandboxChange) {
 	}
 }
 
-// isComplete reports whether the container has exited successfully and its restart policy is OnFailure, so that it is not run
-// again in a new sandbox.
+// isComplete reports whether the container has exited with code 0 and has the restart policy OnFailure. Such a container is
+// not run again in a new sandbox.
 func (p *planner) isComplete(container *corev1.Container) bool {
 	once := p.state.Pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 	if container.RestartPolicy != nil {
@@ -249,7 +249,8 @@ func (p *planner) isComplete(container *corev1.Container) bool {
 	return once && last != nil && last.State == cri.ContainerExited && last.ExitCode == 0
 }
 
-// planTermination replaces all planned actions: it stops all containers and sandboxes, and marks the pod as terminated.
+// planTermination discards all planned actions. It plans to stop all containers and sandboxes, and marks the pod as
+// terminated.
 func (p *planner) planTermination() {
 	p.out = Actions{PodTerminal: true}
 	reason := "its work is done"

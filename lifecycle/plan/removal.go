@@ -12,9 +12,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// planRemoval plans to remove exited containers and stopped sandboxes that are not needed any more. It keeps the newest exited
-// instance of each container, which holds the exit code, the restart count and the back-off. A sandbox with a kept container is
-// kept too, because its removal would remove the container.
+// planRemoval plans to remove exited containers and stopped sandboxes that are no longer needed. It keeps the newest exited
+// instance of each container, because this holds the exit code, the restart count and the back-off. The sandbox of such an
+// instance is kept too, because its removal would also remove the instance.
 func (p *planner) planRemoval() {
 	for i := range p.state.Observed.Containers {
 		if c := &p.state.Observed.Containers[i]; p.isObsolete(c) {
@@ -29,21 +29,22 @@ func (p *planner) planRemoval() {
 	}
 }
 
-// shouldRemoveAll reports whether all containers and sandboxes of the pod must be removed from the runtime:
-// State.RemoveTerminated is set, no container runs, and the published status shows the pod as terminated or temporarily evicted.
+// shouldRemoveAll reports whether all containers and sandboxes of the pod must be removed from the runtime. This requires
+// that State.RemoveTerminated is set, that no container runs, and that the published status shows the pod as terminated or
+// temporarily evicted.
 func (p *planner) shouldRemoveAll() bool {
 	return p.state.RemoveTerminated && p.state.Previous != nil && podview.IsTerminated(p.state.Observed) &&
 		(podstatus.IsTerminal(p.state.Previous.Phase) || p.showsTemporaryEviction(p.state.Previous))
 }
 
-// showsTemporaryEviction reports whether the pod is temporarily evicted and status, the published one, already shows it: phase
-// Pending with the reason of the eviction.
+// showsTemporaryEviction reports whether the pod is temporarily evicted and the published status already shows this, that is
+// phase Pending with the reason of the eviction.
 func (p *planner) showsTemporaryEviction(status *corev1.PodStatus) bool {
 	e := p.state.Eviction
 	return e.IsTemporary(p.state.Pod) && status.Phase == corev1.PodPending && status.Reason == e.Reason
 }
 
-// isNeeded reports whether the sandbox must be kept, because it contains a container that is kept.
+// isNeeded reports whether the sandbox must be kept, because one of its containers is kept.
 func (p *planner) isNeeded(sandbox *cri.Sandbox) bool {
 	for i := range p.state.Observed.Containers {
 		if c := &p.state.Observed.Containers[i]; c.SandboxID == sandbox.ID && !p.isObsolete(c) {
@@ -53,8 +54,8 @@ func (p *planner) isNeeded(sandbox *cri.Sandbox) bool {
 	return false
 }
 
-// isObsolete reports whether the container can be removed: it was created and will not be started, or it has exited and is not
-// the newest exited instance of a container in the pod spec.
+// isObsolete reports whether the container can be removed. This is true for a created container that is not going to be
+// started, and for an exited container that is not the newest exited instance or is no longer in the pod spec.
 func (p *planner) isObsolete(container *cri.Container) bool {
 	switch container.State {
 	case cri.ContainerCreated:

@@ -8,8 +8,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
 )
 
-// planResize plans the pending resize of live, a running container, if there is one. kept is false if the resize requires a
-// restart: live is then stopped.
+// planResize plans the resize of the running container live, if a resize is pending. If the resize requires a restart, it
+// plans to stop the container, and kept is false.
 func (p *planner) planResize(live *cri.Container) (kept bool) {
 	r := p.pendingResize(live)
 	if r == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// GracePeriod returns the termination grace period of a pod, which is at least two seconds. The deletion grace period has
-// priority over the grace period in the spec.
+// GracePeriod returns the termination grace period of a pod: the deletion grace period if it is set, otherwise the period in
+// the spec. The result is at least two seconds.
 func GracePeriod(pod *corev1.Pod) time.Duration {
 	var seconds int64
 	switch {
@@ -31,9 +31,9 @@ func GracePeriod(pod *corev1.Pod) time.Duration {
 	return max(time.Duration(min(seconds, most))*time.Second, hook.MinimumGrace)
 }
 
-// evictionGrace returns the grace period with which the pod is stopped: the grace period of its eviction, otherwise the result of
-// [GracePeriod]. A shorter deletion grace period of the pod wins over the eviction. eviction may be nil. Source:
-// calculateEffectiveGracePeriod in pkg/kubelet/pod_workers.go.
+// evictionGrace returns the grace period with which an evicted pod is stopped. It is the grace period of the eviction,
+// unless the deletion grace period of the pod is shorter. If eviction is nil or has no grace period, it is the result of
+// [GracePeriod]. Source: calculateEffectiveGracePeriod in pkg/kubelet/pod_workers.go.
 func evictionGrace(pod *corev1.Pod, eviction *podstatus.Eviction) time.Duration {
 	own := GracePeriod(pod)
 	if eviction == nil || eviction.Grace == 0 || pod.DeletionGracePeriodSeconds != nil && own <= eviction.Grace {
@@ -42,8 +42,8 @@ func evictionGrace(pod *corev1.Pod, eviction *podstatus.Eviction) time.Duration 
 	return max(eviction.Grace, hook.MinimumGrace)
 }
 
-// teardownGrace returns the grace period with which the pod in state is stopped. For an orphaned pod, which has no spec, it is
-// the longest grace period in the annotations of its containers.
+// teardownGrace returns the grace period with which the pod in state is stopped. An orphaned pod has no spec, so it gets the
+// longest grace period in the annotations of its containers.
 func teardownGrace(state *State) time.Duration {
 	if state.Pod != nil {
 		return evictionGrace(state.Pod, state.Eviction)
@@ -58,9 +58,9 @@ func teardownGrace(state *State) time.Duration {
 	return grace
 }
 
-// Teardown plans the removal of a pod. While containers or sandboxes run, the actions only stop them, so that their exit codes
-// can be observed; a later Teardown plans to remove them. It removes nothing if state.Relisted is set. If state.Pod is nil, the
-// pod is orphaned, and its preStop hooks come from the annotations of its containers.
+// Teardown plans the removal of a pod. While a container or sandbox runs, the actions only stop it, so that its exit code
+// can be observed first. A later call plans the removal, unless state.Relisted is set. For an orphaned pod, whose state.Pod
+// is nil, the preStop hooks come from the annotations of its containers.
 func Teardown(state State, grace time.Duration) Actions {
 	p := planner{state: state, out: Actions{PodTerminal: true}}
 	p.stopPod(grace, "the pod is deleted")
@@ -80,8 +80,8 @@ func Teardown(state State, grace time.Duration) Actions {
 	return p.out
 }
 
-// stopPod plans to stop all running containers within grace, and all sandboxes. A NotReady sandbox is stopped too, unless its
-// network is torn down already. reason is for logs.
+// stopPod plans to stop all running containers within the grace period, and to stop all sandboxes. A sandbox that is not
+// ready is stopped too, unless its network is already torn down. The reason is for logs.
 func (p *planner) stopPod(grace time.Duration, reason string) {
 	for i := range p.state.Observed.Containers {
 		c := &p.state.Observed.Containers[i]
@@ -98,9 +98,9 @@ func (p *planner) stopPod(grace time.Duration, reason string) {
 	}
 }
 
-// waitForBefore returns the names of the running containers that must exit before container is stopped. If container is a
-// sidecar, these are the regular containers and all later sidecars in the spec; otherwise there are none. Source:
-// kuberuntime_termination_order.go in pkg/kubelet/kuberuntime.
+// waitForBefore returns the names of the running containers that must exit before this container is stopped. For a sidecar,
+// these are the regular containers and all sidecars that follow it in the spec. For any other container there are none.
+// Source: kuberuntime_termination_order.go in pkg/kubelet/kuberuntime.
 func (p *planner) waitForBefore(container *cri.Container) (names []string) {
 	if p.state.Pod == nil {
 		return nil
@@ -126,9 +126,9 @@ func (p *planner) waitForBefore(container *cri.Container) (names []string) {
 	return names
 }
 
-// PreStopHook returns the preStop hook to run before the container is stopped, or nil if there is none. The result is nil if the
-// container does not run, or if the grace period of the pod is zero. If pod is nil, the hook is read from the annotations of the
-// container.
+// PreStopHook returns the preStop hook to run before the container is stopped, or nil if there is none. It also returns nil
+// if the container does not run or the grace period of the pod is zero. If pod is nil, PreStopHook reads the hook from the
+// annotations of the container.
 func PreStopHook(pod *corev1.Pod, container *cri.Container) *corev1.LifecycleHandler {
 	if container.State != cri.ContainerRunning {
 		return nil

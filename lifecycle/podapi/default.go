@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
-// Default sets the unset fields of pod to the defaults of the API server, as far as a node reads these fields
-// (pkg/apis/core/v1/defaults.go). A second call changes nothing. Pod-level requests and limits have no defaults.
+// Default sets unset fields of the pod to the defaults of the API server. It covers the fields that a node reads. Pod-level
+// requests and limits have no defaults. A second call changes nothing. Source: pkg/apis/core/v1/defaults.go.
 func Default(pod *corev1.Pod) {
 	spec := &pod.Spec
 	spec.RestartPolicy = cmp.Or(spec.RestartPolicy, corev1.RestartPolicyAlways)
@@ -107,7 +107,7 @@ func defaultHTTPGet(action *corev1.HTTPGetAction) {
 	}
 }
 
-// defaultRequests sets each missing request of a container to its limit.
+// defaultRequests sets each missing request to the limit of the same resource.
 func defaultRequests(resources *corev1.ResourceRequirements) {
 	if resources.Limits == nil {
 		return
@@ -117,7 +117,7 @@ func defaultRequests(resources *corev1.ResourceRequirements) {
 	resources.Requests = requests
 }
 
-// roundUp rounds each quantity in list up to a multiple of 1/1000, the precision of the API.
+// roundUp rounds each quantity in the list up to a multiple of 1/1000, the precision of the API.
 func roundUp(list corev1.ResourceList) {
 	for name, q := range list {
 		q.RoundUp(resource.Milli)

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Equal reports whether the API objects that a and b point to are equal. a and b must be pointers of one type, to an object or a
-// part of one. Quantities and times are compared by value, and an empty list or map equals nil. Equal returns the result of
-// equality.Semantic in apimachinery, but does not allocate, because it is called for each pod of each set.
+// Equal reports whether two API objects, or two parts of objects, are equal. a and b must be pointers of the same type.
+// Quantities and times are compared by value, and an empty list or map equals nil. The result is that of equality.Semantic
+// in apimachinery, but Equal does not allocate.
 func Equal(a, b any) bool { return equalValues(reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()) }
 
 func equalValues(a, b reflect.Value) bool {
@@ -75,8 +75,8 @@ func equalMaps(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// findDifferences returns the paths of the fields in which a and b differ. It returns the path of a whole list, map or pointer if
-// the lists differ in length, the maps differ, or one of the pointers is nil.
+// findDifferences returns the paths of the fields in which a and b differ. For maps, for lists of different length, and if
+// one of two pointers is nil, it returns the path of the whole map, list or pointer.
 func findDifferences(a, b reflect.Value, path *field.Path) []*field.Path {
 	switch {
 	case equalValues(a, b):

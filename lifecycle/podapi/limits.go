@@ -21,8 +21,8 @@ const (
 	maxResources = 100     // distinct resource names per pod; each is summed over all containers
 )
 
-// validateCounts checks the length of each list and map in metadata and spec, and the number of resources that the pod names. It
-// is called before all other checks, to limit their cost.
+// validateCounts checks the length of each list and map in the metadata and the spec of the pod, and the number of different
+// resources that it requests. It is called before all other checks, because these would take long for a huge pod.
 func validateCounts(pod *corev1.Pod) field.ErrorList {
 	var w listChecker
 	w.checkValue(reflect.ValueOf(&pod.ObjectMeta), pathStep{name: "metadata"})
@@ -47,7 +47,7 @@ type pathStep struct {
 	index      int
 }
 
-// checkValue checks the length of each list and map in value. step is the last element of the path to value.
+// checkValue checks the length of each list and map in a value. step is the last element of the path of this value.
 func (w *listChecker) checkValue(value reflect.Value, step pathStep) {
 	w.stack = append(w.stack, step)
 	defer func() { w.stack = w.stack[:len(w.stack)-1] }()
@@ -66,8 +66,8 @@ func (w *listChecker) checkValue(value reflect.Value, step pathStep) {
 	}
 }
 
-// checkEntries checks the length of value, a list or map, and then checks the elements of a list. []byte may have any length.
-// Maps of a pod contain no lists, so their values are not checked.
+// checkEntries checks the length of a list or map, and then the elements of a list. A []byte may have any length. Map values
+// are not checked, because the maps of a pod contain no lists.
 func (w *listChecker) checkEntries(value reflect.Value) {
 	kind := value.Type().Elem().Kind()
 	if value.Len() > maxEntries && kind != reflect.Uint8 {
@@ -86,7 +86,7 @@ func (w *listChecker) checkEntries(value reflect.Value) {
 	}
 }
 
-// checkKeys checks the length of each key in value, a map. A long key would be slow to match against a pattern.
+// checkKeys checks the length of each key of a map, because a long key would be slow to match against a pattern.
 func (w *listChecker) checkKeys(value reflect.Value) {
 	for it := value.MapRange(); it.Next(); {
 		if key := it.Key(); key.Kind() == reflect.String && key.Len() > maxKey {
@@ -100,7 +100,7 @@ func hasElements(k reflect.Kind) bool {
 	return k == reflect.Struct || k == reflect.Pointer || k == reflect.Slice || k == reflect.Map
 }
 
-// fieldPath returns the path of the value that is being checked, with the JSON names of its fields.
+// fieldPath returns the path of the value that is being checked now. Its elements are the JSON names of the fields.
 func (w *listChecker) fieldPath() *field.Path {
 	var path *field.Path
 	for _, s := range w.stack {
@@ -119,7 +119,7 @@ func (w *listChecker) fieldPath() *field.Path {
 	return path
 }
 
-// validateResourceNames checks that the requests and limits of a pod name at most maxResources different resources.
+// validateResourceNames checks that the requests and limits of a pod together name at most maxResources different resources.
 func validateResourceNames(spec *corev1.PodSpec) field.ErrorList {
 	var errs field.ErrorList
 	names := make(map[corev1.ResourceName]bool)

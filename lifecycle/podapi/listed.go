@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// validateListed limits the size of the labels, and of the images, ports, preStop hooks and termination message paths of all
-// containers. The runtime returns this data whenever it lists containers.
+// validateListed limits the size of the data that the runtime returns whenever it lists containers: the pod's labels, and
+// the images, ports, preStop hooks and termination message paths of all containers.
 func validateListed(pod *corev1.Pod, path *field.Path) field.ErrorList {
 	if n := podfield.MapSize(pod.Labels); n > podfield.MaxSandboxLabels {
 		return field.ErrorList{fielderr.TooLong(path.Child("labels"), "may not be more than %d bytes in all", podfield.MaxSandboxLabels)}
@@ -33,8 +33,8 @@ func validateListed(pod *corev1.Pod, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// listedSize returns how many bytes a container adds to the container list of the runtime. The ports and the preStop hook count
-// as JSON, because package podspec stores them in annotations.
+// listedSize returns the number of bytes that a container adds to the container list of the runtime. Ports and preStop hook
+// count in their JSON encoding, in which package podspec stores them in annotations.
 func listedSize(container *corev1.Container) int {
 	size := len(container.Image) + len(container.TerminationMessagePath)
 	if len(container.Ports) > 0 {
@@ -63,8 +63,8 @@ func validateHooks(container podfield.Container) field.ErrorList {
 	return errs
 }
 
-// hookSize returns the size of the hook handler in JSON. It does not encode a hook whose strings alone exceed the limit, and
-// returns the size of the strings.
+// hookSize returns the size of a lifecycle hook in JSON. If the strings of the hook alone exceed the limit, it returns their
+// size and does not encode the hook.
 func hookSize(handler *corev1.LifecycleHandler) int {
 	size := 0
 	for _, word := range optional.OrZero(handler.Exec).Command {

@@ -17,10 +17,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// ForbiddenSysctls returns an error for each sysctl that the pod sets and that is forbidden on this node. A sysctl is permitted
-// if it is safe as of Linux 4.15 or matches an entry of allowed, in which a trailing * matches any suffix. A sysctl of a
-// namespace that the pod shares with the host is always forbidden. The kubelet rejects such a pod with reason SysctlForbidden
-// (pkg/kubelet/sysctl).
+// ForbiddenSysctls returns an error for each sysctl of the pod that is forbidden on this node. A sysctl is permitted if it
+// is safe as of Linux 4.15 or matches an entry of the list allowed, where a trailing * matches any suffix. It is always
+// forbidden if it belongs to a namespace that the pod shares with the host. The kubelet rejects such a pod with reason
+// SysctlForbidden. Source: pkg/kubelet/sysctl.
 func ForbiddenSysctls(pod *corev1.Pod, allowed []string) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec", "securityContext", "sysctls")
@@ -44,8 +44,8 @@ func ForbiddenSysctls(pod *corev1.Pod, allowed []string) field.ErrorList {
 	return fielderr.Short(errs)
 }
 
-// sharedNamespace returns the kubelet's name of the host namespace that the sysctl called name would change: IPC, Net or User. It
-// returns "" if the pod has its own namespace.
+// sharedNamespace returns the host namespace that the sysctl with this name would change: IPC, Net or User, as the kubelet
+// names them. It returns "" if the pod does not share that namespace with the host.
 func sharedNamespace(spec *corev1.PodSpec, name string) string {
 	switch {
 	case isIPCSysctl(name) && spec.HostIPC:

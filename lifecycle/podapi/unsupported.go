@@ -13,9 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// Unsupported returns an error for each field of a valid pod that this version does not implement, if the field would make a
-// difference on the node. Accepted are fields that only a scheduler reads, and fields to which the API server sets defaults, such
-// as terminationMessagePath and resizePolicy.
+// Unsupported returns an error for each field of a valid pod that this version does not implement. It ignores fields that
+// make no difference on the node: those that only a scheduler reads, and those to which the API server sets defaults.
 func Unsupported(pod *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := &pod.Spec, field.NewPath("spec")

@@ -42,13 +42,13 @@ func (e *ImmutableError) Unwrap() []error {
 // maxImmutable is the maximum number of fields in an [ImmutableError].
 const maxImmutable = 10
 
-// ValidateUpdate returns an [*ImmutableError] if pod is not a valid update of old, which has the same UID. [Default] must have
-// been called for both. ValidateUpdate changes neither of them.
+// ValidateUpdate returns an [*ImmutableError] if the pod old must not be updated to pod, which has the same UID. [Default]
+// must have been called for both. ValidateUpdate changes neither of them.
 //
 // As in an API server, these fields may change: images of containers and init containers; CPU and memory of containers, init
-// containers and the pod; labels, annotations and other metadata except names; the status. Tolerations and ephemeral containers
-// may be added. activeDeadlineSeconds may be set or lowered. A deletion timestamp may be set. Source: ValidatePodUpdate,
-// ValidatePodResize and ValidatePodEphemeralContainersUpdate in pkg/apis/core/validation/validation.go.
+// containers and the pod; labels, annotations and other metadata except names; the status. Tolerations and ephemeral
+// containers may be added. activeDeadlineSeconds may be set or lowered. A deletion timestamp may be set. Source:
+// ValidatePodUpdate, ValidatePodResize and ValidatePodEphemeralContainersUpdate in pkg/apis/core/validation/validation.go.
 func ValidateUpdate(old, pod *corev1.Pod) error {
 	wanted := pod.Spec.DeepCopy()
 	errs := keepEphemeral(old.Spec.EphemeralContainers, wanted)
@@ -76,8 +76,8 @@ func ValidateUpdate(old, pod *corev1.Pod) error {
 	}
 }
 
-// undoAllowed resets each field of spec that an update may change to its value in old. If spec still differs from old afterwards,
-// the differences are forbidden changes.
+// undoAllowed resets each field of the new spec that an update may change to its value in the old spec. Differences that
+// remain afterwards are forbidden changes.
 func undoAllowed(old, spec *corev1.PodSpec) {
 	undoContainers(old.Containers, spec.Containers)
 	undoContainers(old.InitContainers, spec.InitContainers)
@@ -100,8 +100,8 @@ func undoAllowed(old, spec *corev1.PodSpec) {
 	}
 }
 
-// undoContainers copies the image and the resources of each container in old to the container at the same position in list, so
-// that a comparison ignores these fields, which an update may change.
+// undoContainers resets the image, CPU and memory of each container in list to those of the container at the same position
+// in old. A later comparison then ignores these fields, which an update may change.
 func undoContainers(old, list []corev1.Container) {
 	for i := range min(len(old), len(list)) {
 		list[i].Image = old[i].Image
@@ -109,7 +109,7 @@ func undoContainers(old, list []corev1.Container) {
 	}
 }
 
-// undoResources resets CPU and memory in resources to their amounts in old.
+// undoResources resets the requests and limits of CPU and memory to those in old.
 func undoResources(old, resources *corev1.ResourceRequirements) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		resources.Requests = restoreAmount(name, old.Requests, resources.Requests)
@@ -117,8 +117,8 @@ func undoResources(old, resources *corev1.ResourceRequirements) {
 	}
 }
 
-// restoreAmount sets the amount of the resource called name in list to its amount in old, and returns list. If old does not have
-// the resource, it is deleted from list.
+// restoreAmount sets the amount of the named resource in list to its amount in old, and returns the list. If old does not
+// contain the resource, it is deleted from the list.
 func restoreAmount(name corev1.ResourceName, old, list corev1.ResourceList) corev1.ResourceList {
 	amount, set := old[name]
 	if !set {
@@ -132,7 +132,7 @@ func restoreAmount(name corev1.ResourceName, old, list corev1.ResourceList) core
 	return list
 }
 
-// hasToleration reports whether list has a toleration that equals old except for TolerationSeconds.
+// hasToleration reports whether the list contains the toleration old. The field TolerationSeconds may differ.
 func hasToleration(list []corev1.Toleration, old corev1.Toleration) bool {
 	return slices.ContainsFunc(list, func(t corev1.Toleration) bool {
 		t.TolerationSeconds = old.TolerationSeconds
@@ -140,8 +140,8 @@ func hasToleration(list []corev1.Toleration, old corev1.Toleration) bool {
 	})
 }
 
-// keepEphemeral returns an error for each ephemeral container in old that is missing or changed in spec. It then replaces
-// spec.EphemeralContainers by old, because new ephemeral containers are allowed.
+// keepEphemeral returns an error for each ephemeral container in old that is missing or changed in the new spec. It then
+// replaces the ephemeral containers of the new spec by old, so that a later comparison ignores added containers.
 func keepEphemeral(old []corev1.EphemeralContainer, spec *corev1.PodSpec) (errs field.ErrorList) {
 	path := field.NewPath("spec", "ephemeralContainers")
 	indexes := make(map[string]int, len(spec.EphemeralContainers))

@@ -21,13 +21,12 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// Validate returns the errors for which an API server would reject the pod, as far as they concern fields that a node reads
-// (pkg/apis/core/validation/validation.go). It also returns an error for a UID that is missing or is no valid file name.
-// [Default] must have been called for the pod. A volume of an unsupported type is only checked for its name and for having one
-// source.
+// Validate returns the errors for which an API server would reject the pod, as far as they concern fields that a node reads.
+// It also returns an error if the UID is missing or not a valid file name. [Default] must have been called for the pod. For
+// a volume of an unsupported type, only the name and the number of sources are checked.
 //
-// Each list and map in the pod may have at most 1,000 entries. If one has more, the pod is not checked further. Validate returns
-// at most 100 errors, and cuts long values in them.
+// Each list and map in the pod may have at most 1,000 entries. If one has more, the pod is not checked further. Validate
+// returns at most 100 errors, and shortens long values in them. Source: pkg/apis/core/validation/validation.go.
 func Validate(pod *corev1.Pod) field.ErrorList {
 	errs := validateCounts(pod)
 	if len(errs) == 0 {
@@ -131,8 +130,8 @@ func validateHostnames(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return append(errs, validateWith(path, *spec.HostnameOverride, validation.IsDNS1123Subdomain)...)
 }
 
-// validateHostUsers checks a pod with its own user namespace, that is with hostUsers false. It must not share another namespace
-// with the host. It must not use block devices, because the owner of a device cannot be mapped.
+// validateHostUsers checks a pod that has its own user namespace, because hostUsers is false. Such a pod must not share
+// another namespace with the host. It must not use block volumes, because the owner of a device cannot be mapped.
 func validateHostUsers(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if spec.HostUsers == nil || *spec.HostUsers {
 		return nil
@@ -201,7 +200,7 @@ func validateDNS(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateOneOf checks that value is set and is one of valid. path is the path of its field.
+// validateOneOf checks that the value of the field at path is one of the valid values. An empty value is an error.
 func validateOneOf[T ~string](path *field.Path, value T, valid ...T) field.ErrorList {
 	switch {
 	case value == "":
@@ -212,7 +211,7 @@ func validateOneOf[T ~string](path *field.Path, value T, valid ...T) field.Error
 	return nil
 }
 
-// validateWith calls check with value, and returns an error for path per message that check returns.
+// validateWith calls check(value), and returns an error for each message in the result. path is the path of the field.
 func validateWith[T any](path *field.Path, value T, check func(T) []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, msg := range check(value) {
@@ -221,5 +220,5 @@ func validateWith[T any](path *field.Path, value T, check func(T) []string) fiel
 	return errs
 }
 
-// sortedKeys returns the sorted keys of m, so that errors have a fixed order.
+// sortedKeys returns the sorted keys of a map, so that errors have a fixed order.
 func sortedKeys[M ~map[K]V, K ~string, V any](m M) []K { return slices.Sorted(maps.Keys(m)) }

@@ -24,8 +24,8 @@ const (
 	annotationSeccompLocalhost  = "localhost/" // followed by the path of the profile
 )
 
-// validateSeccompAnnotations checks the deprecated seccomp annotations. It returns an error for an invalid annotation, and for
-// one that contradicts the seccomp profile in the fields of the pod or container. index finds a container by its name. Source:
+// validateSeccompAnnotations checks the deprecated seccomp annotations. An annotation must be valid, and must not contradict
+// the seccomp profile in the fields of the pod or container. index finds a container by its name. Source:
 // ValidateSeccompPodAnnotations and validateSeccompAnnotationsAndFields in pkg/apis/core/validation.
 func validateSeccompAnnotations(pod *corev1.Pod, index nameIndex, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
@@ -52,8 +52,8 @@ func validateSeccompAnnotations(pod *corev1.Pod, index nameIndex, path *field.Pa
 	return errs
 }
 
-// annotatedSeccomp returns the seccomp profile that value, a deprecated annotation, names. For an invalid value it returns an
-// error for path.
+// annotatedSeccomp returns the seccomp profile that the value of a deprecated annotation stands for. For an invalid value it
+// returns an error with this path.
 func annotatedSeccomp(value string, path *field.Path) (*corev1.SeccompProfile, field.ErrorList) {
 	switch value {
 	case corev1.SeccompProfileRuntimeDefault, corev1.DeprecatedSeccompProfileDockerDefault:
@@ -68,8 +68,8 @@ func annotatedSeccomp(value string, path *field.Path) (*corev1.SeccompProfile, f
 	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &file}, validateWith(path, file, podfield.CheckRelative)
 }
 
-// validateDeletionCost checks the annotation pod-deletion-cost, if it exists: it must be a 32-bit integer without a plus sign or
-// leading zeros. Source: GetDeletionCostFromPodAnnotations in pkg/apis/core/helper.
+// validateDeletionCost checks the annotation controller.kubernetes.io/pod-deletion-cost. If it exists, its value must be a
+// 32-bit integer without a plus sign or leading zeros. Source: GetDeletionCostFromPodAnnotations in pkg/apis/core/helper.
 func validateDeletionCost(annotations map[string]string, path *field.Path) field.ErrorList {
 	value, ok := annotations[corev1.PodDeletionCost]
 	if !ok {

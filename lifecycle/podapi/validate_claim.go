@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateStorage checks the sources persistentVolumeClaim, ephemeral and nfs of a volume, if they are set.
+// validateStorage checks a volume of type persistentVolumeClaim, ephemeral or nfs.
 func validateStorage(volume *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s := volume.PersistentVolumeClaim; s != nil {
@@ -104,8 +104,8 @@ func validateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.
 	return errs
 }
 
-// validateClaimNames checks the names of the claims that are created for ephemeral volumes, POD-VOLUME. It returns an error for
-// each other volume of the pod that refers to such a claim.
+// validateClaimNames checks the names of the claims that are created for ephemeral volumes: POD-VOLUME. No other volume of
+// the pod may refer to such a claim.
 func validateClaimNames(pod *corev1.Pod, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	created := make(map[string]bool)

@@ -23,9 +23,9 @@ const (
 	maxExitCodes    = 255
 )
 
-// validateContainers checks all containers of a pod. Container names must be unique in the pod. Host ports must be unique among
-// regular containers. Init containers may use the same host port, because they run one after another. index finds the containers
-// and volumes of the pod by name.
+// validateContainers checks all containers of a pod. Container names must be unique in the pod. Host ports must be unique
+// among the regular containers. Init containers may share a host port, because they run one after another. index finds
+// containers and volumes by name.
 func validateContainers(pod *corev1.Pod, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	if len(pod.Spec.Containers) == 0 {
@@ -56,8 +56,8 @@ func validateContainers(pod *corev1.Pod, index nameIndex) field.ErrorList {
 	return errs
 }
 
-// validateContainer checks the fields that regular, init and ephemeral containers have in common. index finds the volumes of the
-// pod by name.
+// validateContainer checks the fields that regular, init and ephemeral containers have in common. index finds volumes by
+// name.
 func validateContainer(pod *corev1.Pod, container podfield.Container, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	if container.Name == "" {
@@ -107,8 +107,8 @@ func validateInit(pod *corev1.Pod, container podfield.Container) field.ErrorList
 	return errs
 }
 
-// validateEphemeral checks the ephemeral container spec.ephemeralContainers[i]. Its target container must exist in index, which
-// has the containers by name. Fields that only other containers may set, such as ports, resources and probes, must be unset.
+// validateEphemeral checks the ephemeral container spec.ephemeralContainers[i]. Its target container must exist; index finds
+// it by name. Fields that only other containers may set, such as ports, resources and probes, must be unset.
 func validateEphemeral(pod *corev1.Pod, i int, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	c, path := &pod.Spec.EphemeralContainers[i], field.NewPath("spec", "ephemeralContainers").Index(i)
@@ -138,8 +138,8 @@ func validateEphemeral(pod *corev1.Pod, i int, index nameIndex) field.ErrorList 
 	return errs
 }
 
-// validatePorts checks the ports of a container. On the host network, each host port must equal its container port. used has the
-// host ports of the containers checked before; validatePorts adds those of this container.
+// validatePorts checks the ports of a container. On the host network, each host port must equal its container port. Host
+// ports must not be in used, the host ports of earlier containers; validatePorts adds the ports of this container to it.
 func validatePorts(container podfield.Container, hostNetwork bool, used map[string]bool) field.ErrorList {
 	var errs field.ErrorList
 	names := make(map[string]bool)

@@ -64,7 +64,7 @@ func validateFieldRef(ref *corev1.ObjectFieldSelector, path *field.Path) field.E
 	return validateFieldOf(ref, path, podfield.FieldPaths())
 }
 
-// validateFieldOf checks that ref names one of the pod's fields in fields, or a single label or annotation.
+// validateFieldOf checks that a field reference names one of the given pod fields, or a single label or annotation.
 func validateFieldOf(ref *corev1.ObjectFieldSelector, path *field.Path, fields []string) field.ErrorList {
 	if ref.APIVersion != "v1" {
 		return field.ErrorList{field.NotSupported(path.Child("apiVersion"), ref.APIVersion, []string{"v1"})}
@@ -97,7 +97,7 @@ func validateResourceRef(ref *corev1.ResourceFieldSelector, path *field.Path) fi
 	return validateOneOf(path.Child("divisor"), ref.Divisor.String(), divisors...)
 }
 
-// validateKeyRef checks name and key, which refer to a key of a config map or secret.
+// validateKeyRef checks a reference to a key of a config map or secret: the name of the object and the key.
 func validateKeyRef(name, key string, path *field.Path) field.ErrorList {
 	errs := validateWith(path.Child("name"), name, validation.IsDNS1123Subdomain)
 	if key == "" {
@@ -106,8 +106,8 @@ func validateKeyRef(name, key string, path *field.Path) field.ErrorList {
 	return append(errs, validateWith(path.Child("key"), key, validation.IsConfigMapKey)...)
 }
 
-// validateFileRef checks a reference to a variable in an environment file (KEP-3721), which a container of the pod writes to a
-// volume. The volume must be an emptyDir. index finds the volumes of the pod by name.
+// validateFileRef checks a reference to a variable in an environment file, which a container of the pod writes to a volume
+// (KEP-3721). The volume must be an emptyDir; index finds it by name.
 func validateFileRef(index nameIndex, ref *corev1.FileKeySelector, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	required := func(name, value string, valid func(string) []string) {

@@ -88,8 +88,8 @@ func validateMountOptions(mount corev1.VolumeMount, volume *corev1.Volume, path 
 	return errs
 }
 
-// validateDevices checks the block volumes of a container. No two block volumes or volume mounts of a container may have an equal
-// volume name or path. index finds the volumes of the pod by name.
+// validateDevices checks the block volumes of a container. Each must have another volume name and another path than all
+// other block volumes and volume mounts of the container. index finds volumes by name.
 func validateDevices(container podfield.Container, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	names, paths := make(map[string]bool), make(map[string]bool)

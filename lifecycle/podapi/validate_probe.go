@@ -94,8 +94,8 @@ func hook(h *corev1.LifecycleHandler) handler {
 	return handler{Exec: h.Exec, HTTPGet: h.HTTPGet, TCPSocket: h.TCPSocket, Sleep: h.Sleep}
 }
 
-// validate checks that exactly one action of the handler is set, and that the action is valid. grace is the grace period of the
-// pod in seconds, which a sleep must not exceed. It may be nil.
+// validate checks that the handler has exactly one action, and that this is valid. A sleep must not be longer than grace,
+// the grace period of the pod in seconds, which may be nil.
 func (h handler) validate(grace *int64, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	found := false
@@ -169,8 +169,8 @@ func (h handler) validateGRPC(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateSleep checks that a sleep is not longer than grace, the grace period of the pod in seconds. If grace is nil, the pod's
-// validation has already reported it.
+// validateSleep checks that a sleep is not longer than grace, the grace period of the pod in seconds. It returns no error if
+// grace is nil, because the validation of the pod reports this.
 func (h handler) validateSleep(grace *int64, path *field.Path) field.ErrorList {
 	if s := h.Sleep.Seconds; grace != nil && (s < 0 || s > *grace) {
 		return field.ErrorList{field.Invalid(path, s, fmt.Sprintf("must be from 0 to the pod's grace period of %d s", *grace))}
@@ -178,7 +178,7 @@ func (h handler) validateSleep(grace *int64, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// validatePort checks that port is a valid number or name. It does not check that the container has a port of this name.
+// validatePort checks that a port is a valid number or name. It does not check that the container has a port of this name.
 func validatePort(port intstr.IntOrString, path *field.Path) field.ErrorList {
 	if port.Type == intstr.String {
 		return validateWith(path, port.StrVal, validation.IsValidPortName)

@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// validatePodResources checks the pod-level resources. The limit of a container must not exceed the limit of the pod. The sum of
-// the containers' requests must not exceed the request of the pod.
+// validatePodResources checks the pod-level requests and limits. No limit of a container may exceed the limit of the pod,
+// and the sum of the containers' requests must not exceed the request of the pod.
 func validatePodResources(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	errs := validateQuantities(spec.Overhead, path.Child("overhead"))
 	if spec.Resources == nil {
@@ -53,8 +53,8 @@ func validatePodResources(spec *corev1.PodSpec, path *field.Path) field.ErrorLis
 	return errs
 }
 
-// validateResizePolicy checks the resize policy of a container (KEP-1287). If the container is never restarted, the policy must
-// not require a restart.
+// validateResizePolicy checks the resize policy of a container (KEP-1287). The policy must not require a restart if the
+// restart policy of the pod is Never, or if the container is an init container but no sidecar.
 func validateResizePolicy(pod *corev1.Pod, container podfield.Container) field.ErrorList {
 	var errs field.ErrorList
 	seen := make(map[corev1.ResourceName]bool)
@@ -126,7 +126,8 @@ func validateQuantities(list corev1.ResourceList, path *field.Path) field.ErrorL
 	return errs
 }
 
-// isWholePages reports whether q is a multiple of the page size in name, a huge page resource such as hugepages-2Mi.
+// isWholePages reports whether the quantity is a multiple of the page size of a huge page resource, such as 2Mi for
+// hugepages-2Mi.
 func isWholePages(name corev1.ResourceName, q resource.Quantity) bool {
 	size := strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix)
 	page, err := quantity.Parse(size)

@@ -135,9 +135,8 @@ func validateAppArmor(profile *corev1.AppArmorProfile, path *field.Path) field.E
 	return errs
 }
 
-// validateAppArmorAnnotations checks the deprecated AppArmor annotations. It returns an error for an invalid annotation, and for
-// one that contradicts the AppArmor profile in the pod's fields. With such an annotation a container would run without the
-// intended profile.
+// validateAppArmorAnnotations checks the deprecated AppArmor annotations. An annotation must be valid, and must not
+// contradict the AppArmor profile in the fields of the pod. Otherwise a container could run without the intended profile.
 func validateAppArmorAnnotations(pod *corev1.Pod, index nameIndex, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range sortedKeys(pod.Annotations) {
@@ -163,7 +162,7 @@ func validateAppArmorAnnotations(pod *corev1.Pod, index nameIndex, path *field.P
 	return errs
 }
 
-// validateStopSignal checks that signal is a signal name that the API accepts, and that spec.os is set, which a stop signal
+// validateStopSignal checks that the API accepts the name of the stop signal, and that spec.os is set, which a stop signal
 // requires.
 func validateStopSignal(pod *corev1.Pod, signal corev1.Signal, path *field.Path) field.ErrorList {
 	switch {

@@ -43,8 +43,8 @@ func validateVolumes(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateNoTokens returns an error for each service account token in a projected volume. It is called for pods without a service
-// account.
+// validateNoTokens returns an error for each service account token in a projected volume. It is called for a pod without a
+// service account, which cannot get a token.
 func validateNoTokens(volume *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, s := range optional.OrZero(volume.Projected).Sources {
@@ -138,8 +138,8 @@ func validateMode(path *field.Path, mode *int32) field.ErrorList {
 // pathSet has the file paths that the sources of a projected volume use. It is nil for a volume with one source.
 type pathSet map[string]bool
 
-// validateFilePath checks at, the path of a file in a volume. It returns an error if taken, the paths of earlier files, contains
-// this path, and otherwise adds the path to taken. A nil taken is ignored.
+// validateFilePath checks the relative path of a file in a volume. If taken contains the path already, another file has it,
+// which is an error; otherwise the path is added to taken. taken may be nil.
 func validateFilePath(at string, path *field.Path, taken pathSet) field.ErrorList {
 	if at == "" {
 		return field.ErrorList{field.Required(path, "")}
@@ -157,8 +157,8 @@ func validateFilePath(at string, path *field.Path, taken pathSet) field.ErrorLis
 	return errs
 }
 
-// validateItems checks the keys of a config map or secret, and the paths of their files in a volume. In a projected volume, taken
-// has the file paths of earlier sources, and validateItems adds the paths in items. Otherwise taken is nil.
+// validateItems checks the keys of a config map or secret, and the paths of their files in a volume. For a projected volume,
+// taken contains the paths of earlier files, and validateItems adds its paths. For other volumes taken is nil.
 func validateItems(items []corev1.KeyToPath, path *field.Path, taken pathSet) field.ErrorList {
 	var errs field.ErrorList
 	for i, item := range items {
@@ -172,8 +172,8 @@ func validateItems(items []corev1.KeyToPath, path *field.Path, taken pathSet) fi
 	return errs
 }
 
-// validateDownwardFiles checks the files of a downward API volume. In a projected volume, taken has the file paths of earlier
-// sources, and validateDownwardFiles adds the paths in items. Otherwise taken is nil.
+// validateDownwardFiles checks the files of a downward API volume. For a projected volume, taken contains the paths of
+// earlier files, and validateDownwardFiles adds its paths. For other volumes taken is nil.
 func validateDownwardFiles(items []corev1.DownwardAPIVolumeFile, path *field.Path, taken pathSet) field.ErrorList {
 	var errs field.ErrorList
 	for i := range items {
@@ -245,8 +245,8 @@ func validateProjection(projection *corev1.VolumeProjection, path *field.Path, t
 	return errs
 }
 
-// validateToken checks a service account token in a projected volume. The token may have the path of another file in the volume,
-// which it replaces.
+// validateToken checks a service account token in a projected volume. The token may have the path of another file, which it
+// then replaces.
 func validateToken(token *corev1.ServiceAccountTokenProjection, path *field.Path) field.ErrorList {
 	errs := validateFilePath(token.Path, path.Child("path"), nil)
 	path = path.Child("expirationSeconds")

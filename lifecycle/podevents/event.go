@@ -30,7 +30,7 @@ type Event struct {
 	ExitCode *int32
 }
 
-// LogValue returns the event as a group of attributes for package slog. Empty fields are omitted.
+// LogValue returns the event as a group of slog attributes. Empty fields are omitted.
 func (e Event) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("reason", e.Reason), slog.String("message", e.Message)}
 	if e.Container != "" {

@@ -29,8 +29,8 @@ type Pods interface {
 // recordHint describes a valid Record. It is part of the panic message for a nil Record.
 const recordHint = "a func that calls Recorder.PodEvent"
 
-// Images returns hooks for package images that record an event for each image pull, and for each image that cannot be used.
-// record receives the events. Images panics if record is nil.
+// Images returns hooks for package images. They pass an event to record for each image pull, and for each image that is
+// present already or cannot be used. Images panics if record is nil.
 func Images(record Record) images.Hooks {
 	required.MustArgs("podevents.Images", required.Arg{Name: "record", Value: record, Hint: recordHint})
 	tell := func(r images.Request, kind, reason, format string, args ...any) {
@@ -66,8 +66,8 @@ func Images(record Record) images.Hooks {
 	}
 }
 
-// Probes returns hooks for package probe that record an event for each failed probe and each probe warning. pods finds the pod of
-// a probe, and record receives the events. Probes panics if an argument is nil.
+// Probes returns hooks for package probe, which pass an event to record for each failed probe and each probe warning. pods
+// provides the identity and the status of the probed pod. Probes panics if an argument is nil.
 func Probes(pods Pods, record Record) probe.Hooks {
 	required.MustArgs("podevents.Probes", required.Arg{Name: "pods", Value: pods, Hint: "a *lifecycle.Reconciler"},
 		required.Arg{Name: "record", Value: record, Hint: recordHint})

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// Container returns the CRI config of a container of the pod. container must point into pod, and pod must have passed podapi.Default,
-// podapi.Validate and podapi.Unsupported.
+// Container returns the CRI config of a container of the pod. container must point into the pod. The pod must have passed
+// podapi.Default, podapi.Validate and podapi.Unsupported.
 func Container(pod *corev1.Pod, container *corev1.Container, launch Launch, opts Options) (cri.ContainerConfig, error) {
 	env, err := podenv.New(pod, container, launch.envSources(opts))
 	if err != nil {
@@ -27,8 +27,8 @@ func Container(pod *corev1.Pod, container *corev1.Container, launch Launch, opts
 	return config, fielderr.ShortOne(err)
 }
 
-// containerConfig returns the CRI config of a container. env is the resolved environment of the container. path is its field path
-// in the pod, for errors.
+// containerConfig returns the CRI config of a container with the environment env. Errors start with path, the field path of
+// the container.
 func containerConfig(
 	pod *corev1.Pod, container *corev1.Container, path *field.Path, env *podenv.Environment, launch Launch, opts Options,
 ) (cri.ContainerConfig, error) {
@@ -76,8 +76,8 @@ func containerConfig(
 	return config, nil
 }
 
-// checkMetadataSize returns an error for the field at path if labels and annotations together exceed limit bytes. The runtime
-// returns labels and annotations in its lists, whose size is limited.
+// checkMetadataSize returns an error for the field at path if the labels and annotations together exceed limit bytes. The
+// runtime returns them in its lists, whose size is limited.
 func checkMetadataSize(path *field.Path, labels, annotations map[string]string, limit int) error {
 	if podfield.MapSize(labels)+podfield.MapSize(annotations) > limit {
 		return fielderr.TooLong(path, "labels and annotations may not be more than %d bytes in all", limit)

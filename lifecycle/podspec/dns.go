@@ -64,7 +64,7 @@ type resolverOptions struct {
 	index map[string]int
 }
 
-// setOption appends an option such as "ndots:5". An existing option with its name is replaced instead.
+// setOption adds a resolver option such as "ndots:5". If there is an option of this name, setOption replaces it.
 func (o *resolverOptions) setOption(option string) {
 	name, _, _ := strings.Cut(option, ":")
 	if i, ok := o.index[name]; ok {
@@ -78,8 +78,8 @@ func (o *resolverOptions) setOption(option string) {
 	o.list = append(o.list, option)
 }
 
-// podDNS returns the resolv.conf of a pod. It is nil if the resolv.conf of the node is unknown, so that the runtime must choose
-// one.
+// podDNS returns the resolv.conf of a pod. It returns nil if the resolv.conf of the node is unknown, so that the runtime
+// chooses one.
 func podDNS(pod *corev1.Pod, opts Options) (*cri.DNSConfig, error) {
 	dns := baseDNS(pod, opts)
 	if extra := pod.Spec.DNSConfig; extra != nil {
@@ -97,8 +97,8 @@ func podDNS(pod *corev1.Pod, opts Options) (*cri.DNSConfig, error) {
 	return dns, nil
 }
 
-// baseDNS returns the resolv.conf for the DNS policy of the pod, before its dnsConfig is applied. It is nil if the runtime must
-// choose the resolv.conf. The caller may change the result.
+// baseDNS returns the resolv.conf for the DNS policy of the pod, without the pod's dnsConfig. The result is nil if the
+// runtime must choose the resolv.conf. The caller may change the result.
 func baseDNS(pod *corev1.Pod, opts Options) *cri.DNSConfig {
 	policy := pod.Spec.DNSPolicy
 	if policy == corev1.DNSNone {
@@ -123,7 +123,8 @@ func baseDNS(pod *corev1.Pod, opts Options) *cri.DNSConfig {
 	}
 }
 
-// clusterDNS returns the resolv.conf with the DNS servers and search domains of the cluster.
+// clusterDNS returns a resolv.conf with the DNS servers and search domains of the cluster, followed by the search domains of
+// the node.
 func clusterDNS(pod *corev1.Pod, opts Options) *cri.DNSConfig {
 	dns := &cri.DNSConfig{Options: []string{"ndots:5"}}
 	for _, ip := range opts.ClusterDNS {
@@ -140,7 +141,8 @@ func clusterDNS(pod *corev1.Pod, opts Options) *cri.DNSConfig {
 	return dns
 }
 
-// loopbackServers returns the loopback address of the IP family of each address in nodeIPs, or 127.0.0.1 if nodeIPs is empty.
+// loopbackServers returns a loopback address for each node IP, in its IP family. If there are no node IPs, it returns
+// 127.0.0.1.
 func loopbackServers(nodeIPs []netip.Addr) []string {
 	var servers []string
 	for _, ip := range nodeIPs {
@@ -156,8 +158,8 @@ func loopbackServers(nodeIPs []netip.Addr) []string {
 	return servers
 }
 
-// mergeOptions returns the resolver options in base and extra. An option in extra, which comes from the pod's dnsConfig, replaces
-// the option with an equal name in base.
+// mergeOptions returns the resolver options in base, with those of the pod's dnsConfig added. An option in extra replaces
+// the option of the same name in base.
 func mergeOptions(base []string, extra []corev1.PodDNSConfigOption) []string {
 	var merged resolverOptions
 	for _, option := range base {
@@ -173,7 +175,7 @@ func mergeOptions(base []string, extra []corev1.PodDNSConfigOption) []string {
 	return merged.list
 }
 
-// limitDNS removes the name servers and search domains from dns that exceed the limits of resolvers. If it removes any, it calls
+// limitDNS removes name servers and search domains that exceed the limits of resolvers. If it removes any, it calls
 // Options.Warn.
 func limitDNS(pod *corev1.Pod, dns *cri.DNSConfig, opts Options) {
 	if len(dns.Servers) > podfield.MaxNameservers {
@@ -194,7 +196,7 @@ func limitDNS(pod *corev1.Pod, dns *cri.DNSConfig, opts Options) {
 	}
 }
 
-// removeDuplicates returns list without repeated strings; the first of each is kept. It overwrites the elements of list.
+// removeDuplicates returns the list without repetitions of a string. It changes the list in place.
 func removeDuplicates(list []string) []string {
 	seen := make(map[string]struct{}, len(list))
 	return slices.DeleteFunc(list, func(s string) bool {

@@ -27,8 +27,8 @@ const (
 	AnnotationDeletionGracePeriod      = "io.kubernetes.pod.deletionGracePeriod"
 )
 
-// Hash returns a hash of the container's name and image, equal to the kubelet's. A changed hash means that a running container
-// must be replaced.
+// Hash returns the kubelet's hash of the container's name and image. A running container whose hash has changed must be
+// replaced.
 func Hash(container *corev1.Container) string {
 	return strconv.FormatUint(uint64(hashContainer(container)), 16)
 }
@@ -39,8 +39,8 @@ func HasHash(container *corev1.Container, hash string) bool {
 	return string(strconv.AppendUint(buf[:0], uint64(hashContainer(container)), 16)) == hash
 }
 
-// hashContainer returns the FNV-1a hash of the container's name and image, encoded as JSON. As in the kubelet, the hashed text is
-// the printed list of the JSON's byte values, such as "([]uint8)[123 34]".
+// hashContainer returns the FNV-1a hash of a text that represents the container's name and image. As in the kubelet, the
+// text is the printed list of the bytes of their JSON, such as "([]uint8)[123 34]".
 func hashContainer(container *corev1.Container) uint32 {
 	d := hashDump{sum: fnvOffset}
 	d.addText("([]uint8)[")
@@ -70,7 +70,7 @@ func (d *hashDump) addText(value string) {
 	}
 }
 
-// addJSON adds plain and quoted to the hash. It first escapes quoted as the content of a JSON string.
+// addJSON adds JSON text to the hash: first plain unchanged, then quoted, escaped like the content of a JSON string.
 func (d *hashDump) addJSON(plain, quoted string) {
 	d.addBytes(plain)
 	for i := range len(quoted) {
@@ -83,8 +83,8 @@ func (d *hashDump) addJSON(plain, quoted string) {
 	d.addBytes(quoted)
 }
 
-// addBytes adds the bytes of value to the hash, each as a decimal number and separated by spaces. It is optimized, because each
-// observation of a running container calls it.
+// addBytes adds the bytes of the string to the hash, as decimal numbers with spaces between them. It is optimized, because
+// it is called for each observation of a running container.
 func (d *hashDump) addBytes(value string) {
 	sum := d.sum
 	for i := range len(value) {
@@ -104,17 +104,19 @@ func (d *hashDump) addBytes(value string) {
 	d.sum = sum
 }
 
-// LogDirectory returns the log directory of the pod with identity id: root/NAMESPACE_NAME_UID.
+// LogDirectory returns the log directory of a pod, ROOT/NAMESPACE_NAME_UID.
 func LogDirectory(root string, id cri.PodIdentity) string {
 	return filepath.Join(root, id.Namespace+"_"+id.Name+"_"+id.UID)
 }
 
-// LogPath returns the path of a container's log file relative to the log directory of its pod: CONTAINER/ATTEMPT.log.
+// LogPath returns the path of a container's log file, CONTAINER/ATTEMPT.log. The path is relative to the log directory of
+// the pod.
 func LogPath(container string, attempt uint32) string {
 	return filepath.Join(container, strconv.FormatUint(uint64(attempt), 10)+".log")
 }
 
-// logDirectory returns the log directory of the pod, or "" if Options.LogRoot is empty and no logs are written.
+// logDirectory returns the log directory of the pod. It returns "" if Options.LogRoot is empty, because no logs are written
+// then.
 func (o Options) logDirectory(pod *corev1.Pod) string {
 	if o.LogRoot == "" {
 		return ""
@@ -122,7 +124,8 @@ func (o Options) logDirectory(pod *corev1.Pod) string {
 	return LogDirectory(o.LogRoot, podIdentity(pod))
 }
 
-// logPath returns the path of a container's log relative to the log directory of its pod, or "" if Options.LogRoot is empty.
+// logPath returns the path of a container's log, relative to the log directory of the pod. It returns "" if Options.LogRoot
+// is empty.
 func (o Options) logPath(container string, attempt uint32) string {
 	if o.LogRoot == "" {
 		return ""
@@ -135,7 +138,7 @@ func podIdentity(pod *corev1.Pod) cri.PodIdentity {
 	return cri.PodIdentity{UID: string(pod.UID), Name: pod.Name, Namespace: pod.Namespace}
 }
 
-// sandboxLabels returns the labels of the pod together with the CRI labels for its name, namespace and UID.
+// sandboxLabels returns the labels of the pod, and the CRI labels with its name, namespace and UID.
 func sandboxLabels(pod *corev1.Pod) map[string]string {
 	labels := maps.Clone(pod.Labels)
 	if labels == nil {
@@ -157,8 +160,8 @@ func containerLabels(pod *corev1.Pod, container *corev1.Container) map[string]st
 	}
 }
 
-// containerAnnotations returns the CRI annotations of a container: those in launch.Annotations and those that the kubelet sets,
-// such as AnnotationHash.
+// containerAnnotations returns the CRI annotations of a container: launch.Annotations, and the annotations that the kubelet
+// sets, such as AnnotationHash.
 func containerAnnotations(pod *corev1.Pod, container *corev1.Container, launch Launch) map[string]string {
 	a := maps.Clone(launch.Annotations)
 	if a == nil {

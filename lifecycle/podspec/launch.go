@@ -40,8 +40,8 @@ type Launch struct {
 	CDIDevices []string     // names of CDI devices of the container
 }
 
-// envSources returns the data from which the container's environment is resolved: config maps and secrets, volumes, variables of
-// the node, and addresses.
+// envSources returns the data for the environment of a container: config maps and secrets, volumes, variables of the node,
+// and IP addresses.
 func (l Launch) envSources(opts Options) podenv.Sources {
 	return podenv.Sources{
 		References: l.References.envReferences(), Volumes: hostPaths(l.Volumes), Node: l.Env,

@@ -28,8 +28,8 @@ type Volume struct {
 	SELinuxRelabel bool           // the runtime relabels the volume with the SELinux label of the container
 }
 
-// hostPaths returns the host path of each volume, by volume name, for [podenv.Resolve]. The path of an image volume or block
-// device is empty.
+// hostPaths returns the host path of each volume, by volume name, as input of [podenv.Resolve]. The host path of an image
+// volume or block volume is empty.
 func hostPaths(volumes map[string]Volume) map[string]string {
 	paths := make(map[string]string, len(volumes))
 	for name, v := range volumes {
@@ -38,8 +38,9 @@ func hostPaths(volumes map[string]Volume) map[string]string {
 	return paths
 }
 
-// containerMounts returns the mounts of a container in this order: launch.Mounts, such as those of devices, then its volume
-// mounts, the hosts file, and the termination message file (kubelet_pods.go and kuberuntime_container.go, makeMounts).
+// containerMounts returns the mounts of a container in this order: launch.Mounts, its volume mounts, the hosts file, the
+// termination message file. Source: kubelet_pods.go in pkg/kubelet, and makeMounts in
+// pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func containerMounts(pod *corev1.Pod, container *corev1.Container, path *field.Path, env *podenv.Environment, launch Launch, opts Options) ([]cri.Mount, error) {
 	all := slices.Clone(launch.Mounts)
 	for i := range container.VolumeMounts {
@@ -67,16 +68,16 @@ func containerMounts(pod *corev1.Pod, container *corev1.Container, path *field.P
 	return all, nil
 }
 
-// setIDMappings copies the ID mappings of user, the user namespace of the pod, to each mount. Files then have equal owner IDs
-// inside and outside the namespace.
+// setIDMappings copies the ID mappings of the pod's user namespace to each mount. The owner of a file then has the same ID
+// inside and outside of the namespace.
 func setIDMappings(mounts []cri.Mount, user *cri.UserNamespace) {
 	for i := range mounts {
 		mounts[i].UIDMappings, mounts[i].GIDMappings = user.UIDs, user.GIDs
 	}
 }
 
-// volumeMount returns the CRI mount for container.VolumeMounts[index], with the host path of its subPath. path is the field path
-// of the volume mount, for errors.
+// volumeMount returns the CRI mount for container.VolumeMounts[index]. Its host path includes the subPath. Errors start with
+// path, the field path of the volume mount.
 func volumeMount(pod *corev1.Pod, container *corev1.Container, index int, path *field.Path, env *podenv.Environment, launch Launch, opts Options) (cri.Mount, error) {
 	m := &container.VolumeMounts[index]
 	v, ok := launch.Volumes[m.Name]
@@ -111,8 +112,8 @@ func volumeMount(pod *corev1.Pod, container *corev1.Container, index int, path *
 	return mount, err
 }
 
-// resolveSubPath returns the path relative to the volume's root that is mounted, with the variables of subPathExpr expanded from
-// env. A variable that is missing or empty is an error, because another path would be mounted.
+// resolveSubPath returns the path below the volume's root that is mounted. It expands the variables in subPathExpr from env.
+// A variable that is missing or empty is an error, because a wrong path would be mounted.
 func resolveSubPath(mount *corev1.VolumeMount, path *field.Path, env *podenv.Environment) (string, error) {
 	if mount.SubPathExpr == "" {
 		return mount.SubPath, checkValue(path.Child("subPath"), mount.SubPath, podfield.CheckRelative)
@@ -136,7 +137,7 @@ func resolveSubPath(mount *corev1.VolumeMount, path *field.Path, env *podenv.Env
 	return sub, checkValue(path, sub, podfield.CheckRelative)
 }
 
-// convertPropagation returns the CRI value for the propagation of the mount. An unset propagation means private.
+// convertPropagation returns the CRI value for the propagation of the mount; the default is private.
 func convertPropagation(mount *corev1.VolumeMount, path *field.Path) (cri.Propagation, error) {
 	switch mode := *optional.First(mount.MountPropagation, new(corev1.MountPropagationNone)); mode {
 	case corev1.MountPropagationNone:
@@ -150,8 +151,8 @@ func convertPropagation(mount *corev1.VolumeMount, path *field.Path) (cri.Propag
 	}
 }
 
-// resolveRecursiveReadOnly reports whether all mounts below the volume mount must be read-only as well (KEP-3857). It returns an
-// error if the volume mount requires this and the runtime does not support it.
+// resolveRecursiveReadOnly reports whether a volume mount must be recursively read-only, that is including all mounts below
+// it (KEP-3857). It returns an error if the volume mount requires this and the runtime does not support it.
 func resolveRecursiveReadOnly(pod *corev1.Pod, mount *corev1.VolumeMount, path *field.Path, opts Options) (bool, error) {
 	mode := *optional.First(mount.RecursiveReadOnly, new(corev1.RecursiveReadOnlyDisabled))
 	if mode == corev1.RecursiveReadOnlyDisabled {

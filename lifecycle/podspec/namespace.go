@@ -16,7 +16,8 @@ import (
 // userIDs is the minimum number of IDs in the user namespace of a pod (KEP-127).
 const userIDs = 1 << 16
 
-// podNamespaces returns the namespace options of the pod's sandbox and containers (kuberuntime/util, NamespacesForPod).
+// podNamespaces returns the namespace options for the sandbox and the containers of the pod. Source: NamespacesForPod in
+// pkg/kubelet/kuberuntime/util.
 func podNamespaces(pod *corev1.Pod, opts Options) (cri.NamespaceOptions, error) {
 	n := cri.NamespaceOptions{PID: cri.NamespaceContainer}
 	switch {
@@ -36,8 +37,8 @@ func podNamespaces(pod *corev1.Pod, opts Options) (cri.NamespaceOptions, error) 
 	return n, err
 }
 
-// userNamespace returns the user namespace of the pod. With hostUsers false it is a new namespace, whose IDs are mapped to IDs of
-// the host. Otherwise the pod uses the namespace of the node.
+// userNamespace returns the user namespace of the pod. If hostUsers is false, it is a new namespace, whose IDs are mapped to
+// IDs of the host. Otherwise it is the namespace of the node.
 func userNamespace(pod *corev1.Pod, opts Options) (*cri.UserNamespace, error) {
 	if h := pod.Spec.HostUsers; h == nil || *h {
 		return &cri.UserNamespace{Mode: cri.NamespaceNode}, nil
@@ -64,8 +65,8 @@ func userNamespace(pod *corev1.Pod, opts Options) (*cri.UserNamespace, error) {
 	return &cri.UserNamespace{Mode: cri.NamespacePod, UIDs: []cri.IDMapping{m}, GIDs: []cri.IDMapping{m}}, nil
 }
 
-// setTarget makes an ephemeral container that names a target share the PID namespace of the target container launch.TargetID. It
-// changes nothing for any other container.
+// setTarget makes an ephemeral container with a target container share the PID namespace of that container, whose ID is
+// launch.TargetID. It changes nothing for any other container.
 func setTarget(pod *corev1.Pod, container *corev1.Container, launch Launch, namespaces *cri.NamespaceOptions) error {
 	for i := range pod.Spec.EphemeralContainers {
 		e := &pod.Spec.EphemeralContainers[i]

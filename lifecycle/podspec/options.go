@@ -69,7 +69,7 @@ type Options struct {
 	Warn func(pod *corev1.Pod, reason, message string)
 }
 
-// NodeIPs returns the valid addresses that HostIPs returns, or nil if HostIPs is nil.
+// NodeIPs returns the valid addresses in the result of HostIPs, or nil if HostIPs is nil.
 func (o Options) NodeIPs() []netip.Addr {
 	if o.HostIPs == nil {
 		return nil
@@ -82,7 +82,7 @@ func (o Options) NodeIPs() []netip.Addr {
 	return ips
 }
 
-// allocatableResources returns the result of Allocatable, or nil if Allocatable is nil.
+// allocatableResources returns the result of Allocatable(), or nil if Allocatable is nil.
 func (o Options) allocatableResources() corev1.ResourceList {
 	if o.Allocatable == nil {
 		return nil
@@ -90,8 +90,8 @@ func (o Options) allocatableResources() corev1.ResourceList {
 	return o.Allocatable()
 }
 
-// runtimeHandlerOf returns the runtime handler of the pod's runtime class. Its features come from Options.RuntimeHandlers; a
-// handler that is not listed there has none.
+// runtimeHandlerOf returns the runtime handler for the runtime class of the pod, with its features from
+// Options.RuntimeHandlers. A handler that is not in that list has no features.
 func (o Options) runtimeHandlerOf(pod *corev1.Pod) (cri.RuntimeHandler, error) {
 	name, err := runtimeHandler(pod, o)
 	if err != nil {
@@ -107,7 +107,7 @@ func (o Options) runtimeHandlerOf(pod *corev1.Pod) (cri.RuntimeHandler, error) {
 	return cri.RuntimeHandler{Name: name}, nil
 }
 
-// volumeGroups returns the result of VolumeGroups for the pod, or nil if VolumeGroups is nil.
+// volumeGroups returns the result of VolumeGroups(pod), or nil if VolumeGroups is nil.
 func (o Options) volumeGroups(pod *corev1.Pod) []int64 {
 	if o.VolumeGroups == nil {
 		return nil

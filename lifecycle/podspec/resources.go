@@ -12,9 +12,9 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// nodeResources returns Options.Node, the data of the node on which resource settings depend. If Options.Node is nil, known is
-// false, and node yields only settings that every node supports. The caller must then leave the OOM score adjustment unset,
-// because it depends on the memory capacity.
+// nodeResources returns Options.Node, the properties of the node on which resource settings depend. If Options.Node is nil,
+// known is false, and the result yields only settings that every node supports. The caller must then leave the OOM score
+// adjustment unset, because it depends on the memory capacity.
 func (o Options) nodeResources() (node qos.Node, known bool) {
 	if o.Node != nil {
 		return *o.Node, true
@@ -22,8 +22,8 @@ func (o Options) nodeResources() (node qos.Node, known bool) {
 	return qos.Node{MemoryCapacity: math.MaxInt64, CgroupV1: true, NoSwapController: true}, false
 }
 
-// Resources returns the CPU, memory and huge page settings of a container. [Container] includes them in its result. A resize of a
-// running container needs only them.
+// Resources returns the CPU, memory and huge page settings of a container. The result of [Container] includes them. Call
+// Resources to resize a running container.
 func Resources(pod *corev1.Pod, container *corev1.Container, opts Options) (*cri.Resources, error) {
 	n, known := opts.nodeResources()
 	r, err := qos.ContainerResources(pod, container, n)

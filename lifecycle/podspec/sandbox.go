@@ -22,8 +22,8 @@ import (
 
 const maxHostname = 63 // of a DNS label; the kernel allows 64 bytes with the terminating zero
 
-// Sandbox returns the CRI config of a pod's sandbox. attempt is the number of sandboxes that the pod has had before. pod must
-// have passed podapi.Default, podapi.Validate and podapi.Unsupported.
+// Sandbox returns the CRI config of a sandbox of the pod. attempt is the number of earlier sandboxes of the pod. The pod
+// must have passed podapi.Default, podapi.Validate and podapi.Unsupported.
 func Sandbox(pod *corev1.Pod, attempt uint32, opts Options) (cri.SandboxConfig, error) {
 	handler, err := runtimeHandler(pod, opts)
 	if err != nil {
@@ -67,7 +67,8 @@ func Sandbox(pod *corev1.Pod, attempt uint32, opts Options) (cri.SandboxConfig, 
 	return c, nil
 }
 
-// runtimeHandler returns the name of the runtime handler for the pod's runtime class. An empty name is the default handler.
+// runtimeHandler returns the name of the runtime handler for the pod's runtime class. The default handler has the empty
+// name.
 func runtimeHandler(pod *corev1.Pod, opts Options) (string, error) {
 	class := pod.Spec.RuntimeClassName
 	if class == nil {
@@ -81,9 +82,9 @@ func runtimeHandler(pod *corev1.Pod, opts Options) (string, error) {
 	return "", field.NotFound(field.NewPath("spec", "runtimeClassName"), *class)
 }
 
-// kernelHostname returns the hostname to set in the pod's UTS namespace (kuberuntime_sandbox.go). It is empty on the host
-// network. The error for a long FQDN has the kubelet's text (GetNodenameForKernel in pkg/kubelet/util), because tools compare the
-// message of the event.
+// kernelHostname returns the hostname to set in the pod's UTS namespace. It is empty on the host network. The error for a
+// long FQDN has the kubelet's text, because tools compare the message of the event. Source: GetNodenameForKernel in
+// pkg/kubelet/util.
 func kernelHostname(pod *corev1.Pod, opts Options) (string, error) {
 	if pod.Spec.HostNetwork {
 		return "", nil
@@ -100,8 +101,8 @@ func kernelHostname(pod *corev1.Pod, opts Options) (string, error) {
 	return fqdn, nil
 }
 
-// hostAndDomain returns the hostname of a pod and its DNS domain. domain is empty if the pod has no subdomain (kubelet_pods.go,
-// GeneratePodHostNameAndDomain).
+// hostAndDomain returns the hostname and the DNS domain of a pod. The domain is empty if the pod has no subdomain. Source:
+// GeneratePodHostNameAndDomain in pkg/kubelet/kubelet_pods.go.
 func hostAndDomain(pod *corev1.Pod, opts Options) (host, domain string, err error) {
 	spec, path := &pod.Spec, field.NewPath("spec")
 	if spec.HostnameOverride != nil {
@@ -123,8 +124,8 @@ func hostAndDomain(pod *corev1.Pod, opts Options) (host, domain string, err erro
 	return host, spec.Subdomain + "." + pod.Namespace + ".svc." + opts.ClusterDomain, nil
 }
 
-// truncateHostname returns name, cut to maxHostname bytes. If it cuts the name, it calls Options.Warn for the pod. The result is
-// not empty, because the first character is alphanumeric.
+// truncateHostname cuts the name to maxHostname bytes. If it has to cut, it calls Options.Warn. The result is never empty,
+// because the first character is alphanumeric.
 func truncateHostname(pod *corev1.Pod, name string, opts Options) string {
 	if len(name) <= maxHostname {
 		return name
@@ -134,9 +135,9 @@ func truncateHostname(pod *corev1.Pod, name string, opts Options) string {
 	return short
 }
 
-// portMappings returns the ports of the regular containers. Of duplicate ports in one container it returns only the first. Ports
-// are duplicates if they have equal names, or if they are unnamed and have equal IP family, protocol, address and numbers
-// (container/helpers.go, MakePortMappings).
+// portMappings returns the ports of the regular containers. It omits a port that the container has already, and calls
+// Options.Warn. Ports are duplicates if their names are equal, or if they are unnamed and have the same IP family, protocol,
+// address and numbers. Source: MakePortMappings in pkg/kubelet/container/helpers.go.
 func portMappings(pod *corev1.Pod, opts Options) []cri.PortMapping {
 	var all []cri.PortMapping
 	for i := range pod.Spec.Containers {
@@ -162,7 +163,7 @@ func portMappings(pod *corev1.Pod, opts Options) []cri.PortMapping {
 	return all
 }
 
-// ipFamily returns the IP family of the address ip: v4, v6, or any if ip is empty.
+// ipFamily returns the IP family of an address: v4, v6, or any for an empty address.
 func ipFamily(ip string) string {
 	if ip == "" {
 		return "any"
@@ -206,7 +207,8 @@ func sandboxSecurity(pod *corev1.Pod, opts Options) (cri.SandboxSecurity, error)
 	return s, err
 }
 
-// checkValue returns an error for the field at path if valid, a validation function, returns messages for value.
+// checkValue validates a value with the function valid. It returns an error for the field at path if the function returns
+// messages.
 func checkValue(path *field.Path, value string, valid func(string) []string) error {
 	if msgs := valid(value); len(msgs) > 0 {
 		return field.Invalid(path, value, strings.Join(msgs, "; "))
@@ -214,8 +216,8 @@ func checkValue(path *field.Path, value string, valid func(string) []string) err
 	return nil
 }
 
-// convertSysctls returns the sysctls of the pod by name. A name with slashes, such as net/ipv4/ip_forward, gets dots in their
-// place.
+// convertSysctls returns the values of the pod's sysctls by name. In a name such as net/ipv4/ip_forward, dots replace the
+// slashes.
 func convertSysctls(pod *corev1.Pod) map[string]string {
 	sc := pod.Spec.SecurityContext
 	if sc == nil || len(sc.Sysctls) == 0 {

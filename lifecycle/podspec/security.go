@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// containerSecurity returns the effective security context of a container. A field that the container does not set comes from the
-// security context of the pod (pkg/securitycontext, DetermineEffectiveSecurityContext).
+// containerSecurity returns the effective security context of a container. A field that the container does not set comes
+// from the security context of the pod. Source: DetermineEffectiveSecurityContext in pkg/securitycontext.
 func containerSecurity(pod *corev1.Pod, container *corev1.Container, path *field.Path, launch Launch, opts Options) (cri.ContainerSecurity, error) {
 	podSC, sc := optional.OrZero(pod.Spec.SecurityContext), optional.OrZero(container.SecurityContext)
 	var s cri.ContainerSecurity
@@ -55,8 +55,8 @@ func containerSecurity(pod *corev1.Pod, container *corev1.Container, path *field
 	return s, nil
 }
 
-// setUser sets the user and group in security. The user comes from the security context of the container, then of the pod, then
-// from the image. With runAsNonRoot, it returns an error unless the user is known to be other than root.
+// setUser sets the user and group in security. It takes the user from the security context of the container, otherwise from
+// that of the pod, otherwise from the image. With runAsNonRoot, it returns an error unless the user is known not to be root.
 func setUser(security *cri.ContainerSecurity, podContext *corev1.PodSecurityContext, securityContext *corev1.SecurityContext, path *field.Path, launch Launch) error {
 	security.RunAsUser = optional.First(securityContext.RunAsUser, podContext.RunAsUser)
 	security.RunAsGroup = optional.First(securityContext.RunAsGroup, podContext.RunAsGroup)
@@ -92,8 +92,8 @@ func setUser(security *cri.ContainerSecurity, podContext *corev1.PodSecurityCont
 	return nil
 }
 
-// seccompProfile returns the seccomp profile of a container: that of its own security context, else that of the pod, else the
-// default according to Options.SeccompDefault.
+// seccompProfile returns the seccomp profile of a container. It comes from the security context of the container, otherwise
+// from that of the pod. If neither sets a profile, Options.SeccompDefault decides.
 func seccompProfile(podContext *corev1.PodSecurityContext, securityContext *corev1.SecurityContext, path *field.Path, opts Options) (*cri.SecurityProfile, error) {
 	profile := optional.First(securityContext.SeccompProfile, podContext.SeccompProfile)
 	switch {
@@ -110,8 +110,8 @@ func seccompProfile(podContext *corev1.PodSecurityContext, securityContext *core
 	}, nil
 }
 
-// appArmorProfile returns the AppArmor profile of a container, or nil if none is set. The security context of the container comes
-// first, then the deprecated annotation, then the security context of the pod.
+// appArmorProfile returns the AppArmor profile of a container, or nil if none is set. It comes from the security context of
+// the container, otherwise from the deprecated annotation, otherwise from the security context of the pod.
 func appArmorProfile(pod *corev1.Pod, container *corev1.Container, podContext *corev1.PodSecurityContext, securityContext *corev1.SecurityContext, path *field.Path) (*cri.SecurityProfile, error) {
 	profile := securityContext.AppArmorProfile
 	if profile == nil {
@@ -136,7 +136,7 @@ func appArmorProfile(pod *corev1.Pod, container *corev1.Container, podContext *c
 	}
 }
 
-// maskedPaths returns the paths that are hidden in a container: those that runc and Docker hide by default, and
+// maskedPaths returns the paths that are hidden in a container: the paths that runc and Docker hide by default, and
 // Options.MaskedPaths.
 func maskedPaths(opts Options) []string {
 	return slices.Concat([]string{
@@ -146,7 +146,7 @@ func maskedPaths(opts Options) []string {
 	}, opts.MaskedPaths)
 }
 
-// fsGroup returns a list with the fsGroup of the pod, or nil if it is not set.
+// fsGroup returns a list that contains only the fsGroup of the pod, or nil if the pod has none.
 func fsGroup(securityContext *corev1.PodSecurityContext) []int64 {
 	if securityContext.FSGroup == nil {
 		return nil
@@ -154,7 +154,7 @@ func fsGroup(securityContext *corev1.PodSecurityContext) []int64 {
 	return []int64{*securityContext.FSGroup}
 }
 
-// groupsPolicy converts the supplementalGroupsPolicy of the pod; Merge is the default.
+// groupsPolicy returns the CRI value for the supplementalGroupsPolicy of the pod; the default is Merge.
 func groupsPolicy(securityContext *corev1.PodSecurityContext) (cri.GroupsPolicy, error) {
 	if securityContext.SupplementalGroupsPolicy == nil {
 		return cri.GroupsMerge, nil
@@ -177,7 +177,7 @@ func convertSELinux(options *corev1.SELinuxOptions) *cri.SELinux {
 	return &cri.SELinux{User: options.User, Role: options.Role, Type: options.Type, Level: options.Level}
 }
 
-// convertCapabilities converts the added and dropped capabilities.
+// convertCapabilities returns the added and dropped capabilities in CRI form.
 func convertCapabilities(capabilities *corev1.Capabilities) *cri.Capabilities {
 	if capabilities == nil {
 		return nil

@@ -24,7 +24,7 @@ const (
 )
 
 // IsOwnedCondition reports whether the node agent sets pod conditions of this type. Conditions of all other types belong to
-// controllers, and this package copies them unchanged.
+// controllers, and package podstatus copies them unchanged.
 func IsOwnedCondition(conditionType corev1.PodConditionType) bool {
 	switch conditionType {
 	case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,
@@ -34,8 +34,8 @@ func IsOwnedCondition(conditionType corev1.PodConditionType) bool {
 	return false
 }
 
-// podConditions returns all conditions of the pod: first the conditions of controllers, then the conditions of the node agent in
-// the kubelet's order. A condition whose status is unchanged keeps its transition time from previous.
+// podConditions returns all conditions of the pod. The conditions of controllers come first, then those of the node agent in
+// the kubelet's order. A condition with an unchanged status keeps its transition time from the previous conditions.
 func podConditions(view *podview.View, status *corev1.PodStatus, previous []corev1.PodCondition, input *Input) []corev1.PodCondition {
 	pod := view.Pod
 	sandbox := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}
@@ -65,8 +65,8 @@ func podConditions(view *podview.View, status *corev1.PodStatus, previous []core
 	return out
 }
 
-// initializedCondition returns the condition Initialized: True once all init containers have completed. It then stays True when
-// containers restart.
+// initializedCondition returns the condition Initialized. It becomes True when all init containers have completed, and stays
+// True when containers restart.
 func initializedCondition(pod *corev1.Pod, status *corev1.PodStatus, previous []corev1.PodCondition) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}
 	if status.Phase == corev1.PodSucceeded {
@@ -95,8 +95,8 @@ func initializedCondition(pod *corev1.Pod, status *corev1.PodStatus, previous []
 	return c
 }
 
-// foreignConditions returns the conditions that belong to controllers, in their order. It takes them from the pod object. If that
-// has no conditions, because the agent started without its API server, it takes them from previous, the previous status.
+// foreignConditions returns the conditions that belong to controllers, in their order. They come from the pod object. If the
+// pod object has no conditions, because the agent started without its API server, they come from the previous conditions.
 func foreignConditions(pod *corev1.Pod, previous []corev1.PodCondition) (out []corev1.PodCondition) {
 	if len(pod.Status.Conditions) > 0 {
 		previous = pod.Status.Conditions
@@ -109,7 +109,7 @@ func foreignConditions(pod *corev1.Pod, previous []corev1.PodCondition) (out []c
 	return out
 }
 
-// MayRestartAll reports whether a container of the pod has a rule with action RestartAllContainers.
+// MayRestartAll reports whether a container of the pod has a restart rule with action RestartAllContainers.
 func MayRestartAll(pod *corev1.PodSpec) bool {
 	for c := range containers.NotEphemeral(pod) {
 		for i := range c.RestartPolicyRules {
@@ -121,8 +121,8 @@ func MayRestartAll(pod *corev1.PodSpec) bool {
 	return false
 }
 
-// allRestartingCondition returns the condition AllContainersRestarting. It is True while all containers are being restarted
-// because the exit code of one matched a rule with action RestartAllContainers.
+// allRestartingCondition returns the condition AllContainersRestarting. It is True while all containers are being restarted,
+// because a container exited with a code for which its rules require this (RestartAllContainers).
 func allRestartingCondition(view *podview.View, status *corev1.PodStatus) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse}
 	switch {
@@ -137,8 +137,8 @@ func allRestartingCondition(view *podview.View, status *corev1.PodStatus) corev1
 	return c
 }
 
-// TerminalReason returns the reason of the condition Ready for a terminal phase: PodCompleted or PodFailed. It is empty for other
-// phases.
+// TerminalReason returns the reason of the condition Ready of a pod in this phase: PodCompleted for Succeeded, PodFailed for
+// Failed, and "" for any other phase.
 func TerminalReason(phase corev1.PodPhase) string {
 	switch phase {
 	case corev1.PodSucceeded:
@@ -149,8 +149,8 @@ func TerminalReason(phase corev1.PodPhase) string {
 	return ""
 }
 
-// readyCondition returns the condition Ready of the pod, without regard to its readiness gates. It is True if all regular
-// containers and sidecars are ready. The condition ContainersReady is equal except for its type.
+// readyCondition returns the condition Ready of the pod, computed without its readiness gates. It is True if all regular
+// containers and sidecars are ready.
 func readyCondition(pod *corev1.Pod, status *corev1.PodStatus) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse}
 	if IsTerminal(status.Phase) {
@@ -178,8 +178,8 @@ func readyCondition(pod *corev1.Pod, status *corev1.PodStatus) corev1.PodConditi
 	return c
 }
 
-// applyReadinessGates returns ready, the condition Ready of the pod. Its status becomes False if a readiness gate of the pod is
-// not True in conditions.
+// applyReadinessGates returns the condition ready with status False if a readiness gate of the pod is not True in
+// conditions. Otherwise it returns ready unchanged.
 func applyReadinessGates(pod *corev1.Pod, ready corev1.PodCondition, conditions []corev1.PodCondition) corev1.PodCondition {
 	if ready.Status != corev1.ConditionTrue {
 		return ready
@@ -199,7 +199,7 @@ func applyReadinessGates(pod *corev1.Pod, ready corev1.PodCondition, conditions 
 	return ready
 }
 
-// FindCondition returns a pointer to the condition of the given type in conditions, or nil if there is none.
+// FindCondition returns a pointer to the condition of the given type, or nil if there is none.
 func FindCondition(conditions []corev1.PodCondition, conditionType corev1.PodConditionType) *corev1.PodCondition {
 	for i := range conditions {
 		if conditions[i].Type == conditionType {

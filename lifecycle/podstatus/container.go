@@ -34,8 +34,8 @@ type statusBuilder struct {
 	regularCreated bool // a regular container was created since that restart, in any sandbox
 }
 
-// setContainerStatuses sets the container statuses in status, the new pod status. Regular and ephemeral containers are sorted by
-// name, init containers are in the order of the spec.
+// setContainerStatuses sets the container statuses of the new pod status. Regular and ephemeral containers are sorted by
+// name, and init containers have the order of the spec.
 func setContainerStatuses(status *corev1.PodStatus, view *podview.View, previous *corev1.PodStatus, input *Input) {
 	d := statusBuilder{view: view, in: input, generation: view.Generation}
 	pod := view.Pod
@@ -65,8 +65,8 @@ func setContainerStatuses(status *corev1.PodStatus, view *podview.View, previous
 	slices.SortStableFunc(status.EphemeralContainerStatuses, byName)
 }
 
-// containerStatus returns the new status of a regular or init container, whose fields Started and Ready follow from its probe
-// results. previous is its previous status, or nil.
+// containerStatus returns the new status of a regular or init container. Its fields Started and Ready depend on the probe
+// results. previous is the previous status of the container; it may be nil.
 func (d *statusBuilder) containerStatus(container *corev1.Container, previous *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := d.instanceStatus(container, previous)
 	started := podprobe.Started(d.view.Pod, container, &st, previous, d.in.Probes)
@@ -74,8 +74,9 @@ func (d *statusBuilder) containerStatus(container *corev1.Container, previous *c
 	return st
 }
 
-// initContainerStatus returns the new status of an init container. previous is its previous status, or nil. An init container
-// that the runtime has removed is reported as completed if a regular container was created later, unless it must run again.
+// initContainerStatus returns the new status of an init container. If the runtime has removed the container but a regular
+// container was created since, the init container is shown as completed, unless it must run again. previous is the previous
+// status of the container; it may be nil.
 func (d *statusBuilder) initContainerStatus(container *corev1.Container, previous *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := d.containerStatus(container, previous)
 	_, waits := d.in.Waiting[container.Name]
@@ -89,8 +90,8 @@ func (d *statusBuilder) initContainerStatus(container *corev1.Container, previou
 	return st
 }
 
-// instanceStatus returns the new status of a container from its newest instance in the runtime. The last state in the result is
-// the state of the preceding instance. previous is the previous status of the container, or nil.
+// instanceStatus returns the new status of a container from its newest instance in the runtime. The last state in the status
+// is that of the instance before. previous is the previous status of the container; it may be nil.
 func (d *statusBuilder) instanceStatus(container *corev1.Container, previous *corev1.ContainerStatus) corev1.ContainerStatus {
 	last := d.view.Observed.NewestContainer(container.Name)
 	if last != nil && (isPredecessor(previous, last) || d.in.Deleted && last.State == cri.ContainerCreated && previous != nil && previous.State.Terminated != nil) {
@@ -109,8 +110,8 @@ func (d *statusBuilder) instanceStatus(container *corev1.Container, previous *co
 	return st
 }
 
-// setFromInstance sets the fields of status from last, the newest instance of the container in the runtime. previous is the
-// previous status of the container, or nil.
+// setFromInstance sets the fields of the container status from the newest instance last. previous is the previous status of
+// the container; it may be nil.
 func (d *statusBuilder) setFromInstance(container *corev1.Container, last *cri.Container, status, previous *corev1.ContainerStatus) {
 	if last.State != cri.ContainerCreated { // else the probe results of the next instance would be attributed to this one
 		status.ContainerID = d.containerID(last)
@@ -138,8 +139,8 @@ func (d *statusBuilder) setFromInstance(container *corev1.Container, last *cri.C
 	}
 }
 
-// containerID returns the ID of the container as API statuses have it: with the name of the runtime, such as
-// containerd://0123abcd.
+// containerID returns the ID of the container in the format of API statuses, such as containerd://0123abcd. Without the name
+// of the runtime, it returns only the ID.
 func (d *statusBuilder) containerID(container *cri.Container) string {
 	if d.in.RuntimeName == "" {
 		return container.ID
@@ -147,13 +148,13 @@ func (d *statusBuilder) containerID(container *cri.Container) string {
 	return d.in.RuntimeName + "://" + container.ID
 }
 
-// isStatusOf reports whether status describes this container instance, by its ID.
+// isStatusOf reports whether the status is of this container instance, that is whether their IDs match.
 func isStatusOf(status *corev1.ContainerStatus, container *cri.Container) bool {
 	id, ok := strings.CutSuffix(status.ContainerID, container.ID)
 	return ok && (id == "" || strings.HasSuffix(id, "://"))
 }
 
-// isPredecessor reports whether container is the instance that ran immediately before the terminated instance in status.
+// isPredecessor reports whether the container instance ran immediately before the instance in status, which has terminated.
 func isPredecessor(status *corev1.ContainerStatus, container *cri.Container) bool {
 	if status == nil || status.State.Terminated == nil || status.LastTerminationState.Terminated == nil || isStatusOf(status, container) {
 		return false
@@ -161,8 +162,9 @@ func isPredecessor(status *corev1.ContainerStatus, container *cri.Container) boo
 	return isStatusOf(&corev1.ContainerStatus{ContainerID: status.LastTerminationState.Terminated.ContainerID}, container)
 }
 
-// restartCount returns the restart count of a container, which never decreases. last is the newest instance of the container, and
-// previous is its previous status, or nil. An instance that was created but not started does not count.
+// restartCount returns the restart count of a container, which never decreases. It is computed from the newest instance last
+// and from the previous status of the container, which may be nil. An instance that was created but not started does not
+// count.
 func (d *statusBuilder) restartCount(last *cri.Container, previous *corev1.ContainerStatus) (count int32) {
 	if previous != nil {
 		// The runtime may have lost the attempt number: a running instance with a new ID counts as a restart.
@@ -178,9 +180,9 @@ func (d *statusBuilder) restartCount(last *cri.Container, previous *corev1.Conta
 	return count
 }
 
-// mountStatuses returns the statuses of the container's volume mounts. The field RecursiveReadOnly shows the actual mount in
-// last, the newest instance. If last is nil, the field is copied from previous, the previous status of the container, or follows
-// from the spec if previous is nil.
+// mountStatuses returns the statuses of the container's volume mounts. RecursiveReadOnly shows the actual mount of the
+// newest instance last. If last is nil, it is copied from the previous status of the container. Without a previous status,
+// it follows from the spec.
 func mountStatuses(container *corev1.Container, last *cri.Container, previous *corev1.ContainerStatus) []corev1.VolumeMountStatus {
 	if last == nil && previous != nil && len(previous.VolumeMounts) == len(container.VolumeMounts) {
 		return previous.VolumeMounts // they have the actual state of the removed container's mounts
@@ -201,8 +203,8 @@ func mountStatuses(container *corev1.Container, last *cri.Container, previous *c
 	return list
 }
 
-// isRecursiveReadOnly reports whether all mounts below the read-only volume mount are read-only as well. If container is nil, the
-// container does not exist yet, and the result is true if the volume mount requires this.
+// isRecursiveReadOnly reports whether a read-only volume mount is recursively read-only, that is including all mounts below
+// it. If container is nil, because it does not exist yet, the result is whether the volume mount requires this.
 func isRecursiveReadOnly(mount *corev1.VolumeMount, container *cri.Container) bool {
 	if container == nil {
 		return *mount.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled
@@ -212,9 +214,9 @@ func isRecursiveReadOnly(mount *corev1.VolumeMount, container *cri.Container) bo
 	})
 }
 
-// setWaiting sets the state Waiting in status for a container that is about to be started, and moves a terminated state to the
-// last state. last is the newest instance, or nil. It does nothing if the restart policy forbids the start or no waiting reason
-// is given.
+// setWaiting changes the state in the status of a container to Waiting, because the container is about to be started. A
+// terminated state becomes the last state. If there is no waiting reason, or if the restart policy forbids a start after the
+// newest instance last, setWaiting changes nothing.
 func (d *statusBuilder) setWaiting(container *corev1.Container, status *corev1.ContainerStatus, last *cri.Container) {
 	why, ok := d.in.Waiting[status.Name]
 	restarted := last == nil || last.State != cri.ContainerExited || podview.GenerationOf(last) < d.generation ||
@@ -232,8 +234,8 @@ func (d *statusBuilder) setWaiting(container *corev1.Container, status *corev1.C
 	status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why.Reason, Message: why.Message}}
 }
 
-// waitingState returns the state of a container that has not run yet: Waiting with reason PodInitializing if the pod has init
-// containers, else ContainerCreating.
+// waitingState returns the state of a container that has not run yet. It is Waiting, with reason PodInitializing if the pod
+// has init containers and ContainerCreating otherwise.
 func (d *statusBuilder) waitingState() corev1.ContainerState {
 	reason := ReasonContainerCreating
 	if len(d.view.Pod.Spec.InitContainers) > 0 {
@@ -242,9 +244,9 @@ func (d *statusBuilder) waitingState() corev1.ContainerState {
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
 }
 
-// setFromPrevious sets the fields of status for a container without an instance in the runtime: it is not created yet, or it was
-// removed. previous is the previous status of the container, or nil. If the container was running in previous, its last state
-// becomes terminated with exit code 137.
+// setFromPrevious sets the fields of the status of a container that the runtime does not have, because it is not created yet
+// or was removed. previous is the previous status of the container; it may be nil. If the container was running in it, its
+// last state becomes terminated with exit code 137.
 func (d *statusBuilder) setFromPrevious(status, previous *corev1.ContainerStatus) {
 	status.State = d.waitingState()
 	if previous == nil {
@@ -271,8 +273,8 @@ func (d *statusBuilder) setFromPrevious(status, previous *corev1.ContainerStatus
 	}
 }
 
-// containerState returns the state of one container instance. previous is the previous status of the container, or nil. If the
-// runtime has lost track of an instance that was running in previous, the state is terminated with exit code 137.
+// containerState returns the state of a container instance. If the runtime has lost track of an instance that was running in
+// the previous status, the state is terminated with exit code 137. previous may be nil.
 func (d *statusBuilder) containerState(container *cri.Container, previous *corev1.ContainerStatus) corev1.ContainerState {
 	switch container.State {
 	case cri.ContainerRunning:
@@ -293,8 +295,8 @@ func (d *statusBuilder) containerState(container *cri.Container, previous *corev
 	return d.waitingState()
 }
 
-// terminatedMessage returns the message of a terminated container. It consists of the runtime's message and the content of the
-// termination message file.
+// terminatedMessage returns the message of a terminated container: the message of the runtime, followed by the termination
+// message.
 func (d *statusBuilder) terminatedMessage(container *cri.Container) string {
 	own := d.in.Messages[container.ID]
 	if container.Message == "" || own == "" {
@@ -303,7 +305,7 @@ func (d *statusBuilder) terminatedMessage(container *cri.Container) string {
 	return container.Message + ": " + own
 }
 
-// FindContainer returns a pointer to the status of the named container in statuses, or nil if there is none.
+// FindContainer returns a pointer to the status of the named container, or nil if there is none.
 func FindContainer(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
 	for i := range statuses {
 		if statuses[i].Name == name {

@@ -33,8 +33,8 @@ type Eviction struct {
 	Temporary bool `json:"hold,omitempty"`
 }
 
-// IsTemporary reports whether the evicted pod becomes Pending and starts again later, instead of failing. Only a pod with restart
-// policy Always can be evicted temporarily. e may be nil.
+// IsTemporary reports whether the evicted pod becomes Pending and starts again later. Otherwise it fails. Only a pod with
+// restart policy Always can be evicted temporarily. If e is nil, the result is false.
 func (e *Eviction) IsTemporary(pod *corev1.Pod) bool {
 	return e != nil && e.Temporary && pod.Spec.RestartPolicy == corev1.RestartPolicyAlways
 }
@@ -53,19 +53,19 @@ const ReasonUnexpectedAdmissionError = "UnexpectedAdmissionError"
 // Error returns "reason: message".
 func (r *Rejection) Error() string { return r.StatusReason() + ": " + r.Message }
 
-// StatusReason returns the reason of the rejection for the pod status and the event, which is never empty.
+// StatusReason returns the reason of the rejection for the pod status and the event. It is never empty.
 func (r *Rejection) StatusReason() string { return cmp.Or(r.Reason, ReasonUnexpectedAdmissionError) }
 
 // rejectedPrefix starts the status message of a rejected pod. Source: rejectPod in pkg/kubelet/kubelet.go.
 const rejectedPrefix = "Pod was rejected: "
 
-// IsRejected reports whether status is the status of a pod that failed because of a [Rejection].
+// IsRejected reports whether the status is that of a pod which has failed because of a [Rejection].
 func IsRejected(status *corev1.PodStatus) bool {
 	return status.Phase == corev1.PodFailed && strings.HasPrefix(status.Message, rejectedPrefix)
 }
 
-// Status returns the status of the rejected pod: phase Failed with the reason and message of the rejection, but no conditions,
-// addresses and container statuses. Source: rejectPod in pkg/kubelet/kubelet.go, SetPodStatus in
+// Status returns the status of the rejected pod: phase Failed, with the reason and message of the rejection. It has no
+// conditions, addresses or container statuses. Source: rejectPod in pkg/kubelet/kubelet.go, SetPodStatus in
 // pkg/kubelet/status/status_manager.go.
 func (r *Rejection) Status(pod *corev1.Pod) corev1.PodStatus {
 	return corev1.PodStatus{
@@ -74,9 +74,9 @@ func (r *Rejection) Status(pod *corev1.Pod) corev1.PodStatus {
 	}
 }
 
-// applyEviction sets the phase, reason and message of status for an evicted pod. The phase becomes Failed at once, although
-// containers may still run: [DeferTerminalPhase] delays its publication. For a temporary eviction the phase becomes Pending, once
-// all containers have exited.
+// applyEviction sets the phase, reason and message in the status of an evicted pod. The phase becomes Failed at once,
+// although containers may still run, because [DeferTerminalPhase] delays its publication. For a temporary eviction, the
+// phase becomes Pending once all containers have exited.
 func (in *Input) applyEviction(status *corev1.PodStatus, pod *corev1.Pod, observed cri.Pod) {
 	e := in.Eviction
 	switch {
@@ -87,9 +87,9 @@ func (in *Input) applyEviction(status *corev1.PodStatus, pod *corev1.Pod, observ
 	}
 }
 
-// evictionConditions returns the conditions in foreign, which belong to controllers, and adds the conditions of the eviction once
-// it has failed the pod and no container runs. An added condition replaces a condition of its type in foreign. It keeps its
-// transition time from previous if its status is unchanged.
+// evictionConditions returns the conditions of controllers, foreign, and adds the conditions of the eviction once the
+// evicted pod has failed and no container runs. An added condition replaces the foreign condition of the same type. If its
+// status is unchanged, it keeps its previous transition time.
 func evictionConditions(view *podview.View, status *corev1.PodStatus, foreign, previous []corev1.PodCondition, input *Input) []corev1.PodCondition {
 	if input.Eviction == nil || status.Phase != corev1.PodFailed || status.Reason != input.Eviction.Reason || !podview.IsTerminated(view.Observed) {
 		return foreign

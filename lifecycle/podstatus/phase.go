@@ -17,8 +17,8 @@ type PhaseInput struct {
 	Initialized bool // the init containers have completed: a regular container was created in the current sandbox
 }
 
-// Phase returns the phase of a pod. statuses are the statuses of its regular and init containers. A deleted static pod keeps
-// phase Running if its restart policy would restart a container, because its manifest may be written again. Source: getPhase in
+// Phase returns the phase of a pod from the statuses of its regular and init containers. A deleted static pod keeps phase
+// Running if its restart policy would restart a container, because its manifest may be written again. Source: getPhase in
 // pkg/kubelet/kubelet_pods.go.
 func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, input PhaseInput) corev1.PodPhase {
 	var n phaseCounts
@@ -59,7 +59,7 @@ type phaseCounts struct {
 	sidecarPending, initPending, initFailed                     int
 }
 
-// lastExit returns the last exit in the status of a container, or nil if it never exited.
+// lastExit returns the last exit of a container according to its status, or nil if it has never exited.
 func lastExit(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	if status.State.Terminated != nil {
 		return status.State.Terminated
@@ -67,7 +67,7 @@ func lastExit(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	return status.LastTerminationState.Terminated
 }
 
-// staysTerminated reports whether an exited container is never started again, according to its restart policy and rules.
+// staysTerminated reports whether the restart policy and restart rules forbid to start an exited container again.
 func staysTerminated(pod *corev1.PodSpec, container *corev1.Container, status *corev1.ContainerStatus) bool {
 	if w := status.State.Waiting; w != nil && w.Reason == ReasonRestartingAllContainers {
 		return false
@@ -75,8 +75,8 @@ func staysTerminated(pod *corev1.PodSpec, container *corev1.Container, status *c
 	return !podview.ShouldRestart(pod, container, lastExit(status).ExitCode)
 }
 
-// addInitContainer counts an init container, other than a sidecar, as pending or failed. status is nil if the container has no
-// status yet.
+// addInitContainer counts an init container as pending or failed. It is not called for sidecars. status is nil if the
+// container has no status yet.
 func (n *phaseCounts) addInitContainer(pod *corev1.PodSpec, container *corev1.Container, status *corev1.ContainerStatus) {
 	switch {
 	case status == nil || status.State.Running != nil || status.State == corev1.ContainerState{} || lastExit(status) == nil:

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// resizeConditions returns the conditions PodResizePending and PodResizeInProgress, each only if it is True. The transition time
-// is kept from previous if the reason is unchanged. Source: pkg/kubelet/status/status_manager.go.
+// resizeConditions returns those of the conditions PodResizePending and PodResizeInProgress that are True. A condition with
+// an unchanged reason keeps its transition time from the previous conditions. Source: pkg/kubelet/status/status_manager.go.
 func resizeConditions(pod *corev1.Pod, previous []corev1.PodCondition, input *Input) []corev1.PodCondition {
 	z := &input.Resize
 	var own []corev1.PodCondition
@@ -52,9 +52,9 @@ const (
 	leastCPURequest = int64(cgroups.MinShares)
 )
 
-// actualResources returns the resources that instance has in the runtime, or those allocated to the container if instance does
-// not run. Only resources in the container's spec are set, including limits that it inherits from its pod. Source:
-// convertToAPIContainerStatuses in pkg/kubelet/kubelet_pods.go.
+// actualResources returns the resources that a running container instance has in the runtime. If the instance does not run,
+// it returns the resources allocated to the container. The result contains only resources in the container's spec, including
+// limits that it inherits from its pod. Source: convertToAPIContainerStatuses in pkg/kubelet/kubelet_pods.go.
 func (d *statusBuilder) actualResources(container *corev1.Container, instance *cri.Container) *corev1.ResourceRequirements {
 	r := container.Resources.DeepCopy()
 	if instance.State != cri.ContainerRunning {
@@ -76,8 +76,8 @@ func (d *statusBuilder) actualResources(container *corev1.Container, instance *c
 	return r
 }
 
-// setCPU sets the CPU quantity in list to millicores. It does nothing if millicores is zero. It also does nothing if neither the
-// present quantity nor millicores exceeds minEffective, because the kernel then treats them as equal.
+// setCPU sets the CPU quantity in the list to this number of millicores; zero changes nothing. It also changes nothing if
+// neither the old nor the new quantity exceeds minEffective, because the kernel treats such quantities as equal.
 func setCPU(list corev1.ResourceList, millicores, minEffective int64) {
 	listed := list[corev1.ResourceCPU]
 	if listed = listed.DeepCopy(); millicores > 0 && millicores != qos.MilliValue(&listed) && max(millicores, qos.MilliValue(&listed)) > minEffective {
@@ -85,7 +85,7 @@ func setCPU(list corev1.ResourceList, millicores, minEffective int64) {
 	}
 }
 
-// setMemory sets the memory quantity in list to bytes. It does nothing if bytes is zero.
+// setMemory sets the memory quantity in the list to this number of bytes; zero changes nothing.
 func setMemory(list corev1.ResourceList, bytes int64) {
 	listed := list[corev1.ResourceMemory]
 	if bytes > 0 && bytes != qos.Value(&listed) {
@@ -93,8 +93,9 @@ func setMemory(list corev1.ResourceList, bytes int64) {
 	}
 }
 
-// podResources returns the pod-level resources for the pod status. While the pod runs, they are the resources that its cgroup
-// has, otherwise those allocated to the pod. Source: convertToAPIPodLevelResourcesStatus in pkg/kubelet/kubelet_pods.go.
+// podResources returns the pod-level resources for the pod status. While the pod runs, these are the actual resources of its
+// cgroup. Otherwise they are the allocated resources. Source: convertToAPIPodLevelResourcesStatus in
+// pkg/kubelet/kubelet_pods.go.
 func podResources(pod *corev1.Pod, phase corev1.PodPhase, input *Input) *corev1.ResourceRequirements {
 	requests := qos.Requests(pod, qos.Options{})
 	if phase != corev1.PodRunning {

@@ -58,9 +58,9 @@ type Input struct {
 	LastEvictionReason string             // reason of the last temporary eviction, which is removed from the status; empty: none
 }
 
-// Of returns the status of a pod for the API server, computed from the containers in observed. A terminal phase in input.Previous
-// or in the pod object is never changed. Conditions of controllers are copied from the pod object. Source: generateAPIPodStatus
-// in pkg/kubelet/kubelet_pods.go and pkg/kubelet/status/generate.go.
+// Of returns the status of a pod for the API server, computed from its observed containers. A terminal phase in
+// input.Previous or in the pod object never changes. The conditions of controllers are copied from the pod object. Source:
+// generateAPIPodStatus in pkg/kubelet/kubelet_pods.go and pkg/kubelet/status/generate.go.
 func Of(pod *corev1.Pod, observed cri.Pod, input Input) corev1.PodStatus {
 	view := podview.New(pod, observed)
 	previous := pod.Status // possibly reported by a previous agent process
@@ -119,8 +119,8 @@ func Of(pod *corev1.Pod, observed cri.Pod, input Input) corev1.PodStatus {
 	return st
 }
 
-// failedBeforeCompletion reports whether status shows that the pod failed because it was deleted before all its containers had
-// run. The conditions of such a pod remain those of a pod that waits for containers. Source: TerminatePod in
+// failedBeforeCompletion reports whether the pod failed because it was deleted before all its containers had run. Its
+// conditions then remain those of a pod that waits for containers. Source: TerminatePod in
 // pkg/kubelet/status/status_manager.go.
 func failedBeforeCompletion(status *corev1.PodStatus) bool {
 	c := FindCondition(status.Conditions, corev1.ContainersReady)
@@ -132,14 +132,15 @@ func IsTerminal(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// isInitialized reports whether the init containers have completed in the current sandbox of the pod: a regular container was
-// created in it.
+// isInitialized reports whether the init containers have completed in the current sandbox of the pod. The proof is that a
+// regular container was created in this sandbox.
 func isInitialized(view *podview.View) bool {
 	newest := view.Observed.NewestSandbox()
 	return newest != nil && view.HasInitialized(newest.ID)
 }
 
-// hasCreatedContainer reports whether a regular container of the pod has a newest instance that was created and not started yet.
+// hasCreatedContainer reports whether the newest instance of a regular container was created but not started yet. It returns
+// true if this is so for any container of the pod.
 func hasCreatedContainer(pod *corev1.Pod, observed cri.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
 		last := observed.NewestContainer(c.Name)
@@ -147,16 +148,16 @@ func hasCreatedContainer(pod *corev1.Pod, observed cri.Pod) bool {
 	})
 }
 
-// completedBefore reports whether a pod with this status has terminated by itself: all its containers exited before deadline, its
-// active deadline.
+// completedBefore reports whether a pod with this status has terminated, and all its containers exited before its active
+// deadline.
 func completedBefore(status *corev1.PodStatus, deadline time.Time) bool {
 	return IsTerminal(status.Phase) && !slices.ContainsFunc(status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 		return c.State.Terminated != nil && !c.State.Terminated.FinishedAt.Time.Before(deadline)
 	})
 }
 
-// Deadline returns the time at which a pod that was started at time started exceeds its activeDeadlineSeconds. It is zero if the
-// pod has no deadline or started is nil. Source: pkg/kubelet/active_deadline.go.
+// Deadline returns the time at which the pod exceeds its activeDeadlineSeconds, counted from its start time. It is zero if
+// the pod has no deadline or the start time is nil. Source: pkg/kubelet/active_deadline.go.
 func Deadline(pod *corev1.Pod, started *metav1.Time) time.Time {
 	if pod.Spec.ActiveDeadlineSeconds == nil || started.IsZero() {
 		return time.Time{}
@@ -168,8 +169,8 @@ func Deadline(pod *corev1.Pod, started *metav1.Time) time.Time {
 // that a new sandbox does not extend the active deadline.
 const AnnotationStarted = "nodeagent/started"
 
-// startTime returns the start time of the pod: the one in previous, else the earliest start time that its sandboxes record, else
-// now.
+// startTime returns the start time of the pod. It is taken from the previous status. Without one, it is the earliest start
+// time that the pod's sandboxes record, and at last the current time.
 func startTime(previous *corev1.PodStatus, observed cri.Pod, now time.Time) *metav1.Time {
 	if previous.StartTime != nil {
 		return previous.StartTime
@@ -188,9 +189,9 @@ func startTime(previous *corev1.PodStatus, observed cri.Pod, now time.Time) *met
 	return &t
 }
 
-// podIPs returns the IP addresses of the pod: the addresses of its sandbox or, on the host network, the addresses of the node
-// (see [podip.Addresses]). Node addresses are kept from previous while the sandbox is ready. A terminated pod keeps its addresses
-// after its sandbox is removed.
+// podIPs returns the IP addresses of the pod. These are the addresses of its sandbox. On the host network they are the
+// addresses of the node, which do not change while the sandbox is ready (see [podip.Addresses]). A terminated pod keeps its
+// addresses after its sandbox is removed.
 func podIPs(pod *corev1.Pod, observed cri.Pod, previous *corev1.PodStatus, input *Input) (out []corev1.PodIP) {
 	var ips []string
 	onHost, before := pod.Spec.HostNetwork, previous.PodIPs

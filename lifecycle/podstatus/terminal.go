@@ -12,9 +12,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
-// DeferTerminalPhase returns status unchanged, unless its phase is terminal while a container of the pod may still run. In that
-// case it replaces the phase by previous, the phase that was published last, or by Pending if previous is empty. Controllers and
-// the scheduler take a terminal phase to mean that the pod's resources are free. Source: mergePodStatus in
+// DeferTerminalPhase returns the status, with another phase if its phase is terminal while a container of the pod may still
+// run. The phase is then previous, the phase that was published last, or Pending if that is empty. Controllers and the
+// scheduler take a terminal phase to mean that the pod's resources are free. Source: mergePodStatus in
 // pkg/kubelet/status/status_manager.go.
 func DeferTerminalPhase(pod *corev1.Pod, observed cri.Pod, status corev1.PodStatus, previous corev1.PodPhase) corev1.PodStatus {
 	if IsTerminal(status.Phase) && !IsTerminal(pod.Status.Phase) && !IsTerminal(previous) && !podview.IsTerminated(observed) {
@@ -23,10 +23,10 @@ func DeferTerminalPhase(pod *corev1.Pod, observed cri.Pod, status corev1.PodStat
 	return status
 }
 
-// TerminateContainers sets the state of each container in status to terminated, because the pod has terminated and no other state
-// will be observed. A container without an observed exit gets exit code 137 and reason ContainerStatusUnknown. Containers that
-// never started because an earlier init container did not complete are unchanged. Source: TerminatePod in
-// pkg/kubelet/status/status_manager.go.
+// TerminateContainers sets the state of each container in the status to terminated, because the pod has terminated and no
+// other state will be observed. A container without an observed exit gets exit code 137 and reason ContainerStatusUnknown. A
+// container that never started, because an earlier init container did not complete, remains unchanged. Source: TerminatePod
+// in pkg/kubelet/status/status_manager.go.
 func TerminateContainers(status *corev1.PodStatus) {
 	tried := status.InitContainerStatuses[:min(1, len(status.InitContainerStatuses))]
 	for i, s := range status.InitContainerStatuses {
@@ -52,8 +52,8 @@ func TerminateContainers(status *corev1.PodStatus) {
 // maxTerminationMessages limits the termination messages of a pod, in bytes. All its containers have equal shares.
 const maxTerminationMessages = 12 * 1024
 
-// truncateMessages cuts each termination message in status to an equal share of maxTerminationMessages bytes. Source:
-// normalizeStatus in pkg/kubelet/status/status_manager.go.
+// truncateMessages limits the termination messages in the status to maxTerminationMessages bytes together. Each message may
+// have an equal share. Source: normalizeStatus in pkg/kubelet/status/status_manager.go.
 func truncateMessages(status *corev1.PodStatus) {
 	lists := [...][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses}
 	n := 0

@@ -28,8 +28,8 @@ const (
 	version = "1"
 )
 
-// buildHeader returns the first line of a pod file, which has a checksum of lines, the remaining content. saved is the time of
-// the write in the format of RFC 3339.
+// buildHeader returns the first line of a pod file. It contains the time of the write, saved, in the format of RFC 3339, and
+// a checksum of this time and all other lines.
 func buildHeader(saved string, lines []byte) string {
 	h := sha256.New()
 	h.Write(lines)
@@ -51,8 +51,8 @@ type encodedFile struct {
 	omitted []error           // an error for each pod that is not in data, because it exceeds a limit
 }
 
-// encodeSets returns the content of a file with the pods of all sets. If they exceed the limits of the file, it has only the pods
-// that [choosePods] returns. sources has the source names by priority.
+// encodeSets returns the content of a file with the pods of all sets. If they exceed the limits of the file, the content has
+// only the pods that [choosePods] returns. sources contains the source names by priority.
 func encodeSets(sets []lifecycle.PodSet, sources []string, now time.Time) (file encodedFile, err error) {
 	file, costs, full, err := encodeChosen(sets, nil, now)
 	if err == nil && full {
@@ -61,8 +61,9 @@ func encodeSets(sets []lifecycle.PodSet, sources []string, now time.Time) (file 
 	return file, err
 }
 
-// encodeChosen returns the content of a file with the pods in chosen, or with all pods that fit if chosen is nil. full is true if
-// a pod was omitted because the file is full. costs has the size of each pod that does not exceed the limits of a single pod.
+// encodeChosen returns the content of a file with the chosen pods, or with all pods that fit if chosen is nil. costs
+// contains the size of each pod that does not exceed the limits of a single pod. full is true if a pod was omitted because
+// the file is full.
 func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time.Time) (file encodedFile, costs []podCost, full bool, err error) {
 	var lines bytes.Buffer
 	enc := json.NewEncoder(&lines)
@@ -99,8 +100,8 @@ func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time
 	return file, costs, full, nil
 }
 
-// decodeFile returns the pod sets in a file, and the checksum of its pods. It returns an error and no sets if the checksum does
-// not match. The checksum covers each byte, so that only files that encodeSets has produced are accepted.
+// decodeFile returns the pod sets in a file, and the checksum of its pods. If the checksum in the file does not match, it
+// returns an error. It accepts only files that encodeSets has produced, because the checksum covers every byte.
 func decodeFile(data []byte) (sets []lifecycle.PodSet, sum [sha256.Size]byte, err error) {
 	if len(data) == 0 {
 		return nil, sum, errors.New("it is empty")
@@ -125,7 +126,7 @@ func decodeFile(data []byte) (sets []lifecycle.PodSet, sum [sha256.Size]byte, er
 	return sets, sha256.Sum256(lines), err
 }
 
-// decodeLines returns the pod sets in the lines after the header.
+// decodeLines returns the pod sets in the lines that follow the header.
 func decodeLines(lines []byte) (sets []lifecycle.PodSet, err error) {
 	number, left := 1, maxValues
 	for text := range bytes.Lines(lines) {
@@ -152,9 +153,9 @@ func decodeLines(lines []byte) (sets []lifecycle.PodSet, err error) {
 	return sets, nil
 }
 
-// checkLine returns the number of JSON values in text, a line of the file. It returns an error if the line exceeds a limit, or
-// has more values than left, the number that remains for the file. The limits are checked although the checksum of the file
-// matches, because any program can compute a checksum.
+// checkLine returns the number of JSON values in a line of the file. It returns an error if the line exceeds a limit, or
+// contains more than left values, the number that the rest of the file may have. It is called although the checksum of the
+// file matches, because any program can compute a checksum.
 func checkLine(text []byte, left int) (values int, err error) {
 	b := safeyaml.NewBudget(len(text))
 	if err := b.JSON(text); err != nil {

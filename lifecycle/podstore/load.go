@@ -33,8 +33,8 @@ const (
 // maxDamagedFiles is the number of damaged files that are kept.
 const maxDamagedFiles = 3
 
-// Load returns the last stored set of each source. Each set is marked as incomplete. Call Load once, before Update and Run. See
-// "Errors" in the package documentation for a file that is missing, damaged or unreadable.
+// Load returns the stored pods of each source, as sets that are marked as incomplete. Call it once, before [Store.Update]
+// and [Store.Run]. See "Errors" in the package documentation for a file that is missing, damaged or unreadable.
 func (s *Store) Load() ([]lifecycle.PodSet, error) {
 	if err := atomicfile.Clean(s.path); err != nil {
 		s.opts.Logger.Warn("remove temporary files", "error", err)
@@ -64,8 +64,8 @@ func (s *Store) Load() ([]lifecycle.PodSet, error) {
 	return slices.Clone(s.sets), nil
 }
 
-// readFile returns the content of the pod file at path, or its first maxSize bytes. It returns an error if path is not a regular
-// file.
+// readFile returns the content of the pod file, but at most maxSize bytes. If the path is not a regular file, it returns an
+// error.
 func readFile(path string) ([]byte, error) {
 	// Opening a named pipe blocks until there is a writer.
 	if info, err := os.Lstat(path); err != nil {
@@ -88,8 +88,8 @@ func readFile(path string) ([]byte, error) {
 	return data.Bytes(), err
 }
 
-// renameDamaged renames the damaged file at path, so that it is kept for inspection, and removes the oldest of such files above
-// maxDamagedFiles. It returns a text for the error message that contains the new name.
+// renameDamaged renames a damaged file, so that it is kept for inspection. At most maxDamagedFiles such files are kept: it
+// removes the oldest. The result is a text for the error message, which contains the new name.
 func renameDamaged(path string, now time.Time) string {
 	dir, prefix := filepath.Dir(path), filepath.Base(path)+".corrupt-"
 	entries, err := os.ReadDir(dir) // sorted by name, which sorts by time

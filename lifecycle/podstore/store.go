@@ -63,8 +63,8 @@ type Store struct {
 	omittedReports map[string]bool   // texts of the errors for omitted pods that were reported last
 }
 
-// New returns a Store for the file at path. It neither reads nor writes the file; the first write creates the directory. New
-// panics if path is empty. Call [Store.Load] and [Store.Run] next.
+// New returns a Store that keeps the pods in the file at path. It neither reads nor writes the file; the first write creates
+// the directory. New panics if path is empty. Call [Store.Load] and [Store.Run] next.
 func New(path string, opts Options) *Store {
 	if path == "" {
 		panic("podstore.New: argument path is empty: required, such as /var/lib/nodeagent/pods.store")
@@ -78,9 +78,9 @@ func New(path string, opts Options) *Store {
 	return &Store{path: path, opts: opts, changed: make(chan struct{}, 1), loaded: map[string][]*corev1.Pod{}}
 }
 
-// Update records set, the newest pods of a source, to be written to the file. It returns the set to run. If set is incomplete,
-// the result includes pods that Load returned for the source, until the source has listed them or reports a complete set. Update
-// does not wait for the write.
+// Update records the newest pods of a source, which [Store.Run] then writes to the file. It returns the set to run. If set
+// is incomplete, the result also includes pods that [Store.Load] returned for the source. They stay until the source lists
+// them or reports a complete set. Update does not wait for the write.
 func (s *Store) Update(set lifecycle.PodSet) lifecycle.PodSet {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,15 +103,15 @@ func (s *Store) Update(set lifecycle.PodSet) lifecycle.PodSet {
 	return set
 }
 
-// signalRun makes Run write the pods if they have changed. It also starts the timer that reports an error if the program never
-// calls Run.
+// signalRun makes Run write the file if the pods have changed. It also starts a timer, which reports an error if the program
+// never calls Run.
 func (s *Store) signalRun() {
 	s.guard.Need(s.reportNotRun)
 	sleep.Wake(s.changed)
 }
 
-// reportNotRun reports the error that the program does not call Run, so that no pods are stored. After a call of Flush it does
-// nothing.
+// reportNotRun reports the error that the program does not call Run, so that no pods are stored. It does nothing if the
+// program calls Flush instead.
 func (s *Store) reportNotRun() {
 	if s.flushed.Load() {
 		return
@@ -123,7 +123,7 @@ func (s *Store) reportNotRun() {
 	}
 }
 
-// removeNamed returns pods, except each pod that has the UID, or the namespace and name, of a pod in named.
+// removeNamed returns the pods without each pod that has the same UID, or the same namespace and name, as a pod in named.
 func removeNamed(pods, named []*corev1.Pod) []*corev1.Pod {
 	taken := make(map[string]bool, 2*len(named))
 	for _, pod := range named {
@@ -138,8 +138,8 @@ func removeNamed(pods, named []*corev1.Pod) []*corev1.Pod {
 	return rest
 }
 
-// Run writes the file after each change of the pods, until ctx ends, and then one last time. It returns the error of the last
-// write, or nil. If Run was called before, it returns an error at once.
+// Run writes the file after each change of the pods until ctx ends, and then a last time. It returns the error of this last
+// write. If Run was called before, it returns an error at once.
 func (s *Store) Run(ctx context.Context) error {
 	if err := s.guard.Begin(); err != nil {
 		return fmt.Errorf("podstore.Store %s: %w", s.path, err)
@@ -168,7 +168,7 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// Flush writes the file at once if the pods have changed. It does not wait for Options.Interval.
+// Flush writes the file now if the pods have changed. It does not wait for Options.Interval.
 func (s *Store) Flush() error {
 	s.flushed.Store(true)
 	file, left, err := s.writeFile()
@@ -184,8 +184,9 @@ func (s *Store) Flush() error {
 	return err
 }
 
-// writeFile writes the file if the pods differ from its content. wrote is the written content, and is empty if nothing was
-// written. omitted has an error for each pod that is not in the file, unless the previous call has returned that error.
+// writeFile writes the file if its content differs from the pods. wrote is the written content; it is empty if nothing was
+// written. omitted contains an error for each pod that is not in the file. An error that the previous call has returned is
+// not repeated.
 func (s *Store) writeFile() (wrote encodedFile, omitted []error, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -24,9 +24,9 @@ type document struct {
 	before int // number of lines in the file before the document
 }
 
-// splitDocuments returns the YAML documents of a manifest, which "---" lines separate. Documents without content are omitted. A
-// line that begins with "---" is never part of a YAML value. The result has at most maxDocuments+1 documents, so that the caller
-// can detect an excess.
+// splitDocuments returns the YAML documents of a manifest, which are separated by "---" lines. It omits documents without
+// content. A line that begins with "---" is always a separator, never part of a YAML value. The result has at most
+// maxDocuments+1 documents, so that the caller can detect an excess.
 func splitDocuments(data []byte) []document {
 	var docs []document
 	start, before, content := 0, 0, false
@@ -58,9 +58,9 @@ func splitDocuments(data []byte) []document {
 	return docs
 }
 
-// convertToJSON returns a document as JSON. If the document is invalid or exceeds the decoding budget, it reports the errors and
-// returns false. A YAML parser with limits reads the document first and provides line numbers. The kubelet's library then
-// converts the document; it reads yes, no, on and off as booleans.
+// convertToJSON converts a document to JSON. If the document is invalid or exceeds the decoding budget, it reports the
+// errors and returns false. A YAML parser with limits reads the document first, and provides the line numbers for errors.
+// The kubelet's library then converts it; this library reads yes, no, on and off as booleans.
 func (p *parser) convertToJSON(doc document) ([]byte, bool) {
 	lines := bytes.Count(bytes.TrimSuffix(doc.text, []byte("\n")), []byte("\n")) + 1
 	p.at = positions{before: doc.before, lines: lines, root: &yaml.Node{}}
@@ -90,8 +90,9 @@ func (p *parser) convertToJSON(doc document) ([]byte, bool) {
 	return raw, p.reportDuplicates(p.at.root, nil) == 0
 }
 
-// preferKubeletError returns the error of the kubelet's YAML library for text, because its line number is more precise. It
-// returns err if that library finds no error, or if it must not parse text, because text is large or can expand by aliases.
+// preferKubeletError returns the error of the kubelet's YAML library for the text, because its line number is more precise.
+// It returns err if that library finds no error. It also returns err if the text is large or may expand by aliases, so that
+// the library must not parse it.
 func preferKubeletError(text []byte, err error) error {
 	if _, ok := errors.AsType[*safeyaml.Error](err); ok || len(text) > 1<<20 || bytes.IndexByte(text, '*') >= 0 {
 		return err
@@ -102,8 +103,8 @@ func preferKubeletError(text []byte, err error) error {
 	return err
 }
 
-// reportConversionError reports err, the reason why a document cannot be converted to JSON: the document is invalid YAML or
-// exceeds a limit.
+// reportConversionError reports the error because of which a document cannot be converted to JSON: the document is invalid
+// YAML or exceeds a limit.
 func (p *parser) reportConversionError(err error) {
 	e, ok := errors.AsType[*safeyaml.Error](err)
 	switch {
@@ -116,7 +117,7 @@ func (p *parser) reportConversionError(err error) {
 	}
 }
 
-// reportYAMLError reports err, an error of a YAML parser, in the line that the text of err names.
+// reportYAMLError reports an error of a YAML parser. It takes the line number from the text of the error.
 func (p *parser) reportYAMLError(err error) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := p.at.lineOf("")
@@ -146,8 +147,8 @@ func (l *nodePath) String() string {
 	return joinPath(l.parent.String(), l.name)
 }
 
-// reportDuplicates reports each key that occurs twice in a mapping of node or its descendants, and returns the number of such
-// keys. at is the path of node.
+// reportDuplicates reports each key that occurs twice in one mapping, and returns the number of such keys. It searches the
+// node, whose path is at, and all its descendants.
 func (p *parser) reportDuplicates(node *yaml.Node, at *nodePath) int {
 	found := 0
 	switch node.Kind {
@@ -184,8 +185,8 @@ type positions struct {
 	lines  int // number of lines of the document
 }
 
-// lineOf returns the line in the manifest of the field at path, such as spec.containers[0].image. If the document does not
-// contain the field, it returns the line of the nearest parent.
+// lineOf returns the line number of a field in the manifest. path is the path of the field, such as
+// spec.containers[0].image. If the document does not contain the field, lineOf returns the line of the nearest parent.
 func (p positions) lineOf(path string) int {
 	node := p.root
 	if node.Kind == yaml.DocumentNode && len(node.Content) > 0 {
@@ -206,8 +207,8 @@ func (p positions) lineOf(path string) int {
 // separator separates the elements of a path. It cannot occur in a key.
 const separator = '\x00'
 
-// separatePath replaces each dot and bracket that separates two elements of path by separator. For example, a[b.c].d becomes the
-// elements a, b.c and d: the dot within the brackets is kept.
+// separatePath replaces the dots and brackets between the elements of a path by the rune separator. For example, a[b.c].d
+// becomes the elements a, b.c and d: the dot within the brackets is kept.
 func separatePath(path string) string {
 	depth := 0
 	return strings.Map(func(r rune) rune {
@@ -225,8 +226,8 @@ func separatePath(path string) string {
 	}, path)
 }
 
-// findChild returns the child of node whose key or index is segment, and the line where the child starts. It returns nil if there
-// is no such child.
+// findChild returns the child of the node with this key or index, and the line where the child starts. It returns nil if
+// there is no such child.
 func findChild(node *yaml.Node, segment string) (child *yaml.Node, line int) {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
@@ -246,7 +247,7 @@ func findChild(node *yaml.Node, segment string) (child *yaml.Node, line int) {
 	return nil, 0
 }
 
-// joinPath appends an element or index to a field path, with a dot if necessary.
+// joinPath appends an element or index to a field path. It adds a dot before an element.
 func joinPath(path, rest string) string {
 	if path == "" || rest == "" || rest[0] == '[' {
 		return path + rest

@@ -73,8 +73,8 @@ func NewDir(path string, opts DirOptions) *Dir {
 	return d
 }
 
-// Run calls sink with the pods of the directory, first after the first scan and then after each change. It returns nil when ctx
-// ends. It returns an error at once if sink is nil or Run was called before.
+// Run calls sink(update) with the pods of the directory, first after the first scan and then after each change. It returns
+// nil when ctx ends. It returns an error at once if sink is nil or Run was called before.
 func (d *Dir) Run(ctx context.Context, sink func(Update)) error {
 	if sink == nil {
 		return errNoSink
@@ -109,8 +109,8 @@ func (d *Dir) Run(ctx context.Context, sink func(Update)) error {
 	}
 }
 
-// Scan reads the directory once and returns its pods. It leaves a file that has changed within DirOptions.StableFor before now to
-// a later Scan. Scan is for programs that do not call Run.
+// Scan reads the directory once and returns its pods. It does not read a file that has changed less than
+// DirOptions.StableFor before now; a later Scan reads it. Scan is for programs that do not call Run.
 func (d *Dir) Scan(now time.Time) Update {
 	d.guard.Spare()
 	return d.scanFiles(now)
@@ -161,8 +161,8 @@ func (d *Dir) scanFiles(now time.Time) Update {
 	return d.lastUpdate
 }
 
-// recordRemoved records which of paths are manifests with pods. paths are the files that were removed or renamed away since the
-// last scan.
+// recordRemoved records which of the paths are manifests with pods. The paths are those of the files that were removed or
+// renamed away since the last scan.
 func (d *Dir) recordRemoved(paths map[string]bool) {
 	for path := range paths {
 		if m := d.files[path]; m != nil && len(m.entries) > 0 {
@@ -171,9 +171,9 @@ func (d *Dir) recordRemoved(paths map[string]bool) {
 	}
 }
 
-// dropRemoved reports whether the manifest at path was removed and created again between two scans. In that case it removes the
-// pods of m until the file is read again. The pods are then restarted as in the kubelet, which handles each file event separately
-// (consumeWatchEvent in pkg/kubelet/config/file_linux.go).
+// dropRemoved reports whether the manifest at path was removed and created again between two scans. If so, it removes the
+// pods of m until the file is read again, so that they are restarted as in the kubelet. The kubelet handles each file event
+// separately. Source: consumeWatchEvent in pkg/kubelet/config/file_linux.go.
 func (d *Dir) dropRemoved(path string, m *manifest) bool {
 	if !d.removed[path] {
 		return false
@@ -226,7 +226,7 @@ func (d *Dir) listFiles() (map[string]manifestFile, error) {
 	return found, nil
 }
 
-// readDir returns the entries of a directory. More than maxFiles entries are an error.
+// readDir returns the entries of a directory. It returns an error if there are more than maxFiles.
 func readDir(path string) ([]fs.DirEntry, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -249,8 +249,8 @@ func (d *Dir) logIgnored(path string, mode fs.FileMode) {
 	}
 }
 
-// readIfChanged reads the manifest at path into m if the file has changed since it was last read, and has then stayed unchanged
-// for DirOptions.StableFor. It returns false only if the file is unchanged, so that m need not be merged again.
+// readIfChanged reads the manifest at path into m if the file has changed since the last read and has then been stable for
+// DirOptions.StableFor. It returns false if the file is unchanged: the pods of m need not be merged again.
 func (d *Dir) readIfChanged(path string, file manifestFile, m *manifest, now time.Time) bool {
 	if file.err != nil {
 		m.setReadError(path, stripPath(file.err))
@@ -294,8 +294,8 @@ var errNoSink = errors.New("source: Run: sink is nil: pass a function that calls
 // errChanged is the error of reading a file that changed meanwhile.
 var errChanged = errors.New("the file changed while it was read")
 
-// readFile returns the content of the file at path. It returns errChanged if the file no longer matches info, and an error if the
-// file is larger than maxSize.
+// readFile returns the content of a file. It returns errChanged if the file no longer has the version that info describes,
+// and an error if the file is larger than maxSize.
 func readFile(path string, info os.FileInfo) ([]byte, error) {
 	// O_NONBLOCK: the path may have become a named pipe.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -318,12 +318,13 @@ func readFile(path string, info os.FileInfo) ([]byte, error) {
 	return data, nil
 }
 
-// isSameVersion reports whether a and b describe the same file with equal modification time and size. a may be nil.
+// isSameVersion reports whether a and b describe the same file with the same modification time and size. If a is nil, the
+// result is false.
 func isSameVersion(a, b os.FileInfo) bool {
 	return a != nil && os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 }
 
-// stripPath removes the path from an error of package os, because the caller's message already contains it.
+// stripPath removes the path from an error of package os, because the message of the caller already contains it.
 func stripPath(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%s: %w", e.Op, e.Err)
@@ -331,7 +332,7 @@ func stripPath(err error) error {
 	return err
 }
 
-// waitOrWake waits until d has passed or wake receives a value, and returns true. It returns false if ctx ends first.
+// waitOrWake waits for the duration d or until wake receives a value, and returns true. If ctx ends first, it returns false.
 func waitOrWake(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

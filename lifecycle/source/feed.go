@@ -65,8 +65,8 @@ func (f *Feed) Run(ctx context.Context) error {
 	}
 }
 
-// setStored passes the stored pods to Set, in a goroutine of wg, and waits for it. After storedTimeout it logs an error and
-// returns, because a check that hangs for one stored pod must not block each start of the node.
+// setStored passes the stored pods to Set, in a goroutine of wg, and waits until this is done. After storedTimeout it logs
+// an error and returns: a check that hangs for one stored pod must not delay all other pods of the node.
 func (f *Feed) setStored(ctx context.Context, wg *sync.WaitGroup) {
 	done := make(chan struct{})
 	wg.Go(func() {

@@ -86,15 +86,15 @@ type Manifest struct {
 	Errors []string      `json:"errors,omitempty"` // with line and field; if there are any, Pods are the last valid pods of the manifest
 }
 
-// NewHandler returns a Handler for the manifests in dir. If dir does not exist, the first upload creates it.
+// NewHandler returns a Handler for the manifests in the directory dir. If it does not exist, the first upload creates it.
 func NewHandler(dir string, opts HandlerOptions) *Handler {
 	opts.BodyTimeout = cmp.Or(opts.BodyTimeout, DefaultBodyTimeout)
 	view := NewDir(dir, DirOptions{NodeName: opts.NodeName, AllowObjects: opts.AllowObjects, AllowTokens: opts.AllowTokens, StableFor: 1})
 	return &Handler{dir: view.path, opts: opts, uploads: make(chan struct{}, maxUploads), view: view}
 }
 
-// ServeHTTP serves a request whose path is "/" for the list of manifests, or "/" and the name of a manifest. To serve it below
-// another path, wrap it in [http.StripPrefix].
+// ServeHTTP serves the list of manifests at the path "/", and a single manifest at "/NAME". To serve them below another
+// path, wrap the Handler in [http.StripPrefix].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	name := strings.TrimPrefix(request.URL.Path, "/")
 	allow := "GET, HEAD"
@@ -127,7 +127,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// serveGet writes the content of the manifest called name. If name is empty, it writes the list of all manifests instead.
+// serveGet writes the content of the named manifest to the response. If name is empty, it writes the list of all manifests.
 func (h *Handler) serveGet(w http.ResponseWriter, name string) error {
 	if name == "" {
 		return writeJSON(w, http.StatusOK, h.listManifests())
@@ -151,7 +151,7 @@ func (h *Handler) serveGet(w http.ResponseWriter, name string) error {
 	return nil
 }
 
-// servePut writes the manifest in the request body, and responds with its pods.
+// servePut stores the manifest in the request body, and responds with its pods.
 func (h *Handler) servePut(w http.ResponseWriter, request *http.Request, name string) error {
 	// Not every ResponseWriter supports deadlines; the timeouts of the server apply as well. Set it also for a rejected request,
 	// whose body the server still reads.
@@ -216,7 +216,7 @@ func (h *Handler) rescanDir() Update {
 	return h.view.Scan(now.Add(time.Millisecond))
 }
 
-// copyWithStatus returns a copy of pod whose status is the one that HandlerOptions.Status returns, if any.
+// copyWithStatus returns a copy of the pod with the status that HandlerOptions.Status returns for it, if any.
 func (h *Handler) copyWithStatus(pod *corev1.Pod) *corev1.Pod {
 	shown := *pod
 	shown.Kind, shown.APIVersion = "Pod", "v1"
@@ -228,12 +228,13 @@ func (h *Handler) copyWithStatus(pod *corev1.Pod) *corev1.Pod {
 	return &shown
 }
 
-// errorText returns the text of an error in a manifest. It omits the path of the directory, which clients must not see.
+// errorText returns the text of an error in a manifest without the path of the directory, which clients must not see.
 func (h *Handler) errorText(manifestErr *Error) string {
 	return strings.ReplaceAll(manifestErr.Error(), h.dir+string(filepath.Separator), "")
 }
 
-// writeJSON writes v as JSON with the HTTP status code status. It returns an error if v cannot be encoded, which is a bug.
+// writeJSON writes v as JSON to the response, with this HTTP status code. It returns an error if v cannot be encoded, which
+// is a bug.
 func writeJSON(w http.ResponseWriter, status int, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {

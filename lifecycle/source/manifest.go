@@ -37,13 +37,13 @@ func (c cost) subtractCost(removed cost) cost {
 	return cost{c.values - removed.values, c.bytes - removed.bytes}
 }
 
-// maxCost returns the largest size of all manifests of a directory together, in decoded values and in bytes. The kubelet has no
-// such limit.
+// maxCost returns the limits for all manifests of a directory together: the number of decoded values, and the size in bytes.
+// The kubelet has no such limits.
 func maxCost() cost { return cost{values: 300_000, bytes: 32 << 20} }
 
-// applyContent parses data, the new content of the manifest, and replaces the pods of m. It returns false if data has more
-// decoded values or bytes than limit. An unchanged pod keeps its pointer. While data has errors, previous pods that are missing
-// in data are kept.
+// applyContent parses the new content of the manifest, and replaces the pods of m. It returns false if the content exceeds
+// the limit of decoded values or bytes. An unchanged pod keeps its pointer. While the content has errors, previous pods that
+// are missing in it are kept.
 func (m *manifest) applyContent(data []byte, origin Origin, limit cost) bool {
 	entries, errs, cost := parse(data, origin)
 	fits := cost.values <= limit.values && cost.bytes <= limit.bytes
@@ -83,12 +83,13 @@ func (m *manifest) applyContent(data []byte, origin Origin, limit cost) bool {
 	return fits
 }
 
-// setReadError records that the manifest could not be read. Its previous pods stay.
+// setReadError records that the manifest could not be read. Its previous pods remain.
 func (m *manifest) setReadError(location string, err error) {
 	m.errs, m.read = []*Error{{File: location, Err: err}}, nil
 }
 
-// isChanging reports whether the file is missing, or has changed and was not read since, because it is not stable yet.
+// isChanging reports whether the file is missing, or has changed and is not stable yet, so that its new content was not
+// read.
 func (m *manifest) isChanging() bool {
 	return !m.missingSince.IsZero() || m.read != nil && !isSameVersion(m.read, m.seen)
 }
@@ -100,8 +101,8 @@ type claim struct {
 	changing bool // the file is changing, and will be read again soon
 }
 
-// mergeManifests returns the pods and errors of all manifests of a source. manifests has each manifest by its path, and order has
-// the paths in the order of the result.
+// mergeManifests returns the pods and errors of all manifests of a source. manifests contains each manifest by its path.
+// order contains these paths in the order of the result.
 func mergeManifests(source string, manifests map[string]*manifest, order []string) Update {
 	var claims []claim
 	u := Update{PodSet: lifecycle.PodSet{Source: source, Shared: true}}
@@ -126,9 +127,9 @@ func mergeManifests(source string, manifests map[string]*manifest, order []strin
 	return u
 }
 
-// resolveDuplicates decides which pod is in the set of a source if several pods have an equal name or UID, and sets inSet of each
-// claim. A pod that was in the previous set wins, otherwise the first in claims. The result has an error for each other pod, by
-// the path of its file. There is no error while one of the files is changing, because a pod may have been moved between files.
+// resolveDuplicates chooses one pod if several pods of a source have the same name or UID, and sets inSet of each claim. A
+// pod of the previous set has priority, otherwise the first in claims. The result contains an error for each other pod, by
+// the path of its file. There is no error while one of the files is changing, because a pod may be moved between files.
 func resolveDuplicates(claims []claim) map[string][]*Error {
 	byRight := slices.Clone(claims)
 	slices.SortStableFunc(byRight, func(a, b claim) int { return cmp.Compare(claimRank(a.inSet), claimRank(b.inSet)) })

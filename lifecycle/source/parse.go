@@ -31,8 +31,8 @@ const (
 	maxTries     = 20_000   // maximum number of decoding attempts to locate invalid values
 )
 
-// Parse returns the valid static pods of a manifest, and an error for each invalid part of it. Valid pods are returned even if
-// there are errors. A manifest with an empty list has no pods and no error. A manifest without any object is an error.
+// Parse returns the valid static pods of a manifest, and an error for each invalid part. Valid pods are returned even if
+// there are errors. A manifest with an empty list has no pods and no error, but a manifest without any object is an error.
 func Parse(data []byte, origin Origin) ([]*corev1.Pod, []*Error) {
 	entries, errs, _ := parse(data, origin)
 	var pods []*corev1.Pod
@@ -52,8 +52,8 @@ type entry struct {
 
 func (e entry) podKey() string { return e.pod.Namespace + "/" + e.pod.Name }
 
-// parse parses a manifest like Parse. Each entry has a pod with its line and hash. total is the size of the manifest in decoded
-// values and bytes.
+// parse parses a manifest like [Parse]. Each entry contains a pod with its line and hash. total is the size of the manifest
+// in decoded values and bytes.
 func parse(data []byte, origin Origin) (entries []entry, errs []*Error, total cost) {
 	p := parser{origin: origin, budget: safeyaml.NewBudget(len(data)), tries: maxTries}
 	p.at.root = &yaml.Node{}
@@ -90,7 +90,8 @@ func (p *parser) parseDocuments(data []byte) {
 	}
 }
 
-// hasTooManyErrors reports whether maxErrors is exceeded. Further errors are then dropped, so the caller need not locate them.
+// hasTooManyErrors reports whether there are more than maxErrors errors. Further errors are dropped, so the caller need not
+// look for them.
 func (p *parser) hasTooManyErrors() bool { return len(p.errs) > maxErrors }
 
 func (p *parser) reportField(path string, err error) {
@@ -140,8 +141,7 @@ func (p *parser) parseDocument(doc document) {
 	}
 }
 
-// parseList parses each item of raw, a PodList or List, as a pod. implied is the kind of items that have neither kind nor
-// apiVersion.
+// parseList parses each item of a PodList or List as a pod. An item with neither kind nor apiVersion is of kind implied.
 func (p *parser) parseList(raw []byte, implied string) {
 	l := podList{}
 	if !p.decodeStrict(raw, "", &l) {
@@ -160,8 +160,8 @@ func (p *parser) parseList(raw []byte, implied string) {
 	}
 }
 
-// readKind returns the kind of raw, an object of the core API. If raw has neither kind nor apiVersion, it returns implied, unless
-// that is empty. For an invalid object it reports an error at path and returns false.
+// readKind returns the kind of an object of the core API. If the object has neither kind nor apiVersion, it returns implied,
+// unless this is empty. For an invalid object it reports an error with this path and returns false.
 func (p *parser) readKind(raw []byte, path, implied string) (string, bool) {
 	if b := bytes.TrimSpace(raw); len(b) == 0 || b[0] != '{' {
 		p.reportField(path, errors.New("want an object"))
@@ -192,8 +192,8 @@ func (p *parser) readKind(raw []byte, path, implied string) (string, bool) {
 	return "", false
 }
 
-// decodeStrict decodes raw into the struct that object points to. It reports invalid, unknown and duplicate fields as errors
-// below path, and returns false if there are any.
+// decodeStrict decodes raw into the struct that object points to. If raw has invalid, unknown or duplicate fields, it
+// reports them as errors below path and returns false.
 func (p *parser) decodeStrict(raw []byte, path string, object any) bool {
 	strict, err := kjson.UnmarshalStrict(raw, object)
 	if err != nil {
@@ -212,7 +212,7 @@ func (p *parser) decodeStrict(raw []byte, path string, object any) bool {
 	return len(strict) == 0
 }
 
-// reportPart reports err, which concerns the object at path or, if err is a *safeyaml.Error, a field of that object.
+// reportPart reports an error of the object at path. If the error is a *safeyaml.Error, it is about a field of that object.
 func (p *parser) reportPart(path string, err error) {
 	if e, ok := errors.AsType[*safeyaml.Error](err); ok {
 		path, err = joinPath(path, e.Path), e.Err
@@ -220,8 +220,8 @@ func (p *parser) reportPart(path string, err error) {
 	p.reportField(path, err)
 }
 
-// parsePod decodes raw as a pod, sets its defaults and validates it. A valid pod is added to p.entries; otherwise the errors are
-// reported below path.
+// parsePod decodes a pod, sets its defaults and validates it. A valid pod is added to p.entries. For an invalid pod, the
+// errors are reported below path.
 func (p *parser) parsePod(raw []byte, path string) {
 	err := p.budget.Spend(podCost)
 	if err == nil {
@@ -249,9 +249,9 @@ func (p *parser) parsePod(raw []byte, path string) {
 	p.entries = append(p.entries, entry{pod: pod, sum: sum, line: p.at.lineOf(joinPath(path, "metadata.name"))})
 }
 
-// findInvalidValue returns the path of the value in raw that cannot be decoded as typ, and the cause. It decodes the values one
-// by one, because the error of the decoder does not contain the path. After maxTries attempts it returns the path of a parent
-// instead.
+// findInvalidValue returns the path of the value in raw that cannot be decoded as the type typ, and the cause. It decodes
+// the values one by one, because the error of the decoder does not contain the path. After maxTries attempts it returns the
+// path of a parent.
 func (p *parser) findInvalidValue(raw []byte, typ reflect.Type) (where string, cause error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -273,8 +273,8 @@ func (p *parser) findInvalidValue(raw []byte, typ reflect.Type) (where string, c
 	return path, err
 }
 
-// findInvalidChild returns the path, relative to v, of the first value that decode rejects, and the error of decode. decode
-// decodes a value in place of v.
+// findInvalidChild returns the path, relative to v, of the first value that decode rejects, and the error of decode. The
+// call decode(x) decodes x in the place of v.
 func (p *parser) findInvalidChild(v any, decode func(any) error) (where string, cause error) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -300,7 +300,7 @@ func (p *parser) findInvalidChild(v any, decode func(any) error) (where string, 
 	return "", decode(v)
 }
 
-// typeName returns the name that a manifest's author knows for a Go type, such as object, list or boolean.
+// typeName returns the name of a Go type for the author of a manifest, such as object, list or boolean.
 func typeName(typ reflect.Type) string {
 	switch typ.Kind() {
 	case reflect.Struct, reflect.Map:

@@ -29,8 +29,8 @@ type Source interface {
 	Run(ctx context.Context, set func(lifecycle.PodSet)) error
 }
 
-// New returns a Source whose Run method calls run. run must call set with the pods, at first and after each change, until ctx
-// ends. It can call [Dir.Run] to obtain them.
+// New returns a Source whose Run method calls run(ctx, set). This function must call set with the pods, first at once and
+// then after each change, until ctx ends. For example, it can get the pods from [Dir.Run].
 func New(name string, run func(ctx context.Context, set func(lifecycle.PodSet)) error) Source {
 	return funcSource{name, run}
 }
@@ -46,8 +46,8 @@ func (f funcSource) Run(ctx context.Context, set func(lifecycle.PodSet)) error {
 	return f.run(ctx, set)
 }
 
-// Manifests returns a Source of static pods. run is the Run method of a [Dir] or an [HTTP]: it calls sink with the pods and
-// errors of the manifests. The pods are the result of the Source, and the errors are logged to log.
+// Manifests returns a Source of static pods from manifests. run is the Run method of a [Dir] or an [HTTP]. Errors of the
+// manifests are logged to log.
 func Manifests(name string, run func(ctx context.Context, sink func(Update)) error, log *slog.Logger) Source {
 	return New(name, func(ctx context.Context, set func(lifecycle.PodSet)) error {
 		return run(ctx, func(u Update) {
@@ -59,10 +59,10 @@ func Manifests(name string, run func(ctx context.Context, sink func(Update)) err
 	})
 }
 
-// Pods returns a Source of pods that are built in code. Each list received from pods replaces all previous pods. After pods is
-// closed, the last list remains in effect. Unset fields get the defaults of an API server, and an empty namespace becomes
-// "default". A pod without a UID gets a hash of its content as UID, so that a modified pod replaces the previous one. For static
-// pods see [Static].
+// Pods returns a Source of pods that are built in code. Each list received from the channel replaces all previous pods.
+// After the channel is closed, the last list remains in effect. Unset fields get the defaults of an API server, and an empty
+// namespace becomes "default". A pod without a UID gets a hash of its content as UID, so that a modified pod replaces the
+// previous one. For static pods see [Static].
 func Pods(name string, pods <-chan []*corev1.Pod) Source {
 	return New(name, func(ctx context.Context, set func(lifecycle.PodSet)) error {
 		for {
@@ -84,7 +84,7 @@ func Pods(name string, pods <-chan []*corev1.Pod) Source {
 	})
 }
 
-// completePod returns a copy of pod in which the unset defaults, the namespace and the UID are set.
+// completePod returns a copy of the pod with defaults, a namespace and a UID.
 func completePod(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.Namespace = cmp.Or(pod.Namespace, metav1.NamespaceDefault)

@@ -45,12 +45,12 @@ type Origin struct {
 	AllowTokens  bool      // pods may name a service account and mount its token, because the agent can request tokens
 }
 
-// Static returns a copy of pod, which is built in code, as a static pod of the node. The copy has the UID, name, annotations and
-// defaults of a static pod, so that lifecycle.Reconciler.Set accepts it. The error names all invalid fields.
+// Static returns a static pod for a pod that is built in code. The result is a copy with the UID, name, annotations and
+// defaults of a static pod of this node, so that lifecycle.Reconciler.Set accepts it. The error names all invalid fields.
 //
-// If pod has no UID, Static computes one from its content without status, and from origin. The UID is stable across restarts. A
-// changed pod gets another UID and replaces the previous pod. A new version of the API types may change the UID too. Do not pass
-// the result of Static to Static: the node name would be appended twice.
+// If the pod has no UID, Static computes one from its content without status, and from origin. The UID is stable across
+// restarts. A changed pod gets another UID and replaces the previous pod. A new version of the API types may change the UID
+// too. Do not pass the result of Static to Static: the node name would be appended twice.
 func Static(pod *corev1.Pod, origin Origin) (*corev1.Pod, error) {
 	switch {
 	case pod == nil:
@@ -71,8 +71,9 @@ func Static(pod *corev1.Pod, origin Origin) (*corev1.Pod, error) {
 	return made, nil
 }
 
-// completeStatic turns pod, which was decoded from raw, into a static pod with defaults, and validates it. sum is a hash of raw.
-// errs are the errors of the first check that failed: later checks would often report the same mistake again.
+// completeStatic makes a static pod of a pod: it sets the metadata and defaults, and validates the pod. raw is the JSON of
+// the pod, and sum a hash of it. errs contains only the errors of the first check that failed, because later checks would
+// often report the same mistake again.
 func (o Origin) completeStatic(pod *corev1.Pod, raw []byte) (sum string, errs field.ErrorList) {
 	sum = o.setStaticMetadata(pod, raw)
 	podapi.Default(pod)
@@ -84,8 +85,8 @@ func (o Origin) completeStatic(pod *corev1.Pod, raw []byte) (sum string, errs fi
 	return sum, nil
 }
 
-// setStaticMetadata sets the UID, name, namespace and annotations of a static pod as the kubelet does
-// (pkg/kubelet/config/common.go, applyDefaults). It returns a hash of raw, the JSON of the pod.
+// setStaticMetadata sets the UID, name, namespace and annotations of a static pod as the kubelet does. It returns a hash of
+// raw, the JSON of the pod. Source: applyDefaults in pkg/kubelet/config/common.go.
 func (o Origin) setStaticMetadata(pod *corev1.Pod, raw []byte) string {
 	h := fnv.New128a()
 	h.Write(canonicalJSON(raw))
@@ -119,7 +120,7 @@ func (o Origin) setStaticMetadata(pod *corev1.Pod, raw []byte) string {
 	return sum
 }
 
-// tolerateNoExecute adds a toleration for all NoExecute taints.
+// tolerateNoExecute adds a toleration for all NoExecute taints to the pod.
 func tolerateNoExecute(pod *corev1.Pod) {
 	all := corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
 	if !slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.MatchToleration(&all) }) {
@@ -127,8 +128,8 @@ func tolerateNoExecute(pod *corev1.Pod) {
 	}
 }
 
-// canonicalJSON returns raw without whitespace and with sorted keys, so that a hash of it does not depend on the formatting. It
-// returns raw unchanged if that is not valid JSON.
+// canonicalJSON returns JSON without whitespace and with sorted keys, so that its hash does not depend on the formatting.
+// Invalid JSON is returned unchanged.
 func canonicalJSON(raw []byte) []byte {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -143,9 +144,9 @@ func canonicalJSON(raw []byte) []byte {
 	return b
 }
 
-// checkReferences returns an error for each field with which a static pod refers to an object of the API server, such as a
-// secret. A reference is accepted if Origin says that the agent can read such objects (pkg/api/pod/util.go,
-// HasAPIObjectReference).
+// checkReferences returns an error for each field in which a static pod refers to an object of the API server, such as a
+// secret. A reference is accepted if Origin says that the agent can read such objects. Source: HasAPIObjectReference in
+// pkg/api/pod/util.go.
 func (o Origin) checkReferences(pod *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := &pod.Spec, field.NewPath("spec")
@@ -193,8 +194,8 @@ func (o Origin) checkReferences(pod *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// projectsObjects reports whether a projected volume has a source that this agent cannot read, because only an API server
-// provides it.
+// projectsObjects reports whether a projected volume has a source that only an API server provides, and that this agent
+// cannot read.
 func (o Origin) projectsObjects(projected *corev1.ProjectedVolumeSource) bool {
 	return slices.ContainsFunc(projected.Sources, func(s corev1.VolumeProjection) bool {
 		switch {

@@ -39,8 +39,9 @@ func etagOf(data []byte) string {
 	return `"` + hex.EncodeToString(sum[:16]) + `"`
 }
 
-// storeManifest validates data and writes it as the manifest called name. It returns an error if data is invalid, a pod of it
-// exists in another manifest, or the header forbids the change. created is true if the manifest did not exist before.
+// storeManifest validates data and stores it as the named manifest. It returns an error if the data is invalid, if one of
+// its pods exists in another manifest, or if the request header forbids the change. created is true if the manifest did not
+// exist before.
 func (h *Handler) storeManifest(header http.Header, name string, data []byte) (stored Manifest, created bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,8 +68,8 @@ func (h *Handler) storeManifest(header http.Header, name string, data []byte) (s
 	return stored, old == nil, nil
 }
 
-// decodeManifest returns the pods of a manifest, and its size in decoded values and bytes. Its error lists all problems of the
-// manifest, one per line.
+// decodeManifest returns the pods of a manifest, and its size in decoded values and bytes. The error lists all problems of
+// the manifest, one per line.
 func (h *Handler) decodeManifest(path string, data []byte) (pods []entry, total cost, err error) {
 	entries, errs, cost := parse(data, Origin{
 		Source: File, Location: path, NodeName: h.opts.NodeName, AllowObjects: h.opts.AllowObjects, AllowTokens: h.opts.AllowTokens, Seen: time.Now(),
@@ -87,8 +88,8 @@ func (h *Handler) decodeManifest(path string, data []byte) (pods []entry, total 
 	return nil, cost, newHTTPError(status, "%s", strings.Join(lines, "\n"))
 }
 
-// findDuplicates returns an error for each pod in entries whose name or UID another pod already has, in another manifest or in
-// the manifest at path itself.
+// findDuplicates returns an error for each of these pods whose name or UID another pod already has, in another manifest or
+// in the manifest at path itself.
 func (h *Handler) findDuplicates(path string, entries []entry) []*Error {
 	var claims []claim
 	for other, m := range h.view.files {
@@ -105,7 +106,7 @@ func (h *Handler) findDuplicates(path string, entries []entry) []*Error {
 	return resolveDuplicates(claims)[path]
 }
 
-// checkRoom returns an error if the directory would exceed its limits once a manifest of size added is stored at path.
+// checkRoom returns an error if the directory would exceed its limits after a manifest of the size added is stored at path.
 func (h *Handler) checkRoom(path string, added cost) error {
 	others, files := h.view.totalCost, len(h.view.files)
 	if m := h.view.files[path]; m != nil {
@@ -122,7 +123,7 @@ func (h *Handler) checkRoom(path string, added cost) error {
 	return nil
 }
 
-// writeManifest writes data to the manifest file at path and syncs it to disk. It creates the directory if that does not exist.
+// writeManifest writes the manifest file and syncs it to disk. It creates the directory if that does not exist.
 func (h *Handler) writeManifest(path string, data []byte) error {
 	if _, err := os.Stat(h.dir); errors.Is(err, fs.ErrNotExist) {
 		if err := errors.Join(os.MkdirAll(h.dir, 0o700), atomicfile.SyncDir(filepath.Dir(h.dir))); err != nil {
@@ -136,8 +137,8 @@ func (h *Handler) writeManifest(path string, data []byte) error {
 	return atomicfile.WriteFile(path, data, 0o600)
 }
 
-// removeManifest removes the manifest file called name and syncs the directory to disk. It returns an error if the file does not
-// exist, or if the If-Match header of the request forbids the removal.
+// removeManifest removes the file of the named manifest and syncs the directory to disk. It returns an error if the file
+// does not exist, or if the If-Match header of the request forbids the removal.
 func (h *Handler) removeManifest(request *http.Request, name string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,7 +155,7 @@ func (h *Handler) removeManifest(request *http.Request, name string) error {
 	return nil
 }
 
-// readForChange returns the content of the manifest called name, or nil if it does not exist. It returns an error if the If-Match
+// readForChange returns the content of the named manifest, or nil if it does not exist. It returns an error if the If-Match
 // or If-None-Match header of the request forbids a change of this content.
 func (h *Handler) readForChange(header http.Header, name string) ([]byte, error) {
 	old, err := h.readManifest(name)
@@ -174,13 +175,13 @@ func (h *Handler) readForChange(header http.Header, name string) ([]byte, error)
 	return old, nil
 }
 
-// matchesETag reports whether the values of an If-Match or If-None-Match header contain tag or "*".
+// matchesETag reports whether the values of an If-Match or If-None-Match header contain this tag or "*".
 func matchesETag(list []string, tag string) bool {
 	all := strings.Split(strings.Join(list, ","), ",")
 	return slices.ContainsFunc(all, func(t string) bool { return strings.TrimSpace(t) == "*" || strings.TrimSpace(t) == tag })
 }
 
-// readManifest returns the content of the manifest called name, or nil if it does not exist.
+// readManifest returns the content of the named manifest, or nil if it does not exist.
 func (h *Handler) readManifest(name string) ([]byte, error) {
 	path := filepath.Join(h.dir, name)
 	info, err := os.Lstat(path)

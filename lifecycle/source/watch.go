@@ -43,8 +43,8 @@ func newWatch(path string, period time.Duration, logger *slog.Logger) *watch {
 	return &watch{path: path, period: period, logger: logger, changed: make(chan struct{}, 1), retry: firstRetry}
 }
 
-// renewWatch closes the watch and starts a new one if the path now names another directory, or if the watch has failed. If that
-// is not possible, it logs a warning and waits for a later call, with a growing delay.
+// renewWatch replaces the watch of the directory if the watch has failed, or if the path now leads to another directory. If
+// this fails, it logs a warning, and a later call tries it again, with a growing delay.
 func (w *watch) renewWatch(now time.Time) {
 	dir := w.path
 	info, err := os.Stat(dir)
@@ -108,7 +108,7 @@ func (w *watch) startWatch(dir string) error {
 	return nil
 }
 
-// addRemoved records that the file at path was removed or renamed away. It records at most maxFiles paths.
+// addRemoved records the path of a file that was removed or renamed away. It records at most maxFiles paths.
 func (w *watch) addRemoved(path string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,7 +120,7 @@ func (w *watch) addRemoved(path string) {
 	}
 }
 
-// takeRemoved returns the paths recorded by addRemoved since the last call of takeRemoved.
+// takeRemoved returns the paths that addRemoved has recorded since the last call of takeRemoved.
 func (w *watch) takeRemoved() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,8 +129,8 @@ func (w *watch) takeRemoved() map[string]bool {
 	return removed
 }
 
-// nextScanDelay returns the delay before the next scan of the directory, unless a change is signaled earlier. Without a working
-// watch the delay ends when the watch is retried.
+// nextScanDelay returns the delay before the next scan of the directory if no change is signaled earlier. If the watch does
+// not work, the scan is due at the latest when the watch is retried.
 func (w *watch) nextScanDelay(now time.Time) time.Duration {
 	if w.watcher != nil {
 		return w.period

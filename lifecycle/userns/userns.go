@@ -41,8 +41,8 @@ type Ranges struct {
 	mu sync.Mutex // held while a range is chosen and written
 }
 
-// New returns a Ranges that stores the range of each pod in the pod's directory below root. It returns an error if root is empty
-// or a field of opts is invalid. It does not read or write files.
+// New returns a Ranges that stores the ID range of each pod in the pod's directory below root. It returns an error if root
+// is empty or a field of opts is invalid. It does not read or write files.
 func New(root string, opts Options) (*Ranges, error) {
 	if opts.First == 0 {
 		opts.First = Length
@@ -62,9 +62,9 @@ func New(root string, opts Options) (*Ranges, error) {
 	return &Ranges{root: root, first: opts.First, count: opts.Count}, nil
 }
 
-// Assign returns the ID mapping for the user namespace of the pod. It is the mapping stored for the pod, if any; otherwise Assign
-// stores a mapping to a free range of host IDs. If the file of any pod cannot be read, Assign returns an error that names the
-// file: that pod's range might otherwise be assigned twice.
+// Assign returns the ID mapping for the user namespace of the pod. If none is stored for the pod, Assign stores a mapping to
+// a free range of host IDs. If the file of any pod cannot be read, Assign returns an error that names the file, because it
+// could otherwise assign the range of that pod twice.
 func (r *Ranges) Assign(pod *corev1.Pod) (cri.IDMapping, error) {
 	m, err := r.assignRange(string(pod.UID))
 	if err != nil {
@@ -100,10 +100,10 @@ func (r *Ranges) assignRange(uid string) (cri.IDMapping, error) {
 	return cri.IDMapping{}, fmt.Errorf("all %d ranges are taken", r.count)
 }
 
-// rangeFile returns the path of the file with the range of the pod with this UID.
+// rangeFile returns the path of the file that stores the range of the pod with this UID.
 func (r *Ranges) rangeFile(uid string) string { return filepath.Join(r.root, uid, "userns") }
 
-// readTaken returns the first host user ID of each ID range that a pod uses.
+// readTaken returns the first host user ID of each range that belongs to a pod.
 func (r *Ranges) readTaken() (map[uint32]bool, error) {
 	entries, err := os.ReadDir(r.root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -136,7 +136,7 @@ type idMapping struct {
 	Length      uint32 `json:"length"`
 }
 
-// writeRange writes mapping to the file at path, whose directory it creates if needed.
+// writeRange writes the ID mapping to a file. It creates the directory of the file if necessary.
 func writeRange(path string, mapping cri.IDMapping) error {
 	one := []idMapping{{HostID: mapping.HostID, Length: mapping.Length}}
 	data, err := json.Marshal(rangesFile{UIDs: one, GIDs: one})
@@ -149,7 +149,7 @@ func writeRange(path string, mapping cri.IDMapping) error {
 	return atomicfile.WriteFile(path, data, 0o600)
 }
 
-// readRange reads the range in the file at path. It returns an error if the range is not one that this package assigns.
+// readRange reads a range from a file. It returns an error if this package does not assign such a range.
 func readRange(path string) (cri.IDMapping, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
