@@ -108,8 +108,8 @@ func New(ctx context.Context, config Config, options Options) (_ *Agent, err err
 	}()
 	pods := &lifecycle.Options{}
 	for _, connect := range []func(context.Context, *lifecycle.Options) error{ // each needs the parts before it
-		a.openMetrics, a.readMachine, a.openRuntime, a.listPods, a.joinCluster, a.setPodOptions, a.pullImages, a.isolateAndMount,
-		a.inhibitShutdown, a.createEvictor, a.createPreemptor, a.createReconciler, a.collectOrphans, a.createServer, a.serveManifests, a.openStore,
+		a.openMetrics, a.readMachine, a.openRuntime, a.createPLEG, a.createClusterParts, a.setPodOptions, a.createImageParts, a.createPodParts,
+		a.inhibitShutdown, a.createEvictor, a.createPreemptor, a.createReconciler, a.createContainerGC, a.createServer, a.addManifestServer, a.openStore,
 	} {
 		if err := connect(ctx, pods); err != nil {
 			return nil, fmt.Errorf("make the agent: %w", err)

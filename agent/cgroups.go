@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// isolateAndMount creates the parts for user namespaces, cgroups and volumes of pods. Without a CRI endpoint, pods have none of them.
-func (a *Agent) isolateAndMount(ctx context.Context, opts *lifecycle.Options) error {
+// createPodParts creates the parts for user namespaces, cgroups and volumes of pods. Without a CRI endpoint, pods have none of them.
+func (a *Agent) createPodParts(ctx context.Context, opts *lifecycle.Options) error {
 	if a.client == nil {
 		return nil
 	}

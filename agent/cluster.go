@@ -43,8 +43,8 @@ func (a *Agent) readMachine(ctx context.Context, _ *lifecycle.Options) error {
 	return nil
 }
 
-// joinCluster creates the parts that read pods, Secrets and ConfigMaps from the API server and report statuses to it. It sends no request.
-func (a *Agent) joinCluster(context.Context, *lifecycle.Options) (err error) {
+// createClusterParts creates the parts that read pods, Secrets and ConfigMaps from the API server and report statuses to it. It sends no request.
+func (a *Agent) createClusterParts(context.Context, *lifecycle.Options) (err error) {
 	if !a.config.InCluster() {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (a *Agent) joinCluster(context.Context, *lifecycle.Options) (err error) {
 	a.parts.Add("event recorder", a.cluster.Recorder.Run)
 	a.parts.Add("statuses", a.cluster.Statuses.Run)
 	a.parts.Add("mirror pods", a.cluster.Mirrors.Run)
-	if err := a.reportNode(config); err != nil {
+	if err := a.createNodeReporters(config); err != nil {
 		return err
 	}
 	return a.requestServingCertificate(config, func() []corev1.NodeAddress { return a.node.Node().Status.Addresses })
@@ -113,8 +113,8 @@ func (a *Agent) openTokens() (apiserver.Tokens, error) {
 	return source.Tokens(), nil
 }
 
-// reportNode creates the parts that register the node, report its status and renew its Lease.
-func (a *Agent) reportNode(config *rest.Config) error {
+// createNodeReporters creates the parts that register the node, report its status and renew its Lease.
+func (a *Agent) createNodeReporters(config *rest.Config) error {
 	k := &a.config.Kubelet
 	o := heartbeat.ReporterOptions{
 		Config: a.config.NodeStatus(), Capacity: a.options.Machine, Conditions: nodestatus.ConditionsFunc(a.nodeHealth),

@@ -72,8 +72,8 @@ func (a *Agent) setPods(set lifecycle.PodSet) {
 	}
 }
 
-// serveManifests serves the directory staticPodPath on the unix socket manifestSocket. Programs of the machine create and delete static pods there.
-func (a *Agent) serveManifests(context.Context, *lifecycle.Options) error {
+// addManifestServer serves the directory staticPodPath on the unix socket manifestSocket. Programs of the machine create and delete static pods there.
+func (a *Agent) addManifestServer(context.Context, *lifecycle.Options) error {
 	k, n := &a.config.Kubelet, &a.config.Node
 	if n.ManifestSocket == "" {
 		return nil
@@ -129,14 +129,14 @@ func (a *Agent) setPodOptions(_ context.Context, opts *lifecycle.Options) error 
 		opts.Objects = objects.NewDir(n.ObjectsDir)
 	}
 	if a.servesAPI() {
-		hooks = append(hooks, a.servePodsAPI())
+		hooks = append(hooks, a.addPodsAPI())
 	}
 	opts.Hooks = a.metrics.Lifecycle(hooks...)
 	return nil
 }
 
-// servePodsAPI adds a gRPC server that reports the pods to programs of this machine. The returned hooks notify the server of changed pods.
-func (a *Agent) servePodsAPI() lifecycle.Hooks {
+// addPodsAPI adds a gRPC server that reports the pods to programs of this machine. The returned hooks notify the server of changed pods.
+func (a *Agent) addPodsAPI() lifecycle.Hooks {
 	o := podsapi.Options{Logger: a.log}
 	o.Hooks.CallCompleted, o.Hooks.WatcherDropped = a.metrics.PodsAPI()
 	server := podsapi.New(podsapi.PodsWithStatus(&a.pods), o)

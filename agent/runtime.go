@@ -41,8 +41,8 @@ func (a *Agent) openRuntime(ctx context.Context, _ *lifecycle.Options) (err erro
 	return a.client.Check(ctx) // Dial does not connect
 }
 
-// listPods creates the PLEG, which lists the pods of the runtime. If the runtime can reopen log files, it also creates the log rotation.
-func (a *Agent) listPods(context.Context, *lifecycle.Options) error {
+// createPLEG creates the PLEG, which lists the pods of the runtime. If the runtime can reopen log files, it also creates the log rotation.
+func (a *Agent) createPLEG(context.Context, *lifecycle.Options) error {
 	a.generator = pleg.New(a.runtime, pleg.Options{Logger: a.log, Hooks: a.metrics.PLEG(a.options.Hooks.PLEG)})
 	a.parts.Add("PLEG", a.generator.Run)
 	reopener, ok := a.runtime.(cri.LogReopener)
@@ -71,8 +71,8 @@ type imageRuntime interface {
 	cri.Puller
 }
 
-// pullImages creates the image puller, and the garbage collection of images. With the embedded runtime there are no images.
-func (a *Agent) pullImages(ctx context.Context, opts *lifecycle.Options) error {
+// createImageParts creates the image puller, and the garbage collection of images. With the embedded runtime there are no images.
+func (a *Agent) createImageParts(ctx context.Context, opts *lifecycle.Options) error {
 	runtime, ok := a.runtime.(imageRuntime)
 	if _, embedded := a.runtime.(*process.Runtime); !ok || embedded { // the embedded runtime ignores the image and runs programs of the host
 		return nil
@@ -95,11 +95,11 @@ func (a *Agent) pullImages(ctx context.Context, opts *lifecycle.Options) error {
 	if err := puller.Recover(ctx); err != nil || a.options.Ephemeral { // images that fill no disk stay
 		return err
 	}
-	return a.collectImages(runtime, puller)
+	return a.createImageGC(runtime, puller)
 }
 
-// collectImages creates the image garbage collection. Every 5 minutes it removes unused images if the disk usage exceeds a threshold.
-func (a *Agent) collectImages(runtime imageRuntime, puller *images.Puller) error {
+// createImageGC creates the image garbage collection. Every 5 minutes it removes unused images if the disk usage exceeds a threshold.
+func (a *Agent) createImageGC(runtime imageRuntime, puller *images.Puller) error {
 	policy := a.config.Kubelet.ImagePolicy()
 	collector, err := gc.NewImages(runtime, a.runtime, gc.ImageOptions{
 		Policy: &policy, Ages: a.filePath("image_ages.json"), Puller: puller, PodImages: a.pods.ImagesInUse, Logger: a.log,
@@ -114,8 +114,8 @@ func (a *Agent) collectImages(runtime imageRuntime, puller *images.Puller) error
 	return nil
 }
 
-// collectOrphans creates the container garbage collection. Every minute it removes containers, logs and directories of pods that no source lists.
-func (a *Agent) collectOrphans(_ context.Context, opts *lifecycle.Options) error {
+// createContainerGC creates the container garbage collection. Every minute it removes containers, logs and directories of pods that no source lists.
+func (a *Agent) createContainerGC(_ context.Context, opts *lifecycle.Options) error {
 	release := func(context.Context, string) error { return nil }
 	if opts.Volumes != nil {
 		release = opts.Volumes.Release

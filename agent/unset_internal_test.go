@@ -18,8 +18,8 @@ import (
 // reason.
 var unsetOptions = map[string]string{
 	"CgroupParent":    "set by the cgroups of pods, which need the runtime's cgroup driver",
-	"RuntimeHandlers": "set in isolateAndMount, which needs the runtime's status",
-	"UserNamespace":   "set in isolateAndMount, likewise",
+	"RuntimeHandlers": "set in createPodParts, which needs the runtime's status",
+	"UserNamespace":   "set in createPodParts, likewise",
 	"RuntimeClasses":  "set for a cluster alone: classes are its objects",
 	"SELinux":         "set in mount if the host enforces it",
 
