@@ -82,8 +82,8 @@ type cgroupParts struct {
 	systemd         bool           // cgroups are systemd slices
 }
 
-// New returns an agent that is not running yet. It connects to the container runtime, at most until ctx ends, and sends no request to the API
-// server. An error names the invalid field of config or options. Run closes the runtime; after an error New has closed it.
+// New returns an agent that does not run yet. It connects to the container runtime, at most until ctx ends, and sends no request to the API server.
+// An error names the invalid field of config or options. Run closes the runtime when it returns. If New fails, New closes it.
 func New(ctx context.Context, config Config, options Options) (_ *Agent, err error) {
 	if err := setDefaults(&config, &options); err != nil {
 		return nil, fmt.Errorf("config of the agent: %w", err)
@@ -131,7 +131,7 @@ func (a *Agent) createReconciler(_ context.Context, opts *lifecycle.Options) err
 	return nil
 }
 
-// openStore creates the file store of the pods listed by the sources, for the next start of the agent. Options.Ephemeral disables it.
+// openStore creates the file store of the pods, from which the next start of the agent reads them. With Options.Ephemeral there is no store.
 func (a *Agent) openStore(context.Context, *lifecycle.Options) error {
 	if !a.options.Ephemeral {
 		a.store = podstore.New(a.filePath("pods.store"), podstore.Options{Sources: sourceNames(&a.config, &a.options), Logger: a.log})
@@ -143,7 +143,7 @@ func (a *Agent) openStore(context.Context, *lifecycle.Options) error {
 // drainTimeout is how long Run waits for pods to terminate under drainOnExit.
 const drainTimeout = 5 * time.Minute
 
-// Run runs the node. It blocks until ctx ends, or returns the error of a failed part. Pods keep running, unless drainOnExit is set. Call it once.
+// Run runs the node until ctx ends or a part fails, and returns the error of that part. Pods keep running, unless drainOnExit is set. Call it once.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.once.Begin(); err != nil {
 		return fmt.Errorf("agent.Agent: %w", err)
@@ -189,10 +189,10 @@ func (a *Agent) closeRuntime() error {
 // Reconciler returns the engine that starts and stops the containers of pods.
 func (a *Agent) Reconciler() *lifecycle.Reconciler { return a.pods.Reconciler() }
 
-// Evictor returns the engine that evicts pods. It is nil without eviction thresholds, and without both cgroups and Options.Measurer.
+// Evictor returns the engine that evicts pods. It is nil without eviction thresholds, and if there are neither cgroups nor Options.Measurer.
 func (a *Agent) Evictor() *eviction.Evictor { return a.evictor }
 
-// Handler returns the HTTP API of the node, for an HTTP server of the caller. It authenticates its clients. It is nil if enableServer is false.
+// Handler returns the HTTP API of the node, for an HTTP server of the caller. It authenticates clients. It is nil if enableServer is false.
 func (a *Agent) Handler() http.Handler {
 	if a.server == nil {
 		return nil
@@ -200,7 +200,7 @@ func (a *Agent) Handler() http.Handler {
 	return a.server.Handler()
 }
 
-// Node returns the Node object with the status that was computed last, or nil if the node belongs to no cluster.
+// Node returns the Node object with the last computed status, or nil if the node belongs to no cluster.
 func (a *Agent) Node() *corev1.Node {
 	if a.cluster == nil {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// createPodParts creates the parts for user namespaces, cgroups and volumes of pods. Without a CRI endpoint, pods have none of them.
+// createPodParts creates the parts for user namespaces, cgroups and volumes of pods. Without a CRI endpoint, pods have none of these.
 func (a *Agent) createPodParts(ctx context.Context, opts *lifecycle.Options) error {
 	if a.client == nil {
 		return nil
@@ -40,7 +40,7 @@ func (a *Agent) createPodParts(ctx context.Context, opts *lifecycle.Options) err
 	return a.createVolumes(opts)
 }
 
-// openCgroups creates the cgroup tree of pods, with names in the format of the runtime's cgroup driver, and the collector of its statistics.
+// openCgroups creates the cgroup tree of pods and the collector of its statistics. The cgroup names have the format of the runtime's cgroup driver.
 func (a *Agent) openCgroups(ctx context.Context, opts *lifecycle.Options) error {
 	names, err := a.client.CgroupDriver(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func (a *Agent) openCgroups(ctx context.Context, opts *lifecycle.Options) error 
 	return a.createCollector()
 }
 
-// createCollector creates the collector of CPU, memory and disk usage of node and pods, for evictions and for the node's API.
+// createCollector creates the collector of CPU, memory and disk usage of the node and its pods, for evictions and for the API of the node.
 func (a *Agent) createCollector() (err error) {
 	rootDir := a.config.Node.RootDir
 	o := stats.Options{

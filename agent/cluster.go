@@ -25,7 +25,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// readMachine reads CPU count and memory of the machine, and computes the allocatable resources of the first Node status.
+// readMachine reads the CPU count and the memory of the machine, and computes from them the allocatable resources of the first Node status.
 func (a *Agent) readMachine(ctx context.Context, _ *lifecycle.Options) error {
 	a.options.Machine = cmp.Or[nodestatus.Capacity](a.options.Machine, machine.Host{Root: a.config.Node.RootDir})
 	m, err := a.options.Machine.Machine(ctx)
@@ -71,8 +71,8 @@ func (a *Agent) createClusterParts(context.Context, *lifecycle.Options) (err err
 	return a.requestServingCertificate(config, func() []corev1.NodeAddress { return a.node.Node().Status.Addresses })
 }
 
-// clientConfig returns the configuration of clients of the API server. With rotateCertificates it also adds a part to the agent, which requests and
-// renews the client certificate. It does not connect.
+// clientConfig returns the configuration for clients of the API server, without connecting. With rotateCertificates it also creates the part that
+// requests and renews the client certificate.
 func (a *Agent) clientConfig() (*rest.Config, error) {
 	n := &a.config.Node
 	if a.options.API != nil {
@@ -100,7 +100,7 @@ func (a *Agent) clientConfig() (*rest.Config, error) {
 	return client.Config(), nil
 }
 
-// openTokens returns a client that requests service account tokens from the API server, for a node that has a kubeconfig and no Node object.
+// openTokens returns a client that requests service account tokens, for a node that has a kubeconfig but no Node object.
 func (a *Agent) openTokens() (apiserver.Tokens, error) {
 	config, err := a.clientConfig()
 	if err != nil {
@@ -154,7 +154,7 @@ func (a *Agent) createNodeReporters(config *rest.Config) error {
 	return nil
 }
 
-// nodeHealth returns the errors and the resource pressures from which the conditions of the Node are computed.
+// nodeHealth returns the errors and resource pressures from which the conditions of the Node are computed.
 func (a *Agent) nodeHealth() (h nodestatus.Health) {
 	if err := a.generator.Healthy(); err != nil {
 		h.Unhealthy = append(h.Unhealthy, fmt.Errorf("PLEG is not healthy: %w", err))

@@ -19,13 +19,13 @@ import (
 // kubelet has as flags or does not have, such as nodeName, rootDir and kubeconfig. The zero value of each setting means its default.
 type Config = kubeletconfig.Documents
 
-// LoadConfig reads a YAML file: at most one KubeletConfiguration and one NodeConfiguration. An error starts with path and names the invalid field.
+// LoadConfig reads a YAML file with at most one KubeletConfiguration and one NodeConfiguration. An error names the file and the invalid field.
 func LoadConfig(path string) (Config, error) { return kubeletconfig.Load(path) }
 
 // servesAPI reports whether the agent serves the HTTP API of the node.
 func (a *Agent) servesAPI() bool { return *a.config.Kubelet.EnableServer }
 
-// filePath returns the path of the named file in rootDir. It is empty if Options.Ephemeral is set: then the agent has no files.
+// filePath returns the path of the named file in rootDir. It returns "" if Options.Ephemeral is set, because the agent then has no files.
 func (a *Agent) filePath(name string) string {
 	if a.options.Ephemeral {
 		return ""
@@ -33,7 +33,7 @@ func (a *Agent) filePath(name string) string {
 	return filepath.Join(a.config.Node.RootDir, name)
 }
 
-// setDefaults sets the missing fields of config to their defaults, returns an error for invalid fields of config or opts, and creates rootDir.
+// setDefaults sets missing fields of config to their defaults and creates rootDir. It returns an error for each invalid field of config or opts.
 func setDefaults(config *Config, opts *Options) error {
 	if i := slices.Index(opts.Sources, nil); i >= 0 {
 		return fmt.Errorf("Options.Sources[%d] is nil", i)
@@ -58,7 +58,7 @@ func setDefaults(config *Config, opts *Options) error {
 	return os.MkdirAll(config.Node.RootDir, 0o700)
 }
 
-// checkOptions returns an error for each conflict of opts and config. evicts is true if the configuration file has eviction thresholds.
+// checkOptions returns an error for each conflict between opts and config. evicts is true if the configuration file has eviction thresholds.
 func checkOptions(config *Config, opts *Options, evicts bool) error {
 	k, cluster := &config.Kubelet, config.InCluster()
 	remote, measured := k.ContainerRuntimeEndpoint != "", *k.CgroupsPerQOS || opts.Measurer != nil
@@ -96,7 +96,7 @@ func checkOptions(config *Config, opts *Options, evicts bool) error {
 	return errors.Join(errs...)
 }
 
-// sourceNames returns the names of all pod sources: first the sources in config, then opts.Sources.
+// sourceNames returns the names of all pod sources. The sources in config come first, then opts.Sources.
 func sourceNames(config *Config, opts *Options) (names []string) {
 	for _, s := range []struct {
 		name       string

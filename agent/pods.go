@@ -27,7 +27,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// createFeed returns the input of the reconciler: the pods of all sources. Until a source has listed its pods, its pods in the store are used.
+// createFeed returns the feed, which passes pods to the reconciler: first the stored pods, then the pods of each source.
 func (a *Agent) createFeed() *source.Feed {
 	f := &source.Feed{Set: a.setPods, Logger: a.log}
 	if a.store != nil {
@@ -54,8 +54,7 @@ func (a *Agent) createFeed() *source.Feed {
 	return f
 }
 
-// setPods passes all pods of the source set.Source to the reconciler, and to the parts that report to the API server. It calls Options.Transform
-// for each pod first.
+// setPods passes all pods of one source to the reconciler and to the parts that report to the API server, after Options.Transform has changed them.
 func (a *Agent) setPods(set lifecycle.PodSet) {
 	if a.options.Transform != nil {
 		changed := make([]*corev1.Pod, len(set.Pods)) // s.Pods is shared
@@ -72,7 +71,7 @@ func (a *Agent) setPods(set lifecycle.PodSet) {
 	}
 }
 
-// addManifestServer serves the directory staticPodPath on the unix socket manifestSocket. Programs of the machine create and delete static pods there.
+// addManifestServer adds a server for manifestSocket, a unix socket on which local programs create and delete the static pods in staticPodPath.
 func (a *Agent) addManifestServer(context.Context, *lifecycle.Options) error {
 	k, n := &a.config.Kubelet, &a.config.Node
 	if n.ManifestSocket == "" {
@@ -98,7 +97,7 @@ func (a *Agent) addManifestServer(context.Context, *lifecycle.Options) error {
 	return nil
 }
 
-// setPodOptions fills in opts, the options of the reconciler, and its hooks, which report changes of pods.
+// setPodOptions sets the options of the reconciler and its hooks, which report changes of pods.
 func (a *Agent) setPodOptions(_ context.Context, opts *lifecycle.Options) error {
 	k, n := &a.config.Kubelet, &a.config.Node
 	dns, _ := k.DNS() // validated
@@ -146,7 +145,7 @@ func (a *Agent) addPodsAPI() lifecycle.Hooks {
 	return lifecycle.Hooks{StatusChanged: server.StatusChanged, ResourcesReleased: server.ResourcesReleased, PodRemoved: server.PodRemoved}
 }
 
-// createProbes creates the engine that runs the probes of pods. It stores probe results in a file, for the next start of the agent.
+// createProbes creates the engine that runs the probes of pods. Probe results are stored in a file for the next start of the agent.
 func (a *Agent) createProbes() lifecycle.Probes {
 	if a.options.Probes != nil {
 		return a.options.Probes
@@ -168,7 +167,7 @@ func (a *Agent) logStatus(pod *corev1.Pod, st *corev1.PodStatus) {
 	a.log.Info("status", "namespace", pod.Namespace, "pod", pod.Name, "phase", st.Phase, "summary", podstatus.Summary(st))
 }
 
-// recordEvent logs event of pod, and passes it to the API server and to Hooks.Event.
+// recordEvent logs an event of a pod, and passes it to the API server and to Hooks.Event.
 func (a *Agent) recordEvent(pod cri.PodIdentity, event podevents.Event) {
 	a.recordAnnotatedEvent(pod, event, nil)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// openRuntime sets the container runtime: Options.Runtime, or else the configured CRI endpoint, or else the embedded runtime.
+// openRuntime opens the container runtime: Options.Runtime if set, otherwise the configured CRI endpoint, otherwise the embedded runtime.
 func (a *Agent) openRuntime(ctx context.Context, _ *lifecycle.Options) (err error) {
 	endpoint := a.config.Kubelet.ContainerRuntimeEndpoint
 	switch {
@@ -71,7 +71,7 @@ type imageRuntime interface {
 	cri.Puller
 }
 
-// createImageParts creates the image puller, and the garbage collection of images. With the embedded runtime there are no images.
+// createImageParts creates the image puller and the image garbage collection. The embedded runtime has no images and needs neither.
 func (a *Agent) createImageParts(ctx context.Context, opts *lifecycle.Options) error {
 	runtime, ok := a.runtime.(imageRuntime)
 	if _, embedded := a.runtime.(*process.Runtime); !ok || embedded { // the embedded runtime ignores the image and runs programs of the host
@@ -98,7 +98,7 @@ func (a *Agent) createImageParts(ctx context.Context, opts *lifecycle.Options) e
 	return a.createImageGC(runtime, puller)
 }
 
-// createImageGC creates the image garbage collection. Every 5 minutes it removes unused images if the disk usage exceeds a threshold.
+// createImageGC creates the image garbage collection. Every 5 minutes this removes unused images if the disk usage exceeds a threshold.
 func (a *Agent) createImageGC(runtime imageRuntime, puller *images.Puller) error {
 	policy := a.config.Kubelet.ImagePolicy()
 	collector, err := gc.NewImages(runtime, a.runtime, gc.ImageOptions{
@@ -114,7 +114,7 @@ func (a *Agent) createImageGC(runtime imageRuntime, puller *images.Puller) error
 	return nil
 }
 
-// createContainerGC creates the container garbage collection. Every minute it removes containers, logs and directories of pods that no source lists.
+// createContainerGC creates the container garbage collection. Each minute it removes containers, logs and directories of pods that no source lists.
 func (a *Agent) createContainerGC(_ context.Context, opts *lifecycle.Options) error {
 	release := func(context.Context, string) error { return nil }
 	if opts.Volumes != nil {
@@ -135,7 +135,7 @@ func (a *Agent) createContainerGC(_ context.Context, opts *lifecycle.Options) er
 	return nil
 }
 
-// logNodeEvent logs a node event of an engine, such as failed image garbage collection.
+// logNodeEvent logs an event of the node, such as failed image garbage collection.
 func (a *Agent) logNodeEvent(reason, message string) {
 	a.log.Warn("node event", "reason", reason, "message", message)
 }

@@ -30,7 +30,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// openMetrics creates the Prometheus metrics of the agent. They are not recorded if the node's API is disabled and Options.Registerer is nil.
+// openMetrics creates the Prometheus metrics of the agent. They are not recorded if the API of the node is disabled and Options.Registerer is nil.
 func (a *Agent) openMetrics(context.Context, *lifecycle.Options) (err error) {
 	a.kubelet, err = prom.NewKubelet(prom.KubeletOptions{
 		Served: a.servesAPI(), Registerer: a.options.Registerer, Version: nodestatus.Version,
@@ -52,7 +52,7 @@ func (a *Agent) openMetrics(context.Context, *lifecycle.Options) (err error) {
 	return nil
 }
 
-// createServer creates the HTTP API of the node, with its pages for logs, metrics and statistics, and its exec and attach sessions.
+// createServer creates the HTTP API of the node, with pages for logs, metrics and statistics, and with exec and attach sessions.
 func (a *Agent) createServer(ctx context.Context, _ *lifecycle.Options) error {
 	if !a.servesAPI() {
 		return nil
@@ -156,7 +156,7 @@ func (a *Agent) createAccess() (*auth.Access, error) {
 	return auth.New(o)
 }
 
-// createStreams returns the server of exec, attach and port-forward sessions. It closes a session when the container stops.
+// createStreams returns the server of exec, attach and port-forward sessions. The server closes a session when the container stops.
 func (a *Agent) createStreams() (*streaming.Server, error) {
 	o := streaming.Options{Pods: a.generator, IdleTimeout: a.config.Kubelet.StreamingConnectionIdleTimeout.Duration, Logger: a.log}
 	o.Hooks.WebSocket = func(k streaming.Kind) { a.requests.WebSocketStarted(string(k)) }
@@ -192,8 +192,8 @@ func (a *Agent) metricPages(ctx context.Context) (pages nodeapi.Metrics, err err
 	return pages, a.kubelet.Register(numbers.Storage)
 }
 
-// requestServingCertificate adds the part that requests the serving certificate of the node's API from the API server, for the addresses that the
-// function addresses returns. An approver of the cluster must approve each request.
+// requestServingCertificate adds the part that requests the serving certificate of the node's API from the API server. An approver of the cluster
+// must approve each request. The certificate is for the addresses that addresses() returns.
 func (a *Agent) requestServingCertificate(config *rest.Config, addresses func() []corev1.NodeAddress) (err error) {
 	if !a.config.Kubelet.ServerTLSBootstrap {
 		return nil
@@ -214,7 +214,7 @@ func (a *Agent) requestServingCertificate(config *rest.Config, addresses func() 
 	return nil
 }
 
-// tlsConfig returns the TLS configuration of the node's API. The certificate is issued by the cluster, read from files, or self-signed.
+// tlsConfig returns the TLS configuration of the node's API. Its certificate is issued by the cluster, read from files, or self-signed.
 func (a *Agent) tlsConfig() (_ *tls.Config, err error) {
 	o := a.tls
 	if o.GetCertificate != nil {

@@ -21,7 +21,7 @@ import (
 // volumeWait is how long a pod waits for its volumes until its status reports the error. The pod still starts once all volumes are mounted.
 const volumeWait = 15 * time.Second
 
-// createVolumes creates the engine that mounts the volumes of pods. It sets the fields of o, the options of the reconciler, that depend on it.
+// createVolumes creates the engine that mounts the volumes of pods, and sets the fields of the reconciler's options o that depend on it.
 func (a *Agent) createVolumes(o *lifecycle.Options) error {
 	n := &a.config.Node
 	plugins := intree.Options{Allocatable: a.node.Allocatable}
@@ -77,8 +77,8 @@ func (a *Agent) createVolumes(o *lifecycle.Options) error {
 	return nil
 }
 
-// openDrivers creates the plugin of CSI volumes. CSI drivers register in rootDir/plugins_registry. On a node without a cluster, dir contains the
-// CSIDriver objects and Secrets. dir and tokens may be nil: such a node has no objects, or no tokens.
+// openDrivers creates the plugin of CSI volumes. CSI drivers register in rootDir/plugins_registry. Without a cluster, the CSIDriver objects and
+// Secrets are in dir, which may be nil. tokens may be nil: drivers then get no service account tokens.
 func (a *Agent) openDrivers(dir *objects.Dir, tokens volume.TokenIssuer) (*csi.Plugin, error) {
 	opts := csi.Options{Registry: a.filePath("plugins_registry"), NodeName: a.config.Node.NodeName, Tokens: tokens, Logger: a.log}
 	switch {
