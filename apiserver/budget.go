@@ -30,12 +30,12 @@ type readBudget struct {
 	waiting  int       // reads that wait for the rate limit
 }
 
-// isFull reports whether podReadBurst reads may be sent at once, because no recent read has used the budget. A full budget need
-// not be stored.
+// isFull reports whether the pod has used nothing of its budget recently, so that podReadBurst reads may be sent at once. A
+// full budget need not be stored.
 func (b *readBudget) isFull(now time.Time) bool { return !b.nextSlot.After(now) }
 
-// reserveRead takes one read from the budget. It returns how long the caller must wait before it sends the read. If that exceeds
-// maxWait, ok is false and the budget is unchanged.
+// reserveRead takes one read from the budget. wait is the time for which the caller must wait before it sends the read. If
+// this exceeds maxWait, ok is false and the budget does not change.
 func (b *readBudget) reserveRead(now time.Time, maxWait time.Duration) (wait time.Duration, ok bool) {
 	slot := b.nextSlot
 	if slot.Before(now) {
@@ -48,9 +48,9 @@ func (b *readBudget) reserveRead(now time.Time, maxWait time.Duration) (wait tim
 	return wait, true
 }
 
-// awaitReadBudget waits until the rate limit permits a GET request for an object that is not watched. Each pod has its own limit,
-// so that a pod that refers to thousands of objects does not delay the requests of other pods. The error is a readBudgetError if
-// the wait would be too long, or the error of ctx.
+// awaitReadBudget waits until the rate limit permits a GET request for an object that is not watched. Each pod has its own
+// limit, so that a pod that refers to thousands of objects does not delay the requests of other pods. If the wait would be
+// too long, it returns a readBudgetError at once. If ctx ends, it returns the error of ctx.
 func (w *objectWatcher[T]) awaitReadBudget(ctx context.Context, namespace, key string) error {
 	pod, b, wait, ok := w.reservePodRead(namespace, key)
 	if !ok {
@@ -68,9 +68,9 @@ func (w *objectWatcher[T]) awaitReadBudget(ctx context.Context, namespace, key s
 	return sleep.For(ctx, wait)
 }
 
-// reservePodRead takes one GET request from the read budget of the pod that refers to the object of key, or of the namespace if
-// no listed pod does. pod is the name of the pod or the namespace. wait is the delay before the request; if it is not zero, the
-// caller must decrement budget.waiting after the delay. ok is false if the delay would be too long.
+// reservePodRead takes one GET request from the read budget of the pod that refers to the object with this key. If no listed
+// pod does, the namespace has a budget. pod is the name of this pod or namespace. wait is the delay before the request; if
+// it is not zero, the caller must decrement budget.waiting after it. ok is false if the delay would be too long.
 func (w *objectWatcher[T]) reservePodRead(namespace, key string) (pod string, budget *readBudget, wait time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

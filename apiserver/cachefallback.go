@@ -23,9 +23,8 @@ const (
 	kindRuntimeClass = "RuntimeClass"
 )
 
-// cacheOrLoad completes a read of an API object. object and err are the result of the read. If err is nil, cacheOrLoad stores
-// object without managed fields in the cache on disk, and returns it. If err means that the API server is unavailable, it returns
-// the cached copy.
+// cacheOrLoad completes a read that has returned object and err. If err is nil, it returns the object, and stores it without
+// managed fields in the cache on disk. If err means that the API server is unavailable, it returns the cached copy.
 func cacheOrLoad[T any, P interface {
 	*T
 	kubeapi.Object
@@ -46,9 +45,9 @@ func cacheOrLoad[T any, P interface {
 	return orNil[T](object, objects.loadFromCache(kind, namespace, name, object, err))
 }
 
-// RuntimeClass returns the handler of a runtime class, for podspec.Options.RuntimeClasses. ok is false if the class does not
-// exist, or if the runtime classes are not listed yet. If the first list fails, RuntimeClass uses the copy in
-// ObjectsOptions.CacheDir.
+// RuntimeClass returns the handler of the named runtime class, for podspec.Options.RuntimeClasses. ok is false if the class
+// does not exist, or if the runtime classes are not listed yet. If the first list fails, RuntimeClass reads the handler from
+// the cache in ObjectsOptions.CacheDir.
 func (b *Objects) RuntimeClass(class string) (handler string, ok bool) {
 	handler, ok = b.classes.Get(class)
 	if b.cache == nil {
@@ -66,8 +65,8 @@ func (b *Objects) RuntimeClass(class string) (handler string, ok bool) {
 	return handler, ok
 }
 
-// addReferencedFiles adds to files the names of the cache files that pods need for their volumes and runtime classes. These are
-// the files of claims, persistent volumes, CSI drivers, volume attachments, runtime classes, and secrets of volumes.
+// addReferencedFiles adds to files the names of the cache files that the pods need for their volumes and runtime classes.
+// They contain claims, persistent volumes, CSI drivers, volume attachments, runtime classes, and secrets of volumes.
 func (b *Objects) addReferencedFiles(pods []*corev1.Pod, files map[string]bool) {
 	for _, pod := range pods {
 		if class := pod.Spec.RuntimeClassName; class != nil {
@@ -92,8 +91,8 @@ func (b *Objects) addReferencedFiles(pods []*corev1.Pod, files map[string]bool) 
 	}
 }
 
-// addVolumeFiles adds to files the names of the cache files of a persistent volume, and of its CSI driver, volume attachment and
-// secrets.
+// addVolumeFiles adds to files the names of the cache files for a persistent volume: the volume itself, its CSI driver, its
+// attachment and its secrets.
 func (b *Objects) addVolumeFiles(pv *corev1.PersistentVolume, files map[string]bool) {
 	files[cacheFileName(kindPV, pv.Name)] = true
 	c := pv.Spec.CSI
@@ -109,8 +108,8 @@ func (b *Objects) addVolumeFiles(pv *corev1.PersistentVolume, files map[string]b
 	}
 }
 
-// attachmentName returns the name of the VolumeAttachment object that attaches the volume handle of a CSI driver to node. Source:
-// getAttachmentName in pkg/volume/csi.
+// attachmentName returns the name of the VolumeAttachment object for a CSI volume on a node. handle is the driver's name of
+// the volume. Source: getAttachmentName in pkg/volume/csi.
 func attachmentName(handle, driver, node string) string {
 	sum := sha256.Sum256([]byte(handle + driver + node))
 	return "csi-" + hex.EncodeToString(sum[:])

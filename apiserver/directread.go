@@ -17,7 +17,7 @@ import (
 // maxAbsences limits the objects of each kind that are recorded as not found.
 const maxAbsences = 20_000
 
-// absencePolicy returns the back-off before an object that does not exist is read again.
+// absencePolicy returns the back-off before the next GET request for an object that does not exist.
 func absencePolicy() backoff.Policy { return backoff.Policy{First: time.Minute, Max: 8 * time.Minute} }
 
 // absence records that an object was not found by direct reads.
@@ -26,8 +26,9 @@ type absence struct {
 	retryAt time.Time // earliest next read
 }
 
-// canWatch reports whether a watch of the object of key may be started; otherwise the object is read by GET requests. The number
-// of watches is limited per pod, per namespace for objects that no listed pod refers to, and in total. The caller holds w.mu.
+// canWatch reports whether a watch of the object with this key may be started. If not, the object is read by GET requests.
+// The number of watches is limited in total and per pod, and for objects that no listed pod refers to, per namespace. The
+// caller holds w.mu.
 func (w *objectWatcher[T]) canWatch(namespace, key string) bool {
 	if len(w.watches) >= maxWatches {
 		return false
@@ -46,8 +47,8 @@ func (w *objectWatcher[T]) canWatch(namespace, key string) bool {
 	return unknown < maxPodWatches
 }
 
-// setReferences stores referenced, the objects that the listed pods refer to now; nil means unchanged. It also deletes the unused
-// read budgets, and the records of failed reads of objects that are not in referenced. The caller holds w.mu.
+// setReferences stores referenced, the objects that the listed pods refer to now; nil means unchanged. It deletes unused
+// read budgets, and the records of failed reads of all other objects. The caller holds w.mu.
 func (w *objectWatcher[T]) setReferences(now time.Time, referenced map[string]reference) {
 	maps.DeleteFunc(w.budgets, func(_ string, b *readBudget) bool { return b.isFull(now) })
 	if referenced == nil {
@@ -57,8 +58,8 @@ func (w *objectWatcher[T]) setReferences(now time.Time, referenced map[string]re
 	maps.DeleteFunc(w.absences, func(key string, _ absence) bool { _, still := referenced[key]; return !still })
 }
 
-// readDirect sends a GET request for an object that is not watched, within the read budget of its pod. After the API server has
-// not found an object, readDirect returns exists false without a request for one minute, doubling to 8 minutes.
+// readDirect sends a GET request for an object that is not watched, within the read budget of its pod. If the API server has
+// no such object, exists is false. Further calls then send no request for one minute, doubling to 8 minutes.
 func (w *objectWatcher[T]) readDirect(ctx context.Context, namespace, name string) (object T, exists bool, err error) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()

@@ -33,8 +33,7 @@ const (
 	reasonFailedValidation = "FailedValidation"
 )
 
-// newEvent returns an event about the object that the reference about names, with count 1. number makes the name of the event
-// unique.
+// newEvent returns an event with count 1 about the referenced object. number makes the name of the event unique.
 func newEvent(about corev1.ObjectReference, node, eventType, reason, message string, now time.Time, number int64) *corev1.Event {
 	timestamp := metav1.Time{Time: now}
 	return &corev1.Event{
@@ -46,7 +45,8 @@ func newEvent(about corev1.ObjectReference, node, eventType, reason, message str
 	}
 }
 
-// eventName returns the name of an event: the name of the object, shortened if necessary, a dot, and number in hexadecimal.
+// eventName returns the name of an event: the name of the object, a dot, and the number in hexadecimal. A long object name
+// is shortened.
 func eventName(object string, number int64) string {
 	suffix := fmt.Sprintf(".%x", number)
 	if maxLen := maxEventName - len(suffix); len(object) > maxLen {
@@ -55,7 +55,7 @@ func eventName(object string, number int64) string {
 	return object + suffix
 }
 
-// truncateMessage returns message as valid UTF-8 of at most maxEventMessage bytes.
+// truncateMessage returns the message as valid UTF-8 of at most maxEventMessage bytes.
 func truncateMessage(message string) string {
 	const more = "..."
 	if message = strings.ToValidUTF8(message, "�"); len(message) <= maxEventMessage {
@@ -64,25 +64,26 @@ func truncateMessage(message string) string {
 	return strings.ToValidUTF8(message[:maxEventMessage-len(more)], "") + more
 }
 
-// podReference returns a reference to a pod for its events. For a static pod, the reference has the UID of the static pod, not of
-// its mirror pod; kubectl describe still finds the events, by the hash annotation of the mirror pod.
+// podReference returns a reference to a pod for its events. For a static pod, the reference has the UID of the static pod
+// and not of its mirror pod. kubectl describe still finds the events, by the hash annotation of the mirror pod.
 func podReference(pod cri.PodIdentity) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}
 }
 
-// PodEvent records an event of a pod or of one of its containers. It is the hook Event of package lifecycle and does not block.
+// PodEvent records an event of a pod or of one of its containers. It does not block. Use it as the lifecycle hook Event.
 func (r *Recorder) PodEvent(pod cri.PodIdentity, event podevents.Event) {
 	r.AnnotatedPodEvent(pod, event, nil)
 }
 
-// AnnotatedPodEvent records a pod event like [Recorder.PodEvent] and adds annotations to it, for example those that
-// podevict.Explain returns for an eviction. It does not block.
+// AnnotatedPodEvent records a pod event with annotations, for example those that podevict.Explain returns for an eviction.
+// Otherwise it is like [Recorder.PodEvent]. It does not block.
 func (r *Recorder) AnnotatedPodEvent(pod cri.PodIdentity, event podevents.Event, annotations map[string]string) {
 	r.enqueueEvent(podReference(pod), event.Container, annotations, event.Type, event.Reason, event.Message)
 }
 
-// setFieldPath sets two fields of the event's object reference: the resource version of the pod, and the path of the container
-// that the event is about, such as spec.initContainers{NAME}. Source: GenerateContainerRef in pkg/kubelet/container/ref.go.
+// setFieldPath completes the object reference of an event about a pod. It sets the resource version of the pod, and the path
+// of the container that the event is about, such as spec.initContainers{NAME}. Source: GenerateContainerRef in
+// pkg/kubelet/container/ref.go.
 func (r *Recorder) setFieldPath(queued *queuedEvent) {
 	about := &queued.event.InvolvedObject
 	if about.Kind != "Pod" {
@@ -116,9 +117,9 @@ func (r *Recorder) NodeEvent(eventType, reason, message string) {
 	r.Event(about, eventType, reason, message)
 }
 
-// PodRefused records a Warning event for a pod update that the agent cannot apply: the pod continues to run with its previous
-// spec. An unchanged error of a pod is recorded at most once in five minutes. Use it as the lifecycle hook PodRefused. It does
-// not block.
+// PodRefused records a Warning event for a pod update that the agent cannot apply, so that the pod continues to run with its
+// previous spec. The same error of a pod is recorded at most once in five minutes. PodRefused does not block. Use it as the
+// lifecycle hook PodRefused.
 func (r *Recorder) PodRefused(err *lifecycle.RefusedError) {
 	if err.Rejection != nil {
 		// a rejected pod has an event for its rejection
@@ -149,8 +150,8 @@ const (
 	maxRefusalEntries  = 1024            // pods
 )
 
-// recordIfNew reports whether an event with this error text must be recorded for the pod of uid. If so, it stores the text and
-// now, so that it returns false for the text in the next five minutes.
+// recordIfNew reports whether an event with this error text must be recorded for the pod with this UID. If so, it stores the
+// text, and returns false for it during the next five minutes.
 func (t *refusalLog) recordIfNew(uid, text string, now time.Time) bool {
 	hash := sha256.Sum256([]byte(text))
 	if was, ok := t.entries[uid]; ok && was.hash == hash && now.Sub(was.at) < refusalRepeatAfter {
@@ -163,8 +164,8 @@ func (t *refusalLog) recordIfNew(uid, text string, now time.Time) bool {
 	return true
 }
 
-// dropExpired removes the entries that are older than refusalRepeatAfter. If at least maxRefusalEntries remain, it removes all
-// entries.
+// dropExpired removes the entries that are older than refusalRepeatAfter. If maxRefusalEntries or more remain, it removes
+// all entries.
 func (t *refusalLog) dropExpired(now time.Time) {
 	kept := map[string]refusalEntry{}
 	for uid, was := range t.entries {

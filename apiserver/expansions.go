@@ -32,7 +32,8 @@ type expansion struct {
 	size  int64
 }
 
-// NewExpansions returns a reporter of expanded volumes. It panics if objects is nil. A nil log discards all messages.
+// NewExpansions returns an Expansions, which reports expanded volumes through objects. It panics if objects is nil. If log
+// is nil, messages are discarded.
 func NewExpansions(objects *Objects, log *slog.Logger) *Expansions {
 	required.MustArgs("apiserver.NewExpansions", required.Arg{Name: "objects", Value: objects, Hint: "Source.Objects"})
 	if log == nil {
@@ -48,14 +49,14 @@ func NewExpansions(objects *Objects, log *slog.Logger) *Expansions {
 	})}
 }
 
-// Expanded queues a status update of claim, whose volume has been expanded to size bytes on this node. Use it as the hook
-// Expanded of package volume. It does not block.
+// Expanded queues a status update of the claim, after its volume has been expanded to size bytes on this node. It does not
+// block. Use it as the hook Expanded of package volume.
 func (e *Expansions) Expanded(claim *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume, size int64) {
 	e.guard.Require("apiserver.Expansions", e.log, nil)
 	e.queue.Put(claim.UID, &expansion{claim, size})
 }
 
-// Run sends the queued status updates until ctx ends, and returns nil then. A second call returns an error.
+// Run sends the queued status updates until ctx ends, and then returns nil. A second call returns an error.
 func (e *Expansions) Run(ctx context.Context) error {
 	if err := e.guard.Begin(); err != nil {
 		return fmt.Errorf("apiserver.Expansions: %w", err)

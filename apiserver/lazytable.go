@@ -24,8 +24,8 @@ type lazyTable[T kubeapi.Object, V any] struct {
 	changed chan struct{} // closed and replaced at each change
 }
 
-// newLazyTable returns an empty table, which is filled after its first use. onChange is called with the keys of changed objects,
-// in the goroutine of runTable. It may be nil.
+// newLazyTable returns an empty table, whose objects are listed only after its first use. If onChange is not nil, the
+// goroutine of runTable calls it with the keys of changed objects.
 func newLazyTable[T kubeapi.Object, V any](resource kubeapi.Resource[T], opts kubeapi.TableOptions[T, V], onChange func(keys ...string)) *lazyTable[T, V] {
 	d := &lazyTable[T, V]{started: make(chan struct{}), ready: make(chan struct{}), changed: make(chan struct{})}
 	d.start = sync.OnceFunc(func() { close(d.started) })
@@ -61,8 +61,8 @@ func (d *lazyTable[T, V]) nextChange() <-chan struct{} {
 	return d.changed
 }
 
-// awaitFirstList makes runTable start to list, and waits at most firstListWait (2 s) for the first list. resource is the name of
-// the objects in the error text.
+// awaitFirstList makes runTable start to list, and waits at most firstListWait (2 s) for the first list. The text of the
+// error names the resource.
 func (d *lazyTable[T, V]) awaitFirstList(ctx context.Context, resource string) error {
 	d.start()
 	timer := time.NewTimer(firstListWait)

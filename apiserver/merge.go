@@ -35,12 +35,12 @@ type Update struct {
 	Errs []error
 }
 
-// Merge returns the Update for listed, the pods that the API server lists, in their order. An unchanged pod (equal resource
-// version in before, the previous Update) keeps its pointer from before. Merge does not change the pods in listed.
+// Merge returns the Update for the pods that the API server lists, in their order. A pod whose resource version has not
+// changed since the previous Update, before, keeps its pointer from there. Merge does not change the listed pods.
 //
-// In each returned pod, the annotation kubernetes.io/config.source is "api" and kubernetes.io/config.seen is removed, so that no
-// user can make a pod static. Update.Errs has an error for each pod of a node other than node, and for each pod without name,
-// namespace or UID.
+// In each returned pod, the annotation kubernetes.io/config.source is "api" and kubernetes.io/config.seen is removed, so
+// that no user can make a pod static. Update.Errs contains an error for each pod of another node, and for each pod without
+// name, namespace or UID.
 func Merge(before Update, listed []*corev1.Pod, node string) Update {
 	previousByUID := make(map[types.UID]*corev1.Pod, len(before.Pods))
 	for _, pod := range before.Pods {
@@ -71,7 +71,8 @@ func podUID(pod *corev1.Pod) types.UID {
 	return pod.UID
 }
 
-// checkPod returns nil if pod is complete and bound to node, and otherwise an error with the invalid field.
+// checkPod returns an error if the pod has no name, namespace or UID, or if it is not bound to the node. The error names the
+// invalid field.
 func checkPod(pod *corev1.Pod, node string) error {
 	switch {
 	case pod == nil:
@@ -84,8 +85,8 @@ func checkPod(pod *corev1.Pod, node string) error {
 	return nil
 }
 
-// withAPISource returns pod with the source annotation "api" and without managed fields. It returns pod itself if that needs no
-// change, and otherwise a shallow copy.
+// withAPISource returns the pod with the source annotation "api" and without managed fields. If this needs no change, it
+// returns the pod itself, otherwise a shallow copy.
 func withAPISource(pod *corev1.Pod) *corev1.Pod {
 	if _, seen := pod.Annotations[annotationSeen]; !seen && pod.Annotations[annotationSource] == API && pod.ManagedFields == nil {
 		return pod
@@ -99,7 +100,8 @@ func withAPISource(pod *corev1.Pod) *corev1.Pod {
 	return &adopted
 }
 
-// isEqual reports whether u and other contain identical pod pointers and equal errors. If so, the consumer need not be called.
+// isEqual reports whether u and other contain the same pod pointers and equal errors. If so, the consumer of updates need
+// not be called.
 func (u Update) isEqual(other Update) bool {
 	return u.Incomplete == other.Incomplete && slices.Equal(u.Pods, other.Pods) && slices.Equal(u.Mirrors, other.Mirrors) &&
 		slices.EqualFunc(u.Errs, other.Errs, func(a, b error) bool { return a.Error() == b.Error() })

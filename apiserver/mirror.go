@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// applyAction sends the requests of action for one pod name: it deletes the present mirror pod, creates a new mirror pod, or does
-// both in this order.
+// applyAction sends the requests of an action, which concerns one pod name: it deletes the present mirror pod, creates a new
+// mirror pod, or does first one and then the other.
 func (m *Mirrors) applyAction(ctx context.Context, action MirrorAction) error {
 	pods := kubeapi.In(m.source.client, kubeapi.Pods, action.Namespace)
 	if mirror := action.Delete; mirror != nil {
@@ -57,9 +57,9 @@ func (m *Mirrors) applyAction(ctx context.Context, action MirrorAction) error {
 	return nil
 }
 
-// findExisting returns the existing mirror pod after a create request has failed with cause, an AlreadyExists error. A previous
-// agent created that mirror pod, or the response to an earlier create request was lost. It returns an error if the existing pod
-// is no mirror pod of this node or is being deleted.
+// findExisting returns the existing mirror pod after a create request has failed with cause, an AlreadyExists error. A
+// previous agent process created that mirror pod, or the response to an earlier request was lost. findExisting returns an
+// error if the existing pod is no mirror pod of this node or is being deleted.
 func (m *Mirrors) findExisting(ctx context.Context, action MirrorAction, cause error) (*corev1.Pod, error) {
 	pod, err := kubeapi.In(m.source.client, kubeapi.Pods, action.Namespace).Get(ctx, action.Name)
 	switch {
@@ -73,15 +73,15 @@ func (m *Mirrors) findExisting(ctx context.Context, action MirrorAction, cause e
 	return pod, nil
 }
 
-// resetWatchSeen clears the mark that the watch has reported a pod with the name of action. It is called before a create request:
-// recordCreated then knows whether the watch has reported the name during the request.
+// resetWatchSeen clears the mark that the watch has reported a pod with the name in the action. It is called before a create
+// request, so that recordCreated can see whether the watch reports the pod during the request.
 func (m *Mirrors) resetWatchSeen(action MirrorAction) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.states[action.namespacedName()].watchSeen = false
 }
 
-// recordDeleted records that mirror is deleted, until the watch reports the deletion.
+// recordDeleted records that the mirror pod is deleted, until the watch reports the deletion.
 func (m *Mirrors) recordDeleted(mirror *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,8 +91,9 @@ func (m *Mirrors) recordDeleted(mirror *corev1.Pod) {
 	}
 }
 
-// recordCreated records that mirror was created, so that expectedMirrors returns it before the watch reports it. It records
-// nothing if the watch has reported a pod of that name since the create request started: mirror may then be deleted already.
+// recordCreated records that the mirror pod was created, so that expectedMirrors returns it before the watch reports it. If
+// the watch has reported a pod of that name since the start of the create request, it records nothing, because the mirror
+// pod may be deleted already.
 func (m *Mirrors) recordCreated(mirror *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,9 +102,9 @@ func (m *Mirrors) recordCreated(mirror *corev1.Pod) {
 	}
 }
 
-// expectedMirrors returns the mirror pods that the API server has now: the watched mirror pods, corrected by the creations and
-// deletions that the watch has not reported yet. until is when the first record of a creation or deletion expires; the zero time
-// means that there is no record. The caller holds the lock.
+// expectedMirrors returns the mirror pods that the API server has now: the watched mirror pods, corrected by the creations
+// and deletions that the watch has not reported yet. until is when the first record of such a creation or deletion expires;
+// zero means that there is none. The caller holds the lock.
 func (m *Mirrors) expectedMirrors(now time.Time) (mirrorPods []*corev1.Pod, until time.Time) {
 	watched := map[string]bool{}
 	listed := m.source.pods.store.List()
@@ -155,8 +156,8 @@ func (p *Pods) MirrorCount() (count int) {
 	return count
 }
 
-// mirrorOf returns the mirror pod that shows the status of static. ok is false if there is none, if the mirror pod of that name
-// belongs to another static pod, or if it is being deleted.
+// mirrorOf returns the mirror pod that shows the status of the static pod. ok is false if there is none, if it is being
+// deleted, or if the mirror pod of that name belongs to another static pod.
 func (p *Pods) mirrorOf(static *corev1.Pod) (mirrorPod *corev1.Pod, ok bool) {
 	if static == nil {
 		return nil, false

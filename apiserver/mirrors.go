@@ -87,8 +87,8 @@ type nameState struct {
 	watchSeen     bool      // the watch has reported the name since the last create request started
 }
 
-// Mirrors returns the manager of the mirror pods of the node. Call it once per Source. It sends no requests until [Mirrors.Run]
-// and [Pods.Run] run. It returns an error if a required option is missing.
+// Mirrors returns the manager of the node's mirror pods. It sends no requests before [Mirrors.Run] and [Pods.Run] are
+// called. It returns an error if a required option is missing. Call it once per Source.
 func (s *Source) Mirrors(opts MirrorsOptions) (*Mirrors, error) {
 	if opts.Node == nil {
 		return nil, errors.New("apiserver.Source.Mirrors: Options.Node: required: a func that returns the Node object, which owns the mirrors")
@@ -104,7 +104,7 @@ func (s *Source) Mirrors(opts MirrorsOptions) (*Mirrors, error) {
 	return m, nil
 }
 
-// Set replaces the static pods of the source set.Source. Call it after lifecycle.Reconciler.Set, with the same argument.
+// Set replaces the static pods of one source. Call it after lifecycle.Reconciler.Set, with the same argument.
 func (m *Mirrors) Set(set lifecycle.PodSet) {
 	m.guard.Require("apiserver.Mirrors", m.source.opts.Logger, nil)
 	m.mu.Lock()
@@ -113,14 +113,14 @@ func (m *Mirrors) Set(set lifecycle.PodSet) {
 	m.Changed()
 }
 
-// Changed makes Run check all mirror pods now. Call it, for example, after the Node was registered or a static pod was admitted
-// or has terminated. Without a call, Run notices such a change within one second. Changed does not block.
+// Changed makes Run check all mirror pods now. Call it, for example, after the Node was registered, or after a static pod
+// was admitted or has terminated. Otherwise Run notices such a change within one second. Changed does not block.
 func (m *Mirrors) Changed() {
 	sleep.Wake(m.wake)
 }
 
-// handleWatched is called after the watch has reported the pods with these keys. It deletes their recorded creations and wakes
-// Run.
+// handleWatched is called after the watch has reported the pods with these keys. It deletes the records of their creation,
+// and wakes Run.
 func (m *Mirrors) handleWatched(keys ...string) {
 	m.mu.Lock()
 	watched := make(map[string]bool, len(keys))
@@ -141,7 +141,7 @@ func (m *Mirrors) handleWatched(keys ...string) {
 	m.Changed()
 }
 
-// Run creates, replaces and deletes mirror pods until ctx ends, and returns nil then. A failed action is retried after 1 s,
+// Run creates, replaces and deletes mirror pods until ctx ends, and then returns nil. A failed action is retried after 1 s,
 // doubling to 1 minute, or to 10 minutes while the namespace does not exist. A second call of Run returns an error at once.
 func (m *Mirrors) Run(ctx context.Context) error {
 	if err := m.guard.Begin(); err != nil {
@@ -159,7 +159,7 @@ func (m *Mirrors) Run(ctx context.Context) error {
 	return nil
 }
 
-// awaitWork blocks until time next, until Run is woken, or until ctx ends. A zero next sets no time limit.
+// awaitWork waits until the time next, until Run is woken, or until ctx ends. If next is zero, there is no time limit.
 func (m *Mirrors) awaitWork(ctx context.Context, next time.Time) {
 	var timer <-chan time.Time
 	if !next.IsZero() {
@@ -174,7 +174,8 @@ func (m *Mirrors) awaitWork(ctx context.Context, next time.Time) {
 	}
 }
 
-// planActions returns the mirror actions to send now. next is when Run must plan again; the zero time means only after a wake-up.
+// planActions returns the mirror actions to send now, and the time next at which Run must plan again. A zero time means that
+// Run plans again only after a wake-up.
 func (m *Mirrors) planActions(now time.Time) (due []MirrorAction, next time.Time) {
 	if !m.source.pods.isSynced() {
 		return nil, time.Time{} // the first list wakes Run
@@ -206,7 +207,8 @@ func (m *Mirrors) planActions(now time.Time) (due []MirrorAction, next time.Time
 	return due, next
 }
 
-// isRunningUnlisted reports whether a static pod with this name still runs or terminates, but is not in listed.
+// isRunningUnlisted reports whether a static pod with this name is still running or terminating although it is not among the
+// listed pods.
 func (m *Mirrors) isRunningUnlisted(namespace, name string, listed []*corev1.Pod) bool {
 	if m.opts.RunningUIDs == nil {
 		return false
@@ -216,9 +218,9 @@ func (m *Mirrors) isRunningUnlisted(namespace, name string, listed []*corev1.Pod
 	})
 }
 
-// selectDue returns the actions whose back-off has passed. next is when the next back-off of an action ends; the zero time means
-// that none is waiting. A blocked action, for example because another pod has the name of the mirror pod, is logged and passed to
-// the hook for failures instead.
+// selectDue returns the actions whose back-off has passed. next is when the next back-off ends; zero means that no action
+// waits. An action can be blocked, for example because another pod has the name of the mirror pod. It is then logged and
+// passed to the hook for failures.
 func (m *Mirrors) selectDue(actions []MirrorAction, now time.Time) (due []MirrorAction, next time.Time) {
 	m.mu.Lock()
 	var blocked []MirrorAction
@@ -264,7 +266,7 @@ func (a MirrorAction) namespacedName() types.NamespacedName {
 	return types.NamespacedName{Namespace: a.Namespace, Name: a.Name}
 }
 
-// logFailure logs a warning that the mirror pod of action could not be created or deleted.
+// logFailure logs a warning that the mirror pod of this action could not be created or deleted.
 func (m *Mirrors) logFailure(action MirrorAction, err error) {
 	m.source.opts.Logger.Warn("update mirror pod", "namespace", action.Namespace, "pod", action.Name, "error", err)
 }
@@ -276,7 +278,7 @@ func (m *Mirrors) callFailed(action MirrorAction, err error, retry time.Duration
 	}
 }
 
-// runActions sends the delete and create requests of actions. It returns when all requests have completed. At most
+// runActions sends the delete and create requests of all actions, and returns when they have completed. At most
 // maxParallelMirrors actions run at a time.
 func (m *Mirrors) runActions(ctx context.Context, actions []MirrorAction) {
 	var wg sync.WaitGroup
@@ -291,8 +293,8 @@ func (m *Mirrors) runActions(ctx context.Context, actions []MirrorAction) {
 	wg.Wait()
 }
 
-// recordResult stores the result of a mirror-pod action, and delays the next action for the pod name. err is the error of the
-// action, nil after a success. After an error the delay is the back-off, and after a success mirrorPollInterval (1 s).
+// recordResult stores the result of an action, and delays the next action for the same pod name. err is nil if the action
+// has succeeded: the delay is then mirrorPollInterval (1 s). After an error the delay is the back-off.
 func (m *Mirrors) recordResult(ctx context.Context, action MirrorAction, err error) {
 	if ctx.Err() != nil {
 		return
@@ -329,7 +331,7 @@ func (m *Mirrors) recordResult(ctx context.Context, action MirrorAction, err err
 	m.callFailed(action, err, wait)
 }
 
-// lacksNamespace reports whether err means that the namespace of a request does not exist or is being deleted.
+// lacksNamespace reports whether a request has failed because its namespace does not exist or is being deleted.
 func lacksNamespace(err error) bool {
 	var refusal apierrors.APIStatus
 	if apierrors.IsNotFound(err) && errors.As(err, &refusal) {
@@ -339,7 +341,7 @@ func lacksNamespace(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// staticPods returns the static pods of all sources, from the calls of [Mirrors.Set]. The caller holds the lock.
+// staticPods returns the static pods of all sources, as passed to [Mirrors.Set]. The caller holds the lock.
 func (m *Mirrors) staticPods() []*corev1.Pod {
 	var static []*corev1.Pod
 	for pod := range m.static.Pods() {

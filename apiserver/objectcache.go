@@ -48,8 +48,9 @@ type cachedFile struct {
 	version string // resource version of the object; empty: a previous process wrote the file, and it was not decoded
 }
 
-// openObjectCache opens the cache in dir, an absolute path. It creates dir with mode 0700 if necessary. It returns an error if
-// dir contains a file that is no cache file: the cache must not delete foreign files.
+// openObjectCache opens the cache in the directory with this absolute path. It creates the directory with mode 0700 if
+// necessary. If the directory contains a file that is no cache file, it returns an error, because the cache must not delete
+// foreign files.
 func openObjectCache(dir string) (*objectCache, error) {
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("object cache %q: must be absolute", dir)
@@ -74,7 +75,7 @@ func openObjectCache(dir string) (*objectCache, error) {
 	return k, nil
 }
 
-// scanDir records the cache files that earlier processes wrote, and removes the temporary files of a killed process. It returns
+// scanDir records the cache files of earlier processes, and removes temporary files that a killed process left. It returns
 // an error for any other file.
 func (k *objectCache) scanDir() error {
 	entries, err := os.ReadDir(k.dir)
@@ -107,8 +108,8 @@ const (
 	cacheNameLen    = 32 // hexadecimal digits of the hash in a file name
 )
 
-// cacheFileName returns the name of the cache file of an object: a hash of kind and key, because namespace and name together can
-// be too long for a file name.
+// cacheFileName returns the name of an object's cache file. It is a hash of kind and key, because namespace and name
+// together can be too long for a file name.
 func cacheFileName(kind, key string) string {
 	sum := sha256.Sum256([]byte(kind + " " + key))
 	return hex.EncodeToString(sum[:])[:cacheNameLen] + cacheFileSuffix
@@ -121,8 +122,8 @@ type cacheEntry struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// storeObject writes object to the cache, unless the cache has this resource version. If object does not fit into the cache,
-// storeObject removes the cached older version and returns an error that wraps errCacheFull.
+// storeObject writes the object to the cache, unless the cache already has this resource version. If the object does not fit
+// into the cache, storeObject removes the cached older version and returns an error that wraps errCacheFull.
 func (k *objectCache) storeObject(kind string, object kubeapi.Object) error {
 	key := kubeapi.Key(object.GetNamespace(), object.GetName())
 	name := cacheFileName(kind, key)
@@ -152,8 +153,8 @@ func (k *objectCache) storeObject(kind string, object kubeapi.Object) error {
 	return nil
 }
 
-// loadObject decodes the cached copy of an API object into object. The error wraps [fs.ErrNotExist] if there is no copy. Errors
-// never quote the content, which may be a secret.
+// loadObject decodes the cached copy of an API object into object. If there is no copy, the error wraps [fs.ErrNotExist].
+// Errors never quote the content, which may be a secret.
 func (k *objectCache) loadObject(kind, namespace, name string, object kubeapi.Object) error {
 	key := kubeapi.Key(namespace, name)
 	k.mu.Lock()
@@ -210,7 +211,7 @@ func (k *objectCache) retainFiles(wanted map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// minimalMeta returns a copy of meta with namespace, name, UID and resource version only, for the cache.
+// minimalMeta returns the metadata to store in the cache: namespace, name, UID and resource version only.
 func minimalMeta(meta metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion}
 }

@@ -58,8 +58,8 @@ type Objects struct {
 	watchers       objectwatch.Watchers
 }
 
-// Objects returns the reader of the API objects that pods of the node refer to. It opens CacheDir and ServicesFile, but sends no
-// request. An error names the option that cannot be used. Call it once per agent.
+// Objects returns the reader of the API objects that the pods of the node refer to. It opens CacheDir and ServicesFile, but
+// sends no request. An error names the option that cannot be used. Call it once per agent.
 func (s *Source) Objects(opts ObjectsOptions) (*Objects, error) {
 	if opts.Logger == nil {
 		opts.Logger = s.opts.Logger
@@ -92,7 +92,7 @@ func (s *Source) Objects(opts ObjectsOptions) (*Objects, error) {
 	return b, nil
 }
 
-// openCaches opens the caches on disk that opts configures: API objects in CacheDir, and services in ServicesFile.
+// openCaches opens the configured caches on disk: API objects in CacheDir, and services in ServicesFile.
 func (b *Objects) openCaches(opts ObjectsOptions) (err error) {
 	if opts.CacheDir != "" {
 		if b.cache, err = openObjectCache(opts.CacheDir); err != nil {
@@ -120,8 +120,8 @@ const (
 	kindCSIDriver = "CSIDriver"
 )
 
-// Run watches objects until ctx ends, and returns nil then. Before Run, methods that read a watched object return an error. A
-// second call of Run returns an error.
+// Run watches objects until ctx ends, and then returns nil. Before Run, methods that read a watched object return an error.
+// A second call of Run returns an error.
 func (b *Objects) Run(ctx context.Context) error {
 	if err := b.guard.Begin(); err != nil {
 		return fmt.Errorf("objects: %w", err)
@@ -137,8 +137,8 @@ func (b *Objects) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Retain stops the watches and deletes the cached copies of all objects that no pod in pods refers to. pods must be the complete
-// list of pods of this node. Call Retain after each change of the list.
+// Retain stops the watches and deletes the cached copies of all objects to which none of the pods refers. The pods must be
+// all pods of this node. Call Retain after each change of the list.
 func (b *Objects) Retain(pods []*corev1.Pod) {
 	r, now := collectReferences(pods), time.Now()
 	b.configMaps.dropUnused(now, r.configMaps)
@@ -162,8 +162,8 @@ func (b *Objects) Retain(pods []*corev1.Pod) {
 	}
 }
 
-// ConfigMap returns a config map: the watched object while its watch is up to date, otherwise the response to a GET request.
-// While the API server is unavailable, it returns the cached copy in CacheDir.
+// ConfigMap returns a config map. While the config map is watched and the watch is up to date, it sends no request.
+// Otherwise it sends a GET request. While the API server is unavailable, it returns the cached copy in CacheDir.
 func (b *Objects) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	if o, ok := b.configMaps.getIfCurrent(namespace, name); ok {
 		return o, nil
@@ -176,8 +176,8 @@ func (b *Objects) ConfigMap(ctx context.Context, namespace, name string) (*corev
 	return b.cacheOrLoadConfigMap(o, err, namespace, name)
 }
 
-// Secret returns a secret: the watched object while its watch is up to date, otherwise the response to a GET request. While the
-// API server is unavailable, it returns the cached copy in CacheDir.
+// Secret returns a secret. While the secret is watched and the watch is up to date, it sends no request. Otherwise it sends
+// a GET request. While the API server is unavailable, it returns the cached copy in CacheDir.
 func (b *Objects) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	if o, ok := b.secrets.getIfCurrent(namespace, name); ok {
 		return o, nil
@@ -193,7 +193,8 @@ func (b *Objects) Secret(ctx context.Context, namespace, name string) (*corev1.S
 // cacheFallbackWait is how long a request to the API server may take before a cached copy is used instead.
 const cacheFallbackWait = 3 * time.Second
 
-// withReadTimeout returns ctx with a timeout of cacheFallbackWait if objects are cached on disk. Without a cache it returns ctx.
+// withReadTimeout returns ctx with the timeout cacheFallbackWait if objects are cached on disk. Without a cache it returns
+// ctx unchanged.
 func (b *Objects) withReadTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if b.cache == nil {
 		return ctx, func() {}
@@ -201,8 +202,8 @@ func (b *Objects) withReadTimeout(ctx context.Context) (context.Context, context
 	return context.WithTimeout(ctx, cacheFallbackWait)
 }
 
-// cacheOrLoadConfigMap completes a read of a config map. configMap and err are the result of the read. If err is nil, it stores
-// configMap in the cache on disk and returns it. If err means that the API server is unavailable, it returns the cached copy.
+// cacheOrLoadConfigMap completes a read that has returned configMap and err. If err is nil, it stores the config map in the
+// cache on disk and returns it. If err means that the API server is unavailable, it returns the cached copy.
 func (b *Objects) cacheOrLoadConfigMap(configMap *corev1.ConfigMap, err error, namespace, name string) (*corev1.ConfigMap, error) {
 	if b.cache == nil {
 		return orNil(configMap, err)
@@ -215,8 +216,8 @@ func (b *Objects) cacheOrLoadConfigMap(configMap *corev1.ConfigMap, err error, n
 	return orNil(configMap, b.loadFromCache(kindConfigMap, namespace, name, configMap, err))
 }
 
-// cacheOrLoadSecret completes a read of a secret. secret and err are the result of the read. If err is nil, it stores secret in
-// the cache on disk and returns it. If err means that the API server is unavailable, it returns the cached copy.
+// cacheOrLoadSecret completes a read that has returned secret and err. If err is nil, it stores the secret in the cache on
+// disk and returns it. If err means that the API server is unavailable, it returns the cached copy.
 func (b *Objects) cacheOrLoadSecret(secret *corev1.Secret, err error, namespace, name string) (*corev1.Secret, error) {
 	if b.cache == nil {
 		return orNil(secret, err)
@@ -229,15 +230,16 @@ func (b *Objects) cacheOrLoadSecret(secret *corev1.Secret, err error, namespace,
 	return orNil(secret, b.loadFromCache(kindSecret, namespace, name, secret, err))
 }
 
-// cacheObject writes object to the cache on disk. It logs an error.
+// cacheObject writes the object to the cache on disk. It only logs an error.
 func (b *Objects) cacheObject(kind string, object kubeapi.Object) {
 	if err := b.cache.storeObject(kind, object); err != nil {
 		b.log.Error("cache object", "error", err)
 	}
 }
 
-// loadFromCache handles err, the error of a failed read. If the API server is unavailable, it decodes the cached copy into object
-// and returns nil; without a copy it returns err. If the object does not exist, it deletes the cached copy and returns err.
+// loadFromCache completes a read that has failed with err. If the API server is unavailable, it decodes the cached copy into
+// object and returns nil. If there is no copy, or if err has another cause, it returns err. If the object does not exist, it
+// also deletes the cached copy.
 func (b *Objects) loadFromCache(kind, namespace, name string, object kubeapi.Object, err error) error {
 	if !isUnavailable(err) {
 		if isNotFound(err) {

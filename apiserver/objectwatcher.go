@@ -64,9 +64,10 @@ func newObjectWatcher[T kubeapi.Object](client, direct *kubeapi.Client, kind kub
 // errNotRunning reports that Objects.Run is not running, so that no object can be watched.
 var errNotRunning = errors.New("Objects.Run does not run: call it before pods get volumes")
 
-// getObject returns an object from its watch, or by a GET request if canWatch does not permit a watch. exists is false if the API
-// server has no such object. The first call for an object starts its watch, and waits at most firstListWait (2 s) for the first
-// list. While the API server is unavailable, getObject returns the last version that the watch has received.
+// getObject returns an object from its watch, which the first call starts. It waits at most firstListWait (2 s) for the
+// first list of the watch. If canWatch does not permit a watch, it sends a GET request instead. While the API server is
+// unavailable, it returns the last version that the watch has received. exists is false if the API server has no such
+// object.
 func (w *objectWatcher[T]) getObject(ctx context.Context, namespace, name string) (object T, exists bool, err error) {
 	e, err := w.ensureWatch(namespace, name)
 	switch {
@@ -92,8 +93,8 @@ func (w *objectWatcher[T]) getObject(ctx context.Context, namespace, name string
 	return object, false, err
 }
 
-// getIfCurrent returns a watched object without a request. ok is false if the object is not watched, does not exist, or if its
-// watch is not up to date.
+// getIfCurrent returns a watched object without a request. ok is false if the object is not watched or does not exist, or if
+// its watch is not up to date.
 func (w *objectWatcher[T]) getIfCurrent(namespace, name string) (object T, ok bool) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()
@@ -108,8 +109,8 @@ func (w *objectWatcher[T]) getIfCurrent(namespace, name string) (object T, ok bo
 	return e.store.Get(key)
 }
 
-// ensureWatch returns the watch of an object, and creates it if necessary. It returns nil if canWatch does not permit to watch
-// the object. The error is errNotRunning before runWatches.
+// ensureWatch returns the watch of an object, which it creates if necessary. It returns nil if canWatch does not permit a
+// watch of the object. Before runWatches is called, the error is errNotRunning.
 func (w *objectWatcher[T]) ensureWatch(namespace, name string) (*objectWatch[T], error) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()
@@ -130,7 +131,7 @@ func (w *objectWatcher[T]) ensureWatch(namespace, name string) (*objectWatch[T],
 	return e, nil
 }
 
-// newWatch returns a watch of one config map or secret. The watch does not run until prepareRuns returns its function.
+// newWatch returns a watch of a single config map or secret. It does not start the watch; prepareRuns does.
 func (w *objectWatcher[T]) newWatch(namespace, name string) *objectWatch[T] {
 	e := &objectWatch[T]{namespace: namespace, name: name, ready: make(chan struct{})}
 	ready := sync.OnceFunc(func() { close(e.ready) })
@@ -147,7 +148,7 @@ func (w *objectWatcher[T]) newWatch(namespace, name string) *objectWatch[T] {
 	return e
 }
 
-// stopWatch stops a watch whose object is immutable. Its store keeps the object.
+// stopWatch stops a watch because its object is immutable. The object can still be read from its store.
 func (w *objectWatcher[T]) stopWatch(watch *objectWatch[T]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -184,8 +185,8 @@ func (w *objectWatcher[T]) setRunning(running bool) {
 	w.running = running
 }
 
-// prepareRuns returns one function for each new watch. The caller runs each function in a goroutine. The function returns when
-// ctx ends or its watch is stopped.
+// prepareRuns returns one function for each new watch, which the caller runs in a goroutine. The function returns when ctx
+// ends or the watch is stopped.
 func (w *objectWatcher[T]) prepareRuns(ctx context.Context) (all []func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,7 +202,7 @@ func (w *objectWatcher[T]) prepareRuns(ctx context.Context) (all []func()) {
 }
 
 // dropUnused stops the watches of objects that were not read for 5 minutes, or that the listed pods no longer refer to.
-// referenced has the objects that listed pods refer to now; nil means unchanged.
+// referenced contains the objects that the listed pods refer to now; nil means unchanged.
 func (w *objectWatcher[T]) dropUnused(now time.Time, referenced map[string]reference) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -224,7 +225,7 @@ func (w *objectWatcher[T]) dropUnused(now time.Time, referenced map[string]refer
 	}
 }
 
-// watchCount returns the number of objects with a watch, including immutable objects, whose watches have stopped.
+// watchCount returns the number of objects with a watch. It includes immutable objects, whose watches have stopped.
 func (w *objectWatcher[T]) watchCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

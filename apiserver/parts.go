@@ -63,8 +63,8 @@ type Parts struct {
 	log      *slog.Logger
 }
 
-// NewParts creates the components of a node from config and opts. It sends no request. An error names the missing option or the
-// invalid field of config.
+// NewParts creates the components of a node that use the API server. It sends no request. An error names the missing option
+// or the invalid field of config.
 func NewParts(config *rest.Config, opts PartsOptions) (*Parts, error) {
 	if opts.Pods == nil || opts.Node == nil {
 		return nil, errors.New("apiserver.NewParts: PartsOptions.Pods and PartsOptions.Node: required")
@@ -117,7 +117,7 @@ func NewParts(config *rest.Config, opts PartsOptions) (*Parts, error) {
 	return p, err
 }
 
-// podUIDs returns the UIDs of all pods in pods with this namespace and name, including pods that no source lists any more.
+// podUIDs returns the UIDs of the pods with this namespace and name, including pods that no source lists any more.
 func podUIDs(pods []lifecycle.PodState, namespace, name string) (uids []types.UID) {
 	for _, p := range pods {
 		if p.Pod.Namespace == namespace && p.Pod.Name == name {
@@ -127,8 +127,8 @@ func podUIDs(pods []lifecycle.PodState, namespace, name string) (uids []types.UI
 	return uids
 }
 
-// Accounts returns the service accounts of pods, for credential provider plugins that need tokens. It returns nil if p is nil, as
-// in an agent without an API server.
+// Accounts returns the service accounts of pods, for credential provider plugins that need tokens. If p is nil, as in an
+// agent without an API server, it returns nil.
 func (p *Parts) Accounts() credential.Accounts {
 	if p == nil {
 		return nil
@@ -136,7 +136,7 @@ func (p *Parts) Accounts() credential.Accounts {
 	return p.Source.Tokens().Accounts()
 }
 
-// Hooks returns hooks for [lifecycle.Options]. They report changes of pods to the components of p.
+// Hooks returns hooks for [lifecycle.Options], which report changes of pods to the components of p.
 func (p *Parts) Hooks() lifecycle.Hooks {
 	return lifecycle.Hooks{
 		StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) {
@@ -155,8 +155,8 @@ func (p *Parts) Hooks() lifecycle.Hooks {
 	}
 }
 
-// Set passes the pods of one source to the manager of mirror pods and to the retainer of API objects. Call it after
-// lifecycle.Reconciler.Set, with the same argument.
+// Set passes the pods of one source to the components that need them: the manager of mirror pods and the retainer of API
+// objects. Call it after lifecycle.Reconciler.Set, with the same argument.
 func (p *Parts) Set(set lifecycle.PodSet) {
 	if set.Source != API {
 		p.Mirrors.Set(set)
@@ -164,8 +164,8 @@ func (p *Parts) Set(set lifecycle.PodSet) {
 	p.retainer.Set(set)
 }
 
-// RunPods calls set with the pods that the API server lists, first and after each change, until ctx ends. It logs the errors of
-// invalid pods, which are not in the set.
+// RunPods calls set(pods) with the pods that the API server lists, first after the first list and then after each change,
+// until ctx ends. It logs the errors of invalid pods, which are not in the set.
 func (p *Parts) RunPods(ctx context.Context, set func(lifecycle.PodSet)) error {
 	return p.Source.Pods().Run(ctx, func(u Update) {
 		for _, err := range u.Errs {

@@ -45,11 +45,11 @@ type MirrorAction struct {
 var errNotRegistered = errors.New("the node is not registered, or is being deleted")
 
 // PlanMirrors returns the actions after which each static pod has one mirror pod in the API server, and no other mirror pods
-// exist. A mirror pod belongs to the static pod with its name and with the hash in its annotation kubernetes.io/config.mirror. A
-// mirror pod with a different hash, or that is being deleted, is replaced.
+// exist. A mirror pod belongs to the static pod with the same name if its annotation kubernetes.io/config.mirror has the
+// hash of the static pod. A mirror pod with a different hash, or that is being deleted, is replaced.
 //
-// The mirror pod of a static pod that no source lists any more stays until the static pod has terminated, as in the kubelet. A
-// static pod that is not admitted gets no mirror pod. Of two static pods with one name, the first gets the mirror pod.
+// The mirror pod of a static pod that no source lists any more stays until the static pod has terminated, as in the kubelet.
+// A static pod that is not admitted gets no mirror pod. Of two static pods with one name, the first gets the mirror pod.
 // PlanMirrors does not change its arguments.
 func PlanMirrors(static, mirrorPods []*corev1.Pod, in MirrorInput) (actions []MirrorAction) {
 	byName := make(map[types.NamespacedName]*corev1.Pod, len(mirrorPods))
@@ -84,18 +84,19 @@ func PlanMirrors(static, mirrorPods []*corev1.Pod, in MirrorInput) (actions []Mi
 	return actions
 }
 
-// isStillRunning reports whether a static pod with this name runs or terminates although no source lists it any more.
+// isStillRunning reports whether a static pod with this name is running or terminating although no source lists it any more.
 func (f *MirrorInput) isStillRunning(name types.NamespacedName) bool {
 	return f.StillRunning != nil && f.StillRunning(name.Namespace, name.Name)
 }
 
-// isMirrorOf reports whether mirror is the mirror pod of static and is not being deleted. mirror may be nil.
+// isMirrorOf reports whether mirror is the mirror pod of the static pod and is not being deleted. If mirror is nil, the
+// result is false.
 func isMirrorOf(mirror, static *corev1.Pod) bool {
 	return mirror != nil && mirror.DeletionTimestamp == nil && matchesStatic(mirror, static)
 }
 
-// planMirror returns the action that creates the mirror pod of static, or its error. mirror is the present mirror pod of that
-// name, which the action deletes first; nil if there is none.
+// planMirror returns the action that creates the mirror pod of the static pod, or an action with the error that prevents
+// this. The action first deletes mirror, the present mirror pod of that name, which may be nil.
 func planMirror(static, mirror *corev1.Pod, in MirrorInput) MirrorAction {
 	action := MirrorAction{Namespace: static.Namespace, Name: static.Name, Delete: mirror}
 	node := in.Node
@@ -116,14 +117,15 @@ func namespacedNameOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// matchesStatic reports whether mirror has the namespace and name of static, and the config hash of static in its annotation.
+// matchesStatic reports whether the mirror pod has the namespace and name of the static pod, and its config hash in the
+// mirror annotation.
 func matchesStatic(mirror, static *corev1.Pod) bool {
 	hash, ok := mirror.Annotations[annotationMirror]
 	return ok && hash == static.Annotations[annotationHash] && namespacedNameOf(mirror) == namespacedNameOf(static)
 }
 
-// newMirror returns the mirror pod to create for static: a copy of static that is owned by node and has the config hash of static
-// in its mirror annotation.
+// newMirror returns the mirror pod to create for a static pod. It is a copy of the static pod that is owned by the node and
+// has the static pod's config hash in its mirror annotation.
 func newMirror(static *corev1.Pod, node *corev1.Node) *corev1.Pod {
 	controller := true
 	mirror := static.DeepCopy()
@@ -138,9 +140,9 @@ func newMirror(static *corev1.Pod, node *corev1.Node) *corev1.Pod {
 	return mirror
 }
 
-// findForbiddenReferences returns one error for each API object that pod refers to. The mirror pod of a pod with such a reference
-// must not be created: the API server would permit the node to read the object. Source: plugin/pkg/admission/noderestriction and
-// pkg/api/pod.
+// findForbiddenReferences returns an error for each field in which the pod refers to an API object. A pod with such a
+// reference must have no mirror pod, because the API server would then permit the node to read the object. Source:
+// plugin/pkg/admission/noderestriction and pkg/api/pod.
 func findForbiddenReferences(pod *corev1.Pod) field.ErrorList {
 	r := referenceFinder{}
 	spec, path := &pod.Spec, field.NewPath("spec")
@@ -165,7 +167,8 @@ func findForbiddenReferences(pod *corev1.Pod) field.ErrorList {
 
 type referenceFinder struct{ errs field.ErrorList }
 
-// checkField adds an error for the field at path if it is set. objects names the API objects that it refers to.
+// checkField adds an error for the field at path if set is true. objects is the text for the API objects that the field
+// refers to.
 func (r *referenceFinder) checkField(set bool, path *field.Path, objects string) {
 	const enough = 10
 	if set && len(r.errs) < enough {
@@ -187,7 +190,8 @@ func (r *referenceFinder) checkContainer(container *corev1.Container, path *fiel
 	}
 }
 
-// checkVolume adds an error if the volume refers to an API object, or if its volume type is unknown and so may refer to one.
+// checkVolume adds an error if the volume refers to an API object. A volume of an unknown type is an error too, because it
+// may refer to one.
 func (r *referenceFinder) checkVolume(volume *corev1.Volume, path *field.Path) {
 	switch {
 	case volume.Projected != nil:
@@ -200,7 +204,7 @@ func (r *referenceFinder) checkVolume(volume *corev1.Volume, path *field.Path) {
 	}
 }
 
-// hasNoAPIReference reports whether the type of the volume is known to refer to no API object, except perhaps a secret.
+// hasNoAPIReference reports whether volumes of this type are known to refer to no API objects except secrets.
 func hasNoAPIReference(volume *corev1.Volume) bool {
 	return volume.AWSElasticBlockStore != nil || volume.AzureDisk != nil || volume.CephFS != nil || volume.Cinder != nil || volume.DownwardAPI != nil ||
 		volume.EmptyDir != nil || volume.FC != nil || volume.FlexVolume != nil || volume.Flocker != nil || volume.GCEPersistentDisk != nil ||

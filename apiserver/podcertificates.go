@@ -38,8 +38,8 @@ type requestOutcome struct {
 	err    error // why it was not issued, if final
 }
 
-// addCertificateTables creates two watched tables: one of the cluster trust bundles, and one of the pod certificate requests of
-// node. A table sends no request before its first use.
+// addCertificateTables creates two watched tables: the cluster trust bundles, and the pod certificate requests of the node.
+// A table sends no request before its first use.
 func (b *Objects) addCertificateTables(client *kubeapi.Client, node string) {
 	b.bundles = newLazyTable(kubeapi.In(client, kubeapi.ClusterTrustBundles, ""), kubeapi.TableOptions[*certificatesv1.ClusterTrustBundle, volume.TrustBundle]{
 		MaxObjects: maxTrustBundles,
@@ -89,8 +89,8 @@ func (b *Objects) TrustBundles(ctx context.Context) ([]volume.TrustBundle, error
 	return b.bundles.table.List(), nil
 }
 
-// Issue creates a PodCertificateRequest and waits until it is issued, denied or failed. The first call also starts a watch of the
-// requests of this node. The error of a denied or failed request is a [*volume.CertificateRefusedError].
+// Issue creates a PodCertificateRequest and waits until it is issued, denied or failed. The error of a denied or failed
+// request is a [*volume.CertificateRefusedError]. The first call also starts a watch of the requests of this node.
 func (b *Objects) Issue(ctx context.Context, request volume.CertificateRequest) (none volume.IssuedCertificate, err error) {
 	if err := b.requests.awaitFirstList(ctx, "pod certificate requests"); err != nil {
 		return none, err
@@ -112,8 +112,8 @@ func (b *Objects) Issue(ctx context.Context, request volume.CertificateRequest) 
 	return b.awaitOutcome(ctx, created)
 }
 
-// newCertificateRequest returns the PodCertificateRequest object for request. account is the UID of the service account. nodeUID
-// is the UID of the Node object. The object is owned by the pod.
+// newCertificateRequest returns the PodCertificateRequest object for a request. account is the UID of the service account,
+// and nodeUID that of the Node object. The object is owned by the pod.
 func newCertificateRequest(request volume.CertificateRequest, account types.UID, node string, nodeUID types.UID) *certificatesv1.PodCertificateRequest {
 	return &certificatesv1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{
@@ -131,7 +131,7 @@ func newCertificateRequest(request volume.CertificateRequest, account types.UID,
 // errRequestDeleted reports that a pod certificate request was deleted before it was issued.
 var errRequestDeleted = errors.New("it was deleted before it was issued")
 
-// awaitOutcome waits until the object created is issued, denied, failed or deleted, or until ctx ends.
+// awaitOutcome waits until the created PodCertificateRequest is issued, denied, failed or deleted, or until ctx ends.
 func (b *Objects) awaitOutcome(ctx context.Context, created *certificatesv1.PodCertificateRequest) (none volume.IssuedCertificate, err error) {
 	seen := false
 	for {

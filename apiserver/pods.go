@@ -59,9 +59,9 @@ func newPods(source *Source) *Pods {
 	return p
 }
 
-// comparePods orders pods by importance: first pods that may run, then pods in a terminal phase that are being deleted, then
-// other pods in a terminal phase. Of pods with equal importance, the older pod comes first, so that a new pod displaces no
-// running pod from a full table.
+// comparePods orders pods by importance: pods that may run, then pods in a terminal phase that are being deleted, then other
+// pods in a terminal phase. Of two equally important pods, the older pod comes first, so that a new pod displaces no running
+// pod from a full table.
 func comparePods(a, b *corev1.Pod) int {
 	return cmp.Or(cmp.Compare(podRank(a), podRank(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
 }
@@ -78,8 +78,8 @@ func podRank(pod *corev1.Pod) int {
 	return 2
 }
 
-// limitTerminated removes the oldest pods in a terminal phase, so that at most limit of them remain. Mirror pods and pods that
-// are being deleted do not count and remain. It keeps the order and changes the slice pods.
+// limitTerminated removes the oldest pods in a terminal phase, so that at most limit of them remain. Mirror pods and pods
+// that are being deleted do not count and are not removed. The order stays the same. limitTerminated changes the slice pods.
 func limitTerminated(pods []*corev1.Pod, limit int) []*corev1.Pod {
 	var terminated []*corev1.Pod
 	for _, pod := range pods {
@@ -100,8 +100,8 @@ func limitTerminated(pods []*corev1.Pod, limit int) []*corev1.Pod {
 	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return omitted[pod.UID] })
 }
 
-// trimPod changes pod: it removes the managed fields and sets the source annotation "api", so that [Merge] needs no copy. It
-// leaves the annotations of mirror pods unchanged.
+// trimPod removes the managed fields of a pod and sets its source annotation to "api", so that [Merge] need not copy it. It
+// does not change the annotations of a mirror pod. It changes and returns the pod that it gets.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	pod.ManagedFields = nil
 	if qos.IsMirror(pod) {
@@ -133,17 +133,18 @@ func (p *Pods) notifyChanged(keys ...string) {
 	sleep.Wake(p.wake)
 }
 
-// addListener registers listen. It is called after each change with the keys of added, changed and removed pods, including mirror
-// pods. It is called with no lock held and must not block.
+// addListener registers a function that is called after each change with the keys of added, changed and removed pods,
+// including mirror pods. No lock is held during the call, which must not block.
 func (p *Pods) addListener(listen func(keys ...string)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.listeners = append(slices.Clip(p.listeners), listen)
 }
 
-// Run lists and watches the pods of the node until ctx ends, and returns nil then. It calls sink with the complete set of pods
-// after the first list and after each change. Changes during a call of sink are combined into one call. While the API server is
-// unavailable, it does not call sink: the last set stays valid. A second call of Run returns an error at once.
+// Run lists and watches the pods of the node until ctx ends, and then returns nil. It calls sink(update) with the complete
+// set of pods after the first list and after each change. Changes during a call of sink are combined into one call. While
+// the API server is unavailable, it does not call sink: the last set stays valid. A second call of Run returns an error at
+// once.
 func (p *Pods) Run(ctx context.Context, sink func(Update)) error {
 	if sink == nil {
 		return errors.New("apiserver.Pods: Run: sink is nil: it passes the set to podstore.Store.Update and lifecycle.Reconciler.Set")
@@ -169,8 +170,8 @@ func (p *Pods) Run(ctx context.Context, sink func(Update)) error {
 	return p.sendUpdates(ctx, ended, sink)
 }
 
-// sendUpdates calls sink with the pods of the store after each change, until ctx ends. It returns the error from ended if the
-// store stops.
+// sendUpdates calls sink with the pods of the store after each change, until ctx ends. If the store stops, it returns the
+// error received from ended.
 func (p *Pods) sendUpdates(ctx context.Context, ended <-chan error, sink func(Update)) error {
 	var last *Update
 	for {
@@ -206,7 +207,7 @@ func (p *Pods) isSynced() bool { return p.store.Synced() }
 // Err returns the error of the last request, or nil.
 func (p *Pods) Err() error { return p.store.Status().Err }
 
-// getObject returns the watched pod of the node with this name, which may be a mirror pod. Apart from mirror pods, its annotation
+// getObject returns the watched pod with this name, which may be a mirror pod. Except in a mirror pod, its annotation
 // kubernetes.io/config.source is "api". The pod is shared and must not be changed.
 func (p *Pods) getObject(namespace, name string) (pod *corev1.Pod, exists bool) {
 	return p.store.Get(kubeapi.Key(namespace, name))

@@ -17,14 +17,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// forbiddenRetryDelays returns the delays before the retries of a forbidden request. The node authorizer of the API server
-// permits access to the objects of a pod only a moment after the node has received the pod.
+// forbiddenRetryDelays returns the delays before the retries of a forbidden request. A node receives a pod a moment before
+// the node authorizer of the API server permits access to the objects of the pod.
 func forbiddenRetryDelays() []time.Duration {
 	return []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond}
 }
 
-// retryForbidden calls send, and repeats the call for about 1.5 s while it returns a Forbidden error: the node authorizer of the
-// API server permits access to the objects of a new pod with a delay.
+// retryForbidden calls send, and repeats the call for about 1.5 s while it returns a Forbidden error. The node authorizer of
+// the API server permits access to the objects of a new pod only after a moment.
 func retryForbidden[T any](ctx context.Context, send func(context.Context) (T, error)) (T, error) {
 	o, err := send(ctx)
 	for _, d := range forbiddenRetryDelays() {
@@ -36,8 +36,8 @@ func retryForbidden[T any](ctx context.Context, send func(context.Context) (T, e
 	return o, err
 }
 
-// readObject sends a GET request for an object that a pod of this node refers to. The error wraps [fs.ErrNotExist] if the object
-// does not exist. It is an unavailableError if the API server is unavailable.
+// readObject sends a GET request for an object that a pod of this node refers to. If the object does not exist, the error
+// wraps [fs.ErrNotExist]. If the API server is unavailable, the error is an unavailableError.
 func readObject[T kubeapi.Object](ctx context.Context, client *kubeapi.Client, kind kubeapi.Kind[T], namespace, name string) (T, error) {
 	o, err := retryForbidden(ctx, func(ctx context.Context) (T, error) { return kubeapi.In(client, kind, namespace).Get(ctx, name) })
 	if apierrors.IsNotFound(err) {
@@ -56,7 +56,7 @@ func (m notFoundError) Is(target error) bool { return target == fs.ErrNotExist }
 func (m notFoundError) Unwrap() error { return m.error }
 
 // isUnavailable reports whether err means that the API server cannot be reached, fails, or does not accept the agent's
-// credentials. An error about the requested object returns false.
+// credentials. For an error about the requested object it returns false.
 func isUnavailable(err error) bool {
 	switch apierrors.ReasonForError(err) {
 	case metav1.StatusReasonNotFound, metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonBadRequest:
@@ -65,8 +65,7 @@ func isUnavailable(err error) bool {
 	return err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotRunning) && !isReadBudgetError(err)
 }
 
-// markUnavailable returns err as an unavailableError if err means that the API server is unavailable. Other errors are returned
-// unchanged.
+// markUnavailable wraps err in an unavailableError if the API server is unavailable. Other errors are returned unchanged.
 func markUnavailable(err error) error {
 	if isUnavailable(err) {
 		return unavailableError{err}
@@ -97,8 +96,8 @@ type sharedRequest[T any] struct {
 	canceled bool // the context of the caller that sent it has ended
 }
 
-// doShared returns the result of send. Concurrent calls with an equal key share one call of send, with the context of the first
-// caller. If that context ends, a waiting caller calls send itself.
+// doShared returns the result of send(ctx). Concurrent calls with an equal key share one call of send, with the context of
+// the first caller. If that context ends, another caller calls send itself.
 func (f *requestGroup[T]) doShared(ctx context.Context, key string, send func(context.Context) (T, error)) (T, error) {
 	for {
 		request, isOwner := f.joinRequest(key)
@@ -120,8 +119,8 @@ func (f *requestGroup[T]) doShared(ctx context.Context, key string, send func(co
 	}
 }
 
-// joinRequest returns the request in flight for key. If there is none, it registers a new request and isOwner is true: the caller
-// must then call finishRequest after sending the request.
+// joinRequest returns the request in flight with this key. If there is none, it registers a new request, and isOwner is
+// true: the caller must send this request and then call finishRequest.
 func (f *requestGroup[T]) joinRequest(key string) (request *sharedRequest[T], isOwner bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,7 +135,8 @@ func (f *requestGroup[T]) joinRequest(key string) (request *sharedRequest[T], is
 	return request, true
 }
 
-// finishRequest wakes the callers that wait for the result of request. The next call of doShared with key sends a new request.
+// finishRequest wakes the callers that wait for the result of the request. The next call of doShared with this key sends a
+// new request.
 func (f *requestGroup[T]) finishRequest(key string, request *sharedRequest[T]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -86,7 +86,7 @@ type queuedEvent struct {
 	container string // name of the container that it is about; empty: none
 }
 
-// newRecorder returns a Recorder for events about node and its pods.
+// newRecorder returns a Recorder for events about the node and its pods.
 func newRecorder(client *kubeapi.Client, node string, opts RecorderOptions) *Recorder {
 	if opts.Rand == nil {
 		opts.Rand = rand.Float64
@@ -97,14 +97,15 @@ func newRecorder(client *kubeapi.Client, node string, opts RecorderOptions) *Rec
 	return &Recorder{client: client, node: node, opts: opts, wakeup: make(chan struct{}, 1), correlator: correlator.New()}
 }
 
-// Event records an event about an object. eventType is [corev1.EventTypeNormal] or [corev1.EventTypeWarning]. All users that may
-// read events of the namespace can read message. Event does not block: if the queue is full, it drops and counts the event.
+// Event records an event about an object. eventType is [corev1.EventTypeNormal] or [corev1.EventTypeWarning]. All users that
+// may read events of the namespace can read the message. Event does not block: if the queue is full, it drops and counts the
+// event.
 func (r *Recorder) Event(about corev1.ObjectReference, eventType, reason, message string) {
 	r.enqueueEvent(about, "", nil, eventType, reason, message)
 }
 
 // enqueueEvent adds an event about an object to the queue, or drops it if the queue is full. container is the name of the
-// container that the event is about; empty for none. annotations may be nil.
+// container that the event is about, or "". annotations may be nil.
 func (r *Recorder) enqueueEvent(about corev1.ObjectReference, container string, annotations map[string]string, eventType, reason, message string) {
 	r.guard.Require("apiserver.Recorder", r.opts.Logger, nil)
 	r.mu.Lock()
@@ -125,8 +126,8 @@ func (r *Recorder) enqueueEvent(about corev1.ObjectReference, container string, 
 	sleep.Wake(r.wakeup)
 }
 
-// Stats returns how many events were recorded, sent, skipped and dropped since the Recorder was created, and how many are queued
-// now.
+// Stats returns how many events were recorded, sent, skipped and dropped since the Recorder was created, and how many are in
+// the queue now.
 func (r *Recorder) Stats() RecorderStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,8 +136,8 @@ func (r *Recorder) Stats() RecorderStats {
 	return stats
 }
 
-// Run sends the queued events one by one until ctx ends, and returns nil then. The events that are still queued are lost. While
-// the API server is unreachable, Run tries each event 12 times, 10 s apart. A second call of Run returns an error.
+// Run sends the queued events one by one until ctx ends, and then returns nil. Events that are still queued are then lost.
+// While the API server is unreachable, Run tries each event 12 times, 10 s apart. A second call of Run returns an error.
 func (r *Recorder) Run(ctx context.Context) error {
 	if err := r.guard.Begin(); err != nil {
 		return fmt.Errorf("apiserver.Recorder: %w", err)
@@ -172,8 +173,8 @@ func (r *Recorder) dequeueEvent() (next queuedEvent, ok bool) {
 	return next, true
 }
 
-// processEvent passes an event to the correlator, which may merge it with earlier events or drop it. It sends the resulting
-// event, with retries while the API server is unreachable.
+// processEvent passes an event to the correlator, which may merge it with earlier events or drop it. processEvent then sends
+// the resulting event. While the API server is unreachable, it retries.
 func (r *Recorder) processEvent(ctx context.Context, next queuedEvent) {
 	r.setFieldPath(&next)
 	result := r.correlator.Correlate(next.event, time.Now())
@@ -202,8 +203,8 @@ func (r *Recorder) processEvent(ctx context.Context, next queuedEvent) {
 	}
 }
 
-// sendEvent patches the stored event if result has a patch. Without a patch, or if the stored event was deleted, it creates the
-// event of result.
+// sendEvent sends the result of the correlator. If the result has a patch, it patches the stored event. If there is no
+// patch, or if the stored event was deleted, it creates the event.
 func (r *Recorder) sendEvent(ctx context.Context, result correlator.Result) error {
 	events := kubeapi.In(r.client, kubeapi.Events, result.Event.Namespace)
 	if result.Patch != nil {
@@ -219,8 +220,8 @@ func (r *Recorder) sendEvent(ctx context.Context, result correlator.Result) erro
 	return err
 }
 
-// isUnreachable reports whether err is a connection error, so that a retry may succeed. Errors that the API server has returned
-// are not retried.
+// isUnreachable reports whether err is a connection error, after which a retry may succeed. It returns false for an error
+// that the API server has returned.
 func isUnreachable(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status)
@@ -237,7 +238,7 @@ func (r *Recorder) dropEvent(event *corev1.Event, cause error) {
 	}
 }
 
-// updateStats calls change with the event counts, with the lock held.
+// updateStats calls change with the event counts while it holds the lock.
 func (r *Recorder) updateStats(change func(*RecorderStats)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

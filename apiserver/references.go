@@ -27,8 +27,8 @@ type reference struct {
 	pod       string // key of the first pod that refers to it; GET requests count against its budget
 }
 
-// collectReferences returns the config maps and secrets that the specs of pods refer to, and the namespaces of pods. It does not
-// include secrets of persistent volumes.
+// collectReferences returns the config maps and secrets that the specs of the pods refer to, and the namespaces of the pods.
+// It does not include secrets of persistent volumes.
 func collectReferences(pods []*corev1.Pod) referenceSet {
 	refs := referenceSet{configMaps: map[string]reference{}, secrets: map[string]reference{}, namespaces: map[string]bool{corev1.NamespaceDefault: true}}
 	for _, pod := range pods {
@@ -69,8 +69,8 @@ func (r podReferences) addVolumeSecret(name string) {
 	r.addReference(r.secrets, name, r.volumeCounts[kindSecret] <= maxPodWatches)
 }
 
-// addReference records in objects that the pod refers to an object. watchable is true if this reference permits a watch of the
-// object. One watchable reference of any pod is enough.
+// addReference records in objects that the pod refers to the named object. watchable is true if this reference permits a
+// watch of the object. An object can be watched if any reference to it is watchable.
 func (r podReferences) addReference(objects map[string]reference, name string, watchable bool) {
 	key := kubeapi.Key(r.namespace, name)
 	reference, known := objects[key]

@@ -38,9 +38,9 @@ type rejectionPace struct {
 	wait time.Duration // delay of the next rejected pod after last
 }
 
-// reportTime returns when the Failed status of a rejected pod may be sent. For the pods of one controller with one reason, the
-// first status is sent at once, the next 1 s later, and each further status after twice the previous delay, up to 1 minute. The
-// status of a pod without a controller is never delayed.
+// reportTime returns when the Failed status of a rejected pod may be sent. Of the pods of one controller with one reason,
+// the first status is sent at once and the second 1 s later. Each further delay is twice the previous one, up to 1 minute.
+// The status of a pod without a controller is never delayed.
 func (r *rejectionLimiter) reportTime(pod *corev1.Pod, reason string, now time.Time) time.Time {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
@@ -59,8 +59,8 @@ func (r *rejectionLimiter) reportTime(pod *corev1.Pod, reason string, now time.T
 	return at
 }
 
-// storePace stores pace, the last report and the next delay, for key, a controller and a reason. If there are maxRejectionPaces
-// entries, it deletes the oldest.
+// storePace stores the time of the last report and the next delay for a controller and a reason, which are the key. If there
+// are already maxRejectionPaces entries, it deletes the oldest.
 func (r *rejectionLimiter) storePace(key rejectionKey, pace rejectionPace) {
 	if r.paces == nil {
 		r.paces = map[rejectionKey]rejectionPace{}

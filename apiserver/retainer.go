@@ -24,15 +24,16 @@ type Retainer struct {
 	listed []*corev1.Pod // pods that the API server lists
 }
 
-// Retainer returns a [Retainer], which drops the watches and cached copies in objects that no pod refers to any more. pods
-// returns the pods of the agent, for example lifecycle.Reconciler.Pods. Retainer panics if an argument is nil.
+// Retainer returns a [Retainer], which drops those watches and cached copies in objects that no pod refers to any more.
+// pods() returns the pods of the agent, for example [lifecycle.Reconciler.Pods]. Retainer panics if an argument is nil.
 func (s *Source) Retainer(objects *Objects, pods func() []lifecycle.PodState) *Retainer {
 	required.MustArgs("Source.Retainer", required.Arg{Name: "objects", Value: objects, Hint: "Source.Objects"},
 		required.Arg{Name: "pods", Value: pods, Hint: "lifecycle.Reconciler.Pods"})
 	return &Retainer{source: s, objects: objects, pods: pods}
 }
 
-// Set drops the API objects that no pod refers to any more. For the source of the API server it first stores the listed pods.
+// Set drops the API objects that no pod refers to any more. If set is from the source of the API server, Set first stores
+// its pods.
 func (r *Retainer) Set(set lifecycle.PodSet) {
 	if set.Source == API {
 		r.mu.Lock()
@@ -45,8 +46,8 @@ func (r *Retainer) Set(set lifecycle.PodSet) {
 // PodRemoved drops the API objects that only the removed pod referred to. Use it as the lifecycle hook PodRemoved.
 func (r *Retainer) PodRemoved(uid string) { r.dropUnreferenced(uid) }
 
-// dropUnreferenced drops the API objects that no pod refers to. It ignores the pod with UID removedUID. It does nothing before
-// the first list of pods.
+// dropUnreferenced drops the API objects that no pod refers to. The pod with the UID removedUID does not count. Before the
+// first list of pods, dropUnreferenced does nothing.
 func (r *Retainer) dropUnreferenced(removedUID string) {
 	if !r.source.Pods().isSynced() {
 		return

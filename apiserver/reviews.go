@@ -38,14 +38,14 @@ func (s *Source) addReviewClients() (err error) {
 	return err
 }
 
-// TokenReviews returns a client that asks the API server for the user of a bearer token. It sends at most 50 requests a second.
+// TokenReviews returns a client that requests the user of a bearer token from the API server. It sends at most 50 requests a second.
 func (s *Source) TokenReviews() TokenReviews { return s.tokenReviews }
 
-// AccessReviews returns a client that asks the API server whether a user may do an action. It sends at most 50 requests a second.
+// AccessReviews returns a client for access reviews, which report whether a user may do an action. It sends at most 50 requests a second.
 func (s *Source) AccessReviews() AccessReviews { return s.accessReviews }
 
-// Create sends review, and returns the response of the API server, whose status has the user of the token. It ignores the create
-// options, because the API server does not store reviews.
+// Create sends the review, and returns the response of the API server, whose status contains the user of the token. The
+// create options are ignored, because the API server does not store reviews.
 func (r TokenReviews) Create(ctx context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
 	if r.client == nil {
 		return nil, errNoSource
@@ -53,8 +53,8 @@ func (r TokenReviews) Create(ctx context.Context, review *authenticationv1.Token
 	return kubeapi.ReviewToken(ctx, r.client, review)
 }
 
-// Create sends review, and returns the response of the API server, whose status has the decision. It ignores the create options,
-// because the API server does not store reviews.
+// Create sends the review, and returns the response of the API server, whose status contains the decision. The create
+// options are ignored, because the API server does not store reviews.
 func (r AccessReviews) Create(
 	ctx context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions,
 ) (*authorizationv1.SubjectAccessReview, error) {

@@ -21,8 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// sendDue plans the requests of all pods and starts the due requests, at most Options.Parallel at a time, in goroutines of the
-// wait group requests. It returns the delay until the next call; an earlier wake-up may shorten it.
+// sendDue plans the requests of all pods and starts those that are due, in goroutines of the wait group. At most
+// Options.Parallel requests run at a time. It returns the delay until the next call; a wake-up may cause an earlier call.
 func (s *Statuses) sendDue(ctx context.Context, requests *sync.WaitGroup) time.Duration {
 	now := time.Now()
 	s.mu.Lock()
@@ -67,16 +67,16 @@ func (s *Statuses) sendDue(ctx context.Context, requests *sync.WaitGroup) time.D
 	return max(0, min(resyncPeriod, time.Until(next)))
 }
 
-// sendOrder returns the time by which due requests are sorted; the request with the earliest time is sent first. It is the time
-// when the pod began to wait, plus 10 s times the rank of the request. The rank is lower for urgent requests, which therefore
-// overtake others, but no request waits forever.
+// sendOrder returns the time by which due requests are sorted; the earliest is sent first. It is the time since which the
+// pod waits, plus 10 s times the rank of the request. An urgent request has a low rank and so overtakes others, but no
+// request waits forever.
 func sendOrder(result *result) time.Time {
 	return result.pod.pendingSince.Add(time.Duration(result.request.rank) * 10 * time.Second)
 }
 
-// podViews returns the views of the pods that may need a request, by UID. A view is the state of a pod at the API server and in
-// the agent. released has the UIDs of the pods whose resources are released. mayRun is true if a pod that is being deleted at the
-// API server, and that the agent does not list, may still run.
+// podViews returns the views of the pods that may need a request, by UID. A view is the state of a pod at the API server and
+// in the agent. released contains the UIDs of the pods whose resources are released. mayRun is true if some pod is being
+// deleted at the API server and may still run, although the agent does not list it.
 func (s *Statuses) podViews(released map[string]bool, now time.Time) (views map[string]podView, mayRun bool) {
 	states := s.opts.Pods()
 	views = make(map[string]podView, len(states))
@@ -110,8 +110,8 @@ func (s *Statuses) podViews(released map[string]bool, now time.Time) (views map[
 	return views, mayRun
 }
 
-// findPod returns the watched pod with the UID of state.Pod, or the mirror pod if state is of a static pod. It returns nil if the
-// API server has neither.
+// findPod returns the watched pod with the UID in state. For a static pod it returns the mirror pod. It returns nil if the
+// API server has no such pod.
 func (s *Statuses) findPod(state *lifecycle.PodState) *corev1.Pod {
 	if pod, ok := s.pods.getObject(state.Pod.Namespace, state.Pod.Name); ok && string(pod.UID) == state.Pod.UID {
 		return pod
@@ -120,7 +120,7 @@ func (s *Statuses) findPod(state *lifecycle.PodState) *corev1.Pod {
 	return mirror
 }
 
-// trackPod returns the trackedPod of id, and creates it if necessary.
+// trackPod returns the trackedPod for this identity, which it creates if necessary.
 func (s *Statuses) trackPod(id cri.PodIdentity) *trackedPod {
 	t := s.tracked[id.UID]
 	if t == nil {
@@ -130,9 +130,9 @@ func (s *Statuses) trackPod(id cri.PodIdentity) *trackedPod {
 	return t
 }
 
-// finishPass ends a pass of sendDue over all pods. pending is the number of pods with unsent changes. If it is zero, finishPass
-// wakes the callers of Flush that were waiting when the pass started; waited is their number. Entries of released for pods in
-// views are kept for the next pass.
+// finishPass ends a pass of sendDue over all pods. If no pod has unsent changes (pending is zero), it wakes the callers of
+// Flush that were waiting when the pass started; waited is their number. Entries of released are kept for the next pass if
+// their pods are in views.
 func (s *Statuses) finishPass(released map[string]bool, views map[string]podView, pending, waited int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,8 +151,7 @@ func (s *Statuses) finishPass(released map[string]bool, views map[string]podView
 	s.waiters = slices.Clone(s.waiters[waited:])
 }
 
-// startRequest sends the request of result in a goroutine of the wait group requests. The goroutine sends the completed result to
-// s.results.
+// startRequest sends a request in a goroutine of the wait group. The goroutine then sends the completed result to s.results.
 func (s *Statuses) startRequest(ctx context.Context, requests *sync.WaitGroup, result result) {
 	result.pod.busy = true
 	s.inFlight++
@@ -177,7 +176,8 @@ func (s *Statuses) sendRequest(ctx context.Context, request *request) (*corev1.P
 	})
 }
 
-// finishRequest records the response to a status request and calls the hooks. Of several failures in a row, it logs the first.
+// finishRequest records the response to a status request and calls the hooks. Of several failures in a row, only the first
+// is logged.
 func (s *Statuses) finishRequest(result *result) {
 	now := time.Now()
 	s.inFlight--
@@ -201,8 +201,8 @@ func (s *Statuses) finishRequest(result *result) {
 	}
 }
 
-// reportFailure passes err, the error of a failed request of pod, to the hook Error. The request is retried after wait. Of
-// several failures in a row, reportFailure logs the first.
+// reportFailure passes the error of a failed request to the hook Error. The request is retried after the time wait. Of
+// several failures in a row, only the first is logged.
 func (s *Statuses) reportFailure(pod *trackedPod, err error, wait time.Duration) {
 	if !s.failing {
 		s.failing = true
@@ -221,8 +221,9 @@ func (s *Statuses) reportRecovery() {
 	}
 }
 
-// reportContradiction logs err and passes it to the hook Error, unless err is nil or was reported for pod before. err means that
-// a status of the agent contradicts its previous status, for example by leaving a terminal phase.
+// reportContradiction logs that a status of the agent contradicts its previous status, for example by leaving a terminal
+// phase, and passes the error to the hook Error. It does nothing if err is nil, or if this error was already reported for
+// the pod.
 func (s *Statuses) reportContradiction(pod *trackedPod, err error) {
 	if err == nil || err.Error() == pod.contradiction {
 		return

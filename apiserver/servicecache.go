@@ -30,8 +30,8 @@ type serviceCache struct {
 	byNamespace map[string][]service
 }
 
-// openServiceCache reads the cache file at path, which need not exist. If the content of the file is invalid, it returns an empty
-// cache, and damaged is the reason. err means that the file cannot be read.
+// openServiceCache reads the cache file at path, which need not exist. If the content of the file is invalid, it returns an
+// empty cache, and damaged is the reason. If the file cannot be read, it returns err.
 func openServiceCache(path string) (cache *serviceCache, damaged, err error) {
 	if !filepath.IsAbs(path) {
 		return nil, nil, fmt.Errorf("service cache %q: must be absolute", path)
@@ -52,7 +52,8 @@ func openServiceCache(path string) (cache *serviceCache, damaged, err error) {
 	return cache, nil, nil
 }
 
-// getServices returns the cached services of a namespace. ok is false if the cache has no entry for it. k may be nil.
+// getServices returns the cached services of a namespace. ok is false if the cache has no entry for the namespace, or if k
+// is nil.
 func (k *serviceCache) getServices(namespace string) (stored []service, ok bool) {
 	if k == nil {
 		return nil, false
@@ -63,8 +64,8 @@ func (k *serviceCache) getServices(namespace string) (stored []service, ok bool)
 	return slices.Clone(found), ok
 }
 
-// storeServices replaces the cached services of a namespace by found. It writes the file only after a change. It returns an error
-// if the file would exceed maxServiceCacheBytes. k may be nil.
+// storeServices replaces the cached services of a namespace. It writes the file only if they have changed. It returns an
+// error if the file would exceed maxServiceCacheBytes. If k is nil, it does nothing.
 func (k *serviceCache) storeServices(namespace string, found []service) error {
 	if k == nil {
 		return nil
@@ -79,7 +80,7 @@ func (k *serviceCache) storeServices(namespace string, found []service) error {
 	return k.writeFile(next)
 }
 
-// retainNamespaces deletes the cached services of all namespaces that are not in namespaces. k may be nil.
+// retainNamespaces deletes the cached services of all other namespaces. If k is nil, it does nothing.
 func (k *serviceCache) retainNamespaces(namespaces map[string]bool) error {
 	if k == nil {
 		return nil
@@ -94,8 +95,8 @@ func (k *serviceCache) retainNamespaces(namespaces map[string]bool) error {
 	return k.writeFile(next)
 }
 
-// writeFile replaces the content of the cache and its file by next, the services of each namespace. The caller holds the lock of
-// the cache.
+// writeFile replaces the content of the cache and of its file by next, which contains the services of each namespace. The
+// caller holds the lock of the cache.
 func (k *serviceCache) writeFile(next map[string][]service) error {
 	text, err := json.Marshal(next)
 	if err != nil {

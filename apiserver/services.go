@@ -48,8 +48,8 @@ func newServiceTable(client *kubeapi.Client, kept *serviceCache, log *slog.Logge
 	return s
 }
 
-// closeOnce returns a function for the Changed hook of a table. Its first call, after the first list, closes ready; later calls
-// do nothing. It must not be called concurrently.
+// closeOnce returns a function for the Changed hook of a table. Its first call, which follows the first list, closes the
+// channel. Later calls do nothing. It must not be called concurrently.
 func closeOnce(ready chan struct{}) func(...string) {
 	closed := false
 	return func(...string) { // called by one goroutine
@@ -60,9 +60,9 @@ func closeOnce(ready chan struct{}) func(...string) {
 	}
 }
 
-// listServices returns the services of a namespace, except headless services. Before the first list, it returns the services in
-// the cache on disk if the API server is unavailable. Otherwise it waits at most firstListWait (2 s) for the first list, and then
-// returns an error.
+// listServices returns the services of a namespace, except headless services. If the API server is unavailable before the
+// first list, it returns the services in the cache on disk. Otherwise it waits at most firstListWait (2 s) for the first
+// list, and then returns an error.
 func (s *serviceTable) listServices(ctx context.Context, namespace string) ([]*corev1.Service, error) {
 	if found, ok := s.cachedServices(namespace); ok && !s.table.Synced() {
 		return serviceObjects(namespace, found), nil
@@ -90,8 +90,8 @@ func (s *serviceTable) listServices(ctx context.Context, namespace string) ([]*c
 	return serviceObjects(namespace, found), nil
 }
 
-// cachedServices returns the services in the cache on disk. ok is false if the cache has no entry for the namespace, or if the
-// API server is available.
+// cachedServices returns the services of a namespace in the cache on disk. ok is false if there is no entry for the
+// namespace, or if the API server is available.
 func (s *serviceTable) cachedServices(namespace string) (cached []service, ok bool) {
 	found, ok := s.cache.getServices(namespace)
 	if !ok || !isUnavailable(s.table.Status().Err) {
@@ -101,7 +101,7 @@ func (s *serviceTable) cachedServices(namespace string) (cached []service, ok bo
 	return found, true
 }
 
-// serviceObjects returns found as API objects with namespace, name, cluster IP and ports.
+// serviceObjects returns the services as API objects with namespace, name, cluster IP and ports.
 func serviceObjects(namespace string, found []service) []*corev1.Service {
 	list := make([]*corev1.Service, len(found))
 	for i, f := range found {
@@ -115,7 +115,7 @@ func serviceObjects(namespace string, found []service) []*corev1.Service {
 	return list
 }
 
-// notSyncedError returns an error that says why a table has received no list yet.
+// notSyncedError returns the error that a table has not received its first list yet. The error contains the cause in status.
 func notSyncedError(status kubeapi.Status) error {
 	if status.Err != nil {
 		return fmt.Errorf("they are not listed yet: %w", markUnavailable(status.Err))

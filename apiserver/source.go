@@ -43,8 +43,8 @@ type Source struct {
 	accessReviews AccessReviews
 }
 
-// New returns a Source for the API server of config, which it copies. No request is sent until a component of the Source runs. An
-// error names the missing field of config or opts.
+// New returns a Source for the API server in config, which New copies. It sends no request: only running components of the
+// Source do. An error names the missing field of config or opts.
 func New(config *rest.Config, opts Options) (*Source, error) {
 	if opts.NodeName == "" {
 		return nil, errors.New("apiserver.New: Options.NodeName: required: the name of the Node whose pods are to run")
@@ -68,5 +68,5 @@ func New(config *rest.Config, opts Options) (*Source, error) {
 	return s, nil
 }
 
-// Pods returns the lister and watcher of the pods of the node. Each call returns the same value.
+// Pods returns the component that lists and watches the pods of the node. Each call returns the same value.
 func (s *Source) Pods() *Pods { return s.pods }

@@ -85,8 +85,8 @@ type result struct {
 	err      error
 }
 
-// Statuses returns a sender of pod statuses. [Pods.Run] must run too, because it provides the present statuses of the API server.
-// An error names the missing or invalid option.
+// Statuses returns a sender of pod statuses. [Pods.Run] must run too, because it provides the present statuses at the API
+// server. An error names the missing or invalid option.
 func (s *Source) Statuses(opts StatusesOptions) (*Statuses, error) {
 	switch {
 	case opts.Pods == nil:
@@ -111,11 +111,12 @@ func (s *Source) Statuses(opts StatusesOptions) (*Statuses, error) {
 	return statuses, nil
 }
 
-// Changed wakes Run to compare the statuses of all pods. It is the lifecycle hook StatusChanged and does not block.
+// Changed makes Run compare the statuses of all pods now. It does not block. Use it as the lifecycle hook StatusChanged.
 func (s *Statuses) Changed(*corev1.Pod, *corev1.PodStatus) { s.requestPass() }
 
-// ResourcesReleased records that the resources of the terminated pod are released. Run then deletes the pod object, once it is
-// being deleted and has a terminal phase at the API server. Use it as the lifecycle hook ResourcesReleased. It does not block.
+// ResourcesReleased records that the resources of the terminated pod are released. Once the pod object is being deleted and
+// has a terminal phase at the API server, Run then removes it. ResourcesReleased does not block. Use it as the lifecycle
+// hook of this name.
 func (s *Statuses) ResourcesReleased(pod cri.PodIdentity) {
 	s.mu.Lock()
 	s.released[pod.UID] = true
@@ -123,19 +124,19 @@ func (s *Statuses) ResourcesReleased(pod cri.PodIdentity) {
 	s.requestPass()
 }
 
-// PodRemoved wakes Run after a pod was removed from StatusesOptions.Pods. Use it as the lifecycle hook PodRemoved. It does not
-// block.
+// PodRemoved wakes Run after a pod was removed from StatusesOptions.Pods. It does not block. Use it as the lifecycle hook
+// PodRemoved.
 func (s *Statuses) PodRemoved(cri.PodIdentity) { s.requestPass() }
 
-// pendingPods returns how many pods had an unsent status or deletion at the last pass.
+// pendingPods returns how many pods had an unsent status or an unsent deletion when Run last checked all pods.
 func (s *Statuses) pendingPods() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pending
 }
 
-// Flush waits until the API server has the current status of every pod. During Flush, Run sends the statuses of rejected pods
-// without delay. Run must be running. If ctx ends first, the error has the number of unsent statuses.
+// Flush waits until the API server has the current status of every pod. Run must be running; during Flush, it sends the
+// statuses of rejected pods without delay. If ctx ends first, the error contains the number of unsent statuses.
 func (s *Statuses) Flush(ctx context.Context) error {
 	done := make(chan struct{})
 	s.mu.Lock()

@@ -26,8 +26,8 @@ var _ volume.TokenIssuer = Tokens{}
 // Tokens returns a token issuer that uses the client of s.
 func (s *Source) Tokens() Tokens { return Tokens{s.client} }
 
-// Token requests a new token for the service account in request, bound to the pod in request. If ExpirationSeconds is zero, the
-// lifetime is one hour.
+// Token requests a new token for the service account and the pod in the request. The token is bound to the pod. If
+// ExpirationSeconds is zero, the token is valid for one hour.
 func (t Tokens) Token(ctx context.Context, request volume.TokenRequest) (volume.Token, error) {
 	if request.Pod == "" || request.PodUID == "" {
 		return volume.Token{}, fmt.Errorf("token of service account %s/%s: the request names no pod and UID to bind it to", request.Namespace, request.ServiceAccount)
@@ -62,10 +62,10 @@ type Accounts struct {
 
 var _ credential.Accounts = (*Accounts)(nil)
 
-// Accounts returns a reader of service accounts and their tokens. It caches tokens.
+// Accounts returns an [Accounts], which reads service accounts and their tokens. It caches tokens.
 func (t Tokens) Accounts() *Accounts { return &Accounts{t.client, token.NewCache(t, nil)} }
 
-// ServiceAccount reads a service account of a pod of this node, and returns its UID and annotations.
+// ServiceAccount returns the UID and annotations of a service account of a pod of this node.
 func (a *Accounts) ServiceAccount(ctx context.Context, namespace, name string) (credential.ServiceAccount, error) {
 	o, err := readObject(ctx, a.client, kubeapi.ServiceAccounts, namespace, name)
 	if err != nil {
@@ -74,8 +74,8 @@ func (a *Accounts) ServiceAccount(ctx context.Context, namespace, name string) (
 	return credential.ServiceAccount{UID: string(o.UID), Annotations: o.Annotations}, nil
 }
 
-// Token returns a token for the service account in request, bound to the pod in request. The token is cached and replaced before
-// it expires.
+// Token returns a token for the service account and the pod in the request. The token is bound to the pod. It is cached, and
+// replaced before it expires.
 func (a *Accounts) Token(ctx context.Context, request credential.TokenRequest) (string, error) {
 	if request.Account.Name == "" {
 		return "", errors.New("token: the request names no service account")

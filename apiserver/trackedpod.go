@@ -35,7 +35,7 @@ func retryPolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 10 * time.Second}
 }
 
-// repeatPolicy is the back-off before a patch is repeated that the API server accepted but whose result it does not keep.
+// repeatPolicy returns the back-off before a patch is sent again that the API server has accepted but not kept.
 func repeatPolicy() backoff.Policy {
 	return backoff.Policy{First: 10 * time.Second, Max: 5 * time.Minute}
 }
@@ -104,8 +104,8 @@ type trackedPod struct {
 	contradiction  string    // the reported contradiction between two statuses; empty: none
 }
 
-// newestPod returns the newer of two versions of the pod: api, which the watch has reported, and the version in the last response to a
-// status patch. It ignores a response that is older than responseLifetime.
+// newestPod returns the newer of two versions of the pod: the version api, which the watch has reported, and the version in
+// the last response to a status patch. A response that is older than responseLifetime is ignored.
 func (t *trackedPod) newestPod(api *corev1.Pod, now time.Time) *corev1.Pod {
 	if api == nil || t.response == nil {
 		return api
@@ -118,11 +118,11 @@ func (t *trackedPod) newestPod(api *corev1.Pod, now time.Time) *corev1.Pod {
 	return t.response
 }
 
-// planRequest returns the request that the pod needs now. If the pod needs none, req is empty and next is when to check again;
-// the zero time means that only a change requires a check.
+// planRequest returns the request that the pod needs now. If the pod needs none, req is empty, and next is when to check
+// again; zero means only after a change.
 //
-// err is not nil if the agent's status contradicts its previous status; the request then has only the valid changes. limiter
-// delays the statuses of rejected pods, unless flushing is true.
+// err is not nil if the agent's status contradicts its previous status. The request then contains only the valid changes.
+// The limiter delays the statuses of rejected pods, unless flushing is true.
 func (t *trackedPod) planRequest(view podView, limiter *rejectionLimiter, flushing bool, now time.Time) (req request, next time.Time, err error) {
 	if t.busy || t.deleted || view.api == nil {
 		return request{}, time.Time{}, nil
@@ -169,13 +169,14 @@ func (t *trackedPod) planRequest(view podView, limiter *rejectionLimiter, flushi
 	return request{}, t.recheckTime(), err
 }
 
-// markIdle records that the pod needs no request for view, its present state. Later passes skip the pod until the view changes.
+// markIdle records that the pod needs no request for its present state, the view. Later passes skip the pod until the view
+// changes.
 func (t *trackedPod) markIdle(view podView) {
 	t.idle, t.idleView, t.pendingSince = true, view, time.Time{}
 }
 
-// recheckTime returns when the last response of the API server is outdated, so that newestPod uses the watched pod again. It
-// returns the zero time if there is no response.
+// recheckTime returns when the last response of the API server becomes outdated, so that the watched pod is used again. It
+// returns zero if there is no response.
 func (t *trackedPod) recheckTime() time.Time {
 	if t.response == nil {
 		return time.Time{}
@@ -183,8 +184,8 @@ func (t *trackedPod) recheckTime() time.Time {
 	return t.respondedAt.Add(responseLifetime + time.Second)
 }
 
-// repeatTime returns when patch may be sent. It returns now, unless the API server has already accepted an equal patch: then the
-// server does not keep the value, or another client reverts it. Each such repetition is delayed further.
+// repeatTime returns when the patch may be sent. This is now, unless the API server has already accepted an equal patch:
+// then the server does not keep the value, or another client reverts it. Each such repetition is delayed further.
 func (t *trackedPod) repeatTime(patch []byte, now time.Time) time.Time {
 	if t.lastPatch == nil || !bytes.Equal(t.lastPatch, patch) || now.Sub(t.lastPatchAt) > repeatReset {
 		return now
@@ -192,8 +193,8 @@ func (t *trackedPod) repeatTime(patch []byte, now time.Time) time.Time {
 	return t.lastPatchAt.Add(repeatPolicy().After(t.repeats + 1))
 }
 
-// rejectionTime returns when agentStatus may be sent if it is the Failed status of a rejected pod. For all other statuses it
-// returns the zero time: they are not delayed.
+// rejectionTime returns when the status may be sent if it is the Failed status of a rejected pod. For any other status,
+// which is not delayed, it returns zero.
 func (t *trackedPod) rejectionTime(base *corev1.Pod, agentStatus *corev1.PodStatus, limiter *rejectionLimiter, now time.Time) time.Time {
 	if base.DeletionTimestamp != nil || podstatus.IsTerminal(base.Status.Phase) || !podstatus.IsRejected(agentStatus) {
 		return time.Time{}
@@ -204,8 +205,8 @@ func (t *trackedPod) rejectionTime(base *corev1.Pod, agentStatus *corev1.PodStat
 	return t.rejectionUntil
 }
 
-// recordResult stores the result of a request: the pod in the response, or err. It returns the delay before a retry, which is
-// zero after a success and if the API server has no such pod. random, in [0,1), is the jitter of the delay.
+// recordResult stores the result of a request, which is the pod in the response or err. It returns the delay before a retry.
+// The delay is zero after a success, and if the API server has no such pod. random, in [0,1), is the jitter of the delay.
 func (t *trackedPod) recordResult(request *request, response *corev1.Pod, err error, random float64, now time.Time) (wait time.Duration) {
 	t.busy, t.idle, t.mustGet = false, false, false
 	if request.verb == verbPatch {
@@ -233,8 +234,8 @@ func (t *trackedPod) recordResult(request *request, response *corev1.Pod, err er
 	return wait
 }
 
-// retryWait returns the delay before a failed request is retried. The delay is longer for a status that the API server has
-// rejected as invalid. random, in [0,1), is the jitter.
+// retryWait returns the delay before a failed request is retried. The delay is longer if the API server has rejected the
+// status as invalid. random, in [0,1), is the jitter.
 func (t *trackedPod) retryWait(random float64) time.Duration {
 	policy := retryPolicy()
 	if t.invalidStatus != nil && !t.mustGet {
@@ -243,15 +244,15 @@ func (t *trackedPod) retryWait(random float64) time.Duration {
 	return backoff.Jitter(policy.After(t.failures), 0.75, 1.25, random)
 }
 
-// recordNotFound records that the API server has no such pod. The pod needs no request until the watch reports a change of it, or
-// until responseLifetime has passed.
+// recordNotFound records that the API server has no such pod. The pod needs no request before the watch reports a change of
+// it, or responseLifetime has passed.
 func (t *trackedPod) recordNotFound(request *request, now time.Time) {
 	t.notFoundAt = now
 	t.notFoundPod, t.response, t.failures, t.notBefore, t.pendingSince = request.view.api, nil, 0, time.Time{}, time.Time{}
 }
 
-// recordSuccess records the successful request and the pod in its response. newestPod uses the response until the watch has
-// reported this version.
+// recordSuccess records a successful request and the pod in its response. newestPod then uses the response until the watch
+// has reported this version.
 func (t *trackedPod) recordSuccess(request *request, response *corev1.Pod, now time.Time) {
 	t.notBefore = time.Time{}
 	switch {
@@ -274,7 +275,7 @@ func (t *trackedPod) recordSuccess(request *request, response *corev1.Pod, now t
 	t.response, t.respondedAt = response, now
 }
 
-// statusRank returns how urgently other components need the change from before to after, such as rankTerminal or rankReady. Lower
+// statusRank returns how urgently other components need the change of a status, such as rankTerminal or rankReady. Lower
 // ranks are sent first.
 func statusRank(before, after *corev1.PodStatus) int {
 	switch {
@@ -294,15 +295,15 @@ func isReady(status *corev1.PodStatus) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// canRemove reports whether the agent may send a DELETE request for a terminating pod object. The pod must have a terminal phase,
-// and its resources must be released (released is true). Mirror pods, and pods that only their finalizers keep, are not deleted.
+// canRemove reports whether the agent may send a DELETE request for a terminating pod object. The pod must have a terminal
+// phase, and its resources must be released. Mirror pods are not deleted, nor are pods that only their finalizers keep.
 func canRemove(pod *corev1.Pod, released bool) bool {
 	waits := pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 && len(pod.Finalizers) > 0
 	return released && pod.DeletionTimestamp != nil && !qos.IsMirror(pod) && podstatus.IsTerminal(pod.Status.Phase) && !waits
 }
 
-// failedStatus returns the status of pod with the phase Failed, for a deleted pod that the agent no longer lists: a controller
-// may wait for a terminal phase.
+// failedStatus returns the status of a deleted pod that the agent no longer lists, with phase Failed. A controller may wait
+// for such a terminal phase.
 func failedStatus(pod *corev1.Pod) *corev1.PodStatus {
 	st := pod.Status.DeepCopy()
 	if podstatus.IsTerminal(st.Phase) {

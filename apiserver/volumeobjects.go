@@ -40,7 +40,7 @@ func (v VolumeObjects) Secret(ctx context.Context, namespace, name string) (*cor
 	return v.objects.cacheOrLoadSecret(o, err, namespace, name)
 }
 
-// readWatched returns an object from watcher. The error wraps [fs.ErrNotExist] if the object does not exist.
+// readWatched returns an object from its watch. The error wraps [fs.ErrNotExist] if the object does not exist.
 func readWatched[T kubeapi.Object](ctx context.Context, watcher *objectWatcher[T], namespace, name string) (T, error) {
 	o, exists, err := watcher.getObject(ctx, namespace, name)
 	switch {
@@ -54,9 +54,9 @@ func readWatched[T kubeapi.Object](ctx context.Context, watcher *objectWatcher[T
 
 func isNotFound(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// Watch calls changed for each changed config map, secret, CSI driver and cluster trust bundle, with the kind, namespace and name
-// of the object, until ctx ends. It implements volume.Watcher. It does not report changes of claims and persistent volumes,
-// because a node is not permitted to watch them.
+// Watch calls changed(kind, namespace, name) for each changed config map, secret, CSI driver and cluster trust bundle, until
+// ctx ends. It does not report changes of claims and persistent volumes, because a node is not permitted to watch them. It
+// implements volume.Watcher.
 func (b *Objects) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	return b.watchers.Watch(ctx, changed)
 }

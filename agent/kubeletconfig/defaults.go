@@ -26,8 +26,8 @@ type Defaults struct {
 	RemoteRuntime bool // containers run in a container runtime that has cgroups
 }
 
-// SetDefaults sets each missing field to the kubelet's default. The defaults of some fields depend on d. All pointers are set
-// afterwards. Source: pkg/kubelet/apis/config/v1beta1/defaults.go.
+// SetDefaults sets each missing field to the kubelet's default. Some defaults depend on d, the properties of the node. After
+// the call no pointer field is nil. Source: pkg/kubelet/apis/config/v1beta1/defaults.go.
 func (c *Configuration) SetDefaults(d Defaults) {
 	c.APIVersion, c.Kind = APIVersion, Kind
 	setDefault(&c.PodLogsDir, "/var/log/pods")
@@ -59,8 +59,8 @@ func (c *Configuration) SetDefaults(d Defaults) {
 	c.setServerDefaults(d.Cluster && *c.RegisterNode)
 }
 
-// setServerDefaults sets the missing fields of the node's API. cluster is true if the node belongs to a cluster: the API is then
-// enabled.
+// setServerDefaults sets the missing fields for the API of the node. If the node belongs to a cluster, this API is enabled
+// by default.
 func (c *Configuration) setServerDefaults(cluster bool) {
 	setPointer(&c.EnableServer, cluster)
 	setDefault(&c.Address, "0.0.0.0")

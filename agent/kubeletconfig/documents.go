@@ -32,8 +32,8 @@ type Documents struct {
 	Node    NodeConfiguration
 }
 
-// Load reads the YAML file at path: at most one KubeletConfiguration and one NodeConfiguration document. An error starts with
-// path and names the invalid field.
+// Load reads a YAML file with at most one KubeletConfiguration and one NodeConfiguration document. An error names the file
+// and the invalid field.
 func Load(path string) (Documents, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -51,7 +51,7 @@ func Load(path string) (Documents, error) {
 	return d, nil
 }
 
-// ParseDocuments parses data, the content of a file for Load. It does not set defaults or check values: call SetDefaults and
+// ParseDocuments parses the content of a file like [Load]. It does not set defaults or check values: call SetDefaults and
 // Validate.
 func ParseDocuments(data []byte) (d Documents, err error) {
 	if len(data) > maxSize {
@@ -87,8 +87,8 @@ func ParseDocuments(data []byte) (d Documents, err error) {
 	}
 }
 
-// checkNoFields returns an error if document has any field. It is called for a document without a kind, which may contain only
-// comments.
+// checkNoFields returns an error if the document has any field. It is called for a document without a kind, which may
+// contain only comments.
 func checkNoFields(document []byte) error {
 	if len(bytes.TrimSpace(document)) == 0 {
 		return nil
@@ -101,12 +101,12 @@ func checkNoFields(document []byte) error {
 	return err
 }
 
-// InCluster reports whether the node belongs to a cluster: it has a kubeconfig, and registerNode is true. Call it after
-// SetDefaults.
+// InCluster reports whether the node belongs to a cluster, that is whether it has a kubeconfig and registerNode is true.
+// Call it after SetDefaults.
 func (d *Documents) InCluster() bool { return d.Node.Kubeconfig != "" && *d.Kubelet.RegisterNode }
 
-// SetDefaults sets each missing field of both documents to its default. It makes directory paths absolute, because a container
-// runtime has another working directory. It returns an error if nodeName is not set and the host has no name.
+// SetDefaults sets each missing field of both documents to its default. It makes directory paths absolute, because a
+// container runtime has another working directory. It returns an error if nodeName is not set and the host has no name.
 func (d *Documents) SetDefaults() error {
 	n, k := &d.Node, &d.Kubelet
 	n.RootDir = cmp.Or(n.RootDir, defaultRootDir)
@@ -133,8 +133,8 @@ func (d *Documents) SetDefaults() error {
 	return nil
 }
 
-// Validate returns all errors, joined: for each field with an invalid value, and for each conflict between fields. Call it after
-// SetDefaults.
+// Validate returns an error for each field with an invalid value, and for each conflict between fields. The errors are
+// joined. Call it after SetDefaults.
 func (d *Documents) Validate() error {
 	n, k, cluster := &d.Node, &d.Kubelet, d.InCluster()
 	errs := []error{k.Validate()}

@@ -22,8 +22,8 @@ import (
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
-// EvictionRules returns the eviction thresholds and grace periods. They include a threshold for the memory of all pods together,
-// as with the kubelet's default of enforceNodeAllocatable. Call it after SetDefaults.
+// EvictionRules returns the eviction thresholds and grace periods. One of the thresholds limits the memory of all pods
+// together, as the kubelet does by default (enforceNodeAllocatable). Call it after SetDefaults.
 func (c *Configuration) EvictionRules() (eviction.Rules, error) {
 	thresholds, err := eviction.ParseThresholds(eviction.Config{
 		Hard: c.EvictionHard, Soft: c.EvictionSoft, SoftGracePeriod: c.EvictionSoftGracePeriod, MinimumReclaim: c.EvictionMinimumReclaim,
@@ -35,8 +35,8 @@ func (c *Configuration) EvictionRules() (eviction.Rules, error) {
 	}, err
 }
 
-// NodeStatus returns the configured values of the Node object, such as labels, taints and addresses. Call it after SetDefaults
-// and Validate.
+// NodeStatus returns the configured values for the Node object, such as labels, taints and addresses. Call it after
+// SetDefaults and Validate.
 func (d *Documents) NodeStatus() nodestatus.Config {
 	k, n := &d.Kubelet, &d.Node
 	reserved, _ := k.Reserved() // validated
@@ -62,8 +62,8 @@ func (d *Documents) AuthOptions() auth.Options {
 	}
 }
 
-// Reserved returns the amounts of each resource that pods cannot use: systemReserved, kubeReserved and the thresholds in
-// evictionHard.
+// Reserved returns the amount of each resource that pods cannot use. It consists of systemReserved, kubeReserved and the
+// thresholds in evictionHard.
 func (c *Configuration) Reserved() (r podtree.Reserved, err error) {
 	if r.System, err = parseReserved("systemReserved", c.SystemReserved); err != nil {
 		return r, err
@@ -85,7 +85,8 @@ func (c *Configuration) Reserved() (r podtree.Reserved, err error) {
 	return r, nil
 }
 
-// parseReserve parses text, a threshold in evictionHard such as 100Mi or 10%. The result is subtracted from the node's capacity.
+// parseReserve parses a threshold in evictionHard, such as 100Mi or 10%. The result is subtracted from the capacity of the
+// node.
 func parseReserve(text string) (podtree.EvictionReserve, error) {
 	amount, err := eviction.ParseAmount(text)
 	if err != nil || amount.Absolute == 0 {
@@ -141,8 +142,8 @@ func (c *Configuration) ImagePolicy() gc.ImagePolicy {
 	return p
 }
 
-// ShutdownPeriods returns the grace period for each range of pod priorities at a node shutdown. Without any, shutdowns are not
-// delayed.
+// ShutdownPeriods returns the grace periods for a shutdown of the node, one for each range of pod priorities. If there are
+// none, shutdowns are not delayed.
 func (c *Configuration) ShutdownPeriods() ([]shutdown.Period, error) {
 	total, critical := c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration
 	switch {

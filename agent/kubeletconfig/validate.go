@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Validate returns the joined errors of all invalid fields. Each error has the field's name and value. A value is invalid if the
-// kubelet rejects it. Call it after SetDefaults. Source: pkg/kubelet/apis/config/validation.
+// Validate returns the joined errors of all invalid fields. An error contains the name and value of the field. A value is
+// invalid if the kubelet rejects it. Call Validate after SetDefaults. Source: pkg/kubelet/apis/config/validation.
 func (c *Configuration) Validate() error {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

@@ -15,8 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// createBinding handles a POST to the binding subresource of a pod: it binds the pod to the node that the Binding of the request
-// body names, and returns a success Status. Source: setPodNodeAndMetadata in pkg/registry/core/pod/storage/storage.go.
+// createBinding binds a pod to a node, after a POST request to the binding subresource of the pod. The Binding in the
+// request body names the node. The result is a success Status. Source: setPodNodeAndMetadata in
+// pkg/registry/core/pod/storage/storage.go.
 func (c *call) createBinding() (runtime.Object, error) {
 	decoded, err := c.decodeBody(&corev1.Binding{})
 	if err != nil {
@@ -39,8 +40,8 @@ func (c *call) createBinding() (runtime.Object, error) {
 	return &metav1.Status{Status: metav1.StatusSuccess, Code: 201}, nil
 }
 
-// bindPod returns a copy of before, the stored pod, that is bound to the target node of binding. It returns the error of a real
-// API server, for example if the pod has a node already.
+// bindPod returns a copy of the stored pod, before, that is bound to the target node of the binding. It returns the error of
+// a real API server, for example if the pod already has a node.
 func (c *call) bindPod(before Object, binding *corev1.Binding) (Object, error) {
 	if before == nil {
 		return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)

@@ -11,8 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// setDefaults sets the default values of the fields that a node reads, as a real API server does. Source:
-// pkg/apis/core/v1/defaults.go.
+// setDefaults sets the API server's defaults in the fields that a node reads. Source: pkg/apis/core/v1/defaults.go.
 func setDefaults(obj Object) {
 	filesystem := corev1.PersistentVolumeFilesystem
 	switch obj := obj.(type) {

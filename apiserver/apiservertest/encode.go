@@ -24,8 +24,8 @@ type encoding struct {
 	encoder runtime.Encoder
 }
 
-// negotiateEncoding returns the first encoding of the Accept header that the server supports. A wildcard means JSON. If the
-// server supports no encoding of the header, the result is the zero value.
+// negotiateEncoding returns the first encoding in the Accept header that the server supports. A wildcard means JSON. If the
+// server supports none of them, the result is the zero value.
 func (c *call) negotiateEncoding() encoding {
 	accept := c.r.Header.Get("Accept")
 	if wantsMetadata(c.r) && c.verb == "list" {
@@ -49,7 +49,7 @@ func (c *call) negotiateEncoding() encoding {
 	return encoding{}
 }
 
-// findSerializer returns the serializer of mediaType. Only JSON and protobuf are supported.
+// findSerializer returns the serializer for a media type. Only JSON and protobuf are supported.
 func (c *call) findSerializer(mediaType string) (info runtime.SerializerInfo, supported bool) {
 	if mediaType != runtime.ContentTypeJSON && mediaType != runtime.ContentTypeProtobuf {
 		return runtime.SerializerInfo{}, false
@@ -57,7 +57,7 @@ func (c *call) findSerializer(mediaType string) (info runtime.SerializerInfo, su
 	return runtime.SerializerInfoForMediaType(c.server.kinds.codecs.SupportedMediaTypes(), mediaType)
 }
 
-// writeObject sends obj in the negotiated encoding, as a response with the HTTP status code.
+// writeObject sends the object in the negotiated encoding, as a response with the HTTP status code.
 func (c *call) writeObject(code int, obj runtime.Object) {
 	var body bytes.Buffer
 	if err := c.encodeObject(obj, &body); err != nil {
@@ -70,7 +70,7 @@ func (c *call) writeObject(code int, obj runtime.Object) {
 	_, _ = c.w.Write(body.Bytes()) // the client may have disconnected
 }
 
-// encodeObject writes obj with its kind and API version to w. obj may be shared and is not changed.
+// encodeObject writes the object, with its kind and API version, to w. The object may be shared and is not changed.
 func (c *call) encodeObject(obj runtime.Object, w io.Writer) error {
 	switch obj.(type) {
 	case *metav1.Status, *metav1.PartialObjectMetadataList:
@@ -79,8 +79,8 @@ func (c *call) encodeObject(obj runtime.Object, w io.Writer) error {
 	return c.encoding.encoder.Encode(obj.DeepCopyObject(), w) // the encoder sets the kind of its argument for a moment
 }
 
-// buildList returns a list object of the requested kind, such as a PodList, with objects as its items. version is the resource
-// version of the list.
+// buildList returns a list of the requested kind, such as a PodList, with these objects as its items. version is the
+// resource version of the list.
 func (c *call) buildList(objects []Object, version int64) (runtime.Object, error) {
 	list, err := c.server.kinds.scheme.New(c.kind.GroupVersion().WithKind(c.kind.Kind + "List"))
 	if err != nil {
@@ -101,7 +101,8 @@ func (c *call) buildList(objects []Object, version int64) (runtime.Object, error
 	return list, nil
 }
 
-// decodeBody decodes the JSON or protobuf request body into an object of the Go type of into. It sets no default values.
+// decodeBody decodes the JSON or protobuf request body into an object of the same Go type as into. It sets no default
+// values.
 func (c *call) decodeBody(into runtime.Object) (runtime.Object, error) {
 	name := mediaType(c.r.Header.Get("Content-Type"))
 	if name == "" {
@@ -127,7 +128,8 @@ func (c *call) unsupportedMediaType(name string) error {
 		"the body of the request was in an unknown format - accepted media types include: application/json, not "+name, 0, true)
 }
 
-// decodeObject decodes the request body, and checks that kind, namespace and name of the object match the path of the request.
+// decodeObject decodes the request body. It returns an error unless the kind, namespace and name of the object match the
+// path of the request.
 func (c *call) decodeObject() (Object, error) {
 	decoded, err := c.decodeBody(c.kind.newObject())
 	if err != nil {
@@ -156,7 +158,7 @@ type watchWriter struct {
 	w    io.Writer
 }
 
-// startWatchResponse sends the headers of a watch response, and returns the writer of the watch events.
+// startWatchResponse sends the headers of a watch response, and returns the writer for the watch events.
 func (c *call) startWatchResponse() *watchWriter {
 	mediaType := c.encoding.info.MediaType
 	if mediaType != runtime.ContentTypeJSON {

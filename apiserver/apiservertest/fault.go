@@ -55,8 +55,8 @@ type faults struct {
 	unavailable bool          // new connections are refused
 }
 
-// Inject makes the requests that match fault fail, until remove is called. If fault.Times is not zero, only that number of
-// requests fails.
+// Inject makes the requests that match the fault fail, until remove is called. If fault.Times is not zero, only that number
+// of requests fails.
 func (s *Server) Inject(fault Fault) (remove func()) {
 	added := &activeFault{Fault: fault}
 	s.faults.mu.Lock()
@@ -75,25 +75,26 @@ func (s *Server) Fail(verb, resource string, code int) (remove func()) {
 	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Code: code})
 }
 
-// Delay makes requests with this verb and resource wait for d before they are handled, until remove is called. An empty verb or
-// resource matches all requests.
+// Delay makes requests with this verb and resource wait for the duration d before the server handles them, until remove is
+// called. An empty verb or resource matches all requests.
 func (s *Server) Delay(verb, resource string, d time.Duration) (remove func()) {
 	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Delay: d})
 }
 
-// Hang leaves new requests with this verb and resource without a response, until remove is called. A request that hangs at that
-// time gets no response either. An empty verb or resource matches all requests.
+// Hang makes the server send no response to new requests with this verb and resource, until remove is called. A request that
+// hangs then gets no response either. An empty verb or resource matches all requests.
 func (s *Server) Hang(verb, resource string) (remove func()) {
 	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Hang: true})
 }
 
-// Disconnect closes the connection of each new request with this verb and resource instead of sending a response, until remove is
-// called. An empty verb or resource matches all requests. [Server.DisconnectAll] affects requests in flight.
+// Disconnect makes the server close the connection of each new request with this verb and resource instead of sending a
+// response, until remove is called. An empty verb or resource matches all requests. For requests in flight see
+// [Server.DisconnectAll].
 func (s *Server) Disconnect(verb, resource string) (remove func()) {
 	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Disconnect: true})
 }
 
-// DisconnectAll closes the connections of all requests in flight, including watches. New requests are handled.
+// DisconnectAll closes the connections of all requests in flight, including watches. New requests are served as usual.
 func (s *Server) DisconnectAll() {
 	s.faults.mu.Lock()
 	defer s.faults.mu.Unlock()
@@ -101,8 +102,8 @@ func (s *Server) DisconnectAll() {
 	s.faults.disconnect = make(chan struct{})
 }
 
-// SetUnavailable makes the server close all connections and refuse new connections if unavailable is true. With false, it accepts
-// connections again. The stored objects remain.
+// SetUnavailable makes the server close all connections and refuse new connections if unavailable is true. If it is false,
+// the server accepts connections again. The stored objects remain.
 func (s *Server) SetUnavailable(unavailable bool) {
 	s.faults.mu.Lock()
 	s.faults.unavailable = unavailable
@@ -125,8 +126,8 @@ func (f *faults) disconnectSignal() <-chan struct{} {
 	return f.disconnect
 }
 
-// findFault returns the injected fault that applies to request, or nil. It also counts the request for the Skip and Times fields
-// of the faults that it matches.
+// findFault returns the injected fault that applies to the request, or nil. It also counts the request for the fields Skip
+// and Times of each fault that matches it.
 func (f *faults) findFault(request *call) *Fault {
 	request.server.log.mu.Lock()
 	logged := request.server.log.requests[max(request.index-request.server.log.offset, 0)]
@@ -148,8 +149,8 @@ func (f *faults) findFault(request *call) *Fault {
 	return nil
 }
 
-// applyFault delays the request, leaves it without a response or fails it, as fault describes. It returns true if the caller must
-// still handle the request.
+// applyFault delays the request, leaves it without a response or fails it, as the fault requires. It returns true if the
+// caller must still handle the request.
 func (c *call) applyFault(fault *Fault) bool {
 	disconnect := c.server.faults.disconnectSignal()
 	if fault.Delay > 0 {
@@ -183,7 +184,7 @@ func (c *call) applyFault(fault *Fault) bool {
 	return true
 }
 
-// faultError returns an API error with the HTTP status and the Retry-After delay of fault.
+// faultError returns an API error with the HTTP status and the Retry-After delay of the fault.
 func (c *call) faultError(fault *Fault) error {
 	err := apierrors.NewGenericServerResponse(fault.Code, c.verb, c.kind.groupResource(), c.name, "injected", int(fault.RetryAfter/time.Second), true)
 	if err.ErrStatus.Details == nil {

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// selectableField returns the value of the field of obj that a field selector calls name, such as spec.nodeName. ok is false if
-// field selectors do not support the field.
+// selectableField returns the value of the field of obj that has this name in a field selector, such as spec.nodeName. ok is
+// false if field selectors do not support the field.
 func selectableField(obj Object, name string) (value string, ok bool) {
 	switch name {
 	case "metadata.name":

@@ -18,7 +18,7 @@ type operation struct {
 	Value          any
 }
 
-// applyJSONPatch returns the JSON document that results from a JSON patch (RFC 6902) applied to original.
+// applyJSONPatch applies a JSON patch (RFC 6902) to a JSON document, and returns the resulting document.
 func applyJSONPatch(original, patch []byte) ([]byte, error) {
 	var doc any
 	if err := json.Unmarshal(original, &doc); err != nil {
@@ -37,7 +37,7 @@ func applyJSONPatch(original, patch []byte) ([]byte, error) {
 	return json.Marshal(doc)
 }
 
-// applyTo applies the patch operation to doc, and returns the resulting document. It may change doc.
+// applyTo applies the patch operation to a document, and returns the resulting document. It may change the given document.
 func (op operation) applyTo(doc any) (any, error) {
 	switch op.Op {
 	case "add":
@@ -76,7 +76,7 @@ func (op operation) copyOrMove(doc any) (any, error) {
 	return editPath(doc, parsePointer(op.Path), func(any, bool) (any, editAction, error) { return value, insertValue, nil })
 }
 
-// checkExists returns nil if ok is true, and otherwise the error that the path of an operation does not exist.
+// checkExists returns the error that the path of an operation does not exist, or nil if ok is true.
 func checkExists(ok bool) error {
 	if ok {
 		return nil
@@ -84,7 +84,7 @@ func checkExists(ok bool) error {
 	return fmt.Errorf("the path does not exist")
 }
 
-// parsePointer splits a JSON pointer (RFC 6901) into its unescaped parts.
+// parsePointer splits a JSON pointer (RFC 6901) into its parts, and unescapes them.
 func parsePointer(path string) []string {
 	if path == "" {
 		return nil
@@ -105,8 +105,8 @@ const (
 	removeValue
 )
 
-// editPath calls change with v, the value at path, and ok, which is false if the path does not exist. change returns a new value
-// and the action to apply to doc at path: set, insert or remove. editPath returns the resulting document.
+// editPath calls change(v, ok) with the value at the path; ok is false if the path does not exist. change returns a new
+// value, and how to apply it to the document at this path: set, insert or remove. editPath returns the resulting document.
 func editPath(doc any, path []string, change func(v any, ok bool) (value any, action editAction, err error)) (any, error) {
 	if len(path) == 0 {
 		v, _, err := change(doc, true)

@@ -43,7 +43,7 @@ func (k *kind) groupResource() schema.GroupResource {
 // newObject returns an empty object of the kind.
 func (k *kind) newObject() Object { return reflect.New(k.typ).Interface().(Object) }
 
-// hasStatus reports whether the kind has a status subresource.
+// hasStatus reports whether objects of this kind have a status subresource.
 func (k *kind) hasStatus() bool {
 	_, ok := k.typ.FieldByName("Status")
 	return ok
@@ -114,7 +114,7 @@ func (k *kinds) addKind(version schema.GroupVersion, resource string, obj Object
 	return added
 }
 
-// kindOf returns the server's description of the kind of obj, or nil if the server does not support the kind.
+// kindOf returns the server's description of the object's kind, or nil if the server does not support the kind.
 func (k *kinds) kindOf(obj Object) *kind {
 	typ := reflect.TypeOf(obj)
 	if typ == nil || typ.Kind() != reflect.Pointer {
@@ -131,8 +131,8 @@ type address struct {
 	subresource string
 }
 
-// parsePath returns the kind, namespace, name and subresource in a request path. ok is false if the server does not support the
-// resource.
+// parsePath returns the kind, namespace, name and subresource in the path of a request. ok is false if the server does not
+// support the resource.
 func (k *kinds) parsePath(path string) (parsed address, ok bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	var version schema.GroupVersion

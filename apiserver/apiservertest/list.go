@@ -29,8 +29,8 @@ type remainder struct {
 	version int64
 }
 
-// cutPage returns the first limit objects of from. It stores the remaining objects, and returns the continue token to get them.
-// token is empty if no objects remain. A limit of zero returns all objects.
+// cutPage returns the first page of a list, with at most limit objects; zero means all objects. It stores the remaining
+// objects under the continue token that it returns. token is empty if no objects remain.
 func (p *pages) cutPage(from remainder, limit int) (page []Object, token string) {
 	if limit <= 0 || len(from.objects) <= limit {
 		return from.objects, ""
@@ -46,7 +46,7 @@ func (p *pages) cutPage(from remainder, limit int) (page []Object, token string)
 	return from.objects[:limit:limit], token
 }
 
-// resumeList returns the objects that cutPage stored for a continue token. ok is false if the token has expired.
+// resumeList returns the objects that cutPage has stored for a continue token. ok is false if the token has expired.
 func (p *pages) resumeList(token string) (rest remainder, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +61,8 @@ func (p *pages) expireAll() {
 	p.remainders = nil
 }
 
-// listObjects returns the objects that match the selectors of the request: a complete list, or one page if the query has a limit.
+// listObjects returns the objects that match the selectors of the request. It returns a complete list, or one page if the
+// query has a limit.
 func (c *call) listObjects() (runtime.Object, error) {
 	query := c.r.URL.Query()
 	limit, _ := strconv.Atoi(query.Get("limit"))
@@ -97,7 +98,7 @@ func (c *call) listObjects() (runtime.Object, error) {
 	return list, nil
 }
 
-// wantsMetadata reports whether the request accepts only a PartialObjectMetadataList, without spec and status of the objects.
+// wantsMetadata reports whether the request accepts only a PartialObjectMetadataList, which has no specs and statuses.
 func wantsMetadata(r *http.Request) bool {
 	return strings.HasPrefix(r.Header.Get("Accept"), "application/json;as=PartialObjectMetadataList;")
 }

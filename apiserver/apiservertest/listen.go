@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Listen opens a listener on the loopback interface, and returns a client config for it. The listener uses TLS with HTTP/2, or
-// HTTP/1.1 without TLS if plain is true. stop closes the listener and all connections.
+// Listen opens a listener on the loopback interface, and returns a client config for it. The listener uses TLS with HTTP/2.
+// If plain is true, it uses HTTP/1.1 without TLS. stop closes the listener and all connections.
 func (s *Server) Listen(plain bool) (config *rest.Config, stop func()) {
 	listener := httptest.NewUnstartedServer(s)
 	stop = func() {

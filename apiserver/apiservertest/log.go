@@ -33,7 +33,7 @@ type requestLog struct {
 	watches  map[string]int
 }
 
-// addRequest appends the request of c and its body to the log. It returns the index of the log entry, for setCode.
+// addRequest appends a request and its body to the log. It returns the index of the log entry, which setCode needs.
 func (l *requestLog) addRequest(c *call) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +53,7 @@ func (l *requestLog) setCode(index, code int) {
 	}
 }
 
-// countWatches adds n to the number of open watches of a resource. A negative n counts closed watches.
+// countWatches adds n to the number of open watches of a resource. For closed watches n is negative.
 func (l *requestLog) countWatches(resource string, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +63,7 @@ func (l *requestLog) countWatches(resource string, n int) {
 	l.watches[resource] += n
 }
 
-// Requests returns the logged requests that match, in the order of arrival.
+// Requests returns the logged requests that match, in the order of their arrival.
 func (s *Server) Requests(match Match) []Request {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Put creates or replaces objects, including their status. It sends no request, so that injected faults do not apply. An existing
-// object keeps its UID and creation time; a new object gets a UID and the current time. Put does not change its arguments.
+// Put creates or replaces objects, including their status. It is no request, so injected faults do not apply. An existing
+// object keeps its UID and creation time. A new object gets a UID and the current time. Put does not change its arguments.
 func (s *Server) Put(objects ...Object) error {
 	for _, obj := range objects {
 		if err := s.putObject(cloneObject(obj)); err != nil {
@@ -45,18 +45,18 @@ func (s *Server) putObject(obj Object) error {
 	return nil
 }
 
-// Delete deletes obj as kubectl delete --grace-period does. grace is in seconds; nil means the grace period in the spec of the
-// pod. A pod that is bound to a node stays until the node deletes it with a grace period of zero.
+// Delete deletes an object like kubectl delete --grace-period. grace is in seconds; nil means the grace period in the spec
+// of the pod. A pod that is bound to a node stays until the node deletes it with a grace period of zero.
 func (s *Server) Delete(obj Object, grace *int64) error {
 	return s.editObject(obj, func(before Object) Object { return afterDeletion(before, grace, time.Now()) })
 }
 
-// Remove removes obj at once. It ignores the grace period and finalizers.
+// Remove removes an object at once. It ignores the grace period and finalizers.
 func (s *Server) Remove(obj Object) error {
 	return s.editObject(obj, func(Object) Object { return nil })
 }
 
-// editObject replaces a stored object by the result of edit; nil removes it.
+// editObject replaces a stored object by the result of edit(object). A nil result removes the object.
 func (s *Server) editObject(obj Object, edit func(Object) Object) error {
 	k, err := s.store.keyOf(obj)
 	if err != nil {
@@ -71,8 +71,8 @@ func (s *Server) editObject(obj Object, edit func(Object) Object) error {
 	return err
 }
 
-// Change calls edit with a copy of an object, including its status, and stores the edited copy. It sends no request, so that
-// injected faults do not apply.
+// Change calls edit(object) with a copy of the object, including its status, and stores the edited copy. It is no request,
+// so injected faults do not apply.
 func Change[T Object](server *Server, namespace, name string, edit func(T)) error {
 	obj, ok := Get[T](server, namespace, name)
 	if !ok {
@@ -113,7 +113,8 @@ func List[T Object](server *Server) []T {
 	return list
 }
 
-// DeleteSilently removes obj without a watch event, as after a restore of etcd: clients notice it at their next list.
+// DeleteSilently removes an object without a watch event, as happens when etcd is restored. Clients notice this only at
+// their next list.
 func (s *Server) DeleteSilently(obj Object) error {
 	k, err := s.store.keyOf(obj)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// patchObject handles a PATCH request: it applies the strategic merge patch, merge patch or JSON patch of the body to the stored
-// object.
+// patchObject applies the patch of a PATCH request to the stored object. The patch is a strategic merge patch, a merge patch
+// or a JSON patch.
 func (c *call) patchObject() (Object, error) {
 	return c.server.store.updateObject(c.objectKey(), func(before Object) (Object, error) {
 		if before == nil {
@@ -38,7 +38,7 @@ func (c *call) patchObject() (Object, error) {
 	})
 }
 
-// applyPatch returns the JSON document that results from the patch of the request applied to original.
+// applyPatch applies the patch of the request to a JSON document, and returns the resulting document.
 func (c *call) applyPatch(original []byte) ([]byte, error) {
 	var patched []byte
 	var err error
@@ -58,7 +58,7 @@ func (c *call) applyPatch(original []byte) ([]byte, error) {
 	return patched, nil
 }
 
-// applyMergePatch returns the JSON document that results from a merge patch (RFC 7386) applied to original.
+// applyMergePatch applies a merge patch (RFC 7386) to a JSON document, and returns the resulting document.
 func applyMergePatch(original, patch []byte) ([]byte, error) {
 	var o, p any
 	if err := json.Unmarshal(original, &o); err != nil {

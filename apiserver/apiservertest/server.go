@@ -46,8 +46,8 @@ type Server struct {
 	wg sync.WaitGroup // requests of Transport in flight
 }
 
-// NewServer returns a server without objects. It starts nothing: requests arrive through [Server.Transport], [Server.Config] or
-// [Server.Listen].
+// NewServer returns a server without objects. It opens no listener: requests arrive through [Server.Transport],
+// [Server.Config] or [Server.Listen].
 func NewServer(opts Options) *Server {
 	if opts.History == 0 {
 		opts.History = defaultHistory
@@ -96,8 +96,8 @@ type call struct {
 	disconnectAfter time.Duration // of a watch; zero: never
 }
 
-// parseRequest reads path, verb and body of the request and logs the request. It returns false if the request is invalid: it has
-// then sent an error response.
+// parseRequest reads the path, verb and body of the request, and logs the request. For an invalid request it sends an error
+// response and returns false.
 func (c *call) parseRequest() bool {
 	var ok bool
 	if c.address, ok = c.server.kinds.parsePath(c.r.URL.Path); !ok {
@@ -124,8 +124,8 @@ func (c *call) parseRequest() bool {
 	return false
 }
 
-// findVerb returns the API verb of the request, such as list or watch. It returns an empty string if the HTTP method is not
-// supported for the path.
+// findVerb returns the API verb of the request, such as list or watch. It returns "" if the HTTP method is not supported for
+// the path.
 func (c *call) findVerb() string {
 	one := c.name != ""
 	switch c.r.Method {

@@ -54,8 +54,8 @@ func newStore(kinds *kinds, maxHistory int) *store {
 	}
 }
 
-// keyOf returns the store key of obj: its kind, namespace and name. It returns an error if the kind is not supported or a
-// required namespace is empty.
+// keyOf returns the store key of an object: its kind, namespace and name. It returns an error if the kind is not supported
+// or a required namespace is empty.
 func (s *store) keyOf(obj Object) (key, error) {
 	k := s.kinds.kindOf(obj)
 	switch {
@@ -67,7 +67,7 @@ func (s *store) keyOf(obj Object) (key, error) {
 	return key{k, obj.GetNamespace(), obj.GetName()}, nil
 }
 
-// getObject returns the stored object of k, or a NotFound error. The object is shared and must not be changed.
+// getObject returns the stored object with key k, or a NotFound error. The object is shared and must not be changed.
 func (s *store) getObject(k key) (Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,8 +81,8 @@ func (s *store) getLocked(k key) (Object, error) {
 	return nil, apierrors.NewNotFound(k.kind.groupResource(), k.name)
 }
 
-// listObjects returns the objects of a kind for which matches returns true, ordered by namespace and name. version is the
-// resource version of the store.
+// listObjects returns the objects of a kind that match, ordered by namespace and name. version is the resource version of
+// the store.
 func (s *store) listObjects(kind *kind, matches func(Object) bool) (objects []Object, version int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,9 +102,9 @@ func (s *store) listLocked(kind *kind, matches func(Object) bool) []Object {
 	return list
 }
 
-// updateObject replaces the stored object of key k by the result of edit, and returns the new object. edit gets the stored
-// object, or nil if there is none, and must not change it. If edit returns nil, updateObject removes the stored object and
-// returns it. The store owns the object that edit returns.
+// updateObject replaces the stored object with key k by the result of edit(before), and returns the new object. before is
+// the stored object, or nil if there is none, and must not be changed. If the result is nil, updateObject removes the stored
+// object and returns it. The store owns the result.
 func (s *store) updateObject(k key, edit func(before Object) (after Object, err error)) (Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,9 +116,9 @@ func (s *store) updateObject(k key, edit func(before Object) (after Object, err 
 	return s.putLocked(k, before, after), nil
 }
 
-// putLocked replaces before by after in the store, and appends the change to the history. A nil before creates an object; a nil
-// after removes it. It returns the stored object, or a removed object with its last resource version. The caller holds the lock
-// of the store.
+// putLocked replaces the object before by the object after, and appends the change to the history. If before is nil, it
+// creates an object. If after is nil, it removes the object. It returns the stored object, or the removed object with its
+// last resource version. The caller holds the lock of the store.
 func (s *store) putLocked(k key, before, after Object) Object {
 	if before != nil && after != nil && equalObjects(before, after) {
 		return before
@@ -141,7 +141,7 @@ func (s *store) putLocked(k key, before, after Object) Object {
 	return after
 }
 
-// appendLocked adds event to the history and wakes the watches.
+// appendLocked adds a change to the history and wakes the watches.
 func (s *store) appendLocked(event change) {
 	s.history = append(s.history, event)
 	if extra := len(s.history) - s.limit; extra > 0 {
@@ -156,8 +156,8 @@ func (s *store) wakeLocked() {
 	s.changed = make(chan struct{})
 }
 
-// changesSince returns the changes after version. current is the resource version of the store. next is closed at the following
-// change. ok is false if the history no longer reaches back to version.
+// changesSince returns the changes after a resource version. current is the resource version of the store, and next is
+// closed at the following change. ok is false if the history no longer contains all these changes.
 func (s *store) changesSince(version int64) (changes []change, current int64, next <-chan struct{}, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +168,7 @@ func (s *store) changesSince(version int64) (changes []change, current int64, ne
 	return slices.Clone(s.history[i:]), s.version, s.changed, true
 }
 
-// compactHistory deletes the history. Watches from an older resource version then fail with 410 Expired.
+// compactHistory deletes the history of changes. A watch from an older resource version then fails with 410 Expired.
 func (s *store) compactHistory() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +176,7 @@ func (s *store) compactHistory() {
 	s.wakeLocked()
 }
 
-// deleteSilently removes an object without an entry in the history, so that watches do not notice it.
+// deleteSilently removes an object but adds nothing to the history, so that watches do not notice it.
 func (s *store) deleteSilently(k key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,8 +187,8 @@ func (s *store) deleteSilently(k key) {
 // currentTime returns the time in whole seconds, as API objects store it.
 func currentTime() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
 
-// fillLocked sets the UID, the creation time and default values of a new object. If obj has no name, it generates one from
-// generateName. The caller holds the lock of the store.
+// fillLocked sets the UID, the creation time and the defaults of a new object. If the object has no name, it generates one
+// from generateName. The caller holds the lock of the store.
 func (s *store) fillLocked(obj Object) {
 	if obj.GetName() == "" {
 		const letters = "bcdfghjklmnpqrstvwxz2456789"
@@ -219,8 +219,8 @@ func equalObjects(a, b Object) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// watchEvent returns the event that a watch for kind sends for the change. matches reports whether the selectors of the watch
-// select an object. An object that starts to match is ADDED, and one that stops to match is DELETED. ok is false if the watch
+// watchEvent returns the event that a watch of this kind sends for the change. matches reports whether the watch selects an
+// object. An object that starts to match is ADDED, and an object that stops to match is DELETED. ok is false if the watch
 // sends no event.
 func (c change) watchEvent(kind *kind, matches func(Object) bool) (eventType watch.EventType, obj runtime.Object, ok bool) {
 	if c.kind != kind {

@@ -24,7 +24,7 @@ const (
 	defaultExpiration = 3600
 )
 
-// createToken handles a TokenRequest for a service account: it returns the request with a token in its status.
+// createToken answers a TokenRequest for a service account. It returns the request with a token in its status.
 func (c *call) createToken() (runtime.Object, error) {
 	decoded, err := c.decodeBody(&authenticationv1.TokenRequest{})
 	if err != nil {
@@ -55,8 +55,8 @@ func (c *call) createToken() (runtime.Object, error) {
 	return request, nil
 }
 
-// checkBoundObject returns an error unless the Pod, Secret or Node to which ref binds the token exists. A nil ref binds the token
-// to no object.
+// checkBoundObject returns an error unless the Pod, Secret or Node exists to which ref binds the token. If ref is nil, the
+// token is not bound to an object.
 func (c *call) checkBoundObject(ref *authenticationv1.BoundObjectReference) error {
 	if ref == nil {
 		return nil

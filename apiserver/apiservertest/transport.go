@@ -12,14 +12,14 @@ import (
 	"syscall"
 )
 
-// Transport returns a round tripper that reaches the server without a socket. It can be used in a synctest bubble if the server
-// was created in the bubble: every request has a goroutine that exits with the request. Tests of connections need
+// Transport returns a round tripper that sends requests to the server without a socket. It can be used in a synctest bubble
+// if the server was created there, because the goroutine of each request exits with the request. Tests of connections need
 // [Server.Listen].
 func (s *Server) Transport() http.RoundTripper { return transport{server: s} }
 
 type transport struct{ server *Server }
 
-// RoundTrip passes req to the server, and returns when the server has sent the response headers.
+// RoundTrip passes a request to the server, and returns when the server has sent the response headers.
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer closeBody(req)
 	if t.server.faults.isUnavailable() {
@@ -78,8 +78,8 @@ type pipeResponse struct {
 	aborted bool // the connection is closed without a response
 }
 
-// serveRequest lets server handle r. It returns [io.EOF] after a complete response, and [io.ErrUnexpectedEOF] if the handler
-// aborts the response.
+// serveRequest lets the server handle the request. It returns [io.EOF] after a complete response, and [io.ErrUnexpectedEOF]
+// if the handler aborts the response.
 func (a *pipeResponse) serveRequest(server *Server, r *http.Request) (err error) {
 	defer func() {
 		if p := recover(); p == http.ErrAbortHandler { //nolint:errorlint // The panic value is never wrapped.
@@ -93,7 +93,7 @@ func (a *pipeResponse) serveRequest(server *Server, r *http.Request) (err error)
 	return io.EOF
 }
 
-// sendHeader makes RoundTrip return; only the first call counts.
+// sendHeader makes RoundTrip return. Only the first call has an effect.
 func (a *pipeResponse) sendHeader(code int, aborted bool) {
 	a.once.Do(func() {
 		a.code, a.sent, a.aborted = code, a.header.Clone(), aborted

@@ -21,8 +21,8 @@ const (
 	defaultWatchTimeout = 45 * time.Minute // duration of a watch without timeoutSeconds
 )
 
-// parseSelectors returns a function that reports whether an object matches the request: its namespace, label selector and field
-// selector.
+// parseSelectors returns a function that reports whether the request selects an object. It checks the namespace, the label
+// selector and the field selector.
 func (c *call) parseSelectors() (func(Object) bool, error) {
 	query := c.r.URL.Query()
 	byLabel, err := labels.Parse(query.Get("labelSelector"))
@@ -52,8 +52,8 @@ func (c *call) parseSelectors() (func(Object) bool, error) {
 	}, nil
 }
 
-// checkVersion returns an error if the resource version in query is newer than version, the resource version of the store. This
-// happens after a restore of etcd.
+// checkVersion returns an error if the resource version in the query is newer than that of the store, version. This happens
+// after a restore of etcd.
 func checkVersion(query url.Values, version int64) error {
 	asked, err := strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
 	if err != nil || asked <= version {
@@ -111,8 +111,8 @@ func (s *store) currentVersion() int64 {
 	return s.version
 }
 
-// loadInitial sets the resource version after which the watch sends changes. It returns the objects that the watch sends first,
-// as ADDED events.
+// loadInitial sets the resource version after which the watch reports changes. It returns the objects that the watch sends
+// first, as ADDED events.
 func (s *watchStream) loadInitial(query url.Values) (initial []Object, err error) {
 	text := query.Get("resourceVersion")
 	if text == "" || text == "0" || query.Get("sendInitialEvents") == "true" {
@@ -131,8 +131,8 @@ func (s *watchStream) loadInitial(query url.Values) (initial []Object, err error
 	return nil, nil
 }
 
-// streamChanges sends changes and bookmarks. It returns when the client disconnects or the watch times out, and aborts the
-// response when disconnect is closed.
+// streamChanges sends changes and bookmarks. It returns when the client disconnects or the watch times out. When disconnect
+// is closed, it aborts the response.
 func (s *watchStream) streamChanges(disconnect <-chan struct{}, query url.Values) {
 	limit := defaultWatchTimeout
 	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil && seconds > 0 {
@@ -170,8 +170,8 @@ func (s *watchStream) streamChanges(disconnect <-chan struct{}, query url.Values
 	}
 }
 
-// sendChanges sends all changes that the watch has not sent yet. next is closed at the following change. ok is false if the watch
-// must end.
+// sendChanges sends all changes that the watch has not sent yet. next is closed at the following change. ok is false if the
+// watch must stop.
 func (s *watchStream) sendChanges() (next <-chan struct{}, ok bool) {
 	changes, version, next, ok := s.call.server.store.changesSince(s.version)
 	if !ok {
@@ -192,7 +192,8 @@ func (s *watchStream) sendChanges() (next <-chan struct{}, ok bool) {
 	return next, true
 }
 
-// sendBookmark sends a bookmark event with these annotations and the resource version up to which the watch has sent events.
+// sendBookmark sends a bookmark event with these annotations. Its resource version is the one up to which the watch has sent
+// events.
 func (s *watchStream) sendBookmark(annotations map[string]string) {
 	obj := s.call.kind.newObject()
 	obj.SetResourceVersion(strconv.FormatInt(s.version, 10))

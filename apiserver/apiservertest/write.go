@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// dispatchVerb handles the request. It returns the object and the HTTP status code of the response. obj is nil for a watch, which
-// has sent its response already.
+// dispatchVerb calls the method for the verb of the request. It returns the object and the HTTP status code for the
+// response. obj is nil for a watch, which has already sent its response.
 func (c *call) dispatchVerb() (obj runtime.Object, code int, err error) {
 	if c.verb == "create" && c.subresource == "token" && c.kind.resource == "serviceaccounts" {
 		obj, err := c.createToken()
@@ -65,7 +65,7 @@ func orNone(obj Object) runtime.Object {
 	return obj
 }
 
-// hasSubresource reports whether the server supports the subresource in the path for the kind and verb of the request.
+// hasSubresource reports whether the server supports the subresource in the path for this kind and verb.
 func (c *call) hasSubresource() bool {
 	switch c.subresource {
 	case "":
@@ -87,8 +87,8 @@ func (c *call) invalidError(name, path, detail string) error {
 	return apierrors.NewInvalid(c.kind.GroupKind(), name, field.ErrorList{field.Invalid(field.NewPath(path), "", detail)})
 }
 
-// callAdmit calls the hook Options.Admit with before and a copy of obj, and returns the hook's error as an API error. obj is nil
-// for a deletion.
+// callAdmit calls the hook Options.Admit with the stored object and a copy of the new object, and returns its error as an
+// API error. obj is nil for a deletion.
 func (c *call) callAdmit(before, obj Object) error {
 	if c.server.opts.Admit == nil {
 		return nil
@@ -103,7 +103,7 @@ func (c *call) callAdmit(before, obj Object) error {
 	return apierrors.NewForbidden(c.kind.groupResource(), c.name, err)
 }
 
-// createObject handles a POST request: it stores the object in the request body as a new object.
+// createObject stores the object in the body of a POST request as a new object.
 func (c *call) createObject() (Object, error) {
 	obj, err := c.decodeObject()
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *call) createObject() (Object, error) {
 	return c.server.store.createObject(obj, func(obj Object) error { return c.callAdmit(nil, obj) })
 }
 
-// createObject stores obj as a new object, unless admit returns an error for it.
+// createObject stores a new object, unless admit returns an error for it.
 func (s *store) createObject(obj Object, admit func(Object) error) (Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +143,7 @@ func (s *store) createObject(obj Object, admit func(Object) error) (Object, erro
 	return s.putLocked(k, nil, obj), nil
 }
 
-// prepareCreate resets the status and other fields that clients cannot set when they create obj.
+// prepareCreate resets the status and other fields that a client cannot set when it creates an object.
 func prepareCreate(obj Object) {
 	switch obj := obj.(type) {
 	case *corev1.Pod:
@@ -158,8 +158,8 @@ func prepareCreate(obj Object) {
 	}
 }
 
-// updateObject handles a PUT request: it replaces the stored object, or the part that the subresource writes, by the object in
-// the request body.
+// updateObject replaces the stored object by the object in the body of a PUT request. For a subresource it replaces only the
+// part that this writes.
 func (c *call) updateObject() (Object, error) {
 	obj, err := c.decodeObject()
 	if err != nil {
@@ -183,9 +183,9 @@ func (c *call) conflictError(text string) error {
 	return apierrors.NewConflict(c.kind.groupResource(), c.name, fmt.Errorf("%s", text))
 }
 
-// prepareUpdate returns the object to store when an update or patch replaces before by obj. It restores the fields of obj that
-// clients cannot change or that belong to another subresource. A nil result removes the object, because its last finalizer was
-// removed.
+// prepareUpdate returns the object to store when an update or patch replaces before by obj. It restores the fields of obj
+// that clients cannot change, or that belong to another subresource. If the last finalizer was removed from a deleted
+// object, the result is nil, which removes the object.
 func (c *call) prepareUpdate(before, obj Object) (Object, error) {
 	if v := obj.GetResourceVersion(); v != "" && v != before.GetResourceVersion() {
 		return nil, c.conflictError("the object has been modified; please apply your changes to the latest version and try again")
@@ -213,7 +213,7 @@ func (c *call) prepareUpdate(before, obj Object) (Object, error) {
 	return obj, nil
 }
 
-// restoreOtherFields copies from before to obj all fields that the subresource of the request does not write.
+// restoreOtherFields resets all fields of obj that the subresource of the request does not write to their values in before.
 func (c *call) restoreOtherFields(before, obj Object) {
 	old, is := reflect.ValueOf(before).Elem(), reflect.ValueOf(obj).Elem()
 	switch {
@@ -245,7 +245,7 @@ func hasGracePeriod(obj Object) bool {
 	return grace != nil && *grace > 0
 }
 
-// deleteObject handles a DELETE request. It returns the deleted object, which may still be terminating.
+// deleteObject executes a DELETE request. It returns the deleted object, which may still be terminating.
 func (c *call) deleteObject() (runtime.Object, error) {
 	var o metav1.DeleteOptions
 	if len(c.body) > 0 {
@@ -287,8 +287,8 @@ func (c *call) checkPreconditions(preconditions *metav1.Preconditions, obj Objec
 	return nil
 }
 
-// afterDeletion returns the object that remains after a DELETE request for before, or nil if the request removes it. requested is
-// the grace period of the request in seconds; nil means the grace period in the spec of the pod.
+// afterDeletion returns the object that remains after a DELETE request for the object before, or nil if none remains.
+// requested is the grace period of the request in seconds; nil means the grace period in the spec of the pod.
 func afterDeletion(before Object, requested *int64, now time.Time) Object {
 	if pod, ok := before.(*corev1.Pod); ok {
 		grace := deletionGrace(pod, requested)
@@ -330,8 +330,8 @@ func deletionGrace(pod *corev1.Pod, requested *int64) int64 {
 	return grace
 }
 
-// terminatingPod returns a copy of pod with a grace period of grace seconds, and a deletion timestamp that is grace seconds after
-// the start of the deletion.
+// terminatingPod returns a copy of the pod with a grace period of grace seconds. Its deletion timestamp is that many seconds
+// after the start of the deletion.
 func terminatingPod(pod *corev1.Pod, grace int64, now time.Time) Object {
 	next := pod.DeepCopy()
 	began := now

@@ -17,8 +17,8 @@ import (
 )
 
 // awaitCertificate waits until a CertificateSigningRequest is issued, denied, failed or deleted, and returns the certificate
-// chain as PEM. It continues to wait while the API server is unavailable, until ctx ends. uid is the UID of the created request:
-// a different request with this name is an error.
+// chain as PEM. While the API server is unavailable, it continues to wait until ctx ends. uid is the UID of the created
+// request; a request with the same name and another UID is an error.
 func awaitCertificate(ctx context.Context, client *kubeapi.Client, name string, uid types.UID) ([]byte, error) {
 	changed := make(chan struct{}, 1)
 	store := kubeapi.NewStore(kubeapi.In(client, kubeapi.CertificateSigningRequests, ""), kubeapi.StoreOptions[*certificatesv1.CertificateSigningRequest]{

@@ -29,9 +29,9 @@ import (
 // bootstrapTimeout is how long [Bootstrap] waits for the approval of one request.
 const bootstrapTimeout = time.Hour
 
-// Bootstrap requests a client certificate for an agent that does not rotate it, stores it and writes the kubeconfig. It returns
-// at once if the kubeconfig is already usable. It logs and retries a failed request, and returns early only with the error of
-// ctx.
+// Bootstrap requests a client certificate for an agent that does not rotate it, stores it and writes the kubeconfig. If the
+// kubeconfig is already usable, it returns at once. A failed request is logged and retried. Bootstrap returns without a
+// certificate only if ctx ends or the files cannot be used.
 func Bootstrap(ctx context.Context, opts ClientOptions) error {
 	b, reason, err := newBootstrap(opts)
 	if err != nil {
@@ -68,8 +68,8 @@ type bootstrap struct {
 	discardStored bool // the key of the stored certificate must not be used: a request with it was refused
 }
 
-// newBootstrap opens the certificate store. A nil reason means that the kubeconfig is usable and no certificate is required.
-// Otherwise reason says why it is unusable.
+// newBootstrap opens the certificate store. reason tells why the kubeconfig is unusable, so that a certificate is required.
+// It is nil if the kubeconfig is usable.
 func newBootstrap(opts ClientOptions) (b *bootstrap, reason, err error) {
 	if err := opts.checkRequired(); err != nil {
 		return nil, nil, err
@@ -124,9 +124,9 @@ func (b *bootstrap) bootstrapOnce(ctx context.Context) error {
 	return kubeconfig.Write(b.opts.Kubeconfig, k, b.base.store.CurrentPath())
 }
 
-// obtainCertificate creates the CertificateSigningRequest for key, or adopts the request of an earlier attempt, and returns the
-// issued certificate as PEM. If the request was denied, has failed or is not equivalent, it deletes key: the next attempt uses a
-// new key and so a new request name.
+// obtainCertificate creates the CertificateSigningRequest for the key, or adopts the request of an earlier attempt, and
+// returns the issued certificate as PEM. If the request was denied or has failed, or if the existing request is not
+// equivalent, it deletes the key. The next attempt then uses a new key, and so a new request name.
 func (b *bootstrap) obtainCertificate(ctx context.Context, client *kubeapi.Client, key crypto.Signer) ([]byte, error) {
 	name, uid, err := b.createRequest(ctx, client, key)
 	if err != nil {
@@ -139,8 +139,8 @@ func (b *bootstrap) obtainCertificate(ctx context.Context, client *kubeapi.Clien
 	return chain, err
 }
 
-// createRequest creates the CertificateSigningRequest and returns its name and UID. The name is derived from key. If a request
-// with the name exists, createRequest adopts it, or returns an error if it is not equivalent.
+// createRequest creates the CertificateSigningRequest and returns its name and UID. The name is derived from the key. If a
+// request with this name exists, createRequest adopts it, or returns an error if it is not equivalent.
 func (b *bootstrap) createRequest(ctx context.Context, client *kubeapi.Client, key crypto.Signer) (name string, uid types.UID, err error) {
 	template := certrequest.ClientTemplate(b.opts.NodeName)
 	wanted, err := certrequest.NewRequest(template, certificatesv1.KubeAPIServerClientKubeletSignerName, key)
@@ -180,8 +180,8 @@ func (b *bootstrap) discardKey() error {
 	return nil
 }
 
-// loadKey returns the private key for a request, and its PEM. It prefers the key of the stored certificate, which has expired.
-// The second choice is the key of the last attempt. Otherwise it creates a key and writes it to keyPath.
+// loadKey returns the private key for a request, and its PEM. It prefers the key of the stored certificate, then the key of
+// the last attempt. If neither exists, it creates a key and writes it to keyPath.
 func (b *bootstrap) loadKey() (key crypto.Signer, keyPEM []byte, err error) {
 	if pair, err := b.base.store.Current(); err == nil && !b.discardStored {
 		if key, text, err := certstore.EncodeKey(pair); err == nil {

@@ -63,8 +63,8 @@ type Client struct {
 }
 
 // NewClient loads the stored client certificate of the node, if there is one. If the kubeconfig is unusable, it writes a new
-// kubeconfig with the cluster of the bootstrap kubeconfig. It requests no certificate; [Client.Run] does. An error names the file
-// that cannot be used.
+// kubeconfig for the cluster in the bootstrap kubeconfig. It sends no request; [Client.Run] requests the certificate. An
+// error names the file that cannot be used.
 func NewClient(opts ClientOptions) (*Client, error) {
 	if err := opts.checkRequired(); err != nil {
 		return nil, fmt.Errorf("client certificate: %w", err)
@@ -79,7 +79,7 @@ func NewClient(opts ClientOptions) (*Client, error) {
 	return c, nil
 }
 
-// openStore opens the certificate store, loads the kubeconfig, and configures the rotation and the REST config from it.
+// openStore opens the certificate store and loads the kubeconfig. From these it configures the rotation and the REST config.
 func (c *Client) openStore() (err error) {
 	if c.rotation.base.store, err = certstore.Open(certstore.Options{Dir: c.opts.Dir, Prefix: certstore.ClientPrefix}); err != nil { // first, because the kubeconfig may link to a file of the store
 		return err
@@ -106,8 +106,9 @@ func (c *Client) openStore() (err error) {
 	return err
 }
 
-// loadInitialKubeconfig returns the kubeconfig if it is usable, or if there is no bootstrap kubeconfig. Otherwise it writes and
-// returns a new kubeconfig, with the cluster of the bootstrap kubeconfig and the client certificate file of store.
+// loadInitialKubeconfig returns the kubeconfig if it is usable, or if there is no bootstrap kubeconfig. Otherwise it writes
+// a new kubeconfig and returns it. This has the cluster of the bootstrap kubeconfig and the client certificate file of the
+// store.
 func loadInitialKubeconfig(opts *ClientOptions, store *certstore.Store, log *slog.Logger) (*kubeconfig.File, error) {
 	if opts.BootstrapKubeconfig == "" {
 		return kubeconfig.Load(opts.Kubeconfig)
@@ -132,8 +133,8 @@ func loadInitialKubeconfig(opts *ClientOptions, store *certstore.Store, log *slo
 	return k, nil
 }
 
-// checkKubeconfig returns a nil reason if the kubeconfig at path is usable. Otherwise reason says why it is not. err is set if
-// the file cannot be read: it must not be overwritten, and an administrator must repair it.
+// checkKubeconfig returns nil if the kubeconfig at path is usable, and otherwise the reason why not. If the file cannot be
+// read, it returns err: the file must then not be overwritten, because an administrator must repair it.
 func checkKubeconfig(path string, now time.Time) (reason, err error) {
 	if _, err := os.Stat(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
@@ -141,9 +142,9 @@ func checkKubeconfig(path string, now time.Time) (reason, err error) {
 	return kubeconfig.CheckUsable(path, now), nil
 }
 
-// findCertificate returns the certificate in the store. If it is missing or has expired, findCertificate stores and returns the
-// certificate in the kubeconfig, and force is true: the certificate must be replaced at once, because it may have more rights
-// than a node.
+// findCertificate returns the certificate in the store. If this is missing or has expired, findCertificate stores and
+// returns the certificate in the kubeconfig, and force is true: that certificate must be replaced at once, because it may
+// have more rights than a node needs.
 func (c *Client) findCertificate() (pair *tls.Certificate, force bool, err error) {
 	pair, err = c.rotation.base.store.Current()
 	if err == nil && c.rotation.base.now().Before(pair.Leaf.NotAfter) {
@@ -167,8 +168,8 @@ func (c *Client) findCertificate() (pair *tls.Certificate, force bool, err error
 }
 
 // requestClient returns a client for certificate requests, and a function that closes it. The client uses the current
-// certificate. Without one, it uses the bootstrap kubeconfig, or other credentials in the kubeconfig. It reads these files at
-// each call, because an administrator may have repaired them.
+// certificate. If there is none, it uses the bootstrap kubeconfig, or other credentials in the kubeconfig. These files are
+// read at each call, because an administrator may have repaired them.
 func (c *Client) requestClient() (client *kubeapi.Client, closeClient func(), err error) {
 	pair := c.rotation.currentPair()
 	other := pair != nil && isOtherNode(pair.Leaf.Subject.CommonName, c.opts.NodeName) && c.opts.BootstrapKubeconfig != ""
@@ -198,7 +199,7 @@ func (c *Client) requestClient() (client *kubeapi.Client, closeClient func(), er
 }
 
 // newRequestClient returns a client for certificate requests with the credentials in config, and a function that closes its
-// connections. path is the kubeconfig file of config, for error texts.
+// connections. Errors name path, the kubeconfig file.
 func newRequestClient(config *rest.Config, path string, opts *ClientOptions) (client *kubeapi.Client, closeClient func(), err error) {
 	config, err = kubeconfig.Inline(config)
 	if err != nil {
@@ -212,28 +213,28 @@ func newRequestClient(config *rest.Config, path string, opts *ClientOptions) (cl
 	return client, client.CloseConnections, nil
 }
 
-// hasCredentials reports whether config has other credentials than a client certificate, such as a token.
+// hasCredentials reports whether config contains credentials other than a client certificate, such as a token.
 func hasCredentials(config *rest.Config) bool {
 	return config.BearerToken != "" || config.BearerTokenFile != "" || config.Username != "" || config.ExecProvider != nil || config.AuthProvider != nil
 }
 
-// isOtherNode reports whether commonName is the user name of a node, but not of the node with the name node.
+// isOtherNode reports whether commonName is the user name of a node other than the given node.
 func isOtherNode(commonName, node string) bool {
 	name, isNode := strings.CutPrefix(commonName, certrequest.UserPrefix)
 	return isNode && name != node
 }
 
-// Run requests the certificate and rotates it until ctx ends, and returns nil then. It retries after each failure. A second call
-// of Run returns an error.
+// Run requests the certificate and rotates it until ctx ends, and then returns nil. It retries after each failure. A second
+// call of Run returns an error.
 func (c *Client) Run(ctx context.Context) error { return c.rotation.runLoop(ctx) }
 
-// Config returns a REST config whose clients present the current certificate on each new connection. While there is no valid
-// certificate, they present no credentials. After a rotation, requests use new connections; requests in flight may complete, and
+// Config returns a REST config whose clients present the current certificate on each new connection, or no credentials while
+// there is no valid certificate. After a rotation, new requests use new connections. Requests in flight may complete, and
 // watches are closed after 15 s. Each client has its own connections.
 func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// clientCertificate returns the current certificate for the GetClientCertificate field of [tls.Config]. It returns an empty
-// certificate if there is no valid certificate.
+// clientCertificate returns the current certificate, or an empty one if there is no valid certificate. It is the
+// GetClientCertificate function of a [tls.Config].
 func (c *Client) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	if pair := c.rotation.currentPair(); pair != nil {
 		return pair, nil

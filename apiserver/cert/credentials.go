@@ -20,11 +20,11 @@ import (
 )
 
 // LoadKubeconfig reads the kubeconfig at path, and returns the REST config of its current context. Relative paths in the
-// kubeconfig start at its directory. Files that it names must be regular files of at most 1 MiB; [CheckCredentials] examines
-// their content.
+// kubeconfig are relative to its directory. Files that it names must be regular files of at most 1 MiB; [CheckCredentials]
+// examines their content.
 //
-// The error is one line that names the file and the field, without keys or tokens. It wraps [fs.ErrNotExist] if the file does not
-// exist.
+// The error is one line that names the file and the field, without keys or tokens. It wraps [fs.ErrNotExist] if the file
+// does not exist.
 func LoadKubeconfig(path string) (*rest.Config, error) {
 	k, err := kubeconfig.Load(path)
 	if err != nil {
@@ -33,9 +33,9 @@ func LoadKubeconfig(path string) (*rest.Config, error) {
 	return k.REST, nil
 }
 
-// CheckCredentials returns an error if the API server cannot accept the credentials in config for node. It detects an unreadable
-// file, a client certificate that has expired or is not valid yet, and a certificate of another node. The error names the field
-// and the file. CheckCredentials sends no request, and does not check tokens and credential plugins.
+// CheckCredentials returns an error if the API server cannot accept the credentials in config for this node. It detects an
+// unreadable file, a client certificate that has expired or is not valid yet, and a certificate of another node. The error
+// names the field and the file. CheckCredentials sends no request, and does not check tokens and credential plugins.
 func CheckCredentials(config *rest.Config, node string, now time.Time) error {
 	if ca, where, err := readField(config.CAData, config.CAFile, "certificate-authority"); err != nil {
 		return err
@@ -69,8 +69,9 @@ func CheckCredentials(config *rest.Config, node string, now time.Time) error {
 	return nil
 }
 
-// ExplainError adds to the error of a request the field of config that must be changed: the certificate authority, the server or
-// the credentials. The result wraps err. Errors that no field causes, and nil, are returned unchanged.
+// ExplainError adds to the error of a request which field of config must be corrected: the certificate authority, the server
+// or the credentials. The result wraps err. If the cause is not a field, or if err is nil, ExplainError returns err
+// unchanged.
 func ExplainError(config *rest.Config, err error) error {
 	var unknown x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
@@ -89,7 +90,7 @@ func ExplainError(config *rest.Config, err error) error {
 	return err
 }
 
-// credentialsOf returns the config field that holds the credentials, with its file, for error texts.
+// credentialsOf returns, for error texts, the name of the config field with the credentials, and its file.
 func credentialsOf(config *rest.Config) string {
 	switch {
 	case config.CertFile != "" || len(config.CertData) > 0:
@@ -104,8 +105,8 @@ func credentialsOf(config *rest.Config) string {
 	return "user: there are no credentials"
 }
 
-// sourceOf returns the config field of a certificate or key for error texts: name with the suffix "-data" if it is inline, or
-// else name and file.
+// sourceOf returns, for error texts, where a certificate or key comes from. This is name with the suffix "-data" if it is
+// inline, and name with the file otherwise.
 func sourceOf(file string, inline bool, name string) string {
 	switch {
 	case inline:
@@ -116,8 +117,8 @@ func sourceOf(file string, inline bool, name string) string {
 	return name + " (of the system)"
 }
 
-// readField returns the content of a config field: data if it is set, or else the content of file. where is the field name for
-// error texts. It is empty if the field is not set.
+// readField returns the content of a config field: data if set, otherwise the content of the file. where is the name of the
+// field for error texts; it is empty if the field is not set.
 func readField(data []byte, file, name string) (content []byte, where string, err error) {
 	if len(data) == 0 && file == "" {
 		return nil, "", nil

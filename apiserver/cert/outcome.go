@@ -18,7 +18,7 @@ type RefusedError struct {
 	Message string // of the condition
 }
 
-// Error returns the name of the request, with the reason and message of its Denied or Failed condition.
+// Error returns the name of the request, and the reason and message of its Denied or Failed condition.
 func (e *RefusedError) Error() string {
 	verb := "has failed"
 	if e.Denied {
@@ -27,8 +27,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("certificate signing request %s %s: %.200q: %.1000q", e.Request, verb, e.Reason, e.Message)
 }
 
-// requestOutcome returns the issued certificate as PEM, or nil while the request is pending. It returns an error if the request
-// was denied, failed, deleted or replaced. request is the present object of that name, nil if there is none. uid is the UID of
+// requestOutcome returns the issued certificate as PEM, or nil while the request is pending. It returns an error if the
+// request was denied, failed, deleted or replaced. request is the present object with this name, or nil. uid is the UID of
 // the request that the agent created.
 func requestOutcome(request *certificatesv1.CertificateSigningRequest, name string, uid types.UID) ([]byte, error) {
 	if request == nil {

@@ -45,7 +45,8 @@ type rotationBase struct {
 	hooks  Hooks
 }
 
-// setDefaults sets all fields except the store. A nil log discards all messages, and a nil random means [rand.Float64].
+// setDefaults sets all fields except the store. If log is nil, messages are discarded. If random is nil, [rand.Float64] is
+// used.
 func (c *rotationBase) setDefaults(name string, log *slog.Logger, hooks Hooks, random func() float64) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -56,7 +57,7 @@ func (c *rotationBase) setDefaults(name string, log *slog.Logger, hooks Hooks, r
 	c.name, c.log, c.hooks, c.random, c.now = name, log, hooks, random, time.Now
 }
 
-// reportFailure logs that a certificate request has failed, and calls the hook Failed.
+// reportFailure logs that a certificate request has failed, and calls Hooks.Failed.
 func (c *rotationBase) reportFailure(err error) {
 	c.log.Error("request certificate", "certificate", c.name, "error", err)
 	if c.hooks.Failed != nil {
@@ -110,8 +111,8 @@ func (r *rotation) status() Status {
 	return s
 }
 
-// setCurrent replaces the current certificate by pair, and returns the leaf of the previous certificate, or nil. If force is
-// true, Run replaces pair at once.
+// setCurrent replaces the current certificate, and returns the leaf of the previous certificate, or nil. If force is true,
+// Run replaces the new certificate at once.
 func (r *rotation) setCurrent(pair *tls.Certificate, force bool) (old *x509.Certificate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,7 +121,8 @@ func (r *rotation) setCurrent(pair *tls.Certificate, force bool) (old *x509.Cert
 	return old
 }
 
-// loadExisting makes the certificate on disk the current certificate. It does nothing if there is none, and logs other errors.
+// loadExisting makes the certificate on disk the current certificate. If there is none, it does nothing. Other errors are
+// logged.
 func (r *rotation) loadExisting() {
 	r.reloadedAt = r.base.now()
 	pair, force, err := r.findCertificate()
@@ -150,7 +152,7 @@ type attempt struct {
 	err    error
 }
 
-// runLoop starts, cancels and finishes certificate requests as nextAction decides, until ctx ends.
+// runLoop starts, cancels and completes certificate requests until ctx ends. nextAction decides which.
 func (r *rotation) runLoop(ctx context.Context) error {
 	if err := r.guard.Begin(); err != nil {
 		return err
@@ -201,8 +203,8 @@ func (r *rotation) runLoop(ctx context.Context) error {
 	}
 }
 
-// nextAction decides whether to request a certificate, to cancel the pending request or to wait. If no certificate is valid, it
-// first reads the certificate files again, at most once per [certrequest.MaxSleep].
+// nextAction decides whether to request a certificate, to cancel the pending request or to wait. If there is no valid
+// certificate, it first reads the certificate files again, at most once per [certrequest.MaxSleep].
 func (r *rotation) nextAction() certrequest.Action {
 	template, known := r.template()
 	now := r.base.now()
@@ -228,8 +230,8 @@ func (r *rotation) isIdle() bool {
 	return r.state.Pending == nil
 }
 
-// startAttempt starts a goroutine that requests a certificate. The caller waits for attempt.done and then calls finishAttempt.
-// reason is logged.
+// startAttempt starts a goroutine that requests a certificate. The caller waits for attempt.done and then calls
+// finishAttempt. The reason is logged.
 func (r *rotation) startAttempt(ctx context.Context, reason string) *attempt {
 	r.mu.Lock()
 	now, template := r.base.now(), *r.state.Template
@@ -247,7 +249,7 @@ func (r *rotation) startAttempt(ctx context.Context, reason string) *attempt {
 	return a
 }
 
-// requestCertificate creates a key, requests a certificate for it and the names in template, and stores both.
+// requestCertificate creates a key, requests a certificate for it with the names in the template, and stores both.
 func (r *rotation) requestCertificate(ctx context.Context, template certrequest.Template) (*tls.Certificate, error) {
 	if err := r.base.store.CheckWritable(); err != nil {
 		return nil, err
@@ -277,8 +279,8 @@ func (r *rotation) requestCertificate(ctx context.Context, template certrequest.
 	return r.base.store.Update(chain, keyPEM)
 }
 
-// finishAttempt makes the issued certificate the current certificate, or records and reports the failure of the request.
-// cancelReason is why Run canceled the request; empty if it was not canceled.
+// finishAttempt makes the issued certificate the current certificate, or records and reports that the request has failed. If
+// Run has canceled the request, cancelReason is why.
 func (r *rotation) finishAttempt(finished *attempt, cancelReason string) {
 	r.mu.Lock()
 	now := r.base.now()

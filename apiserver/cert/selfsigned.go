@@ -25,9 +25,10 @@ import (
 // selfSignedValidity is the lifetime of a certificate of [SelfSigned], the same as in the kubelet.
 const selfSignedValidity = 365 * 24 * time.Hour
 
-// SelfSigned returns the paths of a self-signed serving certificate and its key: kubelet.crt and kubelet.key in dir, as in the
-// kubelet. It keeps existing files if the certificate is for name and all ips and is valid for at least another day; otherwise it
-// writes new files. Clients cannot verify the certificate: the API server must run without --kubelet-certificate-authority.
+// SelfSigned returns the paths of a self-signed serving certificate and its key. As in the kubelet, these are kubelet.crt
+// and kubelet.key in the directory. Existing files are kept if the certificate is for name and all ips and is valid for at
+// least another day; otherwise SelfSigned writes new files. Clients cannot verify the certificate, so the API server must
+// run without --kubelet-certificate-authority.
 func SelfSigned(dir, name string, ips []netip.Addr) (certFile, keyFile string, err error) {
 	certFile, keyFile = filepath.Join(dir, "kubelet.crt"), filepath.Join(dir, "kubelet.key")
 	if isStillValid(certFile, keyFile, name, ips, time.Now()) {
@@ -47,7 +48,7 @@ func SelfSigned(dir, name string, ips []netip.Addr) (certFile, keyFile string, e
 	return certFile, keyFile, atomicfile.WriteFile(certFile, certificate, 0o644)
 }
 
-// isStillValid reports whether the files hold a certificate for name and ips that is valid for at least another day.
+// isStillValid reports whether the files contain a certificate for name and all ips that is valid for at least another day.
 func isStillValid(certFile, keyFile, name string, ips []netip.Addr, now time.Time) bool {
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil || now.Add(24*time.Hour).After(pair.Leaf.NotAfter) || now.Before(pair.Leaf.NotBefore) {
@@ -60,7 +61,7 @@ func isStillValid(certFile, keyFile, name string, ips []netip.Addr, now time.Tim
 	return good
 }
 
-// createSelfSigned returns a new self-signed serving certificate for name and ips, and its key, as PEM.
+// createSelfSigned returns a new self-signed serving certificate for name and ips, and its private key, as PEM.
 func createSelfSigned(name string, ips []netip.Addr, now time.Time) (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -36,8 +36,8 @@ type ServingOptions struct {
 // [NewServing].
 type Serving struct{ rotation rotation }
 
-// NewServing loads the stored serving certificate, if there is one. It requests no certificate; [Serving.Run] does. config has
-// the credentials of the node, for example from [Client.Config].
+// NewServing loads the stored serving certificate, if there is one. It sends no request; [Serving.Run] requests the
+// certificate. config contains the credentials of the node, for example from [Client.Config].
 func NewServing(config *rest.Config, opts ServingOptions) (*Serving, error) {
 	switch {
 	case opts.NodeName == "":
@@ -66,8 +66,8 @@ func NewServing(config *rest.Config, opts ServingOptions) (*Serving, error) {
 	return s, nil
 }
 
-// findCertificate loads the certificate of the store, or returns nil if it has expired. force is always false: no serving
-// certificate must be replaced at once.
+// findCertificate loads the certificate of the store, or returns nil if it has expired. force is always false, because a
+// serving certificate need not be replaced at once.
 func (s *Serving) findCertificate() (pair *tls.Certificate, force bool, err error) {
 	pair, err = s.rotation.base.store.Current()
 	if err != nil || !s.rotation.base.now().Before(pair.Leaf.NotAfter) {
@@ -76,13 +76,13 @@ func (s *Serving) findCertificate() (pair *tls.Certificate, force bool, err erro
 	return pair, false, nil
 }
 
-// Run requests the certificate until ctx ends, and replaces it before it expires and when the node gets a new address. It retries
-// after each failure. An administrator or a controller of the cluster must approve each request. A second call of Run returns an
-// error.
+// Run requests the certificate, and replaces it before it expires and when the addresses of the node change, until ctx ends.
+// It retries after each failure. An administrator or a controller of the cluster must approve each request. A second call of
+// Run returns an error.
 func (s *Serving) Run(ctx context.Context) error { return s.rotation.runLoop(ctx) }
 
-// GetCertificate returns the current certificate, for the field of that name of [tls.Config]. It returns an error if there is no
-// valid certificate.
+// GetCertificate returns the current certificate, for the field GetCertificate of a [tls.Config]. It returns an error if
+// there is no valid certificate.
 func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if pair := s.rotation.currentPair(); pair != nil {
 		return pair, nil

@@ -29,8 +29,8 @@ type transports struct {
 	all []*transport
 }
 
-// wrapTransport is the WrapTransport function of a rest.Config. It gives each client its own connections, which are replaced when
-// the certificate changes. If next contains no [http.Transport], wrapTransport returns next unchanged.
+// wrapTransport gives each client its own connections, which are replaced when the certificate changes. It is the
+// WrapTransport function of a rest.Config. If next contains no [http.Transport], wrapTransport returns next unchanged.
 func (t *transports) wrapTransport(next http.RoundTripper) http.RoundTripper {
 	base, ok := unwrapTransport(next)
 	if !ok {
@@ -44,7 +44,8 @@ func (t *transports) wrapTransport(next http.RoundTripper) http.RoundTripper {
 	return wrapped
 }
 
-// unwrapTransport returns the [http.Transport] that next is or wraps. found is false if there is none.
+// unwrapTransport returns next if it is an [http.Transport], or the [http.Transport] that it wraps. found is false if there
+// is none.
 func unwrapTransport(next http.RoundTripper) (base *http.Transport, found bool) {
 	for {
 		switch t := next.(type) {
@@ -58,14 +59,14 @@ func unwrapTransport(next http.RoundTripper) (base *http.Transport, found bool) 
 	}
 }
 
-// rotateAll makes all clients open new connections for their next requests, and starts the grace period of their present
-// connections.
+// rotateAll makes all clients open new connections for their next requests. It starts the grace period after which their
+// present connections are closed.
 func (t *transports) rotateAll(now time.Time) {
 	t.forEach(func(one *transport) { one.startGeneration(now) })
 }
 
-// closeExpired closes the connections of replaced certificates whose grace period has passed. next is when the next grace period
-// ends; the zero time means that there is none.
+// closeExpired closes the connections of replaced certificates whose grace period has passed. next is when the next grace
+// period ends; zero means that there is none.
 func (t *transports) closeExpired(now time.Time) (next time.Time) {
 	t.forEach(func(one *transport) {
 		if at := one.closeExpired(now); next.IsZero() || !at.IsZero() && at.Before(next) {
@@ -104,8 +105,8 @@ type generation struct {
 	conns  map[*conn]struct{}
 }
 
-// newGeneration returns a generation, a set of connections with one certificate, that connects like base. It clears TLSNextProto,
-// because a clone of an HTTP/2 transport would share the connections of the original.
+// newGeneration returns a generation, that is a set of connections with one certificate. It connects like the base
+// transport. TLSNextProto is cleared, because a clone of an HTTP/2 transport would share the connections of the original.
 func (t *transport) newGeneration() *generation {
 	g := &generation{transport: t.base.Clone(), conns: map[*conn]struct{}{}}
 	dial := g.transport.DialContext
@@ -143,7 +144,8 @@ func (t *transport) CloseIdleConnections() {
 	t.current.transport.CloseIdleConnections()
 }
 
-// startGeneration makes t use new connections for its next requests, and starts the grace period of the present connections.
+// startGeneration makes the transport use new connections for its next requests. It starts the grace period after which the
+// present connections are closed.
 func (t *transport) startGeneration(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,8 +169,8 @@ func (t *transport) closeExpired(now time.Time) (next time.Time) {
 	return next
 }
 
-// addConn returns raw as a connection that closeAll closes. If closeAll was called before, it closes raw and returns
-// [net.ErrClosed].
+// addConn returns a connection that wraps raw and that closeAll closes. If closeAll was called before, it closes raw and
+// returns [net.ErrClosed].
 func (g *generation) addConn(raw net.Conn) (net.Conn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -181,7 +183,7 @@ func (g *generation) addConn(raw net.Conn) (net.Conn, error) {
 	return c, nil
 }
 
-// closeAll closes all connections. A connection that is just being opened is closed by addConn.
+// closeAll closes all connections of the generation. A connection that is just being opened is closed by addConn.
 func (g *generation) closeAll() {
 	g.mu.Lock()
 	g.closed = true

@@ -139,8 +139,8 @@ func isInitialized(view *podview.View) bool {
 	return newest != nil && view.HasInitialized(newest.ID)
 }
 
-// hasCreatedContainer reports whether the newest instance of a regular container was created but not started yet. It returns
-// true if this is so for any container of the pod.
+// hasCreatedContainer reports whether a regular container of the pod was created and is not started yet. Only the newest
+// instance of each container counts.
 func hasCreatedContainer(pod *corev1.Pod, observed cri.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
 		last := observed.NewestContainer(c.Name)
