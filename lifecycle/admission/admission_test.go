@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// list parses a list of resources such as "cpu=100m memory=1Gi".
-func list(t *testing.T, text string) corev1.ResourceList {
+// parseResources parses a list of resources such as "cpu=100m memory=1Gi".
+func parseResources(t *testing.T, text string) corev1.ResourceList {
 	t.Helper()
 	out := corev1.ResourceList{}
 	for item := range strings.FieldsSeq(text) {
@@ -35,18 +35,18 @@ func list(t *testing.T, text string) corev1.ResourceList {
 func node(t *testing.T, more string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"zone": "a"}},
-		Status:     corev1.NodeStatus{Allocatable: list(t, "pods=3 cpu=2 memory=1Gi ephemeral-storage=10Gi "+more)},
+		Status:     corev1.NodeStatus{Allocatable: parseResources(t, "pods=3 cpu=2 memory=1Gi ephemeral-storage=10Gi "+more)},
 	}
 }
 
 func requesting(t *testing.T, requests string) *corev1.Pod {
 	return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{
-		Name: "c", Resources: corev1.ResourceRequirements{Requests: list(t, requests)},
+		Name: "c", Resources: corev1.ResourceRequirements{Requests: parseResources(t, requests)},
 	}}}}
 }
 
-// told returns the reasons of failures.
-func told(failures []admission.Failure) (reasons []string) {
+// failureReasons returns the reason of each failure.
+func failureReasons(failures []admission.Failure) (reasons []string) {
 	for _, f := range failures {
 		reasons = append(reasons, f.Reason)
 	}
@@ -59,19 +59,19 @@ func TestCheckResources(t *testing.T) {
 		others          []string
 		reasons         []string
 	}{
-		{"it fits", "", "cpu=2 memory=1Gi ephemeral-storage=10Gi", nil, nil},
+		{"pod fits", "", "cpu=2 memory=1Gi ephemeral-storage=10Gi", nil, nil},
 		{"too many pods", "", "", []string{"", "", ""}, []string{"OutOfpods"}},
-		{"requests of other pods count", "", "cpu=300m", []string{"cpu=1", "cpu=701m"}, []string{"OutOfcpu"}},
-		{"to the millicore", "", "cpu=300m", []string{"cpu=1", "cpu=700m"}, nil},
-		{"of all there is too little", "", "memory=2Gi ephemeral-storage=11Gi cpu=3", []string{"", "", ""}, []string{
+		{"requests of other pods are counted", "", "cpu=300m", []string{"cpu=1", "cpu=701m"}, []string{"OutOfcpu"}},
+		{"pod fits to the millicore", "", "cpu=300m", []string{"cpu=1", "cpu=700m"}, nil},
+		{"every resource is short", "", "memory=2Gi ephemeral-storage=11Gi cpu=3", []string{"", "", ""}, []string{
 			"OutOfpods", "OutOfcpu", "OutOfmemory", "OutOfephemeral-storage",
 		}},
-		{"another resource is short", "", "memory=1Mi", []string{"cpu=3"}, nil},
-		{"a device", "example.com/gpu=2", "example.com/gpu=1", []string{"example.com/gpu=2"}, []string{"OutOfexample.com/gpu"}},
-		{"devices by name", "b.com/x=0 a.com/x=0", "a.com/x=1 b.com/x=1", nil, []string{"OutOfa.com/x", "OutOfb.com/x"}},
-		{"a device that the node does not know", "", "example.com/gpu=1", nil, nil},
-		{"huge pages that the node does not know", "", "hugepages-2Mi=2Mi", nil, []string{"OutOfhugepages-2Mi"}},
-		{"a native resource that is not counted", "", "storage=1Gi", nil, nil},
+		{"resource that the pod does not request is short", "", "memory=1Mi", []string{"cpu=3"}, nil},
+		{"device in use", "example.com/gpu=2", "example.com/gpu=1", []string{"example.com/gpu=2"}, []string{"OutOfexample.com/gpu"}},
+		{"missing devices sorted by name", "b.com/x=0 a.com/x=0", "a.com/x=1 b.com/x=1", nil, []string{"OutOfa.com/x", "OutOfb.com/x"}},
+		{"device not in the allocatable resources", "", "example.com/gpu=1", nil, nil},
+		{"huge pages not in the allocatable resources", "", "hugepages-2Mi=2Mi", nil, []string{"OutOfhugepages-2Mi"}},
+		{"native resource that is not counted", "", "storage=1Gi", nil, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var others []*corev1.Pod
@@ -80,8 +80,8 @@ func TestCheckResources(t *testing.T) {
 			}
 			pod := requesting(t, test.pod)
 			before := pod.DeepCopy()
-			assert.Equal(t, test.reasons, told(admission.Check(pod, node(t, test.node), others)))
-			assert.Equal(t, before, pod, "the pod is as it was")
+			assert.Equal(t, test.reasons, failureReasons(admission.Check(pod, node(t, test.node), others)))
+			assert.Equal(t, before, pod, "Check does not modify the pod")
 		})
 	}
 }
@@ -93,7 +93,7 @@ func TestFailureHasAmountsAndShortage(t *testing.T) {
 	assert.Equal(t, "Node didn't have enough resource: cpu, requested: 500, used: 1800, capacity: 2000", f.Message)
 	assert.Equal(t, int64(300), f.Shortage())
 	rejection, ok := errors.AsType[*podstatus.Rejection](f.Rejection())
-	require.True(t, ok, "lifecycle treats it as a rejection")
+	require.True(t, ok, "the failure converts to a podstatus.Rejection")
 	assert.Equal(t, "OutOfcpu", rejection.StatusReason())
 
 	admit := admission.Admit(func() *corev1.Node { return node(t, "") })
@@ -104,17 +104,17 @@ func TestFailureHasAmountsAndShortage(t *testing.T) {
 		requesting(t, "memory=8Ei"), requesting(t, "memory=8Ei"),
 	})
 	require.Len(t, failures, 1)
-	assert.Equal(t, int64(math.MaxInt64), failures[0].Used, "sums end at the largest number")
+	assert.Equal(t, int64(math.MaxInt64), failures[0].Used, "the sum of requests saturates")
 	failures = admission.Check(requesting(t, "memory=8Ei"), node(t, ""), []*corev1.Pod{requesting(t, "memory=8Ei")})
 	require.Len(t, failures, 1)
-	assert.Equal(t, int64(math.MaxInt64), failures[0].Shortage(), "and so does the shortage")
+	assert.Equal(t, int64(math.MaxInt64), failures[0].Shortage(), "the shortage saturates")
 }
 
 // A pod that is being resized counts with the larger of its allocated and requested resources.
 func TestCheckCountsResizedPodsWithLargerResources(t *testing.T) {
 	other := requesting(t, "cpu=1")
-	other.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", AllocatedResources: list(t, "cpu=1900m")}}
-	assert.Equal(t, []string{"OutOfcpu"}, told(admission.Check(requesting(t, "cpu=200m"), node(t, ""), []*corev1.Pod{other})))
+	other.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", AllocatedResources: parseResources(t, "cpu=1900m")}}
+	assert.Equal(t, []string{"OutOfcpu"}, failureReasons(admission.Check(requesting(t, "cpu=200m"), node(t, ""), []*corev1.Pod{other})))
 }
 
 func TestCheckNodeAffinityNameAndTaints(t *testing.T) {
@@ -132,22 +132,22 @@ func TestCheckNodeAffinityNameAndTaints(t *testing.T) {
 		node    func(*corev1.Node)
 		reasons []string
 	}{
-		{"selector", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "a"} }, nil, nil},
+		{"selector of this zone", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "a"} }, nil, nil},
 		{"selector of another zone", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "b"} }, nil, []string{"NodeAffinity"}},
-		{"selector of an empty label that is missing", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"rack": ""} }, nil, []string{"NodeAffinity"}},
-		{"affinity", func(p *corev1.Pod) { p.Spec.Affinity = required("b", "a") }, nil, nil},
+		{"selector with an empty value of a missing label", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"rack": ""} }, nil, []string{"NodeAffinity"}},
+		{"affinity to this zone", func(p *corev1.Pod) { p.Spec.Affinity = required("b", "a") }, nil, nil},
 		{"affinity to another zone", func(p *corev1.Pod) { p.Spec.Affinity = required("b") }, nil, []string{"NodeAffinity"}},
-		{"affinity that cannot be understood", func(p *corev1.Pod) { p.Spec.Affinity = required() }, nil, []string{"NodeAffinity"}},
-		{"name", func(p *corev1.Pod) { p.Spec.NodeName = "n1" }, nil, nil},
-		{"name of another", func(p *corev1.Pod) { p.Spec.NodeName = "n2" }, nil, []string{"NodeName"}},
-		{"taint", nil, func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{gpu} }, []string{"TaintToleration"}},
-		{"taint that only keeps pods from being scheduled", nil, func(n *corev1.Node) {
+		{"invalid affinity", func(p *corev1.Pod) { p.Spec.Affinity = required() }, nil, []string{"NodeAffinity"}},
+		{"name of this node", func(p *corev1.Pod) { p.Spec.NodeName = "n1" }, nil, nil},
+		{"name of another node", func(p *corev1.Pod) { p.Spec.NodeName = "n2" }, nil, []string{"NodeName"}},
+		{"taint NoExecute", nil, func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{gpu} }, []string{"TaintToleration"}},
+		{"taint NoSchedule", nil, func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
 		}, nil},
-		{"taint and a static pod", func(p *corev1.Pod) {
+		{"taint NoExecute and a static pod", func(p *corev1.Pod) {
 			p.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
 		}, func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{gpu} }, nil},
-		{"toleration of all", func(p *corev1.Pod) {
+		{"toleration of all taints", func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		}, func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{gpu} }, nil},
 		{"toleration of another value", func(p *corev1.Pod) {
@@ -156,14 +156,14 @@ func TestCheckNodeAffinityNameAndTaints(t *testing.T) {
 		{"toleration of another effect", func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Value: "broken", Effect: corev1.TaintEffectNoSchedule}}
 		}, func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{gpu} }, []string{"TaintToleration"}},
-		{"label of another system, reported alone", func(p *corev1.Pod) {
+		{"label of another operating system, reported alone", func(p *corev1.Pod) {
 			p.Labels, p.Spec.NodeName = map[string]string{"kubernetes.io/os": "windows"}, "n2"
 		}, nil, []string{"PodOSSelectorNodeLabelDoesNotMatch"}},
-		{"another system", func(p *corev1.Pod) { p.Spec.OS = &corev1.PodOS{Name: corev1.Windows} }, nil, []string{"PodOSNotSupported"}},
-		{"strict groups", func(p *corev1.Pod) {
+		{"another operating system", func(p *corev1.Pod) { p.Spec.OS = &corev1.PodOS{Name: corev1.Windows} }, nil, []string{"PodOSNotSupported"}},
+		{"strict groups without runtime support", func(p *corev1.Pod) {
 			p.Spec.SecurityContext = &corev1.PodSecurityContext{SupplementalGroupsPolicy: &strict}
 		}, nil, []string{"SupplementalGroupsPolicyNotSupported"}},
-		{"strict groups where the runtime has them", func(p *corev1.Pod) {
+		{"strict groups with runtime support", func(p *corev1.Pod) {
 			p.Spec.SecurityContext = &corev1.PodSecurityContext{SupplementalGroupsPolicy: &strict}
 		}, func(n *corev1.Node) { n.Status.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: new(true)} }, nil},
 	} {
@@ -175,7 +175,7 @@ func TestCheckNodeAffinityNameAndTaints(t *testing.T) {
 			if test.node != nil {
 				test.node(n)
 			}
-			assert.Equal(t, test.reasons, told(admission.Check(pod, n, nil)))
+			assert.Equal(t, test.reasons, failureReasons(admission.Check(pod, n, nil)))
 		})
 	}
 }
@@ -199,15 +199,15 @@ func TestCheckHostPorts(t *testing.T) {
 		has, want *corev1.Pod
 		free      bool
 	}{
-		{"the same", with("", "", "TCP", 80), with("", "", "TCP", 80), false},
+		{"equal port", with("", "", "TCP", 80), with("", "", "TCP", 80), false},
 		{"another port", with("", "", "TCP", 80), with("", "", "TCP", 81), true},
 		{"another protocol", with("", "", "TCP", 80), with("", "", "UDP", 80), true},
-		{"without a protocol it is TCP", with("", "", "", 80), with("", "", "TCP", 80), false},
+		{"default protocol is TCP", with("", "", "", 80), with("", "", "TCP", 80), false},
 		{"another address", with("", "10.0.0.1", "TCP", 80), with("", "10.0.0.2", "TCP", 80), true},
-		{"all addresses after one", with("", "10.0.0.1", "TCP", 80), with("", "0.0.0.0", "TCP", 80), false},
-		{"one address after all", with("", "", "TCP", 80), with("", "10.0.0.1", "TCP", 80), false},
-		{"a sidecar", with("sidecar", "", "TCP", 80), with("", "", "TCP", 80), false},
-		{"an init container", with("init", "", "TCP", 80), with("", "", "TCP", 80), true},
+		{"one address, then all addresses", with("", "10.0.0.1", "TCP", 80), with("", "0.0.0.0", "TCP", 80), false},
+		{"all addresses, then one address", with("", "", "TCP", 80), with("", "10.0.0.1", "TCP", 80), false},
+		{"sidecar with the port", with("sidecar", "", "TCP", 80), with("", "", "TCP", 80), false},
+		{"init container with the port", with("init", "", "TCP", 80), with("", "", "TCP", 80), true},
 		{"no host port", with("", "", "TCP", 0), with("", "", "TCP", 0), true},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -36,9 +36,9 @@ func TestChainCallsChecksInOrderUntilOneRejects(t *testing.T) {
 		called []string
 	}{
 		{"all admit", []admit{check("a", nil), check("b", nil)}, nil, []string{"a", "b"}},
-		{"the first rejects", []admit{check("a", full), check("b", down)}, full, []string{"a"}},
-		{"the last rejects", []admit{check("a", nil), check("b", down)}, down, []string{"a", "b"}},
-		{"a nil check is left out", []admit{nil, check("a", nil), nil, check("b", down)}, down, []string{"a", "b"}},
+		{"first check rejects", []admit{check("a", full), check("b", down)}, full, []string{"a"}},
+		{"last check rejects", []admit{check("a", nil), check("b", down)}, down, []string{"a", "b"}},
+		{"nil checks are skipped", []admit{nil, check("a", nil), nil, check("b", down)}, down, []string{"a", "b"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			called = nil
@@ -62,7 +62,7 @@ func TestChainKeepsChecksOfTheCall(t *testing.T) {
 	rejects := func(context.Context, *corev1.Pod, []*corev1.Pod) error { return errors.New("full") }
 	checks := []admit{nil, func(context.Context, *corev1.Pod, []*corev1.Pod) error { return nil }}
 	chain := admission.Chain(checks...)
-	require.Nil(t, checks[0], "the list of the caller is not changed")
+	require.Nil(t, checks[0], "Chain does not modify the caller's list")
 	checks[1] = rejects
 	require.NoError(t, chain(t.Context(), &corev1.Pod{}, nil))
 }

@@ -27,7 +27,7 @@ func advice(reason string) string {
 	case admission.ReasonTaintToleration:
 		return "remove the taint, or add a toleration"
 	case admission.ReasonNodePorts:
-		return "end the pod that has the port"
+		return "stop the pod that uses the port"
 	}
 	return "too little of a resource: " + reason
 }
