@@ -19,14 +19,14 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// settledPod returns the state of a pod of the given kind that needs no action.
-func settledPod(tb testing.TB, kind string, i int) plan.State {
+// idleState returns the state of a pod of the given kind that needs no action.
+func idleState(tb testing.TB, kind string, i int) plan.State {
 	tb.Helper()
 	pod := podtest.Pod(fmt.Sprint("p", i), "serve", "serve2")
 	pod.UID = types.UID(fmt.Sprint("uid-", i))
 	podtest.ExamplePods()[kind](pod)
 	m := newModel(pod)
-	m.settle(tb, podtest.LazyText(func() string { return kind }))
+	m.runToFixedPoint(tb, podtest.LazyText(func() string { return kind }))
 	return m.state()
 }
 
@@ -34,14 +34,14 @@ func settledPod(tb testing.TB, kind string, i int) plan.State {
 func TestPlanIdleAllocatesNothing(t *testing.T) {
 	for kind := range podtest.ExamplePods() {
 		t.Run(kind, func(t *testing.T) {
-			s := settledPod(t, kind, 0)
+			s := idleState(t, kind, 0)
 			a := plan.Plan(s)
 			require.True(t, a.IsIdle() && !a.PodTerminal)
 			assert.Zero(t, testing.AllocsPerRun(100, func() { plan.Plan(s) }))
 		})
 	}
 	t.Run("ended", func(t *testing.T) {
-		s := settledPod(t, "sidecar", 0)
+		s := idleState(t, "sidecar", 0)
 		for i := range s.Observed.Containers {
 			s.Observed.Containers[i].State = cri.ContainerExited
 		}
@@ -58,7 +58,7 @@ func BenchmarkPlanIdle(b *testing.B) {
 	names := slices.Sorted(maps.Keys(podtest.ExamplePods()))
 	states := make([]plan.State, 1000)
 	for i := range states {
-		states[i] = settledPod(b, names[i%len(names)], i)
+		states[i] = idleState(b, names[i%len(names)], i)
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -3,5 +3,5 @@
 
 package plan
 
-// CrashLoopKey is for the scenarios, which write annotations as an earlier agent would have.
+// CrashLoopKey lets the scenarios write annotations as a previous agent would have.
 var CrashLoopKey = crashLoopKey

@@ -29,7 +29,7 @@ type model struct {
 	final    bool
 	probes   map[probe.Key]probe.Value
 	stopped  map[string]bool // IDs of the sandboxes that plans have stopped
-	made     int
+	created  int
 }
 
 func newModel(pod *corev1.Pod) *model {
@@ -49,30 +49,30 @@ func (m *model) result(k probe.Key) (probe.Value, bool) {
 	return v, ok
 }
 
-// settle plans and executes until no action is left. Init containers succeed, and sidecars start.
-func (m *model) settle(t testing.TB, about fmt.Stringer) {
+// runToFixedPoint plans and executes until no action is left. Init containers succeed, and sidecars start.
+func (m *model) runToFixedPoint(t testing.TB, context fmt.Stringer) {
 	t.Helper()
 	for range 40 {
 		pod, before := m.pod.DeepCopy(), cloneObserved(m.observed)
 		a := plan.Plan(m.state())
-		about := podtest.LazyText(func() string {
-			return fmt.Sprintf("%s\npod %s\nobserved%s\nplan %s", about, podtest.JSON(pod.Spec), podtest.DescribeObserved(before), describePlan(a))
+		context := podtest.LazyText(func() string {
+			return fmt.Sprintf("%s\npod %s\nobserved%s\nplan %s", context, podtest.JSON(pod.Spec), podtest.DescribeObserved(before), describePlan(a))
 		})
-		require.True(t, reflect.DeepEqual(a, plan.Plan(m.state())), "the same state gives another plan: %s", about)
-		require.True(t, reflect.DeepEqual(before, m.observed) && reflect.DeepEqual(pod, m.pod), "a plan changes its input: %s", about)
-		m.check(t, &a, about)
-		m.apply(t, &a, about)
+		require.True(t, reflect.DeepEqual(a, plan.Plan(m.state())), "equal states give different plans: %s", context)
+		require.True(t, reflect.DeepEqual(before, m.observed) && reflect.DeepEqual(pod, m.pod), "Plan modifies its input: %s", context)
+		m.check(t, &a, context)
+		m.apply(t, &a, context)
 		switch {
 		case !a.IsIdle():
 			m.now = m.now.Add(time.Second)
 		case !a.WakeAt.IsZero():
 			m.now = a.WakeAt
 		case !m.advance():
-			m.requireSettled(t, &a, about)
+			m.requireSpecState(t, &a, context)
 			return
 		}
 	}
-	require.Fail(t, "there is always more to do", "%s\nthen%s\nplan %s", about, podtest.DescribeObserved(m.observed), describePlan(plan.Plan(m.state())))
+	require.Fail(t, "plans do not reach a fixed point", "%s\nthen%s\nplan %s", context, podtest.DescribeObserved(m.observed), describePlan(plan.Plan(m.state())))
 }
 
 // advance makes init containers exit and sidecars start, and reports whether the model changed.
@@ -97,7 +97,7 @@ func (m *model) advance() (moved bool) {
 }
 
 // apply executes the actions of a plan in the documented order.
-func (m *model) apply(t testing.TB, a *plan.Actions, about fmt.Stringer) {
+func (m *model) apply(t testing.TB, a *plan.Actions, context fmt.Stringer) {
 	t.Helper()
 	exit := func(c *cri.Container) {
 		c.State, c.ExitCode, c.FinishedAt = cri.ContainerExited, 137, m.now
@@ -117,7 +117,7 @@ func (m *model) apply(t testing.TB, a *plan.Actions, about fmt.Stringer) {
 	if a.Sandbox != nil {
 		sandbox = m.newID("s")
 		for _, sb := range m.observed.Sandboxes {
-			require.NotEqual(t, sb.Attempt, a.Sandbox.Attempt, "the attempt is taken: %s", about)
+			require.NotEqual(t, sb.Attempt, a.Sandbox.Attempt, "another sandbox has this attempt: %s", context)
 		}
 		m.observed.Sandboxes = append(m.observed.Sandboxes, cri.Sandbox{
 			ID: sandbox, Attempt: a.Sandbox.Attempt, CreatedAt: m.now, IPs: []string{"10.0.0.1"},
@@ -144,8 +144,8 @@ func (m *model) apply(t testing.TB, a *plan.Actions, about fmt.Stringer) {
 }
 
 func (m *model) newID(word string) string {
-	m.made++
-	return fmt.Sprint(word, "-new", m.made)
+	m.created++
+	return fmt.Sprint(word, "-new", m.created)
 }
 
 func (m *model) container(id string) *cri.Container {
@@ -164,12 +164,12 @@ func (m *model) sandbox(id string) *cri.Sandbox {
 	return &m.observed.Sandboxes[i]
 }
 
-// lives returns the instances of a container that satisfy keep.
-func (m *model) lives(name string, keep func(*cri.Container) bool) (lives []*cri.Container) {
+// instances returns the instances of a container that satisfy keep.
+func (m *model) instances(name string, keep func(*cri.Container) bool) (instances []*cri.Container) {
 	for i := range m.observed.Containers {
 		if c := &m.observed.Containers[i]; c.Name == name && keep(c) {
-			lives = append(lives, c)
+			instances = append(instances, c)
 		}
 	}
-	return lives
+	return instances
 }

@@ -47,7 +47,7 @@ func planToFixedPoint(t *testing.T, seed uint64) {
 		pod.DeletionTimestamp = &metav1.Time{Time: epoch}
 	}
 	m.final = rnd.IntN(10) == 0
-	m.settle(t, podtest.LazyText(func() string { return fmt.Sprint("seed ", seed) }))
+	m.runToFixedPoint(t, podtest.LazyText(func() string { return fmt.Sprint("seed ", seed) }))
 }
 
 // mayRun reports whether the container is running or in state unknown.
@@ -56,157 +56,157 @@ func mayRun(c *cri.Container) bool {
 }
 
 // check verifies a plan against the state that it was computed from.
-func (m *model) check(t testing.TB, a *plan.Actions, about fmt.Stringer) {
+func (m *model) check(t testing.TB, a *plan.Actions, context fmt.Stringer) {
 	t.Helper()
-	killed := m.checkKills(t, a, about)
+	killed := m.checkKills(t, a, context)
 	for _, id := range a.StopSandboxes {
-		require.NotNil(t, m.sandbox(id), "stops a sandbox that is not there: %s", about)
+		require.NotNil(t, m.sandbox(id), "stops a missing sandbox: %s", context)
 		for _, c := range m.observed.Containers {
-			require.False(t, c.SandboxID == id && mayRun(&c) && !killed[c.ID], "%s is not killed before its sandbox: %s", c.ID, about)
+			require.False(t, c.SandboxID == id && mayRun(&c) && !killed[c.ID], "%s is not killed before its sandbox: %s", c.ID, context)
 		}
 	}
-	m.checkRemovals(t, a, killed, about)
-	m.checkSandbox(t, a, about)
-	m.checkStarts(t, a, killed, about)
+	m.checkRemovals(t, a, killed, context)
+	m.checkSandbox(t, a, context)
+	m.checkStarts(t, a, killed, context)
 	if a.PodTerminal || m.final || m.pod.DeletionTimestamp != nil {
-		require.True(t, a.PodTerminal, about)
-		require.Nil(t, a.Sandbox, about)
-		require.Empty(t, a.Start, about)
-		require.Empty(t, a.BackOff, about)
+		require.True(t, a.PodTerminal, context)
+		require.Nil(t, a.Sandbox, context)
+		require.Empty(t, a.Start, context)
+		require.Empty(t, a.BackOff, context)
 	}
 	var wake time.Time
 	for _, w := range a.BackOff {
-		require.True(t, w.Until.After(m.now), "waits for a past time: %s", about)
-		require.LessOrEqual(t, w.Delay, 5*time.Minute, about)
-		require.LessOrEqual(t, w.Until.Sub(m.now), w.Delay, "waits for longer than it says: %s", about)
+		require.True(t, w.Until.After(m.now), "back-off has expired: %s", context)
+		require.LessOrEqual(t, w.Delay, 5*time.Minute, context)
+		require.LessOrEqual(t, w.Until.Sub(m.now), w.Delay, "back-off ends later than its delay: %s", context)
 		if wake.IsZero() || w.Until.Before(wake) {
 			wake = w.Until
 		}
 	}
-	require.Equal(t, wake, a.WakeAt, about)
+	require.Equal(t, wake, a.WakeAt, context)
 }
 
-func (m *model) checkKills(t testing.TB, a *plan.Actions, about fmt.Stringer) (killed map[string]bool) {
+func (m *model) checkKills(t testing.TB, a *plan.Actions, context fmt.Stringer) (killed map[string]bool) {
 	t.Helper()
 	killed = map[string]bool{}
 	for _, k := range a.Kill {
 		c := m.container(k.ID)
-		require.NotNil(t, c, "kills a missing container: %s", about)
-		require.True(t, mayRun(c), "kills an exited container: %s", about)
-		require.Equal(t, c.Name, k.Name, about)
-		require.False(t, killed[k.ID], "kills %s twice: %s", k.ID, about)
-		require.GreaterOrEqual(t, k.Grace, 2*time.Second, about)
-		require.NotContains(t, k.WaitFor, k.Name, "waits for itself: %s", about)
+		require.NotNil(t, c, "kills a missing container: %s", context)
+		require.True(t, mayRun(c), "kills an exited container: %s", context)
+		require.Equal(t, c.Name, k.Name, context)
+		require.False(t, killed[k.ID], "kills %s twice: %s", k.ID, context)
+		require.GreaterOrEqual(t, k.Grace, 2*time.Second, context)
+		require.NotContains(t, k.WaitFor, k.Name, "kill of a container waits for this container: %s", context)
 		killed[k.ID] = true
 	}
 	return killed
 }
 
-func (m *model) checkRemovals(t testing.TB, a *plan.Actions, killed map[string]bool, about fmt.Stringer) {
+func (m *model) checkRemovals(t testing.TB, a *plan.Actions, killed map[string]bool, context fmt.Stringer) {
 	t.Helper()
 	for _, id := range a.RemoveContainers {
 		c := m.container(id)
-		require.NotNil(t, c, "removes a missing object: %s", about)
-		require.False(t, mayRun(c) && !killed[id], "removes a running container: %s", about)
+		require.NotNil(t, c, "removes a missing container: %s", context)
+		require.False(t, mayRun(c) && !killed[id], "removes a running container: %s", context)
 	}
 	for _, id := range a.RemoveSandboxes {
 		sb := m.sandbox(id)
-		require.NotNil(t, sb, "removes a missing object: %s", about)
-		require.Equal(t, cri.SandboxNotReady, sb.State, about)
+		require.NotNil(t, sb, "removes a missing sandbox: %s", context)
+		require.Equal(t, cri.SandboxNotReady, sb.State, context)
 		for _, c := range m.observed.Containers {
-			require.False(t, c.SandboxID == id && mayRun(&c), "a sandbox goes while %s runs: %s", c.ID, about)
+			require.False(t, c.SandboxID == id && mayRun(&c), "removes a sandbox while %s runs: %s", c.ID, context)
 		}
 	}
 	if m.pod.DeletionTimestamp != nil {
 		return
 	}
 	for name := range podtest.SpecNames(m.pod) {
-		ended := m.lives(name, func(c *cri.Container) bool { return c.State == cri.ContainerExited })
-		if len(ended) == 0 {
+		exited := m.instances(name, func(c *cri.Container) bool { return c.State == cri.ContainerExited })
+		if len(exited) == 0 {
 			continue
 		}
-		last := slices.MaxFunc(ended, func(a, b *cri.Container) int { return int(a.Attempt) - int(b.Attempt) })
-		require.NotContains(t, a.RemoveContainers, last.ID, "its exit code would be lost: %s", about)
-		require.NotContains(t, a.RemoveSandboxes, last.SandboxID, "its exit code would be lost: %s", about)
+		last := slices.MaxFunc(exited, func(a, b *cri.Container) int { return int(a.Attempt) - int(b.Attempt) })
+		require.NotContains(t, a.RemoveContainers, last.ID, "the last exit code of a container would be lost: %s", context)
+		require.NotContains(t, a.RemoveSandboxes, last.SandboxID, "the last exit code of a container would be lost: %s", context)
 	}
 }
 
 // checkSandbox requires that containers are started in the ready sandbox only.
-func (m *model) checkSandbox(t testing.TB, a *plan.Actions, about fmt.Stringer) {
+func (m *model) checkSandbox(t testing.TB, a *plan.Actions, context fmt.Stringer) {
 	t.Helper()
 	if len(a.Start) == 0 && a.Sandbox == nil {
 		return
 	}
 	for _, sb := range m.observed.Sandboxes {
 		if sb.State == cri.SandboxReady && (a.Sandbox != nil || sb.ID != a.SandboxID) {
-			require.Contains(t, a.StopSandboxes, sb.ID, "two sandboxes at a time: %s", about)
+			require.Contains(t, a.StopSandboxes, sb.ID, "two sandboxes would be ready: %s", context)
 		}
 	}
 	if a.Sandbox == nil {
 		sb := m.sandbox(a.SandboxID)
-		require.NotNil(t, sb, about)
-		require.Equal(t, cri.SandboxReady, sb.State, about)
-		require.NotContains(t, a.StopSandboxes, sb.ID, about)
+		require.NotNil(t, sb, context)
+		require.Equal(t, cri.SandboxReady, sb.State, context)
+		require.NotContains(t, a.StopSandboxes, sb.ID, context)
 	}
 }
 
-func (m *model) checkStarts(t testing.TB, a *plan.Actions, killed map[string]bool, about fmt.Stringer) {
+func (m *model) checkStarts(t testing.TB, a *plan.Actions, killed map[string]bool, context fmt.Stringer) {
 	t.Helper()
 	seen := map[string]bool{}
 	for _, w := range a.BackOff {
-		require.False(t, seen[w.Name], "waits twice: %s", about)
+		require.False(t, seen[w.Name], "container has two back-offs: %s", context)
 		seen[w.Name] = true
 	}
 	for _, s := range a.Start {
 		name := s.Container.Name
-		require.False(t, seen[name], "%s starts twice, or waits and starts: %s", name, about)
+		require.False(t, seen[name], "%s starts twice, or starts during its back-off: %s", name, context)
 		seen[name] = true
-		require.True(t, podtest.SpecNames(m.pod)[name], about)
-		for _, live := range m.lives(name, mayRun) {
-			require.True(t, killed[live.ID], "%s starts beside %s: %s", name, live.ID, about)
+		require.True(t, podtest.SpecNames(m.pod)[name], context)
+		for _, live := range m.instances(name, mayRun) {
+			require.True(t, killed[live.ID], "%s starts beside %s: %s", name, live.ID, context)
 		}
-		for _, c := range m.lives(name, func(c *cri.Container) bool { return c.Attempt >= s.Attempt }) {
-			require.True(t, c.ID == s.CreatedID || slices.Contains(a.RemoveContainers, c.ID), "the attempt of %s is taken by %s: %s", name, c.ID, about)
+		for _, c := range m.instances(name, func(c *cri.Container) bool { return c.Attempt >= s.Attempt }) {
+			require.True(t, c.ID == s.CreatedID || slices.Contains(a.RemoveContainers, c.ID), "%s gets an attempt that is not above that of %s: %s", name, c.ID, context)
 		}
 		if s.CreatedID != "" {
 			c := m.container(s.CreatedID)
-			require.Equal(t, cri.ContainerCreated, c.State, about)
-			require.Equal(t, a.SandboxID, c.SandboxID, about)
-			require.Nil(t, a.Sandbox, about)
-			require.NotContains(t, a.RemoveContainers, c.ID, about)
+			require.Equal(t, cri.ContainerCreated, c.State, context)
+			require.Equal(t, a.SandboxID, c.SandboxID, context)
+			require.Nil(t, a.Sandbox, context)
+			require.NotContains(t, a.RemoveContainers, c.ID, context)
 		}
 		if podtest.Find(m.pod.Spec.Containers, name) != nil {
-			m.requireInitialized(t, a, s.Generation, about)
+			m.requireInitialized(t, a, s.Generation, context)
 		}
 	}
 }
 
 // requireInitialized requires that, in the current sandbox and restart-all generation, every init container has succeeded and
 // every sidecar was created, or that a regular container was created, which proves it.
-func (m *model) requireInitialized(t testing.TB, a *plan.Actions, round int, about fmt.Stringer) {
+func (m *model) requireInitialized(t testing.TB, a *plan.Actions, round int, context fmt.Stringer) {
 	t.Helper()
 	here := func(c *cri.Container) bool {
 		return a.Sandbox == nil && c.SandboxID == a.SandboxID && podview.GenerationOf(c) == round
 	}
 	for i := range m.pod.Spec.Containers {
-		if len(m.lives(m.pod.Spec.Containers[i].Name, here)) > 0 {
+		if len(m.instances(m.pod.Spec.Containers[i].Name, here)) > 0 {
 			return
 		}
 	}
-	proven := false // by a later init container
+	proven := false // proven is true once a later init container was created
 	for i := range slices.Backward(m.pod.Spec.InitContainers) {
 		spec := &m.pod.Spec.InitContainers[i]
-		lives := m.lives(spec.Name, here)
-		passed := slices.ContainsFunc(lives, func(c *cri.Container) bool {
+		instances := m.instances(spec.Name, here)
+		passed := slices.ContainsFunc(instances, func(c *cri.Container) bool {
 			return podtest.IsSidecar(spec) || c.State == cri.ContainerExited && c.ExitCode == 0
 		})
-		require.True(t, passed || proven, "init container %s has not passed: %s", spec.Name, about)
-		proven = proven || len(lives) > 0
+		require.True(t, passed || proven, "init container %s has not succeeded: %s", spec.Name, context)
+		proven = proven || len(instances) > 0
 	}
 }
 
-// requireSettled requires that a pod without pending actions has the state of its spec.
-func (m *model) requireSettled(t testing.TB, a *plan.Actions, about fmt.Stringer) {
+// requireSpecState requires that a pod without pending actions has the state of its spec.
+func (m *model) requireSpecState(t testing.TB, a *plan.Actions, context fmt.Stringer) {
 	t.Helper()
 	ready := 0
 	for _, sb := range m.observed.Sandboxes {
@@ -215,38 +215,38 @@ func (m *model) requireSettled(t testing.TB, a *plan.Actions, about fmt.Stringer
 		}
 	}
 	if m.pod.DeletionTimestamp != nil {
-		require.Empty(t, m.observed.Sandboxes, about)
+		require.Empty(t, m.observed.Sandboxes, context)
 		for _, c := range m.observed.Containers {
-			require.False(t, mayRun(&c), about)
+			require.False(t, mayRun(&c), context)
 		}
 		return
 	}
 	if a.PodTerminal {
-		require.Zero(t, ready, about)
+		require.Zero(t, ready, context)
 		for _, c := range m.observed.Containers {
-			require.False(t, mayRun(&c), about)
+			require.False(t, mayRun(&c), context)
 		}
 		return
 	}
-	require.Equal(t, 1, ready, about)
+	require.Equal(t, 1, ready, context)
 	live := 0
 	for name := range podtest.SpecNames(m.pod) {
-		lives := m.lives(name, mayRun)
-		require.LessOrEqual(t, len(lives), 1, "%s: %s", name, about)
+		instances := m.instances(name, mayRun)
+		require.LessOrEqual(t, len(instances), 1, "%s: %s", name, context)
 		c := podtest.Find(m.pod.Spec.Containers, name)
 		if c != nil {
-			live += len(lives)
+			live += len(instances)
 		}
 		if always := c != nil && c.RestartPolicy == nil && m.pod.Spec.RestartPolicy == corev1.RestartPolicyAlways; always ||
 			podtest.IsSidecar(podtest.Find(m.pod.Spec.InitContainers, name)) {
-			require.Len(t, lives, 1, "%s: %s", name, about)
+			require.Len(t, instances, 1, "%s: %s", name, context)
 		}
 	}
-	require.Positive(t, live, "a pod of which nothing runs is done: %s", about)
+	require.Positive(t, live, "no container runs and no action is left: %s", context)
 }
 
-// disturb adds containers to the runtime that an agent may find: exited and running ones of all ages, states and restart-all
-// generations, and ones that the spec does not name.
+// disturb adds sandboxes and containers that an agent may find in the runtime: exited and running containers of all ages,
+// states and restart-all generations, and containers that the spec does not name.
 func (m *model) disturb(rnd *rand.Rand) {
 	m.observed.UID, m.observed.Name, m.observed.Namespace = string(m.pod.UID), m.pod.Name, m.pod.Namespace
 	if rnd.IntN(10) == 0 {
@@ -267,14 +267,14 @@ func (m *model) disturb(rnd *rand.Rand) {
 	}
 	names := append(slices.Sorted(maps.Keys(podtest.SpecNames(m.pod))), "stranger")
 	for range rnd.IntN(8) {
-		m.leftover(rnd, podtest.Pick(rnd, names))
+		m.addRandomInstance(rnd, podtest.Pick(rnd, names))
 	}
 }
 
-// leftover adds one container instance with a random state.
-func (m *model) leftover(rnd *rand.Rand, name string) {
+// addRandomInstance adds one container instance with a random state.
+func (m *model) addRandomInstance(rnd *rand.Rand, name string) {
 	attempt := uint32(rnd.IntN(4))
-	if len(m.lives(name, func(c *cri.Container) bool { return c.Attempt == attempt })) > 0 {
+	if len(m.instances(name, func(c *cri.Container) bool { return c.Attempt == attempt })) > 0 {
 		return
 	}
 	c := cri.Container{
