@@ -21,8 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// hostilePods returns pods whose validation was once quadratic, or whose errors were much larger than the pod. n is the number of
-// repeated elements; up to 1,000 no list is longer than 1,000.
+// hostilePods returns pods whose validation was once quadratic, or whose errors were much larger than the pod. n is the
+// number of repeated elements. With n up to 1,000, no list has more than 1,000 elements.
 func hostilePods() map[string]func(n int) *corev1.Pod {
 	return map[string]func(n int) *corev1.Pod{
 		"targets of ephemeral containers": func(n int) *corev1.Pod {
@@ -119,8 +119,8 @@ func podWith(n int, add func(p *corev1.Pod, i int)) *corev1.Pod {
 	return p
 }
 
-// A pod of a megabyte is validated in less than a second and 64 MiB. Once 166 KB of containers and mounts took a second and 10
-// MiB an hour, which blocked all other pods.
+// A pod of a megabyte is validated in less than a second and with 64 MiB. In a previous version, 166 KB of containers and
+// mounts took a second and 10 MiB an hour, which blocked all other pods.
 func TestValidationIsCheap(t *testing.T) {
 	for name, make := range hostilePods() {
 		t.Run(name, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestListsLimitedTo1000Entries(t *testing.T) {
 	}
 }
 
-// A huge page resource has its page size in its name; a large exponent there took minutes to parse.
+// The name of a huge page resource contains the page size. A large exponent in it took minutes to parse.
 func TestHugePagesExponentLimited(t *testing.T) {
 	for size, want := range map[string]bool{
 		"2e6": true, "1Ki": true, "20e-1": true, "1E2": true,
@@ -222,8 +222,8 @@ func TestHugePagesExponentLimited(t *testing.T) {
 		list := corev1.ResourceList{"cpu": quantity("1"), corev1.ResourceName("hugepages-" + size): quantity("4e18")}
 		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: list, Requests: list}
 		costtest.Check(t, costtest.Limit{}, func() {
-			refused := strings.Contains(fmt.Sprint(podapi.Validate(p).ToAggregate()), "must be a multiple of the page size")
-			assert.Equal(t, !want, refused, size[:min(len(size), 20)])
+			rejected := strings.Contains(fmt.Sprint(podapi.Validate(p).ToAggregate()), "must be a multiple of the page size")
+			assert.Equal(t, !want, rejected, size[:min(len(size), 20)])
 		})
 	}
 }
@@ -269,7 +269,7 @@ func TestErrorsQuoteLimitedText(t *testing.T) {
 	text := podapi.Validate(p).ToAggregate().Error()
 	assert.Less(t, len(text), 16<<10)
 	assert.Contains(t, text, "... (1048576 bytes)")
-	assert.Len(t, p.Name, 1<<20, "the pod itself stays as it is")
+	assert.Len(t, p.Name, 1<<20, "Validate does not modify the pod")
 
 	c.Ports = make([]corev1.ContainerPort, 1000)
 	errs := podapi.Validate(p)

@@ -24,8 +24,8 @@ func execHook(size int) *corev1.LifecycleHandler {
 	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{strings.Repeat("x", size)}}}
 }
 
-// Hooks become annotations of their container. Four hooks of 4.5 MB made the runtime's list larger than a gRPC message, so that
-// no agent could list containers.
+// The hooks of a container become its annotations. Four hooks of 4.5 MB made the runtime's list larger than a gRPC message,
+// so that no agent could list containers.
 func TestLargeHooksRejected(t *testing.T) {
 	header := []corev1.HTTPHeader{{Name: "X", Value: strings.Repeat("x", podfield.MaxHook)}}
 	get := &corev1.HTTPGetAction{Port: intstr.FromInt32(1), HTTPHeaders: header, Path: "/", Scheme: "HTTP"}
@@ -41,18 +41,18 @@ func TestLargeHooksRejected(t *testing.T) {
 		{corev1.Lifecycle{PreStop: execHook(4_500_000)}, path + "preStop" + tooLong},
 		{corev1.Lifecycle{PostStart: execHook(4_500_000)}, path + "postStart" + tooLong},
 		{corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: get}}, path + "preStop" + tooLong},
-		{ // each of these letters has six bytes as JSON
+		{ // each of these letters takes six bytes as JSON
 			corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{strings.Repeat("<", 20_000)}}}},
 			path + "preStop" + tooLong,
 		},
 	} {
 		p := podtest.Pod(t)
 		p.Spec.Containers[0].Lifecycle = &test.lifecycle
-		costtest.Check(t, costtest.Limit{Bytes: 4 << 20}, func() { assert.Equal(t, test.want, first(podapi.Validate(p))) })
+		costtest.Check(t, costtest.Limit{Bytes: 4 << 20}, func() { assert.Equal(t, test.want, firstError(podapi.Validate(p))) })
 	}
 }
 
-// The runtime's list of 110 pods is limited, whatever hooks, ports and containers they have.
+// The runtime's list of 110 pods is limited for all sizes of hooks, ports and containers.
 func TestValidateListedLimitsSize(t *testing.T) {
 	const most = "images, ports, preStop hooks and termination message paths of all containers may not be more than 131072 bytes, as the runtime lists them"
 	p := podtest.Pod(t)
@@ -73,11 +73,11 @@ func TestValidateListedLimitsSize(t *testing.T) {
 	} {
 		larger := p.DeepCopy()
 		change(&larger.Spec.Containers[0])
-		assert.Equal(t, "spec.containers[2]: Too long: "+most, first(podapi.Validate(larger)), name)
+		assert.Equal(t, "spec.containers[2]: Too long: "+most, firstError(podapi.Validate(larger)), name)
 	}
 }
 
-// A thousand plain containers are allowed.
+// A pod with a thousand small containers is allowed.
 func TestManyPlainContainersAccepted(t *testing.T) {
 	p := podWith(999, func(p *corev1.Pod, i int) { p.Spec.Containers = append(p.Spec.Containers, named("c", i)) })
 	assert.Empty(t, podapi.Validate(p))
@@ -89,11 +89,11 @@ func TestLargeLabelsRejected(t *testing.T) {
 	p.Annotations = map[string]string{"a": strings.Repeat("x", 256<<10-1)}
 	assert.Empty(t, podapi.Validate(p))
 	p.Annotations["a"] += "x"
-	assert.Equal(t, "metadata.annotations: Too long: may not be more than 262144 bytes", first(podapi.Validate(p)))
+	assert.Equal(t, "metadata.annotations: Too long: may not be more than 262144 bytes", firstError(podapi.Validate(p)))
 
 	p.Annotations, p.Labels = nil, map[string]string{}
 	for i := range 1000 {
 		p.Labels[fmt.Sprintf("example.com/%063d", i)] = ""
 	}
-	assert.Equal(t, "metadata.labels: Too long: may not be more than 65536 bytes in all", first(podapi.Validate(p)))
+	assert.Equal(t, "metadata.labels: Too long: may not be more than 65536 bytes in all", firstError(podapi.Validate(p)))
 }

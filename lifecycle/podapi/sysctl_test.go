@@ -28,7 +28,7 @@ func TestForbiddenSysctls(t *testing.T) {
 		"{hostNetwork: true, " + sysctl("net.ipv4.tcp_syncookies") + "}": "spec.securityContext.sysctls[0].name: Forbidden: \"net.ipv4.tcp_syncookies\" not allowed with host Net enabled",
 		"{hostUsers: false, " + sysctl("user.max_user_namespaces") + "}": "",
 	} {
-		assert.Equal(t, want, first(podapi.ForbiddenSysctls(podtest.Pod(t, spec), allowed)), spec)
+		assert.Equal(t, want, firstError(podapi.ForbiddenSysctls(podtest.Pod(t, spec), allowed)), spec)
 	}
 	assert.NotEmpty(t, podapi.ForbiddenSysctls(podtest.Pod(t, sysctl("kernel.msgmax")), nil))
 }

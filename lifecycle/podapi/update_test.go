@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// changeable returns a pod that has every field which an update may change.
-func changeable(t testing.TB) *corev1.Pod {
+// podWithMutableFields returns a pod that sets every field that an update may change.
+func podWithMutableFields(t testing.TB) *corev1.Pod {
 	return podtest.Pod(t, `{activeDeadlineSeconds: 1000, schedulingGates: [{name: a}, {name: b}],
 		tolerations: [{key: k, operator: Exists, effect: NoExecute}], resources: {requests: {cpu: 1}},
 		initContainers: [{name: i, image: a}, {name: s, image: a, restartPolicy: Always}],
@@ -58,7 +58,7 @@ func TestValidateUpdateNamesTheField(t *testing.T) {
 			p.Spec.EphemeralContainers = p.Spec.EphemeralContainers[:1]
 		},
 	} {
-		old, pod := changeable(t), changeable(t)
+		old, pod := podWithMutableFields(t), podWithMutableFields(t)
 		change(pod, &pod.Spec.Containers[0])
 		oldBefore, podBefore := old.DeepCopy(), pod.DeepCopy()
 		err := podapi.ValidateUpdate(old, pod)
@@ -70,10 +70,10 @@ func TestValidateUpdateNamesTheField(t *testing.T) {
 		if assert.Len(t, immutable.Fields, 1, want) {
 			assert.Equal(t, want, immutable.Fields[0].Field)
 		}
-		first, ok := errors.AsType[*field.Error](err)
-		assert.True(t, ok && first == immutable.Fields[0], "the fields can be found in the error")
+		firstError, ok := errors.AsType[*field.Error](err)
+		assert.True(t, ok && firstError == immutable.Fields[0], "the error contains the immutable fields")
 		assert.ErrorContains(t, err, "pod default/web: UID u1: "+want+": Forbidden: may not ")
-		assert.Equal(t, oldBefore, old, "neither is written to")
+		assert.Equal(t, oldBefore, old, "ValidateUpdate does not modify the old pod")
 		assert.Equal(t, podBefore, pod)
 	}
 }
@@ -106,18 +106,18 @@ func TestValidateUpdateAcceptsMutableFields(t *testing.T) {
 			p.Spec.EphemeralContainers = append([]corev1.EphemeralContainer{e}, p.Spec.EphemeralContainers...)
 		},
 	} {
-		pod := changeable(t)
+		pod := podWithMutableFields(t)
 		change(pod, &pod.Spec.Containers[0])
-		assert.NoError(t, podapi.ValidateUpdate(changeable(t), pod), name)
+		assert.NoError(t, podapi.ValidateUpdate(podWithMutableFields(t), pod), name)
 	}
-	deleted := changeable(t)
+	deleted := podWithMutableFields(t)
 	deleted.DeletionTimestamp = &metav1.Time{}
-	assert.ErrorContains(t, podapi.ValidateUpdate(deleted, changeable(t)), "metadata.deletionTimestamp")
+	assert.ErrorContains(t, podapi.ValidateUpdate(deleted, podWithMutableFields(t)), "metadata.deletionTimestamp")
 }
 
 // The error for a completely different pod names ten fields.
 func TestValidateUpdateLimitsErrors(t *testing.T) {
-	old, pod := changeable(t), changeable(t)
+	old, pod := podWithMutableFields(t), podWithMutableFields(t)
 	for i := range 100 {
 		c := corev1.Container{Name: fmt.Sprint("c", i), Image: "a"}
 		old.Spec.Containers = append(old.Spec.Containers, c)
@@ -149,7 +149,7 @@ func TestEqual(t *testing.T) {
 		assert.Equal(t, test.want, podapi.Equal(test.a, test.b), name)
 		assert.Equal(t, test.want, podapi.Equal(test.b, test.a), name)
 	}
-	a, b := changeable(t), changeable(t)
+	a, b := podWithMutableFields(t), podWithMutableFields(t)
 	assert.True(t, podapi.Equal(a, b))
 	assert.Zero(t, testing.AllocsPerRun(10, func() { podapi.Equal(a, b) }))
 }

@@ -25,41 +25,41 @@ func TestDefaultVolumes(t *testing.T) {
 func TestValidateVolumes(t *testing.T) {
 	const c = "spec.containers[0]."
 	for name, test := range map[string]struct{ volumes, container, want string }{
-		"valid":             {"{name: v}, {name: i, image: {reference: i}}", "volumeMounts: [{name: v, mountPath: /v}, {name: i, mountPath: /i}]", ""},
-		"no volume name":    {"{image: {reference: i}}", "", "spec.volumes[0].name: Required value"},
-		"volume name":       {"{name: A}", "", `spec.volumes[0].name: Invalid value: "A"`},
-		"volume twice":      {"{name: v}, {name: v}", "", `spec.volumes[1].name: Duplicate value: "v"`},
-		"two sources":       {"{name: v, emptyDir: {}, image: {reference: i}}", "", `spec.volumes[0]: Invalid value: "v": must have exactly one source`},
-		"no reference":      {"{name: v, image: {}}", "", "spec.volumes[0].image.reference: Required value"},
-		"pull policy":       {"{name: v, image: {reference: i, pullPolicy: X}}", "", "spec.volumes[0].image.pullPolicy: Unsupported value"},
-		"no such volume":    {"", "volumeMounts: [{name: v, mountPath: /v}]", c + `volumeMounts[0].name: Not found: "v"`},
-		"no mount name":     {"", "volumeMounts: [{mountPath: /v}]", c + "volumeMounts[0].name: Required value"},
-		"no mount path":     {"{name: v}", "volumeMounts: [{name: v}]", c + "volumeMounts[0].mountPath: Required value"},
-		"path twice":        {"{name: v}", "volumeMounts: [{name: v, mountPath: /v}, {name: v, mountPath: /v}]", c + `volumeMounts[1].mountPath: Invalid value: "/v": must be unique`},
-		"sub path":          {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, subPath: /a}]", c + `volumeMounts[0].subPath: Invalid value: "/a": must be a relative path`},
-		"sub path up":       {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, subPathExpr: a/../b}]", c + `volumeMounts[0].subPathExpr: Invalid value: "a/../b"`},
-		"both sub paths":    {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, subPath: a, subPathExpr: b}]", c + `volumeMounts[0].subPathExpr: Invalid value: "b": may not be set beside subPath`},
-		"propagation":       {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, mountPropagation: X}]", c + "volumeMounts[0].mountPropagation: Unsupported value"},
-		"shared":            {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, mountPropagation: Bidirectional}]", c + "volumeMounts[0].mountPropagation: Forbidden"},
-		"recursive":         {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, recursiveReadOnly: Enabled}]", c + "volumeMounts[0].recursiveReadOnly: Forbidden: needs readOnly"},
-		"recursive, slave":  {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, readOnly: true, mountPropagation: HostToContainer, recursiveReadOnly: Enabled}]", c + "volumeMounts[0].recursiveReadOnly: Forbidden: needs mountPropagation None"},
-		"recursive, mode":   {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, recursiveReadOnly: X}]", c + "volumeMounts[0].recursiveReadOnly: Unsupported value"},
-		"options":           {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, bindMountOptions: [ro]}]", c + `volumeMounts[0].bindMountOptions[0]: Unsupported value: "ro"`},
-		"option twice":      {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, bindMountOptions: [nodev, nodev]}]", c + `volumeMounts[0].bindMountOptions[1]: Duplicate value: "nodev"`},
-		"options of image":  {"{name: v, image: {reference: i}}", "volumeMounts: [{name: v, mountPath: /v, bindMountOptions: [nodev]}]", c + "volumeMounts[0].bindMountOptions: Invalid value"},
-		"device":            {"{name: v, persistentVolumeClaim: {claimName: x}}", "volumeDevices: [{name: v, devicePath: /dev/x}]", ""},
-		"device, no volume": {"", "volumeDevices: [{name: v, devicePath: /dev/x}]", c + `volumeDevices[0].name: Not found: "v"`},
-		"device, directory": {"{name: v}", "volumeDevices: [{name: v, devicePath: /dev/x}]", c + `volumeDevices[0].name: Invalid value: "v": must be of type`},
-		"device, no path":   {"{name: v, persistentVolumeClaim: {claimName: x}}", "volumeDevices: [{name: v}]", c + "volumeDevices[0].devicePath: Required value"},
-		"device, path up":   {"{name: v, persistentVolumeClaim: {claimName: x}}", "volumeDevices: [{name: v, devicePath: /dev/../x}]", c + `volumeDevices[0].devicePath: Invalid value: "/dev/../x"`},
-		"device and mount":  {"{name: v, persistentVolumeClaim: {claimName: x}}", "{volumeMounts: [{name: v, mountPath: /v}], volumeDevices: [{name: v, devicePath: /dev/x}]}", c + `volumeDevices[0].name: Invalid value: "v": must be unique`},
+		"valid":                         {"{name: v}, {name: i, image: {reference: i}}", "volumeMounts: [{name: v, mountPath: /v}, {name: i, mountPath: /i}]", ""},
+		"no volume name":                {"{image: {reference: i}}", "", "spec.volumes[0].name: Required value"},
+		"volume name":                   {"{name: A}", "", `spec.volumes[0].name: Invalid value: "A"`},
+		"duplicate volume":              {"{name: v}, {name: v}", "", `spec.volumes[1].name: Duplicate value: "v"`},
+		"two sources":                   {"{name: v, emptyDir: {}, image: {reference: i}}", "", `spec.volumes[0]: Invalid value: "v": must have exactly one source`},
+		"no reference":                  {"{name: v, image: {}}", "", "spec.volumes[0].image.reference: Required value"},
+		"pull policy":                   {"{name: v, image: {reference: i, pullPolicy: X}}", "", "spec.volumes[0].image.pullPolicy: Unsupported value"},
+		"no such volume":                {"", "volumeMounts: [{name: v, mountPath: /v}]", c + `volumeMounts[0].name: Not found: "v"`},
+		"no mount name":                 {"", "volumeMounts: [{mountPath: /v}]", c + "volumeMounts[0].name: Required value"},
+		"no mount path":                 {"{name: v}", "volumeMounts: [{name: v}]", c + "volumeMounts[0].mountPath: Required value"},
+		"duplicate mount path":          {"{name: v}", "volumeMounts: [{name: v, mountPath: /v}, {name: v, mountPath: /v}]", c + `volumeMounts[1].mountPath: Invalid value: "/v": must be unique`},
+		"absolute sub path":             {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, subPath: /a}]", c + `volumeMounts[0].subPath: Invalid value: "/a": must be a relative path`},
+		"sub path with ..":              {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, subPathExpr: a/../b}]", c + `volumeMounts[0].subPathExpr: Invalid value: "a/../b"`},
+		"both sub paths":                {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, subPath: a, subPathExpr: b}]", c + `volumeMounts[0].subPathExpr: Invalid value: "b": may not be set beside subPath`},
+		"propagation":                   {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, mountPropagation: X}]", c + "volumeMounts[0].mountPropagation: Unsupported value"},
+		"Bidirectional, not privileged": {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, mountPropagation: Bidirectional}]", c + "volumeMounts[0].mountPropagation: Forbidden"},
+		"recursive, not read-only":      {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, recursiveReadOnly: Enabled}]", c + "volumeMounts[0].recursiveReadOnly: Forbidden: needs readOnly"},
+		"recursive, slave":              {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, readOnly: true, mountPropagation: HostToContainer, recursiveReadOnly: Enabled}]", c + "volumeMounts[0].recursiveReadOnly: Forbidden: needs mountPropagation None"},
+		"recursive, mode":               {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, recursiveReadOnly: X}]", c + "volumeMounts[0].recursiveReadOnly: Unsupported value"},
+		"options":                       {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, bindMountOptions: [ro]}]", c + `volumeMounts[0].bindMountOptions[0]: Unsupported value: "ro"`},
+		"duplicate option":              {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, bindMountOptions: [nodev, nodev]}]", c + `volumeMounts[0].bindMountOptions[1]: Duplicate value: "nodev"`},
+		"options of image":              {"{name: v, image: {reference: i}}", "volumeMounts: [{name: v, mountPath: /v, bindMountOptions: [nodev]}]", c + "volumeMounts[0].bindMountOptions: Invalid value"},
+		"device":                        {"{name: v, persistentVolumeClaim: {claimName: x}}", "volumeDevices: [{name: v, devicePath: /dev/x}]", ""},
+		"device, no volume":             {"", "volumeDevices: [{name: v, devicePath: /dev/x}]", c + `volumeDevices[0].name: Not found: "v"`},
+		"device, directory":             {"{name: v}", "volumeDevices: [{name: v, devicePath: /dev/x}]", c + `volumeDevices[0].name: Invalid value: "v": must be of type`},
+		"device, no path":               {"{name: v, persistentVolumeClaim: {claimName: x}}", "volumeDevices: [{name: v}]", c + "volumeDevices[0].devicePath: Required value"},
+		"device, path with ..":          {"{name: v, persistentVolumeClaim: {claimName: x}}", "volumeDevices: [{name: v, devicePath: /dev/../x}]", c + `volumeDevices[0].devicePath: Invalid value: "/dev/../x"`},
+		"device and mount":              {"{name: v, persistentVolumeClaim: {claimName: x}}", "{volumeMounts: [{name: v, mountPath: /v}], volumeDevices: [{name: v, devicePath: /dev/x}]}", c + `volumeDevices[0].name: Invalid value: "v": must be unique`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fragments := []string{"volumes: [" + test.volumes + "]", test.container}
 			if test.container == "" {
 				fragments = fragments[:1]
 			}
-			got := first(podapi.Validate(podtest.Pod(t, fragments...)))
+			got := firstError(podapi.Validate(podtest.Pod(t, fragments...)))
 			if test.want == "" {
 				assert.Empty(t, got)
 				return

@@ -34,7 +34,7 @@ func TestDefaultProbesAndHooks(t *testing.T) {
 		PeriodSeconds:    3,
 		SuccessThreshold: 2,
 		FailureThreshold: 1,
-	}, c.ReadinessProbe, "what is set stays")
+	}, c.ReadinessProbe, "fields that are set keep their values")
 	assert.Equal(t, "", *c.StartupProbe.GRPC.Service)
 	assert.Equal(t, &corev1.HTTPGetAction{Path: "/x", Port: intstr.FromString("http"), Scheme: "HTTPS"}, c.Lifecycle.PreStop.HTTPGet)
 	assert.Equal(t, &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(1), Scheme: "HTTP"}, c.Lifecycle.PostStart.HTTPGet)
@@ -42,41 +42,41 @@ func TestDefaultProbesAndHooks(t *testing.T) {
 
 func TestValidateProbesAndHooks(t *testing.T) {
 	for name, test := range map[string]struct{ container, want string }{
-		"exec":                  {"livenessProbe: {exec: {command: [a]}}", ""},
-		"http":                  {"readinessProbe: {httpGet: {port: 80, host: h, httpHeaders: [{name: X-A, value: b}]}}", ""},
-		"tcp":                   {"startupProbe: {tcpSocket: {port: web}, terminationGracePeriodSeconds: 1}", ""},
-		"grpc":                  {"livenessProbe: {grpc: {port: 1, mode: TLS}}", ""},
-		"all thresholds":        {"readinessProbe: {tcpSocket: {port: 1}, successThreshold: 3, failureThreshold: 1}", ""},
-		"no handler":            {"livenessProbe: {}", "livenessProbe: Required value: must have a handler"},
-		"two handlers":          {"readinessProbe: {exec: {command: [a]}, tcpSocket: {port: 1}}", "readinessProbe.tcpSocket: Forbidden: may not be set beside another handler"},
-		"no command":            {"livenessProbe: {exec: {}}", "livenessProbe.exec.command: Required value"},
-		"port 0":                {"livenessProbe: {tcpSocket: {port: 0}}", "livenessProbe.tcpSocket.port: Invalid value: 0: must be between 1 and 65535"},
-		"port too high":         {"livenessProbe: {httpGet: {port: 65536}}", "livenessProbe.httpGet.port: Invalid value: 65536"},
-		"port name":             {"livenessProbe: {httpGet: {port: '80'}}", `livenessProbe.httpGet.port: Invalid value: "80": must contain at least one letter`},
-		"grpc port":             {"livenessProbe: {grpc: {port: 0}}", "livenessProbe.grpc.port: Invalid value: 0"},
-		"grpc mode":             {"livenessProbe: {grpc: {port: 1, mode: X}}", `livenessProbe.grpc.mode: Unsupported value: "X"`},
-		"scheme":                {"livenessProbe: {httpGet: {port: 1, scheme: http}}", `livenessProbe.httpGet.scheme: Unsupported value: "http"`},
-		"header":                {"livenessProbe: {httpGet: {port: 1, httpHeaders: [{name: 'a b', value: c}]}}", `livenessProbe.httpGet.httpHeaders[0].name: Invalid value: "a b"`},
-		"HTTP/2":                {"livenessProbe: {httpGet: {port: 1, protocol: HTTP2}}", ""},
-		"HTTP/2 over TLS":       {"livenessProbe: {httpGet: {port: 1, protocol: HTTP2, scheme: HTTPS}}", `livenessProbe.httpGet.protocol: Invalid value: "HTTP2"`},
-		"HTTP/2 elsewhere":      {"livenessProbe: {httpGet: {port: 1, protocol: HTTP2, host: h}}", `livenessProbe.httpGet.host: Invalid value: "h"`},
-		"negative delay":        {"livenessProbe: {tcpSocket: {port: 1}, initialDelaySeconds: -1}", "livenessProbe.initialDelaySeconds: Invalid value: -1"},
-		"negative timeout":      {"livenessProbe: {tcpSocket: {port: 1}, timeoutSeconds: -1}", "livenessProbe.timeoutSeconds: Invalid value: -1"},
-		"negative period":       {"livenessProbe: {tcpSocket: {port: 1}, periodSeconds: -1}", "livenessProbe.periodSeconds: Invalid value: -1"},
-		"negative successes":    {"readinessProbe: {tcpSocket: {port: 1}, successThreshold: -1}", "readinessProbe.successThreshold: Invalid value: -1"},
-		"negative failures":     {"livenessProbe: {tcpSocket: {port: 1}, failureThreshold: -1}", "livenessProbe.failureThreshold: Invalid value: -1"},
-		"two successes to live": {"livenessProbe: {tcpSocket: {port: 1}, successThreshold: 2}", "livenessProbe.successThreshold: Invalid value: 2: must be 1"},
-		"two to start":          {"startupProbe: {tcpSocket: {port: 1}, successThreshold: 2}", "startupProbe.successThreshold: Invalid value: 2: must be 1"},
-		"grace of readiness":    {"readinessProbe: {tcpSocket: {port: 1}, terminationGracePeriodSeconds: 5}", "readinessProbe.terminationGracePeriodSeconds: Invalid value: 5"},
-		"no grace":              {"livenessProbe: {tcpSocket: {port: 1}, terminationGracePeriodSeconds: 0}", "livenessProbe.terminationGracePeriodSeconds: Invalid value: 0: must be greater than 0"},
-		"hooks":                 {"lifecycle: {postStart: {exec: {command: [a]}}, preStop: {sleep: {seconds: 30}}}", ""},
-		"no hook":               {"lifecycle: {postStart: {}}", "lifecycle.postStart: Required value"},
-		"two hooks in one":      {"lifecycle: {preStop: {sleep: {seconds: 1}, httpGet: {port: 1}}}", "lifecycle.preStop.sleep: Forbidden"},
-		"sleep over the grace":  {"lifecycle: {preStop: {sleep: {seconds: 31}}}", "lifecycle.preStop.sleep: Invalid value: 31: must be from 0 to the pod's grace period of 30 s"},
-		"sleep backwards":       {"lifecycle: {postStart: {sleep: {seconds: -1}}}", "lifecycle.postStart.sleep: Invalid value: -1"},
+		"exec":                               {"livenessProbe: {exec: {command: [a]}}", ""},
+		"http":                               {"readinessProbe: {httpGet: {port: 80, host: h, httpHeaders: [{name: X-A, value: b}]}}", ""},
+		"tcp":                                {"startupProbe: {tcpSocket: {port: web}, terminationGracePeriodSeconds: 1}", ""},
+		"grpc":                               {"livenessProbe: {grpc: {port: 1, mode: TLS}}", ""},
+		"all thresholds":                     {"readinessProbe: {tcpSocket: {port: 1}, successThreshold: 3, failureThreshold: 1}", ""},
+		"no handler":                         {"livenessProbe: {}", "livenessProbe: Required value: must have a handler"},
+		"two handlers":                       {"readinessProbe: {exec: {command: [a]}, tcpSocket: {port: 1}}", "readinessProbe.tcpSocket: Forbidden: may not be set beside another handler"},
+		"no command":                         {"livenessProbe: {exec: {}}", "livenessProbe.exec.command: Required value"},
+		"port 0":                             {"livenessProbe: {tcpSocket: {port: 0}}", "livenessProbe.tcpSocket.port: Invalid value: 0: must be between 1 and 65535"},
+		"port too high":                      {"livenessProbe: {httpGet: {port: 65536}}", "livenessProbe.httpGet.port: Invalid value: 65536"},
+		"port name":                          {"livenessProbe: {httpGet: {port: '80'}}", `livenessProbe.httpGet.port: Invalid value: "80": must contain at least one letter`},
+		"grpc port":                          {"livenessProbe: {grpc: {port: 0}}", "livenessProbe.grpc.port: Invalid value: 0"},
+		"grpc mode":                          {"livenessProbe: {grpc: {port: 1, mode: X}}", `livenessProbe.grpc.mode: Unsupported value: "X"`},
+		"scheme":                             {"livenessProbe: {httpGet: {port: 1, scheme: http}}", `livenessProbe.httpGet.scheme: Unsupported value: "http"`},
+		"header":                             {"livenessProbe: {httpGet: {port: 1, httpHeaders: [{name: 'a b', value: c}]}}", `livenessProbe.httpGet.httpHeaders[0].name: Invalid value: "a b"`},
+		"HTTP/2":                             {"livenessProbe: {httpGet: {port: 1, protocol: HTTP2}}", ""},
+		"HTTP/2 over TLS":                    {"livenessProbe: {httpGet: {port: 1, protocol: HTTP2, scheme: HTTPS}}", `livenessProbe.httpGet.protocol: Invalid value: "HTTP2"`},
+		"HTTP/2 to another host":             {"livenessProbe: {httpGet: {port: 1, protocol: HTTP2, host: h}}", `livenessProbe.httpGet.host: Invalid value: "h"`},
+		"negative delay":                     {"livenessProbe: {tcpSocket: {port: 1}, initialDelaySeconds: -1}", "livenessProbe.initialDelaySeconds: Invalid value: -1"},
+		"negative timeout":                   {"livenessProbe: {tcpSocket: {port: 1}, timeoutSeconds: -1}", "livenessProbe.timeoutSeconds: Invalid value: -1"},
+		"negative period":                    {"livenessProbe: {tcpSocket: {port: 1}, periodSeconds: -1}", "livenessProbe.periodSeconds: Invalid value: -1"},
+		"negative successes":                 {"readinessProbe: {tcpSocket: {port: 1}, successThreshold: -1}", "readinessProbe.successThreshold: Invalid value: -1"},
+		"negative failures":                  {"livenessProbe: {tcpSocket: {port: 1}, failureThreshold: -1}", "livenessProbe.failureThreshold: Invalid value: -1"},
+		"liveness, success threshold 2":      {"livenessProbe: {tcpSocket: {port: 1}, successThreshold: 2}", "livenessProbe.successThreshold: Invalid value: 2: must be 1"},
+		"startup, success threshold 2":       {"startupProbe: {tcpSocket: {port: 1}, successThreshold: 2}", "startupProbe.successThreshold: Invalid value: 2: must be 1"},
+		"readiness, grace period":            {"readinessProbe: {tcpSocket: {port: 1}, terminationGracePeriodSeconds: 5}", "readinessProbe.terminationGracePeriodSeconds: Invalid value: 5"},
+		"grace period 0":                     {"livenessProbe: {tcpSocket: {port: 1}, terminationGracePeriodSeconds: 0}", "livenessProbe.terminationGracePeriodSeconds: Invalid value: 0: must be greater than 0"},
+		"hooks":                              {"lifecycle: {postStart: {exec: {command: [a]}}, preStop: {sleep: {seconds: 30}}}", ""},
+		"no hook":                            {"lifecycle: {postStart: {}}", "lifecycle.postStart: Required value"},
+		"two hooks in one":                   {"lifecycle: {preStop: {sleep: {seconds: 1}, httpGet: {port: 1}}}", "lifecycle.preStop.sleep: Forbidden"},
+		"sleep longer than the grace period": {"lifecycle: {preStop: {sleep: {seconds: 31}}}", "lifecycle.preStop.sleep: Invalid value: 31: must be from 0 to the pod's grace period of 30 s"},
+		"negative sleep":                     {"lifecycle: {postStart: {sleep: {seconds: -1}}}", "lifecycle.postStart.sleep: Invalid value: -1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := first(podapi.Validate(podtest.Pod(t, "", test.container)))
+			got := firstError(podapi.Validate(podtest.Pod(t, "", test.container)))
 			if test.want == "" {
 				assert.Empty(t, got)
 				return
@@ -88,18 +88,18 @@ func TestValidateProbesAndHooks(t *testing.T) {
 
 func TestValidateProbesOfInitAndEphemeralContainers(t *testing.T) {
 	for name, test := range map[string]struct{ spec, want string }{
-		"init and ephemeral": {"{initContainers: [{name: i, image: i}], ephemeralContainers: [{name: e, image: i, targetContainerName: c}]}", ""},
-		"ephemeral of init":  {"{initContainers: [{name: i, image: i}], ephemeralContainers: [{name: e, image: i, targetContainerName: i}]}", ""},
-		"no regular":         {"{initContainers: [{name: i, image: i}], containers: []}", "spec.containers: Required value"},
-		"name of regular":    {"initContainers: [{name: c, image: i}]", `spec.containers[0].name: Duplicate value: "c"`},
-		"name of ephemeral":  {"ephemeralContainers: [{name: c, image: i}]", `spec.ephemeralContainers[0].name: Duplicate value: "c"`},
-		"no image":           {"initContainers: [{name: i}]", "spec.initContainers[0].image: Required value"},
+		"init and ephemeral":                     {"{initContainers: [{name: i, image: i}], ephemeralContainers: [{name: e, image: i, targetContainerName: c}]}", ""},
+		"ephemeral of init":                      {"{initContainers: [{name: i, image: i}], ephemeralContainers: [{name: e, image: i, targetContainerName: i}]}", ""},
+		"no regular container":                   {"{initContainers: [{name: i, image: i}], containers: []}", "spec.containers: Required value"},
+		"init, name of a regular container":      {"initContainers: [{name: c, image: i}]", `spec.containers[0].name: Duplicate value: "c"`},
+		"ephemeral, name of a regular container": {"ephemeralContainers: [{name: c, image: i}]", `spec.ephemeralContainers[0].name: Duplicate value: "c"`},
+		"init, no image":                         {"initContainers: [{name: i}]", "spec.initContainers[0].image: Required value"},
 		"init with probe": {
 			"initContainers: [{name: i, image: i, startupProbe: {tcpSocket: {port: 1}}}]",
 			"spec.initContainers[0].startupProbe: Forbidden: may not be set for init containers without restartPolicy Always",
 		},
 		"init with hook": {"initContainers: [{name: i, image: i, lifecycle: {}}]", "spec.initContainers[0].lifecycle: Forbidden"},
-		"init that may fail": {
+		"init, OnFailure with rules": {
 			"initContainers: [{name: i, image: i, restartPolicy: OnFailure, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}]}]", "",
 		},
 		"init, policy": {"initContainers: [{name: i, image: i, restartPolicy: Maybe}]", `spec.initContainers[0].restartPolicy: Unsupported value: "Maybe"`},
@@ -125,15 +125,15 @@ func TestValidateProbesOfInitAndEphemeralContainers(t *testing.T) {
 			"spec.ephemeralContainers[0].volumeMounts[0].subPath: Forbidden",
 		},
 		"resize": {"containers: [{name: c, image: i, resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}, {resourceName: memory, restartPolicy: RestartContainer}]}]", ""},
-		"resize twice": {
+		"duplicate resize policy": {
 			"containers: [{name: c, image: i, resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}, {resourceName: cpu, restartPolicy: NotRequired}]}]",
 			`spec.containers[0].resizePolicy[1].resourceName: Duplicate value: "cpu"`,
 		},
-		"resize, restart of container that is never restarted": {
+		"resize, RestartContainer with restart policy Never": {
 			"{restartPolicy: Never, containers: [{name: c, image: i, resizePolicy: [{resourceName: cpu, restartPolicy: RestartContainer}]}]}",
 			"spec.containers[0].resizePolicy[0].restartPolicy: Invalid value: \"RestartContainer\": must be NotRequired when",
 		},
-		"resize of init": {
+		"resize of an init container": {
 			"initContainers: [{name: i, image: i, resizePolicy: [{resourceName: cpu, restartPolicy: RestartContainer}]}]",
 			"spec.initContainers[0].resizePolicy[0].restartPolicy: Invalid value",
 		},
@@ -148,7 +148,7 @@ func TestValidateProbesOfInitAndEphemeralContainers(t *testing.T) {
 		"host alias, name":          {"hostAliases: [{ip: 1.2.3.4, hostnames: [a, b_c]}]", `spec.hostAliases[0].hostnames[1]: Invalid value: "b_c"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := first(podapi.Validate(podtest.Pod(t, test.spec)))
+			got := firstError(podapi.Validate(podtest.Pod(t, test.spec)))
 			if test.want == "" {
 				assert.Empty(t, got)
 				return
