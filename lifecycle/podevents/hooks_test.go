@@ -22,19 +22,19 @@ import (
 // web is the pod of all events.
 var web = cri.PodIdentity{Namespace: "shop", Name: "web", UID: "u1"}
 
-// recorded is an event with its pod.
-type recorded struct {
+// podEvent is a recorded event with its pod.
+type podEvent struct {
 	pod   cri.PodIdentity
 	event podevents.Event
 }
 
-// into returns a Record that appends to events.
-func into(events *[]recorded) podevents.Record {
-	return func(pod cri.PodIdentity, e podevents.Event) { *events = append(*events, recorded{pod, e}) }
+// appendTo returns a Record that appends to events.
+func appendTo(events *[]podEvent) podevents.Record {
+	return func(pod cri.PodIdentity, e podevents.Event) { *events = append(*events, podEvent{pod, e}) }
 }
 
-// The messages are those of pkg/kubelet/images/image_manager.go, which people and tools search for.
-func TestImagesRecordsPullsInTheWordsOfTheKubelet(t *testing.T) {
+// Users and tools search for the messages of pkg/kubelet/images/image_manager.go.
+func TestImagesRecordsPullsWithKubeletMessages(t *testing.T) {
 	request := images.Request{Pod: credential.Pod{Namespace: "shop", Name: "web", UID: "u1"}, Container: "c", Image: "nginx"}
 	failed := func(reason, cause string) func(images.Hooks) {
 		return func(h images.Hooks) { h.Failed(request, &images.Error{Reason: reason, Err: errors.New(cause)}) }
@@ -49,13 +49,13 @@ func TestImagesRecordsPullsInTheWordsOfTheKubelet(t *testing.T) {
 			"present", func(h images.Hooks) { h.Present(request, cri.Image{}) },
 			"Normal", "Pulled", `Container image "nginx" already present on machine and can be accessed by the pod`,
 		},
-		{"pull begins", func(h images.Hooks) { h.Pulling(request) }, "Normal", "Pulling", `Pulling image "nginx"`},
+		{"pull starts", func(h images.Hooks) { h.Pulling(request) }, "Normal", "Pulling", `Pulling image "nginx"`},
 		{
 			"pull succeeds", func(h images.Hooks) { h.Pulled(request, pull) },
 			"Normal", "Pulled", `Successfully pulled image "nginx" in 1.234s (2s including waiting). Image size: 123 bytes.`,
 		},
 		{"pull fails", failed(images.ReasonErrImagePull, "no route"), "Warning", "Failed", `Failed to pull image "nginx": no route`},
-		{"registry is away", failed(images.ReasonRegistryUnavailable, "503"), "Warning", "Failed", `Failed to pull image "nginx": 503`},
+		{"registry is unavailable", failed(images.ReasonRegistryUnavailable, "503"), "Warning", "Failed", `Failed to pull image "nginx": 503`},
 		{"back-off", failed(images.ReasonImagePullBackOff, "no route"), "Normal", "BackOff", `Back-off pulling image "nginx"`},
 		{
 			"policy Never", failed(images.ReasonErrImageNeverPull, `Container image "nginx" is not present with pull policy of Never`),
@@ -68,14 +68,14 @@ func TestImagesRecordsPullsInTheWordsOfTheKubelet(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var events []recorded
-			test.call(podevents.Images(into(&events)))
-			assert.Equal(t, []recorded{{web, podevents.Event{Type: test.kind, Reason: test.reason, Message: test.message, Container: "c"}}}, events)
+			var events []podEvent
+			test.call(podevents.Images(appendTo(&events)))
+			assert.Equal(t, []podEvent{{web, podevents.Event{Type: test.kind, Reason: test.reason, Message: test.message, Container: "c"}}}, events)
 		})
 	}
 }
 
-// pods has the statuses of pods by UID.
+// pods maps the UIDs of pods to their statuses.
 type pods map[string]podStatus
 
 type podStatus struct {
@@ -88,8 +88,8 @@ func (p pods) PodStatus(uid string) (cri.PodIdentity, *corev1.PodStatus, bool) {
 	return s.pod, s.status, ok
 }
 
-// The messages are those of pkg/kubelet/prober/prober.go. A successful probe is no event.
-func TestProbesRecordsFailuresAndWarningsInTheWordsOfTheKubelet(t *testing.T) {
+// The messages are from pkg/kubelet/prober/prober.go. A successful probe records no event.
+func TestProbesRecordsFailuresAndWarningsWithKubeletMessages(t *testing.T) {
 	for _, test := range []struct {
 		name            string
 		kind            probe.Kind
@@ -106,14 +106,14 @@ func TestProbesRecordsFailuresAndWarningsInTheWordsOfTheKubelet(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var events []recorded
-			hooks := podevents.Probes(pods{"u1": {pod: web}}, into(&events))
+			var events []podEvent
+			hooks := podevents.Probes(pods{"u1": {pod: web}}, appendTo(&events))
 			hooks.ProbeFinished(probe.Key{PodUID: "u1", Container: "c", Kind: test.kind}, test.result, test.err, time.Second)
 			if test.reason == "" {
 				require.Empty(t, events)
 				return
 			}
-			require.Equal(t, []recorded{{web, podevents.Event{Type: corev1.EventTypeWarning, Reason: test.reason, Message: test.message, Container: "c"}}}, events)
+			require.Equal(t, []podEvent{{web, podevents.Event{Type: corev1.EventTypeWarning, Reason: test.reason, Message: test.message, Container: "c"}}}, events)
 		})
 	}
 }
@@ -123,8 +123,8 @@ func TestProbesOfRestartedContainerRecordsAttempt(t *testing.T) {
 		InitContainerStatuses: []corev1.ContainerStatus{{Name: "proxy", RestartCount: 2}},
 		ContainerStatuses:     []corev1.ContainerStatus{{Name: "c", RestartCount: 3}},
 	}
-	var events []recorded
-	hooks := podevents.Probes(pods{"u1": {pod: web, status: status}}, into(&events))
+	var events []podEvent
+	hooks := podevents.Probes(pods{"u1": {pod: web, status: status}}, appendTo(&events))
 	for _, container := range []string{"proxy", "c", "unreported"} {
 		hooks.ProbeFinished(probe.Key{PodUID: "u1", Container: container}, probe.NewResult(probe.Failure, ""), nil, 0)
 	}
@@ -137,14 +137,14 @@ func TestProbesOfRestartedContainerRecordsAttempt(t *testing.T) {
 
 // The last probe of a pod may return after the pod was removed.
 func TestProbesOfRemovedPodRecordsNothing(t *testing.T) {
-	var events []recorded
-	podevents.Probes(pods{}, into(&events)).ProbeFinished(probe.Key{PodUID: "u1", Container: "c"}, probe.NewResult(probe.Failure, ""), nil, 0)
+	var events []podEvent
+	podevents.Probes(pods{}, appendTo(&events)).ProbeFinished(probe.Key{PodUID: "u1", Container: "c"}, probe.NewResult(probe.Failure, ""), nil, 0)
 	require.Empty(t, events)
 }
 
-// Goroutines of other packages call the hooks, where a nil Record would panic long after the mistake.
+// Images and Probes check their arguments: a nil Record in a hook would panic later, in a goroutine of another package.
 func TestHooksWithoutRequiredArgumentPanicWithItsName(t *testing.T) {
-	record := into(new([]recorded))
+	record := appendTo(new([]podEvent))
 	for want, call := range map[string]func(){
 		"podevents.Images: argument record is nil: required, such as a func that calls Recorder.PodEvent": func() { podevents.Images(nil) },
 		"podevents.Probes: argument record is nil: required, such as a func that calls Recorder.PodEvent": func() { podevents.Probes(pods{}, nil) },
