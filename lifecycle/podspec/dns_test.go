@@ -52,17 +52,17 @@ func TestDNS(t *testing.T) {
 		options podspec.Options
 		want    *cri.DNSConfig
 	}{
-		"cluster first":                 {"", cluster, clusterDNS},
-		"cluster first, host network":   {"hostNetwork: true", cluster, host},
-		"cluster first with host net":   {"{hostNetwork: true, dnsPolicy: ClusterFirstWithHostNet}", cluster, clusterDNS},
-		"default":                       {"dnsPolicy: Default", cluster, host},
-		"no cluster DNS":                {"", podspec.Options{ResolvConf: host}, host},
-		"nothing known":                 {"", podspec.Options{}, nil},
-		"no cluster domain":             {"", podspec.Options{ResolvConf: host, ClusterDNS: addrs("10.0.0.10")}, &cri.DNSConfig{Servers: []string{"10.0.0.10"}, Searches: host.Searches, Options: []string{"ndots:5"}}},
-		"loopback":                      {"", loopback, &cri.DNSConfig{Servers: []string{"::1", "127.0.0.1"}, Searches: []string{"."}}},
-		"loopback, addresses not known": {"", podspec.Options{NoResolvConf: true}, &cri.DNSConfig{Servers: []string{"127.0.0.1"}, Searches: []string{"."}}},
-		"none":                          {"{dnsPolicy: None, dnsConfig: {nameservers: [1.1.1.1]}}", cluster, &cri.DNSConfig{Servers: []string{"1.1.1.1"}}},
-		"merged": {
+		"ClusterFirst":                                {"", cluster, clusterDNS},
+		"ClusterFirst on the host network":            {"hostNetwork: true", cluster, host},
+		"ClusterFirstWithHostNet on the host network": {"{hostNetwork: true, dnsPolicy: ClusterFirstWithHostNet}", cluster, clusterDNS},
+		"Default":                      {"dnsPolicy: Default", cluster, host},
+		"no cluster DNS":               {"", podspec.Options{ResolvConf: host}, host},
+		"no options":                   {"", podspec.Options{}, nil},
+		"no cluster domain":            {"", podspec.Options{ResolvConf: host, ClusterDNS: addrs("10.0.0.10")}, &cri.DNSConfig{Servers: []string{"10.0.0.10"}, Searches: host.Searches, Options: []string{"ndots:5"}}},
+		"loopback without resolv.conf": {"", loopback, &cri.DNSConfig{Servers: []string{"::1", "127.0.0.1"}, Searches: []string{"."}}},
+		"loopback without resolv.conf and node addresses": {"", podspec.Options{NoResolvConf: true}, &cri.DNSConfig{Servers: []string{"127.0.0.1"}, Searches: []string{"."}}},
+		"None": {"{dnsPolicy: None, dnsConfig: {nameservers: [1.1.1.1]}}", cluster, &cri.DNSConfig{Servers: []string{"1.1.1.1"}}},
+		"Default merged with dnsConfig": {
 			"{dnsPolicy: Default, dnsConfig: {nameservers: [1.1.1.1, 8.8.8.8], searches: [corp, x], options: [{name: ndots, value: '2'}, {name: edns0}, {name: debug}]}}",
 			cluster,
 			&cri.DNSConfig{Servers: []string{"8.8.8.8", "1.1.1.1"}, Searches: []string{"corp", "svc.cluster.local", "x"}, Options: []string{"ndots:2", "debug", "edns0"}},
@@ -72,7 +72,7 @@ func TestDNS(t *testing.T) {
 			assert.Empty(t, cmp.Diff(c.want, sandbox(t, podtest.Pod(t, c.spec), c.options).DNS))
 		})
 	}
-	assert.Equal(t, []string{"corp", "svc.cluster.local"}, host.Searches, "the options are left as they are")
+	assert.Equal(t, []string{"corp", "svc.cluster.local"}, host.Searches, "Sandbox does not modify the options")
 
 	_, err := podspec.Sandbox(podtest.Pod(t, "dnsConfig: {searches: [x]}"), 0, podspec.Options{})
 	assert.ErrorContains(t, err, "spec.dnsConfig: Forbidden: cannot be merged with the resolv.conf of the node, which is not known")

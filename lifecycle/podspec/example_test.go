@@ -31,8 +31,8 @@ func ExampleContainer() {
 	// [serve --port=8080] web/0.log www
 }
 
-// A program that lists the containers of a runtime finds those that the agent will replace because the image in the pod has
-// changed.
+// A program that lists the containers of a runtime finds the containers that the agent will replace because the image in the
+// pod has changed.
 func ExampleHasHash() {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "nginx:1"}}}}
 	pod.Name, pod.Namespace, pod.UID = "web", "default", "1234"

@@ -33,7 +33,7 @@ func TestHostsFile(t *testing.T) {
 			[]string{"10.0.0.2"},
 			managed + "10.0.0.2\tweb\n" + aliases,
 		},
-		"network of the host": {
+		"host network": {
 			"{hostNetwork: true, hostAliases: [{ip: 1.2.3.4, hostnames: [a, b.c]}, {ip: '::2', hostnames: [d]}]}", nil,
 			"# Kubernetes-managed hosts file (host network).\n127.0.0.1 localhost node\n" + aliases,
 		},
@@ -55,9 +55,9 @@ func TestHostsMount(t *testing.T) {
 		ips             []string
 		want            []cri.Mount
 	}{
-		"pod":                 {"", "", ips, mount},
-		"no address":          {"", "", nil, nil},
-		"network of the host": {"hostNetwork: true", "", nil, mount},
+		"pod":          {"", "", ips, mount},
+		"no address":   {"", "", nil, nil},
+		"host network": {"hostNetwork: true", "", nil, mount},
 		"its own": {
 			"volumes: [{name: v}]", "volumeMounts: [{name: v, mountPath: /etc/hosts}]", ips,
 			[]cri.Mount{{ContainerPath: "/etc/hosts", HostPath: "/v"}},

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The hash without allocations equals the hash of the printed bytes, for any strings.
+// FuzzHash compares the hash, which allocates nothing, with the hash of the printed bytes.
 func FuzzHash(f *testing.F) {
 	f.Add("test_container", "foo/image:v1")
 	f.Add("", "")

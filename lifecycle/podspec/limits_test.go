@@ -21,12 +21,12 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// expansionLimit is the memory that building the config of a container may take: the limit of 2 MiB, with the garbage of a
+// expansionLimit is the memory limit for building the config of a container: the size limit of 2 MiB, the garbage of a
 // growing buffer and some reserve.
 func expansionLimit() costtest.Limit { return costtest.Limit{Bytes: 16 << 20} }
 
-// doubling returns variables of which each is ten times as long as the previous one.
-func doubling(levels int) []corev1.EnvVar {
+// exponentialVariables returns variables, each ten times as long as the previous variable.
+func exponentialVariables(levels int) []corev1.EnvVar {
 	env := []corev1.EnvVar{{Name: "A0", Value: "0123456789"}}
 	for i := range levels {
 		env = append(env, corev1.EnvVar{Name: fmt.Sprintf("A%d", i+1), Value: strings.Repeat(fmt.Sprintf("$(A%d)", i), 10)})
@@ -34,8 +34,8 @@ func doubling(levels int) []corev1.EnvVar {
 	return env
 }
 
-// tooLarge builds the config of a container that exceeds a limit, at little cost, and returns the error.
-func tooLarge(t *testing.T, p *corev1.Pod, l podspec.Launch) string {
+// refuseTooLarge builds the config of a container that exceeds a limit, checks the cost, and returns the error.
+func refuseTooLarge(t *testing.T, p *corev1.Pod, l podspec.Launch) string {
 	t.Helper()
 	var err error
 	costtest.Check(t, expansionLimit(), func() {
@@ -47,13 +47,13 @@ func tooLarge(t *testing.T, p *corev1.Pod, l podspec.Launch) string {
 	return err.Error()
 }
 
-// A manifest of 866 bytes, whose variables refer to each other, once killed the agent by lack of memory at each start. Now the
+// A manifest of 866 bytes, whose variables refer to each other, once exhausted the agent's memory at each start. Now the
 // error names the variable.
 func TestContainerRefusesExponentialVariables(t *testing.T) {
 	p := podtest.Pod(t)
-	p.Spec.Containers[0].Env = doubling(9)
+	p.Spec.Containers[0].Env = exponentialVariables(9)
 	assert.Equal(t, `spec.containers[0].env[5].value: Too long: variable "A5" may not be more than 131071 bytes with its name`,
-		tooLarge(t, p, podspec.Launch{}))
+		refuseTooLarge(t, p, podspec.Launch{}))
 }
 
 // The size of expanded variables is limited in a variable, the command, the arguments and a subPathExpr, for each and in total.
@@ -85,7 +85,7 @@ func TestContainerLimitsExpandedSizes(t *testing.T) {
 		if len(p.Spec.Containers[0].EnvFrom) == 0 && len(p.Spec.Containers[0].Env) == 0 {
 			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "BIG", Value: big}}
 		}
-		got := tooLarge(t, p, l)
+		got := refuseTooLarge(t, p, l)
 		assert.True(t, strings.HasPrefix(got, test.want), "got  %s\nwant %s", got, test.want)
 	}
 }
@@ -94,7 +94,7 @@ func TestContainerLimitsExpandedSizes(t *testing.T) {
 func TestContainerCountsNodeVariablesAgainstLimit(t *testing.T) {
 	l := launch()
 	l.Env = []cri.EnvVar{{Name: "N", Value: strings.Repeat("x", podenv.MaxArgument)}}
-	assert.Contains(t, tooLarge(t, podtest.Pod(t), l), `spec.containers[0].env: Too long: variable "N"`)
+	assert.Contains(t, refuseTooLarge(t, podtest.Pod(t), l), `spec.containers[0].env: Too long: variable "N"`)
 }
 
 // The largest variable and argument that Linux accepts are accepted.
@@ -105,7 +105,7 @@ func TestContainerAcceptsLargestVariableAndArgument(t *testing.T) {
 	assert.Len(t, container(t, p, podspec.Launch{}, podspec.Options{}).Args, 1)
 
 	p.Spec.Containers[0].Env[0].Value += "x"
-	assert.Contains(t, tooLarge(t, p, podspec.Launch{}), `env[0].value: Too long: variable "X"`)
+	assert.Contains(t, refuseTooLarge(t, p, podspec.Launch{}), `env[0].value: Too long: variable "X"`)
 }
 
 // The config of an environment with any three variables and an argument is cheap to build, or refused.

@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// launch has the volumes "v" with a directory, "ro" which is read-only, "image" and "block".
+// launch returns a Launch with the volumes "v" with a directory, "ro" which is read-only, "image" and "block".
 func launch() podspec.Launch {
 	return podspec.Launch{
 		Volumes: map[string]podspec.Volume{
@@ -44,7 +44,7 @@ func TestMounts(t *testing.T) {
 		options podspec.Options
 		want    cri.Mount
 	}{
-		"plain":            {"name: v, mountPath: /v", podspec.Options{}, cri.Mount{ContainerPath: "/v", HostPath: "/pods/v"}},
+		"writable":         {"name: v, mountPath: /v", podspec.Options{}, cri.Mount{ContainerPath: "/v", HostPath: "/pods/v"}},
 		"relative":         {"name: v, mountPath: v", podspec.Options{}, cri.Mount{ContainerPath: "/v", HostPath: "/pods/v"}},
 		"read-only":        {"name: v, mountPath: /v, readOnly: true", podspec.Options{}, cri.Mount{ContainerPath: "/v", HostPath: "/pods/v", ReadOnly: true}},
 		"read-only volume": {"name: ro, mountPath: /v", podspec.Options{}, cri.Mount{ContainerPath: "/v", HostPath: "/pods/ro", ReadOnly: true}},
@@ -54,7 +54,7 @@ func TestMounts(t *testing.T) {
 			podspec.Options{},
 			cri.Mount{ContainerPath: "/v", ReadOnly: true, Image: &cri.ImageSpec{Image: "sha256:1", UserSpecifiedImage: "data:1"}},
 		},
-		"part of an image": {
+		"sub path of an image": {
 			"name: image, mountPath: /v, subPath: a/b",
 			podspec.Options{},
 			cri.Mount{ContainerPath: "/v", ReadOnly: true, Image: &cri.ImageSpec{Image: "sha256:1", UserSpecifiedImage: "data:1"}, ImageSubPath: "a/b"},
@@ -69,11 +69,11 @@ func TestMounts(t *testing.T) {
 			"name: ro, mountPath: /v, readOnly: true, recursiveReadOnly: Enabled", able,
 			cri.Mount{ContainerPath: "/v", HostPath: "/pods/ro", ReadOnly: true, RecursiveReadOnly: true},
 		},
-		"recursively, if possible": {
+		"IfPossible with runtime support": {
 			"name: ro, mountPath: /v, readOnly: true, recursiveReadOnly: IfPossible, mountPropagation: None", able,
 			cri.Mount{ContainerPath: "/v", HostPath: "/pods/ro", ReadOnly: true, RecursiveReadOnly: true},
 		},
-		"recursively, not possible": {
+		"IfPossible without runtime support": {
 			"name: ro, mountPath: /v, readOnly: true, recursiveReadOnly: IfPossible",
 			podspec.Options{},
 			cri.Mount{ContainerPath: "/v", HostPath: "/pods/ro", ReadOnly: true},
@@ -130,7 +130,7 @@ func TestContainerOrdersMounts(t *testing.T) {
 		{ContainerPath: "/etc/hosts", HostPath: "/pods/hosts", SELinuxRelabel: true},
 		{ContainerPath: "/dev/termination-log", HostPath: "/pods/c/1", SELinuxRelabel: true},
 	}, container(t, p, l, podspec.Options{SELinux: true}).Mounts))
-	assert.Len(t, l.Mounts, 1, "the argument is unchanged")
+	assert.Len(t, l.Mounts, 1, "Container does not modify the launch")
 }
 
 func TestDevices(t *testing.T) {

@@ -42,7 +42,7 @@ func TestUserNamespace(t *testing.T) {
 	}
 	l = podspec.Launch{Mounts: []cri.Mount{{HostPath: "/opt"}}}
 	assert.Equal(t, []cri.IDMapping{m}, container(t, p, l, o).Mounts[0].UIDMappings)
-	assert.Nil(t, l.Mounts[0].UIDMappings, "the argument is unchanged")
+	assert.Nil(t, l.Mounts[0].UIDMappings, "Container does not modify the launch")
 
 	able := handlers(cri.RuntimeHandler{UserNamespaces: true})
 	for want, o := range map[string]podspec.Options{
@@ -62,25 +62,25 @@ func TestUserNamespace(t *testing.T) {
 
 func TestEphemeralContainerUsesPIDNamespaceOfTarget(t *testing.T) {
 	const ephemeral = "ephemeralContainers: [{name: e, image: i, targetContainerName: c}, {name: free, image: i}]"
-	of := func(p *corev1.Pod, i int) *corev1.Container {
+	ephemeralContainer := func(p *corev1.Pod, i int) *corev1.Container {
 		return (*corev1.Container)(&p.Spec.EphemeralContainers[i].EphemeralContainerCommon)
 	}
 	p := podtest.Pod(t, ephemeral)
-	got, err := podspec.Container(p, of(p, 0), podspec.Launch{TargetID: "id1"}, podspec.Options{})
+	got, err := podspec.Container(p, ephemeralContainer(p, 0), podspec.Launch{TargetID: "id1"}, podspec.Options{})
 	require.NoError(t, err)
 	assert.Equal(t, cri.NamespaceTarget, got.Security.Namespaces.PID)
 	assert.Equal(t, "id1", got.Security.Namespaces.TargetID)
 
-	_, err = podspec.Container(p, of(p, 0), podspec.Launch{}, podspec.Options{})
+	_, err = podspec.Container(p, ephemeralContainer(p, 0), podspec.Launch{}, podspec.Options{})
 	assert.EqualError(t, err, `spec.ephemeralContainers[0].targetContainerName: Not found: "c"`)
-	got, err = podspec.Container(p, of(p, 1), podspec.Launch{}, podspec.Options{})
+	got, err = podspec.Container(p, ephemeralContainer(p, 1), podspec.Launch{}, podspec.Options{})
 	require.NoError(t, err)
 	assert.Equal(t, cri.NamespaceContainer, got.Security.Namespaces.PID)
 
 	p = podtest.Pod(t, "{shareProcessNamespace: true, "+ephemeral+"}")
-	got, err = podspec.Container(p, of(p, 0), podspec.Launch{TargetID: "id1"}, podspec.Options{})
+	got, err = podspec.Container(p, ephemeralContainer(p, 0), podspec.Launch{TargetID: "id1"}, podspec.Options{})
 	require.NoError(t, err)
-	assert.Equal(t, cri.NamespacePod, got.Security.Namespaces.PID, "all see all processes anyway")
+	assert.Equal(t, cri.NamespacePod, got.Security.Namespaces.PID, "all containers share the PID namespace of the pod")
 }
 
 func TestSupplementalGroupsIncludeVolumeGroups(t *testing.T) {

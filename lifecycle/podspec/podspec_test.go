@@ -56,7 +56,7 @@ func TestSandboxOfMinimalPod(t *testing.T) {
 		Resources: &cri.Resources{CPUPeriod: 100000, CPUShares: 2},
 	}
 	assert.Empty(t, cmp.Diff(want, got))
-	assert.Equal(t, map[string]string{"app": "web", cri.LabelPodName: "other"}, p.Labels, "the pod is unchanged")
+	assert.Equal(t, map[string]string{"app": "web", cri.LabelPodName: "other"}, p.Labels, "Sandbox does not modify the pod")
 }
 
 // An agent without LogRoot, such as a test, writes nothing below /var/log.
@@ -120,7 +120,7 @@ func TestHashEqualsKubelets(t *testing.T) {
 	c := corev1.Container{Name: "test_container", Image: "foo/image:v1"}
 	assert.Equal(t, "8e45cbd0", podspec.Hash(&c))
 	c.Env = []corev1.EnvVar{{Name: "A"}}
-	assert.Equal(t, "8e45cbd0", podspec.Hash(&c), "only name and image count")
+	assert.Equal(t, "8e45cbd0", podspec.Hash(&c), "only name and image change the hash")
 	c.Image = "foo/image:v2"
 	assert.NotEqual(t, "8e45cbd0", podspec.Hash(&c))
 }
@@ -128,14 +128,14 @@ func TestHashEqualsKubelets(t *testing.T) {
 func TestHostname(t *testing.T) {
 	long := "a123456789-123456789-123456789-123456789-123456789-123456789--.-345678"
 	for name, c := range map[string]struct{ pod, spec, want string }{
-		"pod name":            {"web", "", "web"},
-		"long pod name":       {long, "", long[:60]},
-		"hostname":            {"web", "hostname: h", "h"},
-		"subdomain":           {"web", "{hostname: h, subdomain: s}", "h"},
-		"FQDN":                {"web", "{hostname: h, subdomain: s, setHostnameAsFQDN: true}", "h.s.default.svc.cluster.local"},
-		"FQDN, no subdomain":  {"web", "setHostnameAsFQDN: true", "web"},
-		"override":            {"web", "{hostnameOverride: a.b, subdomain: s}", "a.b"},
-		"network of the host": {"web", "{hostNetwork: true, hostname: h}", ""},
+		"pod name":           {"web", "", "web"},
+		"long pod name":      {long, "", long[:60]},
+		"hostname":           {"web", "hostname: h", "h"},
+		"subdomain":          {"web", "{hostname: h, subdomain: s}", "h"},
+		"FQDN":               {"web", "{hostname: h, subdomain: s, setHostnameAsFQDN: true}", "h.s.default.svc.cluster.local"},
+		"FQDN, no subdomain": {"web", "setHostnameAsFQDN: true", "web"},
+		"override":           {"web", "{hostnameOverride: a.b, subdomain: s}", "a.b"},
+		"host network":       {"web", "{hostNetwork: true, hostname: h}", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := podtest.Pod(t, c.spec)
@@ -145,7 +145,7 @@ func TestHostname(t *testing.T) {
 	}
 
 	p := podtest.Pod(t, "{subdomain: s, setHostnameAsFQDN: true}")
-	p.Name = "a234567890123456789012345678901234567" // 37 + 28 = 65 characters, with the rest of the name
+	p.Name = "a234567890123456789012345678901234567" // 37 + 28 = 65 characters with namespace and domain
 	_, err := podspec.Sandbox(p, 0, podspec.Options{ClusterDomain: "cluster.local"})
 	assert.EqualError(t, err, "failed to construct FQDN from pod hostname and cluster domain, FQDN "+p.Name+
 		".s.default.svc.cluster.local is too long (64 characters is the max, 65 characters requested)")

@@ -78,10 +78,10 @@ func TestContainerRunsAsImageUser(t *testing.T) {
 		uid   *int64
 		user  string
 	}{
-		"number":          {&cri.Image{UID: new(int64(9)), Username: "x"}, new(int64(9)), ""},
-		"name":            {&cri.Image{Username: "nginx"}, nil, "nginx"},
-		"none":            {&cri.Image{}, new(int64(0)), ""},
-		"image not known": {nil, nil, ""},
+		"number":        {&cri.Image{UID: new(int64(9)), Username: "x"}, new(int64(9)), ""},
+		"name":          {&cri.Image{Username: "nginx"}, nil, "nginx"},
+		"none":          {&cri.Image{}, new(int64(0)), ""},
+		"unknown image": {nil, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := container(t, podtest.Pod(t), podspec.Launch{Image: c.image}, podspec.Options{}).Security
@@ -97,15 +97,15 @@ func TestRunAsNonRoot(t *testing.T) {
 		image           *cri.Image
 		want            string
 	}{
-		"user of pod":          {spec: "runAsUser: 1", image: &cri.Image{}},
-		"user of image":        {image: &cri.Image{UID: new(int64(1))}},
-		"switched off":         {container: "runAsNonRoot: false", image: &cri.Image{}},
-		"root":                 {container: "runAsUser: 0", image: &cri.Image{UID: new(int64(1))}, want: "runAsUser is 0"},
-		"image runs as root":   {image: &cri.Image{UID: new(int64(0))}, want: "the image runs as root"},
-		"image names no user":  {image: &cri.Image{}, want: "the image runs as root"},
-		"image names a user":   {image: &cri.Image{Username: "nginx"}, want: "the image runs as user nginx"},
-		"image has a bad user": {image: &cri.Image{UID: new(int64(-1))}, want: "must be between 0 and 2147483647"},
-		"image is not known":   {want: "the user of the image is not known"},
+		"user of pod":               {spec: "runAsUser: 1", image: &cri.Image{}},
+		"user of image":             {image: &cri.Image{UID: new(int64(1))}},
+		"disabled in the container": {container: "runAsNonRoot: false", image: &cri.Image{}},
+		"user 0 of the container":   {container: "runAsUser: 0", image: &cri.Image{UID: new(int64(1))}, want: "runAsUser is 0"},
+		"image runs as root":        {image: &cri.Image{UID: new(int64(0))}, want: "the image runs as root"},
+		"image names no user":       {image: &cri.Image{}, want: "the image runs as root"},
+		"image names a user":        {image: &cri.Image{Username: "nginx"}, want: "the image runs as user nginx"},
+		"image has an invalid user": {image: &cri.Image{UID: new(int64(-1))}, want: "must be between 0 and 2147483647"},
+		"unknown image":             {want: "the user of the image is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := podtest.Pod(t, "securityContext: {runAsNonRoot: true, "+c.spec+"}", "securityContext: {"+c.container+"}")
