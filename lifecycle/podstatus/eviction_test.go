@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// An eviction or rejection changes phase and reason of the status only once no container of the pod runs.
+// The status of an evicted or rejected pod changes phase and reason only when no container of the pod runs.
 func TestOfEvictedOrRejectedPod(t *testing.T) {
 	up := cri.Pod{Sandboxes: []cri.Sandbox{{ID: "s"}}, Containers: []cri.Container{{ID: "c", SandboxID: "s", Name: "main", State: cri.ContainerRunning}}}
 	down := cri.Pod{Sandboxes: []cri.Sandbox{{ID: "s", State: cri.SandboxNotReady}}, Containers: []cri.Container{
@@ -35,15 +35,15 @@ func TestOfEvictedOrRejectedPod(t *testing.T) {
 		want      string // phase and reason
 		disrupted bool
 	}{
-		"evicted and up":          {up, podstatus.Input{Eviction: eviction(false), Previous: running}, "Always", "Running ", false},
-		"evicted and down":        {down, podstatus.Input{Eviction: eviction(false), Previous: running}, "Always", "Failed Evicted", true},
-		"held and up":             {up, podstatus.Input{Eviction: eviction(true), Previous: running}, "Always", "Running ", false},
-		"held and down":           {down, podstatus.Input{Eviction: eviction(true), Previous: running}, "Always", "Pending Evicted", false},
-		"held, but never starts":  {down, podstatus.Input{Eviction: eviction(true), Previous: running}, "Never", "Failed Evicted", true},
-		"evicted after its end":   {down, podstatus.Input{Eviction: eviction(false), Previous: &corev1.PodStatus{Phase: corev1.PodSucceeded}}, "Never", "Succeeded ", false},
-		"no longer held":          {down, podstatus.Input{LastEvictionReason: "Evicted", Previous: &corev1.PodStatus{Phase: corev1.PodRunning, Reason: "Evicted"}}, "Always", "Running ", false},
-		"another reason is kept":  {up, podstatus.Input{LastEvictionReason: "Evicted", Previous: &corev1.PodStatus{Phase: corev1.PodRunning, Reason: "NodeLost"}}, "Always", "Running NodeLost", false},
-		"past its deadline first": {down, podstatus.Input{Eviction: eviction(false), Previous: &corev1.PodStatus{Phase: corev1.PodFailed, Reason: "DeadlineExceeded"}}, "Always", "Failed DeadlineExceeded", false},
+		"evicted, container runs":                   {up, podstatus.Input{Eviction: eviction(false), Previous: running}, "Always", "Running ", false},
+		"evicted, container exited":                 {down, podstatus.Input{Eviction: eviction(false), Previous: running}, "Always", "Failed Evicted", true},
+		"temporarily evicted, container runs":       {up, podstatus.Input{Eviction: eviction(true), Previous: running}, "Always", "Running ", false},
+		"temporarily evicted, container exited":     {down, podstatus.Input{Eviction: eviction(true), Previous: running}, "Always", "Pending Evicted", false},
+		"temporarily evicted, restart policy Never": {down, podstatus.Input{Eviction: eviction(true), Previous: running}, "Never", "Failed Evicted", true},
+		"evicted after success":                     {down, podstatus.Input{Eviction: eviction(false), Previous: &corev1.PodStatus{Phase: corev1.PodSucceeded}}, "Never", "Succeeded ", false},
+		"eviction ended, reason removed":            {down, podstatus.Input{LastEvictionReason: "Evicted", Previous: &corev1.PodStatus{Phase: corev1.PodRunning, Reason: "Evicted"}}, "Always", "Running ", false},
+		"eviction ended, other reason kept":         {up, podstatus.Input{LastEvictionReason: "Evicted", Previous: &corev1.PodStatus{Phase: corev1.PodRunning, Reason: "NodeLost"}}, "Always", "Running NodeLost", false},
+		"evicted after its deadline":                {down, podstatus.Input{Eviction: eviction(false), Previous: &corev1.PodStatus{Phase: corev1.PodFailed, Reason: "DeadlineExceeded"}}, "Always", "Failed DeadlineExceeded", false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,6 +82,6 @@ func TestRejection(t *testing.T) {
 	assert.Equal(t, corev1.PodStatus{
 		ObservedGeneration: 3, Phase: corev1.PodFailed, QOSClass: corev1.PodQOSBestEffort,
 		Reason: "OutOfcpu", Message: "Pod was rejected: too little",
-	}, r.Status(pod), "a rejected pod has no conditions, as with the kubelet")
+	}, r.Status(pod), "status of a rejected pod has no conditions, as with the kubelet")
 	assert.Equal(t, "UnexpectedAdmissionError", (&podstatus.Rejection{}).StatusReason())
 }

@@ -42,23 +42,23 @@ func TestPhase(t *testing.T) {
 		terminal bool
 		want     corev1.PodPhase
 	}{
-		{"nothing is known of a container", always, statuses{running, nothing}, false, corev1.PodPending},
-		{"one was never started", always, statuses{running, creating}, false, corev1.PodPending},
+		{"one runs, one without a state", always, statuses{running, nothing}, false, corev1.PodPending},
+		{"one runs, one is waiting", always, statuses{running, creating}, false, corev1.PodPending},
 		{"all run", always, statuses{running, running}, false, corev1.PodRunning},
 		{"one runs, one in back-off", always, statuses{running, backOff}, false, corev1.PodRunning},
-		{"one runs, one has ended", never, statuses{running, exitedBad}, false, corev1.PodRunning},
-		{"Always: ended well, will be started again", always, statuses{exitedOK}, false, corev1.PodRunning},
+		{"Never: one runs, one failed", never, statuses{running, exitedBad}, false, corev1.PodRunning},
+		{"Always: succeeded, will be restarted", always, statuses{exitedOK}, false, corev1.PodRunning},
 		{"Always: in back-off", always, statuses{backOff}, false, corev1.PodRunning},
-		{"Never: all well", never, statuses{exitedOK, exitedOK}, false, corev1.PodSucceeded},
+		{"Never: all succeeded", never, statuses{exitedOK, exitedOK}, false, corev1.PodSucceeded},
 		{"Never: one failed", never, statuses{exitedOK, exitedBad}, false, corev1.PodFailed},
-		{"OnFailure: all well", onFailure, statuses{exitedOK}, false, corev1.PodSucceeded},
-		{"OnFailure: one will be started again", onFailure, statuses{exitedOK, exitedBad}, false, corev1.PodRunning},
+		{"OnFailure: all succeeded", onFailure, statuses{exitedOK}, false, corev1.PodSucceeded},
+		{"OnFailure: one failed, will be restarted", onFailure, statuses{exitedOK, exitedBad}, false, corev1.PodRunning},
 		{"OnFailure: one in back-off", onFailure, statuses{exitedOK, backOff}, false, corev1.PodRunning},
-		{"OnFailure: waiting after success is not a success", onFailure, statuses{backOffOK}, false, corev1.PodFailed},
-		{"deleted: all well", always, statuses{exitedOK}, true, corev1.PodSucceeded},
+		{"OnFailure: back-off after success", onFailure, statuses{backOffOK}, false, corev1.PodFailed},
+		{"deleted: all succeeded", always, statuses{exitedOK}, true, corev1.PodSucceeded},
 		{"deleted: one failed", always, statuses{exitedOK, exitedBad}, true, corev1.PodFailed},
-		{"deleted, but one runs", always, statuses{exitedOK, running}, true, corev1.PodRunning},
-		{"deleted before it started", always, statuses{creating}, true, corev1.PodPending},
+		{"deleted: one succeeded, one runs", always, statuses{exitedOK, running}, true, corev1.PodRunning},
+		{"deleted: waiting, never started", always, statuses{creating}, true, corev1.PodPending},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: tt.policy}}

@@ -54,7 +54,7 @@ func TestOfRunningPod(t *testing.T) {
 	require.Equal(t, "10.0.0.7", st.PodIP)
 	require.Equal(t, []corev1.PodIP{{IP: "10.0.0.7"}, {IP: "fd00::7"}}, st.PodIPs)
 	require.Equal(t, "192.0.2.1", st.HostIP)
-	require.True(t, st.StartTime.Time.Equal(epoch), "the first sandbox tells a new agent when the pod was started")
+	require.True(t, st.StartTime.Time.Equal(epoch), "start time is the creation of the first sandbox")
 	require.Equal(t, "True ", podtest.ConditionOf(st, corev1.PodReady))
 	require.Equal(t, "True ", podtest.ConditionOf(st, corev1.ContainersReady))
 	require.Equal(t, "True ", podtest.ConditionOf(st, corev1.PodInitialized))
@@ -98,7 +98,7 @@ func TestOfRestartedContainerHasPreviousExitAsLastState(t *testing.T) {
 	require.NotNil(t, st.ContainerStatuses[0].State.Running)
 	require.Equal(t, int32(137), st.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode)
 
-	t.Run("also when it has been removed since", func(t *testing.T) {
+	t.Run("exited instance was removed", func(t *testing.T) {
 		again := podstatus.Of(webPod(), observed(life(1, cri.ContainerRunning)),
 			podstatus.Input{Now: epoch, Previous: &st})
 		require.Equal(t, int32(137), again.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode)
@@ -114,9 +114,9 @@ func TestOfLostRunningContainerIsStatusUnknown(t *testing.T) {
 	require.Equal(t, "ContainerStatusUnknown", c.LastTerminationState.Terminated.Reason)
 	require.Equal(t, int32(137), c.LastTerminationState.Terminated.ExitCode)
 	require.Equal(t, int32(1), c.RestartCount)
-	require.Equal(t, corev1.PodRunning, st.Phase, "it ran, so the pod does not go back to Pending")
+	require.Equal(t, corev1.PodRunning, st.Phase, "pod that ran does not return to Pending")
 
-	t.Run("of a deleted pod it is its end", func(t *testing.T) {
+	t.Run("deleted pod terminates", func(t *testing.T) {
 		st := podstatus.Of(webPod(), observed(), podstatus.Input{Now: epoch, Previous: &before, Deleted: true})
 		require.Equal(t, int32(137), st.ContainerStatuses[0].State.Terminated.ExitCode)
 		require.Equal(t, int32(0), st.ContainerStatuses[0].RestartCount)
@@ -132,12 +132,12 @@ func TestOfRemovedExitedContainerKeepsStatus(t *testing.T) {
 	st := podstatus.Of(webPod(), observed(), podstatus.Input{Now: epoch, Previous: &before})
 	require.Equal(t, before.ContainerStatuses, st.ContainerStatuses)
 
-	t.Run("the next instance counts, although the runtime takes it for the first", func(t *testing.T) {
+	t.Run("attempt of the next instance is 0", func(t *testing.T) {
 		st := podstatus.Of(webPod(), observed(life(0, cri.ContainerRunning)), podstatus.Input{Now: epoch, Previous: &st})
 		require.Equal(t, int32(4), st.ContainerStatuses[0].RestartCount)
 		require.Equal(t, int32(5), st.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode)
 		again := podstatus.Of(webPod(), observed(life(0, cri.ContainerRunning)), podstatus.Input{Now: epoch, Previous: &st})
-		require.Equal(t, int32(4), again.ContainerStatuses[0].RestartCount, "once")
+		require.Equal(t, int32(4), again.ContainerStatuses[0].RestartCount, "instance is counted once")
 	})
 }
 
@@ -155,7 +155,7 @@ func TestOfTerminatedInstanceKeptWhilePredecessorExists(t *testing.T) {
 	}
 }
 
-// A deleted pod starts no container: the exit of the last instance is kept, although the next one was created.
+// A deleted pod starts no container: the exit of the last instance is kept, although the next instance was created.
 func TestOfDeletedPodIgnoresCreatedSuccessor(t *testing.T) {
 	in := podstatus.Input{Now: epoch, RuntimeName: "containerd", Deleted: true}
 	before := podstatus.Of(webPod(), observed(life(0, cri.ContainerExited)), in)
@@ -171,7 +171,7 @@ func TestOfPrefixesContainerIDWithRuntimeName(t *testing.T) {
 	c := st.ContainerStatuses[0]
 	require.Equal(t, "containerd://w0", c.ContainerID)
 	require.Equal(t, "containerd://w0", c.State.Terminated.ContainerID)
-	require.Nil(t, c.LastTerminationState.Terminated, "it is the same container")
+	require.Nil(t, c.LastTerminationState.Terminated, "the prefix does not make it another container")
 }
 
 // The status of a container that runs with a previous image names that image.
@@ -180,7 +180,7 @@ func TestOfContainerWithPreviousImageNamesIt(t *testing.T) {
 	for want, image := range map[string]cri.ImageSpec{
 		"docker.io/library/busybox:0": {Image: "docker.io/library/busybox:0"},
 		"busybox:0":                   {Image: "sha256:0", UserSpecifiedImage: "busybox:0"},
-		"busybox:1":                   {}, // the runtime does not report it
+		"busybox:1":                   {}, // no image reported
 	} {
 		old.Image = image
 		st := podstatus.Of(webPod(), observed(old), podstatus.Input{Now: epoch})
@@ -255,20 +255,20 @@ func TestOfKeepsTransitionTimesAndForeignConditions(t *testing.T) {
 	for _, c := range second.Conditions {
 		switch c.Type {
 		case corev1.PodReady:
-			require.True(t, c.LastTransitionTime.Time.Equal(epoch.Add(time.Hour)), "it changed just now")
+			require.True(t, c.LastTransitionTime.Time.Equal(epoch.Add(time.Hour)), "condition Ready has changed")
 		case corev1.ContainersReady:
-			require.True(t, c.LastTransitionTime.Time.Equal(epoch), "it has not changed")
+			require.True(t, c.LastTransitionTime.Time.Equal(epoch), "condition ContainersReady has not changed")
 		}
 	}
 }
 
-// A status that was written to the pod object is the next input: each condition occurs once.
+// Conditions of the previous status and of the pod object are not repeated.
 func TestOfDoesNotRepeatConditions(t *testing.T) {
 	pod := webPod()
 	pod.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
 	in := podstatus.Input{Now: epoch, Resize: resize.Decision{Reason: corev1.PodReasonDeferred, Error: "no room"}}
 	first := podstatus.Of(pod, observed(life(0, cri.ContainerRunning)), in)
-	require.Len(t, first.Conditions, 8, "all that a node agent may own")
+	require.Len(t, first.Conditions, 8, "all conditions that the agent owns")
 
 	pod.Status, in.Previous = first, &first
 	second := podstatus.Of(pod, observed(life(0, cri.ContainerRunning)), in)
@@ -283,14 +283,14 @@ func TestTerminateContainersSetsExit137WithoutObservedExit(t *testing.T) {
 		have []cri.Container
 		want string
 	}{
-		"nothing ran":               {want: "Failed, web: exited 137"},
-		"init containers, none ran": {init: []corev1.Container{setup("a"), setup("b")}, want: "Failed, a: exited 137, b: PodInitializing, web: PodInitializing"},
-		"the second of three was cut": {
+		"no container ran":      {want: "Failed, web: exited 137"},
+		"no init container ran": {init: []corev1.Container{setup("a"), setup("b")}, want: "Failed, a: exited 137, b: PodInitializing, web: PodInitializing"},
+		"second init container was killed": {
 			init: []corev1.Container{setup("a"), setup("b"), setup("c")},
 			have: []cri.Container{{ID: "b", Name: "b", State: cri.ContainerExited, ExitCode: 143, SandboxID: "s0"}},
 			want: "Failed, a: exited 137, b: exited 143, c: PodInitializing, web: PodInitializing",
 		},
-		"the init container is through": {
+		"init container succeeded": {
 			init: []corev1.Container{setup("a")},
 			have: []cri.Container{{ID: "a", Name: "a", State: cri.ContainerExited, SandboxID: "s0"}},
 			want: "Failed, a: exited 0, web: exited 137",
@@ -306,7 +306,7 @@ func TestTerminateContainersSetsExit137WithoutObservedExit(t *testing.T) {
 			podstatus.TerminateContainers(&st)
 			require.Equal(t, tt.want, podtest.Describe(st))
 			again := podstatus.Of(pod, cri.Pod{}, podstatus.Input{Now: epoch, Deleted: true, Previous: &st})
-			require.Equal(t, tt.want, podtest.Describe(again), "also when the runtime has forgotten all of it")
+			require.Equal(t, tt.want, podtest.Describe(again), "status is kept when the runtime lists no container")
 		})
 	}
 }
@@ -347,18 +347,18 @@ func TestOfHostNetworkPodKeepsAddressesWithItsSandbox(t *testing.T) {
 		phase           corev1.PodPhase
 		want            []string
 	}{
-		"those of the node":          {node: nodes("192.0.2.1", "2001:db8::1"), want: []string{"192.0.2.1", "2001:db8::1"}},
-		"not known":                  {},
-		"the runtime's come first":   {runtime: []string{"192.0.2.9"}, node: nodes("192.0.2.1"), before: []string{"192.0.2.1"}, want: []string{"192.0.2.9"}},
-		"and get the other family":   {runtime: []string{"192.0.2.9"}, node: nodes("192.0.2.1", "2001:db8::1"), want: []string{"192.0.2.9", "2001:db8::1"}},
-		"kept":                       {before: []string{"192.0.2.8"}, node: nodes("192.0.2.1"), want: []string{"192.0.2.8"}},
-		"kept, the node's not known": {before: []string{"192.0.2.8"}, want: []string{"192.0.2.8"}},
-		"the node gets dual stack":   {before: []string{"192.0.2.8"}, node: nodes("192.0.2.1", "2001:db8::1"), want: []string{"192.0.2.8", "2001:db8::1"}},
-		"a second of one family":     {before: []string{"192.0.2.8"}, node: nodes("2001:db8::1", "192.0.2.1"), want: []string{"192.0.2.8"}},
-		"both kept":                  {before: []string{"192.0.2.8", "2001:db8::8"}, node: nodes("192.0.2.1", "2001:db8::1"), want: []string{"192.0.2.8", "2001:db8::8"}},
-		"a new sandbox":              {down: true, before: []string{"192.0.2.8"}, node: nodes("192.0.2.1"), want: []string{"192.0.2.1"}},
-		"deleted":                    {down: true, terminal: true, before: []string{"192.0.2.8"}, node: nodes("192.0.2.1"), want: []string{"192.0.2.8"}},
-		"has succeeded":              {down: true, phase: corev1.PodSucceeded, before: []string{"192.0.2.8"}, node: nodes("192.0.2.1"), want: []string{"192.0.2.8"}},
+		"addresses of the node":                        {node: nodes("192.0.2.1", "2001:db8::1"), want: []string{"192.0.2.1", "2001:db8::1"}},
+		"no addresses":                                 {},
+		"runtime address first":                        {runtime: []string{"192.0.2.9"}, node: nodes("192.0.2.1"), before: []string{"192.0.2.1"}, want: []string{"192.0.2.9"}},
+		"node address of the other family added":       {runtime: []string{"192.0.2.9"}, node: nodes("192.0.2.1", "2001:db8::1"), want: []string{"192.0.2.9", "2001:db8::1"}},
+		"reported address kept":                        {before: []string{"192.0.2.8"}, node: nodes("192.0.2.1"), want: []string{"192.0.2.8"}},
+		"reported address kept without node addresses": {before: []string{"192.0.2.8"}, want: []string{"192.0.2.8"}},
+		"node becomes dual-stack":                      {before: []string{"192.0.2.8"}, node: nodes("192.0.2.1", "2001:db8::1"), want: []string{"192.0.2.8", "2001:db8::1"}},
+		"second address of the same family not added":  {before: []string{"192.0.2.8"}, node: nodes("2001:db8::1", "192.0.2.1"), want: []string{"192.0.2.8"}},
+		"both reported addresses kept":                 {before: []string{"192.0.2.8", "2001:db8::8"}, node: nodes("192.0.2.1", "2001:db8::1"), want: []string{"192.0.2.8", "2001:db8::8"}},
+		"sandbox replaced":                             {down: true, before: []string{"192.0.2.8"}, node: nodes("192.0.2.1"), want: []string{"192.0.2.1"}},
+		"deleted pod":                                  {down: true, terminal: true, before: []string{"192.0.2.8"}, node: nodes("192.0.2.1"), want: []string{"192.0.2.8"}},
+		"succeeded pod":                                {down: true, phase: corev1.PodSucceeded, before: []string{"192.0.2.8"}, node: nodes("192.0.2.1"), want: []string{"192.0.2.8"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod, up := webPod(), observed()
