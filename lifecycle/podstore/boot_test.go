@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// agent is a Store and a Reconciler on a runtime in memory, in a synctest bubble.
+// agent is a Store and a Reconciler with an in-memory runtime, in a synctest bubble.
 type agent struct {
 	t          *testing.T
 	path       string
@@ -34,8 +34,8 @@ type agent struct {
 	stop       func() // stops the agent; the runtime and its containers continue
 }
 
-// boot starts an agent with the sources "api" and "file", which have not reported yet.
-func boot(t *testing.T, rt *critest.Runtime, path string) *agent {
+// startAgent starts an agent with the sources "api" and "file", which have not reported yet.
+func startAgent(t *testing.T, rt *critest.Runtime, path string) *agent {
 	a := &agent{t: t, path: path, rt: rt}
 	generator := pleg.New(rt, pleg.Options{})
 	o := lifecycle.Options{Owner: "test", Sources: []string{"api", "file"}}
@@ -51,9 +51,9 @@ func boot(t *testing.T, rt *critest.Runtime, path string) *agent {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	for _, run := range []func(context.Context) error{generator.Run, a.reconciler.Run, a.store.Run} {
+	for _, startStore := range []func(context.Context) error{generator.Run, a.reconciler.Run, a.store.Run} {
 		wg.Go(func() {
-			if err := run(ctx); err != nil {
+			if err := startStore(ctx); err != nil {
 				t.Error(err)
 			}
 		})
@@ -64,7 +64,7 @@ func boot(t *testing.T, rt *critest.Runtime, path string) *agent {
 	return a
 }
 
-// report passes the pods of a source in the format of newPod; the last word may be "incomplete".
+// report passes pods in the format of newPod as the set of a source; a last word "incomplete" sets Incomplete.
 func (a *agent) report(source, pods string) {
 	a.t.Helper()
 	words := strings.Fields(pods)
@@ -78,102 +78,102 @@ func (a *agent) report(source, pods string) {
 	time.Sleep(time.Minute)
 }
 
-// live returns the running containers, as pod, UID and attempt.
-func (a *agent) live() string {
+// runningPods returns the pods of the running containers in the format of newPod.
+func (a *agent) runningPods() string {
 	snapshot, err := a.rt.List(a.t.Context())
 	require.NoError(a.t, err)
 	pods := map[string]string{}
 	for _, sb := range snapshot.Sandboxes {
 		pods[sb.ID] = sb.Pod.Name
 	}
-	var live []string
+	var runningPods []string
 	for _, c := range snapshot.Containers {
 		if c.State == cri.ContainerRunning {
-			require.Zero(a.t, c.Attempt, "a pod that runs as it should is not touched")
-			live = append(live, strings.TrimSuffix(pods[c.SandboxID]+"/"+c.PodUID, "/uid-"+pods[c.SandboxID]))
+			require.Zero(a.t, c.Attempt, "running container is not restarted")
+			runningPods = append(runningPods, strings.TrimSuffix(pods[c.SandboxID]+"/"+c.PodUID, "/uid-"+pods[c.SandboxID]))
 		}
 	}
-	slices.Sort(live)
-	return strings.Join(live, " ")
+	slices.Sort(runningPods)
+	return strings.Join(runningPods, " ")
 }
 
 // reboot restarts the node: all containers are lost, and the disk is kept.
 func (a *agent) reboot() *agent {
 	a.stop()
-	return boot(a.t, critest.New(critest.Options{}), a.path)
+	return startAgent(a.t, critest.New(critest.Options{}), a.path)
 }
 
 // restart restarts the agent while the pods run.
 func (a *agent) restart() *agent {
 	a.stop()
-	return boot(a.t, a.rt, a.path)
+	return startAgent(a.t, a.rt, a.path)
 }
 
-// scenario runs a test on a node with pods a and b of the API server and c of a file.
-func scenario(t *testing.T, run func(t *testing.T, n *agent)) {
+// runScenario runs a test on a node with pods a and b of the API server and c of a file.
+func runScenario(t *testing.T, startStore func(t *testing.T, n *agent)) {
 	synctest.Test(t, func(t *testing.T) {
-		n := boot(t, critest.New(critest.Options{}), filepath.Join(t.TempDir(), "pods"))
+		n := startAgent(t, critest.New(critest.Options{}), filepath.Join(t.TempDir(), "pods"))
 		n.report("api", "a b")
 		n.report("file", "c")
-		require.Equal(t, "a b c", n.live())
-		run(t, n)
+		require.Equal(t, "a b c", n.runningPods())
+		startStore(t, n)
 	})
 }
 
 func TestLoadedPodsRunBeforeSourcesReport(t *testing.T) {
-	scenario(t, func(t *testing.T, n *agent) {
+	runScenario(t, func(t *testing.T, n *agent) {
 		n = n.reboot()
 		require.NoError(t, n.loadErr)
-		require.Equal(t, "a b c", n.live(), "no source has spoken")
+		require.Equal(t, "a b c", n.runningPods(), "stored pods run before any source reports")
 		n.report("file", "c")
-		require.Equal(t, "a b c", n.live(), "the API server has not")
+		require.Equal(t, "a b c", n.runningPods(), "stored pods of the API server run after another source reported")
 		n = n.reboot()
-		require.Equal(t, "a b c", n.live(), "and its pods are kept, too")
+		require.Equal(t, "a b c", n.runningPods(), "stored pods of the API server survive a second reboot")
 		n.report("api", "b")
-		require.Equal(t, "b c", n.live(), "it has deleted a meanwhile")
+		require.Equal(t, "b c", n.runningPods(), "pod that the API server no longer lists is removed")
 		n = n.reboot()
-		require.Equal(t, "b c", n.live())
+		require.Equal(t, "b c", n.runningPods())
 	})
 }
 
 func TestRestartLeavesRunningContainers(t *testing.T) {
-	scenario(t, func(t *testing.T, n *agent) {
+	runScenario(t, func(t *testing.T, n *agent) {
 		calls := len(n.rt.Calls())
 		n = n.restart()
 		n.report("api", "a b")
 		n.report("file", "c")
-		require.Equal(t, "a b c", n.live())
+		require.Equal(t, "a b c", n.runningPods())
 		for _, c := range n.rt.Calls()[calls:] {
-			require.Contains(t, []string{"List", "ListPod", "GetContainerEvents", "Version"}, c.Op, "the runtime is read, and no more")
+			require.Contains(t, []string{"List", "ListPod", "GetContainerEvents", "Version"}, c.Op, "restarted agent only reads from the runtime")
 		}
 	})
 }
 
 func TestDamagedFileLeavesPodsRunning(t *testing.T) {
-	scenario(t, func(t *testing.T, n *agent) {
+	runScenario(t, func(t *testing.T, n *agent) {
 		n.stop()
 		require.NoError(t, os.Truncate(n.path, 300))
-		n = boot(t, n.rt, n.path)
+		n = startAgent(t, n.rt, n.path)
 		require.ErrorIs(t, n.loadErr, podstore.ErrCorrupt)
-		require.Equal(t, "a b c", n.live(), "nothing is known, nothing is stopped")
+		require.Equal(t, "a b c", n.runningPods(), "pods run while no source has reported")
 		n.report("file", "c incomplete")
 		n.report("api", "b")
-		require.Equal(t, "a b c", n.live(), "a may be in the file that cannot be read")
+		require.Equal(t, "a b c", n.runningPods(), "a pod of no source runs while a source is incomplete")
 		n.report("file", "c")
-		require.Equal(t, "b c", n.live(), "it is not")
+		require.Equal(t, "b c", n.runningPods(), "a pod of no source is removed once all sources are complete")
 		n = n.reboot()
 		require.NoError(t, n.loadErr)
-		require.Equal(t, "b c", n.live(), "the file is good again")
+		require.Equal(t, "b c", n.runningPods(), "the file is replaced by a valid file")
 	})
 }
 
 func TestLoadedPodRunsWhileItsManifestIsUnreadable(t *testing.T) {
-	scenario(t, func(t *testing.T, n *agent) {
+	runScenario(t, func(t *testing.T, n *agent) {
 		n.report("file", "c d e")
 		n = n.reboot()
 		n.report("file", "c/edited incomplete")
-		require.Equal(t, "a b c/edited d e", n.live(), "the edited pod replaces c, the other pods are unchanged")
+		require.Equal(t, "a b c/edited d e", n.runningPods(), "the edited pod replaces c, and the other pods keep running")
 		n.report("file", "c/edited e")
-		require.Equal(t, "a b c/edited e", n.live(), "now that all can be read, d is not there")
+		require.Equal(t, "a b c/edited e", n.runningPods(), "a complete source without d removes d")
 	})
 }

@@ -25,7 +25,7 @@ func ExampleStore() {
 
 	store := podstore.New(path, podstore.Options{})
 	store.Update(lifecycle.PodSet{Source: "api", Pods: newPods("web", "db")})
-	if err := store.Flush(); err != nil { // Run calls it, too
+	if err := store.Flush(); err != nil { // Run calls Flush at its end
 		fmt.Println(err)
 	}
 

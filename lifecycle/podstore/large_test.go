@@ -24,25 +24,25 @@ import (
 // A pod that Load would refuse is omitted from the file and reported once. Otherwise it would make the whole file invalid.
 func TestFlushOmitsAndReportsTooLargePods(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods")
-	var told []string
+	var reported []string
 	store := podstore.New(path, podstore.Options{Hooks: podstore.Hooks{Error: func(err error, retry time.Duration) {
 		assert.Zero(t, retry)
-		told = append(told, err.Error())
+		reported = append(reported, err.Error())
 	}}})
 	pods := newPods("a", "list", "string", "b")
 	pods[1].Spec.Containers = []corev1.Container{{Args: slices.Repeat([]string{"x"}, 1_001)}}
 	pods[2].Annotations = map[string]string{"a": strings.Repeat("x", 3<<20)}
 	store.Update(lifecycle.PodSet{Source: "s", Pods: pods})
 	require.NoError(t, store.Flush())
-	require.Len(t, told, 2)
-	assert.Contains(t, told[0], "is not stored: pod.spec.containers[0].args: a list of more than 1000 elements")
-	assert.Contains(t, told[1], "is not stored: pod.metadata.annotations.a: a string of 3145730 bytes, the limit is 2097152")
-	assert.Equal(t, "a b", uids(load(t, path)[0]))
+	require.Len(t, reported, 2)
+	assert.Contains(t, reported[0], "is not stored: pod.spec.containers[0].args: a list of more than 1000 elements")
+	assert.Contains(t, reported[1], "is not stored: pod.metadata.annotations.a: a string of 3145730 bytes, the limit is 2097152")
+	assert.Equal(t, "a b", podNames(load(t, path)[0]))
 
 	store.Update(lifecycle.PodSet{Source: "s", Pods: append(newPods("c"), pods...)})
 	require.NoError(t, store.Flush())
-	assert.Len(t, told, 2)
-	assert.Equal(t, "c a b", uids(load(t, path)[0]))
+	assert.Len(t, reported, 2)
+	assert.Equal(t, "c a b", podNames(load(t, path)[0]))
 
 	for range 40 { // a megabyte each
 		pods = append(pods, newPods("more")...)
@@ -50,7 +50,7 @@ func TestFlushOmitsAndReportsTooLargePods(t *testing.T) {
 	}
 	store.Update(lifecycle.PodSet{Source: "s", Pods: pods})
 	require.NoError(t, store.Flush())
-	assert.Contains(t, told[2], "is not stored: the pods take more than 33554432 bytes")
+	assert.Contains(t, reported[2], "is not stored: the pods take more than 33554432 bytes")
 	assert.Len(t, load(t, path)[0].Pods, 33)
 }
 
@@ -88,7 +88,7 @@ func TestNamespacesShareFullFile(t *testing.T) {
 // Reading a foreign or too large file takes a limited amount of memory.
 func TestLoadTakesLimitedMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods")
-	content := file(strings.Repeat(podLine(`"containers":[{}`+strings.Repeat(",{}", 100)+"]"), 3_000))
+	content := encodeFile(strings.Repeat(podLine(`"containers":[{}`+strings.Repeat(",{}", 100)+"]"), 3_000))
 	require.Less(t, len(content), 2<<20)
 	costtest.Check(t, costtest.Limit{Bytes: 512 << 20, Time: 4 * time.Second}, func() {
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))

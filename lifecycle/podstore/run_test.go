@@ -20,9 +20,9 @@ import (
 func TestRunMissingOrCalledTwiceIsReported(t *testing.T) {
 	for _, flush := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			told := make(chan error, 9)
+			reported := make(chan error, 9)
 			s := podstore.New(filepath.Join(t.TempDir(), "pods"), podstore.Options{Hooks: podstore.Hooks{
-				Error: func(err error, _ time.Duration) { told <- err },
+				Error: func(err error, _ time.Duration) { reported <- err },
 			}})
 			s.Update(lifecycle.PodSet{Source: "file", Pods: newPods("a")})
 			if flush {
@@ -30,10 +30,10 @@ func TestRunMissingOrCalledTwiceIsReported(t *testing.T) {
 			}
 			time.Sleep(10 * time.Second)
 			if flush {
-				require.Empty(t, told, "a caller of Flush needs no Run")
+				require.Empty(t, reported, "a missing Run is not reported after a call of Flush")
 			} else {
-				require.Len(t, told, 1)
-				require.ErrorIs(t, <-told, runonce.ErrNotRun)
+				require.Len(t, reported, 1)
+				require.ErrorIs(t, <-reported, runonce.ErrNotRun)
 			}
 			go func() { _ = s.Run(t.Context()) }()
 			synctest.Wait()

@@ -28,7 +28,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 )
 
-// newPod returns a pod of "NAME" or "NAME/UID".
+// newPod parses "NAME" or "NAME/UID" and returns the pod.
 func newPod(text string) *corev1.Pod {
 	name, uid, ok := strings.Cut(text, "/")
 	if !ok {
@@ -49,8 +49,8 @@ func newPods(texts ...string) (pods []*corev1.Pod) {
 	return pods
 }
 
-// uids returns the pods of a set in the format of newPod.
-func uids(set lifecycle.PodSet) string {
+// podNames returns the pods of a set in the format of newPod.
+func podNames(set lifecycle.PodSet) string {
 	var texts []string
 	for _, pod := range set.Pods {
 		if text := pod.Name; string(pod.UID) != "uid-"+text {
@@ -86,12 +86,12 @@ func save(t *testing.T, path string, sets ...lifecycle.PodSet) {
 }
 
 func TestLoadReturnsFlushedSets(t *testing.T) {
-	grace, when := int64(7), metav1.NewTime(time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC).Local())
+	grace, deletedAt := int64(7), metav1.NewTime(time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC).Local())
 	rich := newPod("rich")
 	rich.Annotations = map[string]string{"note": "<b>&\u2028\"\n"}
-	rich.DeletionTimestamp, rich.DeletionGracePeriodSeconds = &when, &grace
+	rich.DeletionTimestamp, rich.DeletionGracePeriodSeconds = &deletedAt, &grace
 	rich.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}}
-	rich.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", StartTime: &when}
+	rich.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", StartTime: &deletedAt}
 	rich.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	rich.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"cpu": resource.MustParse("1500m"), "memory": resource.MustParse("1Gi")}
 	rich.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
@@ -105,7 +105,7 @@ func TestLoadReturnsFlushedSets(t *testing.T) {
 
 	want := rich.DeepCopy()
 	want.ManagedFields = nil
-	require.NotNil(t, rich.ManagedFields, "the caller's pod is unchanged")
+	require.NotNil(t, rich.ManagedFields, "Update does not modify the caller's pod")
 	got := load(t, path)
 	assert.Empty(t, cmp.Diff([]lifecycle.PodSet{
 		{Source: "api", Pods: []*corev1.Pod{want, newPod("b")}, Incomplete: true},
@@ -115,13 +115,13 @@ func TestLoadReturnsFlushedSets(t *testing.T) {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	lines := strings.Split(string(text), "\n")
-	require.Len(t, lines, 5, "a header, a pod a line, and the end of the last")
+	require.Len(t, lines, 5, "a header, three pods and the empty text after the last line")
 	assert.Regexp(t, `^nodeagent-pods version=1 saved=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ sha256=[0-9a-f]{64}$`, lines[0])
-	assert.Contains(t, lines[1], `<b>&`, "a shell command can be read")
+	assert.Contains(t, lines[1], `<b>&`, "JSON does not escape HTML characters")
 	assert.Regexp(t, `^\{"source":"file","pod":\{.*"name":"c"`, lines[3])
 	info, err := os.Stat(path)
 	require.NoError(t, err)
-	assert.Equal(t, os.FileMode(0o600), info.Mode(), "pods may hold passwords")
+	assert.Equal(t, os.FileMode(0o600), info.Mode(), "only the owner can read the file")
 }
 
 func TestLoadWithoutFileReturnsNoSets(t *testing.T) {
@@ -141,14 +141,14 @@ func TestUpdateKeepsLoadedPodsOfIncompleteSource(t *testing.T) {
 		want       string
 	}
 	for name, reports := range map[string][]report{
-		"complete":                        {{"x", false, "x"}},
-		"complete and empty":              {{"", false, ""}},
-		"nothing read yet":                {{"", true, "a b c"}},
-		"some read":                       {{"b x", true, "b x a c"}},
-		"read by and by":                  {{"b", true, "b a c"}, {"b c", true, "b c a"}, {"a b c", false, "a b c"}},
-		"named and dropped":               {{"b", true, "b a c"}, {"", true, "a c"}},
-		"another pod has the name":        {{"b/2", true, "b/2 a c"}, {"", true, "a c"}},
-		"trouble after a complete report": {{"a b", false, "a b"}, {"a", true, "a"}},
+		"complete set":                        {{"x", false, "x"}},
+		"complete and empty set":              {{"", false, ""}},
+		"incomplete and empty set":            {{"", true, "a b c"}},
+		"incomplete set":                      {{"b x", true, "b x a c"}},
+		"pods listed one by one":              {{"b", true, "b a c"}, {"b c", true, "b c a"}, {"a b c", false, "a b c"}},
+		"pod listed, then not listed":         {{"b", true, "b a c"}, {"", true, "a c"}},
+		"pod with the name of a loaded pod":   {{"b/2", true, "b/2 a c"}, {"", true, "a c"}},
+		"incomplete set after a complete one": {{"a b", false, "a b"}, {"a", true, "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "state", "pods")
@@ -158,14 +158,14 @@ func TestUpdateKeepsLoadedPodsOfIncompleteSource(t *testing.T) {
 			require.NoError(t, err)
 			for _, r := range reports {
 				got := store.Update(lifecycle.PodSet{Source: "s", Pods: newPods(strings.Fields(r.pods)...), Incomplete: r.incomplete})
-				assert.Equal(t, r.want, uids(got))
+				assert.Equal(t, r.want, podNames(got))
 				assert.Equal(t, r.incomplete, got.Incomplete)
 				require.NoError(t, store.Flush())
 				var stored []string
 				for _, set := range load(t, path) {
-					stored = append(stored, uids(set))
+					stored = append(stored, podNames(set))
 				}
-				assert.Equal(t, strings.Trim(r.want+",o", ","), strings.Join(stored, ","), "the file has the same")
+				assert.Equal(t, strings.Trim(r.want+",o", ","), strings.Join(stored, ","), "the file has the pods that Update returned")
 			}
 		})
 	}
@@ -178,23 +178,23 @@ func TestLoadDropsUnconfiguredSources(t *testing.T) {
 	sets, err := store.Load()
 	require.NoError(t, err)
 	require.Len(t, sets, 1)
-	assert.Equal(t, "a", uids(sets[0]))
+	assert.Equal(t, "a", podNames(sets[0]))
 	require.NoError(t, store.Flush())
-	assert.Len(t, load(t, path), 1, "they leave the file with the next write")
+	assert.Len(t, load(t, path), 1, "the next write omits pods of unconfigured sources")
 }
 
-// running is a store whose Run is called in a synctest bubble.
-type running struct {
+// runningStore is a store whose Run is called in a synctest bubble.
+type runningStore struct {
 	*podstore.Store
 	stop func() error // stops Run and returns its error
 
 	mu      sync.Mutex
-	written []time.Duration // times of the writes, since the start
+	written []time.Duration // times of the writes since the start
 	retries []time.Duration
 }
 
-func run(t *testing.T, path string) *running {
-	r := &running{}
+func startStore(t *testing.T, path string) *runningStore {
+	r := &runningStore{}
 	start := time.Now()
 	r.Store = podstore.New(path, podstore.Options{Hooks: podstore.Hooks{
 		Written: func(int, int) {
@@ -220,31 +220,31 @@ func run(t *testing.T, path string) *running {
 func TestRunWritesOncePerInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "pods")
-		r := run(t, path)
+		r := startStore(t, path)
 		synctest.Wait()
-		require.Empty(t, r.written, "nothing is known, nothing is written")
+		require.Empty(t, r.written, "no write before the first update")
 		for i := range 1000 {
 			r.Update(lifecycle.PodSet{Source: "s", Pods: newPods("fixed", fmt.Sprint("p", i))})
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Equal(t, []time.Duration{0, time.Second}, r.written, "the first at once, the rest a second later")
-		require.Equal(t, "fixed p999", uids(load(t, path)[0]))
+		require.Equal(t, []time.Duration{0, time.Second}, r.written, "the first change is written at once, later changes after a second")
+		require.Equal(t, "fixed p999", podNames(load(t, path)[0]))
 
 		r.Update(lifecycle.PodSet{Source: "s", Pods: newPods("fixed", "p999")})
 		time.Sleep(time.Minute)
-		require.Len(t, r.written, 2, "other objects, but the same pods")
+		require.Len(t, r.written, 2, "equal pods are not written again")
 
 		r.Update(lifecycle.PodSet{Source: "s", Pods: newPods("fixed")})
 		r.Update(lifecycle.PodSet{Source: "s", Pods: newPods("last")})
 		require.NoError(t, r.stop())
-		require.Equal(t, "last", uids(load(t, path)[0]), "the last change is written")
+		require.Equal(t, "last", podNames(load(t, path)[0]), "the last change is written")
 
-		again := run(t, path)
-		again.Update(lifecycle.PodSet{Source: "s", Pods: newPods("last")})
-		require.NoError(t, again.stop())
-		require.Empty(t, again.written, "a new agent that finds the same writes nothing")
+		restarted := startStore(t, path)
+		restarted.Update(lifecycle.PodSet{Source: "s", Pods: newPods("last")})
+		require.NoError(t, restarted.stop())
+		require.Empty(t, restarted.written, "a restarted agent does not write equal pods")
 	})
 }
 
@@ -252,7 +252,7 @@ func TestRunRetriesFailedWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "late")
 		path := filepath.Join(dir, "pods")
-		r := run(t, path)
+		r := startStore(t, path)
 		require.NoError(t, os.WriteFile(dir, nil, 0o600))
 		r.Update(lifecycle.PodSet{Source: "s", Pods: newPods("a")})
 		time.Sleep(3 * time.Minute)
@@ -266,13 +266,13 @@ func TestRunRetriesFailedWrites(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Len(t, r.written, 1)
-		require.Equal(t, "a", uids(load(t, path)[0]))
+		require.Equal(t, "a", podNames(load(t, path)[0]))
 
 		require.NoError(t, os.RemoveAll(dir))
 		require.NoError(t, os.WriteFile(dir, nil, 0o600))
 		r.Update(lifecycle.PodSet{Source: "s", Pods: newPods("b")})
 		synctest.Wait()
-		require.Equal(t, append(want, time.Second), r.retries, "success has ended the row of failures")
+		require.Equal(t, append(want, time.Second), r.retries, "a successful write resets the back-off")
 		require.ErrorContains(t, r.stop(), dir, "the error of the last write is returned")
 	})
 }
@@ -281,7 +281,7 @@ func TestRunRetriesFailedWrites(t *testing.T) {
 func TestStoreMethodsCalledConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "pods")
-		r := run(t, path)
+		r := startStore(t, path)
 		var wg sync.WaitGroup
 		for w := range 4 {
 			wg.Go(func() {
@@ -298,7 +298,7 @@ func TestStoreMethodsCalledConcurrently(t *testing.T) {
 		sets := load(t, path)
 		require.Len(t, sets, 4)
 		for _, set := range sets {
-			require.Equal(t, set.Source+"-49", uids(set))
+			require.Equal(t, set.Source+"-49", podNames(set))
 		}
 	})
 }
