@@ -28,7 +28,7 @@ func manifest(name, image string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: " + name + "\nspec:\n  containers:\n  - name: c\n    image: '" + image + "'\n"
 }
 
-// scanner calls Dir.Scan with its own clock.
+// scanner calls Dir.Scan at times of its own clock.
 type scanner struct {
 	*testing.T
 	path string
@@ -49,14 +49,14 @@ func (s *scanner) write(name, content string) {
 // scan calls Scan once.
 func (s *scanner) scan() source.Update { return s.dir.Scan(s.now) }
 
-// settled calls Scan until all changes are stable.
-func (s *scanner) settled() source.Update {
+// scanUntilStable calls Scan until all changes are stable, and returns the last update.
+func (s *scanner) scanUntilStable() source.Update {
 	s.scan()
 	s.now = s.now.Add(source.DefaultStableFor)
 	return s.scan()
 }
 
-// restart replaces the Dir, as a restart of the agent does.
+// restart replaces the Dir, like a restart of the agent.
 func (s *scanner) restart() { s.dir = source.NewDir(s.path, source.DirOptions{}) }
 
 // images returns pod=image for every pod of an update.
@@ -68,7 +68,7 @@ func images(u source.Update) string {
 	return strings.Join(s, " ")
 }
 
-func texts(u source.Update, path string) []string {
+func errorTexts(u source.Update, path string) []string {
 	var s []string
 	for _, e := range u.Errs {
 		s = append(s, strings.ReplaceAll(e.Error(), path+"/", ""))
@@ -86,7 +86,7 @@ func TestScanReadsRegularFilesInOrder(t *testing.T) {
 	require.NoError(t, err)
 	defer socket.Close()
 	u := s.scan()
-	assert.Equal(t, "a=i b=i", images(u), "files of before the start count at once")
+	assert.Equal(t, "a=i b=i", images(u), "the first scan reads files that are older than StableFor")
 	assert.Empty(t, u.Errs)
 	assert.False(t, u.Incomplete)
 	assert.Equal(t, u.Pods, s.scan().Pods)
@@ -98,7 +98,7 @@ func TestUnchangedPodsKeepTheirPointers(t *testing.T) {
 	s.write("a.yaml", manifest("a", "1")+"---\n"+manifest("b", "1"))
 	before := s.scan().Pods
 	s.write("a.yaml", "# a comment\n"+manifest("a", "2")+"---\n"+manifest("b", "1"))
-	after := s.settled().Pods
+	after := s.scanUntilStable().Pods
 	assert.NotSame(t, before[0], after[0])
 	assert.Same(t, before[1], after[1])
 }
@@ -110,7 +110,7 @@ func TestChangedPodWithFixedUIDKeepsSeenAnnotation(t *testing.T) {
 	before := s.scan().Pods[0]
 	s.write("a.yaml", strings.Replace(fixed, "image: '1'", "image: x", 1))
 	s.now = s.now.Add(time.Minute)
-	after := s.settled().Pods[0]
+	after := s.scanUntilStable().Pods[0]
 	assert.Equal(t, "x", after.Spec.Containers[0].Image)
 	assert.Equal(t, before.UID, after.UID)
 	assert.Equal(t, before.Annotations[source.AnnotationSeen], after.Annotations[source.AnnotationSeen])
@@ -128,7 +128,7 @@ func TestScanReadsChangeOnceStable(t *testing.T) {
 	assert.Equal(t, "a=i1", images(s.scan()))
 	s.write("a.yaml", manifest("a", "i22"))
 	s.now = s.now.Add(1)
-	assert.Equal(t, "a=i1", images(s.scan()), "it was written to again")
+	assert.Equal(t, "a=i1", images(s.scan()), "a second write defers the change")
 	s.now = s.now.Add(source.DefaultStableFor)
 	assert.Equal(t, "a=i22", images(s.scan()))
 }
@@ -145,45 +145,45 @@ func TestFileMovedAwayForAMomentKeepsItsPod(t *testing.T) {
 	assert.Equal(t, "a=i", images(s.scan()))
 
 	require.NoError(t, os.Remove(path))
-	assert.Equal(t, "a=i", images(s.scan()), "the time begins anew")
-	u := s.settled()
+	assert.Equal(t, "a=i", images(s.scan()), "a removal after a moved file waits for StableFor again")
+	u := s.scanUntilStable()
 	assert.Empty(t, u.Pods)
 	assert.False(t, u.Incomplete)
 }
 
 func TestInvalidFileKeepsItsPodsAndOtherFiles(t *testing.T) {
 	huge := strings.Repeat("# 345678901234\n", 10<<20/15+1)
-	for name, bad := range map[string]struct {
+	for name, invalid := range map[string]struct {
 		content string
 		want    string
 	}{
-		"half-written": {"apiVersion: v1\nkind: Po", `a.yaml:2: kind: want Pod, PodList or List, got "Po"`},
-		"empty":        {"", "a.yaml:1: no object, only blanks and comments"},
-		"not YAML":     {"a: b: c", "a.yaml:1: parse YAML: mapping values are not allowed in this context"},
-		"too large":    {huge, "a.yaml: 10485765 bytes exceed the limit of 10485760"},
-		"invalid":      {manifest("a", " i"), "a.yaml:8: spec.containers[0].image: Invalid value: \" i\": must not have leading or trailing whitespace"},
+		"truncated":   {"apiVersion: v1\nkind: Po", `a.yaml:2: kind: want Pod, PodList or List, got "Po"`},
+		"empty":       {"", "a.yaml:1: no object, only blanks and comments"},
+		"not YAML":    {"a: b: c", "a.yaml:1: parse YAML: mapping values are not allowed in this context"},
+		"too large":   {huge, "a.yaml: 10485765 bytes exceed the limit of 10485760"},
+		"invalid pod": {manifest("a", " i"), "a.yaml:8: spec.containers[0].image: Invalid value: \" i\": must not have leading or trailing whitespace"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScanner(t)
 			s.write("a.yaml", manifest("a", "good"))
 			s.write("b.yaml", manifest("b", "good"))
 			before := s.scan()
-			s.write("a.yaml", bad.content)
+			s.write("a.yaml", invalid.content)
 			s.write("b.yaml", manifest("b", "better"))
-			u := s.settled()
+			u := s.scanUntilStable()
 			assert.Equal(t, "a=good b=better", images(u))
-			assert.Equal(t, []string{bad.want}, texts(u, s.path))
-			assert.False(t, u.Incomplete, "what the file held is known")
+			assert.Equal(t, []string{invalid.want}, errorTexts(u, s.path))
+			assert.False(t, u.Incomplete, "the set is complete with the previous pods of the file")
 			assert.Same(t, before.Pods[0], u.Pods[0])
 
 			s.restart()
-			u = s.settled()
+			u = s.scanUntilStable()
 			assert.Equal(t, "b=better", images(u))
-			assert.Equal(t, []string{bad.want}, texts(u, s.path))
-			assert.True(t, u.Incomplete, "what the file held is not known any more")
+			assert.Equal(t, []string{invalid.want}, errorTexts(u, s.path))
+			assert.True(t, u.Incomplete, "the set is incomplete without the previous pods of the file")
 
 			s.write("a.yaml", manifest("a", "fixed"))
-			u = s.settled()
+			u = s.scanUntilStable()
 			assert.Equal(t, "a=fixed b=better", images(u))
 			assert.Empty(t, u.Errs)
 			assert.False(t, u.Incomplete)
@@ -196,22 +196,22 @@ func TestInvalidPodOfListKeepsOtherPods(t *testing.T) {
 	s.write("l.yaml", manifest("a", "1")+"---\n"+manifest("b", "1")+"---\n"+manifest("c", "1"))
 	s.scan()
 	s.write("l.yaml", manifest("a", "2")+"---\n"+manifest("b", "")+"---\n")
-	u := s.settled()
-	assert.Equal(t, "a=2 b=1 c=1", images(u), "b is bad, and c may be what b was meant to be")
+	u := s.scanUntilStable()
+	assert.Equal(t, "a=2 b=1 c=1", images(u), "invalid b keeps its pod, and c may be the previous name of b")
 	assert.Len(t, u.Errs, 1)
 	s.write("l.yaml", manifest("a", "2")+"---\n"+manifest("b", "2")+"---\n")
-	assert.Equal(t, "a=2 b=2", images(s.settled()))
+	assert.Equal(t, "a=2 b=2", images(s.scanUntilStable()))
 }
 
 func TestUnreadableFileIsError(t *testing.T) {
 	s := newScanner(t)
 	path := filepath.Join(s.path, "a.yaml")
 	require.NoError(t, os.Symlink("nowhere", path))
-	u := s.settled()
-	assert.Equal(t, []string{"a.yaml: stat: no such file or directory"}, texts(u, s.path))
+	u := s.scanUntilStable()
+	assert.Equal(t, []string{"a.yaml: stat: no such file or directory"}, errorTexts(u, s.path))
 	assert.True(t, u.Incomplete)
 	s.write("nowhere", manifest("a", "i"))
-	u = s.settled()
+	u = s.scanUntilStable()
 	assert.Equal(t, "a=i", images(u))
 	assert.Equal(t, []string{"nowhere:4: metadata.name: duplicate: pod default/a is in " + path}, []string{strings.ReplaceAll(u.Errs[0].Error(), s.path+"/nowhere", "nowhere")})
 }
@@ -222,47 +222,47 @@ func TestDuplicatePodIsErrorOfLaterFile(t *testing.T) {
 	s.scan()
 	s.write("a.yaml", manifest("web", "new"))
 	s.write("z.yaml", manifest("web", "new"))
-	u := s.settled()
-	assert.Equal(t, "web=old", images(u), "the one that is there stays")
+	u := s.scanUntilStable()
+	assert.Equal(t, "web=old", images(u), "the pod of the first read file stays")
 	assert.Equal(t, []string{
 		"a.yaml:4: metadata.name: duplicate: pod default/web is in m.yaml",
 		"z.yaml:4: metadata.name: duplicate: pod default/web is in m.yaml",
-	}, texts(u, s.path))
+	}, errorTexts(u, s.path))
 	require.NoError(t, os.Remove(filepath.Join(s.path, "m.yaml")))
-	u = s.settled()
+	u = s.scanUntilStable()
 	assert.Equal(t, "web=new", images(u))
-	assert.Equal(t, []string{"z.yaml:4: metadata.name: duplicate: pod default/web is in a.yaml"}, texts(u, s.path))
+	assert.Equal(t, []string{"z.yaml:4: metadata.name: duplicate: pod default/web is in a.yaml"}, errorTexts(u, s.path))
 
 	s = newScanner(t)
 	s.write("a.yaml", strings.Replace(manifest("a", "i"), "name: a\n", "name: a\n  uid: u1\n", 1))
 	s.write("b.yaml", strings.Replace(manifest("b", "i"), "name: b\n", "name: b\n  uid: u1\n", 1))
 	u = s.scan()
 	assert.Equal(t, "a=i", images(u))
-	assert.Equal(t, []string{"b.yaml:4: metadata.uid: duplicate: UID u1 is in a.yaml"}, texts(u, s.path))
+	assert.Equal(t, []string{"b.yaml:4: metadata.uid: duplicate: UID u1 is in a.yaml"}, errorTexts(u, s.path))
 }
 
 // While one of two files is changing, it is unknown whether both have the pod.
 func TestPodMovedBetweenFilesIsNoDuplicate(t *testing.T) {
 	s := newScanner(t)
 	s.write("f4.yaml", manifest("a", "i1"))
-	s.settled()
+	s.scanUntilStable()
 	s.write("f0.yaml", manifest("a", "i2"))
 	s.scan()
 	s.now = s.now.Add(source.DefaultStableFor)
 	s.write("f4.yaml", manifest("b", "i33"))
 	u := s.scan()
 	assert.Equal(t, "a=i1", images(u))
-	assert.Empty(t, u.Errs, "f0.yaml is read, and f4.yaml does not hold still yet")
-	u = s.settled()
+	assert.Empty(t, u.Errs, "the unstable f4.yaml may no longer have the pod")
+	u = s.scanUntilStable()
 	assert.Equal(t, "a=i2 b=i33", images(u))
 	assert.Empty(t, u.Errs)
 
 	s.write("f0.yaml", manifest("b", "i4"))
 	assert.Empty(t, s.scan().Errs)
-	assert.Equal(t, []string{"f0.yaml:4: metadata.name: duplicate: pod default/b is in f4.yaml"}, texts(s.settled(), s.path))
+	assert.Equal(t, []string{"f0.yaml:4: metadata.name: duplicate: pod default/b is in f4.yaml"}, errorTexts(s.scanUntilStable(), s.path))
 	require.NoError(t, os.Remove(filepath.Join(s.path, "f4.yaml")))
-	assert.Empty(t, s.scan().Errs, "it may come back")
-	assert.Equal(t, "b=i4", images(s.settled()))
+	assert.Empty(t, s.scan().Errs, "f4.yaml may be recreated")
+	assert.Equal(t, "b=i4", images(s.scanUntilStable()))
 }
 
 func TestMissingDirectoryKeepsPodsAndEmptyDirectoryRemovesThem(t *testing.T) {
@@ -270,9 +270,9 @@ func TestMissingDirectoryKeepsPodsAndEmptyDirectoryRemovesThem(t *testing.T) {
 	s.write("a.yaml", manifest("a", "i"))
 	s.scan()
 	require.NoError(t, os.RemoveAll(s.path))
-	u := s.settled()
+	u := s.scanUntilStable()
 	assert.Equal(t, "a=i", images(u))
-	assert.Equal(t, []string{s.path + ": find manifests: stat: no such file or directory"}, texts(u, "-"))
+	assert.Equal(t, []string{s.path + ": find manifests: stat: no such file or directory"}, errorTexts(u, "-"))
 	assert.ErrorIs(t, u.Errs[0], os.ErrNotExist)
 	assert.False(t, u.Incomplete)
 
@@ -285,7 +285,7 @@ func TestMissingDirectoryKeepsPodsAndEmptyDirectoryRemovesThem(t *testing.T) {
 	require.NoError(t, os.RemoveAll(s.path))
 	s.scan()
 	require.NoError(t, os.Mkdir(s.path, 0o755))
-	u = s.settled()
+	u = s.scanUntilStable()
 	assert.Empty(t, u.Pods)
 	assert.Empty(t, u.Errs)
 	assert.False(t, u.Incomplete)
@@ -297,7 +297,7 @@ func TestFileWithTimeInTheFuture(t *testing.T) {
 	future := s.now.Add(24 * time.Hour)
 	require.NoError(t, os.Chtimes(filepath.Join(s.path, "a.yaml"), future, future))
 	assert.True(t, s.scan().Incomplete)
-	assert.Equal(t, "a=i", images(s.settled()))
+	assert.Equal(t, "a=i", images(s.scanUntilStable()))
 }
 
 // follower runs a Dir and stores its last update.
@@ -307,7 +307,7 @@ type follower struct {
 	last source.Update
 }
 
-func follow(t *testing.T, path string) *follower {
+func startFollower(t *testing.T, path string) *follower {
 	f := &follower{T: t, last: source.Update{PodSet: lifecycle.PodSet{Incomplete: true}}}
 	d := source.NewDir(path, source.DirOptions{StableFor: 20 * time.Millisecond, Period: time.Minute})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -323,8 +323,8 @@ func follow(t *testing.T, path string) *follower {
 	return f
 }
 
-// sees waits until the pods equal want.
-func (f *follower) sees(want string) {
+// awaitPods waits until the pods equal want.
+func (f *follower) awaitPods(want string) {
 	f.Helper()
 	assert.EventuallyWithT(f, func(c *assert.CollectT) {
 		f.mu.Lock()
@@ -340,17 +340,17 @@ func TestRunFollowsChanges(t *testing.T) {
 	write := func(name, content string) {
 		require.NoError(t, os.WriteFile(filepath.Join(path, name), []byte(content), 0o644))
 	}
-	f := follow(t, path)
-	f.sees("")
+	f := startFollower(t, path)
+	f.awaitPods("")
 	write("a.yaml", manifest("a", "1"))
-	f.sees("a=1")
+	f.awaitPods("a=1")
 	write("a.yaml", manifest("a", "2"))
-	f.sees("a=2")
+	f.awaitPods("a=2")
 	write(".b.tmp", manifest("b", "1"))
 	require.NoError(t, os.Rename(filepath.Join(path, ".b.tmp"), filepath.Join(path, "b.yaml")))
-	f.sees("a=2 b=1")
+	f.awaitPods("a=2 b=1")
 	require.NoError(t, os.Remove(filepath.Join(path, "a.yaml")))
-	f.sees("b=1")
+	f.awaitPods("b=1")
 }
 
 func TestRunFollowsMountedConfigMap(t *testing.T) {
@@ -363,19 +363,19 @@ func TestRunFollowsMountedConfigMap(t *testing.T) {
 	}
 	write("..v1", "1")
 	require.NoError(t, os.Symlink("..data/web.yaml", filepath.Join(path, "web.yaml")))
-	f := follow(t, path)
-	f.sees("web=1")
+	f := startFollower(t, path)
+	f.awaitPods("web=1")
 	write("..v2", "2")
-	f.sees("web=2")
+	f.awaitPods("web=2")
 }
 
 func TestRunFollowsRecreatedDirectory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "manifests")
-	f := follow(t, path)
+	f := startFollower(t, path)
 	for i := range 2 {
 		require.NoError(t, os.Mkdir(path, 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(path, "a.yaml"), []byte(manifest("a", fmt.Sprint(i))), 0o644))
-		f.sees(fmt.Sprintf("a=%d", i))
+		f.awaitPods(fmt.Sprintf("a=%d", i))
 		require.NoError(t, os.RemoveAll(path))
 	}
 }
@@ -383,15 +383,15 @@ func TestRunFollowsRecreatedDirectory(t *testing.T) {
 func TestRunFollowsSingleFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "web.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(manifest("a", "1")), 0o644))
-	f := follow(t, path)
-	f.sees("a=1")
+	f := startFollower(t, path)
+	f.awaitPods("a=1")
 	require.NoError(t, os.WriteFile(path+".new", []byte(manifest("a", "2")), 0o644))
 	require.NoError(t, os.Rename(path+".new", path))
-	f.sees("a=2")
+	f.awaitPods("a=2")
 }
 
-// A writer replaces files in place and by rename. No pod may appear that was never written, and none may disappear. On a busy
-// machine the writer may pause long enough for an empty file to be reported, which must not affect the pod.
+// A writer replaces files in place and by rename. No pod may appear that was never written, and none may disappear. If the
+// writer pauses for long on a busy machine, an empty file may be reported, but the pod must stay.
 func TestRunWithConcurrentWriters(t *testing.T) {
 	path := t.TempDir()
 	target := filepath.Join(path, "a.yaml")

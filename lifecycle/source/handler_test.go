@@ -51,7 +51,7 @@ func (c *client) do(method, path, body string, headers ...string) (status int, t
 	return w.Code, strings.TrimSpace(w.Body.String()), w.Header().Get("ETag")
 }
 
-// list returns the response of GET /, a line per manifest.
+// list returns a line per manifest of the response of GET /.
 func (c *client) list() (lines []string) {
 	c.Helper()
 	status, body, _ := c.do("GET", "/", "")
@@ -76,7 +76,7 @@ func (c *client) dirImages() string {
 func TestHandlerServesAndStoresManifests(t *testing.T) {
 	statuses := map[string]*corev1.PodStatus{}
 	c := newClient(t, source.HandlerOptions{NodeName: "edge", Status: func(uid string) *corev1.PodStatus { return statuses[uid] }})
-	assert.Empty(t, c.list(), "no directory, no manifests")
+	assert.Empty(t, c.list(), "missing directory has no manifests")
 	status, body, _ := c.do("GET", "/web.yaml", "")
 	assert.Equal(t, 404, status, body)
 
@@ -87,7 +87,7 @@ func TestHandlerServesAndStoresManifests(t *testing.T) {
 	uid := string(made.Pods[0].UID)
 	u := source.NewDir(c.dir, source.DirOptions{NodeName: "edge"}).Scan(time.Now().Add(time.Hour))
 	require.Len(t, u.Pods, 1)
-	assert.Equal(t, uid, string(u.Pods[0].UID), "the pod that the answer names is the one that runs")
+	assert.Equal(t, uid, string(u.Pods[0].UID), "the response has the UID of the pod that runs")
 	info, err := os.Stat(filepath.Join(c.dir, "web.yaml"))
 	require.NoError(t, err)
 	assert.EqualValues(t, 0o600, info.Mode())
@@ -104,7 +104,7 @@ func TestHandlerServesAndStoresManifests(t *testing.T) {
 	assert.NotEqual(t, first, second)
 	status, body, _ = c.do("PUT", "/db.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"db"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
 	require.Equal(t, 201, status, body)
-	assert.Equal(t, []string{"db.json: db-edge i=Pending", "web.yaml: web-edge 2=Pending"}, c.list(), "another content is another pod")
+	assert.Equal(t, []string{"db.json: db-edge i=Pending", "web.yaml: web-edge 2=Pending"}, c.list(), "changed content is a new pod without a status")
 	assert.Equal(t, "db-edge=i web-edge=2", c.dirImages())
 
 	// A manifest written by hand is listed with its errors.
@@ -229,7 +229,7 @@ func TestHandlerLimitsSlowUploads(t *testing.T) {
 	resp, err := http.Get(server.URL + "/")
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
-	assert.Equal(t, 200, resp.StatusCode, "reading goes on")
+	assert.Equal(t, 200, resp.StatusCode, "slow uploads do not block reads")
 	slow.Wait()
 	status, text := put("web", strings.NewReader(manifest("web", "1")))
 	assert.Equal(t, 201, status, text)
@@ -264,7 +264,7 @@ func TestHandlerAndDirReadOneDirectory(t *testing.T) {
 				case 1:
 					_ = c.list()
 				default:
-					// Two files may have one pod: one of them is rejected.
+					// Two manifests may define one pod: the second is rejected.
 					status, text, _ := c.do("PUT", name, manifest(fmt.Sprintf("p%d", random.IntN(6)), fmt.Sprint(i)))
 					assert.Contains(t, []int{200, 201, 409}, status, text)
 				}

@@ -16,7 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
-// The agent reads all files of the manifest directory. None may exhaust its memory or time, and the error must name the file.
+// The agent reads all files of the manifest directory. No file may exhaust its memory or time, and the error must name the
+// file.
 func TestHostileManifests(t *testing.T) {
 	origin := source.Origin{Source: source.File, NodeName: "n"}
 	for _, m := range hostile.All(1 << 20) {
@@ -29,7 +30,7 @@ func TestHostileManifests(t *testing.T) {
 			}
 			for _, err := range errs {
 				assert.True(t, strings.HasPrefix(err.Error(), m.Name+":"), "%.100v", err)
-				assert.LessOrEqual(t, len(err.Error()), 5_000, "logs are bounded, too")
+				assert.LessOrEqual(t, len(err.Error()), 5_000, "the error text is limited")
 				assert.True(t, utf8.ValidString(err.Error()))
 			}
 		})
@@ -60,7 +61,7 @@ func TestErrorsOfHostileManifests(t *testing.T) {
 			delete(wants, name)
 		}
 	}
-	assert.Empty(t, wants, "are in the corpus")
+	assert.Empty(t, wants, "these manifests are missing in the corpus")
 }
 
 // Large but legitimate manifests are accepted: many pods, long lists, anchors and large quantities.

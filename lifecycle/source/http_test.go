@@ -39,7 +39,7 @@ func TestFetchKeepsPodsAfterErrors(t *testing.T) {
 		t.Helper()
 		assert.Equal(t, pods, images(u))
 		assert.Equal(t, complete, !u.Incomplete)
-		assert.Equal(t, errs, texts(u, server.URL))
+		assert.Equal(t, errs, errorTexts(u, server.URL))
 	}
 
 	check(fetch(503, ""), "", false, server.URL+": get manifest: server returned 503 Service Unavailable")
@@ -64,10 +64,10 @@ func TestFetchHidesPasswords(t *testing.T) {
 	assert.Contains(t, u.Errs[0].Error(), "http://user:xxxxx@127.0.0.1:1/pods: get manifest: dial tcp 127.0.0.1:1: ")
 }
 
-// answers is an HTTP client whose server is a function.
-type answers func(*http.Request) (string, error)
+// roundTripFunc is an HTTP transport that calls a function for the response body.
+type roundTripFunc func(*http.Request) (string, error)
 
-func (f answers) RoundTrip(r *http.Request) (*http.Response, error) {
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := f(r)
 	if err != nil {
 		return nil, err
@@ -78,29 +78,29 @@ func (f answers) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestRunFetchesEveryPeriodAndReportsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		start, asked := time.Now(), 0
-		client := &http.Client{Transport: answers(func(r *http.Request) (string, error) {
-			asked++
+		start, requests := time.Now(), 0
+		client := &http.Client{Transport: roundTripFunc(func(r *http.Request) (string, error) {
+			requests++
 			switch {
-			case asked <= 3:
+			case requests <= 3:
 				return manifest("a", "1"), nil
-			case asked == 4:
-				<-r.Context().Done() // hangs
+			case requests == 4:
+				<-r.Context().Done() // the server hangs
 				return "", r.Context().Err()
-			case asked == 5:
+			case requests == 5:
 				return "", errors.New("connection refused")
-			case asked == 6:
+			case requests == 6:
 				return manifest("a", "2"), nil
 			}
 			cancel()
 			return manifest("a", "3"), nil
 		})}
 		h := source.NewHTTP("http://server", source.HTTPOptions{Client: client})
-		var told []string
+		var reported []string
 		require.NoError(t, h.Run(ctx, func(u source.Update) {
-			told = append(told, time.Since(start).String()+" "+images(u))
+			reported = append(reported, time.Since(start).String()+" "+images(u))
 			for _, e := range u.Errs {
-				told = append(told, e.Error())
+				reported = append(reported, e.Error())
 			}
 		}))
 		assert.Equal(t, []string{
@@ -108,6 +108,6 @@ func TestRunFetchesEveryPeriodAndReportsChanges(t *testing.T) {
 			"1m10s a=1", "http://server: get manifest: context deadline exceeded",
 			"1m30s a=1", "http://server: get manifest: connection refused",
 			"1m50s a=2",
-		}, told)
+		}, reported)
 	})
 }

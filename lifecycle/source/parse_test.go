@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
-var update = flag.Bool("update", false, "rewrite what the scripts in testdata want")
+var update = flag.Bool("update", false, "rewrite the expected results of the scripts in testdata")
 
 func TestErrorsNameFileLineAndField(t *testing.T) {
 	const script = "testdata/errors.txtar"
@@ -52,7 +52,7 @@ func TestErrorsNameFileLineAndField(t *testing.T) {
 
 func TestErrorsAreLimited(t *testing.T) {
 	pods, errs := source.Parse([]byte(strings.Repeat("---\na\n", 1000)+"---"+web), source.Origin{Location: "f.yaml"})
-	assert.Len(t, pods, 1, "what comes after is read")
+	assert.Len(t, pods, 1, "the valid object after the invalid ones is parsed")
 	require.Len(t, errs, 101)
 	assert.EqualError(t, errs[99], "f.yaml:200: want an object")
 	assert.EqualError(t, errs[100], "f.yaml:202: further errors are not shown")
@@ -91,22 +91,22 @@ func TestStaticPod(t *testing.T) {
 		source.AnnotationSeen:   "2026-05-04T03:02:01Z",
 	}, pod.Annotations)
 	assert.Equal(t, []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}, pod.Spec.Tolerations)
-	assert.Equal(t, corev1.RestartPolicyAlways, pod.Spec.RestartPolicy, "defaults are filled in")
+	assert.Equal(t, corev1.RestartPolicyAlways, pod.Spec.RestartPolicy, "defaults are set")
 
 	pod = parseOne(t, web, source.Origin{Source: source.URL, Location: "http://x"})
-	assert.Equal(t, "web", pod.Name, "without a node name pods keep theirs")
+	assert.Equal(t, "web", pod.Name, "without a node name the pod name has no suffix")
 	assert.Empty(t, pod.Spec.NodeName)
-	assert.Empty(t, pod.Spec.Tolerations, "only files tolerate all")
+	assert.Empty(t, pod.Spec.Tolerations, "only pods of files tolerate all NoExecute taints")
 }
 
 func TestUIDDependsOnContentNodeAndPath(t *testing.T) {
 	origin := source.Origin{Source: source.File, Location: "/m/web.yaml", NodeName: "n1"}
 	uid := parseOne(t, web, origin).UID
-	// A constant: another value would replace every pod of every node at an upgrade.
+	// If the UID changed, an upgrade would replace every pod of every node.
 	assert.EqualValues(t, "cb159319153f719397d17b2c88137f74", uid)
 
-	same := `{"kind":"Pod", "apiVersion":"v1", "spec":{"containers":[{"image":"nginx:1","name":"web"}]}, "metadata":{"name":"web"}}`
-	assert.Equal(t, uid, parseOne(t, same, origin).UID, "format and order do not count")
+	json := `{"kind":"Pod", "apiVersion":"v1", "spec":{"containers":[{"image":"nginx:1","name":"web"}]}, "metadata":{"name":"web"}}`
+	assert.Equal(t, uid, parseOne(t, json, origin).UID, "format and order of fields do not change the UID")
 	assert.Equal(t, uid, parseOne(t, web+"# comment\n", origin).UID)
 	assert.NotEqual(t, uid, parseOne(t, strings.Replace(web, "nginx:1", "nginx:2", 1), origin).UID)
 	other := origin
@@ -122,7 +122,7 @@ func TestUIDDependsOnContentNodeAndPath(t *testing.T) {
 
 func TestYAMLIsReadAsTheKubeletReadsIt(t *testing.T) {
 	pod := parseOne(t, strings.ReplaceAll(web, "spec:\n", "spec:\n  hostNetwork: on\n  terminationGracePeriodSeconds: 0o17\n"), source.Origin{})
-	assert.True(t, pod.Spec.HostNetwork, "YAML 1.1: on is true")
+	assert.True(t, pod.Spec.HostNetwork, "the value on is true as in YAML 1.1")
 	assert.EqualValues(t, 15, *pod.Spec.TerminationGracePeriodSeconds)
 }
 
@@ -156,13 +156,13 @@ func FuzzParse(f *testing.F) {
 			assert.NotEmpty(t, p.Spec.Containers)
 		}
 		if len(pods)+len(errs) == 0 {
-			// Only a list may have no pods.
+			// Only a list may be without pods.
 			assert.Contains(t, string(data), "List")
 		}
 	})
 }
 
-// With AllowObjects pods may refer to config maps and secrets, but not to other objects.
+// With AllowObjects pods may reference config maps and secrets, but no other objects.
 func TestAllowObjectsPermitsReferences(t *testing.T) {
 	pod := strings.ReplaceAll(web, "spec:\n", "spec:\n  imagePullSecrets: [{name: pull}]\n")
 	_, errs := source.Parse([]byte(pod), source.Origin{Location: "f.yaml"})

@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
-// A manifest that is removed and recreated leaves the set in between, so that its pods are restarted, even with equal content. A
-// file that is replaced by a rename or written in place stays in the set. Both are as in the kubelet.
+// A manifest that is removed and recreated leaves the set in between, so that its pods are restarted even if its content is
+// equal. A file that is replaced by a rename or written in place stays in the set. The kubelet does the same.
 func TestRunDropsPodsOfManifestRemovedForAMoment(t *testing.T) {
 	content := []byte(manifest("a", "1"))
 	write := func(t *testing.T, path string) { require.NoError(t, os.WriteFile(path, content, 0o644)) }
@@ -32,7 +32,7 @@ func TestRunDropsPodsOfManifestRemovedForAMoment(t *testing.T) {
 			require.NoError(t, os.Remove(path))
 			write(t, path)
 		}, true},
-		"moved out and back": {func(t *testing.T, path, elsewhere string) {
+		"moved out of the directory and back": {func(t *testing.T, path, elsewhere string) {
 			move(t, path, elsewhere)
 			move(t, elsewhere, path)
 		}, true},
@@ -58,7 +58,7 @@ func TestRunDropsPodsOfManifestRemovedForAMoment(t *testing.T) {
 			path := filepath.Join(dir, "a.yaml")
 			write(t, path)
 			before := time.Now().Add(-time.Hour)
-			require.NoError(t, os.Chtimes(path, before, before), "a file of before the start counts at once")
+			require.NoError(t, os.Chtimes(path, before, before)) // the first scan reads an old file
 			var mu sync.Mutex
 			var seen []string
 			ctx, cancel := context.WithCancel(t.Context())
@@ -76,7 +76,7 @@ func TestRunDropsPodsOfManifestRemovedForAMoment(t *testing.T) {
 					}
 				}))
 			})
-			sees := func(want ...string) {
+			awaitUpdates := func(want ...string) {
 				t.Helper()
 				require.Eventually(t, func() bool {
 					mu.Lock()
@@ -84,16 +84,16 @@ func TestRunDropsPodsOfManifestRemovedForAMoment(t *testing.T) {
 					return slices.Equal(want, seen)
 				}, time.Minute, 5*time.Millisecond, "%q", want)
 			}
-			sees("a=1")
+			awaitUpdates("a=1")
 			c.change(t, path, elsewhere)
 			want := []string{"a=1"}
 			if c.restart {
 				want = append(want, "", "a=1")
 			}
-			sees(want...)
-			// The next change proves that no update of this one is pending.
+			awaitUpdates(want...)
+			// The next change proves that no update of the previous change is pending.
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "b.yaml"), []byte(manifest("b", "1")), 0o644))
-			sees(append(want, "a=1 b=1")...)
+			awaitUpdates(append(want, "a=1 b=1")...)
 		})
 	}
 }

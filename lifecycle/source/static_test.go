@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
-// built returns a pod as a program builds it.
-func built() *corev1.Pod {
+// newWebPod returns a pod as a program builds it.
+func newWebPod() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "nginx:1"}}},
@@ -28,40 +28,40 @@ func built() *corev1.Pod {
 // Static sets the UID and the defaults that Parse sets for a manifest.
 func TestStaticEqualsParsedManifest(t *testing.T) {
 	origin := source.Origin{Source: source.File, Location: "/m/web.yaml", NodeName: "n1", Seen: time.Unix(1e9, 0)}
-	before := built()
+	before := newWebPod()
 	pod, err := source.Static(before, origin)
 	require.NoError(t, err)
-	assert.Equal(t, built(), before, "the pod of the caller is not changed")
+	assert.Equal(t, newWebPod(), before, "Static does not modify the caller's pod")
 
 	parsed := parseOne(t, web, origin)
 	pod.UID, pod.Annotations[source.AnnotationHash] = parsed.UID, string(parsed.UID)
 	assert.Equal(t, parsed, pod)
 }
 
-// A program that restarts must find its pods, and a changed pod must be replaced: only the UID decides.
+// A restarted program must find its pods, and a changed pod must be replaced. The UID decides both.
 func TestStaticUID(t *testing.T) {
 	uidOf := func(change func(*corev1.Pod, *source.Origin)) string {
-		pod, o := built(), source.Origin{}
+		pod, o := newWebPod(), source.Origin{}
 		change(pod, &o)
-		made, err := source.Static(pod, o)
+		pod, err := source.Static(pod, o)
 		require.NoError(t, err)
-		assert.Equal(t, string(made.UID), made.Annotations[source.AnnotationHash])
-		return string(made.UID)
+		assert.Equal(t, string(pod.UID), pod.Annotations[source.AnnotationHash])
+		return string(pod.UID)
 	}
 	uid := uidOf(func(*corev1.Pod, *source.Origin) {})
-	// A constant: another value would replace every pod of every node at an upgrade.
+	// If the UID changed, an upgrade would replace every pod of every node.
 	assert.Equal(t, "b21734a203ae86941e1f74f4999f19ad", uid)
 	assert.Equal(t, uid, uidOf(func(p *corev1.Pod, o *source.Origin) {
 		p.Status, o.Seen = corev1.PodStatus{Message: "x"}, time.Unix(1e9, 0)
-	}), "when it was made and its status do not count")
+	}), "creation time and status do not change the UID")
 	assert.NotEqual(t, uid, uidOf(func(p *corev1.Pod, _ *source.Origin) { p.Spec.Containers[0].Image = "nginx:2" }))
 	assert.NotEqual(t, uid, uidOf(func(p *corev1.Pod, _ *source.Origin) { p.Labels = map[string]string{"a": "b"} }))
 	assert.NotEqual(t, uid, uidOf(func(_ *corev1.Pod, o *source.Origin) { o.Location = "x" }))
 	assert.Equal(t, "abc-1", uidOf(func(p *corev1.Pod, _ *source.Origin) { p.UID = "abc-1" }))
 
-	made, err := source.Static(built(), source.Origin{})
+	pod, err := source.Static(newWebPod(), source.Origin{})
 	require.NoError(t, err)
-	assert.Equal(t, map[string]string{source.AnnotationHash: uid}, made.Annotations, "of no source and no time")
+	assert.Equal(t, map[string]string{source.AnnotationHash: uid}, pod.Annotations, "without an origin there are no annotations of source and time")
 }
 
 // Static returns all invalid fields of a pod.
@@ -71,14 +71,14 @@ func TestStaticErrors(t *testing.T) {
 	_, err = source.Static(&corev1.Pod{}, source.Origin{})
 	require.EqualError(t, err, "make static pod: metadata.name: required")
 
-	pod := built()
+	pod := newWebPod()
 	pod.Spec.Containers[0].Image, pod.Spec.RestartPolicy = "", "Sometimes"
 	_, err = source.Static(pod, source.Origin{})
 	require.ErrorContains(t, err, "make static pod /web: [")
 	require.ErrorContains(t, err, "spec.containers[0].image: Required value")
 	require.ErrorContains(t, err, "spec.restartPolicy: Unsupported value: \"Sometimes\"")
 
-	pod = built()
+	pod = newWebPod()
 	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
 	_, err = source.Static(pod, source.Origin{})
 	require.ErrorContains(t, err, "spec.imagePullSecrets: Forbidden: static pods may not reference secrets")
@@ -86,7 +86,7 @@ func TestStaticErrors(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// With AllowObjects static pods may mount objects, but no volumes that only an API server provides.
+// With AllowObjects static pods may mount objects, but no volumes that require an API server.
 func TestStaticPodVolumesWithAllowObjects(t *testing.T) {
 	for name, c := range map[string]struct{ volume, without, with string }{
 		"emptyDir":    {"emptyDir: {}", "", ""},

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A manifest within its own limit may exceed the limit of the directory. The cost of the other manifests is faked, because
-// reading 300,000 values is slow.
+// A manifest within its own limit may exceed the limit of the directory. The test fakes the cost of the other manifests,
+// because reading 300,000 values is slow.
 func TestCheckRoomLimitsFilesAndCost(t *testing.T) {
 	h := NewHandler(t.TempDir(), HandlerOptions{})
 	put := func(name, image string) (int, string) {
@@ -28,7 +28,7 @@ func TestCheckRoomLimitsFilesAndCost(t *testing.T) {
 	h.rescanDir()
 	one := h.view.totalCost
 	assert.Positive(t, one.values)
-	h.view.totalCost = maxCost().subtractCost(one) // leaves the capacity for one manifest
+	h.view.totalCost = maxCost().subtractCost(one) // leaves capacity for one manifest
 	h.mu.Unlock()
 
 	status, text = put("b", "1")
@@ -37,7 +37,7 @@ func TestCheckRoomLimitsFilesAndCost(t *testing.T) {
 	assert.Equal(t, 507, status)
 	assert.Contains(t, text, "manifest c: the manifests have more than 300000 values or 33554432 bytes together")
 	status, text = put("a", "2")
-	assert.Equal(t, 200, status, "it takes the place of what it replaces: %s", text)
+	assert.Equal(t, 200, status, "a replacement uses the capacity of the replaced manifest: %s", text)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodDelete, "/b", nil))
 	assert.Equal(t, 204, w.Code)
