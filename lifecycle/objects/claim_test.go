@@ -110,38 +110,38 @@ func TestInvalidClaims(t *testing.T) {
 // Files of claims and volumes are watched, also in new directories.
 func TestWatchClaims(t *testing.T) {
 	dir := t.TempDir()
-	heard := make(chan string, 100)
+	notifications := make(chan string, 100)
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
+	done := make(chan error, 1)
 	go func() {
-		ended <- objects.NewDir(dir).Watch(ctx, func(kind, namespace, name string) { heard <- kind + " " + namespace + "/" + name })
+		done <- objects.NewDir(dir).Watch(ctx, func(kind, namespace, name string) { notifications <- kind + " " + namespace + "/" + name })
 	}()
-	hear := func(want string) {
+	awaitNotification := func(want string) {
 		t.Helper()
 		for {
 			select {
-			case got := <-heard:
+			case got := <-notifications:
 				if got == want {
 					return
 				}
 			case <-time.After(time.Minute):
-				require.Fail(t, "nothing is told", want)
+				require.Fail(t, "missing notification", want)
 			}
 		}
 	}
-	hear(" /")
+	awaitNotification(" /")
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "persistentvolumes"), 0o700))
-	hear("PersistentVolume /")
+	awaitNotification("PersistentVolume /")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "persistentvolumes/disk.yaml"), []byte(disk), 0o600))
-	hear("PersistentVolume /disk")
+	awaitNotification("PersistentVolume /disk")
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "default/persistentvolumeclaims"), 0o700))
-	hear(" default/")
+	awaitNotification(" default/")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "default/persistentvolumeclaims/data.yaml"), []byte(claim), 0o600))
-	for got := range heard { // the file may already exist when the directory is found
+	for got := range notifications { // the file may already exist when the directory is found
 		if got == "PersistentVolumeClaim default/data" || got == " default/" {
 			break
 		}
 	}
 	cancel()
-	require.NoError(t, <-ended)
+	require.NoError(t, <-done)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 )
 
-// place returns a function that writes text as the manifest of each kind, and a function that reads all of them.
-func place(t testing.TB) (dir string, write func(t testing.TB, text []byte), read func() []error) {
+// newObjectDir returns a function that writes text as the manifest of each kind, and a function that reads all kinds.
+func newObjectDir(t testing.TB) (dir string, write func(t testing.TB, text []byte), read func() []error) {
 	dir = t.TempDir()
 	var files []string
 	for _, kind := range []string{"configmaps", "secrets", "services"} {
@@ -43,7 +43,7 @@ func place(t testing.TB) (dir string, write func(t testing.TB, text []byte), rea
 
 // An object is read at every pod start. A manifest that takes gigabytes or minutes would block all pods.
 func TestHostileObjects(t *testing.T) {
-	dir, write, read := place(t)
+	dir, write, read := newObjectDir(t)
 	head := func(kind string) string { return "apiVersion: v1\nkind: " + kind + "\nmetadata: {name: app}\n" }
 	kinds := []string{"ConfigMap", "Secret", "Service"}
 	for i, m := range hostile.All(100_000) {
@@ -57,7 +57,7 @@ func TestHostileObjects(t *testing.T) {
 			}
 		}
 		if errs[1] != nil {
-			assert.NotContains(t, errs[1].Error(), "xxxx", "what is in a secret")
+			assert.NotContains(t, errs[1].Error(), "xxxx", "the error contains no data of the secret")
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestHostileQuantities(t *testing.T) {
 
 // Errors name the invalid field, also of a secret, but contain no data.
 func TestErrorsOfHostileObjects(t *testing.T) {
-	_, write, read := place(t)
+	_, write, read := newObjectDir(t)
 	write(t, []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: app}\nstringData:\n  a: &a hunter2"+strings.Repeat("x", 10_000)+"\n  b: ["+strings.Repeat("*a,", 900)+"]\n"))
 	errs := read()
 	require.ErrorContains(t, errs[1], "secrets/app.yaml: line 6: more than 1074")
@@ -96,7 +96,7 @@ func TestErrorsOfHostileObjects(t *testing.T) {
 
 // A large file of plain text is valid.
 func TestObjectAtSizeLimitAccepted(t *testing.T) {
-	dir, write, _ := place(t)
+	dir, write, _ := newObjectDir(t)
 	text := strings.Repeat(`    {"some": ["json", 1, 2.5, "<xml/>"], "x": "`+strings.Repeat("y", 100)+`"},`+"\n", 6_500)
 	write(t, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata:\n  b: 1\n  a: |\n"+text))
 	o, err := objects.NewDir(dir).ConfigMap(t.Context(), "shop", "app")
@@ -105,7 +105,7 @@ func TestObjectAtSizeLimitAccepted(t *testing.T) {
 }
 
 func FuzzConfigMap(f *testing.F) {
-	_, write, read := place(f)
+	_, write, read := newObjectDir(f)
 	for _, m := range hostile.All(3_000) {
 		f.Add(m.Text)
 	}

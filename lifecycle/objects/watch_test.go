@@ -18,30 +18,30 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 )
 
-// watch records the notifications until stop is called.
-type watch struct {
-	told chan string
-	done chan error
-	stop func()
+// watchRecorder records the notifications of a watch until stop is called.
+type watchRecorder struct {
+	notifications chan string
+	done          chan error
+	stop          func()
 }
 
-func start(t *testing.T, run func(ctx context.Context, changed func(kind, namespace, name string)) error) *watch {
+func startWatch(t *testing.T, run func(ctx context.Context, changed func(kind, namespace, name string)) error) *watchRecorder {
 	t.Helper()
-	w := &watch{told: make(chan string, 1000), done: make(chan error, 1)}
+	w := &watchRecorder{notifications: make(chan string, 1000), done: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(t.Context())
 	w.stop = cancel
 	go func() {
-		w.done <- run(ctx, func(kind, namespace, name string) { w.told <- kind + " " + namespace + " " + name })
+		w.done <- run(ctx, func(kind, namespace, name string) { w.notifications <- kind + " " + namespace + " " + name })
 	}()
 	return w
 }
 
-// until waits for a notification. Other notifications may precede it.
-func (w *watch) until(t *testing.T, want string) {
+// await waits for a notification. Other notifications may precede it.
+func (w *watchRecorder) await(t *testing.T, want string) {
 	t.Helper()
 	for {
 		select {
-		case got := <-w.told:
+		case got := <-w.notifications:
 			if got == want {
 				return
 			}
@@ -61,25 +61,25 @@ func TestWatchDirReportsChangedObjects(t *testing.T) {
 		require.NoError(t, os.Rename(temp, path))
 	}
 	write("default/configmaps/app.yaml")
-	w := start(t, objects.NewDir(root).Watch)
-	w.until(t, "  ")
+	w := startWatch(t, objects.NewDir(root).Watch)
+	w.await(t, "  ")
 	write("default/configmaps/app.yaml")
-	w.until(t, "ConfigMap default app")
+	w.await(t, "ConfigMap default app")
 	require.NoError(t, os.Remove(filepath.Join(root, "default/configmaps/app.yaml")))
-	w.until(t, "ConfigMap default app")
+	w.await(t, "ConfigMap default app")
 
 	write("default/secrets/key.yaml") // in a new directory
-	w.until(t, " default ")
+	w.await(t, " default ")
 	write("default/secrets/key.yaml")
-	w.until(t, "Secret default key")
+	w.await(t, "Secret default key")
 	write("other/services/web.yaml")
-	w.until(t, " other ")
-	for told := ""; told != "Service other web"; { // the namespace may be reported before its directories are watched
+	w.await(t, " other ")
+	for got := ""; got != "Service other web"; { // the namespace may be reported before its directories are watched
 		write("other/services/web.yaml")
-		told = <-w.told
+		got = <-w.notifications
 	}
 	require.NoError(t, os.RemoveAll(filepath.Join(root, "default")))
-	w.until(t, " default ")
+	w.await(t, " default ")
 	w.stop()
 	require.NoError(t, <-w.done)
 }
@@ -87,12 +87,12 @@ func TestWatchDirReportsChangedObjects(t *testing.T) {
 // A directory that is removed or missing ends the watch with an error; the caller starts another watch.
 func TestWatchFailsWhenDirIsReplaced(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "objects")
-	w := start(t, objects.NewDir(root).Watch)
+	w := startWatch(t, objects.NewDir(root).Watch)
 	require.ErrorIs(t, <-w.done, os.ErrNotExist)
 
 	require.NoError(t, os.Mkdir(root, 0o755))
-	w = start(t, objects.NewDir(root).Watch)
-	w.until(t, "  ")
+	w = startWatch(t, objects.NewDir(root).Watch)
+	w.await(t, "  ")
 	require.NoError(t, os.Remove(root))
 	require.ErrorContains(t, <-w.done, "removed or renamed")
 }
@@ -100,7 +100,7 @@ func TestWatchFailsWhenDirIsReplaced(t *testing.T) {
 func TestWatchMemoryReportsPutAndDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m objects.Memory
-		w := start(t, m.Watch)
+		w := startWatch(t, m.Watch)
 		synctest.Wait()
 		meta := metav1.ObjectMeta{Namespace: "default", Name: "app"}
 		require.NoError(t, m.PutConfigMap(&corev1.ConfigMap{ObjectMeta: meta}))
@@ -110,11 +110,11 @@ func TestWatchMemoryReportsPutAndDelete(t *testing.T) {
 		m.DeleteSecret("default", "app")
 		m.DeleteService("default", "app")
 		for _, want := range []string{"ConfigMap", "Secret", "Service", "ConfigMap", "Secret", "Service"} {
-			assert.Equal(t, want+" default app", <-w.told)
+			assert.Equal(t, want+" default app", <-w.notifications)
 		}
 		w.stop()
 		require.NoError(t, <-w.done)
 		require.NoError(t, m.PutConfigMap(&corev1.ConfigMap{ObjectMeta: meta}))
-		assert.Empty(t, w.told)
+		assert.Empty(t, w.notifications)
 	})
 }
