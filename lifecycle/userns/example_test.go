@@ -21,7 +21,7 @@ func ExampleNew() {
 		return
 	}
 	defer os.RemoveAll(root)
-	// The host uses the ranges below the eighth for its own users, in /etc/subuid.
+	// The ranges below First are used for users of the host in /etc/subuid.
 	ranges, err := userns.New(root, userns.Options{First: 8 * userns.Length, Count: 10})
 	if err != nil {
 		fmt.Println(err)

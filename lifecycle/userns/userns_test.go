@@ -28,8 +28,8 @@ func open(t *testing.T, root string, o userns.Options) *userns.Ranges {
 	return r
 }
 
-// first returns the first host ID of a pod's range.
-func first(t *testing.T, r *userns.Ranges, uid string) uint32 {
+// assignFirstID assigns a range to the pod and returns its first host ID.
+func assignFirstID(t *testing.T, r *userns.Ranges, uid string) uint32 {
 	m, err := r.Assign(pod(uid))
 	require.NoError(t, err)
 	require.Zero(t, m.ContainerID)
@@ -41,39 +41,39 @@ func first(t *testing.T, r *userns.Ranges, uid string) uint32 {
 func TestAssignReturnsStoredRange(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "pods")
 	r := open(t, root, userns.Options{Count: 2})
-	require.EqualValues(t, 65536, first(t, r, "a"))
-	require.EqualValues(t, 131072, first(t, r, "b"))
-	require.EqualValues(t, 65536, first(t, r, "a"))
+	require.EqualValues(t, 65536, assignFirstID(t, r, "a"))
+	require.EqualValues(t, 131072, assignFirstID(t, r, "b"))
+	require.EqualValues(t, 65536, assignFirstID(t, r, "a"))
 	_, err := r.Assign(pod("c"))
 	require.EqualError(t, err, "user namespace of pod shop/web-c: all 2 ranges are taken")
 
 	r = open(t, root, userns.Options{Count: 2})
-	require.EqualValues(t, 131072, first(t, r, "b"))
+	require.EqualValues(t, 131072, assignFirstID(t, r, "b"))
 	require.NoError(t, os.RemoveAll(filepath.Join(root, "a")))
-	require.EqualValues(t, 65536, first(t, r, "c"))
+	require.EqualValues(t, 65536, assignFirstID(t, r, "c"))
 }
 
-// A range that the kubelet has stored is read, and counts as used.
+// A range in a file of the kubelet is read, and counts as used.
 func TestAssignReadsKubeletsFile(t *testing.T) {
 	root := t.TempDir()
-	note(t, root, "k", `{"uidMappings":[{"hostId":65536,"containerId":0,"length":65536}],"gidMappings":[{"hostId":65536,"containerId":0,"length":65536}]}`)
+	writeRangeFile(t, root, "k", `{"uidMappings":[{"hostId":65536,"containerId":0,"length":65536}],"gidMappings":[{"hostId":65536,"containerId":0,"length":65536}]}`)
 	r := open(t, root, userns.Options{})
-	require.EqualValues(t, 131072, first(t, r, "a"))
-	require.EqualValues(t, 65536, first(t, r, "k"))
+	require.EqualValues(t, 131072, assignFirstID(t, r, "a"))
+	require.EqualValues(t, 65536, assignFirstID(t, r, "k"))
 	data, err := os.ReadFile(filepath.Join(root, "a", "userns"))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"uidMappings":[{"hostId":131072,"containerId":0,"length":65536}],"gidMappings":[{"hostId":131072,"containerId":0,"length":65536}]}`, string(data))
 }
 
-// note writes the range file of a pod.
-func note(t *testing.T, root, uid, content string) {
+// writeRangeFile writes the range file of a pod.
+func writeRangeFile(t *testing.T, root, uid, content string) {
 	require.NoError(t, os.MkdirAll(filepath.Join(root, uid), 0o750))
 	require.NoError(t, os.WriteFile(filepath.Join(root, uid, "userns"), []byte(content), 0o600))
 }
 
-// With a damaged range file no new range is assigned, and the error names it: its pod may use any range.
+// With a damaged range file no new range is assigned, because its pod may use any range. The error names the file.
 func TestAssignRefusesDamagedFile(t *testing.T) {
-	for content, says := range map[string]string{
+	for content, want := range map[string]string{
 		`{`:  "unexpected end of JSON input",
 		`{}`: "want one range",
 		`{"uidMappings":[{"hostId":65536,"length":65536}],"gidMappings":[{"hostId":131072,"length":65536}]}`: "want one range",
@@ -82,13 +82,13 @@ func TestAssignRefusesDamagedFile(t *testing.T) {
 		`{"uidMappings":[{"hostId":65536,"length":1}],"gidMappings":[{"hostId":65536,"length":1}]}`:          "not a range of this package",
 	} {
 		root := t.TempDir()
-		note(t, root, "bad", content)
+		writeRangeFile(t, root, "bad", content)
 		r := open(t, root, userns.Options{})
 		for _, uid := range []string{"bad", "other"} {
 			_, err := r.Assign(pod(uid))
 			require.ErrorContains(t, err, "shop/web-"+uid)
 			require.ErrorContains(t, err, filepath.Join(root, "bad", "userns"))
-			require.ErrorContains(t, err, says)
+			require.ErrorContains(t, err, want)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func TestNewAndAssignRefuseInvalidInput(t *testing.T) {
 	}
 }
 
-// The last range ends with the last ID, and pods that start concurrently get different ranges.
+// The last range includes the last ID, and pods that start concurrently get different ranges.
 func TestAssignUsesAllRanges(t *testing.T) {
 	r := open(t, t.TempDir(), userns.Options{First: 0xffff0000 - 7*userns.Length})
 	var mu sync.Mutex
