@@ -40,7 +40,7 @@ func TestPlanIdleAllocatesNothing(t *testing.T) {
 			assert.Zero(t, testing.AllocsPerRun(100, func() { plan.Plan(s) }))
 		})
 	}
-	t.Run("ended", func(t *testing.T) {
+	t.Run("terminated", func(t *testing.T) {
 		s := idleState(t, "sidecar", 0)
 		for i := range s.Observed.Containers {
 			s.Observed.Containers[i].State = cri.ContainerExited

@@ -58,7 +58,7 @@ func TestHostsMount(t *testing.T) {
 		"pod":          {"", "", ips, mount},
 		"no address":   {"", "", nil, nil},
 		"host network": {"hostNetwork: true", "", nil, mount},
-		"its own": {
+		"volume at /etc/hosts": {
 			"volumes: [{name: v}]", "volumeMounts: [{name: v, mountPath: /etc/hosts}]", ips,
 			[]cri.Mount{{ContainerPath: "/etc/hosts", HostPath: "/v"}},
 		},

@@ -65,7 +65,7 @@ func TestMounts(t *testing.T) {
 		"shared":              {"name: v, mountPath: /v, mountPropagation: Bidirectional", podspec.Options{}, cri.Mount{ContainerPath: "/v", HostPath: "/pods/v", Propagation: cri.PropagationBidirectional}},
 		"private":             {"name: v, mountPath: /v, mountPropagation: None", podspec.Options{}, cri.Mount{ContainerPath: "/v", HostPath: "/pods/v"}},
 		"options":             {"name: v, mountPath: /v, bindMountOptions: [noexec]", podspec.Options{}, cri.Mount{ContainerPath: "/v", HostPath: "/pods/v", Options: []string{"noexec"}}},
-		"recursively": {
+		"recursive read-only": {
 			"name: ro, mountPath: /v, readOnly: true, recursiveReadOnly: Enabled", able,
 			cri.Mount{ContainerPath: "/v", HostPath: "/pods/ro", ReadOnly: true, RecursiveReadOnly: true},
 		},
