@@ -129,6 +129,7 @@ func TestWatchClaims(t *testing.T) {
 			}
 		}
 	}
+
 	awaitNotification(" /")
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "persistentvolumes"), 0o700))
 	awaitNotification("PersistentVolume /")

@@ -206,6 +206,7 @@ func TestHandlerLimitsSlowUploads(t *testing.T) {
 		text, _ := io.ReadAll(resp.Body)
 		return resp.StatusCode, string(text)
 	}
+
 	var slow sync.WaitGroup
 	var busy atomic.Bool // a request was rejected because of the slow clients
 	for i := range 5 {
@@ -225,6 +226,7 @@ func TestHandlerLimitsSlowUploads(t *testing.T) {
 			}
 		})
 	}
+
 	require.Eventually(t, busy.Load, time.Minute, time.Millisecond)
 	resp, err := http.Get(server.URL + "/")
 	require.NoError(t, err)
@@ -251,6 +253,7 @@ func TestHandlerAndDirReadOneDirectory(t *testing.T) {
 			last = images(u)
 		})
 	})
+
 	var clients sync.WaitGroup
 	for n := range 4 {
 		clients.Go(func() {
@@ -271,6 +274,7 @@ func TestHandlerAndDirReadOneDirectory(t *testing.T) {
 			}
 		})
 	}
+
 	clients.Wait()
 	want := c.dirImages()
 	assert.Eventually(t, func() bool {

@@ -95,6 +95,7 @@ func TestRunFetchesEveryPeriodAndReportsChanges(t *testing.T) {
 			cancel()
 			return manifest("a", "3"), nil
 		})}
+
 		h := source.NewHTTP("http://server", source.HTTPOptions{Client: client})
 		var reported []string
 		require.NoError(t, h.Run(ctx, func(u source.Update) {
@@ -103,6 +104,7 @@ func TestRunFetchesEveryPeriodAndReportsChanges(t *testing.T) {
 				reported = append(reported, e.Error())
 			}
 		}))
+
 		assert.Equal(t, []string{
 			"0s a=1",
 			"1m10s a=1", "http://server: get manifest: context deadline exceeded",

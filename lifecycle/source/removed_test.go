@@ -84,6 +84,7 @@ func TestRunDropsPodsOfManifestRemovedForAMoment(t *testing.T) {
 					return slices.Equal(want, seen)
 				}, time.Minute, 5*time.Millisecond, "%q", want)
 			}
+
 			awaitUpdates("a=1")
 			c.change(t, path, elsewhere)
 			want := []string{"a=1"}
