@@ -15,15 +15,16 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// A source lists the UID of an orphaned pod that still terminates: the listed pod counts for admission.
+// A source lists the UID of an orphaned pod that still terminates. Active returns the listed pod, so that admission counts
+// it.
 func TestActiveReturnsListedPodWhileOrphanTerminates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfterStop(4*time.Second, 0)})})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("web"))
 		time.Sleep(10 * time.Second)
 		n.stop()
-		n = boot(t, rt, rt, lifecycle.Options{})
+		n = startAgent(t, rt, rt, lifecycle.Options{})
 		n.set()
 		time.Sleep(time.Second)
 		n.set(podtest.Pod("web"))

@@ -20,17 +20,17 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// The variables of a container on the host network have the address that the pod status has.
+// The environment variables of a container on the host network have the address in the pod status.
 func TestContainerVariablesHaveAddressOfStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		var told []string
+		var addresses []string
 		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, v := range c.Env {
 				if v.Name == "IPS" {
-					told = append(told, v.Value)
+					addresses = append(addresses, v.Value)
 				}
 			}
 			return critest.Script{}
@@ -51,13 +51,13 @@ func TestContainerVariablesHaveAddressOfStatus(t *testing.T) {
 			FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "status.podIPs"},
 		}}}
 		podapi.Default(pod)
-		n := boot(t, rt, rt, options(root, "192.0.2.1"))
+		n := startAgent(t, rt, rt, options(root, "192.0.2.1"))
 		n.set(pod)
 		time.Sleep(time.Second)
 		require.Equal(t, "192.0.2.1", n.status("a").PodIP)
 		n.stop()
 
-		n = boot(t, rt, rt, options(root, "192.0.2.2", "2001:db8::2")) // the address of the node has changed
+		n = startAgent(t, rt, rt, options(root, "192.0.2.2", "2001:db8::2")) // the address of the node has changed
 		n.set(pod)
 		time.Sleep(time.Second)
 		require.NoError(t, rt.Kill("a/main", 1))
@@ -69,7 +69,7 @@ func TestContainerVariablesHaveAddressOfStatus(t *testing.T) {
 		require.Equal(t, []corev1.PodIP{{IP: "192.0.2.2"}, {IP: "2001:db8::2"}}, n.status("a").PodIPs)
 		mu.Lock()
 		defer mu.Unlock()
-		require.Equal(t, []string{"192.0.2.1", "192.0.2.1,2001:db8::2", "192.0.2.2,2001:db8::2"}, told)
+		require.Equal(t, []string{"192.0.2.1", "192.0.2.1,2001:db8::2", "192.0.2.2,2001:db8::2"}, addresses)
 		require.Empty(t, n.errors())
 	})
 }

@@ -28,15 +28,15 @@ import (
 
 // Tests of admission: whether a pod may run on this node.
 
-// gate is an Admit that accepts a limited number of pods, and records its calls.
-type gate struct {
-	room int
+// admitRecorder is an Admit that accepts a limited number of pods, and records its calls.
+type admitRecorder struct {
+	maxPods int
 
 	mu    sync.Mutex
-	asked []string // "name beside others"
+	calls []string // lines "name beside other pods"
 }
 
-func (g *gate) admit(_ context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
+func (g *admitRecorder) admit(_ context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
 	var names []string
 	for _, o := range others {
 		names = append(names, o.Name)
@@ -44,22 +44,22 @@ func (g *gate) admit(_ context.Context, pod *corev1.Pod, others []*corev1.Pod) e
 	slices.Sort(names)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.asked = append(g.asked, strings.TrimSpace(pod.Name+" beside "+strings.Join(names, " ")))
-	if len(others) >= g.room {
+	g.calls = append(g.calls, strings.TrimSpace(pod.Name+" beside "+strings.Join(names, " ")))
+	if len(others) >= g.maxPods {
 		return &podstatus.Rejection{Reason: "OutOfpods", Message: "Node didn't have enough resource: pods"}
 	}
 	return nil
 }
 
-// questions returns the calls so far.
-func (g *gate) questions() []string {
+// admitCalls returns the calls so far.
+func (g *admitRecorder) admitCalls() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Clone(g.asked)
+	return slices.Clone(g.calls)
 }
 
-// aged returns a pod that was created the given number of hours ago.
-func aged(name string, hours int) *corev1.Pod {
+// podWithAge returns a pod that was created the given number of hours ago.
+func podWithAge(name string, hours int) *corev1.Pod {
 	pod := podtest.Pod(name)
 	pod.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 24-hours, 0, 0, 0, time.UTC))
 	return pod
@@ -68,12 +68,12 @@ func aged(name string, hours int) *corev1.Pod {
 func TestAdmitCalledForOldestPodFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		g := &gate{room: 2}
+		g := &admitRecorder{maxPods: 2}
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Admit: g.admit}
-		n := boot(t, rt, rt, o)
-		n.set(aged("young", 1), aged("old", 3), aged("middle", 2))
+		n := startAgent(t, rt, rt, o)
+		n.set(podWithAge("young", 1), podWithAge("old", 3), podWithAge("middle", 2))
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"old beside", "middle beside old", "young beside middle old"}, g.questions())
+		require.Equal(t, []string{"old beside", "middle beside old", "young beside middle old"}, g.admitCalls())
 		require.Equal(t, corev1.PodStatus{
 			Phase: corev1.PodFailed, Reason: "OutOfpods", QOSClass: corev1.PodQOSBestEffort,
 			Message: "Pod was rejected: Node didn't have enough resource: pods",
@@ -82,53 +82,53 @@ func TestAdmitCalledForOldestPodFirst(t *testing.T) {
 		pods, _ := n.reconciler.Active()
 		require.Len(t, pods, 2)
 		for _, c := range rt.Calls() {
-			require.NotContains(t, c.Name, "young", "nothing is made for it")
+			require.NotContains(t, c.Name, "young", "no container or sandbox is created for a rejected pod")
 		}
 
 		require.NoError(t, rt.Kill("old/main", 1))
 		time.Sleep(time.Hour)
-		require.Len(t, g.questions(), 3, "each is asked about once, also after a restart of a container")
+		require.Len(t, g.admitCalls(), 3, "Admit is called once per pod, and not for a container restart")
 		require.Equal(t, corev1.PodFailed, n.phase("young"))
 
-		n.stop() // the next agent does not call Admit again, although its node is smaller
-		g = &gate{}
+		n.stop() // the restarted agent does not call Admit again, although its node is smaller
+		g = &admitRecorder{}
 		o.Admit = g.admit
-		n = boot(t, rt, rt, o)
-		n.set(aged("young", 1), aged("old", 3), aged("middle", 2), aged("oldest", 4))
+		n = startAgent(t, rt, rt, o)
+		n.set(podWithAge("young", 1), podWithAge("old", 3), podWithAge("middle", 2), podWithAge("oldest", 4))
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"oldest beside middle old"}, g.questions())
+		require.Equal(t, []string{"oldest beside middle old"}, g.admitCalls())
 		require.Equal(t, corev1.PodRunning, n.phase("old"))
 		require.Equal(t, "OutOfpods", n.status("young").Reason)
 	})
 }
 
-// A running pod was admitted before, even if all records are lost.
+// A pod with running containers was admitted, even if all records are lost.
 func TestAdmitNotCalledForRunningPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		n.stop()
-		g := &gate{}
-		n = boot(t, rt, rt, lifecycle.Options{Admit: g.admit})
+		g := &admitRecorder{}
+		n = startAgent(t, rt, rt, lifecycle.Options{Admit: g.admit})
 		done := podtest.Pod("done")
 		done.Status.Phase = corev1.PodSucceeded
 		n.set(podtest.Pod("a"), done)
 		time.Sleep(time.Minute)
-		require.Empty(t, g.questions())
+		require.Empty(t, g.admitCalls())
 		require.Equal(t, corev1.PodRunning, n.phase("a"))
 	})
 }
 
-// After an error of Admit that is no rejection the pod waits, and Admit is called again, also by a restarted agent.
+// After an error of Admit that is not a rejection the pod waits, and Admit is called again, also by a restarted agent.
 func TestAdmitCalledAgainAfterError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		var known atomic.Bool
-		var asked atomic.Int32
+		var calls atomic.Int32
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Admit: func(ctx context.Context, pod *corev1.Pod, _ []*corev1.Pod) error {
-			asked.Add(1)
+			calls.Add(1)
 			switch {
 			case !known.Load():
 				return errors.New("the node object is not known yet")
@@ -137,16 +137,16 @@ func TestAdmitCalledAgainAfterError(t *testing.T) {
 			}
 			return nil
 		}}
-		n := boot(t, rt, rt, o)
+		n := startAgent(t, rt, rt, o)
 		n.set(podtest.Pod("a"))
 		time.Sleep(30 * time.Second)
 		require.Contains(t, n.errors(), "admit pod: the node object is not known yet")
 		require.Zero(t, ops(rt, "RunPodSandbox"))
-		require.Greater(t, asked.Load(), int32(2))
-		require.Less(t, asked.Load(), int32(10))
+		require.Greater(t, calls.Load(), int32(2))
+		require.Less(t, calls.Load(), int32(10))
 		n.stop()
 
-		n = boot(t, rt, rt, o)
+		n = startAgent(t, rt, rt, o)
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		require.Zero(t, ops(rt, "RunPodSandbox"))
@@ -154,51 +154,51 @@ func TestAdmitCalledAgainAfterError(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Equal(t, corev1.PodRunning, n.phase("a"))
 
-		n.set(podtest.Pod("a"), aged("hangs", 5), podtest.Pod("b"))
+		n.set(podtest.Pod("a"), podWithAge("hangs", 5), podtest.Pod("b"))
 		time.Sleep(time.Minute)
-		require.Equal(t, corev1.PodRunning, n.phase("b"), "one that hangs has 10 s")
+		require.Equal(t, corev1.PodRunning, n.phase("b"), "a hanging Admit delays other pods by at most 10 s")
 		require.NoError(t, rt.Kill("a/main", 1))
 		time.Sleep(2 * time.Second)
-		require.Equal(t, corev1.PodRunning, n.phase("a"), "and holds up nothing that was admitted")
+		require.Equal(t, corev1.PodRunning, n.phase("a"), "a hanging Admit does not delay restarts of an admitted pod")
 		n.set()
 		time.Sleep(20 * time.Second)
-		require.Equal(t, []string{"a", "b", "hangs"}, n.left())
+		require.Equal(t, []string{"a", "b", "hangs"}, n.removedPods())
 	})
 }
 
-// An Admit that ignores the end of its context delays its own pod only, and is reported.
+// An Admit that ignores its canceled context delays its own pod only, and is reported.
 func TestAdmitThatHangsDelaysItsPodOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		var asked atomic.Int32
+		var calls atomic.Int32
 		release := make(chan struct{})
-		n := boot(t, rt, rt, lifecycle.Options{Admit: func(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error {
-			if pod.Name == "hangs" && asked.Add(1) == 1 {
+		n := startAgent(t, rt, rt, lifecycle.Options{Admit: func(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error {
+			if pod.Name == "hangs" && calls.Add(1) == 1 {
 				<-release
 			}
 			return nil
 		}})
-		n.set(aged("hangs", 5), podtest.Pod("b"))
+		n.set(podWithAge("hangs", 5), podtest.Pod("b"))
 		time.Sleep(20 * time.Second)
 		require.Equal(t, corev1.PodRunning, n.phase("b"))
 		time.Sleep(10 * time.Minute)
-		require.Equal(t, int32(1), asked.Load())
+		require.Equal(t, int32(1), calls.Load())
 		require.Contains(t, n.errors(), "Options.Admit does not return")
 		require.Empty(t, n.phase("hangs"))
 		close(release)
 		time.Sleep(time.Minute)
 		require.Equal(t, corev1.PodRunning, n.phase("hangs"))
-		require.Equal(t, int32(2), asked.Load(), "a late result is ignored")
+		require.Equal(t, int32(2), calls.Load(), "a late result is ignored")
 	})
 }
 
-// A pod with a pending resize counts with its allocated resources.
+// Admit gets the allocated resources of a pod with a pending resize.
 func TestAdmitGetsAllocatedResourcesOfOtherPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		var mu sync.Mutex
 		var got []string
-		n := boot(t, rt, rt, lifecycle.Options{
+		n := startAgent(t, rt, rt, lifecycle.Options{
 			AdmitResize: func(*corev1.Pod) error { return errors.New("no room") },
 			Admit: func(_ context.Context, _ *corev1.Pod, others []*corev1.Pod) error {
 				mu.Lock()
@@ -209,12 +209,14 @@ func TestAdmitGetsAllocatedResourcesOfOtherPods(t *testing.T) {
 				return nil
 			},
 		})
+
 		n.set(sizedPod(t, 1, "cpu=0.5/1"))
 		time.Sleep(time.Second)
 		n.set(sizedPod(t, 2, "cpu=0.7/1"))
 		time.Sleep(time.Second)
 		n.set(sizedPod(t, 2, "cpu=0.7/1"), podtest.Pod("b"))
 		time.Sleep(time.Second)
+
 		mu.Lock()
 		assert.Equal(t, []string{"500m"}, got)
 		mu.Unlock()
@@ -231,18 +233,18 @@ func TestAdmitGetsAllocatedResourcesOfOtherPods(t *testing.T) {
 func TestAdmitCalledAfterPreviousPodOfNameIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
-		g := &gate{room: 10}
-		n := boot(t, rt, rt, lifecycle.Options{Admit: g.admit})
+		g := &admitRecorder{maxPods: 10}
+		n := startAgent(t, rt, rt, lifecycle.Options{Admit: g.admit})
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
-		next := aged("a", 9)
+		next := podWithAge("a", 9)
 		next.UID = "uid-next"
 		n.set(next, podtest.Pod("b"))
 		time.Sleep(500 * time.Millisecond)
 		require.Equal(t, corev1.PodRunning, n.phase("b"))
-		require.Equal(t, []string{"a beside", "b beside"}, g.questions())
+		require.Equal(t, []string{"a beside", "b beside"}, g.admitCalls())
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"a beside", "b beside", "a beside b"}, g.questions())
+		require.Equal(t, []string{"a beside", "b beside", "a beside b"}, g.admitCalls())
 		require.Equal(t, corev1.PodRunning, n.phase("a"))
 	})
 }

@@ -24,12 +24,12 @@ import (
 
 // podCgroups is a set of pods that have a cgroup, with or without a CPU quota. Its methods fail while err is set.
 type podCgroups struct {
-	mu      sync.Mutex
-	has     map[string]bool
-	limited map[string]bool
-	writes  int   // number of quota writes
-	refuse  error // error of quota writes alone
-	err     error
+	mu       sync.Mutex
+	has      map[string]bool
+	limited  map[string]bool
+	writes   int   // number of quota writes
+	quotaErr error // error of quota writes only
+	err      error
 }
 
 // Limit fails for a pod without a cgroup, like a tree of cgroups.
@@ -44,15 +44,15 @@ func (c *podCgroups) Limit(ctx context.Context, pod *corev1.Pod) error {
 		return fmt.Errorf("cgroup of pod %s: %w", uid, fs.ErrNotExist)
 	}
 	c.writes++
-	if c.refuse != nil {
-		return c.refuse
+	if c.quotaErr != nil {
+		return c.quotaErr
 	}
-	c.quota(uid, true)
+	c.setQuota(uid, true)
 	return nil
 }
 
-// quota records whether the quota of a pod is enforced. The lock is held.
-func (c *podCgroups) quota(uid string, limited bool) {
+// setQuota records whether the quota of a pod is enforced. The lock is held.
+func (c *podCgroups) setQuota(uid string, limited bool) {
 	if c.limited == nil {
 		c.limited = map[string]bool{}
 	}
@@ -66,8 +66,8 @@ func (c *podCgroups) isLimited(uid string) bool {
 	return c.has[uid] && c.limited[uid]
 }
 
-// written returns the number of quota writes.
-func (c *podCgroups) written() int {
+// quotaWrites returns the number of quota writes.
+func (c *podCgroups) quotaWrites() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.writes
@@ -95,7 +95,7 @@ func (c *podCgroups) set(uid string, has bool) error {
 	defer c.mu.Unlock()
 	if c.err == nil {
 		c.has[uid] = has
-		c.quota(uid, false)
+		c.setQuota(uid, false)
 	}
 	return c.err
 }
@@ -110,10 +110,10 @@ func TestCgroupCreatedBeforeSandboxAndRemovedLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		cgroups := &podCgroups{has: map[string]bool{}, err: errors.New("no room")}
-		n := boot(t, rt, rt, lifecycle.Options{Cgroups: cgroups})
+		n := startAgent(t, rt, rt, lifecycle.Options{Cgroups: cgroups})
 		n.set(podtest.Pod("a"))
 		time.Sleep(10 * time.Second)
-		require.Zero(t, ops(rt, "RunPodSandbox"), "nothing starts without")
+		require.Zero(t, ops(rt, "RunPodSandbox"), "no sandbox is created without a cgroup")
 		require.Contains(t, n.errors(), "no room")
 		require.Equal(t, corev1.PodPending, n.phase("a"))
 
@@ -127,10 +127,10 @@ func TestCgroupCreatedBeforeSandboxAndRemovedLast(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		sandboxes, _ := n.objects()
 		require.Zero(t, sandboxes)
-		require.Empty(t, n.left(), "a pod with a cgroup is not removed")
+		require.Empty(t, n.removedPods(), "pod is not removed while its cgroup exists")
 		cgroups.fail(nil)
 		time.Sleep(20 * time.Second)
-		require.Equal(t, []string{"a"}, n.left())
+		require.Equal(t, []string{"a"}, n.removedPods())
 		require.False(t, cgroups.has["uid-a"])
 	})
 }
@@ -140,7 +140,7 @@ func TestCgroupOfCompletedPodRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"job": critest.ExitAfter(time.Second, 0)})})
 		cgroups := &podCgroups{has: map[string]bool{}}
-		n := boot(t, rt, rt, lifecycle.Options{Cgroups: cgroups})
+		n := startAgent(t, rt, rt, lifecycle.Options{Cgroups: cgroups})
 		job := podtest.Pod("a", "job")
 		job.Spec.RestartPolicy = corev1.RestartPolicyNever
 		n.set(job)
@@ -161,7 +161,7 @@ func TestSandboxRecreatedWhenCgroupIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		cgroups := &podCgroups{has: map[string]bool{}}
-		n := boot(t, rt, rt, lifecycle.Options{Cgroups: cgroups})
+		n := startAgent(t, rt, rt, lifecycle.Options{Cgroups: cgroups})
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Minute)
 		require.Equal(t, 1, ops(rt, "RunPodSandbox"))
@@ -178,10 +178,10 @@ func TestSandboxRecreatedWhenCgroupIsMissing(t *testing.T) {
 func TestActiveAndMayRunDuringLifeOfPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"job": critest.ExitAfter(time.Minute, 0)})})
-		n := boot(t, rt, rt, lifecycle.Options{Sources: []string{"test"}})
+		n := startAgent(t, rt, rt, lifecycle.Options{Sources: []string{"test"}})
 		time.Sleep(time.Second)
 		_, complete := n.reconciler.Active()
-		require.False(t, complete, "no source has reported yet")
+		require.False(t, complete, "Active is incomplete before a source reports")
 
 		job := podtest.Pod("job", "job")
 		job.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -189,26 +189,26 @@ func TestActiveAndMayRunDuringLifeOfPod(t *testing.T) {
 		pods, complete := n.reconciler.Active()
 		require.Len(t, pods, 2)
 		require.True(t, complete)
-		require.True(t, n.reconciler.MayRun("uid-a"), "before anything of it has started")
+		require.True(t, n.reconciler.MayRun("uid-a"), "a listed pod may run before its first start")
 		require.False(t, n.reconciler.MayRun("uid-b"))
 
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, corev1.PodSucceeded, n.phase("job"))
 		pods, _ = n.reconciler.Active()
-		require.Len(t, pods, 1, "terminated pods request nothing")
+		require.Len(t, pods, 1, "Active omits terminated pods")
 		require.True(t, n.reconciler.MayRun("uid-job"))
 
 		n.set()
 		pods, complete = n.reconciler.Active()
 		require.Empty(t, pods)
 		require.True(t, complete)
-		require.True(t, n.reconciler.MayRun("uid-a"), "it is ending")
+		require.True(t, n.reconciler.MayRun("uid-a"), "a terminating pod may run")
 		time.Sleep(time.Minute)
 		require.False(t, n.reconciler.MayRun("uid-a"))
 
 		_, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "uid-x", Name: "x", Namespace: "other"}})
 		require.NoError(t, err)
 		time.Sleep(2 * time.Second)
-		require.True(t, n.reconciler.MayRun("uid-x"), "another agent's pod")
+		require.True(t, n.reconciler.MayRun("uid-x"), "a pod of another agent may run")
 	})
 }

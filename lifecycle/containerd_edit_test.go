@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/remote"
 )
 
-// busyRuntime takes a while to return the state of a container, like a runtime with many pods.
+// busyRuntime delays the state of a container, like a runtime with many pods.
 type busyRuntime struct{ *remote.Client }
 
 func (b busyRuntime) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
@@ -25,25 +25,25 @@ func (b busyRuntime) ContainerStatus(ctx context.Context, id string) (cri.Contai
 	}
 }
 
-// editedScenario is a static pod whose manifest changes while no agent runs: its two versions never run at once.
+// editedScenario is a static pod whose manifest changes while no agent runs. Its two versions never run at the same time.
 func editedScenario() podScenario {
 	return podScenario{
-		name: "its manifest changes while no agent runs",
+		name: "manifest changes while no agent runs",
 		via:  func(c *remote.Client) execRuntime { return busyRuntime{c} },
 		pod: func(h *host) *corev1.Pod {
 			return h.newPod(h.sh("old", `trap 'sleep 2; echo gone; exit 0' TERM; echo up; while :; do sleep 3600 & wait $!; done`))
 		},
-		tell: func(h *host) {
+		act: func(h *host) {
 			h.awaitUp("old")
-			pod := h.newPod(h.sh("new", leaves+"echo up; "+endless))
+			pod := h.newPod(h.sh("new", exitOnTerm+"echo up; "+sleepForever))
 			pod.UID += "-edited"
 			h.running.Lock()
 			defer h.running.Unlock()
 			h.stop()
 			h.set(pod)
-			h.boot()
+			h.startAgent()
 		},
-		end:  "Running, new: ready",
-		said: []string{"old: up", "old: gone", "new: up"},
+		end:    "Running, new: ready",
+		logged: []string{"old: up", "old: gone", "new: up"},
 	}
 }

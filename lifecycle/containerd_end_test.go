@@ -13,11 +13,11 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// endScenarios are about the termination of pods, and its duration.
+// endScenarios test the termination of pods, and its duration.
 func endScenarios() []podScenario {
 	return []podScenario{
 		{
-			name: "a job with restart policy Never fails",
+			name: "job with restart policy Never fails",
 			pod: func(h *host) *corev1.Pod {
 				pod := h.newPod(h.sh("bad", "echo up >&2; exit 3"), h.sh("good", "echo up"))
 				pod.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -26,41 +26,41 @@ func endScenarios() []podScenario {
 			end: "Failed, bad: exited 3, good: exited 0",
 		},
 		{
-			name: "the deadline passes",
+			name: "active deadline expires",
 			pod: func(h *host) *corev1.Pod {
-				pod := h.newPod(h.sh("main", leaves+"echo up; "+endless))
+				pod := h.newPod(h.sh("main", exitOnTerm+"echo up; "+sleepForever))
 				pod.Spec.ActiveDeadlineSeconds = new(int64(8))
 				return pod
 			},
-			end:  "Failed, DeadlineExceeded, main: exited 0",
-			said: []string{"main: up", "main: term"},
+			end:    "Failed, DeadlineExceeded, main: exited 0",
+			logged: []string{"main: up", "main: term"},
 		},
 		{
 			name: "SIGTERM is ignored",
-			pod:  func(h *host) *corev1.Pod { return h.newPod(h.sh("main", stays+"echo up; "+endless)) },
-			tell: func(h *host) {
+			pod:  func(h *host) *corev1.Pod { return h.newPod(h.sh("main", ignoreTerm+"echo up; "+sleepForever)) },
+			act: func(h *host) {
 				h.awaitUp("main")
 				removed := time.Now()
 				h.remove(3)
 				h.awaitOnce("Failed, main: exited 137")
-				h.requireSaid("main: up", "main: term")
-				h.requireBetween(3, removed, h.end("main").FinishedAt.Time)
+				h.requireLogged("main: up", "main: term")
+				h.requireBetween(3, removed, h.termination("main").FinishedAt.Time)
 			},
 		},
 		{
-			name: "the grace period shrinks",
-			pod:  func(h *host) *corev1.Pod { return h.newPod(h.sh("main", stays+"echo up; "+endless)) },
-			tell: func(h *host) {
+			name: "grace period is shortened",
+			pod:  func(h *host) *corev1.Pod { return h.newPod(h.sh("main", ignoreTerm+"echo up; "+sleepForever)) },
+			act: func(h *host) {
 				h.awaitUp("main")
 				h.remove(3600)
-				h.awaitSaid("main: term")
+				h.awaitLogged("main: term")
 				h.remove(2)
 				h.awaitOnce("Failed, main: exited 137")
 			},
 		},
 		preStopScenario(),
 		{
-			name: "sidecars end in reverse",
+			name: "sidecars terminate in reverse order",
 			pod: func(h *host) *corev1.Pod {
 				const ending = `trap 'echo term; sleep 1; echo end; exit 0' TERM; echo up; while :; do sleep 3600 & wait $!; done`
 				pod := h.newPod(h.sh("main", ending))
@@ -71,16 +71,16 @@ func endScenarios() []podScenario {
 				}
 				return pod
 			},
-			tell: func(h *host) {
+			act: func(h *host) {
 				h.await("Running, one: ready, two: ready, main: ready")
 				for _, up := range []string{"one: up", "two: up", "main: up"} {
-					h.awaitSaid(up) // in any order: a sidecar without a startup probe is started before its first log line
+					h.awaitLogged(up) // in any order: a sidecar without a startup probe counts as started before its first log line
 				}
-				ups := h.said()[:3]
+				ups := h.logged()[:3]
 				require.ElementsMatch(h.t, []string{"one: up", "two: up", "main: up"}, ups)
 				h.remove(60)
 				h.awaitOnce("Succeeded, one: exited 0, two: exited 0, main: exited 0")
-				h.requireSaid(append(ups, "main: term", "main: end", "two: term", "two: end", "one: term", "one: end")...)
+				h.requireLogged(append(ups, "main: term", "main: end", "two: term", "two: end", "one: term", "one: end")...)
 			},
 		},
 		orphanScenario(),
@@ -88,15 +88,15 @@ func endScenarios() []podScenario {
 	}
 }
 
-// evictionScenario is the eviction of a pod: Evict returns when the pod is down. An agent that is killed meanwhile continues, if
-// it has a directory for records.
+// evictionScenario is the eviction of a pod. Evict returns when the pod has terminated. A restarted agent continues the
+// eviction if it has a directory for records.
 func evictionScenario() podScenario {
 	return podScenario{
-		name: "the pod is evicted",
+		name: "pod is evicted",
 		pod: func(h *host) *corev1.Pod {
-			return h.newPod(h.sh("main", stays+"echo up; "+endless))
+			return h.newPod(h.sh("main", ignoreTerm+"echo up; "+sleepForever))
 		},
-		tell: func(h *host) {
+		act: func(h *host) {
 			h.awaitUp("main")
 			if h.restart && h.podRoot == "" {
 				return
@@ -104,8 +104,8 @@ func evictionScenario() podScenario {
 			evicted := time.Now()
 			h.evict(podstatus.Eviction{Reason: "Evicted", Message: "low on memory", Grace: 3 * time.Second})
 			h.awaitOnce("Failed, Evicted, main: exited 137")
-			h.requireSaid("main: up", "main: term")
-			h.requireBetween(3, evicted, h.end("main").FinishedAt.Time)
+			h.requireLogged("main: up", "main: term")
+			h.requireBetween(3, evicted, h.termination("main").FinishedAt.Time)
 		},
 	}
 }
@@ -117,7 +117,7 @@ func (h *host) evict(e podstatus.Eviction) {
 		h.mu.Lock()
 		r, uid := h.reconciler, string(h.pod.UID)
 		h.mu.Unlock()
-		assert.NoError(t, r.Evict(h.t.Context(), uid, e), h.account())
+		assert.NoError(t, r.Evict(h.t.Context(), uid, e), h.diagnostics())
 	}, waitLimit, 100*time.Millisecond)
 }
 
@@ -126,56 +126,58 @@ func preStopScenario() podScenario {
 	return podScenario{
 		name: "preStop takes longer than the grace period",
 		pod: func(h *host) *corev1.Pod {
-			return h.newPod(h.ends("touch $SHARED/bye; sleep 3600"))
+			return h.newPod(h.containerWithPreStop("touch $SHARED/bye; sleep 3600"))
 		},
-		tell: func(h *host) {
+		act: func(h *host) {
 			h.awaitUp("main")
 			removed := time.Now()
 			h.remove(3)
 			h.awaitOnce("Failed, main: exited 137")
-			h.requireSaid("main: up", "main: bye", "main: term")
-			h.requireBetween(3, removed, h.when("main: term"))
-			h.requireBetween(3+2, removed, h.end("main").FinishedAt.Time)
+			h.requireLogged("main: up", "main: bye", "main: term")
+			h.requireBetween(3, removed, h.timeLogged("main: term"))
+			h.requireBetween(3+2, removed, h.termination("main").FinishedAt.Time)
 		},
 	}
 }
 
-// orphanScenario is an orphaned pod: its preStop hook runs.
+// orphanScenario is an orphaned pod whose preStop hook runs.
 func orphanScenario() podScenario {
 	return podScenario{
-		name: "the pod is orphaned",
+		name: "pod is orphaned",
 		pod: func(h *host) *corev1.Pod {
-			return h.newPod(h.ends("touch $SHARED/bye; sleep 1"))
+			return h.newPod(h.containerWithPreStop("touch $SHARED/bye; sleep 1"))
 		},
-		tell: func(h *host) {
+		act: func(h *host) {
 			h.awaitUp("main")
 			h.mu.Lock()
 			h.pod = nil
 			h.mu.Unlock()
-			h.reboot(0)
-			h.awaitSaid("main: term") // its logs are removed with it
-			h.requireSaid("main: up", "main: bye", "main: term")
+			h.restartAgent(0)
+			h.awaitLogged("main: term") // the logs are removed with the pod
+			h.requireLogged("main: up", "main: bye", "main: term")
 		},
 	}
 }
 
-// ends returns a container that runs until it is stopped, and logs when its preStop hook has created the file bye.
-func (h *host) ends(preStop string) corev1.Container {
-	c := h.sh("main", "("+awaitFile("bye")+"echo bye) & "+stays+"echo up; "+endless)
+// containerWithPreStop returns a container that runs until it is stopped, and logs when its preStop hook has created the
+// file bye.
+func (h *host) containerWithPreStop(preStop string) corev1.Container {
+	c := h.sh("main", "("+awaitFile("bye")+"echo bye) & "+ignoreTerm+"echo up; "+sleepForever)
 	c.Lifecycle = &corev1.Lifecycle{PreStop: h.hook(preStop)}
 	return c
 }
 
-// awaitUp waits until the only container of a pod is reported as running and has logged so.
+// awaitUp waits until the only container of a pod is reported as running and has logged "up".
 func (h *host) awaitUp(container string) {
 	h.t.Helper()
 	h.await("Running, " + container + ": ready")
-	h.awaitSaid(container + ": up")
+	h.awaitLogged(container + ": up")
 }
 
-// requireBetween requires at least some seconds between two times. Restarts and a busy machine make it longer, so the first time
-// is that of an action of the test, not of a log line. A second is allowed for truncated times.
+// requireBetween requires at least some seconds between two times. Agent restarts and a busy machine can only lengthen the
+// interval, so from is the time of an action of the test, not of a log line. Times are truncated, so a second less is
+// accepted.
 func (h *host) requireBetween(seconds float64, from, to time.Time) {
 	h.t.Helper()
-	require.Greater(h.t, to.Sub(from).Seconds(), seconds-1, h.account())
+	require.Greater(h.t, to.Sub(from).Seconds(), seconds-1, h.diagnostics())
 }

@@ -34,7 +34,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// waitLimit is the longest wait for an effect on a real runtime that other tests use, too.
+// waitLimit is the longest wait for an effect on a real runtime, which other tests use at the same time.
 const waitLimit = 2 * time.Minute
 
 // hostAddress is the address of the node.
@@ -46,18 +46,18 @@ type execRuntime interface {
 	cri.Execer
 }
 
-// host is a node with one pod on a real runtime. Its agent can be killed and restarted at any time. Tests read the status of the
-// pod like an API user, and the logs of its containers.
+// host is a node with one pod on a real runtime. Its agent can be killed and restarted at any time. Tests read the status of
+// the pod like an API user, and the logs of its containers.
 type host struct {
 	t        *testing.T
 	rt       execRuntime
-	name     string // of the pod and of the agent
+	name     string // name of the pod and owner of its containers
 	image    string
-	handlers []cri.RuntimeHandler // of the runtime
-	registry string               // that has it as busybox:1, too
+	handlers []cri.RuntimeHandler // handlers of the runtime
+	registry string               // registry with the image busybox:1
 	shared   string               // directory that the containers of the pod share, as a path in them
 	logs     string
-	kept     string // directory of hard links to the logs, which keep removed logs
+	kept     string // directory of hard links to the logs, which preserve removed logs
 	podRoot  string // empty for a runtime without mounts
 	store    string // file of probe results
 	objects  objects.Memory
@@ -81,8 +81,8 @@ func newHost(t *testing.T, rt execRuntime, scenario string, restart bool) *host 
 	}
 }
 
-// boot starts an agent.
-func (h *host) boot() {
+// startAgent starts an agent.
+func (h *host) startAgent() {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(h.t.Context()))
 	generator := pleg.New(h.rt, pleg.Options{})
 	probes := probe.NewSet(probe.Options{Store: h.store})
@@ -118,7 +118,7 @@ func (h *host) boot() {
 	h.mu.Lock()
 	h.reconciler = r
 	h.mu.Unlock()
-	h.tell()
+	h.applyPod()
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = generator.Run(ctx) })
 	wg.Go(func() { _ = probes.Run(ctx) })
@@ -126,29 +126,29 @@ func (h *host) boot() {
 	h.stop = func() { cancel(); wg.Wait() }
 }
 
-// reboot kills the agent and starts another one after a pause.
-func (h *host) reboot(pause time.Duration) {
+// restartAgent kills the agent and starts another one after a pause.
+func (h *host) restartAgent(pause time.Duration) {
 	h.running.Lock()
 	defer h.running.Unlock()
 	h.stop()
 	time.Sleep(pause)
-	h.boot()
+	h.startAgent()
 }
 
-// disturb restarts the agent a number of times, at random times, unless ctx ends first.
-func (h *host) disturb(ctx context.Context, times int) {
+// restartAtRandom restarts the agent a number of times, at random times, until ctx is done.
+func (h *host) restartAtRandom(ctx context.Context, times int) {
 	for range times {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(rand.N(2500 * time.Millisecond)):
-			h.reboot(rand.N(500 * time.Millisecond))
+			h.restartAgent(rand.N(500 * time.Millisecond))
 		}
 	}
 }
 
-// tell passes the desired pod to the agent.
-func (h *host) tell() {
+// applyPod passes the desired pod to the agent.
+func (h *host) applyPod() {
 	h.mu.Lock()
 	set := lifecycle.PodSet{Source: "test"}
 	if h.pod != nil {
@@ -156,12 +156,12 @@ func (h *host) tell() {
 	}
 	r := h.reconciler
 	h.mu.Unlock()
-	if err := r.Set(set); err != nil { // the next agent gets it when it starts
+	if err := r.Set(set); err != nil { // a later agent gets the pod when it starts
 		assert.ErrorContains(h.t, err, "Reconciler.Run has returned")
 	}
 }
 
-// set sets the desired pod; nil: none.
+// set sets the desired pod; nil: no pod.
 func (h *host) set(pod *corev1.Pod) {
 	if pod != nil {
 		podapi.Default(pod)
@@ -169,7 +169,7 @@ func (h *host) set(pod *corev1.Pod) {
 	h.mu.Lock()
 	h.pod = pod
 	h.mu.Unlock()
-	h.tell()
+	h.applyPod()
 }
 
 // change changes the desired pod.
@@ -202,7 +202,7 @@ func (h *host) status() corev1.PodStatus {
 	return h.statuses[len(h.statuses)-1]
 }
 
-// history returns the statuses that the pod has had, in short form.
+// history returns all statuses of the pod, in short form.
 func (h *host) history() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -219,8 +219,8 @@ func (h *host) errors() string {
 	return strings.Join(slices.Compact(slices.Clone(h.errs)), "\n")
 }
 
-// account returns the diagnostics of a failed test.
-func (h *host) account() string {
+// diagnostics returns the diagnostics of a failed test.
+func (h *host) diagnostics() string {
 	var has []string
 	p, err := h.observed(h.t.Context())
 	for _, c := range p.Containers {
@@ -228,7 +228,7 @@ func (h *host) account() string {
 	}
 	list := func(lines []string) string { return "\n  " + strings.Join(lines, "\n  ") }
 	return fmt.Sprintf("%s\nstatuses:%s\nterminations:%s\ncontainers said:%s\nthe runtime has: %v%s\nerrors:\n%s",
-		h.name, list(h.history()), list(h.terminations()), list(h.said()), err, list(has), h.errors())
+		h.name, list(h.history()), list(h.terminations()), list(h.logged()), err, list(has), h.errors())
 }
 
 // terminations returns the exits of the pod's containers, with the reasons of the runtime.
@@ -255,7 +255,7 @@ func (h *host) eventually(check func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			require.NoError(h.t, err, "after %s: %s", waitLimit, h.account())
+			require.NoError(h.t, err, "after %s: %s", waitLimit, h.diagnostics())
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -272,7 +272,7 @@ func (h *host) await(want string) {
 	})
 }
 
-// awaitOnce waits until the status of the pod, in short form, has been want.
+// awaitOnce waits until any status of the pod so far, in short form, is want.
 func (h *host) awaitOnce(want string) {
 	h.t.Helper()
 	h.eventually(func() error {
@@ -283,8 +283,8 @@ func (h *host) awaitOnce(want string) {
 	})
 }
 
-// end returns the termination of a container, from the last status with one.
-func (h *host) end(container string) corev1.ContainerStateTerminated {
+// termination returns the termination of a container, from the last status that has one.
+func (h *host) termination(container string) corev1.ContainerStateTerminated {
 	h.t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -295,7 +295,7 @@ func (h *host) end(container string) corev1.ContainerStateTerminated {
 			}
 		}
 	}
-	require.FailNow(h.t, "container "+container+" has not ended")
+	require.FailNow(h.t, "container "+container+" has not terminated")
 	return corev1.ContainerStateTerminated{}
 }
 
@@ -310,8 +310,8 @@ func (h *host) observed(ctx context.Context) (cri.Pod, error) {
 	return cri.Pod{}, err
 }
 
-// awaitGone waits until the runtime and the agent have nothing of the pod.
-func (h *host) awaitGone() {
+// awaitRemoved waits until the runtime and the agent have no objects and files of the pod.
+func (h *host) awaitRemoved() {
 	h.t.Helper()
 	h.eventually(func() error {
 		p, err := h.observed(h.t.Context())
@@ -341,7 +341,7 @@ func (h *host) newPod(containers ...corev1.Container) *corev1.Pod {
 	}
 }
 
-// sh returns a container that runs a script, in which SHARED is the directory that the containers of the pod share.
+// sh returns a container that runs a script. SHARED is the directory that the containers of the pod share.
 func (h *host) sh(name, script string) corev1.Container {
 	return corev1.Container{
 		Name: name, Image: h.image, Command: []string{"sh", "-c", script},

@@ -18,22 +18,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// imageScenarios are about images from registries.
+// imageScenarios test images from registries.
 func imageScenarios() []podScenario {
 	return []podScenario{
 		{
-			name: "another image replaces the container",
-			pod:  func(h *host) *corev1.Pod { return h.newPod(h.sh("main", h.life("main")+lasting)) },
-			tell: func(h *host) {
-				h.awaitSaid("main: life 1")
+			name: "changed image replaces the container",
+			pod:  func(h *host) *corev1.Pod { return h.newPod(h.sh("main", h.countInstances("main")+runUntilTerm)) },
+			act: func(h *host) {
+				h.awaitLogged("main: life 1")
 				h.change(func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = h.registry + "/busybox:1" })
-				h.awaitSaid("main: life 2")
+				h.awaitLogged("main: life 2")
 			},
-			end:  "Running, main: ready x1",
-			said: []string{"main: life 1", "main: term", "main: life 2"},
+			end:    "Running, main: ready x1",
+			logged: []string{"main: life 1", "main: term", "main: life 2"},
 		},
 		{
-			name: "images that are not there",
+			name: "images are not found",
 			pod: func(h *host) *corev1.Pod {
 				never := h.sh("never", "echo up")
 				never.Image, never.ImagePullPolicy = "nodeagent.test/none:1", corev1.PullNever
@@ -41,7 +41,7 @@ func imageScenarios() []podScenario {
 				missing.Image = h.registry + "/none:1"
 				return h.newPod(missing, never)
 			},
-			tell: func(h *host) {
+			act: func(h *host) {
 				h.awaitOnce("Pending, missing: ErrImagePull, never: ErrImageNeverPull")
 				h.awaitOnce("Pending, missing: ImagePullBackOff, never: ErrImageNeverPull")
 			},
@@ -51,12 +51,12 @@ func imageScenarios() []podScenario {
 	}
 }
 
-// credentialScenario is an image that a registry only returns with the credentials of a secret, which is created later.
+// credentialScenario is an image that a registry returns only with the credentials of a secret, which is created later.
 func credentialScenario() podScenario {
 	const password = "sesame"
 	var address string
 	return podScenario{
-		name: "an image with credentials",
+		name: "image needs credentials",
 		pod: func(h *host) *corev1.Pod {
 			registry := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 				r.SetURL(&url.URL{Scheme: "http", Host: h.registry})
@@ -71,13 +71,13 @@ func credentialScenario() podScenario {
 			}))
 			h.t.Cleanup(server.Close)
 			address = strings.TrimPrefix(server.URL, "http://")
-			main := h.sh("main", leaves+"echo up; "+endless)
+			main := h.sh("main", exitOnTerm+"echo up; "+sleepForever)
 			main.Image = address + "/busybox:1"
 			pod := h.newPod(main)
 			pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "late"}}
 			return pod
 		},
-		tell: func(h *host) {
+		act: func(h *host) {
 			h.awaitOnce("Pending, main: ErrImagePull")
 			login := base64.StdEncoding.EncodeToString([]byte("somebody:" + password))
 			require.NoError(h.t, h.objects.PutSecret(&corev1.Secret{
@@ -87,10 +87,10 @@ func credentialScenario() podScenario {
 					corev1.DockerConfigJsonKey: fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, address, login),
 				},
 			}))
-			h.awaitSaid("main: up")
+			h.awaitLogged("main: up")
 		},
-		end:  "Running, main: ready",
-		said: []string{"main: up"},
+		end:    "Running, main: ready",
+		logged: []string{"main: up"},
 	}
 }
 
@@ -98,7 +98,7 @@ func credentialScenario() podScenario {
 func pullScenario() podScenario {
 	asked, left := make(chan struct{}, 100), make(chan struct{}, 100)
 	return podScenario{
-		name: "deleted while pulling",
+		name: "pod is deleted during a pull",
 		pod: func(h *host) *corev1.Pod {
 			server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				asked <- struct{}{}
@@ -110,16 +110,16 @@ func pullScenario() podScenario {
 			main.Image = strings.TrimPrefix(server.URL, "http://") + "/never:1"
 			return h.newPod(main)
 		},
-		tell: func(h *host) {
+		act: func(h *host) {
 			<-asked
 			h.await("Pending, main: ContainerCreating")
 			h.set(nil)
 			began := time.Now()
-			h.awaitGone()
+			h.awaitRemoved()
 			if !h.restart {
-				require.Less(h.t, time.Since(began), time.Minute, "it waits for no pull")
+				require.Less(h.t, time.Since(began), time.Minute, "deletion does not wait for the pull")
 			}
-			<-left // the runtime has canceled the pull, too
+			<-left // the runtime has canceled the pull too
 		},
 	}
 }

@@ -26,42 +26,42 @@ type podScenario struct {
 	via func(*remote.Client) execRuntime
 	// pod returns the first desired pod.
 	pod func(h *host) *corev1.Pod
-	// tell acts on the pod while it runs; nil: nothing happens except by its spec.
-	tell func(h *host)
-	// end is the last status of the pod; empty: tell deletes it, and nothing must be left.
+	// act acts on the pod while it runs; nil: no action.
+	act func(h *host)
+	// end is the last status of the pod; empty: act deletes the pod, and nothing of it must remain.
 	end string
-	// said are the expected log lines, in this order; nil: tell checks them.
-	said []string
+	// logged are the expected log lines, in this order; nil: act checks them.
+	logged []string
 }
 
 // run runs a scenario to its end, and then removes the pod.
 func (s *podScenario) run(h *host) {
-	h.boot()
+	h.startAgent()
 	h.t.Cleanup(func() { h.stop() })
-	h.t.Cleanup(h.clear)
+	h.t.Cleanup(h.cleanUp)
 	h.set(s.pod(h))
-	disturbed := h.disturbed()
-	defer disturbed()
-	if s.tell != nil {
-		s.tell(h)
+	stopRestarts := h.startRestarts()
+	defer stopRestarts()
+	if s.act != nil {
+		s.act(h)
 	}
 	if s.end != "" {
 		h.await(s.end)
 	}
-	disturbed()
+	stopRestarts()
 	if s.end != "" && h.restart {
-		h.reboot(0) // a restarted agent reports an equal status
+		h.restartAgent(0) // a restarted agent reports an equal status
 		h.await(s.end)
 	}
-	if s.said != nil {
-		h.requireSaid(s.said...)
+	if s.logged != nil {
+		h.requireLogged(s.logged...)
 	}
 	h.set(nil)
-	h.awaitGone()
+	h.awaitRemoved()
 }
 
-// clear removes the pod of a failed scenario as far as possible.
-func (h *host) clear() {
+// cleanUp removes the pod of a failed scenario as far as possible.
+func (h *host) cleanUp() {
 	if !h.t.Failed() {
 		return
 	}
@@ -73,19 +73,19 @@ func (h *host) clear() {
 	}
 }
 
-// disturbed starts to restart the agent, if the test requires it, and returns the function that stops this.
-func (h *host) disturbed() (end func()) {
+// startRestarts starts to restart the agent, if the test requires restarts, and returns the function that stops them.
+func (h *host) startRestarts() (stop func()) {
 	ctx, cancel := context.WithCancel(h.t.Context())
 	var wg sync.WaitGroup
 	if h.restart {
-		wg.Go(func() { h.disturb(ctx, 8) })
+		wg.Go(func() { h.restartAtRandom(ctx, 8) })
 	}
 	return func() { cancel(); wg.Wait() }
 }
 
-// tellAll runs scenarios on a containerd of their own, some concurrently, each with its own agent that must not change the pods
-// of the others.
-func tellAll(t *testing.T, restart bool, scenarios []podScenario) *lab.Lab {
+// runScenarios runs scenarios on a private containerd, several concurrently. Each scenario has its own agent, which must not
+// change the pods of other agents.
+func runScenarios(t *testing.T, restart bool, scenarios []podScenario) *lab.Lab {
 	l := lab.StartPrivate(t)
 	client, err := remote.Dial(l.Endpoint(), remote.Options{})
 	require.NoError(t, err)
@@ -93,12 +93,12 @@ func tellAll(t *testing.T, restart bool, scenarios []podScenario) *lab.Lab {
 	status, err := client.Status(t.Context())
 	require.NoError(t, err)
 	const atOnce = 6
-	places := make(chan struct{}, atOnce)
+	slots := make(chan struct{}, atOnce)
 	var wg sync.WaitGroup
 	for _, s := range scenarios {
-		places <- struct{}{}
+		slots <- struct{}{}
 		wg.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-slots }()
 			t.Run(s.name, func(t *testing.T) {
 				began := time.Now()
 				h := newHost(t, client, s.name, restart)
@@ -141,16 +141,16 @@ func requireNothingLeft(t *testing.T, l *lab.Lab, except ...string) {
 	}
 }
 
-// Scenarios of pods on containerd; others run in virtual time.
+// Scenarios of pods on containerd. See scenarios_test.go for scenarios in virtual time.
 func TestIntegrationScenarios(t *testing.T) {
-	requireNothingLeft(t, tellAll(t, false, allScenarios()))
+	requireNothingLeft(t, runScenarios(t, false, allScenarios()))
 }
 
 // The scenarios have equal results if the agent is killed and restarted at random times.
 func TestIntegrationScenariosWithRestarts(t *testing.T) {
-	// containerd 2.4 can lose a shim with its processes if the caller of RunPodSandbox or StartContainer is killed during the
-	// call; no CRI call shows it.
-	requireNothingLeft(t, tellAll(t, true, allScenarios()), "shim", "runc", "mount")
+	// containerd 2.4 can lose a shim with its processes if the caller of RunPodSandbox or StartContainer is killed during
+	// the call. No CRI call reports the lost shim.
+	requireNothingLeft(t, runScenarios(t, true, allScenarios()), "shim", "runc", "mount")
 }
 
 func allScenarios() []podScenario {

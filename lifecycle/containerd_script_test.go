@@ -16,33 +16,33 @@ import (
 
 // Log lines of containers, and the shell scripts that they run.
 
-// awaitTimes waits until a line was logged a number of times.
-func (h *host) awaitTimes(line string, times int) {
+// awaitLoggedTimes waits until a line was logged a number of times.
+func (h *host) awaitLoggedTimes(line string, times int) {
 	h.t.Helper()
 	h.eventually(func() error {
-		said := slices.DeleteFunc(h.said(), func(l string) bool { return l != line })
-		if len(said) < times {
-			return fmt.Errorf("%q was said %d times, want %d", line, len(said), times)
+		logged := slices.DeleteFunc(h.logged(), func(l string) bool { return l != line })
+		if len(logged) < times {
+			return fmt.Errorf("%q was logged %d times, want %d", line, len(logged), times)
 		}
 		return nil
 	})
 }
 
-// awaitSaid waits until a line was logged.
-func (h *host) awaitSaid(line string) { h.t.Helper(); h.awaitTimes(line, 1) }
+// awaitLogged waits until a line was logged.
+func (h *host) awaitLogged(line string) { h.t.Helper(); h.awaitLoggedTimes(line, 1) }
 
-// saying is a line of the log of a container.
-type saying struct {
+// logEntry is a line of the log of a container.
+type logEntry struct {
 	at   time.Time
 	line string // "container: text"
 }
 
-// sayings returns the log lines of all container instances of the pod, by time.
-func (h *host) sayings() []saying {
+// logEntries returns the log lines of all container instances of the pod, by time.
+func (h *host) logEntries() []logEntry {
 	h.keepLogs()
 	files, err := filepath.Glob(filepath.Join(h.kept, "*"))
 	require.NoError(h.t, err)
-	var all []saying
+	var all []logEntry
 	for _, file := range files {
 		container, _, _ := strings.Cut(filepath.Base(file), "_")
 		text, err := os.ReadFile(file)
@@ -54,15 +54,15 @@ func (h *host) sayings() []saying {
 			}
 			at, err := time.Parse(time.RFC3339Nano, f[0])
 			require.NoError(h.t, err, "%s: %s", file, line)
-			all = append(all, saying{at, container + ": " + f[3]})
+			all = append(all, logEntry{at, container + ": " + f[3]})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b saying) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(all, func(a, b logEntry) int { return a.at.Compare(b.at) })
 	return all
 }
 
-// keepLogs creates hard links to all current logs. Two logs of one name are those of an instance whose start was canceled and of
-// its replacement.
+// keepLogs creates hard links to all current logs. Two logs can have the same name: an instance whose start was canceled,
+// and its replacement.
 func (h *host) keepLogs() {
 	files, _ := filepath.Glob(filepath.Join(h.logs, "*", "*", "*.log"))
 	for _, file := range files {
@@ -80,64 +80,64 @@ func (h *host) keepLogs() {
 	}
 }
 
-// said returns the log lines, in order.
-func (h *host) said() []string {
+// logged returns the log lines, in order.
+func (h *host) logged() []string {
 	var lines []string
-	for _, s := range h.sayings() {
+	for _, s := range h.logEntries() {
 		lines = append(lines, s.line)
 	}
 	return lines
 }
 
-// when returns the time when a container first logged a line.
-func (h *host) when(line string) time.Time {
+// timeLogged returns the time when a container first logged a line.
+func (h *host) timeLogged(line string) time.Time {
 	h.t.Helper()
-	for _, s := range h.sayings() {
+	for _, s := range h.logEntries() {
 		if s.line == line {
 			return s.at
 		}
 	}
-	require.FailNow(h.t, "not logged: "+line, h.account())
+	require.FailNow(h.t, "not logged: "+line, h.diagnostics())
 	return time.Time{}
 }
 
-// requireSaid waits until the lines are logged in this order. If the agent is not restarted, no other lines are allowed.
-func (h *host) requireSaid(want ...string) {
+// requireLogged waits until the lines are logged in this order. If the agent is not restarted, no other lines are allowed.
+func (h *host) requireLogged(want ...string) {
 	h.t.Helper()
-	var said []string
+	var logged []string
 	h.eventually(func() error {
-		said = h.said()
+		logged = h.logged()
 		rest := want
-		for _, line := range said {
+		for _, line := range logged {
 			if len(rest) > 0 && line == rest[0] {
 				rest = rest[1:]
 			}
 		}
 		if len(rest) > 0 {
-			return fmt.Errorf("not said, or not in this order: %q", rest)
+			return fmt.Errorf("not logged, or not in this order: %q", rest)
 		}
 		return nil
 	})
 	if !h.restart {
-		require.Len(h.t, said, len(want), h.account())
+		require.Len(h.t, logged, len(want), h.diagnostics())
 	}
 }
 
 // Parts of scripts.
 const (
-	// lasting exits when it gets SIGTERM, and logs it.
-	lasting = leaves + endless
+	// runUntilTerm runs until SIGTERM, which it logs.
+	runUntilTerm = exitOnTerm + sleepForever
 
-	// leaves and stays are the first parts of lasting and deaf. A script that logs between them and endless has installed its
-	// signal handler by then.
-	leaves  = `trap 'echo term; exit 0' TERM; `
-	stays   = `trap 'echo term' TERM; `
-	endless = `while :; do sleep 3600 & wait $!; done`
+	// exitOnTerm and ignoreTerm install a signal handler. A script that logs between one of them and sleepForever has
+	// installed the handler before.
+	exitOnTerm   = `trap 'echo term; exit 0' TERM; `
+	ignoreTerm   = `trap 'echo term' TERM; `
+	sleepForever = `while :; do sleep 3600 & wait $!; done`
 )
 
-// life is the first part of a script that counts the instances of its container, in n, and logs the number. An instance whose
-// start is canceled does not count: the runtime stops it before it gets that far.
-func (h *host) life(container string) string {
+// countInstances is the first part of a script that counts the instances of its container in n, and logs the number. An
+// instance whose start is canceled is not counted: the runtime stops it earlier.
+func (h *host) countInstances(container string) string {
 	pause := "sleep 0.1"
 	if h.restart {
 		pause = "sleep 1"

@@ -21,15 +21,15 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// specScenarios are about the environment of running containers (users, variables, files) and their termination messages.
+// specScenarios test the environment of running containers (users, variables, files) and their termination messages.
 func specScenarios() []podScenario {
 	return []podScenario{
 		{
-			name: "root is refused",
+			name: "runAsNonRoot refuses root",
 			pod: func(h *host) *corev1.Pod {
 				pod := h.newPod(
 					h.sh("image", "echo never"), h.sh("root", "echo never"),
-					h.sh("user", "id -u; id -g; id -G; grep -e CapEff -e NoNewPrivs /proc/self/status; touch /tmp/x || echo read-only; "+lasting),
+					h.sh("user", "id -u; id -g; id -G; grep -e CapEff -e NoNewPrivs /proc/self/status; touch /tmp/x || echo read-only; "+runUntilTerm),
 				)
 				pod.Spec.SecurityContext = &corev1.PodSecurityContext{
 					RunAsNonRoot: new(true), FSGroup: new(int64(3000)), SupplementalGroups: []int64{4000},
@@ -42,29 +42,29 @@ func specScenarios() []podScenario {
 				return pod
 			},
 			end: "Pending, image: CreateContainerConfigError, root: CreateContainerConfigError, user: ready",
-			tell: func(h *host) {
+			act: func(h *host) {
 				h.await("Pending, image: CreateContainerConfigError, root: CreateContainerConfigError, user: ready")
 				st := h.status()
 				assert.Contains(h.t, st.ContainerStatuses[0].State.Waiting.Message, "runAsNonRoot")
 				assert.Contains(h.t, st.ContainerStatuses[0].State.Waiting.Message, "the image runs as root")
 				assert.Contains(h.t, st.ContainerStatuses[1].State.Waiting.Message, "runAsUser is 0")
-				h.awaitSaid("user: read-only")
-				require.Subset(h.t, h.said(), []string{
+				h.awaitLogged("user: read-only")
+				require.Subset(h.t, h.logged(), []string{
 					"user: 1000", "user: 2000", "user: 2000 3000 4000", "user: CapEff:\t0000000000000000", "user: NoNewPrivs:\t1",
-				}, h.account())
+				}, h.diagnostics())
 			},
 		},
 		{
 			name: "env from objects",
 			pod:  envPod,
-			tell: func(h *host) {
+			act: func(h *host) {
 				h.awaitOnce("Pending, main: CreateContainerConfigError")
 				require.NoError(h.t, h.objects.PutSecret(&corev1.Secret{
 					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "late"}, Data: map[string][]byte{"key": []byte("secret")},
 				}))
-				h.awaitSaid("main: end")
+				h.awaitLogged("main: end")
 				require.NotEmpty(h.t, h.status().PodIP)
-				require.Contains(h.t, h.said(), "main: "+h.status().PodIP+" "+hostAddress, h.account())
+				require.Contains(h.t, h.logged(), "main: "+h.status().PodIP+" "+hostAddress, h.diagnostics())
 			},
 			end: "Succeeded, main: exited 0",
 		},
@@ -80,13 +80,13 @@ func specScenarios() []podScenario {
 				pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, fieldVar("IP", "status.podIP"))
 				return pod
 			},
-			end:  "Failed, main: exited 1",
-			said: []string{"main: web", "main: 1", "main: 10.1.2.3\tfoo.local\tbar.local", "main: fc00::1\tsix"},
+			end:    "Failed, main: exited 1",
+			logged: []string{"main: web", "main: 1", "main: 10.1.2.3\tfoo.local\tbar.local", "main: fc00::1\tsix"},
 		},
 		{
 			name: "termination message",
 			pod:  terminationMessagePod,
-			tell: func(h *host) {
+			act: func(h *host) {
 				h.await("Failed, file: exited 0, log: exited 1, path: exited 1")
 				h.requireTerminationMessage("file", strings.Repeat("b", 4096))
 				h.requireTerminationMessage("log", logLines(121, 200))
@@ -132,8 +132,8 @@ func envPod(h *host) *corev1.Pod {
 	return pod
 }
 
-// terminationMessagePod writes termination messages above the size limit: to a file, to the log, and to a file with another name
-// as another user.
+// terminationMessagePod writes termination messages above the size limit: to a file, to the log, and to a file with another
+// name as another user.
 func terminationMessagePod(h *host) *corev1.Pod {
 	file := h.sh("file", `{ printf %904s | tr ' ' a; printf %4096s | tr ' ' b; } > /dev/termination-log`)
 	log := h.sh("log", `i=0; while [ $i -lt 200 ]; do i=$((i + 1)); echo line $i; done; exit 1`)
@@ -147,41 +147,41 @@ func terminationMessagePod(h *host) *corev1.Pod {
 	return pod
 }
 
-// nodeScenarios are about namespaces that a pod shares, and about kills by other programs.
+// nodeScenarios test namespaces that a pod shares, and processes that other programs kill.
 func nodeScenarios() []podScenario {
 	return []podScenario{
 		{
-			name: "network of the host",
+			name: "host network",
 			pod: func(h *host) *corev1.Pod {
-				pod := h.newPod(h.sh("main", "readlink /proc/self/ns/net; echo $IP; "+lasting))
+				pod := h.newPod(h.sh("main", "readlink /proc/self/ns/net; echo $IP; "+runUntilTerm))
 				pod.Spec.HostNetwork = true
 				pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, fieldVar("IP", "status.podIP"))
 				return pod
 			},
-			tell: func(h *host) {
-				h.awaitSaid("main: " + hostAddress)
-				require.Contains(h.t, h.said(), "main: "+ownNetwork(h.t), h.account())
+			act: func(h *host) {
+				h.awaitLogged("main: " + hostAddress)
+				require.Contains(h.t, h.logged(), "main: "+ownNetwork(h.t), h.diagnostics())
 				require.Equal(h.t, hostAddress, h.status().PodIP)
 			},
 			end: "Running, main: ready",
 		},
 		{
-			name: "processes are shared",
+			name: "containers share processes",
 			pod: func(h *host) *corev1.Pod {
-				pod := h.newPod(h.sh("main", "exec sleep 424242"), h.sh("other", seesSleep+"tr '\\0' ' ' < /proc/1/cmdline; echo; "+lasting))
+				pod := h.newPod(h.sh("main", "exec sleep 424242"), h.sh("other", seesSleep+"tr '\\0' ' ' < /proc/1/cmdline; echo; "+runUntilTerm))
 				pod.Spec.ShareProcessNamespace = new(true)
 				return pod
 			},
-			tell: func(h *host) { h.awaitSaid("other: sees it") },
-			end:  "Running, main: ready, other: ready",
-			said: []string{"other: sees it", "other: /pause "},
+			act:    func(h *host) { h.awaitLogged("other: sees it") },
+			end:    "Running, main: ready, other: ready",
+			logged: []string{"other: sees it", "other: /pause "},
 		},
 		{
-			name: "an ephemeral container sees its target",
+			name: "ephemeral container sees its target",
 			pod: func(h *host) *corev1.Pod {
-				return h.newPod(h.sh("main", "exec sleep 424242"), h.sh("other", lasting))
+				return h.newPod(h.sh("main", "exec sleep 424242"), h.sh("other", runUntilTerm))
 			},
-			tell: func(h *host) {
+			act: func(h *host) {
 				h.await("Running, main: ready, other: ready")
 				h.change(func(pod *corev1.Pod) {
 					debug := corev1.EphemeralContainer{
@@ -191,46 +191,46 @@ func nodeScenarios() []podScenario {
 					pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{debug}
 				})
 			},
-			end:  "Running, main: ready, other: ready, debug: exited 7",
-			said: []string{"debug: sees it", "debug: sleep 424242 "},
+			end:    "Running, main: ready, other: ready, debug: exited 7",
+			logged: []string{"debug: sees it", "debug: sleep 424242 "},
 		},
 		userScenario(),
 		{
-			name: "the sandbox dies",
+			name: "sandbox process is killed",
 			pod: func(h *host) *corev1.Pod {
-				pod := h.newPod(h.sh("main", h.life("main")+lasting))
+				pod := h.newPod(h.sh("main", h.countInstances("main")+runUntilTerm))
 				pod.Spec.InitContainers = []corev1.Container{h.sh("setup", "echo up")}
 				return pod
 			},
-			tell: func(h *host) {
+			act: func(h *host) {
 				h.await("Running, setup: exited 0, main: ready")
-				h.awaitSaid("main: life 1")
+				h.awaitLogged("main: life 1")
 				pod, err := h.observed(h.t.Context())
 				require.NoError(h.t, err)
 				killProcess(h.t, slices.MaxFunc(pod.Sandboxes, byAttempt).ID)
-				h.awaitTimes("main: life 1", 2) // the shared namespace was removed with the sandbox
+				h.awaitLoggedTimes("main: life 1", 2) // the new sandbox has a new shared namespace without the counter
 			},
-			end:  "Running, setup: exited 0 x1, main: ready x1",
-			said: []string{"setup: up", "main: life 1", "main: term", "setup: up", "main: life 1"},
+			end:    "Running, setup: exited 0 x1, main: ready x1",
+			logged: []string{"setup: up", "main: life 1", "main: term", "setup: up", "main: life 1"},
 		},
 	}
 }
 
-// userScenario is a pod whose root user is another user on the host and still owns its files.
+// userScenario is a pod in a user namespace: its root user is another user on the host, and still owns its files.
 func userScenario() podScenario {
 	return podScenario{
-		name: "users of its own",
+		name: "pod has a user namespace",
 		pod: func(h *host) *corev1.Pod {
 			if !slices.ContainsFunc(h.handlers, func(r cri.RuntimeHandler) bool { return r.Name == "" && r.UserNamespaces }) {
 				h.t.Skip("this kernel or runtime has no user namespaces for pods")
 			}
-			pod := h.newPod(h.sh("main", "id -u; touch /root/x && ls -ln /root/x | cut -d' ' -f1; set -- $(cat /proc/self/uid_map); echo $1 $3; [ $2 -ge 65536 ] && echo away; "+lasting))
+			pod := h.newPod(h.sh("main", "id -u; touch /root/x && ls -ln /root/x | cut -d' ' -f1; set -- $(cat /proc/self/uid_map); echo $1 $3; [ $2 -ge 65536 ] && echo away; "+runUntilTerm))
 			pod.Spec.HostUsers = new(false)
 			return pod
 		},
-		tell: func(h *host) { h.awaitSaid("main: away") },
-		end:  "Running, main: ready",
-		said: []string{"main: 0", "main: -rw-r--r--", "main: 0 65536", "main: away"},
+		act:    func(h *host) { h.awaitLogged("main: away") },
+		end:    "Running, main: ready",
+		logged: []string{"main: 0", "main: -rw-r--r--", "main: 0 65536", "main: away"},
 	}
 }
 
@@ -268,7 +268,7 @@ func killProcess(t *testing.T, id string) {
 // requireTerminationMessage checks the termination message of a container in the status.
 func (h *host) requireTerminationMessage(container, want string) {
 	h.t.Helper()
-	assert.Equal(h.t, want, h.end(container).Message, "of %s", container)
+	assert.Equal(h.t, want, h.termination(container).Message, "of %s", container)
 }
 
 // logLines returns numbered lines of a log.

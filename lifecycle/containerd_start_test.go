@@ -18,41 +18,41 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 )
 
-// startScenarios are about the order and number of container starts.
+// startScenarios test the order and the number of container starts.
 func startScenarios() []podScenario {
 	return []podScenario{
 		{
-			name: "an init container fails twice",
+			name: "init container fails twice",
 			pod: func(h *host) *corev1.Pod {
 				pod := h.newPod(h.sh("main", "echo up"))
 				pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 				pod.Spec.InitContainers = []corev1.Container{
-					h.sh("setup", h.life("setup")+"[ $n -ge 3 ]"), h.sh("check", "echo up"),
+					h.sh("setup", h.countInstances("setup")+"[ $n -ge 3 ]"), h.sh("check", "echo up"),
 				}
 				return pod
 			},
-			end:  "Succeeded, setup: exited 0 x2, check: exited 0, main: exited 0",
-			said: []string{"setup: life 1", "setup: life 2", "setup: life 3", "check: up", "main: up"},
+			end:    "Succeeded, setup: exited 0 x2, check: exited 0, main: exited 0",
+			logged: []string{"setup: life 1", "setup: life 2", "setup: life 3", "check: up", "main: up"},
 		},
 		{
-			name: "an init container fails for good",
+			name: "init container fails permanently",
 			pod: func(h *host) *corev1.Pod {
 				pod := h.newPod(h.sh("main", "echo up"))
 				pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 				pod.Spec.InitContainers = []corev1.Container{h.sh("setup", "echo no; exit 4")}
 				return pod
 			},
-			end:  "Failed, setup: exited 4, main: PodInitializing",
-			said: []string{"setup: no"},
+			end:    "Failed, setup: exited 4, main: PodInitializing",
+			logged: []string{"setup: no"},
 		},
 		sidecarScenario(),
 		postStartScenario(),
 		{
-			name: "rules restart by exit code",
+			name: "restart rules use exit codes",
 			pod: func(h *host) *corev1.Pod {
 				pod := h.newPod(
-					h.sh("listed", h.life("listed")+"[ $n = 1 ] && exit 42; exit 7"),
-					h.sh("unlisted", h.life("unlisted")+"[ $n = 1 ] && exit 7; exit 42"),
+					h.sh("listed", h.countInstances("listed")+"[ $n = 1 ] && exit 42; exit 7"),
+					h.sh("unlisted", h.countInstances("unlisted")+"[ $n = 1 ] && exit 7; exit 42"),
 				)
 				pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 				for i, operator := range []corev1.ContainerRestartRuleOnExitCodesOperator{
@@ -66,18 +66,18 @@ func startScenarios() []podScenario {
 		},
 		restartAllScenario(),
 		{
-			name: "a container is no longer alive",
+			name: "liveness probe fails",
 			pod: func(h *host) *corev1.Pod {
-				main := h.sh("main", h.life("main")+"touch $SHARED/started $SHARED/ready $SHARED/alive; "+
-					"[ $n = 1 ] && { sleep 2; rm $SHARED/ready $SHARED/alive; }; "+lasting)
+				main := h.sh("main", h.countInstances("main")+"touch $SHARED/started $SHARED/ready $SHARED/alive; "+
+					"[ $n = 1 ] && { sleep 2; rm $SHARED/ready $SHARED/alive; }; "+runUntilTerm)
 				main.StartupProbe, main.ReadinessProbe, main.LivenessProbe = h.exists("started"), h.exists("ready"), h.exists("alive")
-				// On a busy machine either instance may be slow to create its files.
+				// On a busy machine both instances may be slow to create their files.
 				main.StartupProbe.FailureThreshold, main.LivenessProbe.FailureThreshold = 60, 5
 				return h.newPod(main)
 			},
-			tell: func(h *host) { h.awaitSaid("main: life 2") },
-			end:  "Running, main: ready x1",
-			said: []string{"main: life 1", "main: term", "main: life 2"},
+			act:    func(h *host) { h.awaitLogged("main: life 2") },
+			end:    "Running, main: ready x1",
+			logged: []string{"main: life 1", "main: term", "main: life 2"},
 		},
 	}
 }
@@ -85,17 +85,17 @@ func startScenarios() []podScenario {
 // A sidecar starts before the job, is restarted while it runs, and terminates after it.
 func sidecarScenario() podScenario {
 	return podScenario{
-		name: "a sidecar outlives the job",
+		name: "sidecar outlives the job",
 		pod: func(h *host) *corev1.Pod {
 			pod := h.newPod(h.sh("job", awaitFile("life-proxy")+"echo up; touch $SHARED/job; "+awaitFile("again")+"sleep 1; echo done"))
 			pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
-			proxy := h.sh("proxy", h.life("proxy")+"[ $n = 1 ] && { "+awaitFile("job")+"exit 9; }; "+leaves+"touch $SHARED/again; "+endless)
+			proxy := h.sh("proxy", h.countInstances("proxy")+"[ $n = 1 ] && { "+awaitFile("job")+"exit 9; }; "+exitOnTerm+"touch $SHARED/again; "+sleepForever)
 			proxy.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 			pod.Spec.InitContainers = []corev1.Container{proxy}
 			return pod
 		},
-		end:  "Succeeded, proxy: exited 0 x1, job: exited 0",
-		said: []string{"proxy: life 1", "job: up", "proxy: life 2", "job: done", "proxy: term"},
+		end:    "Succeeded, proxy: exited 0 x1, job: exited 0",
+		logged: []string{"proxy: life 1", "job: up", "proxy: life 2", "job: done", "proxy: term"},
 	}
 }
 
@@ -103,15 +103,15 @@ func sidecarScenario() podScenario {
 // kubelet.
 func postStartScenario() podScenario {
 	return podScenario{
-		name: "a postStart hook fails",
+		name: "postStart hook fails",
 		pod: func(h *host) *corev1.Pod {
-			main := h.sh("main", "("+awaitFile("hello")+"echo hello) & "+leaves+"echo up; touch $SHARED/up; "+endless)
+			main := h.sh("main", "("+awaitFile("hello")+"echo hello) & "+exitOnTerm+"echo up; touch $SHARED/up; "+sleepForever)
 			main.Lifecycle = &corev1.Lifecycle{
 				PostStart: h.hook(awaitFile("up") + "if [ -e $SHARED/failed ]; then touch $SHARED/hello; exit; fi; touch $SHARED/failed; echo no way >&2; exit 3"),
 			}
 			return h.newPod(main)
 		},
-		tell: func(h *host) {
+		act: func(h *host) {
 			if h.restart {
 				h.eventually(func() error {
 					if st := h.status(); podtest.Describe(st) != "Running, main: ready" && podtest.Describe(st) != "Running, main: ready x1" {
@@ -124,8 +124,8 @@ func postStartScenario() podScenario {
 			h.await("Running, main: ready x1")
 			require.Contains(h.t, h.errors(), "exited with 3: no way")
 			require.Contains(h.t, strings.Join(h.history(), "\n"), "main: PostStartHookError")
-			h.awaitSaid("main: hello")
-			h.requireSaid("main: up", "main: term", "main: up", "main: hello")
+			h.awaitLogged("main: hello")
+			h.requireLogged("main: up", "main: term", "main: up", "main: hello")
 		},
 	}
 }
@@ -136,22 +136,22 @@ func restartAllScenario() podScenario {
 		name: "one container restarts all",
 		pod: func(h *host) *corev1.Pod {
 			pod := h.newPod(
-				h.sh("main", h.life("main")+stays+"touch $SHARED/main; "+endless),
-				h.sh("watch", awaitFile("main")+h.life("watch")+"[ $n = 1 ] && exit 42; "+lasting),
+				h.sh("main", h.countInstances("main")+ignoreTerm+"touch $SHARED/main; "+sleepForever),
+				h.sh("watch", awaitFile("main")+h.countInstances("watch")+"[ $n = 1 ] && exit 42; "+runUntilTerm),
 			)
 			pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-			pod.Spec.InitContainers = []corev1.Container{h.sh("setup", h.life("setup")+"rm -f $SHARED/main")}
+			pod.Spec.InitContainers = []corev1.Container{h.sh("setup", h.countInstances("setup")+"rm -f $SHARED/main")}
 			addRule(&pod.Spec.Containers[1], corev1.ContainerRestartRuleActionRestartAllContainers, corev1.ContainerRestartRuleOnExitCodesOpIn)
 			return pod
 		},
-		tell: func(h *host) {
-			h.awaitSaid("watch: life 2")
+		act: func(h *host) {
+			h.awaitLogged("watch: life 2")
 			pod, err := h.observed(h.t.Context())
 			require.NoError(h.t, err)
-			require.Len(h.t, pod.Sandboxes, 1, "the sandbox stays")
+			require.Len(h.t, pod.Sandboxes, 1, "the sandbox is not replaced")
 		},
 		end: "Running, setup: exited 0 x1, main: ready x1, watch: ready x1",
-		said: []string{
+		logged: []string{
 			"setup: life 1", "main: life 1", "watch: life 1", "main: term", "setup: life 2", "main: life 2", "watch: life 2",
 		},
 	}
@@ -161,29 +161,29 @@ func restartAllScenario() podScenario {
 // reports the container as exited, but the pod must not fail.
 func cutShortScenario() podScenario {
 	return podScenario{
-		name: "a start is cut short",
-		via:  func(client *remote.Client) execRuntime { return &hasty{Client: client} },
+		name: "start is canceled",
+		via:  func(client *remote.Client) execRuntime { return &cancelingRuntime{Client: client} },
 		pod: func(h *host) *corev1.Pod {
 			pod := h.newPod(h.sh("main", "sleep 0.3; echo up"))
 			pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 			return pod
 		},
-		tell: func(h *host) {
+		act: func(h *host) {
 			h.await("Succeeded, main: exited 0")
-			require.True(h.t, h.rt.(*hasty).cut.Load())
+			require.True(h.t, h.rt.(*cancelingRuntime).cut.Load())
 		},
-		end:  "Succeeded, main: exited 0",
-		said: []string{"main: up"},
+		end:    "Succeeded, main: exited 0",
+		logged: []string{"main: up"},
 	}
 }
 
-// hasty is a runtime whose callers give up the first start of a container.
-type hasty struct {
+// cancelingRuntime is a runtime whose callers cancel the first start of a container.
+type cancelingRuntime struct {
 	*remote.Client
 	cut atomic.Bool
 }
 
-func (r *hasty) StartContainer(ctx context.Context, id string) error {
+func (r *cancelingRuntime) StartContainer(ctx context.Context, id string) error {
 	if r.cut.Load() {
 		return r.Client.StartContainer(ctx, id)
 	}

@@ -28,7 +28,7 @@ func TestResizeWhileAnotherPodStopsOnCRIO(t *testing.T) {
 				return cri.ContainerStats{Memory: &cri.MemoryUsage{UsageBytes: new(uint64(1 * mib))}}
 			},
 		})
-		n := boot(t, rt, &critest.CRIO{SummaryRuntime: critest.SummaryRuntime{Runtime: rt}}, lifecycle.Options{})
+		n := startAgent(t, rt, &critest.CRIO{SummaryRuntime: critest.SummaryRuntime{Runtime: rt}}, lifecycle.Options{})
 		slow := podtest.Pod("b")
 		slow.Spec.Containers[0].Name = "slow"
 		slow.Spec.TerminationGracePeriodSeconds = new(int64(60))
@@ -40,11 +40,11 @@ func TestResizeWhileAnotherPodStopsOnCRIO(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		c, ok := rt.Container("b/slow")
 		require.True(t, ok)
-		require.Equal(t, cri.ContainerRunning, c.State, "it is being stopped")
+		require.Equal(t, cri.ContainerRunning, c.State, "the container of the other pod still terminates")
 		requireResources(t, rt, 2, 0, 32*mib)
 		require.Equal(t, "memory=16Mi/32Mi", resizeOf(n.status("a")))
 		time.Sleep(time.Minute)
-		require.Contains(t, n.left(), "b")
+		require.Contains(t, n.removedPods(), "b")
 	})
 }
 
@@ -67,7 +67,7 @@ func TestLostResponsesOnCRIOReturnExistingObject(t *testing.T) {
 				return err
 			},
 		}
-		n := boot(t, rt, via, lifecycle.Options{})
+		n := startAgent(t, rt, via, lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(5 * time.Minute)
 		n.requireStatus("a", "Running, main: ready")

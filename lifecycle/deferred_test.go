@@ -35,8 +35,8 @@ type smallNode struct {
 
 const nodeCPUs = 10
 
-// bootSmall starts the agent. Container starts of the pod whose UID the test stores in hung do not return.
-func bootSmall(t *testing.T, hung *atomic.Value) *smallNode {
+// startSmallNode starts the agent. Container starts of the pod whose UID the test stores in hung do not return.
+func startSmallNode(t *testing.T, hung *atomic.Value) *smallNode {
 	s := &smallNode{pods: map[string]*corev1.Pod{}}
 	rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
 		if c.Labels[cri.LabelPodName] == "job" {
@@ -50,7 +50,7 @@ func bootSmall(t *testing.T, hung *atomic.Value) *smallNode {
 		}
 		return call(ctx)
 	}}
-	s.node = boot(t, rt, via, lifecycle.Options{AdmitResize: func(pod *corev1.Pod) error {
+	s.node = startAgent(t, rt, via, lifecycle.Options{AdmitResize: func(pod *corev1.Pod) error {
 		if failures := s.failures(pod); len(failures) > 0 {
 			return failures[0].Rejection()
 		}
@@ -68,8 +68,8 @@ func (s *smallNode) failures(pod *corev1.Pod) []admission.Failure {
 	}}}, others)
 }
 
-// pod adds a pod that requests CPUs to the source, or changes its request.
-func (s *smallNode) pod(name string, cpus int64, priority int32) {
+// setPod adds a pod that requests CPUs to the source, or changes its request.
+func (s *smallNode) setPod(name string, cpus int64, priority int32) {
 	pod := podtest.Pod(name)
 	if before := s.pods[name]; before != nil {
 		pod = before.DeepCopy()
@@ -98,8 +98,8 @@ func (s *smallNode) apply() {
 	s.set(slices.Collect(maps.Values(s.pods))...)
 }
 
-// resizes returns the CPU allocated to each pod, with a star if it requests another amount.
-func (s *smallNode) resizes() map[string]string {
+// allocatedCPUs returns the CPUs allocated to each pod, with a star if the pod requests another amount.
+func (s *smallNode) allocatedCPUs() map[string]string {
 	cpus := map[string]string{}
 	for name, pod := range s.pods {
 		containers := s.status(name).ContainerStatuses
@@ -119,12 +119,12 @@ func TestDeferredResizeDoneWhenOtherPodReleasesResources(t *testing.T) {
 		release func(s *smallNode)
 	}{
 		"removed":    {"web", func(s *smallNode) { delete(s.pods, "web"); s.apply() }},
-		"terminated": {"job", func(*smallNode) { time.Sleep(14 * time.Second) }}, // it exits after 20 s
+		"terminated": {"job", func(*smallNode) { time.Sleep(14 * time.Second) }}, // the job exits after 20 s
 		"resized smaller": {"web", func(s *smallNode) {
-			s.pod("web", 1, 0)
+			s.setPod("web", 1, 0)
 			s.apply()
 			time.Sleep(time.Second)
-			require.Equal(s.t, map[string]string{"a": "1*", "web": "1"}, s.resizes(), "a status with less is not in the pod object yet")
+			require.Equal(s.t, map[string]string{"a": "1*", "web": "1"}, s.allocatedCPUs(), "resources are released only when the pod object has the new status")
 			s.apply()
 		}},
 		"evicted": {"web", func(s *smallNode) {
@@ -135,25 +135,26 @@ func TestDeferredResizeDoneWhenOtherPodReleasesResources(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var hung atomic.Value
-				s := bootSmall(t, &hung)
-				s.pod("a", 1, 0)
-				s.pod(test.other, 8, 0)
+				s := startSmallNode(t, &hung)
+				s.setPod("a", 1, 0)
+				s.setPod(test.other, 8, 0)
 				s.apply()
 				time.Sleep(time.Second)
-				s.pod("a", 5, 0)
+				s.setPod("a", 5, 0)
 				s.apply()
 				time.Sleep(5 * time.Second)
-				require.Equal(t, "1*", s.resizes()["a"])
+				require.Equal(t, "1*", s.allocatedCPUs()["a"])
+
 				test.release(s)
 				time.Sleep(time.Second)
-				require.Equal(t, "5", s.resizes()["a"])
+				require.Equal(t, "5", s.allocatedCPUs()["a"])
 			})
 		})
 	}
 }
 
-// Deferred resizes are decided in the order of pod priority. A worker that hangs delays the next ones by a second.
-func TestDeferredResizesJudgedByPriority(t *testing.T) {
+// Deferred resizes are decided in the order of pod priority. A worker that hangs delays the next resizes by a second.
+func TestDeferredResizesDecidedByPriority(t *testing.T) {
 	for hangs, want := range map[bool]map[string]string{
 		false: {"high": "5", "low": "1*", "small": "2"},
 		true:  {"high": "1*", "low": "5", "small": "2"},
@@ -161,22 +162,23 @@ func TestDeferredResizesJudgedByPriority(t *testing.T) {
 		t.Run(fmt.Sprintf("hangs=%t", hangs), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var hung atomic.Value
-				s := bootSmall(t, &hung)
+				s := startSmallNode(t, &hung)
 				for name, priority := range map[string]int32{"low": 1, "high": 2, "small": -1} {
-					s.pod(name, 1, priority)
+					s.setPod(name, 1, priority)
 				}
-				s.pod("other", 7, 0)
+				s.setPod("other", 7, 0)
 				s.pods["high"].Spec.Containers = append(s.pods["high"].Spec.Containers, corev1.Container{Name: "helper", Image: "busybox"})
 				s.apply()
 				time.Sleep(time.Second)
-				s.pod("small", 2, -1)
-				s.pod("low", 5, 1)
-				s.pod("high", 5, 2)
+				s.setPod("small", 2, -1)
+				s.setPod("low", 5, 1)
+				s.setPod("high", 5, 2)
 				s.apply()
 				time.Sleep(time.Second)
 				s.apply()
 				time.Sleep(time.Minute)
-				require.Equal(t, map[string]string{"high": "1*", "low": "1*", "small": "1*", "other": "7"}, s.resizes())
+				require.Equal(t, map[string]string{"high": "1*", "low": "1*", "small": "1*", "other": "7"}, s.allocatedCPUs())
+
 				if hangs {
 					hung.Store("uid-high")
 					require.NoError(t, s.rt.Kill("high/helper", 1))
@@ -185,7 +187,7 @@ func TestDeferredResizesJudgedByPriority(t *testing.T) {
 				delete(s.pods, "other")
 				s.apply()
 				time.Sleep(1500 * time.Millisecond)
-				require.Equal(t, want, s.resizes())
+				require.Equal(t, want, s.allocatedCPUs())
 			})
 		})
 	}
@@ -197,23 +199,23 @@ func TestEveryDeferredResizeThatFitsIsDone(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var hung atomic.Value
-				s, rnd := bootSmall(t, &hung), rand.New(rand.NewPCG(seed, 0))
+				s, rnd := startSmallNode(t, &hung), rand.New(rand.NewPCG(seed, 0))
 				deferred, granted := 0, 0
 				for i := range 100 {
 					before := s.deferred()
 					if names := slices.Sorted(maps.Keys(s.pods)); len(names) == 0 || len(names) < 6 && rnd.IntN(4) == 0 {
-						s.pod(fmt.Sprint("p", i), 1, int32(rnd.IntN(3)))
+						s.setPod(fmt.Sprint("p", i), 1, int32(rnd.IntN(3)))
 					} else if name := names[rnd.IntN(len(names))]; rnd.IntN(6) == 0 {
 						delete(s.pods, name)
 					} else {
-						s.pod(name, 1+rnd.Int64N(6), *s.pods[name].Spec.Priority)
+						s.setPod(name, 1+rnd.Int64N(6), *s.pods[name].Spec.Priority)
 					}
 					s.apply()
 					time.Sleep(time.Duration(rnd.IntN(3000)) * time.Millisecond)
 					s.apply() // with the statuses
 					time.Sleep(time.Second)
 					for _, name := range s.deferred() {
-						require.NotEmpty(t, s.failures(s.pods[name]), "%s fits: %v", name, s.resizes())
+						require.NotEmpty(t, s.failures(s.pods[name]), "%s fits: %v", name, s.allocatedCPUs())
 						deferred++
 					}
 					for _, name := range before {

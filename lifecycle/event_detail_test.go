@@ -34,9 +34,9 @@ import (
 func (n *node) takeEvents() []podevents.Event {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	told := n.told
-	n.told = nil
-	return told
+	events := n.podEvents
+	n.podEvents = nil
+	return events
 }
 
 // describeEvent returns "Reason container ID attempt", and the exit code if it is set.
@@ -48,14 +48,14 @@ func describeEvent(e podevents.Event) string {
 	return line
 }
 
-// An event names the container instance that it is about, and its exit code.
+// An event has the container instance and its exit code.
 func TestEventsNameTheContainerInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
 			"main":  critest.ExitAfter(time.Second, 3),
 			"proxy": {Exec: func(context.Context, []string) (cri.ExecResult, error) { return cri.ExecResult{ExitCode: 1}, nil }},
 		})})
-		n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
+		n := startAgent(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
 		pod := podtest.Pod("a")
 		pod.Spec.InitContainers = []corev1.Container{podtest.Sidecar("proxy")}
 		pod.Spec.InitContainers[0].Lifecycle = &corev1.Lifecycle{PreStop: podtest.Exec("bye")}
@@ -88,7 +88,7 @@ func TestEventsOfFailedHooksOmitOutput(t *testing.T) {
 			}}
 		}})
 		var log bytes.Buffer
-		n := boot(t, rt, rt, lifecycle.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		n := startAgent(t, rt, rt, lifecycle.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		pod := podtest.Pod("a")
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("echo", "$PASSWORD"), PreStop: podtest.Exec("echo", "$PASSWORD")}
 		n.set(pod)
@@ -122,7 +122,7 @@ func TestHookFallbackToHTTPRecordsEvent(t *testing.T) {
 	require.NoError(t, err)
 
 	rt := critest.New(critest.Options{})
-	n := boot(t, rt, rt, lifecycle.Options{})
+	n := startAgent(t, rt, rt, lifecycle.Options{})
 	pod := podtest.Pod("a")
 	pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{
 		Scheme: corev1.URISchemeHTTPS, Host: host, Port: intstr.Parse(port), Path: "/warm?token=hunter2",

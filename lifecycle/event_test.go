@@ -38,7 +38,7 @@ func (n *node) requireEvents(want string) {
 func TestEventsOfContainerStartAndStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 1)})})
-		n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
+		n := startAgent(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
 		pod := podtest.Pod("a")
 		pod.Spec.InitContainers = []corev1.Container{podtest.Sidecar("proxy")}
 		n.set(pod)
@@ -79,18 +79,21 @@ func TestEventsOfFailedStarts(t *testing.T) {
 			}
 			return call()
 		}}, rt, rt}, rt}
-		n := boot(t, rt, via, lifecycle.Options{Pacing: lifecycle.Pacing{Rand: func() float64 { return 0 }}})
+
+		n := startAgent(t, rt, via, lifecycle.Options{Pacing: lifecycle.Pacing{Rand: func() float64 { return 0 }}})
 		pod := podtest.Pod("a")
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: podtest.Exec("bye")}
 		n.set(pod)
 		time.Sleep(100 * time.Millisecond)
 		n.requireEvents("FailedCreatePodSandBox!")
+
 		broken.Store("CreateContainer")
 		time.Sleep(time.Second)
 		n.requireEvents("Failed! main")
 		broken.Store("StartContainer")
 		time.Sleep(5 * time.Second)
 		n.requireEvents("Created main Failed! main")
+
 		broken.Store("StopContainer")
 		time.Sleep(10 * time.Second)
 		n.requireEvents("Started main")
@@ -103,12 +106,12 @@ func TestEventsOfFailedStarts(t *testing.T) {
 	})
 }
 
-// A pod whose FQDN is too long stays Pending, with the kubelet's reason and message in its events but not in its status. When it
-// is deleted it fails, and its conditions remain those of a pod that waits for its containers.
+// A pod whose FQDN is too long stays Pending. Its events have the kubelet's reason and message, its status does not. When
+// the pod is deleted it fails, and its conditions remain those of a pod that waits for its containers.
 func TestPodWithTooLongFQDNStaysPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{Spec: podspec.Options{ClusterDomain: "cluster.local"}})
+		n := startAgent(t, rt, rt, lifecycle.Options{Spec: podspec.Options{ClusterDomain: "cluster.local"}})
 		pod := podtest.Pod("a")
 		name := strings.Repeat("h", 55)
 		pod.Spec.Hostname, pod.Spec.Subdomain, pod.Spec.SetHostnameAsFQDN = name, "t", new(true)
@@ -124,8 +127,8 @@ func TestPodWithTooLongFQDNStaysPending(t *testing.T) {
 		require.Equal(t, "False ContainersNotReady", podtest.ConditionOf(n.status("a"), corev1.PodReady))
 		require.Equal(t, "containers with unready status: [main]", podstatus.FindCondition(n.status("a").Conditions, corev1.PodReady).Message)
 		events := n.takeEvents()
-		require.Greater(t, len(events), 2, "it is tried again")
-		require.Less(t, len(events), 60, "not without a back-off")
+		require.Greater(t, len(events), 2, "sandbox creation is retried")
+		require.Less(t, len(events), 60, "sandbox creation is retried with a back-off")
 		for _, e := range events {
 			require.Equal(t, "Warning FailedCreatePodSandBox Failed to create pod sandbox: failed to construct FQDN from pod hostname and "+
 				"cluster domain, FQDN "+name+".t.default.svc.cluster.local is too long (64 characters is the max, 83 characters requested)",
@@ -146,7 +149,7 @@ func TestEventsOfFailedHookAndDeadline(t *testing.T) {
 				return cri.ExecResult{}, nil
 			}}
 		}})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		pod := podtest.Pod("a")
 		pod.Spec.ActiveDeadlineSeconds = new(int64(60))
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("hello")}
@@ -161,27 +164,30 @@ func TestEventsOfFailedHookAndDeadline(t *testing.T) {
 func TestEventsOfResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		via := &moody{Runtime: rt}
+		via := &failingUpdates{Runtime: rt}
 		var full atomic.Bool
-		n := boot(t, rt, via, lifecycle.Options{AdmitResize: func(*corev1.Pod) error {
+		n := startAgent(t, rt, via, lifecycle.Options{AdmitResize: func(*corev1.Pod) error {
 			if full.Load() {
 				return errors.New("the node is full")
 			}
 			return nil
 		}})
+
 		n.set(sizedPod(t, 1, "cpu=250m/500m"))
 		time.Sleep(time.Second)
 		n.requireEvents("Created main Started main")
 		n.set(sizedPod(t, 2, "cpu=500m/1"))
 		time.Sleep(time.Second)
 		n.requireEvents("ResizeStarted ResizeCompleted")
-		via.bad.Store(true)
+
+		via.failing.Store(true)
 		n.set(sizedPod(t, 3, "cpu=500m/2"))
 		time.Sleep(30 * time.Second)
 		n.requireEvents("ResizeStarted ResizeError!")
-		via.bad.Store(false)
+		via.failing.Store(false)
 		time.Sleep(time.Minute)
 		n.requireEvents("ResizeCompleted")
+
 		full.Store(true)
 		n.set(sizedPod(t, 4, "cpu=500m/4"))
 		time.Sleep(10 * time.Minute)

@@ -25,7 +25,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Tests of evictions: the pod is terminated by another component than its source, and its status has the reason.
+// Tests of evictions: a component other than the pod's source terminates the pod, and the status has the reason.
 
 // lowOnMemory returns an eviction for memory pressure.
 func lowOnMemory(grace time.Duration) podstatus.Eviction {
@@ -38,28 +38,28 @@ func lowOnMemory(grace time.Duration) podstatus.Eviction {
 	}
 }
 
-// disrupted returns the condition DisruptionTarget of a pod in short form, or "absent".
-func (n *node) disrupted(name string) string {
+// disruptionTarget returns the condition DisruptionTarget of a pod in short form, or "absent".
+func (n *node) disruptionTarget(name string) string {
 	return podtest.ConditionOf(n.status(name), corev1.DisruptionTarget)
 }
 
 func TestEvictedPodFailsOnceContainersHaveExited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(3*time.Second, 0) }})
-		n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
+		n := startAgent(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
 		n.set(podtest.Pod("a"), podtest.Pod("b"))
 		time.Sleep(time.Second)
 		done := make(chan error, 1)
 		go func() { done <- n.reconciler.Evict(t.Context(), "uid-a", lowOnMemory(4*time.Second)) }()
 		time.Sleep(2 * time.Second)
 		n.requireStatus("a", "Running, main: ready")
-		require.Equal(t, "absent", n.disrupted("a"), "not reported before it has terminated")
+		require.Equal(t, "absent", n.disruptionTarget("a"), "the condition is not reported before the pod has terminated")
 		require.Empty(t, done)
 		time.Sleep(2 * time.Second)
 		require.NoError(t, <-done)
 		n.requireStatus("a", "Failed, Evicted, main: exited 0")
 		require.Equal(t, "The node was low on resource: memory. ", n.status("a").Message)
-		require.Equal(t, "True TerminationByKubelet", n.disrupted("a"))
+		require.Equal(t, "True TerminationByKubelet", n.disruptionTarget("a"))
 		stopped, by := calls(rt, "StopContainer")
 		require.Equal(t, []string{"main"}, stopped)
 		require.Equal(t, 4*time.Second, by["main"].Grace)
@@ -67,8 +67,8 @@ func TestEvictedPodFailsOnceContainersHaveExited(t *testing.T) {
 		time.Sleep(time.Hour)
 		n.requireStatus("a", "Failed, Evicted, main: exited 0")
 		n.requireStatus("b", "Running, main: ready")
-		require.Equal(t, 2, ops(rt, "StartContainer"), "it is not started again")
-		require.NoError(t, n.reconciler.Evict(t.Context(), "uid-a", podstatus.Eviction{Reason: "Preempting"}), "there is nothing to do")
+		require.Equal(t, 2, ops(rt, "StartContainer"), "evicted container is not restarted")
+		require.NoError(t, n.reconciler.Evict(t.Context(), "uid-a", podstatus.Eviction{Reason: "Preempting"}), "a second eviction of a terminated pod succeeds")
 		n.requireStatus("a", "Failed, Evicted, main: exited 0")
 	})
 }
@@ -78,7 +78,7 @@ func TestEvictionContinuesAfterAgentRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(3*time.Second, 0) }})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
-		n := boot(t, rt, rt, o)
+		n := startAgent(t, rt, rt, o)
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		go func() { _ = n.reconciler.Evict(t.Context(), "uid-a", lowOnMemory(0)) }()
@@ -86,18 +86,18 @@ func TestEvictionContinuesAfterAgentRestart(t *testing.T) {
 		n.requireStatus("a", "Running, main: ready")
 		n.stop() // during the eviction
 
-		n = boot(t, rt, rt, o)
+		n = startAgent(t, rt, rt, o)
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Minute)
 		n.requireStatus("a", "Failed, Evicted, main: exited 0")
-		require.Equal(t, "True TerminationByKubelet", n.disrupted("a"))
+		require.Equal(t, "True TerminationByKubelet", n.disruptionTarget("a"))
 		n.stop()
 
-		n = boot(t, rt, rt, o)
+		n = startAgent(t, rt, rt, o)
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Minute)
 		n.requireStatus("a", "Failed, Evicted, main: exited 0")
-		require.Equal(t, "True TerminationByKubelet", n.disrupted("a"))
+		require.Equal(t, "True TerminationByKubelet", n.disruptionTarget("a"))
 		require.Equal(t, 1, ops(rt, "StartContainer"))
 	})
 }
@@ -111,7 +111,7 @@ func TestEvictionCancelsStart(t *testing.T) {
 		) (string, error) {
 			return "", critest.Hang(ctx)
 		}}
-		n := boot(t, rt, f, lifecycle.Options{})
+		n := startAgent(t, rt, f, lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Minute)
 		began := time.Now()
@@ -121,11 +121,12 @@ func TestEvictionCancelsStart(t *testing.T) {
 	})
 }
 
-// Of two evictions the first sets the reason, and the shorter grace period applies; a deletion does not extend it.
+// Of two evictions the first sets the reason, and the shorter grace period applies. A deletion does not extend the grace
+// period.
 func TestSecondEvictionOnlyShortensGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		pod := podtest.Pod("a")
 		pod.Spec.TerminationGracePeriodSeconds = new(int64(60))
 		n.set(pod)
@@ -143,8 +144,8 @@ func TestSecondEvictionOnlyShortensGrace(t *testing.T) {
 	})
 }
 
-// Evict returns only after the volumes are released, or when ctx ends with an error that names them. The second eviction comes
-// when the temporarily evicted pod is about to start again.
+// Evict returns only after the volumes are released, or with an error that names them when ctx ends. The second eviction
+// comes when the temporarily evicted pod is about to start again.
 func TestEvictReturnsAfterVolumesAreReleased(t *testing.T) {
 	for _, hold := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -156,7 +157,7 @@ func TestEvictReturnsAfterVolumesAreReleased(t *testing.T) {
 				}
 				return nil
 			}}
-			n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Volumes: volumes})
+			n := startAgent(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Volumes: volumes})
 			n.set(volumePod("a"))
 			time.Sleep(time.Second)
 			busy.Store(true)
@@ -177,7 +178,7 @@ func TestEvictReturnsAfterVolumesAreReleased(t *testing.T) {
 	}
 }
 
-// If ctx ends first, Evict returns the reason why the pod is still up, and the eviction continues.
+// If ctx ends first, Evict returns the reason why the pod has not terminated, and the eviction continues.
 func TestEvictReturnsLastErrorWhenContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -188,7 +189,7 @@ func TestEvictReturnsLastErrorWhenContextEnds(t *testing.T) {
 			}
 			return next.StopContainer(ctx, id, grace)
 		}}
-		n := boot(t, rt, f, lifecycle.Options{})
+		n := startAgent(t, rt, f, lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -207,7 +208,7 @@ func TestEvictReturnsLastErrorWhenContextEnds(t *testing.T) {
 func TestEvictReturnsErrorWhenRunReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		done := make(chan error, 1)
@@ -221,7 +222,7 @@ func TestEvictReturnsErrorWhenRunReturns(t *testing.T) {
 func TestEvictRefusesUnknownPodAndInvalidEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		ctx := t.Context()
@@ -242,18 +243,18 @@ func TestTemporarilyEvictedPodRestartsWithBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
-		n := boot(t, rt, rt, o)
+		n := startAgent(t, rt, rt, o)
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
-		held := podstatus.Eviction{Reason: "Evicted", Message: "low on memory", Temporary: true}
+		temporary := podstatus.Eviction{Reason: "Evicted", Message: "low on memory", Temporary: true}
 		for i, wait := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
-			require.NoError(t, n.reconciler.Evict(t.Context(), "uid-a", held))
+			require.NoError(t, n.reconciler.Evict(t.Context(), "uid-a", temporary))
 			n.requireStatus("a", "Pending, Evicted, "+strings.TrimSuffix("main: exited 143 x"+string(rune('0'+i)), " x0"))
 			pods, _ := n.reconciler.Active()
-			require.Empty(t, pods, "other pods may use its resources")
-			if i == 1 { // a killed agent makes no difference
+			require.Empty(t, pods, "an evicted pod is not active, so that other pods can use its resources")
+			if i == 1 { // an agent restart does not change the back-off
 				n.stop()
-				n = boot(t, rt, rt, o)
+				n = startAgent(t, rt, rt, o)
 				n.set(podtest.Pod("a"))
 			}
 			time.Sleep(wait - 100*time.Millisecond)
@@ -264,17 +265,17 @@ func TestTemporarilyEvictedPodRestartsWithBackOff(t *testing.T) {
 			require.Empty(t, n.status("a").Reason)
 			pods, _ = n.reconciler.Active()
 			require.Len(t, pods, 1)
-			require.Equal(t, 1, strings.Count(n.errors(), "Options.Admit is nil"), "each agent says once that nothing asks whether the node has recovered")
+			require.Equal(t, 1, strings.Count(n.errors(), "Options.Admit is nil"), "each agent reports once that no Admit checks the node before the restart")
 		}
 	})
 }
 
-// A temporarily evicted pod waits until it is admitted.
+// A temporarily evicted pod restarts only once it is admitted.
 func TestTemporarilyEvictedPodWaitsForAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		var pressure atomic.Bool
-		n := boot(t, rt, rt, lifecycle.Options{Admit: func(context.Context, *corev1.Pod, []*corev1.Pod) error {
+		n := startAgent(t, rt, rt, lifecycle.Options{Admit: func(context.Context, *corev1.Pod, []*corev1.Pod) error {
 			if pressure.Load() {
 				return &podstatus.Rejection{Reason: "Evicted", Message: "The node had condition: [MemoryPressure]. "}
 			}
@@ -288,7 +289,7 @@ func TestTemporarilyEvictedPodWaitsForAdmission(t *testing.T) {
 		for _, uid := range []string{"uid-a", "uid-once"} {
 			require.NoError(t, n.reconciler.Evict(t.Context(), uid, podstatus.Eviction{Reason: "Evicted", Temporary: true}))
 		}
-		n.requireStatus("once", "Failed, Evicted, main: exited 143") // it would not be started again
+		n.requireStatus("once", "Failed, Evicted, main: exited 143") // its restart policy forbids a restart
 		time.Sleep(5 * time.Minute)
 		n.requireStatus("a", "Pending, Evicted, main: exited 143")
 		pressure.Store(false)
@@ -298,11 +299,11 @@ func TestTemporarilyEvictedPodWaitsForAdmission(t *testing.T) {
 	})
 }
 
-// A pod with the name of an evicted pod waits until the evicted one is removed.
+// A pod with the name of an evicted pod waits until the evicted pod is removed.
 func TestSuccessorOfEvictedPodWaitsForItsRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		pod := podtest.Pod("a")
 		pod.Spec.TerminationGracePeriodSeconds = new(int64(600))
 		n.set(pod)
@@ -313,7 +314,7 @@ func TestSuccessorOfEvictedPodWaitsForItsRemoval(t *testing.T) {
 		n.set()
 		require.NoError(t, <-done)
 		time.Sleep(10 * time.Second)
-		require.Equal(t, []string{"a"}, n.left())
+		require.Equal(t, []string{"a"}, n.removedPods())
 		grace := rt.Calls("StopContainer")[0].Grace
 		assert.Equal(t, 5*time.Second, grace)
 		assert.Len(t, slices.Compact(rt.Calls("StartContainer")), 1)

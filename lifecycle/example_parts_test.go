@@ -56,7 +56,7 @@ func (s *sharedSlice) Follow(active func() ([]*corev1.Pod, bool), _ func(uid str
 	s.active = active
 }
 
-// preloaded has the images that the installer of the machine has loaded. No image is ever removed.
+// preloaded returns the images that the installer of the machine has loaded. No image is ever removed.
 type preloaded struct{}
 
 var _ lifecycle.ImageHolder = preloaded{} // the optional interface of a lifecycle.ImageSource

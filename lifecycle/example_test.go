@@ -21,8 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// An agent consists of a runtime, a generator that watches it, and a reconciler. Here the runtime is in memory, and source.Static
-// converts a pod to the pod that its manifest would yield.
+// An agent consists of a runtime, a generator that watches the runtime, and a reconciler. Here the runtime is in memory, and
+// source.Static converts a pod to the pod that its manifest would yield.
 func ExampleReconciler() {
 	runtime := critest.New(critest.Options{})
 	generator := pleg.New(runtime, pleg.Options{})
@@ -98,7 +98,7 @@ func Example_nodeInMemory() {
 	// 3 starts
 }
 
-// The node of Example_nodeInMemory with the default back-off, which takes no time here.
+// TestNodeInVirtualTime runs the node of Example_nodeInMemory with the default back-off, which takes no real time.
 func TestNodeInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := critest.New(critest.Options{Script: critest.FailFirst(2, critest.ExitAfter(time.Second, 1))})

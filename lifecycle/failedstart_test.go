@@ -24,10 +24,10 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// slowFailure has all images except "missing", whose pull fails after a while and is then not retried for 5 minutes.
-type slowFailure time.Duration
+// slowPullFailure has all images except "missing", whose pull fails after a while and is then not retried for 5 minutes.
+type slowPullFailure time.Duration
 
-func (s slowFailure) Ensure(_ context.Context, _ *corev1.Pod, c *corev1.Container, _ *cri.SandboxConfig) (cri.Image, error) {
+func (s slowPullFailure) Ensure(_ context.Context, _ *corev1.Pod, c *corev1.Container, _ *cri.SandboxConfig) (cri.Image, error) {
 	if c.Image != "missing" {
 		return cri.Image{ID: c.Image}, nil
 	}
@@ -35,11 +35,12 @@ func (s slowFailure) Ensure(_ context.Context, _ *corev1.Pod, c *corev1.Containe
 	return cri.Image{}, &podstatus.StartError{Reason: "ErrImagePull", Err: errors.New("no"), Retry: time.Now().Add(5 * time.Minute)}
 }
 
-// A container whose variables expand without limit waits, and other pods run; it once crashed the agent.
+// A container whose variables expand without limit waits, and other pods run. In a previous version the expansion crashed
+// the agent.
 func TestExponentialVariablesFailOneContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		grows := podtest.Pod("grows")
 		grows.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A0", Value: "0123456789"}}
 		for i := range 9 {
@@ -55,8 +56,8 @@ func TestExponentialVariablesFailOneContainer(t *testing.T) {
 	})
 }
 
-// A container that cannot be started delays neither the deadline of its pod, nor the restart of another container, nor a change
-// that fixes it.
+// A container that cannot be started does not delay the deadline of its pod, the restart of another container, or a change
+// of the failing container.
 func TestFailedStartDelaysNoDeadlineRestartOrChange(t *testing.T) {
 	tests := map[string]struct {
 		pull   time.Duration
@@ -70,12 +71,12 @@ func TestFailedStartDelaysNoDeadlineRestartOrChange(t *testing.T) {
 			await:  func(n *node) bool { return n.phase("a") == corev1.PodFailed },
 			within: 31 * time.Second,
 		},
-		"crash loop of another": {
+		"crash loop of another container": {
 			script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 1)}),
 			await:  func(n *node) bool { return ops(n.rt, "StartContainer") == 4 }, // after 0, 1, 12 and 33 s
 			within: 35 * time.Second,
 		},
-		"death during the attempt": {
+		"exit of another container during the attempt": {
 			pull: 30 * time.Second,
 			script: func(c *cri.ContainerConfig) critest.Script {
 				if c.Attempt == 0 {
@@ -101,7 +102,7 @@ func TestFailedStartDelaysNoDeadlineRestartOrChange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := critest.New(critest.Options{Script: tt.script})
-				n := boot(t, rt, rt, lifecycle.Options{Images: slowFailure(tt.pull)})
+				n := startAgent(t, rt, rt, lifecycle.Options{Images: slowPullFailure(tt.pull)})
 				pod := podtest.Pod("a", "main", "other")
 				pod.Spec.Containers[1].Image = "missing"
 				began := time.Now()
@@ -118,7 +119,7 @@ func TestFailedStartDelaysNoDeadlineRestartOrChange(t *testing.T) {
 	}
 }
 
-// A status that an API server sends back does not cut a back-off short.
+// A status that an API server sends back does not shorten a back-off.
 func TestStatusEchoKeepsBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -127,7 +128,7 @@ func TestStatusEchoKeepsBackOff(t *testing.T) {
 			attempts++
 			return "", fmt.Errorf("attempt %d failed", attempts)
 		}}
-		n := boot(t, rt, f, lifecycle.Options{Pacing: lifecycle.Pacing{Rand: func() float64 { return 0 }}})
+		n := startAgent(t, rt, f, lifecycle.Options{Pacing: lifecycle.Pacing{Rand: func() float64 { return 0 }}})
 		pod := sizedPod(t, 1, "cpu=0.5/1")
 		n.set(pod)
 		for range 600 {
@@ -139,6 +140,6 @@ func TestStatusEchoKeepsBackOff(t *testing.T) {
 			require.NoError(t, json.Unmarshal(sent, pod))
 			n.set(pod)
 		}
-		assert.LessOrEqual(t, attempts, 10, "after 1, 2, 4, 8 and then every 10 s")
+		assert.LessOrEqual(t, attempts, 10, "attempts have a back-off of 1, 2, 4, 8 and then 10 s")
 	})
 }

@@ -25,14 +25,14 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/userns"
 )
 
-// distant returns a runtime that is read like containerd: it lists without details, each call takes a while, and calls for which
-// stuck returns true hang until their context ends.
-func distant(rt *critest.Runtime, stuck func(op, id string) bool) *critest.Interceptor {
+// newRemoteRuntime wraps a runtime so that it is read like containerd: it lists without details, each call takes a while,
+// and calls for which hangs returns true hang until their context ends.
+func newRemoteRuntime(rt *critest.Runtime, hangs func(op, id string) bool) *critest.Interceptor {
 	return &critest.Interceptor{
 		Runtime: critest.SummaryRuntime{Runtime: rt},
 		Latency: func(string, string) time.Duration { return 300 * time.Millisecond },
 		Around: func(ctx context.Context, op, id string, call func(context.Context) error) error {
-			if stuck(op, id) {
+			if hangs(op, id) {
 				return &cri.Error{Op: op, ID: id, Err: critest.Hang(ctx)}
 			}
 			return call(ctx)
@@ -40,8 +40,8 @@ func distant(rt *critest.Runtime, stuck func(op, id string) bool) *critest.Inter
 	}
 }
 
-// waits returns the waiting message of the first container of a pod, or "".
-func (n *node) waits(name string) string {
+// waitingMessage returns the waiting message of the first container of a pod, or "".
+func (n *node) waitingMessage(name string) string {
 	for _, c := range n.status(name).ContainerStatuses {
 		if c.State.Waiting != nil {
 			return c.State.Waiting.Message
@@ -50,17 +50,18 @@ func (n *node) waits(name string) string {
 	return ""
 }
 
-func never(string, string) bool { return false }
+func neverHangs(string, string) bool { return false }
 
-// edited returns the pod of an edited manifest: it has the name of pod and another UID.
-func edited(pod *corev1.Pod, uid string) *corev1.Pod {
+// editedPod returns the pod of an edited manifest: it has the name of pod and another UID.
+func editedPod(pod *corev1.Pod, uid string) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.UID = types.UID(uid)
 	return pod
 }
 
-// alone makes containers take 8 s to terminate, and fails the test if one starts while a container of another pod runs.
-func alone(t *testing.T, rt **critest.Runtime) func(*cri.ContainerConfig) critest.Script {
+// requireNoOverlap returns a script whose containers take 8 s to terminate. It fails the test if a container starts while a
+// container of another pod runs.
+func requireNoOverlap(t *testing.T, rt **critest.Runtime) func(*cri.ContainerConfig) critest.Script {
 	return func(*cri.ContainerConfig) critest.Script {
 		s := critest.ExitAfterStop(8*time.Second, 0)
 		s.Started = func(c cri.Container) {
@@ -74,22 +75,22 @@ func alone(t *testing.T, rt **critest.Runtime) func(*cri.ContainerConfig) crites
 	}
 }
 
-// A static pod whose manifest has changed while no agent ran must not run together with its previous version, which has its ports
-// and files.
+// A static pod whose manifest has changed while no agent ran must not run together with its previous version, which uses the
+// same ports and files.
 func TestEditedPodWaitsForPreviousVersionAfterAgentRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rt *critest.Runtime
-		rt = critest.New(critest.Options{Script: alone(t, &rt)})
+		rt = critest.New(critest.Options{Script: requireNoOverlap(t, &rt)})
 		pod := podtest.Pod("a")
 		pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
-		n := boot(t, rt, distant(rt, never), lifecycle.Options{})
+		n := startAgent(t, rt, newRemoteRuntime(rt, neverHangs), lifecycle.Options{})
 		n.set(pod)
 		time.Sleep(time.Minute)
 		n.requireStatus("a", "Running, main: ready")
 		n.stop()
 
-		n = boot(t, rt, distant(rt, never), lifecycle.Options{})
-		n.set(edited(pod, "uid-new"))
+		n = startAgent(t, rt, newRemoteRuntime(rt, neverHangs), lifecycle.Options{})
+		n.set(editedPod(pod, "uid-new"))
 		time.Sleep(time.Minute)
 		n.requireStatus("a", "Running, main: ready")
 		c, _ := rt.Container("uid-new/main")
@@ -99,28 +100,28 @@ func TestEditedPodWaitsForPreviousVersionAfterAgentRestart(t *testing.T) {
 	})
 }
 
-// A pod that waits for its previous version, which cannot be read, reports within 10 s the pod and the call that hangs. It
-// continues to wait.
+// A pod waits for its previous version, which cannot be read. Within 10 s it reports the previous pod and the call that
+// hangs. It continues to wait.
 func TestWaitingPodReportsUnreadablePreviousVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rt *critest.Runtime
-		rt = critest.New(critest.Options{Script: alone(t, &rt)})
-		n := boot(t, rt, distant(rt, never), lifecycle.Options{})
+		rt = critest.New(critest.Options{Script: requireNoOverlap(t, &rt)})
+		n := startAgent(t, rt, newRemoteRuntime(rt, neverHangs), lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Minute)
 		n.stop()
 
 		var healed atomic.Bool
-		via := distant(rt, func(op, id string) bool {
+		via := newRemoteRuntime(rt, func(op, id string) bool {
 			return !healed.Load() && op == "ContainerStatus" && strings.HasPrefix(id, "uid-a-")
 		})
-		n = boot(t, rt, via, lifecycle.Options{})
-		n.set(edited(podtest.Pod("a"), "uid-new"))
+		n = startAgent(t, rt, via, lifecycle.Options{})
+		n.set(editedPod(podtest.Pod("a"), "uid-new"))
 		time.Sleep(10 * time.Second)
-		for what, says := range map[string]string{"Hooks.Error": n.errors(), "status": n.waits("a")} {
-			require.Contains(t, says, "default/a", what)
-			require.Contains(t, says, "uid-a", what)
-			require.Contains(t, says, "ContainerStatus uid-a-main-0", what)
+		for what, text := range map[string]string{"Hooks.Error": n.errors(), "status": n.waitingMessage("a")} {
+			require.Contains(t, text, "default/a", what)
+			require.Contains(t, text, "uid-a", what)
+			require.Contains(t, text, "ContainerStatus uid-a-main-0", what)
 		}
 		n.mu.Lock()
 		require.Contains(t, n.events, "FailedSync!")
@@ -129,9 +130,9 @@ func TestWaitingPodReportsUnreadablePreviousVersion(t *testing.T) {
 
 		time.Sleep(time.Hour)
 		_, ok := rt.Container("uid-new/main")
-		require.False(t, ok, "it has not started")
+		require.False(t, ok, "the new version does not start")
 		c, _ := rt.Container("uid-a/main")
-		require.Equal(t, cri.ContainerRunning, c.State, "and the other one is not stopped")
+		require.Equal(t, cri.ContainerRunning, c.State, "the previous version is not stopped")
 
 		healed.Store(true)
 		time.Sleep(time.Minute)
@@ -143,19 +144,19 @@ func TestWaitingPodReportsUnreadablePreviousVersion(t *testing.T) {
 func TestWaitingPodDeletedOrReplacedDoesNotStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rt *critest.Runtime
-		rt = critest.New(critest.Options{Script: alone(t, &rt)})
-		n := boot(t, rt, distant(rt, never), lifecycle.Options{})
+		rt = critest.New(critest.Options{Script: requireNoOverlap(t, &rt)})
+		n := startAgent(t, rt, newRemoteRuntime(rt, neverHangs), lifecycle.Options{})
 		pod := podtest.Pod("a")
 		pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
 		n.set(pod)
 		time.Sleep(time.Minute)
-		n.set(edited(pod, "uid-second"))
+		n.set(editedPod(pod, "uid-second"))
 		time.Sleep(4 * time.Second)
-		require.Contains(t, n.waits("a"), "uid-a")
-		n.set(edited(pod, "uid-third"))
+		require.Contains(t, n.waitingMessage("a"), "uid-a")
+		n.set(editedPod(pod, "uid-third"))
 		time.Sleep(time.Minute)
 		n.requireStatus("a", "Running, main: ready")
-		require.Len(t, rt.Calls("StartContainer"), 2, "the second one never started")
+		require.Len(t, rt.Calls("StartContainer"), 2, "the second version never starts")
 		c, _ := rt.Container("uid-third/main")
 		require.Equal(t, cri.ContainerRunning, c.State)
 	})
@@ -168,7 +169,7 @@ func TestCompletedPodIsNotReportedAsWaiting(t *testing.T) {
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
 		job := podtest.Pod("a")
 		job.Spec.RestartPolicy = corev1.RestartPolicyNever
-		n := boot(t, rt, distant(rt, never), o)
+		n := startAgent(t, rt, newRemoteRuntime(rt, neverHangs), o)
 		n.set(job)
 		time.Sleep(time.Minute)
 		n.requireStatus("a", "Succeeded, main: exited 0")
@@ -179,8 +180,8 @@ func TestCompletedPodIsNotReportedAsWaiting(t *testing.T) {
 		})
 		require.NoError(t, err)
 
-		via := distant(rt, func(op, id string) bool { return op == "PodSandboxStatus" && strings.HasPrefix(id, "uid-former") })
-		n = boot(t, rt, via, o)
+		via := newRemoteRuntime(rt, func(op, id string) bool { return op == "PodSandboxStatus" && strings.HasPrefix(id, "uid-former") })
+		n = startAgent(t, rt, via, o)
 		n.set(job)
 		for range 60 {
 			time.Sleep(time.Second)
@@ -192,24 +193,25 @@ func TestCompletedPodIsNotReportedAsWaiting(t *testing.T) {
 	})
 }
 
-// MayRun is true for pods that are not listed yet: the removal of orphaned cgroups kills all other processes.
+// MayRun is true for pods that the runtime has not listed yet, because the removal of orphaned cgroups kills their
+// processes.
 func TestMayRunReturnsTrueWhileRuntimeHangs(t *testing.T) {
-	for name, stuck := range map[string]func(op, id string) bool{
-		"no call answers":         func(string, string) bool { return true },
-		"no list answers":         func(op, _ string) bool { return op == "List" },
-		"inspections hang":        func(op, _ string) bool { return op == "ContainerStatus" || op == "PodSandboxStatus" },
-		"an inspection hangs":     func(op, id string) bool { return op == "ContainerStatus" && id == "uid-a-main-0" },
-		"the runtime has no name": func(op, _ string) bool { return op == "Version" },
+	for name, hangs := range map[string]func(op, id string) bool{
+		"all calls hang":                    func(string, string) bool { return true },
+		"lists hang":                        func(op, _ string) bool { return op == "List" },
+		"inspections hang":                  func(op, _ string) bool { return op == "ContainerStatus" || op == "PodSandboxStatus" },
+		"inspection of one container hangs": func(op, id string) bool { return op == "ContainerStatus" && id == "uid-a-main-0" },
+		"the version call hangs":            func(op, _ string) bool { return op == "Version" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := critest.New(critest.Options{})
-				n := boot(t, rt, rt, lifecycle.Options{})
+				n := startAgent(t, rt, rt, lifecycle.Options{})
 				n.set(podtest.Pod("a"))
 				time.Sleep(time.Minute)
 				n.stop()
 
-				n = boot(t, rt, distant(rt, stuck), lifecycle.Options{})
+				n = startAgent(t, rt, newRemoteRuntime(rt, hangs), lifecycle.Options{})
 				n.set() // all sources are complete before the first observation
 				for range 600 {
 					require.True(t, n.reconciler.MayRun("uid-a"))
@@ -220,12 +222,12 @@ func TestMayRunReturnsTrueWhileRuntimeHangs(t *testing.T) {
 	}
 }
 
-// The directory of a pod that could not be read, or that belongs to another agent, is kept: it has the user ID range of running
-// containers. Without it, a new pod would get that range.
+// The directory of a pod that cannot be read, or that belongs to another agent, is kept, because it stores the user ID range
+// of running containers. Otherwise a new pod would get this range.
 func TestDirectoriesOfUnreadableOrForeignPodsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		var stuck atomic.Bool
+		var hangs atomic.Bool
 		root := t.TempDir()
 		ranges, err := userns.New(root, userns.Options{})
 		require.NoError(t, err)
@@ -235,26 +237,26 @@ func TestDirectoriesOfUnreadableOrForeignPodsKept(t *testing.T) {
 			o.Spec.RuntimeHandlers = func() []cri.RuntimeHandler { return []cri.RuntimeHandler{{UserNamespaces: true}} }
 			return o
 		}
-		apart := func(name string) *corev1.Pod {
+		podWithUserNamespace := func(name string) *corev1.Pod {
 			pod := podtest.Pod(name)
 			pod.Spec.HostUsers = new(false)
 			return pod
 		}
-		n := boot(t, rt, rt, options("nodeagent"))
-		n.set(apart("a"))
+		n := startAgent(t, rt, rt, options("nodeagent"))
+		n.set(podWithUserNamespace("a"))
 		time.Sleep(time.Second)
 		n.stop()
-		n = boot(t, rt, rt, options("another"))
-		n.set(apart("b"))
+		n = startAgent(t, rt, rt, options("another"))
+		n.set(podWithUserNamespace("b"))
 		time.Sleep(time.Second)
 		n.stop()
 
-		stuck.Store(true)
-		via := distant(rt, func(op, id string) bool {
-			return stuck.Load() && op == "ContainerStatus" && strings.HasPrefix(id, "uid-a-")
+		hangs.Store(true)
+		via := newRemoteRuntime(rt, func(op, id string) bool {
+			return hangs.Load() && op == "ContainerStatus" && strings.HasPrefix(id, "uid-a-")
 		})
-		n = boot(t, rt, via, options("nodeagent"))
-		n.set(apart("c"))
+		n = startAgent(t, rt, via, options("nodeagent"))
+		n.set(podWithUserNamespace("c"))
 		time.Sleep(time.Minute)
 		n.requireStatus("c", "Running, main: ready")
 		used := map[uint32]string{}
@@ -269,9 +271,9 @@ func TestDirectoriesOfUnreadableOrForeignPodsKept(t *testing.T) {
 		require.DirExists(t, filepath.Join(root, "uid-a"))
 		require.DirExists(t, filepath.Join(root, "uid-b"))
 
-		stuck.Store(false)
+		hangs.Store(false)
 		time.Sleep(time.Minute)
-		require.NoDirExists(t, filepath.Join(root, "uid-a"), "it has terminated")
+		require.NoDirExists(t, filepath.Join(root, "uid-a"), "directory of the terminated orphan is removed")
 		require.DirExists(t, filepath.Join(root, "uid-b"))
 	})
 }
@@ -286,11 +288,11 @@ func TestDirectoriesKeptBeforeFirstCompleteList(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(`{"version":1}`), 0o600))
 		var fails atomic.Bool
 		fails.Store(true)
-		n := boot(t, rt, distant(rt, func(op, _ string) bool { return fails.Load() && op == "List" }), o)
+		n := startAgent(t, rt, newRemoteRuntime(rt, func(op, _ string) bool { return fails.Load() && op == "List" }), o)
 		n.set()
 		time.Sleep(10 * time.Minute)
 		require.FileExists(t, path)
-		require.Contains(t, n.errors(), "List: context deadline exceeded", "and it is reported")
+		require.Contains(t, n.errors(), "List: context deadline exceeded", "the hanging list is reported")
 		fails.Store(false)
 		time.Sleep(10 * time.Minute)
 		require.NoFileExists(t, path)
@@ -299,23 +301,23 @@ func TestDirectoriesKeptBeforeFirstCompleteList(t *testing.T) {
 
 // Drain does not return nil before the runtime's pods were listed.
 func TestDrainWaitsForFirstList(t *testing.T) {
-	for name, stuck := range map[string]func(op, id string) bool{
-		"calls take a while": never,
-		"a list hangs":       func(op, _ string) bool { return op == "List" },
-		"inspections hang":   func(op, _ string) bool { return op == "ContainerStatus" },
+	for name, hangs := range map[string]func(op, id string) bool{
+		"calls are slow":   neverHangs,
+		"lists hang":       func(op, _ string) bool { return op == "List" },
+		"inspections hang": func(op, _ string) bool { return op == "ContainerStatus" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := critest.New(critest.Options{})
-				n := boot(t, rt, rt, lifecycle.Options{})
+				n := startAgent(t, rt, rt, lifecycle.Options{})
 				n.set(podtest.Pod("a"), podtest.Pod("b"))
 				time.Sleep(time.Minute)
 				n.stop()
 
 				var healed atomic.Bool
-				n = boot(t, rt, distant(rt, func(op, id string) bool { return !healed.Load() && stuck(op, id) }), lifecycle.Options{})
+				n = startAgent(t, rt, newRemoteRuntime(rt, func(op, id string) bool { return !healed.Load() && hangs(op, id) }), lifecycle.Options{})
 				time.AfterFunc(5*time.Minute, func() { healed.Store(true) })
-				if name == "a list hangs" {
+				if name == "lists hang" {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()
 					err := n.reconciler.Drain(ctx)
@@ -330,19 +332,19 @@ func TestDrainWaitsForFirstList(t *testing.T) {
 	}
 }
 
-// torn is an observer with two observations of an orphaned pod: a list that has it, and an older inspection that does not. A
-// third observation, after five seconds, has the pod.
-type torn struct {
+// staleObserver is an observer with two observations of an orphaned pod: a list that has the pod, and an older inspection
+// that does not. A third observation, after five seconds, has the pod.
+type staleObserver struct {
 	inspected, listed time.Time
-	asked             atomic.Int64
+	calls             atomic.Int64
 }
 
-func (o *torn) NewerThan(ctx context.Context, uid string, t time.Time) (cri.Pod, error) {
+func (o *staleObserver) NewerThan(ctx context.Context, uid string, t time.Time) (cri.Pod, error) {
 	p := cri.Pod{PodIdentity: cri.PodIdentity{UID: uid}, Time: o.inspected}
 	switch {
 	case uid == "":
 		return p, nil
-	case o.asked.Add(1) > 100:
+	case o.calls.Add(1) > 100:
 		return p, critest.Hang(ctx)
 	case p.Time.After(t):
 		return p, nil
@@ -352,9 +354,9 @@ func (o *torn) NewerThan(ctx context.Context, uid string, t time.Time) (cri.Pod,
 	return p, nil
 }
 
-func (o *torn) Relist(string) {}
+func (o *staleObserver) Relist(string) {}
 
-func (o *torn) Pods() ([]cri.Pod, error) {
+func (o *staleObserver) Pods() ([]cri.Pod, error) {
 	if time.Since(o.listed) >= 5*time.Second {
 		return nil, nil
 	}
@@ -370,11 +372,11 @@ func (o *torn) Pods() ([]cri.Pod, error) {
 func TestOrphanedPodKeepsWorkerDespiteOlderObservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		o := &torn{inspected: now, listed: now.Add(time.Millisecond)}
+		o := &staleObserver{inspected: now, listed: now.Add(time.Millisecond)}
 		time.Sleep(2 * time.Millisecond)
-		var gone atomic.Int64
+		var removed atomic.Int64
 		r, err := lifecycle.New(critest.New(critest.Options{}), o, lifecycle.Options{
-			Owner: "me", Hooks: lifecycle.Hooks{PodRemoved: func(cri.PodIdentity) { gone.Add(1) }},
+			Owner: "me", Hooks: lifecycle.Hooks{PodRemoved: func(cri.PodIdentity) { removed.Add(1) }},
 		})
 		require.NoError(t, err)
 		require.NoError(t, r.Set(lifecycle.PodSet{Source: "file"}))
@@ -382,8 +384,8 @@ func TestOrphanedPodKeepsWorkerDespiteOlderObservation(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- r.Run(ctx) }()
 		time.Sleep(10 * time.Second)
-		assert.EqualValues(t, 1, o.asked.Load(), "readings that it took")
-		assert.EqualValues(t, 1, gone.Load(), "times that the pod was removed")
+		assert.EqualValues(t, 1, o.calls.Load(), "number of observations")
+		assert.EqualValues(t, 1, removed.Load(), "number of PodRemoved calls")
 		cancel()
 		require.NoError(t, <-done)
 	})

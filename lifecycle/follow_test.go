@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// followers are cgroups that implement lifecycle.Follower.
+// followers are pod cgroups that implement lifecycle.Follower.
 type followers struct {
 	podCgroups
 	active func() ([]*corev1.Pod, bool)
@@ -32,7 +32,7 @@ func TestNewPassesPodsToFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		groups := &followers{podCgroups: podCgroups{has: map[string]bool{}}}
-		n := boot(t, rt, rt, lifecycle.Options{Cgroups: groups})
+		n := startAgent(t, rt, rt, lifecycle.Options{Cgroups: groups})
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		pods, complete := groups.active()

@@ -29,14 +29,14 @@ func requireNoPods(t *testing.T, h *lifecycle.Handle) {
 	require.False(t, ok)
 	active, complete := h.Active()
 	require.Empty(t, active)
-	require.False(t, complete, "or a caller would take the node for empty")
+	require.False(t, complete, "the list is incomplete, so that callers do not take the node for empty")
 	require.Empty(t, h.ImagesInUse())
-	require.True(t, h.MayRun("uid-a"), "or a caller would delete the pod from the API server")
-	require.True(t, h.IsManaged("uid-a"), "or a caller would remove the containers")
+	require.True(t, h.MayRun("uid-a"), "unknown pods may run, so that callers do not delete them from the API server")
+	require.True(t, h.IsManaged("uid-a"), "unknown pods are managed, so that callers do not remove their containers")
 	err := h.Evict(t.Context(), "uid-a", podstatus.Eviction{Reason: "Evicted"})
 	require.ErrorIs(t, err, cri.ErrNotFound)
 	require.ErrorContains(t, err, "pod uid-a")
-	require.NoError(t, h.RemoveTerminatedContainers(t.Context()), "a node without pods has no memory to return")
+	require.NoError(t, h.RemoveTerminatedContainers(t.Context()), "a node without pods has no terminated containers")
 }
 
 func TestHandleBeforeSetHasNoPodsAndRemovesNone(t *testing.T) {
@@ -49,7 +49,7 @@ func TestHandleBeforeSetHasNoPodsAndRemovesNone(t *testing.T) {
 func TestHandleAfterSetHasPodsOfReconciler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		var h lifecycle.Handle
 		h.Set(n.reconciler)
 		n.set(podtest.Pod("a"))
@@ -68,20 +68,20 @@ func TestHandleAfterSetHasPodsOfReconciler(t *testing.T) {
 		require.False(t, h.MayRun("uid-b"))
 		require.True(t, h.IsManaged("uid-a"))
 		require.False(t, h.IsManaged("uid-b"))
-		require.ErrorContains(t, h.RemoveTerminatedContainers(t.Context()), "Options.Dirs.Pods: required", "it is the error of the Reconciler")
+		require.ErrorContains(t, h.RemoveTerminatedContainers(t.Context()), "Options.Dirs.Pods: required", "Handle returns the error of the Reconciler")
 		require.NoError(t, h.Evict(t.Context(), "uid-a", podstatus.Eviction{Reason: "Evicted"}))
 		require.Equal(t, corev1.PodFailed, n.phase("a"))
 	})
 }
 
-// The Admit option of a Reconciler needs its pods: the Handle is created first.
+// The Admit option of a Reconciler needs the pods of this Reconciler, so the Handle is created first.
 func TestHandleInOptionsHasPodsWhenAdmitIsCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h lifecycle.Handle
 		var mu sync.Mutex
 		var listed [][]string
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{Admit: func(context.Context, *corev1.Pod, []*corev1.Pod) error {
+		n := startAgent(t, rt, rt, lifecycle.Options{Admit: func(context.Context, *corev1.Pod, []*corev1.Pod) error {
 			var names []string
 			for _, p := range h.Pods() {
 				names = append(names, p.Pod.Name)

@@ -24,18 +24,18 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 )
 
-// unreachable is an Objects whose secrets cannot be read.
-type unreachable struct{ objects.Memory }
+// unreachableObjects is an Objects whose secrets cannot be read.
+type unreachableObjects struct{ objects.Memory }
 
-func (*unreachable) Secret(context.Context, string, string) (*corev1.Secret, error) {
+func (*unreachableObjects) Secret(context.Context, string, string) (*corev1.Secret, error) {
 	return nil, errors.New("no network")
 }
 
-// A node without connection runs its present images, although the pull secrets cannot be read.
+// A node without network runs pods with present images, although their pull secrets cannot be read.
 func TestUnreadableSecretsDoNotStopPresentImages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Images: []cri.Image{{ID: "sha256:1", RepoTags: []string{"present:1"}, Size: 1}}})
-		n := boot(t, rt, rt, lifecycle.Options{Objects: &unreachable{}})
+		n := startAgent(t, rt, rt, lifecycle.Options{Objects: &unreachableObjects{}})
 		present, absent := podtest.Pod("present"), podtest.Pod("absent")
 		for image, pod := range map[string]*corev1.Pod{"present:1": present, "absent:1": absent} {
 			pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = image, corev1.PullNever
@@ -50,15 +50,15 @@ func TestUnreadableSecretsDoNotStopPresentImages(t *testing.T) {
 	})
 }
 
-// pulling returns a pod whose image must be pulled.
-func pulling(name, image string) *corev1.Pod {
+// podWithPull returns a pod whose image must be pulled.
+func podWithPull(name, image string) *corev1.Pod {
 	pod := podtest.Pod(name)
 	pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = image, corev1.PullAlways
 	return pod
 }
 
-// runsWithin waits until all of these pods run, and returns the duration.
-func (n *node) runsWithin(most time.Duration, names ...string) time.Duration {
+// awaitRunning waits until all of these pods run, fails after most, and returns the duration.
+func (n *node) awaitRunning(most time.Duration, names ...string) time.Duration {
 	n.t.Helper()
 	began := time.Now()
 	for _, name := range names {
@@ -80,21 +80,22 @@ func (n *node) runsWithin(most time.Duration, names ...string) time.Duration {
 func TestPullsOfManyPodsWaitForRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Images: []cri.Image{}})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		var pods []*corev1.Pod
 		var names []string
 		for i := range 50 {
-			pods = append(pods, pulling(fmt.Sprint("p", i), fmt.Sprint("r.io/app:", i)))
+			pods = append(pods, podWithPull(fmt.Sprint("p", i), fmt.Sprint("r.io/app:", i)))
 			names = append(names, pods[i].Name)
 		}
 		n.set(pods...)
-		took := n.runsWithin(9*time.Second, names...)
-		require.GreaterOrEqual(t, took, 8*time.Second, "(50-10)/5")
+		took := n.awaitRunning(9*time.Second, names...)
+		require.GreaterOrEqual(t, took, 8*time.Second, "the last pull waits for the rate limit: (50-10)/5 s")
 		require.Empty(t, n.errs)
 	})
 }
 
-// At most Parallel pods start at a time, even if their pulls end at once, or if a pull of the pod failed before.
+// At most Parallel pods start at a time, even if their pulls complete at the same time, or if a previous pull of the pod
+// failed.
 func TestParallelLimitsStartsAfterPulls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{
@@ -107,6 +108,7 @@ func TestParallelLimitsStartsAfterPulls(t *testing.T) {
 				return critest.NewImage(i.Image, 1), nil
 			},
 		})
+
 		var creating, most atomic.Int32
 		f := &critest.Faults{Runtime: rt}
 		f.CreateContainerFunc = func(
@@ -119,12 +121,13 @@ func TestParallelLimitsStartsAfterPulls(t *testing.T) {
 			time.Sleep(time.Second)
 			return next.CreateContainer(ctx, sandbox, c, s)
 		}
+
 		puller, err := images.New(rt, rt, images.Options{Parallel: 50, QPS: -1})
 		require.NoError(t, err)
-		n := boot(t, rt, f, lifecycle.Options{Pacing: lifecycle.Pacing{Parallel: 3}, Images: lifecycle.Images{Puller: puller}})
+		n := startAgent(t, rt, f, lifecycle.Options{Pacing: lifecycle.Pacing{Parallel: 3}, Images: lifecycle.Images{Puller: puller}})
 		var pods []*corev1.Pod
 		for i := range 12 {
-			pod := pulling(fmt.Sprint("p", i), fmt.Sprint("r.io/app:", i))
+			pod := podWithPull(fmt.Sprint("p", i), fmt.Sprint("r.io/app:", i))
 			if i%2 == 0 {
 				pod = podtest.Pod(pod.Name, "bad", "main")
 				pod.Spec.Containers[0].Image = "r.io/bad:1"
@@ -132,6 +135,7 @@ func TestParallelLimitsStartsAfterPulls(t *testing.T) {
 			}
 			pods = append(pods, pod)
 		}
+
 		n.set(pods...)
 		time.Sleep(9 * time.Second)
 		require.Equal(t, 12, ops(rt, "StartContainer"))
@@ -139,7 +143,7 @@ func TestParallelLimitsStartsAfterPulls(t *testing.T) {
 	})
 }
 
-// During its back-off the status has ImagePullBackOff, not ErrImagePull.
+// During the back-off of a pull the status has ImagePullBackOff, not ErrImagePull.
 func TestStatusHasImagePullBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{
@@ -149,15 +153,15 @@ func TestStatusHasImagePullBackOff(t *testing.T) {
 				return cri.Image{}, errors.New("registry says no")
 			},
 		})
-		n := boot(t, rt, rt, lifecycle.Options{Pacing: lifecycle.Pacing{Rand: func() float64 { return 0 }}})
-		n.set(pulling("a", "r.io/app:1"))
+		n := startAgent(t, rt, rt, lifecycle.Options{Pacing: lifecycle.Pacing{Rand: func() float64 { return 0 }}})
+		n.set(podWithPull("a", "r.io/app:1"))
 		time.Sleep(2500 * time.Millisecond)
 		n.requireStatus("a", "Pending, main: ErrImagePull")
 		time.Sleep(2 * time.Second)
 		n.requireStatus("a", "Pending, main: ImagePullBackOff")
 		require.Equal(t, 1, ops(rt, "PullImage"))
 		time.Sleep(8 * time.Second)
-		require.Equal(t, 2, ops(rt, "PullImage"), "ten seconds after the first has failed")
+		require.Equal(t, 2, ops(rt, "PullImage"), "second pull follows ten seconds after the first failure")
 	})
 }
 
@@ -173,19 +177,19 @@ func TestHungPullsDelayNoOtherPod(t *testing.T) {
 				return critest.NewImage(i.Image, 1), nil
 			},
 		})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		var pods []*corev1.Pod
 		for i := range 10 {
-			pods = append(pods, pulling(fmt.Sprint("hung", i), fmt.Sprint("r.io/hung:", i)))
+			pods = append(pods, podWithPull(fmt.Sprint("hung", i), fmt.Sprint("r.io/hung:", i)))
 		}
 		n.set(pods...)
 		time.Sleep(time.Second)
 		present := podtest.Pod("present")
 		present.Spec.Containers[0].Image, present.Spec.Containers[0].ImagePullPolicy = "present:1", corev1.PullIfNotPresent
-		pods = append(pods, pulling("good", "r.io/good:1"), present)
+		pods = append(pods, podWithPull("good", "r.io/good:1"), present)
 		n.set(pods...)
-		n.runsWithin(500*time.Millisecond, "present")
-		n.runsWithin(2*time.Minute+time.Second, "good")
+		n.awaitRunning(500*time.Millisecond, "present")
+		n.awaitRunning(2*time.Minute+time.Second, "good")
 		time.Sleep(40 * time.Minute)
 		n.requireStatus("hung9", "Pending, main: ImagePullBackOff")
 		require.Contains(t, n.status("hung9").ContainerStatuses[0].State.Waiting.Message, "it made no progress for 30m0s")

@@ -20,15 +20,15 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// named returns the images in use by a Reconciler, sorted and without duplicates.
-func named(r *lifecycle.Reconciler) []string {
+// imagesInUse returns the images in use by a Reconciler, sorted and without duplicates.
+func imagesInUse(r *lifecycle.Reconciler) []string {
 	names := r.ImagesInUse()
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// withImage returns a pod of one container with an image.
-func withImage(name, image string) *corev1.Pod {
+// podWithImage returns a pod of one container with an image.
+func podWithImage(name, image string) *corev1.Pod {
 	pod := podtest.Pod(name)
 	pod.Spec.Containers[0].Image = image
 	return pod
@@ -39,7 +39,7 @@ func TestImagesInUseBeforeRunHasContainersAndVolumes(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Images: struct{ lifecycle.Images }{}})
 	require.Empty(t, r.ImagesInUse())
-	pod := withImage("a", "main")
+	pod := podWithImage("a", "main")
 	pod.Spec.InitContainers = []corev1.Container{podtest.Init("setup"), podtest.Sidecar("proxy")}
 	pod.Spec.InitContainers[0].Image, pod.Spec.InitContainers[1].Image = "init", "sidecar"
 	podtest.AddEphemeral(pod, "main")
@@ -49,7 +49,7 @@ func TestImagesInUseBeforeRunHasContainersAndVolumes(t *testing.T) {
 	}
 	podapi.Default(pod)
 	require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{pod}}))
-	require.Equal(t, []string{"debug", "init", "main", "sidecar", "volume"}, named(r))
+	require.Equal(t, []string{"debug", "init", "main", "sidecar", "volume"}, imagesInUse(r))
 }
 
 func TestImagesInUseUntilPodTerminatesOrIsDeleted(t *testing.T) {
@@ -60,18 +60,18 @@ func TestImagesInUseUntilPodTerminatesOrIsDeleted(t *testing.T) {
 			}
 			return critest.IgnoreTERM()
 		}})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		job := podtest.Pod("job", "job")
 		job.Spec.Containers[0].Image, job.Spec.RestartPolicy = "job:1", corev1.RestartPolicyNever
-		web := withImage("web", "web:1")
+		web := podWithImage("web", "web:1")
 		n.set(job, web)
 		time.Sleep(30 * time.Second)
-		require.Equal(t, []string{"job:1", "web:1"}, named(n.reconciler))
+		require.Equal(t, []string{"job:1", "web:1"}, imagesInUse(n.reconciler))
 		time.Sleep(time.Minute)
 		require.Equal(t, corev1.PodSucceeded, n.phase("job"))
-		require.Equal(t, []string{"web:1"}, named(n.reconciler))
+		require.Equal(t, []string{"web:1"}, imagesInUse(n.reconciler))
 		n.set(job)
 		synctest.Wait()
-		require.Empty(t, named(n.reconciler), "the container that still terminates protects its image itself")
+		require.Empty(t, imagesInUse(n.reconciler), "image of a removed pod is not in use: garbage collection keeps images of existing containers")
 	})
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// secrets are the objects of a scene: secrets by name, or the error of reading one.
+// secrets is an Objects with secrets by name, or with the error of reading a secret.
 type secrets struct {
 	lifecycle.Objects
 	found map[string]*corev1.Secret
@@ -33,8 +33,8 @@ func (s secrets) Secret(_ context.Context, _, name string) (*corev1.Secret, erro
 	return s.found[name], s.fails[name]
 }
 
-// login returns a secret of a type, for the registry r.io.
-func login(kind corev1.SecretType, key, data string) *corev1.Secret {
+// loginSecret returns a secret of a type with a login for the registry r.io.
+func loginSecret(kind corev1.SecretType, key, data string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: "default", UID: "s1"}, Type: kind, Data: map[string][]byte{key: []byte(data)},
 	}
@@ -52,18 +52,18 @@ func TestImagesEnsurePullsWithSecrets(t *testing.T) {
 	}{
 		"no secret": {users: []string{""}, want: "ErrImagePull: denied"},
 		"a secret": {
-			objects: secrets{found: map[string]*corev1.Secret{"login": login(corev1.SecretTypeDockerConfigJson, ".dockerconfigjson", config)}},
+			objects: secrets{found: map[string]*corev1.Secret{"login": loginSecret(corev1.SecretTypeDockerConfigJson, ".dockerconfigjson", config)}},
 			names:   []string{"login"}, users: []string{"me"}, want: "ErrImagePull: denied",
 		},
-		"one in the old form": {
-			objects: secrets{found: map[string]*corev1.Secret{"login": login(corev1.SecretTypeDockercfg, ".dockercfg", `{"r.io":{"username":"old","password":"x"}}`)}},
+		"secret in the dockercfg format": {
+			objects: secrets{found: map[string]*corev1.Secret{"login": loginSecret(corev1.SecretTypeDockercfg, ".dockercfg", `{"r.io":{"username":"old","password":"x"}}`)}},
 			names:   []string{"login"}, users: []string{"old"}, want: "ErrImagePull: denied",
 		},
-		"one of another type": {
-			objects: secrets{found: map[string]*corev1.Secret{"login": login(corev1.SecretTypeOpaque, ".dockerconfigjson", config)}},
+		"secret of another type": {
+			objects: secrets{found: map[string]*corev1.Secret{"login": loginSecret(corev1.SecretTypeOpaque, ".dockerconfigjson", config)}},
 			names:   []string{"login"}, users: []string{""}, want: "ErrImagePull: denied",
 		},
-		"one that cannot be had": {
+		"secret that cannot be read": {
 			objects: secrets{fails: map[string]error{"login": missing}},
 			names:   []string{"", "login"}, users: []string{""}, want: "ErrImagePull: denied (not tried: no network)",
 		},
@@ -95,14 +95,14 @@ func TestImagesEnsurePullsWithSecrets(t *testing.T) {
 				require.Equal(t, tt.users, users)
 				failed, ok := errors.AsType[*podstatus.StartError](err)
 				require.True(t, ok)
-				require.Zero(t, failed.Retry, "it may be tried at once, so that the back-off shows")
+				require.Zero(t, failed.Retry, "first failure has no retry time, so that the status shows the back-off next")
 
 				_, err = source.Ensure(t.Context(), pod, c, &cri.SandboxConfig{})
 				failed, ok = errors.AsType[*podstatus.StartError](err)
 				require.True(t, ok)
 				require.Equal(t, images.ReasonImagePullBackOff, failed.Reason)
 				require.WithinDuration(t, time.Now().Add(10*time.Second), failed.Retry, time.Second)
-				require.Equal(t, tt.users, users, "nothing was pulled")
+				require.Equal(t, tt.users, users, "no pull during the back-off")
 			})
 		})
 	}

@@ -28,20 +28,20 @@ import (
 
 // kernel has the cgroups of a node, in memory, with a process for each started container. It survives restarts of the agent.
 type kernel struct {
-	t    *testing.T
-	tree *cgroupstest.Tree
-	rt   *critest.Runtime     // its containers exit with their processes
-	may  func(id string) bool // reports whether a container may be killed; nil: none may
+	t       *testing.T
+	tree    *cgroupstest.Tree
+	rt      *critest.Runtime     // its containers exit with their processes
+	mayKill func(id string) bool // reports whether a container may be killed; nil: no container may
 }
 
 func newKernel(t *testing.T) *kernel {
 	k := &kernel{t: t}
-	k.tree = cgroupstest.New(cgroupstest.Options{Killed: k.killed})
+	k.tree = cgroupstest.New(cgroupstest.Options{Killed: k.processKilled})
 	return k
 }
 
-// started moves the process of a container into the cgroup of its pod. After a late start the cgroup may not exist.
-func (k *kernel) started(c cri.Container) {
+// containerStarted moves the process of a container into the cgroup of its pod. After a late start the cgroup may not exist.
+func (k *kernel) containerStarted(c cri.Container) {
 	for _, class := range []cgroups.QOS{cgroups.Guaranteed, cgroups.Burstable, cgroups.BestEffort} {
 		pod := cgroups.PodPath("", class, c.PodUID)
 		if _, err := k.tree.Procs(context.Background(), pod); err != nil {
@@ -56,18 +56,18 @@ func (k *kernel) started(c cri.Container) {
 	}
 }
 
-// killed makes the containers of a removed cgroup exit. A running container must not be removed: it had no preStop hook and grace
-// period.
-func (k *kernel) killed(kill cgroupstest.KilledProc) {
+// processKilled makes the containers of a removed cgroup exit. It fails the test for a running container, whose preStop hook
+// and grace period would be skipped.
+func (k *kernel) processKilled(kill cgroupstest.KilledProc) {
 	c, ok := k.rt.Container(kill.Name)
 	if !ok || c.State != cri.ContainerRunning {
 		return
 	}
-	assert.True(k.t, k.may != nil && k.may(c.ID), "%s is killed by the clean-up of cgroups while it runs", c.ID)
+	assert.True(k.t, k.mayKill != nil && k.mayKill(c.ID), "removal of a cgroup kills running container %s", c.ID)
 	_ = k.rt.KillWith(c.ID, critest.Exit{Code: 137})
 }
 
-// agentPods has the pods of an agent that is created later.
+// agentPods provides the pods of an agent that is created later.
 type agentPods struct {
 	reconciler atomic.Pointer[lifecycle.Reconciler]
 }
@@ -99,28 +99,28 @@ func (k *kernel) podtree(t *testing.T) (*podtree.Tree, *agentPods) {
 // The removal of orphaned cgroups must not kill containers before the runtime was listed, or while it does not report a pod. An
 // orphaned pod gets its preStop hook and grace period.
 func TestCgroupsOfRunningPodsNotRemoved(t *testing.T) {
-	for name, stuck := range map[string]func(op, id string) bool{
-		"calls take a while":  never,
+	for name, hangs := range map[string]func(op, id string) bool{
+		"calls are slow":      neverHangs,
 		"no list answers":     func(op, _ string) bool { return op == "List" },
 		"an inspection hangs": func(op, id string) bool { return op == "ContainerStatus" && strings.HasPrefix(id, "uid-a-") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := newKernel(t)
-				var said []string
+				var logged []string
 				k.rt = critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
 					s := critest.ExitAfterStop(3*time.Second, 0)
-					s.Started = k.started
+					s.Started = k.containerStarted
 					s.Exec = func(_ context.Context, cmd []string) (cri.ExecResult, error) {
-						said = append(said, fmt.Sprint(c.Labels[cri.LabelPodUID], cmd))
+						logged = append(logged, fmt.Sprint(c.Labels[cri.LabelPodUID], cmd))
 						return cri.ExecResult{}, nil
 					}
 					return s
 				}})
-				agent := func(stuck func(op, id string) bool) *node {
+				agent := func(hangs func(op, id string) bool) *node {
 					tree, pods := k.podtree(t)
-					via := distant(k.rt, stuck)
-					n := boot(t, k.rt, via, lifecycle.Options{Cgroups: tree})
+					via := newRemoteRuntime(k.rt, hangs)
+					n := startAgent(t, k.rt, via, lifecycle.Options{Cgroups: tree})
 					pods.reconciler.Store(n.reconciler)
 					ctx, cancel := context.WithCancel(t.Context())
 					done := make(chan struct{})
@@ -132,21 +132,21 @@ func TestCgroupsOfRunningPodsNotRemoved(t *testing.T) {
 				}
 				pod := podtest.Pod("a")
 				pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: podtest.Exec("bye")}
-				n := agent(never)
+				n := agent(neverHangs)
 				n.set(pod)
 				time.Sleep(time.Minute)
 				n.requireStatus("a", "Running, main: ready")
 				n.stop()
 
 				var healed atomic.Bool
-				n = agent(func(op, id string) bool { return !healed.Load() && stuck(op, id) })
+				n = agent(func(op, id string) bool { return !healed.Load() && hangs(op, id) })
 				n.set()
 				time.Sleep(10 * time.Minute)
 				healed.Store(true)
 				time.Sleep(time.Minute)
 				sandboxes, containers := n.objects()
 				require.Zero(t, sandboxes+containers)
-				require.Equal(t, []string{"uid-a[bye]"}, said, "it ended as its spec says")
+				require.Equal(t, []string{"uid-a[bye]"}, logged, "orphaned pod gets its preStop hook and grace period")
 				names, err := k.tree.Children(t.Context(), "kubepods/besteffort")
 				require.NoError(t, err)
 				require.Empty(t, names)

@@ -26,7 +26,7 @@ func newReconciler(t testing.TB, rt cri.Runtime, observer lifecycle.Observer, o 
 // TestMain runs the tests on one processor: the race detector of Go 1.26 sometimes crashes when timers of a synctest bubble fire
 // on several (golang/go#78156). Goroutines are still preempted and checked for races.
 func TestMain(m *testing.M) {
-	process.Main() // it starts this program as the supervisor of a process
+	process.Main() // package process starts this program as the supervisor of a process
 	runtime.GOMAXPROCS(1)
 	os.Exit(m.Run())
 }

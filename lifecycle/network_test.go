@@ -63,32 +63,32 @@ func TestPodsWaitUntilNetworkIsReady(t *testing.T) {
 		var net network
 		net.down.Store(true)
 		rt, via := net.runtime(critest.Options{})
-		n := boot(t, rt, via, lifecycle.Options{})
+		n := startAgent(t, rt, via, lifecycle.Options{})
 		n.set(podtest.Pod("a"), hostPod("host"))
 		time.Sleep(500 * time.Millisecond)
 		n.requireStatus("host", "Running, main: ready")
 		n.requireStatus("a", "Pending, main: ContainerCreating")
 		require.Equal(t, notReady, n.status("a").ContainerStatuses[0].State.Waiting.Message)
 		require.Contains(t, n.events, "NetworkNotReady!")
-		require.Contains(t, n.told[len(n.told)-1].Message+n.errors(), notReady)
+		require.Contains(t, n.podEvents[len(n.podEvents)-1].Message+n.errors(), notReady)
 		time.Sleep(10 * time.Minute)
-		require.Equal(t, 1, ops(rt, "RunPodSandbox"), "that of the pod on the host's network")
+		require.Equal(t, 1, ops(rt, "RunPodSandbox"), "only the pod on the host network gets a sandbox")
 
 		net.down.Store(false)
 		time.Sleep(1500 * time.Millisecond)
 		n.requireStatus("a", "Running, main: ready")
-		asked := ops(rt, "Status")
+		calls := ops(rt, "Status")
 		time.Sleep(time.Hour)
-		require.Equal(t, asked, ops(rt, "Status"), "Status is not called while nothing is started")
+		require.Equal(t, calls, ops(rt, "Status"), "Status is not called while no pod starts")
 	})
 }
 
-// A network that becomes not ready stops no container; restarts wait for it, as in the kubelet.
+// A network that becomes not ready stops no container. Restarts wait for the network, as in the kubelet.
 func TestNetworkNotReadyStopsNoRunningPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var net network
 		rt, via := net.runtime(critest.Options{})
-		n := boot(t, rt, via, lifecycle.Options{})
+		n := startAgent(t, rt, via, lifecycle.Options{})
 		n.set(podtest.Pod("a"), podtest.Pod("b"))
 		time.Sleep(time.Second)
 		n.requireStatus("a", "Running, main: ready")
@@ -99,18 +99,18 @@ func TestNetworkNotReadyStopsNoRunningPod(t *testing.T) {
 		n.requireStatus("late", "Pending, main: ContainerCreating")
 		require.NoError(t, rt.Kill("a/main", 1))
 		time.Sleep(30 * time.Second)
-		require.Equal(t, notReady, n.waits("a"))
+		require.Equal(t, notReady, n.waitingMessage("a"))
 		n.requireStatus("b", "Running, main: ready")
 		n.set(podtest.Pod("b"), podtest.Pod("late"))
 		time.Sleep(10 * time.Second)
-		require.Equal(t, []string{"a"}, n.left(), "an end needs no network")
+		require.Equal(t, []string{"a"}, n.removedPods(), "pod is removed without a ready network")
 		net.down.Store(false)
 		time.Sleep(2 * time.Second)
 		n.requireStatus("late", "Running, main: ready")
 	})
 }
 
-// If Status hangs, pods start, the first two seconds late.
+// If Status hangs, pods start with a delay of two seconds at most.
 func TestPodsStartWhileStatusHangs(t *testing.T) {
 	forever := func(ctx context.Context) error { // ignores its context
 		<-ctx.Done()
@@ -118,9 +118,9 @@ func TestPodsStartWhileStatusHangs(t *testing.T) {
 		return ctx.Err()
 	}
 	for name, fault := range map[string]func(ctx context.Context) error{
-		"ends with its context":         critest.Hang,
-		"does not end with its context": forever,
-		"fails":                         func(context.Context) error { return errors.New("not implemented") },
+		"call returns when its context ends": critest.Hang,
+		"call ignores its context":           forever,
+		"fails":                              func(context.Context) error { return errors.New("not implemented") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestPodsStartWhileStatusHangs(t *testing.T) {
 				net.down.Store(true)
 				net.status.Store(&fault)
 				rt, via := net.runtime(critest.Options{})
-				n := boot(t, rt, via, lifecycle.Options{})
+				n := startAgent(t, rt, via, lifecycle.Options{})
 				n.set(podtest.Pod("a"), podtest.Pod("b"))
 				time.Sleep(2500 * time.Millisecond)
 				n.requireStatus("a", "Running, main: ready")
@@ -136,7 +136,7 @@ func TestPodsStartWhileStatusHangs(t *testing.T) {
 				n.set(podtest.Pod("a"), podtest.Pod("c"))
 				time.Sleep(time.Second)
 				n.requireStatus("c", "Running, main: ready")
-				require.Equal(t, []string{"b"}, n.left())
+				require.Equal(t, []string{"b"}, n.removedPods())
 				require.Empty(t, n.errors())
 				n.stop()
 				time.Sleep(48 * time.Hour) // the hung call returns
@@ -151,7 +151,7 @@ func TestNetworkNotReadyExpiresWhileStatusHangs(t *testing.T) {
 		var net network
 		net.down.Store(true)
 		rt, via := net.runtime(critest.Options{})
-		n := boot(t, rt, via, lifecycle.Options{})
+		n := startAgent(t, rt, via, lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(10 * time.Second)
 		n.requireStatus("a", "Pending, main: ContainerCreating")

@@ -37,41 +37,41 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// v2Node is a node with containerd, cgroup v2 and memory QoS. Its agent can be killed, and the next one finds the runtime, the
-// cgroups and the disk unchanged. Tests read the files of the pods' cgroups, and their statuses.
+// v2Node is a node with containerd, cgroup v2 and memory QoS. Its agent can be killed, and a restarted agent finds the
+// runtime, the cgroups and the disk unchanged. Tests read the files of the pods' cgroups, and their statuses.
 type v2Node struct {
 	*lifecycle.Reconciler        // the current agent
 	kill                  func() // kills the agent, and waits until its goroutines have returned
 
-	t       *testing.T
-	notes   *notes
-	runtime *notedRuntime
-	cgroups *notedCgroups
-	tree    podtree.Options
-	logs    string
-	podRoot string
-	pods    map[string]*corev1.Pod // desired pods, by name
+	t         *testing.T
+	actionLog *actionLog
+	runtime   *recordingRuntime
+	cgroups   *recordingCgroups
+	tree      podtree.Options
+	logs      string
+	podRoot   string
+	pods      map[string]*corev1.Pod // desired pods, by name
 
 	mu       sync.Mutex // guards the fields below
 	statuses map[string]corev1.PodStatus
 }
 
-// notes records the actions on pods.
-type notes struct {
+// actionLog records the actions on pods.
+type actionLog struct {
 	mu    sync.Mutex
 	lines []string
 	names map[string]string // "pod/container" by container ID
-	looks map[string]int    // number of syncs by pod UID
+	syncs map[string]int    // number of syncs by pod UID
 }
 
-func (n *notes) add(what, name string) {
+func (n *actionLog) add(what, name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.lines = append(n.lines, what+" "+name)
 }
 
-// take returns the actions since the last call, sorted and without duplicates.
-func (n *notes) take() []string {
+// takeActions returns the actions since the last call, sorted and without duplicates.
+func (n *actionLog) takeActions() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	lines := n.lines
@@ -80,38 +80,38 @@ func (n *notes) take() []string {
 	return slices.Compact(lines)
 }
 
-// forget resets the number of syncs.
-func (n *notes) forget() {
+// resetSyncs resets the number of syncs.
+func (n *actionLog) resetSyncs() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.looks = map[string]int{}
+	n.syncs = map[string]int{}
 }
 
-// looked reports whether each of the pods was synced three times.
-func (n *notes) looked(pods map[string]*corev1.Pod) bool {
+// allSynced reports whether each of the pods was synced three times.
+func (n *actionLog) allSynced(pods map[string]*corev1.Pod) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, pod := range pods {
-		if n.looks[string(pod.UID)] < 3 {
+		if n.syncs[string(pod.UID)] < 3 {
 			return false
 		}
 	}
 	return true
 }
 
-func (n *notes) name(id string) string {
+func (n *actionLog) name(id string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.names[id]
 }
 
-// notedRuntime records calls to containerd that change containers.
-type notedRuntime struct {
+// recordingRuntime records calls to containerd that change containers.
+type recordingRuntime struct {
 	*remote.Client
-	*notes
+	*actionLog
 }
 
-func (r *notedRuntime) CreateContainer(
+func (r *recordingRuntime) CreateContainer(
 	ctx context.Context, sandbox string, c *cri.ContainerConfig, s *cri.SandboxConfig,
 ) (string, error) {
 	id, err := r.Client.CreateContainer(ctx, sandbox, c, s)
@@ -122,25 +122,25 @@ func (r *notedRuntime) CreateContainer(
 	return id, err
 }
 
-func (r *notedRuntime) StopContainer(ctx context.Context, id string, grace time.Duration) error {
+func (r *recordingRuntime) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	r.add("stop", r.name(id))
 	return r.Client.StopContainer(ctx, id, grace)
 }
 
-func (r *notedRuntime) UpdateContainer(ctx context.Context, id string, c *cri.Resources, a map[string]string) error {
+func (r *recordingRuntime) UpdateContainer(ctx context.Context, id string, c *cri.Resources, a map[string]string) error {
 	r.add("update", r.name(id))
 	return r.Client.UpdateContainer(ctx, id, c, a)
 }
 
-// notedCgroups records writes to the cgroups of pods, and fails them while err is set.
-type notedCgroups struct {
+// recordingCgroups records writes to the cgroups of pods, and fails them while broken is set.
+type recordingCgroups struct {
 	*driver.Driver
-	*notes
+	*actionLog
 	root   cgroups.Path
 	broken error
 }
 
-func (c *notedCgroups) Apply(ctx context.Context, p cgroups.Path, r cgroups.Resources) error {
+func (c *recordingCgroups) Apply(ctx context.Context, p cgroups.Path, r cgroups.Resources) error {
 	uid, ok := cgroups.PodUID(c.root, p)
 	if !ok {
 		return c.Driver.Apply(ctx, p, r)
@@ -156,16 +156,16 @@ func (c *notedCgroups) Apply(ctx context.Context, p cgroups.Path, r cgroups.Reso
 }
 
 // Children is called by each sync, to check whether the cgroup of the pod exists.
-func (c *notedCgroups) Children(ctx context.Context, p cgroups.Path) ([]string, error) {
+func (c *recordingCgroups) Children(ctx context.Context, p cgroups.Path) ([]string, error) {
 	if uid, ok := cgroups.PodUID(c.root, p); ok {
 		c.mu.Lock()
-		c.looks[uid]++
+		c.syncs[uid]++
 		c.mu.Unlock()
 	}
 	return c.Driver.Children(ctx, p)
 }
 
-func (c *notedCgroups) fail(err error) {
+func (c *recordingCgroups) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.broken = err
@@ -175,27 +175,27 @@ func (c *notedCgroups) fail(err error) {
 func newV2Node(t *testing.T) *v2Node {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("only root makes cgroups")
+		t.Skip("only root creates cgroups")
 	}
 	d, err := driver.Open(t.Context(), driver.Options{})
 	if err != nil {
-		t.Skipf("no cgroups to work on: %v", err)
+		t.Skipf("cgroups are not available: %v", err)
 	}
 	t.Cleanup(func() { assert.NoError(t, d.Close()) })
 	if mode := d.Host().Mode; mode != driver.V2 {
 		t.Skipf("needs cgroup v2, has %s", mode)
 	}
-	known := &notes{names: map[string]string{}, looks: map[string]int{}}
+	actions := &actionLog{names: map[string]string{}, syncs: map[string]int{}}
 	n := &v2Node{
-		t: t, notes: known, logs: t.TempDir(), podRoot: t.TempDir(), pods: map[string]*corev1.Pod{},
-		cgroups: &notedCgroups{Driver: d, notes: known, root: cgroups.Path(fmt.Sprintf("nodeagent-resize-%d", os.Getpid()))},
+		t: t, actionLog: actions, logs: t.TempDir(), podRoot: t.TempDir(), pods: map[string]*corev1.Pod{},
+		cgroups: &recordingCgroups{Driver: d, actionLog: actions, root: cgroups.Path(fmt.Sprintf("nodeagent-resize-%d", os.Getpid()))},
 	}
 	require.NoError(t, d.Apply(t.Context(), n.cgroups.root, cgroups.Resources{}))
 	t.Cleanup(func() { assert.NoError(t, d.Remove(context.WithoutCancel(t.Context()), n.cgroups.root)) })
 	client, err := remote.Dial(lab.StartPrivate(t).Endpoint(), remote.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	n.runtime = &notedRuntime{client, known}
+	n.runtime = &recordingRuntime{client, actions}
 	n.tree, err = podtree.HostOptions(os.DirFS("/proc"))
 	require.NoError(t, err)
 	n.tree.Root, n.tree.Node.NoSwapController = n.cgroups.root, !d.Host().HasController("swap")
@@ -203,8 +203,8 @@ func newV2Node(t *testing.T) *v2Node {
 	return n
 }
 
-// boot starts an agent.
-func (n *v2Node) boot() {
+// startAgent starts an agent.
+func (n *v2Node) startAgent() {
 	n.statuses = map[string]corev1.PodStatus{}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(n.t.Context()))
 	generator := pleg.New(n.runtime, pleg.Options{})
@@ -212,7 +212,7 @@ func (n *v2Node) boot() {
 	require.NoError(n.t, err)
 	n.Reconciler = newReconciler(n.t, n.runtime, generator, n.options(tree))
 	require.NoError(n.t, tree.Setup(ctx))
-	n.tell()
+	n.applyPods()
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = generator.Run(ctx) })
 	wg.Go(func() { _ = tree.Run(ctx) })
@@ -221,7 +221,7 @@ func (n *v2Node) boot() {
 	n.t.Cleanup(n.kill)
 }
 
-// options returns the options of an agent on a node with 700m of CPU for a resized pod.
+// options returns the options of an agent on a node that admits resizes up to 700m of CPU.
 func (n *v2Node) options(tree *podtree.Tree) lifecycle.Options {
 	return lifecycle.Options{
 		Cgroups: tree, Dirs: lifecycle.Dirs{Pods: n.podRoot}, Pacing: lifecycle.Pacing{Resync: 300 * time.Millisecond},
@@ -247,8 +247,8 @@ func (n *v2Node) options(tree *podtree.Tree) lifecycle.Options {
 	}
 }
 
-// tell passes the desired pods to the agent.
-func (n *v2Node) tell() {
+// applyPods passes the desired pods to the agent.
+func (n *v2Node) applyPods() {
 	set := lifecycle.PodSet{Source: "test"}
 	for _, name := range slices.Sorted(maps.Keys(n.pods)) {
 		set.Pods = append(set.Pods, n.pods[name].DeepCopy())
@@ -256,20 +256,20 @@ func (n *v2Node) tell() {
 	require.NoError(n.t, n.Set(set))
 }
 
-// ask sets a desired pod with resources in the format of requirements: pod-level resources, if any, and resources of containers
-// after their names. A pod uses 8 MiB.
-func (n *v2Node) ask(name, whole string, containers ...string) {
+// setPod sets a desired pod. podLevel are its pod-level resources, if any, in the format of requirements; containers are
+// names with resources. The pod uses 8 MiB.
+func (n *v2Node) setPod(name, podLevel string, containers ...string) {
 	n.t.Helper()
 	pod := podtest.Pod(name)
 	pod.Spec.HostNetwork, pod.Spec.Containers = true, nil
-	if whole != "" {
-		pod.Spec.Resources = new(podtest.ParseRequirements(strings.Fields(whole)))
+	if podLevel != "" {
+		pod.Spec.Resources = new(podtest.ParseRequirements(strings.Fields(podLevel)))
 	}
 	for _, words := range containers {
 		f := strings.Fields(words)
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
 			Name: f[0], Image: lab.BusyboxImage, Resources: podtest.ParseRequirements(f[1:]),
-			Command: []string{"sh", "-c", "head -c 8388608 /dev/zero >/dev/shm/held; " + lasting},
+			Command: []string{"sh", "-c", "head -c 8388608 /dev/zero >/dev/shm/held; " + runUntilTerm},
 		})
 	}
 	podapi.Default(pod)
@@ -279,21 +279,21 @@ func (n *v2Node) ask(name, whole string, containers ...string) {
 	n.pods[name] = pod
 }
 
-// files returns the contents of the cgroup files of the pods and their containers, one line each. Default values of memory
-// protection and throttling are omitted.
-func (n *v2Node) files() string {
+// cgroupFiles returns the contents of the cgroup files of the pods and their containers, one line each. Default values of
+// memory protection and throttling are omitted.
+func (n *v2Node) cgroupFiles() string {
 	var lines []string
 	top := filepath.Join(n.cgroups.Host().Dirs["memory"], string(n.cgroups.root))
 	require.NoError(n.t, filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !d.IsDir() {
-			return nil // it may be removed by now
+			return nil // the directory may be removed by now
 		}
 		name, ok := strings.CutPrefix(filepath.Base(path), "poduid-")
 		if !ok {
-			name = n.notes.name(filepath.Base(path))
+			name = n.actionLog.name(filepath.Base(path))
 		}
 		if name != "" {
-			lines = append(lines, name+" "+limits(path))
+			lines = append(lines, name+" "+cgroupLimits(path))
 		}
 		return err
 	}))
@@ -301,8 +301,8 @@ func (n *v2Node) files() string {
 	return strings.Join(lines, "\n")
 }
 
-// limits returns the contents of the files of a cgroup, the limits of CPU and memory first.
-func limits(dir string) string {
+// cgroupLimits returns the contents of the files of a cgroup, the limits of CPU and memory first.
+func cgroupLimits(dir string) string {
 	read := func(file string) string {
 		text, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {
@@ -323,8 +323,8 @@ func limits(dir string) string {
 	return line
 }
 
-// told returns the statuses of the pods and the resources of their first containers, one line each.
-func (n *v2Node) told() string {
+// statusLines returns the statuses of the pods and the resources of their first containers, one line each.
+func (n *v2Node) statusLines() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var lines []string
@@ -356,16 +356,16 @@ func (n *v2Node) await(has func() string, want string) {
 func (n *v2Node) awaitWords(words ...string) {
 	n.t.Helper()
 	for deadline := time.Now().Add(waitLimit); ; time.Sleep(20 * time.Millisecond) {
-		told := n.told()
-		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(told, w) }) {
+		statusLines := n.statusLines()
+		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(statusLines, w) }) {
 			return
 		}
-		require.True(n.t, time.Now().Before(deadline), "not said: %q in:\n%s", words, told)
+		require.True(n.t, time.Now().Before(deadline), "%q missing in the statuses:\n%s", words, statusLines)
 	}
 }
 
-// awaitUse waits until a Burstable pod uses this amount of memory.
-func (n *v2Node) awaitUse(uid string, bytes uint64) {
+// awaitMemoryUse waits until a Burstable pod uses this amount of memory.
+func (n *v2Node) awaitMemoryUse(uid string, bytes uint64) {
 	n.t.Helper()
 	p := cgroups.PodPath(n.cgroups.root, cgroups.Burstable, uid)
 	for deadline := time.Now().Add(waitLimit); ; time.Sleep(20 * time.Millisecond) {
@@ -378,30 +378,30 @@ func (n *v2Node) awaitUse(uid string, bytes uint64) {
 	}
 }
 
-// did requires exactly these actions since the last call.
-func (n *v2Node) did(want ...string) {
+// requireActions requires exactly these actions since the last call.
+func (n *v2Node) requireActions(want ...string) {
 	n.t.Helper()
-	require.Equal(n.t, want, n.notes.take())
+	require.Equal(n.t, want, n.actionLog.takeActions())
 }
 
-// look waits until the agent has synced each pod several more times.
-func (n *v2Node) look() {
+// awaitSyncs waits until the agent has synced each pod several more times.
+func (n *v2Node) awaitSyncs() {
 	n.t.Helper()
-	n.notes.forget()
-	for deadline := time.Now().Add(waitLimit); !n.notes.looked(n.pods); time.Sleep(20 * time.Millisecond) {
-		require.True(n.t, time.Now().Before(deadline), "the agent does not look at its pods")
+	n.actionLog.resetSyncs()
+	for deadline := time.Now().Add(waitLimit); !n.actionLog.allSynced(n.pods); time.Sleep(20 * time.Millisecond) {
+		require.True(n.t, time.Now().Before(deadline), "the agent does not sync its pods")
 	}
 }
 
-// lives returns the running containers with their start times.
-func (n *v2Node) lives() (lives []string) {
+// listContainers returns the containers with their states and creation times.
+func (n *v2Node) listContainers() (lines []string) {
 	snap, err := n.runtime.List(n.t.Context())
 	require.NoError(n.t, err)
 	for p := range snap.Pods() {
 		for _, c := range p.Containers {
-			lives = append(lives, fmt.Sprint(p.Name, "/", c.Name, " ", c.ID, " ", c.State, " ", c.CreatedAt))
+			lines = append(lines, fmt.Sprint(p.Name, "/", c.Name, " ", c.ID, " ", c.State, " ", c.CreatedAt))
 		}
 	}
-	slices.Sort(lives)
-	return lives
+	slices.Sort(lines)
+	return lines
 }

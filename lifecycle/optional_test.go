@@ -52,23 +52,25 @@ func TestSandboxHasParentFromCgroupNamer(t *testing.T) {
 				return next.CreateContainer(ctx, id, c, s)
 			},
 		}, rt, rt}
-		n := boot(t, rt, seen, lifecycle.Options{Cgroups: tree})
+
+		n := startAgent(t, rt, seen, lifecycle.Options{Cgroups: tree})
 		pod := podtest.Pod("a")
 		n.set(pod)
 		time.Sleep(5 * time.Second)
 		require.Equal(t, corev1.PodRunning, n.phase("a"))
+
 		require.Equal(t, []string{tree.Path(pod).Cgroupfs()}, parents)
-		require.Equal(t, []int64{1000}, scores, "of a pod of class BestEffort: the tree has the resources of the node as well")
+		require.Equal(t, []int64{1000}, scores, "OOM score adjustment is set, because the tree provides the node resources")
 	})
 }
 
-// nameless are cgroups without names for the runtime.
-type nameless struct{ lifecycle.PodCgroups }
+// unnamedCgroups are cgroups without names for the runtime.
+type unnamedCgroups struct{ lifecycle.PodCgroups }
 
 func TestNewRefusesCgroupsWithoutCgroupParent(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	generator := pleg.New(rt, pleg.Options{})
-	_, err := lifecycle.New(rt, generator, lifecycle.Options{Cgroups: nameless{}})
+	_, err := lifecycle.New(rt, generator, lifecycle.Options{Cgroups: unnamedCgroups{}})
 	require.ErrorContains(t, err, "field Spec.CgroupParent: required with Cgroups")
 }
 
@@ -81,7 +83,7 @@ func TestNewLogsMissingNode(t *testing.T) {
 	require.Contains(t, log.String(), "lifecycle.Options.Spec.Node is nil")
 }
 
-// Set refuses liveness probes that cannot be run: such a probe would stop its container.
+// Set refuses liveness probes that the agent cannot run: such a probe would stop its container.
 func TestSetRefusesProbesThatCannotRun(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	probes := podprobe.NewPods(probe.NewSet(probe.Options{}), podprobe.Options{})
@@ -118,7 +120,7 @@ func TestSetRefusesNodeSelectorThatAdmitIgnores(t *testing.T) {
 func TestSetRefusesEmptySourceAndStoppedReconciler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		require.EqualError(t, n.reconciler.Set(lifecycle.PodSet{}), "set of a source without a name: field Source must not be empty")
 		n.stop()
 		require.EqualError(t, n.reconciler.Set(lifecycle.PodSet{Source: "test"}),
@@ -126,22 +128,22 @@ func TestSetRefusesEmptySourceAndStoppedReconciler(t *testing.T) {
 	})
 }
 
-// A program that does not call Reconciler.Run is told within 10 s of the first Set.
+// A program that does not call Reconciler.Run gets an error within 10 s of the first Set.
 func TestMissingRunReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		var told []error
+		var reported []error
 		r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Hooks: lifecycle.Hooks{
 			Error: func(pod cri.PodIdentity, err error, _ time.Duration) {
 				require.Zero(t, pod)
-				told = append(told, err)
+				reported = append(reported, err)
 			},
 		}})
 		require.NoError(t, r.Set(lifecycle.PodSet{Source: "test"}))
 		require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{podtest.Pod("a")}}))
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		require.Len(t, told, 1)
-		require.ErrorContains(t, told[0], "lifecycle.Reconciler.Run is not running")
+		require.Len(t, reported, 1)
+		require.ErrorContains(t, reported[0], "lifecycle.Reconciler.Run is not running")
 	})
 }

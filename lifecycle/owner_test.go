@@ -25,8 +25,8 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// neighbour is one of several agents on a runtime.
-type neighbour struct {
+// peerAgent is one of several agents on a runtime.
+type peerAgent struct {
 	*lifecycle.Reconciler
 	stop func() error // kills the agent, and returns the result of Run
 
@@ -34,15 +34,15 @@ type neighbour struct {
 	errs []string
 }
 
-func (n *neighbour) errors() []string {
+func (n *peerAgent) errors() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.errs
 }
 
-func join(t *testing.T, rt *critest.Runtime, o lifecycle.Options) *neighbour {
+func startPeer(t *testing.T, rt *critest.Runtime, o lifecycle.Options) *peerAgent {
 	t.Helper()
-	n := &neighbour{}
+	n := &peerAgent{}
 	o.Hooks.Error = func(pod cri.PodIdentity, err error, _ time.Duration) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -60,13 +60,13 @@ func join(t *testing.T, rt *critest.Runtime, o lifecycle.Options) *neighbour {
 	return n
 }
 
-func (n *neighbour) set(t *testing.T, pods ...*corev1.Pod) {
+func (n *peerAgent) set(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
 	require.NoError(t, n.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
 }
 
-// owner returns the owner label of a container, and whether it has one.
-func owner(t *testing.T, rt *critest.Runtime, name string) (string, bool) {
+// ownerLabel returns the owner label of a container, and whether it has one.
+func ownerLabel(t *testing.T, rt *critest.Runtime, name string) (string, bool) {
 	t.Helper()
 	c, ok := rt.Container(name)
 	require.True(t, ok)
@@ -81,18 +81,18 @@ func TestTwoAgentsKeepEachOthersPods(t *testing.T) {
 		"with directories": func(t *testing.T) lifecycle.Options {
 			return lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
 		},
-		"with names":            func(t *testing.T) lifecycle.Options { return lifecycle.Options{Owner: filepath.Base(t.TempDir())} },
-		"one with a directory":  alternate("", "dir"),
-		"one with another name": alternate("a", "b"),
+		"with names":           func(t *testing.T) lifecycle.Options { return lifecycle.Options{Owner: filepath.Base(t.TempDir())} },
+		"owner of a directory": alternateOwners("", "dir"),
+		"different owners":     alternateOwners("a", "b"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := critest.New(critest.Options{})
-				first, second := join(t, rt, options(t)), join(t, rt, options(t))
+				first, second := startPeer(t, rt, options(t)), startPeer(t, rt, options(t))
 				first.set(t, podtest.Pod("a"), podtest.Pod("b"))
 				second.set(t, podtest.Pod("c"), podtest.Pod("d"))
 				time.Sleep(2 * time.Minute)
-				require.Equal(t, 4, ops(rt, "StartContainer"), "nothing is started again")
+				require.Equal(t, 4, ops(rt, "StartContainer"), "no container is restarted")
 				require.Zero(t, ops(rt, "StopContainer"))
 				require.Empty(t, first.errors())
 				require.Empty(t, second.errors())
@@ -101,9 +101,9 @@ func TestTwoAgentsKeepEachOthersPods(t *testing.T) {
 	}
 }
 
-// alternate returns options that alternate between two agents: the first has an owner, or none, and the second has a directory,
-// or another owner.
-func alternate(first, second string) func(t *testing.T) lifecycle.Options {
+// alternateOwners returns options that alternate between two agents. first is the owner of the first agent, or "". second is
+// the owner of the second agent, or "dir" for a directory.
+func alternateOwners(first, second string) func(t *testing.T) lifecycle.Options {
 	calls := 0
 	return func(t *testing.T) lifecycle.Options {
 		calls++
@@ -117,16 +117,17 @@ func alternate(first, second string) func(t *testing.T) lifecycle.Options {
 	}
 }
 
-// Two agents with equal manifests do not take over each other's containers, and the second one reports why its pod does not run.
+// Two agents with equal manifests do not take over each other's containers. The second agent reports why its pod does not
+// run.
 func TestTwoAgentsWithOnePodDoNotTakeItOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		dirs := []string{t.TempDir(), t.TempDir()}
-		first := join(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dirs[0]}})
+		first := startPeer(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dirs[0]}})
 		first.set(t, podtest.Pod("a"), podtest.Pod("b"))
 		time.Sleep(time.Second)
-		mark, _ := owner(t, rt, "a/main")
-		second := join(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dirs[1]}})
+		mark, _ := ownerLabel(t, rt, "a/main")
+		second := startPeer(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dirs[1]}})
 		second.set(t, podtest.Pod("a"))
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, 2, ops(rt, "StartContainer"))
@@ -137,9 +138,9 @@ func TestTwoAgentsWithOnePodDoNotTakeItOver(t *testing.T) {
 			require.Regexp(t, `^a: the runtime has containers of the pod that belong to another agent: label nodeagent/owner is "`+mark+`", not "[0-9a-f]{16}"$`, e)
 		}
 
-		second.set(t) // it deletes the pod
+		second.set(t) // the second agent deletes the pod
 		time.Sleep(time.Minute)
-		require.Zero(t, ops(rt, "StopContainer"), "and keeps containers of the other agent")
+		require.Zero(t, ops(rt, "StopContainer"), "deletion by the second agent keeps containers of the first")
 
 		second.set(t, podtest.Pod("a"))
 		first.set(t, podtest.Pod("b"))
@@ -147,16 +148,16 @@ func TestTwoAgentsWithOnePodDoNotTakeItOver(t *testing.T) {
 		c, ok := rt.Container("a/main")
 		require.True(t, ok)
 		require.Equal(t, cri.ContainerRunning, c.State)
-		require.NotEqual(t, mark, c.Labels[lifecycle.LabelOwner], "the first has let go of it")
+		require.NotEqual(t, mark, c.Labels[lifecycle.LabelOwner], "the second agent starts the pod after the first agent has removed it")
 		require.Equal(t, 3, ops(rt, "StartContainer"))
 	})
 }
 
-// A deleted pod that two agents have started is torn down by each agent for its own containers only.
+// Two agents have started a pod. After its deletion each agent tears down its own containers only.
 func TestAgentTearsDownOwnContainersOfSharedPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := join(t, rt, lifecycle.Options{Owner: "mine"})
+		n := startPeer(t, rt, lifecycle.Options{Owner: "mine"})
 		n.set(t, podtest.Pod("a"))
 		time.Sleep(time.Second)
 		theirs, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{
@@ -166,7 +167,7 @@ func TestAgentTearsDownOwnContainersOfSharedPod(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		require.NotEmpty(t, n.errors())
-		require.Zero(t, ops(rt, "StopContainer"), "a conflict is only reported")
+		require.Zero(t, ops(rt, "StopContainer"), "conflicting agents stop no containers")
 		n.set(t)
 		time.Sleep(time.Minute)
 		snap, err := rt.List(t.Context())
@@ -182,21 +183,21 @@ func TestAgentTearsDownOwnContainersOfSharedPod(t *testing.T) {
 func TestOwnerPersistsInPodsDirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, root := critest.New(critest.Options{}), filepath.Join(t.TempDir(), "state", "pods")
-		n := join(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
+		n := startPeer(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
 		n.set(t, podtest.Pod("a"), podtest.Pod("b"))
 		time.Sleep(time.Second)
-		mark, _ := owner(t, rt, "a/main")
+		mark, _ := ownerLabel(t, rt, "a/main")
 		require.Regexp(t, regexp.MustCompile(`^[0-9a-f]{16}$`), mark)
 		require.NoError(t, n.stop())
 
-		n = join(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
+		n = startPeer(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
 		n.set(t, podtest.Pod("a"))
 		time.Sleep(time.Minute)
-		again, _ := owner(t, rt, "a/main")
+		again, _ := ownerLabel(t, rt, "a/main")
 		require.Equal(t, mark, again)
 		require.Equal(t, 2, ops(rt, "StartContainer"))
 		_, ok := rt.Container("b/main")
-		require.False(t, ok, "its orphan is taken down")
+		require.False(t, ok, "orphaned pod of the previous process is torn down")
 		require.Empty(t, n.errors())
 	})
 }
@@ -205,41 +206,41 @@ func TestOwnerPersistsInPodsDirectory(t *testing.T) {
 func TestAgentWithoutOwnerTearsDownNoOrphan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := join(t, rt, lifecycle.Options{})
+		n := startPeer(t, rt, lifecycle.Options{})
 		labelled := podtest.Pod("a")
 		labelled.Labels = map[string]string{lifecycle.LabelOwner: "forged"}
 		n.set(t, labelled, podtest.Pod("b"))
 		time.Sleep(time.Second)
-		_, marked := owner(t, rt, "a/main")
-		require.False(t, marked, "even if the manifest sets it")
+		_, marked := ownerLabel(t, rt, "a/main")
+		require.False(t, marked, "owner label of the manifest is ignored")
 		require.NoError(t, n.stop())
 
-		n = join(t, rt, lifecycle.Options{})
+		n = startPeer(t, rt, lifecycle.Options{})
 		n.set(t, labelled)
 		time.Sleep(time.Minute)
-		require.Equal(t, 2, ops(rt, "StartContainer"), "it runs its listed pods")
-		require.Zero(t, ops(rt, "StopContainer"), "and leaves the rest")
+		require.Equal(t, 2, ops(rt, "StartContainer"), "restarted agent adopts its listed pod")
+		require.Zero(t, ops(rt, "StopContainer"), "restarted agent stops no unlisted pod")
 		n.set(t)
 		time.Sleep(time.Minute)
-		require.Equal(t, 1, ops(rt, "StopContainer"), "but it stops its own pod")
+		require.Equal(t, 1, ops(rt, "StopContainer"), "agent stops a pod that it has listed")
 	})
 }
 
 // Run of a second agent with the same Dirs.Pods returns an error that names the directory and the first agent.
 func TestRunReturnsErrorIfPodsDirectoryIsLocked(t *testing.T) {
-	for _, who := range []string{"", "somebody"} {
-		t.Run("owner "+who, func(t *testing.T) {
+	for _, name := range []string{"", "somebody"} {
+		t.Run("owner "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt, root := critest.New(critest.Options{}), t.TempDir()
-				first := join(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}, Owner: who})
+				first := startPeer(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}, Owner: name})
 				first.set(t, podtest.Pod("a"))
 				time.Sleep(time.Second)
 				began := time.Now()
-				second := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}, Owner: who})
+				second := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}, Owner: name})
 				err := second.Run(t.Context())
 				require.EqualError(t, err, fmt.Sprintf("lock directory of pods %s: another agent has it open: process %d", root, os.Getpid()))
 				require.LessOrEqual(t, time.Since(began), 2*time.Second)
-				require.ErrorContains(t, second.Set(lifecycle.PodSet{Source: "test"}), err.Error(), "Set returns it, too")
+				require.ErrorContains(t, second.Set(lifecycle.PodSet{Source: "test"}), err.Error(), "Set returns the error of Run")
 				time.Sleep(time.Minute)
 				require.Equal(t, 1, ops(rt, "StartContainer"))
 				require.NoError(t, first.stop())
@@ -262,7 +263,7 @@ func TestRunReturnsErrorIfOwnerFileIsUnreadable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt, root := critest.New(critest.Options{}), t.TempDir()
-				n := join(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
+				n := startPeer(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
 				n.set(t, podtest.Pod("a"))
 				time.Sleep(time.Second)
 				require.NoError(t, n.stop())
@@ -270,7 +271,7 @@ func TestRunReturnsErrorIfOwnerFileIsUnreadable(t *testing.T) {
 				require.NoError(t, os.Remove(path))
 				damage(t, path)
 
-				n = join(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
+				n = startPeer(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
 				time.Sleep(time.Minute)
 				require.Zero(t, ops(rt, "StopContainer"))
 				err := n.stop()

@@ -26,7 +26,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// An image volume is pulled before the containers that mount it, and delays no other container.
+// An image volume is pulled before the containers that mount it, and does not delay other containers.
 func TestImageVolumePulledBeforeContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var there sync.Map
@@ -37,7 +37,7 @@ func TestImageVolumePulledBeforeContainer(t *testing.T) {
 			return cri.Image{ID: "sha256:" + path.Base(s.Image), RepoTags: []string{s.Image}}, nil
 		}
 		rt := critest.New(critest.Options{Images: []cri.Image{}, Pull: pull})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		pod := podtest.Pod("a", "main", "reader")
 		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 			Image: &corev1.ImageVolumeSource{Reference: "registry.test/data:1"},
@@ -65,7 +65,7 @@ func TestTerminationMessagesAndHostsFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := t.TempDir()
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Minute, 1)})})
-		n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
+		n := startAgent(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
 		pod := podtest.Pod("a", "main", "b", "c", "d")
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 		pod.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.9", Hostnames: []string{"nine"}}}
@@ -90,7 +90,7 @@ func TestTerminationMessagesAndHostsFiles(t *testing.T) {
 		require.DirExists(t, filepath.Dir(words))
 		n.set()
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"a"}, n.left())
+		require.Equal(t, []string{"a"}, n.removedPods())
 		assert.Empty(t, podDirs(t, root))
 	})
 }
@@ -99,7 +99,7 @@ func TestTerminationMessagesAndHostsFiles(t *testing.T) {
 func TestSetRefusesFieldsWithoutOption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		own := false
 		for want, change := range map[string]func(*corev1.Pod){
 			"spec.hostAliases": func(p *corev1.Pod) {

@@ -23,8 +23,8 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// logging is a runtime whose containers have a log and rotated logs from their start.
-func logging(rt *critest.Runtime) *critest.Faults {
+// newRuntimeWithLogs returns a runtime that creates a log and rotated logs when a container starts.
+func newRuntimeWithLogs(rt *critest.Runtime) *critest.Faults {
 	f := &critest.Faults{Runtime: rt}
 	f.CreateContainerFunc = func(
 		ctx context.Context, next cri.Runtime, sandboxID string, c *cri.ContainerConfig, s *cri.SandboxConfig,
@@ -57,28 +57,29 @@ func TestLogsRemovedWithContainers(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
 			return critest.ExitAfter(11*time.Minute, 1)
 		}})
-		n := boot(t, rt, logging(rt), lifecycle.Options{})
+		n := startAgent(t, rt, newRuntimeWithLogs(rt), lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(115 * time.Minute)
 		n.requireStatus("a", "Running, main: ready x10")
 		require.Equal(t, []string{
 			"10.log", "10.log.20260102-150405.gz", "10.log.20260102-150406",
 			"9.log", "9.log.20260102-150405.gz", "9.log.20260102-150406",
-		}, logNames(t, rt), "of the life that runs and of the one before")
+		}, logNames(t, rt), "logs of the running and the previous instance")
 	})
 }
 
-// If the runtime has lost its state, the restart count continues from the names of the logs, and no old log is overwritten.
+// If the runtime has lost its state, the restart count continues from the names of the logs, and no log of a previous
+// instance is overwritten.
 func TestRestartCountContinuesFromLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
 			return critest.ExitAfter(11*time.Minute, 1)
 		}})
-		n := boot(t, rt, logging(rt), lifecycle.Options{})
+		n := startAgent(t, rt, newRuntimeWithLogs(rt), lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(40 * time.Minute)
 		n.requireStatus("a", "Running, main: ready x3")
-		lose(t, rt, "uid-a-0")
+		losePod(t, rt, "uid-a-0")
 		time.Sleep(time.Minute)
 		n.requireStatus("a", "Running, main: ready x4")
 		time.Sleep(11 * time.Minute)
@@ -95,14 +96,14 @@ func TestLogLinksFollowContainers(t *testing.T) {
 			return critest.ExitAfter(11*time.Minute, 1)
 		}})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{LogLinks: filepath.Join(t.TempDir(), "containers")}}
-		n := boot(t, rt, logging(rt), o)
+		n := startAgent(t, rt, newRuntimeWithLogs(rt), o)
 		links := func() (names []string) {
 			entries, err := os.ReadDir(o.Dirs.LogLinks)
 			require.NoError(t, err)
 			for _, e := range entries {
 				names = append(names, e.Name())
 				_, err := os.Stat(filepath.Join(o.Dirs.LogLinks, e.Name()))
-				require.NoError(t, err, "it leads to a log")
+				require.NoError(t, err, "link points to a log")
 			}
 			return names
 		}
@@ -121,10 +122,10 @@ func TestLogLinksFollowContainers(t *testing.T) {
 func TestMaxRestartPeriodShortensBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfter(0, 1) }})
-		n := boot(t, rt, rt, lifecycle.Options{Pacing: lifecycle.Pacing{MaxRestartPeriod: 2 * time.Second}})
+		n := startAgent(t, rt, rt, lifecycle.Options{Pacing: lifecycle.Pacing{MaxRestartPeriod: 2 * time.Second}})
 		n.set(podtest.Pod("a"))
 		time.Sleep(21 * time.Second)
-		require.Equal(t, 12, ops(rt, "StartContainer"), "at 0, 0, 2, 4 and so on")
+		require.Equal(t, 12, ops(rt, "StartContainer"), "starts at 0, 0, 2, 4 s and so on")
 	})
 }
 

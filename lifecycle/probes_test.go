@@ -22,35 +22,35 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// health has the results of the probe commands of a pod, by container and command.
-type health struct {
-	mu  sync.Mutex
-	bad map[string]bool
+// probeResults has the results of the probe commands of a pod, by container and command.
+type probeResults struct {
+	mu      sync.Mutex
+	failing map[string]bool
 }
 
-func (h *health) set(what string, good bool) {
+func (h *probeResults) set(what string, good bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.bad[what] = !good
+	h.failing[what] = !good
 }
 
-func (h *health) script(c *cri.ContainerConfig) critest.Script {
+func (h *probeResults) script(c *cri.ContainerConfig) critest.Script {
 	name := c.Name
 	return critest.Script{Exec: func(_ context.Context, cmd []string) (cri.ExecResult, error) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if h.bad[name+" "+cmd[0]] {
+		if h.failing[name+" "+cmd[0]] {
 			return cri.ExecResult{ExitCode: 1}, nil
 		}
 		return cri.ExecResult{}, nil
 	}}
 }
 
-// bootProbing starts an agent that runs exec probes, and stores their results in a file.
-func bootProbing(t *testing.T, rt *critest.Runtime, store string) *node {
+// startProbingAgent starts an agent that runs exec probes, and stores their results in a file.
+func startProbingAgent(t *testing.T, rt *critest.Runtime, store string) *node {
 	set := probe.NewSet(probe.Options{Store: store, Rand: func() float64 { return 0 }})
 	ctx, cancel := context.WithCancel(t.Context())
-	n := boot(t, rt, rt, lifecycle.Options{Probes: podprobe.NewPods(set, podprobe.Options{Execer: podprobe.CRI(rt)})})
+	n := startAgent(t, rt, rt, lifecycle.Options{Probes: podprobe.NewPods(set, podprobe.Options{Execer: podprobe.CRI(rt)})})
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = set.Run(ctx) })
 	stop := n.stop
@@ -59,14 +59,14 @@ func bootProbing(t *testing.T, rt *critest.Runtime, store string) *node {
 	return n
 }
 
-// A container is ready when its readiness probe succeeds, and restarted when its liveness probe fails; neither runs before its
-// startup probe has succeeded. A restarted agent uses the stored results.
+// A container is ready when its readiness probe succeeds, and restarted when its liveness probe fails. Both probes run only
+// after its startup probe has succeeded. A restarted agent uses the stored results.
 func TestProbesDecideReadinessAndRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &health{bad: map[string]bool{"main started": true, "main ready": true, "main alive": true}}
+		h := &probeResults{failing: map[string]bool{"main started": true, "main ready": true, "main alive": true}}
 		rt := critest.New(critest.Options{Script: h.script})
 		store := t.TempDir() + "/probes"
-		n := bootProbing(t, rt, store)
+		n := startProbingAgent(t, rt, store)
 		pod := podtest.Pod("a")
 		c := &pod.Spec.Containers[0]
 		c.StartupProbe, c.ReadinessProbe, c.LivenessProbe = podtest.Probe("started", 10), podtest.Probe("ready", 10), podtest.Probe("alive", 10)
@@ -87,17 +87,17 @@ func TestProbesDecideReadinessAndRestarts(t *testing.T) {
 		assert.Equal(t, "True ", podtest.ConditionOf(n.status("a"), corev1.PodReady))
 
 		n.stop()
-		n = bootProbing(t, rt, store)
-		asked := ops(rt, "ExecSync")
+		n = startProbingAgent(t, rt, store)
+		before := ops(rt, "ExecSync")
 		n.set(pod)
 		time.Sleep(5 * time.Second)
 		n.requireStatus("a", "Running, main: ready")
 		for _, line := range n.readiness {
-			assert.Equal(t, "a True", line, "at no time it was not")
+			assert.Equal(t, "a True", line, "container stays ready across an agent restart")
 		}
 		time.Sleep(time.Minute)
 		assert.Equal(t, 1, ops(rt, "StartContainer"))
-		assert.LessOrEqual(t, ops(rt, "ExecSync")-asked, 14, "two kinds of probes in 65 s: the startup probe has had its say")
+		assert.LessOrEqual(t, ops(rt, "ExecSync")-before, 14, "only liveness and readiness probes run in 65 s, not the startup probe")
 
 		h.set("main alive", false)
 		time.Sleep(25 * time.Second)
@@ -115,13 +115,13 @@ func TestProbesDecideReadinessAndRestarts(t *testing.T) {
 // While a pod terminates its readiness probes run, and its liveness probes do not.
 func TestTerminatingPodRunsReadinessProbesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &health{bad: map[string]bool{}}
+		h := &probeResults{failing: map[string]bool{}}
 		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
 			s := h.script(c)
 			s.Stop = &critest.Exit{After: critest.Never}
 			return s
 		}})
-		n := bootProbing(t, rt, "")
+		n := startProbingAgent(t, rt, "")
 		pod := podtest.Pod("a")
 		grace := int64(60)
 		pod.Spec.TerminationGracePeriodSeconds = &grace
@@ -137,7 +137,7 @@ func TestTerminatingPodRunsReadinessProbesOnly(t *testing.T) {
 		time.Sleep(50 * time.Second)
 		n.requireStatus("a", "Running, main: running")
 		time.Sleep(20 * time.Second)
-		require.Equal(t, []string{"a"}, n.left())
+		require.Equal(t, []string{"a"}, n.removedPods())
 		assert.Equal(t, 1, ops(rt, "StartContainer"))
 		before := ops(rt, "ExecSync")
 		time.Sleep(time.Minute)
@@ -148,9 +148,9 @@ func TestTerminatingPodRunsReadinessProbesOnly(t *testing.T) {
 // A sidecar whose startup probe has not succeeded delays the next containers.
 func TestSidecarStartupProbeDelaysNextContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &health{bad: map[string]bool{"proxy up": true}}
+		h := &probeResults{failing: map[string]bool{"proxy up": true}}
 		rt := critest.New(critest.Options{Script: h.script})
-		n := bootProbing(t, rt, "")
+		n := startProbingAgent(t, rt, "")
 		pod := podtest.Pod("a")
 		proxy := podtest.Sidecar("proxy")
 		proxy.StartupProbe = podtest.Probe("up", 1)
@@ -171,7 +171,7 @@ func TestSidecarStartupProbeDelaysNextContainers(t *testing.T) {
 func TestSetRefusesProbesWithoutOption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		pod := podtest.Pod("a")
 		pod.Spec.Containers[0].LivenessProbe = podtest.Probe("alive", 1)
 		err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{pod}})

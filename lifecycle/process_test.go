@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process"
 )
 
-// The start and end scenarios with plain processes of this machine, without a daemon and without root: once undisturbed, and once
-// with restarts of the agent.
+// TestProcessScenarios runs the start and end scenarios with plain processes of this machine, without a daemon and without
+// root: without and with restarts of the agent.
 func TestProcessScenarios(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute, most of it waiting")

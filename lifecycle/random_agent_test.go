@@ -27,68 +27,68 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// mortal is an agent with all of its parts that can be killed between any two calls of the runtime. Its files are below dir,
-// where the next one finds them.
-type mortal struct {
+// killableAgent is an agent with all of its parts that can be killed between any two calls of the runtime. A restarted agent
+// finds its files below dir.
+type killableAgent struct {
 	reconciler *lifecycle.Reconciler
-	die        context.CancelFunc
+	kill       context.CancelFunc
 	dead       atomic.Bool
 	ended      sync.WaitGroup
 }
 
-// world is the environment of an agent.
-type world struct {
-	ask     asker                                // makes calls that change the runtime or run in a container
-	look    asker                                // makes all other calls except the event stream; nil: they are made directly
-	latency func(op, id string) time.Duration    // of each call
-	whole   bool                                 // lists have all details, and the runtime has no Inspector
-	status  func(*corev1.Pod, *corev1.PodStatus) // called with each published status
-	gone    func(cri.PodIdentity)                // called when a pod is removed; may be nil
-	log     *slog.Logger                         // may be nil
-	kernel  *kernel                              // has the cgroups of pods; may be nil
-	groups  lifecycle.PodCgroups                 // the agent may be killed at its calls; may be nil
-	volumes lifecycle.PodResources               // the agent may be killed at its calls; may be nil
-	admit   lifecycle.Admit                      // may be nil
+// environment has the hooks and replaced parts of a killableAgent.
+type environment struct {
+	write         interceptFunc                        // makes calls that change the runtime or run in a container
+	read          interceptFunc                        // makes all other calls except the event stream; nil: they are made directly
+	latency       func(op, id string) time.Duration    // of each call
+	detailedLists bool                                 // lists have all details, and the runtime has no Inspector
+	status        func(*corev1.Pod, *corev1.PodStatus) // called with each published status
+	podRemoved    func(cri.PodIdentity)                // called when a pod is removed; may be nil
+	log           *slog.Logger                         // may be nil
+	kernel        *kernel                              // has the cgroups of pods; may be nil
+	groups        lifecycle.PodCgroups                 // cgroups whose calls may kill the agent; may be nil
+	volumes       lifecycle.PodResources               // volumes whose calls may kill the agent; may be nil
+	admit         lifecycle.Admit                      // may be nil
 }
 
-func start(t *testing.T, rt critest.FullRuntime, dir string, around world) *mortal {
+func newKillableAgent(t *testing.T, rt critest.FullRuntime, dir string, around environment) *killableAgent {
 	t.Helper()
-	m := &mortal{}
+	m := &killableAgent{}
 	ctx, cancel := context.WithCancel(t.Context())
-	m.die = func() { m.dead.Store(true); cancel() }
+	m.kill = func() { m.dead.Store(true); cancel() }
 	remote := &critest.Interceptor{Runtime: rt, Latency: around.latency}
 	remote.Around = func(ctx context.Context, op, id string, call func(context.Context) error) error {
 		switch {
 		case m.dead.Load():
-			return errDead
-		case changing[op]:
-			return around.ask(ctx, op, id, call)
-		case op == "GetContainerEvents" || around.look == nil:
+			return errKilled
+		case mutatingOps[op]:
+			return around.write(ctx, op, id, call)
+		case op == "GetContainerEvents" || around.read == nil:
 			return call(ctx)
 		}
-		return around.look(ctx, op, id, call)
+		return around.read(ctx, op, id, call)
 	}
-	var via runtimeOfWalk = remote
-	if around.whole {
-		via = struct{ runtimeOfWalk }{remote}
+	var via walkRuntime = remote
+	if around.detailedLists {
+		via = struct{ walkRuntime }{remote}
 	}
 	set := probe.NewSet(probe.Options{Store: filepath.Join(dir, "probes"), Rand: func() float64 { return 0 }})
 	generator := pleg.New(via, pleg.Options{})
 	o := lifecycle.Options{
 		Dirs: lifecycle.Dirs{Pods: filepath.Join(dir, "pods")}, Pacing: lifecycle.Pacing{Rand: func() float64 { return 0.5 }}, Logger: around.log,
 		Probes: podprobe.NewPods(set, podprobe.Options{Execer: podprobe.CRI(via)}),
-		Hooks: lifecycle.Hooks{PodRemoved: around.gone, StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) {
+		Hooks: lifecycle.Hooks{PodRemoved: around.podRemoved, StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			if !m.dead.Load() {
 				around.status(pod, st)
 			}
 		}},
 	}
 	if around.groups != nil {
-		o.Cgroups = dyingCgroups{around.groups, remote.Around}
+		o.Cgroups = killableCgroups{around.groups, remote.Around}
 		o.Spec.CgroupParent = (*podCgroups)(nil).CgroupParent()
 	}
 	if around.volumes != nil {
-		o.Volumes = dyingVolumes{around.volumes, remote.Around}
+		o.Volumes = killableVolumes{around.volumes, remote.Around}
 	}
 	o.Admit = around.admit
 	o.Spec.LogRoot = filepath.Join(dir, "logs")
@@ -116,57 +116,57 @@ func start(t *testing.T, rt critest.FullRuntime, dir string, around world) *mort
 }
 
 // stop kills the agent, if it still runs, and waits until its goroutines have returned.
-func (m *mortal) stop() {
-	m.die()
+func (m *killableAgent) stop() {
+	m.kill()
 	m.ended.Wait()
 }
 
-func (m *mortal) set(t *testing.T, pods []*corev1.Pod) {
+func (m *killableAgent) set(t *testing.T, pods []*corev1.Pod) {
 	t.Helper()
 	require.NoError(t, m.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
 }
 
-// dyingCgroups are the cgroups of an agent that can be killed at each call.
-type dyingCgroups struct {
+// killableCgroups are the cgroups of an agent that can be killed at each call.
+type killableCgroups struct {
 	lifecycle.PodCgroups
-	ask asker
+	write interceptFunc
 }
 
-func (c dyingCgroups) Ensure(ctx context.Context, pod *corev1.Pod) error {
-	return c.ask(ctx, "Ensure", string(pod.UID), func(ctx context.Context) error { return c.PodCgroups.Ensure(ctx, pod) })
+func (c killableCgroups) Ensure(ctx context.Context, pod *corev1.Pod) error {
+	return c.write(ctx, "Ensure", string(pod.UID), func(ctx context.Context) error { return c.PodCgroups.Ensure(ctx, pod) })
 }
 
-func (c dyingCgroups) Limit(ctx context.Context, pod *corev1.Pod) error {
-	return c.ask(ctx, "Limit", string(pod.UID), func(ctx context.Context) error { return c.PodCgroups.Limit(ctx, pod) })
+func (c killableCgroups) Limit(ctx context.Context, pod *corev1.Pod) error {
+	return c.write(ctx, "Limit", string(pod.UID), func(ctx context.Context) error { return c.PodCgroups.Limit(ctx, pod) })
 }
 
-// dyingVolumes are the volumes of an agent that can be killed at each call.
-type dyingVolumes struct {
+// killableVolumes are the volumes of an agent that can be killed at each call.
+type killableVolumes struct {
 	lifecycle.PodResources
-	ask asker
+	write interceptFunc
 }
 
-func (v dyingVolumes) Prepare(ctx context.Context, pod *corev1.Pod) error {
-	return v.ask(ctx, "Prepare", string(pod.UID), func(ctx context.Context) error { return v.PodResources.Prepare(ctx, pod) })
+func (v killableVolumes) Prepare(ctx context.Context, pod *corev1.Pod) error {
+	return v.write(ctx, "Prepare", string(pod.UID), func(ctx context.Context) error { return v.PodResources.Prepare(ctx, pod) })
 }
 
-func (v dyingVolumes) Release(ctx context.Context, uid string) error {
-	return v.ask(ctx, "Release", uid, func(ctx context.Context) error { return v.PodResources.Release(ctx, uid) })
+func (v killableVolumes) Release(ctx context.Context, uid string) error {
+	return v.write(ctx, "Release", uid, func(ctx context.Context) error { return v.PodResources.Release(ctx, uid) })
 }
 
-var errDead = errors.New("the agent is dead")
+var errKilled = errors.New("the agent is dead")
 
-// asker makes or omits a call to the runtime; see critest.Interceptor.
-type asker func(ctx context.Context, op, id string, call func(context.Context) error) error
+// interceptFunc makes or omits a call to the runtime; see critest.Interceptor.
+type interceptFunc func(ctx context.Context, op, id string, call func(context.Context) error) error
 
-// changing are the operations that change the runtime or run in a container.
-var changing = map[string]bool{
+// mutatingOps are the operations that change the runtime or run in a container.
+var mutatingOps = map[string]bool{
 	"RunPodSandbox": true, "StopPodSandbox": true, "RemovePodSandbox": true, "CreateContainer": true, "StartContainer": true,
 	"StopContainer": true, "RemoveContainer": true, "ExecSync": true, "Ensure": true, "Limit": true, "Prepare": true, "Release": true,
 }
 
-// runtimeOfWalk has the interfaces of an Interceptor, except the Inspector.
-type runtimeOfWalk interface {
+// walkRuntime has the interfaces of an Interceptor, except the Inspector.
+type walkRuntime interface {
 	cri.Runtime
 	cri.PodLister
 	cri.EventStreamer
@@ -178,12 +178,12 @@ type runtimeOfWalk interface {
 	cri.Puller
 }
 
-// detailed returns lists with all details, like a runtime without an Inspector.
-type detailed struct{ critest.SummaryRuntime }
+// detailedRuntime returns lists with all details, like a runtime without an Inspector.
+type detailedRuntime struct{ critest.SummaryRuntime }
 
-func (d detailed) List(ctx context.Context) (cri.Snapshot, error) { return d.Runtime.List(ctx) }
+func (d detailedRuntime) List(ctx context.Context) (cri.Snapshot, error) { return d.Runtime.List(ctx) }
 
-func (d detailed) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
+func (d detailedRuntime) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
 	return d.Runtime.ListPod(ctx, uid)
 }
 
@@ -197,7 +197,7 @@ func (w *walker) remove(name string) {
 	}
 	time.Sleep(w.seconds(5))
 	if w.pods[name] = pod; w.agent.dead.Load() {
-		w.boot()
+		w.restartAgent()
 	}
 	w.apply()
 }

@@ -26,81 +26,81 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// watch checks each call and each status against the desired pods and the previous state, across restarts of the agent.
-type watch struct {
+// checker checks each call and each status against the desired pods and the previous state, across restarts of the agent.
+type checker struct {
 	t   *testing.T
 	rt  *critest.Runtime
-	api bool // pods come from an API server, which keeps their statuses, and not from manifests
+	api bool // an API server lists the pods and stores their statuses; false: manifests
 
-	mu      sync.Mutex // guards the fields below; not held during calls to the runtime
-	records map[string]*record
-	passed  map[string]bool // commands that succeeded inside a container: UID/name/attempt/command
-	volumes lifecycletest.Resources
-	belated map[string]bool // containers that started late, after the agent had given up the call, and pods with a sandbox that did
+	mu         sync.Mutex // guards the fields below; not held during calls to the runtime
+	records    map[string]*podRecord
+	passed     map[string]bool // commands that succeeded inside a container: UID/name/attempt/command
+	volumes    lifecycletest.Resources
+	lateStarts map[string]bool // containers that started after the agent had given up the call, and pods whose sandbox did
 }
 
-// record is the state of a pod, by its UID.
-type record struct {
-	pod      *corev1.Pod
-	ended    bool      // the pod was rejected or evicted, or an attempt was made
-	deleted  time.Time // when the agent got the deletion; zero: it is not deleted
-	gone     time.Time // when its source dropped it; zero: it is listed
-	again    bool      // a static pod was removed and is listed again
-	booted   bool      // an agent has started since the last status
-	phase    corev1.PodPhase
-	status   *corev1.PodStatus
-	server   corev1.PodStatus    // as an API server has it
-	restarts map[string]int32    // by container
-	lives    map[string][]string // instances of a container in a sandbox and restart-all generation
+// podRecord is the recorded state of a pod.
+type podRecord struct {
+	pod                 *corev1.Pod
+	terminationExpected bool      // the pod was rejected or evicted, or a rejection or eviction was attempted
+	deleted             time.Time // when the agent got the deletion; zero: not deleted
+	dropped             time.Time // when its source dropped the pod; zero: still listed
+	relisted            bool      // the pod was removed and is listed again
+	agentStarted        bool      // an agent has started since the last status
+	phase               corev1.PodPhase
+	status              *corev1.PodStatus
+	server              corev1.PodStatus    // the status in the API server
+	restarts            map[string]int32    // by container
+	instances           map[string][]string // instances of a container in a sandbox and restart-all generation
 }
 
-func newWatch(t *testing.T, api bool) *watch {
-	return &watch{t: t, api: api, records: map[string]*record{}, passed: map[string]bool{}, belated: map[string]bool{}}
+func newChecker(t *testing.T, api bool) *checker {
+	return &checker{t: t, api: api, records: map[string]*podRecord{}, passed: map[string]bool{}, lateStarts: map[string]bool{}}
 }
 
-// wanted records the pods that the agent gets.
-func (w *watch) wanted(pods []*corev1.Pod) {
+// recordDesired records the pods that the agent gets.
+func (w *checker) recordDesired(pods []*corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	wanted := map[string]bool{}
+	desired := map[string]bool{}
 	for _, pod := range pods {
 		uid := string(pod.UID)
-		wanted[uid] = true
+		desired[uid] = true
 		r := w.records[uid]
 		if r == nil {
-			r = &record{restarts: map[string]int32{}, lives: map[string][]string{}}
+			r = &podRecord{restarts: map[string]int32{}, instances: map[string][]string{}}
 			w.records[uid] = r
 		}
-		r.again = r.again || !r.gone.IsZero()
-		r.pod, r.gone = pod, time.Time{}
+		r.relisted = r.relisted || !r.dropped.IsZero()
+		r.pod, r.dropped = pod, time.Time{}
 		if pod.DeletionTimestamp != nil && r.deleted.IsZero() {
 			r.deleted = now
 		}
 	}
 	for uid, r := range w.records {
-		if !wanted[uid] && r.gone.IsZero() {
-			r.gone = now
+		if !desired[uid] && r.dropped.IsZero() {
+			r.dropped = now
 		}
 	}
 }
 
-// removed records that a pod is removed: if it is listed again it starts from scratch.
-func (w *watch) removed(pod cri.PodIdentity) {
+// recordRemoved records that a pod is removed: if it is listed again it starts from scratch.
+func (w *checker) recordRemoved(pod cri.PodIdentity) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r := w.records[pod.UID]; r != nil {
-		r.startAnew()
+		r.reset()
 	}
 }
 
-// startAnew resets the state of the pod.
-func (r *record) startAnew() {
-	*r = record{pod: r.pod, deleted: r.deleted, gone: r.gone, restarts: map[string]int32{}, lives: map[string][]string{}}
+// reset resets the state of the pod.
+func (r *podRecord) reset() {
+	*r = podRecord{pod: r.pod, deleted: r.deleted, dropped: r.dropped, restarts: map[string]int32{}, instances: map[string][]string{}}
 }
 
-// echo sets the last published status of pods of an API server, which other programs may have changed.
-func (w *watch) echo(pods map[string]*corev1.Pod) {
+// addStatuses sets the last published status of pods of an API server, which other programs may have changed.
+func (w *checker) addStatuses(pods map[string]*corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for name, pod := range pods {
@@ -112,34 +112,34 @@ func (w *watch) echo(pods map[string]*corev1.Pod) {
 	}
 }
 
-// succeeded records a command of a hook or a probe.
-func (w *watch) succeeded(life, command string) {
+// recordSuccess records a successful command of a hook or a probe.
+func (w *checker) recordSuccess(life, command string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.passed[life+"/"+command] = true
 }
 
-func (w *watch) has(passed string) bool {
+func (w *checker) hasPassed(passed string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.passed[passed]
 }
 
-func (w *watch) list() cri.Snapshot {
+func (w *checker) list() cri.Snapshot {
 	snap, err := w.rt.List(w.t.Context())
 	require.NoError(w.t, err)
 	return snap
 }
 
-// isBelated reports whether a container started after the agent had given up the call.
-func (w *watch) isBelated(id string) bool {
+// startedLate reports whether a container started after the agent had given up the call.
+func (w *checker) startedLate(id string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.belated[id]
+	return w.lateStarts[id]
 }
 
-// asked checks that a call of the agent is allowed for the desired pods. It may take effect later, or never.
-func (w *watch) asked(op, id string) {
+// checkRequest checks that a call of the agent is allowed for the desired pods. The call may take effect later, or never.
+func (w *checker) checkRequest(op, id string) {
 	if op != "StartContainer" || w.t.Context().Err() != nil {
 		return
 	}
@@ -147,19 +147,19 @@ func (w *watch) asked(op, id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.records[c.PodUID]
-	if !ok || c.State != cri.ContainerCreated || !assert.NotNil(w.t, r, "%s starts, and no source ever listed its pod", c.ID) {
+	if !ok || c.State != cri.ContainerCreated || !assert.NotNil(w.t, r, "%s starts, but no source ever listed its pod", c.ID) {
 		return
 	}
 	now := time.Now()
-	assert.True(w.t, r.gone.IsZero() || r.gone.Equal(now), "%s starts, and no source lists its pod", c.ID)
-	assert.True(w.t, r.deleted.IsZero() || r.deleted.Equal(now), "%s starts, and its pod is deleted", c.ID)
-	assert.True(w.t, podtest.SpecNames(r.pod)[c.Name], "%s starts, which the pod does not have", c.ID)
-	over := r.status != nil && terminal(r.phase) && r.status.Reason != podstatus.ReasonDeadlineExceeded // the deadline may pass meanwhile
-	assert.False(w.t, over, "%s starts in a pod that has %s", c.ID, r.phase)
+	assert.True(w.t, r.dropped.IsZero() || r.dropped.Equal(now), "%s starts, but no source lists its pod", c.ID)
+	assert.True(w.t, r.deleted.IsZero() || r.deleted.Equal(now), "%s starts, but its pod is deleted", c.ID)
+	assert.True(w.t, podtest.SpecNames(r.pod)[c.Name], "%s starts, but the pod has no such container", c.ID)
+	over := r.status != nil && terminal(r.phase) && r.status.Reason != podstatus.ReasonDeadlineExceeded // the deadline may expire during the call
+	assert.False(w.t, over, "%s starts in a pod of phase %s", c.ID, r.phase)
 }
 
-// before checks a call that is about to take effect.
-func (w *watch) before(op, id string) {
+// checkEffect checks a call that is about to take effect.
+func (w *checker) checkEffect(op, id string) {
 	if op == "ExecSync" || op == "StopContainer" || w.t.Context().Err() != nil {
 		return
 	}
@@ -167,11 +167,11 @@ func (w *watch) before(op, id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	live := func(c cri.Container) bool {
-		return c.State == cri.ContainerRunning && c.SandboxID == id && !w.belated[c.ID]
+		return c.State == cri.ContainerRunning && c.SandboxID == id && !w.lateStarts[c.ID]
 	}
 	switch op {
 	case "RunPodSandbox":
-		w.alone(&snap, id)
+		w.requireAlone(&snap, id)
 	case "StopPodSandbox", "RemovePodSandbox":
 		i := slices.IndexFunc(snap.Containers, live)
 		assert.Negative(w.t, i, "%s %s while a container runs in it", op, id)
@@ -181,17 +181,17 @@ func (w *watch) before(op, id string) {
 	case "StartContainer":
 		i := slices.IndexFunc(snap.Containers, func(c cri.Container) bool { return c.ID == id })
 		if i >= 0 && snap.Containers[i].State == cri.ContainerCreated {
-			w.started(&snap, &snap.Containers[i])
+			w.checkStart(&snap, &snap.Containers[i])
 		}
 	}
 }
 
-// late records a call that takes effect after the agent has given it up.
-func (w *watch) late(op, id string) {
+// recordLate records a call that takes effect after the agent has given it up.
+func (w *checker) recordLate(op, id string) {
 	if op == "RunPodSandbox" {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.belated[id] = true
+		w.lateStarts[id] = true
 	}
 	if op != "StartContainer" {
 		return
@@ -200,54 +200,55 @@ func (w *watch) late(op, id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if ok && c.State == cri.ContainerCreated {
-		w.belated[id] = true
-		w.records[c.PodUID].live(&c)
+		w.lateStarts[id] = true
+		w.records[c.PodUID].addInstance(&c)
 	}
 }
 
-// live records a container instance.
-func (r *record) live(c *cri.Container) {
-	here := place(c, c.Name)
-	r.lives[here] = append(r.lives[here], lifeOf(c.PodUID, c.Name, c.ID))
+// addInstance records a container instance.
+func (r *podRecord) addInstance(c *cri.Container) {
+	here := instanceKey(c, c.Name)
+	r.instances[here] = append(r.instances[here], instanceName(c.PodUID, c.Name, c.ID))
 }
 
-// started checks a container that is about to run.
-func (w *watch) started(snap *cri.Snapshot, c *cri.Container) {
+// checkStart checks a container that is about to run.
+func (w *checker) checkStart(snap *cri.Snapshot, c *cri.Container) {
 	r := w.records[c.PodUID]
-	if !assert.NotNil(w.t, r, "%s starts, and no source ever listed its pod", c.ID) {
+	if !assert.NotNil(w.t, r, "%s starts, but no source ever listed its pod", c.ID) {
 		return
 	}
-	w.alone(snap, c.PodUID)
+	w.requireAlone(snap, c.PodUID)
 	assert.Contains(w.t, w.volumes.PreparedPods(), c.PodUID, "%s starts without its volumes", c.ID)
 	for i := range snap.Containers {
 		o := &snap.Containers[i]
 		twin := o.PodUID == c.PodUID && o.Name == c.Name && o.State == cri.ContainerRunning
 		assert.False(w.t, twin, "%s starts beside %s", c.ID, o.ID)
 	}
-	w.checkAgain(snap, r, c)
+	w.checkRestart(snap, r, c)
 	if podtest.Find(r.pod.Spec.Containers, c.Name) != nil {
 		w.checkInitialized(snap, r, c)
 	}
-	r.live(c)
+	r.addInstance(c)
 }
 
-// alone requires that no container runs of another pod with the name of this one, such as an old version of its manifest.
-func (w *watch) alone(snap *cri.Snapshot, uid string) {
+// requireAlone requires that no container runs of another pod with the name of this pod, such as a previous version of its
+// manifest.
+func (w *checker) requireAlone(snap *cri.Snapshot, uid string) {
 	name := w.records[uid].pod.Name
 	for i := range snap.Containers {
 		c := &snap.Containers[i]
 		other := c.PodUID != uid && c.Labels[cri.LabelPodName] == name && c.State == cri.ContainerRunning
-		assert.False(w.t, other && !w.belated[c.ID], "pod %s starts beside %s, of the same name", uid, c.ID)
+		assert.False(w.t, other && !w.lateStarts[c.ID], "pod %s starts beside %s, which has the same name", uid, c.ID)
 	}
 	for i := range snap.Sandboxes {
 		s := &snap.Sandboxes[i]
 		other := s.Pod.UID != uid && s.Pod.Name == name && s.State == cri.SandboxReady
-		assert.False(w.t, other && !w.belated[s.Pod.UID], "pod %s starts beside sandbox %s, of the same name", uid, s.ID)
+		assert.False(w.t, other && !w.lateStarts[s.Pod.UID], "pod %s starts beside sandbox %s, which has the same name", uid, s.ID)
 	}
 }
 
-// checkAgain requires that a container runs again only if it may.
-func (w *watch) checkAgain(snap *cri.Snapshot, r *record, c *cri.Container) {
+// checkRestart requires that a container is restarted only if its restart policy, rules or probes allow it.
+func (w *checker) checkRestart(snap *cri.Snapshot, r *podRecord, c *cri.Container) {
 	var last *cri.Container
 	for i := range snap.Containers {
 		o := &snap.Containers[i]
@@ -264,12 +265,12 @@ func (w *watch) checkAgain(snap *cri.Snapshot, r *record, c *cri.Container) {
 		policy = corev1.RestartPolicy(*spec.RestartPolicy)
 	}
 	probed := spec != nil && (spec.LivenessProbe != nil || spec.StartupProbe != nil) && policy != corev1.RestartPolicyNever
-	again := spec != nil && mayRunAgain(r.pod, spec, last.ExitCode) || probed // a failed probe stops it regardless of its exit code
-	assert.True(w.t, again, "%s starts although %s exited with %d", c.ID, last.ID, last.ExitCode)
+	allowed := spec != nil && mayRestart(r.pod, spec, last.ExitCode) || probed // a failed probe stops the container regardless of its exit code
+	assert.True(w.t, allowed, "%s starts although %s exited with %d", c.ID, last.ID, last.ExitCode)
 }
 
-// mayRunAgain reports whether an exited container may be restarted in its sandbox.
-func mayRunAgain(pod *corev1.Pod, c *corev1.Container, code int32) bool {
+// mayRestart reports whether an exited container may be restarted in its sandbox.
+func mayRestart(pod *corev1.Pod, c *corev1.Container, code int32) bool {
 	policy := string(pod.Spec.RestartPolicy)
 	if c.RestartPolicy != nil {
 		policy = string(*c.RestartPolicy)
@@ -285,67 +286,67 @@ func mayRunAgain(pod *corev1.Pod, c *corev1.Container, code int32) bool {
 
 // checkInitialized requires that the init containers have completed before the first regular container of a sandbox and
 // restart-all generation.
-func (w *watch) checkInitialized(snap *cri.Snapshot, r *record, c *cri.Container) {
+func (w *checker) checkInitialized(snap *cri.Snapshot, r *podRecord, c *cri.Container) {
 	for i := range r.pod.Spec.Containers {
-		if len(r.lives[place(c, r.pod.Spec.Containers[i].Name)]) > 0 {
+		if len(r.instances[instanceKey(c, r.pod.Spec.Containers[i].Name)]) > 0 {
 			return
 		}
 	}
 	for i := range r.pod.Spec.InitContainers {
 		spec := &r.pod.Spec.InitContainers[i]
 		passed := slices.ContainsFunc(snap.Containers, func(o cri.Container) bool {
-			return place(&o, o.Name) == place(c, spec.Name) && o.State == cri.ContainerExited && o.ExitCode == 0
+			return instanceKey(&o, o.Name) == instanceKey(c, spec.Name) && o.State == cri.ContainerExited && o.ExitCode == 0
 		})
 		if podtest.IsSidecar(spec) {
-			passed = slices.ContainsFunc(r.lives[place(c, spec.Name)], func(life string) bool {
+			passed = slices.ContainsFunc(r.instances[instanceKey(c, spec.Name)], func(life string) bool {
 				return spec.StartupProbe == nil || w.passed[life+"/started"]
 			})
 		}
-		assert.True(w.t, passed, "%s starts before init container %s has passed", c.ID, spec.Name)
+		assert.True(w.t, passed, "%s starts before init container %s has succeeded", c.ID, spec.Name)
 	}
 }
 
-// place returns the key of a named container in the sandbox and restart-all generation of c.
-func place(c *cri.Container, name string) string {
+// instanceKey returns the key of a named container in the sandbox and restart-all generation of c.
+func instanceKey(c *cri.Container, name string) string {
 	return fmt.Sprint(c.PodUID, "/", name, "/", c.SandboxID, "/", podview.GenerationOf(c))
 }
 
-// status checks a published status.
-func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
+// checkStatus checks a published status.
+func (w *checker) checkStatus(pod *corev1.Pod, st *corev1.PodStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.records[string(pod.UID)]
 	statuses := slices.Concat(st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses)
-	anew := r.again && (terminal(r.phase) || slices.ContainsFunc(statuses, func(cs corev1.ContainerStatus) bool {
-		return cs.RestartCount < r.restarts[cs.Name] || waitsAfterUnseenEnd(&r.server, &cs)
+	anew := r.relisted && (terminal(r.phase) || slices.ContainsFunc(statuses, func(cs corev1.ContainerStatus) bool {
+		return cs.RestartCount < r.restarts[cs.Name] || waitsAfterUnseenExit(&r.server, &cs)
 	}))
-	ended := r.again && r.booted && terminal(r.phase) // for the previous agent
+	ended := r.relisted && r.agentStarted && terminal(r.phase) // the phase is from the previous agent
 	if qos.IsStatic(pod) && r.status != nil && (!terminal(st.Phase) && (podstatus.IsRejected(r.status) || anew) || ended) {
-		r.startAnew() // a restarted agent admits a rejected static pod again, and does not know that the pod was removed
+		r.reset() // a restarted agent admits a rejected static pod again, and has no record of a removed pod
 	}
-	r.booted = false
-	assert.True(w.t, !terminal(r.phase) || st.Phase == r.phase, "pod %s was %s and is %s", pod.UID, r.phase, st.Phase)
+	r.agentStarted = false
+	assert.True(w.t, !terminal(r.phase) || st.Phase == r.phase, "pod %s leaves terminal phase %s for %s", pod.UID, r.phase, st.Phase)
 	r.phase, r.status = st.Phase, st
 	former := r.server
-	w.send(r, pod, st)
+	w.mergeServerStatus(r, pod, st)
 	for _, cs := range statuses {
-		assert.False(w.t, goesBack(&former, &cs), "%s/%s has become the instance before: %s after %s", pod.UID, cs.Name, podtest.Describe(*st), podtest.Describe(former))
-		assert.GreaterOrEqual(w.t, cs.RestartCount, r.restarts[cs.Name], "restarts of %s/%s", pod.UID, cs.Name)
+		assert.False(w.t, goesBack(&former, &cs), "status of %s/%s is that of the previous instance: %s after %s", pod.UID, cs.Name, podtest.Describe(*st), podtest.Describe(former))
+		assert.GreaterOrEqual(w.t, cs.RestartCount, r.restarts[cs.Name], "restart count of %s/%s decreases", pod.UID, cs.Name)
 		r.restarts[cs.Name] = cs.RestartCount
 		spec := podtest.Find(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), cs.Name)
 		if spec == nil {
 			continue
 		}
-		life := lifeOf(string(pod.UID), cs.Name, cs.ContainerID)
-		assert.True(w.t, !cs.Ready || spec.ReadinessProbe == nil || w.passed[life+"/ready"], "%s is ready and was never asked", life)
-		ends := !r.gone.IsZero() || !r.deleted.IsZero() || r.again // a static pod that is listed again terminates before it is restarted
-		assert.True(w.t, !*cs.Started || ends || spec.StartupProbe == nil || w.passed[life+"/started"], "%s has started and was never asked", life)
+		life := instanceName(string(pod.UID), cs.Name, cs.ContainerID)
+		assert.True(w.t, !cs.Ready || spec.ReadinessProbe == nil || w.passed[life+"/ready"], "%s is ready without a successful readiness probe", life)
+		ends := !r.dropped.IsZero() || !r.deleted.IsZero() || r.relisted // a static pod that is listed again terminates before it is restarted
+		assert.True(w.t, !*cs.Started || ends || spec.StartupProbe == nil || w.passed[life+"/started"], "%s has started without a successful startup probe", life)
 	}
 }
 
-// send merges a status into that of an API server. No container leaves a terminated state for good, but a completed init
-// container may run again in a new sandbox.
-func (w *watch) send(r *record, pod *corev1.Pod, st *corev1.PodStatus) {
+// mergeServerStatus merges a status into the status in the API server. No container leaves a terminated state without a
+// restart, except that a completed init container may run again in a new sandbox.
+func (w *checker) mergeServerStatus(r *podRecord, pod *corev1.Pod, st *corev1.PodStatus) {
 	at := *pod
 	at.Status = r.server
 	next, err := statuspatch.Next(&at, st, false, time.Now())
@@ -355,23 +356,23 @@ func (w *watch) send(r *record, pod *corev1.Pod, st *corev1.PodStatus) {
 	r.server = next.Status
 }
 
-// lifeOf returns the name of a container instance as in the walker's commands. An ID of critest contains the attempt.
-func lifeOf(uid, name, id string) string {
-	id = strings.TrimPrefix(id, "critest://") // as in statuses
+// instanceName returns the name of a container instance as in the walker's commands. An ID of critest contains the attempt.
+func instanceName(uid, name, id string) string {
+	id = strings.TrimPrefix(id, "critest://") // IDs in statuses have this prefix
 	attempt, _, _ := strings.Cut(strings.TrimPrefix(id, uid+"-"+name+"-"), "-")
 	return uid + "/" + name + "/" + attempt
 }
 
-// requireNoTwins fails if a pod name has two live containers of one name, regardless of UIDs. A container that started late,
-// after the agent had created its successor, is stopped by the next sync: it counts once the walk has converged.
-func (w *watch) requireNoTwins(converged bool) {
+// requireNoTwins fails if a pod name has two running containers of one name, regardless of UIDs. A container that started
+// late, after the agent had created its successor, is stopped by the next sync: it is ignored until the walk has converged.
+func (w *checker) requireNoTwins(converged bool) {
 	w.t.Helper()
 	live := map[string]string{}
 	snap := w.list()
 	w.requireOwnIDs(&snap)
 	for p := range snap.Pods() {
 		for _, c := range p.Containers {
-			if c.State == cri.ContainerRunning && (converged || !w.isBelated(c.ID)) {
+			if c.State == cri.ContainerRunning && (converged || !w.startedLate(c.ID)) {
 				key := p.Name + "/" + c.Name
 				require.Empty(w.t, live[key], "%s runs twice: %s and %s", key, live[key], c.ID)
 				live[key] = c.ID
@@ -380,9 +381,9 @@ func (w *watch) requireNoTwins(converged bool) {
 	}
 }
 
-// requireOwnIDs fails if two pods have overlapping user ID ranges on the host. A sandbox that started late may have the range of
-// another pod.
-func (w *watch) requireOwnIDs(snap *cri.Snapshot) {
+// requireOwnIDs fails if two pods have overlapping user ID ranges on the host. A sandbox that started late may have the
+// range of another pod.
+func (w *checker) requireOwnIDs(snap *cri.Snapshot) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -390,7 +391,7 @@ func (w *watch) requireOwnIDs(snap *cri.Snapshot) {
 	for i := range snap.Sandboxes {
 		s := &snap.Sandboxes[i]
 		user := s.Namespaces.User
-		if s.State != cri.SandboxReady || user == nil || user.Mode != cri.NamespacePod || w.belated[s.Pod.UID] {
+		if s.State != cri.SandboxReady || user == nil || user.Mode != cri.NamespacePod || w.lateStarts[s.Pod.UID] {
 			continue
 		}
 		other := used[user.UIDs[0].HostID]
@@ -403,13 +404,13 @@ func (w *watch) requireOwnIDs(snap *cri.Snapshot) {
 // and then the readiness probe every 5 s.
 const probedAfter = 8 * time.Second
 
-// requireConverged requires that a pod has the state of its spec once no faults occur.
-func (w *watch) requireConverged(pod *corev1.Pod, has cri.Pod) {
+// requireConverged requires that a pod has the state of its spec after the faults have stopped.
+func (w *checker) requireConverged(pod *corev1.Pod, has cri.Pod) {
 	w.t.Helper()
 	w.mu.Lock()
 	r := w.records[string(pod.UID)]
 	w.mu.Unlock()
-	about := podtest.LazyText(func() string {
+	details := podtest.LazyText(func() string {
 		return fmt.Sprintf("pod %s %s\nhas%s\nstatus %s", pod.UID, podtest.JSON(pod.Spec), podtest.DescribeObserved(has), podtest.JSON(r.status))
 	})
 	live := map[string]*cri.Container{}
@@ -426,22 +427,22 @@ func (w *watch) requireConverged(pod *corev1.Pod, has cri.Pod) {
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
-		require.Empty(w.t, has.Sandboxes, about)
-		require.Empty(w.t, has.Containers, about)
+		require.Empty(w.t, has.Sandboxes, details)
+		require.Empty(w.t, has.Containers, details)
 		return
 	case terminal(r.phase):
-		require.Empty(w.t, live, about)
-		require.Zero(w.t, ready, about)
-		require.True(w.t, mayEnd(pod) || r.ended, "it may not end: %s", about)
+		require.Empty(w.t, live, details)
+		require.Zero(w.t, ready, details)
+		require.True(w.t, mayTerminate(pod) || r.terminationExpected, "pod may not terminate: %s", details)
 		return
-	case stuck(pod, has):
+	case isStuck(pod, has):
 		return
 	}
-	require.Equal(w.t, corev1.PodRunning, r.phase, about)
-	require.Equal(w.t, 1, ready, about)
+	require.Equal(w.t, corev1.PodRunning, r.phase, details)
+	require.Equal(w.t, 1, ready, details)
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
-		require.Equal(w.t, podtest.IsSidecar(c), live[c.Name] != nil, "%s: %s", c.Name, about)
+		require.Equal(w.t, podtest.IsSidecar(c), live[c.Name] != nil, "%s: %s", c.Name, details)
 	}
 	serves := 0
 	for i := range pod.Spec.Containers {
@@ -449,38 +450,38 @@ func (w *watch) requireConverged(pod *corev1.Pod, has cri.Pod) {
 		st := r.status.ContainerStatuses[slices.IndexFunc(r.status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })]
 		if l := live[c.Name]; l != nil {
 			serves++
-			require.Equal(w.t, c.Image, l.Image.UserSpecifiedImage, about)
+			require.Equal(w.t, c.Image, l.Image.UserSpecifiedImage, details)
 			if time.Since(l.StartedAt) < probedAfter {
 				continue
 			}
-			hooked := c.Lifecycle == nil || c.Lifecycle.PostStart == nil || w.has(lifeOf(string(pod.UID), c.Name, l.ID)+"/hello")
-			require.True(w.t, hooked, "%s runs, and its hook has not: %s", c.Name, about)
-			require.True(w.t, st.Ready, "%s since %s, now %s: %s", c.Name, l.StartedAt, time.Now(), about)
+			hooked := c.Lifecycle == nil || c.Lifecycle.PostStart == nil || w.hasPassed(instanceName(string(pod.UID), c.Name, l.ID)+"/hello")
+			require.True(w.t, hooked, "%s runs, but its postStart hook has not run: %s", c.Name, details)
+			require.True(w.t, st.Ready, "%s is not ready since %s, now %s: %s", c.Name, l.StartedAt, time.Now(), details)
 			continue
 		}
-		if t := st.State.Terminated; t == nil || mayRunAgain(pod, c, t.ExitCode) {
-			require.True(w.t, strings.HasPrefix(c.Name, "work"), "%s should run: %s", c.Name, about)
+		if t := st.State.Terminated; t == nil || mayRestart(pod, c, t.ExitCode) {
+			require.True(w.t, strings.HasPrefix(c.Name, "work"), "%s should run: %s", c.Name, details)
 			serves++
 		}
 	}
-	require.Positive(w.t, serves, "it should have ended: %s", about)
+	require.Positive(w.t, serves, "pod should have terminated: %s", details)
 }
 
 func terminal(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
 
-// mayEnd reports whether a pod can terminate without being deleted.
-func mayEnd(pod *corev1.Pod) bool {
+// mayTerminate reports whether a pod can terminate without being deleted.
+func mayTerminate(pod *corev1.Pod) bool {
 	once := func(c corev1.Container) bool {
-		return !mayRunAgain(pod, &c, 0) || !mayRunAgain(pod, &c, 1)
+		return !mayRestart(pod, &c, 0) || !mayRestart(pod, &c, 1)
 	}
-	setup := func(c corev1.Container) bool { return !podtest.IsSidecar(&c) && !mayRunAgain(pod, &c, 1) }
+	setup := func(c corev1.Container) bool { return !podtest.IsSidecar(&c) && !mayRestart(pod, &c, 1) }
 	return pod.Spec.ActiveDeadlineSeconds != nil || slices.ContainsFunc(pod.Spec.InitContainers, setup) ||
 		!slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return !once(c) })
 }
 
-// stuck reports whether a pod with restart policy Never has lost its sandbox before all of its containers have run. As in the
-// kubelet it gets no new sandbox, and never terminates.
-func stuck(pod *corev1.Pod, has cri.Pod) bool {
+// isStuck reports whether a pod with restart policy Never has lost its sandbox before all of its containers have run. As in
+// the kubelet it gets no new sandbox, and never terminates.
+func isStuck(pod *corev1.Pod, has cri.Pod) bool {
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && len(has.Sandboxes) > 0 &&
 		!slices.ContainsFunc(has.Sandboxes, func(s cri.Sandbox) bool { return s.State == cri.SandboxReady }) &&
 		!slices.ContainsFunc(has.Containers, func(c cri.Container) bool { return c.State == cri.ContainerRunning })

@@ -17,17 +17,17 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Admission, evictions and volumes of random operations.
+// Random operations: admission, evictions and volumes.
 
 // admit accepts most pods.
 func (w *walker) admit(_ context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
-	w.watch.admitted(pod, others)
+	w.checker.checkAdmit(pod, others)
 	switch {
-	case w.bad(10):
+	case w.fails(10):
 		return errors.New("fault: no decision")
-	case w.bad(3):
+	case w.fails(3):
 		w.add("REJECTED %s", pod.UID)
-		w.watch.ends(pod)
+		w.checker.recordTermination(pod)
 		return &podstatus.Rejection{Reason: "OutOfpods", Message: "no room"}
 	}
 	return nil
@@ -38,70 +38,71 @@ func (w *walker) evict(pod *corev1.Pod) {
 	e := podstatus.Eviction{Reason: "Evicted", Message: "low on memory", Grace: w.seconds(20), Temporary: w.chance(50)}
 	uid, agent := string(pod.UID), w.agent
 	w.add("EVICT %s %+v", uid, e)
-	w.watch.ends(pod)
+	w.checker.recordTermination(pod)
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Duration(1+w.intn(300))*time.Second)
 	agent.ended.Go(func() {
 		defer cancel()
 		err := agent.reconciler.Evict(ctx, uid, e)
 		w.add("EVICTED %s %v", uid, err)
 		if err == nil && !e.Temporary && !agent.dead.Load() {
-			w.watch.requireDown(uid)
+			w.checker.requireDown(uid)
 		}
 	})
 }
 
-// ends records a pod that must terminate regardless of its containers.
-func (w *watch) ends(pod *corev1.Pod) {
+// recordTermination records that a pod must terminate regardless of its containers.
+func (w *checker) recordTermination(pod *corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.records[string(pod.UID)].ended = true
+	w.records[string(pod.UID)].terminationExpected = true
 }
 
-// volumeCall requires that volumes are not released while a container runs.
-func (w *watch) volumeCall(_ context.Context, c lifecycletest.Call) error {
+// checkVolumeCall requires that volumes are not released while a container runs.
+func (w *checker) checkVolumeCall(_ context.Context, c lifecycletest.Call) error {
 	if c.Op == "Release" && w.t.Context().Err() == nil {
 		w.requireDown(c.UID)
 	}
 	return nil
 }
 
-// requireDown requires that no container of a pod runs, except ones that started late.
-func (w *watch) requireDown(uid string) {
+// requireDown requires that no container of a pod runs, except containers that started late.
+func (w *checker) requireDown(uid string) {
 	snap := w.list()
 	for i := range snap.Containers {
 		c := &snap.Containers[i]
-		assert.True(w.t, c.PodUID != uid || c.State != cri.ContainerRunning || w.isBelated(c.ID), "%s runs", c.ID)
+		assert.True(w.t, c.PodUID != uid || c.State != cri.ContainerRunning || w.startedLate(c.ID), "%s runs", c.ID)
 	}
 }
 
-// admitted requires that a pod has no containers when Admit is called.
-func (w *watch) admitted(pod *corev1.Pod, others []*corev1.Pod) {
+// checkAdmit requires that a pod has no running containers when Admit is called.
+func (w *checker) checkAdmit(pod *corev1.Pod, others []*corev1.Pod) {
 	snap := w.list()
 	for i := range snap.Containers {
 		c := &snap.Containers[i]
-		held := c.State != cri.ContainerRunning
-		assert.True(w.t, c.PodUID != string(pod.UID) || held || w.isBelated(c.ID), "%s runs, and its pod is asked about", c.ID)
+		exited := c.State != cri.ContainerRunning
+		assert.True(w.t, c.PodUID != string(pod.UID) || exited || w.startedLate(c.ID), "%s runs while Admit is called for its pod", c.ID)
 	}
-	assert.False(w.t, slices.ContainsFunc(others, func(o *corev1.Pod) bool { return o.UID == pod.UID }), "beside itself")
+	assert.False(w.t, slices.ContainsFunc(others, func(o *corev1.Pod) bool { return o.UID == pod.UID }), "Admit gets the pod itself as another pod")
 }
 
-// boots records the start of an agent, which does not know removed pods.
-func (w *watch) boots() {
+// recordAgentStart records the start of an agent, which has no records of removed pods.
+func (w *checker) recordAgentStart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range w.records {
-		r.booted = true
+		r.agentStarted = true
 	}
 }
 
-// waitsAfterUnseenEnd reports whether a container is waiting that the previous status has as terminated because the pod
-// terminated before it had run.
-func waitsAfterUnseenEnd(former *corev1.PodStatus, cs *corev1.ContainerStatus) bool {
+// waitsAfterUnseenExit reports whether a waiting container was terminated in the previous status because its pod terminated
+// before the container had run.
+func waitsAfterUnseenExit(former *corev1.PodStatus, cs *corev1.ContainerStatus) bool {
 	was := podstatus.FindContainer(slices.Concat(former.InitContainerStatuses, former.ContainerStatuses), cs.Name)
 	return was != nil && was.State.Terminated != nil && was.State.Terminated.ContainerID == "" && cs.State.Waiting != nil
 }
 
-// goesBack reports whether the status of a container is that of the instance before the terminated one in the previous status.
+// goesBack reports whether the status of a container is that of the instance before the terminated one in the previous
+// status.
 func goesBack(former *corev1.PodStatus, cs *corev1.ContainerStatus) bool {
 	was := podstatus.FindContainer(slices.Concat(former.InitContainerStatuses, former.ContainerStatuses), cs.Name)
 	return was != nil && was.State.Terminated != nil && was.LastTerminationState.Terminated != nil && cs.ContainerID != "" && cs.ContainerID != was.ContainerID &&

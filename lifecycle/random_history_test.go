@@ -14,7 +14,7 @@ import (
 )
 
 // history has the last lines of the log and the calls, for the analysis of a failure. Random operations are not fully
-// reproducible, because goroutines that are due at one time run in any order.
+// reproducible, because goroutines that are due at the same time run in any order.
 type history struct {
 	began time.Time
 

@@ -28,7 +28,7 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// node is an agent on a runtime in memory, inside a synctest bubble.
+// node is an agent on an in-memory runtime, inside a synctest bubble.
 type node struct {
 	t          *testing.T
 	rt         *critest.Runtime
@@ -40,13 +40,13 @@ type node struct {
 	history   []string                     // "name phase reason" at each change
 	readiness []string                     // "name status" of condition Ready, at each status
 	events    []string                     // "Reason container", with an exclamation mark for a warning
-	told      []podevents.Event            // all events in order
+	podEvents []podevents.Event            // all events in order
 	errs      []string
 	gone      []string
 }
 
-// boot starts an agent on a runtime; via is the runtime that the agent uses: rt or a wrapper of it.
-func boot(t *testing.T, rt *critest.Runtime, via cri.Runtime, o lifecycle.Options) *node {
+// startAgent starts an agent on a runtime; via is the runtime that the agent uses: rt or a wrapper of it.
+func startAgent(t *testing.T, rt *critest.Runtime, via cri.Runtime, o lifecycle.Options) *node {
 	n := &node{t: t, rt: rt, statuses: map[string]*corev1.PodStatus{}}
 	o.Spec.LogRoot = t.TempDir()
 	o.Owner = cmp.Or(o.Owner, "test")
@@ -72,7 +72,7 @@ func boot(t *testing.T, rt *critest.Runtime, via cri.Runtime, o lifecycle.Option
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			require.NotEmpty(t, e.Message)
-			n.told = append(n.told, e)
+			n.podEvents = append(n.podEvents, e)
 			if e.Type == corev1.EventTypeWarning {
 				e.Reason += "!"
 			}
@@ -104,7 +104,7 @@ func (n *node) set(pods ...*corev1.Pod) {
 	n.t.Helper()
 	pods = slices.Clone(pods)
 	for i := range pods {
-		pods[i] = pods[i].DeepCopy() // the agent has the previous object
+		pods[i] = pods[i].DeepCopy() // the agent keeps the previous object
 		podapi.Default(pods[i])
 	}
 	require.NoError(n.t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
@@ -119,8 +119,8 @@ func (n *node) phase(name string) corev1.PodPhase {
 	return ""
 }
 
-// left returns the names of the removed pods.
-func (n *node) left() []string {
+// removedPods returns the names of the removed pods.
+func (n *node) removedPods() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Sorted(slices.Values(n.gone))
@@ -158,7 +158,7 @@ func ops(rt *critest.Runtime, op string) int { return len(rt.Calls(op)) }
 func TestReconcilerRunsAndTearsDownPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("a"), podtest.Pod("b", "one", "two"))
 		time.Sleep(time.Second)
 		require.Equal(t, corev1.PodRunning, n.phase("a"))
@@ -171,10 +171,10 @@ func TestReconcilerRunsAndTearsDownPods(t *testing.T) {
 		sandboxes, containers := n.objects()
 		require.Equal(t, 1, sandboxes)
 		require.Equal(t, 1, containers)
-		require.Equal(t, []string{"b"}, n.left())
+		require.Equal(t, []string{"b"}, n.removedPods())
 
 		time.Sleep(10 * time.Minute)
-		require.Equal(t, 3, ops(rt, "StartContainer"), "an idle pod is left alone")
+		require.Equal(t, 3, ops(rt, "StartContainer"), "idle pods are not restarted")
 		require.Empty(t, n.errors())
 	})
 }
@@ -182,7 +182,7 @@ func TestReconcilerRunsAndTearsDownPods(t *testing.T) {
 func TestDeletedPodHasItsGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.IgnoreTERM()})})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		n.set()
@@ -202,27 +202,27 @@ func TestCrashLoopBackOffContinuesAfterAgentRestart(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
 			return critest.ExitAfter(time.Second, 1)
 		}})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(3 * time.Second) // first instance 0-1 s, second 1-2 s, then 10 s of back-off
 		require.Equal(t, 2, ops(rt, "StartContainer"))
 		require.Equal(t, "a Running CrashLoopBackOff", n.last())
 		n.stop()
 
-		n = boot(t, rt, rt, lifecycle.Options{})
+		n = startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(8500 * time.Millisecond)
-		require.Equal(t, 2, ops(rt, "StartContainer"), "11.5 s: still waiting")
+		require.Equal(t, 2, ops(rt, "StartContainer"), "restart waits for its back-off at 11.5 s")
 		time.Sleep(time.Second)
-		require.Equal(t, 3, ops(rt, "StartContainer"), "12.5 s: started")
+		require.Equal(t, 3, ops(rt, "StartContainer"), "container is restarted before 12.5 s")
 		time.Sleep(20 * time.Second)
-		require.Equal(t, 3, ops(rt, "StartContainer"), "32.5 s: waits 20 s from 13 s")
+		require.Equal(t, 3, ops(rt, "StartContainer"), "next restart waits for 20 s from 13 s")
 		time.Sleep(time.Second)
 		require.Equal(t, 4, ops(rt, "StartContainer"))
 		c, _ := rt.Container("a/main")
 		require.Equal(t, uint32(3), c.Attempt)
 		_, containers := n.objects()
-		require.LessOrEqual(t, containers, 2, "old lives are removed")
+		require.LessOrEqual(t, containers, 2, "containers of older attempts are removed")
 	})
 }
 
@@ -231,7 +231,7 @@ func TestPodsTerminateByRestartPolicy(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
 			"ok": critest.ExitAfter(time.Minute, 0), "bad": critest.ExitAfter(time.Minute, 3),
 		})})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		good, bad := podtest.Pod("good", "ok"), podtest.Pod("bad", "bad")
 		good.Spec.RestartPolicy, bad.Spec.RestartPolicy = corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever
 		n.set(good, bad)
@@ -240,17 +240,17 @@ func TestPodsTerminateByRestartPolicy(t *testing.T) {
 		require.Equal(t, corev1.PodFailed, n.phase("bad"))
 		snap, _ := rt.List(t.Context())
 		for _, sb := range snap.Sandboxes {
-			require.Equal(t, cri.SandboxNotReady, sb.State, "a finished pod tears down the network")
+			require.Equal(t, cri.SandboxNotReady, sb.State, "sandbox of a terminated pod is stopped")
 		}
 		stops := ops(rt, "StopPodSandbox")
 		time.Sleep(time.Hour)
-		require.Equal(t, stops, ops(rt, "StopPodSandbox"), "and is then left alone")
+		require.Equal(t, stops, ops(rt, "StopPodSandbox"), "sandbox of a terminated pod is stopped once")
 
 		n.stop()
-		n = boot(t, rt, rt, lifecycle.Options{})
+		n = startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(good, bad)
 		time.Sleep(10 * time.Minute)
-		require.Equal(t, corev1.PodSucceeded, n.phase("good"), "a new agent knows that they are done")
+		require.Equal(t, corev1.PodSucceeded, n.phase("good"), "restarted agent keeps the terminal phase")
 		require.Equal(t, corev1.PodFailed, n.phase("bad"))
 		require.Equal(t, 2, ops(rt, "StartContainer"))
 	})
@@ -259,7 +259,7 @@ func TestPodsTerminateByRestartPolicy(t *testing.T) {
 func TestChangedImageReplacesContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		pod := podtest.Pod("a")
@@ -273,17 +273,17 @@ func TestChangedImageReplacesContainer(t *testing.T) {
 	})
 }
 
-// An edited manifest is a new pod with the old name: the old one terminates before the new one starts, even if the edit happened
-// while no agent ran, or if another manifest cannot be read.
+// An edited manifest is a new pod with the name of the previous version. The previous version terminates before the new pod
+// starts, even if the edit happened while no agent ran, or if another manifest cannot be read.
 func TestEditedPodWaitsForPreviousVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		n.stop()
 
-		n = boot(t, rt, rt, lifecycle.Options{})
+		n = startAgent(t, rt, rt, lifecycle.Options{})
 		successor := podtest.Pod("a")
 		successor.UID = "uid-a-2"
 		require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{successor}, Incomplete: true}))
@@ -300,7 +300,7 @@ func TestEditedPodWaitsForPreviousVersion(t *testing.T) {
 func TestOrphanedPodsTornDownOnceSourcesReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("mine"))
 		time.Sleep(time.Second)
 		n.stop()
@@ -309,19 +309,19 @@ func TestOrphanedPodsTornDownOnceSourcesReported(t *testing.T) {
 		})
 		require.NoError(t, err)
 
-		n = boot(t, rt, rt, lifecycle.Options{Sources: []string{"test", "more"}})
+		n = startAgent(t, rt, rt, lifecycle.Options{Sources: []string{"test", "more"}})
 		n.set()
 		time.Sleep(time.Minute)
 		sandboxes, _ := n.objects()
-		require.Equal(t, 2, sandboxes, "a source has not spoken yet")
+		require.Equal(t, 2, sandboxes, "orphaned pod is kept while a source has not reported")
 		require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "more", Incomplete: true}))
 		time.Sleep(time.Minute)
 		sandboxes, _ = n.objects()
-		require.Equal(t, 2, sandboxes, "a source could not read all of its pods")
+		require.Equal(t, 2, sandboxes, "orphaned pod is kept while a source is incomplete")
 		require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "more"}))
 		time.Sleep(4 * time.Second)
 		sandboxes, _ = n.objects()
-		require.Equal(t, 2, sandboxes, "the orphan has its own grace period of 5 s")
+		require.Equal(t, 2, sandboxes, "orphaned pod has its own grace period of 5 s")
 		time.Sleep(2 * time.Second)
 		snap, _ := rt.List(t.Context())
 		require.Len(t, snap.Sandboxes, 1)
@@ -339,7 +339,7 @@ type faulty struct {
 func TestSetRefusesSecondPodOfName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		first, sameName, sameUID := podtest.Pod("a"), podtest.Pod("a"), podtest.Pod("b")
 		sameName.UID, sameUID.UID = "another", first.UID
 		err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{first, sameName, sameUID}})
@@ -364,7 +364,8 @@ func TestHungCallDelaysItsPodOnly(t *testing.T) {
 					}
 					return call()
 				}}, rt, rt}
-				n := boot(t, rt, via, lifecycle.Options{Pacing: lifecycle.Pacing{Parallel: 2}})
+
+				n := startAgent(t, rt, via, lifecycle.Options{Pacing: lifecycle.Pacing{Parallel: 2}})
 				var pods []*corev1.Pod
 				for i := range 5 {
 					pods = append(pods, podtest.Pod(fmt.Sprintf("bad%d", i)))
@@ -373,17 +374,19 @@ func TestHungCallDelaysItsPodOnly(t *testing.T) {
 					pods = append(pods, podtest.Pod(fmt.Sprintf("good%d", i)))
 				}
 				n.set(pods...)
+
 				// Two slots, five starts that hang: each releases its slot after 10 s.
 				time.Sleep(31 * time.Second)
 				for i := range 20 {
 					require.Equal(t, corev1.PodRunning, n.phase(fmt.Sprintf("good%d", i)))
 				}
+
 				n.set(pods[5:]...)
 				time.Sleep(10 * time.Second)
 				count := 0
 				hung.Range(func(any, any) bool { count++; return true })
 				require.Equal(t, 5, count)
-				require.Len(t, n.left(), 5, "a deleted pod does not wait for its call to return")
+				require.Len(t, n.removedPods(), 5, "deleted pods do not wait for hanging calls")
 			})
 		})
 	}
@@ -394,7 +397,7 @@ func TestFailedStartsReportedAndRetried(t *testing.T) {
 		rt := critest.New(critest.Options{Images: []cri.Image{}, Pull: func(context.Context, cri.ImageSpec, *cri.Auth) (cri.Image, error) {
 			return cri.Image{}, errors.New("registry says no")
 		}})
-		n := boot(t, rt, rt, lifecycle.Options{Pacing: lifecycle.Pacing{Rand: func() float64 { return 0 }}})
+		n := startAgent(t, rt, rt, lifecycle.Options{Pacing: lifecycle.Pacing{Rand: func() float64 { return 0 }}})
 		never := podtest.Pod("never")
 		never.Spec.Containers[0].ImagePullPolicy = corev1.PullNever
 		n.set(podtest.Pod("a"), never)
@@ -407,14 +410,14 @@ func TestFailedStartsReportedAndRetried(t *testing.T) {
 		require.Equal(t, "ImagePullBackOff", n.reason("a"))
 		time.Sleep(25 * time.Second) // at 0, 10 and 30 s
 		require.Equal(t, 3, ops(rt, "PullImage"))
-		require.Equal(t, 1, ops(rt, "RunPodSandbox")-1, "one sandbox for each pod, however often the container fails")
+		require.Equal(t, 1, ops(rt, "RunPodSandbox")-1, "failing pulls do not create further sandboxes")
 	})
 }
 
 func TestSetRefusesUnsupportedPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		broken := podtest.Pod("a")
@@ -423,9 +426,9 @@ func TestSetRefusesUnsupportedPods(t *testing.T) {
 		require.ErrorContains(t, err, "default/a")
 		require.ErrorContains(t, err, "spec.volumes")
 		time.Sleep(time.Second)
-		require.Equal(t, corev1.PodRunning, n.phase("a"), "it continues unchanged")
+		require.Equal(t, corev1.PodRunning, n.phase("a"), "pod continues after a refused update")
 		require.Equal(t, corev1.PodRunning, n.phase("b"))
-		require.Empty(t, n.left())
+		require.Empty(t, n.removedPods())
 
 		nameless := podtest.Pod("c")
 		nameless.UID = ""
@@ -436,12 +439,12 @@ func TestSetRefusesUnsupportedPods(t *testing.T) {
 func TestDrainTerminatesAllPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("a"), podtest.Pod("b"))
 		time.Sleep(time.Second)
 		require.NoError(t, n.reconciler.Drain(t.Context()))
 		sandboxes, containers := n.objects()
 		require.Zero(t, sandboxes+containers)
-		require.Equal(t, []string{"a", "b"}, n.left())
+		require.Equal(t, []string{"a", "b"}, n.removedPods())
 	})
 }

@@ -30,8 +30,8 @@ import (
 
 // Tests of the record on disk: state that a restarted agent cannot read from the runtime.
 
-// lose makes the runtime lose a pod with its containers.
-func lose(t *testing.T, rt *critest.Runtime, sandboxID string) {
+// losePod makes the runtime lose a pod with its containers.
+func losePod(t *testing.T, rt *critest.Runtime, sandboxID string) {
 	t.Helper()
 	require.NoError(t, rt.StopSandbox(t.Context(), sandboxID))
 	require.NoError(t, rt.RemoveSandbox(t.Context(), sandboxID))
@@ -47,15 +47,15 @@ func TestCompletedPodNotRunAgainAfterAgentRestart(t *testing.T) {
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
 		job := podtest.Pod("job")
 		job.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
-		n := boot(t, rt, rt, o)
+		n := startAgent(t, rt, rt, o)
 		n.set(job)
 		time.Sleep(time.Minute)
 		n.requireStatus("job", "Succeeded, main: exited 0")
 		began := n.status("job").StartTime
 		n.stop()
 
-		lose(t, rt, "uid-job-0")
-		n = boot(t, rt, rt, o)
+		losePod(t, rt, "uid-job-0")
+		n = startAgent(t, rt, rt, o)
 		n.set(job)
 		time.Sleep(time.Minute)
 		n.requireStatus("job", "Succeeded, main: exited 0")
@@ -76,14 +76,14 @@ func TestLostPodRestartsWithRestartCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
-		n := boot(t, rt, rt, o)
+		n := startAgent(t, rt, rt, o)
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		n.requireStatus("a", "Running, main: ready")
 		n.stop()
 
-		lose(t, rt, "uid-a-0")
-		n = boot(t, rt, rt, o)
+		losePod(t, rt, "uid-a-0")
+		n = startAgent(t, rt, rt, o)
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		n.requireStatus("a", "Running, main: ready x1")
@@ -92,7 +92,7 @@ func TestLostPodRestartsWithRestartCount(t *testing.T) {
 	})
 }
 
-// A postStart hook during which the agent was killed runs again.
+// A postStart hook that ran when the agent was killed runs again.
 func TestPostStartHookRunsAgainAfterAgentCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hooks := 0
@@ -108,19 +108,19 @@ func TestPostStartHookRunsAgainAfterAgentCrash(t *testing.T) {
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
 		pod := podtest.Pod("a", "main", "second")
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("hello")}
-		n := boot(t, rt, rt, o)
+		n := startAgent(t, rt, rt, o)
 		n.set(pod)
 		time.Sleep(time.Minute)
 		n.requireStatus("a", "Pending, main: ready, second: ContainerCreating")
 		n.stop()
 
-		n = boot(t, rt, rt, o)
+		n = startAgent(t, rt, rt, o)
 		n.set(pod)
 		time.Sleep(time.Minute)
 		n.requireStatus("a", "Running, main: ready, second: ready")
 		n.stop()
 
-		n = boot(t, rt, rt, o)
+		n = startAgent(t, rt, rt, o)
 		n.set(pod)
 		time.Sleep(time.Hour)
 		require.Equal(t, 2, hooks)
@@ -133,7 +133,7 @@ func TestMemoryRequestKeptAfterAgentRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
-		n := boot(t, rt, rt, o)
+		n := startAgent(t, rt, rt, o)
 		n.set(sizedPod(t, 1, "memory=32Mi/64Mi"))
 		time.Sleep(time.Second)
 		n.set(sizedPod(t, 2, "memory=48Mi/64Mi"))
@@ -141,10 +141,10 @@ func TestMemoryRequestKeptAfterAgentRestart(t *testing.T) {
 		require.Equal(t, 1, ops(rt, "UpdateContainerResources"))
 		n.stop()
 
-		n = boot(t, rt, rt, o)
+		n = startAgent(t, rt, rt, o)
 		n.set(sizedPod(t, 2, "memory=48Mi/64Mi"))
 		time.Sleep(10 * time.Minute)
-		require.Equal(t, 1, ops(rt, "UpdateContainerResources"), "the next agent knows that it is done")
+		require.Equal(t, 1, ops(rt, "UpdateContainerResources"), "restarted agent does not repeat the resize")
 		require.Equal(t, "memory=48Mi/64Mi", resizeOf(n.status("a")))
 	})
 }
@@ -160,41 +160,41 @@ func TestPodLevelResizeAppliedAfterAgentRestart(t *testing.T) {
 			pod.Spec.Resources = new(podtest.ParseRequirements([]string{"cpu=" + cpu}))
 			return pod
 		}
-		n := boot(t, rt, rt, o)
+		n := startAgent(t, rt, rt, o)
 		n.set(sized("500m/1"))
 		time.Sleep(time.Second)
-		require.Empty(t, tree.take())
+		require.Empty(t, tree.takeCalls())
 		n.stop()
 
-		n = boot(t, rt, rt, o)
+		n = startAgent(t, rt, rt, o)
 		n.set(sized("1/2"))
 		time.Sleep(10 * time.Minute)
-		require.Equal(t, []string{"a"}, tree.take(), "once")
+		require.Equal(t, []string{"a"}, tree.takeCalls(), "the pod cgroup is resized once")
 		n.stop()
 
-		n = boot(t, rt, rt, o)
+		n = startAgent(t, rt, rt, o)
 		n.set(sized("1/2"))
 		time.Sleep(10 * time.Minute)
-		require.Empty(t, tree.take())
+		require.Empty(t, tree.takeCalls())
 	})
 }
 
-// With a damaged record, only the state in it is lost.
+// A damaged record loses only its own state.
 func TestDamagedRecordLosesItsStateOnly(t *testing.T) {
-	for name, content := range map[string]string{"empty": "", "half": `{"version":1,"sta`, "of the future": `{"version":2}`} {
+	for name, content := range map[string]string{"empty": "", "truncated": `{"version":1,"sta`, "newer version": `{"version":2}`} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := critest.New(critest.Options{})
 				var log bytes.Buffer
 				o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-				n := boot(t, rt, rt, o)
+				n := startAgent(t, rt, rt, o)
 				n.set(podtest.Pod("a"))
 				time.Sleep(time.Second)
 				n.stop()
 				path := filepath.Join(o.Dirs.Pods, "uid-a", "record.json")
 				require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 
-				n = boot(t, rt, rt, o)
+				n = startAgent(t, rt, rt, o)
 				n.set(podtest.Pod("a"))
 				time.Sleep(time.Second)
 				n.requireStatus("a", "Running, main: ready")
@@ -203,7 +203,7 @@ func TestDamagedRecordLosesItsStateOnly(t *testing.T) {
 				require.Contains(t, log.String(), path)
 				data, err := os.ReadFile(path)
 				require.NoError(t, err)
-				require.Contains(t, string(data), `"phase":"Running"`, "it is whole again")
+				require.Contains(t, string(data), `"phase":"Running"`, "the record is written again")
 			})
 		})
 	}
@@ -219,7 +219,7 @@ func TestPodRunsWithoutWritableRecord(t *testing.T) {
 		require.NoError(t, os.MkdirAll(path, 0o700))
 		pod := podtest.Pod("a")
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-		n := boot(t, rt, rt, o)
+		n := startAgent(t, rt, rt, o)
 		n.set(pod)
 		time.Sleep(2 * time.Minute)
 		n.requireStatus("a", "Succeeded, main: exited 0")
@@ -227,7 +227,7 @@ func TestPodRunsWithoutWritableRecord(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		data, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.Contains(t, string(data), `"phase":"Succeeded"`, "it is made good when that is possible")
+		require.Contains(t, string(data), `"phase":"Succeeded"`, "the record is written once this is possible")
 		n.stop()
 		require.Contains(t, log.String(), path)
 	})
@@ -243,14 +243,14 @@ func TestDirectoriesOfOrphanedPodsRemoved(t *testing.T) {
 			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 			require.NoError(t, os.WriteFile(path, []byte(`{"version":1}`), 0o600))
 		}
-		there := func() []string { return podDirs(t, o.Dirs.Pods) }
-		n := boot(t, rt, rt, o)
+		dirs := func() []string { return podDirs(t, o.Dirs.Pods) }
+		n := startAgent(t, rt, rt, o)
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"foreign", "former", "uid-a"}, there(), "another source may yet want it")
+		require.Equal(t, []string{"foreign", "former", "uid-a"}, dirs(), "directories are kept while a source has not reported")
 		require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "other"}))
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"foreign", "uid-a"}, there())
+		require.Equal(t, []string{"foreign", "uid-a"}, dirs())
 	})
 }
 
@@ -258,7 +258,7 @@ func TestDirectoriesOfOrphanedPodsRemoved(t *testing.T) {
 func TestTerminalPhaseOfAPIServerAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
+		n := startAgent(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
 		pod := podtest.Pod("a")
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/served"}}
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
@@ -288,28 +288,28 @@ func TestForeignPhaseAndConditionsKeptAfterAgentRestart(t *testing.T) {
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/served"}}
 		stored := pod.DeepCopy()
 		pod.Status.Conditions = []corev1.PodCondition{{Type: "example.com/served", Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
-		n := boot(t, rt, rt, o)
+		n := startAgent(t, rt, rt, o)
 		n.set(pod)
 		time.Sleep(time.Second)
 		n.stop()
 
-		n = boot(t, rt, rt, o)
+		n = startAgent(t, rt, rt, o)
 		n.set(stored)
 		time.Sleep(time.Second)
 		assert.Equal(t, "True ", podtest.ConditionOf(n.status("a"), corev1.PodReady))
 	})
 }
 
-// unread is an observer that delays the observation of a pod.
-type unread struct {
+// delayedObserver is an observer that delays the observation of a pod.
+type delayedObserver struct {
 	*pleg.Generator
-	may chan struct{}
+	release chan struct{}
 }
 
-func (o *unread) NewerThan(ctx context.Context, uid string, t time.Time) (cri.Pod, error) {
+func (o *delayedObserver) NewerThan(ctx context.Context, uid string, t time.Time) (cri.Pod, error) {
 	if uid != "" {
 		select {
-		case <-o.may:
+		case <-o.release:
 		case <-ctx.Done():
 			return cri.Pod{}, ctx.Err()
 		}
@@ -322,17 +322,17 @@ func TestDeletedPodKeepsTerminalPhaseBeforeFirstObservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(time.Second, 0) }})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
-		n := boot(t, rt, rt, o)
+		n := startAgent(t, rt, rt, o)
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		require.NoError(t, n.reconciler.Evict(t.Context(), "uid-a", lowOnMemory(0)))
 		n.requireStatus("a", "Failed, Evicted, main: exited 0")
 		n.stop()
 
-		observer := &unread{Generator: pleg.New(rt, pleg.Options{}), may: make(chan struct{})}
-		var told []string
+		observer := &delayedObserver{Generator: pleg.New(rt, pleg.Options{}), release: make(chan struct{})}
+		var reported []string
 		o.Owner = "test"
-		o.Hooks.StatusChanged = func(_ *corev1.Pod, st *corev1.PodStatus) { told = append(told, string(st.Phase)+" "+st.Reason) }
+		o.Hooks.StatusChanged = func(_ *corev1.Pod, st *corev1.PodStatus) { reported = append(reported, string(st.Phase)+" "+st.Reason) }
 		r := newReconciler(t, rt, observer, o)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -342,11 +342,11 @@ func TestDeletedPodKeepsTerminalPhaseBeforeFirstObservation(t *testing.T) {
 		time.Sleep(time.Second)
 		require.NoError(t, r.Set(lifecycle.PodSet{Source: "test"}))
 		time.Sleep(time.Second)
-		require.Empty(t, told)
-		close(observer.may)
+		require.Empty(t, reported)
+		close(observer.release)
 		time.Sleep(time.Minute)
 		require.Empty(t, r.Pods())
-		require.Equal(t, []string{"Failed Evicted"}, slices.Compact(told))
+		require.Equal(t, []string{"Failed Evicted"}, slices.Compact(reported))
 		cancel()
 		wg.Wait()
 	})

@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// refuse passes a pod, with defaults, to the agent, whose Set must refuse it.
+// refuse passes a pod, with defaults, to the agent, and requires that Set refuses it.
 func (n *node) refuse(pod *corev1.Pod) error {
 	n.t.Helper()
 	pod = pod.DeepCopy()
@@ -48,11 +48,11 @@ func TestRefusedPodsFailWithKubeletReason(t *testing.T) {
 			func(p *corev1.Pod) { withSysctl(p, "kernel/msgmax") },
 			"SysctlForbidden", `forbidden sysctl: "kernel.msgmax" not allowlisted`,
 		},
-		"a sysctl of the host": {
+		"sysctl of the host network": {
 			func(p *corev1.Pod) { withSysctl(p, "net.ipv4.tcp_syncookies").Spec.HostNetwork = true },
 			"SysctlForbidden", `forbidden sysctl: "net.ipv4.tcp_syncookies" not allowed with host Net enabled`,
 		},
-		"an operating system": {
+		"another operating system": {
 			func(p *corev1.Pod) { p.Spec.OS = &corev1.PodOS{Name: corev1.Windows} },
 			"PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS",
 		},
@@ -71,7 +71,7 @@ func TestRefusedPodsFailWithKubeletReason(t *testing.T) {
 				p.Annotations = map[string]string{corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + "main": "runtime/default"}
 			}, "AppArmor", noAppArmor,
 		},
-		"an unsupported feature": {
+		"unsupported feature": {
 			func(p *corev1.Pod) {
 				devices := corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
 				p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: devices, Limits: devices}
@@ -79,7 +79,7 @@ func TestRefusedPodsFailWithKubeletReason(t *testing.T) {
 			"PodFeatureUnsupported",
 			"Pod requires node features that are not available: spec.containers[0].resources.limits[example.com/gpu]: Forbidden: not supported by this version: devices",
 		},
-		"a value of a later version": {
+		"value of a newer version": {
 			func(p *corev1.Pod) { p.Spec.DNSPolicy = "ByMagic" },
 			"UnexpectedAdmissionError", "",
 		},
@@ -87,7 +87,7 @@ func TestRefusedPodsFailWithKubeletReason(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := critest.New(critest.Options{})
-				n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, AppArmorError: errors.New("AppArmor is not enabled on the host")})
+				n := startAgent(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, AppArmorError: errors.New("AppArmor is not enabled on the host")})
 				pod := podtest.Pod("a")
 				pod.Generation = 2
 				test.change(pod)
@@ -110,7 +110,7 @@ func TestRefusedPodsFailWithKubeletReason(t *testing.T) {
 
 				n.set() // deletes the pod
 				time.Sleep(time.Minute)
-				assert.Equal(t, []string{"a"}, n.left())
+				assert.Equal(t, []string{"a"}, n.removedPods())
 			})
 		})
 	}
@@ -121,8 +121,8 @@ func TestEachRefusalIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
-		log.Reset() // removes hints about the options
+		n := startAgent(t, rt, rt, lifecycle.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+		log.Reset() // discards hints about the options
 		pod := withSysctl(podtest.Pod("a"), "kernel.msgmax")
 		require.ErrorContains(t, n.refuse(pod), "kernel.msgmax")
 		for i := range 577 {
@@ -135,7 +135,7 @@ func TestEachRefusalIsReportedOnce(t *testing.T) {
 		}
 		require.Equal(t, corev1.PodFailed, n.phase("a"))
 		require.Equal(t, []string{"SysctlForbidden!"}, n.events)
-		require.Empty(t, log.String(), "the caller of Set logs its error")
+		require.Empty(t, log.String(), "the agent does not log an error that Set returns")
 
 		pod.Status = corev1.PodStatus{}
 		require.ErrorContains(t, n.refuse(withSysctl(pod, "kernel.msgmnb")), "kernel.msgmnb")
@@ -145,14 +145,14 @@ func TestEachRefusalIsReportedOnce(t *testing.T) {
 	})
 }
 
-// A running pod of a previous agent that this one refuses is left unchanged until it is deleted. Once nothing of it exists it is
-// rejected.
+// A running pod of a previous agent that this agent refuses is left unchanged until it is deleted. Once it has no containers
+// it is rejected.
 func TestRefusedRunningPodLeftUnchangedUntilDeleted(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			rt := critest.New(critest.Options{})
 			o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, AllowedUnsafeSysctls: []string{"kernel.msgmax"}}
-			n := boot(t, rt, rt, o)
+			n := startAgent(t, rt, rt, o)
 			pod := withSysctl(podtest.Pod("a"), "kernel.msgmax")
 			n.set(pod)
 			time.Sleep(time.Minute)
@@ -160,10 +160,10 @@ func TestRefusedRunningPodLeftUnchangedUntilDeleted(t *testing.T) {
 			n.stop()
 
 			o.AllowedUnsafeSysctls = nil
-			if dies { // as at a reboot
+			if dies { // the containers exit, as at a reboot
 				rt = critest.New(critest.Options{})
 			}
-			n = boot(t, rt, rt, o)
+			n = startAgent(t, rt, rt, o)
 			require.Error(t, n.refuse(pod))
 			time.Sleep(10 * time.Minute)
 			if dies {
@@ -173,20 +173,20 @@ func TestRefusedRunningPodLeftUnchangedUntilDeleted(t *testing.T) {
 			require.Empty(t, n.events)
 			require.Zero(t, ops(rt, "StopContainer"))
 			pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-			require.NoError(t, n.refuse(pod), "nothing new is refused")
+			require.NoError(t, n.refuse(pod), "a repeated refusal is not returned")
 			time.Sleep(10 * time.Minute)
-			require.Equal(t, []string{"a"}, n.left())
+			require.Equal(t, []string{"a"}, n.removedPods())
 		})
 	}
 }
 
-// A restarted agent admits a rejected static pod again, like the kubelet; a rejected pod of an API server has failed for good.
+// A restarted agent admits a rejected static pod again, like the kubelet. A rejected pod of an API server stays Failed.
 func TestRejectedStaticPodAdmittedAgainAfterAgentRestart(t *testing.T) {
 	for source, want := range map[string]corev1.PodPhase{"file": corev1.PodRunning, "api": corev1.PodFailed} {
 		synctest.Test(t, func(t *testing.T) {
 			rt := critest.New(critest.Options{})
-			o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Volumes: &lifecycletest.Resources{}, Admit: (&gate{}).admit}
-			n := boot(t, rt, rt, o)
+			o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Volumes: &lifecycletest.Resources{}, Admit: (&admitRecorder{}).admit}
+			n := startAgent(t, rt, rt, o)
 			pod := podtest.Pod("a")
 			pod.Annotations = map[string]string{"kubernetes.io/config.source": source}
 			n.set(pod)
@@ -200,8 +200,8 @@ func TestRejectedStaticPodAdmittedAgainAfterAgentRestart(t *testing.T) {
 			require.Equal(t, corev1.PodFailed, n.phase("a"))
 			require.Equal(t, corev1.PodFailed, n.phase("b"))
 			n.stop()
-			o.AllowedUnsafeSysctls, o.Admit = []string{"kernel.*"}, (&gate{room: 2}).admit
-			n = boot(t, rt, rt, o)
+			o.AllowedUnsafeSysctls, o.Admit = []string{"kernel.*"}, (&admitRecorder{maxPods: 2}).admit
+			n = startAgent(t, rt, rt, o)
 			require.NoError(t, n.reconciler.Set(both))
 			time.Sleep(time.Minute)
 			require.Equal(t, want, n.phase("a"), source)

@@ -24,8 +24,8 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// run runs a reconciler and its generator on a runtime until the end of the test or a call of end.
-func run(t *testing.T, rt *critest.Runtime, o lifecycle.Options) (r *lifecycle.Reconciler, end func()) {
+// run runs a reconciler and its generator on a runtime until the end of the test or a call of stop.
+func run(t *testing.T, rt *critest.Runtime, o lifecycle.Options) (r *lifecycle.Reconciler, stop func()) {
 	generator := pleg.New(rt, pleg.Options{})
 	r, err := lifecycle.New(rt, generator, o)
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestResourcesReleasedHookCalledOncePerAgent(t *testing.T) {
 				},
 			}}
 		}
-		told := func() []string {
+		released := func() []string {
 			mu.Lock()
 			defer mu.Unlock()
 			return slices.Clone(left)
@@ -71,22 +71,22 @@ func TestResourcesReleasedHookCalledOncePerAgent(t *testing.T) {
 		both.Spec.RestartPolicy = corev1.RestartPolicyNever
 		wanted := lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{job, both, podtest.Pod("web", "serve")}}
 
-		r, end := run(t, rt, options())
+		r, stop := run(t, rt, options())
 		require.NoError(t, r.Set(wanted))
 		time.Sleep(time.Second)
-		require.Empty(t, told())
+		require.Empty(t, released())
 		time.Sleep(2 * time.Minute)
-		require.Equal(t, []string{"job"}, told())
-		end()
+		require.Equal(t, []string{"job"}, released())
+		stop()
 
-		r, end = run(t, rt, options())
+		r, stop = run(t, rt, options())
 		require.NoError(t, r.Set(wanted))
 		time.Sleep(2 * time.Minute)
-		require.Equal(t, []string{"job", "job"}, told())
+		require.Equal(t, []string{"job", "job"}, released())
 		require.NoError(t, r.Set(lifecycle.PodSet{Source: "file"}))
 		time.Sleep(2 * time.Minute)
-		require.Equal(t, []string{"job", "job"}, told())
-		end()
+		require.Equal(t, []string{"job", "job"}, released())
+		stop()
 	})
 }
 
@@ -94,9 +94,9 @@ func TestResourcesReleasedHookCalledOncePerAgent(t *testing.T) {
 func TestPodsReturnsStatusesPassedToHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(3*time.Second, 0) }})
-		var told sync.Map // statuses passed to the hook, by name
-		r, end := run(t, rt, lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{
-			StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) { told.Store(pod.Name, st) },
+		var statuses sync.Map // statuses passed to the hook, by name
+		r, stop := run(t, rt, lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{
+			StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) { statuses.Store(pod.Name, st) },
 		}})
 		require.Empty(t, r.Pods())
 		require.NoError(t, r.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{podtest.Pod("b"), podtest.Pod("a")}}))
@@ -106,7 +106,7 @@ func TestPodsReturnsStatusesPassedToHook(t *testing.T) {
 		for i, name := range []string{"a", "b"} {
 			assert.Equal(t, name, pods[i].Pod.Name)
 			assert.Equal(t, corev1.PodRunning, pods[i].Status.Phase)
-			last, _ := told.Load(name)
+			last, _ := statuses.Load(name)
 			assert.Same(t, last, pods[i].Status)
 			assert.False(t, pods[i].Deleted)
 			one, found := r.Pod(pods[i].Pod.UID)
@@ -120,12 +120,12 @@ func TestPodsReturnsStatusesPassedToHook(t *testing.T) {
 		time.Sleep(time.Second)
 		pods = r.Pods()
 		require.Len(t, pods, 2)
-		assert.True(t, pods[1].Deleted, "b is being taken down")
+		assert.True(t, pods[1].Deleted, "a deleted pod is listed until it is torn down")
 		time.Sleep(time.Minute)
 		require.Len(t, r.Pods(), 1)
 		_, found = r.Pod(pods[1].Pod.UID)
 		require.False(t, found)
-		end()
+		stop()
 	})
 }
 
@@ -133,7 +133,7 @@ func TestPodsReturnsStatusesPassedToHook(t *testing.T) {
 func TestSetReturnsAndReportsRefusedErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hooked []*lifecycle.RefusedError
-		r, end := run(t, critest.New(critest.Options{}), lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{
+		r, stop := run(t, critest.New(critest.Options{}), lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{
 			PodRefused: func(err *lifecycle.RefusedError) { hooked = append(hooked, err) },
 		}})
 		bad, good := podtest.Pod("bad"), podtest.Pod("good")
@@ -156,6 +156,6 @@ func TestSetReturnsAndReportsRefusedErrors(t *testing.T) {
 		require.ErrorContains(t, err, `pod default/good: source "api" lists its UID uid-good`)
 		require.Len(t, hooked, 3)
 		require.Equal(t, "api", hooked[2].Source)
-		end()
+		stop()
 	})
 }

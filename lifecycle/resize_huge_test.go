@@ -24,14 +24,14 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// activePods are the pods of a cgroup tree: any pod may run, and none is listed.
+// activePods is the podtree.Pods of a test: any pod may run, and no pod is listed.
 type activePods struct{}
 
 func (activePods) Active() ([]*corev1.Pod, bool) { return nil, false }
 func (activePods) MayRun(string) bool            { return true }
 
-// bootTree starts an agent whose pods have cgroups in memory.
-func bootTree(t *testing.T, mode cgroupstest.Mode) (*node, *critest.Runtime) {
+// startAgentWithTree starts an agent whose pods have cgroups in memory.
+func startAgentWithTree(t *testing.T, mode cgroupstest.Mode) (*node, *critest.Runtime) {
 	t.Helper()
 	rt := critest.New(critest.Options{Usage: func(cri.Container) cri.ContainerStats {
 		return cri.ContainerStats{Memory: &cri.MemoryUsage{UsageBytes: new(uint64(1 * mib))}}
@@ -50,48 +50,48 @@ func bootTree(t *testing.T, mode cgroupstest.Mode) (*node, *critest.Runtime) {
 		cancel()
 		assert.NoError(t, <-done)
 	})
-	return boot(t, rt, rt, lifecycle.Options{Cgroups: tree}), rt
+	return startAgent(t, rt, rt, lifecycle.Options{Cgroups: tree}), rt
 }
 
-// A limit above the capacity, or one that the kernel rounds, is written once. Otherwise requested and actual limit would never be
-// equal, and each sync would resize the pod.
+// A limit above the capacity, or a limit that the kernel rounds, is written once. Otherwise requested and actual limit would
+// never be equal, and each sync would resize the pod.
 func TestResizeToHugeLimitWrittenOnce(t *testing.T) {
 	const (
 		most  = "9223372036854775807"
 		most1 = "9223372036854775806"
 	)
 	for name, row := range map[string][2]string{
-		"memory, from none":          {"cpu=100m/200m memory=32Mi/", "cpu=100m/200m memory=32Mi/" + most},
-		"memory, to none":            {"cpu=100m/200m memory=32Mi/" + most, "cpu=100m/200m memory=32Mi/"},
-		"memory, from some":          {"cpu=100m/200m memory=32Mi/64Mi", "cpu=100m/200m memory=32Mi/" + most},
-		"memory, to some":            {"cpu=100m/200m memory=32Mi/" + most, "cpu=100m/200m memory=32Mi/64Mi"},
-		"memory, one byte less":      {"cpu=100m/200m memory=32Mi/" + most, "cpu=100m/200m memory=32Mi/" + most1},
-		"memory, less than a page":   {"cpu=100m/200m memory=32Mi/67108864", "cpu=100m/200m memory=32Mi/67108865"},
-		"memory, request":            {"cpu=100m/200m memory=32Mi/" + most, "cpu=100m/200m memory=" + most + "/" + most},
-		"CPU, from none":             {"cpu=100m/ memory=32Mi/64Mi", "cpu=100m/" + most + "m memory=32Mi/64Mi"},
-		"CPU, to none":               {"cpu=100m/" + most + "m memory=32Mi/64Mi", "cpu=100m/ memory=32Mi/64Mi"},
-		"CPU, from some":             {"cpu=100m/200m memory=32Mi/64Mi", "cpu=100m/" + most + "m memory=32Mi/64Mi"},
-		"CPU, more than fits":        {"cpu=100m/200m memory=32Mi/64Mi", "cpu=100m/" + most + " memory=32Mi/64Mi"},
-		"CPU, from none, than fits":  {"cpu=100m/ memory=32Mi/64Mi", "cpu=100m/" + most + " memory=32Mi/64Mi"},
-		"CPU, request":               {"cpu=100m/ memory=32Mi/64Mi", "cpu=" + most + "m/ memory=32Mi/64Mi"},
-		"both, from none":            {"cpu=100m/ memory=32Mi/", "cpu=100m/" + most + "m memory=32Mi/" + most},
-		"both, to none":              {"cpu=100m/" + most + "m memory=32Mi/" + most, "cpu=100m/ memory=32Mi/"},
-		"request of CPU above 256":   {"cpu=256/ memory=32Mi/", "cpu=300/ memory=32Mi/"},
-		"limit of CPU below the min": {"cpu=1m/1m memory=32Mi/", "cpu=1m/2m memory=32Mi/"},
+		"memory, no limit to max":              {"cpu=100m/200m memory=32Mi/", "cpu=100m/200m memory=32Mi/" + most},
+		"memory, max to no limit":              {"cpu=100m/200m memory=32Mi/" + most, "cpu=100m/200m memory=32Mi/"},
+		"memory, limit to max":                 {"cpu=100m/200m memory=32Mi/64Mi", "cpu=100m/200m memory=32Mi/" + most},
+		"memory, max to limit":                 {"cpu=100m/200m memory=32Mi/" + most, "cpu=100m/200m memory=32Mi/64Mi"},
+		"memory, max to one byte less":         {"cpu=100m/200m memory=32Mi/" + most, "cpu=100m/200m memory=32Mi/" + most1},
+		"memory, less than a page":             {"cpu=100m/200m memory=32Mi/67108864", "cpu=100m/200m memory=32Mi/67108865"},
+		"memory, request":                      {"cpu=100m/200m memory=32Mi/" + most, "cpu=100m/200m memory=" + most + "/" + most},
+		"CPU, no limit to max":                 {"cpu=100m/ memory=32Mi/64Mi", "cpu=100m/" + most + "m memory=32Mi/64Mi"},
+		"CPU, max to no limit":                 {"cpu=100m/" + most + "m memory=32Mi/64Mi", "cpu=100m/ memory=32Mi/64Mi"},
+		"CPU, limit to max":                    {"cpu=100m/200m memory=32Mi/64Mi", "cpu=100m/" + most + "m memory=32Mi/64Mi"},
+		"CPU, limit to overflow":               {"cpu=100m/200m memory=32Mi/64Mi", "cpu=100m/" + most + " memory=32Mi/64Mi"},
+		"CPU, no limit to overflow":            {"cpu=100m/ memory=32Mi/64Mi", "cpu=100m/" + most + " memory=32Mi/64Mi"},
+		"CPU, request":                         {"cpu=100m/ memory=32Mi/64Mi", "cpu=" + most + "m/ memory=32Mi/64Mi"},
+		"both, no limit to max":                {"cpu=100m/ memory=32Mi/", "cpu=100m/" + most + "m memory=32Mi/" + most},
+		"both, max to no limit":                {"cpu=100m/" + most + "m memory=32Mi/" + most, "cpu=100m/ memory=32Mi/"},
+		"CPU request above the largest shares": {"cpu=256/ memory=32Mi/", "cpu=300/ memory=32Mi/"},
+		"CPU limit below the smallest quota":   {"cpu=1m/1m memory=32Mi/", "cpu=1m/2m memory=32Mi/"},
 	} {
 		for mode, cgroup := range map[string]cgroupstest.Mode{"v1": cgroupstest.V1, "v2": cgroupstest.V2} {
 			t.Run(name+", "+mode, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					n, rt := bootTree(t, cgroup)
+					n, rt := startAgentWithTree(t, cgroup)
 					n.set(sizedPod(t, 1, row[0]))
 					time.Sleep(time.Second)
 					before := len(rt.Calls())
 					n.set(sizedPod(t, 2, row[1]))
 					time.Sleep(time.Minute)
 					assert.Empty(t, n.errors())
-					assert.LessOrEqual(t, ops(rt, "UpdateContainerResources"), 2, "memory, and CPU")
-					assert.Less(t, len(rt.Calls())-before, 100, "with the listings")
-					assert.NotContains(t, resizeOf(n.status("a")), "PodResize", "it is done")
+					assert.LessOrEqual(t, ops(rt, "UpdateContainerResources"), 2, "memory and CPU are updated once each")
+					assert.Less(t, len(rt.Calls())-before, 100, "the resize does not loop, including lists")
+					assert.NotContains(t, resizeOf(n.status("a")), "PodResize", "the resize is complete")
 					sized := sizedPod(t, 2, row[1])
 					assert.Equal(t, podtest.FormatRequirements(&sized.Spec.Containers[0].Resources), resizeOf(n.status("a")))
 				})
@@ -100,10 +100,10 @@ func TestResizeToHugeLimitWrittenOnce(t *testing.T) {
 	}
 }
 
-// forgetfulCgroups are cgroups whose Resize succeeds without an effect on containers.
-type forgetfulCgroups struct{ sizedCgroups }
+// ineffectiveCgroups are cgroups whose Resize succeeds without an effect on containers.
+type ineffectiveCgroups struct{ sizedCgroups }
 
-func (c *forgetfulCgroups) Resize(ctx context.Context, pod *corev1.Pod, _ []cgroups.ContainerResize, rt cgroups.Resizer) error {
+func (c *ineffectiveCgroups) Resize(ctx context.Context, pod *corev1.Pod, _ []cgroups.ContainerResize, rt cgroups.Resizer) error {
 	return c.sizedCgroups.Resize(ctx, pod, nil, rt)
 }
 
@@ -111,34 +111,34 @@ func (c *forgetfulCgroups) Resize(ctx context.Context, pod *corev1.Pod, _ []cgro
 func TestResizeWithoutEffectBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		tree := &forgetfulCgroups{sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}}
-		n := boot(t, rt, rt, lifecycle.Options{Cgroups: tree})
+		tree := &ineffectiveCgroups{sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}}
+		n := startAgent(t, rt, rt, lifecycle.Options{Cgroups: tree})
 		n.set(sizedPod(t, 1, "cpu=250m/500m"))
 		time.Sleep(time.Second)
 		n.set(sizedPod(t, 2, "cpu=500m/1"))
 		time.Sleep(time.Minute)
-		asked := len(tree.take())
-		assert.GreaterOrEqual(t, asked, 4, "it is tried again")
-		assert.LessOrEqual(t, asked, 10, "after 1 s, doubling to 10 s")
+		calls := len(tree.takeCalls())
+		assert.GreaterOrEqual(t, calls, 4, "the resize is retried")
+		assert.LessOrEqual(t, calls, 10, "the back-off doubles from 1 s to 10 s")
 		assert.Equal(t, "cpu=250m/500m, PodResizeInProgress Error: resize container main: the runtime did not get "+
 			"cpu=500/1000 memory=0/0", resizeOf(n.status("a")))
 		assert.Contains(t, n.errors(), "resize container main: the runtime did not get cpu=500/1000 memory=0/0")
 	})
 }
 
-// A container with resize policy RestartContainer is not restarted repeatedly if the runtime reports other resources than it was
-// given, rounded or changed by a plugin.
+// A container with resize policy RestartContainer is not restarted repeatedly if the runtime reports resources that it has
+// rounded or that a plugin has changed.
 func TestContainerWithAdjustedResourcesKeepsRunning(t *testing.T) {
 	for name, adjust := range map[string]func(*cri.Resources){
-		"a plugin":        func(r *cri.Resources) { r.CPUShares, r.CPUQuota = 500, 12345 },
-		"whole pages":     func(r *cri.Resources) { r.MemoryLimit -= r.MemoryLimit % 4096 },
-		"no limit at all": func(r *cri.Resources) { r.MemoryLimit = -1 },
+		"a plugin":      func(r *cri.Resources) { r.CPUShares, r.CPUQuota = 500, 12345 },
+		"whole pages":   func(r *cri.Resources) { r.MemoryLimit -= r.MemoryLimit % 4096 },
+		"limit removed": func(r *cri.Resources) { r.MemoryLimit = -1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := critest.New(critest.Options{})
-				via := &adjusting{Runtime: rt, adjust: adjust}
-				n := boot(t, rt, via, lifecycle.Options{})
+				via := &adjustingRuntime{Runtime: rt, adjust: adjust}
+				n := startAgent(t, rt, via, lifecycle.Options{})
 				n.set(sizedPod(t, 1, "cpu=250m/500m memory=32Mi/67108865", corev1.ResourceCPU, corev1.ResourceMemory))
 				time.Sleep(10 * time.Minute)
 				assert.Equal(t, 1, ops(rt, "CreateContainer"))
@@ -149,13 +149,13 @@ func TestContainerWithAdjustedResourcesKeepsRunning(t *testing.T) {
 	}
 }
 
-// adjusting is a runtime that changes the resources of created containers.
-type adjusting struct {
+// adjustingRuntime is a runtime that changes the resources of created containers.
+type adjustingRuntime struct {
 	*critest.Runtime
 	adjust func(*cri.Resources)
 }
 
-func (a *adjusting) CreateContainer(
+func (a *adjustingRuntime) CreateContainer(
 	ctx context.Context, sandbox string, c *cri.ContainerConfig, s *cri.SandboxConfig,
 ) (string, error) {
 	adjusted := *c

@@ -20,8 +20,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// wholePod returns a pod with pod-level resources, or none if words is empty, whose container has no resources.
-func wholePod(t *testing.T, generation int64, words string, restart ...corev1.ResourceName) *corev1.Pod {
+// podLevelPod returns a pod with pod-level resources, or none if words is empty, whose container has no resources.
+func podLevelPod(t *testing.T, generation int64, words string, restart ...corev1.ResourceName) *corev1.Pod {
 	pod := sizedPod(t, generation, "", restart...)
 	if words != "" {
 		pod.Spec.Resources = new(podtest.ParseRequirements(strings.Fields(words)))
@@ -38,23 +38,23 @@ func TestPodLevelResizeReachesContainersAndStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
-		n := boot(t, rt, rt, lifecycle.Options{Cgroups: tree})
-		n.set(wholePod(t, 1, "cpu=250m/500m memory=32Mi/64Mi"))
+		n := startAgent(t, rt, rt, lifecycle.Options{Cgroups: tree})
+		n.set(podLevelPod(t, 1, "cpu=250m/500m memory=32Mi/64Mi"))
 		time.Sleep(time.Second)
-		requireResources(t, rt, 512, 50000, 64*mib) // without a request it has the shares of its limit
+		requireResources(t, rt, 512, 50000, 64*mib) // without a request, the container has the shares of its limit
 		require.Equal(t, "cpu=250m/500m memory=32Mi/64Mi, allocated cpu=250m/ memory=32Mi/", podResourcesOf(n.status("a")))
 		n.requireEvents("Created main Started main")
 
-		tree.lose(errors.New("not today"))
-		n.set(wholePod(t, 2, "cpu=500m/1 memory=64Mi/128Mi"))
+		tree.failPodResize(errors.New("not today"))
+		n.set(podLevelPod(t, 2, "cpu=500m/1 memory=64Mi/128Mi"))
 		time.Sleep(time.Second)
 		st := n.status("a")
-		require.Equal(t, "cpu=250m/500m memory=64Mi/64Mi, allocated cpu=500m/ memory=64Mi/", podResourcesOf(st), "of its cgroup, and granted")
+		require.Equal(t, "cpu=250m/500m memory=64Mi/64Mi, allocated cpu=500m/ memory=64Mi/", podResourcesOf(st), "resources of the pod cgroup, and allocated resources")
 		require.Equal(t, "nothing, PodResizeInProgress Error: not today", resizeOf(st))
 		require.EqualValues(t, 2, conditionGeneration(st, corev1.PodResizeInProgress))
 		requireResources(t, rt, 1024, 100000, 128*mib)
 
-		tree.lose(nil)
+		tree.failPodResize(nil)
 		time.Sleep(30 * time.Second)
 		require.Equal(t, "cpu=500m/1 memory=64Mi/128Mi, allocated cpu=500m/ memory=64Mi/", podResourcesOf(n.status("a")))
 		require.Equal(t, "nothing", resizeOf(n.status("a")))
@@ -63,13 +63,14 @@ func TestPodLevelResizeReachesContainersAndStatus(t *testing.T) {
 	})
 }
 
-// A container that inherits the limit of its pod restarts if its resize policy says so; one with its own limit does not.
+// A container that inherits the limit of its pod restarts if its resize policy requires it. A container with its own limit
+// does not restart.
 func TestPodLevelResizeRestartsContainersByPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		pod := func(generation int64, words string) *corev1.Pod {
-			p := wholePod(t, generation, words, corev1.ResourceMemory)
+			p := podLevelPod(t, generation, words, corev1.ResourceMemory)
 			other := p.Spec.Containers[0].DeepCopy()
 			other.Name, other.Resources = "other", podtest.ParseRequirements([]string{"cpu=10m/10m", "memory=1Mi/1Mi"})
 			p.Spec.Containers = append(p.Spec.Containers, *other)
@@ -93,14 +94,14 @@ func TestPodLevelResourcesAddedToRunningPod(t *testing.T) {
 		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
 		var full atomic.Bool
 		full.Store(true)
-		n := boot(t, rt, rt, lifecycle.Options{Cgroups: tree, AdmitResize: func(*corev1.Pod) error {
+		n := startAgent(t, rt, rt, lifecycle.Options{Cgroups: tree, AdmitResize: func(*corev1.Pod) error {
 			if full.Load() {
 				return errors.New("the node is full")
 			}
 			return nil
 		}})
 		pod := func(generation int64, words string) *corev1.Pod {
-			p := wholePod(t, generation, words)
+			p := podLevelPod(t, generation, words)
 			p.Spec.Containers[0].Resources = podtest.ParseRequirements([]string{"cpu=2m/10m"})
 			return p
 		}
@@ -110,11 +111,11 @@ func TestPodLevelResourcesAddedToRunningPod(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Equal(t, "cpu=2m/10m, PodResizePending Deferred: the node is full", resizeOf(n.status("a")))
 		require.Equal(t, "cpu=2m/", podtest.FormatRequirements(&corev1.ResourceRequirements{Requests: n.status("a").AllocatedResources}))
-		require.Empty(t, tree.take())
+		require.Empty(t, tree.takeCalls())
 
 		full.Store(false)
 		time.Sleep(2 * time.Minute)
-		require.Equal(t, []string{"a"}, tree.take(), "the cgroup of the pod alone")
+		require.Equal(t, []string{"a"}, tree.takeCalls(), "only the cgroup of the pod is resized")
 		require.Equal(t, "cpu=5m/25m, allocated cpu=5m/", podResourcesOf(n.status("a")))
 		require.Equal(t, "cpu=2m/10m", resizeOf(n.status("a")))
 	})
@@ -133,12 +134,12 @@ func TestRunningInitContainerIsResizedInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
-		n := boot(t, rt, rt, lifecycle.Options{Cgroups: tree})
+		n := startAgent(t, rt, rt, lifecycle.Options{Cgroups: tree})
 		n.set(initPod(t, 1, "100m/200m", "100m/200m"))
 		time.Sleep(time.Second)
 		n.set(initPod(t, 2, "200m/400m", "100m/200m"))
 		time.Sleep(time.Second)
-		require.Equal(t, []string{"a, setup cpu=200m/400m memory=0/0"}, tree.take())
+		require.Equal(t, []string{"a, setup cpu=200m/400m memory=0/0"}, tree.takeCalls())
 		c, _ := rt.Container("a/setup")
 		require.Equal(t, [2]int64{204, 40000}, [2]int64{c.Resources.CPUShares, c.Resources.CPUQuota})
 		st := n.status("a").InitContainerStatuses[0]
@@ -151,13 +152,13 @@ func TestRunningInitContainerIsResizedInPlace(t *testing.T) {
 		require.NoError(t, rt.Kill("a/setup", 0))
 		time.Sleep(time.Second)
 		require.Equal(t, "ResizeStarted ResizeCompleted", n.resizeEvents())
-		tree.take()
+		tree.takeCalls()
 		n.set(initPod(t, 3, "400m/800m", "100m/200m"))
 		time.Sleep(time.Minute)
 		require.Equal(t, 1, ops(rt, "UpdateContainerResources"))
-		require.Empty(t, tree.take())
-		require.Equal(t, "cpu=200m/400m, allocated cpu=400m/", podResourcesOf(n.status("a")), "of its cgroup, and granted")
-		require.Equal(t, "cpu=100m/200m", resizeOf(n.status("a")), "nothing is in progress")
+		require.Empty(t, tree.takeCalls())
+		require.Equal(t, "cpu=200m/400m, allocated cpu=400m/", podResourcesOf(n.status("a")), "resources of the pod cgroup, and allocated resources")
+		require.Equal(t, "cpu=100m/200m", resizeOf(n.status("a")), "no resize is in progress")
 		require.Equal(t, "ResizeStarted ResizeCompleted", n.resizeEvents())
 
 		// The quota that is lifted for the start of a container is enforced with its previous value.
@@ -171,7 +172,7 @@ func TestRunningInitContainerIsResizedInPlace(t *testing.T) {
 		// The next resize of the pod includes the init container.
 		n.set(initPod(t, 4, "400m/800m", "150m/200m"))
 		time.Sleep(time.Second)
-		require.Equal(t, []string{"a, main cpu=150m/200m memory=0/0"}, tree.take())
+		require.Equal(t, []string{"a, main cpu=150m/200m memory=0/0"}, tree.takeCalls())
 		require.Equal(t, "cpu=400m/800m, allocated cpu=400m/", podResourcesOf(n.status("a")))
 	})
 }
@@ -198,14 +199,14 @@ func TestAllocationKeptAfterAgentCrash(t *testing.T) {
 			Dirs:        lifecycle.Dirs{Pods: t.TempDir()},
 			AdmitResize: func(*corev1.Pod) error { return errors.New("the node is full") },
 		}
-		n := boot(t, rt, rt, o)
+		n := startAgent(t, rt, rt, o)
 		n.set(initPod(t, 1, "100m/", "100m/"))
 		time.Sleep(time.Second)
 		n.set(initPod(t, 2, "100m/", "64/"))
 		time.Sleep(time.Second)
 		n.stop()
 
-		n = boot(t, rt, rt, o)
+		n = startAgent(t, rt, rt, o)
 		n.set(initPod(t, 2, "100m/", "64/"))
 		time.Sleep(time.Second)
 		active, _ := n.reconciler.Active()

@@ -25,14 +25,14 @@ import (
 )
 
 func (c *podCgroups) Resize(context.Context, *corev1.Pod, []cgroups.ContainerResize, cgroups.Resizer) error {
-	return errors.New("nothing in these tests is resized")
+	return errors.New("pods of this test must not be resized")
 }
 
 // sizedCgroups are cgroups of pods that can be resized. Resize records its calls, resizes the containers, and then the pod.
 type sizedCgroups struct {
 	podCgroups
-	asked     []string
-	lost      error                      // error of the pod's resize
+	calls     []string
+	podErr    error                      // error of the pod's resize
 	ensured   string                     // resources of the pod in the last call of Ensure
 	lastLimit atomic.Pointer[corev1.Pod] // pod of the last call of Limit
 }
@@ -55,16 +55,16 @@ func (c *sizedCgroups) Resize(ctx context.Context, pod *corev1.Pod, containers [
 		note = append(note, r.Name+" "+podtest.FormatSize(r.To))
 	}
 	c.mu.Lock()
-	c.asked = append(c.asked, strings.Join(note, ", "))
-	lost := c.lost
+	c.calls = append(c.calls, strings.Join(note, ", "))
+	podErr := c.podErr
 	c.mu.Unlock()
 	for _, r := range containers {
 		if err := rt.ResizeContainer(ctx, r.Name, r.To); err != nil {
 			return err
 		}
 	}
-	if lost != nil {
-		return lost
+	if podErr != nil {
+		return podErr
 	}
 	return rt.ResizeSandbox(ctx, cgroups.Resources{
 		CPUShares: cgroups.CPUShares(600), CPUQuota: 110000, CPUPeriod: 100000, MemoryMax: new(int64(80 * mib)),
@@ -77,23 +77,23 @@ func (c *sizedCgroups) lastEnsured() string {
 	return c.ensured
 }
 
-// take returns the calls since the last call of take.
-func (c *sizedCgroups) take() []string {
+// takeCalls returns the calls since the last call of takeCalls.
+func (c *sizedCgroups) takeCalls() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	asked := c.asked
-	c.asked = nil
-	return asked
+	calls := c.calls
+	c.calls = nil
+	return calls
 }
 
-func (c *sizedCgroups) lose(err error) {
+func (c *sizedCgroups) failPodResize(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lost = err
+	c.podErr = err
 }
 
-// sizedPod returns a pod whose container has resources in the format of requirements, and restarts for a resize of the given
-// resources.
+// sizedPod returns a pod whose container has resources in the format of requirements, and restarts when the given resources
+// are resized.
 func sizedPod(t *testing.T, generation int64, words string, restart ...corev1.ResourceName) *corev1.Pod {
 	pod := podtest.Pod("a")
 	pod.Generation = generation
@@ -134,18 +134,18 @@ func TestResizeInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
-		n := boot(t, rt, rt, lifecycle.Options{Cgroups: tree})
+		n := startAgent(t, rt, rt, lifecycle.Options{Cgroups: tree})
 		n.set(sizedPod(t, 1, "cpu=250m/500m memory=32Mi/64Mi"))
 		time.Sleep(time.Second)
 		requireResources(t, rt, 256, 50000, 64*mib)
-		require.Empty(t, tree.take(), "a pod that starts is not resized")
+		require.Empty(t, tree.takeCalls(), "a starting pod is not resized")
 
 		n.set(sizedPod(t, 2, "cpu=500m/1 memory=64Mi/128Mi"))
 		time.Sleep(time.Second)
 		requireResources(t, rt, 512, 100000, 128*mib)
-		require.Equal(t, []string{"a, main cpu=500m/1000m memory=64Mi/128Mi"}, tree.take())
+		require.Equal(t, []string{"a, main cpu=500m/1000m memory=64Mi/128Mi"}, tree.takeCalls())
 		require.Equal(t, 1, ops(rt, "CreateContainer"))
-		require.Equal(t, "cpu=500m/1 memory=64Mi/128Mi", resizeOf(n.status("a")), "it is done, and nothing is left to say")
+		require.Equal(t, "cpu=500m/1 memory=64Mi/128Mi", resizeOf(n.status("a")), "the resize is complete and has no condition")
 		require.EqualValues(t, 2, n.status("a").ObservedGeneration)
 
 		time.Sleep(10 * time.Minute)
@@ -162,32 +162,32 @@ func TestResizeInPlace(t *testing.T) {
 	})
 }
 
-// After a crash the next agent continues the resize, and does not repeat completed steps.
+// After a crash the restarted agent continues the resize, and does not repeat completed steps.
 func TestResizeContinuesAfterAgentCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
 		o := lifecycle.Options{Cgroups: tree}
 		small, large := sizedPod(t, 1, "cpu=250m/500m"), sizedPod(t, 2, "cpu=500m/1")
-		n := boot(t, rt, rt, o)
+		n := startAgent(t, rt, rt, o)
 		n.set(small)
 		time.Sleep(time.Second)
 		n.stop()
 
-		n = boot(t, rt, rt, o)
-		n.set(large) // changed while no agent ran
-		tree.lose(errors.New("the agent dies before the pod has its limits"))
+		n = startAgent(t, rt, rt, o)
+		n.set(large) // the resize is requested while no agent runs
+		tree.failPodResize(errors.New("the agent dies before the pod has its limits"))
 		time.Sleep(500 * time.Millisecond)
 		requireResources(t, rt, 512, 100000, 0)
 		require.Equal(t, "cpu=500m/1, PodResizeInProgress Error: the agent dies before the pod has its limits", resizeOf(n.status("a")))
 		n.stop()
-		require.Len(t, tree.take(), 1)
-		tree.lose(nil)
+		require.Len(t, tree.takeCalls(), 1)
+		tree.failPodResize(nil)
 
-		n = boot(t, rt, rt, o)
+		n = startAgent(t, rt, rt, o)
 		n.set(large)
 		time.Sleep(10 * time.Minute)
-		require.Equal(t, []string{"a"}, tree.take(), "the pod alone, once")
+		require.Equal(t, []string{"a"}, tree.takeCalls(), "only the pod cgroup is resized, once")
 		require.Equal(t, 1, ops(rt, "UpdateContainerResources"))
 		require.Equal(t, "cpu=500m/1", resizeOf(n.status("a")))
 		require.Equal(t, 1, ops(rt, "CreateContainer"))
@@ -197,7 +197,7 @@ func TestResizeContinuesAfterAgentCrash(t *testing.T) {
 		time.Sleep(time.Second)
 		requireResources(t, rt, 512, 100000, 0)
 		time.Sleep(10 * time.Minute)
-		require.Empty(t, tree.take())
+		require.Empty(t, tree.takeCalls())
 	})
 }
 
@@ -205,20 +205,20 @@ func TestResizeByRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
-		n := boot(t, rt, rt, lifecycle.Options{Cgroups: tree})
+		n := startAgent(t, rt, rt, lifecycle.Options{Cgroups: tree})
 		n.set(sizedPod(t, 1, "cpu=250m/500m memory=32Mi/64Mi", corev1.ResourceMemory))
 		time.Sleep(time.Second)
 		n.set(sizedPod(t, 2, "cpu=250m/500m memory=64Mi/64Mi", corev1.ResourceMemory))
 		time.Sleep(time.Second)
 		c, _ := rt.Container("a/main")
-		require.Equal(t, uint32(1), c.Attempt, "for a request, too")
-		require.Equal(t, []string{"a"}, tree.take(), "the pod gets its limits before the container starts")
+		require.Equal(t, uint32(1), c.Attempt, "a changed memory request restarts the container")
+		require.Equal(t, []string{"a"}, tree.takeCalls(), "the pod cgroup is resized before the container starts")
 		require.Zero(t, ops(rt, "UpdateContainerResources"))
 
 		n.set(sizedPod(t, 3, "cpu=500m/1 memory=64Mi/64Mi", corev1.ResourceMemory))
 		time.Sleep(time.Second)
 		requireResources(t, rt, 512, 100000, 64*mib)
-		require.Equal(t, 2, ops(rt, "CreateContainer"), "CPU needs none")
+		require.Equal(t, 2, ops(rt, "CreateContainer"), "a changed CPU limit does not restart the container")
 	})
 }
 
@@ -226,7 +226,7 @@ func TestResizeInfeasibleWithoutRuntimeSupport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
-		n := boot(t, rt, &critest.Faults{Runtime: rt}, lifecycle.Options{Cgroups: tree})
+		n := startAgent(t, rt, &critest.Faults{Runtime: rt}, lifecycle.Options{Cgroups: tree})
 		n.set(sizedPod(t, 1, "cpu=250m/500m"))
 		time.Sleep(time.Second)
 		n.set(sizedPod(t, 2, "cpu=500m/1"))
@@ -236,13 +236,13 @@ func TestResizeInfeasibleWithoutRuntimeSupport(t *testing.T) {
 		require.NoError(t, rt.Kill("a/main", 1))
 		time.Sleep(time.Minute)
 		requireResources(t, rt, 256, 50000, 0)
-		require.Equal(t, pending, resizeOf(n.status("a")), "it comes back as it was")
+		require.Equal(t, pending, resizeOf(n.status("a")), "restarted container keeps its allocated resources")
 		require.Equal(t, "cpu=250m/500m", tree.lastEnsured())
 		require.Equal(t, 2, ops(rt, "CreateContainer"))
 
 		n.set(sizedPod(t, 3, "cpu=250m/500m"))
 		time.Sleep(time.Second)
-		require.Equal(t, "cpu=250m/500m", resizeOf(n.status("a")), "nothing is asked for any more")
+		require.Equal(t, "cpu=250m/500m", resizeOf(n.status("a")), "no resize is pending")
 		require.Empty(t, n.errors())
 	})
 }
@@ -250,9 +250,9 @@ func TestResizeInfeasibleWithoutRuntimeSupport(t *testing.T) {
 func TestDeferredResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		var room atomic.Int64 // in CPUs
+		var room atomic.Int64 // capacity in CPUs
 		room.Store(1)
-		n := boot(t, rt, rt, lifecycle.Options{AdmitResize: func(pod *corev1.Pod) error {
+		n := startAgent(t, rt, rt, lifecycle.Options{AdmitResize: func(pod *corev1.Pod) error {
 			if pod.Spec.Containers[0].Resources.Requests.Cpu().Value() > room.Load() {
 				return errors.New("node has 1 CPU")
 			}
@@ -284,21 +284,21 @@ func conditionTime(st corev1.PodStatus, kind corev1.PodConditionType) time.Time 
 	return time.Time{}
 }
 
-// moody is a runtime that fails updates while err is set.
-type moody struct {
+// failingUpdates is a runtime that fails updates while failing is true.
+type failingUpdates struct {
 	*critest.Runtime
-	bad     atomic.Bool
+	failing atomic.Bool
 	sandbox atomic.Pointer[[2]*cri.Resources] // overhead and resources of the last call
 }
 
 // UpdateSandbox is an optional method of a runtime.
-func (m *moody) UpdateSandbox(_ context.Context, _ string, overhead, resources *cri.Resources) error {
+func (m *failingUpdates) UpdateSandbox(_ context.Context, _ string, overhead, resources *cri.Resources) error {
 	m.sandbox.Store(&[2]*cri.Resources{overhead, resources})
 	return errors.ErrUnsupported
 }
 
-func (m *moody) UpdateContainer(ctx context.Context, id string, r *cri.Resources, a map[string]string) error {
-	if m.bad.Load() {
+func (m *failingUpdates) UpdateContainer(ctx context.Context, id string, r *cri.Resources, a map[string]string) error {
+	if m.failing.Load() {
 		return errors.New("not today")
 	}
 	return m.Runtime.UpdateContainer(ctx, id, r, a)
@@ -312,7 +312,7 @@ func TestResizeBelowUsageStaysInProgress(t *testing.T) {
 		rt := critest.New(critest.Options{Usage: func(cri.Container) cri.ContainerStats {
 			return cri.ContainerStats{Memory: &cri.MemoryUsage{UsageBytes: new(used.Load())}}
 		}})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(sizedPod(t, 1, "memory=16Mi/64Mi"))
 		time.Sleep(time.Second)
 		n.set(sizedPod(t, 2, "memory=16Mi/32Mi"))
@@ -328,14 +328,14 @@ func TestResizeBelowUsageStaysInProgress(t *testing.T) {
 		n.set(labelled)
 		time.Sleep(time.Second)
 		require.Equal(t, refused, resizeOf(n.status("a")))
-		require.EqualValues(t, 2, conditionGeneration(n.status("a"), corev1.PodResizeInProgress), "the spec that asked for it")
+		require.EqualValues(t, 2, conditionGeneration(n.status("a"), corev1.PodResizeInProgress), "the condition has the generation of the requested spec")
 
 		used.Store(8 * mib)
 		time.Sleep(30 * time.Second)
 		requireResources(t, rt, 2, 0, 32*mib)
 		require.Equal(t, "memory=16Mi/32Mi", resizeOf(n.status("a")))
 
-		// The exit of the container ends the pending resize, too.
+		// The exit of the container also ends the pending resize.
 		n.set(sizedPod(t, 4, "memory=1Mi/4Mi"))
 		time.Sleep(time.Second)
 		require.Contains(t, resizeOf(n.status("a")), "memory limit (4194304) below current usage (8388608)")
@@ -355,12 +355,12 @@ func conditionGeneration(st corev1.PodStatus, kind corev1.PodConditionType) int6
 	return 0
 }
 
-// The runtime gets the resources of the pod and its overhead, for virtual machines.
+// The runtime gets the resources of the pod and its overhead, which it needs for virtual machines.
 func TestResizeUpdatesSandbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		via := &moody{Runtime: rt}
-		n := boot(t, rt, via, lifecycle.Options{Cgroups: &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}})
+		via := &failingUpdates{Runtime: rt}
+		n := startAgent(t, rt, via, lifecycle.Options{Cgroups: &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}})
 		pod := func(words string) *corev1.Pod {
 			p := sizedPod(t, 1, words)
 			p.Spec.Overhead = podtest.ParseRequirements([]string{"cpu=100m", "memory=16Mi"}).Requests
@@ -372,20 +372,20 @@ func TestResizeUpdatesSandbox(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Empty(t, n.errors())
 		requireResources(t, rt, 512, 100000, 64*mib)
-		told := via.sandbox.Load()
-		require.NotNil(t, told)
-		require.Equal(t, &cri.Resources{CPUShares: 102, CPUQuota: 10000, CPUPeriod: 100000, MemoryLimit: 16 * mib}, told[0])
-		require.Equal(t, &cri.Resources{CPUShares: 512, CPUQuota: 100000, CPUPeriod: 100000, MemoryLimit: 64 * mib}, told[1])
+		updated := via.sandbox.Load()
+		require.NotNil(t, updated)
+		require.Equal(t, &cri.Resources{CPUShares: 102, CPUQuota: 10000, CPUPeriod: 100000, MemoryLimit: 16 * mib}, updated[0])
+		require.Equal(t, &cri.Resources{CPUShares: 512, CPUQuota: 100000, CPUPeriod: 100000, MemoryLimit: 64 * mib}, updated[1])
 	})
 }
 
-// A failed resize of one container delays neither other containers of the pod nor probes.
+// A failed resize of one container does not delay other containers of the pod or probes.
 func TestFailedResizeRetriedWithoutDelayingProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		via := &moody{Runtime: rt}
-		via.bad.Store(true)
-		n := boot(t, rt, via, lifecycle.Options{})
+		via := &failingUpdates{Runtime: rt}
+		via.failing.Store(true)
+		n := startAgent(t, rt, via, lifecycle.Options{})
 		pod := func(words string) *corev1.Pod {
 			p := sizedPod(t, 1, words)
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "other", Image: "busybox"})
@@ -401,7 +401,7 @@ func TestFailedResizeRetriedWithoutDelayingProbes(t *testing.T) {
 		other, _ := rt.Container("a/other")
 		require.Equal(t, cri.ContainerRunning, other.State)
 
-		via.bad.Store(false)
+		via.failing.Store(false)
 		time.Sleep(20 * time.Second)
 		requireResources(t, rt, 204, 0, 0)
 		require.Equal(t, "cpu=200m/", resizeOf(n.status("a")))

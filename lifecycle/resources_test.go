@@ -47,16 +47,17 @@ func opsOf(r *lifecycletest.Resources, uid string) (ops []string) {
 	return ops
 }
 
-// watched returns volumes that fail the test if they are set up after the sandbox or released before the containers have exited.
-func watched(t *testing.T, rt *critest.Runtime) *lifecycletest.Resources {
+// newCheckedVolumes returns volumes that fail the test if they are set up after the sandbox or released before the
+// containers have exited.
+func newCheckedVolumes(t *testing.T, rt *critest.Runtime) *lifecycletest.Resources {
 	return &lifecycletest.Resources{Fault: func(ctx context.Context, c lifecycletest.Call) error {
 		observed, err := rt.ListPod(ctx, c.UID)
 		assert.NoError(t, err)
 		switch c.Op {
 		case "Prepare":
-			assert.Equal(t, len(observed.Containers) > 0, len(observed.Sandboxes) > 0, "before the sandbox")
+			assert.Equal(t, len(observed.Containers) > 0, len(observed.Sandboxes) > 0, "volumes are set up before the sandbox")
 		case "Release":
-			assert.True(t, podview.IsTerminated(observed), "after all has terminated")
+			assert.True(t, podview.IsTerminated(observed), "volumes are released after all containers have exited")
 		}
 		return nil
 	}}
@@ -69,9 +70,9 @@ func TestVolumesSetUpBeforeSandboxAndReleasedLast(t *testing.T) {
 			mounts = c.Mounts
 			return critest.Script{}
 		}})
-		volumes := watched(t, rt)
+		volumes := newCheckedVolumes(t, rt)
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Volumes: volumes}
-		n := boot(t, rt, rt, o)
+		n := startAgent(t, rt, rt, o)
 		n.set(volumePod("a"))
 		time.Sleep(time.Second)
 		n.requireStatus("a", "Running, main: ready")
@@ -80,50 +81,50 @@ func TestVolumesSetUpBeforeSandboxAndReleasedLast(t *testing.T) {
 
 		require.NoError(t, rt.Kill("a/main", 1))
 		time.Sleep(time.Second)
-		require.Equal(t, []string{"Prepare", "Container", "Prepare", "Container"}, opsOf(volumes, "uid-a"), "so at each start")
+		require.Equal(t, []string{"Prepare", "Container", "Prepare", "Container"}, opsOf(volumes, "uid-a"), "volumes are prepared before each start")
 
 		n.set()
 		time.Sleep(10 * time.Second)
-		require.Equal(t, []string{"a"}, n.left())
+		require.Equal(t, []string{"a"}, n.removedPods())
 		require.Empty(t, volumes.PreparedPods())
 		require.Empty(t, n.errors())
 	})
 }
 
-// notifying are volumes that implement lifecycle.Notifier.
-type notifying struct {
+// notifyingVolumes are volumes that implement lifecycle.Notifier.
+type notifyingVolumes struct {
 	*lifecycletest.Resources
-	tell func(uids ...string)
+	changed func(uids ...string)
 }
 
-func (n *notifying) Notify(fn func(uids ...string)) { n.tell = fn }
+func (n *notifyingVolumes) Notify(fn func(uids ...string)) { n.changed = fn }
 
 // A pod continues as soon as its volumes are ready, regardless of its back-off.
 func TestPodContinuesAtNotifyOfVolumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		var ready atomic.Bool
-		volumes := &notifying{Resources: &lifecycletest.Resources{Fault: func(_ context.Context, c lifecycletest.Call) error {
+		volumes := &notifyingVolumes{Resources: &lifecycletest.Resources{Fault: func(_ context.Context, c lifecycletest.Call) error {
 			if c.Op == "Prepare" && !ready.Load() {
 				return errors.New("no such config map")
 			}
 			return nil
 		}}}
-		n := boot(t, rt, rt, lifecycle.Options{Volumes: volumes})
+		n := startAgent(t, rt, rt, lifecycle.Options{Volumes: volumes})
 		n.set(volumePod("a"))
 		tries := func() int { return len(opsOf(volumes.Resources, "uid-a")) }
 		time.Sleep(time.Minute)
-		for before := tries(); tries() == before; { // directly after an attempt
+		for before := tries(); tries() == before; { // waits until directly after an attempt
 			time.Sleep(100 * time.Millisecond)
 		}
 		ready.Store(true)
-		volumes.tell("uid-a")
+		volumes.changed("uid-a")
 		time.Sleep(time.Second)
 		n.requireStatus("a", "Running, main: ready")
 	})
 }
 
-// A pod that waits for its volumes reports their names, has no start slot, and retries.
+// A pod that waits for its volumes reports their names, uses no start slot, and retries.
 func TestPodWaitsForVolumesWithoutSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -138,7 +139,7 @@ func TestPodWaitsForVolumesWithoutSlot(t *testing.T) {
 			}
 			return nil
 		}}
-		n := boot(t, rt, rt, lifecycle.Options{Volumes: volumes, Pacing: lifecycle.Pacing{Parallel: 1}})
+		n := startAgent(t, rt, rt, lifecycle.Options{Volumes: volumes, Pacing: lifecycle.Pacing{Parallel: 1}})
 		n.set(volumePod("hangs"), volumePod("fails"), volumePod("good"))
 		time.Sleep(500 * time.Millisecond)
 		n.requireStatus("good", "Running, main: ready")
@@ -153,12 +154,12 @@ func TestPodWaitsForVolumesWithoutSlot(t *testing.T) {
 
 		n.set()
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"fails", "good", "hangs"}, n.left())
+		require.Equal(t, []string{"fails", "good", "hangs"}, n.removedPods())
 		require.Empty(t, volumes.PreparedPods())
 	})
 }
 
-// A Prepare that hangs times out; the pod reports it and retries.
+// A Prepare that hangs times out. The pod reports the timeout and retries.
 func TestHungPrepareTimesOutAndRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -168,7 +169,7 @@ func TestHungPrepareTimesOutAndRetries(t *testing.T) {
 			}
 			return nil
 		}}
-		n := boot(t, rt, rt, lifecycle.Options{Volumes: volumes})
+		n := startAgent(t, rt, rt, lifecycle.Options{Volumes: volumes})
 		n.set(volumePod("a"))
 		time.Sleep(5 * time.Minute)
 		require.Contains(t, n.errors(), "prepare volumes: context deadline exceeded")
@@ -188,17 +189,17 @@ func TestUnreleasedVolumesKeepPodAndName(t *testing.T) {
 			return nil
 		}}
 		dir := t.TempDir()
-		n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dir}, Volumes: volumes})
+		n := startAgent(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dir}, Volumes: volumes})
 		n.set(volumePod("a"))
 		time.Sleep(time.Second)
 		n.set()
 		time.Sleep(time.Minute)
-		require.Empty(t, n.left())
+		require.Empty(t, n.removedPods())
 		require.Contains(t, n.errors(), "release volumes: device is busy")
-		require.Contains(t, podDirs(t, dir), "uid-a", "the record stays until all is given back")
+		require.Contains(t, podDirs(t, dir), "uid-a", "the record is kept until the volumes are released")
 		mended.Store(true)
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"a"}, n.left())
+		require.Equal(t, []string{"a"}, n.removedPods())
 		require.Empty(t, podDirs(t, dir))
 	})
 }
@@ -207,23 +208,23 @@ func TestUnreleasedVolumesKeepPodAndName(t *testing.T) {
 func TestVolumesOfCompletedPodReleasedBeforeHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 0)})})
-		volumes := watched(t, rt)
+		volumes := newCheckedVolumes(t, rt)
 		var held [][]string
-		r, end := run(t, rt, lifecycle.Options{Owner: "me", Volumes: volumes, Hooks: lifecycle.Hooks{
+		r, stop := run(t, rt, lifecycle.Options{Owner: "me", Volumes: volumes, Hooks: lifecycle.Hooks{
 			ResourcesReleased: func(cri.PodIdentity) { held = append(held, volumes.PreparedPods()) },
 		}})
 		job := volumePod("job")
 		job.Spec.RestartPolicy = corev1.RestartPolicyNever
 		require.NoError(t, r.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{job}}))
 		time.Sleep(time.Hour)
-		end()
+		stop()
 		require.Len(t, held, 1)
 		require.Empty(t, held[0])
-		require.Equal(t, []string{"Prepare", "Container", "Release"}, opsOf(volumes, "uid-job"), "and is left alone")
+		require.Equal(t, []string{"Prepare", "Container", "Release"}, opsOf(volumes, "uid-job"), "volumes of a completed pod are released once")
 	})
 }
 
-// After a crash, the next agent releases the volumes of orphaned pods, including a pod of which only volumes are left.
+// After a crash, the restarted agent releases the volumes of orphaned pods, including a pod that has only volumes.
 func TestVolumesOfOrphanedPodsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -236,20 +237,20 @@ func TestVolumesOfOrphanedPodsReleased(t *testing.T) {
 		}
 		dir := t.TempDir()
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dir}, Volumes: volumes}
-		n := boot(t, rt, rt, o)
+		n := startAgent(t, rt, rt, o)
 		n.set(volumePod("early"), volumePod("runs"), volumePod("wanted"))
 		time.Sleep(time.Second)
 		n.stop()
 		require.Equal(t, []string{"uid-early", "uid-runs", "uid-wanted"}, volumes.PreparedPods())
 
-		n = boot(t, rt, rt, o)
+		n = startAgent(t, rt, rt, o)
 		time.Sleep(time.Minute)
-		require.Len(t, volumes.PreparedPods(), 3, "no source has reported")
+		require.Len(t, volumes.PreparedPods(), 3, "volumes are kept while no source has reported")
 		n.set(volumePod("wanted"))
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"uid-wanted"}, volumes.PreparedPods())
 		require.Equal(t, []string{"uid-wanted"}, podDirs(t, dir))
-		require.Equal(t, []string{"early", "runs"}, n.left())
+		require.Equal(t, []string{"early", "runs"}, n.removedPods())
 	})
 }
 
@@ -268,7 +269,7 @@ func TestVolumesUpdateCalledForChangedPod(t *testing.T) {
 			return n
 		}
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Volumes: volumes}
-		n := boot(t, rt, rt, o)
+		n := startAgent(t, rt, rt, o)
 		n.set(volumePod("a"))
 		time.Sleep(time.Hour)
 		require.Equal(t, 1, updates())
@@ -279,23 +280,23 @@ func TestVolumesUpdateCalledForChangedPod(t *testing.T) {
 		require.Equal(t, 2, updates())
 		n.stop()
 
-		n = boot(t, rt, rt, o)
+		n = startAgent(t, rt, rt, o)
 		n.set(pod)
 		time.Sleep(time.Hour)
 		require.Equal(t, 3, updates())
 	})
 }
 
-// Pods with volumes that the agent does not support are refused, with the field.
+// Set refuses pods with volumes that the agent does not support, and names the field.
 func TestSetRefusesUnsupportedVolumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		without := boot(t, rt, rt, lifecycle.Options{})
+		without := startAgent(t, rt, rt, lifecycle.Options{})
 		err := without.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{volumePod("a")}})
 		require.ErrorContains(t, err, "pod default/a: spec.volumes[0]: Forbidden: this agent has no volumes but images")
 		without.stop()
 
-		with := boot(t, rt, rt, lifecycle.Options{Volumes: &lifecycletest.Resources{Refuse: func(pod *corev1.Pod) field.ErrorList {
+		with := startAgent(t, rt, rt, lifecycle.Options{Volumes: &lifecycletest.Resources{Refuse: func(pod *corev1.Pod) field.ErrorList {
 			return field.ErrorList{field.Forbidden(field.NewPath("spec", "volumes").Index(0).Child("emptyDir", "medium"), "no huge pages")}
 		}}})
 		err = with.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{volumePod("a")}})
@@ -310,7 +311,7 @@ func TestStartAttemptedHookCalledPerAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.FailFirst(1, critest.FailStart(errors.New("no such program")))})
 		var starts []podevents.ContainerStart
-		r, end := run(t, rt, lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{
+		r, stop := run(t, rt, lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{
 			StartAttempted: func(pod cri.PodIdentity, s podevents.ContainerStart) {
 				assert.Equal(t, "a", pod.Name)
 				starts = append(starts, s)
@@ -318,7 +319,7 @@ func TestStartAttemptedHookCalledPerAttempt(t *testing.T) {
 		}})
 		require.NoError(t, r.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{podtest.Pod("a")}}))
 		time.Sleep(time.Minute)
-		end()
+		stop()
 		require.NotEmpty(t, starts)
 		last := starts[len(starts)-1]
 		require.ErrorContains(t, starts[0].Err, "no such program")

@@ -50,8 +50,8 @@ func (n *node) changes(during time.Duration, value func(st corev1.PodStatus) str
 	return values
 }
 
-// bootSlow starts an agent on a runtime that takes a second to run a sandbox, so that the status before it is published.
-func bootSlow(t *testing.T, o lifecycle.Options) (*critest.Runtime, *node) {
+// startSlowAgent starts an agent on a runtime that takes a second to run a sandbox, so that the status before is published.
+func startSlowAgent(t *testing.T, o lifecycle.Options) (*critest.Runtime, *node) {
 	rt := critest.New(relistedScripts())
 	slow := &critest.Faults{Runtime: rt, Around: func(_ context.Context, op, _ string, call func() error) error {
 		if op == "RunPodSandbox" {
@@ -59,7 +59,7 @@ func bootSlow(t *testing.T, o lifecycle.Options) (*critest.Runtime, *node) {
 		}
 		return call()
 	}}
-	return rt, boot(t, rt, faulty{slow, rt, rt}, o)
+	return rt, startAgent(t, rt, faulty{slow, rt, rt}, o)
 }
 
 // A static pod whose manifest is removed and rewritten while its containers terminate is restarted in place. Its phase is never
@@ -68,7 +68,7 @@ func TestStaticPodListedAgainIsRestartedInPlace(t *testing.T) {
 	for _, away := range []time.Duration{0, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			volumes := &lifecycletest.Resources{}
-			_, n := bootSlow(t, lifecycle.Options{Volumes: volumes, Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
+			_, n := startSlowAgent(t, lifecycle.Options{Volumes: volumes, Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
 			n.set(staticPod())
 			time.Sleep(10 * time.Second)
 			n.requireStatus("web", "Running, first: exited 0, main: ready")
@@ -89,7 +89,7 @@ func TestStaticPodListedAgainIsRestartedInPlace(t *testing.T) {
 			}, slices.DeleteFunc(changes, func(line string) bool { // the exit may be observed before or after the stop of the sandbox
 				return line == "Running, first: exited 0, main: exited 0, sandbox True"
 			}))
-			require.Empty(t, n.left(), "the pod is not removed in between")
+			require.Empty(t, n.removedPods(), "pod is restarted without being removed")
 			last := n.status("web").ContainerStatuses[0].LastTerminationState.Terminated
 			require.NotNil(t, last)
 			assert.Equal(t, "Completed", last.Reason)
@@ -106,12 +106,12 @@ func TestStaticPodListedAgainIsRestartedInPlace(t *testing.T) {
 	}
 }
 
-// requireRemovedForGood removes the manifest of pod web: nothing of the pod may be left.
+// requireRemovedForGood removes the manifest of pod web, and requires that nothing of the pod remains.
 func requireRemovedForGood(n *node) {
 	n.t.Helper()
 	n.set()
 	time.Sleep(time.Minute)
-	require.Equal(n.t, []string{"web"}, n.left())
+	require.Equal(n.t, []string{"web"}, n.removedPods())
 	sandboxes, containers := n.objects()
 	require.Zero(n.t, sandboxes+containers)
 }
@@ -120,12 +120,12 @@ func requireRemovedForGood(n *node) {
 // kubelet.
 func TestStaticPodRemovedKeepsPhaseRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, n := bootSlow(t, lifecycle.Options{})
+		_, n := startSlowAgent(t, lifecycle.Options{})
 		n.set(staticPod())
 		time.Sleep(10 * time.Second)
 		n.set()
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"web"}, n.left())
+		require.Equal(t, []string{"web"}, n.removedPods())
 		n.requireStatus("web", "Running, first: exited 0, main: exited 0")
 		require.NotContains(t, strings.Join(n.history, ", "), "Succeeded")
 	})
@@ -134,7 +134,7 @@ func TestStaticPodRemovedKeepsPhaseRunning(t *testing.T) {
 // The manifest is removed, rewritten and removed again before the containers have terminated: the pod is torn down.
 func TestStaticPodListedAgainAndRemovedIsTornDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt, n := bootSlow(t, lifecycle.Options{})
+		rt, n := startSlowAgent(t, lifecycle.Options{})
 		n.set(staticPod())
 		time.Sleep(10 * time.Second)
 		n.set()
@@ -142,7 +142,7 @@ func TestStaticPodListedAgainAndRemovedIsTornDown(t *testing.T) {
 		time.Sleep(time.Second)
 		n.set()
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"web"}, n.left())
+		require.Equal(t, []string{"web"}, n.removedPods())
 		require.Equal(t, 1, ops(rt, "RunPodSandbox"))
 	})
 }
@@ -151,7 +151,7 @@ func TestStaticPodListedAgainAndRemovedIsTornDown(t *testing.T) {
 func TestStaticPodListedAgainStaysTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		rt, n := bootSlow(t, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dir}})
+		rt, n := startSlowAgent(t, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dir}})
 		pod := staticPod()
 		pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 		n.set(pod)
@@ -162,7 +162,7 @@ func TestStaticPodListedAgainStaysTerminal(t *testing.T) {
 		n.requireStatus("web", "Succeeded, first: exited 0, main: exited 0")
 		require.NoError(t, n.reconciler.RemoveTerminatedContainers(t.Context()))
 		n.stop()
-		n = boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dir}})
+		n = startAgent(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dir}})
 		n.set(pod)
 		time.Sleep(20 * time.Second)
 		n.requireStatus("web", "Succeeded, first: exited 0, main: exited 0")
@@ -180,7 +180,7 @@ func TestChangedStaticPodListedAgainStartsFromScratch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, n := bootSlow(t, lifecycle.Options{})
+				_, n := startSlowAgent(t, lifecycle.Options{})
 				before, after := staticPod(), staticPod()
 				change(before, after)
 				n.set(before)
@@ -188,14 +188,14 @@ func TestChangedStaticPodListedAgainStartsFromScratch(t *testing.T) {
 				n.set()
 				n.set(after)
 				time.Sleep(20 * time.Second)
-				require.Equal(t, []string{"web"}, n.left(), "the first pod was taken down")
+				require.Equal(t, []string{"web"}, n.removedPods(), "the previous version was torn down")
 				n.requireStatus("web", "Running, first: exited 0, main: ready")
 			})
 		})
 	}
 }
 
-// The volumes of a restarted pod cannot be released for some time: it starts once they are.
+// A pod that is listed again starts once its volumes could be released, which fails for some time.
 func TestStaticPodListedAgainWaitsForItsVolumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := time.Now().Add(time.Minute)
@@ -205,7 +205,7 @@ func TestStaticPodListedAgainWaitsForItsVolumes(t *testing.T) {
 			}
 			return nil
 		}}
-		_, n := bootSlow(t, lifecycle.Options{Volumes: volumes})
+		_, n := startSlowAgent(t, lifecycle.Options{Volumes: volumes})
 		n.set(staticPod())
 		time.Sleep(10 * time.Second)
 		n.set()
@@ -217,12 +217,12 @@ func TestStaticPodListedAgainWaitsForItsVolumes(t *testing.T) {
 	})
 }
 
-// The agent is killed while a pod terminates that is listed again, before its sandbox is stopped: the next agent restarts the
-// container in it.
+// A terminating pod is listed again, and the agent is killed before the sandbox is stopped: the restarted agent restarts the
+// container in this sandbox.
 func TestStaticPodListedAgainRestartsAfterAgentCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		rt, n := bootSlow(t, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dir}})
+		rt, n := startSlowAgent(t, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dir}})
 		n.set(staticPod())
 		time.Sleep(10 * time.Second)
 		n.set()
@@ -230,10 +230,10 @@ func TestStaticPodListedAgainRestartsAfterAgentCrash(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		n.stop()
 		time.Sleep(10 * time.Second)
-		n = boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dir}})
+		n = startAgent(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dir}})
 		n.set(staticPod())
 		time.Sleep(20 * time.Second)
 		n.requireStatus("web", "Running, first: exited 0, main: ready x1")
-		require.Empty(t, n.left())
+		require.Empty(t, n.removedPods())
 	})
 }

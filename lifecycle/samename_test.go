@@ -19,18 +19,19 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// Successive pods of one name take no more memory than the last one: workers of 160 pods of 250 KiB once kept 39 MiB.
+// Successive pods of one name use no more memory than the last pod. In a previous version, workers of 160 pods of 250 KiB
+// kept 39 MiB.
 func TestSuccessorKeepsNoPredecessorInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		follow := func(i int) {
 			pod := podtest.Pod("a")
 			pod.UID = types.UID(fmt.Sprintf("uid-%d", i))
 			pod.Annotations = map[string]string{"large": strings.Repeat("x", 250<<10)}
 			n.set(pod)
 			time.Sleep(30 * time.Second)
-			require.Equal(t, i+1, ops(rt, "RunPodSandbox"), "the successor runs")
+			require.Equal(t, i+1, ops(rt, "RunPodSandbox"), "one sandbox per pod")
 		}
 		for i := range 5 {
 			follow(i)
@@ -39,7 +40,7 @@ func TestSuccessorKeepsNoPredecessorInMemory(t *testing.T) {
 		for i := range 160 {
 			follow(5 + i)
 		}
-		require.Less(t, int64(heap()-before)>>20, int64(10), "MiB of memory that 160 successors have added")
+		require.Less(t, int64(heap()-before)>>20, int64(10), "160 successors use too many MiB of memory")
 	})
 }
 

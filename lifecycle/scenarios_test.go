@@ -62,13 +62,13 @@ func TestInitContainerRetriesWithBackOff(t *testing.T) {
 			}
 			return critest.Script{}
 		}})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		pod := podtest.Pod("a")
 		pod.Spec.InitContainers = []corev1.Container{podtest.Init("setup"), podtest.Init("check")}
 		n.set(pod)
 		time.Sleep(500 * time.Millisecond)
 		n.requireStatus("a", "Pending, setup: running, check: PodInitializing, main: PodInitializing")
-		time.Sleep(2 * time.Second) // it fails at 1 and 2 s, and then waits for 10 s
+		time.Sleep(2 * time.Second) // setup fails at 1 and 2 s, and then waits for 10 s
 		n.requireStatus("a", "Pending, setup: CrashLoopBackOff x1, check: PodInitializing, main: PodInitializing")
 		assert.Equal(t, "False ContainersNotInitialized", podtest.ConditionOf(n.status("a"), corev1.PodInitialized))
 		time.Sleep(10 * time.Second)
@@ -85,7 +85,7 @@ func TestInitContainerRetriesWithBackOff(t *testing.T) {
 func TestInitContainerFailureFailsPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"setup": critest.ExitAfter(time.Second, 1)})})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		pod := podtest.Pod("a")
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 		pod.Spec.InitContainers = []corev1.Container{podtest.Sidecar("proxy"), podtest.Init("setup")}
@@ -95,13 +95,13 @@ func TestInitContainerFailureFailsPod(t *testing.T) {
 	})
 }
 
-// The sidecar starts first, runs longer than the job, and is then stopped.
+// A sidecar starts first, runs longer than the job, and is then stopped.
 func TestSidecarStoppedAfterJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
 			"main": critest.ExitAfter(time.Minute, 0), "proxy": critest.ExitAfterStop(time.Second, 0),
 		})})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		pod := podtest.Pod("job")
 		pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 		pod.Spec.InitContainers = []corev1.Container{podtest.Sidecar("proxy")}
@@ -124,7 +124,7 @@ func TestSidecarsStoppedInReverseOrder(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
 			"main": critest.ExitAfterStop(time.Second, 0), "one": critest.ExitAfterStop(time.Second, 0), "two": critest.IgnoreTERM(),
 		})})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		pod := podtest.Pod("a")
 		pod.Spec.InitContainers = []corev1.Container{podtest.Sidecar("one"), podtest.Sidecar("two")}
 		n.set(pod)
@@ -134,18 +134,19 @@ func TestSidecarsStoppedInReverseOrder(t *testing.T) {
 		n.requireStatus("a", "Running, one: ready, two: ready, main: ready")
 		time.Sleep(time.Second)
 		n.requireStatus("a", "Running, one: ready, two: ready, main: exited 0")
-		time.Sleep(4 * time.Second) // the grace period of five seconds is over, so container two is killed
+		time.Sleep(4 * time.Second) // the grace period of five seconds has expired, so container two is killed
 		time.Sleep(3 * time.Second)
-		require.Equal(t, []string{"a"}, n.left())
+		require.Equal(t, []string{"a"}, n.removedPods())
 		stopped, by := calls(rt, "StopContainer")
 		assert.Equal(t, []string{"main", "two", "one"}, stopped)
 		assert.Equal(t, 5*time.Second, by["main"].Grace)
 		assert.Equal(t, 4*time.Second, by["two"].Grace)
-		assert.Equal(t, 2*time.Second, by["one"].Grace, "nothing was left for it")
+		assert.Equal(t, 2*time.Second, by["one"].Grace, "last sidecar gets the minimum grace period")
 	})
 }
 
-// A preStop hook uses the grace period. After it the container still has two seconds.
+// The time of a preStop hook is part of the grace period. After a hook that uses all of it the container has two more
+// seconds.
 func TestPreStopHookUsesGracePeriod(t *testing.T) {
 	for took, want := range map[time.Duration]time.Duration{
 		2 * time.Second: 3 * time.Second,
@@ -162,14 +163,14 @@ func TestPreStopHookUsesGracePeriod(t *testing.T) {
 				return cri.ExecResult{}, ctx.Err()
 			}
 			rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return script }})
-			n := boot(t, rt, rt, lifecycle.Options{})
+			n := startAgent(t, rt, rt, lifecycle.Options{})
 			pod := podtest.Pod("a")
 			pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: podtest.Exec("bye")}
 			n.set(pod)
 			time.Sleep(time.Second)
 			n.set()
 			time.Sleep(time.Minute)
-			require.Equal(t, []string{"a"}, n.left())
+			require.Equal(t, []string{"a"}, n.removedPods())
 			require.Len(t, rt.Calls("StopContainer"), 1)
 			assert.Equal(t, want, rt.Calls("StopContainer")[0].Grace)
 			assert.Equal(t, 1, ops(rt, "ExecSync"))
@@ -184,7 +185,7 @@ func TestFailedPostStartHookRestartsContainer(t *testing.T) {
 			return cri.ExecResult{ExitCode: 3, Stderr: []byte("no way")}, nil
 		}}
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return script }})
-		n := boot(t, rt, rt, lifecycle.Options{Pacing: lifecycle.Pacing{Rand: func() float64 { return 0 }}})
+		n := startAgent(t, rt, rt, lifecycle.Options{Pacing: lifecycle.Pacing{Rand: func() float64 { return 0 }}})
 		pod := podtest.Pod("a")
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("hello")}
 		n.set(pod)
@@ -193,7 +194,7 @@ func TestFailedPostStartHookRestartsContainer(t *testing.T) {
 		assert.Contains(t, n.history, "a Running PostStartHookError")
 		assert.Contains(t, n.errors(), "command 'hello' exited with 3: no way")
 		time.Sleep(time.Minute)
-		assert.Equal(t, 4, ops(rt, "StartContainer"), "at 0, within the next second, and after 10 and 20 s more")
+		assert.Equal(t, 4, ops(rt, "StartContainer"), "starts at 0, within the next second, and after another 10 and 20 s")
 	})
 }
 
@@ -207,7 +208,7 @@ func TestFailedPostStartHookWithoutGraceRunsNoPreStop(t *testing.T) {
 				return cri.ExecResult{ExitCode: 1}, nil
 			}}
 		}})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		pod := podtest.Pod("a")
 		pod.Spec.TerminationGracePeriodSeconds = new(int64)
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -226,7 +227,7 @@ func TestDeletedPodDoesNotWaitForPull(t *testing.T) {
 			<-ctx.Done()
 			return cri.Image{}, ctx.Err()
 		}})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("gone"), podtest.Pod("deleted"))
 		time.Sleep(time.Minute)
 		n.requireStatus("gone", "Pending, main: ContainerCreating")
@@ -234,7 +235,7 @@ func TestDeletedPodDoesNotWaitForPull(t *testing.T) {
 		deleted.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 		n.set(deleted)
 		time.Sleep(time.Second)
-		require.Equal(t, []string{"gone"}, n.left())
+		require.Equal(t, []string{"gone"}, n.removedPods())
 		sandboxes, containers := n.objects()
 		require.Zero(t, sandboxes+containers)
 	})
@@ -244,7 +245,7 @@ func TestDeletedPodDoesNotWaitForPull(t *testing.T) {
 func TestDeletedPodFailsBeforeItRan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		pod := podtest.Pod("a")
 		n.set(pod)
 		pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
@@ -260,7 +261,7 @@ func TestDeletedPodFailsBeforeItRan(t *testing.T) {
 func TestGracePeriodOfDeletedPodOnlyShortened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		with := func(seconds int64) *corev1.Pod {
 			pod := podtest.Pod("a")
 			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Now()}, &seconds
@@ -288,7 +289,7 @@ func TestDeletedPodGetsOneGracePeriod(t *testing.T) {
 		script := critest.IgnoreTERM()
 		script.Exec = func(context.Context, []string) (cri.ExecResult, error) { hooks++; return cri.ExecResult{}, nil }
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return script }})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		late, deleted := podtest.Pod("late"), podtest.Pod("deleted")
 		late.Spec.ActiveDeadlineSeconds = new(int64(10))
 		for _, pod := range []*corev1.Pod{late, deleted} {
@@ -302,9 +303,9 @@ func TestDeletedPodGetsOneGracePeriod(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		n.set()
 		time.Sleep(9 * time.Second)
-		assert.Empty(t, n.left())
+		assert.Empty(t, n.removedPods())
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, []string{"deleted", "late"}, n.left())
+		assert.Equal(t, []string{"deleted", "late"}, n.removedPods())
 		assert.Equal(t, 2, hooks)
 	})
 }
@@ -313,7 +314,7 @@ func TestDeletedPodGetsOneGracePeriod(t *testing.T) {
 func TestActiveDeadlineFailsPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		pod := podtest.Pod("a")
 		limit := int64(60)
 		pod.Spec.ActiveDeadlineSeconds = &limit
@@ -323,7 +324,7 @@ func TestActiveDeadlineFailsPod(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		n.requireStatus("a", "Failed, DeadlineExceeded, main: exited 143")
 		n.stop()
-		n = boot(t, rt, rt, lifecycle.Options{})
+		n = startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(pod)
 		time.Sleep(10 * time.Minute)
 		n.requireStatus("a", "Failed, DeadlineExceeded, main: exited 143")
@@ -336,7 +337,7 @@ func TestTerminalPhaseWaitsForContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
 		root := t.TempDir()
-		n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
+		n := startAgent(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
 		pod := podtest.Pod("a")
 		pod.Spec.ActiveDeadlineSeconds, pod.Spec.TerminationGracePeriodSeconds = new(int64(10)), new(int64(60))
 		n.set(pod)
@@ -347,11 +348,11 @@ func TestTerminalPhaseWaitsForContainers(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		n.requireStatus("a", "Running, main: ready")
-		require.Equal(t, "False PodFailed", podtest.ConditionOf(n.status("a"), corev1.PodReady), "it is not to be used any more")
+		require.Equal(t, "False PodFailed", podtest.ConditionOf(n.status("a"), corev1.PodReady), "pod with an expired deadline is not ready")
 		requireActive(1)
 
 		n.stop()
-		n = boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
+		n = startAgent(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
 		n.set(pod)
 		time.Sleep(59 * time.Second)
 		n.requireStatus("a", "Running, main: ready")
@@ -365,7 +366,7 @@ func TestTerminalPhaseWaitsForContainers(t *testing.T) {
 func TestEphemeralContainerRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"debug": critest.ExitAfter(time.Minute, 7)})})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		pod := podtest.Pod("a")
@@ -384,7 +385,7 @@ func TestEphemeralContainerRunsOnce(t *testing.T) {
 func TestRestartOfAllContainersByExitCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"setup": critest.ExitAfter(time.Second, 0)})})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		pod := podtest.Pod("a", "main", "watch")
 		never := corev1.ContainerRestartPolicyNever
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -402,7 +403,7 @@ func TestRestartOfAllContainersByExitCode(t *testing.T) {
 		require.NoError(t, rt.Kill("a/watch", 88))
 		time.Sleep(500 * time.Millisecond)
 		n.requireStatus("a", "Pending, setup: running x1, main: RestartingAllContainers, watch: RestartingAllContainers")
-		assert.Equal(t, "True ", podtest.ConditionOf(n.status("a"), corev1.PodInitialized), "once initialized, a pod stays so")
+		assert.Equal(t, "True ", podtest.ConditionOf(n.status("a"), corev1.PodInitialized), "pod stays initialized during a restart of all containers")
 		time.Sleep(2 * time.Second)
 		n.requireStatus("a", "Running, setup: exited 0 x1, main: ready x1, watch: ready x1")
 		assert.Equal(t, 1, ops(rt, "RunPodSandbox"))

@@ -28,8 +28,8 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// changeable returns a pod with a value in each field that a change may concern.
-func changeable() *corev1.Pod {
+// podWithMutableFields returns a pod with a value in each field that the tests change.
+func podWithMutableFields() *corev1.Pod {
 	pod := podtest.Pod("a", "main", "other")
 	pod.Labels = map[string]string{"app": "a"}
 	pod.Spec.InitContainers = []corev1.Container{podtest.Init("setup"), podtest.Sidecar("proxy")}
@@ -74,13 +74,13 @@ func TestSetNamesImmutableField(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"setup": critest.ExitAfter(time.Second, 0)})})
-				n := boot(t, rt, rt, lifecycle.Options{})
-				n.set(changeable())
+				n := startAgent(t, rt, rt, lifecycle.Options{})
+				n.set(podWithMutableFields())
 				time.Sleep(time.Minute)
 				starts, sandboxes := ops(rt, "StartContainer"), ops(rt, "RunPodSandbox")
 				require.Equal(t, corev1.PodRunning, n.phase("a"))
 
-				changed := changeable()
+				changed := podWithMutableFields()
 				change(changed)
 				err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed, podtest.Pod("c")}})
 				var immutable *podapi.ImmutableError
@@ -95,26 +95,26 @@ func TestSetNamesImmutableField(t *testing.T) {
 				require.NotContains(t, err.Error(), "default/c")
 
 				time.Sleep(time.Minute)
-				require.Equal(t, corev1.PodRunning, n.phase("a"), "it continues unchanged")
-				require.Equal(t, corev1.PodRunning, n.phase("c"), "and other pods are not delayed")
+				require.Equal(t, corev1.PodRunning, n.phase("a"), "the pod with the refused change continues")
+				require.Equal(t, corev1.PodRunning, n.phase("c"), "other pods of the set are applied")
 				require.Equal(t, starts+1, ops(rt, "StartContainer"))
 				require.Equal(t, sandboxes+1, ops(rt, "RunPodSandbox"))
 				require.Zero(t, ops(rt, "StopContainer"))
-				require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed}}), "it is returned once")
-				n.set(changeable())
-				require.Error(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed}}), "and again when it comes again")
+				require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed}}), "a repeated refusal is not returned")
+				n.set(podWithMutableFields())
+				require.Error(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed}}), "a refusal after a valid update is returned")
 			})
 		})
 	}
 }
 
-func ephemeralName() string { return changeable().Spec.EphemeralContainers[0].Name }
+func ephemeralName() string { return podWithMutableFields().Spec.EphemeralContainers[0].Name }
 
 // A refused update still applies the deletion of the pod and a shorter grace period.
 func TestRefusedUpdateAppliesDeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		set := func(grace int64) error {
@@ -128,7 +128,7 @@ func TestRefusedUpdateAppliesDeletion(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		require.Equal(t, corev1.PodRunning, n.phase("a"))
 		require.NotEmpty(t, rt.Calls("StopContainer"))
-		require.NoError(t, set(5), "the same field is returned once")
+		require.NoError(t, set(5), "a repeated refusal of the field is not returned")
 		time.Sleep(10 * time.Second)
 		require.Equal(t, corev1.PodFailed, n.phase("a"))
 	})
@@ -138,7 +138,7 @@ func TestRefusedUpdateAppliesDeletion(t *testing.T) {
 func TestSetAcceptsUpdateWithFewerDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		pod := podtest.Pod("a")
 		podapi.Default(pod)
 		pod.Spec.SchedulerName, pod.Spec.EnableServiceLinks = "", nil
@@ -159,7 +159,7 @@ func TestSetAcceptsMutableFields(t *testing.T) {
 		},
 		"less time":   func(pod *corev1.Pod) { pod.Spec.ActiveDeadlineSeconds = new(int64(500)) },
 		"tolerations": func(pod *corev1.Pod) { pod.Spec.Tolerations[0].TolerationSeconds = new(int64(5)) },
-		"more of them": func(pod *corev1.Pod) {
+		"several defaults missing": func(pod *corev1.Pod) {
 			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: "l", Operator: corev1.TolerationOpExists})
 		},
 		"labels":               func(pod *corev1.Pod) { pod.Labels, pod.Annotations = nil, map[string]string{"a": "b"} },
@@ -169,13 +169,13 @@ func TestSetAcceptsMutableFields(t *testing.T) {
 		"a notation": func(pod *corev1.Pod) {
 			pod.Spec.Containers[0].Resources.Limits[corev1.ResourceCPU] = resource.MustParse("1000m")
 		},
-		"an empty list": func(pod *corev1.Pod) { pod.Spec.Containers[0].Env = []corev1.EnvVar{} },
+		"empty list": func(pod *corev1.Pod) { pod.Spec.Containers[0].Env = []corev1.EnvVar{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			rt := critest.New(critest.Options{})
 			r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
-			require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changeable()}}))
-			changed := changeable()
+			require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{podWithMutableFields()}}))
+			changed := podWithMutableFields()
 			change(changed)
 			podapi.Default(changed)
 			require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed}}))
@@ -190,13 +190,13 @@ func TestSetAcceptsMutableFields(t *testing.T) {
 func TestSetFindsPodChangedInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		pods := []*corev1.Pod{podtest.Pod("a")}
 		require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
 		time.Sleep(time.Second)
 		pods[0].Spec.Containers[0].Image = "busybox:2"
 		time.Sleep(10 * time.Minute)
-		require.Equal(t, 1, ops(rt, "StartContainer"), "the agent has a copy")
+		require.Equal(t, 1, ops(rt, "StartContainer"), "the agent does not use the changed object before the next Set")
 		require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
 		time.Sleep(time.Second)
 		c, _ := rt.Container("a/main")
@@ -211,7 +211,7 @@ func TestSetFindsPodChangedInPlace(t *testing.T) {
 func TestSetKeepsSharedPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		first, second := podtest.Pod("a", "main", "other"), podtest.Pod("a", "main", "other")
 		second.Spec.Containers[0].Image = "busybox:2"
 		for _, pod := range []*corev1.Pod{first, second} {
@@ -236,14 +236,14 @@ func TestSetKeepsSharedPods(t *testing.T) {
 func TestSetRefusesNilPodsAndPodsWithoutUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		nameless, second := podtest.Pod("b"), podtest.Pod("c")
 		nameless.UID, second.UID = "", ""
 		err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{nil, nameless, second, podtest.Pod("a"), nil}})
 		require.ErrorContains(t, err, `set of source "test": pod 0 is nil`)
 		require.ErrorContains(t, err, `set of source "test": pod 4 is nil`)
-		require.Equal(t, 2, strings.Count(err.Error(), "metadata.uid"), "once for each pod")
-		require.Equal(t, 2, strings.Count(err.Error(), "lifecycle/source"), "with a remedy")
+		require.Equal(t, 2, strings.Count(err.Error(), "metadata.uid"), "the missing UID is reported once per pod")
+		require.Equal(t, 2, strings.Count(err.Error(), "lifecycle/source"), "the error suggests package source")
 		time.Sleep(time.Second)
 		require.Equal(t, corev1.PodRunning, n.phase("a"))
 	})
@@ -260,7 +260,7 @@ func TestSetRefusesUnknownSource(t *testing.T) {
 	require.NoError(t, r.Set(lifecycle.PodSet{Source: "file"}))
 }
 
-// A Set with a long validation does not block other methods.
+// A Set with a slow validation does not block other methods.
 func TestChangedDoesNotWaitForASlowSet(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -322,32 +322,32 @@ func TestLaterOfTwoSetsWins(t *testing.T) {
 	})
 }
 
-func thousand() []*corev1.Pod {
+func thousandPods() []*corev1.Pod {
 	pods := make([]*corev1.Pod, 1000)
 	for i := range pods {
-		pods[i] = changeable()
+		pods[i] = podWithMutableFields()
 		pods[i].Name, pods[i].UID = fmt.Sprint("p", i), types.UID(fmt.Sprint("uid-", i))
 		pods[i].Labels = map[string]string{"app": "a", "tier": "b", "index": fmt.Sprint(i)}
 	}
 	return pods
 }
 
-// Set of 1,000 unchanged pods does not allocate. Time stands still in the bubble, so that the report of the missing Run, which is
-// made after 8 s, is not counted.
+// Set of 1,000 unchanged pods does not allocate. Time stands still in the bubble, so the report of the missing Run, which is
+// due after 8 s, does not add allocations.
 func TestSetOfUnchangedPodsAllocatesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
-		require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: thousand()}))
-		equal := thousand() // other objects with equal content
+		require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: thousandPods()}))
+		equal := thousandPods() // equal pods in other objects
 		checks := 0
 		lifecycle.BeforeCheck(r, func(*corev1.Pod) { checks++ })
 		set := lifecycle.PodSet{Source: "test", Pods: equal}
 		assert.Zero(t, testing.AllocsPerRun(10, func() { _ = r.Set(set) }))
-		assert.Zero(t, checks, "no pod is validated")
+		assert.Zero(t, checks, "unchanged pods are not validated")
 		equal[500].Spec.Containers[0].Image = "busybox:2"
 		require.NoError(t, r.Set(set))
-		assert.Equal(t, 1, checks, "the pod that has changed is validated")
+		assert.Equal(t, 1, checks, "only the changed pod is validated")
 	})
 }
 
@@ -356,11 +356,11 @@ func BenchmarkSetUnchanged(b *testing.B) {
 	rt := critest.New(critest.Options{})
 	for name, again := range map[string]func([]*corev1.Pod) []*corev1.Pod{
 		"same":  func(pods []*corev1.Pod) []*corev1.Pod { return pods },
-		"equal": func([]*corev1.Pod) []*corev1.Pod { return thousand() },
+		"equal": func([]*corev1.Pod) []*corev1.Pod { return thousandPods() },
 	} {
 		b.Run(name, func(b *testing.B) {
 			r := newReconciler(b, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
-			pods := thousand()
+			pods := thousandPods()
 			require.NoError(b, r.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
 			set := lifecycle.PodSet{Source: "test", Pods: again(pods)}
 			b.ReportAllocs()
@@ -378,7 +378,7 @@ func BenchmarkSetUnchanged(b *testing.B) {
 func TestPodListedAgainAtOnceIsRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("a"), podtest.Pod("b"))
 		time.Sleep(time.Minute)
 		require.Equal(t, 2, ops(rt, "StartContainer"))

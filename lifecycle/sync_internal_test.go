@@ -52,7 +52,7 @@ func (emptyCgroups) Resize(context.Context, *corev1.Pod, []cgroups.ContainerResi
 	return nil
 }
 
-// BenchmarkSync measures a sync of a running pod of 10 containers in which nothing has changed.
+// BenchmarkSync measures a sync of a running pod of 10 containers without changes.
 func BenchmarkSync(b *testing.B) {
 	rt := critest.New(critest.Options{})
 	observer := &fixedObserver{rt: rt}
@@ -81,7 +81,7 @@ func BenchmarkSync(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if next, gone := w.syncPod(ctx); gone || next == 0 {
-			b.Fatal("the pod is not settled")
+			b.Fatal("the pod still has actions")
 		}
 	}
 }

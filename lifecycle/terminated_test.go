@@ -33,23 +33,23 @@ func job(name string) *corev1.Pod {
 	return pod
 }
 
-// jobs returns a script that runs for a second; the first attempt of each container fails.
-func jobs(c *cri.ContainerConfig) critest.Script {
+// failFirstScript runs for a second; the first attempt of each container fails.
+func failFirstScript(c *cri.ContainerConfig) critest.Script {
 	if c.Name == "main" && c.Attempt == 0 {
 		return critest.ExitAfter(time.Second, 3)
 	}
 	return critest.ExitAfter(time.Second, 0)
 }
 
-// toldOf returns the published status of a pod, without the state of its sandbox.
-func (n *node) toldOf(name string) string {
+// statusJSON returns the published status of a pod, without the state of its sandbox.
+func (n *node) statusJSON(name string) string {
 	text, err := json.Marshal(n.status(name))
 	require.NoError(n.t, err)
 	return strings.ReplaceAll(string(text), "no pod sandbox exists", "pod sandbox is not ready")
 }
 
-// held returns the number of sandboxes and containers of a pod in the runtime.
-func held(t *testing.T, rt *critest.Runtime, uid string) int {
+// countObjects returns the number of sandboxes and containers of a pod in the runtime.
+func countObjects(t *testing.T, rt *critest.Runtime, uid string) int {
 	p, err := rt.ListPod(t.Context(), uid)
 	require.NoError(t, err)
 	return len(p.Sandboxes) + len(p.Containers)
@@ -61,36 +61,36 @@ func TestRemoveTerminatedContainersKeepsStatusesAndCounts(t *testing.T) {
 			if c.Labels[cri.LabelPodName] == "server" {
 				return critest.Script{}
 			}
-			return jobs(c)
+			return failFirstScript(c)
 		}})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
-		n := boot(t, rt, rt, o)
+		n := startAgent(t, rt, rt, o)
 		n.set(job("a"), job("b"), podtest.Pod("server"))
 		time.Sleep(time.Minute)
 		n.requireStatus("a", "Succeeded, main: exited 0 x1")
-		before := n.toldOf("a")
+		before := n.statusJSON("a")
 		require.EqualValues(t, 1, n.status("a").ContainerStatuses[0].RestartCount)
-		require.NotZero(t, held(t, rt, "uid-a"))
-		server := held(t, rt, "uid-server")
+		require.NotZero(t, countObjects(t, rt, "uid-a"))
+		server := countObjects(t, rt, "uid-server")
 
 		require.NoError(t, n.reconciler.RemoveTerminatedContainers(t.Context()))
-		require.Zero(t, held(t, rt, "uid-a"))
-		require.Zero(t, held(t, rt, "uid-b"))
-		require.Equal(t, server, held(t, rt, "uid-server"), "it has not terminated")
-		require.NoError(t, n.reconciler.RemoveTerminatedContainers(t.Context()), "there is nothing left to do")
+		require.Zero(t, countObjects(t, rt, "uid-a"))
+		require.Zero(t, countObjects(t, rt, "uid-b"))
+		require.Equal(t, server, countObjects(t, rt, "uid-server"), "containers of a running pod are kept")
+		require.NoError(t, n.reconciler.RemoveTerminatedContainers(t.Context()), "a second call succeeds without terminated containers")
 		time.Sleep(10 * time.Minute)
-		require.Equal(t, before, n.toldOf("a"))
+		require.Equal(t, before, n.statusJSON("a"))
 		starts := ops(rt, "StartContainer")
 		n.stop()
 
-		n = boot(t, rt, rt, o) // the next agent
+		n = startAgent(t, rt, rt, o) // a restarted agent
 		n.set(job("a"), job("b"), podtest.Pod("server"))
 		time.Sleep(10 * time.Minute)
-		require.Equal(t, starts, ops(rt, "StartContainer"), "nothing is started again")
-		require.Equal(t, before, n.toldOf("a"))
+		require.Equal(t, starts, ops(rt, "StartContainer"), "terminated pods are not restarted")
+		require.Equal(t, before, n.statusJSON("a"))
 		n.set(podtest.Pod("server"))
 		time.Sleep(time.Minute)
-		require.Len(t, n.reconciler.Pods(), 1, "trimmed pods go when they are deleted")
+		require.Len(t, n.reconciler.Pods(), 1, "pods without containers are removed when they are deleted")
 		n.stop()
 	})
 }
@@ -99,38 +99,38 @@ func TestRemoveTerminatedContainersKeepsStatusesAndCounts(t *testing.T) {
 func TestRemoveTerminatedContainersContinuesAfterAgentCrash(t *testing.T) {
 	for calls := range int32(3) {
 		synctest.Test(t, func(t *testing.T) {
-			rt := critest.New(critest.Options{Script: jobs})
-			var dead atomic.Bool
-			var made atomic.Int32
+			rt := critest.New(critest.Options{Script: failFirstScript})
+			var failing atomic.Bool
+			var removals atomic.Int32
 			f := &critest.Faults{Runtime: rt, Around: func(ctx context.Context, op, _ string, call func() error) error {
-				if op != "RemoveContainer" && op != "RemovePodSandbox" || !dead.Load() {
+				if op != "RemoveContainer" && op != "RemovePodSandbox" || !failing.Load() {
 					return call()
 				}
-				if made.Add(1) > calls {
+				if removals.Add(1) > calls {
 					return critest.Hang(ctx)
 				}
 				return call()
 			}}
 			o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
-			n := boot(t, rt, f, o)
+			n := startAgent(t, rt, f, o)
 			n.set(job("a"))
 			time.Sleep(time.Minute)
-			before := n.toldOf("a")
-			dead.Store(true)
+			before := n.statusJSON("a")
+			failing.Store(true)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			_ = n.reconciler.RemoveTerminatedContainers(ctx)
 			n.stop()
-			dead.Store(false)
+			failing.Store(false)
 
 			starts := ops(rt, "StartContainer")
-			n = boot(t, rt, f, o)
+			n = startAgent(t, rt, f, o)
 			n.set(job("a"))
 			time.Sleep(time.Minute)
-			require.Equal(t, before, n.toldOf("a"), "after %d removals", calls)
+			require.Equal(t, before, n.statusJSON("a"), "status changes after a crash at removal %d", calls)
 			require.NoError(t, n.reconciler.RemoveTerminatedContainers(t.Context()))
-			require.Zero(t, held(t, rt, "uid-a"))
-			require.Equal(t, before, n.toldOf("a"))
+			require.Zero(t, countObjects(t, rt, "uid-a"))
+			require.Equal(t, before, n.statusJSON("a"))
 			require.Equal(t, starts, ops(rt, "StartContainer"))
 			n.stop()
 		})
@@ -140,14 +140,14 @@ func TestRemoveTerminatedContainersContinuesAfterAgentCrash(t *testing.T) {
 // A pod whose containers cannot be removed delays no other pod, and is named in the error.
 func TestRemoveTerminatedContainersNamesRemainingPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := critest.New(critest.Options{Script: jobs})
+		rt := critest.New(critest.Options{Script: failFirstScript})
 		f := &critest.Faults{Runtime: rt, RemoveSandboxFunc: func(ctx context.Context, next cri.Runtime, id string) error {
 			if id == "uid-p3-0" {
 				return errors.New("read-only file system")
 			}
 			return next.RemoveSandbox(ctx, id)
 		}}
-		n := boot(t, rt, f, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
+		n := startAgent(t, rt, f, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
 		var pods []*corev1.Pod
 		for i := range 30 {
 			pods = append(pods, job(fmt.Sprint("p", i)))
@@ -176,24 +176,24 @@ func TestRemoveTerminatedContainersOfTemporarilyEvictedPods(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rt := critest.New(critest.Options{})
 			o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
-			n := boot(t, rt, rt, o)
+			n := startAgent(t, rt, rt, o)
 			n.set(podtest.Pod("a"), podtest.Pod("b"))
 			time.Sleep(time.Second)
 			e := lowOnMemory(time.Second)
 			e.Temporary = true
-			b := held(t, rt, "uid-b")
+			b := countObjects(t, rt, "uid-b")
 			require.NoError(t, n.reconciler.Evict(t.Context(), "uid-a", e))
-			require.NotZero(t, held(t, rt, "uid-a"))
+			require.NotZero(t, countObjects(t, rt, "uid-a"))
 			before := n.status("a").ContainerStatuses
 			require.NoError(t, n.reconciler.RemoveTerminatedContainers(t.Context()))
-			require.Zero(t, held(t, rt, "uid-a"))
-			require.Equal(t, b, held(t, rt, "uid-b"), "it runs")
+			require.Zero(t, countObjects(t, rt, "uid-a"))
+			require.Equal(t, b, countObjects(t, rt, "uid-b"), "containers of a running pod are kept")
 			require.Equal(t, before, n.status("a").ContainerStatuses)
 			n.requireStatus("a", "Pending, Evicted, main: exited 143")
-			require.NoError(t, n.reconciler.RemoveTerminatedContainers(t.Context()), "there is nothing left to do")
+			require.NoError(t, n.reconciler.RemoveTerminatedContainers(t.Context()), "a second call succeeds without terminated containers")
 			if killed {
 				n.stop()
-				n = boot(t, rt, rt, o)
+				n = startAgent(t, rt, rt, o)
 				n.set(podtest.Pod("a"), podtest.Pod("b"))
 			}
 			time.Sleep(time.Minute)
@@ -206,19 +206,19 @@ func TestRemoveTerminatedContainersOfTemporarilyEvictedPods(t *testing.T) {
 
 func TestRemoveTerminatedContainersRefusedWithoutDirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := critest.New(critest.Options{Script: jobs})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		rt := critest.New(critest.Options{Script: failFirstScript})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(job("a"))
 		time.Sleep(time.Minute)
 		require.ErrorContains(t, n.reconciler.RemoveTerminatedContainers(t.Context()), "Options.Dirs.Pods: required")
-		require.NotZero(t, held(t, rt, "uid-a"))
+		require.NotZero(t, countObjects(t, rt, "uid-a"))
 		n.stop()
 		idle := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
 		require.ErrorContains(t, idle.RemoveTerminatedContainers(t.Context()), "lifecycle.Reconciler.Run is not running")
 	})
 }
 
-// IsManaged is true for a pod that is listed, being torn down, or that may be listed.
+// IsManaged is true for a pod that is listed, that is being torn down, or that a source may still list.
 func TestIsManagedWhileListedOrTornDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -234,7 +234,8 @@ func TestIsManagedWhileListedOrTornDown(t *testing.T) {
 		f := &critest.Faults{Runtime: rt, RemoveSandboxFunc: func(ctx context.Context, next cri.Runtime, id string) error {
 			return errors.New("read-only file system")
 		}}
-		n := boot(t, rt, f, lifecycle.Options{Owner: "me"})
+
+		n := startAgent(t, rt, f, lifecycle.Options{Owner: "me"})
 		owned := func() (list []string) {
 			for _, uid := range []string{"uid-a", "uid-f", "uid-o", "uid-none"} {
 				if n.reconciler.IsManaged(uid) {
@@ -243,15 +244,16 @@ func TestIsManagedWhileListedOrTornDown(t *testing.T) {
 			}
 			return list
 		}
+
 		time.Sleep(time.Second)
-		require.Equal(t, []string{"uid-a", "uid-f", "uid-o", "uid-none"}, owned(), "no source has reported")
+		require.Equal(t, []string{"uid-a", "uid-f", "uid-o", "uid-none"}, owned(), "every pod is managed before the first report of a source")
 		n.set(podtest.Pod("a"))
 		require.Equal(t, []string{"uid-a", "uid-o"}, owned())
 		time.Sleep(time.Second)
 		require.Equal(t, []string{"uid-a", "uid-o"}, owned())
 		n.set()
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"uid-a", "uid-o"}, owned(), "both cannot be removed")
+		require.Equal(t, []string{"uid-a", "uid-o"}, owned(), "pods are managed while their removal fails")
 		n.stop()
 	})
 }

@@ -31,12 +31,12 @@ func TestPodsRunWhileListIsTooLarge(t *testing.T) {
 			return critest.Script{}
 		}})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
-		n := boot(t, rt, rt, o)
+		n := startAgent(t, rt, rt, o)
 		n.set(podtest.Pod("a"), podtest.Pod("b"), podtest.Pod("orphan"))
 		time.Sleep(time.Minute)
 		n.stop()
 
-		via := distant(rt, never)
+		via := newRemoteRuntime(rt, neverHangs)
 		began := time.Now()
 		via.Around = func(ctx context.Context, op, id string, call func(context.Context) error) error {
 			switch {
@@ -47,21 +47,21 @@ func TestPodsRunWhileListIsTooLarge(t *testing.T) {
 			}
 			return call(ctx)
 		}
-		n = boot(t, rt, via, o)
+		n = startAgent(t, rt, via, o)
 		b := podtest.Pod("b")
-		n.set(podtest.Pod("a"), edited(b, "uid-new"), podtest.Pod("c"))
+		n.set(podtest.Pod("a"), editedPod(b, "uid-new"), podtest.Pod("c"))
 		for range 300 {
 			time.Sleep(100 * time.Millisecond)
 			old, _ := rt.Container("uid-b/main")
 			next, _ := rt.Container("uid-new/main")
-			require.False(t, old.State == cri.ContainerRunning && next.State == cri.ContainerRunning, "one of the two b's")
+			require.False(t, old.State == cri.ContainerRunning && next.State == cri.ContainerRunning, "previous and new version of b run at the same time")
 		}
 		time.Sleep(time.Minute)
 		for _, name := range []string{"a", "b", "c"} {
 			n.requireStatus(name, "Running, main: ready")
 		}
 		c, _ := rt.Container("uid-a/main")
-		require.Zero(t, c.Attempt, "running containers continue")
+		require.Zero(t, c.Attempt, "running container is not restarted")
 		_, ok := rt.Container("uid-b/main")
 		require.False(t, ok)
 		require.True(t, n.reconciler.MayRun("uid-nobody-knows"))
@@ -71,12 +71,12 @@ func TestPodsRunWhileListIsTooLarge(t *testing.T) {
 		require.NoError(t, rt.Kill("uid-a/main", 1))
 		time.Sleep(15 * time.Second)
 		c, _ = rt.Container("uid-a/main")
-		require.EqualValues(t, 1, c.Attempt, "it is restarted")
+		require.EqualValues(t, 1, c.Attempt, "exited container is restarted")
 		require.Equal(t, cri.ContainerRunning, c.State)
 
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Minute)
-		require.Subset(t, n.left(), []string{"b", "c"}, "listed pods are torn down")
+		require.Subset(t, n.removedPods(), []string{"b", "c"}, "listed pods are torn down")
 		c, _ = rt.Container("uid-orphan/main")
 		require.Equal(t, cri.ContainerRunning, c.State)
 		require.DirExists(t, filepath.Join(o.Dirs.Pods, "uid-orphan"))
@@ -84,7 +84,7 @@ func TestPodsRunWhileListIsTooLarge(t *testing.T) {
 		fits.Store(true)
 		time.Sleep(time.Minute)
 		_, ok = rt.Container("uid-orphan/main")
-		require.False(t, ok, "it goes when it can be named")
+		require.False(t, ok, "orphaned pod is removed once the list fits")
 		require.NoDirExists(t, filepath.Join(o.Dirs.Pods, "uid-orphan"))
 		require.NoError(t, n.reconciler.Drain(t.Context()))
 		sandboxes, containers := n.objects()

@@ -22,9 +22,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// replaced starts a pod and changes the image of its container, whose pull takes a while or fails. It returns the statuses as an
-// API server gets them: each is merged into the previous one.
-func replaced(t *testing.T, policy corev1.RestartPolicy, code int32, pullError error) (states []string, last corev1.PodStatus) {
+// replaceContainer starts a pod and changes the image of its container, whose pull takes a while or fails. It returns the
+// statuses that an API server gets: each status is merged into the previous one.
+func replaceContainer(t *testing.T, policy corev1.RestartPolicy, code int32, pullError error) (states []string, last corev1.PodStatus) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{
 			Script: func(*cri.ContainerConfig) critest.Script { return critest.Script{Stop: &critest.Exit{Code: code}} },
@@ -36,7 +36,7 @@ func replaced(t *testing.T, policy corev1.RestartPolicy, code int32, pullError e
 				return cri.Image{ID: s.Image, RepoTags: []string{s.Image}}, nil
 			},
 		})
-		r, end := run(t, rt, lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) {
+		r, stop := run(t, rt, lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			at := *pod
 			at.Status = last
 			next, err := statuspatch.Next(&at, st, false, time.Now())
@@ -57,14 +57,14 @@ func replaced(t *testing.T, policy corev1.RestartPolicy, code int32, pullError e
 		pod.Spec.Containers[0].Image = "busybox:2"
 		require.NoError(t, r.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{pod}}))
 		time.Sleep(10 * time.Minute)
-		end()
+		stop()
 	})
 	return states, last
 }
 
-// A container whose image changes is replaced regardless of its restart policy, and stays ready until its successor runs: the
-// kubelet computes no status in between. It must not be published as terminated, because an API server would refuse all later
-// statuses.
+// A container whose image changes is replaced regardless of its restart policy, and stays ready until its successor runs,
+// because the kubelet computes no status in between. It must not be published as terminated: an API server would refuse all
+// later statuses.
 func TestReplacedContainerStaysReadyUntilSuccessorRuns(t *testing.T) {
 	for _, test := range []struct {
 		policy corev1.RestartPolicy
@@ -76,22 +76,22 @@ func TestReplacedContainerStaysReadyUntilSuccessorRuns(t *testing.T) {
 		{corev1.RestartPolicyOnFailure, 3},
 		{corev1.RestartPolicyAlways, 0},
 	} {
-		states, last := replaced(t, test.policy, test.code, nil)
+		states, last := replaceContainer(t, test.policy, test.code, nil)
 		assert.Equal(t, []string{"Running, main: ready x1"}, states, "%s %d", test.policy, test.code)
 		require.NotNil(t, last.ContainerStatuses[0].LastTerminationState.Terminated)
 		assert.Equal(t, test.code, last.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode)
 	}
 }
 
-// If the image of the successor cannot be pulled, the status reports it. A pod that its restart policy does not restart then
-// terminates, as in the kubelet.
+// If the image of the successor cannot be pulled, the status reports the error. If the restart policy does not restart the
+// container, the pod then terminates, as in the kubelet.
 func TestReplacedContainerWithoutImage(t *testing.T) {
 	none := errors.New("not found")
-	states, last := replaced(t, corev1.RestartPolicyNever, 3, none)
+	states, last := replaceContainer(t, corev1.RestartPolicyNever, 3, none)
 	assert.Equal(t, []string{"Running, main: exited 3", "Failed, main: exited 3"}, states)
 	assert.EqualValues(t, 3, last.ContainerStatuses[0].State.Terminated.ExitCode)
 
-	states, last = replaced(t, corev1.RestartPolicyAlways, 3, none)
+	states, last = replaceContainer(t, corev1.RestartPolicyAlways, 3, none)
 	require.Greater(t, len(states), 1)
 	assert.Equal(t, []string{"Running, main: ErrImagePull", "Running, main: ImagePullBackOff"}, states[:2])
 	assert.EqualValues(t, 3, last.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode)

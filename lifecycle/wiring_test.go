@@ -81,7 +81,7 @@ func TestMissingPartsReported(t *testing.T) {
 				}
 				wg.Go(func() { _ = r.Run(ctx) })
 				pod := podtest.Pod("a")
-				pod.Spec.Containers[0].ReadinessProbe = podtest.Probe("ready", 10) // its result comes from no observation of the runtime
+				pod.Spec.Containers[0].ReadinessProbe = podtest.Probe("ready", 10) // its result does not depend on an observation of the runtime
 				require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{pod}}))
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
@@ -96,7 +96,7 @@ func TestMissingPartsReported(t *testing.T) {
 					require.Contains(t, log.String(), forgotten)
 					time.Sleep(2*time.Minute + 10*time.Second)
 					synctest.Wait()
-					require.Equal(t, 3, strings.Count(hook.String(), "\n"), "it is reported every minute")
+					require.Equal(t, 3, strings.Count(hook.String(), "\n"), "the missing call is reported every minute")
 				}
 				cancel()
 				wg.Wait()
@@ -118,7 +118,7 @@ func TestDrainReturnsErrorWithoutRun(t *testing.T) {
 			}
 			return call()
 		}}, rt, rt}
-		n := boot(t, rt, hung, lifecycle.Options{})
+		n := startAgent(t, rt, hung, lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		go func() { time.Sleep(time.Minute); n.stop() }()
@@ -131,7 +131,7 @@ func TestDrainReturnsErrorWithoutRun(t *testing.T) {
 func TestSecondRunReturnsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{})
+		n := startAgent(t, rt, rt, lifecycle.Options{})
 		synctest.Wait()
 		require.EqualError(t, n.reconciler.Run(t.Context()), "lifecycle.Reconciler: second call of Run")
 		n.set(podtest.Pod("a"))

@@ -23,15 +23,15 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// work records the calls of the hooks for metrics.
-type work struct {
+// workRecorder records the calls of the hooks for metrics.
+type workRecorder struct {
 	mu    sync.Mutex
 	syncs map[podevents.SyncOp]int
 	first time.Duration
 	lines []string
 }
 
-func (w *work) hooks() lifecycle.Hooks {
+func (w *workRecorder) hooks() lifecycle.Hooks {
 	add := func(format string, args ...any) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -56,8 +56,8 @@ func (w *work) hooks() lifecycle.Hooks {
 	}
 }
 
-// take returns the lines since the last call.
-func (w *work) take() []string {
+// takeLines returns the lines since the last call.
+func (w *workRecorder) takeLines() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	lines := w.lines
@@ -80,18 +80,18 @@ func TestWorkHooksCalledPerStep(t *testing.T) {
 			}
 			return call()
 		}}, rt, rt}
-		w := &work{syncs: map[podevents.SyncOp]int{}}
-		n := boot(t, rt, via, lifecycle.Options{Hooks: w.hooks(), Pacing: lifecycle.Pacing{Rand: func() float64 { return 0 }}})
+		w := &workRecorder{syncs: map[podevents.SyncOp]int{}}
+		n := startAgent(t, rt, via, lifecycle.Options{Hooks: w.hooks(), Pacing: lifecycle.Pacing{Rand: func() float64 { return 0 }}})
 		pod := podtest.Pod("a")
 		pod.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "busybox"}, podtest.Sidecar("proxy")}
 		n.set(pod)
 		time.Sleep(3500 * time.Millisecond)
-		assert.Equal(t, []string{`sandbox 0 "" false 3s false`}, w.take())
+		assert.Equal(t, []string{`sandbox 0 "" false 3s false`}, w.takeLines())
 		broken.Store(false)
 		time.Sleep(30 * time.Second)
 		assert.Equal(t, []string{
 			`sandbox 0 "" false 3s true`, "init_container setup true", "init_container proxy true", "container main true",
-		}, w.take())
+		}, w.takeLines())
 
 		changed := pod.DeepCopy()
 		changed.Labels = map[string]string{"version": "2"}
@@ -100,7 +100,7 @@ func TestWorkHooksCalledPerStep(t *testing.T) {
 		time.Sleep(time.Second)
 		n.set()
 		time.Sleep(time.Minute)
-		assert.Empty(t, w.take())
+		assert.Empty(t, w.takeLines())
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		assert.Equal(t, 1, w.syncs[podevents.SyncCreate])
@@ -112,21 +112,21 @@ func TestWorkHooksCalledPerStep(t *testing.T) {
 	})
 }
 
-// SleepTerminated is called for a sleep that was cut short by the end of the agent.
+// SleepTerminated is called for a preStop sleep that is canceled because the agent stops.
 func TestSleepTerminatedHookCalledForShortSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		w := &work{syncs: map[podevents.SyncOp]int{}}
-		n := boot(t, rt, rt, lifecycle.Options{Hooks: w.hooks()})
+		w := &workRecorder{syncs: map[podevents.SyncOp]int{}}
+		n := startAgent(t, rt, rt, lifecycle.Options{Hooks: w.hooks()})
 		pod := podtest.Pod("a")
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 4}}}
 		n.set(pod)
 		time.Sleep(time.Second)
-		w.take()
+		w.takeLines()
 		n.set()
 		time.Sleep(time.Second)
-		assert.Empty(t, w.take())
+		assert.Empty(t, w.takeLines())
 		n.stop()
-		assert.Equal(t, []string{"sleep"}, w.take())
+		assert.Equal(t, []string{"sleep"}, w.takeLines())
 	})
 }
