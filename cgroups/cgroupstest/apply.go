@@ -56,8 +56,12 @@ func (t *Tree) Apply(ctx context.Context, p cgroups.Path, resources cgroups.Reso
 // findDeepest returns the deepest existing cgroup on the way to p, and the names of the missing cgroups below it.
 func (t *Tree) findDeepest(p cgroups.Path) (cgroup *node, missing []string) {
 	cgroup, missing = t.root, p.Components()
-	for len(missing) > 0 && cgroup.children[missing[0]] != nil {
-		cgroup, missing = cgroup.children[missing[0]], missing[1:]
+	for len(missing) > 0 {
+		child := cgroup.child(missing[0])
+		if child == nil {
+			break
+		}
+		cgroup, missing = child, missing[1:]
 	}
 	return cgroup, missing
 }

@@ -5,7 +5,6 @@ package cgroupstest
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"syscall"
 
@@ -29,7 +28,8 @@ func (t *Tree) Remove(ctx context.Context, p cgroups.Path) error {
 		for size, h := range n.usage.hugetlb {
 			n.addHugetlb(size, -int64(h.Current), 0)
 		}
-		delete(n.parent.children, n.name)
+		i, _ := n.parent.searchChild(n.name)
+		n.parent.children = slices.Delete(n.parent.children, i, i+1)
 		return nil
 	})
 }
@@ -70,7 +70,11 @@ func (t *Tree) setFrozen(ctx context.Context, op string, p cgroups.Path, frozen 
 
 // Children returns the sorted names of the cgroups directly below p.
 func (t *Tree) Children(ctx context.Context, p cgroups.Path) (names []string, err error) {
-	err = t.readCgroup(ctx, "list", p, func(n *node) { names = slices.Sorted(maps.Keys(n.children)) })
+	err = t.readCgroup(ctx, "list", p, func(n *node) {
+		for _, c := range n.children {
+			names = append(names, c.name)
+		}
+	})
 	return names, err
 }
 

@@ -83,7 +83,7 @@ func (t *Tree) allocate(process *proc, want int64) error {
 }
 
 // countThrottled counts a memory.high event for each of cgroup and its ancestors whose usage would exceed memory.high by more
-// bytes. It reclaims their cache. Unlike a kernel, it does not delay processes.
+// bytes. It reclaims their cache. Only GrowMemory also delays processes.
 func (t *Tree) countThrottled(cgroup *node, more int64) {
 	for c := range cgroup.selfAndAncestors() {
 		if over := c.usage.memory + more - c.limits.memoryHigh; over > 0 {
@@ -140,7 +140,7 @@ func (t *Tree) reclaimCache(cgroup *node, bytes, keep, share int64, pass reclaim
 		asked += c.protectedBytes(pass.includeLow)
 	}
 	scale := min(1, float64(share)/max(1, asked))
-	for _, c := range cgroup.sortedChildren() {
+	for _, c := range cgroup.children {
 		keep := int64(c.protectedBytes(pass.includeLow) * scale)
 		got += t.reclaimCache(c, bytes-got, keep, keep, pass)
 	}

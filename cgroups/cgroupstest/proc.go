@@ -19,6 +19,7 @@ type Proc struct {
 	OOMScoreAdj int          // -1000, which the OOM killer never kills, to 1000
 	Memory      int64        // bytes in memory, rounded up to pages
 	Swapped     int64        // bytes in swap; ignored by Start
+	Tasks       int          // processes and threads that it counts as in pids.current; ignored by Start, which sets one
 }
 
 // proc is a running process of a [Tree]. The exported description is [Proc].
@@ -28,14 +29,17 @@ type proc struct {
 	adj     int
 	memory  int64
 	swapped int64
+	tasks   int
 	node    *node
 	index   int // in node.procs
 	dead    bool
+	demand  float64  // CPUs, see SetCPU
+	cpu     cpuShare // of the last Schedule call
 }
 
 // toProc converts pr to the exported type Proc.
 func (pr *proc) toProc() Proc {
-	return Proc{PID: pr.pid, Cgroup: pr.node.path(), Name: pr.name, OOMScoreAdj: pr.adj, Memory: pr.memory, Swapped: pr.swapped}
+	return Proc{PID: pr.pid, Cgroup: pr.node.path(), Name: pr.name, OOMScoreAdj: pr.adj, Memory: pr.memory, Swapped: pr.swapped, Tasks: pr.tasks}
 }
 
 // totalMemory returns the bytes of the process in memory and in swap.
@@ -56,7 +60,7 @@ func (t *Tree) Start(process Proc) (pid int, err error) {
 		if t.opts.Mode == V2 && n != t.root && n.hadChildren {
 			return &fileError{"cgroup.procs", syscall.EBUSY}
 		}
-		if full := n.findFullPids(); full != nil {
+		if _, full := n.pidsRoom(); full != nil {
 			t.countRefusedFork(n, full)
 			return &fileError{"pids.max", syscall.EAGAIN}
 		}
@@ -123,6 +127,25 @@ func (t *Tree) SetOOMScoreAdj(pid, adj int) error {
 	})
 }
 
+// SetTasks sets the number of tasks of the process with this PID: itself, its threads and its children, at least one. If pids.max
+// is reached, the process gets the tasks that fit, and the error wraps EAGAIN. The OOM killer kills all of them as one process.
+func (t *Tree) SetTasks(pid, tasks int) error {
+	if tasks < 1 {
+		return fmt.Errorf("process %d: %d tasks: %w", pid, tasks, syscall.EINVAL)
+	}
+	return t.withProc(pid, func(pr *proc) error {
+		more := tasks - pr.tasks
+		room, _ := pr.node.pidsRoom()
+		pr.addTasks(int(min(int64(more), max(room, 0))))
+		if pr.tasks == tasks {
+			return nil
+		}
+		_, full := pr.node.pidsRoom()
+		t.countRefusedFork(pr.node, full)
+		return syscall.EAGAIN
+	})
+}
+
 func checkAdj(adj int) error {
 	if adj < minAdj || adj > maxAdj {
 		return fmt.Errorf("oom_score_adj %d: %w", adj, syscall.EINVAL)
@@ -164,14 +187,16 @@ func (t *Tree) withProc(pid int, f func(pr *proc) error) error {
 	return nil
 }
 
-// findFullPids returns the lowest of n and its ancestors whose pids.max allows no further process, or nil.
-func (n *node) findFullPids() *node {
+// pidsRoom returns how many tasks n can still start. full is the lowest cgroup whose pids.max is reached, or nil.
+func (n *node) pidsRoom() (room int64, full *node) {
+	room = noLimit
 	for c := range n.selfAndAncestors() {
-		if c.usage.pids >= c.limits.pidsMax {
-			return c
+		left := c.limits.pidsMax - c.usage.pids
+		if room = min(room, left); left <= 0 && full == nil {
+			full = c
 		}
 	}
-	return nil
+	return room, full
 }
 
 // countRefusedFork counts a fork that pids.max of full has refused. V2 counts it in full and its ancestors, as Linux 6.11 does,
@@ -191,11 +216,17 @@ func (t *Tree) addProc(n *node, p Proc) *proc {
 	pr := &proc{pid: t.lastPID, name: p.Name, adj: p.OOMScoreAdj, node: n, index: len(n.procs)}
 	t.procs[pr.pid] = pr
 	n.procs = append(n.procs, pr)
-	for c := range n.selfAndAncestors() {
-		c.usage.pids++
+	pr.addTasks(1)
+	return pr
+}
+
+// addTasks adds n, which may be negative, to the tasks of the process and of its cgroups.
+func (pr *proc) addTasks(n int) {
+	pr.tasks += n
+	for c := range pr.node.selfAndAncestors() {
+		c.usage.pids += int64(n)
 		c.usage.pidsPeak = max(c.usage.pidsPeak, c.usage.pids)
 	}
-	return pr
 }
 
 // removeProc removes process from its cgroup, and subtracts its memory, swap and PID from the usage of the cgroup and its
@@ -208,8 +239,6 @@ func (t *Tree) removeProc(process *proc) {
 	last := n.procs[len(n.procs)-1]
 	n.procs[process.index], last.index = last, process.index
 	n.procs = n.procs[:len(n.procs)-1]
-	for c := range n.selfAndAncestors() {
-		c.usage.pids--
-	}
+	process.addTasks(-process.tasks)
 	process.dead = true
 }

@@ -9,11 +9,11 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
-	"maps"
 	"math"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 )
@@ -41,6 +41,8 @@ type Options struct {
 	WeightFormula cgroups.WeightFormula // converts CPUShares to cpu.weight in V2
 	Memory        int64                 // bytes of memory of the machine; zero: unlimited
 	Swap          int64                 // bytes of swap of the machine; zero: none
+	CPUs          int                   // CPUs that [Tree.Schedule] divides; zero: one
+	Tasks         int64                 // processes and threads that the machine can run; zero: unlimited
 	PageSize      int64                 // unit of memory in bytes; zero: 4096
 	HugepageSizes []string              // page sizes of the machine, for example "2MB"
 
@@ -80,6 +82,9 @@ func New(opts Options) *Tree {
 	if opts.Memory > 0 {
 		t.root.limits.memoryMax = opts.Memory / opts.PageSize * opts.PageSize
 	}
+	if opts.Tasks > 0 {
+		t.root.limits.pidsMax = opts.Tasks
+	}
 	return t
 }
 
@@ -94,8 +99,8 @@ func (t *Tree) Name(p cgroups.Path) (string, error) {
 // node is one cgroup of a [Tree], with its processes, limits and usage.
 type node struct {
 	name        string
-	parent      *node // nil for the root
-	children    map[string]*node
+	parent      *node   // nil for the root
+	children    []*node // sorted by name, so that sums of fractions do not depend on the order of a map
 	procs       []*proc // processes of this cgroup without descendants, unordered
 	hadChildren bool    // it has or had children, so that its controllers are enabled
 	frozen      bool    // frozen itself; ancestors may be frozen too
@@ -106,6 +111,8 @@ type node struct {
 	pressure    pressures        // values set by SetPressure
 	hasPressure bool             // SetPressure was called for this cgroup or a descendant
 	usage       usage
+	cpu         cpuShare      // of the last Schedule call
+	periodRest  time.Duration // time since the last whole quota period
 }
 
 func (t *Tree) newNode(name string, parent *node) *node {
@@ -114,16 +121,25 @@ func (t *Tree) newNode(name string, parent *node) *node {
 
 // ensureChild returns the child of cgroup with this name, and creates it with default limits if there is none.
 func (t *Tree) ensureChild(cgroup *node, name string) *node {
-	c := cgroup.children[name]
-	if c == nil {
-		c = t.newNode(name, cgroup)
-		if cgroup.children == nil {
-			cgroup.children = map[string]*node{}
-		}
-		cgroup.children[name] = c
+	i, found := cgroup.searchChild(name)
+	if !found {
+		cgroup.children = slices.Insert(cgroup.children, i, t.newNode(name, cgroup))
 		cgroup.hadChildren = true
 	}
-	return c
+	return cgroup.children[i]
+}
+
+// searchChild returns the index of the child with this name, or the index at which it would be inserted.
+func (n *node) searchChild(name string) (i int, found bool) {
+	return slices.BinarySearchFunc(n.children, name, func(c *node, name string) int { return cmp.Compare(c.name, name) })
+}
+
+// child returns the child with this name, or nil.
+func (n *node) child(name string) *node {
+	if i, found := n.searchChild(name); found {
+		return n.children[i]
+	}
+	return nil
 }
 
 // path returns the path of n from the root.
@@ -161,14 +177,9 @@ func (n *node) visitDescendants(yield func(*node) bool) bool {
 	return true
 }
 
-// sortedChildren returns the children of n sorted by name.
-func (n *node) sortedChildren() []*node {
-	return slices.SortedFunc(maps.Values(n.children), func(a, b *node) int { return cmp.Compare(a.name, b.name) })
-}
-
 // listProcs returns the processes of n and its descendants, sorted by PID.
 func (n *node) listProcs() []*proc {
-	found := make([]*proc, 0, n.usage.pids)
+	var found []*proc
 	for c := range n.selfAndDescendants() {
 		found = append(found, c.procs...)
 	}
@@ -192,7 +203,7 @@ func (t *Tree) findNode(p cgroups.Path) (*node, error) {
 	for rest != "" {
 		var name string
 		name, rest, _ = strings.Cut(rest, "/")
-		if n = n.children[name]; n == nil {
+		if n = n.child(name); n == nil {
 			return nil, fs.ErrNotExist
 		}
 	}

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroupstest
+
+import (
+	"math"
+	"time"
+)
+
+// GrowMemory changes the memory of a process in bytes, as [Tree.SetMemory] does, during the time d. Above memory.high the kernel
+// delays each allocation, so that the process grows only slowly: it may then have less memory than bytes. The delay counts as
+// stall time in memory.pressure, some and full. Errors are those of SetMemory.
+func (t *Tree) GrowMemory(pid int, bytes int64, d time.Duration) error {
+	granted := bytes
+	_ = t.withProc(pid, func(pr *proc) error {
+		want := t.roundToPages(bytes)
+		if want <= pr.totalMemory() || pr.node.isFrozen() || t.opts.Mode == V1 {
+			return nil
+		}
+		more := want - pr.totalMemory()
+		t.countThrottled(pr.node, more)
+		granted = bytes - more + t.delayGrowth(pr.node, more, d)
+		return nil
+	})
+	return t.SetMemory(pid, granted)
+}
+
+// delayGrowth returns how many of more bytes a process of cgroup can allocate in the time d, and counts the stall time.
+func (t *Tree) delayGrowth(cgroup *node, more int64, d time.Duration) (allowed int64) {
+	allowed = more
+	var slowest time.Duration
+	for c := range cgroup.selfAndAncestors() {
+		if c.limits.memoryHigh == noLimit {
+			continue
+		}
+		h := highLimit(c.limits.memoryHigh)
+		over := float64(c.usage.memory - c.limits.memoryHigh)
+		slowest = max(slowest, min(d, h.delay(over, over+float64(more))))
+		allowed = min(allowed, int64(h.growth(over, d)))
+	}
+	if slowest > 0 {
+		stall := float64(slowest) / float64(d)
+		for c := range cgroup.selfAndAncestors() {
+			c.addStall(1, stall, stall, d)
+		}
+		t.firePressure()
+	}
+	return max(allowed, 0)
+}
+
+// highLimit is a memory.high in bytes. Above it, each charge of chargeBatch bytes is delayed by delayFactor × r² seconds, at most
+// maxDelay, where r is the excess divided by the limit. Source: calculate_high_delay in mm/memcontrol.c of Linux, with
+// MEMCG_DELAY_PRECISION_SHIFT 20 and MEMCG_DELAY_SCALING_SHIFT 14.
+type highLimit float64
+
+const (
+	chargeBatch = 64 * 4096 // bytes
+	delayFactor = 64        // seconds
+	maxDelay    = 2         // seconds
+)
+
+// cappedExcess returns the excess in bytes at which the delay reaches maxDelay.
+func (h highLimit) cappedExcess() float64 {
+	return float64(h) * math.Sqrt(float64(maxDelay)/delayFactor)
+}
+
+// speed is the factor in excess³ = speed × time, the growth of an excess with delays below maxDelay.
+func (h highLimit) speed() float64 { return 3 * chargeBatch * float64(h) * float64(h) / delayFactor }
+
+// delay returns how long the growth of the excess from bytes to bytes takes. A negative excess is memory below the limit, which
+// is allocated at once.
+func (h highLimit) delay(from, to float64) time.Duration {
+	if from, to = max(from, 0), max(to, 0); from >= to {
+		return 0
+	}
+	capped := h.cappedExcess()
+	var seconds float64
+	if from < capped {
+		mid := min(to, capped)
+		seconds = (mid*mid*mid - from*from*from) / h.speed()
+	}
+	if to > capped {
+		seconds += (to - max(from, capped)) / chargeBatch * maxDelay
+	}
+	return time.Duration(min(seconds*1e9, math.MaxInt64/2))
+}
+
+// growth returns how many bytes can be allocated in the time d, if the excess is over bytes before.
+func (h highLimit) growth(over float64, d time.Duration) (bytes float64) {
+	seconds, from, capped := d.Seconds(), max(over, 0), h.cappedExcess()
+	if from < capped {
+		to := math.Cbrt(from*from*from + h.speed()*seconds)
+		if to <= capped {
+			return to - over
+		}
+		seconds -= h.delay(from, capped).Seconds()
+		from = capped
+	}
+	return from + seconds/maxDelay*chargeBatch - over
+}

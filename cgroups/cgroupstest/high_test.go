@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroupstest_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+)
+
+// startBelowHigh returns a tree with a process of 90 MiB in cgroup "a", whose memory.high is 100 MiB.
+func startBelowHigh(t *testing.T) (tree *cgroupstest.Tree, pid int) {
+	t.Helper()
+	tree = cgroupstest.New(cgroupstest.Options{})
+	require.NoError(t, tree.Apply(t.Context(), "a", cgroups.Resources{MemoryHigh: new(int64(100 << 20))}))
+	pid, err := tree.Start(cgroupstest.Proc{Cgroup: "a", Memory: 90 << 20})
+	require.NoError(t, err)
+	return tree, pid
+}
+
+// memoryStats returns memory in MiB and the memory stall time of cgroup "a".
+func memoryStats(t *testing.T, tree *cgroupstest.Tree) (mib float64, stall time.Duration) {
+	t.Helper()
+	s, err := tree.Stats(t.Context(), "a")
+	require.NoError(t, err)
+	return float64(s.Memory.Current) / (1 << 20), s.Memory.Pressure.Some.Total
+}
+
+func TestGrowMemoryBelowHighIsImmediate(t *testing.T) {
+	tree, pid := startBelowHigh(t)
+	require.NoError(t, tree.GrowMemory(pid, 100<<20, time.Millisecond))
+	mib, stall := memoryStats(t, tree)
+	assert.InDelta(t, 100, mib, 0)
+	assert.Zero(t, stall)
+}
+
+// The excess of e MiB takes e³ × 64 / (3 × 0.25 × 100²) seconds: 8.5 ms for the first MiB, 1.07 s for five.
+func TestGrowMemoryAboveHighIsDelayed(t *testing.T) {
+	tree, pid := startBelowHigh(t)
+	require.NoError(t, tree.GrowMemory(pid, 1<<30, time.Second))
+	mib, stall := memoryStats(t, tree)
+	assert.InDelta(t, 104.89, mib, 0.01)
+	assert.Equal(t, time.Second, stall)
+
+	require.NoError(t, tree.GrowMemory(pid, 1<<30, time.Hour))
+	mib, _ = memoryStats(t, tree)
+	assert.InDelta(t, 117.7+(3600-47)/8.0, mib, 1, "128 KiB a second once each batch is delayed by 2 s")
+}
+
+func TestGrowMemoryOfFewBytesAboveHighIsDelayedShortly(t *testing.T) {
+	tree, pid := startBelowHigh(t)
+	require.NoError(t, tree.GrowMemory(pid, 101<<20, time.Second))
+	mib, stall := memoryStats(t, tree)
+	assert.InDelta(t, 101, mib, 0)
+	assert.InDelta(t, 0.0085, stall.Seconds(), 0.0001)
+}
+
+// The delay does not depend on the steps in which the time passes.
+func TestGrowMemoryInStepsEqualsOneStep(t *testing.T) {
+	one, pid := startBelowHigh(t)
+	require.NoError(t, one.GrowMemory(pid, 1<<30, time.Minute))
+	steps, pid := startBelowHigh(t)
+	for range 60 {
+		require.NoError(t, steps.GrowMemory(pid, 1<<30, time.Second))
+	}
+	want, _ := memoryStats(t, one)
+	got, stall := memoryStats(t, steps)
+	assert.InDelta(t, want, got, 60*0.004, "each step rounds up to a page")
+	assert.Equal(t, time.Minute, stall)
+}
+
+func TestSetTasksStopsAtPidsMax(t *testing.T) {
+	tree := cgroupstest.New(cgroupstest.Options{Tasks: 10})
+	require.NoError(t, tree.Apply(t.Context(), "a", cgroups.Resources{PidsMax: new(int64(5))}))
+	require.NoError(t, tree.Apply(t.Context(), "b", cgroups.Resources{}))
+	a, err := tree.Start(cgroupstest.Proc{Cgroup: "a"})
+	require.NoError(t, err)
+	b, err := tree.Start(cgroupstest.Proc{Cgroup: "b"})
+	require.NoError(t, err)
+
+	require.ErrorContains(t, tree.SetTasks(a, 7), "resource temporarily unavailable")
+	require.Error(t, tree.SetTasks(b, 100))
+
+	for p, want := range map[cgroups.Path]uint64{"a": 5, "b": 5, "": 10} {
+		s, err := tree.Stats(t.Context(), p)
+		require.NoError(t, err)
+		assert.Equal(t, want, s.Pids.Current, p)
+	}
+	require.NoError(t, tree.SetTasks(a, 1))
+	require.NoError(t, tree.Exit(b))
+	s, err := tree.Stats(t.Context(), "")
+	require.NoError(t, err)
+	assert.Equal(t, uint64(1), s.Pids.Current)
+	assert.Equal(t, uint64(2), s.Pids.Refused)
+}
