@@ -225,6 +225,9 @@ func (r *Runtime) exitContainer(ctr *container, exit Exit) {
 		cancel()
 	}
 	close(ctr.exited)
+	if hook := ctr.script.Exited; hook != nil {
+		hook(ctr.Container)
+	}
 	r.publishEvent(cri.EventStopped, ctr.ID, ctr.pod)
 }
 

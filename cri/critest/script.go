@@ -33,6 +33,9 @@ type Script struct {
 	// Started is called when the container has started, before StartContainer returns. It may call the runtime. It runs without
 	// locks in the goroutine of StartContainer. Nil does nothing.
 	Started func(container cri.Container)
+	// Exited is called when a running container has exited, with the lock of the runtime held: it must not call the runtime. Nil
+	// does nothing.
+	Exited func(container cri.Container)
 
 	// Exec plays a command inside the container; if nil, every command succeeds without output. It is called without locks. Its
 	// context ends with the timeout of the command and when the container exits. Exec must return when its context ends.
