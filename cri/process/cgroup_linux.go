@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
-	"github.com/seed81659283/nodeagent/cri/process/internal/translate"
+	"github.com/seed81659283/nodeagent/internal/crilimits"
 )
 
 // defaultCgroupParent is the parent, below the root of Options.Cgroups, for sandboxes without a CgroupParent.
@@ -33,7 +33,7 @@ func (r *Runtime) setCgroup(ctr *container, sb *sandbox, res *cri.Resources, spe
 			return fmt.Errorf("cgroup_parent %q: %w", sb.CgroupParent, err)
 		}
 	}
-	limits, err := translate.Limits(res)
+	limits, err := crilimits.Convert(res)
 	if err != nil {
 		return err
 	}

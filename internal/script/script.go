@@ -9,15 +9,13 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/seed81659283/nodeagent/internal/scriptlines"
 )
 
 var update = flag.Bool("update", false, "rewrite the scripts in testdata") //nolint:gochecknoglobals // a flag of test binaries
-
-// sectionTitle matches the first line of a section of a script file.
-var sectionTitle = regexp.MustCompile(`(?m)^-- (.+) --\n`)
 
 // Run executes each script in the files that match pattern as a subtest. A script contains commands and their expected output.
 // play returns the script with the actual output instead, and the subtest fails if the two differ. With the flag -update, Run
@@ -49,15 +47,14 @@ func Run(t *testing.T, pattern string, play func(t *testing.T, script string) st
 // returns the content with the actual output.
 func runSections(t *testing.T, name, text string, play func(t *testing.T, script string) string) string {
 	t.Helper()
-	titles, scripts := sectionTitle.FindAllStringSubmatch(text, -1), sectionTitle.Split(text, -1)
-	if titles == nil {
-		return runScript(t, name, text, play)
-	}
 	var result strings.Builder
-	result.WriteString(scripts[0])
-	for i, script := range scripts[1:] {
-		result.WriteString(titles[i][0])
-		result.WriteString(runScript(t, name+"/"+titles[i][1], script, play))
+	for _, section := range scriptlines.Sections(text) {
+		if section.Title == "" && section.HasTitles {
+			result.WriteString(section.Text) // the comment of the file
+			continue
+		}
+		result.WriteString(section.Header)
+		result.WriteString(runScript(t, strings.TrimSuffix(name+"/"+section.Title, "/"), section.Text, play))
 	}
 	return result.String()
 }
@@ -83,19 +80,7 @@ func runScript(t *testing.T, name, script string, play func(t *testing.T, script
 	return result
 }
 
-// Lines executes script line by line, and returns it with the actual output. It calls do with the words of each command line; do
-// writes the output of the command to out. Lines that start with mark are the expected output, and are dropped. Blank lines, and
-// comments that start with "#", are copied.
+// Lines executes script line by line, see [scriptlines.Lines].
 func Lines(script, mark string, do func(out *strings.Builder, words []string)) string {
-	var out strings.Builder
-	for line := range strings.Lines(script) {
-		if strings.HasPrefix(line, mark) {
-			continue
-		}
-		out.WriteString(line)
-		if words := strings.Fields(line); len(words) > 0 && !strings.HasPrefix(words[0], "#") {
-			do(&out, words)
-		}
-	}
-	return out.String()
+	return scriptlines.Lines(script, mark, do)
 }

@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package translate
+// Package crilimits converts the resources of a container in the CRI to limits of its cgroup.
+//
+// Test kit: none is needed; the result depends only on the argument.
+package crilimits
 
 import (
 	"fmt"
@@ -12,9 +15,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Limits converts the CRI resources of a container to the resources of package cgroups. A zero field sets no limit. The result
+// Convert converts the CRI resources of a container to the resources of package cgroups. A zero field sets no limit. The result
 // shares no memory with resources.
-func Limits(resources *cri.Resources) (cgroups.Resources, error) {
+func Convert(resources *cri.Resources) (cgroups.Resources, error) {
 	if resources == nil {
 		return cgroups.Resources{}, nil
 	}
