@@ -34,7 +34,7 @@ func TestCredentialPluginWithTokensNeedsCluster(t *testing.T) {
 	alone := options
 	alone.Sources = []source.Source{source.Pods("code", nil)}
 	_, err := agent.New(t.Context(), config, alone)
-	require.ErrorContains(t, err, `provider "plug": tokenAttributes: there is nobody to get tokens from`)
+	require.ErrorContains(t, err, `provider "plug": tokenAttributes: tokens need an API server`)
 
 	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()

@@ -259,7 +259,7 @@ func TestClusterCSIWithoutAPIServer(t *testing.T) {
 	m.killAndAwaitRestart("db-0")
 	drivers = m.startDrivers()
 	for _, name := range []string{loopName, diskName} {
-		m.agent.AwaitLine(timeout, "the cluster is told of it later", "driver="+name)
+		m.agent.AwaitLine(timeout, "CSI driver is written to Node and CSINode later", "driver="+name)
 	}
 	m.killAndAwaitRestart("db-0")
 	m.proxy.SetUnavailable(false)

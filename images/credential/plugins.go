@@ -65,7 +65,7 @@ func NewPlugins(config PluginConfig, opts PluginOptions) (*Plugins, error) {
 			return nil, fmt.Errorf("provider %q: %w", spec.Name, err)
 		}
 		if spec.TokenAttributes != nil && opts.Accounts == nil {
-			return nil, fmt.Errorf("provider %q: tokenAttributes: there is nobody to get tokens from", spec.Name)
+			return nil, fmt.Errorf("provider %q: tokenAttributes: tokens need an API server", spec.Name)
 		}
 		p := &plugin{spec: spec, path: path, opts: opts}
 		for _, m := range spec.MatchImages {

@@ -384,5 +384,5 @@ func TestNewPluginsRefusesInvalidConfig(t *testing.T) {
 	}
 	_, err = credential.NewPlugins(credential.PluginConfig{Providers: []credential.PluginSpec{s.spec}},
 		credential.PluginOptions{BinDir: filepath.Dir(s.log)})
-	require.ErrorContains(t, err, `provider "plug": tokenAttributes: there is nobody to get tokens from`)
+	require.ErrorContains(t, err, `provider "plug": tokenAttributes: tokens need an API server`)
 }
