@@ -83,6 +83,7 @@ type trackedPod struct {
 	pendingSince time.Time       // when the first unsent change was seen; zero: none
 	idleView     podView         // view for which no request was needed
 	idle         bool            // idleView is set
+	planned      plannedUpdate   // of the last pass; zero: none
 
 	busy        bool
 	response    *corev1.Pod // the pod in the last response; nil: the watched pod is newer
@@ -150,7 +151,7 @@ func (t *trackedPod) planRequest(view podView, limiter *rejectionLimiter, flushi
 			return request{}, held, nil
 		}
 		var update statuspatch.Update
-		update, err = statuspatch.Next(base, agentStatus, false, now)
+		update, err = t.planUpdate(base, agentStatus, now)
 		if err == nil {
 			t.contradiction = ""
 		}
@@ -169,10 +170,28 @@ func (t *trackedPod) planRequest(view podView, limiter *rejectionLimiter, flushi
 	return request{}, t.recheckTime(), err
 }
 
+// plannedUpdate is the update of a status that was computed for a pod and its status in the agent.
+type plannedUpdate struct {
+	base   *corev1.Pod
+	status *corev1.PodStatus
+	update statuspatch.Update
+	err    error // the status contradicts the previous one
+}
+
+// planUpdate returns the update that changes the status of base to status. It keeps the update for the next call: a pod that waits for its
+// turn is planned again at each response for another pod, and encoding its status takes most of the time of a pass.
+func (t *trackedPod) planUpdate(base *corev1.Pod, status *corev1.PodStatus, now time.Time) (statuspatch.Update, error) {
+	if t.planned.base != base || t.planned.status != status {
+		t.planned = plannedUpdate{base: base, status: status}
+		t.planned.update, t.planned.err = statuspatch.Next(base, status, false, now)
+	}
+	return t.planned.update, t.planned.err
+}
+
 // markIdle records that the pod needs no request for its present state, the view. Later passes skip the pod until the view
 // changes.
 func (t *trackedPod) markIdle(view podView) {
-	t.idle, t.idleView, t.pendingSince = true, view, time.Time{}
+	t.idle, t.idleView, t.pendingSince, t.planned = true, view, time.Time{}, plannedUpdate{}
 }
 
 // recheckTime returns when the last response of the API server becomes outdated, so that the watched pod is used again. It
@@ -208,7 +227,7 @@ func (t *trackedPod) rejectionTime(base *corev1.Pod, agentStatus *corev1.PodStat
 // recordResult stores the result of a request, which is the pod in the response or err. It returns the delay before a retry.
 // The delay is zero after a success, and if the API server has no such pod. random, in [0,1), is the jitter of the delay.
 func (t *trackedPod) recordResult(request *request, response *corev1.Pod, err error, random float64, now time.Time) (wait time.Duration) {
-	t.busy, t.idle, t.mustGet = false, false, false
+	t.busy, t.idle, t.mustGet, t.planned = false, false, false, plannedUpdate{}
 	if request.verb == verbPatch {
 		t.invalidStatus = nil
 	}
