@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/apiserver"
-	"github.com/seed81659283/nodeagent/cgroups/driver"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/remote"
@@ -33,6 +32,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodeapi"
 	"github.com/seed81659283/nodeagent/nodeapi/prom"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
+	"github.com/seed81659283/nodeagent/nodestatus/machine"
 	"github.com/seed81659283/nodeagent/pleg"
 	"github.com/seed81659283/nodeagent/shutdown"
 	"github.com/seed81659283/nodeagent/stats"
@@ -48,7 +48,7 @@ type Agent struct {
 
 	pods    lifecycle.Handle  // access to the reconciler, for parts that are created earlier
 	node    heartbeat.Handle  // access to the Node object, for parts that are created earlier
-	memory  int64             // memory of the machine in bytes
+	machine machine.Info      // hardware of the machine
 	checks  []lifecycle.Admit // admission checks, in the kubelet's order
 	store   *podstore.Store   // nil: pods are not stored on disk
 	runtime cri.Runtime
@@ -78,8 +78,8 @@ type Agent struct {
 // cgroupParts has the cgroups of pods. The zero value means that pods have no cgroups.
 type cgroupParts struct {
 	tree            *podtree.Tree
-	driver, machine *driver.Driver // driver of the cgroup that contains kubepods, and of the root cgroup
-	systemd         bool           // cgroups are systemd slices
+	driver, machine Cgroups // driver of the cgroup that contains kubepods, and of the root cgroup
+	systemd         bool    // cgroups are systemd slices
 }
 
 // New returns an agent that does not run yet. It connects to the container runtime, at most until ctx ends, and sends no request to the API server.

@@ -20,7 +20,11 @@ import (
 // createPodParts creates the parts for user namespaces, cgroups and volumes of pods. Without a CRI endpoint, pods have none of these.
 func (a *Agent) createPodParts(ctx context.Context, opts *lifecycle.Options) error {
 	if a.client == nil {
-		return nil
+		if opts.Volumes = a.options.Volumes; a.options.Cgroups == nil {
+			return nil
+		}
+		a.cgroups.driver, a.cgroups.machine = a.options.Cgroups, a.options.Cgroups
+		return a.createCgroupTree(opts, podtree.MachineOptions(a.machine.CPUs, a.machine.Memory, a.machine.Swap))
 	}
 	status, err := a.client.Status(ctx)
 	if err != nil {
@@ -37,10 +41,13 @@ func (a *Agent) createPodParts(ctx context.Context, opts *lifecycle.Options) err
 			return err
 		}
 	}
-	return a.createVolumes(opts)
+	if err := a.createVolumes(opts); err != nil || a.cgroups.tree == nil {
+		return err
+	}
+	return a.createCollector()
 }
 
-// openCgroups creates the cgroup tree of pods and the collector of its statistics. The cgroup names have the format of the runtime's cgroup driver.
+// openCgroups opens the cgroups of this machine, with names in the format of the runtime's cgroup driver, and creates the cgroup tree of pods.
 func (a *Agent) openCgroups(ctx context.Context, opts *lifecycle.Options) error {
 	names, err := a.client.CgroupDriver(ctx)
 	if err != nil {
@@ -52,29 +59,32 @@ func (a *Agent) openCgroups(ctx context.Context, opts *lifecycle.Options) error 
 	}
 	k, c := &a.config.Kubelet, &a.cgroups
 	c.systemd = names == cri.CgroupDriverSystemd
-	if c.driver, err = driver.Open(ctx, driver.Options{Root: k.CgroupRoot, Systemd: c.systemd, Logger: a.log}); err != nil {
+	pods, err := driver.Open(ctx, driver.Options{Root: k.CgroupRoot, Systemd: c.systemd, Logger: a.log})
+	if err != nil {
 		return err
 	}
-	if c.machine = c.driver; k.CgroupRoot != "/" {
+	if c.driver, c.machine = pods, pods; k.CgroupRoot != "/" {
 		if c.machine, err = driver.Open(ctx, driver.Options{Logger: a.log}); err != nil {
 			return err
 		}
 	}
-	version := 2
-	if host.Node.CgroupV1 {
-		version = 1
-	}
-	reserved, _ := k.Reserved()                                                    // validated
-	host.Reserved = podtree.Reserved{System: reserved.System, Kube: reserved.Kube} // pods may use the memory that evictionHard keeps free
-	found := c.driver.Host()
-	host.Logger, host.Node.HugepageSizes, host.Hooks = a.log, found.HugepageSizes, a.metrics.Cgroups(version, a.options.Hooks.Cgroups)
+	found := pods.Host()
+	host.Node.HugepageSizes = found.HugepageSizes
 	host.Node.NoSwapController, host.Node.NoHugetlbController = !found.HasController("swap"), !found.HasController("hugetlb")
-	if c.tree, err = podtree.New(c.driver, nil, host); err != nil { // the reconciler follows the pods of the tree
+	return a.createCgroupTree(opts, host)
+}
+
+// createCgroupTree creates the engine that keeps the cgroups of pods.
+func (a *Agent) createCgroupTree(opts *lifecycle.Options, host podtree.Options) (err error) {
+	reserved, _ := a.config.Kubelet.Reserved()                                     // validated
+	host.Reserved = podtree.Reserved{System: reserved.System, Kube: reserved.Kube} // pods may use the memory that evictionHard keeps free
+	host.Logger, host.Hooks = a.log, a.metrics.Cgroups(host.Node.CgroupVersion(), a.options.Hooks.Cgroups)
+	if a.cgroups.tree, err = podtree.New(a.cgroups.driver, nil, host); err != nil { // the reconciler follows the pods of the tree
 		return err
 	}
-	a.prepare, opts.Cgroups = c.tree.Setup, c.tree
-	a.parts.Add("cgroups of pods", c.tree.Run)
-	return a.createCollector()
+	a.prepare, opts.Cgroups = a.cgroups.tree.Setup, a.cgroups.tree
+	a.parts.Add("cgroups of pods", a.cgroups.tree.Run)
+	return nil
 }
 
 // createCollector creates the collector of CPU, memory and disk usage of the node and its pods, for evictions and for the API of the node.
@@ -82,13 +92,7 @@ func (a *Agent) createCollector() (err error) {
 	rootDir := a.config.Node.RootDir
 	o := stats.Options{
 		NodeName: a.config.Node.NodeName, Machine: a.cgroups.machine, Root: rootDir, LogRoot: a.config.Kubelet.PodLogsDir, Logger: a.log,
-		Volumes: func(uid string) []stats.Volume {
-			state, ok := a.pods.Pod(uid)
-			if !ok || state.Spec == nil || a.volumes == nil {
-				return nil
-			}
-			return volumestats.ListMeasured(rootDir, state.Spec, a.volumes)
-		},
+		Volumes: volumestats.OfPods(rootDir, &a.pods, a.volumes),
 	}
 	if rules, _ := a.config.Kubelet.EvictionRules(); len(rules.Thresholds) > 0 { // a pod may fill a disk in less than the default minute
 		o.VolumePeriod = 10 * time.Second

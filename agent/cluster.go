@@ -39,7 +39,7 @@ func (a *Agent) readMachine(ctx context.Context, _ *lifecycle.Options) error {
 		}
 	}
 	initial, _ := nodestatus.Initial(nodestatus.Facts{Config: c, Machine: m})
-	a.node.Initial, a.memory = initial.Status.Allocatable, m.Memory
+	a.node.Initial, a.machine = initial.Status.Allocatable, m
 	return nil
 }
 
@@ -56,7 +56,7 @@ func (a *Agent) createClusterParts(context.Context, *lifecycle.Options) (err err
 		NodeName: a.config.Node.NodeName, Pods: &a.pods, Node: a.node.Node, WaitForNode: a.node.WaitRegistered,
 		StaticSources: slices.DeleteFunc(sourceNames(&a.config, &a.options), func(name string) bool { return name == apiserver.API }),
 		ServicesFile:  a.filePath("services"), CacheDir: a.filePath("objects"), CacheObjects: a.config.Node.KeepObjects,
-		StatusSent: a.metrics.StatusSent(), Logger: a.log,
+		StatusSent: a.metrics.StatusSent(), Logger: a.log, Rand: a.options.Rand,
 	})
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (a *Agent) createNodeReporters(config *rest.Config) error {
 		Config: a.config.NodeStatus(), Capacity: a.options.Machine, Conditions: nodestatus.ConditionsFunc(a.nodeHealth),
 		Hosts:           cmp.Or[heartbeat.Hosts](a.options.Hosts, nodestatus.Lookup{}),
 		UpdateFrequency: k.NodeStatusUpdateFrequency.Duration, ReportFrequency: k.NodeStatusReportFrequency.Duration,
-		Reregister: a.config.Node.Reregister, Logger: a.log,
+		Reregister: a.config.Node.Reregister, Logger: a.log, Rand: a.options.Rand,
 		Event: func(e nodestatus.Event) { a.cluster.Recorder.NodeEvent(e.Type, e.Reason, e.Message) },
 		Hooks: heartbeat.JoinHooks(
 			heartbeat.ReporterHooks{Registered: a.nodeTimes.Registered, Reported: a.nodeTimes.Reported},
@@ -141,7 +141,7 @@ func (a *Agent) createNodeReporters(config *rest.Config) error {
 		return err
 	}
 	lease, err := heartbeat.NewLease(config, heartbeat.LeaseOptions{
-		Reporter: reporter, Duration: time.Duration(k.NodeLeaseDurationSeconds) * time.Second, Logger: a.log,
+		Reporter: reporter, Duration: time.Duration(k.NodeLeaseDurationSeconds) * time.Second, Logger: a.log, Rand: a.options.Rand,
 	})
 	if err != nil {
 		return err

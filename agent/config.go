@@ -71,6 +71,8 @@ func checkOptions(config *Config, opts *Options, evicts bool) error {
 		{len(names) == 0, "Options.Sources, staticPodPath, staticPodURL and kubeconfig are not set: there would be no pods to run"},
 		{opts.API != nil && (config.Node.Kubeconfig != "Options.API" || k.RotateCertificates), "Options.API excludes kubeconfig and rotateCertificates"},
 		{opts.Runtime != nil && remote, "Options.Runtime and containerRuntimeEndpoint are both set"},
+		{opts.Runtime == nil && (opts.Cgroups != nil || opts.Volumes != nil), "Options.Cgroups and Options.Volumes need Options.Runtime"},
+		{opts.Cgroups != nil && opts.Machine == nil, "Options.Cgroups needs Options.Machine, the capacity of the simulated machine"},
 		{opts.Ephemeral && opts.Runtime == nil, "Options.Ephemeral needs Options.Runtime: another runtime reads files of the agent"},
 		{
 			opts.Ephemeral && (k.RotateCertificates || k.ServerTLSBootstrap),

@@ -46,6 +46,6 @@
 //
 // To run pods alone: package lifecycle with pleg, as in examples/minimal, is 90 lines and a third of the packages.
 //
-// Test kit: none of its own. With Options.Runtime of package critest, Options.API of package apiservertest and Options.Ephemeral an agent runs in
-// the virtual time of testing/synctest, as TestAgentInVirtualTime does.
+// Test kit: package nodetest runs an agent on a simulated machine in the virtual time of testing/synctest. With Options.Runtime of package critest,
+// Options.API of package apiservertest and Options.Ephemeral, a program does so with parts of its own.
 package agent

@@ -36,9 +36,13 @@ type Options struct {
 	// node. Nil: the metrics are only on the pages of the node's API. If enableServer is also false, there are no metrics.
 	Registerer prometheus.Registerer
 
-	// Runtime runs containers, without volumes and cgroups. It may implement optional interfaces of package cri. Run closes it if it is an
+	// Runtime runs containers. It may implement optional interfaces of package cri. Run closes it if it is an
 	// io.Closer. Nil: the runtime at containerRuntimeEndpoint is used, or package cri/process without that field.
 	Runtime cri.Runtime
+	// Cgroups are the cgroups of the pods of Runtime, which a simulated machine enforces. Nil: pods of Runtime have no cgroups.
+	Cgroups Cgroups
+	// Volumes prepares the volumes of the pods of Runtime. Nil: pods of Runtime have no volumes.
+	Volumes lifecycle.PodResources
 	// Machine reads the capacity of the machine. Nil: the capacity of this machine.
 	Machine nodestatus.Capacity
 	// API configures the clients of the API server. Package apiservertest has an API server in memory. Nil: kubeconfig configures them.
@@ -72,8 +76,17 @@ type Options struct {
 	// OwnProcess permits settings of the whole process. New sets the memory limit of the Go runtime to 80 % of the cgroup's limit, and disables heap
 	// profiles that no handler serves. Run returns unused memory to the system. False: the agent changes no settings of the process.
 	OwnProcess bool
+	// Rand returns a number in [0,1) for the jitter of all engines. Nil: math/rand/v2.
+	Rand func() float64
 	// Hooks are additional hooks of the engines.
 	Hooks Hooks
+}
+
+// Cgroups is a driver of cgroups, such as that of a simulated machine (package nodetest) or *driver.Driver of package cgroups/driver.
+type Cgroups interface {
+	podtree.Cgroups
+	podevict.Cgroups
+	podevict.Machine
 }
 
 // Hooks has additional hooks for each engine: the agent has its own hooks, too. Event is called for each pod event, with its annotations.

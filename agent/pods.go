@@ -29,7 +29,7 @@ import (
 
 // createFeed returns the feed, which passes pods to the reconciler: first the stored pods, then the pods of each source.
 func (a *Agent) createFeed() *source.Feed {
-	f := &source.Feed{Set: a.setPods, Logger: a.log}
+	f := &source.Feed{Set: a.setPods, Transform: a.options.Transform, Logger: a.log}
 	if a.store != nil {
 		stored, err := a.store.Load()
 		if err != nil {
@@ -56,13 +56,6 @@ func (a *Agent) createFeed() *source.Feed {
 
 // setPods passes all pods of one source to the reconciler and to the parts that report to the API server, after Options.Transform has changed them.
 func (a *Agent) setPods(set lifecycle.PodSet) {
-	if a.options.Transform != nil {
-		changed := make([]*corev1.Pod, len(set.Pods)) // s.Pods is shared
-		for i, pod := range set.Pods {
-			changed[i] = a.options.Transform(pod)
-		}
-		set.Pods = changed
-	}
 	if err := a.pods.Reconciler().Set(set); err != nil {
 		a.log.Error("pods", "source", set.Source, "error", err)
 	}
@@ -102,7 +95,7 @@ func (a *Agent) setPodOptions(_ context.Context, opts *lifecycle.Options) error 
 	k, n := &a.config.Kubelet, &a.config.Node
 	dns, _ := k.DNS() // validated
 	*opts = lifecycle.Options{
-		Sources: sourceNames(&a.config, &a.options), Pacing: lifecycle.Pacing{Parallel: n.ParallelStarts}, AllowedUnsafeSysctls: k.AllowedUnsafeSysctls,
+		Sources: sourceNames(&a.config, &a.options), Pacing: lifecycle.Pacing{Parallel: n.ParallelStarts, Rand: a.options.Rand}, AllowedUnsafeSysctls: k.AllowedUnsafeSysctls,
 		Spec: podspec.Options{
 			HostIPs: a.hostIPs, Allocatable: a.node.Allocatable, LogRoot: k.PodLogsDir, ClusterDNS: dns, ClusterDomain: k.ClusterDomain,
 			Warn: func(pod *corev1.Pod, reason, message string) {
@@ -110,14 +103,14 @@ func (a *Agent) setPodOptions(_ context.Context, opts *lifecycle.Options) error 
 			},
 		},
 		AppArmorError: machine.AppArmor(os.DirFS("/")),
-		Dirs:          lifecycle.Dirs{Pods: a.filePath("pods"), LogLinks: n.ContainerLogsDir},
+		Dirs:          lifecycle.Dirs{Pods: a.filePath("pods"), LogLinks: n.ContainerLogsDir, LoseStatuses: a.options.Ephemeral},
 		NoMounts:      a.client == nil, Objects: a.options.Objects, Probes: a.createProbes(), Logger: a.log,
 	}
 	if a.options.Ephemeral { // without a file for a random owner ID, a restarted agent must have an equal one
 		opts.Owner = n.NodeName
 	}
 	if a.client == nil { // without cgroups, which report more of the machine
-		opts.Spec.Node = &qos.Node{MemoryCapacity: a.memory}
+		opts.Spec.Node = &qos.Node{MemoryCapacity: a.machine.Memory}
 	}
 	hooks := []lifecycle.Hooks{a.options.Hooks.Lifecycle, {StatusChanged: a.logStatus, Event: a.recordEvent}}
 	switch {
@@ -152,7 +145,7 @@ func (a *Agent) createProbes() lifecycle.Probes {
 	}
 	pool := httpprobe.NewPool(httpprobe.PoolOptions{})
 	hooks := a.metrics.Probes(a.options.Hooks.Probes, podevents.Probes(&a.pods, a.recordEvent))
-	set := probe.NewSet(probe.Options{Store: a.filePath("probes"), Logger: a.log, Hooks: hooks})
+	set := probe.NewSet(probe.Options{Store: a.filePath("probes"), Logger: a.log, Hooks: hooks, Rand: a.options.Rand})
 	a.parts.Add("probes", func(ctx context.Context) error { defer pool.Close(); return set.Run(ctx) })
 	o := podprobe.Options{Pool: pool, GRPC: func(g podprobe.GRPCConfig) (probe.Prober, error) {
 		return grpcprobe.New(grpcprobe.Config{Host: g.Host, Port: g.Port, Service: g.Service, TLS: g.TLS})

@@ -43,7 +43,7 @@ func (a *Agent) openRuntime(ctx context.Context, _ *lifecycle.Options) (err erro
 
 // createPLEG creates the PLEG, which lists the pods of the runtime. If the runtime can reopen log files, it also creates the log rotation.
 func (a *Agent) createPLEG(context.Context, *lifecycle.Options) error {
-	a.generator = pleg.New(a.runtime, pleg.Options{Logger: a.log, Hooks: a.metrics.PLEG(a.options.Hooks.PLEG)})
+	a.generator = pleg.New(a.runtime, pleg.Options{Logger: a.log, Rand: a.options.Rand, Hooks: a.metrics.PLEG(a.options.Hooks.PLEG)})
 	a.parts.Add("PLEG", a.generator.Run)
 	reopener, ok := a.runtime.(cri.LogReopener)
 	if !ok || a.options.Ephemeral {
@@ -65,15 +65,9 @@ func (a *Agent) createPLEG(context.Context, *lifecycle.Options) error {
 	return nil
 }
 
-// imageRuntime is a container runtime that can pull and remove images.
-type imageRuntime interface {
-	cri.Images
-	cri.Puller
-}
-
 // createImageParts creates the image puller and the image garbage collection. The embedded runtime has no images and needs neither.
 func (a *Agent) createImageParts(ctx context.Context, opts *lifecycle.Options) error {
-	runtime, ok := a.runtime.(imageRuntime)
+	runtime, ok := a.runtime.(cri.ImageService)
 	if _, embedded := a.runtime.(*process.Runtime); !ok || embedded { // the embedded runtime ignores the image and runs programs of the host
 		return nil
 	}
@@ -99,7 +93,7 @@ func (a *Agent) createImageParts(ctx context.Context, opts *lifecycle.Options) e
 }
 
 // createImageGC creates the image garbage collection. Every 5 minutes this removes unused images if the disk usage exceeds a threshold.
-func (a *Agent) createImageGC(runtime imageRuntime, puller *images.Puller) error {
+func (a *Agent) createImageGC(runtime cri.ImageService, puller *images.Puller) error {
 	policy := a.config.Kubelet.ImagePolicy()
 	collector, err := gc.NewImages(runtime, a.runtime, gc.ImageOptions{
 		Policy: &policy, Ages: a.filePath("image_ages.json"), Puller: puller, PodImages: a.pods.ImagesInUse, Logger: a.log,

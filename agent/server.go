@@ -200,12 +200,7 @@ func (a *Agent) requestServingCertificate(config *rest.Config, addresses func() 
 	}
 	var serving *cert.Serving
 	o := cert.ServingOptions{NodeName: a.config.Node.NodeName, Addresses: addresses, Dir: a.filePath("pki"), Logger: a.log}
-	o.Hooks.Rotated, o.Hooks.Failed = a.metrics.ServingCertificate(func() *x509.Certificate {
-		if pair := serving.Current(); pair != nil {
-			return pair.Leaf
-		}
-		return nil
-	})
+	o.Hooks.Rotated, o.Hooks.Failed = a.metrics.ServingCertificate(func() *x509.Certificate { return serving.Leaf() })
 	if serving, err = cert.NewServing(config, o); err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func TestAgentSetsAllOptionsOfPods(t *testing.T) {
 	for _, name := range unset(o.Spec) {
 		require.Contains(t, unsetOptions, name, "podspec.Options.%s is not set", name)
 	}
-	require.Empty(t, unset(o.Dirs), "lifecycle.Dirs")
+	require.Equal(t, []string{"LoseStatuses"}, unset(o.Dirs), "only an agent with Options.Ephemeral sets it")
 	for name := range unsetOptions {
 		_, ok := reflect.TypeFor[podspec.Options]().FieldByName(name)
 		require.True(t, ok, "podspec.Options has no %s", name)

@@ -48,6 +48,8 @@ type PartsOptions struct {
 	// StatusSent is called when the API server has accepted a pod status. Nil: no hook.
 	StatusSent func(pod cri.PodIdentity, took time.Duration)
 	Logger     *slog.Logger // nil discards
+	// Rand returns a number in [0,1) for the jitter of retries. Nil: math/rand/v2.
+	Rand func() float64
 }
 
 // Parts holds the connected components of this package that a node of a cluster needs. Create them with [NewParts]. The caller
@@ -92,16 +94,16 @@ func NewParts(config *rest.Config, opts PartsOptions) (*Parts, error) {
 			state, _ := opts.Pods.Pod(uid)
 			return state.Spec
 		},
-		NodeUID: func() types.UID { return opts.Node().UID }, Logger: p.log,
+		NodeUID: func() types.UID { return opts.Node().UID }, Logger: p.log, Rand: opts.Rand,
 	})
 	p.Statuses, err = p.Source.Statuses(StatusesOptions{
-		Pods: opts.Pods.Pods, MayRun: opts.Pods.MayRun, Logger: p.log, Hooks: StatusHooks{StatusSent: opts.StatusSent},
+		Pods: opts.Pods.Pods, MayRun: opts.Pods.MayRun, Logger: p.log, Hooks: StatusHooks{StatusSent: opts.StatusSent}, Rand: opts.Rand,
 	})
 	if err != nil {
 		return nil, err
 	}
 	p.Mirrors, err = p.Source.Mirrors(MirrorsOptions{
-		Sources:     opts.StaticSources,
+		Sources: opts.StaticSources, Rand: opts.Rand,
 		RunningUIDs: func(namespace, name string) []types.UID { return podUIDs(opts.Pods.Pods(), namespace, name) },
 		Admitted: func(uid types.UID) bool {
 			state, _ := opts.Pods.Pod(string(uid))

@@ -76,3 +76,9 @@ type Puller interface {
 	// anonymous pull. sandbox is the config of the sandbox that needs the image, and may be nil.
 	PullImage(ctx context.Context, image ImageSpec, auth *Auth, sandbox *SandboxConfig) (ref string, err error)
 }
+
+// ImageService is the image service of the CRI: a runtime that lists, removes and pulls images.
+type ImageService interface {
+	Images
+	Puller
+}

@@ -68,7 +68,7 @@ func TestHandleAfterSetHasPodsOfReconciler(t *testing.T) {
 		require.False(t, h.MayRun("uid-b"))
 		require.True(t, h.IsManaged("uid-a"))
 		require.False(t, h.IsManaged("uid-b"))
-		require.ErrorContains(t, h.RemoveTerminatedContainers(t.Context()), "Options.Dirs.Pods: required", "Handle returns the error of the Reconciler")
+		require.ErrorContains(t, h.RemoveTerminatedContainers(t.Context()), "Options.Dirs.Pods or LoseStatuses: required", "Handle returns the error of the Reconciler")
 		require.NoError(t, h.Evict(t.Context(), "uid-a", podstatus.Eviction{Reason: "Evicted"}))
 		require.Equal(t, corev1.PodFailed, n.phase("a"))
 	})

@@ -82,6 +82,9 @@ type Dirs struct {
 	// LogLinks is the directory for symbolic links to container logs, usually /var/log/containers, which log collectors read.
 	// Empty: no links.
 	LogLinks string
+	// LoseStatuses permits RemoveTerminatedContainers without Pods: an agent that starts later does not know the removed
+	// containers, which is acceptable if its runtime ends with it, or if the pods of its source carry their status. False: an error.
+	LoseStatuses bool
 }
 
 // Pacing sets concurrency and intervals of a [Reconciler]. The zero value is for production.

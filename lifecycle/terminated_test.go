@@ -210,7 +210,7 @@ func TestRemoveTerminatedContainersRefusedWithoutDirectory(t *testing.T) {
 		n := startAgent(t, rt, rt, lifecycle.Options{})
 		n.set(job("a"))
 		time.Sleep(time.Minute)
-		require.ErrorContains(t, n.reconciler.RemoveTerminatedContainers(t.Context()), "Options.Dirs.Pods: required")
+		require.ErrorContains(t, n.reconciler.RemoveTerminatedContainers(t.Context()), "Options.Dirs.Pods or LoseStatuses: required")
 		require.NotZero(t, countObjects(t, rt, "uid-a"))
 		n.stop()
 		idle := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})

@@ -60,6 +60,14 @@ type Node struct {
 	NoHugetlbController bool
 }
 
+// CgroupVersion returns the cgroup version of the host: 1 or 2.
+func (n *Node) CgroupVersion() int {
+	if n.CgroupV1 {
+		return 1
+	}
+	return 2
+}
+
 func (n Node) cpuPeriod() uint64 {
 	return uint64(cmp.Or(n.CPUPeriod, defaultCPUPeriod).Microseconds())
 }

@@ -6,6 +6,7 @@ package cert
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -90,8 +91,13 @@ func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return nil, fmt.Errorf("serve this node: %w that is valid: %s", certstore.ErrNoCertificate, s.rotation.status().Reason)
 }
 
-// Current returns the current certificate, or nil if there is no valid certificate.
-func (s *Serving) Current() *tls.Certificate { return s.rotation.currentPair() }
+// Leaf returns the parsed current certificate, or nil if there is no valid certificate.
+func (s *Serving) Leaf() *x509.Certificate {
+	if pair := s.rotation.currentPair(); pair != nil {
+		return pair.Leaf
+	}
+	return nil
+}
 
 // Status returns the state of the certificate and its requests.
 func (s *Serving) Status() Status { return s.rotation.status() }

@@ -81,7 +81,7 @@ func TestServingRequestsCertificateForAddresses(t *testing.T) {
 		a.set("10.0.0.1", "10.0.0.2")
 		time.Sleep(1100 * time.Millisecond)
 		require.Len(t, s.requests(), 2, "a new address is requested at once")
-		assert.Len(t, serving.Current().Leaf.IPAddresses, 2)
+		assert.Len(t, serving.Leaf().IPAddresses, 2)
 
 		a.set("10.0.0.2")
 		time.Sleep(10 * time.Minute)
@@ -109,7 +109,7 @@ func TestServingReplacesCertificateForNewAddress(t *testing.T) {
 		s.SetDecide(nil)
 		s.DecidePending()
 		time.Sleep(time.Second)
-		require.Equal(t, "10.0.0.2", serving.Current().Leaf.IPAddresses[0].String())
+		require.Equal(t, "10.0.0.2", serving.Leaf().IPAddresses[0].String())
 		assert.Empty(t, s.reportedErrors(), "a canceled request for old addresses is no error")
 
 		s.SetDecide(func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone })

@@ -30,11 +30,19 @@ func HostOptions(proc fs.FS) (opts Options, err error) {
 	if opts.Node.CgroupV1, err = isCgroupV1(proc); err != nil {
 		return Options{}, err
 	}
-	opts.Capacity = corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewQuantity(int64(runtime.NumCPU()), resource.DecimalSI),
-		corev1.ResourceMemory: *resource.NewQuantity(opts.Node.MemoryCapacity, resource.BinarySI),
-	}
+	opts.Capacity = MachineOptions(runtime.NumCPU(), opts.Node.MemoryCapacity, 0).Capacity
 	return opts, nil
+}
+
+// MachineOptions returns the options of a node with cgroup v2 that uses a whole machine of this many CPUs, and of this many bytes
+// of memory and swap.
+func MachineOptions(cpus int, memory, swap int64) (opts Options) {
+	opts.Node.MemoryCapacity, opts.Node.SwapCapacity = memory, swap
+	opts.Capacity = corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewQuantity(int64(cpus), resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(memory, resource.BinarySI),
+	}
+	return opts
 }
 
 // isCgroupV1 reports whether the memory controller of the host is in a v1 hierarchy, also on a hybrid host.

@@ -12,6 +12,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/internal/volume/claim"
+	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/stats"
 	"github.com/seed81659283/nodeagent/volume"
 )
@@ -47,6 +48,23 @@ func ListMeasured(root string, pod *corev1.Pod, volumes Volumes) []stats.Volume 
 		list = append(list, it)
 	}
 	return list
+}
+
+// Pods returns the state of a pod. *lifecycle.Reconciler implements it.
+type Pods interface {
+	Pod(uid string) (state lifecycle.PodState, ok bool)
+}
+
+// OfPods returns a function for stats.Options.Volumes. It calls ListMeasured for the pod with the given UID, and returns nil for an
+// unknown pod.
+func OfPods(root string, pods Pods, volumes Volumes) func(uid string) []stats.Volume {
+	return func(uid string) []stats.Volume {
+		state, ok := pods.Pod(uid)
+		if !ok || state.Spec == nil {
+			return nil
+		}
+		return ListMeasured(root, state.Spec, volumes)
+	}
 }
 
 // measureUsage returns the usage of the volume called name as its plugin measures it. uid is the UID of its pod.

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
@@ -29,6 +31,8 @@ type Feed struct {
 	// Update stores the pods of a source and returns the pods to pass to Set, as podstore.Store.Update does. Nil: the pods are
 	// not stored.
 	Update func(lifecycle.PodSet) lifecycle.PodSet
+	// Transform returns the pod to run in place of a listed or stored pod, which it must not modify. Nil: pods are run as listed.
+	Transform func(pod *corev1.Pod) *corev1.Pod
 	// Logger logs an error if setting the stored pods takes too long. Nil: no logs.
 	Logger *slog.Logger
 }
@@ -49,7 +53,7 @@ func (f *Feed) Run(ctx context.Context) error {
 				if f.Update != nil {
 					pods = f.Update(pods)
 				}
-				f.Set(pods)
+				f.setPods(pods)
 			})
 			if err != nil && ctx.Err() == nil {
 				failed <- fmt.Errorf("source %s: %w", s.Name(), err)
@@ -65,6 +69,18 @@ func (f *Feed) Run(ctx context.Context) error {
 	}
 }
 
+// setPods passes the transformed pods of set to Set.
+func (f *Feed) setPods(set lifecycle.PodSet) {
+	if f.Transform != nil {
+		transformed := make([]*corev1.Pod, len(set.Pods)) // set.Pods is shared
+		for i, pod := range set.Pods {
+			transformed[i] = f.Transform(pod)
+		}
+		set.Pods = transformed
+	}
+	f.Set(set)
+}
+
 // setStored passes the stored pods to Set, in a goroutine of wg, and waits until this is done. After storedTimeout it logs
 // an error and returns: a check that hangs for one stored pod must not delay all other pods of the node.
 func (f *Feed) setStored(ctx context.Context, wg *sync.WaitGroup) {
@@ -72,7 +88,7 @@ func (f *Feed) setStored(ctx context.Context, wg *sync.WaitGroup) {
 	wg.Go(func() {
 		defer close(done)
 		for _, s := range f.Stored {
-			f.Set(s)
+			f.setPods(s)
 		}
 	})
 	timer := time.NewTimer(storedTimeout)
