@@ -226,7 +226,7 @@ internal/quantity      max  75: API
 internal/retryqueue    max   0: internal/sleep
 internal/safeyaml      max  75: internal/quantity API YAML
 internal/hostile       max   0:
-internal/script        max   0: testing
+internal/script        max   0: testing internal/scriptlines
 internal/suite/...     max   0: testing
 
 # Commands. The benchmark shares no code with the agents that it measures.
@@ -235,9 +235,13 @@ hack/bench/...                : hack/bench/internal/... internal/agentfile inter
 
 # The whole node. Only programs and test helpers are above it.
 agent                  max 300: any
+nodetest               max 310: agent apiserver/apiservertest cgroups cgroups/cgroupstest cri cri/critest eviction internal/crilimits internal/scriptlines internal/sleep lifecycle lifecycle/podevents lifecycle/podspec nodestatus nodestatus/machine nodetest/machine qos stats testing testing/synctest API k8s.io/kubelet/pkg/apis/stats/v1alpha1
+nodetest/machine       max   0: cgroups cgroups/cgroupstest
 agent/kubeletconfig    max 110: cgroups/podtree cri/logs eviction gc internal/quantity nodestatus shutdown API sigs.k8s.io/yaml images/credential lifecycle/podspec nodeapi/auth
 internal/agentfile     max 110: agent/kubeletconfig
-internal/volumestats   max  75: stats volume internal/volume/claim API k8s.io/kubelet/pkg/apis/stats/v1alpha1
+internal/scriptlines   max   0:
+internal/crilimits     max   0: cri cgroups
+internal/volumestats   max  75: lifecycle stats volume internal/volume/claim API k8s.io/kubelet/pkg/apis/stats/v1alpha1
 lifecycle/podevents    max  70: cri images internal/required probe API
 
 # The node: what is used of it.

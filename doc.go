@@ -10,6 +10,9 @@
 //   - [github.com/seed81659283/nodeagent/agent/kubeletconfig]: reads and validates a kubelet's configuration file, and converts it to
 //     the options of engines
 //
+//   - [github.com/seed81659283/nodeagent/nodetest]: is a node in memory and in virtual time, whose pods use CPU, memory and disks
+//   - [github.com/seed81659283/nodeagent/nodetest/machine]: models the CPUs, memory, disks and processes of a machine; pure
+//
 // # Run pods
 //
 //   - [github.com/seed81659283/nodeagent/lifecycle]: runs the pods that sources list: one worker per pod, from admission to removal
@@ -118,5 +121,5 @@
 // engine each. Pods built in code, a node in memory for a test, and an agent with two runtimes are Examples of package lifecycle.
 //
 // Desired state is k8s.io/api/core/v1, observed state is package cri; packages share nothing else. ARCHITECTURE.md in the repository shows how they
-// are connected and where new code goes. Planned, not here yet: device, nodetest.
+// are connected and where new code goes. Planned, not here yet: device.
 package nodeagent

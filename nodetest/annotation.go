@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/seed81659283/nodeagent/cri/critest"
+)
+
+// AnnotationUsage is the annotation of a pod with the behavior of its containers. AnnotationUsage + "." + the name of a container is that
+// of one container. The value is a list of fields, separated by blanks:
+//
+//	cpu=0.5 memory=ramp(64Mi,2Gi,10m) exit=1@30s
+//
+// The fields cpu, memory, cache, tasks, layer, logs and volume/NAME are those of [Usage]. An amount is a quantity of Kubernetes, and a duration
+// one of Go. A field is an amount or one of
+//
+//	ramp(FROM,TO,DURING)              Ramp
+//	steps(AMOUNT@AGE,...)             Steps
+//	diurnal(MEAN,AMPLITUDE,PERIOD)    Diurnal
+//	bursts(BASE,BURST,EVERY,LENGTH)   Bursts
+//
+// exit=CODE@AGE is an exit of the container, and stop=DURATION the time that it takes after the stop signal.
+const AnnotationUsage = "nodetest/usage"
+
+// maxUsageText bounds the text of an annotation.
+const maxUsageText = 16 << 10
+
+// behaviorOf returns the behavior in the annotations of pod for a container.
+func behaviorOf(pod *corev1.Pod, container string, seed uint64) (Behavior, error) {
+	key := AnnotationUsage + "." + container
+	text, ok := pod.Annotations[key]
+	if !ok {
+		key = AnnotationUsage
+		text = pod.Annotations[key]
+	}
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(string(pod.UID) + "/" + container))
+	b, err := ParseBehavior(text, seed^hash.Sum64())
+	if err != nil {
+		return b, fmt.Errorf("pod %s/%s: annotation %s: %w", pod.Namespace, pod.Name, key, err)
+	}
+	return b, nil
+}
+
+// ParseBehavior parses the text of an [AnnotationUsage]. seed is that of its bursts. The error quotes the invalid field.
+func ParseBehavior(text string, seed uint64) (b Behavior, err error) {
+	if len(text) > maxUsageText {
+		return b, fmt.Errorf("%d bytes, more than %d", len(text), maxUsageText)
+	}
+	for _, field := range strings.Fields(text) {
+		name, value, ok := strings.Cut(field, "=")
+		if !ok {
+			return Behavior{}, fmt.Errorf("field %q has no value", field)
+		}
+		if err := b.setField(name, value, seed); err != nil {
+			return Behavior{}, fmt.Errorf("field %q: %w", field, err)
+		}
+	}
+	return b, nil
+}
+
+// setField sets the field with this name.
+func (b *Behavior) setField(name, value string, seed uint64) (err error) {
+	switch name {
+	case "exit":
+		code, age, ok := strings.Cut(value, "@")
+		number, err := strconv.ParseUint(code, 10, 8)
+		if err != nil || !ok {
+			return errors.New("not CODE@AGE")
+		}
+		after, err := parseDuration(age)
+		b.Exit = &critest.Exit{After: after, Code: int32(number)}
+		return err
+	case "stop":
+		after, err := parseDuration(value)
+		b.Stop = &critest.Exit{After: after}
+		return err
+	}
+	curve, err := parseCurve(value, seed)
+	if err != nil {
+		return err
+	}
+	if volume, ok := strings.CutPrefix(name, "volume/"); ok {
+		if b.Usage.Volumes == nil {
+			b.Usage.Volumes = map[string]Curve{}
+		}
+		b.Usage.Volumes[volume] = curve
+		return nil
+	}
+	to := map[string]*Curve{
+		"cpu": &b.Usage.CPU, "memory": &b.Usage.Memory, "cache": &b.Usage.Cache, "tasks": &b.Usage.Tasks, "layer": &b.Usage.Layer, "logs": &b.Usage.Logs,
+	}[name]
+	if to == nil {
+		return errors.New("no such field")
+	}
+	*to = curve
+	return nil
+}
+
+// parseCurve parses an amount, or a function with its arguments.
+func parseCurve(text string, seed uint64) (Curve, error) {
+	name, rest, isFunction := strings.Cut(text, "(")
+	if !isFunction {
+		amount, err := parseAmount(text)
+		return Constant(amount), err
+	}
+	list, ok := strings.CutSuffix(rest, ")")
+	if !ok {
+		return nil, errors.New("no closing parenthesis")
+	}
+	p := arguments{rest: strings.Split(list, ",")}
+	var c Curve
+	switch name {
+	case "ramp":
+		c = Ramp(p.amount(), p.amount(), p.duration())
+	case "steps":
+		c = Steps(p.steps()...)
+	case "diurnal":
+		c = Diurnal(p.amount(), p.amount(), p.duration())
+	case "bursts":
+		c = Bursts(BurstOptions{Base: p.amount(), Burst: p.amount(), Every: p.duration(), Length: p.duration(), Seed: seed})
+	default:
+		return nil, fmt.Errorf("no function %q", name)
+	}
+	if p.err == nil && len(p.rest) > 0 {
+		p.err = fmt.Errorf("%d arguments too many", len(p.rest))
+	}
+	return c, p.err
+}
+
+// arguments are the arguments of a function. Its methods take the next one.
+type arguments struct {
+	rest []string
+	err  error // the first
+}
+
+// next returns the next argument.
+func (p *arguments) next() string {
+	if len(p.rest) == 0 {
+		p.err = cmpError(p.err, errors.New("an argument is missing"))
+		return ""
+	}
+	text := p.rest[0]
+	p.rest = p.rest[1:]
+	return text
+}
+
+// amount returns the next argument as an amount.
+func (p *arguments) amount() float64 {
+	v, err := parseAmount(p.next())
+	p.err = cmpError(p.err, err)
+	return v
+}
+
+// duration returns the next argument as a duration.
+func (p *arguments) duration() time.Duration {
+	d, err := parseDuration(p.next())
+	p.err = cmpError(p.err, err)
+	return d
+}
+
+// steps returns the remaining arguments as steps.
+func (p *arguments) steps() (steps []Step) {
+	for len(p.rest) > 0 && p.err == nil {
+		amount, age, ok := strings.Cut(p.next(), "@")
+		v, err := parseAmount(amount)
+		at, err2 := parseDuration(age)
+		if p.err = errors.Join(err, err2); !ok {
+			p.err = errors.New("a step is not AMOUNT@AGE")
+		}
+		if len(steps) > 0 && at <= steps[len(steps)-1].At {
+			p.err = errors.New("steps are not in the order of their ages")
+		}
+		steps = append(steps, Step{At: at, Amount: v})
+	}
+	return steps
+}
+
+// cmpError returns the first error.
+func cmpError(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+// parseAmount parses a quantity that is not negative.
+func parseAmount(text string) (float64, error) {
+	if len(text) > 32 {
+		return 0, fmt.Errorf("%d bytes are no quantity", len(text))
+	}
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no quantity", text)
+	}
+	v := q.AsApproximateFloat64()
+	if v < 0 || math.IsInf(v, 0) || math.IsNaN(v) {
+		return 0, fmt.Errorf("%q is negative or too large", text)
+	}
+	return v, nil
+}
+
+// parseDuration parses a duration that is not negative.
+func parseDuration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%q is no duration", text)
+	}
+	return d, nil
+}

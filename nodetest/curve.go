@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import (
+	"math"
+	"math/rand/v2"
+	"sort"
+	"sync"
+	"time"
+)
+
+// Curve is an amount over time: CPUs, bytes or a number of processes, at an age of the container since its start. It must depend on
+// the age only. Negative amounts and NaN count as zero.
+type Curve func(age time.Duration) float64
+
+// Constant returns a curve with one amount.
+func Constant(amount float64) Curve { return func(time.Duration) float64 { return amount } }
+
+// Ramp returns a curve that changes linearly from one amount to another during the given time, and then stays.
+func Ramp(from, to float64, during time.Duration) Curve {
+	return func(age time.Duration) float64 {
+		if age >= during {
+			return to
+		}
+		return from + (to-from)*float64(age)/float64(during)
+	}
+}
+
+// Step is an amount from an age on.
+type Step struct {
+	At     time.Duration
+	Amount float64
+}
+
+// Steps returns a curve that has the amount of the last step whose age is reached, and zero before the first. Steps must be in the
+// order of their ages.
+func Steps(steps ...Step) Curve {
+	return func(age time.Duration) float64 {
+		i := sort.Search(len(steps), func(i int) bool { return steps[i].At > age })
+		if i == 0 {
+			return 0
+		}
+		return steps[i-1].Amount
+	}
+}
+
+// Diurnal returns a curve that swings around mean by amplitude, once in each period, starting upwards.
+func Diurnal(mean, amplitude float64, period time.Duration) Curve {
+	return func(age time.Duration) float64 {
+		return mean + amplitude*math.Sin(2*math.Pi*float64(age)/float64(max(period, 1)))
+	}
+}
+
+// BurstOptions describes a curve of bursts.
+type BurstOptions struct {
+	Base, Burst float64       // amounts outside of bursts and in addition during a burst
+	Every       time.Duration // mean time between the beginnings of two bursts
+	Length      time.Duration // duration of a burst; bursts may overlap, and then add up
+	Seed        uint64        // equal seeds yield equal bursts
+}
+
+// Bursts returns a curve of bursts that begin at random times: a Poisson process.
+func Bursts(o BurstOptions) Curve {
+	random := rand.New(rand.NewPCG(o.Seed, 0x6e6f6465))
+	var begins []time.Duration
+	var last time.Duration
+	var mu sync.Mutex // guards random, begins and last: nodes may share a curve
+	return func(age time.Duration) float64 {
+		mu.Lock()
+		defer mu.Unlock()
+		for o.Every > 0 && last <= age {
+			last += max(time.Duration(random.ExpFloat64()*float64(o.Every)), 1)
+			begins = append(begins, last)
+		}
+		ended := sort.Search(len(begins), func(i int) bool { return begins[i]+o.Length > age })
+		begun := sort.Search(len(begins), func(i int) bool { return begins[i] > age })
+		return o.Base + o.Burst*float64(begun-ended)
+	}
+}
+
+// Sum returns the sum of curves.
+func Sum(curves ...Curve) Curve {
+	return func(age time.Duration) (sum float64) {
+		for _, c := range curves {
+			sum += c(age)
+		}
+		return sum
+	}
+}
+
+// at returns the amount of c at an age, at least zero. A nil curve is zero.
+func (c Curve) at(age time.Duration) float64 {
+	if c == nil {
+		return 0
+	}
+	if v := c(age); v > 0 { // false for NaN
+		return v
+	}
+	return 0
+}

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/nodetest"
+	"github.com/seed81659283/nodeagent/nodetest/machine"
+)
+
+// busyPods returns pods with usage that swings, pods with bursts and a leak, and pods that crash every five minutes.
+func busyPods(t testing.TB, n *nodetest.Node, count int) {
+	t.Helper()
+	for i := range count {
+		usage := []string{
+			"cpu=diurnal(0.1,0.1,10m) memory=256Mi", "cpu=bursts(0.05,1,1m,10s) memory=ramp(64Mi,1Gi,1h)", "cpu=0.1 memory=128Mi exit=1@5m",
+		}[i%3]
+		require.NoError(t, n.Add(nodetest.NewPod(fmt.Sprintf("pod-%03d", i), nodetest.Resources{CPU: "100m", Memory: "256Mi"}, usage)))
+	}
+}
+
+// runs returns the number of repetitions: that in the environment, or else few.
+func runs(t *testing.T) int {
+	t.Helper()
+	n, err := strconv.Atoi(os.Getenv("NODETEST_RUNS"))
+	if err != nil {
+		return 5
+	}
+	return n
+}
+
+// Equal options and calls yield equal logs. NODETEST_RUNS sets the number of repetitions.
+func TestLogsAreEqual(t *testing.T) {
+	run := func() (log nodetest.Log) {
+		synctest.Test(t, func(t *testing.T) {
+			n := nodetest.New(t, nodetest.Options{Machine: machine.Spec{CPUs: 2, Memory: 6 << 30}, Seed: 7})
+			busyPods(t, n, 20)
+			n.Advance(10 * time.Minute)
+			n.FillDisk(machine.NodeDisk, 90<<30)
+			require.NoError(t, n.RestartAgent(10*time.Second))
+			n.Advance(5 * time.Minute)
+			log = n.Log()
+		})
+		return log
+	}
+	want := run()
+	require.NotEmpty(t, want.Evicted())
+	for i := range runs(t) {
+		got := run()
+		for j := range min(len(got), len(want)) {
+			require.Equal(t, want[j].String(), got[j].String(), "run %d", i)
+		}
+		require.Len(t, got, len(want))
+	}
+}
+
+// An hour of a node with 110 pods.
+func BenchmarkHour(b *testing.B) {
+	for b.Loop() {
+		if !testing.RunTests(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{{Name: "hour", F: func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := nodetest.New(t, nodetest.Options{Machine: machine.Spec{CPUs: 16, Memory: 128 << 30}})
+				busyPods(t, n, 110)
+				n.Advance(time.Hour)
+			})
+		}}}) {
+			b.Fatal("the simulation failed")
+		}
+	}
+}

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodetest is a node without a machine: an agent with all its engines on the simulated machine of package machine, with a container
+// runtime and an API server in memory. Its pods use CPU, memory, disk and processes over time, and an hour passes in seconds. It starts no
+// processes and writes no files. Use it to test schedulers and controllers, and to study QoS and evictions.
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		n := nodetest.New(t, nodetest.Options{Machine: machine.Spec{CPUs: 2, Memory: 4 << 30}})
+//		_ = n.Add(
+//			nodetest.NewPod("web", nodetest.Resources{CPU: "500m", Memory: "1Gi"}, "cpu=0.4 memory=512Mi"),
+//			nodetest.NewPod("leak", nodetest.Resources{Memory: "100Mi"}, "memory=ramp(100Mi,8Gi,10m)"),
+//		)
+//		n.Advance(10 * time.Minute)
+//		fmt.Println(n.Log().Evicted()) // [default/leak]
+//	})
+//
+// # Pods
+//
+// Pods are objects of the API server, bound to the node. A [Behavior] says what a container uses, when it exits, and how it answers probes:
+// Options.Behave returns it in code, or an annotation has it as text, see [AnnotationUsage]. A [Curve] is an amount over the age of the container.
+// The machine and the limits of the cgroups decide what the container gets.
+//
+// # Time
+//
+// [New] is for a test in a bubble of testing/synctest, [Simulate] for an Example. Curves are evaluated once a second, and whenever a container
+// starts. Equal options and calls yield the same [Log] if the test runs on one processor: runtime.GOMAXPROCS(1).
+//
+// # Scripts
+//
+// [RunScripts] runs tests that are written as text, with commands and their expected output. [PlayScript] lists the commands.
+//
+// # Faults
+//
+// [Node.Inject] makes runtime calls fail, hang or late. [Node.RestartAgent], [Node.Reboot], [Node.CutNetwork] and [Node.FillDisk] act on the whole
+// node. Faults of single API requests are those of package apiservertest.
+//
+// # Limits of the model
+//
+// Those of packages machine, critest and apiservertest. Probes of all kinds are answered by the behavior of the container. Volumes have a size
+// only. The runtime pulls images of no size, and image garbage collection does not run. Starts and pulls do not wait for each other unless
+// parallelStarts or maxParallelImagePulls is set.
+//
+// # Concurrency and errors
+//
+// Methods of a Node may be called from any goroutine, unless their documentation restricts it. Errors name the pod, the field or the option.
+//
+// Test kit: the package is one.
+package nodetest

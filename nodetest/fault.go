@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/internal/sleep"
+	"github.com/seed81659283/nodeagent/nodetest/machine"
+)
+
+// Fault describes runtime calls that go wrong. The first fault that matches a call applies.
+type Fault struct {
+	// Op is the CRI name of the calls, such as "StartContainer", or "List" or "ListPod". Empty: all calls.
+	Op string
+	// Times is the number of calls that go wrong. Zero: all calls until the fault is removed.
+	Times int
+
+	Delay time.Duration // before the call, or before its error
+	Hang  bool          // the call returns when its context ends
+	Err   error         // the error of the call, which has no effect; nil: the call is made
+}
+
+// Inject makes the runtime calls that match f go wrong until remove is called. See [apiservertest.Server.Inject] for requests to the API
+// server.
+func (n *Node) Inject(f Fault) (remove func()) { return n.faults.add(f) }
+
+// faults are the injected faults of a node.
+type faults struct {
+	mu   sync.Mutex
+	list []*Fault
+}
+
+// add adds a fault. remove removes it.
+func (l *faults) add(f Fault) (remove func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	added := &f
+	l.list = append(l.list, added)
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.list = slices.DeleteFunc(l.list, func(o *Fault) bool { return o == added })
+	}
+}
+
+// take returns the fault that applies to a call, or nil, and counts the call.
+func (l *faults) take(op string) *Fault {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, f := range l.list {
+		if f.Op != "" && f.Op != op {
+			continue
+		}
+		if f.Times == 1 {
+			l.list = slices.Delete(l.list, i, i+1)
+		} else if f.Times > 1 {
+			f.Times--
+		}
+		return f
+	}
+	return nil
+}
+
+// apply delays a call, lets it hang, or returns the error in its place, as an injected fault says.
+func (n *Node) applyFault(ctx context.Context, op, id string) error {
+	if f := n.faults.take(op); f != nil {
+		if err := sleep.For(ctx, f.Delay); err != nil {
+			return err
+		}
+		if f.Hang {
+			return critest.Hang(ctx)
+		}
+		if f.Err != nil {
+			return f.Err
+		}
+	}
+	return n.options.Fault(ctx, op, id)
+}
+
+// CutNetwork cuts the node off from its API server, or connects it again. Nodes that share an API server are all cut off.
+func (n *Node) CutNetwork(cut bool) { n.api.SetUnavailable(cut) }
+
+// FillDisk writes files of this size to a disk of the machine that belong to no pod. Zero removes them.
+func (n *Node) FillDisk(disk machine.DiskName, bytes int64) {
+	n.kernel.advance()
+	n.kernel.machine.WriteFiles(machine.Files{Disk: disk, Owner: "system", Directory: "fill", Bytes: bytes, Inodes: min(bytes, 1)})
+}
+
+// RestartAgent kills the agent and starts a new one after the time down. The containers run on.
+func (n *Node) RestartAgent(down time.Duration) error {
+	if err := n.stopAgent(); err != nil {
+		return err
+	}
+	n.Advance(down)
+	return n.startAgent(n.ctx)
+}
+
+// Reboot kills the agent and all containers at once, and starts the machine again after the time down.
+func (n *Node) Reboot(down time.Duration) error {
+	if err := n.stopAgent(); err != nil {
+		return err
+	}
+	list, err := n.runtime.runtime.List(n.ctx)
+	if err != nil {
+		return err
+	}
+	for i := range list.Containers {
+		_ = n.runtime.runtime.Kill(list.Containers[i].ID, 255) // fails for a container that does not run
+	}
+	for i := range list.Sandboxes {
+		err = errors.Join(err, n.runtime.runtime.Kill(list.Sandboxes[i].ID, 255))
+	}
+	n.Advance(down)
+	n.boots++
+	return errors.Join(err, n.startAgent(n.ctx))
+}

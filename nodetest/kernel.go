@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+	"github.com/seed81659283/nodeagent/internal/sleep"
+	"github.com/seed81659283/nodeagent/nodetest/machine"
+)
+
+// kernel runs the processes of containers on a machine in the time of package time. It evaluates their curves at whole multiples of
+// its resolution since its start, and whenever a process starts. Between them the demands are constant.
+//
+// Whoever reads the machine first lets it run until now, so that the result does not depend on the order of goroutines that run at the
+// same time.
+type kernel struct {
+	machine    *machine.Machine
+	resolution time.Duration
+	begin      time.Time
+	// oomKilled is called without locks for each process that the OOM killer has ended.
+	oomKilled func(cgroupstest.KilledProc)
+
+	mu        sync.Mutex // guards the fields below
+	now       time.Time  // until when the machine has run
+	processes []*running // in order of their starts
+
+	killsMu sync.Mutex
+	kills   []cgroupstest.KilledProc // not yet reported to oomKilled
+	killed  chan struct{}            // capacity one: kills has entries
+}
+
+// running is the process of a running container.
+type running struct {
+	container string // ID
+	uid       string // of the pod
+	pid       int
+	started   time.Time
+	usage     *Usage
+}
+
+// newKernel returns a kernel for a new machine. It is not running yet.
+func newKernel(spec machine.Spec, resolution time.Duration, oomKilled func(cgroupstest.KilledProc)) (*kernel, error) {
+	now := time.Now()
+	k := &kernel{resolution: resolution, begin: now, now: now, oomKilled: oomKilled, killed: make(chan struct{}, 1)}
+	forward := spec.Killed
+	spec.Killed = func(p cgroupstest.KilledProc) {
+		if forward != nil {
+			forward(p)
+		}
+		k.recordKill(p)
+	}
+	var err error
+	k.machine, err = machine.New(spec)
+	return k, err
+}
+
+// run lets the machine run until ctx ends.
+func (k *kernel) run(ctx context.Context) {
+	ticker := time.NewTicker(k.resolution)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			k.advance()
+		case <-k.killed:
+		}
+		k.reportKills()
+	}
+}
+
+// recordKill stores a process that the OOM killer has ended, until run reports it.
+func (k *kernel) recordKill(p cgroupstest.KilledProc) {
+	if p.Cause == cgroupstest.CauseKill {
+		return
+	}
+	k.killsMu.Lock()
+	k.kills = append(k.kills, p)
+	k.killsMu.Unlock()
+	sleep.Wake(k.killed)
+}
+
+// reportKills calls oomKilled for the processes that the OOM killer has ended.
+func (k *kernel) reportKills() {
+	k.killsMu.Lock()
+	kills := k.kills
+	k.kills = nil
+	k.killsMu.Unlock()
+	for _, p := range kills {
+		k.oomKilled(p)
+	}
+}
+
+// advance lets the machine run until now.
+func (k *kernel) advance() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.advanceLocked()
+}
+
+// advanceLocked lets the machine run until now, and evaluates the curves at each multiple of the resolution. k.mu is held.
+func (k *kernel) advanceLocked() {
+	for now := time.Now(); k.now.Before(now); {
+		passed := k.now.Sub(k.begin)
+		next := k.begin.Add(passed - passed%k.resolution + k.resolution)
+		if next.After(now) {
+			k.machine.Step(now.Sub(k.now))
+			k.now = now
+			return
+		}
+		k.machine.Step(next.Sub(k.now))
+		k.now = next
+		k.setDemands()
+	}
+}
+
+// setDemands evaluates the curves of all processes at the time k.now. k.mu is held.
+func (k *kernel) setDemands() {
+	for _, p := range k.processes {
+		_ = k.machine.SetDemand(p.pid, p.usage.demand(k.now.Sub(p.started), p.container, p.uid)) // fails only for a killed process
+	}
+	k.machine.Step(0)
+}
+
+// start starts the process of a container of the pod with this UID. It creates its cgroup with the limits r. p.Name is the ID of the
+// container.
+func (k *kernel) start(ctx context.Context, uid string, p machine.Process, r cgroups.Resources, usage *Usage) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.advanceLocked()
+	if err := k.machine.Cgroups().Apply(ctx, p.Cgroup, r); err != nil {
+		return err
+	}
+	pid, err := k.machine.Start(p)
+	if err != nil {
+		return err
+	}
+	k.processes = append(k.processes, &running{container: p.Name, uid: uid, pid: pid, started: k.now, usage: usage})
+	k.setDemands()
+	return nil
+}
+
+// exit ends the process of a container, and removes its cgroup. It does nothing if the process does not run.
+func (k *kernel) exit(ctx context.Context, container string, cgroup cgroups.Path) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.advanceLocked()
+	k.processes = slices.DeleteFunc(k.processes, func(p *running) bool {
+		if p.container == container {
+			_ = k.machine.Exit(p.pid) // fails only for a killed process
+			return true
+		}
+		return false
+	})
+	_ = k.machine.Cgroups().Remove(ctx, cgroup)
+}
+
+// cgroupDriver is the cgroup driver of an agent on a kernel: it lets the machine run until now before each call.
+type cgroupDriver struct {
+	*cgroupstest.Tree
+	kernel *kernel
+}
+
+// Apply creates the cgroup p and sets its limits.
+func (d cgroupDriver) Apply(ctx context.Context, p cgroups.Path, r cgroups.Resources) error {
+	d.kernel.advance()
+	return d.Tree.Apply(ctx, p, r)
+}
+
+// Remove kills the processes of p and removes it.
+func (d cgroupDriver) Remove(ctx context.Context, p cgroups.Path) error {
+	d.kernel.advance()
+	return d.Tree.Remove(ctx, p)
+}
+
+// Stats returns the usage of p.
+func (d cgroupDriver) Stats(ctx context.Context, p cgroups.Path) (cgroups.Stats, error) {
+	d.kernel.advance()
+	return d.Tree.Stats(ctx, p)
+}
+
+// Sample returns the selected parts of the usage of p, or of its child.
+func (d cgroupDriver) Sample(ctx context.Context, p cgroups.Path, child string, parts cgroups.Parts) (cgroups.Stats, error) {
+	d.kernel.advance()
+	return d.Tree.Sample(ctx, p, child, parts)
+}
+
+// Reclaim frees page cache and swaps processes of p out.
+func (d cgroupDriver) Reclaim(ctx context.Context, p cgroups.Path, bytes uint64) (freed uint64, err error) {
+	d.kernel.advance()
+	return d.Tree.Reclaim(ctx, p, bytes)
+}
+
+// Limits returns the limits of p.
+func (d cgroupDriver) Limits(ctx context.Context, p cgroups.Path) (cgroups.Resources, error) {
+	return d.Tree.Limits(ctx, p)
+}

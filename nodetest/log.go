@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Kinds of entries in the log of a node.
+const (
+	KindEvent     = "event"     // an event of a pod, with the kubelet's reason and message
+	KindPhase     = "phase"     // the phase of a pod has changed; Reason is the new phase
+	KindReady     = "ready"     // the Ready condition of a pod has changed; Reason is True or False
+	KindOOM       = "oom"       // the OOM killer has ended the process of a container; Reason is the full cgroup
+	KindExit      = "exit"      // a container has exited; Reason is its exit code
+	KindCondition = "condition" // the conditions of the node have changed; Reason lists those that are true
+)
+
+// Entry is an entry in the log of a node.
+type Entry struct {
+	At        time.Duration // since the start of the node
+	Kind      string
+	Pod       string // namespace/name; empty: the node
+	Container string // empty: the pod
+	Reason    string
+	Message   string
+}
+
+// String returns the entry in one line, such as "1m30s default/leak main: event Evicted: The node was low on resource: memory.".
+func (e Entry) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v %s", e.At.Round(time.Millisecond), cmp.Or(e.Pod, "node"))
+	if e.Container != "" {
+		b.WriteString(" " + e.Container)
+	}
+	fmt.Fprintf(&b, ": %s %s", e.Kind, e.Reason)
+	if e.Message != "" {
+		b.WriteString(": " + e.Message)
+	}
+	return b.String()
+}
+
+// Log has the entries of a node.
+type Log []Entry
+
+// Match returns the entries of a pod with this kind and reason. An empty argument matches all.
+func (l Log) Match(pod, kind, reason string) (found Log) {
+	for _, e := range l {
+		if (pod == "" || e.Pod == pod) && (kind == "" || e.Kind == kind) && (reason == "" || e.Reason == reason) {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// Evicted returns the names of the evicted pods, in the order of their evictions.
+func (l Log) Evicted() (pods []string) {
+	for _, e := range l.Match("", KindEvent, "Evicted") {
+		pods = append(pods, e.Pod)
+	}
+	return pods
+}
+
+// OOMKilled returns "pod/container" of each container whose process the OOM killer has ended, in order.
+func (l Log) OOMKilled() (containers []string) {
+	for _, e := range l.Match("", KindOOM, "") {
+		containers = append(containers, e.Pod+"/"+e.Container)
+	}
+	return containers
+}
+
+// Phases returns how long a pod was in each of its phases until the time end, the age of the node.
+func (l Log) Phases(pod string, end time.Duration) map[string]time.Duration {
+	return l.times(pod, KindPhase, end)
+}
+
+// NotReady returns how long a pod was not ready until the time end, the age of the node, after it was ready for the first time.
+func (l Log) NotReady(pod string, end time.Duration) time.Duration {
+	list := l.Match(pod, KindReady, "")
+	first := slices.IndexFunc(list, func(e Entry) bool { return e.Reason == "True" })
+	if first < 0 {
+		return 0
+	}
+	return list[first:].times(pod, KindReady, end)["False"]
+}
+
+// times returns how long each reason of a kind lasted.
+func (l Log) times(pod, kind string, end time.Duration) map[string]time.Duration {
+	total := map[string]time.Duration{}
+	list := l.Match(pod, kind, "")
+	for i, e := range list {
+		until := end
+		if i+1 < len(list) {
+			until = list[i+1].At
+		}
+		total[e.Reason] += until - e.At
+	}
+	return total
+}
+
+// String returns all entries, one per line.
+func (l Log) String() string {
+	var b strings.Builder
+	for _, e := range l {
+		b.WriteString(e.String() + "\n")
+	}
+	return b.String()
+}
+
+// recorder collects the entries of a node.
+type recorder struct {
+	begin time.Time
+
+	mu      sync.Mutex // guards the fields below
+	entries Log
+	last    map[string]string // reason of the last entry of a pod and kind, for kinds that change
+}
+
+// add adds an entry with the present time.
+func (r *recorder) add(e Entry) {
+	e.At = time.Since(r.begin)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entries = append(r.entries, e)
+}
+
+// addChange adds an entry if its reason differs from that of the last entry of its pod and kind.
+func (r *recorder) addChange(e Entry) {
+	r.mu.Lock()
+	key := e.Kind + " " + e.Pod
+	changed := r.last[key] != e.Reason
+	if r.last == nil {
+		r.last = map[string]string{}
+	}
+	r.last[key] = e.Reason
+	r.mu.Unlock()
+	if changed {
+		r.add(e)
+	}
+}
+
+// log returns the entries, ordered by time and, at the same time, by pod: the goroutines of different pods run in any order.
+func (r *recorder) log() Log {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := slices.Clone(r.entries)
+	slices.SortStableFunc(l, func(a, b Entry) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Pod, b.Pod)) })
+	return l
+}

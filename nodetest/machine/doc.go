@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package machine is a model of a Linux machine: its CPUs, memory, swap, disks and process table, and how a kernel divides them among
+// the processes that want them. It has no clock, no goroutines and no containers: package nodetest runs pods on it.
+//
+//	m, err := machine.New(machine.Spec{CPUs: 2, Memory: 4 << 30})
+//	_ = m.Cgroups().Apply(ctx, "a", cgroups.Resources{CPUQuota: 50_000})
+//	pid, err := m.Start(machine.Process{Cgroup: "a", Name: "worker"})
+//	_ = m.SetDemand(pid, machine.Demand{CPU: 1, Memory: 1 << 30})
+//	for range 60 {
+//		m.Step(time.Second)
+//	}
+//	stats, err := m.Cgroups().Stats(ctx, "a") // 30 s of CPU time, 600 throttled periods
+//
+// A process has a [Demand], and Step gives it what the machine and the limits of its cgroups allow, for a duration. The cgroups are
+// a tree of package cgroupstest, which an agent may use as its driver: CPU by weight and quota, memory by min, low, high and max, with
+// reclaim of page cache, swap and the OOM killer, process IDs, and pressure. Disks have bytes and inodes; a process that writes to a
+// full disk keeps what fits.
+//
+// The same calls in the same order give the same machine, on any computer.
+//
+// # Limits of the model
+//
+// Those of package cgroupstest, and:
+//
+//   - A process reaches its demand for memory, page cache and files at the start of a step. Only memory.high delays memory.
+//   - Reclaim costs no time, and page cache that was reclaimed is read again at once if there is room.
+//   - Disks have no speed and no io.pressure, and tmpfs is no memory.
+//
+// # Concurrency
+//
+// All methods may be called from any goroutine, but Step only by one at a time.
+//
+// # Errors
+//
+// Errors of processes wrap those of a kernel: ESRCH for a process that does not run, EAGAIN at a limit of processes.
+//
+// Test kit: it is part of one.
+package machine

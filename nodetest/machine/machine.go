@@ -1,0 +1,257 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+)
+
+// Defaults of a [Spec].
+const (
+	defaultCPUs   = 4
+	defaultMemory = 8 << 30   // bytes
+	defaultTasks  = 32768     // processes and threads
+	defaultDisk   = 100 << 30 // bytes
+	defaultInodes = 6_553_600
+)
+
+// Spec describes a [Machine]. The zero value is a machine with 4 CPUs, 8 GiB of memory, no swap, and a disk of 100 GiB.
+type Spec struct {
+	CPUs   int   // zero: 4
+	Memory int64 // bytes; zero: 8 GiB
+	Swap   int64 // bytes; zero: none
+	Tasks  int64 // most processes and threads; zero: 32,768
+	Disk   Disk  // logs, volumes, and without ImageDisk also images and writable layers
+	// ImageDisk has the images and the writable layers of containers. Nil: they are on Disk.
+	ImageDisk *Disk
+
+	// Killed is called for each process that the OOM killer or a kill of its cgroup ends, in the goroutine whose call caused the
+	// kill. It may call the machine. Nil is not called.
+	Killed func(cgroupstest.KilledProc)
+}
+
+// Disk is the size of a file system.
+type Disk struct {
+	Bytes, Inodes int64 // zero: 100 GiB and 6,553,600 inodes
+}
+
+// Validate returns an error that names each invalid field and its value, or nil.
+func (s *Spec) Validate() error {
+	var errs []error
+	for _, field := range []struct {
+		name  string
+		value int64
+	}{
+		{"CPUs", int64(s.CPUs)}, {"Memory", s.Memory}, {"Swap", s.Swap}, {"Tasks", s.Tasks}, {"Disk.Bytes", s.Disk.Bytes}, {"Disk.Inodes", s.Disk.Inodes},
+	} {
+		if field.value < 0 || field.value > maxAmount {
+			errs = append(errs, fmt.Errorf("machine.Spec.%s %d: not between 0 and %d", field.name, field.value, int64(maxAmount)))
+		}
+	}
+	if d := s.ImageDisk; d != nil && (min(d.Bytes, d.Inodes) < 0 || max(d.Bytes, d.Inodes) > maxAmount) {
+		errs = append(errs, fmt.Errorf("machine.Spec.ImageDisk %+v: not between 0 and %d", *d, int64(maxAmount)))
+	}
+	return errors.Join(errs...)
+}
+
+// maxAmount is more than any machine has; sums of it do not overflow.
+const maxAmount = 1 << 50
+
+// withDefaults returns s with its defaults in place of zero fields.
+func (s Spec) withDefaults() Spec {
+	s.CPUs, s.Memory, s.Tasks = cmp.Or(s.CPUs, defaultCPUs), cmp.Or(s.Memory, defaultMemory), cmp.Or(s.Tasks, defaultTasks)
+	s.Disk = s.Disk.withDefaults()
+	if s.ImageDisk != nil {
+		s.ImageDisk = new(s.ImageDisk.withDefaults())
+	}
+	return s
+}
+
+// withDefaults returns d with its defaults in place of zero fields.
+func (d Disk) withDefaults() Disk {
+	return Disk{Bytes: cmp.Or(d.Bytes, defaultDisk), Inodes: cmp.Or(d.Inodes, defaultInodes)}
+}
+
+// Machine is a simulated machine. Create it with [New].
+type Machine struct {
+	spec Spec
+	tree *cgroupstest.Tree
+
+	mu        sync.Mutex // guards the fields below
+	processes []process  // sorted by PID
+	disks     map[DiskName]*disk
+	elapsed   time.Duration
+}
+
+// process is a process with a demand.
+type process struct {
+	pid int
+	Process
+	demand Demand
+}
+
+// Process describes a process to start.
+type Process struct {
+	Cgroup      cgroups.Path // where it runs
+	Name        string       // for reports of kills
+	OOMScoreAdj int          // -1000 to 1000
+}
+
+// Demand is what a process wants of the machine. The zero value is a process that sleeps and has no memory.
+type Demand struct {
+	CPU    float64 // CPUs that it uses while no other process competes and no quota applies
+	Memory int64   // bytes of anonymous memory
+	Cache  int64   // bytes of page cache in its cgroup, for files that it reads
+	Tasks  int     // processes and threads; zero: one
+	Files  []Files // the files that it has written, by directory
+}
+
+// New returns a machine without processes. The error names the invalid field of spec.
+func New(spec Spec) (*Machine, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	spec = spec.withDefaults()
+	m := &Machine{spec: spec, disks: map[DiskName]*disk{NodeDisk: newDisk(spec.Disk)}}
+	m.disks[ImageDisk] = m.disks[NodeDisk]
+	if spec.ImageDisk != nil {
+		m.disks[ImageDisk] = newDisk(*spec.ImageDisk)
+	}
+	m.tree = cgroupstest.New(cgroupstest.Options{
+		CPUs: spec.CPUs, Memory: spec.Memory, Swap: spec.Swap, Tasks: spec.Tasks, Killed: spec.Killed, WeightFormula: cgroups.WeightLogQuadratic,
+	})
+	return m, nil
+}
+
+// Spec returns the description of the machine, with its defaults.
+func (m *Machine) Spec() Spec { return m.spec }
+
+// Cgroups returns the cgroups of the machine. They implement all driver interfaces of package cgroups.
+func (m *Machine) Cgroups() *cgroupstest.Tree { return m.tree }
+
+// Elapsed returns the total duration of all steps.
+func (m *Machine) Elapsed() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.elapsed
+}
+
+// Start starts a process without a demand and returns its PID. Errors are those of [cgroupstest.Tree.Start].
+func (m *Machine) Start(p Process) (pid int, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pid, err = m.tree.Start(cgroupstest.Proc{Cgroup: p.Cgroup, Name: p.Name, OOMScoreAdj: p.OOMScoreAdj})
+	if err != nil {
+		return 0, err
+	}
+	m.processes = append(m.processes, process{pid: pid, Process: p}) // PIDs increase
+	return pid, nil
+}
+
+// SetDemand sets the demand of a process, which the next Step applies. If the process does not run, the error wraps ESRCH.
+func (m *Machine) SetDemand(pid int, d Demand) error {
+	if err := d.validate(); err != nil {
+		return fmt.Errorf("process %d: %w", pid, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i, found := m.searchProcess(pid)
+	if !found {
+		return fmt.Errorf("process %d: %w", pid, syscall.ESRCH)
+	}
+	m.processes[i].demand = d
+	return nil
+}
+
+// validate returns an error that names the first invalid field of d.
+func (d *Demand) validate() error {
+	switch {
+	case !(d.CPU >= 0 && d.CPU <= 1<<20):
+		return fmt.Errorf("demand of %g CPUs: %w", d.CPU, syscall.EINVAL)
+	case min(d.Memory, d.Cache) < 0 || max(d.Memory, d.Cache) > maxAmount:
+		return fmt.Errorf("demand of %d bytes of memory and %d bytes of page cache: %w", d.Memory, d.Cache, syscall.EINVAL)
+	case d.Tasks < 0 || d.Tasks > 1<<22:
+		return fmt.Errorf("demand of %d tasks: %w", d.Tasks, syscall.EINVAL)
+	}
+	for _, f := range d.Files {
+		if min(f.Bytes, f.Inodes) < 0 || max(f.Bytes, f.Inodes) > maxAmount {
+			return fmt.Errorf("directory %s with %d bytes and %d inodes: %w", f.Directory, f.Bytes, f.Inodes, syscall.EINVAL)
+		}
+	}
+	return nil
+}
+
+// Exit ends a process. Its files and its page cache remain. If the process does not run, the error wraps ESRCH.
+func (m *Machine) Exit(pid int) error {
+	m.mu.Lock()
+	if i, found := m.searchProcess(pid); found {
+		m.processes = slices.Delete(m.processes, i, i+1)
+	}
+	m.mu.Unlock()
+	return m.tree.Exit(pid)
+}
+
+// searchProcess returns the index of the process with this PID. m.mu is held.
+func (m *Machine) searchProcess(pid int) (i int, found bool) {
+	return slices.BinarySearchFunc(m.processes, pid, func(p process, pid int) int { return cmp.Compare(p.pid, pid) })
+}
+
+// Step lets the machine run for the duration d with the demands of its processes. In the order of PIDs, each process first gets
+// its tasks, page cache, memory and files, as far as its limits and the disks allow; the OOM killer may end processes. Then all processes
+// share the CPUs for the duration d. A duration of zero or less changes no CPU time.
+func (m *Machine) Step(d time.Duration) {
+	m.mu.Lock()
+	all := slices.Clone(m.processes)
+	m.elapsed += max(d, 0)
+	m.mu.Unlock()
+	var ended []int
+	caches := map[cgroups.Path]int64{}
+	for i := range all {
+		caches[all[i].Cgroup] += all[i].demand.Cache
+	}
+	for i := range all {
+		p := &all[i]
+		if p.demand.Cache > 0 && caches[p.Cgroup] > 0 { // the first process of the cgroup reads for all
+			_ = m.tree.SetCache(p.Cgroup, caches[p.Cgroup]) // fails only for a cgroup that was removed
+			caches[p.Cgroup] = 0
+		}
+		if err := m.apply(p, d); errors.Is(err, syscall.ESRCH) {
+			ended = append(ended, p.pid)
+		}
+	}
+	m.tree.Schedule(d)
+	m.forget(ended)
+}
+
+// apply gives p what it demands, except for CPU time and page cache. The error wraps ESRCH if p does not run or was killed.
+func (m *Machine) apply(p *process, d time.Duration) error {
+	if err := m.tree.SetCPU(p.pid, p.demand.CPU); err != nil {
+		return err
+	}
+	if err := m.tree.SetTasks(p.pid, max(p.demand.Tasks, 1)); err != nil && !errors.Is(err, syscall.EAGAIN) {
+		return err
+	}
+	m.writeFiles(p.demand.Files)
+	return m.tree.GrowMemory(p.pid, p.demand.Memory, max(d, 0))
+}
+
+// forget removes the processes that no longer run. Killed processes are found when a step applies their demand.
+func (m *Machine) forget(pids []int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, pid := range pids {
+		if i, found := m.searchProcess(pid); found {
+			m.processes = slices.Delete(m.processes, i, i+1)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/nodetest/machine"
+	"github.com/seed81659283/nodeagent/stats"
+)
+
+// kubepods is the cgroup of all pods.
+const kubepods = cgroups.Path("kubepods")
+
+// measurer measures the machine of a node for evictions.
+type measurer struct {
+	name    string
+	runtime *simulatedRuntime
+}
+
+// Signals measures the eviction signals.
+func (m *measurer) Signals(ctx context.Context) (s stats.Signals, err error) {
+	k := m.runtime.kernel
+	k.advance()
+	spec, now := k.machine.Spec(), time.Now()
+	s.Time = now
+	if s.Root, err = k.machine.Cgroups().Stats(ctx, ""); err != nil {
+		return s, err
+	}
+	s.SwapFree = uint64(spec.Swap) - s.Root.Memory.Swap
+	s.Memory = &stats.Amount{Time: now, Capacity: spec.Memory, Available: spec.Memory - workingSet(&s.Root)}
+	s.PIDs = &stats.Amount{Time: now, Capacity: spec.Tasks, Available: spec.Tasks - int64(s.Root.Pids.Current)}
+	if pods, err := k.machine.Cgroups().Sample(ctx, kubepods, "", cgroups.PartMemory|cgroups.PartMemoryLimit|cgroups.PartPids); err == nil {
+		s.Pods = pods
+		if limit := pods.Memory.Max; limit != nil && *limit != cgroups.Unlimited {
+			s.Allocatable = &stats.Amount{Time: now, Capacity: *limit, Available: *limit - workingSet(&pods)}
+		}
+	}
+	s.NodeDevice, s.ImageDevice, s.ContainerDevice = 1, 1, 1
+	if spec.ImageDisk != nil {
+		s.ImageDevice, s.ContainerDevice = 2, 2
+	}
+	s.NodeFs, s.NodeInodes = diskAmounts(now, k.machine.DiskUsage(machine.NodeDisk))
+	s.ImageFs, s.ImageInodes = diskAmounts(now, k.machine.DiskUsage(machine.ImageDisk))
+	s.ContainerFs, s.ContainerInodes = s.ImageFs, s.ImageInodes
+	return s, nil
+}
+
+// workingSet returns the memory of s without inactive page cache.
+func workingSet(s *cgroups.Stats) int64 {
+	return int64(s.Memory.Current - min(s.Memory.Current, s.Memory.Stat.InactiveFile))
+}
+
+// diskAmounts returns the free bytes and inodes of a disk.
+func diskAmounts(now time.Time, u machine.DiskUsage) (bytes, inodes *stats.Amount) {
+	return &stats.Amount{Time: now, Capacity: u.Bytes, Available: u.Bytes - u.UsedBytes},
+		&stats.Amount{Time: now, Capacity: u.Inodes, Available: u.Inodes - u.UsedInodes}
+}
+
+// Summary measures the pods.
+func (m *measurer) Summary(ctx context.Context) (*statsapi.Summary, error) {
+	k := m.runtime.kernel
+	k.advance()
+	summary := &statsapi.Summary{Node: statsapi.NodeStats{NodeName: m.name}}
+	byPod := map[string]*statsapi.PodStats{}
+	m.runtime.mu.Lock()
+	containers := maps.Clone(m.runtime.containers)
+	m.runtime.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(containers)) {
+		c := containers[id]
+		p := byPod[c.pod.UID]
+		if p == nil {
+			p = &statsapi.PodStats{PodRef: statsapi.PodReference{Name: c.pod.Name, Namespace: c.pod.Namespace, UID: c.pod.UID}}
+			byPod[c.pod.UID] = p
+			m.measurePod(ctx, p, c.cgroup.Parent())
+		}
+		p.Containers = append(p.Containers, m.measureContainer(ctx, id, c))
+	}
+	for _, uid := range slices.Sorted(maps.Keys(byPod)) {
+		summary.Pods = append(summary.Pods, *byPod[uid])
+	}
+	return summary, nil
+}
+
+// measurePod sets the usage of a pod: that of its cgroup, and its volumes.
+func (m *measurer) measurePod(ctx context.Context, p *statsapi.PodStats, cgroup cgroups.Path) {
+	if s, err := m.runtime.kernel.machine.Cgroups().Stats(ctx, cgroup); err == nil {
+		p.CPU, p.Memory, p.Swap = cpuStats(&s), memoryStats(&s), &statsapi.SwapStats{Time: metav1.Now(), SwapUsageBytes: &s.Memory.Swap}
+		p.ProcessStats = &statsapi.ProcessStats{ProcessCount: &s.Pids.Current}
+	}
+	for _, f := range m.runtime.kernel.machine.Files(p.PodRef.UID) {
+		if name, ok := strings.CutPrefix(f.Directory, volumeDirectory); ok {
+			p.VolumeStats = append(p.VolumeStats, statsapi.VolumeStats{Name: name, FsStats: *fileStats(f)})
+		}
+	}
+}
+
+// measureContainer returns the usage of a container.
+func (m *measurer) measureContainer(ctx context.Context, id string, c *simulatedContainer) statsapi.ContainerStats {
+	stats := statsapi.ContainerStats{Name: c.name}
+	if s, err := m.runtime.kernel.machine.Cgroups().Stats(ctx, c.cgroup); err == nil {
+		stats.CPU, stats.Memory = cpuStats(&s), memoryStats(&s)
+	}
+	for _, f := range m.runtime.kernel.machine.Files(id) {
+		switch f.Directory {
+		case layerDirectory:
+			stats.Rootfs = fileStats(f)
+		case logsDirectory:
+			stats.Logs = fileStats(f)
+		}
+	}
+	return stats
+}
+
+func cpuStats(s *cgroups.Stats) *statsapi.CPUStats {
+	return &statsapi.CPUStats{Time: metav1.Now(), UsageCoreNanoSeconds: &s.CPU.Usage}
+}
+
+func memoryStats(s *cgroups.Stats) *statsapi.MemoryStats {
+	return &statsapi.MemoryStats{
+		Time: metav1.Now(), UsageBytes: &s.Memory.Current, WorkingSetBytes: new(uint64(workingSet(s))), RSSBytes: &s.Memory.Stat.Anon,
+	}
+}
+
+func fileStats(f machine.Files) *statsapi.FsStats {
+	return &statsapi.FsStats{Time: metav1.Now(), UsedBytes: new(uint64(f.Bytes)), InodesUsed: new(uint64(f.Inodes))}
+}

@@ -1,0 +1,334 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/agent"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/eviction"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
+	"github.com/seed81659283/nodeagent/nodestatus"
+	hardware "github.com/seed81659283/nodeagent/nodestatus/machine"
+	"github.com/seed81659283/nodeagent/nodetest/machine"
+)
+
+// Node is a simulated node: an agent on a simulated machine. Its methods may be called from any goroutine, except for Close, RestartAgent and
+// Reboot, which one goroutine calls while no other uses the node.
+type Node struct {
+	ctx     context.Context //nolint:containedctx // of Open: the node ends with it
+	options Options
+	api     *apiservertest.Server
+	kernel  *kernel
+	runtime *simulatedRuntime
+	log     recorder
+
+	faults  faults
+	pods    sync.Map           // *podPair by UID
+	stop    context.CancelFunc // ends the kernel
+	done    sync.WaitGroup     // the kernel
+	boots   int                // reboots of the machine
+	running *runningAgent      // nil: the agent is stopped
+}
+
+// New starts a node that stops at the end of the test. Call it in a bubble of testing/synctest: then the time of the node is that of the
+// bubble, and [Node.Advance] takes as long as the node computes. A failed test prints the log of the node.
+func New(t testing.TB, options Options) *Node {
+	t.Helper()
+	n, err := Open(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := n.Close()
+		if err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("log of node %s:\n%s", n.options.Name, n.Log())
+		}
+	})
+	return n
+}
+
+// Open starts a node that runs until ctx ends or Close is called, in the time of package time. The caller must call Close in both cases. The
+// error names the invalid option.
+func Open(ctx context.Context, options Options) (*Node, error) {
+	n := &Node{ctx: ctx, options: options.withDefaults()}
+	n.log.begin = time.Now()
+	if n.api = options.API; n.api == nil {
+		n.api = apiservertest.NewServer(apiservertest.Options{})
+	}
+	n.runtime = newRuntime(options.PodCIDR)
+	var err error
+	if n.kernel, err = newKernel(options.Machine, n.options.Resolution, n.runtime.oomKilled); err != nil {
+		return nil, err
+	}
+	r := n.runtime
+	r.ctx, r.kernel, r.pod, r.behave, r.fault, r.latency = ctx, n.kernel, n.pod, n.behave, n.applyFault, n.options.Latency
+	r.report, r.exited = n.recordOOM, n.recordExit
+	if err := n.startSystem(ctx); err != nil {
+		return nil, err
+	}
+	if err := n.startAgent(ctx); err != nil {
+		return nil, err
+	}
+	n.runKernel(ctx)
+	return n, nil
+}
+
+// runKernel lets the machine run until ctx ends or Close is called.
+func (n *Node) runKernel(ctx context.Context) {
+	ctx, n.stop = context.WithCancel(ctx)
+	n.done.Go(func() { n.kernel.run(ctx) })
+}
+
+// runningAgent is an agent whose Run was called.
+type runningAgent struct {
+	agent  *agent.Agent
+	cancel context.CancelFunc
+	ended  chan error // receives the result of Run
+}
+
+// agentDelay is the time before the start of an agent, and agentPause the time after it. Together they are whole milliseconds, but the timers of
+// the agent fire between the milliseconds at which tests act on the node: which is first would depend on the order of goroutines.
+const (
+	agentDelay = 3_700 * time.Microsecond
+	agentPause = 300 * time.Microsecond
+)
+
+// startAgent creates an agent and runs it.
+func (n *Node) startAgent(ctx context.Context) error {
+	time.Sleep(agentDelay)
+	config, o := n.agentOptions()
+	if n.options.Adjust != nil {
+		n.options.Adjust(&o)
+	}
+	a, err := agent.New(ctx, config, o)
+	if err != nil {
+		return err
+	}
+	running, cancel := context.WithCancel(ctx)
+	n.running = &runningAgent{agent: a, cancel: cancel, ended: make(chan error, 1)}
+	go func(r *runningAgent) { r.ended <- r.agent.Run(running) }(n.running)
+	time.Sleep(agentPause)
+	return nil
+}
+
+// stopAgent stops the agent, and returns the error with which it has failed. Its containers run on.
+func (n *Node) stopAgent() error {
+	if n.running == nil {
+		return nil
+	}
+	n.running.cancel()
+	err := <-n.running.ended
+	n.running = nil
+	if errors.Is(err, context.Canceled) { // it was still starting
+		return nil
+	}
+	return err
+}
+
+// startSystem starts the process of Options.System.
+func (n *Node) startSystem(ctx context.Context) error {
+	const system = "system"
+	return n.kernel.start(ctx, "", machine.Process{Cgroup: system, Name: system, OOMScoreAdj: -999}, cgroups.Resources{}, &n.options.System)
+}
+
+// noLimit is a number of starts and pulls at the same time that no pod waits for. Which pod waits would depend on the order of goroutines.
+const noLimit = 10_000
+
+// agentOptions returns the configuration and the options of the agent.
+func (n *Node) agentOptions() (agent.Config, agent.Options) {
+	config := n.options.Config
+	config.Node.NodeName = n.options.Name
+	config.Node.ParallelStarts = cmp.Or(config.Node.ParallelStarts, noLimit) // the default depends on the CPUs of this computer
+	if config.Kubelet.MaxParallelImagePulls == nil {
+		config.Kubelet.MaxParallelImagePulls = new(int32(noLimit))
+	}
+	if len(config.Kubelet.ClusterDNS) == 0 {
+		config.Kubelet.ClusterDNS = []string{"10.96.0.10"} // otherwise each pod gets a warning
+	}
+	spec := n.kernel.machine.Spec()
+	host := nodestatus.Fixed{
+		Info: hardware.Info{
+			MachineID: n.options.Name, SystemUUID: n.options.Name, BootID: fmt.Sprint(n.options.Name, "-", n.boots), OSImage: "nodetest", CPUs: spec.CPUs,
+			Memory: spec.Memory, Swap: spec.Swap, RootFS: spec.Disk.Bytes,
+		},
+		IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, 1})},
+	}
+	o := agent.Options{
+		Logger: n.options.Logger, Runtime: n.runtime.intercepted(), Machine: host, Hosts: host, Ephemeral: true, API: n.api.Config(),
+		Cgroups: cgroupDriver{Tree: n.kernel.machine.Cgroups(), kernel: n.kernel}, Volumes: &volumes{kernel: n.kernel},
+		Measurer: &measurer{name: n.options.Name, runtime: n.runtime}, Transform: n.transform,
+		Rand: func() float64 { return 0.5 }, // any other number could depend on the order of its callers
+	}
+	o.Hooks.Event = n.recordEvent
+	o.Hooks.Lifecycle = lifecycle.Hooks{
+		StatusChanged: n.recordStatus,
+		PodRemoved:    func(pod cri.PodIdentity) { n.pods.Delete(pod.UID) },
+	}
+	o.Hooks.Eviction.ConditionsChanged = n.recordConditions
+	return config, o
+}
+
+// Close stops the node, and returns the error with which its agent has failed. A second call does nothing.
+func (n *Node) Close() error {
+	err := n.stopAgent()
+	n.stop()
+	n.done.Wait()
+	if n.options.API == nil {
+		n.api.Close()
+	}
+	return err
+}
+
+// API returns the API server of the node.
+func (n *Node) API() *apiservertest.Server { return n.api }
+
+// Agent returns the agent of the node. [Node.RestartAgent] and [Node.Reboot] replace it.
+func (n *Node) Agent() *agent.Agent { return n.running.agent }
+
+// Machine returns the machine of the node, which has run until now.
+func (n *Node) Machine() *machine.Machine {
+	n.kernel.advance()
+	return n.kernel.machine
+}
+
+// Add binds pods to the node and creates them on the API server. It does not wait until they run.
+func (n *Node) Add(pods ...*corev1.Pod) error {
+	for _, p := range pods {
+		p = p.DeepCopy()
+		p.Namespace, p.Spec.NodeName = cmp.Or(p.Namespace, corev1.NamespaceDefault), n.options.Name
+		if err := n.api.Put(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Delete deletes a pod of namespace default from the API server, with its grace period. It does not wait until the pod has terminated.
+func (n *Node) Delete(name string) error {
+	p, ok := n.Pod(name)
+	if !ok {
+		return fmt.Errorf("pod %s: not found", name)
+	}
+	return n.api.Delete(p, nil)
+}
+
+// Pod returns a pod of namespace default as the API server has it, and false if there is none.
+func (n *Node) Pod(name string) (*corev1.Pod, bool) {
+	return apiservertest.Get[*corev1.Pod](n.api, corev1.NamespaceDefault, name)
+}
+
+// Advance waits for the duration d, in the time of the node.
+func (n *Node) Advance(d time.Duration) { time.Sleep(d) }
+
+// Age returns the time since the start of the node.
+func (n *Node) Age() time.Duration { return time.Since(n.log.begin) }
+
+// Log returns all entries until now, ordered by time.
+func (n *Node) Log() Log { return n.log.log() }
+
+// Stats returns the usage of a pod of namespace default: the counters of its cgroup. Periods and throttling are the sums over the cgroups of its
+// containers that run, whose quotas are used up first.
+func (n *Node) Stats(name string) (cgroups.Stats, error) {
+	p, ok := n.Pod(name)
+	if !ok {
+		return cgroups.Stats{}, fmt.Errorf("pod %s: not found", name)
+	}
+	tree, ctx := n.Machine().Cgroups(), n.ctx
+	total, err := tree.Stats(ctx, podCgroup(p))
+	if err != nil {
+		return total, err
+	}
+	total.CPU.Periods, total.CPU.Throttled, total.CPU.ThrottledTime = 0, 0, 0
+	containers, err := tree.Children(ctx, podCgroup(p))
+	for _, c := range containers {
+		if s, err := tree.Stats(ctx, podCgroup(p).Join(c)); err == nil {
+			total.CPU.Periods += s.CPU.Periods
+			total.CPU.Throttled += s.CPU.Throttled
+			total.CPU.ThrottledTime += s.CPU.ThrottledTime
+		}
+	}
+	return total, err
+}
+
+// pod returns the pod with this UID, or nil.
+func (n *Node) pod(uid string) *corev1.Pod {
+	found, ok := n.pods.Load(uid)
+	if !ok {
+		return nil
+	}
+	return found.(*podPair).listed
+}
+
+// behave returns the behavior of a container.
+func (n *Node) behave(pod *corev1.Pod, container string) Behavior {
+	b, ok := n.options.Behave(pod, container)
+	if ok {
+		return b
+	}
+	b, err := behaviorOf(pod, container, n.options.Seed)
+	if err != nil { // reported with the first start
+		b = Behavior{StartError: err}
+	}
+	return b
+}
+
+// recordEvent records an event of a pod.
+func (n *Node) recordEvent(pod cri.PodIdentity, e podevents.Event, _ map[string]string) {
+	n.log.add(Entry{Kind: KindEvent, Pod: pod.Namespace + "/" + pod.Name, Container: e.Container, Reason: e.Reason, Message: e.Message})
+}
+
+// recordStatus records the phase and the readiness of a pod.
+func (n *Node) recordStatus(pod *corev1.Pod, st *corev1.PodStatus) {
+	name := pod.Namespace + "/" + pod.Name
+	n.log.addChange(Entry{Kind: KindPhase, Pod: name, Reason: string(st.Phase)})
+	i := slices.IndexFunc(st.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+	if i >= 0 {
+		n.log.addChange(Entry{Kind: KindReady, Pod: name, Reason: string(st.Conditions[i].Status)})
+	}
+}
+
+// recordConditions records the conditions of the node that are true.
+func (n *Node) recordConditions(conditions []eviction.Condition) {
+	var names []string
+	for _, c := range conditions {
+		names = append(names, string(c))
+	}
+	n.log.addChange(Entry{Kind: KindCondition, Reason: cmp.Or(strings.Join(names, " "), "none")})
+}
+
+// recordOOM records a process that the OOM killer has ended.
+func (n *Node) recordOOM(pod cri.PodIdentity, kill cgroupstest.KilledProc) {
+	name := kill.Name
+	if c := n.runtime.find(kill.Name); c != nil {
+		name = c.name
+	}
+	message := fmt.Sprintf("%d MiB of memory, oom_score_adj %d", kill.Memory>>20, kill.OOMScoreAdj)
+	n.log.add(Entry{Kind: KindOOM, Pod: pod.Namespace + "/" + pod.Name, Container: name, Reason: kill.FullCgroup.Cgroupfs(), Message: message})
+}
+
+// recordExit records that a container has exited.
+func (n *Node) recordExit(pod cri.PodIdentity, container string, code int32) {
+	n.log.add(Entry{Kind: KindExit, Pod: pod.Namespace + "/" + pod.Name, Container: container, Reason: strconv.Itoa(int(code))})
+}

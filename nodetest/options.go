@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/agent"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/nodetest/machine"
+)
+
+// Options configures a [Node]. The zero value is a node with the machine of machine.Spec and the kubelet's default configuration.
+type Options struct {
+	// Name is the name of the node. Empty: "node".
+	Name string
+	// Machine is the machine of the node. Zero: 4 CPUs and 8 GiB of memory.
+	Machine machine.Spec
+	// System is what the processes of the machine use that are in no pod, in the cgroup "system". Zero: nothing.
+	System Usage
+	// Config is the configuration of the agent, such as evictionHard. Zero: the kubelet's defaults.
+	Config agent.Config
+	// Behave returns the behavior of a container, before the annotations of its pod are read. ok false: the annotations decide. Nil: the
+	// annotations decide for all containers.
+	Behave func(pod *corev1.Pod, container string) (b Behavior, ok bool)
+	// Adjust may change the options of the agent, for example its Ranker. Nil: they stay.
+	Adjust func(o *agent.Options)
+
+	// API is the API server. Several nodes may share one. Nil: the node has a server of its own, see [Node.API].
+	API *apiservertest.Server
+	// PodCIDR is the range of pod addresses. Zero: 10.88.0.0/16.
+	PodCIDR netip.Prefix
+	// Seed selects latencies and the bursts of annotations. Equal seeds and equal calls yield equal events. Zero is a seed.
+	Seed uint64
+	// Latency returns the latency of a runtime call. Nil: about 250 ms for a sandbox, 60 ms to create or start a container, 20 ms to
+	// stop or remove, and 3 ms for other calls.
+	Latency func(op, id string) time.Duration
+	// Fault is called for each runtime call. An error fails the call, and a call that blocks until ctx ends hangs. Nil: no faults.
+	Fault func(ctx context.Context, op, id string) error
+	// Resolution is the interval at which curves are evaluated. Zero: 1 s.
+	Resolution time.Duration
+	// Logger is the logger of the agent. Nil: no logs.
+	Logger *slog.Logger
+}
+
+// Behavior is how a container behaves. The zero value runs until it is stopped and uses nothing.
+type Behavior struct {
+	Usage Usage
+	// Exit is an exit of its own. Nil: never.
+	Exit *critest.Exit
+	// Stop is the exit after the stop signal. Nil: at once, with 128 plus the signal number.
+	Stop *critest.Exit
+	// StartError is the error of its start. Nil: it starts.
+	StartError error
+	// Probe answers probes of all kinds and exec hooks. age is the time since the start of the container; command is that of an exec probe,
+	// or the kind of another probe. Nil: all succeed.
+	Probe func(ctx context.Context, age time.Duration, command []string) error
+}
+
+// withDefaults returns a copy of o with the defaults of zero fields.
+func (o Options) withDefaults() Options {
+	o.Name, o.Resolution = cmp.Or(o.Name, "node"), cmp.Or(o.Resolution, time.Second)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Latency == nil {
+		seed := o.Seed
+		o.Latency = func(op, id string) time.Duration { return defaultLatency(seed, time.Now(), op, id) }
+	}
+	if o.Fault == nil {
+		o.Fault = func(context.Context, string, string) error { return nil }
+	}
+	if o.Behave == nil {
+		o.Behave = func(*corev1.Pod, string) (Behavior, bool) { return Behavior{}, false }
+	}
+	return o
+}

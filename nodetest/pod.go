@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/qos"
+)
+
+// Resources are the requests and limits of a container, as quantities such as "500m" and "1Gi". An empty field is not set.
+type Resources struct {
+	CPU, Memory           string // requests
+	CPULimit, MemoryLimit string
+}
+
+// NewPod returns a pod of namespace default with one container "main". usage is the text of its annotation, see [AnnotationUsage]. An invalid
+// quantity panics.
+func NewPod(name string, r Resources, usage string) *corev1.Pod {
+	list := func(cpu, memory string) corev1.ResourceList {
+		l := corev1.ResourceList{}
+		if cpu != "" {
+			l[corev1.ResourceCPU] = resource.MustParse(cpu)
+		}
+		if memory != "" {
+			l[corev1.ResourceMemory] = resource.MustParse(memory)
+		}
+		return l
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceDefault, Name: name, UID: types.UID(name)},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "main", Image: "nodetest", ImagePullPolicy: corev1.PullIfNotPresent,
+			Resources: corev1.ResourceRequirements{Requests: list(r.CPU, r.Memory), Limits: list(r.CPULimit, r.MemoryLimit)},
+		}}},
+	}
+	if usage != "" {
+		pod.Annotations = map[string]string{AnnotationUsage: usage}
+	}
+	return pod
+}
+
+// podCgroup returns the cgroup of a pod.
+func podCgroup(pod *corev1.Pod) cgroups.Path {
+	return cgroups.PodPath("", cgroups.QOS(qos.StatusClass(pod)), string(pod.UID))
+}
+
+// podPair is a pod as its source lists it, and as the agent runs it.
+type podPair struct{ listed, run *corev1.Pod }
+
+// transform returns the pod that the agent runs in place of a listed pod, and remembers both.
+func (n *Node) transform(pod *corev1.Pod) *corev1.Pod {
+	if found, ok := n.pods.Load(string(pod.UID)); ok && found.(*podPair).listed == pod {
+		return found.(*podPair).run
+	}
+	run := replaceProbes(pod)
+	n.pods.Store(string(pod.UID), &podPair{listed: pod, run: run})
+	return run
+}
+
+// replaceProbes returns a pod whose probes are exec probes, which its behavior answers. The command is the kind of the probe: "http",
+// "tcp" or "grpc".
+func replaceProbes(pod *corev1.Pod) *corev1.Pod {
+	changed := false
+	copied := pod.DeepCopy()
+	for _, list := range [][]corev1.Container{copied.Spec.InitContainers, copied.Spec.Containers} {
+		for i := range list {
+			c := &list[i]
+			for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+				if p != nil && p.Exec == nil {
+					p.ProbeHandler, changed = corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{probeKind(p)}}}, true
+				}
+			}
+		}
+	}
+	if !changed {
+		return pod
+	}
+	return copied
+}
+
+// probeKind returns the kind of a probe: "http", "tcp" or "grpc".
+func probeKind(p *corev1.Probe) string {
+	switch {
+	case p.HTTPGet != nil:
+		return "http"
+	case p.GRPC != nil:
+		return "grpc"
+	}
+	return "tcp"
+}

@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/internal/crilimits"
+	"github.com/seed81659283/nodeagent/nodetest/machine"
+	"github.com/seed81659283/nodeagent/qos"
+)
+
+// simulatedRuntime is a container runtime in memory whose containers are processes of a kernel.
+type simulatedRuntime struct {
+	runtime *critest.Runtime
+	kernel  *kernel
+	ctx     context.Context                                         //nolint:containedctx // of the node: the hooks of containers have none
+	pod     func(uid string) *corev1.Pod                            // the pod with this UID, or nil
+	behave  func(pod *corev1.Pod, container string) Behavior        // of a container
+	fault   func(ctx context.Context, op, id string) error          // error of a call, or nil; may block
+	latency func(op, id string) time.Duration                       // of a call
+	report  func(pod cri.PodIdentity, kill cgroupstest.KilledProc)  // called for each process that the OOM killer has ended
+	exited  func(pod cri.PodIdentity, container string, code int32) // called for each container that has exited
+
+	mu         sync.Mutex
+	containers map[string]*simulatedContainer // by ID, until they are removed
+}
+
+// simulatedContainer is a container that was started.
+type simulatedContainer struct {
+	pod    cri.PodIdentity
+	name   string
+	cgroup cgroups.Path
+}
+
+// newRuntime returns a runtime with addresses for pods in cidr. The caller sets its kernel before a container starts.
+func newRuntime(cidr netip.Prefix) *simulatedRuntime {
+	s := &simulatedRuntime{containers: map[string]*simulatedContainer{}}
+	s.runtime = critest.New(critest.Options{Script: s.script, PodCIDR: cidr})
+	return s
+}
+
+// intercepted returns the runtime as the agent sees it: lists without details as of containerd, with latency and faults.
+func (s *simulatedRuntime) intercepted() cri.Runtime {
+	return &critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: s.runtime}, Latency: s.latency, Around: s.around}
+}
+
+// around makes a call, or returns the error of a fault in its place, and applies the effects of the call on the machine.
+func (s *simulatedRuntime) around(ctx context.Context, op, id string, call func(context.Context) error) error {
+	if err := s.fault(ctx, op, id); err != nil {
+		return err
+	}
+	if err := call(ctx); err != nil {
+		return err
+	}
+	switch op {
+	case "RemoveContainer":
+		s.kernel.machine.RemoveFiles(id)
+		s.mu.Lock()
+		delete(s.containers, id)
+		s.mu.Unlock()
+	case "UpdateContainerResources":
+		return s.updateLimits(ctx, id)
+	}
+	return nil
+}
+
+// updateLimits writes the resources of a container, which an update has changed, to its cgroup.
+func (s *simulatedRuntime) updateLimits(ctx context.Context, id string) error {
+	c, ok := s.runtime.Container(id)
+	started := s.find(id)
+	if !ok || started == nil {
+		return nil
+	}
+	limits, err := crilimits.Convert(c.Resources)
+	if err != nil {
+		return err
+	}
+	s.kernel.advance()
+	return s.kernel.machine.Cgroups().Apply(ctx, started.cgroup, limits)
+}
+
+// script returns the script of a container: it runs as a process of the kernel until it exits, is stopped or killed.
+func (s *simulatedRuntime) script(config *cri.ContainerConfig) critest.Script {
+	uid, name := config.Labels[cri.LabelPodUID], config.Name
+	pod := s.pod(uid)
+	if pod == nil {
+		return critest.Script{}
+	}
+	b := s.behave(pod, name)
+	identity := cri.PodIdentity{Namespace: pod.Namespace, Name: pod.Name, UID: uid}
+	script := critest.Script{Exit: b.Exit, Stop: b.Stop, StartError: b.StartError}
+	started := time.Time{}
+	script.Started = func(c cri.Container) {
+		started = c.StartedAt
+		s.start(pod, identity, c, &b)
+	}
+	script.Exited = func(c cri.Container) {
+		if found := s.find(c.ID); found != nil {
+			s.kernel.exit(s.ctx, c.ID, found.cgroup)
+		}
+		s.exited(identity, name, c.ExitCode)
+	}
+	if b.Probe != nil {
+		script.Exec = func(ctx context.Context, command []string) (cri.ExecResult, error) {
+			if err := b.Probe(ctx, time.Since(started), command); err != nil {
+				return cri.ExecResult{Stdout: []byte(err.Error()), ExitCode: 1}, nil
+			}
+			return cri.ExecResult{}, nil
+		}
+	}
+	return script
+}
+
+// start starts the process of a container that the runtime has started. If the machine cannot start it, the container is killed.
+func (s *simulatedRuntime) start(pod *corev1.Pod, identity cri.PodIdentity, c cri.Container, b *Behavior) {
+	cgroup := cgroups.PodPath("", cgroups.QOS(qos.StatusClass(pod)), identity.UID).Join(c.ID)
+	s.mu.Lock()
+	s.containers[c.ID] = &simulatedContainer{pod: identity, name: c.Name, cgroup: cgroup}
+	s.mu.Unlock()
+	limits, err := crilimits.Convert(c.Resources)
+	if err == nil {
+		p := machine.Process{Cgroup: cgroup, Name: c.ID}
+		if c.Resources != nil {
+			p.OOMScoreAdj = int(c.Resources.OOMScoreAdj)
+		}
+		err = s.kernel.start(s.ctx, identity.UID, p, limits, &b.Usage)
+	}
+	if err != nil {
+		_ = s.runtime.KillWith(c.ID, critest.Exit{Code: 128, Reason: "StartError", Message: err.Error()}) // fails if it has exited
+	}
+}
+
+// oomKilled makes the container of a process exit that the OOM killer has ended.
+func (s *simulatedRuntime) oomKilled(p cgroupstest.KilledProc) {
+	c := s.find(p.Name)
+	if c == nil {
+		return // a process of the system
+	}
+	s.report(c.pod, p)
+	err := s.runtime.KillWith(p.Name, critest.Exit{Code: 137, Reason: "OOMKilled"})
+	var exited *cri.Error
+	if err != nil && !errors.As(err, &exited) {
+		panic(err)
+	}
+}
+
+// find returns the started container with this ID, or nil.
+func (s *simulatedRuntime) find(id string) *simulatedContainer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.containers[id]
+}
+
+// defaultLatency returns the latency of a call to a runtime, as measured with containerd on two CPUs: 250 ms for a sandbox, 60 ms to
+// create and to start a container, 20 ms to stop or to remove anything, and 3 ms for all other calls, each up to a fifth more or less. Equal
+// arguments yield equal latencies.
+func defaultLatency(seed uint64, at time.Time, op, id string) time.Duration {
+	mean := 3 * time.Millisecond
+	switch op {
+	case "RunPodSandbox":
+		mean = 250 * time.Millisecond
+	case "CreateContainer", "StartContainer":
+		mean = 60 * time.Millisecond
+	case "StopContainer", "StopPodSandbox", "RemoveContainer", "RemovePodSandbox":
+		mean = 20 * time.Millisecond
+	}
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(op + "\x00" + id))
+	random := rand.New(rand.NewPCG(seed^hash.Sum64(), uint64(at.UnixNano())))
+	return time.Duration(float64(mean) * (0.8 + 0.4*random.Float64()))
+}

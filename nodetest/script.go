@@ -1,0 +1,299 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/scriptlines"
+	"github.com/seed81659283/nodeagent/nodetest/machine"
+)
+
+// updateVariable is the environment variable that makes RunScripts write the actual output to the scripts.
+const updateVariable = "NODETEST_UPDATE"
+
+// RunScripts plays each script in the files that match pattern as a subtest, in a bubble of testing/synctest. A script has commands, and below
+// each command its expected output in lines that begin with ">". A subtest fails if the actual output differs.
+//
+// If the environment variable NODETEST_UPDATE is set, the actual output is written to the files instead.
+//
+// A file is a single script, or a comment followed by scripts that each begin with a line "-- NAME --". [PlayScript] describes the commands.
+func RunScripts(t *testing.T, pattern string) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts in %s: %v", pattern, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var result strings.Builder
+		for _, section := range scriptlines.Sections(string(text)) {
+			actual := section.Text
+			if section.Title != "" || !section.HasTitles {
+				t.Run(strings.TrimSuffix(filepath.Base(file)+"/"+section.Title, "/"), func(t *testing.T) {
+					actual = checkScript(t, section.Text)
+				})
+			}
+			result.WriteString(section.Header + actual)
+		}
+		if os.Getenv(updateVariable) != "" && result.String() != string(text) {
+			if err := os.WriteFile(file, []byte(result.String()), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// checkScript plays a script and fails the test if its output differs. It returns the script with the actual output.
+func checkScript(t *testing.T, script string) (actual string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var log Log
+		actual, log = PlayScript(t.Context(), script)
+		if actual != script && os.Getenv(updateVariable) == "" {
+			t.Errorf("want\n%s\ngot\n%s\nlog of the node:\n%s", script, actual, log)
+		}
+	})
+	return actual
+}
+
+// PlayScript plays a script in the time of package time, and returns it with its actual output, and the log of its node. A command that fails
+// has the error as its output. Blank lines and comments, which begin with "#", have no effect. The commands before the first pod describe the node:
+//
+//	machine cpus=2 memory=4Gi swap=1Gi disk=50Gi tasks=1000     Options.Machine
+//	system memory=500Mi cpu=0.1                                 Options.System
+//	threshold memory.available 500Mi [1m30s]                    evictionHard or, with its grace period, evictionSoft
+//	seed 7                                                      Options.Seed
+//
+// These commands act on the node:
+//
+//	pod NAME [cpu=100m] [memory=1Gi] [limits.cpu=1] [limits.memory=1Gi] [priority=5] [grace=10s] [restart=Never] [uses FIELDS]
+//	    creates a pod with requests and limits; FIELDS are those of AnnotationUsage
+//	delete NAME
+//	after 10m                           waits
+//	fault OP error|hang|DURATION [TIMES]   runtime calls fail, hang or are late
+//	repair                              removes all faults
+//	restart agent DURATION, reboot DURATION, cut network, connect network, fill disk 40Gi
+//
+// and these have output:
+//
+//	evicted, oom, conditions            in order, with their times
+//	log [POD] [KIND [REASON]]           entries of the log; "-" matches all pods
+//	phases POD, ready POD               how long it was in each phase, and not ready
+//	cpu POD, memory POD                 usage and throttled time; working set and limit
+//	node                                memory available, and CPU time used
+func PlayScript(ctx context.Context, script string) (actual string, log Log) {
+	p := &player{ctx: ctx}
+	actual = scriptlines.Lines(script, ">", func(out *strings.Builder, words []string) {
+		p.out = out
+		if err := p.play(words[0], words[1:]); err != nil {
+			p.say("%v", err)
+		}
+	})
+	if p.node != nil {
+		log = p.node.Log()
+		_ = p.node.Close() // the script shows what is wrong
+	}
+	return actual, log
+}
+
+// player plays a script.
+type player struct {
+	ctx     context.Context //nolint:containedctx // of one PlayScript call
+	options Options
+	node    *Node // nil until the first command that needs it
+	out     *strings.Builder
+	repair  []func() // removes the faults
+}
+
+func (p *player) say(format string, args ...any) {
+	fmt.Fprintln(p.out, strings.TrimSpace("> "+fmt.Sprintf(format, args...)))
+}
+
+// play executes one command.
+func (p *player) play(command string, args []string) error {
+	if configure := map[string]func([]string) error{
+		"machine": p.setMachine, "system": p.setSystem, "threshold": p.setThreshold, "seed": p.setSeed,
+	}[command]; configure != nil {
+		if p.node != nil {
+			return fmt.Errorf("%s: the node runs already", command)
+		}
+		return configure(args)
+	}
+	act := map[string]func([]string) error{
+		"pod": p.addPod, "delete": p.deletePod, "after": p.wait, "fault": p.injectFault, "repair": p.repairAll, "restart": p.restart, "reboot": p.reboot,
+		"cut": p.cutNetwork, "connect": p.connectNetwork, "fill": p.fillDisk,
+		"evicted": p.showEvicted, "oom": p.showOOM, "conditions": p.showConditions, "log": p.showLog, "phases": p.showPhases, "ready": p.showReady,
+		"cpu": p.showCPU, "memory": p.showMemory, "node": p.showNode,
+	}[command]
+	if act == nil {
+		return fmt.Errorf("no command %q", command)
+	}
+	if p.node == nil {
+		var err error
+		if p.node, err = Open(p.ctx, p.options); err != nil {
+			return err
+		}
+	}
+	return act(args)
+}
+
+// setMachine sets the machine.
+func (p *player) setMachine(args []string) error {
+	m := &p.options.Machine
+	return parseSettings(args, func(key string, amount float64) bool {
+		switch key {
+		case "cpus":
+			m.CPUs = int(amount)
+		case "memory":
+			m.Memory = int64(amount)
+		case "swap":
+			m.Swap = int64(amount)
+		case "tasks":
+			m.Tasks = int64(amount)
+		case "disk":
+			m.Disk.Bytes = int64(amount)
+		case "inodes":
+			m.Disk.Inodes = int64(amount)
+		case "imagedisk":
+			m.ImageDisk = &machine.Disk{Bytes: int64(amount)}
+		default:
+			return false
+		}
+		return true
+	})
+}
+
+// parseSettings calls set for each KEY=AMOUNT. set returns false for an unknown key.
+func parseSettings(args []string, set func(key string, amount float64) bool) error {
+	for _, arg := range args {
+		key, value, _ := strings.Cut(arg, "=")
+		amount, err := parseAmount(value)
+		if err == nil && !set(key, amount) {
+			err = errors.New("no such setting")
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", arg, err)
+		}
+	}
+	return nil
+}
+
+func (p *player) setSystem(args []string) error {
+	b, err := ParseBehavior(strings.Join(args, " "), 0)
+	p.options.System = b.Usage
+	return err
+}
+
+// setThreshold adds an eviction threshold: hard, or soft with a grace period.
+func (p *player) setThreshold(args []string) error {
+	if len(args) < 2 {
+		return errors.New("threshold SIGNAL AMOUNT [GRACE]")
+	}
+	k := &p.options.Config.Kubelet
+	if len(args) == 2 {
+		k.EvictionHard = withEntry(k.EvictionHard, args[0], args[1])
+		return nil
+	}
+	k.EvictionSoft, k.EvictionSoftGracePeriod = withEntry(k.EvictionSoft, args[0], args[1]), withEntry(k.EvictionSoftGracePeriod, args[0], args[2])
+	return nil
+}
+
+// withEntry returns m with an entry, a new map if m is nil.
+func withEntry(m map[string]string, key, value string) map[string]string {
+	if m == nil {
+		m = map[string]string{}
+	}
+	m[key] = value
+	return m
+}
+
+func (p *player) setSeed(args []string) error {
+	amount, err := parseAmount(strings.Join(args, " "))
+	p.options.Seed = uint64(amount)
+	return err
+}
+
+func (p *player) wait(args []string) error {
+	d, err := parseDuration(strings.Join(args, ""))
+	p.node.Advance(d)
+	return err
+}
+
+func (p *player) deletePod(args []string) error { return p.node.Delete(strings.Join(args, " ")) }
+
+// addPod creates a pod.
+func (p *player) addPod(args []string) error {
+	pod, err := parsePod(args)
+	if err != nil {
+		return err
+	}
+	return p.node.Add(pod)
+}
+
+// parsePod parses the arguments of the command pod.
+func parsePod(args []string) (*corev1.Pod, error) {
+	if len(args) == 0 {
+		return nil, errors.New("pod NAME [SETTINGS] [uses FIELDS]")
+	}
+	var r Resources
+	var usage string
+	settings := map[string]func(text string, pod *corev1.Pod) error{}
+	list := map[string]string{}
+	for i, arg := range args[1:] {
+		if arg == "uses" {
+			usage = strings.Join(args[i+2:], " ")
+			break
+		}
+		key, value, _ := strings.Cut(arg, "=")
+		list[key] = value
+	}
+	for key, to := range map[string]*string{"cpu": &r.CPU, "memory": &r.Memory, "limits.cpu": &r.CPULimit, "limits.memory": &r.MemoryLimit} {
+		if value, ok := list[key]; ok {
+			if _, err := parseAmount(value); err != nil {
+				return nil, fmt.Errorf("%s: %w", key, err)
+			}
+			*to = value
+			delete(list, key)
+		}
+	}
+	settings["priority"] = func(text string, pod *corev1.Pod) error {
+		amount, err := parseAmount(text)
+		pod.Spec.Priority = new(int32(amount))
+		return err
+	}
+	settings["grace"] = func(text string, pod *corev1.Pod) error {
+		d, err := parseDuration(text)
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(d / time.Second))
+		return err
+	}
+	settings["restart"] = func(text string, pod *corev1.Pod) error {
+		pod.Spec.RestartPolicy = corev1.RestartPolicy(text)
+		return nil
+	}
+	pod := NewPod(args[0], r, usage)
+	for key, value := range list {
+		set := settings[key]
+		if set == nil {
+			return nil, fmt.Errorf("pod %s: no setting %q", args[0], key)
+		}
+		if err := set(value, pod); err != nil {
+			return nil, fmt.Errorf("pod %s: %s: %w", args[0], key, err)
+		}
+	}
+	return pod, nil
+}
