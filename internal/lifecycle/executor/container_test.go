@@ -34,7 +34,7 @@ func TestAttemptContinuesAfterNewestLog(t *testing.T) {
 			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 			require.NoError(t, os.WriteFile(path, nil, 0o600))
 		}
-		s.up("main", "side")
+		s.startContainers("main", "side")
 		s.requireEvents("Created main uid-a-main-4 attempt 4", "Started main uid-a-main-4 attempt 4",
 			"Created side uid-a-side-0", "Started side uid-a-side-0")
 		c, _ := s.rt.Container("a/main")
@@ -48,9 +48,9 @@ func TestLabelsAndAnnotationsOfSandboxAndContainer(t *testing.T) {
 		pod := podtest.Pod("a")
 		pod.Spec.HostNetwork = true
 		s := newScene(t, pod, setting{})
-		a := s.startOf("main")
+		a := s.startActions("main")
 		a.Start[0].CrashLoop, a.Start[0].Generation = "10s", 2
-		require.NoError(t, s.do(t.Context(), a))
+		require.NoError(t, s.execute(t.Context(), a))
 		observed := s.observed()
 		sandbox, c := observed.Sandboxes[0], observed.Containers[0]
 		assert.Equal(t, "this agent", sandbox.Labels["owner"])
@@ -68,7 +68,7 @@ func TestHostsAndMessageFilesMounted(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			root := t.TempDir()
 			s := newScene(t, podtest.Pod("a"), setting{node: func(n *executor.Node) { n.PodRoot, n.NoMounts = root, noMounts }})
-			s.up("main")
+			s.startContainers("main")
 			c, _ := s.rt.Container("a/main")
 			mounts := map[string]string{}
 			for _, m := range c.Mounts {
@@ -93,8 +93,8 @@ func TestSandboxIPsFromListWithoutInspector(t *testing.T) {
 		root := t.TempDir()
 		s := newScene(t, podtest.Pod("a"), setting{node: func(n *executor.Node) { n.PodRoot = root }})
 		s.node.Runtime = struct{ cri.Runtime }{s.rt}
-		s.begin()
-		s.up("main")
+		s.createExecutor()
+		s.startContainers("main")
 		hosts, err := os.ReadFile(filepath.Join(root, "uid-a/etc-hosts"))
 		require.NoError(t, err)
 		require.Contains(t, string(hosts), s.observed().Sandboxes[0].IPs[0]+"\ta\n")
@@ -109,7 +109,7 @@ func TestWaitingReasonsKeptUntilStart(t *testing.T) {
 	got := w.Get()
 	require.Equal(t, map[string]podstatus.Waiting{"main": {Reason: "ImagePullBackOff", Message: "later"}}, got)
 	got["other"] = podstatus.Waiting{}
-	require.Len(t, w.Get(), 1, "it is a copy")
+	require.Len(t, w.Get(), 1, "Get returns a copy")
 	w.Replace(nil)
 	require.Empty(t, w.Get())
 	w.SetReason("main", podstatus.Waiting{Reason: "CrashLoopBackOff"})
@@ -133,7 +133,7 @@ func TestImagesOfImageVolumesEnsured(t *testing.T) {
 				return cri.Image{ID: "sha256:" + c.Image}, nil
 			})
 		}})
-		s.up("main", "side")
+		s.startContainers("main", "side")
 		require.Equal(t, []string{"main busybox Always", "main data:1 Always", "side busybox Always"}, asked)
 		c, _ := s.rt.Container("a/main")
 		require.Equal(t, "sha256:data:1", c.Mounts[0].Image.Image)

@@ -23,24 +23,24 @@ import (
 func TestEventsNameContainerInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a"), setting{})
-		s.up("main")
+		s.startContainers("main")
 		s.requireEvents("Created main uid-a-main-0", "Started main uid-a-main-0")
 		require.Equal(t, "Container created", s.events[0].Message)
 		require.Equal(t, "Container started", s.events[1].Message)
 
 		require.NoError(t, s.rt.Kill("a/main", 3))
-		a := s.startOf("main")
+		a := s.startActions("main")
 		a.StopSandboxes, a.Sandbox.Attempt, a.Start[0].Attempt = []string{"uid-a-0"}, 1, 1
-		require.NoError(t, s.do(t.Context(), a))
+		require.NoError(t, s.execute(t.Context(), a))
 		s.requireEvents("SandboxChanged", "Created main uid-a-main-1 attempt 1", "Started main uid-a-main-1 attempt 1")
 		require.Equal(t, "Pod sandbox changed, it will be killed and re-created.", s.events[0].Message)
 
 		k := plan.Kill{ID: "uid-a-main-1", Name: "main", Grace: time.Second}
-		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{k}}))
+		require.NoError(t, s.execute(t.Context(), plan.Actions{Kill: []plan.Kill{k}}))
 		s.requireEvents("Killing main uid-a-main-1 attempt 1")
 		require.Equal(t, "Stopping container main", s.events[0].Message)
 		k.Message = "Container main failed liveness probe, will be restarted"
-		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{k}}))
+		require.NoError(t, s.execute(t.Context(), plan.Actions{Kill: []plan.Kill{k}}))
 		require.Equal(t, k.Message, s.events[0].Message)
 	})
 }
@@ -81,14 +81,14 @@ func TestRecordStatusEventsOncePerChange(t *testing.T) {
 		"first back-off":    {of(), of(backOffStatus("main", 0, 1)), []string{"BackOff! main main-id exit code 1"}, "Back-off restarting failed container main in pod a_default(uid-a)"},
 		"later back-off":    {of(running), of(backOffStatus("main", 2, 137)), []string{"BackOff! main main-id attempt 2 exit code 137"}, "Back-off restarting failed container main in pod a_default(uid-a)"},
 		"still backing off": {of(backOffStatus("main", 2, 1)), of(backOffStatus("main", 2, 1)), nil, ""},
-		"waited for another reason": {
+		"back-off after another waiting reason": {
 			of(creating), of(backOffStatus("main", 1, 0)), []string{"BackOff! main main-id attempt 1 exit code 0"}, "Back-off restarting failed container main in pod a_default(uid-a)",
 		},
 		"exit code unknown":                   {of(running), of(unknown), []string{"BackOff! main attempt 2"}, "Back-off restarting failed container main in pod a_default(uid-a)"},
 		"container ID without runtime prefix": {of(running), of(bare), []string{"BackOff! main no-runtime attempt 2 exit code 9"}, "Back-off restarting failed container main in pod a_default(uid-a)"},
 		"init container":                      {ofInit(), ofInit(backOffStatus("setup", 0, 1)), []string{"BackOff! setup setup-id exit code 1"}, "Back-off restarting failed container setup in pod a_default(uid-a)"},
 		"deadline exceeded":                   {corev1.PodStatus{}, late, []string{"DeadlineExceeded"}, "too late"},
-		"deadline exceeded before":            {late, late, nil, ""},
+		"deadline already exceeded":           {late, late, nil, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestRecordStatusEventsOncePerChange(t *testing.T) {
 	}
 }
 
-// Hooks of Node may all be nil.
+// All hooks of Node may be nil.
 func TestExecuteWithoutHooks(t *testing.T) {
 	s := newScene(t, podtest.Pod("a"), setting{node: func(n *executor.Node) { n.Event = nil }})
 	s.reporter.RecordWarning("Failed", executor.Subject{}, "%s", "out of order")
@@ -110,11 +110,13 @@ func TestExecuteWithoutHooks(t *testing.T) {
 }
 
 func TestReportSyncErrorCallsHook(t *testing.T) {
-	var told []any
+	var reported []any
 	s := newScene(t, podtest.Pod("a"), setting{node: func(n *executor.Node) {
-		n.Error = func(pod cri.PodIdentity, err error, retry time.Duration) { told = append(told, pod, err, retry) }
+		n.Error = func(pod cri.PodIdentity, err error, retry time.Duration) {
+			reported = append(reported, pod, err, retry)
+		}
 	}})
 	err := errors.New("out of order")
 	s.reporter.ReportSyncError(err, time.Second)
-	assert.Equal(t, []any{cri.PodIdentity{UID: "uid-a", Name: "a", Namespace: "default"}, err, time.Second}, told)
+	assert.Equal(t, []any{cri.PodIdentity{UID: "uid-a", Name: "a", Namespace: "default"}, err, time.Second}, reported)
 }

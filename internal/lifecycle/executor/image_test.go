@@ -19,23 +19,23 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 )
 
-// holder is an executor.ImageHolder that records its calls.
-type holder struct {
+// recordingHolder is an executor.ImageHolder that records its calls.
+type recordingHolder struct {
 	s     *scene
 	fails error
 }
 
-func (h holder) Ensure(_ context.Context, _ *corev1.Pod, c *corev1.Container, _ *cri.SandboxConfig) (cri.Image, error) {
-	h.s.note("Ensure " + c.Image)
+func (h recordingHolder) Ensure(_ context.Context, _ *corev1.Pod, c *corev1.Container, _ *cri.SandboxConfig) (cri.Image, error) {
+	h.s.recordCall("Ensure " + c.Image)
 	return critest.NewImage(c.Image, 1), h.fails
 }
 
-func (h holder) Hold(image string) func() {
-	h.s.note("Hold " + image)
+func (h recordingHolder) Hold(image string) func() {
+	h.s.recordCall("Hold " + image)
 	released := false
 	return func() {
 		if !released {
-			h.s.note("release " + image)
+			h.s.recordCall("release " + image)
 		}
 		released = true
 	}
@@ -62,29 +62,29 @@ func TestImagesHeldUntilContainerCreated(t *testing.T) {
 		"not created": {breaks: "CreateContainer main", want: []string{
 			"Hold app", "Hold data", "Ensure app", "Ensure data", "CreateContainer main", "release app", "release data",
 		}},
-		"without an image": {fails: errors.New("denied"), want: []string{
+		"image not available": {fails: errors.New("denied"), want: []string{
 			"Hold app", "Hold data", "Ensure app", "release app", "release data",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var s *scene
-				images := &holder{fails: tt.fails}
+				images := &recordingHolder{fails: tt.fails}
 				s = newScene(t, pod, setting{node: func(n *executor.Node) { n.Images = images }})
 				images.s = s
 				if tt.breaks != "" {
-					s.breaks(tt.breaks, errors.New("out of order"))
+					s.setFault(tt.breaks, errors.New("out of order"))
 				}
-				err := s.do(t.Context(), s.startOf("main"))
+				err := s.execute(t.Context(), s.startActions("main"))
 				require.Equal(t, tt.breaks != "" || tt.fails != nil, err != nil)
-				require.Equal(t, tt.want, only(s.calls, "Hold", "release", "Ensure", "CreateContainer", "StartContainer"))
+				require.Equal(t, tt.want, filterCalls(s.calls, "Hold", "release", "Ensure", "CreateContainer", "StartContainer"))
 			})
 		})
 	}
 }
 
-// only returns the calls with one of these names, without times and container IDs.
-func only(calls []string, names ...string) (found []string) {
+// filterCalls returns the calls with these names, without times and container IDs.
+func filterCalls(calls []string, names ...string) (found []string) {
 	for _, call := range calls {
 		var at, op, about string
 		_, _ = fmt.Sscan(call, &at, &op, &about)

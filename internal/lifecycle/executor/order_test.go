@@ -24,10 +24,10 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// everything returns actions of each kind. A real plan never has all kinds at once.
-func everything(s *scene) plan.Actions {
+// actionsOfEachKind returns actions of each kind. A real plan never has actions of all kinds.
+func actionsOfEachKind(s *scene) plan.Actions {
 	return plan.Actions{
-		Kill:             []plan.Kill{kill("side", 5*time.Second)},
+		Kill:             []plan.Kill{newKill("side", 5*time.Second)},
 		StopSandboxes:    []string{"uid-a-0"},
 		RemoveContainers: []string{"uid-a-main-0"},
 		SandboxID:        "uid-a-0",
@@ -61,6 +61,7 @@ func TestExecuteOrderAndSkippedActions(t *testing.T) {
 		}
 		return rest
 	}
+
 	for failed, want := range map[string][]string{
 		"":                          all,
 		"StopContainer":             all[:1], // a container that may still run keeps its network and files
@@ -77,11 +78,11 @@ func TestExecuteOrderAndSkippedActions(t *testing.T) {
 		t.Run(failed, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene(t, podtest.Pod("a", "main", "side"), setting{})
-				s.up("main", "side")
+				s.startContainers("main", "side")
 				require.NoError(t, s.rt.Kill("a/main", 1))
 				out := errors.New("out of order")
-				s.breaks(failed, out)
-				err := s.do(t.Context(), everything(s))
+				s.setFault(failed, out)
+				err := s.execute(t.Context(), actionsOfEachKind(s))
 				if failed == "" {
 					require.NoError(t, err)
 				} else {
@@ -101,11 +102,11 @@ func TestExecuteOrderAndSkippedActions(t *testing.T) {
 func TestReplacementGetsNextAttemptAfterRemoveError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a"), setting{})
-		s.up("main")
+		s.startContainers("main")
 		require.NoError(t, s.rt.Kill("a/main", 128))
-		s.breaks("RemoveContainer", errors.New("cannot delete running task"))
+		s.setFault("RemoveContainer", errors.New("cannot delete running task"))
 		again := plan.Actions{RemoveContainers: []string{"uid-a-main-0"}, SandboxID: "uid-a-0", Start: []plan.Start{{Container: &s.pod.Spec.Containers[0]}}}
-		require.ErrorContains(t, s.do(t.Context(), again), "cannot delete running task")
+		require.ErrorContains(t, s.execute(t.Context(), again), "cannot delete running task")
 		s.requireCalls("0s RemoveContainer uid-a-main-0", "0s CreateContainer main", "0s StartContainer uid-a-main-1")
 	})
 }
@@ -118,15 +119,15 @@ func TestRemoveLogsBeforeRuntimeObjects(t *testing.T) {
 			n.PodRoot, n.Spec.LogRoot, n.LogLinks = root, logs, links
 		}})
 		require.NoError(t, s.record.Update(func(now *poddir.Record) { now.Sized = "x" }))
-		s.up("main")
+		s.startContainers("main")
 		require.FileExists(t, filepath.Join(root, "uid-a/containers/main/0"))
 		require.DirExists(t, filepath.Join(logs, "default_a_uid-a/main"))
 		link := filepath.Join(links, "a_default_main-uid-a-main-0.log")
 		require.NoError(t, os.Symlink("/nowhere", link))
-		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{kill("main", 0)}, StopSandboxes: []string{"uid-a-0"}}))
+		require.NoError(t, s.execute(t.Context(), plan.Actions{Kill: []plan.Kill{newKill("main", 0)}, StopSandboxes: []string{"uid-a-0"}}))
 
-		s.breaks("RemovePodSandbox", errors.New("out of order"))
-		require.Error(t, s.do(t.Context(), plan.Actions{RemoveLogs: true, RemoveSandboxes: []string{"uid-a-0"}}))
+		s.setFault("RemovePodSandbox", errors.New("out of order"))
+		require.Error(t, s.execute(t.Context(), plan.Actions{RemoveLogs: true, RemoveSandboxes: []string{"uid-a-0"}}))
 		for _, dir := range []string{root, logs, links} {
 			entries, err := os.ReadDir(dir)
 			require.NoError(t, err)
@@ -135,7 +136,7 @@ func TestRemoveLogsBeforeRuntimeObjects(t *testing.T) {
 	})
 }
 
-// A pod of which another agent has containers keeps its files.
+// The files of a pod are kept while another agent has containers of it.
 func TestRemoveLogsKeepsFilesOfSharedPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, logs := t.TempDir(), t.TempDir()
@@ -144,11 +145,11 @@ func TestRemoveLogsKeepsFilesOfSharedPod(t *testing.T) {
 			n.PodRoot, n.Spec.LogRoot, n.Cgroups = root, logs, groups
 		}})
 		groups.s = s
-		s.up("main")
+		s.startContainers("main")
 		s.x.Cleaner.SetShared(true)
 		s.x.Cleaner.RemoveFiles()
 		require.NoError(t, s.x.Cleaner.RemoveCgroup(t.Context()))
-		require.NoDirExists(t, filepath.Join(root, "uid-a"), "this is of this agent alone")
+		require.NoDirExists(t, filepath.Join(root, "uid-a"), "the pod directory belongs to this agent alone")
 		require.DirExists(t, filepath.Join(logs, "default_a_uid-a"))
 		require.False(t, s.called("Remove"))
 		s.x.Cleaner.SetShared(false)
@@ -164,13 +165,13 @@ func TestRemoveContainerRemovesItsLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logs := t.TempDir()
 		s := newScene(t, podtest.Pod("a"), setting{node: func(n *executor.Node) { n.Spec.LogRoot = logs }})
-		s.up("main")
+		s.startContainers("main")
 		dir := filepath.Join(logs, "default_a_uid-a/main")
 		for _, name := range []string{"0.log", "0.log.20260102-150405.gz", "1.log"} {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 		}
 		require.NoError(t, s.rt.Kill("a/main", 1))
-		require.NoError(t, s.do(t.Context(), plan.Actions{RemoveContainers: []string{"uid-a-main-0"}}))
+		require.NoError(t, s.execute(t.Context(), plan.Actions{RemoveContainers: []string{"uid-a-main-0"}}))
 		s.requireCalls("0s RemoveContainer uid-a-main-0")
 		entries, err := os.ReadDir(dir)
 		require.NoError(t, err)
@@ -179,18 +180,18 @@ func TestRemoveContainerRemovesItsLogs(t *testing.T) {
 	})
 }
 
-// A stopped sandbox is reported until it is removed or ready again.
+// A stopped sandbox is listed until it is removed.
 func TestStoppedSandboxesForgottenWhenReadyOrRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a"), setting{})
-		s.up("main")
+		s.startContainers("main")
 		require.Empty(t, s.x.StoppedSandboxes(s.observed()))
-		s.breaks("StopPodSandbox", errors.New("out of order"))
+		s.setFault("StopPodSandbox", errors.New("out of order"))
 		stop := plan.Actions{StopSandboxes: []string{"uid-a-0"}}
-		require.Error(t, s.do(t.Context(), stop))
+		require.Error(t, s.execute(t.Context(), stop))
 		require.Empty(t, s.x.StoppedSandboxes(s.observed()))
-		s.breaks("StopPodSandbox", nil)
-		require.NoError(t, s.do(t.Context(), stop))
+		s.setFault("StopPodSandbox", nil)
+		require.NoError(t, s.execute(t.Context(), stop))
 		require.Equal(t, map[string]bool{"uid-a-0": true}, s.x.StoppedSandboxes(s.observed()))
 		require.NoError(t, s.rt.RemoveSandbox(context.Background(), "uid-a-0"))
 		require.Empty(t, s.x.StoppedSandboxes(s.observed()))

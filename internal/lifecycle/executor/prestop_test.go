@@ -27,36 +27,36 @@ func TestPreStopTimeReducesGracePeriod(t *testing.T) {
 		fails  bool
 	}{
 		"hook returns at once": {
-			script: critest.Script{Exec: takes(0, 0)}, grace: 10 * time.Second,
+			script: critest.Script{Exec: execTaking(0, 0)}, grace: 10 * time.Second,
 			want: []string{"0s ExecSync uid-a-main-0", "0s StopContainer uid-a-main-0 10s"},
 		},
 		"hook takes part of the grace period, counted in whole seconds": {
-			script: critest.Script{Exec: takes(2500*time.Millisecond, 0)}, grace: 10 * time.Second,
+			script: critest.Script{Exec: execTaking(2500*time.Millisecond, 0)}, grace: 10 * time.Second,
 			want:  []string{"0s ExecSync uid-a-main-0", "2.5s StopContainer uid-a-main-0 8s"},
 			until: 2500 * time.Millisecond,
 		},
 		"hook takes nearly the whole grace period": {
-			script: critest.Script{Exec: takes(9*time.Second, 0), Stop: &critest.Exit{After: critest.Never}}, grace: 10 * time.Second,
+			script: critest.Script{Exec: execTaking(9*time.Second, 0), Stop: &critest.Exit{After: critest.Never}}, grace: 10 * time.Second,
 			want:  []string{"0s ExecSync uid-a-main-0", "9s StopContainer uid-a-main-0 2s"},
 			until: 11 * time.Second,
 		},
 		"hook exceeds the grace period, container exits on SIGTERM": {
-			script: critest.Script{Exec: takes(time.Hour, 0)}, grace: 5 * time.Second,
+			script: critest.Script{Exec: execTaking(time.Hour, 0)}, grace: 5 * time.Second,
 			want:  []string{"0s ExecSync uid-a-main-0", "5s StopContainer uid-a-main-0 2s"},
 			until: 5 * time.Second, fails: true,
 		},
 		"hook exceeds the grace period, container is killed": {
-			script: critest.Script{Exec: takes(time.Hour, 0), Stop: &critest.Exit{After: critest.Never}}, grace: 5 * time.Second,
+			script: critest.Script{Exec: execTaking(time.Hour, 0), Stop: &critest.Exit{After: critest.Never}}, grace: 5 * time.Second,
 			want:  []string{"0s ExecSync uid-a-main-0", "5s StopContainer uid-a-main-0 2s"},
 			until: 7 * time.Second, fails: true,
 		},
 		"hook fails": {
-			script: critest.Script{Exec: takes(3*time.Second, 1)}, grace: 10 * time.Second,
+			script: critest.Script{Exec: execTaking(3*time.Second, 1)}, grace: 10 * time.Second,
 			want:  []string{"0s ExecSync uid-a-main-0", "3s StopContainer uid-a-main-0 7s"},
 			until: 3 * time.Second, fails: true,
 		},
 		"no grace period": {
-			script: critest.Script{Exec: takes(time.Hour, 0), Stop: &critest.Exit{After: critest.Never}},
+			script: critest.Script{Exec: execTaking(time.Hour, 0), Stop: &critest.Exit{After: critest.Never}},
 			want:   []string{"0s ExecSync uid-a-main-0", "0s StopContainer uid-a-main-0 2s"},
 			until:  2 * time.Second, fails: true,
 		},
@@ -65,10 +65,10 @@ func TestPreStopTimeReducesGracePeriod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene(t, podtest.Pod("a"), setting{scripts: map[string]critest.Script{"main": tt.script}})
-				s.up("main")
-				k := kill("main", tt.grace)
+				s.startContainers("main")
+				k := newKill("main", tt.grace)
 				k.PreStop = podtest.Exec("bye")
-				require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{k}}), "a hook that fails is no reason to stay")
+				require.NoError(t, s.execute(t.Context(), plan.Actions{Kill: []plan.Kill{k}}), "a failed hook does not prevent the stop")
 				s.requireCallsOf(tt.want)
 				require.Equal(t, tt.until, time.Since(s.began))
 				events := []string{"Killing main uid-a-main-0"}
@@ -85,12 +85,12 @@ func TestPreStopTimeReducesGracePeriod(t *testing.T) {
 func TestPreStopOfSidecarStartsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a", "main", "proxy"), setting{scripts: map[string]critest.Script{
-			"main": critest.ExitAfterStop(3500*time.Millisecond, 0), "proxy": {Exec: takes(2*time.Second, 0)},
+			"main": critest.ExitAfterStop(3500*time.Millisecond, 0), "proxy": {Exec: execTaking(2*time.Second, 0)},
 		}})
-		s.up("main", "proxy")
-		proxy := kill("proxy", 10*time.Second, "main")
+		s.startContainers("main", "proxy")
+		proxy := newKill("proxy", 10*time.Second, "main")
 		proxy.PreStop = podtest.Exec("bye")
-		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{kill("main", 10*time.Second), proxy}}))
+		require.NoError(t, s.execute(t.Context(), plan.Actions{Kill: []plan.Kill{newKill("main", 10*time.Second), proxy}}))
 		s.requireCallsOf([]string{
 			"0s StopContainer uid-a-main-0 10s", "0s ExecSync uid-a-proxy-0", "3.5s StopContainer uid-a-proxy-0 7s",
 		})
@@ -101,12 +101,12 @@ func TestPreStopOfSidecarStartsAtOnce(t *testing.T) {
 func TestPreStopUsesUpGracePeriodOfSidecar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a", "main", "side", "proxy"), setting{scripts: map[string]critest.Script{
-			"main": critest.IgnoreTERM(), "side": critest.IgnoreTERM(), "proxy": {Exec: takes(time.Hour, 0)},
+			"main": critest.IgnoreTERM(), "side": critest.IgnoreTERM(), "proxy": {Exec: execTaking(time.Hour, 0)},
 		}})
-		s.up("main", "side", "proxy")
-		proxy := kill("proxy", 5*time.Second, "main", "side")
+		s.startContainers("main", "side", "proxy")
+		proxy := newKill("proxy", 5*time.Second, "main", "side")
 		proxy.PreStop = podtest.Exec("bye")
-		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{kill("main", time.Minute), kill("side", time.Minute), proxy}}))
+		require.NoError(t, s.execute(t.Context(), plan.Actions{Kill: []plan.Kill{newKill("main", time.Minute), newKill("side", time.Minute), proxy}}))
 		s.requireCallsOf([]string{
 			"0s StopContainer uid-a-main-0 1m0s", "0s StopContainer uid-a-side-0 1m0s", "0s ExecSync uid-a-proxy-0",
 			"5s StopContainer uid-a-proxy-0 2s",
@@ -126,10 +126,10 @@ func TestPreStopCancelledWhenContainerHasStopped(t *testing.T) {
 			},
 			Stop: &critest.Exit{After: time.Second},
 		}}})
-		s.up("main")
-		k := kill("main", 5*time.Second)
+		s.startContainers("main")
+		k := newKill("main", 5*time.Second)
 		k.PreStop = podtest.Exec("bye")
-		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{k}}))
+		require.NoError(t, s.execute(t.Context(), plan.Actions{Kill: []plan.Kill{k}}))
 		require.Equal(t, 6*time.Second, ended.Sub(s.began))
 	})
 }

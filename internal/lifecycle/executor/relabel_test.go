@@ -21,10 +21,10 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// labeled are volumes with SELinuxRelabel.
-type labeled struct{ *lifecycletest.Resources }
+// relabeledVolumes provides volumes with SELinuxRelabel.
+type relabeledVolumes struct{ *lifecycletest.Resources }
 
-func (l labeled) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, launch *podspec.Launch) error {
+func (l relabeledVolumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, launch *podspec.Launch) error {
 	err := l.Resources.Container(ctx, pod, c, launch)
 	for name, v := range launch.Volumes {
 		v.SELinuxRelabel = true
@@ -48,7 +48,7 @@ func TestVolumesRelabeledOncePerLabel(t *testing.T) {
 		var relabeled []string
 		s := newScene(t, pod, setting{
 			node: func(n *executor.Node) {
-				n.Volumes = labeled{&lifecycletest.Resources{}}
+				n.Volumes = relabeledVolumes{&lifecycletest.Resources{}}
 				n.Spec.SELinux = true
 				n.Runtime = &critest.Faults{Runtime: n.Runtime, CreateContainerFunc: func(ctx context.Context, next cri.Runtime, id string, c *cri.ContainerConfig, sb *cri.SandboxConfig) (string, error) {
 					for _, m := range c.Mounts {
@@ -64,7 +64,7 @@ func TestVolumesRelabeledOncePerLabel(t *testing.T) {
 			},
 		})
 		names := []string{"broken", "one", "two", "other", "last"}
-		require.ErrorContains(t, s.do(t.Context(), s.startOf(names...)), "no such user")
+		require.ErrorContains(t, s.execute(t.Context(), s.startActions(names...)), "no such user")
 		require.Equal(t, []string{"broken", "one", "other"}, relabeled)
 
 		relabeled = nil
@@ -72,20 +72,20 @@ func TestVolumesRelabeledOncePerLabel(t *testing.T) {
 			require.NoError(t, s.rt.Kill(id, 1))
 		}
 		time.Sleep(time.Second)
-		again := s.startOf("one", "other")
+		again := s.startActions("one", "other")
 		observed := s.observed()
 		again.Sandbox, again.SandboxID = nil, observed.NewestSandbox().ID
 		for i := range again.Start {
 			again.Start[i].Attempt = 1
 		}
-		require.NoError(t, s.do(t.Context(), again))
+		require.NoError(t, s.execute(t.Context(), again))
 		require.Empty(t, relabeled)
 
 		require.NoError(t, s.x.Cleaner.ReleaseVolumes(t.Context()))
 		for i := range again.Start {
 			again.Start[i].Attempt = 2
 		}
-		require.NoError(t, s.do(t.Context(), again))
-		require.Equal(t, []string{"one", "other"}, relabeled, "they are other volumes")
+		require.NoError(t, s.execute(t.Context(), again))
+		require.Equal(t, []string{"one", "other"}, relabeled, "after a release the volumes are new")
 	})
 }

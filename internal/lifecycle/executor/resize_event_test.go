@@ -28,8 +28,8 @@ func (s *scene) requireResizeEvent(reason, message string) {
 	s.events = nil
 }
 
-// sandwich returns a pod with an init container and a regular container with CPU requests.
-func sandwich(generation int64, cpu string) *corev1.Pod {
+// podWithInit returns a pod with an init container and a regular container with CPU requests.
+func podWithInit(generation int64, cpu string) *corev1.Pod {
 	pod := sizedPod(generation, "cpu="+cpu)
 	pod.Spec.InitContainers = []corev1.Container{podtest.Init("setup")}
 	return pod
@@ -38,14 +38,14 @@ func sandwich(generation int64, cpu string) *corev1.Pod {
 func TestResizeEventMessagesOfKubelet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var full error
-		s := newScene(t, sandwich(1, "100m/200m"), setting{node: func(n *executor.Node) {
+		s := newScene(t, podWithInit(1, "100m/200m"), setting{node: func(n *executor.Node) {
 			n.AdmitResize = func(*corev1.Pod) error { return full }
 		}})
 		s.decide()
-		s.up("main")
+		s.startContainers("main")
 		s.events = nil
 
-		s.pod = sandwich(2, "200m/400m")
+		s.pod = podWithInit(2, "200m/400m")
 		a := s.decide()
 		const pod2 = `"initContainers":[{"name":"setup","resources":{}}],` +
 			`"containers":[{"name":"main","resources":{"limits":{"cpu":"400m"},"requests":{"cpu":"200m"}}}],"generation":2`
@@ -53,21 +53,21 @@ func TestResizeEventMessagesOfKubelet(t *testing.T) {
 		s.decide()
 		s.requireEvents()
 
-		s.breaks("UpdateContainerResources", errors.New("out of order"))
-		require.Error(t, s.do(t.Context(), a))
+		s.setFault("UpdateContainerResources", errors.New("out of order"))
+		require.Error(t, s.execute(t.Context(), a))
 		s.requireResizeEvent("ResizeError!", `Pod resize error: {`+pod2+`,"error":"resize container main: out of order"}`)
 		s.decide()
-		require.Error(t, s.do(t.Context(), s.decide()))
+		require.Error(t, s.execute(t.Context(), s.decide()))
 		s.requireEvents()
 
-		s.breaks("UpdateContainerResources", nil)
-		require.NoError(t, s.do(t.Context(), s.decide()))
+		s.setFault("UpdateContainerResources", nil)
+		require.NoError(t, s.execute(t.Context(), s.decide()))
 		s.requireEvents()
 		s.decide()
 		s.requireResizeEvent("ResizeCompleted", `Pod resize completed: {`+pod2+`}`)
 
 		full = &podstatus.Rejection{Reason: "OutOfcpu", Message: "the node is full"}
-		s.pod = sandwich(3, "4/8")
+		s.pod = podWithInit(3, "4/8")
 		s.decide()
 		s.requireResizeEvent("ResizeDeferred!", `Pod resize OutOfcpu: {"initContainers":[{"name":"setup","resources":{}}],`+
 			`"containers":[{"name":"main","resources":{"limits":{"cpu":"8"},"requests":{"cpu":"4"}}}],"generation":3,"error":"the node is full"}`)
@@ -76,7 +76,7 @@ func TestResizeEventMessagesOfKubelet(t *testing.T) {
 		full = &podstatus.Rejection{Reason: "OutOfmemory", Message: "no memory either"}
 		s.decide()
 		s.requireEvents() // the resize is still deferred
-		s.pod = sandwich(4, "8/16")
+		s.pod = podWithInit(4, "8/16")
 		s.decide()
 		s.requireEvents("ResizeDeferred!")
 		s.events = nil
@@ -86,7 +86,7 @@ func TestResizeEventMessagesOfKubelet(t *testing.T) {
 		s.requireResizeEvent("ResizeInfeasible!", `Pod resize Infeasible: {"initContainers":[{"name":"setup","resources":{}}],`+
 			`"containers":[{"name":"main","resources":{"limits":{"cpu":"16"},"requests":{"cpu":"8"}}}],"generation":4,"error":"never"}`)
 
-		s.pod = sandwich(5, "200m/400m") // the current resources
+		s.pod = podWithInit(5, "200m/400m") // the current resources
 		s.decide()
 		s.requireEvents()
 	})
@@ -114,7 +114,7 @@ func TestResizeEventsNotRepeatedByRestartedAgent(t *testing.T) {
 			n.AdmitResize = func(*corev1.Pod) error { return full }
 		}})
 		s.decide()
-		s.up("main")
+		s.startContainers("main")
 		s.events, s.pod = nil, sizedPod(2, "cpu=200m/400m")
 		require.NoError(t, s.record.Update(func(now *poddir.Record) {
 			s.x.Resizer.WriteRecord(now)
@@ -123,14 +123,14 @@ func TestResizeEventsNotRepeatedByRestartedAgent(t *testing.T) {
 				ObservedGeneration: 2, LastTransitionTime: metav1.Now(),
 			}}}
 		}))
-		s.begin()
+		s.createExecutor()
 		s.x.Resizer.Restore(s.record.Get())
 		s.decide()
 		s.requireEvents()
 		full = nil
 		a := s.decide()
 		s.requireEvents("ResizeStarted")
-		require.NoError(t, s.do(t.Context(), a))
+		require.NoError(t, s.execute(t.Context(), a))
 
 		// The agent dies before it observes that the resize is complete.
 		require.NoError(t, s.record.Update(func(now *poddir.Record) {
@@ -139,7 +139,7 @@ func TestResizeEventsNotRepeatedByRestartedAgent(t *testing.T) {
 				Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue, ObservedGeneration: 2, LastTransitionTime: metav1.Now(),
 			}}}
 		}))
-		s.begin()
+		s.createExecutor()
 		s.x.Resizer.Restore(s.record.Get())
 		s.pod = sizedPod(7, "cpu=200m/400m")
 		s.decide()

@@ -26,7 +26,7 @@ import (
 
 const mib = 1 << 20
 
-// sizedPod returns the pod "a" whose container has these resources: "cpu=REQUEST/LIMIT memory=REQUEST/LIMIT".
+// sizedPod returns the pod "a" whose container has these resources, as in "cpu=REQUEST/LIMIT memory=REQUEST/LIMIT".
 func sizedPod(generation int64, words string) *corev1.Pod {
 	pod := podtest.Pod("a")
 	pod.Generation = generation
@@ -44,7 +44,7 @@ func (s *scene) decide() plan.Actions {
 	}
 }
 
-// requireResources fails unless the container main has this CPU shares, CPU quota and memory limit in the runtime.
+// requireResources fails unless the container main has these CPU shares, CPU quota and memory limit in the runtime.
 func (s *scene) requireResources(shares, quota, memory int64) {
 	s.t.Helper()
 	c, ok := s.rt.Container("a/main")
@@ -67,25 +67,25 @@ func TestResize(t *testing.T) {
 				}
 				root := t.TempDir()
 				s.node.PodRoot = root
-				s.begin()
-				s.up("main")
+				s.createExecutor()
+				s.startContainers("main")
 				s.requireResources(256, 50000, 64*mib)
 				a := s.decide()
-				require.True(t, a.IsIdle(), "it has what it was made with")
+				require.True(t, a.IsIdle(), "the container has the requested resources")
 
 				s.pod = sizedPod(2, "cpu=500m/1 memory=64Mi/128Mi")
 				a = s.decide()
 				require.Len(t, a.Resize, 1)
-				require.NoError(t, s.do(t.Context(), a))
+				require.NoError(t, s.execute(t.Context(), a))
 				s.requireCalls(want...)
 				s.requireResources(512, 100000, 128*mib)
 				a = s.decide()
 				require.True(t, a.IsIdle())
 
-				s.begin()
+				s.createExecutor()
 				s.x.Resizer.Restore(s.record.Get())
 				a = s.decide()
-				require.True(t, a.IsIdle(), "and the next agent knows it")
+				require.True(t, a.IsIdle(), "a restarted agent sends no further resize")
 			})
 		})
 	}
@@ -95,9 +95,9 @@ func TestResize(t *testing.T) {
 func TestResizeRemovesLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, sizedPod(1, "cpu=250m/500m memory=32Mi/64Mi"), setting{})
-		s.up("main")
+		s.startContainers("main")
 		s.pod = sizedPod(2, "cpu=250m/ memory=32Mi/")
-		require.NoError(t, s.do(t.Context(), s.decide()))
+		require.NoError(t, s.execute(t.Context(), s.decide()))
 		s.requireResources(256, -1, -1)
 	})
 }
@@ -136,10 +136,10 @@ func TestResizeKeepsMemoryLimitAboveUsage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene(t, sizedPod(1, "memory="+tt.from), setting{usage: tt.usage})
-				s.up("main")
-				s.breaks("ListContainerStats", tt.statsErr)
+				s.startContainers("main")
+				s.setFault("ListContainerStats", tt.statsErr)
 				s.pod = sizedPod(2, "memory="+tt.to)
-				err := s.do(t.Context(), s.decide())
+				err := s.execute(t.Context(), s.decide())
 				if tt.want == "" {
 					require.NoError(t, err)
 					require.True(t, s.called("UpdateContainerResources uid-a-main-0"))
@@ -165,10 +165,10 @@ func TestResizeUpdatesSandboxIfSupported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene(t, sizedPod(1, "cpu=250m/500m"), setting{})
-				s.up("main")
-				s.breaks("UpdatePodSandboxResources", tt.err)
+				s.startContainers("main")
+				s.setFault("UpdatePodSandboxResources", tt.err)
 				s.pod = sizedPod(2, "cpu=500m/1")
-				require.Equal(t, tt.want, s.do(t.Context(), s.decide()) == nil)
+				require.Equal(t, tt.want, s.execute(t.Context(), s.decide()) == nil)
 				require.Equal(t, tt.want, s.called("UpdateContainerResources uid-a-main-0"))
 			})
 		})
@@ -179,24 +179,24 @@ func TestResizeUpdatesSandboxIfSupported(t *testing.T) {
 func TestResizeErrorInDecisionUntilResolved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, sizedPod(1, "cpu=250m/500m"), setting{})
-		s.up("main")
+		s.startContainers("main")
 		decision := func() resize.Decision {
 			s.decide()
 			return s.x.Resizer.CurrentDecision(s.pod, s.observed(), false)
 		}
 		s.pod = sizedPod(2, "cpu=500m/1")
-		s.breaks("UpdateContainerResources", errors.New("out of order"))
-		require.Error(t, s.do(t.Context(), s.decide()))
+		s.setFault("UpdateContainerResources", errors.New("out of order"))
+		require.Error(t, s.execute(t.Context(), s.decide()))
 		d := decision()
 		require.Equal(t, "resize container main: out of order", d.Error)
 		require.EqualValues(t, 2, d.Generation)
-		require.Len(t, d.Containers, 1, "it is to be tried again")
+		require.Len(t, d.Containers, 1, "the resize is retried")
 
 		s.pod = sizedPod(3, "cpu=500m/1")
 		s.pod.Labels = map[string]string{"other": "change"}
 		d = decision()
 		require.Equal(t, "resize container main: out of order", d.Error)
-		require.EqualValues(t, 2, d.Generation, "the one that asked for it")
+		require.EqualValues(t, 2, d.Generation, "the generation of the failed resize")
 
 		s.pod = sizedPod(4, "cpu=250m/500m")
 		d = decision()
@@ -206,14 +206,14 @@ func TestResizeErrorInDecisionUntilResolved(t *testing.T) {
 	})
 }
 
-// If a cgroup driver resizes a pod without calling the runtime, the resize fails: it would be repeated forever.
+// If a cgroup driver resizes a pod without calling the runtime, the resize fails. Otherwise it would be repeated forever.
 func TestResizeFailsIfSizeIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, groups := withCgroups(t, sizedPod(1, "cpu=250m/500m"), setting{})
 		groups.resize = func(context.Context, []cgroups.ContainerResize, cgroups.Resizer) error { return nil }
-		s.up("main")
+		s.startContainers("main")
 		s.pod = sizedPod(2, "cpu=500m/1")
-		require.EqualError(t, s.do(t.Context(), s.decide()), "resize container main: the runtime did not get cpu=500/1000 memory=0/0")
+		require.EqualError(t, s.execute(t.Context(), s.decide()), "resize container main: the runtime did not get cpu=500/1000 memory=0/0")
 	})
 }
 
@@ -224,7 +224,7 @@ func TestResizeDeferredOrInfeasible(t *testing.T) {
 		s := newScene(t, sizedPod(1, "cpu=250m/500m"), setting{node: func(n *executor.Node) {
 			n.AdmitResize = func(*corev1.Pod) error { return full }
 		}})
-		s.up("main")
+		s.startContainers("main")
 		full = errors.New("the node is full")
 		s.pod = sizedPod(2, "cpu=500m/1")
 		a := s.decide()
@@ -246,7 +246,7 @@ func TestResizeDeferredOrInfeasible(t *testing.T) {
 		require.Len(t, a.Resize, 1)
 
 		s.node.Runtime = struct{ cri.Runtime }{s.rt} // without cri.Updater
-		s.begin()
+		s.createExecutor()
 		a = s.decide()
 		require.True(t, a.IsIdle())
 		d = s.x.Resizer.CurrentDecision(s.pod, s.observed(), false)
@@ -254,14 +254,14 @@ func TestResizeDeferredOrInfeasible(t *testing.T) {
 	})
 }
 
-// The pod-level limits are sent without the pod overhead, which belongs to the runtime.
+// The pod-level limits are sent without the pod overhead, which is for the runtime.
 func TestResizeSandboxSubtractsOverhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := sizedPod(1, "cpu=250m/500m memory=32Mi/64Mi")
 		pod.Spec.Overhead = podtest.ParseRequirements([]string{"cpu=250m/", "memory=16Mi/"}).Requests
 		s, groups := withCgroups(t, pod, setting{})
 		var overhead, resources *cri.Resources
-		s.node.Runtime = sandboxUpdates{watched{&critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: s.rt}, Around: s.around}, s}, func(o, r *cri.Resources) {
+		s.node.Runtime = sandboxUpdates{recordingRuntime{&critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: s.rt}, Around: s.interceptCall}, s}, func(o, r *cri.Resources) {
 			overhead, resources = o, r
 		}}
 		groups.resize = func(ctx context.Context, _ []cgroups.ContainerResize, runtime cgroups.Resizer) error {
@@ -269,9 +269,9 @@ func TestResizeSandboxSubtractsOverhead(t *testing.T) {
 				CPUShares: cgroups.CPUShares(750), CPUQuota: 75000, CPUPeriod: 100000, MemoryMax: new(int64(80 * mib)),
 			})
 		}
-		s.begin()
-		s.up("main")
-		require.NoError(t, s.do(t.Context(), plan.Actions{SandboxID: "uid-a-0", ResizePod: true}))
+		s.createExecutor()
+		s.startContainers("main")
+		require.NoError(t, s.execute(t.Context(), plan.Actions{SandboxID: "uid-a-0", ResizePod: true}))
 		require.EqualValues(t, cgroups.CPUShares(250), overhead.CPUShares)
 		require.Equal(t, cri.Resources{
 			CPUShares: int64(cgroups.CPUShares(500)), CPUQuota: 75000 - overhead.CPUQuota, CPUPeriod: 100000,
@@ -282,12 +282,12 @@ func TestResizeSandboxSubtractsOverhead(t *testing.T) {
 
 // sandboxUpdates is a runtime that records the calls of UpdateSandbox.
 type sandboxUpdates struct {
-	watched
-	told func(overhead, resources *cri.Resources)
+	recordingRuntime
+	reported func(overhead, resources *cri.Resources)
 }
 
 // UpdateSandbox records the call.
 func (u sandboxUpdates) UpdateSandbox(ctx context.Context, id string, overhead, resources *cri.Resources) error {
-	u.told(overhead, resources)
-	return u.watched.UpdateSandbox(ctx, id, overhead, resources)
+	u.reported(overhead, resources)
+	return u.recordingRuntime.UpdateSandbox(ctx, id, overhead, resources)
 }

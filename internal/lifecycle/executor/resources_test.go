@@ -24,16 +24,16 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// withVolumes returns a scene whose pods have volumes and cgroups. Calls to the volumes are recorded with the calls to the
-// runtime, and can fail like those.
+// withVolumes returns a scene whose pods have volumes and cgroups. Calls to the volumes are recorded and fail like calls to
+// the runtime.
 func withVolumes(t *testing.T, pod *corev1.Pod) *scene {
 	s, groups := withCgroups(t, pod, setting{})
 	s.node.Cgroups, s.node.PodRoot = groups, t.TempDir()
 	s.node.Volumes = &lifecycletest.Resources{Fault: func(_ context.Context, c lifecycletest.Call) error {
-		s.note(c.Op + " volumes")
+		s.recordCall(c.Op + " volumes")
 		return s.fault(c.Op + " volumes")
 	}}
-	s.begin()
+	s.createExecutor()
 	return s
 }
 
@@ -44,12 +44,12 @@ func TestVolumesPreparedBeforeStartSlot(t *testing.T) {
 		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 		s := withVolumes(t, pod)
-		taken := s.hold(7 * time.Second)
-		s.up("main", "side")
+		acquiredAt := s.occupySlot(7 * time.Second)
+		s.startContainers("main", "side")
 		s.requireCalls("0s Prepare volumes", "7s Ensure", "7s RunPodSandbox uid-a",
 			"7s Container volumes", "7s CreateContainer main", "7s StartContainer uid-a-main-0",
 			"7s Container volumes", "7s CreateContainer side", "7s StartContainer uid-a-side-0", "7s Limit")
-		taken()
+		acquiredAt()
 		c, _ := s.rt.Container("a/main")
 		mounts := map[string]string{}
 		for _, m := range c.Mounts {
@@ -62,17 +62,17 @@ func TestVolumesPreparedBeforeStartSlot(t *testing.T) {
 func TestVolumeErrorsBecomeWaitingReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withVolumes(t, podtest.Pod("a", "main", "side"))
-		s.breaks("Prepare volumes", errors.New("no such disk"))
-		require.EqualError(t, s.do(t.Context(), s.startOf("main", "side")), "prepare volumes: no such disk")
+		s.setFault("Prepare volumes", errors.New("no such disk"))
+		require.EqualError(t, s.execute(t.Context(), s.startActions("main", "side")), "prepare volumes: no such disk")
 		s.requireCalls("0s Prepare volumes")
 		s.requireWaiting("main: ContainerCreating: no such disk", "side: ContainerCreating: no such disk")
 		s.requireEvents("FailedMount!")
 		require.Equal(t, "Unable to attach or mount volumes: no such disk", s.events[0].Message)
-		require.Zero(t, s.hold(0)(), "the slot is free")
+		require.Zero(t, s.occupySlot(0)(), "the start slot is free")
 
-		s.breaks("Prepare volumes", nil)
-		s.breaks("Container volumes", errors.New("no such path"))
-		require.Error(t, s.do(t.Context(), s.startOf("main")))
+		s.setFault("Prepare volumes", nil)
+		s.setFault("Container volumes", errors.New("no such path"))
+		require.Error(t, s.execute(t.Context(), s.startActions("main")))
 		s.requireWaiting("main: CreateContainerConfigError: no such path", "side: ContainerCreating: no such disk")
 		require.False(t, s.called("CreateContainer main"))
 	})
@@ -84,18 +84,18 @@ func TestVolumesReleasedBeforeFilesRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withVolumes(t, podtest.Pod("a"))
 		require.NoError(t, s.record.Update(func(now *poddir.Record) { now.Sized = "x" }))
-		s.up("main")
-		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{kill("main", 0)}, StopSandboxes: []string{"uid-a-0"}}))
+		s.startContainers("main")
+		require.NoError(t, s.execute(t.Context(), plan.Actions{Kill: []plan.Kill{newKill("main", 0)}, StopSandboxes: []string{"uid-a-0"}}))
 		last := plan.Actions{RemoveLogs: true, RemoveSandboxes: []string{"uid-a-0"}}
-		s.breaks("Release volumes", errors.New("the disk is busy"))
-		require.EqualError(t, s.do(t.Context(), last), "release volumes: the disk is busy")
+		s.setFault("Release volumes", errors.New("the disk is busy"))
+		require.EqualError(t, s.execute(t.Context(), last), "release volumes: the disk is busy")
 		s.requireCalls("0s Release volumes")
 		uids, err := poddir.RecordedPods(s.node.PodRoot)
 		require.NoError(t, err)
 		require.Equal(t, []string{"uid-a"}, uids)
 
-		s.breaks("Release volumes", nil)
-		require.NoError(t, s.do(t.Context(), last))
+		s.setFault("Release volumes", nil)
+		require.NoError(t, s.execute(t.Context(), last))
 		s.requireCalls("0s Release volumes", "0s RemovePodSandbox uid-a-0")
 		uids, err = poddir.RecordedPods(s.node.PodRoot)
 		require.NoError(t, err)
@@ -107,23 +107,23 @@ func TestVolumesReleasedBeforeFilesRemoved(t *testing.T) {
 func TestVolumesOfTerminatedPodReleasedBeforeCgroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withVolumes(t, podtest.Pod("a"))
-		s.up("main")
-		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{kill("main", 0)}, StopSandboxes: []string{"uid-a-0"}}))
+		s.startContainers("main")
+		require.NoError(t, s.execute(t.Context(), plan.Actions{Kill: []plan.Kill{newKill("main", 0)}, StopSandboxes: []string{"uid-a-0"}}))
 		rest := func() bool {
 			left, err := s.x.ExecuteIdle(t.Context(), s.pod, s.observed(), &plan.Actions{PodTerminal: true})
 			require.ErrorIs(t, err, s.fault("Release volumes"))
 			return left
 		}
-		s.breaks("Release volumes", errors.New("the disk is busy"))
+		s.setFault("Release volumes", errors.New("the disk is busy"))
 		require.False(t, rest())
-		s.breaks("Release volumes", nil)
+		s.setFault("Release volumes", nil)
 		require.True(t, rest())
-		require.False(t, rest(), "it is known")
+		require.False(t, rest(), "the cgroup is already removed")
 		s.requireCalls("0s StopContainer uid-a-main-0 2s", "0s StopPodSandbox uid-a-0", "0s Release volumes", "0s Release volumes", "0s Remove")
 	})
 }
 
-// A pod of which another agent has containers keeps its volumes. A hung Release is repeated after two minutes.
+// The volumes of a pod are kept while another agent has containers of it. A hung Release times out after two minutes.
 func TestReleaseVolumesSkipsSharedPodAndTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withVolumes(t, podtest.Pod("a"))
@@ -132,7 +132,7 @@ func TestReleaseVolumesSkipsSharedPodAndTimesOut(t *testing.T) {
 		s.requireCalls()
 		s.x.Cleaner.SetShared(false)
 		s.node.Volumes = &lifecycletest.Resources{Fault: func(ctx context.Context, _ lifecycletest.Call) error { return critest.Hang(ctx) }}
-		s.begin()
+		s.createExecutor()
 		began := time.Now()
 		require.ErrorIs(t, s.x.Cleaner.ReleaseVolumes(t.Context()), context.DeadlineExceeded)
 		require.Equal(t, 2*time.Minute, time.Since(began))
@@ -154,22 +154,22 @@ func TestVolumesUpdatedOncePerPodVersion(t *testing.T) {
 // The start hooks report duration and result of each attempt.
 func TestStartHooksReportEachAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []string
+		var reported []string
 		pod := podtest.Pod("a", "main", "side", "last")
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("hello")}
 		s := newScene(t, pod, setting{
-			scripts: map[string]critest.Script{"main": {StartAfter: 2 * time.Second, Exec: takes(3*time.Second, 0)}, "side": critest.FailStart(errors.New("no"))},
+			scripts: map[string]critest.Script{"main": {StartAfter: 2 * time.Second, Exec: execTaking(3*time.Second, 0)}, "side": critest.FailStart(errors.New("no"))},
 			node: func(n *executor.Node) {
 				n.StartAttempted = func(_ cri.PodIdentity, c podevents.ContainerStart) {
-					told = append(told, fmt.Sprint(c.Container, " ", c.ID, " ", c.Attempt, " ", c.Took, " ", c.Err))
+					reported = append(reported, fmt.Sprint(c.Container, " ", c.ID, " ", c.Attempt, " ", c.Took, " ", c.Err))
 				}
 			},
 		})
-		s.breaks("CreateContainer last", errors.New("no room"))
-		require.Error(t, s.do(t.Context(), s.startOf("main", "side", "last")))
+		s.setFault("CreateContainer last", errors.New("no room"))
+		require.Error(t, s.execute(t.Context(), s.startActions("main", "side", "last")))
 		require.Equal(t, []string{
 			"main uid-a-main-0 0 5s <nil>", "side uid-a-side-0 0 0s RunContainerError: StartContainer uid-a-side-0: no",
 			"last  0 0s CreateContainerError: no room",
-		}, told)
+		}, reported)
 	})
 }

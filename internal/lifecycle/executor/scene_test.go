@@ -38,11 +38,11 @@ type scene struct {
 	x        *executor.Executor
 	pod      *corev1.Pod
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	began  time.Time
 	calls  []string
 	events []podevents.Event
-	broken map[string]error // error by call
+	broken map[string]error // injected errors, by call
 }
 
 // setting configures a scene. The zero value is a node on which every call succeeds at once.
@@ -59,12 +59,12 @@ func newScene(t *testing.T, pod *corev1.Pod, o setting) *scene {
 		t: t, pod: pod, began: time.Now(), broken: map[string]error{},
 		rt: critest.New(critest.Options{Script: critest.ByName(o.scripts), Usage: o.usage}),
 	}
-	via := &critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: s.rt}, Around: s.around}
+	via := &critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: s.rt}, Around: s.interceptCall}
 	if o.latency != nil {
 		via.Latency = func(op, _ string) time.Duration { return o.latency(op) }
 	}
 	s.node = executor.Node{
-		Runtime: watched{via, s}, Slots: startslots.New(1), StartSlotTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
+		Runtime: recordingRuntime{via, s}, Slots: startslots.New(1), StartSlotTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
 		MarkOwner: func(labels map[string]string) { labels["owner"] = "this agent" },
 		Event: func(_ cri.PodIdentity, e podevents.Event) {
 			s.mu.Lock()
@@ -75,12 +75,12 @@ func newScene(t *testing.T, pod *corev1.Pod, o setting) *scene {
 	if o.node != nil {
 		o.node(&s.node)
 	}
-	s.begin()
+	s.createExecutor()
 	return s
 }
 
-// begin creates a new executor for the pod, as a restarted agent does.
-func (s *scene) begin() {
+// createExecutor creates a new executor for the pod, as a restarted agent does.
+func (s *scene) createExecutor() {
 	id := cri.PodIdentity{UID: "uid-a", Name: "a", Namespace: "default"}
 	s.record = poddir.NewRecorder(poddir.DirOf(s.node.PodRoot, id.UID), "default/a")
 	require.NoError(s.t, s.record.Load())
@@ -88,15 +88,15 @@ func (s *scene) begin() {
 	s.x = executor.New(s.reporter, s.record)
 }
 
-// watched is the runtime of the executor, whose calls are recorded.
-type watched struct {
+// recordingRuntime is the runtime of the executor. It records the calls.
+type recordingRuntime struct {
 	*critest.Interceptor
 	s *scene
 }
 
 // CreateContainer records the call with the container name, and calls the runtime.
-func (w watched) CreateContainer(ctx context.Context, id string, c *cri.ContainerConfig, sb *cri.SandboxConfig) (string, error) {
-	w.s.note("CreateContainer " + c.Name)
+func (w recordingRuntime) CreateContainer(ctx context.Context, id string, c *cri.ContainerConfig, sb *cri.SandboxConfig) (string, error) {
+	w.s.recordCall("CreateContainer " + c.Name)
 	if err := w.s.fault("CreateContainer " + c.Name); err != nil {
 		return "", err
 	}
@@ -104,17 +104,17 @@ func (w watched) CreateContainer(ctx context.Context, id string, c *cri.Containe
 }
 
 // StopContainer records the call with its grace period, and calls the runtime.
-func (w watched) StopContainer(ctx context.Context, id string, grace time.Duration) error {
-	w.s.note(fmt.Sprint("StopContainer ", id, " ", grace))
+func (w recordingRuntime) StopContainer(ctx context.Context, id string, grace time.Duration) error {
+	w.s.recordCall(fmt.Sprint("StopContainer ", id, " ", grace))
 	return w.Interceptor.StopContainer(ctx, id, grace)
 }
 
-// around records each call to the runtime, and makes it fail if breaks has set an error.
-func (s *scene) around(ctx context.Context, op, id string, call func(context.Context) error) error {
+// interceptCall records a call to the runtime, and returns the error that setFault has set for it.
+func (s *scene) interceptCall(ctx context.Context, op, id string, call func(context.Context) error) error {
 	switch op {
 	case "CreateContainer", "StopContainer", "PodSandboxStatus", "ListContainerStats":
 	default:
-		s.note(op + " " + id)
+		s.recordCall(op + " " + id)
 	}
 	if err := s.fault(op); err != nil {
 		return err
@@ -122,15 +122,15 @@ func (s *scene) around(ctx context.Context, op, id string, call func(context.Con
 	return call(ctx)
 }
 
-// note records a call.
-func (s *scene) note(call string) {
+// recordCall records a call.
+func (s *scene) recordCall(call string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, fmt.Sprint(time.Since(s.began), " ", call))
 }
 
-// breaks makes a call fail with err; nil makes it succeed again.
-func (s *scene) breaks(call string, err error) {
+// setFault makes a call fail with err. If err is nil, the call succeeds again.
+func (s *scene) setFault(call string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.broken[call] = err
@@ -149,8 +149,8 @@ func (s *scene) observed() cri.Pod {
 	return p
 }
 
-// do executes the actions and resets the start of the recorded times.
-func (s *scene) do(ctx context.Context, a plan.Actions) error {
+// execute executes the actions and resets the start of the recorded times.
+func (s *scene) execute(ctx context.Context, a plan.Actions) error {
 	observed := s.observed()
 	s.mu.Lock()
 	s.began, s.calls, s.events = time.Now(), nil, nil
@@ -159,8 +159,8 @@ func (s *scene) do(ctx context.Context, a plan.Actions) error {
 	return s.x.Execute(ctx, s.pod, observed, &a)
 }
 
-// startOf returns actions that start containers in a new sandbox.
-func (s *scene) startOf(names ...string) plan.Actions {
+// startActions returns actions that start these containers in a new sandbox.
+func (s *scene) startActions(names ...string) plan.Actions {
 	a := plan.Actions{Sandbox: &plan.Sandbox{PodStarted: time.Now()}}
 	for _, name := range names {
 		a.Start = append(a.Start, plan.Start{Container: containers.Named(&s.pod.Spec, name)})
@@ -168,10 +168,10 @@ func (s *scene) startOf(names ...string) plan.Actions {
 	return a
 }
 
-// up starts containers with these names in a new sandbox.
-func (s *scene) up(names ...string) {
+// startContainers starts these containers in a new sandbox.
+func (s *scene) startContainers(names ...string) {
 	s.t.Helper()
-	require.NoError(s.t, s.do(context.Background(), s.startOf(names...)))
+	require.NoError(s.t, s.execute(context.Background(), s.startActions(names...)))
 	for _, name := range names {
 		require.Equal(s.t, cri.ContainerRunning, s.state(name))
 	}
@@ -181,11 +181,11 @@ func (s *scene) up(names ...string) {
 func (s *scene) state(name string) cri.ContainerState {
 	s.t.Helper()
 	c, ok := s.rt.Container("a/" + name)
-	require.True(s.t, ok, "there is no %s", name)
+	require.True(s.t, ok, "container %s exists", name)
 	return c.State
 }
 
-// requireCalls fails unless exactly these calls were made since the start of the sync, each with time, name and object.
+// requireCalls fails unless these are all calls since the start of the sync, each with time, name and object.
 func (s *scene) requireCalls(want ...string) {
 	s.t.Helper()
 	s.mu.Lock()
@@ -200,8 +200,8 @@ func (s *scene) called(call string) bool {
 	return slices.ContainsFunc(s.calls, func(line string) bool { return strings.HasSuffix(line, " "+call) })
 }
 
-// requireEvents fails unless exactly these events were recorded since the start of the sync: reason ("!" for a warning),
-// container, ID and attempt.
+// requireEvents fails unless these are all events since the start of the sync: reason ("!" for a warning), container, ID and
+// attempt.
 func (s *scene) requireEvents(want ...string) {
 	s.t.Helper()
 	s.mu.Lock()
@@ -233,7 +233,7 @@ func describeEvent(e podevents.Event) string {
 	return strings.Join(words, " ")
 }
 
-// requireWaiting fails unless these are the waiting reasons, "name: Reason: message" each, where "..." matches any message.
+// requireWaiting fails unless these are all waiting reasons, "name: Reason: message" each, where "..." matches any message.
 func (s *scene) requireWaiting(want ...string) {
 	s.t.Helper()
 	var got []string
@@ -249,13 +249,14 @@ func (s *scene) requireWaiting(want ...string) {
 	require.Equal(s.t, want, got)
 }
 
-// kill returns a plan.Kill for a container of the first sandbox. The container is stopped after the containers in after.
-func kill(name string, grace time.Duration, after ...string) plan.Kill {
+// newKill returns a plan.Kill for a container of the first sandbox. The container is stopped after the containers named in
+// after.
+func newKill(name string, grace time.Duration, after ...string) plan.Kill {
 	return plan.Kill{ID: "uid-a-" + name + "-0", Name: name, Grace: grace, Reason: "it is to be stopped", WaitFor: after}
 }
 
-// podWith returns the pod "a" whose containers have these hooks.
-func podWith(hooks corev1.Lifecycle, names ...string) *corev1.Pod {
+// podWithHooks returns the pod "a" with these hooks in each container.
+func podWithHooks(hooks corev1.Lifecycle, names ...string) *corev1.Pod {
 	pod := podtest.Pod("a", names...)
 	for i := range pod.Spec.Containers {
 		pod.Spec.Containers[i].Lifecycle = &hooks
@@ -263,8 +264,8 @@ func podWith(hooks corev1.Lifecycle, names ...string) *corev1.Pod {
 	return pod
 }
 
-// takes returns a command that runs for d and exits with code, or exits earlier if it is cancelled.
-func takes(d time.Duration, code int) critest.ExecFunc {
+// execTaking returns a command that runs for d and exits with code, or returns earlier if its context ends.
+func execTaking(d time.Duration, code int) critest.ExecFunc {
 	return func(ctx context.Context, _ []string) (cri.ExecResult, error) {
 		select {
 		case <-time.After(d):

@@ -25,9 +25,9 @@ import (
 
 // The node of a scene has one start slot.
 
-// hold occupies a start slot for another pod, as soon as one is free, for this time. taken waits until the slot is free again,
-// and returns the time after which it was acquired.
-func (s *scene) hold(long time.Duration) (taken func() time.Duration) {
+// occupySlot occupies the start slot for another pod, as soon as it is free, for the duration long. taken waits until the slot is
+// free again, and returns the time at which it was acquired.
+func (s *scene) occupySlot(long time.Duration) (acquiredAt func() time.Duration) {
 	var at time.Time
 	done := make(chan struct{})
 	go func() {
@@ -47,43 +47,43 @@ func (s *scene) hold(long time.Duration) (taken func() time.Duration) {
 func TestOnlyStartsWaitForStartSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a", "main", "side"), setting{})
-		s.up("side")
-		taken := s.hold(7 * time.Second)
-		a := s.startOf("main")
-		a.Sandbox, a.SandboxID, a.Kill = nil, "uid-a-0", []plan.Kill{kill("side", time.Second)}
-		require.NoError(t, s.do(t.Context(), a))
+		s.startContainers("side")
+		acquiredAt := s.occupySlot(7 * time.Second)
+		a := s.startActions("main")
+		a.Sandbox, a.SandboxID, a.Kill = nil, "uid-a-0", []plan.Kill{newKill("side", time.Second)}
+		require.NoError(t, s.execute(t.Context(), a))
 		s.requireCalls("0s StopContainer uid-a-side-0 2s", "7s CreateContainer main", "7s StartContainer uid-a-main-0")
-		taken()
+		acquiredAt()
 	})
 }
 
-// The slot is released after every start, also after a failed one.
+// The slot is released after every start, including failed starts.
 func TestStartSlotReleasedAfterEachStart(t *testing.T) {
 	for _, broken := range []string{"", "RunPodSandbox", "PodSandboxStatus", "CreateContainer main", "StartContainer"} {
 		t.Run(broken, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene(t, podtest.Pod("a"), setting{})
-				s.breaks(broken, errors.New("out of order"))
-				require.Equal(t, broken != "", s.do(t.Context(), s.startOf("main")) != nil)
-				taken := s.hold(0)
-				require.Zero(t, taken())
+				s.setFault(broken, errors.New("out of order"))
+				require.Equal(t, broken != "", s.execute(t.Context(), s.startActions("main")) != nil)
+				acquiredAt := s.occupySlot(0)
+				require.Zero(t, acquiredAt())
 			})
 		})
 	}
 }
 
-// A hung call occupies its slot for ten seconds.
+// A slow call occupies its slot for ten seconds.
 func TestStartSlotReleasedDuringSlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a", "main", "side"), setting{scripts: map[string]critest.Script{"main": {StartAfter: 30 * time.Second}}})
 		ended := make(chan error)
-		go func() { ended <- s.do(t.Context(), s.startOf("main", "side")) }()
+		go func() { ended <- s.execute(t.Context(), s.startActions("main", "side")) }()
 		synctest.Wait()
-		taken := s.hold(time.Hour)
+		acquiredAt := s.occupySlot(time.Hour)
 		require.NoError(t, <-ended)
 		s.requireCalls("0s RunPodSandbox uid-a", "0s CreateContainer main", "0s StartContainer uid-a-main-0",
-			"30s CreateContainer side", "30s StartContainer uid-a-side-0") // does not wait for another slot
-		require.Equal(t, 10*time.Second, taken())
+			"30s CreateContainer side", "30s StartContainer uid-a-side-0") // side does not wait for another slot
+		require.Equal(t, 10*time.Second, acquiredAt())
 	})
 }
 
@@ -95,7 +95,7 @@ func TestQuickStartNotLoggedAsSlow(t *testing.T) {
 			scripts: map[string]critest.Script{"main": {StartAfter: 9 * time.Second}},
 			node:    func(n *executor.Node) { n.Logger = slog.New(slog.NewTextHandler(&log, nil)) },
 		})
-		s.up("main")
+		s.startContainers("main")
 		time.Sleep(time.Minute)
 		require.Contains(t, log.String(), "start container")
 		require.NotContains(t, log.String(), "slow start")
@@ -105,28 +105,28 @@ func TestQuickStartNotLoggedAsSlow(t *testing.T) {
 // During a pull another pod can start. The remaining start waits for a slot again.
 func TestStartSlotReleasedDuringPull(t *testing.T) {
 	tests := map[string]struct {
-		pull, other time.Duration // duration of the pull, and of the start of another pod
+		pull, other time.Duration // duration of the pull, and of the start of the other pod
 		fails       bool
-		taken       time.Duration // time when the other pod got the slot
+		acquiredAt  time.Duration // time when the other pod acquires the slot
 		want        []string
 	}{
 		"image present": {
-			taken: 0, want: []string{"0s RunPodSandbox uid-a", "0s CreateContainer main", "0s StartContainer uid-a-main-0"},
+			acquiredAt: 0, want: []string{"0s RunPodSandbox uid-a", "0s CreateContainer main", "0s StartContainer uid-a-main-0"},
 		},
 		"slow check of a present image": {
-			pull: 99 * time.Millisecond, taken: 99 * time.Millisecond,
+			pull: 99 * time.Millisecond, acquiredAt: 99 * time.Millisecond,
 			want: []string{"0s RunPodSandbox uid-a", "99ms CreateContainer main", "99ms StartContainer uid-a-main-0"},
 		},
 		"pull": {
-			pull: 30 * time.Second, other: time.Second, taken: 100 * time.Millisecond,
+			pull: 30 * time.Second, other: time.Second, acquiredAt: 100 * time.Millisecond,
 			want: []string{"0s RunPodSandbox uid-a", "30s CreateContainer main", "30s StartContainer uid-a-main-0"},
 		},
-		"pull, and another pod takes the slot": {
-			pull: 30 * time.Second, other: time.Minute, taken: 100 * time.Millisecond,
+		"pull while another pod uses the slot": {
+			pull: 30 * time.Second, other: time.Minute, acquiredAt: 100 * time.Millisecond,
 			want: []string{"0s RunPodSandbox uid-a", "1m0.1s CreateContainer main", "1m0.1s StartContainer uid-a-main-0"},
 		},
 		"failed pull": {
-			pull: 30 * time.Second, other: time.Minute, fails: true, taken: 100 * time.Millisecond,
+			pull: 30 * time.Second, other: time.Minute, fails: true, acquiredAt: 100 * time.Millisecond,
 			want: []string{"0s RunPodSandbox uid-a"},
 		},
 	}
@@ -143,12 +143,12 @@ func TestStartSlotReleasedDuringPull(t *testing.T) {
 					})
 				}})
 				ended := make(chan error, 1)
-				go func() { ended <- s.do(t.Context(), s.startOf("main")) }()
+				go func() { ended <- s.execute(t.Context(), s.startActions("main")) }()
 				synctest.Wait()
-				taken := s.hold(tt.other)
+				acquiredAt := s.occupySlot(tt.other)
 				require.Equal(t, tt.fails, <-ended != nil)
 				s.requireCalls(tt.want...)
-				require.Equal(t, tt.taken, taken())
+				require.Equal(t, tt.acquiredAt, acquiredAt())
 			})
 		})
 	}
@@ -158,13 +158,13 @@ func TestStartSlotReleasedDuringPull(t *testing.T) {
 func TestWaitForStartSlotEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a"), setting{})
-		taken := s.hold(time.Hour)
+		acquiredAt := s.occupySlot(time.Hour)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.ErrorIs(t, s.do(ctx, s.startOf("main")), context.DeadlineExceeded)
+		require.ErrorIs(t, s.execute(ctx, s.startActions("main")), context.DeadlineExceeded)
 		s.requireCalls()
 		s.requireEvents()
-		taken()
-		require.NoError(t, s.do(t.Context(), s.startOf("main")))
+		acquiredAt()
+		require.NoError(t, s.execute(t.Context(), s.startActions("main")))
 	})
 }

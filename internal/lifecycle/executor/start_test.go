@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// imageFunc is an executor.ImageSource.
+// imageFunc is an executor.ImageSource that calls a function.
 type imageFunc func(ctx context.Context, c *corev1.Container) (cri.Image, error)
 
 func (f imageFunc) Ensure(ctx context.Context, _ *corev1.Pod, c *corev1.Container, _ *cri.SandboxConfig) (cri.Image, error) {
@@ -35,13 +35,13 @@ func (f imageFunc) Ensure(ctx context.Context, _ *corev1.Pod, c *corev1.Containe
 func TestStartErrorsBecomeEventsAndWaitingReasons(t *testing.T) {
 	out := errors.New("out of order")
 	tests := map[string]struct {
-		node    func(s *scene) func(n *executor.Node) // makes the node fail; nil: the runtime fails
+		node    func(s *scene) func(n *executor.Node) // makes a call to the node fail; nil: the runtime fails
 		breaks  string                                // failing call to the runtime
 		script  critest.Script                        // of container main
 		pod     func(pod *corev1.Pod)
 		waiting []string
 		events  []string
-		side    bool // the other container runs
+		side    bool // container side runs
 	}{
 		"cgroup": {
 			node: func(s *scene) func(n *executor.Node) {
@@ -98,7 +98,7 @@ func TestStartErrorsBecomeEventsAndWaitingReasons(t *testing.T) {
 			pod: func(pod *corev1.Pod) {
 				pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("hello")}
 			},
-			script:  critest.Script{Exec: takes(0, 7)},
+			script:  critest.Script{Exec: execTaking(0, 7)},
 			waiting: []string{"main: PostStartHookError: ..."},
 			events: []string{
 				"Created main uid-a-main-0", "Started main uid-a-main-0", "FailedPostStartHook! main uid-a-main-0",
@@ -116,10 +116,10 @@ func TestStartErrorsBecomeEventsAndWaitingReasons(t *testing.T) {
 				s := newScene(t, pod, setting{scripts: map[string]critest.Script{"main": tt.script}})
 				if tt.node != nil {
 					tt.node(s)(&s.node)
-					s.begin()
+					s.createExecutor()
 				}
-				s.breaks(tt.breaks, out)
-				require.Error(t, s.do(t.Context(), s.startOf("main", "side")))
+				s.setFault(tt.breaks, out)
+				require.Error(t, s.execute(t.Context(), s.startActions("main", "side")))
 				s.requireWaiting(tt.waiting...)
 				s.requireEvents(tt.events...)
 				side, ok := s.rt.Container("a/side")
@@ -145,13 +145,13 @@ func failingImage(err error) func(n *executor.Node) {
 func TestWaitingReasonsClearedBySuccessfulStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a", "main", "side"), setting{})
-		s.breaks("CreateContainer main", errors.New("out of order"))
-		require.Error(t, s.do(t.Context(), s.startOf("main", "side")))
+		s.setFault("CreateContainer main", errors.New("out of order"))
+		require.Error(t, s.execute(t.Context(), s.startActions("main", "side")))
 		s.requireWaiting("main: CreateContainerError: out of order")
-		s.breaks("CreateContainer main", nil)
-		a := s.startOf("main")
+		s.setFault("CreateContainer main", nil)
+		a := s.startActions("main")
 		a.Sandbox, a.SandboxID = nil, "uid-a-0"
-		require.NoError(t, s.do(t.Context(), a))
+		require.NoError(t, s.execute(t.Context(), a))
 		s.requireWaiting()
 		s.requireCalls("0s CreateContainer main", "0s StartContainer uid-a-main-0")
 	})
@@ -161,23 +161,23 @@ func TestWaitingReasonsClearedBySuccessfulStart(t *testing.T) {
 func TestStartContinuesContainerOfPreviousAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hooks := corev1.Lifecycle{PostStart: podtest.Exec("hello")}
-		s := newScene(t, podWith(hooks, "main"), setting{})
-		s.breaks("StartContainer", errors.New("the agent dies"))
-		require.Error(t, s.do(t.Context(), s.startOf("main")))
-		s.breaks("StartContainer", nil)
+		s := newScene(t, podWithHooks(hooks, "main"), setting{})
+		s.setFault("StartContainer", errors.New("the agent dies"))
+		require.Error(t, s.execute(t.Context(), s.startActions("main")))
+		s.setFault("StartContainer", nil)
 		require.Equal(t, cri.ContainerCreated, s.state("main"))
 
-		a := s.startOf("main")
+		a := s.startActions("main")
 		a.Sandbox, a.SandboxID, a.Start[0].CreatedID = nil, "uid-a-0", "uid-a-main-0"
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.Error(t, s.do(ctx, a), "nothing is begun that cannot be finished")
+		require.Error(t, s.execute(ctx, a), "no start with an ended context")
 		require.Equal(t, cri.ContainerCreated, s.state("main"))
-		require.NoError(t, s.do(t.Context(), a))
+		require.NoError(t, s.execute(t.Context(), a))
 		s.requireCalls("0s StartContainer uid-a-main-0", "0s ExecSync uid-a-main-0")
 
 		a.Start[0].PostStartOnly = true
-		require.NoError(t, s.do(t.Context(), a))
+		require.NoError(t, s.execute(t.Context(), a))
 		s.requireCalls("0s ExecSync uid-a-main-0")
 	})
 }
@@ -196,11 +196,11 @@ func TestPostStartRecordedAsPendingUntilDone(t *testing.T) {
 			during = append(during, pending()...)
 			return cri.ExecResult{}, nil
 		}}
-		s := newScene(t, podWith(corev1.Lifecycle{PostStart: podtest.Exec("hello")}, "main", "side"), setting{
+		s := newScene(t, podWithHooks(corev1.Lifecycle{PostStart: podtest.Exec("hello")}, "main", "side"), setting{
 			scripts: map[string]critest.Script{"main": asks, "side": asks},
 			node:    func(n *executor.Node) { n.PodRoot = root },
 		})
-		s.up("main", "side")
+		s.startContainers("main", "side")
 		require.Equal(t, []string{"uid-a-main-0", "uid-a-side-0"}, during)
 		require.Empty(t, pending())
 	})
@@ -209,12 +209,12 @@ func TestPostStartRecordedAsPendingUntilDone(t *testing.T) {
 // A postStart hook that is cancelled because the agent stops stays pending; its container keeps running.
 func TestPostStartStaysPendingWhenAgentStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, podWith(corev1.Lifecycle{PostStart: podtest.Exec("hello")}, "main", "side"), setting{
-			scripts: map[string]critest.Script{"main": {Exec: takes(time.Hour, 0)}},
+		s := newScene(t, podWithHooks(corev1.Lifecycle{PostStart: podtest.Exec("hello")}, "main", "side"), setting{
+			scripts: map[string]critest.Script{"main": {Exec: execTaking(time.Hour, 0)}},
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		require.ErrorIs(t, s.do(ctx, s.startOf("main", "side")), context.DeadlineExceeded)
+		require.ErrorIs(t, s.execute(ctx, s.startActions("main", "side")), context.DeadlineExceeded)
 		require.Equal(t, cri.ContainerRunning, s.state("main"))
 		require.Equal(t, []string{"uid-a-main-0"}, s.record.Get().PostStartPending)
 		s.requireEvents("Created main uid-a-main-0", "Started main uid-a-main-0")

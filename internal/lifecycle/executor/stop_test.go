@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// Containers are stopped in parallel, except those that terminate after others. The wait is part of the grace period.
+// Containers are stopped in parallel, except containers that wait for other ones. The wait is part of the grace period.
 func TestTerminationOrder(t *testing.T) {
 	const s10 = 10 * time.Second
 	tests := map[string]struct {
@@ -28,17 +28,17 @@ func TestTerminationOrder(t *testing.T) {
 		want    []string
 	}{
 		"containers in parallel": {
-			kill: []plan.Kill{kill("main", s10), kill("proxy", s10)},
+			kill: []plan.Kill{newKill("main", s10), newKill("proxy", s10)},
 			want: []string{"0s StopContainer uid-a-main-0 10s", "0s StopContainer uid-a-proxy-0 10s", "0s StopPodSandbox uid-a-0"},
 		},
 		"sidecar after regular containers": {
 			scripts: map[string]critest.Script{"main": critest.ExitAfterStop(3*time.Second, 0)},
-			kill:    []plan.Kill{kill("proxy", s10, "main"), kill("main", s10)},
+			kill:    []plan.Kill{newKill("proxy", s10, "main"), newKill("main", s10)},
 			want:    []string{"0s StopContainer uid-a-main-0 10s", "3s StopContainer uid-a-proxy-0 7s", "3s StopPodSandbox uid-a-0"},
 		},
 		"sidecars one after another": {
 			scripts: map[string]critest.Script{"main": critest.ExitAfterStop(3*time.Second, 0), "proxy": critest.ExitAfterStop(2*time.Second, 0)},
-			kill:    []plan.Kill{kill("main", s10), kill("cache", s10, "main", "proxy"), kill("proxy", s10, "main")},
+			kill:    []plan.Kill{newKill("main", s10), newKill("cache", s10, "main", "proxy"), newKill("proxy", s10, "main")},
 			want: []string{
 				"0s StopContainer uid-a-main-0 10s", "3s StopContainer uid-a-proxy-0 7s", "5s StopContainer uid-a-cache-0 5s",
 				"5s StopPodSandbox uid-a-0",
@@ -46,29 +46,29 @@ func TestTerminationOrder(t *testing.T) {
 		},
 		"wait counted in whole seconds": {
 			scripts: map[string]critest.Script{"main": critest.ExitAfterStop(2900*time.Millisecond, 0)},
-			kill:    []plan.Kill{kill("main", s10), kill("proxy", s10, "main")},
+			kill:    []plan.Kill{newKill("main", s10), newKill("proxy", s10, "main")},
 			want:    []string{"0s StopContainer uid-a-main-0 10s", "2.9s StopContainer uid-a-proxy-0 8s", "2.9s StopPodSandbox uid-a-0"},
 		},
 		"sidecar waits for the grace period and then gets two seconds": {
 			scripts: map[string]critest.Script{"main": critest.IgnoreTERM(), "proxy": critest.IgnoreTERM()},
-			kill:    []plan.Kill{kill("main", time.Minute), kill("proxy", s10, "main")},
+			kill:    []plan.Kill{newKill("main", time.Minute), newKill("proxy", s10, "main")},
 			want:    []string{"0s StopContainer uid-a-main-0 1m0s", "10s StopContainer uid-a-proxy-0 2s", "1m0s StopPodSandbox uid-a-0"},
 		},
 		"waits share the grace period": {
 			scripts: map[string]critest.Script{"main": critest.IgnoreTERM(), "proxy": critest.IgnoreTERM()},
-			kill:    []plan.Kill{kill("main", time.Minute), kill("proxy", time.Minute), kill("cache", s10, "main", "proxy")},
+			kill:    []plan.Kill{newKill("main", time.Minute), newKill("proxy", time.Minute), newKill("cache", s10, "main", "proxy")},
 			want: []string{
 				"0s StopContainer uid-a-main-0 1m0s", "0s StopContainer uid-a-proxy-0 1m0s", "10s StopContainer uid-a-cache-0 2s",
 				"1m0s StopPodSandbox uid-a-0",
 			},
 		},
 		"no wait for containers that are not stopped": {
-			kill: []plan.Kill{kill("proxy", s10, "main", "proxy")},
+			kill: []plan.Kill{newKill("proxy", s10, "main", "proxy")},
 			want: []string{"0s StopContainer uid-a-proxy-0 10s", "0s StopPodSandbox uid-a-0"},
 		},
 		"no grace period": {
 			scripts: map[string]critest.Script{"main": critest.IgnoreTERM()},
-			kill:    []plan.Kill{kill("main", 0)},
+			kill:    []plan.Kill{newKill("main", 0)},
 			want:    []string{"0s StopContainer uid-a-main-0 2s", "2s StopPodSandbox uid-a-0"},
 		},
 	}
@@ -76,8 +76,8 @@ func TestTerminationOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene(t, podtest.Pod("a", "main", "proxy", "cache"), setting{scripts: tt.scripts})
-				s.up("main", "proxy", "cache")
-				require.NoError(t, s.do(t.Context(), plan.Actions{Kill: tt.kill, StopSandboxes: []string{"uid-a-0"}}))
+				s.startContainers("main", "proxy", "cache")
+				require.NoError(t, s.execute(t.Context(), plan.Actions{Kill: tt.kill, StopSandboxes: []string{"uid-a-0"}}))
 				s.requireCallsOf(tt.want)
 				for _, k := range tt.kill {
 					require.Equal(t, cri.ContainerExited, s.state(k.Name))
@@ -87,15 +87,15 @@ func TestTerminationOrder(t *testing.T) {
 	}
 }
 
-// A container that cannot be stopped delays neither later containers nor the executor beyond the grace period. The sandbox stays,
-// because the container may still run.
+// A container that cannot be stopped delays later containers and the executor at most for the grace period. The sandbox is
+// kept, because the container may still run.
 func TestStopErrorKeepsSandbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a", "main", "proxy"), setting{})
-		s.up("main", "proxy")
-		s.breaks("StopContainer", errors.New("out of order"))
-		err := s.do(t.Context(), plan.Actions{
-			Kill: []plan.Kill{kill("main", 10*time.Second), kill("proxy", 10*time.Second, "main")}, StopSandboxes: []string{"uid-a-0"},
+		s.startContainers("main", "proxy")
+		s.setFault("StopContainer", errors.New("out of order"))
+		err := s.execute(t.Context(), plan.Actions{
+			Kill: []plan.Kill{newKill("main", 10*time.Second), newKill("proxy", 10*time.Second, "main")}, StopSandboxes: []string{"uid-a-0"},
 		})
 		require.ErrorContains(t, err, "out of order")
 		s.requireCalls("0s StopContainer uid-a-main-0 10s", "0s StopContainer uid-a-proxy-0 10s")
@@ -108,15 +108,15 @@ func TestStopEndsWithContextWithoutEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := podtest.Pod("a", "main", "proxy", "cache")
 		s := newScene(t, pod, setting{scripts: map[string]critest.Script{
-			"main": critest.IgnoreTERM(), "cache": {Exec: takes(time.Minute, 0)},
+			"main": critest.IgnoreTERM(), "cache": {Exec: execTaking(time.Minute, 0)},
 		}})
-		s.up("main", "proxy", "cache")
+		s.startContainers("main", "proxy", "cache")
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		hooked := kill("cache", time.Minute)
+		hooked := newKill("cache", time.Minute)
 		hooked.PreStop = podtest.Exec("bye")
-		err := s.do(ctx, plan.Actions{
-			Kill: []plan.Kill{kill("main", time.Minute), kill("proxy", time.Minute, "main"), hooked}, StopSandboxes: []string{"uid-a-0"},
+		err := s.execute(ctx, plan.Actions{
+			Kill: []plan.Kill{newKill("main", time.Minute), newKill("proxy", time.Minute, "main"), hooked}, StopSandboxes: []string{"uid-a-0"},
 		})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		s.requireCallsOf([]string{"0s StopContainer uid-a-main-0 1m0s", "0s ExecSync uid-a-cache-0"})
@@ -126,8 +126,8 @@ func TestStopEndsWithContextWithoutEvent(t *testing.T) {
 	})
 }
 
-// A container with an invalid stop signal is killed after five consecutive failures. It keeps its grace period while the runtime
-// is unavailable, and after a success in between.
+// A container with an invalid stop signal is killed after five consecutive failures. It keeps its grace period while the
+// runtime is unavailable, and if a call has succeeded in between.
 func TestContainerKilledAfterFiveStopFailures(t *testing.T) {
 	tests := map[string]struct {
 		errs []error // of the previous attempts
@@ -144,14 +144,14 @@ func TestContainerKilledAfterFiveStopFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene(t, podtest.Pod("a"), setting{})
-				s.up("main")
-				a := plan.Actions{Kill: []plan.Kill{kill("main", 10*time.Second)}}
+				s.startContainers("main")
+				a := plan.Actions{Kill: []plan.Kill{newKill("main", 10*time.Second)}}
 				for _, err := range tt.errs {
-					s.breaks("StopContainer", err)
-					require.ErrorIs(t, s.do(t.Context(), a), err)
+					s.setFault("StopContainer", err)
+					require.ErrorIs(t, s.execute(t.Context(), a), err)
 				}
-				s.breaks("StopContainer", nil)
-				require.NoError(t, s.do(t.Context(), a))
+				s.setFault("StopContainer", nil)
+				require.NoError(t, s.execute(t.Context(), a))
 				s.requireCalls("0s StopContainer uid-a-main-0 " + tt.want)
 			})
 		})
@@ -169,13 +169,13 @@ func repeat(n int, err error) []error {
 // The preStop hook and grace period of an orphaned pod come from the annotations of its containers.
 func TestStopOfOrphanedPodUsesAnnotations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pod := podWith(corev1.Lifecycle{PreStop: podtest.Exec("bye")}, "main")
-		s := newScene(t, pod, setting{scripts: map[string]critest.Script{"main": {Exec: takes(2*time.Second, 1)}}})
-		s.up("main")
+		pod := podWithHooks(corev1.Lifecycle{PreStop: podtest.Exec("bye")}, "main")
+		s := newScene(t, pod, setting{scripts: map[string]critest.Script{"main": {Exec: execTaking(2*time.Second, 1)}}})
+		s.startContainers("main")
 		s.pod = nil
-		k := kill("main", 10*time.Second)
+		k := newKill("main", 10*time.Second)
 		k.PreStop = pod.Spec.Containers[0].Lifecycle.PreStop
-		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{k}}))
+		require.NoError(t, s.execute(t.Context(), plan.Actions{Kill: []plan.Kill{k}}))
 		s.requireCalls("0s ExecSync uid-a-main-0", "2s StopContainer uid-a-main-0 8s")
 		s.requireEvents("Killing main uid-a-main-0", "FailedPreStopHook! main uid-a-main-0")
 	})
