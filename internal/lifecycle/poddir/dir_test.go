@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// requireFile fails unless the file has this content and mode.
+// requireFile fails unless the file has exactly this content and mode.
 func requireFile(t *testing.T, path, content string, mode os.FileMode) {
 	t.Helper()
 	info, err := os.Lstat(path)
@@ -53,7 +53,7 @@ func TestUnsafeNamesHaveNoPath(t *testing.T) {
 	assert.Empty(t, poddir.DirOf("", "uid"))
 }
 
-// An empty Dir writes no files and returns no errors.
+// With an empty Dir no files are written, and no errors are returned.
 func TestEmptyDirWritesNothing(t *testing.T) {
 	var d poddir.Dir
 	path, err := d.WriteHostsFile(podtest.Pod("a"), nil, podspec.Options{})
@@ -89,7 +89,7 @@ func TestWriteHostsFile(t *testing.T) {
 		"\n# Entries added by HostAliases.\n192.0.2.9\tnine\tneuf\n", 0o644)
 }
 
-// A container mounts the file, not its name: it sees the addresses of a new sandbox only if the file is rewritten in place.
+// A container mounts the file, not its name. It sees the addresses of a new sandbox only if the file is rewritten in place.
 func TestHostsFileRewrittenInPlace(t *testing.T) {
 	d := poddir.DirOf(t.TempDir(), "uid-a")
 	pod := podtest.Pod("a")
@@ -113,14 +113,14 @@ func TestHostsFileRewrittenInPlace(t *testing.T) {
 
 	_, err = mounted.WriteAt([]byte("#"), 20)
 	require.NoError(t, err)
-	again() // equal length, other content
+	again() // different content of equal length
 	require.NoError(t, mounted.Truncate(1<<30))
 	again()
 	require.NoError(t, mounted.Truncate(0))
 	require.NoError(t, mounted.Chmod(0o600))
 	again()
 	require.NoError(t, mounted.Chmod(0o600))
-	again() // equal content, other mode
+	again() // different mode
 }
 
 func TestCreateMessageFile(t *testing.T) {
@@ -137,5 +137,5 @@ func TestCreateMessageFile(t *testing.T) {
 
 	require.NoError(t, d.Remove())
 	require.NoDirExists(t, string(d))
-	require.NoError(t, d.Remove(), "again")
+	require.NoError(t, d.Remove(), "a second Remove succeeds")
 }

@@ -19,11 +19,12 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// A container with a hostPath volume can replace files that the agent reads or writes as root. It must not thereby read or change
-// protected files, or block the agent.
+// A container with a hostPath volume can replace files that the agent reads or writes as root. The agent must neither read
+// nor change protected files through a replacement, and must not hang.
 
-// traps returns functions that replace a file, by the kind of replacement.
-func traps(t *testing.T) map[string]func(path string) {
+// hostileFiles returns functions that replace a file, by the kind of replacement. No test may read or change the target of the
+// link.
+func hostileFiles(t *testing.T) map[string]func(path string) {
 	secret := filepath.Join(t.TempDir(), "shadow")
 	write(t, secret, "secret")
 	t.Cleanup(func() { requireFile(t, secret, "secret", 0o600) })
@@ -36,7 +37,7 @@ func traps(t *testing.T) map[string]func(path string) {
 	}
 	return map[string]func(path string){
 		"link":             put(func(path string) error { return os.Symlink(secret, path) }),
-		"link to nowhere":  put(func(path string) error { return os.Symlink("/does/not/exist", path) }),
+		"dangling link":    put(func(path string) error { return os.Symlink("/does/not/exist", path) }),
 		"link to itself":   put(func(path string) error { return os.Symlink(filepath.Base(path), path) }),
 		"link to a device": put(func(path string) error { return os.Symlink("/dev/zero", path) }),
 		"pipe":             put(func(path string) error { return syscall.Mkfifo(path, 0o666) }),
@@ -46,7 +47,7 @@ func traps(t *testing.T) map[string]func(path string) {
 }
 
 func TestReadMessageIgnoresHostileFile(t *testing.T) {
-	for name, trap := range traps(t) {
+	for name, trap := range hostileFiles(t) {
 		t.Run(name, func(t *testing.T) {
 			d, c := poddir.DirOf(t.TempDir(), "uid-a"), exited("main")
 			path, err := d.CreateMessageFile("main", 0)
@@ -54,10 +55,10 @@ func TestReadMessageIgnoresHostileFile(t *testing.T) {
 			trap(path)
 			assert.Empty(t, d.ReadMessage(t.Context(), c))
 			path, err = d.CreateMessageFile("main", 0)
-			require.NoError(t, err, "the next one is made all the same")
+			require.NoError(t, err, "the replacement is replaced")
 			requireFile(t, path, "", 0o666)
 
-			fallsBack(c)
+			setFallbackToLogs(c)
 			c.LogPath = filepath.Join(t.TempDir(), "0.log")
 			trap(c.LogPath)
 			assert.Empty(t, d.ReadMessage(t.Context(), c))
@@ -66,7 +67,7 @@ func TestReadMessageIgnoresHostileFile(t *testing.T) {
 }
 
 func TestWriteHostsFileReplacesHostileFile(t *testing.T) {
-	for name, trap := range traps(t) {
+	for name, trap := range hostileFiles(t) {
 		t.Run(name, func(t *testing.T) {
 			d := poddir.DirOf(t.TempDir(), "uid-a")
 			trap(filepath.Join(string(d), "etc-hosts"))
@@ -78,7 +79,7 @@ func TestWriteHostsFileReplacesHostileFile(t *testing.T) {
 }
 
 func TestRecorderReplacesHostileFile(t *testing.T) {
-	for name, trap := range traps(t) {
+	for name, trap := range hostileFiles(t) {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			d := poddir.DirOf(root, "uid-a")
@@ -88,7 +89,7 @@ func TestRecorderReplacesHostileFile(t *testing.T) {
 			require.Zero(t, r.Get())
 			uids, err := poddir.RecordedPods(root)
 			require.NoError(t, err)
-			require.Empty(t, uids, "no agent has made this")
+			require.Empty(t, uids, "a directory without a valid record is not listed")
 		})
 	}
 }
@@ -114,7 +115,7 @@ func TestHostileParentDirectoriesNotFollowed(t *testing.T) {
 	}
 }
 
-// Log directories are often mounted into a pod that ships logs.
+// A pod that ships logs often mounts the log directories. Replaced directories are not followed.
 func TestHostileLogDirectoriesNotFollowed(t *testing.T) {
 	outside := t.TempDir()
 	kept := filepath.Join(outside, "main/7.log")

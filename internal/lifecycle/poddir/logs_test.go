@@ -32,22 +32,22 @@ func filesBelow(t *testing.T, dir string) (paths []string) {
 	return paths
 }
 
-// The directory name joins three names by "_". A name with "_" or with a slash would be ambiguous or escape.
+// The directory name joins three names by "_". A name that contains "_" or a slash would be ambiguous or escape the root.
 func TestLogDirectory(t *testing.T) {
 	tests := map[string]struct {
 		root string
 		pod  cri.PodIdentity
 		want string
 	}{
-		"plain":                    {"/logs", podOfLogs, "/logs/default_a_uid-a"},
-		"no root":                  {"", podOfLogs, ""},
-		"namespace of two":         {"/logs", cri.PodIdentity{Namespace: "default_a", Name: "a", UID: "u"}, ""},
-		"name of two":              {"/logs", cri.PodIdentity{Namespace: "default", Name: "a_b", UID: "u"}, ""},
-		"UID of two":               {"/logs", cri.PodIdentity{Namespace: "default", Name: "a", UID: "u_v"}, ""},
-		"namespace that is a path": {"/logs", cri.PodIdentity{Namespace: "../../etc", Name: "a", UID: "u"}, ""},
-		"name that is a path":      {"/logs", cri.PodIdentity{Namespace: "default", Name: "a/../..", UID: "u"}, ""},
-		"UID that is a path":       {"/logs", cri.PodIdentity{Namespace: "default", Name: "a", UID: "u/v"}, ""},
-		"nothing":                  {"/logs", cri.PodIdentity{}, ""},
+		"plain":                     {"/logs", podOfLogs, "/logs/default_a_uid-a"},
+		"no root":                   {"", podOfLogs, ""},
+		"namespace with underscore": {"/logs", cri.PodIdentity{Namespace: "default_a", Name: "a", UID: "u"}, ""},
+		"name with underscore":      {"/logs", cri.PodIdentity{Namespace: "default", Name: "a_b", UID: "u"}, ""},
+		"UID with underscore":       {"/logs", cri.PodIdentity{Namespace: "default", Name: "a", UID: "u_v"}, ""},
+		"namespace with path":       {"/logs", cri.PodIdentity{Namespace: "../../etc", Name: "a", UID: "u"}, ""},
+		"name with path":            {"/logs", cri.PodIdentity{Namespace: "default", Name: "a/../..", UID: "u"}, ""},
+		"UID with path":             {"/logs", cri.PodIdentity{Namespace: "default", Name: "a", UID: "u/v"}, ""},
+		"nothing":                   {"/logs", cri.PodIdentity{}, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -70,12 +70,12 @@ func TestLogDirectory(t *testing.T) {
 func TestCreateAndRemoveLogLinks(t *testing.T) {
 	l := poddir.Logs{Root: t.TempDir(), Links: filepath.Join(t.TempDir(), "containers"), Pod: podOfLogs}
 	require.NoError(t, l.CreateLink("main", "id-0", 0))
-	require.NoDirExists(t, l.Links, "a link to nothing is none")
+	require.NoDirExists(t, l.Links, "no link is created for a missing log")
 
 	log := filepath.Join(l.Directory(), "main/0.log")
 	write(t, log, "")
 	require.NoError(t, l.CreateLink("main", "id-0", 0))
-	require.NoError(t, l.CreateLink("main", "id-0", 0), "which an agent does that died after the first")
+	require.NoError(t, l.CreateLink("main", "id-0", 0), "the second call of a restarted agent succeeds")
 	require.Equal(t, []string{"a_default_main-id-0.log"}, filesBelow(t, l.Links))
 	to, err := os.Readlink(filepath.Join(l.Links, "a_default_main-id-0.log"))
 	require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestCreateAndRemoveLogLinks(t *testing.T) {
 	require.NoError(t, l.CreateLink("main", long, 0))
 	require.Equal(t, []string{
 		"a_default_main-" + strings.Repeat("f", 255-len("a_default_main-.log")) + ".log", "a_default_main-id-0.log",
-	}, filesBelow(t, l.Links), "cut to what a file system takes")
+	}, filesBelow(t, l.Links), "the link name is cut to 255 bytes")
 	for _, id := range []string{"", "../id", "a/b"} {
 		require.NoError(t, l.CreateLink("main", id, 0))
 	}
@@ -95,7 +95,7 @@ func TestCreateAndRemoveLogLinks(t *testing.T) {
 		{Name: "main", ID: long}, {Name: "main", ID: "another's"}, {Name: "../main", ID: "id-0"}, {Name: "main", ID: "id-0"},
 	}))
 	require.Empty(t, filesBelow(t, l.Links))
-	require.FileExists(t, log, "the log itself is not a link's to remove")
+	require.FileExists(t, log, "RemoveLinks keeps the log")
 
 	l.Links = ""
 	require.NoError(t, l.CreateLink("main", "id-0", 0))
@@ -110,13 +110,13 @@ func TestRemoveLogsOfExitedContainer(t *testing.T) {
 		others []cri.Container
 		want   []string // remaining files
 	}{
-		"exited":              {want: rest},
-		"created":             {change: func(c *cri.Container) { c.State = cri.ContainerCreated }, want: rest},
-		"running":             {change: func(c *cri.Container) { c.State = cri.ContainerRunning }, want: all},
-		"in an unknown state": {change: func(c *cri.Container) { c.State = cri.ContainerUnknown }, want: all},
-		"without a log":       {change: func(c *cri.Container) { c.Attempt = 5 }, want: all},
-		"other name":          {change: func(c *cri.Container) { c.Name = "other" }, want: all},
-		"unsafe name":         {change: func(c *cri.Container) { c.Name = "../default_a_uid-a/main" }, want: all},
+		"exited":        {want: rest},
+		"created":       {change: func(c *cri.Container) { c.State = cri.ContainerCreated }, want: rest},
+		"running":       {change: func(c *cri.Container) { c.State = cri.ContainerRunning }, want: all},
+		"unknown state": {change: func(c *cri.Container) { c.State = cri.ContainerUnknown }, want: all},
+		"without a log": {change: func(c *cri.Container) { c.Attempt = 5 }, want: all},
+		"other name":    {change: func(c *cri.Container) { c.Name = "other" }, want: all},
+		"unsafe name":   {change: func(c *cri.Container) { c.Name = "../default_a_uid-a/main" }, want: all},
 		"other attempt exists": {
 			others: []cri.Container{{ID: "c1", Name: "main", Attempt: 1, State: cri.ContainerRunning}}, want: rest,
 		},
@@ -141,21 +141,21 @@ func TestRemoveLogsOfExitedContainer(t *testing.T) {
 	require.NoError(t, poddir.Logs{Root: filepath.Join(t.TempDir(), "none"), Pod: podOfLogs}.Remove(cri.Pod{}, &first))
 }
 
-// If the runtime has lost its containers, their logs must not be overwritten.
+// If the runtime has lost its containers, the next attempt does not overwrite their logs.
 func TestNextAttemptAfterNewestLog(t *testing.T) {
 	tests := map[string]struct {
 		files []string
 		want  uint32
 	}{
-		"no log":               {},
-		"first attempt":        {files: []string{"main/0.log"}, want: 1},
-		"sorted by number":     {files: []string{"main/9.log", "main/10.log"}, want: 11},
-		"rotated":              {files: []string{"main/3.log.20260102-150405.gz", "main/2.log"}, want: 4},
-		"of another container": {files: []string{"side/7.log"}},
-		"directory":            {files: []string{"main/7.log/file"}},
-		"other files":          {files: []string{"main/7", "main/x.log", "main/-1.log", "main/.log", "main/1e9.log"}},
-		"number too large":     {files: []string{"main/4294967295.log", "main/1073741824.log", "main/5.log"}, want: 6},
-		"largest number":       {files: []string{"main/1073741823.log"}, want: 1 << 30},
+		"no log":                       {},
+		"first attempt":                {files: []string{"main/0.log"}, want: 1},
+		"attempts compared as numbers": {files: []string{"main/9.log", "main/10.log"}, want: 11},
+		"rotated":                      {files: []string{"main/3.log.20260102-150405.gz", "main/2.log"}, want: 4},
+		"log of another container":     {files: []string{"side/7.log"}},
+		"directory":                    {files: []string{"main/7.log/file"}},
+		"other files":                  {files: []string{"main/7", "main/x.log", "main/-1.log", "main/.log", "main/1e9.log"}},
+		"number too large":             {files: []string{"main/4294967295.log", "main/1073741824.log", "main/5.log"}, want: 6},
+		"largest number":               {files: []string{"main/1073741823.log"}, want: 1 << 30},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -23,15 +23,15 @@ func exited(name string) *cri.Container {
 	return &cri.Container{ID: name + "-0", Name: name, State: cri.ContainerExited, ExitCode: 1, Reason: "Error"}
 }
 
-// fallsBack sets the policy FallbackToLogsOnError.
-func fallsBack(c *cri.Container) {
+// setFallbackToLogs sets the policy FallbackToLogsOnError in the annotations of c.
+func setFallbackToLogs(c *cri.Container) {
 	c.Annotations = map[string]string{
 		podspec.AnnotationTerminationMessagePolicy: string(corev1.TerminationMessageFallbackToLogsOnError),
 	}
 }
 
-// logOf returns a log with numbered lines of this text.
-func logOf(lines int, text string) string {
+// newLog returns a log whose lines have this text and a number.
+func newLog(lines int, text string) string {
 	var b strings.Builder
 	for i := range lines {
 		fmt.Fprintf(&b, "2026-01-01T00:00:00Z stdout F %s%d\n", text, i+1)
@@ -39,7 +39,7 @@ func logOf(lines int, text string) string {
 	return b.String()
 }
 
-// The limits are those of the kubelet: 4 KiB of a file; 80 lines and 2 KiB of a log.
+// The limits are those of the kubelet: 4 KiB of a message file, 80 lines and 2 KiB of a log.
 func TestReadMessageLimits(t *testing.T) {
 	wide := strings.Repeat("w", 97) // a line has 100 bytes with its number and line break
 	tests := map[string]struct {
@@ -55,22 +55,22 @@ func TestReadMessageLimits(t *testing.T) {
 		"larger message":          {file: strings.Repeat("x", 9000) + "the end", want: strings.Repeat("x", 4096-7) + "the end"},
 		"invalid UTF-8":           {file: "\xff\x00\xfe", want: "\xff\x00\xfe"},
 		"exit code 0":             {file: "all is well", change: func(c *cri.Container) { c.ExitCode = 0 }, want: "all is well"},
-		"policy File":             {log: logOf(1, "line ")},
-		"log":                     {log: logOf(2, "line "), change: fallsBack, want: "line 1\nline 2\n"},
-		"message and log":         {file: "m", log: logOf(2, "line "), change: fallsBack, want: "m"},
-		"log, no message file":    {file: "-", log: logOf(1, "line "), change: fallsBack, want: "line 1\n"},
-		"many lines":              {log: logOf(100, ""), change: fallsBack, want: numbers(21, 100)},
-		"wide lines":              {log: logOf(99, wide), change: fallsBack, want: lastWide(wide, 99)},
-		"log missing":             {change: fallsBack},
-		"log, exit code 0": {log: logOf(1, "line "), change: func(c *cri.Container) {
-			fallsBack(c)
+		"policy File":             {log: newLog(1, "line ")},
+		"log":                     {log: newLog(2, "line "), change: setFallbackToLogs, want: "line 1\nline 2\n"},
+		"message and log":         {file: "m", log: newLog(2, "line "), change: setFallbackToLogs, want: "m"},
+		"log, no message file":    {file: "-", log: newLog(1, "line "), change: setFallbackToLogs, want: "line 1\n"},
+		"many lines":              {log: newLog(100, ""), change: setFallbackToLogs, want: numberLines(21, 100)},
+		"wide lines":              {log: newLog(99, wide), change: setFallbackToLogs, want: lastWideLines(wide, 99)},
+		"log missing":             {change: setFallbackToLogs},
+		"log, exit code 0": {log: newLog(1, "line "), change: func(c *cri.Container) {
+			setFallbackToLogs(c)
 			c.ExitCode = 0
 		}},
-		"log, container never ran": {log: logOf(1, "line "), change: func(c *cri.Container) {
-			fallsBack(c)
+		"log, container never ran": {log: newLog(1, "line "), change: func(c *cri.Container) {
+			setFallbackToLogs(c)
 			c.Reason = "ContainerCannotRun"
 		}},
-		"log with an incomplete line": {log: logOf(1, "line ") + "garbage\n", change: fallsBack, want: "line 1\n"},
+		"log with an incomplete line": {log: newLog(1, "line ") + "garbage\n", change: setFallbackToLogs, want: "line 1\n"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -92,8 +92,8 @@ func TestReadMessageLimits(t *testing.T) {
 	}
 }
 
-// numbers returns lines with the numbers from parameter from to parameter to.
-func numbers(from, to int) string {
+// numberLines returns lines with the numbers from the first to the last parameter.
+func numberLines(from, to int) string {
 	var b strings.Builder
 	for i := from; i <= to; i++ {
 		fmt.Fprintln(&b, i)
@@ -101,8 +101,8 @@ func numbers(from, to int) string {
 	return b.String()
 }
 
-// lastWide returns the last 2 KiB of a log of wide lines.
-func lastWide(text string, lines int) string {
+// lastWideLines returns the last 2 KiB of the messages of logOf(lines, text).
+func lastWideLines(text string, lines int) string {
 	var b strings.Builder
 	for i := lines - 30; i <= lines; i++ {
 		fmt.Fprintf(&b, "%s%d\n", text, i)

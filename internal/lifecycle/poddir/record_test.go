@@ -19,11 +19,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 )
 
-// recordOf returns the path of the record in a directory.
-func recordOf(d poddir.Dir) string { return filepath.Join(string(d), "record.json") }
+// recordPath returns the path of the record in a directory.
+func recordPath(d poddir.Dir) string { return filepath.Join(string(d), "record.json") }
 
-// whole sets every field of a record.
-func whole(now *poddir.Record) {
+// setTestedFields sets all tested fields of a record.
+func setTestedFields(now *poddir.Record) {
 	started := metav1.NewTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC).Local())
 	now.Status = &corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &started, PodIP: "10.0.0.7"}
 	now.PostStartPending = []string{"main-0"}
@@ -34,15 +34,15 @@ func whole(now *poddir.Record) {
 func TestRecordSurvivesRestart(t *testing.T) {
 	d := poddir.DirOf(t.TempDir(), "uid-a")
 	r := poddir.NewRecorder(d, "default/a")
-	require.NoError(t, r.Load(), "there is none yet")
+	require.NoError(t, r.Load(), "a missing record is no error")
 	require.Zero(t, r.Get())
-	require.NoDirExists(t, string(d), "nothing is made before there is something to be known")
+	require.NoDirExists(t, string(d), "Load creates no directory")
 	require.True(t, r.IsSaved())
 
 	r.SetSource("manifests")
-	require.NoError(t, r.Update(whole))
+	require.NoError(t, r.Update(setTestedFields))
 	require.True(t, r.IsSaved())
-	requireFile(t, recordOf(d), `{"version":1,"pod":"default/a","source":"manifests",`+
+	requireFile(t, recordPath(d), `{"version":1,"pod":"default/a","source":"manifests",`+
 		`"status":{"phase":"Running","podIP":"10.0.0.7","startTime":"2026-01-01T12:00:00Z"},`+
 		`"postStartPending":["main-0"],"sizes":{"main-0":"cpu=250/500 memory=0/0"},`+
 		`"sized":";main cpu=250/500 memory=0/0"}`, 0o600)
@@ -51,10 +51,10 @@ func TestRecordSurvivesRestart(t *testing.T) {
 	require.NoError(t, next.Load())
 	require.Equal(t, r.Get(), next.Get())
 	require.NoError(t, next.Update(func(now *poddir.Record) { *now = poddir.Record{} }))
-	requireFile(t, recordOf(d), `{"version":1,"pod":"default/a"}`, 0o600)
+	requireFile(t, recordPath(d), `{"version":1,"pod":"default/a"}`, 0o600)
 }
 
-// A large record is trimmed so that it can be read: the container states are kept, or at least the phase.
+// A large record is trimmed to a readable size. The container states are kept if possible, and the phase always.
 func TestLargeRecordTrimmedAndReadable(t *testing.T) {
 	for name, test := range map[string]struct {
 		containers int
@@ -80,7 +80,7 @@ func TestLargeRecordTrimmedAndReadable(t *testing.T) {
 			for _, c := range next.Get().Status.ContainerStatuses {
 				require.EqualValues(t, 7, c.State.Terminated.ExitCode)
 			}
-			info, err := os.Stat(recordOf(d))
+			info, err := os.Stat(recordPath(d))
 			require.NoError(t, err)
 			require.LessOrEqual(t, info.Size(), int64(4<<20))
 		})
@@ -91,14 +91,14 @@ func TestLargeRecordTrimmedAndReadable(t *testing.T) {
 func TestRecordWrittenOnlyIfChanged(t *testing.T) {
 	d := poddir.DirOf(t.TempDir(), "uid-a")
 	r := poddir.NewRecorder(d, "default/a")
-	require.NoError(t, r.Update(whole))
-	before, err := os.Stat(recordOf(d))
+	require.NoError(t, r.Update(setTestedFields))
+	before, err := os.Stat(recordPath(d))
 	require.NoError(t, err)
 	unchanged := func(r *poddir.Recorder) {
-		require.NoError(t, r.Update(whole))
-		after, err := os.Stat(recordOf(d))
+		require.NoError(t, r.Update(setTestedFields))
+		after, err := os.Stat(recordPath(d))
 		require.NoError(t, err)
-		require.True(t, os.SameFile(before, after), "a record that is written is a new file")
+		require.True(t, os.SameFile(before, after), "the record file is not replaced")
 	}
 	unchanged(r)
 	next := poddir.NewRecorder(d, "default/a")
@@ -106,34 +106,34 @@ func TestRecordWrittenOnlyIfChanged(t *testing.T) {
 	unchanged(next)
 }
 
-// An invalid record is reported, and kept on disk until the next change.
+// An invalid record is reported, and its file is kept until the next update.
 func TestLoadOfInvalidRecord(t *testing.T) {
 	tests := map[string]struct{ content, want string }{
-		"empty":             {"", "unexpected end of JSON input"},
-		"half":              {`{"version":1,"sta`, "unexpected end of JSON input"},
-		"of the future":     {`{"version":2,"sized":"x"}`, "version 2 is not 1"},
-		"of no version":     {`{"sized":"x"}`, "version 0 is not 1"},
-		"of other types":    {`{"version":1,"sized":7}`, "cannot unmarshal number"},
-		"of another kind":   {`[]`, "cannot unmarshal array"},
-		"with more":         {`{"version":1,"sized":"x"} {}`, "invalid character"},
-		"of zeros":          {strings.Repeat("\x00", 4096), "invalid character"},
-		"nested":            {`{"version":1,"status":` + strings.Repeat("[", 20000), "exceeded max depth"},
-		"of 32 MiB and one": {`{"version":1}` + strings.Repeat(" ", 32<<20-12), "more than 33554432 bytes"},
+		"empty":                 {"", "unexpected end of JSON input"},
+		"half":                  {`{"version":1,"sta`, "unexpected end of JSON input"},
+		"newer version":         {`{"version":2,"sized":"x"}`, "version 2 is not 1"},
+		"without version":       {`{"sized":"x"}`, "version 0 is not 1"},
+		"field of another type": {`{"version":1,"sized":7}`, "cannot unmarshal number"},
+		"JSON list":             {`[]`, "cannot unmarshal array"},
+		"with more":             {`{"version":1,"sized":"x"} {}`, "invalid character"},
+		"of zeros":              {strings.Repeat("\x00", 4096), "invalid character"},
+		"nested":                {`{"version":1,"status":` + strings.Repeat("[", 20000), "exceeded max depth"},
+		"one byte above 32 MiB": {`{"version":1}` + strings.Repeat(" ", 32<<20-12), "more than 33554432 bytes"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := poddir.DirOf(t.TempDir(), "uid-a")
-			write(t, recordOf(d), tt.content)
+			write(t, recordPath(d), tt.content)
 			r := poddir.NewRecorder(d, "default/a")
 			err := r.Load()
 			require.ErrorContains(t, err, tt.want)
-			require.ErrorContains(t, err, recordOf(d), "which file it is")
+			require.ErrorContains(t, err, recordPath(d), "the error names the file")
 			require.Zero(t, r.Get())
-			requireFile(t, recordOf(d), tt.content, 0o600)
+			requireFile(t, recordPath(d), tt.content, 0o600)
 
-			require.NoError(t, r.Update(whole))
+			require.NoError(t, r.Update(setTestedFields))
 			next := poddir.NewRecorder(d, "default/a")
-			require.NoError(t, next.Load(), "it is whole again")
+			require.NoError(t, next.Load(), "Update replaces the invalid record")
 			require.Equal(t, r.Get(), next.Get())
 		})
 	}
@@ -142,17 +142,17 @@ func TestLoadOfInvalidRecord(t *testing.T) {
 // After a failed write the record stays in memory and is written by the next Update.
 func TestUpdateRetriesFailedWrite(t *testing.T) {
 	tests := map[string]func(t *testing.T, root, uid string) (mend func() error){
-		"a file in the place of the root": func(t *testing.T, root, _ string) func() error {
+		"file in place of the root": func(t *testing.T, root, _ string) func() error {
 			require.NoError(t, os.RemoveAll(root))
 			write(t, root, "")
 			return func() error { return os.Remove(root) }
 		},
-		"a file in the place of the directory": func(t *testing.T, root, uid string) func() error {
+		"file in place of the directory": func(t *testing.T, root, uid string) func() error {
 			path := filepath.Join(root, uid)
 			write(t, path, "")
 			return func() error { return os.Remove(path) }
 		},
-		"a directory in the place of the record": func(t *testing.T, root, uid string) func() error {
+		"directory in place of the record": func(t *testing.T, root, uid string) func() error {
 			path := filepath.Join(root, uid, "record.json")
 			require.NoError(t, os.MkdirAll(path, 0o700))
 			return func() error { return os.Remove(path) }
@@ -165,12 +165,12 @@ func TestUpdateRetriesFailedWrite(t *testing.T) {
 			mend := breaks(t, root, "uid-a")
 			d := poddir.DirOf(root, "uid-a")
 			r := poddir.NewRecorder(d, "default/a")
-			require.Error(t, r.Update(whole))
+			require.Error(t, r.Update(setTestedFields))
 			require.False(t, r.IsSaved())
-			require.Equal(t, "10.0.0.7", r.Get().Status.PodIP, "it is known all the same")
+			require.Equal(t, "10.0.0.7", r.Get().Status.PodIP, "the record in memory is updated")
 
 			require.NoError(t, mend())
-			require.False(t, r.IsSaved(), "nobody has looked")
+			require.False(t, r.IsSaved(), "the record is saved only by the next Update")
 			require.NoError(t, r.Update(func(*poddir.Record) {}))
 			require.True(t, r.IsSaved())
 			next := poddir.NewRecorder(d, "default/a")
@@ -180,16 +180,16 @@ func TestUpdateRetriesFailedWrite(t *testing.T) {
 	}
 }
 
-// Without a directory the record is only in memory.
+// A recorder without a directory keeps the record only in memory.
 func TestRecorderWithoutFile(t *testing.T) {
 	r := poddir.NewRecorder("", "default/a")
 	require.NoError(t, r.Load())
-	require.NoError(t, r.Update(whole))
+	require.NoError(t, r.Update(setTestedFields))
 	require.True(t, r.IsSaved())
 	require.Equal(t, []string{"main-0"}, r.Get().PostStartPending)
 }
 
-// Load removes the temporary file of a writer that was killed.
+// Load removes the temporary file of a killed writer, and keeps other files.
 func TestLoadRemovesTemporaryFiles(t *testing.T) {
 	d := poddir.DirOf(t.TempDir(), "uid-a")
 	left, others := filepath.Join(string(d), ".record.json.123.tmp"), filepath.Join(string(d), ".record.json.bak.tmp")
@@ -200,7 +200,7 @@ func TestLoadRemovesTemporaryFiles(t *testing.T) {
 	require.FileExists(t, others)
 }
 
-// Directories without record, and with unsafe names, are not listed.
+// RecordedPods lists neither directories without a record nor directories with unsafe names.
 func TestRecordedPodsListsPodsWithRecord(t *testing.T) {
 	root := t.TempDir()
 	for _, path := range []string{"uid-a/record.json", "uid-b/record.json", "foreign/file", ".hidden/record.json", "record.json", "agent-id"} {
@@ -219,7 +219,7 @@ func TestRecordedPodsListsPodsWithRecord(t *testing.T) {
 	require.Error(t, err)
 }
 
-// FuzzLoad writes random data as a record. Load fails, or a restarted agent reads the same record again.
+// FuzzLoad loads random data as a record. After a valid or failed Load, an update and a restart result in the same record.
 func FuzzLoad(f *testing.F) {
 	f.Add(`{"version":1,"pod":"default/a","status":{"phase":"Running"},"postStartPending":["main-0"]}`)
 	f.Add(`{"version":1,"sizes":{"c0":"cpu=1/2 memory=3/4"},"sized":"","status":{"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
@@ -229,11 +229,11 @@ func FuzzLoad(f *testing.F) {
 	f.Add("{")
 	d := poddir.DirOf(f.TempDir(), "uid-a")
 	f.Fuzz(func(t *testing.T, content string) {
-		write(t, recordOf(d), content)
+		write(t, recordPath(d), content)
 		r := poddir.NewRecorder(d, "default/a")
 		if err := r.Load(); err != nil {
 			require.Zero(t, r.Get())
-			require.ErrorContains(t, err, recordOf(d))
+			require.ErrorContains(t, err, recordPath(d))
 		}
 		require.NoError(t, r.Update(func(*poddir.Record) {}))
 		next := poddir.NewRecorder(d, "default/a")

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
 )
 
-// A root directory is locked by one agent, and keeps its owner ID across restarts.
+// A root directory is locked by one agent at a time, and keeps its owner ID across restarts.
 func TestLockRootKeepsOwner(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "agent/pods")
 	first, err := poddir.LockRoot(root, "")
@@ -25,7 +25,7 @@ func TestLockRootKeepsOwner(t *testing.T) {
 	require.Regexp(t, "^[0-9a-f]{16}$", owner)
 	requireFile(t, filepath.Join(root, ".owner"), owner+"\n", 0o600)
 	_, err = poddir.LockRoot(root, "")
-	require.ErrorContains(t, err, root, "another agent has it")
+	require.ErrorContains(t, err, root, "the error of the second agent names the directory")
 	require.NoError(t, first.Release())
 
 	again, err := poddir.LockRoot(root, "")
@@ -39,7 +39,7 @@ func TestLockRootKeepsOwner(t *testing.T) {
 	requireFile(t, filepath.Join(root, ".owner"), owner+"\n", 0o600)
 	uids, err := poddir.RecordedPods(root)
 	require.NoError(t, err)
-	require.Empty(t, uids, "neither file is the directory of a pod")
+	require.Empty(t, uids, "the files of the root are not listed as pods")
 
 	other, err := poddir.LockRoot(t.TempDir(), "")
 	require.NoError(t, err)
@@ -47,7 +47,8 @@ func TestLockRootKeepsOwner(t *testing.T) {
 	require.NoError(t, other.Release())
 }
 
-// An invalid owner file is an error: with a new ID the agent would not recognize its pods. The directory is unlocked.
+// An invalid owner file is an error, because an agent with a new ID would not recognize its pods. The directory is unlocked
+// after the error.
 func TestLockRootFailsForInvalidOwner(t *testing.T) {
 	for name, damage := range map[string]func(path string) error{
 		"empty": func(path string) error { return os.WriteFile(path, nil, 0o600) },
@@ -77,7 +78,7 @@ func TestLockRootFailsForInvalidOwner(t *testing.T) {
 	require.ErrorContains(t, err, "directory of pods")
 }
 
-// Each consecutive eviction has a longer back-off, which resets after a long time without eviction.
+// Next returns a longer back-off for each consecutive eviction. A long time without eviction resets the back-off.
 func TestEvictionHistoryNext(t *testing.T) {
 	wait := backoff.Policy{First: 10 * time.Second, Max: time.Minute}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

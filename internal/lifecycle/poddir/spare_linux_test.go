@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { mounttest.Main(m) }
 
-// On a disk without free blocks or inodes, only evictions and terminal phases are recorded, in spare files. When space is free
-// again, the spare files are recreated.
+// On a disk without free blocks or inodes, only evictions and terminal phases are recorded, in spare files. The spare files
+// are recreated when space is free again.
 func TestRecordOnFullDiskUsesSpareFile(t *testing.T) {
 	mounttest.Need(t)
 	for name, mount := range map[string]func(t *testing.T, dir string){
@@ -42,7 +42,7 @@ func TestRecordOnFullDiskUsesSpareFile(t *testing.T) {
 			claimed, err := poddir.LockRoot(root, "")
 			require.NoError(t, err)
 			defer func() { require.NoError(t, claimed.Release()) }()
-			spare := len(files(t, filepath.Join(root, ".spare")))
+			spare := len(listDir(t, filepath.Join(root, ".spare")))
 			require.Positive(t, spare)
 
 			dir := poddir.DirOf(root, "uid-1")
@@ -52,17 +52,17 @@ func TestRecordOnFullDiskUsesSpareFile(t *testing.T) {
 			fillUp(t, root)
 
 			require.ErrorIs(t, update(func(now *poddir.Record) { now.Sized = "2" }), unix.ENOSPC)
-			require.Len(t, files(t, filepath.Join(root, ".spare")), spare, "a pod that goes on can wait")
+			require.Len(t, listDir(t, filepath.Join(root, ".spare")), spare, "other updates use no spare file")
 			require.NoError(t, update(func(now *poddir.Record) { now.Eviction = &podstatus.Eviction{Reason: "Evicted"} }))
-			fillUp(t, root) // the space freed by the first record
+			fillUp(t, root) // fills the space of the replaced record
 			require.NoError(t, update(func(now *poddir.Record) { now.Status = &corev1.PodStatus{Phase: corev1.PodFailed} }))
 			require.True(t, r.IsSaved())
-			require.Len(t, files(t, filepath.Join(root, ".spare")), spare-2)
+			require.Len(t, listDir(t, filepath.Join(root, ".spare")), spare-2)
 			next := poddir.NewRecorder(dir, "default/web")
 			require.NoError(t, next.Load())
 			require.Equal(t, "Evicted", next.Get().Eviction.Reason)
 			require.Equal(t, corev1.PodFailed, next.Get().Status.Phase)
-			require.Equal(t, []string{"record.json"}, files(t, string(dir)), "nothing is left beside it")
+			require.Equal(t, []string{"record.json"}, listDir(t, string(dir)), "the directory of the pod has no other file")
 
 			eaten, err := filepath.Glob(filepath.Join(root, "eate*"))
 			require.NoError(t, err)
@@ -70,12 +70,12 @@ func TestRecordOnFullDiskUsesSpareFile(t *testing.T) {
 				require.NoError(t, os.RemoveAll(path))
 			}
 			require.NoError(t, dir.Remove())
-			require.Len(t, files(t, filepath.Join(root, ".spare")), spare)
+			require.Len(t, listDir(t, filepath.Join(root, ".spare")), spare)
 		})
 	}
 }
 
-// mountExt4 mounts a file system of 4 MiB.
+// mountExt4 formats and mounts a file system of 4 MiB.
 func mountExt4(t *testing.T, dir string, flags ...string) {
 	t.Helper()
 	device := mounttest.LoopDevice(t, 4<<20)
@@ -84,7 +84,7 @@ func mountExt4(t *testing.T, dir string, flags ...string) {
 	require.NoError(t, unix.Mount(device, dir, "ext4", 0, ""))
 }
 
-// fillUp uses up all blocks or inodes.
+// fillUp uses up all blocks or inodes of the file system at root.
 func fillUp(t *testing.T, root string) {
 	t.Helper()
 	eater, err := os.MkdirTemp(root, "eater")
@@ -106,7 +106,7 @@ func fillUp(t *testing.T, root string) {
 	}
 }
 
-func files(t *testing.T, dir string) (names []string) {
+func listDir(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)

@@ -14,9 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
 )
 
-// opened returns a function that reports whether the directory was opened since its last call. Only syncing a file name to disk
-// opens it.
-func opened(t *testing.T, dir string) func() bool {
+// watchOpens returns a function that reports whether dir was opened since its last call. Only syncing a file name to disk opens
+// dir.
+func watchOpens(t *testing.T, dir string) func() bool {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
@@ -40,19 +40,19 @@ func opened(t *testing.T, dir string) func() bool {
 	}
 }
 
-// A terminal phase must survive a power failure, so that the pod does not run again. Other changes need not be synced.
+// A terminal phase must survive a power failure, because otherwise the pod would run again. Other changes are not synced.
 func TestTerminalPhaseSyncedToDisk(t *testing.T) {
 	d := poddir.DirOf(t.TempDir(), "uid-a")
 	r := poddir.NewRecorder(d, "default/a")
-	require.NoError(t, r.Update(whole))
-	synced := opened(t, string(d))
+	require.NoError(t, r.Update(setTestedFields))
+	synced := watchOpens(t, string(d))
 	for _, step := range []struct {
 		change func(st *corev1.PodStatus)
 		want   bool
 	}{
 		{func(st *corev1.PodStatus) { st.Message = "running" }, false},
 		{func(st *corev1.PodStatus) { st.Phase = corev1.PodSucceeded }, true},
-		{func(*corev1.PodStatus) {}, false}, // not written at all
+		{func(*corev1.PodStatus) {}, false}, // unchanged record
 		{func(st *corev1.PodStatus) { st.Phase = corev1.PodFailed }, true},
 		{func(st *corev1.PodStatus) { st.Phase = corev1.PodPending }, false},
 	} {
