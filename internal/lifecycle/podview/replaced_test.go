@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
-// A container that is stopped for a successor is shown as before, until the successor runs or has exited.
+// A container that is replaced by a successor is shown as before, until the successor runs or has exited.
 func TestHideReplacement(t *testing.T) {
 	instance := func(id string, attempt uint32, state cri.ContainerState) cri.Container {
 		return cri.Container{ID: id, Name: id[:1], Attempt: attempt, State: state}
@@ -24,7 +24,7 @@ func TestHideReplacement(t *testing.T) {
 		"still running":        {[]cri.Container{other, before}, []cri.Container{other, before}},
 		"exited":               {[]cri.Container{other, instance("a1", 1, cri.ContainerExited)}, []cri.Container{other, before}},
 		"removed":              {[]cri.Container{other}, []cri.Container{other, before}},
-		"of unknown state":     {[]cri.Container{old, instance("a1", 1, cri.ContainerUnknown)}, []cri.Container{old, before}},
+		"unknown state":        {[]cri.Container{old, instance("a1", 1, cri.ContainerUnknown)}, []cri.Container{old, before}},
 		"successor created":    {[]cri.Container{instance("a1", 1, cri.ContainerExited), instance("a2", 2, cri.ContainerCreated)}, []cri.Container{before}},
 		"successor running":    {[]cri.Container{instance("a1", 1, cri.ContainerExited), instance("a2", 2, cri.ContainerRunning)}, nil},
 		"successor has exited": {[]cri.Container{instance("a1", 1, cri.ContainerExited), instance("a2", 2, cri.ContainerExited)}, nil},
@@ -39,7 +39,7 @@ func TestHideReplacement(t *testing.T) {
 
 	created, anew := instance("a1", 1, cri.ContainerCreated), cri.Container{ID: "a1-again", Name: "a", Attempt: 1}
 	observed := cri.Pod{Containers: []cri.Container{old}}
-	assert.Equal(t, []cri.Container{old, created}, podview.HideReplacement(observed, []cri.Container{created}).Containers, "removed before it was started")
+	assert.Equal(t, []cri.Container{old, created}, podview.HideReplacement(observed, []cri.Container{created}).Containers, "container removed before its start")
 	for state, want := range map[cri.ContainerState]cri.Container{cri.ContainerCreated: created, cri.ContainerRunning: {ID: "a1-again", Name: "a", Attempt: 1, State: cri.ContainerRunning}} {
 		anew.State = state
 		observed.Containers = []cri.Container{old, anew}
@@ -47,7 +47,7 @@ func TestHideReplacement(t *testing.T) {
 	}
 }
 
-// A successor that was created after its predecessor was published as terminated for good is hidden, unless it may be started.
+// A successor is hidden if its predecessor was published as terminated for good, unless the container may be restarted.
 func TestHideLateSuccessors(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure, Containers: []corev1.Container{{Name: "a"}}}}
 	exited := cri.Container{ID: "a0", Name: "a", SandboxID: "s", State: cri.ContainerExited}
@@ -58,17 +58,17 @@ func TestHideLateSuccessors(t *testing.T) {
 		hidden bool
 	}{
 		"too late": {func(*corev1.Pod, *cri.Container, *cri.Container, *corev1.ContainerStatus) {}, true},
-		"restarted by policy": {func(pod *corev1.Pod, _, _ *cri.Container, _ *corev1.ContainerStatus) {
+		"restart by policy": {func(pod *corev1.Pod, _, _ *cri.Container, _ *corev1.ContainerStatus) {
 			pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 		}, false},
-		"restarted by exit code": {func(_ *corev1.Pod, exited, _ *cri.Container, _ *corev1.ContainerStatus) { exited.ExitCode = 1 }, false},
-		"published as running": {func(_ *corev1.Pod, _, _ *cri.Container, st *corev1.ContainerStatus) {
+		"restart by exit code": {func(_ *corev1.Pod, exited, _ *cri.Container, _ *corev1.ContainerStatus) { exited.ExitCode = 1 }, false},
+		"predecessor published as running": {func(_ *corev1.Pod, _, _ *cri.Container, st *corev1.ContainerStatus) {
 			st.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 		}, false},
 		"published before": {func(_ *corev1.Pod, _, _ *cri.Container, st *corev1.ContainerStatus) {
 			st.ContainerID = "containerd://b"
 		}, false},
-		"in a new sandbox": {func(_ *corev1.Pod, _, late *cri.Container, _ *corev1.ContainerStatus) { late.SandboxID = "s2" }, false},
+		"successor in a new sandbox": {func(_ *corev1.Pod, _, late *cri.Container, _ *corev1.ContainerStatus) { late.SandboxID = "s2" }, false},
 		"running": {func(_ *corev1.Pod, _, late *cri.Container, _ *corev1.ContainerStatus) {
 			late.State = cri.ContainerRunning
 		}, false},

@@ -22,15 +22,15 @@ func sandbox(id string, attempt uint32, changes ...func(s *cri.Sandbox)) cri.San
 	return s
 }
 
-func notReady(s *cri.Sandbox)    { s.State = cri.SandboxNotReady }
-func withoutIPs(s *cri.Sandbox)  { s.IPs = nil }
-func ofHost(s *cri.Sandbox)      { s.Namespaces.Network = cri.NamespaceNode }
-func askedForOwn(s *cri.Sandbox) { asked(s, cri.NamespacePod) }
-func askedForHost(s *cri.Sandbox) {
-	asked(s, cri.NamespaceNode)
+func notReady(s *cri.Sandbox)            { s.State = cri.SandboxNotReady }
+func withoutIPs(s *cri.Sandbox)          { s.IPs = nil }
+func onHostNetwork(s *cri.Sandbox)       { s.Namespaces.Network = cri.NamespaceNode }
+func requestedPodNetwork(s *cri.Sandbox) { setRequestedNetwork(s, cri.NamespacePod) }
+func requestedHostNetwork(s *cri.Sandbox) {
+	setRequestedNetwork(s, cri.NamespaceNode)
 }
 
-func asked(s *cri.Sandbox, mode cri.NamespaceMode) {
+func setRequestedNetwork(s *cri.Sandbox, mode cri.NamespaceMode) {
 	s.Annotations = map[string]string{podview.AnnotationNetwork: mode.String()}
 }
 
@@ -57,26 +57,26 @@ func TestSandboxChange(t *testing.T) {
 			sandboxes: []cri.Sandbox{sandbox("s0", 0), sandbox("s1", 1)},
 			want:      podview.SandboxChange{Create: true, Attempt: 2, Reason: "multiple pod sandboxes are ready and need to be reconciled"},
 		},
-		"without an address": {
+		"sandbox without IP address": {
 			sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs)},
 			want:      podview.SandboxChange{Create: true, Attempt: 1, Reason: "pod sandbox has no IP address"},
 		},
 		"host network": {
-			hostNetwork: true, sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs, ofHost)}, want: podview.SandboxChange{ID: "s0"},
+			hostNetwork: true, sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs, onHostNetwork)}, want: podview.SandboxChange{ID: "s0"},
 		},
 		"host network, pod network requested": {
-			sandboxes: []cri.Sandbox{sandbox("s0", 0, ofHost)},
+			sandboxes: []cri.Sandbox{sandbox("s0", 0, onHostNetwork)},
 			want:      podview.SandboxChange{Create: true, Attempt: 1, Reason: "network namespace mode changed and sandbox needs to be recreated"},
 		},
 		"pod network, host network requested": {
-			hostNetwork: true, sandboxes: []cri.Sandbox{sandbox("s0", 0, askedForOwn)},
+			hostNetwork: true, sandboxes: []cri.Sandbox{sandbox("s0", 0, requestedPodNetwork)},
 			want: podview.SandboxChange{Create: true, Attempt: 1, Reason: "network namespace mode changed and sandbox needs to be recreated"},
 		},
 		"runtime without pod networks": {
-			sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs, ofHost, askedForOwn)}, want: podview.SandboxChange{ID: "s0"},
+			sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs, onHostNetwork, requestedPodNetwork)}, want: podview.SandboxChange{ID: "s0"},
 		},
 		"runtime without pod networks, mode changed": {
-			sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs, ofHost, askedForHost)},
+			sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs, onHostNetwork, requestedHostNetwork)},
 			want:      podview.SandboxChange{Create: true, Attempt: 1, Reason: "network namespace mode changed and sandbox needs to be recreated"},
 		},
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
-// instance returns a container instance in sandbox s0. Its ID is its name and attempt.
+// instance returns a container instance in sandbox s0. Its ID consists of its name and attempt.
 func instance(name string, attempt uint32, state cri.ContainerState, changes ...func(c *cri.Container)) cri.Container {
 	c := cri.Container{ID: fmt.Sprint(name, "-", attempt), Name: name, Attempt: attempt, State: state, SandboxID: "s0"}
 	for _, change := range changes {
@@ -40,14 +40,14 @@ func TestGenerationOf(t *testing.T) {
 	assert.Zero(t, podview.GenerationOf(&cri.Container{}))
 }
 
-// A container that exits with code 88 requests a restart of all containers. Each case is an observed state of the pod.
+// A container that exits with code 88 requests a restart of all containers. Each case is the observed pod.
 func TestRestartAllGeneration(t *testing.T) {
 	const running, exited = cri.ContainerRunning, cri.ContainerExited
 	tests := map[string]struct {
 		containers  []cri.Container
 		generation  int
 		restartsAll bool
-		newest      map[string]string // IDs of the instances that count; other names have none
+		newest      map[string]string // IDs of the newest instances; other containers have none
 	}{
 		"no container": {},
 		"no restart requested": {
@@ -117,16 +117,16 @@ func TestNewestInSandbox(t *testing.T) {
 	v := podview.New(pod, cri.Pod{Containers: []cri.Container{
 		instance("setup", 0, cri.ContainerExited, elsewhere), instance("main", 0, cri.ContainerExited), instance("main", 1, cri.ContainerRunning, elsewhere),
 	}})
-	require.Nil(t, v.NewestInSandbox("main", "s0"), "a newer one is elsewhere")
+	require.Nil(t, v.NewestInSandbox("main", "s0"), "the newest instance is in another sandbox")
 	require.Equal(t, "main-1", v.NewestInSandbox("main", "s1").ID)
 	require.Nil(t, v.NewestInSandbox("side", "s1"))
 	require.True(t, v.HasInitialized("s1"))
-	require.False(t, v.HasInitialized("s0"), "what was done in an earlier sandbox is to be done again")
+	require.False(t, v.HasInitialized("s0"), "a new sandbox must be initialized again")
 
 	v = podview.New(pod, cri.Pod{Containers: []cri.Container{instance("setup", 0, cri.ContainerExited)}})
-	require.False(t, v.HasInitialized("s0"), "an init container is none that they are through for")
+	require.False(t, v.HasInitialized("s0"), "an exited init container alone does not show that the sandbox is initialized")
 	v = podview.New(pod, cri.Pod{Containers: []cri.Container{instance("side", 0, cri.ContainerCreated)}})
-	require.True(t, v.HasInitialized("s0"), "one that was not even started is")
+	require.True(t, v.HasInitialized("s0"), "a created regular container shows that the sandbox is initialized")
 }
 
 func TestIsRunningAndIsTerminated(t *testing.T) {
@@ -135,14 +135,14 @@ func TestIsRunningAndIsTerminated(t *testing.T) {
 		container           cri.ContainerState
 		running, terminated bool
 	}{
-		"running":                     {cri.SandboxReady, cri.ContainerRunning, true, false},
-		"running without its sandbox": {cri.SandboxNotReady, cri.ContainerRunning, true, false},
-		"unknown":                     {cri.SandboxReady, cri.ContainerUnknown, false, false},
-		"unknown without its sandbox": {cri.SandboxNotReady, cri.ContainerUnknown, false, false},
-		"exited in a sandbox":         {cri.SandboxReady, cri.ContainerExited, false, false},
-		"exited":                      {cri.SandboxNotReady, cri.ContainerExited, false, true},
-		"created in a sandbox":        {cri.SandboxReady, cri.ContainerCreated, false, false},
-		"created without sandbox":     {cri.SandboxNotReady, cri.ContainerCreated, false, true},
+		"running":                    {cri.SandboxReady, cri.ContainerRunning, true, false},
+		"running, sandbox not ready": {cri.SandboxNotReady, cri.ContainerRunning, true, false},
+		"unknown":                    {cri.SandboxReady, cri.ContainerUnknown, false, false},
+		"unknown, sandbox not ready": {cri.SandboxNotReady, cri.ContainerUnknown, false, false},
+		"exited, sandbox ready":      {cri.SandboxReady, cri.ContainerExited, false, false},
+		"exited":                     {cri.SandboxNotReady, cri.ContainerExited, false, true},
+		"created, sandbox ready":     {cri.SandboxReady, cri.ContainerCreated, false, false},
+		"created, sandbox not ready": {cri.SandboxNotReady, cri.ContainerCreated, false, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestAsUnstarted(t *testing.T) {
 			read := cri.Pod{Containers: []cri.Container{instance("side", 0, cri.ContainerRunning), tt.c}}
 			before := []cri.Container{read.Containers[0], read.Containers[1]}
 			p := podview.AsUnstarted(read)
-			require.Equal(t, before, read.Containers, "a reading is not written to")
+			require.Equal(t, before, read.Containers, "AsUnstarted does not modify its argument")
 			require.Equal(t, before[0], p.Containers[0])
 			want := tt.c
 			if tt.unstarted {

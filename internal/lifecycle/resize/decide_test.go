@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// sized returns the size for these words.
-func sized(words string) cgroups.ContainerSize {
+// parseSize returns the size for these words.
+func parseSize(words string) cgroups.ContainerSize {
 	return resize.SizeOf(&corev1.PodSpec{}, &corev1.Container{Resources: requirements(words)})
 }
 
@@ -32,17 +32,17 @@ func resources(t *testing.T, pod *corev1.Pod, o podspec.Options, words string) *
 	return r
 }
 
-// made returns a container instance that was created with these resources and has them.
-func made(t *testing.T, name, words string, state cri.ContainerState) cri.Container {
+// newInstance returns a container instance that was created with these resources and still has them.
+func newInstance(t *testing.T, name, words string, state cri.ContainerState) cri.Container {
 	t.Helper()
 	return cri.Container{
 		ID: name + "-0", Name: name, State: state, Resources: resources(t, podtest.Pod("a"), podspec.Options{}, words),
-		Annotations: map[string]string{resize.AnnotationResources: resize.FormatSize(sized(words))},
+		Annotations: map[string]string{resize.AnnotationResources: resize.FormatSize(parseSize(words))},
 	}
 }
 
-// swapping returns options of a node on which containers of Burstable pods can swap.
-func swapping() podspec.Options {
+// swapOptions returns options of a node on which containers of Burstable pods can swap.
+func swapOptions() podspec.Options {
 	return podspec.Options{Node: &qos.Node{MemoryCapacity: 1 << 30, Swap: qos.LimitedSwap, SwapCapacity: 1 << 30}}
 }
 
@@ -51,8 +51,8 @@ const (
 	exited  = cri.ContainerExited
 )
 
-// Each case is a pod whose container main was created with cpu=250m/500m memory=32Mi/64Mi and runs, unless the case says
-// otherwise.
+// In each case the container main was created with cpu=250m/500m memory=32Mi/64Mi and runs, unless the case sets another
+// state.
 func TestDecide(t *testing.T) {
 	tests := map[string]struct {
 		spec   string // requested resources of main
@@ -77,7 +77,7 @@ func TestDecide(t *testing.T) {
 		"memory request, already sent": {
 			spec: "cpu=250m/500m memory=48Mi/64Mi", changed: true,
 			change: func(_ *testing.T, s *resize.State) {
-				s.SentSizes = map[string]cgroups.ContainerSize{"main-0": sized("cpu=250m/500m memory=48Mi/64Mi")}
+				s.SentSizes = map[string]cgroups.ContainerSize{"main-0": parseSize("cpu=250m/500m memory=48Mi/64Mi")}
 			},
 		},
 		"restart required": {
@@ -91,7 +91,7 @@ func TestDecide(t *testing.T) {
 			want:   []string{"main: cpu=250m/500m memory=32Mi/64Mi -> cpu=500m/1000m memory=32Mi/64Mi"},
 		},
 		"exited container": {
-			spec: "cpu=500m/1 memory=32Mi/64Mi", state: exited, changed: true, resizes: true, // it starts with the requested resources
+			spec: "cpu=500m/1 memory=32Mi/64Mi", state: exited, changed: true, resizes: true, // a restart uses the requested resources
 		},
 		"created container": {
 			spec: "cpu=500m/1 memory=32Mi/64Mi", changed: true, resizes: true,
@@ -124,18 +124,18 @@ func TestDecide(t *testing.T) {
 			reason: "Infeasible", message: "In-place pod resize is not supported on this node",
 		},
 		"memory request with swap": {
-			spec: "cpu=250m/500m memory=48Mi/128Mi", change: func(_ *testing.T, s *resize.State) { s.Spec = swapping() },
+			spec: "cpu=250m/500m memory=48Mi/128Mi", change: func(_ *testing.T, s *resize.State) { s.Spec = swapOptions() },
 			reason: "Infeasible", message: "In-place resize of containers with swap is not supported.",
 		},
 		"CPU with swap": {
 			spec: "cpu=500m/1 memory=32Mi/64Mi", changed: true, resizes: true,
-			change: func(_ *testing.T, s *resize.State) { s.Spec = swapping() },
+			change: func(_ *testing.T, s *resize.State) { s.Spec = swapOptions() },
 			want:   []string{"main: cpu=250m/500m memory=32Mi/64Mi -> cpu=500m/1000m memory=32Mi/64Mi"},
 		},
 		"memory request with swap, restart required": {
 			spec: "cpu=250m/500m memory=48Mi/128Mi", changed: true, resizes: true,
 			change: func(_ *testing.T, s *resize.State) {
-				s.Spec = swapping()
+				s.Spec = swapOptions()
 				restartOnResize(s, corev1.ResourceMemory)
 			},
 			want: []string{"main: cpu=250m/500m memory=32Mi/64Mi -> cpu=250m/500m memory=48Mi/128Mi, by a restart"},
@@ -143,13 +143,13 @@ func TestDecide(t *testing.T) {
 		"pod level": {
 			spec: "cpu=250m/500m memory=32Mi/64Mi", resizes: true,
 			change: func(_ *testing.T, s *resize.State) {
-				s.Pod.Spec.Resources, s.CgroupSizes = new(requirements("cpu=1/2")), &resize.Sizes{Pod: new(sized("cpu=500m/1"))}
+				s.Pod.Spec.Resources, s.CgroupSizes = new(requirements("cpu=1/2")), &resize.Sizes{Pod: new(parseSize("cpu=500m/1"))}
 			},
 		},
 		"pod level, cgroup up to date": {
 			spec: "cpu=250m/500m memory=32Mi/64Mi",
 			change: func(_ *testing.T, s *resize.State) {
-				s.Pod.Spec.Resources, s.CgroupSizes = new(requirements("cpu=1/2")), &resize.Sizes{Pod: new(sized("cpu=1/2"))}
+				s.Pod.Spec.Resources, s.CgroupSizes = new(requirements("cpu=1/2")), &resize.Sizes{Pod: new(parseSize("cpu=1/2"))}
 			},
 		},
 	}
@@ -161,7 +161,7 @@ func TestDecide(t *testing.T) {
 				tt.state = running
 			}
 			s := resize.State{Pod: pod, Observed: cri.Pod{Containers: []cri.Container{
-				made(t, "main", "cpu=250m/500m memory=32Mi/64Mi", tt.state),
+				newInstance(t, "main", "cpu=250m/500m memory=32Mi/64Mi", tt.state),
 			}}}
 			if tt.change != nil {
 				tt.change(t, &s)
@@ -179,11 +179,11 @@ func TestDecide(t *testing.T) {
 			assert.Equal(t, tt.reason+": "+tt.message, d.Reason+": "+d.Message)
 			if tt.reason != "" {
 				assert.Equal(t, "cpu=250m/500m memory=32Mi/64Mi", podtest.FormatRequirements(&d.Pod.Spec.Containers[0].Resources),
-					"the pod goes on as it is")
+					"the pod keeps its previous resources")
 				return
 			}
 			assert.Same(t, pod, d.Pod)
-			assert.Equal(t, tt.spec, podtest.FormatRequirements(&pod.Spec.Containers[0].Resources), "the pod is not written to")
+			assert.Equal(t, tt.spec, podtest.FormatRequirements(&pod.Spec.Containers[0].Resources), "Decide does not modify the pod")
 		})
 	}
 }
@@ -202,23 +202,23 @@ func restartOnResize(s *resize.State, name corev1.ResourceName) {
 	s.Pod.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: name, RestartPolicy: corev1.RestartContainer}}
 }
 
-// addInit adds an init container that was created with 100 millicores and requests 200.
+// addInit adds an init container that was created with 100 millicores and requests 200 millicores.
 func addInit(t *testing.T, s *resize.State, c corev1.Container, state cri.ContainerState) {
 	c.Resources = requirements("cpu=200m/200m")
 	s.Pod.Spec.InitContainers = append(s.Pod.Spec.InitContainers, c)
-	s.Observed.Containers = append(s.Observed.Containers, made(t, c.Name, "cpu=100m/200m", state))
+	s.Observed.Containers = append(s.Observed.Containers, newInstance(t, c.Name, "cpu=100m/200m", state))
 }
 
 // A deferred resize keeps the previous resources and has a message.
 func TestDeferredKeepsPreviousResources(t *testing.T) {
 	pod := podtest.Pod("a")
 	pod.Spec.Containers[0].Resources = requirements("cpu=500m/1")
-	d := resize.Decide(resize.State{Pod: pod, Observed: cri.Pod{Containers: []cri.Container{made(t, "main", "cpu=250m/500m", running)}}})
+	d := resize.Decide(resize.State{Pod: pod, Observed: cri.Pod{Containers: []cri.Container{newInstance(t, "main", "cpu=250m/500m", running)}}})
 	require.True(t, d.IsResize())
 	require.Equal(t, "cpu=250m/500m", podtest.FormatRequirements(&d.Previous.Spec.Containers[0].Resources))
 
 	deferred := d.Deferred("the node is full")
-	require.False(t, deferred.IsResize(), "there is nothing to ask any more")
+	require.False(t, deferred.IsResize(), "a deferred resize is no resize")
 	require.Empty(t, deferred.Containers)
 	require.Equal(t, "Deferred: the node is full", deferred.Reason+": "+deferred.Message)
 	require.Equal(t, "cpu=250m/500m", podtest.FormatRequirements(&deferred.Pod.Spec.Containers[0].Resources))
@@ -228,21 +228,21 @@ func TestDeferredKeepsPreviousResources(t *testing.T) {
 	require.Equal(t, deferred.Pod, infeasible.Pod)
 }
 
-// An infeasible pod-level resize keeps the sizes of the pod cgroup.
+// An infeasible pod-level resize keeps the previous sizes of the pod cgroup.
 func TestInfeasiblePodLevelResizeKeepsCgroupSizes(t *testing.T) {
 	pod := podtest.Pod("a")
 	pod.Spec.Containers[0].Resources = requirements("cpu=100m/500m")
 	pod.Spec.Resources = new(requirements("cpu=1/2"))
 	d := resize.Decide(resize.State{
-		Pod: pod, NoUpdates: true, CgroupSizes: &resize.Sizes{Pod: new(sized("cpu=500m/1"))},
-		Observed: cri.Pod{Containers: []cri.Container{made(t, "main", "cpu=100m/500m", running)}},
+		Pod: pod, NoUpdates: true, CgroupSizes: &resize.Sizes{Pod: new(parseSize("cpu=500m/1"))},
+		Observed: cri.Pod{Containers: []cri.Container{newInstance(t, "main", "cpu=100m/500m", running)}},
 	})
 	require.Equal(t, corev1.PodReasonInfeasible, d.Reason)
 	require.Equal(t, "cpu=500m/1", podtest.FormatRequirements(d.Pod.Spec.Resources))
 	require.Equal(t, "cpu=1/2", podtest.FormatRequirements(pod.Spec.Resources))
 }
 
-// A resize of a completed init container does not change the pod cgroup. The actual resources contain its old size.
+// A resize of a completed init container does not change the pod cgroup. The actual resources have its previous size.
 func TestResizeOfCompletedInitContainerChangesNothing(t *testing.T) {
 	tests := map[string]struct {
 		state    cri.ContainerState
@@ -250,7 +250,7 @@ func TestResizeOfCompletedInitContainerChangesNothing(t *testing.T) {
 		want     string // actual CPU request
 	}{
 		"completed": {exited, 0, "300m"},
-		"failed":    {exited, 1, "allocated"}, // it will be restarted, so the pod cgroup is resized
+		"failed":    {exited, 1, "allocated"}, // the container restarts, so the pod cgroup is resized
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -259,12 +259,12 @@ func TestResizeOfCompletedInitContainerChangesNothing(t *testing.T) {
 			setup := podtest.Init("setup")
 			setup.Resources = requirements("cpu=200m/1")
 			pod.Spec.InitContainers = []corev1.Container{setup}
-			was := made(t, "setup", "cpu=300m/1", test.state)
+			was := newInstance(t, "setup", "cpu=300m/1", test.state)
 			was.ExitCode = test.exitCode
-			sizes := &resize.Sizes{Containers: []resize.ContainerSize{{Name: "setup", Size: sized("cpu=300m/1")}}}
+			sizes := &resize.Sizes{Containers: []resize.ContainerSize{{Name: "setup", Size: parseSize("cpu=300m/1")}}}
 			s := resize.State{
 				Pod: pod, Allocated: resize.AllocationOf(pod), CgroupSizes: sizes,
-				Observed: cri.Pod{Containers: []cri.Container{was, made(t, "main", "cpu=100m/1", running)}},
+				Observed: cri.Pod{Containers: []cri.Container{was, newInstance(t, "main", "cpu=100m/1", running)}},
 			}
 			d := resize.Decide(s)
 			require.False(t, d.InProgress)
@@ -277,11 +277,11 @@ func TestResizeOfCompletedInitContainerChangesNothing(t *testing.T) {
 			require.Equal(t, test.want, have)
 
 			s.NoCgroup = true
-			require.Nil(t, resize.Decide(s).Actual, "the runtime has the cgroup of the pod")
+			require.Nil(t, resize.Decide(s).Actual, "without a pod cgroup of the agent, the actual resources are the allocated ones")
 			s.NoCgroup, s.NoUpdates = false, true
-			require.Nil(t, resize.Decide(s).Actual, "what a runtime cannot change is allocated")
+			require.Nil(t, resize.Decide(s).Actual, "without updates, the actual resources are the allocated ones")
 		})
 	}
 	pod := podtest.Pod("a")
-	require.Same(t, pod, resize.WithInitSizes(pod, &resize.Sizes{Containers: []resize.ContainerSize{{Name: "main", Size: sized("cpu=300m/1")}}}))
+	require.Same(t, pod, resize.WithInitSizes(pod, &resize.Sizes{Containers: []resize.ContainerSize{{Name: "main", Size: parseSize("cpu=300m/1")}}}))
 }

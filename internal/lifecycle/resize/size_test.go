@@ -43,11 +43,11 @@ func TestSizeOf(t *testing.T) {
 		"limits of the pod": {
 			pod: "cpu=/2 memory=/128Mi", want: cgroups.ContainerSize{CPURequest: 2000, CPULimit: 2000, MemoryLimit: 128 * mib},
 		},
-		"limits of the pod, own requests": {
+		"limits of the pod, requests of the container": {
 			pod: "cpu=/2 memory=/128Mi", container: "cpu=250m/ memory=32Mi/",
 			want: cgroups.ContainerSize{CPURequest: 250, CPULimit: 2000, MemoryRequest: 32 * mib, MemoryLimit: 128 * mib},
 		},
-		"its own limits": {
+		"limits of the pod and the container": {
 			pod: "cpu=/2 memory=/128Mi", container: "cpu=/500m memory=/64Mi",
 			want: cgroups.ContainerSize{CPURequest: 500, CPULimit: 500, MemoryLimit: 64 * mib},
 		},
@@ -67,7 +67,7 @@ func TestSizeOf(t *testing.T) {
 func TestSizeOfPod(t *testing.T) {
 	pod := podtest.Pod("a")
 	pod.Spec.Containers[0].Resources = requirements("cpu=1/2 memory=1Gi/2Gi")
-	assert.Zero(t, resize.SizeOfPod(pod), "it does not say, and is the sum of its containers")
+	assert.Zero(t, resize.SizeOfPod(pod), "without pod-level resources the size is zero")
 	pod.Spec.Resources = new(requirements("cpu=250m/500m memory=32Mi/64Mi"))
 	assert.Equal(t, cgroups.ContainerSize{CPURequest: 250, CPULimit: 500, MemoryRequest: 32 * mib, MemoryLimit: 64 * mib}, resize.SizeOfPod(pod))
 }
@@ -91,7 +91,7 @@ func TestWithSize(t *testing.T) {
 			sized := resize.WithSize(&c, tt.size)
 			assert.Equal(t, tt.want, podtest.FormatRequirements(&sized.Resources))
 			assert.Equal(t, "main", sized.Name)
-			assert.Equal(t, requirements(tt.before), c.Resources, "the container is not written to")
+			assert.Equal(t, requirements(tt.before), c.Resources, "WithSize does not modify the container")
 		})
 	}
 }
@@ -127,19 +127,19 @@ func TestFormatSize(t *testing.T) {
 			cgroups.ContainerSize{CPURequest: math.MaxInt64, CPULimit: math.MaxInt64, MemoryRequest: math.MaxInt64, MemoryLimit: math.MaxInt64},
 			true,
 		},
-		"empty":                {},
-		"one part":             {text: "cpu=1/2"},
-		"other part":           {text: "memory=1/2"},
-		"other order":          {text: "memory=1/2 cpu=1/2"},
-		"third part":           {text: "cpu=1/2 memory=1/2 disk=1/2"},
-		"two blanks":           {text: "cpu=1/2  memory=1/2"},
-		"no limit":             {text: "cpu=1 memory=1"},
-		"a request below zero": {text: "cpu=-1/2 memory=1/2"},
-		"a limit below zero":   {text: "cpu=1/2 memory=1/-2"},
-		"too large":            {text: "cpu=9223372036854775808/2 memory=1/2"},
-		"not a number":         {text: "cpu=x/2 memory=1/2"},
-		"decimal number":       {text: "cpu=0.5/2 memory=1/2"},
-		"number with unit":     {text: "cpu=500m/1 memory=32Mi/64Mi"},
+		"empty":            {},
+		"one part":         {text: "cpu=1/2"},
+		"other part":       {text: "memory=1/2"},
+		"other order":      {text: "memory=1/2 cpu=1/2"},
+		"third part":       {text: "cpu=1/2 memory=1/2 disk=1/2"},
+		"two blanks":       {text: "cpu=1/2  memory=1/2"},
+		"no limit":         {text: "cpu=1 memory=1"},
+		"negative request": {text: "cpu=-1/2 memory=1/2"},
+		"negative limit":   {text: "cpu=1/2 memory=1/-2"},
+		"too large":        {text: "cpu=9223372036854775808/2 memory=1/2"},
+		"not a number":     {text: "cpu=x/2 memory=1/2"},
+		"decimal number":   {text: "cpu=0.5/2 memory=1/2"},
+		"number with unit": {text: "cpu=500m/1 memory=32Mi/64Mi"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -39,7 +39,7 @@ func TestParseSizesReadsString(t *testing.T) {
 	require.Nil(t, resize.ParseSizes(""))
 	_, ok := unknown.SizeOf("main")
 	require.False(t, ok)
-	require.Equal(t, ";main cpu=250/500 memory=0/0", resize.ParseSizes("any;main cpu=250/500 memory=0/0;setup").String(), "entries that are no sizes")
+	require.Equal(t, ";main cpu=250/500 memory=0/0", resize.ParseSizes("any;main cpu=250/500 memory=0/0;setup").String(), "invalid entries are ignored")
 }
 
 func TestSizesEqual(t *testing.T) {
@@ -48,14 +48,14 @@ func TestSizesEqual(t *testing.T) {
 		other                    *resize.Sizes
 		equal, equalWithoutSetup bool
 	}{
-		"the same sizes":                     {resize.SizesOf(sizedPod(nil, "cpu=100m/1", "cpu=250m/500m")), true, true},
-		"another init container":             {resize.SizesOf(sizedPod(nil, "cpu=200m/1", "cpu=250m/500m")), false, true},
-		"another container":                  {resize.SizesOf(sizedPod(nil, "cpu=100m/1", "cpu=300m/500m")), false, false},
-		"pod-level resources":                {resize.SizesOf(sizedPod(new(requirements("cpu=1/2")), "cpu=100m/1", "cpu=250m/500m")), false, false},
-		"pod-level resources that are empty": {resize.SizesOf(sizedPod(&corev1.ResourceRequirements{}, "cpu=100m/1", "cpu=250m/500m")), false, false},
-		"no init container":                  {&resize.Sizes{Containers: one.Containers[1:]}, false, true},
-		"no container":                       {&resize.Sizes{Containers: one.Containers[:1]}, false, false},
-		"unknown":                            {nil, false, false},
+		"same sizes":                {resize.SizesOf(sizedPod(nil, "cpu=100m/1", "cpu=250m/500m")), true, true},
+		"other init container size": {resize.SizesOf(sizedPod(nil, "cpu=200m/1", "cpu=250m/500m")), false, true},
+		"another container":         {resize.SizesOf(sizedPod(nil, "cpu=100m/1", "cpu=300m/500m")), false, false},
+		"pod-level resources":       {resize.SizesOf(sizedPod(new(requirements("cpu=1/2")), "cpu=100m/1", "cpu=250m/500m")), false, false},
+		"empty pod-level resources": {resize.SizesOf(sizedPod(&corev1.ResourceRequirements{}, "cpu=100m/1", "cpu=250m/500m")), false, false},
+		"no init container":         {&resize.Sizes{Containers: one.Containers[1:]}, false, true},
+		"no container":              {&resize.Sizes{Containers: one.Containers[:1]}, false, false},
+		"unknown":                   {nil, false, false},
 	} {
 		setup := func(container string) bool { return container == "setup" }
 		assert.Equal(t, test.equal, one.Equal(test.other), name)

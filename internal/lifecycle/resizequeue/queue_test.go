@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/resizequeue"
 )
 
-// pod returns a pod with these requests, and with equal limits if guaranteed is true.
+// pod returns a pod with these requests. If guaranteed is true, its limits are equal.
 func pod(name, cpu, memory string, priority int32, guaranteed bool) *corev1.Pod {
 	p := &corev1.Pod{}
 	p.Name, p.UID, p.Spec.Priority = name, types.UID(name), &priority
@@ -68,16 +68,16 @@ func TestObserveStartsEpochAfterRelease(t *testing.T) {
 		released bool
 	}{
 		{"same", []*corev1.Pod{first}, false},
-		{"another has come", []*corev1.Pod{first, pod("b", "1", "1Gi", 0, false)}, false},
+		{"pod added", []*corev1.Pod{first, pod("b", "1", "1Gi", 0, false)}, false},
 		{"more", []*corev1.Pod{pod("a", "3", "2Gi", 0, false)}, false},
 		{"less CPU, more memory", []*corev1.Pod{pod("a", "1", "3Gi", 0, false)}, true},
 		{"less memory", []*corev1.Pod{pod("a", "2", "1Gi", 0, false)}, true},
-		{"gone, another has come", []*corev1.Pod{pod("b", "2", "2Gi", 0, false)}, true},
+		{"pod replaced by another", []*corev1.Pod{pod("b", "2", "2Gi", 0, false)}, true},
 		{"gone", nil, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var q resizequeue.Queue
-			require.EqualValues(t, 1, q.Observe(start(), []*corev1.Pod{first}), "what was released before is not known")
+			require.EqualValues(t, 1, q.Observe(start(), []*corev1.Pod{first}), "the first call of Observe releases nothing")
 			epoch := q.Observe(start(), test.pods)
 			require.Equal(t, test.released, epoch == 2)
 			wake, _ := q.Next(start(), []resizequeue.Resize{{Pod: pod("z", "2", "1Gi", 0, false), Allocated: pod("z", "1", "1Gi", 0, false), Epoch: 1}})
@@ -86,7 +86,7 @@ func TestObserveStartsEpochAfterRelease(t *testing.T) {
 	}
 }
 
-// A resized pod counts with the resources in its status until they are lower.
+// A resized pod counts with the resources in its status while they are higher than its requests.
 func TestObserveCountsStatusOfResizedPod(t *testing.T) {
 	p := pod("a", "1", "1Gi", 0, false)
 	has := pod("a", "2", "1Gi", 0, false).Spec.Containers[0].Resources
@@ -99,7 +99,7 @@ func TestObserveCountsStatusOfResizedPod(t *testing.T) {
 	require.EqualValues(t, 2, q.Observe(start(), []*corev1.Pod{done}))
 }
 
-// Hung workers delay the remaining workers by one second in total.
+// A worker that hangs delays the remaining workers by one second in total.
 func TestHungWorkersDelayRemainingWorkersByOneSecond(t *testing.T) {
 	var resizes []resizequeue.Resize
 	for _, name := range []string{"a", "b", "c"} {
@@ -116,7 +116,7 @@ func TestHungWorkersDelayRemainingWorkersByOneSecond(t *testing.T) {
 	require.Equal(t, []string{"b", "c"}, wake)
 	require.Zero(t, at)
 	wake, _ = q.Next(start().Add(time.Hour), resizes)
-	require.Empty(t, wake, "once in an epoch")
+	require.Empty(t, wake, "each resize is tried once in an epoch")
 }
 
 func TestResetStartsEpoch(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// now has a fraction of a second, which an API server drops.
+// now has a fraction of a second, which the API server drops.
 var now = time.Date(2026, 5, 1, 12, 0, 0, 123456789, time.UTC)
 
 func ago(d time.Duration) metav1.Time { return metav1.Time{Time: now.Add(-d)}.Rfc3339Copy() }
@@ -28,8 +28,8 @@ func condition(t corev1.PodConditionType, status corev1.ConditionStatus, reason 
 	return corev1.PodCondition{Type: t, Status: status, Reason: reason, LastTransitionTime: ago(since)}
 }
 
-// running returns a running pod as the API server has it.
-func running() *corev1.Pod {
+// runningPod returns a running pod as the API server stores it.
+func runningPod() *corev1.Pod {
 	start := ago(time.Minute)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u1", Generation: 3},
@@ -49,8 +49,9 @@ func running() *corev1.Pod {
 	}
 }
 
-// own returns the status of pod as its agent computes it: without fields of other clients, and with fractions of a second.
-func own(pod *corev1.Pod) *corev1.PodStatus {
+// computedStatus returns the status of pod as its agent computes it: without the fields of other clients, and with fractions of a
+// second.
+func computedStatus(pod *corev1.Pod) *corev1.PodStatus {
 	st := pod.Status.DeepCopy()
 	st.ResourceClaimStatuses = nil
 	st.Conditions = st.Conditions[1:]
@@ -63,20 +64,20 @@ func own(pod *corev1.Pod) *corev1.PodStatus {
 }
 
 func TestNextReturnsNoPatchForUnchangedStatus(t *testing.T) {
-	pod := running()
-	st := own(pod)
+	pod := runningPod()
+	st := computedStatus(pod)
 	st.Conditions[0].ObservedGeneration = 3 // not compared
 	st.Conditions[0].LastTransitionTime = metav1.Time{Time: now}
 	update, err := statuspatch.Next(pod, st, false, now)
 	require.NoError(t, err)
 	assert.Nil(t, update.Patch, string(update.Patch))
 	assert.Equal(t, pod.Status.ResourceClaimStatuses, update.Status.ResourceClaimStatuses)
-	assert.Equal(t, running(), pod, "nothing is written to")
+	assert.Equal(t, runningPod(), pod, "Next does not modify the pod")
 }
 
 func TestNextPatchesReadyCondition(t *testing.T) {
-	pod := running()
-	st := own(pod)
+	pod := runningPod()
+	st := computedStatus(pod)
 	st.Conditions[0] = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady"}
 	update, err := statuspatch.Next(pod, st, false, now)
 	require.NoError(t, err)
@@ -87,9 +88,9 @@ func TestNextPatchesReadyCondition(t *testing.T) {
 }
 
 func TestNextDeletesRemovedFields(t *testing.T) {
-	pod := running()
+	pod := runningPod()
 	pod.Status.Reason, pod.Status.HostIPs = "Slow", []corev1.HostIP{{IP: "1.2.3.4"}}
-	st := own(pod)
+	st := computedStatus(pod)
 	st.Reason, st.PodIP, st.PodIPs, st.HostIPs = "", "10.0.0.8", []corev1.PodIP{{IP: "10.0.0.8"}}, nil
 	update, err := statuspatch.Next(pod, st, false, now)
 	require.NoError(t, err)
@@ -114,9 +115,9 @@ func TestMergeDefersTerminalPhase(t *testing.T) {
 		"still running":                    {phase: corev1.PodRunning, server: corev1.PodRunning, want: corev1.PodRunning},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := running()
+			pod := runningPod()
 			pod.Status.Phase, pod.Status.Reason = test.server, "Before"
-			st := own(pod)
+			st := computedStatus(pod)
 			st.Phase, st.Reason = test.phase, "Now"
 			st.Conditions = append(st.Conditions, disruption)
 			update, err := statuspatch.Next(pod, st, test.mayRun, now)
@@ -158,13 +159,13 @@ func TestAcceptKeepsTerminatedState(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := running()
+			pod := runningPod()
 			pod.Spec.RestartPolicy = test.policy
 			if test.init {
 				pod.Spec.InitContainers, pod.Status.InitContainerStatuses = pod.Spec.Containers, pod.Status.ContainerStatuses
 				pod.Spec.Containers, pod.Status.ContainerStatuses = nil, nil
 			}
-			st := own(pod)
+			st := computedStatus(pod)
 			lists := append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...)
 			specs := append(pod.Spec.InitContainers, pod.Spec.Containers...)
 			lists[0].State = exited(test.code)
@@ -189,23 +190,24 @@ func TestAcceptKeepsTerminatedState(t *testing.T) {
 			require.True(t, ok)
 			status := update.Status
 			kept := append(status.InitContainerStatuses, status.ContainerStatuses...)
-			assert.Equal(t, exited(test.code), kept[0].State, "an API server accepts no other state")
+			assert.Equal(t, exited(test.code), kept[0].State, "the API server accepts only the previous state")
 			assert.Equal(t, "now", status.Message)
-			assert.Contains(t, string(update.Patch), `"message":"now"`, "the rest is sent")
+			assert.Contains(t, string(update.Patch), `"message":"now"`, "the other changes are sent")
+
 			pod.Status = status
 			update, err = statuspatch.Next(pod, st, false, now)
 			require.Error(t, err)
-			assert.Nil(t, update.Patch, "and not sent again and again")
+			assert.Nil(t, update.Patch, "the refused state is not sent repeatedly")
 		})
 	}
 }
 
 func TestAcceptKeepsTimesAndVolumeHealth(t *testing.T) {
-	pod := running()
+	pod := runningPod()
 	before := pod.Status.DeepCopy()
 	before.ObservedGeneration = 7
 	before.VolumeHealth = []corev1.PodVolumeHealth{{Name: "data"}}
-	st := own(pod)
+	st := computedStatus(pod)
 	st.StartTime, st.ObservedGeneration = nil, 3
 	st.Conditions[0].LastTransitionTime = metav1.Time{}
 	st.Conditions[1].Status, st.Conditions[1].LastTransitionTime = corev1.ConditionFalse, metav1.Time{}
@@ -214,8 +216,8 @@ func TestAcceptKeepsTimesAndVolumeHealth(t *testing.T) {
 	assert.Equal(t, before.StartTime, got.StartTime)
 	assert.EqualValues(t, 7, got.ObservedGeneration)
 	assert.Equal(t, before.VolumeHealth, got.VolumeHealth)
-	assert.Equal(t, ago(time.Minute), got.Conditions[0].LastTransitionTime, "Ready was ready before")
-	assert.Equal(t, ago(0), got.Conditions[1].LastTransitionTime, "in seconds")
+	assert.Equal(t, ago(time.Minute), got.Conditions[0].LastTransitionTime, "an unchanged condition keeps its transition time")
+	assert.Equal(t, ago(0), got.Conditions[1].LastTransitionTime, "times are truncated to seconds")
 
 	got, err = statuspatch.Accept(pod, &corev1.PodStatus{}, st, now)
 	require.NoError(t, err)
@@ -226,7 +228,7 @@ func TestAcceptSortsContainersAndCutsMessages(t *testing.T) {
 	ended := func(message string) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message}}
 	}
-	pod := running()
+	pod := runningPod()
 	pod.Spec.InitContainers = []corev1.Container{{Name: "z"}, {Name: "a"}}
 	st := &corev1.PodStatus{
 		InitContainerStatuses: []corev1.ContainerStatus{{Name: "x"}, {Name: "a"}, {Name: "z", State: ended(strings.Repeat("ü", 4096))}},
@@ -242,10 +244,10 @@ func TestAcceptSortsContainersAndCutsMessages(t *testing.T) {
 	}
 	assert.Equal(t, "zaxmn", names)
 	message := got.InitContainerStatuses[0].State.Terminated.Message
-	assert.Len(t, message, 4096, "a third of 12 KiB")
+	assert.Len(t, message, 4096, "a third of the limit of 12 KiB")
 	assert.True(t, utf8.ValidString(message))
 	assert.Equal(t, "a�b", got.ContainerStatuses[0].LastTerminationState.Terminated.Message)
-	assert.Equal(t, "n", st.ContainerStatuses[0].Name, "nothing is written to")
+	assert.Equal(t, "n", st.ContainerStatuses[0].Name, "Accept does not modify its argument")
 }
 
 func TestEqualIgnoresConditionsOfOtherClients(t *testing.T) {
@@ -266,11 +268,11 @@ func TestEqualIgnoresConditionsOfOtherClients(t *testing.T) {
 		"observed generation": {func(s *corev1.PodStatus) { s.ObservedGeneration++ }, false},
 		"container readiness": {func(s *corev1.PodStatus) { s.ContainerStatuses[0].Ready = false }, false},
 	} {
-		a, b := running().Status, running().Status
+		a, b := runningPod().Status, runningPod().Status
 		test.change(&b)
 		assert.Equal(t, test.want, statuspatch.Equal(&a, &b), name)
 		assert.Equal(t, test.want, statuspatch.Equal(&b, &a), name)
 	}
-	a, b := running().Status, running().Status
-	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { statuspatch.Equal(&a, &b) }), 2.0, "it is called for each pod")
+	a, b := runningPod().Status, runningPod().Status
+	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { statuspatch.Equal(&a, &b) }), 2.0, "Equal is called for each pod and must be cheap")
 }
