@@ -57,7 +57,7 @@ func TestCheckPodReportsMissingFeatures(t *testing.T) {
 				fields = append(fields, err.Field)
 			}
 			assert.Equal(t, test.fields, fields)
-			assert.Empty(t, test.parts.CheckPod(&corev1.Pod{}), "a pod that asks for nothing")
+			assert.Empty(t, test.parts.CheckPod(&corev1.Pod{}), "a pod without special features has no errors")
 		})
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/ownership"
 )
 
-// pod returns a pod with a sandbox of the first owner and a container of each further owner.
+// pod returns a pod whose sandbox has the first owner. Each further owner has a container.
 func pod(owners ...string) *cri.Pod {
 	labels := func(owner string) map[string]string {
 		if owner == "" {
@@ -37,13 +37,13 @@ func TestMarkOwnsForeignMarkAndFilter(t *testing.T) {
 		foreign bool
 		own     int
 	}{
-		{"all is mine", "me", pod("me", "me"), true, "", false, 2},
-		{"a container is another's", "me", pod("me", "they"), true, "they", true, 1},
-		{"the sandbox is another's", "me", pod("they", "me"), true, "they", true, 1},
-		{"a container is nobody's", "me", pod("me", ""), true, "", true, 1},
-		{"nothing is mine", "me", pod("they", ""), false, "they", true, 0},
-		{"without a mark nothing is mine", "", pod("", "they"), false, "they", true, 1},
-		{"without a mark, what is nobody's is not foreign", "", pod("", ""), false, "", false, 2},
+		{"all own", "me", pod("me", "me"), true, "", false, 2},
+		{"foreign container", "me", pod("me", "they"), true, "they", true, 1},
+		{"foreign sandbox", "me", pod("they", "me"), true, "they", true, 1},
+		{"container without owner", "me", pod("me", ""), true, "", true, 1},
+		{"nothing own", "me", pod("they", ""), false, "they", true, 0},
+		{"no mark, foreign container", "", pod("", "they"), false, "they", true, 1},
+		{"no mark, no owners", "", pod("", ""), false, "", false, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			assert.Equal(t, test.owns, test.mark.Owns(test.pod))
@@ -53,7 +53,7 @@ func TestMarkOwnsForeignMarkAndFilter(t *testing.T) {
 			before := len(test.pod.Sandboxes) + len(test.pod.Containers)
 			own := test.mark.Filter(*test.pod)
 			assert.Equal(t, test.own, len(own.Sandboxes)+len(own.Containers))
-			assert.Equal(t, before, len(test.pod.Sandboxes)+len(test.pod.Containers), "the pod itself is as it was")
+			assert.Equal(t, before, len(test.pod.Sandboxes)+len(test.pod.Containers), "Filter does not modify the pod")
 		})
 	}
 }
@@ -64,5 +64,5 @@ func TestSetLabelReplacesLabelOfPod(t *testing.T) {
 	assert.Equal(t, map[string]string{ownership.Label: "me", "app": "web"}, forged)
 
 	ownership.Mark("").SetLabel(forged)
-	assert.Equal(t, map[string]string{"app": "web"}, forged, "no pod can give itself an owner")
+	assert.Equal(t, map[string]string{"app": "web"}, forged, "without a mark the forged owner is removed")
 }

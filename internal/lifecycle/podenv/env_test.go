@@ -19,16 +19,16 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// list returns the environment of the first container of p.
-func list(t *testing.T, p *corev1.Pod, s podenv.Sources) []cri.EnvVar {
+// environment returns the environment of the first container of p.
+func environment(t *testing.T, p *corev1.Pod, s podenv.Sources) []cri.EnvVar {
 	t.Helper()
 	e, err := podenv.New(p, &p.Spec.Containers[0], s)
 	require.NoError(t, err)
 	return e.List()
 }
 
-// refs returns a config map "app", a secret "login" and an environment file.
-func refs() podenv.References {
+// newReferences returns References with a config map "app", a secret "login" and an environment file.
+func newReferences() podenv.References {
 	return podenv.References{
 		ConfigMaps: map[string]*corev1.ConfigMap{"app": {Data: map[string]string{"level": "info", "color": "red", "$x": "$(level)"}}},
 		Secrets:    map[string]*corev1.Secret{"login": {Data: map[string][]byte{"user": []byte("root"), "level": []byte("secret")}}},
@@ -82,16 +82,16 @@ func TestEnvironment(t *testing.T) {
 		{Name: "MEM", Value: "2"},
 		{Name: "REQ", Value: "1"},
 		{Name: "SVC", Value: "s"},
-	}, list(t, p, s))
+	}, environment(t, p, s))
 
 	p = podtest.Pod(t, "hostNetwork: true", "env: [{name: IPS, valueFrom: {fieldRef: {fieldPath: status.podIPs}}}]")
 	s.PodIPs, s.Node = nil, nil
-	assert.Equal(t, "10.0.0.1,fd00::1", list(t, p, s)[0].Value)
+	assert.Equal(t, "10.0.0.1,fd00::1", environment(t, p, s)[0].Value)
 
 	p = podtest.Pod(t, "", "env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]")
 	six := podenv.Sources{HostIPs: addrs("fd00::1", "10.0.0.1"), PodIPs: []string{"10.0.0.2", "fd00::2"}}
-	assert.Equal(t, "fd00::2", list(t, p, six)[0].Value,
-		"the family that the node prefers comes first")
+	assert.Equal(t, "fd00::2", environment(t, p, six)[0].Value,
+		"the IP family of the first node address comes first")
 }
 
 func TestVariablesFromConfigMapsSecretsAndFiles(t *testing.T) {
@@ -99,11 +99,11 @@ func TestVariablesFromConfigMapsSecretsAndFiles(t *testing.T) {
 		container string
 		want      []cri.EnvVar
 	}{
-		"whole objects, in the order of names": {
+		"whole objects, sorted by key": {
 			`envFrom: [{configMapRef: {name: app}}]`,
 			[]cri.EnvVar{{Name: "$x", Value: "$(level)"}, {Name: "color", Value: "red"}, {Name: "level", Value: "info"}},
 		},
-		"the later object wins": {
+		"key in two objects, the later one is used": {
 			`envFrom: [{configMapRef: {name: app}}, {secretRef: {name: login}}]`,
 			[]cri.EnvVar{{Name: "$x", Value: "$(level)"}, {Name: "color", Value: "red"}, {Name: "level", Value: "secret"}, {Name: "user", Value: "root"}},
 		},
@@ -111,7 +111,7 @@ func TestVariablesFromConfigMapsSecretsAndFiles(t *testing.T) {
 			`envFrom: [{prefix: L_, secretRef: {name: login}}]`,
 			[]cri.EnvVar{{Name: "L_level", Value: "secret"}, {Name: "L_user", Value: "root"}},
 		},
-		"own variables win and see the objects": {
+		"variables of the container override and reference object keys": {
 			`{envFrom: [{secretRef: {name: login}}], env: [{name: A, value: $(user)}, {name: level, value: own}]}`,
 			[]cri.EnvVar{{Name: "level", Value: "own"}, {Name: "user", Value: "root"}, {Name: "A", Value: "root"}},
 		},
@@ -124,7 +124,7 @@ func TestVariablesFromConfigMapsSecretsAndFiles(t *testing.T) {
 			`env: [{name: X, valueFrom: {fileKeyRef: {volumeName: v, path: vars, key: A}}}]`,
 			[]cri.EnvVar{{Name: "X", Value: "one"}},
 		},
-		"optional ones that are missing": {
+		"missing optional objects and keys": {
 			`{envFrom: [{configMapRef: {name: x, optional: true}}, {secretRef: {name: x, optional: true}}], env: [
 				{name: A, valueFrom: {configMapKeyRef: {name: x, key: k, optional: true}}},
 				{name: B, valueFrom: {configMapKeyRef: {name: app, key: k, optional: true}}},
@@ -137,7 +137,7 @@ func TestVariablesFromConfigMapsSecretsAndFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := podtest.Pod(t, "volumes: [{name: v}]", c.container)
-			got := list(t, p, podenv.Sources{References: refs(), Volumes: map[string]string{"v": "/v"}})
+			got := environment(t, p, podenv.Sources{References: newReferences(), Volumes: map[string]string{"v": "/v"}})
 			assert.Empty(t, cmp.Diff(c.want, got))
 		})
 	}
@@ -157,7 +157,7 @@ func TestMissingObjectsFailUnlessOptional(t *testing.T) {
 		"env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: vars, key: EMPTY}}}]":          env + `fileKeyRef.key: Not found: "EMPTY"`,
 		"env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: bad, key: A}}}]":               env + `fileKeyRef.path: Invalid value: "bad": line 1: no equals sign`,
 	} {
-		p, s := podtest.Pod(t, "volumes: [{name: v}]", container), podenv.Sources{References: refs(), Volumes: map[string]string{"v": "/v"}}
+		p, s := podtest.Pod(t, "volumes: [{name: v}]", container), podenv.Sources{References: newReferences(), Volumes: map[string]string{"v": "/v"}}
 		s.References.EnvFiles[podenv.EnvFile{Volume: "v", Path: "bad"}] = []byte("A")
 		_, err := podenv.New(p, &p.Spec.Containers[0], s)
 		assert.EqualError(t, err, want)
@@ -190,7 +190,7 @@ func TestServiceVariables(t *testing.T) {
 	}
 	p := podtest.Pod(t, "", "env: [{name: URL, value: $(MY_DB_PORT)}]")
 	p.Namespace = "shop"
-	got := list(t, p, podenv.Sources{References: podenv.References{Services: services}})
+	got := environment(t, p, podenv.Sources{References: podenv.References{Services: services}})
 	want := append([]cri.EnvVar{{Name: "URL", Value: "tcp://[fd00::3]:5432"}}, kubernetes...)
 	want = append(want, []cri.EnvVar{
 		{Name: "MY_DB_SERVICE_HOST", Value: "fd00::3"},
@@ -210,20 +210,20 @@ func TestServiceVariables(t *testing.T) {
 
 	p = podtest.Pod(t, "enableServiceLinks: false")
 	p.Namespace = "shop"
-	got = list(t, p, podenv.Sources{References: podenv.References{Services: services}})
-	assert.Empty(t, cmp.Diff(kubernetes, got), "that of the API server is always among them")
+	got = environment(t, p, podenv.Sources{References: podenv.References{Services: services}})
+	assert.Empty(t, cmp.Diff(kubernetes, got), "the variables of the API server service are always set")
 
-	// A service of the same name in the pod's own namespace hides it, whichever is seen first.
+	// A service named kubernetes in the namespace of the pod overrides the API server service, in any list order.
 	own := service("shop", "kubernetes", "10.0.0.9", corev1.ServicePort{Port: 6443})
 	for _, services := range [][]*corev1.Service{{own, services[0]}, {services[0], own}} {
 		p = podtest.Pod(t)
 		p.Namespace = "shop"
-		got = list(t, p, podenv.Sources{References: podenv.References{Services: services}})
+		got = environment(t, p, podenv.Sources{References: podenv.References{Services: services}})
 		assert.Equal(t, cri.EnvVar{Name: "KUBERNETES_SERVICE_HOST", Value: "10.0.0.9"}, got[0])
 	}
 }
 
-// A missing limit defaults to that of the node, except for a named init container.
+// A missing limit defaults to the allocatable resources of the node, except in a reference to an init container by name.
 func TestResourceFieldOfNamedInitContainerHasNoDefault(t *testing.T) {
 	p := podtest.Pod(t, `{initContainers: [{name: i, image: i, resources: {limits: {cpu: 3}}, env: [
 		{name: OWN, valueFrom: {resourceFieldRef: {resource: limits.memory}}},
@@ -236,5 +236,5 @@ func TestResourceFieldOfNamedInitContainerHasNoDefault(t *testing.T) {
 	got, err := podenv.New(p, &p.Spec.InitContainers[0], s)
 	require.NoError(t, err)
 	assert.Equal(t, []cri.EnvVar{{Name: "OWN", Value: "7"}, {Name: "NAMED", Value: "0"}}, got.List())
-	assert.Equal(t, []cri.EnvVar{{Name: "CPU", Value: "3"}, {Name: "MEMORY", Value: "7"}}, list(t, p, s))
+	assert.Equal(t, []cri.EnvVar{{Name: "CPU", Value: "3"}, {Name: "MEMORY", Value: "7"}}, environment(t, p, s))
 }

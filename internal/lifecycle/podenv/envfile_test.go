@@ -73,7 +73,7 @@ func TestEnvFileParsedOncePerContainer(t *testing.T) {
 		References: podenv.References{EnvFiles: map[podenv.EnvFile][]byte{{Volume: "v", Path: "vars"}: data}},
 	}
 	costtest.Check(t, costtest.Limit{Bytes: 8 << 20}, func() {
-		env := list(t, p, s)
+		env := environment(t, p, s)
 		require.Len(t, env, 1000)
 		assert.Equal(t, "b", env[999].Value)
 		assert.Equal(t, "a", env[998].Value)
@@ -84,7 +84,7 @@ func TestEnvFileParsedOncePerContainer(t *testing.T) {
 	assert.EqualError(t, err, `spec.containers[0].env[1000].valueFrom.fileKeyRef.path: Invalid value: "vars": line 1004: no equals sign`)
 }
 
-// The total size of the environment files of a container is limited, to bound the memory of the agent.
+// The total size of the environment files of a container is limited, which bounds the memory of the agent.
 func TestEnvFilesLimitedInTotal(t *testing.T) {
 	dir, p := t.TempDir(), podtest.Pod(t)
 	one := &p.Spec.Containers[0]

@@ -22,14 +22,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podtest"
 )
 
-// shelf provides objects and records the calls. If it has an error, every call returns it.
-type shelf struct {
-	asked []string
-	err   error
+// fakeObjects provides objects and records the requests. If err is set, requests for existing objects fail with it.
+type fakeObjects struct {
+	requests []string
+	err      error
 }
 
-func (s *shelf) answer(ctx context.Context, what, namespace, name string) error {
-	s.asked = append(s.asked, what+" "+namespace+"/"+name)
+func (s *fakeObjects) recordRequest(ctx context.Context, what, namespace, name string) error {
+	s.requests = append(s.requests, what+" "+namespace+"/"+name)
 	if _, ok := ctx.Deadline(); !ok {
 		return errors.New("no deadline")
 	}
@@ -39,16 +39,16 @@ func (s *shelf) answer(ctx context.Context, what, namespace, name string) error 
 	return s.err
 }
 
-func (s *shelf) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
-	return &corev1.ConfigMap{Data: map[string]string{"k": "config"}}, s.answer(ctx, "config map", namespace, name)
+func (s *fakeObjects) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	return &corev1.ConfigMap{Data: map[string]string{"k": "config"}}, s.recordRequest(ctx, "config map", namespace, name)
 }
 
-func (s *shelf) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	return &corev1.Secret{Data: map[string][]byte{"k": []byte("secret")}}, s.answer(ctx, "secret", namespace, name)
+func (s *fakeObjects) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	return &corev1.Secret{Data: map[string][]byte{"k": []byte("secret")}}, s.recordRequest(ctx, "secret", namespace, name)
 }
 
-func (s *shelf) Services(ctx context.Context, namespace string) ([]*corev1.Service, error) {
-	err := s.answer(ctx, "services", namespace, "")
+func (s *fakeObjects) Services(ctx context.Context, namespace string) ([]*corev1.Service, error) {
+	err := s.recordRequest(ctx, "services", namespace, "")
 	return []*corev1.Service{service(namespace, "s", "10.0.0.1", corev1.ServicePort{Port: 1})}, err
 }
 
@@ -57,21 +57,21 @@ func TestResolve(t *testing.T) {
 		{name: A, valueFrom: {configMapKeyRef: {name: a, key: k}}}, {name: B, valueFrom: {secretKeyRef: {name: b, key: k}}},
 		{name: C, valueFrom: {configMapKeyRef: {name: missing, key: k, optional: true}}}, {name: D, value: $(S_SERVICE_HOST)}]}`)
 	p.Namespace = "shop"
-	s := &shelf{}
+	s := &fakeObjects{}
 	got, err := podenv.Resolve(t.Context(), p, &p.Spec.Containers[0], s, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []string{
 		"config map shop/a", "secret shop/missing", "secret shop/b", "config map shop/missing", "services default/", "services shop/",
-	}, s.asked, "each object is asked for once")
-	env := list(t, p, podenv.Sources{References: got})
+	}, s.requests, "each object is requested once")
+	env := environment(t, p, podenv.Sources{References: got})
 	assert.Empty(t, cmp.Diff([]cri.EnvVar{
 		{Name: "k", Value: "config"}, {Name: "A", Value: "config"}, {Name: "B", Value: "secret"}, {Name: "D", Value: "10.0.0.1"},
 	}, env[:4]))
 
-	p.Spec.EnableServiceLinks, s.asked = new(bool), nil
+	p.Spec.EnableServiceLinks, s.requests = new(bool), nil
 	_, err = podenv.Resolve(t.Context(), p, &corev1.Container{Name: "c"}, s, nil)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"services default/"}, s.asked, "for that of the API server")
+	assert.Equal(t, []string{"services default/"}, s.requests, "only the services of namespace default are requested, for the API server service")
 
 	_, err = podenv.Resolve(t.Context(), p, &p.Spec.Containers[0], nil, nil)
 	assert.EqualError(t, err, `spec.containers[0].envFrom[0]: "a": this agent has no config maps and secrets: lifecycle.Options.Objects is nil`)
@@ -79,11 +79,11 @@ func TestResolve(t *testing.T) {
 	p.Spec.Containers[0].EnvFrom = p.Spec.Containers[0].EnvFrom[:1]
 	p.Spec.Containers[0].Env = nil
 	_, err = podenv.Resolve(t.Context(), p, &p.Spec.Containers[0], nil, nil)
-	assert.NoError(t, err, "an optional reference does without")
+	assert.NoError(t, err, "an optional reference needs no objects")
 }
 
 func TestResolveErrors(t *testing.T) {
-	s := &shelf{err: context.DeadlineExceeded}
+	s := &fakeObjects{err: context.DeadlineExceeded}
 	for container, want := range map[string]string{
 		"envFrom: [{secretRef: {name: a, optional: true}}]": "spec.containers[0].envFrom[0]: context deadline exceeded",
 		"env: [{name: A, valueFrom: {configMapKeyRef: {name: missing, key: k}}}, {name: B, valueFrom: {configMapKeyRef: {name: a, key: k}}}]": "spec.containers[0].env[1].valueFrom: context deadline exceeded",
@@ -96,10 +96,10 @@ func TestResolveErrors(t *testing.T) {
 	}
 }
 
-// A static pod starts while the services are unknown: it may be the API server that provides them.
+// A static pod starts although the services are unknown, because it may be the API server itself.
 func TestResolveStaticPodWithoutServices(t *testing.T) {
 	p := podtest.Pod(t, "", "name: c")
-	s := &shelf{err: fmt.Errorf("list: %w", podenv.ErrServicesUnknown)}
+	s := &fakeObjects{err: fmt.Errorf("list: %w", podenv.ErrServicesUnknown)}
 	_, err := podenv.Resolve(t.Context(), p, &p.Spec.Containers[0], s, nil)
 	require.ErrorIs(t, err, podenv.ErrServicesUnknown)
 	p.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
@@ -108,7 +108,7 @@ func TestResolveStaticPodWithoutServices(t *testing.T) {
 	assert.Empty(t, got.Services)
 	s.err = errors.New("cannot be read")
 	_, err = podenv.Resolve(t.Context(), p, &p.Spec.Containers[0], s, nil)
-	require.EqualError(t, err, "services of namespace default: cannot be read", "another error is one")
+	require.EqualError(t, err, "services of namespace default: cannot be read", "other errors fail a static pod, too")
 }
 
 func TestResolveReadsEnvFiles(t *testing.T) {

@@ -33,12 +33,12 @@ func mergeRandomSets(t *testing.T, seed uint64) {
 	merge := podset.NewMerge(m.named...)
 	for range 20 {
 		set := randomSet(rnd)
-		before, was := merge, m.picture(merge)
+		before, was := merge, m.describe(merge)
 		next, refusals := merge.With(set)
-		m.require(m.picture(before) == was, "a merge changes with the next")
+		m.require(m.describe(before) == was, "With modifies the previous merge")
 		merge = next
 		m.checkStable(before, merge, set)
-		m.set(set)
+		m.applySet(set)
 		m.check(merge, set, refusals)
 	}
 }
@@ -46,7 +46,7 @@ func mergeRandomSets(t *testing.T, seed uint64) {
 func allSources() []string { return []string{"file", "http", "api"} }
 func allUIDs() []string    { return []string{"a", "b", "c", "d"} }
 
-// randomSet returns a random set of a random source; pods that are left out may be refused.
+// randomSet returns a random set of a random source. The pods that the set omits may be refused.
 func randomSet(rnd *rand.Rand) (set podset.Accepted) {
 	set.Source = allSources()[rnd.IntN(len(allSources()))]
 	set.Incomplete = rnd.IntN(4) == 0
@@ -61,14 +61,14 @@ func randomSet(rnd *rand.Rand) (set podset.Accepted) {
 	return set
 }
 
-// model computes a merge in a slow and simple way.
+// model computes a merge in a slow but simple way.
 type model struct {
 	*testing.T
 	seed  uint64
 	named []string
 	order []string                   // order of the sources
-	last  map[string]podset.Accepted // last set, by source
-	owner map[string]string          // source, by UID
+	last  map[string]podset.Accepted // last set by source
+	owner map[string]string          // source by UID
 }
 
 func (m *model) require(ok bool, format string, args ...any) {
@@ -78,8 +78,8 @@ func (m *model) require(ok bool, format string, args ...any) {
 	}
 }
 
-// wanted returns the pod that source lists with this UID, or nil.
-func (m *model) wanted(source, uid string) *corev1.Pod {
+// listedPod returns the pod with this UID that source lists, or nil.
+func (m *model) listedPod(source, uid string) *corev1.Pod {
 	for _, pod := range m.last[source].Pods {
 		if string(pod.UID) == uid {
 			return pod
@@ -88,8 +88,8 @@ func (m *model) wanted(source, uid string) *corev1.Pod {
 	return nil
 }
 
-// set stores the set of a source.
-func (m *model) set(set podset.Accepted) {
+// applySet records the new set of a source.
+func (m *model) applySet(set podset.Accepted) {
 	if m.last == nil {
 		m.last, m.owner = map[string]podset.Accepted{}, map[string]string{}
 	}
@@ -98,20 +98,20 @@ func (m *model) set(set podset.Accepted) {
 	}
 	m.last[set.Source] = set
 	for _, uid := range allUIDs() {
-		if owner, owned := m.owner[uid]; owned && m.wanted(owner, uid) != nil {
+		if owner, owned := m.owner[uid]; owned && m.listedPod(owner, uid) != nil {
 			continue
 		}
 		delete(m.owner, uid)
 		for _, source := range slices.Backward(m.order) {
-			if m.wanted(source, uid) != nil {
-				m.owner[uid] = source // the first source in order is written last
+			if m.listedPod(source, uid) != nil {
+				m.owner[uid] = source // the first source in order overwrites the later ones
 			}
 		}
 	}
 }
 
-// complete reports whether all desired pods are known.
-func (m *model) complete() bool {
+// isComplete reports whether all named sources have reported and no set is incomplete.
+func (m *model) isComplete() bool {
 	for _, name := range m.named {
 		if _, reported := m.last[name]; !reported {
 			return false
@@ -125,7 +125,7 @@ func (m *model) complete() bool {
 	return true
 }
 
-// check compares a merge, and the refusals of the last set, with the model.
+// check compares a merge and the refusals of the last set with the model.
 func (m *model) check(merge *podset.Merge, set podset.Accepted, refusals []podset.Refusal) {
 	m.Helper()
 	var pods []*corev1.Pod
@@ -146,45 +146,45 @@ func (m *model) check(merge *podset.Merge, set podset.Accepted, refusals []podse
 			}
 			refused[string(r.Pod.UID)] = true
 		}
-		m.require(merge.IsContested(source) == contested, "contested %s: %t", source, !contested)
+		m.require(merge.IsContested(source) == contested, "source %s: IsContested returns %t", source, !contested)
 		of, reported := merge.LastSet(source)
-		m.require(reported && slices.Equal(of.Pods, m.last[source].Pods), "%s wants %v", source, of)
+		m.require(reported && slices.Equal(of.Pods, m.last[source].Pods), "last set of source %s: %v", source, of)
 	}
-	m.require(slices.Equal(slices.Collect(merge.Pods()), pods), "the pods are %s", m.picture(merge))
+	m.require(slices.Equal(slices.Collect(merge.Pods()), pods), "merged pods: %s", m.describe(merge))
 	for _, uid := range allUIDs() {
 		owner := m.owner[uid]
-		m.require(merge.SourceOf(uid) == owner, "%s is of %q, not of %q", uid, merge.SourceOf(uid), owner)
-		m.require(merge.Pod(uid) == m.wanted(owner, uid), "%s is another pod", uid)
-		m.require(merge.IsRefused(uid) == refused[uid], "refused %s: %t", uid, !refused[uid])
+		m.require(merge.SourceOf(uid) == owner, "source of %s: %q, not %q", uid, merge.SourceOf(uid), owner)
+		m.require(merge.Pod(uid) == m.listedPod(owner, uid), "the pod with UID %s differs", uid)
+		m.require(merge.IsRefused(uid) == refused[uid], "pod %s: IsRefused returns %t", uid, !refused[uid])
 	}
 	m.require(slices.Equal(merge.RefusedPods(), unclaimed), "refused pods %v, not %v", merge.RefusedPods(), unclaimed)
-	m.require(merge.IsComplete() == m.complete(), "complete: %t", merge.IsComplete())
+	m.require(merge.IsComplete() == m.isComplete(), "complete: %t", merge.IsComplete())
 	var lost []*corev1.Pod
 	for _, pod := range set.Pods {
 		if m.owner[string(pod.UID)] != set.Source {
 			lost = append(lost, pod)
 		}
 	}
-	told := []*corev1.Pod{}
+	refusedPods := []*corev1.Pod{}
 	for _, r := range refusals {
 		m.require(r.Err != nil, "a refusal without an error")
-		told = append(told, r.Pod)
+		refusedPods = append(refusedPods, r.Pod)
 	}
-	m.require(slices.Equal(lost, told), "%d pods are not given, %d are told", len(lost), len(told))
+	m.require(slices.Equal(lost, refusedPods), "%d pods lose their UID to another source, %d pods are refused", len(lost), len(refusedPods))
 }
 
-// checkStable checks that no source loses a UID that it still lists.
+// checkStable checks that a source keeps a UID as long as it lists the pod.
 func (m *model) checkStable(before, after *podset.Merge, set podset.Accepted) {
 	m.Helper()
 	for _, uid := range allUIDs() {
 		holder := before.SourceOf(uid)
 		dropped := holder == set.Source && !slices.ContainsFunc(set.Pods, func(pod *corev1.Pod) bool { return string(pod.UID) == uid })
-		m.require(holder == "" || dropped || after.SourceOf(uid) == holder, "%s goes from %s to %s", uid, holder, after.SourceOf(uid))
+		m.require(holder == "" || dropped || after.SourceOf(uid) == holder, "UID %s moved from source %s to %s", uid, holder, after.SourceOf(uid))
 	}
 }
 
-// picture returns the complete content of a merge as text.
-func (m *model) picture(merge *podset.Merge) (s string) {
+// describe returns the content of a merge, with the pointers of its pods, as text.
+func (m *model) describe(merge *podset.Merge) (s string) {
 	for pod := range merge.Pods() {
 		s += fmt.Sprintf("%s=%p ", pod.UID, pod)
 	}

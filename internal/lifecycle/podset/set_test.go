@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podset"
 )
 
-// judge gets the previous pod with this UID, and may return another pod.
+// Accept passes the previous pod with this UID to judge, which may return another pod.
 func TestAcceptCallsJudgeWithPreviousPod(t *testing.T) {
 	a, b := newPod("a"), newPod("b")
 	before := podset.Accepted{Set: podset.Set{Source: "file", Pods: []*corev1.Pod{a, b}}}
@@ -39,7 +39,7 @@ func TestAcceptCallsJudgeWithPreviousPod(t *testing.T) {
 		Refused: []podset.Refusal{{Pod: bad, Err: invalid}},
 	}, next)
 	assert.Equal(t, []podset.Refusal{{Pod: changed, Err: invalid}, {Pod: bad, Err: invalid}}, refusals)
-	assert.Equal(t, []*corev1.Pod{a, b}, before.Pods, "what was wanted before is not written to")
+	assert.Equal(t, []*corev1.Pod{a, b}, before.Pods, "Accept does not modify the previous set")
 }
 
 // A UID may equal the name of another pod.
@@ -52,7 +52,7 @@ func TestAcceptUIDEqualToNameOfOtherPod(t *testing.T) {
 	assert.Len(t, next.Pods, 2)
 }
 
-// The running containers of a refused pod are kept until the pod is deleted; then they are orphaned.
+// A refused new pod is kept as refused until it is deleted. After that its containers are orphaned.
 func TestAcceptDropsRefusedPodOnceDeleted(t *testing.T) {
 	pod, deleted := newPod("a"), newPod("b")
 	deleted.DeletionTimestamp = new(metav1.Now())
