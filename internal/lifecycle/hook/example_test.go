@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
 )
 
-// shell is a runtime without any command.
+// shell is a runtime that finds no command.
 type shell struct{}
 
 func (shell) ExecSync(context.Context, string, []string, time.Duration) (cri.ExecResult, error) {

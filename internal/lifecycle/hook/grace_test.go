@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
 )
 
-// Only whole seconds are subtracted, and two seconds always remain.
+// Only whole seconds are subtracted, and at least two seconds remain.
 func TestBudgetSubtractsWholeSeconds(t *testing.T) {
 	const s, ms = time.Second, time.Millisecond
 	for _, row := range []struct{ grace, hookTook, waited, want time.Duration }{
@@ -20,7 +20,7 @@ func TestBudgetSubtractsWholeSeconds(t *testing.T) {
 		{30 * s, 12 * s, 0, 18 * s},
 		{30 * s, 999 * ms, 0, 30 * s},
 		{30 * s, 12*s + 999*ms, 0, 18 * s},
-		{30 * s, 900 * ms, 900 * ms, 30 * s}, // each is truncated separately
+		{30 * s, 900 * ms, 900 * ms, 30 * s}, // both durations are truncated separately
 		{30 * s, 1900 * ms, 5100 * ms, 24 * s},
 		{30 * s, 28 * s, 0, 2 * s},
 		{30 * s, 29 * s, 0, 2 * s},

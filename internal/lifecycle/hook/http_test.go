@@ -61,13 +61,13 @@ func accept(t *testing.T, handle func(n int, conn net.Conn)) *corev1.HTTPGetActi
 	return &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt(l.Addr().(*net.TCPAddr).Port)}
 }
 
-// request runs a handler with a generous timeout.
+// request runs an httpGet handler, and fails the test if it takes a minute.
 func request(t *testing.T, runner *hook.Runner, action *corev1.HTTPGetAction) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	began := time.Now()
-	defer func() { assert.Less(t, time.Since(began), time.Minute, "the handler hung") }()
+	defer func() { assert.Less(t, time.Since(began), time.Minute, "the handler returns within a minute") }()
 	return runner.Run(ctx, newCall(), &corev1.LifecycleHandler{HTTPGet: action})
 }
 
@@ -99,7 +99,7 @@ func TestHTTPRequest(t *testing.T) {
 		change func(*corev1.HTTPGetAction)
 		want   seen
 	}{
-		"as it is":          {func(*corev1.HTTPGetAction) {}, seen{"/", "", standard(func(http.Header) {})}},
+		"minimal action":    {func(*corev1.HTTPGetAction) {}, seen{"/", "", standard(func(http.Header) {})}},
 		"no slash":          {func(a *corev1.HTTPGetAction) { a.Path = "stop" }, seen{"/stop", "", standard(func(http.Header) {})}},
 		"query":             {func(a *corev1.HTTPGetAction) { a.Path = "stop?now=1#x" }, seen{"/stop?now=1", "", standard(func(http.Header) {})}},
 		"no reference":      {func(a *corev1.HTTPGetAction) { a.Path = "/%zz" }, seen{"/%25zz", "", standard(func(http.Header) {})}},
@@ -240,7 +240,7 @@ func TestHTTPSFallsBackToHTTPWithoutCredentials(t *testing.T) {
 		"app: request to HTTPS lifecycle hook 127.0.0.1:%d got HTTP response, retry with HTTP succeeded", action.Port.IntValue())}, messages)
 }
 
-// If the repeated request fails too, the error is that of the first request.
+// If the retry over HTTP fails too, the error is that of the HTTPS request.
 func TestHTTPSFallbackErrorIsOfFirstRequest(t *testing.T) {
 	var connections atomic.Int32
 	action := accept(t, func(n int, conn net.Conn) {
@@ -251,12 +251,12 @@ func TestHTTPSFallbackErrorIsOfFirstRequest(t *testing.T) {
 		}
 	})
 	action.Scheme = corev1.URISchemeHTTPS
-	runner := hook.New(hook.Options{Hooks: hook.Hooks{HTTPFallback: func(hook.Call, string) { t.Error("it did not work") }}})
+	runner := hook.New(hook.Options{Hooks: hook.Hooks{HTTPFallback: func(hook.Call, string) { t.Error("HTTPFallback called for a failed retry") }}})
 	require.ErrorContains(t, request(t, runner, action), "server gave HTTP response to HTTPS client")
 	assert.EqualValues(t, 2, connections.Load())
 }
 
-// Other TLS errors cause no request without TLS.
+// After other TLS errors there is no retry over HTTP.
 func TestHTTPSNoFallbackAfterOtherTLSErrors(t *testing.T) {
 	var connections atomic.Int32
 	action := accept(t, func(_ int, conn net.Conn) {
@@ -269,7 +269,7 @@ func TestHTTPSNoFallbackAfterOtherTLSErrors(t *testing.T) {
 	assert.EqualValues(t, 1, connections.Load())
 }
 
-// The handler ends with its context, wherever the server hangs.
+// The handler returns when its context ends, at whichever step the server hangs.
 func TestHTTPEndsWithContext(t *testing.T) {
 	silent := func(_ int, conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 	body := func(w http.ResponseWriter, r *http.Request) {
@@ -277,10 +277,10 @@ func TestHTTPEndsWithContext(t *testing.T) {
 		<-r.Context().Done()
 	}
 	for name, action := range map[string]*corev1.HTTPGetAction{
-		"no answer":           accept(t, silent),
-		"no handshake":        func() *corev1.HTTPGetAction { a := accept(t, silent); a.Scheme = "HTTPS"; return a }(),
-		"no end of body":      serve(t, false, body),
-		"no end of body, TLS": serve(t, true, body),
+		"no answer":         accept(t, silent),
+		"no handshake":      func() *corev1.HTTPGetAction { a := accept(t, silent); a.Scheme = "HTTPS"; return a }(),
+		"endless body":      serve(t, false, body),
+		"endless body, TLS": serve(t, true, body),
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -296,7 +296,7 @@ func TestHTTPEndsWithContext(t *testing.T) {
 	}
 }
 
-// The end of a response is awaited, except for a long or endless body.
+// A short body is read to its end. A long, endless or incomplete body causes neither a wait nor an error.
 func TestHTTPWaitsForEndOfShortBody(t *testing.T) {
 	t.Run("waited for", func(t *testing.T) {
 		var done atomic.Bool
@@ -322,7 +322,7 @@ func TestHTTPWaitsForEndOfShortBody(t *testing.T) {
 				}
 			}
 		},
-		"announced as long": func(w http.ResponseWriter, r *http.Request) {
+		"long Content-Length": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "10241")
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()

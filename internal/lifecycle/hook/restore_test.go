@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// A container of an orphaned pod is stopped as before: its annotations have the necessary data, also those written by a kubelet.
+// A container of an orphaned pod can be stopped with the data in its annotations, also if a kubelet has written them.
 func TestRestore(t *testing.T) {
 	thirty, five := int64(30), int64(5)
 	want := &corev1.Container{
@@ -57,7 +57,7 @@ func TestRestoreWithoutAnnotations(t *testing.T) {
 	assert.Equal(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u1"}}, restored.Pod)
 }
 
-// Invalid annotations are left out and named in the error.
+// Invalid annotations are ignored, and the error names them.
 func TestRestoreLeavesOutInvalidAnnotations(t *testing.T) {
 	thirty := int64(30)
 	restored, err := hook.Restore(&cri.Container{ID: "c1", Name: "app", Annotations: map[string]string{
@@ -74,7 +74,7 @@ func TestRestoreLeavesOutInvalidAnnotations(t *testing.T) {
 	assert.ErrorContains(t, err, `parsing "soon"`)
 }
 
-// Annotations are untrusted: with any content the container can be stopped, and restored data can be written again.
+// Annotations are untrusted. With any content, the container can be stopped, and restored data can be written again.
 func FuzzRestore(f *testing.F) {
 	f.Add(`{"exec":{"command":["a"]}}`, "30")
 	f.Add(`{"httpGet":{"port":"admin"},"sleep":{"seconds":-1}}`, "-1")

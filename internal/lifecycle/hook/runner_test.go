@@ -40,7 +40,7 @@ func sleepHandler(seconds int64) *corev1.LifecycleHandler {
 	return &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: seconds}}
 }
 
-// newRuntime returns a runtime with the container of newCall, whose commands exec runs.
+// newRuntime returns a runtime with the container of newCall. exec runs its commands.
 func newRuntime(t *testing.T, exec critest.ExecFunc) *critest.Runtime {
 	t.Helper()
 	rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"app": {Exec: exec}})})
@@ -90,7 +90,7 @@ func TestExecErrorHasTextOfKubelet(t *testing.T) {
 	assert.Equal(t, []string{"drain", "-a"}, exit.Command)
 }
 
-// Only the beginning of the output of both streams is kept.
+// Only the first MaxOutput bytes of stdout and stderr together are kept.
 func TestExecOutputIsBounded(t *testing.T) {
 	for name, row := range map[string]struct {
 		stdout, stderr int
@@ -121,7 +121,7 @@ func TestExecErrorsWithoutExitCode(t *testing.T) {
 	err := hook.New(hook.Options{Execer: rt}).Run(t.Context(), c, execHandler("c"))
 	require.ErrorIs(t, err, cri.ErrNotFound)
 	_, ok := errors.AsType[*hook.ExitError](err)
-	assert.False(t, ok, "no command has run")
+	assert.False(t, ok, "without a command there is no exit code")
 
 	err = hook.New(hook.Options{Execer: rt}).Run(t.Context(), newCall(), execHandler())
 	require.ErrorContains(t, err, "field command: is empty")
@@ -146,10 +146,10 @@ func TestExecKilledAtDeadline(t *testing.T) {
 		deadline time.Duration
 		want     time.Duration
 	}{
-		"deadline":                      {hook.Options{}, 32 * time.Second, 32 * time.Second},
-		"deadline that is later":        {hook.Options{Timeout: time.Minute}, 3 * time.Hour, 3 * time.Hour},
-		"no deadline":                   {hook.Options{}, 0, time.Hour},
-		"no deadline, limit of options": {hook.Options{Timeout: time.Minute}, 0, time.Minute},
+		"deadline":                           {hook.Options{}, 32 * time.Second, 32 * time.Second},
+		"context deadline after the timeout": {hook.Options{Timeout: time.Minute}, 3 * time.Hour, 3 * time.Hour},
+		"no deadline":                        {hook.Options{}, 0, time.Hour},
+		"no deadline, timeout of options":    {hook.Options{Timeout: time.Minute}, 0, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// noted reports whether notes has a signal, and receives it.
-func noted(notes <-chan struct{}) bool {
+// hasSignal reports whether notes has a signal or is closed, and receives the signal.
+func hasSignal(notes <-chan struct{}) bool {
 	select {
 	case <-notes:
 		return true
@@ -38,23 +38,23 @@ func TestUpdateSignalsChangedOrStatusEcho(t *testing.T) {
 	pod := podtest.Pod("a")
 	m := mailbox.New(pod)
 	m.Update(pod, false)
-	require.False(t, noted(m.Changed) || noted(m.StatusEcho), "the same object")
+	require.False(t, hasSignal(m.Changed) || hasSignal(m.StatusEcho), "the unchanged pod object signals nothing")
 
 	echo := pod.DeepCopy()
 	echo.Status.Phase = corev1.PodRunning
 	m.Update(echo, false)
-	require.True(t, noted(m.StatusEcho))
-	require.False(t, noted(m.Changed), "its status alone")
+	require.True(t, hasSignal(m.StatusEcho))
+	require.False(t, hasSignal(m.Changed), "a new status does not signal Changed")
 
 	failed := echo.DeepCopy()
 	failed.Status.Phase = corev1.PodFailed
 	m.Update(failed, false)
-	require.True(t, noted(m.Changed), "somebody says that it has failed")
+	require.True(t, hasSignal(m.Changed), "a terminal phase that another client has written signals Changed")
 
 	other := failed.DeepCopy()
 	other.Spec.Containers[0].Image = "other"
 	m.Update(other, true)
-	require.True(t, noted(m.Changed))
+	require.True(t, hasSignal(m.Changed))
 	now, deleted := m.Desired()
 	require.Same(t, other, now)
 	require.False(t, deleted)
@@ -70,7 +70,7 @@ func TestUpdateNeverExtendsGracePeriod(t *testing.T) {
 	}
 }
 
-// A deletion or eviction cancels a start; it cancels a stop only if the grace period became shorter.
+// A deletion or eviction cancels a start. It cancels a stop only if the grace period becomes shorter.
 func TestWorkCancelledByDeletionAndEviction(t *testing.T) {
 	evict := func(grace time.Duration) func(*mailbox.Mailbox) {
 		return func(m *mailbox.Mailbox) { m.Evict(podstatus.Eviction{Reason: "Evicted", Grace: grace}) }
@@ -78,9 +78,9 @@ func TestWorkCancelledByDeletionAndEviction(t *testing.T) {
 	remove := func(m *mailbox.Mailbox) { m.Delete() }
 	terminate := func(m *mailbox.Mailbox) { m.Update(deletedPod(30), false) }
 	tests := map[string]struct {
-		stops bool
-		does  func(*mailbox.Mailbox)
-		ends  bool
+		stopping  bool
+		change    func(*mailbox.Mailbox)
+		cancelled bool
 	}{
 		"start, no source lists the pod": {false, remove, true},
 		"stop, no source lists the pod":  {true, remove, false},
@@ -94,23 +94,23 @@ func TestWorkCancelledByDeletionAndEviction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := mailbox.New(podtest.Pod("a"))
 			work, begun := m.StartWork(t.Context())
-			m.SetStopping(tt.stops)
-			tt.does(m)
-			assert.Equal(t, tt.ends, work.Err() != nil)
+			m.SetStopping(tt.stopping)
+			tt.change(m)
+			assert.Equal(t, tt.cancelled, work.Err() != nil)
 			begun.End()
 			assert.Error(t, work.Err())
 		})
 	}
 }
 
-// The channel of Evict closes when the pod is evicted, and not before the request was accepted.
+// The channel that Evict returns closes when the pod is evicted, but not before the worker has accepted the eviction.
 func TestEvictChannelClosedByNotifyEvicted(t *testing.T) {
 	m := mailbox.New(podtest.Pod("a"))
 	m.NotifyEvicted()
 	first := m.Evict(podstatus.Eviction{Reason: "Evicted"})
 	require.True(t, m.HasNewEviction())
 	m.NotifyEvicted()
-	require.False(t, noted(first), "the pod was down before: not for this eviction")
+	require.False(t, hasSignal(first), "NotifyEvicted before AcceptEviction belongs to an earlier eviction")
 	require.Equal(t, "Evicted", m.AcceptEviction().Reason)
 	require.Nil(t, m.AcceptEviction())
 	second := m.Evict(podstatus.Eviction{Reason: "Preempting", Grace: time.Second})
@@ -126,15 +126,15 @@ func TestEvictChannelClosedByNotifyEvicted(t *testing.T) {
 	<-m.Evict(podstatus.Eviction{Reason: "Evicted"})
 }
 
-// All channels of RequestRuntimeCleanup close together.
+// All channels that RequestRuntimeCleanup returns close at once.
 func TestRuntimeCleanupChannelClosedByNotify(t *testing.T) {
 	m := mailbox.New(podtest.Pod("a"))
-	m.NotifyRuntimeClean() // no request so far
+	m.NotifyRuntimeClean() // without a request
 	require.False(t, m.IsRuntimeCleanupRequested())
 	first, second := m.RequestRuntimeCleanup(), m.RequestRuntimeCleanup()
-	require.True(t, noted(m.Changed))
+	require.True(t, hasSignal(m.Changed))
 	require.True(t, m.IsRuntimeCleanupRequested())
-	require.False(t, noted(first))
+	require.False(t, hasSignal(first))
 	m.NotifyRuntimeClean()
 	<-first
 	<-second
@@ -146,27 +146,27 @@ func TestRuntimeCleanupChannelClosedByNotify(t *testing.T) {
 	<-m.RequestRuntimeCleanup()
 }
 
-// A deletion is revoked only while the source lists the unchanged pod again.
+// A deletion is revoked only if the source lists the unchanged pod again.
 func TestRevokeDeletionNeedsRelistedPod(t *testing.T) {
 	pod := podtest.Pod("a")
 	m := mailbox.New(pod)
-	require.False(t, m.RevokeDeletion(), "it is not deleted")
+	require.False(t, m.RevokeDeletion(), "a pod that is not deleted has no deletion to revoke")
 	m.Delete()
-	require.True(t, noted(m.Changed))
+	require.True(t, hasSignal(m.Changed))
 	require.False(t, m.IsRelisted() || m.RevokeDeletion())
 
 	changed := pod.DeepCopy()
 	changed.Labels = map[string]string{"version": "2"}
 	m.Update(changed, false)
-	require.False(t, m.IsRelisted(), "another pod")
+	require.False(t, m.IsRelisted(), "a changed pod is not relisted")
 
 	again := pod.DeepCopy()
 	again.Annotations = map[string]string{"kubernetes.io/config.seen": "2026-05-04T03:02:01Z"}
 	m.Update(again, false)
 	require.True(t, m.IsRelisted())
 	m.Delete()
-	require.True(t, noted(m.Changed))
-	require.False(t, m.IsRelisted() || m.RevokeDeletion(), "it is deleted again")
+	require.True(t, hasSignal(m.Changed))
+	require.False(t, m.IsRelisted() || m.RevokeDeletion(), "a second deletion resets the relisting")
 
 	m.Update(again, false)
 	require.True(t, m.RevokeDeletion())

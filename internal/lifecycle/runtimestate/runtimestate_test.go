@@ -41,13 +41,13 @@ func TestNetworkError(t *testing.T) {
 	}
 }
 
-// node is a runtime with a network status, and the pods that were notified.
+// node is a runtime with a network status. It records the UIDs that were notified.
 type node struct {
-	rt   *critest.Runtime
-	r    *runtimestate.Runtime
-	mu   sync.Mutex
-	ok   bool
-	told [][]string
+	rt       *critest.Runtime
+	r        *runtimestate.Runtime
+	mu       sync.Mutex
+	ok       bool
+	notified [][]string
 }
 
 func newNode(t *testing.T) *node {
@@ -61,7 +61,7 @@ func newNode(t *testing.T) *node {
 	n.r = runtimestate.New(n.rt, func(uids ...string) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.told = append(n.told, uids)
+		n.notified = append(n.notified, uids)
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -70,36 +70,36 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-func (n *node) set(ok bool) {
+func (n *node) setReady(ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.ok = ok
 }
 
-func (n *node) asked() int { return len(n.rt.Calls("Status")) }
+func (n *node) countStatusCalls() int { return len(n.rt.Calls("Status")) }
 
-// The status is fetched only while pods start, and once in 5 s for all of them.
+// The status is fetched only when a pod starts, and at most once in 5 s for all pods.
 func TestStatusFetchedOnDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
-		n.set(true)
+		n.setReady(true)
 		time.Sleep(time.Hour)
-		assert.Zero(t, n.asked())
+		assert.Zero(t, n.countStatusCalls())
 		var wg sync.WaitGroup
 		for range 100 {
 			wg.Go(func() { assert.NoError(t, n.r.CheckNetwork(t.Context(), "a", true)) })
 		}
 		wg.Wait()
-		assert.Equal(t, 1, n.asked(), "one for all")
-		before := n.asked()
+		assert.Equal(t, 1, n.countStatusCalls(), "concurrent checks fetch the status once")
+		before := n.countStatusCalls()
 		time.Sleep(4 * time.Second)
 		require.NoError(t, n.r.CheckNetwork(t.Context(), "a", true))
-		assert.Equal(t, before, n.asked())
+		assert.Equal(t, before, n.countStatusCalls())
 		time.Sleep(time.Second)
 		require.NoError(t, n.r.CheckNetwork(t.Context(), "a", true))
-		assert.Equal(t, before+1, n.asked())
+		assert.Equal(t, before+1, n.countStatusCalls())
 		synctest.Wait()
-		assert.Empty(t, n.told)
+		assert.Empty(t, n.notified)
 	})
 }
 
@@ -110,22 +110,22 @@ func TestWaitingPodsNotifiedWhenNetworkIsReady(t *testing.T) {
 		for _, uid := range []string{"b", "a"} {
 			require.Error(t, n.r.CheckNetwork(t.Context(), uid, true))
 		}
-		before := n.asked()
+		before := n.countStatusCalls()
 		time.Sleep(10500 * time.Millisecond)
-		assert.Equal(t, before+10, n.asked())
-		n.set(true)
+		assert.Equal(t, before+10, n.countStatusCalls())
+		n.setReady(true)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.Equal(t, [][]string{{"a", "b"}}, n.told)
+		assert.Equal(t, [][]string{{"a", "b"}}, n.notified)
 
-		n.set(false)
+		n.setReady(false)
 		time.Sleep(10 * time.Second)
-		require.NoError(t, n.r.CheckNetwork(t.Context(), "c", false), "the last answer, as it does not wait")
+		require.NoError(t, n.r.CheckNetwork(t.Context(), "c", false), "a check that does not wait returns the last status")
 		synctest.Wait()
 		require.Error(t, n.r.CheckNetwork(t.Context(), "c", false))
-		before = n.asked()
+		before = n.countStatusCalls()
 		time.Sleep(time.Hour)
-		assert.InDelta(t, before+20, n.asked(), 1, "a pod that does not come back does not wait any more")
+		assert.InDelta(t, before+20, n.countStatusCalls(), 1, "a pod without further checks is no longer waiting")
 	})
 }
 

@@ -37,11 +37,11 @@ func TestNextLimit(t *testing.T) {
 	}
 }
 
-// fakeCPU is a machine that is idle for a fraction of the time, and counts the reads.
+// fakeCPU reports the CPU times of a machine that is idle for a fraction of the time, and counts the reads.
 type fakeCPU struct {
 	mu    sync.Mutex
 	idle  float64
-	looks int
+	reads int
 	err   error
 	sum   cpuTimes
 	at    time.Time
@@ -50,13 +50,13 @@ type fakeCPU struct {
 func (c *fakeCPU) read() (cpuTimes, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.looks++
-	c.pass()
+	c.reads++
+	c.addTime()
 	return c.sum, c.err
 }
 
-// pass adds the time since the last change. The lock is held.
-func (c *fakeCPU) pass() {
+// addTime adds the time since the last call to the CPU times. c.mu is held.
+func (c *fakeCPU) addTime() {
 	if now := time.Now(); !c.at.IsZero() {
 		d := now.Sub(c.at)
 		c.sum.all += uint64(d)
@@ -65,14 +65,14 @@ func (c *fakeCPU) pass() {
 	c.at = time.Now()
 }
 
-// set changes the idle fraction, and returns the number of reads since the last call.
-func (c *fakeCPU) set(idle float64, err error) (looks int) {
+// setIdle changes the idle fraction and the error of reads, and returns the number of reads since the last call.
+func (c *fakeCPU) setIdle(idle float64, err error) (reads int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pass()
+	c.addTime()
 	c.idle, c.err = idle, err
-	looks, c.looks = c.looks, 0
-	return looks
+	reads, c.reads = c.reads, 0
+	return reads
 }
 
 // state returns the number of used slots and of waiting starts.
@@ -82,7 +82,7 @@ func (s *Slots) state() (held, waiting int) {
 	return s.used, len(s.queue)
 }
 
-// The limit grows on an idle machine and stays low on a busy one. While no start waits, the CPU times are not read, because
+// The limit grows on an idle machine and stays low on a busy one. The CPU times are read only while starts wait, because
 // polling costs CPU time.
 func TestLimitFollowsIdleCPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -105,18 +105,18 @@ func TestLimitFollowsIdleCPU(t *testing.T) {
 			require.Equal(t, held, got, why)
 			require.Equal(t, starts-held, waiting, why)
 		}
-		check(10*time.Millisecond, 4, "as many as a busy machine can do")
-		check(10*time.Second, 4, "which it stays")
-		cpu.set(0.5, nil)
-		check(adjustPeriod, 5, "a quarter more")
+		check(10*time.Millisecond, 4, "the limit starts at its minimum")
+		check(10*time.Second, 4, "a busy machine keeps the minimum")
+		cpu.setIdle(0.5, nil)
+		check(adjustPeriod, 5, "an idle machine raises the limit by a quarter")
 		check(3*adjustPeriod, 8, "")
-		cpu.set(0.15, nil)
+		cpu.setIdle(0.15, nil)
 		check(10*time.Second, 8, "just right")
-		cpu.set(1, nil)
-		check(10*time.Second, 16, "and never more than this")
-		cpu.set(1, errors.New("no /proc"))
-		check(10*time.Second, 16, "what is not known takes no slot away from those that have it")
-		require.LessOrEqual(t, cpu.set(0, nil), 2, "and is not asked for again and again")
+		cpu.setIdle(1, nil)
+		check(10*time.Second, 16, "the limit stays at its maximum")
+		cpu.setIdle(1, errors.New("no /proc"))
+		check(10*time.Second, 16, "unknown CPU times keep the limit")
+		require.LessOrEqual(t, cpu.setIdle(0, nil), 2, "failed reads are not repeated in a loop")
 
 		for range starts - 16 {
 			s.Release()
@@ -126,17 +126,17 @@ func TestLimitFollowsIdleCPU(t *testing.T) {
 			s.Release()
 		}
 		time.Sleep(time.Second)
-		cpu.set(1, nil)
+		cpu.setIdle(1, nil)
 		time.Sleep(time.Hour)
-		require.Zero(t, cpu.set(1, nil), "nobody waits, and nobody looks")
+		require.Zero(t, cpu.setIdle(1, nil), "CPU times are not read while no start waits")
 		held, waiting := s.state()
 		require.Zero(t, held)
 		require.Zero(t, waiting)
-		require.Equal(t, 4, s.limit, "the next burst begins where this one did")
+		require.Equal(t, 4, s.limit, "without waiting starts the limit is reset to its minimum")
 	})
 }
 
-// A fixed limit does not depend on the load.
+// A fixed limit is independent of the load.
 func TestFixedLimitStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cpu := &fakeCPU{idle: 1}
@@ -152,11 +152,11 @@ func TestFixedLimitStays(t *testing.T) {
 		time.Sleep(time.Minute)
 		held, waiting := s.state()
 		require.Equal(t, []int{3, 7}, []int{held, waiting})
-		require.Zero(t, cpu.set(0, nil))
+		require.Zero(t, cpu.setIdle(0, nil))
 	})
 }
 
-// A cancelled start keeps no slot, whether it waits or was just granted one.
+// A cancelled start keeps no slot, whether it waits or has just been granted one.
 func TestCancelledAcquireReleasesSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(1, 1, nil)
@@ -182,24 +182,24 @@ func TestCancelledAcquireReleasesSlot(t *testing.T) {
 		synctest.Wait()
 		s.Release()
 		synctest.Wait()
-		require.Equal(t, []string{"second", "third"}, order, "first come, first served")
+		require.Equal(t, []string{"second", "third"}, order, "starts get slots in the order of their calls")
 
 		require.NoError(t, s.Acquire(t.Context()))
 		mine := make(chan struct{})
 		s.queue = append(s.queue, mine)
 		s.Release()
 		<-mine
-		s.cancelWait(mine) // as if its context ended when it was granted a slot
+		s.cancelWait(mine) // the context ends when the slot is granted
 		held, waiting := s.state()
 		require.Equal(t, []int{0, 0}, []int{held, waiting})
 	})
 }
 
-// Valid CPU times are parsed, and invalid text is an error.
+// parseCPUTimes parses valid CPU times, and returns an error for invalid text.
 func TestParseCPUTimes(t *testing.T) {
 	got, err := parseCPUTimes([]byte("cpu  10 20 30 400 50 6 7 8 9 9\ncpu0 1 2 3 4\n"))
 	require.NoError(t, err)
-	assert.Equal(t, cpuTimes{idle: 400, all: 531}, got, "the time of guests is not counted twice")
+	assert.Equal(t, cpuTimes{idle: 400, all: 531}, got, "guest time is not counted twice")
 	got, err = parseCPUTimes([]byte("cpu 1 2 3 4"))
 	require.NoError(t, err)
 	assert.Equal(t, cpuTimes{idle: 4, all: 10}, got)
@@ -209,9 +209,9 @@ func TestParseCPUTimes(t *testing.T) {
 	}
 	now := cpuTimes{idle: 450, all: 700}
 	assert.InDelta(t, 0.25, now.idleFraction(cpuTimes{idle: 400, all: 500}), 1e-9)
-	assert.Negative(t, now.idleFraction(now), "no time has passed")
-	assert.Negative(t, now.idleFraction(cpuTimes{idle: 500, all: 600}), "it went back")
-	assert.Negative(t, now.idleFraction(cpuTimes{idle: 0, all: 600}), "more idle than time")
+	assert.Negative(t, now.idleFraction(now), "no time between the reads")
+	assert.Negative(t, now.idleFraction(cpuTimes{idle: 500, all: 600}), "total time moved backwards")
+	assert.Negative(t, now.idleFraction(cpuTimes{idle: 0, all: 600}), "more idle time than total time")
 
 	read, err := readCPUTimes()
 	require.NoError(t, err)

@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/turns"
 )
 
-// line is a queue that records the order of its turns.
-type line struct {
+// recordingQueue records the order of the turns of a queue.
+type recordingQueue struct {
 	queue *turns.Queue[int]
 	mu    sync.Mutex
 	order []int
@@ -28,10 +28,10 @@ type line struct {
 	now   int
 }
 
-func newLine() *line { return &line{queue: turns.New(cmp.Less[int])} }
+func newRecordingQueue() *recordingQueue { return &recordingQueue{queue: turns.New(cmp.Less[int])} }
 
-// take waits for a turn and keeps it for the given time.
-func (l *line) take(ctx context.Context, ticket *turns.Ticket[int], rank int, keep time.Duration) error {
+// takeTurn waits for a turn and ends it after keep.
+func (l *recordingQueue) takeTurn(ctx context.Context, ticket *turns.Ticket[int], rank int, keep time.Duration) error {
 	done, err := ticket.Wait(ctx)
 	if err != nil {
 		return err
@@ -49,10 +49,10 @@ func (l *line) take(ctx context.Context, ticket *turns.Ticket[int], rank int, ke
 	return nil
 }
 
-// The lowest rank runs first: all announced tickets are awaited.
+// The lowest rank runs first: the queue waits for all expected tickets.
 func TestLowestRankRunsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine()
+		l := newRecordingQueue()
 		tickets := map[int]*turns.Ticket[int]{}
 		for rank := range 20 {
 			tickets[rank] = l.queue.Expect(rank)
@@ -61,7 +61,7 @@ func TestLowestRankRunsFirst(t *testing.T) {
 		for rank, ticket := range tickets {
 			wg.Go(func() {
 				time.Sleep(time.Duration(rand.IntN(900)) * time.Millisecond)
-				assert.NoError(t, l.take(t.Context(), ticket, rank, 10*time.Millisecond))
+				assert.NoError(t, l.takeTurn(t.Context(), ticket, rank, 10*time.Millisecond))
 			})
 		}
 		wg.Wait()
@@ -71,45 +71,45 @@ func TestLowestRankRunsFirst(t *testing.T) {
 	})
 }
 
-// A ticket whose owner neither waits nor withdraws delays the other tickets by Timeout.
+// A ticket whose owner neither waits nor withdraws delays the other tickets by Timeout in total.
 func TestUnusedTicketDelaysByTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine()
+		l := newRecordingQueue()
 		late := l.queue.Expect(0)
 		began := time.Now()
-		require.NoError(t, l.take(t.Context(), l.queue.Expect(1), 1, 0))
+		require.NoError(t, l.takeTurn(t.Context(), l.queue.Expect(1), 1, 0))
 		assert.Equal(t, turns.Timeout, time.Since(began))
-		require.NoError(t, l.take(t.Context(), late, 0, 0), "it may come late")
+		require.NoError(t, l.takeTurn(t.Context(), late, 0, 0), "an expired ticket can still wait")
 		assert.Equal(t, turns.Timeout, time.Since(began))
 	})
 }
 
-// A withdrawn ticket delays no other ticket, and its owner may wait later.
+// A withdrawn ticket delays no other ticket, and its owner can still wait later.
 func TestWithdrawnTicketDelaysNoTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine()
+		l := newRecordingQueue()
 		first := l.queue.Expect(0)
 		began := time.Now()
 		time.AfterFunc(300*time.Millisecond, first.Withdraw)
-		require.NoError(t, l.take(t.Context(), l.queue.Expect(1), 1, 0))
+		require.NoError(t, l.takeTurn(t.Context(), l.queue.Expect(1), 1, 0))
 		assert.Equal(t, 300*time.Millisecond, time.Since(began))
-		require.NoError(t, l.take(t.Context(), first, 0, 0))
+		require.NoError(t, l.takeTurn(t.Context(), first, 0, 0))
 		first.Withdraw()
 		assert.Equal(t, []int{1, 0}, l.order)
 	})
 }
 
-// A cancelled Wait lets the next ticket run, even if it was granted at the same time.
+// A cancelled Wait lets the next ticket run, even if the turn is granted at the same time.
 func TestCancelledWaitLetsNextTicketRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 200 {
-			l := newLine()
+			l := newRecordingQueue()
 			done, err := l.queue.Expect(0).Wait(t.Context())
 			require.NoError(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				if err := l.take(ctx, l.queue.Expect(1), 1, 0); err != nil {
+				if err := l.takeTurn(ctx, l.queue.Expect(1), 1, 0); err != nil {
 					assert.ErrorIs(t, err, context.Canceled)
 				}
 			})
@@ -117,7 +117,7 @@ func TestCancelledWaitLetsNextTicketRun(t *testing.T) {
 			wg.Go(cancel)
 			wg.Go(done)
 			wg.Wait()
-			require.NoError(t, l.take(t.Context(), l.queue.Expect(2), 2, 0))
+			require.NoError(t, l.takeTurn(t.Context(), l.queue.Expect(2), 2, 0))
 			assert.Equal(t, 2, l.order[len(l.order)-1])
 		}
 	})
