@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A watch counts once, when it starts. Earlier requests do not count, and an incomplete line is left for the next call.
+// A watch counts once, when it starts. Requests before since do not count, and an incomplete line is left for the next call.
 func TestParseAudit(t *testing.T) {
 	line := func(second int, stage, verb string) string {
 		return fmt.Sprintf(`{"stage":%q,"verb":%q,"user":{"username":"u"},"userAgent":"a","objectRef":{"resource":"pods","subresource":"status",`+
@@ -36,7 +36,7 @@ func TestParseAudit(t *testing.T) {
 	require.ErrorContains(t, err, "Options.Audit is not set")
 }
 
-// An invalid record is an error other than that of a missing control plane.
+// The error for an invalid record differs from the error for a missing control plane.
 func TestOpenDamaged(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, recordName), []byte("{"), 0o600))

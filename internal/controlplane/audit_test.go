@@ -18,10 +18,10 @@ import (
 
 // Requests of clients are in the audit log, and a watch reports changes.
 func testRequests(t *testing.T, p *controlplane.Plane) {
-	began := time.Now().Truncate(time.Microsecond) // as the log has it
+	began := time.Now().Truncate(time.Microsecond) // the precision of the audit log
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	admin, gone := p.Admin(), errors.New("it is deleted")
+	admin, gone := p.Admin(), errors.New("the object is deleted")
 	require.NoError(t, admin.Do(ctx, http.MethodPost, configMaps, named("ConfigMap", "watched"), nil))
 	var types []string
 	err := admin.Watch(ctx, configMaps+"?fieldSelector=metadata.name%3Dwatched", func(e controlplane.Event) error {
@@ -36,6 +36,7 @@ func testRequests(t *testing.T, p *controlplane.Plane) {
 	require.ErrorIs(t, err, gone)
 	require.Equal(t, []string{"ADDED", "MODIFIED", "DELETED"}, types)
 	require.Error(t, admin.Do(ctx, http.MethodGet, configMaps+"/watched", nil, nil))
+
 	ended, end := context.WithCancel(ctx)
 	end()
 	require.NoError(t, admin.Watch(ended, configMaps, nil))

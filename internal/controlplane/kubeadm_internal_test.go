@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The versions of manifests and images are those of the built programs.
+// The versions in manifests and image names are those of the built programs.
 func TestVersions(t *testing.T) {
 	pinned, err := os.ReadFile("../../tools/cluster/go.mod")
 	require.NoError(t, err)
@@ -20,7 +20,7 @@ func TestVersions(t *testing.T) {
 	require.Contains(t, string(pinned), "\tgo.etcd.io/etcd/server/v3 v"+etcd+" ")
 }
 
-// Ports and host paths are replaced, and nothing else in a manifest.
+// Only ports and host paths of a manifest are replaced.
 func TestAdaptManifestReplacesPortsAndPaths(t *testing.T) {
 	const manifest = `spec:
   containers:

@@ -32,7 +32,7 @@ type object struct {
 	Status map[string]any    `json:"status,omitempty"`
 }
 
-// named returns an object to create.
+// named returns an object of this kind and name to create.
 func named(kind, name string) *object {
 	o := &object{APIVersion: "v1", Kind: kind}
 	o.Metadata.Name = name
@@ -51,8 +51,8 @@ func authenticatedUser(ctx context.Context, c *controlplane.Client) (any, error)
 	return info["username"], err
 }
 
-// One control plane for all tests that need a running one, because it takes seconds to start. The order matters: the first test
-// creates the node to which a later one schedules, and the last one kills the API server.
+// One control plane for all tests that need a running one, because its start takes seconds. The order matters: the first
+// test creates the node for the scheduler test, and the last test kills the API server.
 func TestPlane(t *testing.T) {
 	p := controlplane.Start(t, controlplane.Options{ControllerManager: true, Scheduler: true, Audit: true})
 	for _, c := range []struct {
@@ -116,7 +116,7 @@ func testKubeconfig(t *testing.T, p *controlplane.Plane) {
 	require.Equal(t, "somebody", string(out))
 }
 
-// With the controller manager there are service accounts, and with the scheduler a pod gets a node.
+// With the controller manager a pod gets the default service account, and with the scheduler it gets a node.
 func testSchedules(t *testing.T, p *controlplane.Plane) {
 	ctx := t.Context()
 	ready := map[string]any{"status": map[string]any{"capacity": map[string]string{"cpu": "2", "memory": "4Gi", "pods": "10"}}}
@@ -124,7 +124,7 @@ func testSchedules(t *testing.T, p *controlplane.Plane) {
 	pod := named("Pod", "scheduled")
 	pod.Spec = map[string]any{
 		"containers":  []any{map[string]any{"name": "main", "image": "nodeagent.test/busybox:1"}},
-		"tolerations": []any{map[string]any{"operator": "Exists"}}, // nobody says that the node is ready
+		"tolerations": []any{map[string]any{"operator": "Exists"}}, // the node is not ready
 	}
 	require.NoError(t, p.Admin().Do(ctx, http.MethodPost, "/api/v1/namespaces/default/pods", pod, nil))
 	require.Eventually(t, func() bool {
@@ -134,7 +134,7 @@ func testSchedules(t *testing.T, p *controlplane.Plane) {
 	require.Equal(t, "default", pod.Spec["serviceAccountName"])
 }
 
-// The API server lists the API of a metrics-server, and forwards the user of a request.
+// The API server serves the API of a metrics-server, and forwards the user of a request.
 func testMetrics(t *testing.T, p *controlplane.Plane) {
 	controlplane.RequirePrograms(t, controlplane.MetricsServer)
 	ctx := t.Context()
@@ -146,14 +146,15 @@ func testMetrics(t *testing.T, p *controlplane.Plane) {
 	}
 	require.Eventually(t, func() bool { return p.Admin().Do(ctx, http.MethodGet, api+"/pods", nil, &pods) == nil }, 30*time.Second, 50*time.Millisecond)
 	require.Equal(t, "PodMetricsList", pods.Kind)
-	require.Empty(t, pods.Items, "no node has been asked")
+	require.Empty(t, pods.Items, "the metrics-server has no node to scrape")
+
 	nobody, err := p.Client("nobody")
 	require.NoError(t, err)
 	err = nobody.Do(ctx, http.MethodGet, api+"/pods", nil, nil)
 	require.Equal(t, http.StatusForbidden, controlplane.StatusCode(err), "%v", err)
 }
 
-// After a crash the API server has all objects.
+// After a restart of etcd and the API server all objects exist.
 func testRestart(t *testing.T, p *controlplane.Plane) {
 	ctx := t.Context()
 	config := named("ConfigMap", "kept")
@@ -169,7 +170,7 @@ func testRestart(t *testing.T, p *controlplane.Plane) {
 	require.ErrorContains(t, p.Kill(controlplane.Kubectl), "no kubectl: it is asked for in Options")
 }
 
-// A flag that the API server does not know is an error with its own text, at once.
+// An unknown flag fails StartPlane at once, with the error text of the API server.
 func TestStartPlaneReportsFailedProgram(t *testing.T) {
 	programs := controlplane.RequirePrograms(t, controlplane.Etcd, controlplane.APIServer)
 	began := time.Now()

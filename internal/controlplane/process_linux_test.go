@@ -48,23 +48,24 @@ func TestProcessIsKilledWithParent(t *testing.T) {
 	require.NoError(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
 	require.NoError(t, err)
-	require.NoError(t, syscall.Kill(pid, 0), "it runs")
+	require.NoError(t, syscall.Kill(pid, 0), "the process runs")
 	require.NoError(t, child.Process.Kill())
-	_ = child.Wait() // it was killed
+	_ = child.Wait() // returns the error of a killed process
 	require.Eventually(t, func() bool {
 		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		return err != nil || strings.Contains(string(stat), "(sleep) Z") // nobody may have collected it yet
+		return err != nil || strings.Contains(string(stat), "(sleep) Z") // a zombie until its parent reaps it
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// Waiting for a process that has exited, or never becomes ready, returns an error with the end of its log.
+// Waiting for a program that has exited, or never becomes ready, returns an error. After an exit the error has the end of
+// the log.
 func TestAwaitReadyFailsWhenProcessExits(t *testing.T) {
 	p := newSleeper(t.TempDir(), "no number")
 	require.NoError(t, p.start())
 	err := p.awaitReady(t.Context())
 	require.ErrorAs(t, err, new(*exitError))
 	require.ErrorContains(t, err, "sleep ended; the end of its log:\nsleep: invalid time interval")
-	require.NoError(t, p.killProcess(), "it has ended already")
+	require.NoError(t, p.killProcess(), "killProcess succeeds after the exit")
 	require.NoError(t, p.killProcess())
 
 	p = newSleeper(t.TempDir(), "1000")

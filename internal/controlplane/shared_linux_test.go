@@ -36,13 +36,13 @@ func startServer(t *testing.T, bin, dir string) *exec.Cmd {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("the process that serves said: %s", &log)
+			t.Logf("output of the serving process: %s", &log)
 		}
 	})
 	return cmd
 }
 
-// TestServe is that process.
+// TestServe runs in the process that startServer starts.
 func TestServe(t *testing.T) {
 	dir := os.Getenv(serveEnv)
 	if dir == "" {
@@ -55,7 +55,8 @@ func TestServe(t *testing.T) {
 	require.NoError(t, controlplane.Serve(ctx, os.Getenv("CONTROLPLANE_TEST_BIN"), dir, controlplane.Options{}))
 }
 
-// A control plane of another process is found, used, watched and stopped; it does not outlive that process.
+// Open finds the control plane of another process. It can be used, watched and stopped, and does not outlive the serving
+// process.
 func TestOpenFindsServedPlane(t *testing.T) {
 	bin, dir := controlplane.RequirePrograms(t, controlplane.Etcd, controlplane.APIServer), t.TempDir()
 	cmd := startServer(t, bin, dir)
@@ -80,11 +81,11 @@ func TestOpenFindsServedPlane(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(t, s.Stop(ctx))
-	require.NoError(t, cmd.Wait(), "the process that served it has ended well")
+	require.NoError(t, cmd.Wait(), "the serving process exits without error")
 	_, err = controlplane.Open(dir)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 
-	cmd = startServer(t, bin, dir) // on what the one before has left
+	cmd = startServer(t, bin, dir) // in the directory of the stopped control plane
 	s = awaitPlane(t, dir)
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())

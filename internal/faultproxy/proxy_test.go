@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/faultproxy"
 )
 
-// rig is a server that returns its requests, a proxy in front of it, and a client of the proxy.
+// rig is a server that echoes request lines, a proxy in front of it, and a client of the proxy.
 type rig struct {
 	*faultproxy.Proxy
 	t      *testing.T
@@ -48,8 +48,8 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// serve handles requests as an API server: it sends lines to a watch until it is canceled, and returns the request line of every
-// other request.
+// serve responds like an API server: it keeps a watch open until its request is canceled, and returns the request line of
+// all other requests.
 func (r *rig) serve(w http.ResponseWriter, req *http.Request) {
 	r.served.Add(1)
 	if req.URL.Query().Get("watch") == "true" {
@@ -71,7 +71,7 @@ func (r *rig) send(method, path string) (*http.Response, error) {
 	return r.client.Do(req)
 }
 
-func (r *rig) body(method, path string) string {
+func (r *rig) readBody(method, path string) string {
 	r.t.Helper()
 	resp, err := r.send(method, path)
 	require.NoError(r.t, err)
@@ -95,11 +95,11 @@ func TestProxyForwardsAndCountsRequests(t *testing.T) {
 		"/api/v1/namespaces/shop": {Verb: "patch", Resource: "namespaces"},
 		"/version":                {Verb: "PATCH", Resource: "-"},
 	} {
-		require.Equal(t, "PATCH "+path+" ", r.body(http.MethodPatch, path))
+		require.Equal(t, "PATCH "+path+" ", r.readBody(http.MethodPatch, path))
 		require.Equal(t, 1, r.Count(m), "%s", path)
 	}
 	for method, verb := range map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodDelete: "delete", http.MethodGet: "list"} {
-		r.body(method, pathNodes)
+		r.readBody(method, pathNodes)
 		require.Equal(t, 1, r.Count(faultproxy.Match{Verb: verb, Resource: "nodes"}), verb)
 	}
 	require.Equal(t, 8, r.Count(faultproxy.Match{}))
@@ -111,6 +111,7 @@ func TestInjectAppliesToMatchingRequests(t *testing.T) {
 	remove := r.Inject(faultproxy.Fault{
 		Match: faultproxy.Match{Verb: "patch", Namespace: "shop", Path: "/api/v1"}, Code: http.StatusTooManyRequests, RetryAfter: 3 * time.Second,
 	})
+
 	resp, err := r.send(http.MethodPatch, pathStatus)
 	require.NoError(t, err)
 	defer resp.Body.Close()
@@ -123,9 +124,10 @@ func TestInjectAppliesToMatchingRequests(t *testing.T) {
 	require.NoError(t, json.NewDecoder(resp.Body).Decode(&status))
 	require.Equal(t, "Status TooManyRequests 3", fmt.Sprint(status.Kind, " ", status.Reason, " ", status.Details.RetryAfterSeconds))
 	require.Zero(t, r.served.Load())
-	require.Contains(t, r.body(http.MethodGet, pathStatus), "GET")
+	require.Contains(t, r.readBody(http.MethodGet, pathStatus), "GET")
+
 	remove()
-	require.Contains(t, r.body(http.MethodPatch, pathStatus), "PATCH")
+	require.Contains(t, r.readBody(http.MethodPatch, pathStatus), "PATCH")
 
 	remove = r.Inject(faultproxy.Fault{Cut: true})
 	_, err = r.send(http.MethodGet, pathNodes) //nolint:bodyclose // There is none.
@@ -133,14 +135,14 @@ func TestInjectAppliesToMatchingRequests(t *testing.T) {
 	remove()
 	r.Inject(faultproxy.Fault{Delay: 50 * time.Millisecond})
 	began := time.Now()
-	require.Contains(t, r.body(http.MethodGet, pathNodes), "GET")
+	require.Contains(t, r.readBody(http.MethodGet, pathNodes), "GET")
 	require.GreaterOrEqual(t, time.Since(began), 50*time.Millisecond)
 	r.Inject(faultproxy.Fault{Hang: true})
-	r.hangs()
+	r.requireHang()
 }
 
-// hangs fails the test if a request gets a response.
-func (r *rig) hangs() {
+// requireHang fails the test if the next request gets a response or reaches the server.
+func (r *rig) requireHang() {
 	r.t.Helper()
 	served := r.served.Load()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 100*time.Millisecond)
@@ -152,8 +154,8 @@ func (r *rig) hangs() {
 	require.Equal(r.t, served, r.served.Load())
 }
 
-// watch starts a watch. The returned function reads the remaining response and returns its error.
-func (r *rig) watch() func() error {
+// startWatch starts a watch. The returned function reads the next line and returns the error.
+func (r *rig) startWatch() func() error {
 	r.t.Helper()
 	resp, err := r.send(http.MethodGet, pathNodes+"?watch=true")
 	require.NoError(r.t, err)
@@ -171,38 +173,38 @@ func (r *rig) watch() func() error {
 // Watches are closed in the middle of their streams, and other requests continue.
 func TestCutWatchesKeepsOtherRequests(t *testing.T) {
 	r := newRig(t)
-	rest := r.watch()
+	rest := r.startWatch()
 	require.Equal(t, 1, r.CutWatches())
 	require.Error(t, rest())
 	require.Equal(t, 1, r.Count(faultproxy.Match{Verb: "watch", Resource: "nodes"}))
-	require.Contains(t, r.body(http.MethodGet, pathNodes), "GET")
+	require.Contains(t, r.readBody(http.MethodGet, pathNodes), "GET")
 }
 
 // While the API server is unavailable, connections are refused, and existing ones are closed.
 func TestSetUnavailableRefusesConnections(t *testing.T) {
 	r := newRig(t)
-	rest := r.watch()
+	rest := r.startWatch()
 	r.SetUnavailable(true)
 	require.Error(t, rest())
 	_, err := r.send(http.MethodGet, pathNodes) //nolint:bodyclose // There is none.
 	require.Error(t, err)
 	require.Equal(t, 2, r.Connections())
 	r.SetUnavailable(false)
-	require.Contains(t, r.body(http.MethodGet, pathNodes), "GET")
+	require.Contains(t, r.readBody(http.MethodGet, pathNodes), "GET")
 }
 
-// Requests hang during a black hole. A connection from that time stays unusable afterwards, and a new one works.
+// Requests hang during a black hole. Existing connections stay unusable afterwards, and a new connection works.
 func TestSetBlackHoleHangsRequests(t *testing.T) {
 	r := newRig(t)
-	require.Contains(t, r.body(http.MethodGet, pathNodes), "GET")
+	require.Contains(t, r.readBody(http.MethodGet, pathNodes), "GET")
 	r.SetBlackHole(true)
-	r.hangs()
+	r.requireHang()
 	r.SetBlackHole(false)
-	r.hangs()
+	r.requireHang()
 	other := r.client.Transport.(*http.Transport).Clone()
 	t.Cleanup(other.CloseIdleConnections)
 	r.client.Transport = other
-	require.Contains(t, r.body(http.MethodGet, pathNodes), "GET")
+	require.Contains(t, r.readBody(http.MethodGet, pathNodes), "GET")
 }
 
 func TestStartRefusesInvalidTarget(t *testing.T) {
@@ -213,17 +215,17 @@ func TestStartRefusesInvalidTarget(t *testing.T) {
 		faultproxy.Start(f, faultproxy.Options{Target: "http://127.0.0.1:1"})
 	}()
 	<-done
-	require.Contains(t, f.said, "must be https://HOST:PORT")
+	require.Contains(t, f.message, "must be https://HOST:PORT")
 }
 
 // fatal is a testing.TB whose Fatal is recorded.
 type fatal struct {
 	testing.TB
-	said string
+	message string
 }
 
 func (f *fatal) Helper() {}
 func (f *fatal) Fatal(args ...any) {
-	f.said = fmt.Sprint(args...)
+	f.message = fmt.Sprint(args...)
 	runtime.Goexit()
 }

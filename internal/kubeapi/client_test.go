@@ -40,7 +40,7 @@ func newClient(t *testing.T, config *rest.Config, o kubeapi.Options) *kubeapi.Cl
 	return client
 }
 
-// nodes is the resource that most tests use.
+// nodes returns the resource that most tests use.
 func nodes(client *kubeapi.Client) kubeapi.Resource[*corev1.Node] {
 	return kubeapi.In(client, kubeapi.Nodes, "")
 }
@@ -67,7 +67,7 @@ func TestConfig(t *testing.T) {
 	client := newClient(t, config, kubeapi.Options{})
 	config.Host = "http://b"
 	_, err := nodes(client).Get(canceled(t), "n1")
-	require.NotContains(t, err.Error(), "http://b", "the config is copied")
+	require.NotContains(t, err.Error(), "http://b", "New copies the config")
 }
 
 func canceled(t *testing.T) context.Context {
@@ -126,7 +126,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// The limit is 100 requests at once, then 50 per second; heartbeats do not wait for them.
+// The limit is 100 requests at once, then 50 per second. Heartbeats and WithBudget clients have their own limits.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
@@ -183,11 +183,11 @@ func TestRetryAfter(t *testing.T) {
 		server.Fail("", "", http.StatusInternalServerError)
 		_, err = nodes(client).Update(t.Context(), node("n1"))
 		require.True(t, apierrors.IsInternalError(err))
-		require.Equal(t, 1, server.CountRequests(match{}), "what the server does not ask for is not sent twice")
+		require.Equal(t, 1, server.CountRequests(match{}), "a request without Retry-After is not repeated")
 	})
 }
 
-// Every request has a deadline, also with a DNS server that does not respond.
+// Every request has a deadline, even if the DNS server does not respond.
 func TestDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
@@ -204,7 +204,7 @@ func TestDeadlines(t *testing.T) {
 		server.Close()
 
 		client := newClient(t, &rest.Config{Host: "http://nowhere.test", Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			<-ctx.Done() // as a resolver does that waits for a name server
+			<-ctx.Done() // as a resolver without a response from the name server
 			return nil, ctx.Err()
 		}}, kubeapi.Options{Timeout: time.Hour})
 		begin = time.Now()
@@ -212,11 +212,11 @@ func TestDeadlines(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 10*time.Second, time.Since(begin))
 		_, err = nodes(client).Watch(t.Context(), metav1.ListOptions{})
-		require.NoError(t, err, "a watch that cannot begin is one that ends")
+		require.NoError(t, err, "a watch that cannot connect ends without an error")
 	})
 }
 
-// proxy forwards connections to a server until the test makes them dead.
+// proxy forwards connections to a server until kill is called.
 type proxy struct {
 	net.Listener
 	to string
@@ -270,7 +270,7 @@ func (p *proxy) forward(c net.Conn) {
 	<-done
 }
 
-// copy discards data once the connection is dead.
+// copy forwards data from one connection to the other. It discards the data once kill was called.
 func (p *proxy) copy(to, from, conn net.Conn) {
 	b := make([]byte, 32<<10)
 	for {
@@ -301,7 +301,7 @@ func (p *proxy) accepted() int {
 	return len(p.conns) / 2
 }
 
-// A dead connection fails one request: the next one uses a new connection.
+// A dead connection fails one request. The next request uses a new connection.
 func TestDeadConnection(t *testing.T) {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	require.NoError(t, server.Put(node("n1")))
@@ -336,7 +336,7 @@ func TestDeadConnection(t *testing.T) {
 	}
 }
 
-// A hanging request does not close a connection that other requests use; one of heartbeats closes its own connection.
+// A hanging request keeps the connection of other requests open. A hanging heartbeat closes its connection.
 func TestHungRequest(t *testing.T) {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	require.NoError(t, server.Put(node("n1")))
@@ -366,7 +366,7 @@ func TestHungRequest(t *testing.T) {
 	}
 }
 
-// Credential files are read when they are used: replacing them needs no new client.
+// Credential files are read for each request: after a replacement no new client is needed.
 func TestTokenFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "token")
@@ -380,7 +380,7 @@ func TestTokenFile(t *testing.T) {
 		require.ErrorContains(t, get(), "read token: open "+file)
 		require.NoError(t, os.WriteFile(file, nil, 0o600))
 		require.ErrorContains(t, get(), "is empty")
-		for _, token := range []string{"one", "two", ""} { // one that is empty for a moment changes nothing
+		for _, token := range []string{"one", "two", ""} { // a file that is briefly empty does not change the token
 			require.NoError(t, os.WriteFile(file, []byte(token+"\n"), 0o600))
 			time.Sleep(11 * time.Second)
 			require.ErrorContains(t, get(), "enough")
@@ -395,7 +395,7 @@ type tripper func(*http.Request) (*http.Response, error)
 
 func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A response has a size limit, and is never quoted if it may contain a secret.
+// A response has a size limit, and is not quoted if it may contain a secret.
 func TestHostileResponsesAreErrors(t *testing.T) {
 	const geheim = "c2VjcmV0"
 	var body func(w http.ResponseWriter)
@@ -406,6 +406,7 @@ func TestHostileResponsesAreErrors(t *testing.T) {
 	defer server.Close()
 	client := newClient(t, &rest.Config{Host: server.URL}, kubeapi.Options{})
 	secrets := kubeapi.In(client, kubeapi.Secrets, "shop")
+
 	body = func(w http.ResponseWriter) {
 		_, _ = io.WriteString(w, `{"kind":"Secret","apiVersion":"v1","data":{"k":"`)
 		chunk := strings.Repeat("A", 1<<20)
@@ -417,6 +418,7 @@ func TestHostileResponsesAreErrors(t *testing.T) {
 	}
 	_, err := secrets.Get(t.Context(), "s")
 	require.ErrorIs(t, err, kubeapi.ErrTooLarge)
+
 	for _, text := range []string{
 		`{"data":{"k":"` + geheim + `"}}`, `{"kind":"Secret","apiVersion":"v1","data":"` + geheim + `"}`, geheim, "", `{"kind":"X` + geheim + `","apiVersion":"v9"}`,
 	} {
@@ -439,7 +441,7 @@ func TestHostileResponsesAreErrors(t *testing.T) {
 	require.Less(t, len(err.Error()), 400)
 }
 
-// client-go writes nothing to stderr; its log lines go to Options.Logger.
+// client-go writes nothing to stderr. Its log lines go to Options.Logger.
 func TestClientWritesNothingToStderr(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	require.NoError(t, err)
@@ -463,6 +465,7 @@ func TestClientWritesNothingToStderr(t *testing.T) {
 			remove()
 		}
 	})
+
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var watches atomic.Int32
@@ -470,7 +473,7 @@ func TestClientWritesNothingToStderr(t *testing.T) {
 		w.Header().Set("Warning", `299 - "this is deprecated"`)
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Query().Get("watch") == "true" {
-			if watches.Add(1) == 2 { // what the first one said has been looked at
+			if watches.Add(1) == 2 { // the client has read the first watch
 				cancel()
 			}
 			_, _ = io.WriteString(w, `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1"}}{"type":"STRANGE"}nonsense`)
@@ -483,6 +486,7 @@ func TestClientWritesNothingToStderr(t *testing.T) {
 	o := kubeapi.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug - 10}))}
 	client := newClient(t, &rest.Config{Host: server.URL}, o)
 	require.NoError(t, kubeapi.NewStore(kubeapi.In(client, kubeapi.ConfigMaps, ""), options{}).Run(ctx))
+
 	text, err := os.ReadFile(file.Name())
 	require.NoError(t, err)
 	require.Empty(t, string(text))

@@ -23,10 +23,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
-// A store on a real API server: a list of several pages, a watch, and a kill and restart of the API server.
+// A store lists several pages of a real API server, watches, and survives a restart of the API server.
 func TestClusterStore(t *testing.T) {
 	if os.Getenv(controlplane.RequiredEnv) != "required" {
-		t.Skipf("a minute, and programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
+		t.Skipf("takes a minute and needs programs with a long build: run `make cluster`, which sets %s", controlplane.RequiredEnv)
 	}
 	plane := controlplane.Start(t, controlplane.Options{})
 	path, err := plane.Kubeconfig("admin", "system:masters")
@@ -84,7 +84,7 @@ func TestClusterStore(t *testing.T) {
 	require.NoError(t, plane.Kill(controlplane.APIServer))
 	_, err = lease.List(t.Context(), metav1.ListOptions{})
 	require.Error(t, err)
-	await(t, "the store to notice", func() bool { return store.Status().Err != nil })
+	await(t, "the error of the store", func() bool { return store.Status().Err != nil })
 	require.GreaterOrEqual(t, store.Len(), objects)
 	require.NoError(t, plane.Restart(t.Context(), controlplane.APIServer))
 	_, err = lease.List(t.Context(), metav1.ListOptions{})
@@ -94,7 +94,7 @@ func TestClusterStore(t *testing.T) {
 	await(t, "the deletion", func() bool { _, ok := store.Get("default/c0007"); return !ok })
 }
 
-// testLargeLists lists objects of which no two fit in a page, and one does not fit at all.
+// testLargeLists lists objects with a page limit that one object exceeds.
 func testLargeLists(t *testing.T, config *rest.Config, r kubeapi.Resource[*corev1.ConfigMap], objects int) {
 	t.Helper()
 	big := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "big"}, Data: map[string]string{"k": strings.Repeat("x", 300_000)}}

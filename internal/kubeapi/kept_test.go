@@ -21,38 +21,38 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
-// kept is a store of a server's config maps, with the calls of its hooks.
-type kept struct {
+// testStore is a running store of the config maps on a server. It records the calls of the hooks.
+type testStore struct {
 	*kubeapi.Store[*corev1.ConfigMap]
 	server *apiservertest.Server
-	dead   bool // guarded by mu: watches hear nothing from now on
+	dead   bool // guarded by mu: watches receive no data
 	stop   func()
 
-	mu     sync.Mutex
-	told   []string
-	errors []error
+	mu      sync.Mutex
+	changed []string
+	errors  []error
 }
 
 // runStore runs a store without sockets, in virtual time.
-func runStore(t *testing.T, o kubeapi.StoreOptions[*corev1.ConfigMap], prepare func(*apiservertest.Server)) *kept {
+func runStore(t *testing.T, o kubeapi.StoreOptions[*corev1.ConfigMap], prepare func(*apiservertest.Server)) *testStore {
 	t.Helper()
-	return keepLogged(t, o, prepare, nil)
+	return runStoreLogged(t, o, prepare, nil)
 }
 
-// keepLogged is keep with a logger.
-func keepLogged(t *testing.T, o kubeapi.StoreOptions[*corev1.ConfigMap], prepare func(*apiservertest.Server), log *slog.Logger) *kept {
+// runStoreLogged is runStore with a logger of the client.
+func runStoreLogged(t *testing.T, o kubeapi.StoreOptions[*corev1.ConfigMap], prepare func(*apiservertest.Server), log *slog.Logger) *testStore {
 	t.Helper()
-	k := &kept{server: apiservertest.NewServer(apiservertest.Options{})}
+	k := &testStore{server: apiservertest.NewServer(apiservertest.Options{})}
 	prepare(k.server)
 	config := k.server.Config()
-	config.Transport = deafening{k, config.Transport}
+	config.Transport = silenceTransport{k, config.Transport}
 	client, err := kubeapi.New(config, kubeapi.Options{Logger: log})
 	require.NoError(t, err)
 	o.Rand = func() float64 { return 0 }
 	o.Changed = func(keys ...string) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		k.told = append(k.told, keys...)
+		k.changed = append(k.changed, keys...)
 	}
 	o.Failed = func(err error) {
 		k.mu.Lock()
@@ -67,14 +67,14 @@ func keepLogged(t *testing.T, o kubeapi.StoreOptions[*corev1.ConfigMap], prepare
 		cancel()
 		assert.NoError(t, <-ended)
 		k.server.Close()
-		time.Sleep(time.Second) // client-go's goroutines of a watch end by themselves
+		time.Sleep(time.Second) // the watch goroutines of client-go exit
 	})
 	t.Cleanup(k.stop)
 	return k
 }
 
 // put sets the value of a config map.
-func (k *kept) put(t *testing.T, name, value string) {
+func (k *testStore) put(t *testing.T, name, value string) {
 	t.Helper()
 	require.NoError(t, put(k.server, name, value))
 }
@@ -85,8 +85,8 @@ func put(s *apiservertest.Server, name, value string) error {
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "shop", Name: name} }
 
-// value returns the value in the store; empty: no object.
-func (k *kept) value(name string) string {
+// value returns the value in the store, or "" if the object is not stored.
+func (k *testStore) value(name string) string {
 	o, ok := k.Get("shop/" + name)
 	if !ok {
 		return ""
@@ -94,58 +94,58 @@ func (k *kept) value(name string) string {
 	return o.Data["k"]
 }
 
-// takeChanges returns the changed keys since the last call.
-func (k *kept) takeChanges() []string {
+// takeChanges returns the keys that have changed since the last call.
+func (k *testStore) takeChanges() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	told := k.told
-	k.told = nil
-	return told
+	changed := k.changed
+	k.changed = nil
+	return changed
 }
 
-// countErrors returns the number of errors.
-func (k *kept) countErrors() int {
+// countErrors returns the number of calls of the hook Failed.
+func (k *testStore) countErrors() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.errors)
 }
 
-func (k *kept) count(verb string) int {
+func (k *testStore) count(verb string) int {
 	return k.server.CountRequests(apiservertest.Match{Verb: verb, Resource: "configmaps"})
 }
 
-// silenceWatches makes the connections of all present watches dead: they stay open without data.
-func (k *kept) silenceWatches(dead bool) {
+// silenceWatches(true) makes the watches silent: their connections stay open without data.
+func (k *testStore) silenceWatches(dead bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.dead = dead
 }
 
-// deafening is a transport whose response bodies can become dead.
-type deafening struct {
-	*kept
+// silenceTransport is a transport whose watch responses can become silent.
+type silenceTransport struct {
+	*testStore
 	next http.RoundTripper
 }
 
-func (d deafening) RoundTrip(r *http.Request) (*http.Response, error) {
+func (d silenceTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := d.next.RoundTrip(r)
 	if err == nil && r.URL.Query().Get("watch") == "true" {
-		response.Body = &deafBody{response.Body, d.kept, r.Context()}
+		response.Body = &silenceBody{response.Body, d.testStore, r.Context()}
 	}
 	return response, err
 }
 
-type deafBody struct {
+type silenceBody struct {
 	io.ReadCloser
-	kept *kept
-	ctx  context.Context
+	testStore *testStore
+	ctx       context.Context
 }
 
-func (d *deafBody) Read(b []byte) (int, error) {
+func (d *silenceBody) Read(b []byte) (int, error) {
 	n, err := d.ReadCloser.Read(b)
-	d.kept.mu.Lock()
-	dead := d.kept.dead
-	d.kept.mu.Unlock()
+	d.testStore.mu.Lock()
+	dead := d.testStore.dead
+	d.testStore.mu.Unlock()
 	if dead {
 		<-d.ctx.Done()
 		return 0, d.ctx.Err()

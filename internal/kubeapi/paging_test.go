@@ -24,13 +24,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
-// listed is a store that has run until it was synced, or for a time.
+// listed is a store that has stopped, with the errors that it reported.
 type listed struct {
 	*kubeapi.Store[*corev1.ConfigMap]
 	failures []string
 }
 
-// list fills a store with the config maps of a server, in pages of at most maxList bytes.
+// list runs a store of the config maps on a server for the duration wait, with pages of at most maxList bytes.
 func list(t *testing.T, server *server, maxList int64, wait time.Duration) *listed {
 	t.Helper()
 	client, err := kubeapi.New(server.Config(), kubeapi.Options{})
@@ -44,11 +44,11 @@ func list(t *testing.T, server *server, maxList int64, wait time.Duration) *list
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
 	require.NoError(t, l.Run(ctx))
-	time.Sleep(time.Second) // client-go's goroutines of a watch end by themselves
+	time.Sleep(time.Second) // the watch goroutines of client-go exit
 	return l
 }
 
-// createConfigMaps creates config maps of a size.
+// createConfigMaps creates a config map with a value of this size.
 func createConfigMaps(t *testing.T, s *server, name string, size int) {
 	t.Helper()
 	require.NoError(t, s.Put(&corev1.ConfigMap{ObjectMeta: named(name), Data: map[string]string{"k": strings.Repeat("x", size)}}))
@@ -101,7 +101,7 @@ func TestLargeObject(t *testing.T) {
 	})
 }
 
-// A table keeps the value of an object that has become too large to be listed.
+// A store keeps the value of an object that has become too large for a list.
 func TestObjectThatGrewTooLargeStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
@@ -124,7 +124,7 @@ func TestObjectThatGrewTooLargeStays(t *testing.T) {
 	})
 }
 
-// A server that ignores limits is not requested without end, and the error says so.
+// A server that ignores limits gets few requests, and the store does not sync.
 func TestUnlimitedServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
@@ -137,7 +137,7 @@ func TestUnlimitedServer(t *testing.T) {
 	})
 }
 
-// A store has all objects below the size limit, reports the larger ones, and requests few more pages than necessary.
+// A store has all objects below the size limit, reports the larger objects, and requests few more pages than necessary.
 func TestRandomPages(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -157,7 +157,7 @@ func randomPages(t *testing.T, rnd *rand.Rand) {
 		name, size := fmt.Sprintf("c%03d", i), rnd.IntN(scale)
 		switch rnd.IntN(30) {
 		case 0:
-			size = maxList - 2000 + rnd.IntN(1500) // alone in its page
+			size = maxList - 2000 + rnd.IntN(1500) // nearly fills a page
 		case 1:
 			size = maxList + rnd.IntN(maxList)
 		}
@@ -186,7 +186,7 @@ func randomPages(t *testing.T, rnd *rand.Rand) {
 	}
 }
 
-// The pages of a list have one version, and their tokens expire.
+// All pages of a list have one resource version, and continue tokens expire.
 func TestPagesOfTheServer(t *testing.T) {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rows equal a map of the same objects, even if pages contain an object twice.
+// Sorted rows have the same content as a map, even if a key is listed twice.
 func TestRows(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	list := func() (rows[int], map[string]row[int]) {
@@ -28,6 +28,7 @@ func TestRows(t *testing.T) {
 		}
 		return listed.sortRows(), want
 	}
+
 	for range 500 {
 		before, beforeWant := list()
 		after, want := list()
@@ -50,6 +51,7 @@ func TestRows(t *testing.T) {
 			require.Len(t, after.inNamespace(namespace), inside)
 		}
 		require.Len(t, after.inNamespace(""), len(want))
+
 		var changed []string
 		for key, r := range want {
 			if was, known := beforeWant[key]; !known || was.version != r.version {

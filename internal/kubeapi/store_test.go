@@ -29,7 +29,7 @@ type (
 	match   = apiservertest.Match
 )
 
-// withConfigMaps creates config maps with value 1 on a server.
+// withConfigMaps returns a function that creates config maps with value 1 on a server.
 func withConfigMaps(names ...string) func(*server) {
 	return func(s *server) {
 		for _, name := range names {
@@ -54,15 +54,15 @@ func TestStore(t *testing.T) {
 		assert.Equal(t, "2", k.value("a"))
 		assert.Len(t, k.List(), 1)
 		time.Sleep(11 * time.Minute)
-		assert.Equal(t, 1, k.count("list"), "bookmarks keep the watch alive")
+		assert.Equal(t, 1, k.count("list"), "bookmarks keep the watch open")
 		require.ErrorIs(t, k.Run(t.Context()), runonce.ErrTwice)
 		k.stop()
 		assert.Equal(t, "2", k.value("a"))
 	})
 }
 
-// An object whose deletion event was lost is removed at the next list from etcd, here after 12 minutes. Unchanged objects keep
-// their pointers.
+// An object whose deletion event was lost is removed at the next consistent list, here after 12 minutes. Unchanged objects
+// keep their pointers.
 func TestRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := runStore(t, options{Relist: 12 * time.Minute}, withConfigMaps("a", "phantom"))
@@ -82,7 +82,7 @@ func TestRelist(t *testing.T) {
 	})
 }
 
-// A failed periodic list does not stop the watch, and is repeated.
+// A failed periodic list does not stop the watch, and is retried.
 func TestFailedRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := runStore(t, options{Relist: 12 * time.Minute}, withConfigMaps("a", "phantom"))
@@ -116,7 +116,7 @@ func TestStoreKeepsObjectsDuringOutage(t *testing.T) {
 				k.put(t, "a", "2")
 				time.Sleep(10 * time.Minute)
 				assert.Equal(t, "1", k.value("a"))
-				assert.Less(t, k.count("list")+k.count("watch"), 130, "requests in ten minutes")
+				assert.Less(t, k.count("list")+k.count("watch"), 130, "the store sends few requests in ten minutes")
 				assert.Positive(t, k.countErrors())
 				remove()
 				time.Sleep(61 * time.Second)
@@ -125,6 +125,7 @@ func TestStoreKeepsObjectsDuringOutage(t *testing.T) {
 			})
 		})
 	}
+
 	synctest.Test(t, func(t *testing.T) {
 		k := runStore(t, options{}, withConfigMaps("a"))
 		synctest.Wait()
@@ -140,7 +141,7 @@ func TestStoreKeepsObjectsDuringOutage(t *testing.T) {
 	})
 }
 
-// A store lists as soon as the API server responds, and sends no request before Run.
+// A rejected first list is repeated after Retry-After.
 func TestFirstList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := runStore(t, options{}, func(s *server) {
@@ -156,7 +157,7 @@ func TestFirstList(t *testing.T) {
 	})
 }
 
-// A watch that is rejected with Retry-After is not requested earlier, and causes no list.
+// A watch that is rejected with Retry-After is not repeated earlier, and causes no list.
 func TestBusyWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := runStore(t, options{}, withConfigMaps("a"))
@@ -173,7 +174,7 @@ func TestBusyWatch(t *testing.T) {
 	})
 }
 
-// Watches that end once a second cost about one request a second, and lose no event.
+// Watches that close once a second cost about one request a second, and lose no event.
 func TestBrokenWatchesResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := runStore(t, options{}, withConfigMaps())
@@ -188,17 +189,17 @@ func TestBrokenWatchesResume(t *testing.T) {
 	})
 }
 
-// A watch that the server ends in any way is no failure and calls no hook.
+// A watch that the server closes at any time is no failure and calls no hook.
 func TestBrokenWatchIsNoFailure(t *testing.T) {
 	for name, f := range map[string]fault{
-		"while it waits":      {DisconnectAfter: 10 * time.Second},
+		"after some time":     {DisconnectAfter: 10 * time.Second},
 		"at once":             {DisconnectAfter: time.Nanosecond},
-		"before it has begun": {Disconnect: true},
+		"before the response": {Disconnect: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log strings.Builder
-				k := keepLogged(t, options{}, withConfigMaps("a"), slog.New(slog.NewTextHandler(&log, nil)))
+				k := runStoreLogged(t, options{}, withConfigMaps("a"), slog.New(slog.NewTextHandler(&log, nil)))
 				f.Match = match{Verb: "watch"}
 				f.Times = 3
 				k.server.Inject(f)
@@ -235,7 +236,7 @@ func TestFailedWatch(t *testing.T) {
 	}
 }
 
-// A watch on a dead connection is closed after 3 minutes and resumed; one that does not start, after 30 s.
+// A silent watch is closed after 3 minutes and resumed. A watch request without a response is closed after 30 s.
 func TestSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := runStore(t, options{}, withConfigMaps())
@@ -257,7 +258,7 @@ func TestSilentWatch(t *testing.T) {
 	})
 }
 
-// A watch from a version that the API server no longer has leads to a list.
+// A watch from an expired resource version leads to a list.
 func TestExpiredVersionIsListedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := runStore(t, options{}, withConfigMaps("a"))
@@ -291,7 +292,7 @@ func TestStoreWithTooManyObjectsFails(t *testing.T) {
 	})
 }
 
-// A table with too few rows keeps the most important objects, both of lists and of events.
+// A store with more objects than MaxObjects keeps the most important objects of lists and events.
 func TestStoreKeepsMostImportantObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		byName := func(a, b *corev1.ConfigMap) int { return -strings.Compare(a.Name, b.Name) }
@@ -310,7 +311,7 @@ func TestStoreKeepsMostImportantObjects(t *testing.T) {
 
 		k.put(t, "d", "1")
 		time.Sleep(2 * time.Second)
-		require.Equal(t, "cd", names(), "a more important object displaces another")
+		require.Equal(t, "cd", names(), "a more important object replaces a less important one")
 		k.put(t, "aa", "1")
 		time.Sleep(2 * time.Second)
 		require.Equal(t, "cd", names())
@@ -320,7 +321,7 @@ func TestStoreKeepsMostImportantObjects(t *testing.T) {
 
 		require.NoError(t, k.server.Remove(&corev1.ConfigMap{ObjectMeta: named("c")}))
 		time.Sleep(25 * time.Second)
-		require.Equal(t, "bd", names(), "the next list has room")
+		require.Equal(t, "bd", names(), "after a deletion the next list adds an omitted object")
 		for _, name := range []string{"d", "a"} {
 			require.NoError(t, k.server.Remove(&corev1.ConfigMap{ObjectMeta: named(name)}))
 		}
