@@ -17,17 +17,17 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// volumes has the locations of the volumes of pod u1, and the usage that the plugin of each returns.
+// volumes provides the locations of the volumes of pod u1, and a constant usage for each.
 type volumes struct {
-	places map[string]volume.Location
-	err    error
+	locations map[string]volume.Location
+	err       error
 }
 
 func (v volumes) Locations(uid string) map[string]volume.Location {
 	if uid != "u1" {
 		return nil
 	}
-	return v.places
+	return v.locations
 }
 
 func (v volumes) Usage(_ context.Context, uid, name string) (volume.Usage, error) {
@@ -37,7 +37,7 @@ func (v volumes) Usage(_ context.Context, uid, name string) (volume.Usage, error
 	return volume.Usage{CapacityBytes: 10, UsedBytes: 3, AvailableBytes: 7, Inodes: 6, UsedInodes: 2, FreeInodes: 4}, v.err
 }
 
-// withVolume returns a pod with the UID u1 and one volume called data, which has the given source.
+// withVolume returns a pod with the UID u1 and a volume named data from this source.
 func withVolume(source corev1.VolumeSource) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u1"},
@@ -45,7 +45,7 @@ func withVolume(source corev1.VolumeSource) *corev1.Pod {
 	}
 }
 
-// byName returns the volume called name in list, or nil.
+// byName returns the volume with this name in list, or nil.
 func byName(list []stats.Volume, name string) *stats.Volume {
 	for i := range list {
 		if list[i].Name == name {
@@ -62,10 +62,10 @@ func TestVolumesAreMeasuredByFileSystemOrPluginOrNotAtAll(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		source corev1.VolumeSource
-		place  *volume.Location // nil: it is not set up
+		place  *volume.Location // nil: the volume is not set up
 		listed bool
 		pvc    string
-		plugin bool // its plugin measures it
+		plugin bool // the plugin measures the volume
 	}{
 		{"emptyDir", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}, &volume.Location{Plugin: volume.EmptyDir, Path: path}, true, "", false},
 		{"hostPath", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}, &volume.Location{Plugin: volume.HostPath, Path: "/"}, false, "", false},
@@ -73,14 +73,14 @@ func TestVolumesAreMeasuredByFileSystemOrPluginOrNotAtAll(t *testing.T) {
 		{"claim of a hostPath", claim, &volume.Location{Plugin: volume.HostPath, Path: "/"}, false, "", false},
 		{"claim of a CSI driver", claim, &volume.Location{Plugin: volume.CSI, Path: path}, true, "c1", true},
 		{"claim of a block device", claim, &volume.Location{Plugin: volume.Local, Path: path, Block: true}, true, "c1", true},
-		{"claim of the pod itself", ephemeral, &volume.Location{Plugin: volume.CSI, Path: path}, true, "web-data", true},
+		{"ephemeral claim", ephemeral, &volume.Location{Plugin: volume.CSI, Path: path}, true, "web-data", true},
 		{"CSI volume without a claim", corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}, &volume.Location{Plugin: volume.CSI, Path: path}, true, "", true},
 		{"claim that is not set up", claim, nil, false, "", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v := volumes{}
 			if test.place != nil {
-				v.places = map[string]volume.Location{"data": *test.place}
+				v.locations = map[string]volume.Location{"data": *test.place}
 			}
 			got := byName(volumestats.ListMeasured("/pods", withVolume(test.source), v), "data")
 			if !test.listed {
@@ -100,7 +100,7 @@ func TestVolumesAreMeasuredByFileSystemOrPluginOrNotAtAll(t *testing.T) {
 }
 
 func TestVolumeMeasuredByPluginHasItsUsageAndItsError(t *testing.T) {
-	v := volumes{places: map[string]volume.Location{"data": {Plugin: volume.CSI, Path: "/x"}}}
+	v := volumes{locations: map[string]volume.Location{"data": {Plugin: volume.CSI, Path: "/x"}}}
 	pod := withVolume(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}})
 	stats, err := byName(volumestats.ListMeasured("/pods", pod, v), "data").Measure(t.Context())
 	require.NoError(t, err)
@@ -112,7 +112,8 @@ func TestVolumeMeasuredByPluginHasItsUsageAndItsError(t *testing.T) {
 	require.ErrorIs(t, err, v.err)
 }
 
-// Statistics are read while pods start and terminate.
+// A pod without locations, such as one that is starting or terminating, has the volumes that its spec places in its
+// directory.
 func TestVolumesOfPodWithoutPlacesAreThoseOfItsDirectory(t *testing.T) {
 	pod := withVolume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	require.Equal(t, stats.VolumesOf("/pods", pod), volumestats.ListMeasured("/pods", pod, volumes{}))

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/claim"
 )
 
-// boundClaim returns a pod that mounts a claim, the claim, and the PV that it is bound to.
+// boundClaim returns a pod that mounts a claim, the claim, and the PV that the claim is bound to.
 func boundClaim(t *testing.T) (*corev1.Pod, *corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
 	pod := podtest.Pod(t, `{volumes: [{name: data, persistentVolumeClaim: {claimName: db}}],
 		containers: [{name: c, image: i, volumeMounts: [{name: data, mountPath: /data}]}]}`)
@@ -27,7 +27,7 @@ func boundClaim(t *testing.T) (*corev1.Pod, *corev1.PersistentVolumeClaim, *core
 	return pod, pvc, pv
 }
 
-func check(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
+func checkVolume(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
 	v := &pod.Spec.Volumes[0]
 	if err := claim.CheckClaim(pod, v, pvc); err != nil {
 		return err
@@ -35,7 +35,7 @@ func check(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.Persis
 	return claim.CheckPV(pod, v, pvc, pv)
 }
 
-// ephemeral makes the volume of a pod a generic ephemeral volume whose claim has an owner.
+// ephemeral makes the volume of pod a generic ephemeral volume whose claim has this owner.
 func ephemeral(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, owner metav1.OwnerReference) {
 	pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
 	owner.Controller = new(true)
@@ -43,7 +43,7 @@ func ephemeral(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.Pe
 	pv.Spec.ClaimRef.Name = pvc.Name
 }
 
-// fromFiles removes the UIDs that objects from files do not have.
+// fromFiles removes the UIDs, which objects from files do not have.
 func fromFiles(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
 	pvc.UID, pv.Spec.ClaimRef.UID = "", ""
 }
@@ -52,7 +52,7 @@ func TestCheckClaimAndPV(t *testing.T) {
 	type objects = func(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume)
 	for name, test := range map[string]struct {
 		change objects
-		want   string // empty: the pod may use it
+		want   string // empty: the pod may use the claim
 	}{
 		"bound": {func(*corev1.Pod, *corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {}, ""},
 		"pending": {func(_ *corev1.Pod, pvc *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) {
@@ -87,7 +87,7 @@ func TestCheckClaimAndPV(t *testing.T) {
 			fromFiles(pvc, pv)
 			pv.Spec.ClaimRef.Namespace = "other"
 		}, "the claimRef of PV pv1 is of claim other/db"},
-		"a device that is mounted": {func(_ *corev1.Pod, _ *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
+		"block volume in volumeMounts": {func(_ *corev1.Pod, _ *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
 			pv.Spec.VolumeMode = new(corev1.PersistentVolumeBlock)
 		}, "volume data has volumeMode Block, but is specified in volumeMounts"},
 		"a device": {func(pod *corev1.Pod, _ *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
@@ -95,10 +95,10 @@ func TestCheckClaimAndPV(t *testing.T) {
 			c := &pod.Spec.Containers[0]
 			c.VolumeMounts, c.VolumeDevices = nil, []corev1.VolumeDevice{{Name: "data", DevicePath: "/dev/x"}}
 		}, ""},
-		"a file system as a device": {func(pod *corev1.Pod, _ *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) {
+		"file system volume in volumeDevices": {func(pod *corev1.Pod, _ *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) {
 			pod.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "data", DevicePath: "/dev/x"}}
 		}, "volume data has volumeMode Filesystem, but is specified in volumeDevices"},
-		"an unknown mode": {func(_ *corev1.Pod, _ *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
+		"unknown volume mode": {func(_ *corev1.Pod, _ *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
 			pv.Spec.VolumeMode = new(corev1.PersistentVolumeMode("Object"))
 		}, "volume data has volumeMode Object, but is specified in volumeMounts"},
 		"no mode": {func(_ *corev1.Pod, _ *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
@@ -107,20 +107,20 @@ func TestCheckClaimAndPV(t *testing.T) {
 		"ephemeral": {func(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
 			ephemeral(pod, pvc, pv, metav1.OwnerReference{Kind: "Pod", Name: pod.Name, UID: pod.UID})
 		}, ""},
-		"ephemeral, of another pod": {func(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
+		"ephemeral, claim of another pod": {func(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
 			ephemeral(pod, pvc, pv, metav1.OwnerReference{Kind: "Pod", Name: pod.Name, UID: "other"})
 		}, "PVC was not created for pod"},
-		"ephemeral, of nobody": {func(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
+		"ephemeral, claim without owner": {func(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
 			ephemeral(pod, pvc, pv, metav1.OwnerReference{})
 			pvc.OwnerReferences = nil
 		}, "PVC was not created for pod"},
 		"ephemeral, from a file": {func(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
 			ephemeral(pod, pvc, pv, metav1.OwnerReference{Kind: "Pod", Name: pod.Name})
 		}, ""},
-		"ephemeral, from a file, of another pod": {func(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
+		"ephemeral, from a file, claim of another pod": {func(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
 			ephemeral(pod, pvc, pv, metav1.OwnerReference{Kind: "Pod", Name: "other"})
 		}, "PVC was not created for pod"},
-		"ephemeral, of another namespace": {func(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
+		"ephemeral, claim in another namespace": {func(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
 			ephemeral(pod, pvc, pv, metav1.OwnerReference{Kind: "Pod", Name: pod.Name, UID: pod.UID})
 			pvc.Namespace = "other"
 		}, "PVC was not created for pod"},
@@ -128,7 +128,7 @@ func TestCheckClaimAndPV(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod, pvc, pv := boundClaim(t)
 			test.change(pod, pvc, pv)
-			err := check(pod, pvc, pv)
+			err := checkVolume(pod, pvc, pv)
 			if test.want == "" {
 				require.NoError(t, err)
 			} else {
@@ -154,7 +154,7 @@ func TestMountOptionsSortedWithoutDuplicates(t *testing.T) {
 	assert.Empty(t, claim.MountOptions(pv))
 	pv.Spec.MountOptions = []string{"nolock", "hard", "", "nolock"}
 	assert.Equal(t, []string{"hard", "nolock"}, claim.MountOptions(pv))
-	assert.Equal(t, []string{"nolock", "hard", "", "nolock"}, pv.Spec.MountOptions, "the object is somebody else's")
+	assert.Equal(t, []string{"nolock", "hard", "", "nolock"}, pv.Spec.MountOptions, "MountOptions does not modify the PV")
 	pv.Annotations = map[string]string{corev1.MountOptionAnnotation: "soft,,ro"}
 	assert.Equal(t, []string{"ro", "soft"}, claim.MountOptions(pv))
 }
@@ -183,21 +183,21 @@ func TestCheckAffinityMatchesNodeLabels(t *testing.T) {
 		terms []corev1.NodeSelectorTerm
 		want  string
 	}{
-		"this node":        {[]corev1.NodeSelectorTerm{expression("kubernetes.io/hostname", "In", "n0", "n1")}, ""},
-		"another node":     {[]corev1.NodeSelectorTerm{expression("kubernetes.io/hostname", "In", "n2")}, "PV pv1: no matching NodeSelectorTerms"},
-		"not this node":    {[]corev1.NodeSelectorTerm{expression("kubernetes.io/hostname", "NotIn", "n1")}, "no matching NodeSelectorTerms"},
-		"one of two terms": {[]corev1.NodeSelectorTerm{expression("zone", "In", "b"), expression("cpus", "Gt", "4")}, ""},
-		"fewer":            {[]corev1.NodeSelectorTerm{expression("cpus", "Lt", "4")}, "no matching NodeSelectorTerms"},
-		"there":            {[]corev1.NodeSelectorTerm{expression("zone", "Exists")}, ""},
-		"not there":        {[]corev1.NodeSelectorTerm{expression("zone", "DoesNotExist")}, "no matching NodeSelectorTerms"},
-		"no term":          {nil, "no matching NodeSelectorTerms"},
-		"an empty term":    {[]corev1.NodeSelectorTerm{{}}, "no matching NodeSelectorTerms"},
-		"operator":         {[]corev1.NodeSelectorTerm{expression("zone", "Near", "a")}, `nodeSelectorTerms[0]: operator "Near" of label "zone" is not supported`},
-		"bad, and another": {[]corev1.NodeSelectorTerm{expression("zone", "Near", "a"), expression("zone", "Exists")}, ""},
-		"no values":        {[]corev1.NodeSelectorTerm{expression("zone", "In")}, "nodeSelectorTerms[0]: "},
-		"a field":          {[]corev1.NodeSelectorTerm{field("In", "n2")}, ""},
-		"fields":           {[]corev1.NodeSelectorTerm{field("In", "n1", "n2")}, "must have one element in values"},
-		"field operator":   {[]corev1.NodeSelectorTerm{field("Exists")}, `operator "Exists" of field "metadata.name" is not supported`},
+		"this node":                      {[]corev1.NodeSelectorTerm{expression("kubernetes.io/hostname", "In", "n0", "n1")}, ""},
+		"another node":                   {[]corev1.NodeSelectorTerm{expression("kubernetes.io/hostname", "In", "n2")}, "PV pv1: no matching NodeSelectorTerms"},
+		"this node excluded":             {[]corev1.NodeSelectorTerm{expression("kubernetes.io/hostname", "NotIn", "n1")}, "no matching NodeSelectorTerms"},
+		"second of two terms matches":    {[]corev1.NodeSelectorTerm{expression("zone", "In", "b"), expression("cpus", "Gt", "4")}, ""},
+		"fewer CPUs":                     {[]corev1.NodeSelectorTerm{expression("cpus", "Lt", "4")}, "no matching NodeSelectorTerms"},
+		"there":                          {[]corev1.NodeSelectorTerm{expression("zone", "Exists")}, ""},
+		"label must not exist":           {[]corev1.NodeSelectorTerm{expression("zone", "DoesNotExist")}, "no matching NodeSelectorTerms"},
+		"no terms":                       {nil, "no matching NodeSelectorTerms"},
+		"empty term":                     {[]corev1.NodeSelectorTerm{{}}, "no matching NodeSelectorTerms"},
+		"unknown operator":               {[]corev1.NodeSelectorTerm{expression("zone", "Near", "a")}, `nodeSelectorTerms[0]: operator "Near" of label "zone" is not supported`},
+		"invalid term and matching term": {[]corev1.NodeSelectorTerm{expression("zone", "Near", "a"), expression("zone", "Exists")}, ""},
+		"no values":                      {[]corev1.NodeSelectorTerm{expression("zone", "In")}, "nodeSelectorTerms[0]: "},
+		"a field":                        {[]corev1.NodeSelectorTerm{field("In", "n2")}, ""},
+		"field with two values":          {[]corev1.NodeSelectorTerm{field("In", "n1", "n2")}, "must have one element in values"},
+		"unknown field operator":         {[]corev1.NodeSelectorTerm{field("Exists")}, `operator "Exists" of field "metadata.name" is not supported`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, pv := boundClaim(t)
@@ -221,40 +221,40 @@ func TestPlanExpansionByClaimStatus(t *testing.T) {
 		return map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: s}
 	}
 	for name, test := range map[string]struct {
-		has, wanted, known int64 // GiB
-		change             func(pvc *corev1.PersistentVolumeClaim)
-		old, new           int64
-		due                bool
+		capacity, pvCapacity, nodeSize int64 // sizes in GiB
+		change                         func(pvc *corev1.PersistentVolumeClaim)
+		old, new                       int64
+		due                            bool
 	}{
-		"as it was":             {has: 1, wanted: 1, old: 1, new: 1},
-		"larger":                {has: 1, wanted: 2, old: 1, new: 2, due: true},
-		"smaller":               {has: 2, wanted: 1, old: 2, new: 1},
-		"grown on this node":    {has: 1, wanted: 2, known: 2, old: 2, new: 2},
-		"grown on another node": {has: 2, wanted: 2, known: 1, old: 1, new: 2, due: true},
-		"pending": {has: 1, wanted: 3, old: 1, new: 2, due: true, change: func(pvc *corev1.PersistentVolumeClaim) {
+		"no change":                {capacity: 1, pvCapacity: 1, old: 1, new: 1},
+		"larger":                   {capacity: 1, pvCapacity: 2, old: 1, new: 2, due: true},
+		"smaller":                  {capacity: 2, pvCapacity: 1, old: 2, new: 1},
+		"expanded on this node":    {capacity: 1, pvCapacity: 2, nodeSize: 2, old: 2, new: 2},
+		"expanded on another node": {capacity: 2, pvCapacity: 2, nodeSize: 1, old: 1, new: 2, due: true},
+		"pending": {capacity: 1, pvCapacity: 3, old: 1, new: 2, due: true, change: func(pvc *corev1.PersistentVolumeClaim) {
 			pvc.Status.AllocatedResources, pvc.Status.AllocatedResourceStatuses = gib(2), status(corev1.PersistentVolumeClaimNodeResizePending)
 		}},
-		"the controller is at it": {has: 1, wanted: 2, old: 1, new: 2, change: func(pvc *corev1.PersistentVolumeClaim) {
+		"expansion by the controller in progress": {capacity: 1, pvCapacity: 2, old: 1, new: 2, change: func(pvc *corev1.PersistentVolumeClaim) {
 			pvc.Status.AllocatedResources, pvc.Status.AllocatedResourceStatuses = gib(2), status(corev1.PersistentVolumeClaimControllerResizeInProgress)
 		}},
-		"shared, and grown elsewhere": {has: 2, wanted: 2, known: 1, old: 1, new: 2, due: true, change: func(pvc *corev1.PersistentVolumeClaim) {
+		"shared, expanded on another node": {capacity: 2, pvCapacity: 2, nodeSize: 1, old: 1, new: 2, due: true, change: func(pvc *corev1.PersistentVolumeClaim) {
 			pvc.Status.AllocatedResources, pvc.Spec.AccessModes = gib(2), []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 		}},
-		"shared, and never on nodes": {has: 2, wanted: 2, known: 1, old: 1, new: 2, change: func(pvc *corev1.PersistentVolumeClaim) {
+		"shared, no node expansion required": {capacity: 2, pvCapacity: 2, nodeSize: 1, old: 1, new: 2, change: func(pvc *corev1.PersistentVolumeClaim) {
 			pvc.Status.AllocatedResources, pvc.Spec.AccessModes = gib(2), []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 			pvc.Annotations = map[string]string{"volume.kubernetes.io/node-expansion-not-required": ""}
 		}},
-		"done by the controller": {has: 2, wanted: 2, known: 1, old: 1, new: 2, change: func(pvc *corev1.PersistentVolumeClaim) {
+		"expanded by the controller": {capacity: 2, pvCapacity: 2, nodeSize: 1, old: 1, new: 2, change: func(pvc *corev1.PersistentVolumeClaim) {
 			pvc.Status.AllocatedResources = gib(2)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, pvc, pv := boundClaim(t)
-			pvc.Status.Capacity, pv.Spec.Capacity = gib(test.has), gib(test.wanted)
+			pvc.Status.Capacity, pv.Spec.Capacity = gib(test.capacity), gib(test.pvCapacity)
 			if test.change != nil {
 				test.change(pvc)
 			}
-			g, due := claim.PlanExpansion(pvc, pv, test.known<<30)
+			g, due := claim.PlanExpansion(pvc, pv, test.nodeSize<<30)
 			assert.Equal(t, claim.Expansion{OldSize: test.old << 30, NewSize: test.new << 30}, g)
 			assert.Equal(t, test.due, due)
 		})

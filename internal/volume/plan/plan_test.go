@@ -17,47 +17,48 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// node executes a scenario: changes of volumes and devices, and calls of Plan at given times. It starts the returned steps.
+// node executes a scenario: changes of volumes and devices, and calls of Plan at the given times. It starts the returned
+// steps.
 type node struct {
-	t     *testing.T
-	state plan.State
-	begin time.Time
-	now   time.Time
-	gave  map[string]plan.Step // up, by volume or device
+	t       *testing.T
+	state   plan.State
+	begin   time.Time
+	now     time.Time
+	givenUp map[string]plan.Step // steps that were given up, by volume or device
 }
 
 func TestPlanScenarios(t *testing.T) {
 	script.Run(t, "testdata/*.txt", func(t *testing.T, text string) string {
 		start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-		n := &node{t: t, begin: start, now: start, state: plan.State{Parallel: 16, Slow: 10 * time.Second}, gave: map[string]plan.Step{}}
-		return script.Lines(text, ">", n.line)
+		n := &node{t: t, begin: start, now: start, state: plan.State{Parallel: 16, Slow: 10 * time.Second}, givenUp: map[string]plan.Step{}}
+		return script.Lines(text, ">", n.runLine)
 	})
 }
 
-func (n *node) line(out *strings.Builder, words []string) {
+func (n *node) runLine(out *strings.Builder, words []string) {
 	switch verb, args := words[0], words[1:]; verb {
 	case "parallel":
 		count, err := strconv.Atoi(args[0])
 		require.NoError(n.t, err)
 		n.state.Parallel = count
 	case "at":
-		n.at(out, args[0])
-	case "share": // a device, and the volumes that do
+		n.runPlan(out, args[0])
+	case "share": // a device, and the volumes on it
 		for _, name := range args[1:] {
 			n.volume(name).Device = n.device(args[0])
 		}
 	default:
 		for _, name := range args {
 			if strings.Contains(name, "/") {
-				n.say(verb, n.volume(name))
+				n.applyVerb(verb, n.volume(name))
 			} else {
-				n.sayDevice(verb, n.device(name))
+				n.applyDeviceVerb(verb, n.device(name))
 			}
 		}
 	}
 }
 
-// failure returns the failure that verb, a word of a scenario, stands for. It returns nil for a success.
+// failure returns the failure that a verb of a scenario stands for, or nil for a success.
 func failure(verb string) *plan.Failure {
 	switch verb {
 	case "fails", "hangs":
@@ -73,8 +74,8 @@ func failure(verb string) *plan.Failure {
 	}
 }
 
-// say applies a verb of a scenario to a volume.
-func (n *node) say(verb string, v *plan.Volume) {
+// applyVerb applies a verb of a scenario to a volume.
+func (n *node) applyVerb(verb string, v *plan.Volume) {
 	name := v.Pod + "/" + v.Name
 	switch verb {
 	case "want":
@@ -92,17 +93,17 @@ func (n *node) say(verb string, v *plan.Volume) {
 		require.NotEqual(n.t, plan.None, v.Step, name)
 		v.Complete(failure(verb), n.now)
 	case "hangs":
-		n.gave[name] = v.Step
+		n.givenUp[name] = v.Step
 		v.GiveUp(*failure(verb), n.now)
 	case "returns":
-		v.HungCallReturned(n.gave[name])
+		v.HungCallReturned(n.givenUp[name])
 	default:
 		n.t.Fatalf("unknown verb %q", verb)
 	}
 }
 
-// sayDevice applies verb, an operation of a scenario, to device d.
-func (n *node) sayDevice(verb string, d *plan.Device) {
+// applyDeviceVerb applies a verb of a scenario to a device.
+func (n *node) applyDeviceVerb(verb string, d *plan.Device) {
 	switch verb {
 	case "found":
 		d.Phase, d.Recovered = plan.Uncertain, true
@@ -110,17 +111,17 @@ func (n *node) sayDevice(verb string, d *plan.Device) {
 		require.NotEqual(n.t, plan.None, d.Step, d.Name)
 		d.Complete(failure(verb), n.now)
 	case "hangs":
-		n.gave[d.Name] = d.Step
+		n.givenUp[d.Name] = d.Step
 		d.GiveUp(*failure(verb), n.now)
 	case "returns":
-		d.HungCallReturned(n.gave[d.Name])
+		d.HungCallReturned(n.givenUp[d.Name])
 	default:
 		n.t.Fatalf("unknown verb %q of a device", verb)
 	}
 }
 
-// at calls Plan and starts its actions.
-func (n *node) at(out *strings.Builder, text string) {
+// runPlan calls Plan and starts its actions.
+func (n *node) runPlan(out *strings.Builder, text string) {
 	d, err := time.ParseDuration(text)
 	require.NoError(n.t, err)
 	n.now = n.begin.Add(d)
@@ -173,13 +174,13 @@ func (n *node) device(name string) *plan.Device {
 	return d
 }
 
-// After any sequence of operations, a volume and a device have one step at a time, and no step starts that is not desired or that
-// the device excludes. The limit of concurrent steps holds. Once all steps succeed, each volume is in its desired state.
+// After any sequence of operations, a volume or a device has one step at a time. Only desired steps start, and only if the
+// device permits them. The limit of concurrent steps holds. Once all steps succeed, each volume is in its desired state.
 func TestRandomOperationsKeepInvariants(t *testing.T) {
 	for seed := range 500 {
 		r := rand.New(rand.NewPCG(uint64(seed), 1))
 		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-		c := &chaos{r: r, s: &plan.State{Parallel: 1 + r.IntN(4), Slow: 10 * time.Second}}
+		c := &randomNode{r: r, s: &plan.State{Parallel: 1 + r.IntN(4), Slow: 10 * time.Second}}
 		for i := range 2 {
 			c.s.Devices = append(c.s.Devices, &plan.Device{Name: strconv.Itoa(i)})
 		}
@@ -190,26 +191,27 @@ func TestRandomOperationsKeepInvariants(t *testing.T) {
 			}
 			c.s.Volumes = append(c.s.Volumes, v)
 		}
+
 		for range 300 {
 			now = now.Add(time.Duration(r.IntN(3000)) * time.Millisecond)
-			c.say(now)
-			step(t, c.s, now)
+			c.applyRandomOperation(now)
+			startDueSteps(t, c.s, now)
 		}
-		for _, call := range c.stuck {
+		for _, call := range c.hungCalls {
 			call()
 		}
-		settle(t, c.s, now)
+		completeAllSteps(t, c.s, now)
 	}
 }
 
-// chaos is a node with random operations.
-type chaos struct {
-	r     *rand.Rand
-	s     *plan.State
-	stuck []func() // calls that return some time
+// randomNode is a node on which random operations happen.
+type randomNode struct {
+	r         *rand.Rand
+	s         *plan.State
+	hungCalls []func() // return hung calls
 }
 
-func (c *chaos) say(now time.Time) {
+func (c *randomNode) applyRandomOperation(now time.Time) {
 	v := c.s.Volumes[c.r.IntN(len(c.s.Volumes))]
 	d := c.s.Devices[c.r.IntN(len(c.s.Devices))]
 	failures := []*plan.Failure{nil, {}, {NothingLeft: true}}
@@ -230,23 +232,23 @@ func (c *chaos) say(now time.Time) {
 	case 7:
 		if s := v.Step; s != plan.None {
 			v.GiveUp(*failures[1], now)
-			c.stuck = append(c.stuck, func() { v.HungCallReturned(s) })
+			c.hungCalls = append(c.hungCalls, func() { v.HungCallReturned(s) })
 		}
 	case 8:
 		if s := d.Step; s != plan.None {
 			d.GiveUp(*failures[1], now)
-			c.stuck = append(c.stuck, func() { d.HungCallReturned(s) })
+			c.hungCalls = append(c.hungCalls, func() { d.HungCallReturned(s) })
 		}
 	case 9:
-		if len(c.stuck) > 0 {
-			c.stuck[0]()
-			c.stuck = c.stuck[1:]
+		if len(c.hungCalls) > 0 {
+			c.hungCalls[0]()
+			c.hungCalls = c.hungCalls[1:]
 		}
 	}
 }
 
-// step starts the due steps, and checks them.
-func step(t *testing.T, s *plan.State, now time.Time) {
+// startDueSteps starts the due steps and checks them.
+func startDueSteps(t *testing.T, s *plan.State, now time.Time) {
 	t.Helper()
 	actions, _ := plan.Plan(s, now)
 	for _, a := range actions {
@@ -259,6 +261,7 @@ func step(t *testing.T, s *plan.State, now time.Time) {
 		}
 		a.Start(now)
 	}
+
 	counted := 0
 	count := func(p *plan.Progress) {
 		if p.Step != plan.None && now.Sub(p.Since) < s.Slow {
@@ -270,13 +273,13 @@ func step(t *testing.T, s *plan.State, now time.Time) {
 	}
 	for _, d := range s.Devices {
 		count(&d.Progress)
-		exclusive(t, s, d)
+		requireExclusion(t, s, d)
 	}
 	require.LessOrEqual(t, counted, s.Parallel)
 }
 
-// exclusive checks that all running steps of d and its volumes are allowed to run concurrently.
-func exclusive(t *testing.T, s *plan.State, d *plan.Device) {
+// requireExclusion checks that the running steps of d and its volumes may run concurrently.
+func requireExclusion(t *testing.T, s *plan.State, d *plan.Device) {
 	t.Helper()
 	setUps, removes, there := 0, 0, 0
 	for _, v := range s.Volumes {
@@ -293,18 +296,19 @@ func exclusive(t *testing.T, s *plan.State, d *plan.Device) {
 			there++
 		}
 	}
+
 	if d.Step != plan.None {
-		require.Zero(t, setUps+removes, "a step of the device has it for itself")
+		require.Zero(t, setUps+removes, "no step of a volume runs while a step of its device runs")
 	}
 	if d.Step == plan.Unstage {
-		require.Zero(t, there, "what is unstaged has no users")
+		require.Zero(t, there, "a device is unstaged only without volumes on it")
 	}
 	require.LessOrEqual(t, setUps, 1)
-	require.True(t, setUps == 0 || removes == 0 && d.Phase == plan.Ready, "a volume is set up on a device that is staged, and not while others are torn down")
+	require.True(t, setUps == 0 || removes == 0 && d.Phase == plan.Ready, "a volume is set up only on a staged device, and not while another volume is torn down")
 }
 
-// settle lets all steps succeed, and calls Plan until no step is due.
-func settle(t *testing.T, s *plan.State, now time.Time) {
+// completeAllSteps lets all steps succeed, and calls Plan until no step is due.
+func completeAllSteps(t *testing.T, s *plan.State, now time.Time) {
 	t.Helper()
 	for range 200 {
 		for _, v := range s.Volumes {
@@ -328,6 +332,7 @@ func settle(t *testing.T, s *plan.State, now time.Time) {
 			now = wake
 		}
 	}
+
 	wanted := map[*plan.Device]bool{}
 	for _, v := range s.Volumes {
 		require.Equal(t, plan.None, v.Step)
@@ -345,8 +350,8 @@ func settle(t *testing.T, s *plan.State, now time.Time) {
 	}
 }
 
-// idle returns a node on which no step is due.
-func idle(volumes int, now time.Time) *plan.State {
+// idleState returns the state of a node on which no step is due.
+func idleState(volumes int, now time.Time) *plan.State {
 	s := &plan.State{Parallel: 16, Slow: 10 * time.Second}
 	for i := range volumes {
 		var d *plan.Device
@@ -364,7 +369,7 @@ func idle(volumes int, now time.Time) *plan.State {
 
 func TestPlanOfIdleNodeAllocatesNothing(t *testing.T) {
 	now := time.Now()
-	s := idle(2500, now)
+	s := idleState(2500, now)
 	require.Zero(t, testing.AllocsPerRun(10, func() {
 		if actions, wake := plan.Plan(s, now); len(actions) > 0 || wake.IsZero() {
 			t.Fatal("not idle")
@@ -374,7 +379,7 @@ func TestPlanOfIdleNodeAllocatesNothing(t *testing.T) {
 
 func BenchmarkIdle(b *testing.B) {
 	now := time.Now()
-	s := idle(2500, now)
+	s := idleState(2500, now)
 	b.ReportAllocs()
 	for b.Loop() {
 		plan.Plan(s, now)

@@ -24,19 +24,19 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// node is a running Keeper, with its signer.
+// node is a running Keeper with its signer and a pod.
 type node struct {
 	t      *testing.T
 	signer *volumetest.Signer
 	keeper *podcert.Keeper
 	pod    *corev1.Pod
 
-	mu     sync.Mutex // guards what follows
-	events []string
-	told   []string
+	mu       sync.Mutex // guards the fields below
+	events   []string
+	notified []string
 }
 
-func start(t *testing.T, signer *volumetest.Signer, random float64) *node {
+func startKeeper(t *testing.T, signer *volumetest.Signer, random float64) *node {
 	t.Helper()
 	n := &node{t: t, signer: signer}
 	n.pod = podtest.Pod(t, `{serviceAccountName: app, volumes: [{name: v, projected: {sources: [{secret: {name: s}},
@@ -56,15 +56,15 @@ func start(t *testing.T, signer *volumetest.Signer, random float64) *node {
 		assert.ErrorIs(t, n.keeper.Watch(ctx, func(kind, namespace, name string) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			n.told = append(n.told, kind+" "+namespace+"/"+name)
+			n.notified = append(n.notified, kind+" "+namespace+"/"+name)
 		}), context.Canceled)
 	})
 	t.Cleanup(func() { cancel(); wg.Wait() })
-	synctest.Wait() // until it watches
+	synctest.Wait() // until Watch is called
 	return n
 }
 
-func (n *node) get() (volume.PodCertificate, error) {
+func (n *node) certificate() (volume.PodCertificate, error) {
 	return n.keeper.Certificate(n.t.Context(), n.pod, "v", 1)
 }
 
@@ -82,11 +82,11 @@ func (n *node) takeEvents() []string {
 	return events
 }
 
-// The certificate has a new key after each renewal, and watchers are informed.
+// Each renewal creates a new key, and notifies the watchers.
 func TestCertificateRenewedWithNewKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := start(t, &volumetest.Signer{}, 0.5)
-		first, err := n.get()
+		n := startKeeper(t, &volumetest.Signer{}, 0.5)
+		first, err := n.certificate()
 		require.NoError(t, err)
 		_, err = tls.X509KeyPair(first.Chain, first.Key)
 		require.NoError(t, err)
@@ -99,40 +99,41 @@ func TestCertificateRenewedWithNewKey(t *testing.T) {
 		}, r)
 		n.requireState("fresh")
 
-		// The certificate is valid for 24 h. Its last fifth is for the renewal, which starts up to 5 min later.
+		// The certificate is valid for 24 h. The renewal starts after four fifths of this time, up to 5 min later.
 		time.Sleep(24*time.Hour*4/5 + 149*time.Second)
-		again, err := n.get()
+		again, err := n.certificate()
 		require.NoError(t, err)
 		assert.Equal(t, first, again)
 		time.Sleep(2 * time.Second)
-		second, err := n.get()
+		second, err := n.certificate()
 		require.NoError(t, err)
 		assert.NotEqual(t, first.Key, second.Key)
 		_, err = tls.X509KeyPair(second.Chain, second.Key)
 		require.NoError(t, err)
 		synctest.Wait()
-		assert.Equal(t, []string{"PodCertificate default/web", "PodCertificate default/web"}, n.told)
+		assert.Equal(t, []string{"PodCertificate default/web", "PodCertificate default/web"}, n.notified)
 		assert.Empty(t, n.takeEvents())
 
 		n.keeper.Forget(string(n.pod.UID))
 		assert.Empty(t, n.keeper.CountStates())
 		time.Sleep(48 * time.Hour)
-		assert.Len(t, n.signer.Requests(), 2, "nobody wants it any more")
+		assert.Len(t, n.signer.Requests(), 2, "no renewal after Forget")
 	})
 }
 
-// The certificate is used even after its expiry. Overdue and expired are reported once each.
+// The certificate is used even after its expiry. Overdue and expired certificates are reported once each.
 func TestOverdueCertificateKeptAndReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
-		n := start(t, &volumetest.Signer{Fault: func(context.Context, volume.CertificateRequest) error {
+		n := startKeeper(t, &volumetest.Signer{Fault: func(context.Context, volume.CertificateRequest) error {
 			if broken.Load() {
 				return errors.New("the signer is away")
 			}
 			return nil
 		}}, 0)
-		first, err := n.get()
+		first, err := n.certificate()
 		require.NoError(t, err)
+
 		broken.Store(true)
 		begin := 24 * time.Hour * 4 / 5
 		time.Sleep(begin + 9*time.Minute)
@@ -145,10 +146,11 @@ func TestOverdueCertificateKeptAndReported(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		n.requireState("expired")
 		assert.Equal(t, []string{"Warning CertificateExpired: PodCertificate expired"}, n.takeEvents())
-		last, err := n.get()
+		last, err := n.certificate()
 		require.NoError(t, err)
 		assert.Equal(t, first, last)
-		assert.Less(t, len(n.signer.Requests()), 80, "with a back-off")
+		assert.Less(t, len(n.signer.Requests()), 80, "failed renewals have a back-off")
+
 		broken.Store(false)
 		time.Sleep(6 * time.Minute)
 		n.requireState("fresh")
@@ -177,11 +179,11 @@ func TestRefusedRequestNotRepeated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := start(t, &volumetest.Signer{Fault: func(context.Context, volume.CertificateRequest) error { return fmt.Errorf("request r1: %w", &c.err) }}, 0)
-				_, err := n.get()
+				n := startKeeper(t, &volumetest.Signer{Fault: func(context.Context, volume.CertificateRequest) error { return fmt.Errorf("request r1: %w", &c.err) }}, 0)
+				_, err := n.certificate()
 				require.ErrorContains(t, err, c.text)
 				time.Sleep(24 * time.Hour)
-				_, err = n.get()
+				_, err = n.certificate()
 				require.ErrorContains(t, err, c.text)
 				assert.Len(t, n.signer.Requests(), 1)
 				assert.Equal(t, c.events, n.takeEvents())
@@ -191,10 +193,10 @@ func TestRefusedRequestNotRepeated(t *testing.T) {
 	}
 }
 
-// Certificate returns after 3 s for pods of this signer.
+// If a signer hangs, Certificate returns after 3 s for its pods. Pods of other signers do not wait.
 func TestHungSignerDelaysOnlyItsPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := start(t, &volumetest.Signer{Fault: func(ctx context.Context, r volume.CertificateRequest) error {
+		n := startKeeper(t, &volumetest.Signer{Fault: func(ctx context.Context, r volume.CertificateRequest) error {
 			if r.Signer == "example.com/x" {
 				<-ctx.Done()
 				return ctx.Err()
@@ -202,7 +204,7 @@ func TestHungSignerDelaysOnlyItsPods(t *testing.T) {
 			return nil
 		}}, 0)
 		began := time.Now()
-		_, err := n.get()
+		_, err := n.certificate()
 		require.EqualError(t, err, "credential bundle is not issued yet")
 		assert.Equal(t, 3*time.Second, time.Since(began))
 		other := n.pod.DeepCopy()
@@ -215,8 +217,8 @@ func TestHungSignerDelaysOnlyItsPods(t *testing.T) {
 		_, err = n.keeper.Certificate(ctx, n.pod, "v", 1)
 		require.ErrorIs(t, err, context.Canceled)
 		time.Sleep(16 * time.Minute)
-		assert.Len(t, n.signer.Requests(), 3, "after 15 min another request is made")
-		_, err = n.get()
+		assert.Len(t, n.signer.Requests(), 3, "after 15 min the request is repeated")
+		_, err = n.certificate()
 		require.ErrorContains(t, err, "credential bundle is not issued yet: context deadline exceeded")
 		n.keeper.Forget(string(n.pod.UID))
 		time.Sleep(time.Hour)
@@ -224,19 +226,19 @@ func TestHungSignerDelaysOnlyItsPods(t *testing.T) {
 	})
 }
 
-// The issuer allows the renewal at once.
+// A signer whose certificates are due for renewal at once gets one request a minute.
 func TestEarlyRenewalNotRepeatedInLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := start(t, &volumetest.Signer{Lifetime: time.Nanosecond}, 0)
+		n := startKeeper(t, &volumetest.Signer{Lifetime: time.Nanosecond}, 0)
 		time.Sleep(time.Second)
-		_, err := n.get()
+		_, err := n.certificate()
 		require.NoError(t, err)
 		time.Sleep(time.Hour)
 		assert.InDelta(t, 60, len(n.signer.Requests()), 2)
 	})
 }
 
-// A pod with thousands of sources leaves room for other pods.
+// A pod with thousands of sources leaves capacity for other pods.
 func TestKeeperLimitsCertificatesPerPod(t *testing.T) {
 	k := podcert.New(&volumetest.Signer{}, podcert.Options{Wait: time.Nanosecond})
 	many := podtest.Pod(t, "{volumes: [{name: v, projected: {sources: []}}]}")
@@ -254,15 +256,15 @@ func TestKeeperLimitsCertificatesPerPod(t *testing.T) {
 	other := many.DeepCopy()
 	other.UID = "other"
 	_, err := k.Certificate(t.Context(), other, "v", 0)
-	require.ErrorContains(t, err, "Keeper.Run is not running", "it is asked for")
+	require.ErrorContains(t, err, "Keeper.Run is not running", "the certificate of another pod is not refused")
 	require.Equal(t, map[podcert.CertificateState]int{{Signer: "example.com/x", State: "not_yet_issued"}: 65}, k.CountStates())
 }
 
 func TestKeeperReportsMisuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := start(t, &volumetest.Signer{}, 0)
+		n := startKeeper(t, &volumetest.Signer{}, 0)
 		synctest.Wait()
-		require.Error(t, n.keeper.Run(t.Context()), "twice")
+		require.Error(t, n.keeper.Run(t.Context()), "a second Run fails")
 		for _, at := range []struct {
 			volume string
 			index  int

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/podcert"
 )
 
-// describeKey returns algorithm and size of a public key.
+// describeKey returns the algorithm and the size of a public key.
 func describeKey(t *testing.T, public any) string {
 	t.Helper()
 	switch k := public.(type) {
@@ -31,7 +31,7 @@ func describeKey(t *testing.T, public any) string {
 	}
 }
 
-// The request has no subject, and is signed by the key.
+// The certificate request has no subject, and is signed with the key.
 func TestGenerateKey(t *testing.T) {
 	want := map[string]string{
 		"RSA3072": "RSA3072", "RSA4096": "RSA4096", "ECDSAP256": "*ecdsa.PublicKey 91", "ECDSAP384": "*ecdsa.PublicKey 120",
@@ -92,7 +92,7 @@ func TestNormalizeChain(t *testing.T) {
 	}
 }
 
-// A normalized chain stays unchanged, and has only PEM blocks.
+// A normalized chain is not changed by another normalization, and has only PEM blocks.
 func FuzzNormalizeChain(f *testing.F) {
 	f.Add([]byte("-----BEGIN X-----\nYQ==\n-----END X-----\n"))
 	f.Add([]byte("-----BEGIN X-----\na: b\n\nYQ==\n-----END X-----\ntext"))

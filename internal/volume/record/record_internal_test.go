@@ -34,8 +34,8 @@ func TestRecordWrittenReadAndRemoved(t *testing.T) {
 	assert.NoDirExists(t, dir)
 }
 
-// The metadata of a claim does not enlarge the record. A record that is too large could not be read, and the pod would stay
-// Terminating.
+// The metadata of a claim does not enlarge the record. A too large record is not written, because it could not be read and
+// the pod would stay Terminating.
 func TestTooLargeRecordNotWritten(t *testing.T) {
 	meta := metav1.ObjectMeta{
 		Annotations: map[string]string{"a": strings.Repeat("x", 250<<10), "volume.beta.kubernetes.io/mount-options": "ro"}, Labels: map[string]string{},
@@ -69,29 +69,29 @@ func TestTooLargeRecordNotWritten(t *testing.T) {
 	require.ErrorContains(t, larger.Write(dir), "pod default/web has 40 volumes of 42")
 	kept, err := Read(dir)
 	require.NoError(t, err)
-	require.Equal(t, again, kept, "the record is the one before")
+	require.Equal(t, again, kept, "the previous record is kept")
 }
 
 func TestReadRefusesDamagedRecords(t *testing.T) {
 	for name, text := range map[string]string{
-		"empty":                            "",
-		"cut off":                          good[:len(good)-1],
-		"two":                              good + good,
-		"another version":                  strings.Replace(good, `"version":1`, `"version":2`, 1),
-		"another pod":                      strings.Replace(good, `"u1"`, `"u2"`, 1),
-		"no name":                          strings.Replace(good, `"name":"x"`, `"name":""`, 1),
-		"no plugin":                        strings.Replace(good, "kubernetes.io/empty-dir", "", 1),
-		"another place":                    strings.Replace(good, "volumes/", "../u2/volumes/", 1),
-		"a plugin of two":                  strings.ReplaceAll(strings.ReplaceAll(good, "kubernetes.io/empty-dir", "..//.."), "kubernetes.io~empty-dir", "..~~.."),
-		"a name twice":                     strings.Replace(good, `"name":"x"`, `"name":"x","also":["x"]`, 1),
-		"no other name":                    strings.Replace(good, `"name":"x"`, `"name":"x","also":[".."]`, 1),
-		"no device name":                   strings.Replace(good, `"name":"x"`, `"name":"x","device":{"name":""}`, 1),
-		"device outside":                   strings.Replace(good, `"name":"x"`, `"name":"x","device":{"name":"d","dir":"../x"}`, 1),
-		"device anywhere":                  strings.Replace(good, `"name":"x"`, `"name":"x","device":{"name":"d","mapDir":"/x"}`, 1),
-		"device, long":                     strings.Replace(good, `"name":"x"`, `"name":"x","device":{"name":"d","data":{"k":"`+strings.Repeat("x", maxDeviceData)+`"}}`, 1),
-		"no device":                        strings.Replace(strings.Replace(good, `"name":"x"`, `"name":"x","block":true`, 1), "volumes/", "volumeDevices/", 1),
-		"a block device where volumes are": strings.Replace(good, `"name":"x"`, `"name":"x","block":true,"device":{"name":"d","mapDir":"m"}`, 1),
-		"too much":                         `{"version":1,"uid":"` + strings.Repeat("x", maxRead) + `"}`,
+		"empty":                        "",
+		"cut off":                      good[:len(good)-1],
+		"two":                          good + good,
+		"another version":              strings.Replace(good, `"version":1`, `"version":2`, 1),
+		"another pod":                  strings.Replace(good, `"u1"`, `"u2"`, 1),
+		"no name":                      strings.Replace(good, `"name":"x"`, `"name":""`, 1),
+		"no plugin":                    strings.Replace(good, "kubernetes.io/empty-dir", "", 1),
+		"another place":                strings.Replace(good, "volumes/", "../u2/volumes/", 1),
+		"separator in the plugin name": strings.ReplaceAll(strings.ReplaceAll(good, "kubernetes.io/empty-dir", "..//.."), "kubernetes.io~empty-dir", "..~~.."),
+		"duplicate volume name":        strings.Replace(good, `"name":"x"`, `"name":"x","also":["x"]`, 1),
+		"invalid second name":          strings.Replace(good, `"name":"x"`, `"name":"x","also":[".."]`, 1),
+		"empty device name":            strings.Replace(good, `"name":"x"`, `"name":"x","device":{"name":""}`, 1),
+		"device outside":               strings.Replace(good, `"name":"x"`, `"name":"x","device":{"name":"d","dir":"../x"}`, 1),
+		"device anywhere":              strings.Replace(good, `"name":"x"`, `"name":"x","device":{"name":"d","mapDir":"/x"}`, 1),
+		"device, long":                 strings.Replace(good, `"name":"x"`, `"name":"x","device":{"name":"d","data":{"k":"`+strings.Repeat("x", maxDeviceData)+`"}}`, 1),
+		"no device":                    strings.Replace(strings.Replace(good, `"name":"x"`, `"name":"x","block":true`, 1), "volumes/", "volumeDevices/", 1),
+		"block device in the directory for volumes": strings.Replace(good, `"name":"x"`, `"name":"x","block":true,"device":{"name":"d","mapDir":"m"}`, 1),
+		"too much": `{"version":1,"uid":"` + strings.Repeat("x", maxRead) + `"}`,
 	} {
 		_, err := parseRecord([]byte(text), "u1")
 		require.Error(t, err, name)
@@ -99,7 +99,7 @@ func TestReadRefusesDamagedRecords(t *testing.T) {
 	}
 }
 
-// Each volume of an accepted record has a directory of its own below that of the pod.
+// Each volume of an accepted record has its own directory below the directory of the pod.
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(`{"version":1,"uid":"u1","volumes":[{"name":"x","also":["y"],"plugin":"a/b","dir":"volumeDevices/a~b/z","block":true,"device":{"name":"d","dir":"s","mapDir":"m","data":{"k":"v"}}}]}`))

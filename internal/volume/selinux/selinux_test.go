@@ -26,8 +26,8 @@ file = "system_u:object_r:container_file_t:s0"
 ro_file="system_u:object_r:container_ro_file_t:s0"
 `
 
-// node returns the files of a node with changes; an empty text removes a file.
-func node(changes map[string]string) fstest.MapFS {
+// nodeFiles returns the files of a node with changes. An empty text removes a file.
+func nodeFiles(changes map[string]string) fstest.MapFS {
 	files := map[string]string{
 		"sys/fs/selinux/enforce":                     "1",
 		"proc/self/attr/current":                     "system_u:system_r:kubelet_t:s0\x00",
@@ -52,20 +52,20 @@ func TestReadNodeFromFiles(t *testing.T) {
 		want    selinux.Node
 		err     string
 	}{
-		"enabled":          {nil, enabled, ""},
-		"not mounted":      {map[string]string{"sys/fs/selinux/enforce": ""}, selinux.Node{}, ""},
-		"no policy":        {map[string]string{"proc/self/attr/current": "kernel\x00"}, selinux.Node{}, ""},
-		"no attributes":    {map[string]string{"proc/self/attr/current": ""}, selinux.Node{}, ""},
-		"of podman":        {map[string]string{"usr/share/containers/selinux/contexts": "process=a:b:c\nfile=\"x:y:z\""}, selinux.Node{Enabled: true, DefaultFileLabel: "x:y:z"}, ""},
-		"no config":        {map[string]string{"etc/selinux/config": ""}, selinux.Node{Enabled: true}, ""},
-		"the usual policy": {map[string]string{"etc/selinux/config": "SELINUX=permissive"}, selinux.Node{Enabled: true, DefaultFileLabel: "d:e:f:s0"}, ""},
-		"no contexts":      {map[string]string{"etc/selinux/mls/contexts/lxc_contexts": ""}, selinux.Node{Enabled: true}, ""},
-		"no processes":     {map[string]string{"etc/selinux/mls/contexts/lxc_contexts": "file = a:b:c"}, selinux.Node{Enabled: true}, ""},
-		"a path":           {map[string]string{"etc/selinux/config": "SELINUXTYPE=../../tmp"}, selinux.Node{}, "not the name of a directory"},
-		"huge":             {map[string]string{"usr/share/containers/selinux/contexts": strings.Repeat("x", 1<<20)}, selinux.Node{}, "more than 65536 bytes"},
+		"enabled":                 {nil, enabled, ""},
+		"not mounted":             {map[string]string{"sys/fs/selinux/enforce": ""}, selinux.Node{}, ""},
+		"no policy":               {map[string]string{"proc/self/attr/current": "kernel\x00"}, selinux.Node{}, ""},
+		"no attributes":           {map[string]string{"proc/self/attr/current": ""}, selinux.Node{}, ""},
+		"of podman":               {map[string]string{"usr/share/containers/selinux/contexts": "process=a:b:c\nfile=\"x:y:z\""}, selinux.Node{Enabled: true, DefaultFileLabel: "x:y:z"}, ""},
+		"no config":               {map[string]string{"etc/selinux/config": ""}, selinux.Node{Enabled: true}, ""},
+		"default policy name":     {map[string]string{"etc/selinux/config": "SELINUX=permissive"}, selinux.Node{Enabled: true, DefaultFileLabel: "d:e:f:s0"}, ""},
+		"no contexts":             {map[string]string{"etc/selinux/mls/contexts/lxc_contexts": ""}, selinux.Node{Enabled: true}, ""},
+		"no label for processes":  {map[string]string{"etc/selinux/mls/contexts/lxc_contexts": "file = a:b:c"}, selinux.Node{Enabled: true}, ""},
+		"path as policy name":     {map[string]string{"etc/selinux/config": "SELINUXTYPE=../../tmp"}, selinux.Node{}, "not the name of a directory"},
+		"contexts file too large": {map[string]string{"usr/share/containers/selinux/contexts": strings.Repeat("x", 1<<20)}, selinux.Node{}, "more than 65536 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := selinux.ReadNode(node(c.changes))
+			got, err := selinux.ReadNode(nodeFiles(c.changes))
 			if c.err != "" {
 				require.ErrorContains(t, err, c.err)
 				return
@@ -84,16 +84,16 @@ func TestFileLabelOfOptions(t *testing.T) {
 		want string
 		err  string
 	}{
-		"level":           {on, &corev1.SELinuxOptions{Level: "s0:c1,c2"}, "system_u:object_r:container_file_t:s0:c1,c2", ""},
-		"user":            {on, &corev1.SELinuxOptions{Level: "s0:c1", User: "me_u"}, "me_u:object_r:container_file_t:s0:c1", ""},
-		"of the process":  {on, &corev1.SELinuxOptions{Level: "s0:c1", Role: "r", Type: "spc_t"}, "system_u:object_r:container_file_t:s0:c1", ""},
-		"no level":        {on, &corev1.SELinuxOptions{User: "me_u", Type: "spc_t"}, "", ""},
-		"no options":      {on, nil, "", ""},
-		"not enabled":     {selinux.Node{DefaultFileLabel: on.DefaultFileLabel}, &corev1.SELinuxOptions{Level: "s0"}, "", ""},
-		"no default":      {selinux.Node{Enabled: true}, &corev1.SELinuxOptions{Level: "s0"}, "", ""},
-		"without levels":  {selinux.Node{Enabled: true, DefaultFileLabel: "u:r:t"}, &corev1.SELinuxOptions{Level: "s0"}, "u:r:t:s0", ""},
-		"a wrong default": {selinux.Node{Enabled: true, DefaultFileLabel: "t"}, &corev1.SELinuxOptions{Level: "s0"}, "", "has no type"},
-		"a quote":         {on, &corev1.SELinuxOptions{Level: `s0",suid,x="`}, "", "is invalid"},
+		"level":                        {on, &corev1.SELinuxOptions{Level: "s0:c1,c2"}, "system_u:object_r:container_file_t:s0:c1,c2", ""},
+		"user":                         {on, &corev1.SELinuxOptions{Level: "s0:c1", User: "me_u"}, "me_u:object_r:container_file_t:s0:c1", ""},
+		"role and type of the process": {on, &corev1.SELinuxOptions{Level: "s0:c1", Role: "r", Type: "spc_t"}, "system_u:object_r:container_file_t:s0:c1", ""},
+		"no level":                     {on, &corev1.SELinuxOptions{User: "me_u", Type: "spc_t"}, "", ""},
+		"no options":                   {on, nil, "", ""},
+		"not enabled":                  {selinux.Node{DefaultFileLabel: on.DefaultFileLabel}, &corev1.SELinuxOptions{Level: "s0"}, "", ""},
+		"no default":                   {selinux.Node{Enabled: true}, &corev1.SELinuxOptions{Level: "s0"}, "", ""},
+		"without levels":               {selinux.Node{Enabled: true, DefaultFileLabel: "u:r:t"}, &corev1.SELinuxOptions{Level: "s0"}, "u:r:t:s0", ""},
+		"default label without type":   {selinux.Node{Enabled: true, DefaultFileLabel: "t"}, &corev1.SELinuxOptions{Level: "s0"}, "", "has no type"},
+		"a quote":                      {on, &corev1.SELinuxOptions{Level: `s0",suid,x="`}, "", "is invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := c.node.FileLabel(c.o)
@@ -114,25 +114,25 @@ func TestMountLabelOfPod(t *testing.T) {
 		spec, container string
 		want, err       string
 	}{
-		"of the pod":       {"securityContext: {seLinuxOptions: {level: s1}}", "{" + mount + "}", "u:r:t:s1", ""},
-		"of the container": {"securityContext: {seLinuxOptions: {level: s1, user: x}}", "{securityContext: {seLinuxOptions: {level: s2}}, " + mount + "}", "u:r:t:s2", ""},
-		"not mounted":      {"securityContext: {seLinuxOptions: {level: s1}}", "{}", "", ""},
-		"as a device":      {"securityContext: {seLinuxOptions: {level: s1}}", "{volumeDevices: [{name: v, devicePath: /dev/v}]}", "u:r:t:s1", ""},
-		"recursive":        {"securityContext: {seLinuxChangePolicy: Recursive, seLinuxOptions: {level: s1}}", "{" + mount + "}", "", ""},
-		"mount option":     {"securityContext: {seLinuxChangePolicy: MountOption, seLinuxOptions: {level: s1}}", "{" + mount + "}", "u:r:t:s1", ""},
+		"label of the pod":       {"securityContext: {seLinuxOptions: {level: s1}}", "{" + mount + "}", "u:r:t:s1", ""},
+		"label of the container": {"securityContext: {seLinuxOptions: {level: s1, user: x}}", "{securityContext: {seLinuxOptions: {level: s2}}, " + mount + "}", "u:r:t:s2", ""},
+		"volume not mounted":     {"securityContext: {seLinuxOptions: {level: s1}}", "{}", "", ""},
+		"volume as a device":     {"securityContext: {seLinuxOptions: {level: s1}}", "{volumeDevices: [{name: v, devicePath: /dev/v}]}", "u:r:t:s1", ""},
+		"policy Recursive":       {"securityContext: {seLinuxChangePolicy: Recursive, seLinuxOptions: {level: s1}}", "{" + mount + "}", "", ""},
+		"policy MountOption":     {"securityContext: {seLinuxChangePolicy: MountOption, seLinuxOptions: {level: s1}}", "{" + mount + "}", "u:r:t:s1", ""},
 		"one agrees": {
 			"initContainers: [{name: i, image: i, securityContext: {seLinuxOptions: {level: s3}}, " + mount + "}]",
 			"{securityContext: {seLinuxOptions: {level: s3, type: x}}, " + mount + "}", "u:r:t:s3", "",
 		},
-		"one does not": {
+		"different labels": {
 			"initContainers: [{name: i, image: i, securityContext: {seLinuxOptions: {level: s3}}, " + mount + "}]",
 			"{securityContext: {seLinuxOptions: {level: s2}}, " + mount + "}", "", "multiple SELinux labels found: u:r:t:s2,u:r:t:s3",
 		},
-		"one has no options": {
+		"one container without options": {
 			"initContainers: [{name: i, image: i, securityContext: {seLinuxOptions: {level: s3}}, " + mount + "}]",
 			"{" + mount + "}", "u:r:t:s3", "",
 		},
-		"one has no level": {
+		"one container without level": {
 			"initContainers: [{name: i, image: i, securityContext: {seLinuxOptions: {level: s3}}, " + mount + "}]",
 			"{securityContext: {seLinuxOptions: {type: x}}, " + mount + "}", "", "multiple SELinux labels found: ,u:r:t:s3",
 		},
@@ -150,7 +150,7 @@ func TestMountLabelOfPod(t *testing.T) {
 			assert.Equal(t, c.want, got)
 			got, err = selinux.Node{}.MountLabel(pod, "v")
 			require.NoError(t, err)
-			assert.Empty(t, got, "where SELinux is not enabled")
+			assert.Empty(t, got, "without SELinux there is no label")
 		})
 	}
 }
@@ -160,7 +160,7 @@ func TestCheckConflictComparesLabels(t *testing.T) {
 	require.EqualError(t, selinux.CheckConflict("pv1", "a", ""), `conflicting SELinux labels of volume pv1: "a" and ""`)
 }
 
-// A label cannot add another mount option.
+// A label cannot inject another mount option.
 func FuzzMountOption(f *testing.F) {
 	f.Add("u", "s0:c1,c2")
 	f.Add(`"`, "\\")

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// A token of an hour is due between 2,870 s and 2,880 s; a token of a week after a day.
+// A token of an hour is due between 2,870 s and 2,880 s after its issue. A token of a week is due after a day.
 func TestNeedsRefreshByAgeAndLifetime(t *testing.T) {
 	issued := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
@@ -27,13 +27,13 @@ func TestNeedsRefreshByAgeAndLifetime(t *testing.T) {
 		age     time.Duration
 		want    bool
 	}{
-		"young":                 {3600, 0.999, 2870 * time.Second, false},
-		"old enough":            {3600, 0, 2881 * time.Second, true},
-		"jitter":                {3600, 0.999, 2872 * time.Second, true},
-		"no jitter":             {3600, 0, 2872 * time.Second, false},
-		"a week, a day":         {7 * 86400, 0, 24*time.Hour + time.Second, true},
-		"a week, not a day":     {7 * 86400, 0, 24*time.Hour - time.Second, false},
-		"whole seconds, 0 to 9": {3600, 0.95, 2880*time.Second - 9*time.Second, false},
+		"young":                               {3600, 0.999, 2870 * time.Second, false},
+		"old enough":                          {3600, 0, 2881 * time.Second, true},
+		"jitter":                              {3600, 0.999, 2872 * time.Second, true},
+		"no jitter":                           {3600, 0, 2872 * time.Second, false},
+		"token of a week, older than a day":   {7 * 86400, 0, 24*time.Hour + time.Second, true},
+		"token of a week, younger than a day": {7 * 86400, 0, 24*time.Hour - time.Second, false},
+		"jitter of whole seconds":             {3600, 0.95, 2880*time.Second - 9*time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tok := volume.Token{Expires: issued.Add(time.Duration(c.seconds) * time.Second)}
@@ -44,16 +44,16 @@ func TestNeedsRefreshByAgeAndLifetime(t *testing.T) {
 
 // issuer counts the tokens that it issues.
 type issuer struct {
-	made int
-	err  error
+	issued int
+	err    error
 }
 
 func (i *issuer) Token(_ context.Context, r volume.TokenRequest) (volume.Token, error) {
 	if i.err != nil {
 		return volume.Token{}, i.err
 	}
-	i.made++
-	return volume.Token{Value: fmt.Sprint("token", i.made), Expires: time.Now().Add(time.Duration(r.ExpirationSeconds) * time.Second)}, nil
+	i.issued++
+	return volume.Token{Value: fmt.Sprint("token", i.issued), Expires: time.Now().Add(time.Duration(r.ExpirationSeconds) * time.Second)}, nil
 }
 
 func get(t *testing.T, c *token.Cache, r volume.TokenRequest) string {
@@ -72,7 +72,7 @@ func TestCacheRefreshesTokens(t *testing.T) {
 		time.Sleep(2870 * time.Second)
 		assert.Equal(t, "token1", get(t, c, r))
 		time.Sleep(11 * time.Second)
-		assert.Equal(t, "token2", get(t, c, r), "it is in the last fifth of its time")
+		assert.Equal(t, "token2", get(t, c, r), "a token in the last fifth of its lifetime is replaced")
 
 		other := r
 		other.Audience = "vault"
@@ -80,7 +80,7 @@ func TestCacheRefreshesTokens(t *testing.T) {
 
 		from.err = errors.New("no route")
 		time.Sleep(3000 * time.Second)
-		assert.Equal(t, "token2", get(t, c, r), "it is still valid")
+		assert.Equal(t, "token2", get(t, c, r), "a token that cannot be refreshed is used until its expiry")
 		time.Sleep(601 * time.Second)
 		_, err := c.TokenText(t.Context(), r)
 		require.ErrorContains(t, err, "token of service account default/app expired and refresh failed: no route")
@@ -94,7 +94,7 @@ func TestCacheRefreshesTokens(t *testing.T) {
 	})
 }
 
-// A pod with tokens for 20,000 audiences leaves room for other pods.
+// A pod with tokens for 20,000 audiences leaves capacity for other pods.
 func TestCacheLimitsTokensPerPod(t *testing.T) {
 	from := &issuer{}
 	c := token.NewCache(from, func() float64 { return 0 })
@@ -104,8 +104,8 @@ func TestCacheLimitsTokensPerPod(t *testing.T) {
 		get(t, c, many)
 	}
 	other := volume.TokenRequest{Namespace: "default", ServiceAccount: "app", PodUID: "other"}
-	require.Equal(t, get(t, c, other), get(t, c, other), "it is kept")
-	require.NotEqual(t, get(t, c, many), get(t, c, many), "it is beyond the share of its pod")
+	require.Equal(t, get(t, c, other), get(t, c, other), "the token of another pod is cached")
+	require.NotEqual(t, get(t, c, many), get(t, c, many), "tokens above the limit of the pod are not cached")
 	many.Audience = "0"
 	require.Equal(t, get(t, c, many), get(t, c, many))
 	c.Forget("many")

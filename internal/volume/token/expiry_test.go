@@ -15,18 +15,18 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/token"
 )
 
-// web returns a JSON Web Token with the JSON text claims and a fake signature.
-func web(claims string) string {
+// newJWT returns a JSON Web Token with these claims, which are JSON, and a fake signature.
+func newJWT(claims string) string {
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
 }
 
 func TestParseExpiryOfToken(t *testing.T) {
-	at, err := token.ParseExpiry(web(`{"exp":1790000000,"iat":1,"aud":["x"]}`))
+	at, err := token.ParseExpiry(newJWT(`{"exp":1790000000,"iat":1,"aud":["x"]}`))
 	require.NoError(t, err)
 	assert.Equal(t, time.Unix(1790000000, 0), at)
 	for name, text := range map[string]string{
-		"empty": "", "opaque": "secret", "two parts": "e30.e30", "no base64": "e30.!secret!.c2ln", "no JSON": web("secret"), "none": web("{}"),
-		"a text": web(`{"exp":"secret"}`), "negative": web(`{"exp":-1}`), "too far": web(`{"exp":1e300}`), "too long": web(`{"exp":1}`) + strings.Repeat("a", 1<<20),
+		"empty": "", "opaque": "secret", "two parts": "e30.e30", "no base64": "e30.!secret!.c2ln", "no JSON": newJWT("secret"), "none": newJWT("{}"),
+		"a text": newJWT(`{"exp":"secret"}`), "negative": newJWT(`{"exp":-1}`), "too far": newJWT(`{"exp":1e300}`), "too long": newJWT(`{"exp":1}`) + strings.Repeat("a", 1<<20),
 	} {
 		_, err := token.ParseExpiry(text)
 		require.EqualError(t, err, "token has no valid expiry", name)
@@ -34,7 +34,7 @@ func TestParseExpiryOfToken(t *testing.T) {
 }
 
 func FuzzParseExpiry(f *testing.F) {
-	f.Add(web(`{"exp":1790000000}`))
+	f.Add(newJWT(`{"exp":1790000000}`))
 	f.Add("a.b.c")
 	f.Fuzz(func(t *testing.T, text string) {
 		if at, err := token.ParseExpiry(text); err == nil && at.Before(time.Unix(0, 0)) {

@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// certificates returns texts as PEM certificates.
+// certificates returns PEM certificates with these texts as their content.
 func certificates(texts ...string) string {
 	var out strings.Builder
 	for _, text := range texts {
@@ -33,7 +33,7 @@ func certificates(texts ...string) string {
 	return out.String()
 }
 
-// texts returns the certificates of a file, sorted.
+// texts returns the contents of the certificates in file, sorted.
 func texts(t *testing.T, file []byte) (all []string) {
 	t.Helper()
 	for len(file) > 0 {
@@ -63,12 +63,12 @@ func TestSelectBundlesByNameOrSigner(t *testing.T) {
 		missing bool
 		err     string
 	}{
-		"by name":                {source: corev1.ClusterTrustBundleProjection{Name: new("nobody")}, want: "nobody"},
-		"by the name of another": {source: corev1.ClusterTrustBundleProjection{Name: new("x")}, missing: true, err: `cluster trust bundle "x"`},
-		"of a signer":            {source: x(&metav1.LabelSelector{}), want: "x:a x:b"},
-		"without a selector":     {source: x(nil), missing: true, err: "matched zero"},
-		"with labels":            {source: x(&metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}), want: "x:a"},
-		"with other labels":      {source: x(&metav1.LabelSelector{MatchLabels: map[string]string{"env": "dev"}}), missing: true, err: "matched zero"},
+		"by name":                  {source: corev1.ClusterTrustBundleProjection{Name: new("nobody")}, want: "nobody"},
+		"signer as name":           {source: corev1.ClusterTrustBundleProjection{Name: new("x")}, missing: true, err: `cluster trust bundle "x"`},
+		"by signer":                {source: x(&metav1.LabelSelector{}), want: "x:a x:b"},
+		"signer without selector":  {source: x(nil), missing: true, err: "matched zero"},
+		"with labels":              {source: x(&metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}), want: "x:a"},
+		"signer with other labels": {source: x(&metav1.LabelSelector{MatchLabels: map[string]string{"env": "dev"}}), missing: true, err: "matched zero"},
 		"expression": {
 			source: x(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"prod"}}}}),
 			want:   "x:b",
@@ -83,7 +83,7 @@ func TestSelectBundlesByNameOrSigner(t *testing.T) {
 			}}, 1700)}),
 			err: "more than 102400",
 		},
-		"neither": {err: "neither name nor signerName is set"},
+		"no name and no signer": {err: "neither name nor signerName is set"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := trustbundle.SelectBundles(all, &c.source)
@@ -102,7 +102,7 @@ func TestSelectBundlesByNameOrSigner(t *testing.T) {
 	}
 }
 
-// Text around a certificate is dropped. The order is constant, and does not depend on names.
+// Text around a certificate is dropped. The order is constant and independent of the bundle names.
 func TestEncodeAnchorsWithoutDuplicates(t *testing.T) {
 	bundles := []volume.TrustBundle{
 		{PEM: "text\n" + certificates("a", "b") + "more text"},
@@ -154,7 +154,7 @@ func TestReaderReturnsAnchorsOrError(t *testing.T) {
 	assert.Panics(t, func() { trustbundle.NewReader(nil) })
 }
 
-// The result has each block once, however blocks are distributed over bundles.
+// The result has each block once, independent of the distribution of blocks over bundles.
 func FuzzEncodeAnchors(f *testing.F) {
 	f.Add(certificates("a", "b"), certificates("b"))
 	f.Add("-----BEGIN X-----\na: b\n\nYQ==\n-----END X-----\n", "text")
