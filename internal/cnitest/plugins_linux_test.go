@@ -31,10 +31,10 @@ func call(p *cnitest.Plugins, plugin, command, config string) (stdout, stderr st
 	cmd := exec.Command(filepath.Join(p.Dir, plugin))
 	cmd.Env = append(os.Environ(), "CNI_COMMAND="+command, "CNI_CONTAINERID=id", "CNI_NETNS=/netns", "CNI_IFNAME=eth0", "CNI_ARGS=A=b", "CNI_PATH="+p.Dir)
 	cmd.Stdin = strings.NewReader(config)
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
 	err = cmd.Run()
-	return out.String(), said.String(), err
+	return out.String(), errOut.String(), err
 }
 
 func TestDefaultOutput(t *testing.T) {
@@ -79,17 +79,17 @@ func TestScriptedAnswers(t *testing.T) {
 	_, _, err = call(p, "a", "ADD", "{}")
 	require.EqualError(t, err, "signal: killed")
 	for range 2 {
-		out, said, err := call(p, "a", "ADD", "{}")
-		require.NoError(t, err, "the last one stays")
-		require.Equal(t, "ababab e", out+" "+said)
+		out, stderr, err := call(p, "a", "ADD", "{}")
+		require.NoError(t, err, "the last answer is repeated")
+		require.Equal(t, "ababab e", out+" "+stderr)
 	}
 	p.Uninstall("a")
 	_, _, err = call(p, "a", "ADD", "{}")
 	require.ErrorIs(t, err, os.ErrNotExist)
 	p.Install("a")
-	_, said, err := call(p, "a", "ADD", "no JSON")
+	_, stderr, err := call(p, "a", "ADD", "no JSON")
 	require.EqualError(t, err, "exit status 3")
-	require.Contains(t, said, "the configuration is no JSON")
+	require.Contains(t, stderr, "the configuration is no JSON")
 }
 
 // A hung plugin and its child exit when their test ends.
@@ -98,7 +98,7 @@ func TestHungPluginExitsAfterTheTest(t *testing.T) {
 		t.Run(string(child), func(t *testing.T) {
 			var cmd *exec.Cmd
 			var c cnitest.Call
-			t.Run("in a test of its own", func(t *testing.T) {
+			t.Run("test that runs the plugin", func(t *testing.T) {
 				p := cnitest.New(t, "a")
 				p.Script("a", "ADD", cnitest.Hang(child))
 				cmd = exec.Command(filepath.Join(p.Dir, "a"))

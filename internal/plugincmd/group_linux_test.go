@@ -21,9 +21,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plugincmd"
 )
 
-// shell starts a shell that starts a child process, which continues, and then executes script. It returns the ID of the child and
-// the error of Run. stay is the argument of Run.
-func shell(ctx context.Context, t *testing.T, script string, stay bool) (child int, err error) {
+// runShell runs a shell that starts a child process and then executes script. It returns the PID of the child and the error of
+// Run. stay is the argument of Run.
+func runShell(ctx context.Context, t *testing.T, script string, stay bool) (child int, err error) {
 	t.Helper()
 	out := plugincmd.Output{Max: 100}
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", "sleep 600 >/dev/null & echo $!; "+script)
@@ -35,19 +35,18 @@ func shell(ctx context.Context, t *testing.T, script string, stay bool) (child i
 	return child, err
 }
 
-// runs reports whether process pid exists. An exited process still exists until a subreaper has reaped it, which may take a
-// moment.
-func runs(pid int) bool { return !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
+// processExists reports whether process pid exists. An exited process exists until its parent or subreaper has reaped it.
+func processExists(pid int) bool { return !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
 
 // Remaining children of a command are killed with it, unless stay is set.
 func TestRunKillsRemainingChildren(t *testing.T) {
-	child, err := shell(t.Context(), t, "exit 3", false)
+	child, err := runShell(t.Context(), t, "exit 3", false)
 	require.EqualError(t, err, "exit status 3")
-	require.Eventually(t, func() bool { return !runs(child) }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return !processExists(child) }, time.Minute, 10*time.Millisecond)
 
-	child, err = shell(t.Context(), t, "exit 0", true)
+	child, err = runShell(t.Context(), t, "exit 0", true)
 	require.NoError(t, err)
-	require.True(t, runs(child))
+	require.True(t, processExists(child))
 }
 
 // The whole process group is killed when the context ends.
@@ -58,9 +57,9 @@ func TestRunKillsGroupAtEndOfContext(t *testing.T) {
 		defer cancel()
 		assert.Eventually(t, func() bool { _, err := os.Stat(waits); return err == nil }, time.Minute, 10*time.Millisecond)
 	}()
-	child, err := shell(ctx, t, "echo >"+waits+"; wait", true)
+	child, err := runShell(ctx, t, "echo >"+waits+"; wait", true)
 	require.Error(t, err)
-	require.Eventually(t, func() bool { return !runs(child) }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return !processExists(child) }, time.Minute, 10*time.Millisecond)
 }
 
 func TestOutputLimit(t *testing.T) {

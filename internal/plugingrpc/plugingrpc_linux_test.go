@@ -26,7 +26,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plugingrpc"
 )
 
-// listen listens on a unix socket at path, which may be longer than a socket address permits.
+// listen listens on a unix socket at path, which may be longer than the limit of a socket address.
 func listen(t *testing.T, path string) net.Listener {
 	t.Helper()
 	dir, err := os.Open(filepath.Dir(path))
@@ -50,7 +50,7 @@ func serve(t *testing.T, l net.Listener, size int) *grpc.Server {
 	}))
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := g.Serve(l); !errors.Is(err, grpc.ErrServerStopped) { // stopped before it served
+		if err := g.Serve(l); !errors.Is(err, grpc.ErrServerStopped) { // the server may stop before it serves
 			assert.NoError(t, err)
 		}
 	})
@@ -58,7 +58,7 @@ func serve(t *testing.T, l net.Listener, size int) *grpc.Server {
 	return g
 }
 
-func ask(ctx context.Context, c *grpc.ClientConn) (int, error) {
+func invoke(ctx context.Context, c *grpc.ClientConn) (int, error) {
 	answer := &wrapperspb.StringValue{}
 	err := c.Invoke(ctx, "/plugin/Ask", &emptypb.Empty{}, answer)
 	return len(answer.GetValue()), err
@@ -72,16 +72,16 @@ func TestConnect(t *testing.T) {
 	c, err := plugingrpc.Connect(t.Context(), path)
 	require.NoError(t, err)
 	defer c.Close()
-	n, err := ask(t.Context(), c)
+	n, err := invoke(t.Context(), c)
 	require.NoError(t, err)
 	require.Equal(t, 1000, n)
 
-	// The plugin is started again. The connection does not go over to the new one.
+	// The plugin restarts. The connection does not reconnect to the new server.
 	g.Stop()
 	serve(t, listen(t, path), 2000)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err = ask(ctx, c)
+	_, err = invoke(ctx, c)
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
 }
 
@@ -92,7 +92,7 @@ func TestLargeMessageIsRejected(t *testing.T) {
 	c, err := plugingrpc.Connect(t.Context(), path)
 	require.NoError(t, err)
 	defer c.Close()
-	_, err = ask(t.Context(), c)
+	_, err = invoke(t.Context(), c)
 	require.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
 }
 
@@ -116,7 +116,7 @@ func TestConnectFailsWithoutServer(t *testing.T) {
 	}
 }
 
-// A server that accepts and sends nothing, or speaks another protocol, delays Connect by its timeout at most.
+// A server that sends nothing delays Connect until ctx ends, and a server with another protocol fails it.
 func TestConnectTimesOut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l := listen(t, path)

@@ -23,18 +23,18 @@ import (
 	"github.com/seed81659283/nodeagent/internal/pluginregistry"
 )
 
-// timeout is the longest wait for an immediate event.
+// timeout limits the wait for each event.
 const timeout = time.Minute
 
-// plugin is a registration service.
+// plugin is a fake plugin with its registration service.
 type plugin struct {
 	registration.UnimplementedRegistrationServer
 
 	info *registration.PluginInfo
 	hang bool
 
-	told chan string // "registered", or why not
-	stop func()
+	notifications chan string // "registered" or the error of each notification
+	stop          func()
 }
 
 func (p *plugin) GetInfo(ctx context.Context, _ *registration.InfoRequest) (*registration.PluginInfo, error) {
@@ -51,7 +51,7 @@ func (p *plugin) NotifyRegistrationStatus(_ context.Context, s *registration.Reg
 		text = "registered"
 	}
 	select {
-	case p.told <- text:
+	case p.notifications <- text:
 	default:
 	}
 	return &registration.RegistrationStatusResponse{}, nil
@@ -62,12 +62,12 @@ func serve(t *testing.T, path string, p *plugin) *plugin {
 	t.Helper()
 	l, err := net.Listen("unix", path)
 	require.NoError(t, err)
-	p.told = make(chan string, 100)
+	p.notifications = make(chan string, 100)
 	g := grpc.NewServer()
 	registration.RegisterRegistrationServer(g, p)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := g.Serve(l); !errors.Is(err, grpc.ErrServerStopped) { // stopped before it served
+		if err := g.Serve(l); !errors.Is(err, grpc.ErrServerStopped) { // the server may stop before it serves
 			assert.NoError(t, err)
 		}
 	})
@@ -76,7 +76,7 @@ func serve(t *testing.T, path string, p *plugin) *plugin {
 	return p
 }
 
-func driver(name string) *plugin {
+func newCSIPlugin(name string) *plugin {
 	return &plugin{info: &registration.PluginInfo{Type: "CSIPlugin", Name: name, SupportedVersions: []string{"1.0.0"}}}
 }
 
@@ -99,23 +99,23 @@ func (r *recorder) Deregister(_ context.Context, p pluginregistry.Plugin) {
 	r.calls <- "deregister " + p.Name
 }
 
-func (r *recorder) Says(t *testing.T, want string) {
+func (r *recorder) requireCall(t *testing.T, want string) {
 	t.Helper()
-	hears(t, r.calls, want)
+	requireReceive(t, r.calls, want)
 }
 
-func hears(t *testing.T, from chan string, want string) {
+func requireReceive(t *testing.T, from chan string, want string) {
 	t.Helper()
 	select {
 	case got := <-from:
 		require.Contains(t, got, want)
 	case <-time.After(timeout):
-		require.Fail(t, "nothing happens", "want %q", want)
+		require.Fail(t, "no event within the timeout", "want %q", want)
 	}
 }
 
-// run runs a watcher of the directory dir until the test ends or stop is called.
-func run(t *testing.T, dir string, r *recorder, o pluginregistry.Options) (stop func()) {
+// runWatcher runs a watcher of the directory dir until the test ends or stop is called.
+func runWatcher(t *testing.T, dir string, r *recorder, o pluginregistry.Options) (stop func()) {
 	t.Helper()
 	o.Dir, o.Handlers = dir, map[string]pluginregistry.Handler{"CSIPlugin": r}
 	w, err := pluginregistry.New(o)
@@ -131,52 +131,54 @@ func run(t *testing.T, dir string, r *recorder, o pluginregistry.Options) (stop 
 func TestRegistration(t *testing.T) {
 	dir, r := filepath.Join(t.TempDir(), "registry"), newRecorder()
 	require.NoError(t, os.Mkdir(dir, 0o700))
-	first := serve(t, filepath.Join(dir, "a.sock"), driver("a.example"))
-	run(t, dir, r, pluginregistry.Options{})
-	r.Says(t, "register a.example a.sock 1.0.0")
-	hears(t, first.told, "registered")
+	first := serve(t, filepath.Join(dir, "a.sock"), newCSIPlugin("a.example"))
+	runWatcher(t, dir, r, pluginregistry.Options{})
+	r.requireCall(t, "register a.example a.sock 1.0.0")
+	requireReceive(t, first.notifications, "registered")
 
-	// Another one comes, in a directory of its own, with an endpoint elsewhere.
+	// A plugin in a subdirectory has its endpoint in another directory.
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "sub"), 0o700))
-	b := driver("b.example")
+	b := newCSIPlugin("b.example")
 	b.info.Endpoint = "/var/lib/plugins/b/csi.sock"
 	serve(t, filepath.Join(dir, "sub", "b.sock"), b)
-	r.Says(t, "register b.example csi.sock 1.0.0")
-	hears(t, b.told, "registered")
+	r.requireCall(t, "register b.example csi.sock 1.0.0")
+	requireReceive(t, b.notifications, "registered")
 
-	// One is started again.
+	// A plugin restarts.
 	first.stop()
-	r.Says(t, "deregister a.example")
-	serve(t, filepath.Join(dir, "a.sock"), driver("a.example"))
-	r.Says(t, "register a.example")
+	r.requireCall(t, "deregister a.example")
+	serve(t, filepath.Join(dir, "a.sock"), newCSIPlugin("a.example"))
+	r.requireCall(t, "register a.example")
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "sub")))
-	r.Says(t, "deregister b.example")
+	r.requireCall(t, "deregister b.example")
 
-	// The directory goes and comes back.
+	// The directory is removed and created again.
 	require.NoError(t, os.RemoveAll(dir))
-	r.Says(t, "deregister a.example")
+	r.requireCall(t, "deregister a.example")
 	require.Eventually(t, func() bool { _, err := os.Stat(dir); return err == nil }, timeout, time.Millisecond)
-	serve(t, filepath.Join(dir, "c.sock"), driver("c.example"))
-	r.Says(t, "register c.example")
+	serve(t, filepath.Join(dir, "c.sock"), newCSIPlugin("c.example"))
+	r.requireCall(t, "register c.example")
 }
 
-// Files, links and hidden sockets are ignored. Plugins that hang, return invalid data or have no handler delay no other plugin.
+// Files, links and hidden sockets are ignored. Plugins that hang, return invalid data or have no handler do not delay other
+// plugins.
 func TestHostileSocketsDelayNoOtherPlugin(t *testing.T) {
 	dir, elsewhere, r := t.TempDir(), t.TempDir(), newRecorder()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	serve(t, filepath.Join(elsewhere, "real.sock"), driver("linked.example"))
+	serve(t, filepath.Join(elsewhere, "real.sock"), newCSIPlugin("linked.example"))
 	require.NoError(t, os.Symlink(filepath.Join(elsewhere, "real.sock"), at("link.sock")))
 	require.NoError(t, os.Symlink(elsewhere, at("dir")))
 	require.NoError(t, os.Symlink(dir, at("loop")))
 	require.NoError(t, os.WriteFile(at("file.sock"), nil, 0o600))
 	require.NoError(t, os.Mkdir(at(".hidden"), 0o700))
-	serve(t, at(".hidden/x.sock"), driver("hidden.example"))
-	serve(t, at(".x.sock"), driver("dot.example"))
+	serve(t, at(".hidden/x.sock"), newCSIPlugin("hidden.example"))
+	serve(t, at(".x.sock"), newCSIPlugin("dot.example"))
+
 	for i := range 20 {
-		hung := driver("hung.example")
+		hung := newCSIPlugin("hung.example")
 		hung.hang = true
 		serve(t, at(fmt.Sprintf("a-hung%d.sock", i)), hung)
-		l, err := net.Listen("unix", at(fmt.Sprintf("a-mute%d.sock", i))) // it accepts no connection
+		l, err := net.Listen("unix", at(fmt.Sprintf("a-mute%d.sock", i))) // accepts no connection
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = l.Close() })
 	}
@@ -189,66 +191,67 @@ func TestHostileSocketsDelayNoOtherPlugin(t *testing.T) {
 	} {
 		serve(t, at("b-"+name+".sock"), &plugin{info: info})
 	}
-	good := serve(t, at("z-good.sock"), driver("good.example"))
+
+	good := serve(t, at("z-good.sock"), newCSIPlugin("good.example"))
 	begun := time.Now()
-	run(t, dir, r, pluginregistry.Options{})
-	r.Says(t, "register good.example")
-	hears(t, good.told, "registered")
-	require.Less(t, time.Since(begun), time.Minute) // one after the other they would take minutes
-	time.Sleep(600 * time.Millisecond)              // the second attempt of those that failed
+	runWatcher(t, dir, r, pluginregistry.Options{})
+	r.requireCall(t, "register good.example")
+	requireReceive(t, good.notifications, "registered")
+	require.Less(t, time.Since(begun), time.Minute) // in sequence the hung plugins would take minutes
+	time.Sleep(600 * time.Millisecond)              // time of the second attempts
 	require.Empty(t, r.calls)
 }
 
-// A plugin gets the reason for which it is not registered, and is retried.
+// A plugin is notified of the reason for its refusal, and retried.
 func TestRefusedPluginIsNotifiedAndRetried(t *testing.T) {
 	dir := t.TempDir()
 	r := newRecorder()
 	r.invalid = errors.New("version 2 is not supported")
-	p := serve(t, filepath.Join(dir, "a.sock"), driver("a.example"))
+	p := serve(t, filepath.Join(dir, "a.sock"), newCSIPlugin("a.example"))
 	other := serve(t, filepath.Join(dir, "b.sock"), &plugin{info: &registration.PluginInfo{Type: "DRAPlugin", Name: "dra"}})
-	stop := run(t, dir, r, pluginregistry.Options{RefuseOthers: true})
-	hears(t, p.told, "plugin a.example at socket "+dir+"/a.sock is invalid: version 2 is not supported")
-	hears(t, other.told, "no handler registered for plugin type: DRAPlugin")
-	hears(t, p.told, "version 2") // 0.5 s later
+	stop := runWatcher(t, dir, r, pluginregistry.Options{RefuseOthers: true})
+	requireReceive(t, p.notifications, "plugin a.example at socket "+dir+"/a.sock is invalid: version 2 is not supported")
+	requireReceive(t, other.notifications, "no handler registered for plugin type: DRAPlugin")
+	requireReceive(t, p.notifications, "version 2") // the retry after 0.5 s
 	require.Empty(t, r.calls)
 	stop()
 
 	r = newRecorder()
 	r.fail = errors.New("no node info")
-	run(t, dir, r, pluginregistry.Options{})
-	r.Says(t, "register a.example")
-	for range 2 { // of before too
+	runWatcher(t, dir, r, pluginregistry.Options{})
+	r.requireCall(t, "register a.example")
+	for range 2 { // the first message may be of the stopped watcher
 		select {
-		case said := <-p.told:
+		case said := <-p.notifications:
 			if strings.Contains(said, "no node info") {
 				return
 			}
 		case <-time.After(timeout):
-			require.Fail(t, "it is not told")
+			require.Fail(t, "the plugin is not notified")
 		}
 	}
 }
 
-// Sockets beyond the limits are omitted, and the remaining ones are registered.
+// Sockets beyond the limits are ignored, and the other sockets stay registered.
 func TestScanLimits(t *testing.T) {
 	dir, r := t.TempDir(), newRecorder()
-	serve(t, filepath.Join(dir, "a.sock"), driver("a.example"))
-	run(t, dir, r, pluginregistry.Options{})
-	r.Says(t, "register a.example")
+	serve(t, filepath.Join(dir, "a.sock"), newCSIPlugin("a.example"))
+	runWatcher(t, dir, r, pluginregistry.Options{})
+	r.requireCall(t, "register a.example")
 	for i := range 100 {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, fmt.Sprintf("b%d/c/d", i)), 0o700))
 	}
-	serve(t, filepath.Join(dir, "z.sock"), driver("z.example"))
-	r.Says(t, "register z.example")
+	serve(t, filepath.Join(dir, "z.sock"), newCSIPlugin("z.example"))
+	r.requireCall(t, "register z.example")
 	for i := range 300 {
 		l, err := net.Listen("unix", filepath.Join(dir, fmt.Sprintf("c%d", i)))
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = l.Close() })
 	}
-	serve(t, filepath.Join(dir, "y.sock"), driver("y.example"))
+	serve(t, filepath.Join(dir, "y.sock"), newCSIPlugin("y.example"))
 	time.Sleep(300 * time.Millisecond)
 	for len(r.calls) > 0 {
-		require.Contains(t, <-r.calls, "y.example", "what is registered stays, and this may be one too many")
+		require.Contains(t, <-r.calls, "y.example", "registered plugins stay; y.example may exceed the limit")
 	}
 }
 
