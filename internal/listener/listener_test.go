@@ -24,7 +24,7 @@ func TestCallCallsAddedFunctions(t *testing.T) {
 	l.Add(hear("first"))
 	require.False(t, l.IsEmpty())
 	added := false
-	l.Add(func(...string) { // no lock is held
+	l.Add(func(...string) { // Call holds no lock while it calls the functions
 		if !added {
 			added = true
 			l.Add(hear("late"))

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/login1/login1test"
 )
 
-// start starts a fake logind, and returns it with a connection to it.
-func start(t *testing.T) (*login1test.Logind, *login1.Conn) {
+// startLogind starts a fake logind, and returns it with a connection to it.
+func startLogind(t *testing.T) (*login1test.Logind, *login1.Conn) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "bus")
 	logind, err := login1test.Start(socket)
@@ -31,19 +31,19 @@ func start(t *testing.T) (*login1test.Logind, *login1.Conn) {
 }
 
 func TestInhibitorOutlivesConnection(t *testing.T) {
-	logind, conn := start(t)
+	logind, conn := startLogind(t)
 	lock, err := conn.Inhibit(t.Context(), "kubelet", "pods stop")
 	require.NoError(t, err)
 	assert.Equal(t, 1, logind.InhibitorCount())
 	assert.Contains(t, logind.Calls(), "Inhibit shutdown kubelet pods stop delay")
 	logind.CloseConnections()
-	assert.Equal(t, 1, logind.InhibitorCount(), "it outlives the connection")
+	assert.Equal(t, 1, logind.InhibitorCount(), "the inhibitor outlives the connection")
 	require.NoError(t, lock.Close())
 	require.Eventually(t, func() bool { return logind.InhibitorCount() == 0 }, time.Minute, time.Millisecond)
 }
 
 func TestWriteInhibitDelayTakesEffectAfterReload(t *testing.T) {
-	logind, conn := start(t)
+	logind, conn := startLogind(t)
 	logind.ConfigDir = filepath.Join(t.TempDir(), "logind.conf.d")
 	delay, err := conn.InhibitDelayMax(t.Context())
 	require.NoError(t, err)
@@ -59,27 +59,27 @@ func TestWriteInhibitDelayTakesEffectAfterReload(t *testing.T) {
 	assert.Contains(t, string(text), "[Login]\nInhibitDelayMaxSec=37\n")
 }
 
-// The state is read from the property of logind: a signal without a change of the property changes nothing.
+// Watch reads the state from the property of logind. A signal without a change of the property calls no function.
 func TestWatchReadsPropertyAfterSignal(t *testing.T) {
-	logind, conn := start(t)
-	said := make(chan bool, 8)
+	logind, conn := startLogind(t)
+	states := make(chan bool, 8)
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	go func() { ended <- conn.Watch(ctx, func(shutdown bool) { said <- shutdown }) }()
-	require.False(t, <-said)
+	go func() { ended <- conn.Watch(ctx, func(shutdown bool) { states <- shutdown }) }()
+	require.False(t, <-states)
 	logind.SendSignal(true)
 	logind.Shutdown()
-	require.True(t, <-said)
+	require.True(t, <-states)
 	logind.CancelShutdown()
-	require.False(t, <-said)
-	assert.Empty(t, said)
+	require.False(t, <-states)
+	assert.Empty(t, states)
 	logind.CloseConnections()
-	assert.Error(t, <-ended, "the connection is lost")
+	assert.Error(t, <-ended, "the connection is closed")
 }
 
 func TestErrorsNameCall(t *testing.T) {
-	logind, conn := start(t)
+	logind, conn := startLogind(t)
 	logind.SetDenied("Inhibit", true)
 	_, err := conn.Inhibit(t.Context(), "kubelet", "")
 	assert.EqualError(t, err, "inhibit shutdown: Permission denied")
@@ -91,7 +91,7 @@ func TestErrorsNameCall(t *testing.T) {
 	defer cancel()
 	_, err = conn.InhibitDelayMax(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.NoError(t, conn.Watch(ctx, func(bool) { t.Error("nothing is known") }))
+	assert.NoError(t, conn.Watch(ctx, func(bool) { t.Error("the function is called without a known state") }))
 
 	_, err = login1.Dial(t.Context(), login1.Options{Socket: filepath.Join(t.TempDir(), "none")})
 	require.ErrorIs(t, err, os.ErrNotExist)

@@ -22,7 +22,7 @@ func TestCheckAddress(t *testing.T) {
 	for _, test := range []struct {
 		host string
 		port int
-		want string // empty: fine
+		want string // empty: the address is valid
 	}{
 		{host: "10.0.0.1", port: 1},
 		{host: "2001:db8::1", port: 65535},
@@ -64,18 +64,18 @@ func TestAgentError(t *testing.T) {
 		ctx       context.Context
 		err, want error
 	}{
-		"refused":                {t.Context(), refused, nil},
-		"deadline":               {late, refused, nil},
-		"canceled":               {canceled, refused, stop},
-		"agent out of files":     {t.Context(), shortage, shortage},
-		"host out of files":      {late, hostShortage, hostShortage},
-		"canceled, out of files": {canceled, shortage, stop},
+		"refused":                             {t.Context(), refused, nil},
+		"deadline":                            {late, refused, nil},
+		"canceled":                            {canceled, refused, stop},
+		"agent without free file descriptors": {t.Context(), shortage, shortage},
+		"host without free file descriptors":  {late, hostShortage, hostShortage},
+		"canceled, no free file descriptors":  {canceled, shortage, stop},
 	} {
 		assert.Equal(t, test.want, probeconn.AgentError(test.ctx, test.err), name)
 	}
 }
 
-// No connection is opened with a context that has ended.
+// Dial opens no connection if its context has ended.
 func TestDialFailsWithEndedContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

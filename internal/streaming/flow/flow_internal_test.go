@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// conn is a connection from which bytes were read before.
+// conn is a connection with bytes that were read before Copy.
 type conn struct {
 	net.Conn
 
@@ -30,7 +30,7 @@ func (c *conn) Raw() ([]byte, syscall.RawConn) {
 	return c.early, raw
 }
 
-// newConnPair returns both ends of a connection; the second one is a RawSource.
+// newConnPair returns both ends of a connection. The second one is a RawSource.
 func newConnPair(t *testing.T, early []byte) (net.Conn, *conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -58,7 +58,7 @@ func (w *countingWriter) Write(b []byte) (int, error) {
 	return w.Buffer.Write(b)
 }
 
-// All available bytes are written at once, after the bytes that were read with the headers.
+// All available bytes are written at once, after the bytes that were read before.
 func TestCopyReadsAllAvailableBytes(t *testing.T) {
 	runtime, c := newConnPair(t, []byte("early "))
 	var want bytes.Buffer
@@ -72,14 +72,14 @@ func TestCopyReadsAllAvailableBytes(t *testing.T) {
 	require.NoError(t, runtime.Close())
 	var to countingWriter
 	if !canReadSocket {
-		t.Skip("sockets are not read from here")
+		t.Skip("this platform cannot read sockets")
 	}
 	require.NoError(t, Copy(&to, c))
 	assert.Equal(t, want.Bytes(), to.Bytes())
-	assert.Less(t, to.n, 500, "4,000 bytes that wait")
+	assert.Less(t, to.n, 500, "1,000 small packets are written with fewer writes")
 }
 
-// A copy ends with its reader, with an error of its writer, and when its connection is closed.
+// Copy returns when its reader is closed, when its writer fails, and when the connection is reset.
 func TestCopyEndsWithReaderWriterAndConnection(t *testing.T) {
 	runtime, c := newConnPair(t, nil)
 	done := make(chan error, 1)
@@ -91,7 +91,7 @@ func TestCopyEndsWithReaderWriterAndConnection(t *testing.T) {
 	case err := <-done:
 		require.ErrorIs(t, err, net.ErrClosed)
 	case <-time.After(time.Minute):
-		require.Fail(t, "the copy goes on")
+		require.Fail(t, "Copy does not return within a minute")
 	}
 
 	runtime, c = newConnPair(t, nil)
@@ -102,7 +102,7 @@ func TestCopyEndsWithReaderWriterAndConnection(t *testing.T) {
 	case err := <-done:
 		require.ErrorIs(t, err, io.ErrClosedPipe)
 	case <-time.After(time.Minute):
-		require.Fail(t, "the copy goes on")
+		require.Fail(t, "Copy does not return within a minute")
 	}
 
 	runtime, c = newConnPair(t, nil)
@@ -111,9 +111,9 @@ func TestCopyEndsWithReaderWriterAndConnection(t *testing.T) {
 	require.NoError(t, runtime.Close())
 	select {
 	case err := <-done:
-		require.Error(t, err, "a reset is no end")
+		require.Error(t, err, "a reset is an error, not the end of the data")
 	case <-time.After(time.Minute):
-		require.Fail(t, "the copy goes on")
+		require.Fail(t, "Copy does not return within a minute")
 	}
 }
 
@@ -121,7 +121,7 @@ type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// A reader without a socket, such as TLS or a WebSocket, is copied with a small buffer until much data arrives.
+// Data from a reader without a socket, such as TLS or a WebSocket, is copied with a small buffer until a large read occurs.
 func TestCopyWithoutASocket(t *testing.T) {
 	want := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
 	for _, sizes := range [][]int{{4, 4, 8 << 10}, {1 << 20}, {1}, {4, 4, 4, 4, 4, 4, 16 << 10}} {
@@ -131,7 +131,7 @@ func TestCopyWithoutASocket(t *testing.T) {
 	}
 }
 
-// pieceReader is a reader that returns pieces of the given sizes in turn.
+// pieceReader limits each read to the next of the given sizes.
 type pieceReader struct {
 	io.Reader
 	sizes []int

@@ -37,7 +37,7 @@ func TestPipe(t *testing.T) {
 	})
 }
 
-// A write waits while its reader reads a little now and then, and times out if it reads nothing.
+// A write waits while its reader reads a little from time to time, and times out if the reader stops.
 func TestWriteWithTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pipe.New(4)
@@ -69,7 +69,7 @@ func TestAbort(t *testing.T) {
 		p.Abort(io.EOF)
 		require.ErrorIs(t, <-ends, why)
 		_, err := p.Read(make([]byte, 1))
-		require.ErrorIs(t, err, why, "what was in it is dropped")
+		require.ErrorIs(t, err, why, "buffered data is dropped")
 		assert.True(t, p.IsClosed())
 
 		p = pipe.New(4)

@@ -80,7 +80,7 @@ func TestTooManyStreams(t *testing.T) {
 	require.ErrorIs(t, second.AwaitReply(t.Context()), spdy.ErrReset)
 }
 
-// The framer of spdystream reads frames that are written here, and the reverse, over many frames.
+// The framer of spdystream and this package read each other's frames.
 func TestFramesOfSpdystream(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
@@ -121,7 +121,7 @@ func TestFramesOfSpdystream(t *testing.T) {
 	}
 }
 
-// serveBytes reads wire as a server or client whose streams are read, and returns the error of Serve.
+// serveBytes serves the bytes wire as a server or a client that reads all its streams, and returns the error of Serve.
 func serveBytes(t testing.TB, wire []byte, client bool) error {
 	var c *spdy.Conn
 	c, err := spdy.New(bufio.NewReader(bytes.NewReader(wire)), io.Discard, spdy.Options{
@@ -168,6 +168,7 @@ func TestInvalidFrames(t *testing.T) {
 	for name, wire := range tests {
 		t.Run(name, func(t *testing.T) { require.Error(t, serveBytes(t, wire, false)) })
 	}
+
 	big := http.Header{}
 	for i := range 100 {
 		big["X-"+string(rune('a'+i%26))+string(rune('a'+i/26))] = []string{"v"}
@@ -179,7 +180,7 @@ func TestInvalidFrames(t *testing.T) {
 	require.NoError(t, err)
 	bomb := open(1, http.Header{"X": {string(make([]byte, 1<<20))}})
 	require.Less(t, len(bomb), 1<<12)
-	require.Error(t, serveBytes(t, bomb, false), "a header that is small on the wire only")
+	require.Error(t, serveBytes(t, bomb, false), "a header that is small only while compressed")
 }
 
 // Serve returns for any input.
@@ -208,7 +209,7 @@ func FuzzServe(f *testing.F) {
 		select {
 		case <-done:
 		case <-time.After(time.Minute):
-			t.Error("reading goes on")
+			t.Error("Serve does not return within a minute")
 		}
 	})
 }

@@ -18,10 +18,10 @@ import (
 )
 
 func TestAcceptKey(t *testing.T) {
-	assert.Equal(t, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", websocket.AcceptKey("dGhlIHNhbXBsZSBub25jZQ=="), "the example of RFC 6455")
+	assert.Equal(t, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", websocket.AcceptKey("dGhlIHNhbXBsZSBub25jZQ=="), "example of RFC 6455")
 }
 
-// readAll reads all messages, size bytes at a time, and returns them with the final error.
+// readAll reads all messages, at most size bytes at a time, and returns them with the final error.
 func readAll(c *websocket.Conn, size int) (messages []string, err error) {
 	b := make([]byte, size)
 	for {
@@ -43,7 +43,7 @@ func readAll(c *websocket.Conn, size int) (messages []string, err error) {
 	}
 }
 
-// One side reads the messages that the other side writes, in parts of any size.
+// One side writes messages, and the other side reads them with reads of any size.
 func TestRoundTrip(t *testing.T) {
 	for _, client := range []bool{true, false} {
 		for _, size := range []int{1, 2, 3, 5, 7, 8, 9, 4096} {
@@ -65,12 +65,12 @@ func TestRoundTrip(t *testing.T) {
 			assert.Equal(t, websocket.CloseError{Code: websocket.GoingAway, Reason: "over"}, *closed)
 			assert.Equal(t, []string{"\x07", "\x07a", "\x07some bytes more", "\x07" + long[:125], "\x07" + long[:126]}, got[:5])
 			assert.Equal(t, 65535+len(long), len(strings.Join(got[5:], ""))-len(got[5:]))
-			assert.NotZero(t, answer.Len(), "a close is answered")
+			assert.NotZero(t, answer.Len(), "a close frame gets a reply")
 		}
 	}
 }
 
-// Frames that violate RFC 6455 close the connection with 1002, and pings get a reply.
+// Frames that violate RFC 6455 close the connection with code 1002, and pings get a reply.
 func TestInvalidFramesAndPings(t *testing.T) {
 	const mask = "\x00\x00\x00\x00"
 	tests := map[string]struct {
@@ -79,21 +79,21 @@ func TestInvalidFramesAndPings(t *testing.T) {
 		err      string
 		answer   string
 	}{
-		"pieces":           {"\x02\x82" + mask + "ab" + "\x89\x81" + mask + "p" + "\x80\x81" + mask + "c", []string{"abc"}, "EOF", "\x8a\x01p"},
-		"empty piece":      {"\x02\x80" + mask + "\x80\x81" + mask + "c", []string{"c"}, "EOF", ""},
-		"not masked":       {"\x82\x01a", nil, "a client masks its frames, a server does not", ""},
-		"reserved bit":     {"\xc2\x80" + mask, nil, "a reserved bit is set", ""},
-		"reserved opcode":  {"\x83\x80" + mask, nil, "opcode 0x3 is not known", ""},
-		"long control":     {"\x89\xfe\x00\x7e" + mask, nil, "a control frame is in pieces or too long", ""},
-		"control in two":   {"\x09\x80" + mask, nil, "a control frame is in pieces or too long", ""},
-		"continues none":   {"\x80\x80" + mask, nil, "a message begins within another, or continues none", ""},
-		"begins within":    {"\x02\x80" + mask + "\x82\x80" + mask, nil, "a message begins within another, or continues none", ""},
-		"64 bits":          {"\x82\xff\xff\xff\xff\xff\xff\xff\xff\xff" + mask, nil, "its length has more than 63 bits", ""},
-		"half a code":      {"\x88\x81" + mask + "a", nil, "a close frame has half a code", ""},
-		"reason not text":  {"\x88\x83" + mask + "\x03\xe8\xff", nil, "a close frame has half a code", ""},
-		"ends in a header": {"\x82", nil, "unexpected EOF", ""},
-		"ends in a frame":  {"\x82\x82" + mask + "a", nil, "unexpected EOF", ""},
-		"pong":             {"\x8a\x80" + mask, nil, "EOF", ""},
+		"pieces":                     {"\x02\x82" + mask + "ab" + "\x89\x81" + mask + "p" + "\x80\x81" + mask + "c", []string{"abc"}, "EOF", "\x8a\x01p"},
+		"empty piece":                {"\x02\x80" + mask + "\x80\x81" + mask + "c", []string{"c"}, "EOF", ""},
+		"not masked":                 {"\x82\x01a", nil, "a client masks its frames, a server does not", ""},
+		"reserved bit":               {"\xc2\x80" + mask, nil, "a reserved bit is set", ""},
+		"reserved opcode":            {"\x83\x80" + mask, nil, "opcode 0x3 is not known", ""},
+		"long control":               {"\x89\xfe\x00\x7e" + mask, nil, "a control frame is in pieces or too long", ""},
+		"fragmented control":         {"\x09\x80" + mask, nil, "a control frame is in pieces or too long", ""},
+		"continuation without start": {"\x80\x80" + mask, nil, "a message begins within another, or continues none", ""},
+		"start within a message":     {"\x02\x80" + mask + "\x82\x80" + mask, nil, "a message begins within another, or continues none", ""},
+		"64 bits":                    {"\x82\xff\xff\xff\xff\xff\xff\xff\xff\xff" + mask, nil, "its length has more than 63 bits", ""},
+		"close code of one byte":     {"\x88\x81" + mask + "a", nil, "a close frame has half a code", ""},
+		"close reason not UTF-8":     {"\x88\x83" + mask + "\x03\xe8\xff", nil, "a close frame has half a code", ""},
+		"ends in a header":           {"\x82", nil, "unexpected EOF", ""},
+		"ends in a frame":            {"\x82\x82" + mask + "a", nil, "unexpected EOF", ""},
+		"pong":                       {"\x8a\x80" + mask, nil, "EOF", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestInvalidFramesAndPings(t *testing.T) {
 	}
 }
 
-// Reading returns for any input, and needs no more memory than the input has bytes.
+// Reading returns for any input, and allocates no more memory than the input has bytes.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("\x82\x82\x00\x00\x00\x00ab\x88\x80\x00\x00\x00\x00"), false, 3)
 	f.Add([]byte("\x02\x01a\x80\x01b\x89\x00"), true, 1)
@@ -122,7 +122,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// Written data is read back, masked or not, in parts of any size.
+// Written data is read back, masked or not, with reads of any size.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add([]byte("payload"), true, 3)
 	f.Fuzz(func(t *testing.T, payload []byte, client bool, size int) {
