@@ -43,7 +43,7 @@ func selfSigned(t testing.TB, key crypto.Signer, notBefore, notAfter time.Time) 
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// A request has the names of its template.
+// A request has the subject and the names of its template.
 func TestNewRequest(t *testing.T) {
 	key := newKey(t)
 	template, _ := certrequest.ServingTemplate("n1", []corev1.NodeAddress{

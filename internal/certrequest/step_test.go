@@ -18,7 +18,7 @@ import (
 
 func start() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
-// newLeaf is a client certificate of node n1 that is valid for a time from start.
+// newLeaf returns a client certificate of node n1 that is valid from start for the duration valid.
 func newLeaf(valid time.Duration) *x509.Certificate {
 	return &x509.Certificate{
 		Subject:   pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}},
@@ -31,10 +31,10 @@ func TestRotationDeadlineIsWithinLifetime(t *testing.T) {
 	assert.Equal(t, start().Add(70*time.Hour), certrequest.RotationDeadline(start(), end, 0))
 	assert.Equal(t, start().Add(80*time.Hour), certrequest.RotationDeadline(start(), end, 0.5))
 	assert.True(t, certrequest.RotationDeadline(start(), end, 0.999999).Before(start().Add(90*time.Hour)))
-	assert.Equal(t, start(), certrequest.RotationDeadline(start(), start(), 0.5), "a certificate that is never valid")
+	assert.Equal(t, start(), certrequest.RotationDeadline(start(), start(), 0.5), "a certificate that expires when it becomes valid")
 }
 
-// The next action for each state.
+// Step returns the next action for each state.
 func TestStep(t *testing.T) {
 	n1, n2 := certrequest.ClientTemplate("n1"), certrequest.ClientTemplate("n2")
 	hours := func(n float64) time.Time { return start().Add(time.Duration(n * float64(time.Hour))) }
@@ -43,45 +43,45 @@ func TestStep(t *testing.T) {
 		at    time.Time
 		do    certrequest.Verb
 		why   string
-		wake  time.Duration // after at
+		wake  time.Duration // relative to at
 	}{
-		"nothing to request": {certrequest.State{}, hours(0), certrequest.Wait, "the names for the certificate are not known yet", time.Second},
-		"no certificate":     {certrequest.State{Template: &n1}, hours(0), certrequest.Request, "there is no certificate", 0},
-		"fresh":              {certrequest.State{Template: &n1, Leaf: newLeaf(100 * time.Hour)}, hours(0), certrequest.Wait, "the certificate must be rotated before it expires", 10 * time.Second},
-		"nearly due":         {certrequest.State{Template: &n1, Leaf: newLeaf(100 * time.Hour)}, hours(70).Add(-time.Second), certrequest.Wait, "the certificate must be rotated before it expires", time.Second},
-		"due":                {certrequest.State{Template: &n1, Leaf: newLeaf(100 * time.Hour)}, hours(70), certrequest.Request, "the certificate must be rotated before it expires", 0},
-		"due later":          {certrequest.State{Template: &n1, Leaf: newLeaf(100 * time.Hour), Random: 0.5}, hours(70), certrequest.Wait, "the certificate must be rotated before it expires", 10 * time.Second},
-		"expired":            {certrequest.State{Template: &n1, Leaf: newLeaf(time.Hour)}, hours(2), certrequest.Request, "the certificate has expired", 0},
-		"of another node":    {certrequest.State{Template: &n2, Leaf: newLeaf(time.Hour)}, hours(0), certrequest.Request, `the certificate lacks common name "system:node:n2", not "system:node:n1"`, 0},
-		"one to begin with":  {certrequest.State{Template: &n1, Leaf: newLeaf(time.Hour), IsBootstrap: true}, hours(0), certrequest.Request, "the certificate is a bootstrap credential", 0},
-		"the clock was set back": {
+		"no template":                 {certrequest.State{}, hours(0), certrequest.Wait, "the names for the certificate are not known yet", time.Second},
+		"no certificate":              {certrequest.State{Template: &n1}, hours(0), certrequest.Request, "there is no certificate", 0},
+		"fresh":                       {certrequest.State{Template: &n1, Leaf: newLeaf(100 * time.Hour)}, hours(0), certrequest.Wait, "the certificate must be rotated before it expires", 10 * time.Second},
+		"nearly due":                  {certrequest.State{Template: &n1, Leaf: newLeaf(100 * time.Hour)}, hours(70).Add(-time.Second), certrequest.Wait, "the certificate must be rotated before it expires", time.Second},
+		"due":                         {certrequest.State{Template: &n1, Leaf: newLeaf(100 * time.Hour)}, hours(70), certrequest.Request, "the certificate must be rotated before it expires", 0},
+		"due later":                   {certrequest.State{Template: &n1, Leaf: newLeaf(100 * time.Hour), Random: 0.5}, hours(70), certrequest.Wait, "the certificate must be rotated before it expires", 10 * time.Second},
+		"expired":                     {certrequest.State{Template: &n1, Leaf: newLeaf(time.Hour)}, hours(2), certrequest.Request, "the certificate has expired", 0},
+		"certificate of another node": {certrequest.State{Template: &n2, Leaf: newLeaf(time.Hour)}, hours(0), certrequest.Request, `the certificate lacks common name "system:node:n2", not "system:node:n1"`, 0},
+		"bootstrap certificate":       {certrequest.State{Template: &n1, Leaf: newLeaf(time.Hour), IsBootstrap: true}, hours(0), certrequest.Request, "the certificate is a bootstrap credential", 0},
+		"clock set back": {
 			certrequest.State{Template: &n1, Leaf: newLeaf(100 * time.Hour), LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}}, hours(-24), certrequest.Wait, "the certificate must be rotated before it expires", 10 * time.Second,
 		},
-		"the clock was set back after a failure": {
+		"clock set back after a failure": {
 			certrequest.State{Template: &n1, LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}, Failures: 9, FailedAt: hours(0)}, hours(-24), certrequest.Request, "there is no certificate", 0,
 		},
-		"under way": {certrequest.State{Template: &n1, Pending: &certrequest.Pending{Template: n1, Since: hours(0)}}, hours(0.1), certrequest.Wait, "a request is under way", 10 * time.Second},
-		"under way for too long": {
+		"request pending": {certrequest.State{Template: &n1, Pending: &certrequest.Pending{Template: n1, Since: hours(0)}}, hours(0.1), certrequest.Wait, "a request is under way", 10 * time.Second},
+		"request pending beyond the timeout": {
 			certrequest.State{Template: &n1, Pending: &certrequest.Pending{Template: n1, Since: hours(0)}}, hours(0.26), certrequest.Cancel, "it was not signed within 15m0s", 0,
 		},
-		"under way just long enough": {
+		"request pending for exactly the timeout": {
 			certrequest.State{Template: &n1, Pending: &certrequest.Pending{Template: n1, Since: hours(0)}}, hours(0.25), certrequest.Cancel, "it was not signed within 15m0s", 0,
 		},
-		"under way for another": {
+		"pending request with outdated names": {
 			certrequest.State{Template: &n2, Pending: &certrequest.Pending{Template: n1, Since: hours(0)}}, hours(0.1), certrequest.Cancel, "its names are outdated", 0,
 		},
-		"under way for another, but the one there is will do": {
+		"pending request with outdated names, valid certificate": {
 			certrequest.State{Template: &n1, Leaf: newLeaf(time.Hour), Pending: &certrequest.Pending{Template: n2, Since: hours(0)}}, hours(0.1), certrequest.Wait, "a request is under way", 10 * time.Second,
 		},
-		"under way, and nothing wanted": {certrequest.State{Pending: &certrequest.Pending{Template: n1, Since: hours(0)}}, hours(0.1), certrequest.Wait, "a request is under way", 10 * time.Second},
-		"issued, and due at once": {
+		"pending request without a template": {certrequest.State{Pending: &certrequest.Pending{Template: n1, Since: hours(0)}}, hours(0.1), certrequest.Wait, "a request is under way", 10 * time.Second},
+		"certificate expired, less than a minute after its request": {
 			certrequest.State{Template: &n1, Leaf: newLeaf(time.Second), LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}},
 			hours(0).Add(50 * time.Second), certrequest.Wait, "the certificate has expired, after a pause", 10 * time.Second,
 		},
-		"issued, and due for a minute": {
+		"certificate expired, a minute after its request": {
 			certrequest.State{Template: &n1, Leaf: newLeaf(time.Second), LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}}, hours(0).Add(time.Minute), certrequest.Request, "the certificate has expired", 0,
 		},
-		"another one is wanted": {
+		"template changed": {
 			certrequest.State{Template: &n2, Leaf: newLeaf(time.Hour), LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}},
 			hours(0).Add(time.Second), certrequest.Request,
 			`the certificate lacks common name "system:node:n2", not "system:node:n1"`, 0,
@@ -108,26 +108,26 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// machine executes the actions of Step, with a server that fails or issues certificates at once.
+// machine executes the actions of Step. Its API server fails a request or issues the certificate at once.
 type machine struct {
-	state certrequest.State
-	now   time.Time
-	made  []time.Time // requests
+	state        certrequest.State
+	now          time.Time
+	requestTimes []time.Time
 }
 
-// runUntil continues until a time; answer returns the result of a request.
+// runUntil executes actions until the given time. answer returns the result of each request.
 func (m *machine) runUntil(t *testing.T, until time.Time, answer func() (issued *x509.Certificate, refused bool)) {
 	t.Helper()
 	for steps := 0; m.now.Before(until); steps++ {
-		require.Less(t, steps, 1_000_000, "a tight loop")
+		require.Less(t, steps, 1_000_000, "Step causes a tight loop")
 		action := certrequest.Step(m.state, m.now)
-		require.Equal(t, action, certrequest.Step(m.state, m.now), "it is pure")
+		require.Equal(t, action, certrequest.Step(m.state, m.now), "equal states give equal actions")
 		switch action.Verb {
 		case certrequest.Wait:
 			require.True(t, action.Wake.After(m.now), action)
 			m.now = action.Wake
 		case certrequest.Request:
-			m.made = append(m.made, m.now)
+			m.requestTimes = append(m.requestTimes, m.now)
 			m.state.LastTemplate = m.state.Template
 			m.state.RequestTimes = append(m.state.RequestTimes, m.now)
 			if issued, refused := answer(); issued != nil {
@@ -136,19 +136,19 @@ func (m *machine) runUntil(t *testing.T, until time.Time, answer func() (issued 
 				m.state.Failures, m.state.FailedAt, m.state.LastRefused = m.state.Failures+1, m.now, refused
 			}
 		case certrequest.Cancel:
-			t.Fatal("nothing is under way")
+			t.Fatal("Cancel without a pending request")
 		}
 	}
 }
 
 func (m *machine) requestGaps() (gaps []time.Duration) {
-	for i := range m.made[1:] {
-		gaps = append(gaps, m.made[i+1].Sub(m.made[i]))
+	for i := range m.requestTimes[1:] {
+		gaps = append(gaps, m.requestTimes[i+1].Sub(m.requestTimes[i]))
 	}
 	return gaps
 }
 
-// Failed requests are repeated as the kubelet does, and refused requests once a minute.
+// Failed requests are repeated with the back-off of the kubelet, and refused requests once a minute.
 func TestFailuresDelayNextRequest(t *testing.T) {
 	n1 := certrequest.ClientTemplate("n1")
 	m := &machine{state: certrequest.State{Template: &n1}, now: start()}
@@ -161,8 +161,9 @@ func TestFailuresDelayNextRequest(t *testing.T) {
 	assert.Equal(t, []time.Duration{60 * s, 60 * s, 60 * s, 60 * s}, m.requestGaps())
 }
 
-// For any signer there are at most five requests a minute, and one a minute after an issued certificate. The signer of Kubernetes
-// dates certificates back by five minutes, so that one that is valid for a minute is mostly due when it is issued.
+// For any signer there are at most five requests a minute, and one a minute after an issued certificate. The signer of
+// Kubernetes sets notBefore five minutes back, so that a certificate that is valid for a minute is mostly due for rotation
+// when it is issued.
 func TestStepHasNoTightLoop(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -180,15 +181,15 @@ func TestStepHasNoTightLoop(t *testing.T) {
 			c.NotBefore, c.NotAfter = m.now.Add(-5*time.Minute), m.now.Add(valid)
 			return c, false
 		})
-		for i := range m.made {
+		for i := range m.requestTimes {
 			if i >= 5 {
-				require.GreaterOrEqual(t, m.made[i].Sub(m.made[i-5]), time.Minute, "seed %d", seed)
+				require.GreaterOrEqual(t, m.requestTimes[i].Sub(m.requestTimes[i-5]), time.Minute, "seed %d", seed)
 			}
 		}
 		require.LessOrEqual(t, issued, 121, "seed %d", seed)
 		if valid > 2*time.Minute && fails == 0 {
 			for _, gap := range m.requestGaps() {
-				require.Less(t, gap, valid, "seed %d: it expired before it was replaced", seed)
+				require.Less(t, gap, valid, "seed %d: the certificate is replaced before it expires", seed)
 			}
 		}
 	}

@@ -18,22 +18,22 @@ import (
 	"github.com/seed81659283/nodeagent/internal/certrequest"
 )
 
-// The names and addresses of a serving certificate.
+// The template of a serving certificate has the names and addresses of the node.
 func TestServingTemplate(t *testing.T) {
 	for name, test := range map[string]struct {
 		addresses []corev1.NodeAddress
 		names     []string
-		ips       string // none: no request
+		ips       string // empty: no request
 	}{
-		"none":             {},
-		"a host name only": {addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n1"}}, names: []string{"n1"}},
+		"none":           {},
+		"host name only": {addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n1"}}, names: []string{"n1"}},
 		"address and name": {
 			[]corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeHostName, Address: "n1"}},
 			[]string{"n1"},
 			"[10.0.0.1]",
 		},
-		"a host name that is an address": {[]corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "10.0.0.1"}}, nil, "[10.0.0.1]"},
-		"sorted by text, each once": {[]corev1.NodeAddress{
+		"IP address as host name": {[]corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "10.0.0.1"}}, nil, "[10.0.0.1]"},
+		"addresses sorted as text, without duplicates": {[]corev1.NodeAddress{
 			{Type: corev1.NodeExternalIP, Address: "9.0.0.1"},
 			{Type: corev1.NodeInternalIP, Address: "10.0.0.1"},
 			{Type: corev1.NodeInternalIP, Address: "fd00::1"},
@@ -43,12 +43,12 @@ func TestServingTemplate(t *testing.T) {
 			{Type: corev1.NodeExternalDNS, Address: "a"},
 			{Type: corev1.NodeInternalDNS, Address: "a"},
 		}, []string{"a", "b"}, "[10.0.0.1 9.0.0.1 fd00::1]"},
-		"a DNS name that is an address": {
+		"IP address as DNS name": {
 			[]corev1.NodeAddress{{Type: corev1.NodeExternalDNS, Address: "10.0.0.1"}, {Type: corev1.NodeInternalIP, Address: "10.0.0.2"}},
 			[]string{"10.0.0.1"},
 			"[10.0.0.2]",
 		},
-		"what is no address": {addresses: []corev1.NodeAddress{
+		"invalid addresses": {addresses: []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: "10.0.0.256"},
 			{Type: corev1.NodeInternalIP, Address: "fe80::1%eth0"},
 			{Type: corev1.NodeInternalIP, Address: "10.0.0"},

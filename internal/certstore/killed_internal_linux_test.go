@@ -31,7 +31,7 @@ const (
 func TestMain(m *testing.M) {
 	dir := os.Getenv(envDir)
 	if dir == "" {
-		runtime.GOMAXPROCS(1) // a bubble of synctest needs it under the race detector (golang/go#78156)
+		runtime.GOMAXPROCS(1) // for the race detector with synctest (golang/go#78156)
 		os.Exit(m.Run())
 	}
 	last, err := strconv.Atoi(os.Getenv(envStep))
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// updateUntilKilled updates a store, and kills this process before one operation.
+// updateUntilKilled updates a store, and kills this process before operation number last.
 func updateUntilKilled(dir string, last int) error {
 	store, err := Open(Options{Dir: dir, Prefix: ClientPrefix})
 	if err != nil {
@@ -63,7 +63,7 @@ func updateUntilKilled(dir string, last int) error {
 	return err
 }
 
-// newCertificate creates a certificate with a serial number.
+// newCertificate returns a certificate with this serial number and its key, both PEM.
 func newCertificate(serial int64) (cert, key []byte, err error) {
 	private, key, err := NewKey()
 	if err != nil {
@@ -77,14 +77,14 @@ func newCertificate(serial int64) (cert, key []byte, err error) {
 	return pem.EncodeToMemory(&pem.Block{Type: blockCertificate, Bytes: der}), key, err
 }
 
-// updateOperations are the operations of an update that replaces a certificate and removes remains of a killed process.
+// updateOperations returns the operations of an update that replaces a certificate and removes files of a killed process.
 func updateOperations() []string {
 	return []string{
 		"make directory", "create", "write", "write the rest", "sync", "remove updated", "link updated", "rename updated", "sync directory",
 	}
 }
 
-// prepareStore creates a store after a kill, with certificate 1 as the current one.
+// prepareStore creates a store as a killed process leaves it, with certificate 1 as the current one.
 func prepareStore(t *testing.T, dir string) {
 	t.Helper()
 	store, err := Open(Options{Dir: dir, Prefix: ClientPrefix})
@@ -96,7 +96,7 @@ func prepareStore(t *testing.T, dir string) {
 	require.NoError(t, os.Symlink(filepath.Join(dir, "nowhere"), store.updatedPath()))
 }
 
-// checkStore opens the store again, expects one of the certificates to be current, and updates it once more.
+// checkStore opens the store again, expects certificate want to be current, and updates the store.
 func checkStore(t *testing.T, dir string, want int64) {
 	t.Helper()
 	store, err := Open(Options{Dir: dir, Prefix: ClientPrefix})
@@ -124,7 +124,7 @@ func TestUpdateSurvivesKill(t *testing.T) {
 			child.Env = append(os.Environ(), envDir+"="+dir, envStep+"="+strconv.Itoa(last))
 			out, err := child.CombinedOutput()
 			if name == "nothing" {
-				assert.Equal(t, "<nil>\n", string(out), "there are no more operations")
+				assert.Equal(t, "<nil>\n", string(out), "an update has no further operations")
 			} else {
 				status, ok := child.ProcessState.Sys().(syscall.WaitStatus)
 				require.True(t, ok && status.Signal() == syscall.SIGKILL, "%v %s", err, out)
@@ -138,10 +138,10 @@ func TestUpdateSurvivesKill(t *testing.T) {
 	}
 }
 
-// cutHere is the panic value that stops an update in this process.
-type cutHere struct{ operation string }
+// interruption is the panic value that stops an update in this process.
+type interruption struct{ operation string }
 
-// The operations come in this order, and each may be the last one.
+// The operations have this order, and an update may be interrupted before each of them.
 func TestUpdateSurvivesInterruptionAtEachStep(t *testing.T) {
 	for last := range updateOperations() {
 		dir := t.TempDir()
@@ -151,16 +151,16 @@ func TestUpdateSurvivesInterruptionAtEachStep(t *testing.T) {
 		var done []string
 		store.beforeStep = func(operation string) {
 			if len(done) == last {
-				panic(cutHere{operation})
+				panic(interruption{operation})
 			}
 			done = append(done, operation)
 		}
 		func() {
-			defer func() { assert.Equal(t, cutHere{updateOperations()[last]}, recover()) }()
+			defer func() { assert.Equal(t, interruption{updateOperations()[last]}, recover()) }()
 			cert, key, err := newCertificate(2)
 			require.NoError(t, err)
 			_, err = store.Update(cert, key)
-			t.Errorf("the update went on: %v", err)
+			t.Errorf("the update continued: %v", err)
 		}()
 		assert.Equal(t, updateOperations()[:last], append([]string{}, done...))
 		want := int64(1)
@@ -171,7 +171,8 @@ func TestUpdateSurvivesInterruptionAtEachStep(t *testing.T) {
 	}
 }
 
-// The kubelet removes the link to the current certificate before it renames the new link: killed in between, it leaves none.
+// The kubelet removes the link to the current certificate before it renames the new link. If it is killed in between, there
+// is no current link.
 func TestOpenCompletesInterruptedUpdate(t *testing.T) {
 	dir := t.TempDir()
 	prepareStore(t, dir)
@@ -184,7 +185,8 @@ func TestOpenCompletesInterruptedUpdate(t *testing.T) {
 	checkStore(t, dir, 1)
 }
 
-// Any file in the place of a store file neither blocks nor is read as a whole, and the error names it.
+// Files of other kinds in place of a store file neither block the store nor are read completely, and the error names the
+// file.
 func TestHostileFiles(t *testing.T) {
 	dir := t.TempDir()
 	store, err := Open(Options{Dir: dir, Prefix: ClientPrefix})
@@ -196,6 +198,7 @@ func TestHostileFiles(t *testing.T) {
 	require.NoError(t, os.Mkdir(path("directory"), 0o700))
 	require.NoError(t, os.WriteFile(path("empty"), nil, 0o600))
 	require.NoError(t, os.Symlink(path("loop"), path("loop")))
+
 	for target, want := range map[string]string{
 		"pipe": "it is no regular file", "huge": "it is too large", "directory": "it is no regular file",
 		"empty": "failed to find any PEM data", "loop": "too many levels of symbolic links",
@@ -207,11 +210,12 @@ func TestHostileFiles(t *testing.T) {
 		cert, key, err := newCertificate(1)
 		require.NoError(t, err)
 		_, err = store.Update(cert, key)
-		require.NoError(t, err, "a link is replaced, wherever it leads")
+		require.NoError(t, err, "Update replaces the link, whatever its target is")
 		_, err = store.Current()
 		require.NoError(t, err)
 		require.NoError(t, os.Remove(store.CurrentPath()))
 	}
+
 	for _, make := range []func(path string) error{
 		func(path string) error { return os.WriteFile(path, nil, 0o600) },
 		func(path string) error { return os.Mkdir(path, 0o700) },
@@ -226,6 +230,7 @@ func TestHostileFiles(t *testing.T) {
 			require.NoError(t, os.Remove(name))
 		}
 	}
+
 	require.NoError(t, os.WriteFile(store.updatedPath(), nil, 0o600))
 	_, err = Open(Options{Dir: dir, Prefix: ClientPrefix})
 	require.ErrorContains(t, err, store.updatedPath()+" must be a symbolic link, and is ")

@@ -39,7 +39,7 @@ func selfSigned(t testing.TB, key crypto.Signer, notBefore, notAfter time.Time) 
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})
 }
 
-// newPair returns a certificate that is valid for a time from now.
+// newPair returns a certificate that is valid from now for the duration valid, and its key.
 func newPair(t testing.TB, valid time.Duration) (certPEM, keyPEM []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -54,7 +54,7 @@ func openStore(t testing.TB, dir string) *certstore.Store {
 	return store
 }
 
-// listDir returns the entries of a directory, links with their targets.
+// listDir returns the names in a directory, links with their targets.
 func listDir(t testing.TB, dir string) (all []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -69,9 +69,9 @@ func listDir(t testing.TB, dir string) (all []string) {
 	return all
 }
 
-// The files are those of the kubelet, and old ones stay.
+// The file names are those of the kubelet, and old files are kept.
 func TestStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // whose clock stands still
+	synctest.Test(t, func(t *testing.T) { // all updates happen in the same second
 		dir := filepath.Join(t.TempDir(), "pki")
 		store := openStore(t, dir)
 		_, err := store.Current()
@@ -96,7 +96,7 @@ func TestStore(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, filepath.IsAbs(target))
 
-		// In the same second the current file is not overwritten.
+		// An update in the same second does not overwrite the current file.
 		second, secondKey := newPair(t, 2*time.Hour)
 		_, err = store.Update(second, secondKey)
 		require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// A pair that does not match, or is no certificate, changes nothing.
+// A pair that does not match, or is no certificate, changes no file.
 func TestUpdateRefusesInvalidPair(t *testing.T) {
 	dir := t.TempDir()
 	store := openStore(t, dir)
@@ -136,7 +136,7 @@ func TestUpdateRefusesInvalidPair(t *testing.T) {
 	assert.Equal(t, "system:node:n1", got.Leaf.Subject.CommonName)
 }
 
-// The first existing file is read.
+// Current reads the first existing file of the configured ones.
 func TestStoreOrder(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	write := func(path string, data []byte) { require.NoError(t, os.WriteFile(path, data, 0o600)) }
@@ -155,7 +155,7 @@ func TestStoreOrder(t *testing.T) {
 		write(files[0], c)
 		if i == 0 {
 			_, err := store.Current()
-			require.ErrorIs(t, err, certstore.ErrNoCertificate, "the key is missing")
+			require.ErrorIs(t, err, certstore.ErrNoCertificate, "the key file is missing")
 		}
 		write(files[1], k)
 		assert.Equal(t, time.Duration(i+1)*time.Hour, valid())
