@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 )
 
-// names returns the names of all entries of the directory dir.
-func names(t *testing.T, dir string) []string {
+// listNames returns the names of all entries of the directory dir.
+func listNames(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -39,20 +39,20 @@ func TestWriteFile(t *testing.T) {
 		got, err := os.ReadFile(path)
 		require.NoError(t, err)
 		assert.Equal(t, content, string(got))
-		assert.Equal(t, []string{"state"}, names(t, dir), "nothing stays beside it")
+		assert.Equal(t, []string{"state"}, listNames(t, dir), "WriteFile leaves no other file in the directory")
 	}
 }
 
 func TestWriteFileSetsTheMode(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("Windows has no such modes")
+		t.Skip("Windows has no such file modes")
 	}
 	path := filepath.Join(t.TempDir(), "state")
 	for _, perm := range []os.FileMode{0o600, 0o666, 0o400, 0o644} {
 		require.NoError(t, atomicfile.WriteFile(path, nil, perm))
 		info, err := os.Stat(path)
 		require.NoError(t, err)
-		assert.Equal(t, perm, info.Mode(), "neither the umask nor the old mode count")
+		assert.Equal(t, perm, info.Mode(), "the mode of the new file is independent of the umask and of the old file")
 	}
 }
 
@@ -60,17 +60,17 @@ func TestWriteFileInTheWorkingDirectory(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	require.NoError(t, atomicfile.WriteFile("state", []byte("x"), 0o600))
-	assert.Equal(t, []string{"state"}, names(t, dir))
+	assert.Equal(t, []string{"state"}, listNames(t, dir))
 	require.NoError(t, os.WriteFile(".state.1.tmp", nil, 0o600))
 	require.NoError(t, atomicfile.Clean("state"))
-	assert.Equal(t, []string{"state"}, names(t, dir))
+	assert.Equal(t, []string{"state"}, listNames(t, dir))
 }
 
 func TestWriteFileRejectsIrregularFiles(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "directory"), 0o700))
 	require.NoError(t, os.Symlink("elsewhere", filepath.Join(dir, "link")))
-	before := names(t, dir)
+	before := listNames(t, dir)
 	for name, cause := range map[string]string{
 		"directory":                "it is no regular file",
 		"link":                     "it is no regular file",
@@ -81,7 +81,7 @@ func TestWriteFileRejectsIrregularFiles(t *testing.T) {
 		err := atomicfile.WriteFile(path, []byte("x"), 0o600)
 		require.ErrorContains(t, err, "replace "+path+": ")
 		require.ErrorContains(t, err, cause)
-		assert.Equal(t, before, names(t, dir))
+		assert.Equal(t, before, listNames(t, dir))
 	}
 }
 
@@ -101,7 +101,7 @@ func TestConcurrentWriters(t *testing.T) {
 	}
 	readers.Go(func() {
 		for {
-			generation(t, path)
+			readVersion(t, path)
 			select {
 			case <-done:
 				return
@@ -112,7 +112,7 @@ func TestConcurrentWriters(t *testing.T) {
 	writers.Wait()
 	close(done)
 	readers.Wait()
-	assert.Equal(t, []string{"state"}, names(t, dir))
+	assert.Equal(t, []string{"state"}, listNames(t, dir))
 }
 
 func TestCleanRemovesTemporaryFilesOfKilledWriters(t *testing.T) {
@@ -122,7 +122,7 @@ func TestCleanRemovesTemporaryFilesOfKilledWriters(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	require.NoError(t, atomicfile.Clean(filepath.Join(dir, "pods")))
-	assert.ElementsMatch(t, others, names(t, dir))
+	assert.ElementsMatch(t, others, listNames(t, dir))
 	require.NoError(t, atomicfile.Clean(filepath.Join(dir, "missing", "pods")))
 }
 
@@ -132,9 +132,9 @@ func content(n int) []byte {
 	return []byte(strings.Repeat(line, 20_000+n%7*5_000))
 }
 
-// generation reads a file that has the result of content, and returns its number n. It fails the test unless the file is
+// readVersion reads a file that has the result of content, and returns its number n. It fails the test unless the file is
 // complete.
-func generation(t *testing.T, path string) int {
+func readVersion(t *testing.T, path string) int {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if !assert.NoError(t, err) {
@@ -143,6 +143,6 @@ func generation(t *testing.T, path string) int {
 	first, _, _ := strings.Cut(string(data), "\n")
 	n, err := strconv.Atoi(first)
 	assert.NoError(t, err)
-	assert.True(t, string(content(n)) == string(data), "the file is neither old nor new")
+	assert.True(t, string(content(n)) == string(data), "the file has a complete version")
 	return n
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 )
 
-// With these environment variables the test binary is a process that only writes.
+// With these environment variables the test binary writes versions of a file until it is killed.
 const (
 	envPath = "ATOMICFILE_TEST_PATH"
 	envFrom = "ATOMICFILE_TEST_FROM"
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// A writer that is killed at any moment leaves a complete file, not older than the last reported one.
+// A writer that is killed at any moment leaves a complete file, not older than the last version that it reported.
 func TestKilledWriterLeavesCompleteFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state")
@@ -59,7 +59,7 @@ func TestKilledWriterLeavesCompleteFile(t *testing.T) {
 
 		lines := bufio.NewScanner(stdout)
 		require.True(t, lines.Scan())
-		time.Sleep(rand.N(4 * time.Millisecond)) // somewhere in a write, which takes about as long
+		time.Sleep(rand.N(4 * time.Millisecond)) // kills the writer during a write, which takes up to about 4 ms
 		require.NoError(t, writer.Process.Kill())
 		reported := lines.Text()
 		for lines.Scan() {
@@ -69,16 +69,16 @@ func TestKilledWriterLeavesCompleteFile(t *testing.T) {
 
 		n, err := strconv.Atoi(reported)
 		require.NoError(t, err)
-		last = generation(t, path)
-		assert.GreaterOrEqual(t, last, n, "what was reported as written is there")
-		if len(names(t, dir)) > 1 {
+		last = readVersion(t, path)
+		assert.GreaterOrEqual(t, last, n, "the file has at least the last reported version")
+		if len(listNames(t, dir)) > 1 {
 			torn++
 		}
 		require.NoError(t, atomicfile.Clean(path))
-		require.Equal(t, []string{"state"}, names(t, dir))
+		require.Equal(t, []string{"state"}, listNames(t, dir))
 	}
 	t.Logf("%d of %d writers were killed in the middle of a write", torn, rounds)
-	assert.NotZero(t, torn, "no writer was killed in the middle of a write, so this has tested nothing")
+	assert.NotZero(t, torn, "no writer was killed in the middle of a write: the test has checked nothing")
 }
 
 // A full disk, simulated by a file size limit, keeps the old content and leaves no temporary file.
@@ -96,11 +96,11 @@ func TestFullDiskKeepsOldContent(t *testing.T) {
 	signal.Reset(unix.SIGXFSZ)
 
 	require.ErrorIs(t, err, unix.EFBIG)
-	assert.Equal(t, 1, generation(t, path))
-	assert.Equal(t, []string{"state"}, names(t, dir))
+	assert.Equal(t, 1, readVersion(t, path))
+	assert.Equal(t, []string{"state"}, listNames(t, dir))
 }
 
-// A directory in which no files can be created.
+// WriteFile fails in a directory in which no files can be created.
 func TestReadOnlyDirectoryIsError(t *testing.T) {
 	require.ErrorContains(t, atomicfile.WriteFile("/proc/nodeagent", nil, 0o600), "replace /proc/nodeagent: ")
 }

@@ -74,7 +74,7 @@ func TestResolve(t *testing.T) {
 func TestFormatOnlyEmptyDevice(t *testing.T) {
 	for _, tool := range []string{"blkid", "mkfs.ext4", "fsck.ext4"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip("this node has no " + tool)
+			t.Skip("missing program: " + tool)
 		}
 	}
 	ctx, device := t.Context(), mounttest.LoopDevice(t, 8<<20)

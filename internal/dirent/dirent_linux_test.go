@@ -33,7 +33,7 @@ func TestNext(t *testing.T) {
 		require.LessOrEqual(t, used, 4096)
 	}
 	for name, typ := range got {
-		if typ == Unknown { // the file system reports no types
+		if typ == Unknown { // file systems may report no types
 			got[name] = want[name]
 		}
 	}
@@ -44,7 +44,7 @@ func TestNext(t *testing.T) {
 	require.ErrorIs(t, err, unix.EBADF)
 }
 
-// The records come from the kernel, which may be that of a sandboxed environment.
+// The records come from the kernel, which may be the kernel of a sandbox such as gVisor.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 24, 0, 8, 'a', 0, 0, 0, 0})
 	f.Add(make([]byte, 24))

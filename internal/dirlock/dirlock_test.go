@@ -29,12 +29,12 @@ func TestAcquireReportsHolder(t *testing.T) {
 		assert.EqualError(t, err, fmt.Sprintf("another agent has it open: process %d", os.Getpid()))
 		require.NoError(t, first.Release())
 		second, err := dirlock.Acquire(dir, "lock")
-		require.NoError(t, err, "a lock that was released is free")
+		require.NoError(t, err, "a released lock can be acquired")
 		require.NoError(t, second.Release())
 	})
 }
 
-// The content of another file is not taken for a process ID.
+// Invalid content of the lock file is not reported as a process ID.
 func TestAcquireIgnoresInvalidHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

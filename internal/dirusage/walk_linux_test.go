@@ -70,7 +70,7 @@ func TestWalkCountsBlocksAndHardLinksOnce(t *testing.T) {
 	assert.ErrorIs(t, err, os.ErrNotExist)
 	link, err := measure(t, dir+"/link", false)
 	require.NoError(t, err)
-	assert.Equal(t, sizes(t, dir+"/link"), link, "where it leads to is somebody else's")
+	assert.Equal(t, sizes(t, dir+"/link"), link, "the target of a link is not counted")
 }
 
 // Mounts below the path are not counted, even of the same file system.
@@ -85,7 +85,7 @@ func TestIntegrationWalkStaysOnItsMount(t *testing.T) {
 	write(t, dir+"/other/file", 10_000)
 	before, err := measure(t, dir, false)
 	require.NoError(t, err)
-	runtime.LockOSThread() // never unlocked: the thread, with its namespace, ends with the test
+	runtime.LockOSThread() // never unlocked: the thread and its namespace exit with the test
 	require.NoError(t, unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS))
 	require.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	require.NoError(t, unix.Mount("tmpfs", dir+"/tmpfs", "tmpfs", 0, ""))
@@ -97,7 +97,7 @@ func TestIntegrationWalkStaysOnItsMount(t *testing.T) {
 	write(t, dir+"/tmpfs/file", 1<<20)
 	after, err := measure(t, dir, false)
 	require.NoError(t, err)
-	assert.LessOrEqual(t, after.Bytes, before.Bytes, "the directories that something is mounted on do not count, and no file twice")
+	assert.LessOrEqual(t, after.Bytes, before.Bytes, "mount points are not counted, and each file is counted once")
 	assert.LessOrEqual(t, after.Inodes, before.Inodes)
 	assert.GreaterOrEqual(t, after.Inodes, before.Inodes-2)
 }
@@ -176,7 +176,7 @@ func TestManyLinkedFilesUseBoundedMemory(t *testing.T) {
 		w.countFile(i, 8, 4, false)
 	}
 	assert.Len(t, w.linked, maxLinked)
-	assert.EqualValues(t, maxLinked*4096+2*1000*1024, w.Bytes, "then each name counts for its part")
+	assert.EqualValues(t, maxLinked*4096+2*1000*1024, w.Bytes, "beyond maxLinked files each name counts its share of the file")
 }
 
 func TestWalkEndsWithItsContext(t *testing.T) {
@@ -188,7 +188,7 @@ func TestWalkEndsWithItsContext(t *testing.T) {
 	assert.ErrorIs(t, w.Run(ctx, dir), context.Canceled)
 }
 
-// The pace keeps its CPU fraction for any work.
+// The pace keeps its CPU fraction for work of any length.
 func TestPaceKeepsCPUFraction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &Pace{CPUFraction: 0.05}

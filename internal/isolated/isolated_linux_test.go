@@ -22,17 +22,17 @@ func TestMain(m *testing.M) {
 	os.Exit(isolated.Run(isolated.Mounts|isolated.Network, m.Run))
 }
 
-// exitEnv makes the test binary exit with a code.
+// exitEnv makes the test binary exit with code 42.
 const exitEnv = "ISOLATED_TEST_EXIT"
 
 func TestRunCreatesNamespaces(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("namespaces take root")
+		t.Skip("namespaces require root")
 	}
 	require.NotEmpty(t, os.Getenv(isolated.Inside))
 	links, err := net.Interfaces()
 	require.NoError(t, err)
-	for _, link := range links { // a kernel may have links that every network namespace has, such as sit0
+	for _, link := range links { // some kernels create links such as sit0 in each network namespace
 		require.Zero(t, link.Flags&net.FlagUp, link.Name)
 	}
 	dir := t.TempDir()

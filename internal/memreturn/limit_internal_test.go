@@ -33,7 +33,7 @@ func TestCgroupLimitIsLowestOfCgroupAndParents(t *testing.T) {
 			"system.slice/agent.service/memory.max": "max\n", "system.slice/memory.max": "1073741824\n",
 		}, 1 << 30},
 		{"v2 without a limit", v2, "0::/a\n", map[string]string{"a/memory.max": "max\n"}, 0},
-		{"v2 with the cgroup of a container mounted", container, "0::/kubepods/pod1/c\n", map[string]string{
+		{"v2 with only the cgroup of the container mounted", container, "0::/kubepods/pod1/c\n", map[string]string{
 			"c/memory.max": "300\n", "memory.max": "200\n", "kubepods/pod1/c/memory.max": "1\n",
 		}, 200},
 		{"cgroup namespace of another cgroup", v2, "0::/../other\n", map[string]string{"memory.max": "500\n"}, 500},

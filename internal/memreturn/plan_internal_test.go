@@ -19,7 +19,7 @@ func TestNextReturnsMemoryOncePerIdlePhase(t *testing.T) {
 	}
 	idle, idleAndReturn, busy := plan{gcPercent: idlePercent}, plan{idlePercent, true}, plan{gcPercent: busyPercent}
 	for _, phase := range [][]period{{
-		{"the start is busy", usage{900 * mib, 12 * mib, 60 * mib}, busy, 0},
+		{"busy start", usage{900 * mib, 12 * mib, 60 * mib}, busy, 0},
 		{"first quiet minute", usage{1000 * mib, 10 * mib, 60 * mib}, idleAndReturn, 42 * mib},
 		{"quiet", usage{1160 * mib, 10 * mib, 45 * mib}, idle, 0},
 		{"grown by more than 3 MiB", usage{1200 * mib, 10 * mib, 45*mib + 1}, idleAndReturn, 41 * mib},

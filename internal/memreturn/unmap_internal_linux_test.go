@@ -36,7 +36,7 @@ Anonymous:             0 kB
 	require.Empty(t, cleanMappings("x-y r-xp 0 0 0 /bin/a\nAnonymous: 0 kB\n2-1 r-xp 0 0 0 /bin/a\nAnonymous: 0 kB\nAnonymous:\n", "/bin/a"))
 }
 
-// mappedFiles returns the amount of resident file pages of this process in KiB.
+// mappedFiles returns the resident file pages of this process in KiB.
 func mappedFiles(t *testing.T) (kib int) {
 	status, err := os.ReadFile("/proc/self/status")
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func mappedFiles(t *testing.T) (kib int) {
 }
 
 func TestUnmapProgramLowersResidentFilePages(t *testing.T) {
-	_, err := os.ReadFile("/proc/self/exe") // the kernel has it cached
+	_, err := os.ReadFile("/proc/self/exe") // the kernel caches the pages of the program
 	require.NoError(t, err)
 	before := mappedFiles(t)
 	require.NoError(t, unmapProgram())

@@ -23,9 +23,9 @@ func TestMain(m *testing.M) {
 	mounttest.Main(m)
 }
 
-// dirs creates the directories names in a new directory, and returns their paths. When the test ends, all mounts below them are
+// makeDirs creates these directories in a new directory, and returns their paths. When the test ends, all mounts in them are
 // removed.
-func dirs(t *testing.T, names ...string) []string {
+func makeDirs(t *testing.T, names ...string) []string {
 	t.Helper()
 	mounttest.Need(t)
 	root := t.TempDir()
@@ -69,7 +69,7 @@ func mountAt(t *testing.T, path string) Info {
 }
 
 func TestBind(t *testing.T) {
-	d := dirs(t, "source/below", "target")
+	d := makeDirs(t, "source/below", "target")
 	source, target := d[0], d[1]
 	root := filepath.Dir(source)
 	write(t, filepath.Join(root, "file"))
@@ -86,18 +86,18 @@ func TestBind(t *testing.T) {
 	require.ErrorIs(t, os.WriteFile(filepath.Join(target, "file"), nil, 0o600), unix.EROFS)
 	require.ErrorIs(t, os.WriteFile(filepath.Join(target, "below/deep"), nil, 0o600), unix.EROFS)
 	require.Contains(t, mountAt(t, target).Options, "ro,nosuid,nodev,noexec")
-	write(t, filepath.Join(root, "file")) // under its own name
+	write(t, filepath.Join(root, "file")) // the source is writable at its own path
 
 	require.NoError(t, SetAttrs(target, 0, ReadOnly, true))
 	write(t, filepath.Join(target, "below/deep"))
 	require.NoError(t, SetAttrs(target, ReadOnly, NoExec, false))
 	require.Contains(t, mountAt(t, target).Options, "ro,nosuid,nodev,")
-	require.ErrorIs(t, SetAttrs(filepath.Join(root, "file"), ReadOnly, 0, false), unix.EINVAL, "no mount")
+	require.ErrorIs(t, SetAttrs(filepath.Join(root, "file"), ReadOnly, 0, false), unix.EINVAL, "the file is no mount point")
 }
 
-// A file is mounted by its descriptor even if its name now refers to another file; the target must not be a link.
+// A file is mounted by its descriptor even if its name refers to another file by now. The target must not be a link.
 func TestBindFD(t *testing.T) {
-	d := dirs(t, "dir")
+	d := makeDirs(t, "dir")
 	file, link, target := filepath.Join(d[0], "file"), filepath.Join(d[0], "link"), filepath.Join(d[0], "target")
 	write(t, file)
 	write(t, target)
@@ -111,7 +111,7 @@ func TestBindFD(t *testing.T) {
 	err = BindFD(fd, link, BindOptions{})
 	require.ErrorIs(t, err, unix.ELOOP)
 	require.EqualError(t, err, "bind "+link+": too many levels of symbolic links")
-	require.ErrorIs(t, BindFD(fd, d[0], BindOptions{}), unix.EINVAL, "a file on a directory")
+	require.ErrorIs(t, BindFD(fd, d[0], BindOptions{}), unix.EINVAL, "a file cannot be mounted on a directory")
 	require.ErrorIs(t, BindFD(fd, file+"/absent", BindOptions{}), unix.ENOTDIR)
 	require.NoError(t, BindFD(fd, target, BindOptions{Attrs: ReadOnly}))
 	data, err := os.ReadFile(target)
@@ -120,9 +120,9 @@ func TestBindFD(t *testing.T) {
 	require.ErrorIs(t, os.WriteFile(target, nil, 0o600), unix.EROFS)
 }
 
-// The way of kernels before 5.12.
+// bindAndRemount is the implementation for kernels before 5.12.
 func TestBindAndRemount(t *testing.T) {
-	d := dirs(t, "source", "target")
+	d := makeDirs(t, "source", "target")
 	source, err := unix.Open(d[0], unix.O_PATH, 0)
 	require.NoError(t, err)
 	defer unix.Close(source)
@@ -143,7 +143,7 @@ func TestBindAndRemount(t *testing.T) {
 }
 
 func TestTmpfs(t *testing.T) {
-	d := dirs(t, "memory")
+	d := makeDirs(t, "memory")
 	require.NoError(t, Tmpfs(d[0], TmpfsOptions{Size: 1 << 20, NoSwap: true, Mode: 0o750 | fs.ModeSetgid, Attrs: NoDev | NoSuid}))
 	var st unix.Statfs_t
 	require.NoError(t, unix.Statfs(d[0], &st))
@@ -155,7 +155,7 @@ func TestTmpfs(t *testing.T) {
 	require.Equal(t, "tmpfs", m.Type)
 	require.Contains(t, m.Options, "nosuid,nodev")
 	require.Error(t, os.WriteFile(filepath.Join(d[0], "large"), make([]byte, 2<<20), 0o600))
-	if newerThan(t, "6.4") {
+	if isKernelAtLeast(t, "6.4") {
 		require.Contains(t, m.SuperOptions, "noswap")
 	}
 	require.ErrorIs(t, Tmpfs(d[0], TmpfsOptions{Size: -1}), unix.EINVAL)
@@ -163,7 +163,7 @@ func TestTmpfs(t *testing.T) {
 }
 
 func TestHugetlbfs(t *testing.T) {
-	d := dirs(t, "huge")
+	d := makeDirs(t, "huge")
 	require.ErrorIs(t, Hugetlbfs(d[0], 0, 0), unix.EINVAL)
 	if _, err := os.Stat("/sys/kernel/mm/hugepages/hugepages-2048kB"); err != nil {
 		t.Skip("this kernel has no huge pages of 2 MiB")
@@ -174,8 +174,8 @@ func TestHugetlbfs(t *testing.T) {
 	require.EqualValues(t, 2<<20, st.Bsize)
 }
 
-// newerThan reports whether the kernel version is at least version, such as "6.4".
-func newerThan(t *testing.T, version string) bool {
+// isKernelAtLeast reports whether the kernel version is at least version, such as "6.4".
+func isKernelAtLeast(t *testing.T, version string) bool {
 	t.Helper()
 	var name unix.Utsname
 	require.NoError(t, unix.Uname(&name))
@@ -196,7 +196,7 @@ func newerThan(t *testing.T, version string) bool {
 }
 
 func TestIsMountPoint(t *testing.T) {
-	d := dirs(t, "bound", "with blank", "plain")
+	d := makeDirs(t, "bound", "with blank", "plain")
 	for _, path := range d[:2] {
 		require.NoError(t, Bind(d[2], path, BindOptions{})) // the same file system and device number
 	}
@@ -222,7 +222,7 @@ func TestIsMountPoint(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// requireMountPoint fails the test unless IsMountPoint and the mount table agree with mounted about path.
+// requireMountPoint fails the test unless both IsMountPoint and the mount table report mounted for path.
 func requireMountPoint(t *testing.T, path string, mounted bool) {
 	t.Helper()
 	got, err := IsMountPoint(path)
@@ -236,29 +236,29 @@ func requireMountPoint(t *testing.T, path string, mounted bool) {
 	defer unix.Close(parent)
 	got, err = isListed(parent, filepath.Base(path))
 	require.NoError(t, err, path)
-	require.Equal(t, mounted, got, "%s, by the table", path)
+	require.Equal(t, mounted, got, "%s in the mount table", path)
 }
 
-// A hung file server is not accessed.
+// IsMountPoint does not access a hung file server.
 func TestIsMountPointDoesNotAccessHungServer(t *testing.T) {
-	d := dirs(t, "dead")
+	d := makeDirs(t, "dead")
 	mounttest.DeadFUSE(t, d[0])
 	requireMountPoint(t, d[0], true)
 }
 
 func TestMakeShared(t *testing.T) {
-	d := dirs(t, "agent/pods")
+	d := makeDirs(t, "agent/pods")
 	dir := filepath.Dir(d[0])
 	require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
 	write(t, filepath.Join(d[0], "kept"))
 	require.NoError(t, MakeShared(dir))
-	require.FileExists(t, filepath.Join(d[0], "kept"), "what was mounted is there")
+	require.FileExists(t, filepath.Join(d[0], "kept"), "existing mounts below the directory are kept")
 	shared := mountAt(t, dir)
 	require.True(t, shared.IsShared())
 
 	require.NoError(t, MakeShared(dir))
 	require.NoError(t, MakeShared(filepath.Dir(d[0])+"/."))
-	require.Equal(t, shared.ID, mountAt(t, dir).ID, "once")
+	require.Equal(t, shared.ID, mountAt(t, dir).ID, "a second call adds no mount")
 	inner := filepath.Join(dir, "inner")
 	require.NoError(t, os.Mkdir(inner, 0o755))
 	require.NoError(t, Tmpfs(inner, TmpfsOptions{}))

@@ -98,9 +98,9 @@ func TestOtherMounts(t *testing.T) {
 `))
 	require.NoError(t, err)
 	for path, want := range map[string][]int{
-		"/stage/bind": {3, 4}, "/pods/2/sub": nil, // neither the whole file system nor its other directories
-		"/stage/one": nil, "/stage/two": nil, // two exports of one superblock
-		"/stage/disk": {12}, // the topmost mount
+		"/stage/bind": {3, 4}, "/pods/2/sub": nil, // neither mounts of the whole file system nor of its other directories
+		"/stage/one": nil, "/stage/two": nil, // two NFS exports with one superblock
+		"/stage/disk": {12}, // only the topmost mount counts
 		"/nowhere":    nil,
 	} {
 		var got []int
@@ -117,7 +117,7 @@ func FuzzParseTable(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		table, err := mount.ParseTable(strings.NewReader(text))
 		if err != nil && table != nil {
-			t.Fatal("a table and an error")
+			t.Fatal("an error with a table")
 		}
 		mount.MountsBelow(table, "/")
 	})

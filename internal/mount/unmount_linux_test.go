@@ -23,22 +23,22 @@ func requireUnmounted(t *testing.T, path string) {
 	t.Helper()
 	mounted, err := IsMountPoint(path)
 	require.NoError(t, err)
-	require.False(t, mounted, "%s is still mounted", path)
+	require.False(t, mounted, "%s is unmounted", path)
 }
 
 func TestUnmountStackedMounts(t *testing.T) {
-	d := dirs(t, "target", "plain")
+	d := makeDirs(t, "target", "plain")
 	u := new(Unmounter)
-	for range 3 { // stacked mounts
+	for range 3 { // stacks mounts
 		require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
 	}
 	require.NoError(t, u.Unmount(t.Context(), d[0]))
 	requireUnmounted(t, d[0])
-	require.NoError(t, u.Unmount(t.Context(), d[0]), "not mounted")
+	require.NoError(t, u.Unmount(t.Context(), d[0]), "a path that is not mounted is no error")
 	require.NoError(t, u.Unmount(t.Context(), filepath.Join(d[0], "absent")))
 	require.NoError(t, u.Unmount(t.Context(), filepath.Join(d[0], "absent/below")))
 
-	// A symbolic link at the end of the path is not followed: its target stays mounted.
+	// A symbolic link as the last element of the path is not followed: the mount at its target stays.
 	link := filepath.Join(d[1], "link")
 	require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
 	require.NoError(t, os.Symlink(d[0], link))
@@ -49,9 +49,9 @@ func TestUnmountStackedMounts(t *testing.T) {
 	require.Empty(t, u.Pending())
 }
 
-// If a file is open, the mount is detached after twice Grace, and the file stays usable.
+// While a file is open, the mount is detached after twice Grace, and the open file stays usable.
 func TestUnmountDetachesBusyMount(t *testing.T) {
-	d := dirs(t, "target")
+	d := makeDirs(t, "target")
 	require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
 	f, err := os.Create(filepath.Join(d[0], "open"))
 	require.NoError(t, err)
@@ -72,10 +72,10 @@ func TestUnmountDetachesBusyMount(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The mount of a hung file system is forced: pending accesses fail.
+// A forced unmount of a hung file system makes pending accesses fail.
 func TestUnmountForcesHungFUSE(t *testing.T) {
 	for _, noForce := range []bool{false, true} {
-		d := dirs(t, "dead")
+		d := makeDirs(t, "dead")
 		abort := mounttest.DeadFUSE(t, d[0])
 		returned := mounttest.Blocked(t, func() { _, _ = os.ReadDir(d[0]) })
 		synctest.Test(t, func(t *testing.T) {
@@ -92,10 +92,10 @@ func TestUnmountForcesHungFUSE(t *testing.T) {
 	}
 }
 
-// kernel is a fake kernel whose unmount calls hang until they are released. Only a lazy unmount has an effect.
+// kernel is a fake kernel whose unmount calls hang until they are released. Calls that hang return EINVAL.
 type kernel struct {
 	mu    sync.Mutex
-	calls []int // flags
+	calls []int // flags of the calls
 	hang  map[int]chan struct{}
 }
 
@@ -112,7 +112,7 @@ func (k *kernel) unmount(target string, flags int) error {
 }
 
 func TestUnmountReturnsWhileCallsHang(t *testing.T) {
-	d := dirs(t, "target")
+	d := makeDirs(t, "target")
 	const plain, force, lazy = unix.UMOUNT_NOFOLLOW, unix.UMOUNT_NOFOLLOW | unix.MNT_FORCE, unix.UMOUNT_NOFOLLOW | unix.MNT_DETACH
 	synctest.Test(t, func(t *testing.T) {
 		require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
@@ -127,7 +127,7 @@ func TestUnmountReturnsWhileCallsHang(t *testing.T) {
 
 		require.ErrorIs(t, u.Unmount(t.Context(), d[0]), ErrTimeout)
 		synctest.Wait()
-		require.Len(t, k.calls, 3, "no call is made a second time while the first hangs")
+		require.Len(t, k.calls, 3, "a hanging call is not repeated")
 
 		k.mu.Lock()
 		wait := k.hang[lazy]
@@ -148,9 +148,9 @@ func TestUnmountReturnsWhileCallsHang(t *testing.T) {
 	})
 }
 
-// A hung call may have detached the mount already, which is sufficient.
+// Unmount succeeds if a hung call has already detached the mount.
 func TestUnmountSucceedsIfHungCallDetached(t *testing.T) {
-	d := dirs(t, "target")
+	d := makeDirs(t, "target")
 	synctest.Test(t, func(t *testing.T) {
 		require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
 		var calls []int
@@ -173,7 +173,7 @@ func TestUnmountSucceedsIfHungCallDetached(t *testing.T) {
 
 // Unmount waits for a mount that is busy only briefly.
 func TestUnmountWaitsForBriefUse(t *testing.T) {
-	d := dirs(t, "target")
+	d := makeDirs(t, "target")
 	synctest.Test(t, func(t *testing.T) {
 		require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
 		var calls []int

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
-// Another kind of file in place of a regular file is neither followed nor waited for.
+// Other kinds of files in place of a regular file are neither followed nor waited for.
 func TestReadRejectsIrregularFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }

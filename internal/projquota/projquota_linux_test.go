@@ -21,7 +21,8 @@ import (
 
 func TestMain(m *testing.M) { mounttest.Main(m) }
 
-// TestIntegrationQuota needs a kernel with project quotas, such as those of hack/vm. On other kernels it tests the errors.
+// TestIntegrationQuota needs a kernel with project quotas, such as the kernels of hack/vm. On other kernels it checks the
+// errors.
 func TestIntegrationQuota(t *testing.T) {
 	root, has := mounttest.QuotaFS(t)
 	var p projquota.Projects
@@ -50,33 +51,33 @@ func TestIntegrationQuota(t *testing.T) {
 
 	require.ErrorIs(t, mounttest.WriteLimited(t, filepath.Join(dir, "large"), 1<<20), unix.EDQUOT)
 	require.NoError(t, os.Remove(filepath.Join(dir, "large")))
-	require.NoError(t, p.Limit(dir, 4<<20), "another limit for what is there")
+	require.NoError(t, p.Limit(dir, 4<<20), "the limit of a project can be raised")
 	require.NoError(t, mounttest.WriteLimited(t, filepath.Join(dir, "large"), 1<<20))
 	assert.Equal(t, id, projquota.ProjectOf(dir))
-	assert.Zero(t, projquota.ProjectOf(filepath.Join(dir, "a")), "a project that a directory has from its parent is not its own")
+	assert.Zero(t, projquota.ProjectOf(filepath.Join(dir, "a")), "ProjectOf ignores a project that is inherited from the parent directory")
 
 	other := filepath.Join(root, "w")
 	require.NoError(t, os.Mkdir(other, 0o777))
 	same := projquota.Projects{Rand: func() uint32 { return id }}
 	require.NoError(t, same.Limit(other, 1<<20))
-	assert.NotEqual(t, id, projquota.ProjectOf(other), "an ID that is taken is left alone")
+	assert.NotEqual(t, id, projquota.ProjectOf(other), "a project ID that is in use is not assigned again")
 
 	require.NoError(t, os.RemoveAll(dir))
 	require.NoError(t, projquota.Release(root, id))
 	require.NoError(t, os.Mkdir(dir, 0o777))
 	require.NoError(t, same.Limit(dir, 1<<20))
-	assert.Equal(t, id, projquota.ProjectOf(dir), "and is free again")
+	assert.Equal(t, id, projquota.ProjectOf(dir), "a released project ID is assigned again")
 
 	full := filepath.Join(root, "full")
 	require.NoError(t, os.Mkdir(full, 0o777))
 	require.NoError(t, os.WriteFile(filepath.Join(full, "file"), nil, 0o600))
-	require.ErrorIs(t, p.Limit(full, 1<<20), errors.ErrUnsupported, "what is there would not count")
+	require.ErrorIs(t, p.Limit(full, 1<<20), errors.ErrUnsupported, "a directory with files is refused, because their usage would not count")
 	link := filepath.Join(root, "link")
 	require.NoError(t, os.Symlink(dir, link))
-	require.Error(t, p.Limit(link, 1<<20), "no link is followed")
+	require.Error(t, p.Limit(link, 1<<20), "a link is not followed")
 }
 
-// Project IDs that this package does not assign are not released.
+// Project IDs that this package does not assign are never released.
 func TestReleaseIgnoresForeignProjects(t *testing.T) {
 	for _, id := range []uint32{0, 1, projquota.FirstID - 1, 1 << 31} {
 		require.NoError(t, projquota.Release("/nowhere", id))

@@ -32,12 +32,12 @@ func TestRemove(t *testing.T) {
 	write(t, filepath.Join(root, "a/b/c"))
 	require.NoError(t, os.Symlink(other, filepath.Join(root, "a/link")))
 	require.NoError(t, os.Symlink("/nowhere", filepath.Join(root, "dangling")))
-	require.NoError(t, unix.Mkfifo(filepath.Join(root, "fifo"), 0o600), "it is not opened, which would wait")
+	require.NoError(t, unix.Mkfifo(filepath.Join(root, "fifo"), 0o600), "Remove does not open the fifo, which would block")
 	require.NoError(t, rmtree.Remove(root))
 	require.NoDirExists(t, root)
 	require.FileExists(t, filepath.Join(other, "kept"), "links are not followed")
 
-	require.NoError(t, rmtree.Remove(root), "absent")
+	require.NoError(t, rmtree.Remove(root), "an absent directory is no error")
 	require.NoError(t, os.Symlink(other, root))
 	require.NoError(t, rmtree.Remove(root))
 	require.NoFileExists(t, root)
@@ -47,7 +47,7 @@ func TestRemove(t *testing.T) {
 	require.NoFileExists(t, root)
 }
 
-// A container can nest directories deeper than the longest path. Each open level takes a descriptor.
+// A container can nest directories deeper than the longest path, with more levels than a process has file descriptors.
 func TestRemoveDeepTree(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "root")
 	write(t, filepath.Join(root, ".rmtree-1/taken"))
@@ -67,8 +67,8 @@ func TestRemoveDeepTree(t *testing.T) {
 	require.NoDirExists(t, root)
 }
 
-// A mount in the tree contains foreign data. It is kept with its parent directories, and everything else is removed. A second
-// removal after the unmount removes the remaining tree.
+// A mount in the tree contains foreign data. Remove keeps it with its parent directories, and removes all other files. After
+// the unmount, a second call removes the remaining tree.
 func TestRemoveKeepsMounts(t *testing.T) {
 	dir := t.TempDir()
 	data, root := filepath.Join(dir, "data"), filepath.Join(dir, "root")
@@ -79,14 +79,14 @@ func TestRemoveKeepsMounts(t *testing.T) {
 	bind := func(from, to string) (unmount func()) {
 		err := unix.Mount(from, to, "", unix.MS_BIND, "")
 		if errors.Is(err, unix.EPERM) {
-			t.Skip("mounts take root")
+			t.Skip("mounts require root")
 		}
 		require.NoError(t, err)
 		unmount = func() { _ = unix.Unmount(to, unix.MNT_DETACH) }
 		t.Cleanup(unmount)
 		return unmount
 	}
-	first := bind(data, filepath.Join(root, "volumes/data")) // of the same file system, with an equal device number
+	first := bind(data, filepath.Join(root, "volumes/data")) // same file system and device number
 	second := bind(filepath.Join(data, "kept"), filepath.Join(root, "volumes/file"))
 
 	err := rmtree.Remove(root)
@@ -98,7 +98,7 @@ func TestRemoveKeepsMounts(t *testing.T) {
 
 	err = rmtree.Remove(filepath.Join(root, "volumes/data"))
 	_, ok = errors.AsType[*rmtree.MountError](err)
-	require.True(t, ok, "the mount itself: %v", err)
+	require.True(t, ok, "error for the mount point itself: %v", err)
 
 	first()
 	second()
