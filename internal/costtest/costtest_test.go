@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// sink keeps the compiler from leaving out what the functions of the tests allocate.
+// sink keeps the compiler from removing the allocations in the tested functions.
 var sink []byte
 
-// A function that allocates more than it may fails, however little of it is left when it returns: a parser that makes
-// gigabytes of garbage is killed before anybody collects it.
+// A function that allocates more than the limit fails, even if it retains nothing. A parser that creates gigabytes of
+// garbage is OOM-killed before the garbage collector runs.
 func TestAllocationsAreBounded(t *testing.T) {
 	allocate := func() {
 		for range 64 {
@@ -28,13 +28,13 @@ func TestAllocationsAreBounded(t *testing.T) {
 	assert.NoError(t, checkCost(limit, allocate))
 }
 
-// A function that takes longer than it may fails, so that no input holds up a parser.
+// A function that takes longer than the limit fails, so that no input blocks a parser.
 func TestTimeIsBounded(t *testing.T) {
 	limit := Limit{Bytes: 1 << 20, Time: 5 * time.Millisecond}
 	assert.ErrorContains(t, checkCost(limit, func() { time.Sleep(50 * time.Millisecond) }), "the limit is 5ms")
 }
 
-// One slow run is no failure: the machine may have been busy with something else.
+// A single expensive run is no failure, because another program may have loaded the machine.
 func TestTheCheapestRunCounts(t *testing.T) {
 	n := 0
 	limit := Limit{Bytes: 1 << 20, Time: time.Minute}
@@ -46,7 +46,7 @@ func TestTheCheapestRunCounts(t *testing.T) {
 	assert.Equal(t, 2, n)
 }
 
-// A zero limit is the one for manifests of 1 MiB, not none.
+// A zero limit means the limit for manifests of 1 MiB.
 func TestZeroLimit(t *testing.T) {
 	want := Limit{Bytes: 64 << 20, Time: time.Second}
 	if hasRaceDetector() {

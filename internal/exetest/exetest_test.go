@@ -31,14 +31,14 @@ func TestProcess(t *testing.T) {
 	p := program.Start(t, "print", "one two", "three four")
 	require.Equal(t, "three four\n", p.AwaitLine(10*time.Second, "four", "three"))
 	require.Equal(t, 3, p.Wait(10*time.Second))
-	require.Equal(t, "one two\nthree four\n", p.Output(), "all of it, once the process has ended")
+	require.Equal(t, "one two\nthree four\n", p.Output(), "Output is complete after Wait")
 }
 
 func TestTerminateAndKill(t *testing.T) {
 	p := program.Start(t, "wait")
 	p.AwaitLine(10*time.Second, "waiting")
 	require.Equal(t, 4, p.Terminate(10*time.Second))
-	p.Kill() // it has ended; that is no matter
+	p.Kill() // no effect: the process has exited
 
 	p = program.Start(t, "wait")
 	p.AwaitLine(10*time.Second, "waiting")
@@ -46,11 +46,11 @@ func TestTerminateAndKill(t *testing.T) {
 	require.Equal(t, -1, p.Wait(10*time.Second))
 }
 
-// failing is a test that is allowed to fail.
+// failing is a testing.TB that records failures and cleanups.
 type failing struct {
 	testing.TB
 
-	said     string
+	messages string
 	cleanups []func()
 }
 
@@ -58,7 +58,7 @@ func (f *failing) Helper()          {}
 func (f *failing) Failed() bool     { return false }
 func (f *failing) Cleanup(c func()) { f.cleanups = append(f.cleanups, c) }
 func (f *failing) Errorf(format string, args ...any) {
-	f.said += fmt.Sprintf(format, args...)
+	f.messages += fmt.Sprintf(format, args...)
 }
 
 func (f *failing) Fatalf(format string, args ...any) {
@@ -66,8 +66,8 @@ func (f *failing) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// fails calls run with a fake test, and returns the messages with which that test fails.
-func fails(t *testing.T, run func(t testing.TB)) string {
+// collectFailures calls run with a failing testing.TB, and returns the recorded messages.
+func collectFailures(t *testing.T, run func(t testing.TB)) string {
 	f := &failing{TB: t}
 	done := make(chan struct{})
 	go func() {
@@ -78,7 +78,7 @@ func fails(t *testing.T, run func(t testing.TB)) string {
 	for _, c := range f.cleanups {
 		c()
 	}
-	return f.said
+	return f.messages
 }
 
 func TestFailures(t *testing.T) {
@@ -93,11 +93,11 @@ func TestFailures(t *testing.T) {
 			program.Start(t, "print", "WARNING: DATA RACE").Wait(10 * time.Second)
 		},
 	} {
-		require.Equal(t, want, fails(t, run))
+		require.Equal(t, want, collectFailures(t, run))
 	}
 }
 
-// A child process that keeps the output open does not block the test.
+// A child process that holds the output open does not block the test.
 func TestWaitWithRemainingChild(t *testing.T) {
 	begun := time.Now()
 	p := program.Start(t, "leave", "60")
@@ -118,7 +118,7 @@ func TestDir(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// The port is free when a program starts and restarts, however many ephemeral ports the kernel assigns meanwhile.
+// The port stays free for restarts of a program, although the kernel assigns ephemeral ports.
 func TestFreePortStaysFree(t *testing.T) {
 	address := fmt.Sprint("127.0.0.1:", exetest.FreePort(t))
 	for range 100 {

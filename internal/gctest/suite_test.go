@@ -62,7 +62,7 @@ func mutants() map[string]mutant {
 	}
 }
 
-// newBusyCollector returns a faulty Reclaim function: it fails while another call of it runs. Otherwise it calls good.
+// newBusyCollector returns a faulty Reclaim function: its second call fails, instead of waiting for the first one.
 func newBusyCollector() func(ctx context.Context, s *gctest.Store, good gc.ImageGC, want uint64) (uint64, error) {
 	var mu sync.Mutex
 	calls := 0

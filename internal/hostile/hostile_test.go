@@ -11,8 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/hostile"
 )
 
-// A manifest that is written under the name of another one would not be tested, and neither would one that is too
-// large to be read at all.
+// Manifests with equal names would overwrite each other, and a manifest above the size limit would not be parsed.
 func TestAll(t *testing.T) {
 	const size = 1 << 20
 	seen := make(map[string]bool)

@@ -58,7 +58,7 @@ func TestParseListRejectsInvalidLines(t *testing.T) {
 	}
 }
 
-// Every page of the kubelet exists and is sorted.
+// The families of all pages of the kubelet are known and sorted by name.
 func TestKubeletPages(t *testing.T) {
 	for _, page := range []string{
 		promtest.PageMetrics, promtest.PageProbes, promtest.PageResource, promtest.PageCadvisor, promtest.PageSLIs,
@@ -84,7 +84,7 @@ func TestCompare(t *testing.T) {
 			ours:     "a counter {x}\nh histogram {} 1 2\nb gauge {y}\nour_own gauge {}\nc_one counter {}\nc_three gauge {}\n",
 			verdicts: "same a\nsame h\nlabels b: one more\nvaries c_*: by version\n",
 		},
-		"a whole name goes before a pattern": {
+		"exact names and patterns": {
 			ours:     kubelet,
 			verdicts: "absent c_*: none here\nsame c_*x: is no pattern\nsame a\nsame b\nsame h\nsame c_one\nsame c_two",
 			want: []string{
@@ -92,7 +92,7 @@ func TestCompare(t *testing.T) {
 				"c_*x: there is a verdict, and the kubelet has no such family",
 			},
 		},
-		"what is not true": {
+		"wrong verdicts": {
 			ours:     "a counter {y}\nb gauge {}\nc_one gauge {}\nother gauge {}\n",
 			verdicts: "same a\nlabels b: they differ\nabsent c_one: none\nsame c_two\nsame h\nsame nothing",
 			want: []string{
@@ -115,7 +115,7 @@ func TestCompare(t *testing.T) {
 				"h: the kubelet has it, and no verdict is about it",
 			},
 		},
-		"lines that are none": {
+		"invalid verdicts": {
 			ours:     "h histogram {} 1",
 			verdicts: "similar a\nabsent b\nsame c_*\nsame c_*\nsame\nabsent a: none\nabsent b: none\nsame h",
 			want: []string{

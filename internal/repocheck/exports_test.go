@@ -16,12 +16,12 @@ import (
 	"github.com/seed81659283/nodeagent/internal/repocheck"
 )
 
-// The archive is a module with names that have users, and with names that have none.
+// The archive is a module with used and unused exported names. Its last section lists the unused names.
 func TestUnusedExports(t *testing.T) {
 	archive, err := txtar.ParseFile(filepath.Join("testdata", "exports.txtar"))
 	require.NoError(t, err)
 	dir, last := t.TempDir(), len(archive.Files)-1
-	require.Equal(t, "want", archive.Files[last].Name, "the last section")
+	require.Equal(t, "want", archive.Files[last].Name, "name of the last section")
 	want := strings.Fields(string(archive.Files[last].Data))
 	files, err := txtar.FS(&txtar.Archive{Files: archive.Files[:last]})
 	require.NoError(t, err)

@@ -17,13 +17,13 @@ import (
 
 func TestCheckImports(t *testing.T) {
 	archive, policy := parsePolicy(t, "lattice.txtar")
-	tree, want := plant(t, archive)
+	tree, want := loadArchive(t, archive)
 	assert.Equal(t, want, texts(policy.CheckImports(tree)))
 }
 
 func TestCheckBudgets(t *testing.T) {
 	archive, policy := parsePolicy(t, "budget.txtar")
-	_, want := plant(t, archive)
+	_, want := loadArchive(t, archive)
 	dir := t.TempDir()
 	for _, f := range archive.Files {
 		file := filepath.Join(dir, filepath.FromSlash(f.Name))
@@ -40,7 +40,7 @@ func TestLoadClosureOfABrokenModule(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("modul"), 0o644))
 	_, err := repocheck.LoadClosure(t.Context(), dir)
-	assert.ErrorContains(t, err, "unknown directive: modul", "what the go command says")
+	assert.ErrorContains(t, err, "unknown directive: modul", "error of the go command")
 }
 
 func TestParsePolicyNamesTheLine(t *testing.T) {
@@ -60,7 +60,7 @@ func TestParsePolicyNamesTheLine(t *testing.T) {
 	}
 }
 
-// parsePolicy reads the archive called name, and returns it with the policy in its section "policy".
+// parsePolicy reads an archive, and returns it with the policy in its section "policy".
 func parsePolicy(t *testing.T, name string) (*txtar.Archive, *repocheck.Policy) {
 	t.Helper()
 	archive, err := txtar.ParseFile(filepath.Join("testdata", name))

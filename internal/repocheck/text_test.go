@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/repocheck"
 )
 
-// section reads the archive in file, and returns it with the text of its section called name.
+// section reads the archive in file, and returns it with the text of this section.
 func section(t *testing.T, file, name string) (*txtar.Archive, string) {
 	t.Helper()
 	archive, err := txtar.ParseFile(filepath.Join("testdata", file))
@@ -32,7 +32,7 @@ func TestCheckSizes(t *testing.T) {
 	archive, text := section(t, "sizes.txtar", "sizes")
 	s, err := repocheck.ParseSizes(text)
 	require.NoError(t, err)
-	tree, want := plant(t, archive)
+	tree, want := loadArchive(t, archive)
 	assert.Equal(t, want, texts(s.Check(tree)))
 }
 
@@ -54,7 +54,7 @@ func TestCheckGlossary(t *testing.T) {
 	archive, text := section(t, "glossary.txtar", "glossary")
 	g, err := repocheck.ParseGlossary(text)
 	require.NoError(t, err)
-	tree, want := plant(t, archive)
+	tree, want := loadArchive(t, archive)
 	assert.Equal(t, want, texts(g.Check(tree, "glossary.md")))
 }
 

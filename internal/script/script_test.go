@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/script"
 )
 
-// play returns the script text with the sum of all numbers so far as the output of each line.
+// play returns the script text with the sum of all previous numbers as the output of each line.
 func play(_ *testing.T, text string) string {
 	sum := 0
 	return script.Lines(text, ">", func(out *strings.Builder, words []string) {
@@ -30,12 +30,12 @@ func play(_ *testing.T, text string) string {
 	})
 }
 
-// envPattern makes the test binary run the scripts that match it, to see what a test that fails says.
+// envPattern makes the test binary run the scripts that match it, so that the output of a failing test can be checked.
 const envPattern = "SCRIPT_TEST_PATTERN"
 
 func TestAsChild(t *testing.T) {
 	if os.Getenv(envPattern) == "" {
-		t.Skip("this is what TestRun starts")
+		t.Skip("runs only as a child of TestRun")
 	}
 	script.Run(t, os.Getenv(envPattern), play)
 }
@@ -46,7 +46,7 @@ func TestRun(t *testing.T) {
 		wrong = "1\n> 1\n2 3\n> 7\n> and more\n"
 		fixed = "1\n> 1\n2 3\n> 6\n"
 	)
-	for name, c := range map[string]struct{ file, rewritten, says string }{
+	for name, c := range map[string]struct{ file, rewritten, output string }{
 		"right":    {right, right, ""},
 		"wrong":    {wrong, fixed, "line 4: want"},
 		"sections": {"7\n-- one --\n" + right + "-- two --\n" + wrong, "7\n-- one --\n" + right + "-- two --\n" + fixed, "TestAsChild/file/two"},
@@ -55,9 +55,9 @@ func TestRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "file.txt")
 			require.NoError(t, os.WriteFile(file, []byte(c.file), 0o600))
-			says, ok := child(t, file)
-			require.Equal(t, c.says == "", ok, says)
-			require.Contains(t, says, c.says)
+			output, ok := runChild(t, file)
+			require.Equal(t, c.output == "", ok, output)
+			require.Contains(t, output, c.output)
 			kept, err := os.ReadFile(file)
 			require.NoError(t, err)
 			require.Equal(t, c.file, string(kept))
@@ -70,14 +70,14 @@ func TestRun(t *testing.T) {
 			require.Equal(t, c.rewritten, string(rewritten))
 		})
 	}
-	says, ok := child(t, filepath.Join(t.TempDir(), "*.txt"))
-	require.False(t, ok, "a pattern that matches nothing is a mistake")
-	require.Contains(t, says, "no scripts in")
+	output, ok := runChild(t, filepath.Join(t.TempDir(), "*.txt"))
+	require.False(t, ok, "a pattern without matching files is an error")
+	require.Contains(t, output, "no scripts in")
 }
 
-// child runs the scripts that match pattern in a new test process. says is the output of the process, and ok is true if its tests
-// pass.
-func child(t *testing.T, pattern string) (says string, ok bool) {
+// runChild runs the scripts that match pattern in a new test process. It returns the output of the process, and whether its
+// tests pass.
+func runChild(t *testing.T, pattern string) (output string, ok bool) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAsChild$")
 	cmd.Env = append(os.Environ(), envPattern+"="+pattern)
 	out, err := cmd.CombinedOutput()

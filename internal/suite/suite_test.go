@@ -15,10 +15,10 @@ import (
 
 const variable = "SUITE_MUTANT"
 
-// checks break a rule each.
+// checks are failing checks, one for each method of Check.
 var checks = map[string]struct {
 	check func(c *suite.Check)
-	words string // of what it says
+	words string // part of the failure message
 }{
 	"hold":    {func(c *suite.Check) { c.Hold(false, "a sentence", "two is %d", 3) }, "two is 3"},
 	"succeed": {func(c *suite.Check) { c.Succeed(errors.New("it is away"), "a sentence", "Call") }, "Call: it is away"},
@@ -27,7 +27,7 @@ var checks = map[string]struct {
 	}, "after 10ms: nothing comes"},
 }
 
-// TestMutant is run by TestBroken.
+// TestMutant runs one failing check in a child process of TestBroken.
 func TestMutant(t *testing.T) {
 	m, ok := checks[os.Getenv(variable)]
 	if !ok {
@@ -52,6 +52,6 @@ func TestHolds(t *testing.T) {
 	c.Succeed(nil, "a sentence", "Call")
 	c.Until("a sentence", func() (bool, string) { looks++; return looks == 3, "a third look" })
 	if looks != 3 {
-		t.Errorf("looks: %d, not 3", looks)
+		t.Errorf("%d calls, not 3", looks)
 	}
 }

@@ -21,22 +21,22 @@ import (
 var (
 	// saysDefault matches the comment of a field that states what the zero value does.
 	saysDefault = regexp.MustCompile(`(?i)\b(zero|nil|empty|neither|none|default)\b|""`)
-	// saysRequired matches one of a field that has no default.
+	// saysRequired matches the comment of a field that has no default.
 	saysRequired = regexp.MustCompile(`(?i)\brequired\b|must not be (nil|empty)`)
 	// saysAll matches the comment of a struct that states what nil does for all of its fields.
 	saysAll = regexp.MustCompile(`(?i)(source|option|field) (that )?is nil`)
 )
 
-// values are structs of that name which configure no component: they are part of a request.
+// values are Options structs that configure no component: they are part of a request.
 var values = []string{"cri.NamespaceOptions", "cri.StreamOptions"}
 
 // field is a field of the options of a constructor.
 type field struct {
 	name, comment string
-	flag          bool // a bool, or hooks, which may be nil
+	flag          bool // true for a bool or hooks, whose zero value needs no comment
 }
 
-// fields returns the fields of all exported Options structs, as "package.Type.Field".
+// fields returns the fields of all exported Options structs, with names like "package.Type.Field".
 func fields(t *testing.T) (found []field) {
 	t.Helper()
 	tree, err := repocheck.Load(os.DirFS("../.."))
@@ -63,7 +63,7 @@ func fields(t *testing.T) (found []field) {
 	return found
 }
 
-// isKit reports whether the package in dir is a test kit. Its options are for tests only.
+// isKit reports whether the package in dir is a test kit. Its options are only for tests.
 func isKit(dir string) bool {
 	return slices.ContainsFunc(strings.Split(dir, "/"), func(part string) bool { return strings.HasSuffix(part, "test") })
 }
@@ -78,7 +78,7 @@ func fieldsOf(dir string, s *ast.TypeSpec, doc string) (found []field) {
 	for _, f := range typ.Fields.List {
 		comment := f.Doc.Text() + f.Comment.Text()
 		if comment == "" {
-			comment = previous // of a group
+			comment = previous // the comment of a group of fields
 		}
 		previous = comment
 		kind, _ := f.Type.(*ast.Ident)
@@ -107,7 +107,8 @@ func required(doc, name string) bool {
 	return false
 }
 
-// Every option has a comment that states its default, or is in the table of those that are required. A new field without either fails.
+// Every option has a comment that states its default, or a row in the table of required options. A new field without either
+// fails the test.
 func TestEveryOptionIsClassified(t *testing.T) {
 	all := fields(t)
 	require.Greater(t, len(all), 400, "the scan finds the options of all packages")
@@ -118,17 +119,17 @@ func TestEveryOptionIsClassified(t *testing.T) {
 		_, row := rows[f.name]
 		switch {
 		case saysRequired.MatchString(f.comment) && !row && !saysDefault.MatchString(saysRequired.ReplaceAllString(f.comment, "")):
-			assert.Fail(t, f.name+": its comment says that it is required, and no row of missing shows the error")
+			assert.Fail(t, f.name+": its comment says that it is required, but missing has no row that checks the error")
 		case !row && !f.flag && !saysDefault.MatchString(f.comment):
-			assert.Fail(t, f.name+": state what its zero value does, or give it a row in missing")
+			assert.Fail(t, f.name+": state what its zero value does, or add a row to missing")
 		}
 	}
 	for name := range rows {
-		assert.Contains(t, names, name, "a row of a field that is not there")
+		assert.Contains(t, names, name, "each row is of an existing field")
 	}
 }
 
-// The error of an option that is left out names it.
+// The error for a missing required option names the option.
 func TestRequiredOptions(t *testing.T) {
 	for name, construct := range missing(t) {
 		t.Run(name, func(t *testing.T) {

@@ -29,11 +29,11 @@ import (
 	"github.com/seed81659283/nodeagent/volume/csi"
 )
 
-// reviewer reviews nothing.
+// reviewer implements auth.AccessReviewer without a method that works.
 type reviewer struct{ auth.AccessReviewer }
 
-// caught calls f and returns the panic of f as an error, or nil if f does not panic.
-func caught(f func()) (err error) {
+// recoverError calls f and returns the panic of f as an error, or nil if f does not panic.
+func recoverError(f func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v", p)
@@ -43,8 +43,8 @@ func caught(f func()) (err error) {
 	return nil
 }
 
-// only returns err, the second result of a call.
-func only[T any](_ T, err error) error { return err }
+// errorOf returns err, the second result of a call.
+func errorOf[T any](_ T, err error) error { return err }
 
 // missing returns a function per required option that calls the constructor without this option, but with all other required
 // options.
@@ -64,61 +64,61 @@ func missing(t *testing.T) map[string]func() error {
 			Cgroups: cgroupstest.New(cgroupstest.Options{}), Path: func(*corev1.Pod) cgroups.Path { return "" },
 		}
 		change(&o)
-		return only(podevict.NewNode(o))
+		return errorOf(podevict.NewNode(o))
 	}
 	preemptor := func(change func(*podevict.PreemptorOptions)) error {
 		o := podevict.PreemptorOptions{Node: func() *corev1.Node { return nil }, Pods: &lifecycle.Handle{}}
 		change(&o)
-		return only(podevict.NewPreemptor(o))
+		return errorOf(podevict.NewPreemptor(o))
 	}
 	statuses := func() []lifecycle.PodState { return nil }
 	runs := func(string) bool { return false }
 	return map[string]func() error{
 		"podtree.Options.Capacity": func() error {
-			err := only(podtree.New(cgroupstest.New(cgroupstest.Options{}), nil, podtree.Options{}))
-			return fmt.Errorf("Capacity: %w", err) // it names cpu and memory
+			err := errorOf(podtree.New(cgroupstest.New(cgroupstest.Options{}), nil, podtree.Options{}))
+			return fmt.Errorf("Capacity: %w", err) // the error names cpu and memory, not Capacity
 		},
-		"cni.PluginOptions.CacheDir":     func() error { return caught(func() { cni.NewPlugins(cni.PluginOptions{}) }) },
+		"cni.PluginOptions.CacheDir":     func() error { return recoverError(func() { cni.NewPlugins(cni.PluginOptions{}) }) },
 		"podevict.NodeOptions.Measurer":  func() error { return node(func(o *podevict.NodeOptions) { o.Measurer = nil }) },
 		"podevict.NodeOptions.Pods":      func() error { return node(func(o *podevict.NodeOptions) { o.Pods = nil }) },
 		"podevict.NodeOptions.Path":      func() error { return node(func(o *podevict.NodeOptions) { o.Path = nil }) },
 		"podevict.NodeOptions.Cgroups":   func() error { return node(func(o *podevict.NodeOptions) { o.Cgroups = nil }) },
 		"podevict.PreemptorOptions.Node": func() error { return preemptor(func(o *podevict.PreemptorOptions) { o.Node = nil }) },
 		"podevict.PreemptorOptions.Pods": func() error { return preemptor(func(o *podevict.PreemptorOptions) { o.Pods = nil }) },
-		"apiserver.Options.NodeName":     func() error { return only(apiserver.New(config, apiserver.Options{})) },
-		"apiserver.StatusesOptions.Pods": func() error { return only(source.Statuses(apiserver.StatusesOptions{MayRun: runs})) },
+		"apiserver.Options.NodeName":     func() error { return errorOf(apiserver.New(config, apiserver.Options{})) },
+		"apiserver.StatusesOptions.Pods": func() error { return errorOf(source.Statuses(apiserver.StatusesOptions{MayRun: runs})) },
 		"apiserver.StatusesOptions.MayRun": func() error {
-			return only(source.Statuses(apiserver.StatusesOptions{Pods: statuses}))
+			return errorOf(source.Statuses(apiserver.StatusesOptions{Pods: statuses}))
 		},
-		"apiserver.MirrorsOptions.Node": func() error { return only(source.Mirrors(apiserver.MirrorsOptions{})) },
-		"auth.Options.NodeName":         func() error { return only(auth.New(auth.Options{Anonymous: true, AccessReviewer: reviewer{}})) },
-		"auth.Options.AccessReviewer":   func() error { return only(auth.New(auth.Options{Anonymous: true})) },
-		"nodeapi.Options.Access":        func() error { return only(nodeapi.New(nodeapi.Options{})) },
+		"apiserver.MirrorsOptions.Node": func() error { return errorOf(source.Mirrors(apiserver.MirrorsOptions{})) },
+		"auth.Options.NodeName":         func() error { return errorOf(auth.New(auth.Options{Anonymous: true, AccessReviewer: reviewer{}})) },
+		"auth.Options.AccessReviewer":   func() error { return errorOf(auth.New(auth.Options{Anonymous: true})) },
+		"nodeapi.Options.Access":        func() error { return errorOf(nodeapi.New(nodeapi.Options{})) },
 		"nodeapi.TLSOptions.GetCertificate": func() error {
-			return only(nodeapi.TLSConfig(nodeapi.TLSOptions{}))
+			return errorOf(nodeapi.TLSConfig(nodeapi.TLSOptions{}))
 		},
-		"streaming.Options.Streamer":       func() error { return only(streaming.New(streaming.Options{})) },
-		"heartbeat.ReporterOptions.Config": func() error { return only(heartbeat.NewReporter(config, heartbeat.ReporterOptions{})) },
-		"heartbeat.LeaseOptions.NodeName":  func() error { return only(heartbeat.NewLease(config, heartbeat.LeaseOptions{})) },
-		"shutdown.Options.Periods":         func() error { return only(shutdown.New(shutdown.Options{Pods: pods, Stop: stop})) },
-		"shutdown.Options.Pods":            func() error { return only(shutdown.New(shutdown.Options{Periods: periods, Stop: stop})) },
-		"shutdown.Options.Stop":            func() error { return only(shutdown.New(shutdown.Options{Periods: periods, Pods: pods})) },
+		"streaming.Options.Streamer":       func() error { return errorOf(streaming.New(streaming.Options{})) },
+		"heartbeat.ReporterOptions.Config": func() error { return errorOf(heartbeat.NewReporter(config, heartbeat.ReporterOptions{})) },
+		"heartbeat.LeaseOptions.NodeName":  func() error { return errorOf(heartbeat.NewLease(config, heartbeat.LeaseOptions{})) },
+		"shutdown.Options.Periods":         func() error { return errorOf(shutdown.New(shutdown.Options{Pods: pods, Stop: stop})) },
+		"shutdown.Options.Pods":            func() error { return errorOf(shutdown.New(shutdown.Options{Periods: periods, Stop: stop})) },
+		"shutdown.Options.Stop":            func() error { return errorOf(shutdown.New(shutdown.Options{Periods: periods, Pods: pods})) },
 		"cert.ServingOptions.NodeName": func() error {
-			return only(cert.NewServing(config, cert.ServingOptions{Addresses: func() []corev1.NodeAddress { return nil }}))
+			return errorOf(cert.NewServing(config, cert.ServingOptions{Addresses: func() []corev1.NodeAddress { return nil }}))
 		},
-		"cert.ServingOptions.Addresses": func() error { return only(cert.NewServing(config, cert.ServingOptions{NodeName: "n1"})) },
-		"cert.ClientOptions.NodeName":   func() error { return only(cert.NewClient(cert.ClientOptions{Kubeconfig: "/x"})) },
-		"cert.ClientOptions.Kubeconfig": func() error { return only(cert.NewClient(cert.ClientOptions{NodeName: "n1"})) },
-		"csi.Options.Registry":          func() error { return only(csi.New(csi.Options{})) },
-		"volume.Options.Root":           func() error { return only(volume.New(volume.Options{})) },
+		"cert.ServingOptions.Addresses": func() error { return errorOf(cert.NewServing(config, cert.ServingOptions{NodeName: "n1"})) },
+		"cert.ClientOptions.NodeName":   func() error { return errorOf(cert.NewClient(cert.ClientOptions{Kubeconfig: "/x"})) },
+		"cert.ClientOptions.Kubeconfig": func() error { return errorOf(cert.NewClient(cert.ClientOptions{NodeName: "n1"})) },
+		"csi.Options.Registry":          func() error { return errorOf(csi.New(csi.Options{})) },
+		"volume.Options.Root":           func() error { return errorOf(volume.New(volume.Options{})) },
 		"apiserver.PartsOptions.NodeName": func() error {
-			return only(apiserver.NewParts(config, apiserver.PartsOptions{Pods: &lifecycle.Handle{}, Node: func() *corev1.Node { return nil }}))
+			return errorOf(apiserver.NewParts(config, apiserver.PartsOptions{Pods: &lifecycle.Handle{}, Node: func() *corev1.Node { return nil }}))
 		},
 		"apiserver.PartsOptions.Pods": func() error {
-			return only(apiserver.NewParts(config, apiserver.PartsOptions{NodeName: "n1", Node: func() *corev1.Node { return nil }}))
+			return errorOf(apiserver.NewParts(config, apiserver.PartsOptions{NodeName: "n1", Node: func() *corev1.Node { return nil }}))
 		},
 		"apiserver.PartsOptions.Node": func() error {
-			return only(apiserver.NewParts(config, apiserver.PartsOptions{NodeName: "n1", Pods: &lifecycle.Handle{}}))
+			return errorOf(apiserver.NewParts(config, apiserver.PartsOptions{NodeName: "n1", Pods: &lifecycle.Handle{}}))
 		},
 	}
 }

@@ -48,15 +48,15 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// TestMain keeps the tests on one processor: the race detector of Go 1.26 now and then crashes when timers of a
-// synctest bubble fire on several (golang/go#78156). Goroutines are still preempted and still checked for races.
+// TestMain keeps the tests on one processor: the race detector of Go 1.26 sometimes crashes when timers of a synctest bubble
+// fire on several processors (golang/go#78156). Goroutines are still preempted and checked for races.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	os.Exit(m.Run())
 }
 
-// away returns a Source whose API server is unavailable.
-func away(t *testing.T, log *slog.Logger) *apiserver.Source {
+// unavailableSource returns a Source whose API server is unavailable.
+func unavailableSource(t *testing.T, log *slog.Logger) *apiserver.Source {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	server.SetUnavailable(true)
 	source, err := apiserver.New(server.Config(), apiserver.Options{NodeName: "n1", Logger: log})
@@ -64,12 +64,14 @@ func away(t *testing.T, log *slog.Logger) *apiserver.Source {
 	return source
 }
 
-// A component that is used, or made for nothing but Run, and does not run is in the log once within 10 s, with the name of its Run.
+// A component whose Run is missing is logged once within 10 s, with the name of its Run, if it is used or can only be used
+// with Run.
 func TestRunIsLeftOut(t *testing.T) {
 	dir := t.TempDir()
 	config := &rest.Config{Host: "http://127.0.0.1:1"}
 	tree := podtree.Options{Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi")}}
 	rt := critest.New(critest.Options{})
+
 	for name, use := range map[string]func(*testing.T, *slog.Logger){
 		"lifecycle.Reconciler": func(t *testing.T, log *slog.Logger) {
 			r, err := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Logger: log})
@@ -115,21 +117,21 @@ func TestRunIsLeftOut(t *testing.T) {
 			_, _ = c.Summary(t.Context())
 		},
 		"heartbeat.Lease": func(t *testing.T, log *slog.Logger) {
-			require.NoError(t, only(heartbeat.NewLease(config, heartbeat.LeaseOptions{NodeName: "n1", Logger: log})))
+			require.NoError(t, errorOf(heartbeat.NewLease(config, heartbeat.LeaseOptions{NodeName: "n1", Logger: log})))
 		},
 		"heartbeat.Reporter": func(t *testing.T, log *slog.Logger) {
-			require.NoError(t, only(heartbeat.NewReporter(config, heartbeat.ReporterOptions{Config: nodestatus.Config{Name: "n1"}, Logger: log})))
+			require.NoError(t, errorOf(heartbeat.NewReporter(config, heartbeat.ReporterOptions{Config: nodestatus.Config{Name: "n1"}, Logger: log})))
 		},
 		"agent.Agent": func(t *testing.T, log *slog.Logger) {
 			c := agent.Config{Node: kubeletconfig.NodeConfiguration{NodeName: "n1", RootDir: t.TempDir()}}
 			c.Kubelet.EnableServer = new(bool)
 			host := nodestatus.Fixed{Info: machine.Info{CPUs: 4, Memory: 8 << 30}}
-			require.NoError(t, only(agent.New(t.Context(), c, agent.Options{
+			require.NoError(t, errorOf(agent.New(t.Context(), c, agent.Options{
 				Runtime: critest.New(critest.Options{}), Sources: []source.Source{source.Pods("code", nil)}, Machine: host, Ephemeral: true, Logger: log,
 			})))
 		},
 		"shutdown.Inhibitor": func(t *testing.T, log *slog.Logger) {
-			require.NoError(t, only(shutdown.New(shutdown.Options{
+			require.NoError(t, errorOf(shutdown.New(shutdown.Options{
 				Periods: shutdown.Periods(time.Second, 0), Pods: func() []*corev1.Pod { return nil },
 				Stop: func(context.Context, *corev1.Pod, time.Duration) error { return nil }, Logger: log,
 			})))
@@ -139,12 +141,12 @@ func TestRunIsLeftOut(t *testing.T) {
 			bootstrap := filepath.Join(dir, "bootstrap.conf")
 			require.NoError(t, os.WriteFile(bootstrap, []byte("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n"+
 				"clusters: [{name: k, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: u, user: {token: t}}]\n"), 0o600))
-			require.NoError(t, only(cert.NewClient(cert.ClientOptions{
+			require.NoError(t, errorOf(cert.NewClient(cert.ClientOptions{
 				NodeName: "n1", Kubeconfig: filepath.Join(dir, "kubelet.conf"), BootstrapKubeconfig: bootstrap, Dir: filepath.Join(dir, "pki"), Logger: log,
 			})))
 		},
 		"cert.Serving": func(t *testing.T, log *slog.Logger) {
-			require.NoError(t, only(cert.NewServing(config, cert.ServingOptions{
+			require.NoError(t, errorOf(cert.NewServing(config, cert.ServingOptions{
 				NodeName: "n1", Addresses: func() []corev1.NodeAddress { return nil }, Dir: t.TempDir(), Logger: log,
 			})))
 		},
@@ -157,38 +159,38 @@ func TestRunIsLeftOut(t *testing.T) {
 			require.ErrorContains(t, err, "podcert.Keeper.Run is not running")
 		},
 		"csi.Plugin": func(t *testing.T, log *slog.Logger) {
-			require.NoError(t, only(csi.New(csi.Options{Registry: t.TempDir(), Logger: log})))
+			require.NoError(t, errorOf(csi.New(csi.Options{Registry: t.TempDir(), Logger: log})))
 		},
 		"csi.ClusterNode": func(t *testing.T, log *slog.Logger) {
-			objects, err := away(t, log).Objects(apiserver.ObjectsOptions{})
+			objects, err := unavailableSource(t, log).Objects(apiserver.ObjectsOptions{})
 			require.NoError(t, err)
 			require.NoError(t, csi.NewClusterNode(objects, log).InstallDriver(t.Context(), csi.NodeInfo{Driver: "d", NodeID: "1"}))
 		},
 		"apiserver.Objects": func(t *testing.T, log *slog.Logger) {
-			require.NoError(t, only(away(t, log).Objects(apiserver.ObjectsOptions{})))
+			require.NoError(t, errorOf(unavailableSource(t, log).Objects(apiserver.ObjectsOptions{})))
 		},
 		"apiserver.Expansions": func(t *testing.T, log *slog.Logger) {
-			objects, err := away(t, log).Objects(apiserver.ObjectsOptions{})
+			objects, err := unavailableSource(t, log).Objects(apiserver.ObjectsOptions{})
 			require.NoError(t, err)
 			apiserver.NewExpansions(objects, log).Expanded(&corev1.PersistentVolumeClaim{}, nil, 1)
 		},
 		"apiserver.Recorder": func(t *testing.T, log *slog.Logger) {
-			away(t, log).Recorder(apiserver.RecorderOptions{}).Event(corev1.ObjectReference{Kind: "Node", Name: "n1"}, corev1.EventTypeNormal, "Starting", "")
+			unavailableSource(t, log).Recorder(apiserver.RecorderOptions{}).Event(corev1.ObjectReference{Kind: "Node", Name: "n1"}, corev1.EventTypeNormal, "Starting", "")
 		},
 		"apiserver.Statuses": func(t *testing.T, log *slog.Logger) {
-			statuses, err := away(t, log).Statuses(apiserver.StatusesOptions{
+			statuses, err := unavailableSource(t, log).Statuses(apiserver.StatusesOptions{
 				Pods: func() []lifecycle.PodState { return nil }, MayRun: func(string) bool { return false },
 			})
 			require.NoError(t, err)
 			statuses.PodRemoved(cri.PodIdentity{UID: "a"})
 		},
 		"apiserver.Mirrors": func(t *testing.T, log *slog.Logger) {
-			mirrors, err := away(t, log).Mirrors(apiserver.MirrorsOptions{Node: func() *corev1.Node { return nil }})
+			mirrors, err := unavailableSource(t, log).Mirrors(apiserver.MirrorsOptions{Node: func() *corev1.Node { return nil }})
 			require.NoError(t, err)
 			mirrors.Set(lifecycle.PodSet{Source: "file"})
 		},
 		"apiserver.Pods": func(t *testing.T, log *slog.Logger) {
-			require.NoError(t, only(apiserver.New(config, apiserver.Options{NodeName: "n1", Logger: log})))
+			require.NoError(t, errorOf(apiserver.New(config, apiserver.Options{NodeName: "n1", Logger: log})))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
