@@ -116,14 +116,14 @@ func TestAppArmorIsEncodedInBothForms(t *testing.T) {
 		assert.Equal(t, want, security.GetApparmorProfile()) //nolint:staticcheck // the form in question
 		assert.EqualValues(t, profile.Type, security.GetApparmor().GetProfileType())
 
-		security.Apparmor = nil // as an older client sends it
+		security.Apparmor = nil // as sent by an older client
 		assert.Equal(t, &profile, cripb.DecodeContainerConfig(p).Security.AppArmor)
 	}
 }
 
 func TestEventPod(t *testing.T) {
 	web := cri.PodIdentity{UID: "u", Name: "web", Namespace: "default"}
-	t.Run("containers belong to the sandbox of the event", func(t *testing.T) {
+	t.Run("containers get the sandbox ID of the event", func(t *testing.T) {
 		e := cripb.DecodeEvent(&v1.ContainerEventResponse{
 			ContainerId:        "c",
 			PodSandboxStatus:   &v1.PodSandboxStatus{Id: "s", Metadata: &v1.PodSandboxMetadata{Uid: "u", Name: "web", Namespace: "default"}},
@@ -133,21 +133,21 @@ func TestEventPod(t *testing.T) {
 		assert.Equal(t, "s", e.Pod.Containers[0].SandboxID)
 		assert.Equal(t, "u", e.Pod.Containers[0].PodUID)
 	})
-	t.Run("without a sandbox the labels tell the pod", func(t *testing.T) {
+	t.Run("event without a sandbox has the pod of its labels", func(t *testing.T) {
 		e := cripb.DecodeEvent(&v1.ContainerEventResponse{ContainersStatuses: []*v1.ContainerStatus{{Labels: map[string]string{
 			cri.LabelPodUID: "u", cri.LabelPodName: "web", cri.LabelPodNamespace: "default",
 		}}}})
 		assert.Equal(t, web, e.Pod.PodIdentity)
 		assert.Empty(t, e.Pod.Sandboxes)
 	})
-	t.Run("of two sandboxes the one of the container is sent", func(t *testing.T) {
+	t.Run("of two sandboxes the sandbox of the container is sent", func(t *testing.T) {
 		p := cripb.EncodeEvent(&cri.Event{ID: "c", Pod: cri.Pod{
 			Sandboxes:  []cri.Sandbox{{ID: "old"}, {ID: "new"}},
 			Containers: []cri.Container{{ID: "c", SandboxID: "new"}},
 		}})
 		assert.Equal(t, "new", p.GetPodSandboxStatus().GetId())
 	})
-	t.Run("a pod without a sandbox keeps its identity", func(t *testing.T) {
+	t.Run("event without a sandbox keeps the pod identity", func(t *testing.T) {
 		e := cripb.DecodeEvent(cripb.EncodeEvent(&cri.Event{ID: "s", Pod: cri.Pod{PodIdentity: web}}))
 		assert.Equal(t, web, e.Pod.PodIdentity)
 		assert.Empty(t, e.Pod.Sandboxes)

@@ -22,20 +22,20 @@ import (
 // message is a message type under test: every field of it, at any depth, must round-trip through the structs of package cri,
 // or be listed here with the reason for its omission.
 type message struct {
-	base    proto.Message // other fields that are set
+	base    proto.Message // other fields that are set in the message
 	through func(proto.Message) proto.Message
 	leftOut map[string]string // fields without a counterpart
-	implied map[string]string // messages that are there after the way back whether or not they were before
-	merged  map[string]string // messages that, when empty, are not there after the way back
+	implied map[string]string // messages that are set after the round trip even if they were unset before
+	merged  map[string]string // messages that are unset after the round trip if they were empty before
 }
 
 const (
 	noWindows    = "package cri has no fields for Windows"
 	noPath       = "deprecated for seccomp, which every runtime since CRI v1 reads"
 	alwaysMade   = "a struct, not a pointer, in package cri"
-	noUserIsNode = "no user namespace is said to the runtime as mode NODE"
-	noCollection = "the number of processes has no time of its own in package cri"
-	verboseOnly  = "free text that runtimes send when asked to be verbose, which package cri never does"
+	noUserIsNode = "a missing user namespace is encoded as mode NODE"
+	noCollection = "the number of processes has no timestamp of its own in package cri"
+	verboseOnly  = "free text of verbose responses, which package cri never requests"
 )
 
 func roundTrip[P proto.Message, S any](decode func(P) S, encode func(*S) P) func(proto.Message) proto.Message {
@@ -100,8 +100,8 @@ func testedMessages() []message {
 		leftOut: map[string]string{"resources.windows": noWindows},
 		implied: map[string]string{"metadata": alwaysMade, "image": alwaysMade},
 		merged: map[string]string{
-			"resources": "resources of no platform say nothing",
-			"user":      "a user of no platform says nothing",
+			"resources": "resources without a platform are empty",
+			"user":      "a user without a platform is empty",
 		},
 	}
 	sandbox := message{
@@ -138,7 +138,7 @@ func testedMessages() []message {
 		implied: mergeMaps(prefixKeys("linux.", psi), prefixKeys("linux.containers.", containerStats.implied), map[string]string{
 			"attributes": alwaysMade, "attributes.metadata": alwaysMade, "linux": alwaysMade,
 		}),
-		merged: map[string]string{"linux.process": "no number of processes"},
+		merged: map[string]string{"linux.process": "without the number of processes the message is empty"},
 	}
 	event := message{
 		base: &v1.ContainerEventResponse{PodSandboxStatus: &v1.PodSandboxStatus{
@@ -251,7 +251,7 @@ func (w *fieldWalk) checkField(path []protoreflect.FieldDescriptor) {
 	if _, ok := w.message.leftOut[name]; ok {
 		for _, v := range testValues(f) {
 			_, found := w.setAndRoundTrip(path, v)
-			assert.False(w.t, found, "%s survives: it needs no reason to be left out", name)
+			assert.False(w.t, found, "%s survives the round trip: remove it from leftOut", name)
 		}
 		return
 	}
@@ -265,17 +265,18 @@ func (w *fieldWalk) checkField(path []protoreflect.FieldDescriptor) {
 	for _, v := range testValues(f) {
 		got, found := w.setAndRoundTrip(path, v)
 		if assert.True(w.t, found, "%s is not mapped", name) && !f.IsMap() && !f.IsList() {
-			assert.Equal(w.t, v.Interface(), got.Interface(), "%s changes its value", name)
+			assert.Equal(w.t, v.Interface(), got.Interface(), "the value of %s survives the round trip", name)
 		}
 	}
 }
 
-// checkPresence checks a nested message: an empty one stays set, and an unset one stays unset.
+// checkPresence checks a nested message: an empty message stays set, and an unset message stays unset, unless merged or
+// implied lists it.
 func (w *fieldWalk) checkPresence(path []protoreflect.FieldDescriptor) {
 	name := pathName(path)
 	_, found := w.setAndRoundTrip(path, protoreflect.Value{})
 	_, merged := w.message.merged[name]
-	assert.NotEqual(w.t, merged, found, "%s, set and empty, is there after the way back", name)
+	assert.NotEqual(w.t, merged, found, "%s, set and empty before: set after the round trip", name)
 
 	parent, found := w.setAndRoundTrip(path[:len(path)-1], protoreflect.Value{})
 	if !found {
@@ -283,10 +284,10 @@ func (w *fieldWalk) checkPresence(path []protoreflect.FieldDescriptor) {
 	}
 	_, implied := w.message.implied[name]
 	if w.isSet(w.message.base.ProtoReflect(), path) {
-		return // set in the base: nothing to learn
+		return // set in the base: cannot be unset
 	}
 	has := parent.Message().Has(path[len(path)-1])
-	assert.Equal(w.t, implied, has, "%s, not set, is there after the way back", name)
+	assert.Equal(w.t, implied, has, "%s, unset before: set after the round trip", name)
 }
 
 func (w *fieldWalk) isSet(m protoreflect.Message, path []protoreflect.FieldDescriptor) bool {

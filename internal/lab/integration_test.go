@@ -25,8 +25,8 @@ import (
 
 const stepTimeout = 30 * time.Second
 
-// TestIntegrationPrivateLab runs a pod that serves HTTP and follows it through all that a lab offers: both images
-// of the registry, addresses and host ports, a killed containerd, and the list of what is left behind.
+// TestIntegrationPrivateLab runs a pod that serves HTTP. It checks both images of the registry, addresses and host ports, a
+// killed containerd, and the list of leftovers.
 func TestIntegrationPrivateLab(t *testing.T) {
 	l := lab.StartPrivate(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*stepTimeout)
@@ -41,7 +41,7 @@ func TestIntegrationPrivateLab(t *testing.T) {
 	for _, ref := range []string{l.RegistryImage(), l.RegistryImageByDigest()} {
 		status, err := images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
 		require.NoError(t, err)
-		assert.Nil(t, status.GetImage(), "%s is there before it was pulled", ref)
+		assert.Nil(t, status.GetImage(), "image %s exists before its pull", ref)
 	}
 	for _, ref := range []string{l.RegistryImage(), l.RegistryImageByDigest()} {
 		_, err := images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
@@ -50,13 +50,13 @@ func TestIntegrationPrivateLab(t *testing.T) {
 
 	hostPort := freePort(t)
 	pod := runWebServer(ctx, t, cri, hostPort)
-	assert.Equal(t, "hello\n", get(t, net.JoinHostPort(pod.ip, "8080")), "the pod answers at its address")
-	assert.Equal(t, "hello\n", get(t, net.JoinHostPort("127.0.0.1", hostPort)), "the pod answers at its host port")
-	assert.True(t, l.Subnet().Contains(pod.addr(t)), "%s is of %s", pod.ip, l.Subnet())
+	assert.Equal(t, "hello\n", get(t, net.JoinHostPort(pod.ip, "8080")), "the pod responds at its IP address")
+	assert.Equal(t, "hello\n", get(t, net.JoinHostPort("127.0.0.1", hostPort)), "the pod responds at its host port")
+	assert.True(t, l.Subnet().Contains(pod.addr(t)), "pod address %s is in the subnet %s", pod.ip, l.Subnet())
 
-	kinds := kindsOf(leftovers(t, l))
+	kinds := countKinds(leftovers(t, l))
 	for _, kind := range []string{"address", "container", "interface", "mount", "netns", "runc", "sandbox", "shim"} {
-		assert.Positive(t, kinds[kind], "a running pod shows as %s", kind)
+		assert.Positive(t, kinds[kind], "a running pod is listed as %s", kind)
 	}
 
 	before := l.ContainerdPID()
@@ -74,12 +74,12 @@ func TestIntegrationPrivateLab(t *testing.T) {
 	_, err = cri.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: pod.sandbox})
 	require.NoError(t, err)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		assert.Empty(c, leftovers(t, l)) // shims end by themselves, a moment after their pod
+		assert.Empty(c, leftovers(t, l)) // shims exit a moment after their pod
 	}, stepTimeout, 50*time.Millisecond)
 }
 
-// TestIntegrationDownRemovesEverything takes labs down that have pods in them: whose containerd runs, was killed,
-// and was killed with the record of the lab lost as well.
+// TestIntegrationDownRemovesEverything stops labs with pods. Their containerd runs, was killed, or was killed and the record
+// of the lab was deleted.
 func TestIntegrationDownRemovesEverything(t *testing.T) {
 	for name, disturb := range map[string]func(context.Context, *lab.Lab) error{
 		"running": func(context.Context, *lab.Lab) error { return nil },
@@ -96,8 +96,8 @@ func TestIntegrationDownRemovesEverything(t *testing.T) {
 			require.NoError(t, err)
 			defer conn.Close()
 			pod := runWebServer(ctx, t, runtimeapi.NewRuntimeServiceClient(conn), freePort(t))
-			require.NotEmpty(t, processes(t, "cgroup", pod.container))
-			require.Contains(t, firewall(t), pod.sandbox)
+			require.NotEmpty(t, listProcesses(t, "cgroup", pod.container))
+			require.Contains(t, listNATRules(t), pod.sandbox)
 			require.NoError(t, disturb(ctx, l))
 
 			require.NoError(t, l.Down(ctx))
@@ -105,23 +105,23 @@ func TestIntegrationDownRemovesEverything(t *testing.T) {
 			assert.NoDirExists(t, l.Dir())
 			assert.NoDirExists(t, l.StateDir())
 			_, err = net.InterfaceByName(l.Bridge())
-			assert.Error(t, err, "the bridge is still there")
+			assert.Error(t, err, "the bridge is removed")
 			mounts, err := os.ReadFile("/proc/self/mountinfo")
 			require.NoError(t, err)
 			assert.NotContains(t, string(mounts), l.StateDir())
 			assert.NotContains(t, string(mounts), l.Dir())
-			assert.Empty(t, processes(t, "cmdline", l.StateDir(), l.Dir()))
-			assert.Empty(t, processes(t, "cgroup", pod.sandbox, pod.container))
-			assert.NotContains(t, firewall(t), pod.sandbox)
+			assert.Empty(t, listProcesses(t, "cmdline", l.StateDir(), l.Dir()))
+			assert.Empty(t, listProcesses(t, "cgroup", pod.sandbox, pod.container))
+			assert.NotContains(t, listNATRules(t), pod.sandbox)
 			results, err := filepath.Glob("/var/lib/cni/results/*" + pod.sandbox + "*")
 			require.NoError(t, err)
 			assert.Empty(t, results)
-			assert.NoError(t, l.Down(ctx), "a second time")
+			assert.NoError(t, l.Down(ctx), "a second Down succeeds")
 		})
 	}
 }
 
-// TestIntegrationSharedLab checks that everybody gets the same lab.
+// TestIntegrationSharedLab checks that two calls of Start return the same lab.
 func TestIntegrationSharedLab(t *testing.T) {
 	a, b := lab.Start(t), lab.Start(t)
 	require.NoError(t, a.Ready(t.Context()))

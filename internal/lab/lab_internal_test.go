@@ -32,7 +32,7 @@ func TestFirstFieldReadsWhatProtobufWrites(t *testing.T) {
 	assert.Equal(t, [][]byte{[]byte("a")}, id)
 }
 
-// FuzzFirstField checks that whatever protobuf can parse is read the same way, and that nothing panics.
+// FuzzFirstField checks that firstField finds as many items as protobuf in each valid message, and does not panic.
 func FuzzFirstField(f *testing.F) {
 	f.Add([]byte("\x0a\x03\x0a\x01a"))
 	f.Add([]byte("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f"))
@@ -43,7 +43,7 @@ func FuzzFirstField(f *testing.F) {
 			return
 		}
 		if err == nil && len(items) != len(want.GetItems()) {
-			t.Fatalf("%d items, protobuf reads %d", len(items), len(want.GetItems()))
+			t.Fatalf("%d items, protobuf has %d", len(items), len(want.GetItems()))
 		}
 	})
 }
@@ -63,7 +63,7 @@ func TestPickSubnetAvoidsAddressesInUse(t *testing.T) {
 	assert.Equal(t, "10.0.28.0/22", next.String())
 
 	_, err = pickSubnet("00000005", []net.Addr{&net.IPNet{IP: net.IPv4(10, 0, 0, 1), Mask: net.CIDRMask(8, 32)}})
-	require.Error(t, err, "a machine in 10.0.0.0/8 has no room")
+	require.Error(t, err, "no subnet is free on a machine in 10.0.0.0/8")
 }
 
 func TestProcessIsNotMistakenForAnother(t *testing.T) {
@@ -75,7 +75,7 @@ func TestProcessIsNotMistakenForAnother(t *testing.T) {
 	assert.True(t, process{os.Getpid(), start}.isAlive())
 	reused := process{os.Getpid(), start + 1}
 	assert.False(t, reused.isAlive())
-	require.NoError(t, reused.killProcess(t.Context()), "and is not killed: this test goes on")
+	require.NoError(t, reused.killProcess(t.Context()), "killProcess does not kill a process that reuses the PID")
 }
 
 func TestStopKillsAfterTheGrace(t *testing.T) {
@@ -93,7 +93,7 @@ func TestStopKillsAfterTheGrace(t *testing.T) {
 	assert.False(t, p.isAlive())
 }
 
-// TestExclusiveLockWaitsForSharedOnes is what keeps a lab from being ended under its users.
+// TestExclusiveLockWaitsForSharedOnes ensures that a lab is not stopped while it is in use.
 func TestExclusiveLockWaitsForSharedOnes(t *testing.T) {
 	if reason := unsupportedReason(); reason != "" {
 		t.Skip(reason)
@@ -114,7 +114,7 @@ func TestExclusiveLockWaitsForSharedOnes(t *testing.T) {
 	require.NoError(t, last.Close())
 }
 
-// The programs of a checkout may be links to those of another. What runs from them ends with the lab all the same.
+// The programs of a checkout may be links to programs of another checkout. Processes that run from a link are found.
 func TestProcessesOfALink(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("processes are found in /proc")
@@ -130,5 +130,5 @@ func TestProcessesOfALink(t *testing.T) {
 		_ = cmd.Wait()
 	})
 	require.Eventually(t, func() bool { return len(findProcesses(link, "1234.5")) == 1 }, time.Minute, 10*time.Millisecond)
-	require.Empty(t, findProcesses(link, "1234.6"), "another argument is somebody else's")
+	require.Empty(t, findProcesses(link, "1234.6"), "a process with another argument is not found")
 }

@@ -61,8 +61,8 @@ func runWebServer(ctx context.Context, t *testing.T, cri runtimeapi.RuntimeServi
 	return webServer{sandbox.GetPodSandboxId(), created.GetContainerId(), status.GetStatus().GetNetwork().GetIp()}
 }
 
-// kindsOf returns how many of lines start with each word.
-func kindsOf(lines []string) map[string]int {
+// countKinds returns the number of lines by their first word.
+func countKinds(lines []string) map[string]int {
 	counts := map[string]int{}
 	for _, line := range lines {
 		kind, _, _ := strings.Cut(line, " ")
@@ -71,8 +71,8 @@ func kindsOf(lines []string) map[string]int {
 	return counts
 }
 
-// processes returns the command lines of all processes for which /proc/PID/file contains one of words.
-func processes(t *testing.T, file string, words ...string) []string {
+// listProcesses returns the command lines of all processes for which /proc/PID/file contains one of words.
+func listProcesses(t *testing.T, file string, words ...string) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/" + file)
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ func processes(t *testing.T, file string, words ...string) []string {
 	for _, path := range files {
 		b, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended
+			continue // the process has exited
 		}
 		if slices.ContainsFunc(words, func(word string) bool { return strings.Contains(string(b), word) }) {
 			cmdline, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
@@ -90,8 +90,8 @@ func processes(t *testing.T, file string, words ...string) []string {
 	return found
 }
 
-// firewall returns the firewall rules of the host that forward host ports.
-func firewall(t *testing.T) string {
+// listNATRules returns the firewall rules of the host that forward host ports.
+func listNATRules(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "iptables", "--table", "nat", "--list-rules").CombinedOutput()
 	require.NoError(t, err, "%s", out)
