@@ -19,10 +19,10 @@ func TestAfter(t *testing.T) {
 		policy backoff.Policy
 		want   []time.Duration // after 0, 1, 2, … failures
 	}{
-		"ten seconds to five minutes": {backoff.Policy{First: 10 * s, Max: 300 * s}, []time.Duration{0, 10 * s, 20 * s, 40 * s, 80 * s, 160 * s, 300 * s, 300 * s}},
-		"a power of two":              {backoff.Policy{First: s, Max: 8 * s}, []time.Duration{0, s, 2 * s, 4 * s, 8 * s, 8 * s}},
-		"always the same":             {backoff.Policy{First: s, Max: s}, []time.Duration{0, s, s, s}},
-		"less than the first":         {backoff.Policy{First: 10 * s, Max: s}, []time.Duration{0, s, s}},
+		"ten seconds to five minutes":      {backoff.Policy{First: 10 * s, Max: 300 * s}, []time.Duration{0, 10 * s, 20 * s, 40 * s, 80 * s, 160 * s, 300 * s, 300 * s}},
+		"a power of two":                   {backoff.Policy{First: s, Max: 8 * s}, []time.Duration{0, s, 2 * s, 4 * s, 8 * s, 8 * s}},
+		"first delay equal to the maximum": {backoff.Policy{First: s, Max: s}, []time.Duration{0, s, s, s}},
+		"maximum below the first delay":    {backoff.Policy{First: 10 * s, Max: s}, []time.Duration{0, s, s}},
 	} {
 		for failures, want := range test.want {
 			assert.Equal(t, want, test.policy.After(failures), "%s, failures: %d", name, failures)
@@ -31,7 +31,7 @@ func TestAfter(t *testing.T) {
 		assert.Zero(t, test.policy.After(-1), name)
 	}
 	longest := backoff.Policy{First: s, Max: math.MaxInt64}
-	assert.Equal(t, time.Duration(math.MaxInt64), longest.After(1000), "there is no overflow")
+	assert.Equal(t, time.Duration(math.MaxInt64), longest.After(1000), "the delay does not overflow")
 }
 
 func TestNext(t *testing.T) {

@@ -73,7 +73,7 @@ func TestFindReturnsZeroForUnknownName(t *testing.T) {
 	assert.Zero(t, containers.Find(pod, "other"))
 	assert.Nil(t, containers.Named(pod, "other"))
 	assert.False(t, containers.IsInit(pod, &corev1.Container{Name: "other"}))
-	assert.True(t, containers.IsInit(pod, &corev1.Container{Name: "setup"}), "the name counts")
+	assert.True(t, containers.IsInit(pod, &corev1.Container{Name: "setup"}), "the container is found by its name")
 }
 
 func TestAllDoesNotAllocate(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/expand"
 )
 
-// The limits equal those of Linux: every refused command would fail to start, and every accepted one starts.
+// The limits equal those of Linux: a command above a limit fails to start, and a command within the limits starts.
 func TestLimitsEqualKernels(t *testing.T) {
 	run := func(args, env []string) error {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"-test.run=^$"}, args...)...)
@@ -23,7 +23,7 @@ func TestLimitsEqualKernels(t *testing.T) {
 		return cmd.Run()
 	}
 	if os.Getpagesize() != 4096 {
-		t.Skip("a string may be larger where pages are")
+		t.Skip("the kernel limit depends on the page size, which is not 4 KiB")
 	}
 	largest := "X=" + strings.Repeat("x", expand.MaxArgument-len("X=")-1)
 	assert.NoError(t, run(nil, []string{largest}))
@@ -33,10 +33,10 @@ func TestLimitsEqualKernels(t *testing.T) {
 
 	var stack syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_STACK, &stack); err != nil || stack.Cur != 8<<20 {
-		t.Skip("the limit of all strings together is a quarter of the stack, which is not 8 MiB here")
+		t.Skip("the kernel limit of all strings is a quarter of the stack limit, which is not 8 MiB")
 	}
 	small := strings.Repeat("y", 1<<10-1)
-	fits := expand.MaxArguments/(1<<10+8) - 16 // the path of the program and the flag are strings, too
+	fits := expand.MaxArguments/(1<<10+8) - 16 // the program path and the flag count as strings, too
 	env := make([]string, 0, fits+32)
 	for len(env) < fits {
 		env = append(env, small)

@@ -66,12 +66,12 @@ func FuzzExpand(f *testing.F) {
 			var ok bool
 			costtest.Check(t, costtest.Limit{Bytes: 16 << 20}, func() { got, ok = expand.String(s, expand.MaxArgument-1, env) })
 			if !ok && got != "" {
-				t.Fatal("a result that is too large")
+				t.Fatal("a failed expansion returns text")
 			}
 			return got
 		}
 		if len(replace(s, all)) >= expand.MaxArgument {
-			t.Fatal("larger than an argument may be")
+			t.Fatal("the result exceeds the limit")
 		}
 		if len(s) >= expand.MaxArgument {
 			return
@@ -81,7 +81,7 @@ func FuzzExpand(f *testing.F) {
 		}
 		// An escaped string expands to the original.
 		assert.Equal(t, s, replace(strings.ReplaceAll(s, "$", "$$"), all))
-		// Unknown references are kept: only escapes get shorter.
+		// Unknown references are kept. Only escapes become shorter.
 		assert.LessOrEqual(t, len(replace(s, none)), len(s))
 		if !strings.Contains(s, "$$") {
 			assert.Equal(t, s, replace(s, none))
@@ -89,7 +89,7 @@ func FuzzExpand(f *testing.F) {
 	})
 }
 
-// The words of a command share one limit, and the error names the first word above it.
+// The words of a command share one size limit, and the error names the first word that exceeds it.
 func TestCommandLimitsTotalSize(t *testing.T) {
 	big := strings.Repeat("x", expand.MaxArgument/2)
 	env := func(name string) (string, bool) { return big, name == "BIG" }

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/fielderr"
 )
 
-// An error does not repeat a value, a list or a key of a megabyte.
+// An error does not repeat a value, list or key of a megabyte.
 func TestShortTruncatesValues(t *testing.T) {
 	huge, path := strings.Repeat("x", 1<<20), field.NewPath("spec")
 	for _, test := range []struct {
@@ -51,7 +51,7 @@ func TestShortOneKeepsWrappedErrors(t *testing.T) {
 	huge := strings.Repeat("x", 300)
 	assert.EqualError(t, fielderr.ShortOne(field.Invalid(field.NewPath("a"), huge, "")), `a: Invalid value: "`+huge[:256]+`... (300 bytes)"`)
 	wrapped := fmt.Errorf("b: %w", field.Invalid(field.NewPath("a"), huge, ""))
-	assert.Contains(t, fielderr.ShortOne(wrapped).Error(), huge, "one that is wrapped is somebody else's")
+	assert.Contains(t, fielderr.ShortOne(wrapped).Error(), huge, "ShortOne does not shorten a wrapped error")
 	assert.NoError(t, fielderr.ShortOne(nil))
 	assert.EqualError(t, fielderr.ShortOne(errors.New("a")), "a")
 }

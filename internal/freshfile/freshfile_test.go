@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/freshfile"
 )
 
-// A value is at most MaxAge old. An invalid file does not change it, and is reported once.
+// Get returns a value that is at most MaxAge old. Invalid content does not change the value, and is reported once.
 func TestGetReturnsChangedContent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	write := func(content string) { require.NoError(t, os.WriteFile(path, []byte(content), 0o600)) }
@@ -35,7 +35,7 @@ func TestGetReturnsChangedContent(t *testing.T) {
 		}, func(err error) { failures = append(failures, err.Error()) }, path)
 		require.NoError(t, err)
 		write("two")
-		assert.Equal(t, "one", v.Get(), "it was read just now")
+		assert.Equal(t, "one", v.Get(), "the value is not older than MaxAge")
 		for _, step := range []struct{ content, want string }{
 			{"two", "two"}, {"two", "two"}, {"bad", "two"}, {"bad", "two"}, {"bad again", "two"}, {"", ""}, {"six", "six"},
 		} {
@@ -43,13 +43,13 @@ func TestGetReturnsChangedContent(t *testing.T) {
 			time.Sleep(freshfile.MaxAge)
 			assert.Equal(t, step.want, v.Get())
 		}
-		assert.Equal(t, 6, reads, "what has not changed is not parsed again")
+		assert.Equal(t, 6, reads, "unchanged content is not parsed again")
 		assert.Equal(t, []string{"bad", "bad again"}, failures)
 
 		require.NoError(t, os.Remove(path))
 		for range 3 {
 			time.Sleep(freshfile.MaxAge)
-			assert.Equal(t, "six", v.Get(), "a file that is away changes nothing")
+			assert.Equal(t, "six", v.Get(), "a missing file does not change the value")
 		}
 		require.Len(t, failures, 3)
 		assert.Contains(t, failures[2], path)

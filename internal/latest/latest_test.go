@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/latest"
 )
 
-// TestMain keeps the tests on one processor: the race detector of Go 1.26 now and then crashes when timers of a
-// synctest bubble fire on several (golang/go#78156). Goroutines are still preempted and still checked for races.
+// TestMain keeps the tests on one processor: the race detector of Go 1.26 sometimes crashes when timers of a synctest bubble
+// fire on several processors (golang/go#78156). Goroutines are still preempted and checked for races.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	os.Exit(m.Run())
@@ -62,14 +62,14 @@ func TestGetDoesNotCacheValueWithError(t *testing.T) {
 	v := latest.New(time.Hour, c.measure)
 	n, err := v.Get(t.Context())
 	require.ErrorIs(t, err, c.err)
-	assert.Equal(t, 1, n, "the rest is there")
+	assert.Equal(t, 1, n, "Get returns the value together with the error")
 	c.err = nil
 	assert.Equal(t, 2, get(t, v))
-	c.err = errors.New("it is not asked")
+	c.err = errors.New("unexpected measurement")
 	assert.Equal(t, 2, get(t, v))
 }
 
-// Of concurrent calls the first one measures, and no call waits longer than its context.
+// Of concurrent calls only the first one measures, and no call waits longer than its context.
 func TestConcurrentGetMeasuresOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, answer := make(chan struct{}), make(chan int)
@@ -95,12 +95,12 @@ func TestConcurrentGetMeasuresOnce(t *testing.T) {
 	})
 }
 
-// A canceled measurement is repeated by the next call.
+// A measurement with a canceled context is not cached.
 func TestCanceledGetCachesNothing(t *testing.T) {
 	v := latest.New(time.Hour, func(ctx context.Context) (int, error) { return 1, ctx.Err() })
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 10 { // a free turn and the end of the context are chosen from at random
+	for range 10 { // select chooses at random between the lock and the end of the context
 		_, err := v.Get(gone)
 		require.ErrorIs(t, err, context.Canceled)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/logquery"
 )
 
-// No query results in an argument that journalctl could take for another flag.
+// No query results in an argument that journalctl takes for another flag.
 func FuzzJournalArguments(f *testing.F) {
 	f.Add("query=kubelet&pattern=--file=/etc/shadow&tailLines=3&boot=-1")
 	f.Add("query=--root%3d/&query=-u&sinceTime=2026-01-02T03:04:05Z&untilTime=2026-01-02T03:04:06%2B07:00")

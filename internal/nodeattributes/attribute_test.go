@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/nodeattributes"
 )
 
-// A path that runs a command is never authorized by a rule for reading.
+// A path that runs a command is never authorized by a rule for read access.
 func FuzzRunning(f *testing.F) {
 	for _, path := range []string{"/exec/a/b/c", "//exec/a/b/c", "/pods/../exec/a/b/c", "/exec", "/stats/exec"} {
 		f.Add(path)

@@ -24,7 +24,7 @@ func named(r ...corev1.NodeSelectorRequirement) corev1.NodeSelectorTerm {
 	return corev1.NodeSelectorTerm{MatchFields: r}
 }
 
-// The node is n1, in zone a, with 8 cores.
+// The node is n1 in zone a with 8 cores.
 func TestMatch(t *testing.T) {
 	node := map[string]string{"zone": "a", "cores": "8"}
 	for _, test := range []struct {
@@ -34,28 +34,28 @@ func TestMatch(t *testing.T) {
 		err     string
 	}{
 		{"no terms", nil, false, ""},
-		{"a term without requirements", []corev1.NodeSelectorTerm{{}}, false, ""},
+		{"term without requirements", []corev1.NodeSelectorTerm{{}}, false, ""},
 		{"in", []corev1.NodeSelectorTerm{labelled(requirement("zone", "In", "a", "b"))}, true, ""},
 		{"not in", []corev1.NodeSelectorTerm{labelled(requirement("zone", "NotIn", "a", "b"))}, false, ""},
-		{"not in, no such label", []corev1.NodeSelectorTerm{labelled(requirement("rack", "NotIn", "1"))}, true, ""},
+		{"not in, label missing", []corev1.NodeSelectorTerm{labelled(requirement("rack", "NotIn", "1"))}, true, ""},
 		{"exists", []corev1.NodeSelectorTerm{labelled(requirement("zone", "Exists"))}, true, ""},
 		{"does not exist", []corev1.NodeSelectorTerm{labelled(requirement("zone", "DoesNotExist"))}, false, ""},
 		{"greater", []corev1.NodeSelectorTerm{labelled(requirement("cores", "Gt", "4"))}, true, ""},
 		{"less", []corev1.NodeSelectorTerm{labelled(requirement("cores", "Lt", "4"))}, false, ""},
-		{"all of a term", []corev1.NodeSelectorTerm{labelled(requirement("zone", "Exists"), requirement("cores", "Lt", "4"))}, false, ""},
-		{"one of the terms", []corev1.NodeSelectorTerm{labelled(requirement("zone", "In", "b")), labelled(requirement("zone", "In", "a"))}, true, ""},
+		{"term with an unmet requirement", []corev1.NodeSelectorTerm{labelled(requirement("zone", "Exists"), requirement("cores", "Lt", "4"))}, false, ""},
+		{"one of two terms matches", []corev1.NodeSelectorTerm{labelled(requirement("zone", "In", "b")), labelled(requirement("zone", "In", "a"))}, true, ""},
 		{"by name", []corev1.NodeSelectorTerm{named(requirement("metadata.name", "In", "n1"))}, true, ""},
-		{"by another name", []corev1.NodeSelectorTerm{named(requirement("metadata.name", "In", "n2"))}, false, ""},
-		{"not by name", []corev1.NodeSelectorTerm{named(requirement("metadata.name", "NotIn", "n1"))}, false, ""},
-		{"an unknown field is empty", []corev1.NodeSelectorTerm{named(requirement("spec.podCIDR", "In", ""))}, true, ""},
-		{"two names", []corev1.NodeSelectorTerm{named(requirement("metadata.name", "In", "n1", "n2"))}, false, "must have one element"},
-		{"a name that exists", []corev1.NodeSelectorTerm{named(requirement("metadata.name", "Exists"))}, false, `operator "Exists" of field`},
-		{"an unknown operator", []corev1.NodeSelectorTerm{labelled(requirement("zone", "Like", "a"))}, false, `nodeSelectorTerms[0]: operator "Like"`},
-		{"greater than a word", []corev1.NodeSelectorTerm{labelled(requirement("cores", "Gt", "many"))}, false, "must be an integer"},
-		{"an error counts only if nothing matches", []corev1.NodeSelectorTerm{
+		{"by the name of another node", []corev1.NodeSelectorTerm{named(requirement("metadata.name", "In", "n2"))}, false, ""},
+		{"not in, by name", []corev1.NodeSelectorTerm{named(requirement("metadata.name", "NotIn", "n1"))}, false, ""},
+		{"unknown field is empty", []corev1.NodeSelectorTerm{named(requirement("spec.podCIDR", "In", ""))}, true, ""},
+		{"In with two names", []corev1.NodeSelectorTerm{named(requirement("metadata.name", "In", "n1", "n2"))}, false, "must have one element"},
+		{"Exists for a name", []corev1.NodeSelectorTerm{named(requirement("metadata.name", "Exists"))}, false, `operator "Exists" of field`},
+		{"unknown operator", []corev1.NodeSelectorTerm{labelled(requirement("zone", "Like", "a"))}, false, `nodeSelectorTerms[0]: operator "Like"`},
+		{"greater than a non-number", []corev1.NodeSelectorTerm{labelled(requirement("cores", "Gt", "many"))}, false, "must be an integer"},
+		{"invalid term and matching term", []corev1.NodeSelectorTerm{
 			labelled(requirement("zone", "Like", "a")), labelled(requirement("zone", "In", "a")),
 		}, true, ""},
-		{"an error whatever the others of its term say", []corev1.NodeSelectorTerm{
+		{"invalid term with an unmet requirement", []corev1.NodeSelectorTerm{
 			labelled(requirement("zone", "In", "b"), requirement("zone", "Like", "a")),
 		}, false, `operator "Like"`},
 	} {
@@ -69,7 +69,8 @@ func TestMatch(t *testing.T) {
 			}
 		})
 	}
+
 	matches, err := nodeselector.Match([]corev1.NodeSelectorTerm{named(requirement("metadata.name", "In", "n2"))}, "", node)
 	assert.NoError(t, err)
-	assert.True(t, matches, "nobody has said what the node is called")
+	assert.True(t, matches, "without a node name fields are ignored")
 }

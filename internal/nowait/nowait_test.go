@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/nowait"
 )
 
-// afterAll is a context that ends once all other goroutines of the bubble are blocked.
+// afterAll is a context whose Done returns once all other goroutines of the bubble are blocked.
 type afterAll struct{ context.Context }
 
 func (a afterAll) Done() <-chan struct{} {
@@ -24,7 +24,7 @@ func (a afterAll) Done() <-chan struct{} {
 	return a.Context.Done()
 }
 
-// The result of a call is returned even if the context ends at that time.
+// The result of a call is returned even if the context ends at the same time.
 func TestDoReturnsResultWhenContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 100 {
@@ -56,12 +56,12 @@ func TestDoWaitsForEarlierCallOfKey(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Equal(t, time.Minute, time.Since(began))
 		}
-		require.EqualValues(t, 1, calls.Load(), "a call is made once, however often it is tried")
+		require.EqualValues(t, 1, calls.Load(), "a hanging call is not repeated")
 		require.Equal(t, 1, c.Pending())
-		require.NoError(t, c.Do(t.Context(), "b", func() error { return nil }), "others do not wait")
+		require.NoError(t, c.Do(t.Context(), "b", func() error { return nil }), "calls with other keys do not wait")
 
 		time.AfterFunc(time.Second, func() { close(dead) })
-		require.ErrorIs(t, c.Do(limited(), "a", func() error { return fault }), fault, "it comes after the one before")
+		require.ErrorIs(t, c.Do(limited(), "a", func() error { return fault }), fault, "the next call of the key runs after the previous one")
 		require.Eventually(t, func() bool { return c.Pending() == 0 }, time.Second, time.Millisecond)
 	})
 }

@@ -15,20 +15,20 @@ import (
 	"github.com/seed81659283/nodeagent/internal/objectwatch"
 )
 
-// A registered function is called, and may itself call Notify.
+// Notify calls all registered functions, which may call Notify themselves.
 func TestNotifyCallsWatchers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l objectwatch.Watchers
 		l.Notify("Secret", "shop", "nobody")
 		var mu sync.Mutex
-		var told []string
+		var notified []string
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 2 {
 			go func() {
 				assert.NoError(t, l.Watch(ctx, func(kind, namespace, name string) {
 					mu.Lock()
-					told = append(told, kind+" "+namespace+"/"+name)
-					first := len(told) == 1
+					notified = append(notified, kind+" "+namespace+"/"+name)
+					first := len(notified) == 1
 					mu.Unlock()
 					if first {
 						l.Notify("ConfigMap", "shop", "c")
@@ -38,10 +38,10 @@ func TestNotifyCallsWatchers(t *testing.T) {
 		}
 		synctest.Wait()
 		l.Notify("Secret", "shop", "s")
-		require.ElementsMatch(t, []string{"Secret shop/s", "Secret shop/s", "ConfigMap shop/c", "ConfigMap shop/c"}, told)
+		require.ElementsMatch(t, []string{"Secret shop/s", "Secret shop/s", "ConfigMap shop/c", "ConfigMap shop/c"}, notified)
 		cancel()
 		synctest.Wait()
 		l.Notify("Secret", "shop", "late")
-		require.Len(t, told, 4)
+		require.Len(t, notified, 4)
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// Containers and PathOf return equal paths for each container of the three lists.
+// Containers and PathOf return the same path for each container of the three lists.
 func TestContainersAndPathOfAgree(t *testing.T) {
 	e := corev1.EphemeralContainer{}
 	e.Name = "e"

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podip"
 )
 
-// It keeps an address that the kubelet reads from being dropped, and one that it does not read from being taken.
+// Parse accepts the addresses that the kubelet accepts, and rejects all others.
 func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"10.0.0.1":           "10.0.0.1",
@@ -46,8 +46,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The family that the node prefers comes first, and a pod on its host's network has the addresses of the host where it has
-// no other.
+// The IP family of the first node address comes first. Families that a host-network pod lacks are filled from the previous
+// status and the node.
 func TestAddresses(t *testing.T) {
 	addrs := func(texts ...string) []netip.Addr {
 		var all []netip.Addr
@@ -63,15 +63,15 @@ func TestAddresses(t *testing.T) {
 		node   []netip.Addr
 		want   []netip.Addr
 	}{
-		"none":             {},
-		"first of each":    {ips: []string{"fd00::2", "10.0.0.2", "10.0.0.3"}, want: addrs("10.0.0.2", "fd00::2")},
-		"family of node":   {ips: []string{"10.0.0.2", "fd00::2"}, node: addrs("fd00::1"), want: addrs("fd00::2", "10.0.0.2")},
-		"no address":       {ips: []string{"x", "10.0.0.2"}, want: addrs("10.0.0.2")},
-		"not on host":      {node: addrs("10.0.0.1"), before: []corev1.PodIP{{IP: "10.0.0.2"}}},
-		"host":             {onHost: true, node: addrs("10.0.0.1", "fd00::1"), want: addrs("10.0.0.1", "fd00::1")},
-		"host, one family": {onHost: true, node: addrs("10.0.0.1", "10.0.0.2"), want: addrs("10.0.0.1")},
-		"host, before":     {onHost: true, before: []corev1.PodIP{{IP: "10.0.0.9"}}, node: addrs("10.0.0.1", "fd00::1"), want: addrs("10.0.0.9", "fd00::1")},
-		"host, known":      {onHost: true, ips: []string{"10.0.0.8"}, before: []corev1.PodIP{{IP: "10.0.0.9"}}, node: addrs("10.0.0.1"), want: addrs("10.0.0.8")},
+		"none":                         {},
+		"first address of each family": {ips: []string{"fd00::2", "10.0.0.2", "10.0.0.3"}, want: addrs("10.0.0.2", "fd00::2")},
+		"family of the node first":     {ips: []string{"10.0.0.2", "fd00::2"}, node: addrs("fd00::1"), want: addrs("fd00::2", "10.0.0.2")},
+		"no address":                   {ips: []string{"x", "10.0.0.2"}, want: addrs("10.0.0.2")},
+		"pod network, no address":      {node: addrs("10.0.0.1"), before: []corev1.PodIP{{IP: "10.0.0.2"}}},
+		"host":                         {onHost: true, node: addrs("10.0.0.1", "fd00::1"), want: addrs("10.0.0.1", "fd00::1")},
+		"host, node with one family":   {onHost: true, node: addrs("10.0.0.1", "10.0.0.2"), want: addrs("10.0.0.1")},
+		"host, before":                 {onHost: true, before: []corev1.PodIP{{IP: "10.0.0.9"}}, node: addrs("10.0.0.1", "fd00::1"), want: addrs("10.0.0.9", "fd00::1")},
+		"host, known":                  {onHost: true, ips: []string{"10.0.0.8"}, before: []corev1.PodIP{{IP: "10.0.0.9"}}, node: addrs("10.0.0.1"), want: addrs("10.0.0.8")},
 	} {
 		assert.Equal(t, test.want, podip.Addresses(test.onHost, test.ips, test.before, test.node), name)
 	}

@@ -34,7 +34,7 @@ func TestParseRefusesExpensiveNumbers(t *testing.T) {
 	}
 }
 
-// Any text is parsed in no time, and an accepted one equals the result of package resource.
+// Any text is parsed in little time, and an accepted quantity equals the result of package resource.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"1e-2000000000", "1.5Gi", "-0e100", "00000.1E-99", "1e5i", "1ee5", ".e9", "+1e+0000000000000000100"} {
 		f.Add(text)

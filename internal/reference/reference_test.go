@@ -43,10 +43,10 @@ func TestParse(t *testing.T) {
 		{"ghcr.io/team/app:v1", "ghcr.io/team/app", "ghcr.io/team/app:v1"},
 		{"localhost/x", "localhost/x", "localhost/x:latest"},
 		{"localhost:5000/x:y", "localhost:5000/x", "localhost:5000/x:y"},
-		{"localhost:5000", "docker.io/library/localhost", "localhost:5000"}, // a tag
+		{"localhost:5000", "docker.io/library/localhost", "localhost:5000"}, // localhost:5000 alone is an image with a tag
 		{"[fe80::1]:5000/x", "[fe80::1]:5000/x", "[fe80::1]:5000/x:latest"},
 		{"Registry/x", "Registry/x", "Registry/x:latest"},
-		{"a_b.c/d", "a_b.c/d", "a_b.c/d:latest"}, // no domain at all
+		{"a_b.c/d", "a_b.c/d", "a_b.c/d:latest"}, // a_b.c is no domain
 		{"a__b/c---d/e.f", "docker.io/a__b/c---d/e.f", "a__b/c---d/e.f:latest"},
 		{"x:A_.-9", "docker.io/library/x", "x:A_.-9"},
 		{"r.io/" + strings.Repeat("a", 255), "r.io/" + strings.Repeat("a", 255), "r.io/" + strings.Repeat("a", 255) + ":latest"},
@@ -97,7 +97,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// grammar is what Parse goes by, as a regular expression.
+// grammar is the grammar that Parse implements, as a regular expression.
 var grammar = func() *regexp.Regexp {
 	const (
 		label  = `[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?`
@@ -109,7 +109,7 @@ var grammar = func() *regexp.Regexp {
 	return regexp.MustCompile(`^((?:` + domain + `/)?` + part + `(?:/` + part + `)*)(?::(` + tag + `))?(?:@(` + digest + `))?$`)
 }()
 
-// FuzzParse compares the parser with the grammar, and a reference with what it is written as.
+// FuzzParse compares Parse with the grammar, and a parsed reference with its text.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"busybox", "a/b:c", "r.io:5000/a/b@" + digest, "a_b.c/d", "[::1]:80/x:y@" + digest, hex64, "A/b", "x:y/z", "a.b:c/d",
@@ -119,7 +119,8 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		ref, err := reference.Parse(s)
 		if err != nil {
-			// What has a registry is refused by the grammar too, or too long, or not lower-case behind the registry.
+			// The grammar must refuse a refused reference too, except if it has no domain, is too long or has upper-case
+			// letters in its path.
 			if first, rest, ok := strings.Cut(s, "/"); ok && strings.Contains(first, ".") && strings.ToLower(rest) == rest && len(s) < 255 {
 				require.False(t, grammar.MatchString(s), err)
 			}
@@ -132,9 +133,9 @@ func FuzzParse(f *testing.F) {
 		require.LessOrEqual(t, len(ref.Path), 255)
 
 		registry, rest := reference.Split(m[1])
-		require.Equal(t, ref.Repository(), registry+"/"+rest, "Split and Parse mean the same registry")
+		require.Equal(t, ref.Repository(), registry+"/"+rest, "Split and Parse return the same registry")
 		registry, rest = reference.Split(ref.Repository())
-		require.Equal(t, ref.Repository(), registry+"/"+rest, "nothing is left to fill in")
+		require.Equal(t, ref.Repository(), registry+"/"+rest, "a complete repository is not changed")
 
 		again, err := reference.Parse(ref.String())
 		require.NoError(t, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/required"
 )
 
-// An argument is nil as such, and as a nil pointer in an interface, which is not equal to nil.
+// Args reports an argument that is nil, and a nil pointer in an interface, which does not equal nil.
 func TestArgs(t *testing.T) {
 	var pointer *time.Location
 	var function func()

@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	runtime.GOMAXPROCS(1) // for the race detector beside synctest (golang/go#78156)
+	runtime.GOMAXPROCS(1) // for the race detector with synctest (golang/go#78156)
 	os.Exit(m.Run())
 }
 
@@ -47,6 +47,7 @@ func TestQueueRetriesNewestReportWithBackOff(t *testing.T) {
 			sent = nil
 			return since
 		}
+
 		q.Put("a", new("1"))
 		require.Equal(t, []string{"1", "1", "1", "1"}, sentWithin(10*time.Second), "at 0, 1, 3 and 7 s")
 		q.Put("a", new("2"))
@@ -64,7 +65,7 @@ func TestQueueRetriesNewestReportWithBackOff(t *testing.T) {
 	})
 }
 
-// A sender that had to wait checks whether its report is still the newest.
+// Before it sends, a sender that has waited checks whether its report is still pending.
 func TestReportIsPendingUntilReplacedOrRemoved(t *testing.T) {
 	q := retryqueue.New[string](func(context.Context, *string) bool { return true })
 	older, newer := new("1"), new("2")

@@ -16,15 +16,15 @@ import (
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// It keeps a Run that was forgotten from being told more than once, and one that is late from being told at all.
+// A missing Run is reported once. A Run that starts within Wait is not reported.
 func TestGuard(t *testing.T) {
 	for _, begin := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			var g runonce.Guard
-			var told atomic.Int32
-			require.NoError(t, g.Err(), "nobody waits")
+			var reports atomic.Int32
+			require.NoError(t, g.Err(), "without Need there is no error")
 			for range 3 {
-				g.Need(func() { told.Add(1) })
+				g.Need(func() { reports.Add(1) })
 			}
 			require.ErrorIs(t, g.Err(), runonce.ErrNotRun)
 			time.Sleep(runonce.Wait - 1)
@@ -33,20 +33,21 @@ func TestGuard(t *testing.T) {
 				require.NoError(t, g.Err())
 				require.ErrorIs(t, g.Begin(), runonce.ErrTwice)
 				time.Sleep(time.Hour)
-				require.Zero(t, told.Load())
+				require.Zero(t, reports.Load())
 				g.End()
 				require.ErrorIs(t, g.Err(), runonce.ErrNotRun)
-				require.ErrorIs(t, g.Begin(), runonce.ErrTwice, "an end does not make it new")
+				require.ErrorIs(t, g.Begin(), runonce.ErrTwice, "after End a second Begin fails")
 				return
 			}
-			require.Zero(t, told.Load())
+			require.Zero(t, reports.Load())
 			time.Sleep(time.Hour)
-			require.EqualValues(t, 1, told.Load())
+			require.EqualValues(t, 1, reports.Load())
 		})
 	}
 }
 
-// A component that is used without Run is reported once, with its name in the log and in the hook; one that needs no Run never is.
+// A component that is used without Run is reported once, by its name, in the log and in the hook. After Spare it is not
+// reported.
 func TestRequire(t *testing.T) {
 	for _, spared := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/safeyaml"
 )
 
-// A list of half a million empty containers is a megabyte of text and a gigabyte of structs: JSON refuses it by its decoded size.
+// JSON refuses a document by its decoded size: a list of half a million empty containers is a megabyte of text and a
+// gigabyte of structs.
 func TestJSONRefusesDocumentsAboveLimits(t *testing.T) {
 	long := strings.Repeat("x", safeyaml.MaxKey+1)
 	for text, want := range map[string]string{
@@ -46,8 +47,8 @@ func TestJSONRefusesDocumentsAboveLimits(t *testing.T) {
 	assert.Equal(t, strings.Repeat("[0]", 100), e.Path)
 }
 
-// A quantity of ten characters can take 19 s to parse and to compare. Quantities refuses it where the type has a quantity, and
-// accepts the text elsewhere.
+// A quantity of ten characters can take 19 s to parse and compare. Quantities refuses it in fields of type Quantity, and
+// accepts the same text in other fields.
 func TestQuantitiesRefusesExpensiveNumbers(t *testing.T) {
 	pod := reflect.TypeFor[corev1.Pod]()
 	for _, c := range []struct{ raw, want string }{
@@ -80,7 +81,7 @@ func TestQuantitiesRefusesExpensiveNumbers(t *testing.T) {
 	}
 }
 
-// Accepted quantities take no time to decode, to compare and to print.
+// Accepted quantities are decoded, compared and printed in little time.
 func FuzzQuantities(f *testing.F) {
 	for _, q := range []string{"1e30000000", " 1e-101", "-.5e+100", "1\\u0065300000", strings.Repeat("9", 70), "0.000e99", "1Ei", "1e18e9"} {
 		f.Add(`{"spec":{"overhead":{"cpu":"` + q + `"}}}`)
@@ -100,7 +101,7 @@ func FuzzQuantities(f *testing.F) {
 	})
 }
 
-// The check of a document takes only the time to read it.
+// The memory for the check of a document is limited.
 func TestJSONTakesLimitedMemory(t *testing.T) {
 	for _, m := range hostile.All(1 << 20) {
 		costtest.Check(t, costtest.Limit{Bytes: 16 << 20}, func() {

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/hostile"
 )
 
-// nodes returns the number of nodes in the tree n, including strings.
+// nodes returns the number of nodes in the tree below n, including n and strings.
 func nodes(n *yaml.Node) int {
 	sum := 1
 	for _, c := range n.Content {
@@ -26,8 +26,8 @@ func nodes(n *yaml.Node) int {
 	return sum
 }
 
-// A few kilobytes can expand to gigabytes. YAML refuses a document before it is expanded, and an accepted document has no more
-// values than were counted.
+// A few kilobytes can expand to gigabytes. YAML refuses a document before its expansion, and an accepted document has no
+// more values than were counted.
 func FuzzYAML(f *testing.F) {
 	for _, m := range hostile.All(3_000) {
 		f.Add(m.Text)
@@ -38,7 +38,7 @@ func FuzzYAML(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var tree yaml.Node
 		if err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&tree); err == nil {
-			require.LessOrEqual(t, nodes(&tree), 3*countMarks(text)+4, "nodes are counted before there is memory for them")
+			require.LessOrEqual(t, nodes(&tree), 3*countMarks(text)+4, "nodes are counted before memory is allocated for them")
 		}
 		b := NewBudget(len(text))
 		if root, err := b.YAML(text); err != nil || root.IsZero() {
@@ -56,7 +56,7 @@ func FuzzYAML(f *testing.F) {
 	})
 }
 
-// stringsIn returns the number of bytes that the strings in v have as JSON.
+// stringsIn returns the total size of the strings in v as JSON.
 func stringsIn(v any) int {
 	sum := 0
 	switch v := v.(type) {
@@ -90,7 +90,7 @@ func valuesIn(v any) int {
 	return sum
 }
 
-// An error has the line or the path of its cause.
+// Each error has the line or the path of its cause.
 func TestYAMLErrorsHavePositions(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: &a [*a]":                                                                         "line 1: an alias stands for something that holds it",
@@ -117,7 +117,7 @@ func TestYAMLErrorsHavePositions(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// The documents of a file share one budget.
+// All documents of a file share one budget.
 func TestBudgetIsSharedByDocuments(t *testing.T) {
 	b := NewBudget(2 << 20)
 	require.NoError(t, b.Spend(99_000))
@@ -126,7 +126,7 @@ func TestBudgetIsSharedByDocuments(t *testing.T) {
 	assert.EqualError(t, b.JSON([]byte("["+strings.Repeat("1,", 900)+"1]")), "[97]: more than 100000 values in the file")
 	assert.EqualError(t, b.Spend(1), "more than 100000 values in the file")
 	_, err := b.YAML([]byte("[" + strings.Repeat("1,", 900) + "1]"))
-	require.NoError(t, err, "of YAML less has been spent")
+	require.NoError(t, err, "the budget is sufficient for a smaller YAML document")
 	_, err = b.YAML([]byte("[" + strings.Repeat("1,", 900) + "1]"))
 	assert.ErrorContains(t, err, "more than 100000 values in the file")
 }

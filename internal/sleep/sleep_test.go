@@ -15,20 +15,20 @@ import (
 )
 
 func TestForAndUntilEndWithContext(t *testing.T) {
-	const ends = 5 * time.Second // of the context
+	const ends = 5 * time.Second // timeout of the context
 	for name, test := range map[string]struct {
 		sleep func(ctx context.Context) error
 		takes time.Duration
 		err   error
 	}{
-		"for less":      {func(ctx context.Context) error { return sleep.For(ctx, time.Second) }, time.Second, nil},
-		"for more":      {func(ctx context.Context) error { return sleep.For(ctx, time.Minute) }, ends, context.DeadlineExceeded},
-		"for nothing":   {func(ctx context.Context) error { return sleep.For(ctx, 0) }, 0, nil},
-		"for less than": {func(ctx context.Context) error { return sleep.For(ctx, -1) }, 0, nil},
-		"until soon":    {func(ctx context.Context) error { return sleep.Until(ctx, time.Now().Add(2*time.Second)) }, 2 * time.Second, nil},
-		"until late":    {func(ctx context.Context) error { return sleep.Until(ctx, time.Now().Add(time.Hour)) }, ends, context.DeadlineExceeded},
-		"until before":  {func(ctx context.Context) error { return sleep.Until(ctx, time.Now().Add(-time.Hour)) }, 0, nil},
-		"until never":   {func(ctx context.Context) error { return sleep.Until(ctx, time.Time{}) }, ends, context.DeadlineExceeded},
+		"for less":              {func(ctx context.Context) error { return sleep.For(ctx, time.Second) }, time.Second, nil},
+		"for more":              {func(ctx context.Context) error { return sleep.For(ctx, time.Minute) }, ends, context.DeadlineExceeded},
+		"for nothing":           {func(ctx context.Context) error { return sleep.For(ctx, 0) }, 0, nil},
+		"for negative duration": {func(ctx context.Context) error { return sleep.For(ctx, -1) }, 0, nil},
+		"until soon":            {func(ctx context.Context) error { return sleep.Until(ctx, time.Now().Add(2*time.Second)) }, 2 * time.Second, nil},
+		"until late":            {func(ctx context.Context) error { return sleep.Until(ctx, time.Now().Add(time.Hour)) }, ends, context.DeadlineExceeded},
+		"until before":          {func(ctx context.Context) error { return sleep.Until(ctx, time.Now().Add(-time.Hour)) }, 0, nil},
+		"until never":           {func(ctx context.Context) error { return sleep.Until(ctx, time.Time{}) }, ends, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestForAndUntilEndWithContext(t *testing.T) {
 				assert.Equal(t, test.takes, time.Since(began))
 
 				time.Sleep(2 * ends)
-				assert.Equal(t, context.DeadlineExceeded, test.sleep(ctx), "the context has ended before")
+				assert.Equal(t, context.DeadlineExceeded, test.sleep(ctx), "a context that has already ended")
 			})
 		})
 	}
