@@ -141,21 +141,21 @@ func (g *Containers) runPass(ctx context.Context, includeTerminated bool) error 
 	var errs []error
 	state, err := g.readState(ctx, includeTerminated)
 	if err != nil {
-		errs = append(errs, fmt.Errorf("containers that are to go: %w", err))
+		errs = append(errs, fmt.Errorf("find containers to remove: %w", err))
 	} else {
 		for _, r := range PlanContainers(g.policy, *state) {
 			errs = append(errs, g.removeContainer(ctx, state, r))
 		}
 	}
 	if state, err = g.readState(ctx, includeTerminated); err != nil {
-		errs = append(errs, fmt.Errorf("sandboxes that are to go: %w", err))
+		errs = append(errs, fmt.Errorf("find sandboxes to remove: %w", err))
 	} else {
 		for _, r := range PlanSandboxes(*state) {
 			errs = append(errs, g.removeSandbox(ctx, state, r))
 		}
 	}
 	if state, err = g.readState(ctx, includeTerminated); err != nil { // without the list of containers the owner of a directory is unknown
-		errs = append(errs, fmt.Errorf("directories that are to go: %w", err))
+		errs = append(errs, fmt.Errorf("find directories to remove: %w", err))
 	} else {
 		errs = append(errs, g.removeLogs(ctx, state), g.removeLinks(ctx, state), g.removePodDirs(ctx, state))
 	}

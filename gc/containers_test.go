@@ -204,7 +204,7 @@ func TestFailedRemovalNamesContainerAndPod(t *testing.T) {
 		l.faults.ListFunc = func(context.Context, cri.Runtime) (cri.Snapshot, error) { return cri.Snapshot{}, errors.New("away") }
 		err := l.newCollector().Collect(t.Context())
 		for _, what := range []string{"containers", "sandboxes", "directories"} {
-			require.ErrorContains(t, err, what+" that are to go: away")
+			require.ErrorContains(t, err, "find "+what+" to remove: away")
 		}
 		require.Equal(t, []string{"a-0", "a-bad-0"}, l.listIDs())
 	})
@@ -394,7 +394,7 @@ func TestPodDirectoryIsRemovedAfterRelease(t *testing.T) {
 		l.faults.RemoveContainerFunc = func(context.Context, cri.Runtime, string) error { return errors.New("busy") }
 		err := l.newCollector().Collect(t.Context())
 		require.ErrorContains(t, err, "remove "+filepath.Join(l.dirs, "data")+": data/volumes/kubernetes.io~nfs/share: the volume is not empty")
-		require.ErrorContains(t, err, "remove "+filepath.Join(l.dirs, "fails")+": give back what the pod has: the server does not answer")
+		require.ErrorContains(t, err, "remove "+filepath.Join(l.dirs, "fails")+": release the resources of the pod: the server does not answer")
 		require.Equal(t, []string{".hidden", "data", "fails", "running"}, l.listDir(l.dirs))
 		require.DirExists(t, filepath.Join(l.dirs, "data/volumes/kubernetes.io~nfs/share/dir"))
 		require.Equal(t, []string{"data", "empty", "fails"}, slices.Sorted(slices.Values(released)))

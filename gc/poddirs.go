@@ -31,7 +31,7 @@ func (g *Containers) releasePod(ctx context.Context, root *os.Root, uid string) 
 	if g.opts.Release != nil {
 		_, err := callWithTimeout(ctx, callTimeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, g.opts.Release(ctx, uid) })
 		if err != nil {
-			return fmt.Errorf("give back what the pod has: %w", err)
+			return fmt.Errorf("release the resources of the pod: %w", err)
 		}
 	}
 	var errs []error
