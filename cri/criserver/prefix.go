@@ -136,7 +136,7 @@ func matchPrefix(kind idKind, ids map[string]bool, prefix string) (string, error
 		}
 	}
 	if found > 1 {
-		return "", status.Errorf(codes.InvalidArgument, "%s ID %.64q: %d IDs begin so: give more of it", kind, prefix, found)
+		return "", status.Errorf(codes.InvalidArgument, "%s ID %.64q is an ambiguous prefix of %d IDs: give more characters", kind, prefix, found)
 	}
 	return full, nil
 }

@@ -219,7 +219,7 @@ func TestUniqueIDPrefixIsExpanded(t *testing.T) {
 			calls, _ := rt.takeCalls()
 			if test.want == "" && test.typed != "" {
 				assert.Equal(t, codes.InvalidArgument, status.Code(err), "%s %s", op, test.typed)
-				assert.ErrorContains(t, err, fmt.Sprintf(`%s ID %q: 2 IDs begin so`, test.of, test.typed))
+				assert.ErrorContains(t, err, fmt.Sprintf(`%s ID %q is an ambiguous prefix of 2 IDs`, test.of, test.typed))
 				assert.Empty(t, calls)
 				continue
 			}
@@ -333,7 +333,7 @@ func TestEveryIDFieldOfTheProtocolIsExpanded(t *testing.T) {
 			assert.Regexp(t, `id:\s?"(c0ffee|5b00)"`, fmt.Sprint(out[0].Interface()), name)
 		default:
 			ambiguous++
-			assert.ErrorContains(t, err, "2 IDs begin so", name)
+			assert.ErrorContains(t, err, "is an ambiguous prefix of 2 IDs", name)
 		}
 	}
 	assert.Equal(t, []int{17, 4}, []int{ambiguous, unique})
