@@ -46,7 +46,7 @@ func (p *Policy) Decide(s State, observation Observation, now time.Time) Decisio
 		d.thresholds, d.ranker = p.layouts[observation.Layout].thresholds, p.layouts[observation.Layout].ranker
 	}
 	d.decision.State = s.dropExpired(now)
-	d.sortReadings()
+	d.indexReadings()
 	d.evaluateThresholds()
 	d.decision.Conditions = d.decision.State.Conditions(p, now)
 	d.adoptVictims()
@@ -88,9 +88,9 @@ type decider struct {
 	deferredSignal Signal              // signal whose reading is used again once the candidates are measured
 }
 
-// sortReadings stores the valid readings of the observation by signal. Of two readings of a signal it keeps the one with less
+// indexReadings stores the valid readings of the observation by signal. Of two readings of a signal it keeps the one with less
 // available. Invalid readings become Problems.
-func (d *decider) sortReadings() {
+func (d *decider) indexReadings() {
 	for _, r := range d.observation.Readings {
 		if err := r.validate(); err != nil {
 			d.decision.Problems = append(d.decision.Problems, err)
