@@ -148,10 +148,10 @@ func diffCPULimits(current, desired cgroups.Resources) (limits *oci.Resources, d
 
 func diffCpuset(current, desired cgroups.Resources) (limits *oci.Resources, differ bool) {
 	r := new(oci.Resources)
-	if desired.CpusetCPUs != "" && !isSameCPUList(current.CpusetCPUs, desired.CpusetCPUs) {
+	if desired.CpusetCPUs != "" && !haveSameCPUs(current.CpusetCPUs, desired.CpusetCPUs) {
 		r.CpusetCpus = desired.CpusetCPUs
 	}
-	if desired.CpusetMems != "" && !isSameCPUList(current.CpusetMems, desired.CpusetMems) {
+	if desired.CpusetMems != "" && !haveSameCPUs(current.CpusetMems, desired.CpusetMems) {
 		r.CpusetMems = desired.CpusetMems
 	}
 	return r, r.CpusetCpus != "" || r.CpusetMems != ""
@@ -167,7 +167,7 @@ func diffMemoryLimits(countsSwap bool, current, desired cgroups.Resources) (limi
 	if desired.SwapMax != nil && countsSwap {
 		swap = desired.SwapMax
 	}
-	if isSamePages(memory, current.MemoryMax) && isSamePages(swap, current.SwapMax) {
+	if haveSamePages(memory, current.MemoryMax) && haveSamePages(swap, current.SwapMax) {
 		return nil, false
 	}
 	r := &oci.Resources{Memory: toOCIBytes(memory)}
@@ -189,8 +189,8 @@ func toOCIBytes(n *int64) int64 {
 	return max(1, *n)
 }
 
-// isSamePages reports whether a and b are equal in whole pages, as the kernel stores them. Nil means unlimited.
-func isSamePages(a, b *int64) bool {
+// haveSamePages reports whether a and b are equal in whole pages, as the kernel stores them. Nil means unlimited.
+func haveSamePages(a, b *int64) bool {
 	pages := func(n *int64) int64 {
 		if n == nil || *n < 0 {
 			return cgroups.Unlimited

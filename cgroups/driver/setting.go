@@ -137,7 +137,7 @@ func (s setting) isSatisfiedBy(current string) bool {
 	}
 	want, err := strconv.ParseInt(s.value, 10, 64)
 	if err != nil || s.unit == 0 {
-		return s.controller == "cpuset" && isSameCPUList(current, s.value)
+		return s.controller == "cpuset" && haveSameCPUs(current, s.value)
 	}
 	have, err := strconv.ParseInt(current, 10, 64)
 	return err == nil && have == want/s.unit*s.unit
@@ -152,8 +152,8 @@ func (s setting) keepQuota(current string) setting {
 	return s
 }
 
-// isSameCPUList reports whether a and b, such as "0-3,7", contain the same numbers.
-func isSameCPUList(a, b string) bool {
+// haveSameCPUs reports whether a and b, such as "0-3,7", contain the same numbers.
+func haveSameCPUs(a, b string) bool {
 	left, err := cgroups.ParseCPUList([]byte(a))
 	if err != nil {
 		return false
